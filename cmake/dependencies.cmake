@@ -1,0 +1,11 @@
+# Every library that Tessera builds against. dependencies.txt has the Debian packages.
+find_package(Threads REQUIRED)
+find_package(HWY REQUIRED CONFIG)
+find_package(fmt 9 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+find_package(spdlog REQUIRED)
+if(TESSERA_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,1 @@
+# Installing is added with the package.

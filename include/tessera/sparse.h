@@ -1,0 +1,31 @@
+// Sparse matrices: a pattern of blocks, and the values in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera {
+
+/// Where the non-zero b × b blocks of an m × k matrix are, by rows of blocks (BSR). b = 1 is CSR.
+/// Where b does not divide m or k, the last block row or column overhangs the matrix; what
+/// overhangs is padding and takes part in nothing.
+struct Pattern {
+  uint32_t rows = 0;        ///< m, in elements
+  uint32_t cols = 0;        ///< k, in elements
+  uint32_t block_size = 1;  ///< b
+  std::vector<uint64_t> row_begin = {0};  ///< first block of each block row; block_rows() + 1 entries
+  std::vector<uint32_t> columns;          ///< block column of each block, ascending in a block row
+
+  uint32_t block_rows() const { return (rows + block_size - 1) / block_size; }
+  uint32_t block_cols() const { return (cols + block_size - 1) / block_size; }
+  uint64_t blocks() const { return columns.size(); }
+};
+
+/// A sparse matrix. values holds the blocks in the pattern's order, each row-major and b × b;
+/// the overhang of a last block is ignored.
+struct SparseMatrix {
+  Pattern pattern;
+  std::vector<float> values;
+};
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+#include "base/isa.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "base/simd.h"
+#include "hwy/highway.h"
+#include "hwy/targets.h"
+
+namespace tessera {
+namespace {
+
+struct Entry {
+  Isa isa;
+  std::string_view name;
+  int64_t target;
+};
+
+constexpr Entry kEntries[] = {
+    {Isa::generic, "generic", HWY_EMU128 | HWY_SCALAR},
+    {Isa::neon, "neon", HWY_NEON},
+    {Isa::avx2, "avx2", HWY_AVX2},
+    {Isa::avx512, "avx512", HWY_AVX3},
+};
+
+bool is_available(const Entry& entry, int64_t targets) {
+  return entry.isa == Isa::generic || (entry.target & targets) != 0;
+}
+
+Isa best_of(int64_t targets) {
+  Isa best = Isa::generic;
+  for (const Entry& entry : kEntries)
+    if (is_available(entry, targets)) best = entry.isa;
+  return best;
+}
+
+int64_t all_targets() {
+  static const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return targets;
+}
+
+void allow_up_to(Isa highest) {
+  int64_t disabled = 0;
+  for (const Entry& entry : kEntries)
+    if (entry.isa > highest) disabled |= entry.target;
+  hwy::DisableTargets(disabled);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+void apply_environment() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    all_targets();
+    const char* name = std::getenv("TESSERA_ISA");
+    if (name != nullptr && *name != '\0') allow_up_to(isa_of(name));
+  });
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return kEntries[static_cast<int>(isa)].name; }
+
+Isa isa_of(std::string_view name) {
+  for (const Entry& entry : kEntries)
+    if (entry.name == name) return entry.isa;
+  throw UsageError(fmt::format("unknown instruction set '{}': use generic, neon, avx2 or avx512", name));
+}
+
+std::vector<Isa> available_isas() {
+  apply_environment();
+  std::vector<Isa> isas;
+  for (const Entry& entry : kEntries)
+    if (is_available(entry, all_targets())) isas.push_back(entry.isa);
+  return isas;
+}
+
+Isa active_isa() {
+  apply_environment();
+  return best_of(hwy::SupportedTargets() & HWY_TARGETS);
+}
+
+void restrict_isa(Isa highest) {
+  apply_environment();
+  if (!is_available(kEntries[static_cast<int>(highest)], all_targets()))
+    throw UsageError(fmt::format("this processor has no {}: the best here is {}", name_of(highest),
+                                 name_of(best_of(all_targets()))));
+  allow_up_to(highest);
+}
+
+}  // namespace tessera

@@ -1,0 +1,8 @@
+// Highway, restricted to the instruction sets that Tessera is built and tested for: AVX-512
+// (HWY_AVX3), AVX2, NEON and the portable fallback.
+//
+// A kernel file defines HWY_TARGET_INCLUDE, includes <hwy/foreach_target.h> after this header, and
+// then <hwy/highway.h>.
+#pragma once
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
