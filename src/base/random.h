@@ -1,0 +1,68 @@
+// Counter-based random numbers: element i of a stream is a function of (seed, step, operation, i),
+// so whoever draws it, in whatever order, draws the same.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace tessera::base {
+
+/// Philox 4x32 with 10 rounds (Salmon et al., SC 2011): four random words from a counter and a key.
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// One stream of random numbers. The bits are the same on every platform.
+class RandomStream {
+ public:
+  explicit RandomStream(uint64_t seed, uint32_t step = 0, uint32_t operation = 0)
+      : seed_(seed), step_(step), operation_(operation) {}
+
+  /// Words 4·block to 4·block + 3.
+  std::array<uint32_t, 4> words(uint64_t block) const;
+
+  /// Word `element`.
+  uint32_t word(uint64_t element) const { return words(element / 4)[element % 4]; }
+
+  /// Uniform in [0, 1), a multiple of 2^-24.
+  float uniform(uint64_t element) const;
+
+  /// Uniform in (-1, 1), an odd multiple of 2^-24, so never 0.
+  float symmetric(uint64_t element) const;
+
+  /// Normal with mean 0 and variance 1 (Box and Muller); |x| < 6.8.
+  float normal(uint64_t element) const;
+
+  /// Elements first, first + 1, … of the streams above.
+  void fill_uniform(std::span<float> out, uint64_t first = 0) const;
+  void fill_symmetric(std::span<float> out, uint64_t first = 0) const;
+  void fill_normal(std::span<float> out, uint64_t first = 0) const;
+
+ private:
+  uint64_t seed_;
+  uint32_t step_;
+  uint32_t operation_;
+};
+
+/// The words of a stream one after another, for sampling that rejects.
+class RandomSequence {
+ public:
+  explicit RandomSequence(const RandomStream& stream) : stream_(stream) {}
+
+  uint32_t word() {
+    if (used_ == words_.size()) refill();
+    return words_[used_++];
+  }
+
+  /// Below `bound` > 0; off from uniform by at most bound / 2^32.
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(uint64_t{word()} * bound >> 32); }
+
+ private:
+  void refill();
+
+  RandomStream stream_;
+  uint64_t block_ = 0;
+  std::array<uint32_t, 32> words_{};
+  size_t used_ = words_.size();
+};
+
+}  // namespace tessera::base

@@ -1,0 +1,70 @@
+// Patterns of sparse matrices: checks, counts, conversions.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera::sparse {
+
+/// Largest m or k, and largest block size.
+inline constexpr uint32_t kMaxDimension = 0x7FFFFFFF;
+inline constexpr uint32_t kMaxBlockSize = 1 << 15;
+
+/// Throws UsageError when a side or the block size is out of range.
+void validate_sizes(uint32_t rows, uint32_t cols, uint32_t block_size);
+
+/// Throws UsageError unless sizes are in range, row_begin goes from 0 to blocks() without
+/// decreasing, and the columns of each block row ascend, without repetition, below block_cols().
+void validate(const Pattern& pattern);
+
+/// Also checks that there are block_size² values for each block.
+void validate(const SparseMatrix& matrix);
+
+/// Elements of the matrix that lie in a block; the overhang of a last block does not count.
+uint64_t stored_elements(const Pattern& pattern);
+
+/// stored_elements() as a share of all m × k elements, 0 to 1; 0 for an empty matrix.
+double density(const Pattern& pattern);
+
+/// The blocks of size `block_size`, on the grid of its multiples, that hold a stored element.
+Pattern cover(const Pattern& pattern, uint32_t block_size);
+
+/// The same, with values; what a block covers beyond the stored elements is 0.
+SparseMatrix cover(const SparseMatrix& matrix, uint32_t block_size);
+
+/// The non-zeros of a rows × cols array, block size 1. NaN is a non-zero; -0 is a zero.
+SparseMatrix from_dense(MatrixView<const float> dense, uint32_t rows, uint32_t cols);
+
+/// The matrix as a row-major rows × cols array with zeros outside the pattern.
+std::vector<float> to_dense(const SparseMatrix& matrix);
+
+struct TransposedPattern {
+  Pattern pattern;
+  std::vector<uint64_t> source;  ///< block i of `pattern` is block source[i] of the original
+};
+
+/// The pattern of Wᵀ. With the same values, read through `source`, it serves Wᵀ·Y.
+TransposedPattern transpose(const Pattern& pattern);
+
+/// Wᵀ, its blocks transposed too.
+SparseMatrix transpose(const SparseMatrix& matrix);
+
+/// Stored elements as three arrays of one length; element (rows[i], cols[i]) is values[i].
+struct Coordinates {
+  std::vector<uint32_t> rows;
+  std::vector<uint32_t> cols;
+  std::vector<float> values;
+};
+
+/// The matrix with these elements, in any order, block size 1. Throws UsageError when one is
+/// outside the matrix or there twice, or when the arrays' lengths differ.
+SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& elements);
+
+/// The stored elements inside the matrix, block row by block row, block by block.
+Coordinates to_coordinates(const SparseMatrix& matrix);
+
+}  // namespace tessera::sparse
