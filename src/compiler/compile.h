@@ -1,0 +1,15 @@
+// From a tile program to an executable.
+#pragma once
+
+#include <memory>
+
+#include "compiler/executable.h"
+
+namespace tessera::compiler {
+
+/// Compiles a program for a machine. The passes, in order: verify, exchange, liveness, placement,
+/// resolve, account. A program that overflows a tile compiles too, with memory.fits() false.
+/// Throws Error where the program is unsound.
+std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine);
+
+}  // namespace tessera::compiler

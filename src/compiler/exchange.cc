@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "compiler/passes.h"
+
+namespace tessera::compiler {
+namespace {
+
+using program::Access;
+using program::Box;
+using program::CopyGroup;
+using program::Field;
+using program::TileId;
+using program::Variable;
+using program::VariableId;
+using program::VertexGroup;
+
+/// Finds the pieces of a variable that hold a box.
+class PieceIndex {
+ public:
+  explicit PieceIndex(const Compilation& c) : c_(c), by_tile_(c.mapped.size()) {
+    for (VariableId v = 0; v < c.mapped.size(); ++v)
+      for (PieceId id : c.mapped[v]) by_tile_[v].emplace(c.pieces[id].tile, id);
+  }
+
+  /// A piece of `variable` that `tile` reaches and that holds all of `box`.
+  std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile) const {
+    for (TileId space : {tile, program::kShared}) {
+      const auto [begin, end] = by_tile_[variable].equal_range(space);
+      for (auto it = begin; it != end; ++it)
+        if (contains(c_.pieces[it->second].box, box)) return it->second;
+    }
+    return std::nullopt;
+  }
+
+  /// Calls visit(piece, common part) for every mapped piece that shares elements with `box`.
+  template <class Visit>
+  void each_overlap(VariableId variable, const Box& box, const Visit& visit) const {
+    for (PieceId id : c_.mapped[variable]) {
+      const Box common = intersection(c_.pieces[id].box, box);
+      if (!common.empty()) visit(id, common);
+    }
+  }
+
+ private:
+  const Compilation& c_;
+  std::vector<std::unordered_multimap<TileId, PieceId>> by_tile_;
+};
+
+void make_mapped_pieces(Compilation& c) {
+  for (VariableId v = 0; v < c.program.variables().size(); ++v) {
+    const Variable& variable = c.program.variable(v);
+    std::vector<PieceId>& ids = c.mapped.emplace_back();
+    for (const program::MappedBox& mapped : variable.mapping) {
+      ids.push_back(static_cast<PieceId>(c.pieces.size()));
+      Piece piece{v, mapped.box, mapped.tile};
+      piece.always_live = variable.role != program::Role::temporary;
+      c.pieces.push_back(piece);
+    }
+  }
+}
+
+/// Exchange of one compute set: one landing piece for each box that a tile wants and lacks.
+class SetExchange {
+ public:
+  SetExchange(Compilation& c, const PieceIndex& index) : c_(c), index_(index) {}
+
+  SetPieces plan(const program::ComputeSet& set) {
+    for (uint32_t g = 0; g < set.groups.size(); ++g)
+      for (uint32_t i = 0; i < set.groups[g].count(); ++i) add_vertex(set.groups[g], g, i);
+    sort_by_tile();
+    return std::move(out_);
+  }
+
+ private:
+  using Key = std::tuple<VariableId, TileId, uint32_t, uint32_t, uint32_t, uint32_t>;
+
+  void add_vertex(const VertexGroup& group, uint32_t g, uint32_t i) {
+    const TileId tile = group.tile_of(i);
+    out_.vertices.push_back({g, i, static_cast<uint32_t>(out_.fields.size())});
+    out_.tile_of.push_back(tile);
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const Field& field = group.fields[f];
+      const Box box = field_box(c_.program, field, i);
+      const program::FieldSpec& spec = group.codelet->fields[f];
+      const PieceId piece = box.empty() ? 0 : piece_for(field.variable, box, tile, spec.access);
+      if (!box.empty()) {
+        uint32_t& alignment = c_.pieces[piece].alignment;
+        alignment = std::max<uint32_t>(alignment, spec.alignment);
+      }
+      out_.fields.push_back({piece, box});
+    }
+  }
+
+  PieceId piece_for(VariableId variable, const Box& box, TileId tile, Access access) {
+    if (const auto resident = index_.resident(variable, box, tile)) return *resident;
+    const Key key{variable, tile, box.row, box.rows, box.col, box.cols};
+    auto [it, is_new] = landings_.try_emplace(key);
+    Landing& landing = it->second;
+    if (is_new) {
+      landing.piece = static_cast<PieceId>(c_.pieces.size());
+      Piece piece{variable, box, tile};
+      piece.landing = true;
+      c_.pieces.push_back(piece);
+    }
+    if (access != Access::out && !std::exchange(landing.filled, true))
+      index_.each_overlap(variable, box, [&](PieceId from, const Box& common) {
+        out_.before.moves.push_back({from, landing.piece, common, common});
+      });
+    if (access != Access::in && !std::exchange(landing.emptied, true))
+      index_.each_overlap(variable, box, [&](PieceId to, const Box& common) {
+        out_.after.moves.push_back({landing.piece, to, common, common});
+      });
+    return landing.piece;
+  }
+
+  void sort_by_tile() {
+    std::vector<uint32_t> order(out_.vertices.size());
+    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return out_.tile_of[a] < out_.tile_of[b]; });
+    std::vector<CompiledVertex> vertices;
+    std::vector<TileId> tiles;
+    for (uint32_t i : order) {
+      vertices.push_back(out_.vertices[i]);
+      tiles.push_back(out_.tile_of[i]);
+    }
+    out_.vertices = std::move(vertices);
+    out_.tile_of = std::move(tiles);
+  }
+
+  struct Landing {
+    PieceId piece = 0;
+    bool filled = false;
+    bool emptied = false;
+  };
+
+  Compilation& c_;
+  const PieceIndex& index_;
+  std::map<Key, Landing> landings_;
+  SetPieces out_;
+};
+
+/// Moves of one copy set between mapped pieces.
+class CopyExchange {
+ public:
+  CopyExchange(Compilation& c, const PieceIndex& index) : c_(c), index_(index) {}
+
+  Moves plan(const program::CopySet& set) {
+    for (const CopyGroup& group : set.groups)
+      for (uint32_t i = 0; i < group.count; ++i) add_copy(group, group.source.at(i), group.target.at(i));
+    return std::move(out_);
+  }
+
+ private:
+  void add_copy(const CopyGroup& group, Box source, Box target) {
+    if (!group.source_rows) return add_boxes(group, source, target);
+    const std::vector<uint32_t>& rows = *group.source_rows;
+    for (uint32_t begin = 0; begin < source.rows;) {  // a move for each run of neighbours
+      uint32_t end = begin + 1;
+      while (end < source.rows && rows[source.row + end] == rows[source.row + end - 1] + 1) ++end;
+      add_boxes(group, {rows[source.row + begin], end - begin, source.col, source.cols},
+                {target.row + begin, end - begin, target.col, target.cols});
+      begin = end;
+    }
+  }
+
+  void add_boxes(const CopyGroup& group, const Box& source, const Box& target) {
+    const uint32_t from_index = offset_of(group.source_offset);
+    const uint32_t to_index = offset_of(group.target_offset);
+    each_part(group.from, source, from_index, [&](PieceId from, const Box& part) {
+      const Box shifted{target.row + (part.row - source.row), part.rows,
+                        target.col + (part.col - source.col), part.cols};
+      each_part(group.to, shifted, to_index, [&](PieceId to, const Box& common) {
+        const Box origin{source.row + (common.row - target.row), common.rows,
+                         source.col + (common.col - target.col), common.cols};
+        out_.moves.push_back({from, to, origin, common, from_index, to_index});
+      });
+    });
+  }
+
+  template <class Visit>
+  void each_part(VariableId variable, const Box& box, uint32_t index, const Visit& visit) const {
+    index_.each_overlap(variable, box, [&](PieceId piece, const Box& common) {
+      const Variable& v = c_.program.variable(variable);
+      if (index != ~0U && c_.pieces[piece].box.rows != v.rows)
+        throw Error(fmt::format("a copy with a run-time row of '{}' needs all its rows in one space; "
+                                "map whole columns of it to tiles", v.name));
+      visit(piece, common);
+    });
+  }
+
+  uint32_t offset_of(const std::optional<CopyGroup::RuntimeRow>& row) {
+    if (!row) return ~0U;
+    out_.offsets.push_back({row->index, row->stride});
+    return static_cast<uint32_t>(out_.offsets.size() - 1);
+  }
+
+  Compilation& c_;
+  const PieceIndex& index_;
+  Moves out_;
+};
+
+}  // namespace
+
+std::string plan_exchange(Compilation& c) {
+  make_mapped_pieces(c);
+  const PieceIndex index(c);
+  size_t moves = 0;
+  for (const program::ComputeSet& set : c.program.compute_sets()) {
+    c.sets.push_back(SetExchange(c, index).plan(set));
+    moves += c.sets.back().before.moves.size() + c.sets.back().after.moves.size();
+  }
+  for (const program::CopySet& set : c.program.copy_sets()) {
+    c.copies.push_back(CopyExchange(c, index).plan(set));
+    moves += c.copies.back().moves.size();
+  }
+  return fmt::format("{} moves", moves);
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,107 @@
+// A compiled program: every piece has an address, every mapping mismatch an exchange. Offsets
+// into one arena per space, no pointers: immutable, and shared by any number of engines.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machine/machine.h"
+#include "program/program.h"
+
+namespace tessera::compiler {
+
+/// Where storage lies.
+enum class Store : uint8_t {
+  arena,     ///< of a tile, or the shared one
+  external,  ///< the array that the caller binds to a variable
+  contents,  ///< a constant of a shared space, where it was built
+};
+
+/// A box of elements in some store.
+struct Place {
+  Store store = Store::arena;
+  uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
+  uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column
+};
+
+/// Elements that move from one place to another of equal shape.
+struct Transfer {
+  Place from;
+  Place to;
+  Type type = Type::f32;
+  program::VariableId from_variable = 0;
+  program::VariableId to_variable = 0;
+  uint32_t from_index = ~0U;  ///< a run-time row: position in Exchange::offsets
+  uint32_t to_index = ~0U;
+};
+
+/// Transfers of one exchange, and what they cost on a machine with private memories.
+struct Exchange {
+  struct Offset {
+    program::VariableId index = 0;
+    uint32_t stride = 0;
+  };
+  std::vector<Transfer> transfers;
+  std::vector<Offset> offsets;
+  double cycles = 0;
+  bool empty() const { return transfers.empty(); }
+};
+
+struct CompiledVertex {
+  uint32_t group = 0;
+  uint32_t index = 0;        ///< in its group
+  uint32_t first_place = 0;  ///< of its fields
+};
+
+/// A compute set with its vertices by tile, and the exchanges that bring and take what they touch.
+struct CompiledSet {
+  Exchange before;
+  Exchange after;
+  std::vector<program::TileId> tiles;     ///< that have vertices, ascending
+  std::vector<uint32_t> tile_begin;       ///< first vertex of each of them, and the end
+  std::vector<CompiledVertex> vertices;
+  std::vector<Place> places;
+};
+
+/// Bytes of one tile (or of the shared space), by category.
+using Categories = std::map<std::string, uint64_t>;
+
+struct MemoryReport {
+  uint64_t total_bytes = 0;
+  uint64_t max_tile_bytes = 0;       ///< on a host: total_bytes
+  uint64_t tile_capacity_bytes = 0;  ///< on a host: main memory
+  program::TileId fullest_tile = 0;
+  Categories total;
+  Categories fullest;
+  bool fits() const { return max_tile_bytes <= tile_capacity_bytes; }
+};
+
+/// Cycles of one step of an executable, by phase.
+using StepCycles = std::vector<program::PhaseTimes>;
+
+struct PassRecord {
+  std::string name;
+  std::string did;
+  double seconds = 0;
+};
+
+struct Executable {
+  std::shared_ptr<const program::Program> program;
+  machine::Machine machine;
+  std::vector<CompiledSet> sets;       ///< by ComputeSetId
+  std::vector<Exchange> copies;        ///< by CopySetId
+  std::vector<std::vector<Place>> mapped;   ///< by VariableId, for each mapped box
+  std::map<program::TileId, uint64_t> arena_bytes;
+  std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs
+  MemoryReport memory;
+  bool has_runtime_control = false;  ///< counters, conditions or copies with run-time rows
+  std::vector<PassRecord> passes;
+};
+
+}  // namespace tessera::compiler

@@ -1,0 +1,27 @@
+// The passes of the compiler, in the order in which compile() runs them.
+#pragma once
+
+#include <string>
+
+#include "compiler/pieces.h"
+
+namespace tessera::compiler {
+
+/// Makes a piece of every mapped box, finds the piece that holds each field of each vertex, and
+/// where none on its tile does, adds a landing piece and the moves that fill or empty it.
+std::string plan_exchange(Compilation& c);
+
+/// Numbers the schedule and finds when each piece is alive. What a loop touches is alive during
+/// the whole loop.
+std::string find_liveness(Compilation& c);
+
+/// Gives every piece an offset in its arena, so that pieces alive at one time do not overlap.
+std::string place(Compilation& c);
+
+/// Turns pieces into places: sorted vertices and transfers, as engines run them.
+std::string resolve(Compilation& c);
+
+/// Counts bytes by category and cycles by phase.
+std::string account(Compilation& c);
+
+}  // namespace tessera::compiler

@@ -1,0 +1,70 @@
+// What the passes hand to one another: the pieces of storage of a program, and who uses which.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/executable.h"
+
+namespace tessera::compiler {
+
+/// A contiguous box of a variable in one space: a mapped box, or a landing buffer that an exchange
+/// fills or empties.
+struct Piece {
+  program::VariableId variable = 0;
+  program::Box box;
+  program::TileId tile = program::kShared;
+  bool landing = false;
+  bool always_live = false;
+  uint32_t alignment = 8;
+  uint32_t first = ~0U;  ///< position in the schedule of its first use
+  uint32_t last = 0;     ///< and of its last
+  uint64_t offset = 0;   ///< in its arena, set by placement
+
+  bool used() const { return first <= last; }
+};
+
+using PieceId = uint32_t;
+
+/// A move between pieces (or bound arrays), before addresses are known.
+struct Move {
+  PieceId from = 0;
+  PieceId to = 0;
+  program::Box from_box;  ///< in the variable of `from`
+  program::Box to_box;
+  uint32_t from_index = ~0U;
+  uint32_t to_index = ~0U;
+};
+
+struct Moves {
+  std::vector<Move> moves;
+  std::vector<Exchange::Offset> offsets;
+};
+
+/// Which piece holds a field of a vertex.
+struct FieldPiece {
+  PieceId piece = 0;
+  program::Box box;
+};
+
+struct SetPieces {
+  Moves before;
+  Moves after;
+  std::vector<CompiledVertex> vertices;  ///< by tile; first_place indexes fields
+  std::vector<program::TileId> tile_of;  ///< of each vertex
+  std::vector<FieldPiece> fields;
+};
+
+/// A program on its way to an executable.
+struct Compilation {
+  const program::Program& program;
+  const machine::Machine& machine;
+  std::vector<Piece> pieces;
+  std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
+  std::vector<SetPieces> sets;
+  std::vector<Moves> copies;
+  uint32_t positions = 0;  ///< length of the schedule
+  std::shared_ptr<Executable> executable;
+};
+
+}  // namespace tessera::compiler

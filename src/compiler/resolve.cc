@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/passes.h"
+
+namespace tessera::compiler {
+namespace {
+
+using program::Box;
+using program::Variable;
+
+Place place_of(const Compilation& c, PieceId id, const Box& box) {
+  const Piece& piece = c.pieces[id];
+  const Variable& variable = c.program.variable(piece.variable);
+  const uint64_t element = size_of(variable.type);
+  if (piece.tile == program::kShared && variable.is_external())
+    return {Store::external, piece.variable, box.rows, box.cols, 0, uint64_t{box.row} << 32 | box.col};
+  if (piece.tile == program::kShared && variable.role == program::Role::constant)
+    return {Store::contents, piece.variable, box.rows, box.cols, variable.cols,
+            (uint64_t{box.row} * variable.cols + box.col) * element};
+  const uint64_t elements = uint64_t{box.row - piece.box.row} * piece.box.cols + (box.col - piece.box.col);
+  return {Store::arena, piece.tile, box.rows, box.cols, piece.box.cols, piece.offset + elements * element};
+}
+
+Exchange resolve(const Compilation& c, const Moves& moves) {
+  Exchange exchange;
+  exchange.offsets = moves.offsets;
+  for (const Move& move : moves.moves) {
+    const program::VariableId from = c.pieces[move.from].variable;
+    const program::VariableId to = c.pieces[move.to].variable;
+    exchange.transfers.push_back({place_of(c, move.from, move.from_box), place_of(c, move.to, move.to_box),
+                                  c.program.variable(from).type, from, to, move.from_index, move.to_index});
+  }
+  return exchange;
+}
+
+CompiledSet resolve(const Compilation& c, SetPieces& set) {
+  CompiledSet out;
+  out.before = resolve(c, set.before);
+  out.after = resolve(c, set.after);
+  out.vertices = std::move(set.vertices);
+  for (uint32_t i = 0; i < out.vertices.size(); ++i)
+    if (i == 0 || set.tile_of[i] != set.tile_of[i - 1]) {
+      out.tiles.push_back(set.tile_of[i]);
+      out.tile_begin.push_back(i);
+    }
+  out.tile_begin.push_back(static_cast<uint32_t>(out.vertices.size()));
+  for (const FieldPiece& field : set.fields)
+    out.places.push_back(field.box.empty() ? Place{} : place_of(c, field.piece, field.box));
+  return out;
+}
+
+bool depends_on_memory(const program::Step& step) {
+  const auto* repeat = std::get_if<program::Repeat>(&step);
+  return (repeat != nullptr && repeat->counter) || std::holds_alternative<program::While>(step) ||
+         std::holds_alternative<program::If>(step);
+}
+
+}  // namespace
+
+std::string resolve(Compilation& c) {
+  Executable& e = *c.executable;
+  e.has_runtime_control = std::any_of(c.program.steps().begin(), c.program.steps().end(), depends_on_memory);
+  size_t vertices = 0;
+  for (SetPieces& set : c.sets) {
+    vertices += set.vertices.size();
+    e.sets.push_back(resolve(c, set));
+  }
+  for (const Moves& moves : c.copies) e.copies.push_back(resolve(c, moves));
+  for (const std::vector<PieceId>& ids : c.mapped) {
+    std::vector<Place>& places = e.mapped.emplace_back();
+    for (PieceId id : ids) places.push_back(place_of(c, id, c.pieces[id].box));
+  }
+  return fmt::format("{} vertices", vertices);
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,278 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+
+#include "engine/pool.h"
+#include "engine/state.h"
+
+namespace tessera::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using compiler::CompiledSet;
+using compiler::Exchange;
+using program::FieldView;
+using program::Phase;
+using program::PhaseTimes;
+using program::StepId;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+/// Time of one thread in one superstep, by phase.
+class ThreadClock final : public program::PhaseClock {
+ public:
+  void start(Phase phase) {
+    times_ = {};
+    phase_ = phase;
+    since_ = Clock::now();
+  }
+  void enter(Phase phase) override {
+    const Clock::time_point now = Clock::now();
+    times_[phase_] += seconds_between(since_, now);
+    phase_ = phase;
+    since_ = now;
+  }
+  const PhaseTimes& stop() {
+    enter(phase_);
+    return times_;
+  }
+
+ private:
+  alignas(64) PhaseTimes times_;
+  Phase phase_ = Phase::compute;
+  Clock::time_point since_;
+};
+
+bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
+
+/// A dry run reads memory only where control flow depends on it.
+bool needs_memory(const compiler::Executable& executable, const RunOptions& options) {
+  return !options.dry || executable.has_runtime_control;
+}
+
+uint32_t threads_of(const machine::Machine& machine, const RunOptions& options) {
+  if (options.threads != 0) return options.threads;
+  if (machine.kind == machine::Kind::host) return machine.tiles;
+  static const uint32_t host_threads = machine::default_threads(machine::detect_host());
+  return host_threads;
+}
+
+}  // namespace
+
+struct Engine::State {
+  State(const compiler::Executable& executable, bool allocate)
+      : memory(executable, allocate), allocated(allocate) {}
+  Memory memory;
+  bool allocated;
+};
+
+/// One run: walks the control flow, runs or skips each step, and keeps the accounts.
+class Engine::Run {
+ public:
+  Run(const compiler::Executable& executable, const Memory& memory, const RunOptions& options,
+      Pool::Team& team)
+      : executable_(executable),
+        program_(*executable.program),
+        memory_(memory),
+        options_(options),
+        has_memory_(needs_memory(executable, options)),
+        team_(team),
+        clocks_(team.threads()) {
+    profile_.sets.resize(program_.compute_sets().size());
+    profile_.copies.resize(program_.copy_sets().size());
+    for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
+    for (size_t s = 0; s < profile_.copies.size(); ++s) profile_.copies[s].name = program_.copy_sets()[s].name;
+  }
+
+  Profile run() {
+    const Clock::time_point start = Clock::now();
+    walk(program_.main());
+    profile_.seconds = seconds_between(start, Clock::now());
+    profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
+    return std::move(profile_);
+  }
+
+ private:
+  void walk(StepId id) {
+    if (id == program::kNoStep) return;
+    std::visit([this](const auto& step) { walk_inside(step); }, program_.steps()[id]);
+  }
+
+  void walk_inside(const program::Sequence& sequence) {
+    for (StepId step : sequence.steps) walk(step);
+  }
+  void walk_inside(const program::Repeat& repeat) {
+    for (uint32_t i = 0; i < repeat.count; ++i) {
+      if (repeat.counter) memory_.control(*repeat.counter) = i;
+      walk(repeat.body);
+    }
+  }
+  void walk_inside(const program::While& loop) {
+    for (walk(loop.test); memory_.control(loop.condition) != 0; walk(loop.test)) walk(loop.body);
+  }
+  void walk_inside(const program::If& branch) {
+    walk(memory_.control(branch.condition) != 0 ? branch.then : branch.otherwise);
+  }
+  void walk_inside(const program::Call& call) { walk(program_.functions()[call.function].body); }
+
+  void walk_inside(const program::Execute& execute) {
+    const CompiledSet& set = executable_.sets[execute.set];
+    const program::ComputeSet& source = program_.compute_sets()[execute.set];
+    StepProfile& step = profile_.sets[execute.set];
+    transfer(set.before, step);
+    compute(source, set, step);
+    transfer(set.after, step);
+    step.cycles += executable_.set_cycles[execute.set];
+    profile_.cycles += executable_.set_cycles[execute.set];
+    ++step.times;
+    ++profile_.supersteps;
+  }
+
+  void walk_inside(const program::Copy& copy) {
+    StepProfile& step = profile_.copies[copy.set];
+    const Exchange& exchange = executable_.copies[copy.set];
+    transfer(exchange, step);
+    PhaseTimes cycles;
+    cycles[Phase::exchange] = exchange.cycles;
+    step.cycles += cycles;
+    profile_.cycles += cycles;
+    ++step.times;
+  }
+
+  /// Runs the vertices of a compute set, tiles dealt over the threads.
+  void compute(const program::ComputeSet& source, const CompiledSet& set, StepProfile& step) {
+    if (set.vertices.empty()) return;
+    const Clock::time_point start = Clock::now();
+    const auto tiles = static_cast<uint32_t>(set.tiles.size());
+    const uint32_t threads = std::min(team_.threads(), tiles);
+    std::atomic<uint32_t> next{threads};
+    const auto job = [&](uint32_t thread) {
+      if (thread >= threads) return;
+      clocks_[thread].start(source.phase);
+      for (uint32_t t = thread; t < tiles; t = next.fetch_add(1, std::memory_order_relaxed))
+        for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
+          run_vertex(source, set, set.vertices[v], clocks_[thread]);
+      busy_[thread] = clocks_[thread].stop();
+    };
+    if (threads == 1)
+      job(0);
+    else
+      team_.run(job);
+    record(step, seconds_between(start, Clock::now()), threads);
+  }
+
+  /// Splits a superstep's time: what its threads did on average, and waiting for one another.
+  void record(StepProfile& step, double wall, uint32_t threads) {
+    PhaseTimes seconds;
+    for (uint32_t t = 0; t < threads; ++t) seconds += busy_[t].scaled(1.0 / threads);
+    seconds[Phase::sync] += wall - seconds.total();
+    step.seconds += seconds;
+    profile_.phases += seconds;
+  }
+
+  void run_vertex(const program::ComputeSet& source, const CompiledSet& set,
+                  const compiler::CompiledVertex& vertex, ThreadClock& clock) const {
+    const program::VertexGroup& group = source.groups[vertex.group];
+    const program::Codelet& codelet = *group.codelet;
+    if (options_.dry && !codelet.integer_only) return;
+    std::array<FieldView, kMaxFields> fields;
+    std::array<int64_t, kMaxParams> params;
+    for (size_t f = 0; f < group.fields.size(); ++f)
+      fields[f] = memory_.view(set.places[vertex.first_place + f],
+                               program_.variable(group.fields[f].variable).type);
+    for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
+    const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &clock};
+    const bool plain = options_.reference || codelet.simd == nullptr;
+    (plain ? codelet.reference : codelet.simd)(v);
+  }
+
+  void transfer(const Exchange& exchange, StepProfile& step) {
+    if (exchange.empty() || !has_memory_) return;
+    const Clock::time_point start = Clock::now();
+    std::vector<uint64_t> shift;
+    for (const Exchange::Offset& offset : exchange.offsets)
+      shift.push_back(uint64_t{memory_.control(offset.index)} * offset.stride);
+    const auto rows = [&](uint32_t index) { return index == ~0U ? 0 : shift[index]; };
+    for (const compiler::Transfer& t : exchange.transfers) {
+      if (options_.dry && !is_integer(t.type)) continue;
+      check_shift(t.from_variable, t.from, rows(t.from_index));
+      check_shift(t.to_variable, t.to, rows(t.to_index));
+      copy_elements(memory_.view(t.from, t.type, rows(t.from_index)),
+                    memory_.view(t.to, t.type, rows(t.to_index)));
+    }
+    PhaseTimes seconds;
+    seconds[Phase::exchange] = seconds_between(start, Clock::now());
+    step.seconds += seconds;
+    profile_.phases += seconds;
+  }
+
+  void check_shift(program::VariableId variable, const compiler::Place& place, uint64_t shift) const {
+    const uint64_t rows = program_.variable(variable).rows;
+    if (shift != 0 && shift + place.rows > rows)
+      throw Error(fmt::format("a copy with a run-time row leaves '{}': {} rows further down, of {}",
+                              program_.variable(variable).name, shift, rows));
+  }
+
+  static constexpr size_t kMaxFields = 16;
+  static constexpr size_t kMaxParams = 16;
+
+  const compiler::Executable& executable_;
+  const program::Program& program_;
+  const Memory& memory_;
+  const RunOptions& options_;
+  bool has_memory_;
+  Pool::Team& team_;
+  std::vector<ThreadClock> clocks_;
+  std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(clocks_.size());
+  Profile profile_;
+};
+
+Engine::Engine(std::shared_ptr<const compiler::Executable> executable) : executable_(std::move(executable)) {}
+
+Engine::~Engine() = default;
+
+std::unique_ptr<Engine::State> Engine::take_state(bool allocate) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty() && idle_.back()->allocated >= allocate) {
+      std::unique_ptr<State> state = std::move(idle_.back());
+      idle_.pop_back();
+      return state;
+    }
+  }
+  return std::make_unique<State>(*executable_, allocate);
+}
+
+void Engine::give_back(std::unique_ptr<State> state) const {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(state));
+}
+
+Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
+  const compiler::MemoryReport& memory = executable_->memory;
+  if (!options.dry && !memory.fits())
+    throw Error(fmt::format("the program does not fit {}: tile {} needs {} bytes of {}", executable_->machine.name,
+                            memory.fullest_tile, memory.max_tile_bytes, memory.tile_capacity_bytes));
+  std::unique_ptr<State> state = take_state(needs_memory(*executable_, options));
+  if (!options.dry) {
+    state->memory.bind(bindings);
+    state->memory.load_inputs();
+  }
+  Profile profile = [&] {
+    Pool::Team team(Pool::shared(), threads_of(executable_->machine, options));
+    return Run(*executable_, state->memory, options, team).run();
+  }();
+  if (!options.dry) state->memory.store_outputs();
+  give_back(std::move(state));
+  return profile;
+}
+
+}  // namespace tessera::engine

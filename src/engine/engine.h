@@ -1,0 +1,72 @@
+// Runs executables on this computer's cores.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/executable.h"
+
+namespace tessera::engine {
+
+/// The caller's array for an external variable. Strides in elements.
+struct Binding {
+  program::VariableId variable = 0;
+  void* data = nullptr;
+  int64_t row_stride = 0;
+  int64_t col_stride = 1;
+};
+
+struct RunOptions {
+  uint32_t threads = 0;    ///< 0: one a tile, as many as the host has by default
+  bool reference = false;  ///< the codelets' reference implementations
+  bool dry = false;        ///< walk and account, without floating-point work
+};
+
+/// What one compute set or copy set took, over all times that it ran.
+struct StepProfile {
+  std::string name;
+  uint64_t times = 0;
+  program::PhaseTimes seconds;  ///< measured
+  program::PhaseTimes cycles;   ///< accounted
+};
+
+struct Profile {
+  double seconds = 0;           ///< wall clock, all supersteps
+  program::PhaseTimes phases;   ///< measured seconds, adding up to `seconds`
+  program::PhaseTimes cycles;   ///< of the machine, as the codelets' costs account for them
+  std::vector<StepProfile> sets;    ///< by ComputeSetId
+  std::vector<StepProfile> copies;  ///< by CopySetId
+  uint64_t supersteps = 0;
+};
+
+/// An executable ready to run. run() may be called from several threads at once: each call has
+/// arenas of its own, and calls take turns with the process's pool of threads.
+class Engine {
+ public:
+  explicit Engine(std::shared_ptr<const compiler::Executable> executable);
+  ~Engine();
+
+  const compiler::Executable& executable() const { return *executable_; }
+
+  /// Runs the program once. Every external variable must be bound. Throws Error where one is not,
+  /// where the program does not fit its machine, or where memory for its arenas is lacking.
+  Profile run(std::span<const Binding> bindings, const RunOptions& options = {}) const;
+
+ private:
+  struct State;
+  class Run;
+
+  std::unique_ptr<State> take_state(bool allocate) const;
+  void give_back(std::unique_ptr<State> state) const;
+
+  std::shared_ptr<const compiler::Executable> executable_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<State>> idle_;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,111 @@
+#include "engine/pool.h"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "base/pause.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr std::chrono::microseconds kSpin{50};
+constexpr uint32_t kSpinsPerClock = 64;  // pauses between two looks at the clock
+
+/// Spins until done() or the spinning time is over; tells which.
+template <class Done>
+bool spin_until(const Done& done) {
+  std::chrono::steady_clock::time_point give_up{};
+  for (uint32_t spins = 1;; ++spins) {
+    if (done()) return true;
+    base::pause();
+    if (spins % kSpinsPerClock != 0) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (give_up == std::chrono::steady_clock::time_point{}) give_up = now + kSpin;
+    if (now >= give_up) return done();
+  }
+}
+
+}  // namespace
+
+/// Each worker has a line of its own to be woken on, so that a job for few leaves the others asleep.
+struct Pool::Worker {
+  alignas(64) std::atomic<uint32_t> epoch{0};
+  uint32_t thread = 0;
+  bool stop = false;
+  std::exception_ptr failure;
+  std::thread handle;
+};
+
+Pool& Pool::shared() {
+  static Pool pool;
+  return pool;
+}
+
+Pool::~Pool() {
+  for (auto& worker : workers_) {
+    worker->stop = true;
+    worker->epoch.fetch_add(1, std::memory_order_release);
+    worker->epoch.notify_one();
+  }
+  for (auto& worker : workers_) worker->handle.join();
+}
+
+void Pool::grow(uint32_t workers) {
+  while (workers_.size() < workers) {
+    auto worker = std::make_unique<Worker>();
+    worker->thread = static_cast<uint32_t>(workers_.size()) + 1;
+    Worker& w = *worker;
+    worker->handle = std::thread([this, &w] { work(w); });
+    workers_.push_back(std::move(worker));
+  }
+}
+
+void Pool::work(Worker& worker) {
+  for (uint32_t seen = 0;; ++seen) {
+    const auto is_called = [&] { return worker.epoch.load(std::memory_order_acquire) != seen; };
+    if (!spin_until(is_called)) worker.epoch.wait(seen, std::memory_order_acquire);
+    while (!is_called()) worker.epoch.wait(seen, std::memory_order_acquire);
+    if (worker.stop) return;
+    try {
+      invoke_(job_, worker.thread);
+    } catch (...) {
+      worker.failure = std::current_exception();
+    }
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+  }
+}
+
+Pool::Team::Team(Pool& pool, uint32_t threads) : pool_(pool), turn_(pool.turn_), threads_(threads) {
+  pool.grow(threads - 1);
+}
+
+Pool::Team::~Team() = default;
+
+void Pool::Team::run(Invoke invoke, void* job) {
+  const uint32_t workers = threads_ - 1;
+  pool_.invoke_ = invoke;
+  pool_.job_ = job;
+  pool_.pending_.store(workers, std::memory_order_relaxed);
+  for (uint32_t w = 0; w < workers; ++w) {
+    pool_.workers_[w]->epoch.fetch_add(1, std::memory_order_release);
+    pool_.workers_[w]->epoch.notify_one();
+  }
+  std::exception_ptr failure;
+  try {
+    invoke(job, 0);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const auto all_done = [&] { return pool_.pending_.load(std::memory_order_acquire) == 0; };
+  if (!spin_until(all_done))
+    for (uint32_t left; (left = pool_.pending_.load(std::memory_order_acquire)) != 0;)
+      pool_.pending_.wait(left, std::memory_order_acquire);
+  for (uint32_t w = 0; w < workers; ++w) {
+    std::exception_ptr other = std::exchange(pool_.workers_[w]->failure, nullptr);
+    if (failure == nullptr) failure = other;
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,72 @@
+// The threads that run supersteps.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tessera::engine {
+
+/// A fork-join pool for bulk-synchronous work. Workers spin for at most 50 µs between jobs, then
+/// sleep. One pool serves the whole process; a team is one caller's turn with it.
+class Pool {
+ public:
+  /// The pool of this process.
+  static Pool& shared();
+
+  Pool() = default;
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  /// The calling thread and `threads - 1` workers, until the team is destroyed. Other callers wait
+  /// for their turn.
+  class Team {
+   public:
+    Team(Pool& pool, uint32_t threads);
+    ~Team();
+    Team(const Team&) = delete;
+    Team& operator=(const Team&) = delete;
+
+    uint32_t threads() const { return threads_; }
+
+    /// Calls job(thread) for thread = 0 … threads() - 1 at once, the caller being thread 0, and
+    /// returns when all have. Rethrows the exception of the lowest thread that threw.
+    template <class Job>
+    void run(const Job& job) {
+      run(&invoke<Job>, const_cast<void*>(static_cast<const void*>(&job)));
+    }
+
+   private:
+    using Invoke = void (*)(void* job, uint32_t thread);
+
+    template <class Job>
+    static void invoke(void* job, uint32_t thread) {
+      (*static_cast<const Job*>(job))(thread);
+    }
+    void run(Invoke invoke, void* job);
+
+    Pool& pool_;
+    std::unique_lock<std::mutex> turn_;
+    uint32_t threads_;
+  };
+
+ private:
+  struct Worker;
+
+  void grow(uint32_t workers);
+  void work(Worker& worker);
+
+  std::mutex turn_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  void (*invoke_)(void*, uint32_t) = nullptr;
+  void* job_ = nullptr;
+  alignas(64) std::atomic<uint32_t> pending_{0};
+};
+
+}  // namespace tessera::engine

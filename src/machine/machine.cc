@@ -1,0 +1,53 @@
+#include "machine/machine.h"
+
+#include <tessera/error.h>
+
+#include <fmt/format.h>
+
+namespace tessera::machine {
+namespace {
+
+std::vector<Figure> host_sources(const Machine& m, const std::string& rates) {
+  const HostFigures& f = m.figures;
+  const std::string system = "operating system";
+  return {
+      {"tiles", static_cast<double>(m.tiles), "threads", "one per physical core allowed, or as asked"},
+      {"clock", f.ghz, "GHz", rates},
+      {"flops", f.flops_per_cycle, "per cycle and core", rates},
+      {"l1", static_cast<double>(f.l1_bytes), "bytes a core", system},
+      {"l2", static_cast<double>(f.l2_bytes), "bytes a core", system},
+      {"l3", static_cast<double>(f.l3_bytes), "bytes", system},
+      {"l1_rate", f.l1_bytes_per_cycle, "bytes per cycle and core", rates},
+      {"l2_rate", f.l2_bytes_per_cycle, "bytes per cycle and core", rates},
+      {"l3_rate", f.l3_bytes_per_cycle, "bytes per cycle and core", rates},
+      {"memory_rate", f.memory_gbps, "GB/s, all cores", rates},
+      {"barrier", f.barrier_seconds * 1e6, "µs", rates},
+      {"memory", static_cast<double>(m.shared_bytes), "bytes", system},
+  };
+}
+
+}  // namespace
+
+Machine host(unsigned threads) {
+  Machine m;
+  m.name = "host";
+  m.kind = Kind::host;
+  m.facts = detect_host();
+  m.description = m.facts.cpu;
+  m.tiles = threads != 0 ? threads : default_threads(m.facts);
+  const Isa isa = active_isa();
+  m.figures = builtin_figures(m.facts, isa, m.tiles);
+  const std::string rates = fmt::format("built in for {}", name_of(isa));
+  m.clock_hz = m.figures.ghz * 1e9;
+  m.shared_bytes = m.facts.memory_bytes;
+  m.sources = host_sources(m, rates);
+  return m;
+}
+
+Machine find(const std::string& name, unsigned threads) {
+  if (name == "host") return host(threads);
+  if (name.ends_with(".toml")) return read(name);
+  throw UsageError(fmt::format("unknown machine '{}': use host or a .toml file (docs/machines.md)", name));
+}
+
+}  // namespace tessera::machine

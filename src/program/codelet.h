@@ -1,0 +1,122 @@
+// Codelets: the code of vertices. A family in kernels/ lists its codelets; programs refer to them.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tessera::machine {
+struct Machine;
+}
+
+namespace tessera::program {
+
+enum class Access : uint8_t { in, out, inout };
+
+/// What a tile is doing. Profiles and accounts split their time over these.
+enum class Phase : uint8_t { pack, compute, reduce, exchange, sync, control };
+inline constexpr size_t kPhases = 6;
+std::string_view name_of(Phase phase);
+
+/// Cycles (or seconds) for each phase.
+struct PhaseTimes {
+  std::array<double, kPhases> at{};
+
+  double& operator[](Phase phase) { return at[static_cast<size_t>(phase)]; }
+  double operator[](Phase phase) const { return at[static_cast<size_t>(phase)]; }
+  double total() const {
+    double sum = 0;
+    for (double x : at) sum += x;
+    return sum;
+  }
+  PhaseTimes& operator+=(const PhaseTimes& other) {
+    for (size_t i = 0; i < kPhases; ++i) at[i] += other.at[i];
+    return *this;
+  }
+  PhaseTimes scaled(double factor) const {
+    PhaseTimes out = *this;
+    for (double& x : out.at) x *= factor;
+    return out;
+  }
+};
+
+/// What a codelet demands of one of its fields.
+struct FieldSpec {
+  std::string_view name;
+  Access access = Access::in;
+  uint8_t alignment = 4;     ///< bytes, where the compiler chooses the address
+  bool interleaved = false;  ///< wants the tile memory's interleaved region
+  bool optional = false;     ///< may be left empty
+};
+
+/// One field of one vertex, in place. data is null in a dry run unless the variable is integer
+/// metadata that is known by then.
+struct FieldView {
+  std::byte* data = nullptr;
+  Type type = Type::f32;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  int64_t row_stride = 0;  ///< elements
+  int64_t col_stride = 1;  ///< elements
+
+  bool empty() const { return rows == 0 || cols == 0; }
+  uint64_t elements() const { return uint64_t{rows} * cols; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+  template <class T>
+  MatrixView<T> matrix() const {
+    return {as<T>(), row_stride, col_stride};
+  }
+};
+
+/// Splits the time of a running vertex over phases. A vertex that does not call it spends all its
+/// time in the phase of its compute set.
+class PhaseClock {
+ public:
+  virtual ~PhaseClock() = default;
+  virtual void enter(Phase phase) = 0;
+};
+
+/// A vertex as its codelet sees it.
+struct Vertex {
+  std::span<const FieldView> fields;  ///< in the order of the codelet's specifications
+  std::span<const int64_t> params;    ///< in the order of the codelet's parameter names
+  PhaseClock* clock = nullptr;        ///< null outside a run
+
+  void enter(Phase phase) const {
+    if (clock != nullptr) clock->enter(phase);
+  }
+};
+
+/// How a codelet uses the workers of its tile.
+enum class Workers : uint8_t {
+  whole_tile,     ///< splits itself over them; those of one tile run one after another
+  single_worker,  ///< dealt round-robin; a tile takes workers × its longest
+};
+
+using RunVertex = void (*)(const Vertex&);
+
+/// Cycles of one vertex: of the tile for a whole-tile codelet, of its worker for a single-worker
+/// one. May read sizes, parameters and integer metadata, never floating-point payload.
+using VertexCost = PhaseTimes (*)(const Vertex&, const machine::Machine&);
+
+/// The code of vertices. Every codelet has a reference implementation and a cost.
+struct Codelet {
+  std::string_view name;
+  Workers workers = Workers::whole_tile;
+  std::span<const FieldSpec> fields;
+  std::span<const std::string_view> params;
+  RunVertex reference = nullptr;  ///< plain and readable
+  RunVertex simd = nullptr;       ///< fast, dispatched to the active instruction set; null: reference
+  VertexCost cost = nullptr;
+  uint32_t code_bytes = 0;   ///< vertex code on a tile that runs it
+  bool integer_only = false; ///< touches no floating-point payload, so a dry run executes it
+};
+
+}  // namespace tessera::program

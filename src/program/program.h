@@ -1,0 +1,222 @@
+// Tile programs: variables mapped to memory spaces, vertices in compute sets, copies, and control
+// flow. A program says what is computed where; the compiler decides addresses and exchanges.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "program/box.h"
+#include "program/codelet.h"
+
+namespace tessera::program {
+
+using TileId = uint32_t;
+using VariableId = uint32_t;
+using ComputeSetId = uint32_t;
+using CopySetId = uint32_t;
+using FunctionId = uint32_t;
+using StepId = uint32_t;
+
+/// The memory space that every tile reaches, where a machine has one.
+inline constexpr TileId kShared = ~TileId{0};
+inline constexpr StepId kNoStep = ~StepId{0};
+
+struct MappedBox {
+  Box box;
+  TileId tile = kShared;
+};
+
+/// Who owns the storage of a variable, and when it is alive.
+enum class Role : uint8_t {
+  temporary,  ///< alive between its first and last use
+  input,      ///< bound by the caller, read only
+  output,     ///< bound by the caller
+  inout,      ///< bound by the caller, read and written
+  constant,   ///< known when the program is built, such as work lists
+};
+
+/// A two-dimensional array of elements. Vectors are one row.
+struct Variable {
+  std::string name;
+  Type type = Type::f32;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  Role role = Role::temporary;
+  std::vector<MappedBox> mapping;            ///< disjoint boxes that cover the variable
+  std::shared_ptr<const std::byte> contents;  ///< of a constant: rows · cols elements, row-major
+
+  Box whole() const { return {0, rows, 0, cols}; }
+  uint64_t elements() const { return uint64_t{rows} * cols; }
+  uint64_t bytes() const { return elements() * size_of(type); }
+  bool is_external() const {
+    return role == Role::input || role == Role::output || role == Role::inout;
+  }
+  bool is_shared() const { return mapping.size() == 1 && mapping[0].tile == kShared; }
+};
+
+/// One field of every vertex of a group. Boxes are clipped to the variable.
+struct Field {
+  VariableId variable = 0;
+  BoxSeries boxes;
+};
+
+/// One integer parameter of every vertex of a group: equal, or one each.
+struct Param {
+  int64_t value = 0;
+  std::vector<int64_t> table;
+
+  Param() = default;
+  Param(int64_t same) : value(same) {}
+  Param(std::vector<int64_t> each) : table(std::move(each)) {}
+  int64_t at(uint32_t index) const { return table.empty() ? value : table.at(index); }
+};
+
+/// Vertices of one codelet on a range of tiles: vertex i lies on tile first_tile + i / per_tile.
+struct VertexGroup {
+  const Codelet* codelet = nullptr;
+  TileId first_tile = 0;
+  uint32_t tiles = 0;
+  uint32_t per_tile = 1;
+  std::vector<Field> fields;
+  std::vector<Param> params;
+
+  uint32_t count() const { return tiles * per_tile; }
+  TileId tile_of(uint32_t index) const { return first_tile + index / per_tile; }
+};
+
+/// Vertices that run in one superstep.
+struct ComputeSet {
+  std::string name;
+  Phase phase = Phase::compute;
+  std::vector<VertexGroup> groups;
+};
+
+/// Copies of boxes. With source_rows, the rows of a source box are positions in that list, and the
+/// list names the rows of the variable (a gather).
+struct CopyGroup {
+  VariableId from = 0;
+  VariableId to = 0;
+  uint32_t count = 0;
+  BoxSeries source;
+  BoxSeries target;
+  std::shared_ptr<const std::vector<uint32_t>> source_rows;
+  /// A one-element u32 variable; its value × its stride is added to the row of every source
+  /// (target) box when the copy runs.
+  struct RuntimeRow {
+    VariableId index = 0;
+    uint32_t stride = 0;
+  };
+  std::optional<RuntimeRow> source_offset;
+  std::optional<RuntimeRow> target_offset;
+};
+
+/// Copies that happen in one exchange; all of them read before any is seen written.
+struct CopySet {
+  std::string name;
+  std::vector<CopyGroup> groups;
+};
+
+struct Sequence {
+  std::vector<StepId> steps;
+};
+struct Execute {
+  ComputeSetId set = 0;
+};
+struct Copy {
+  CopySetId set = 0;
+};
+/// The body, count times. The counter, where there is one, holds 0, 1, … during the body.
+struct Repeat {
+  uint32_t count = 0;
+  StepId body = kNoStep;
+  std::optional<VariableId> counter;
+};
+/// Runs test; while the condition is not 0 afterwards, body and test again.
+struct While {
+  StepId test = kNoStep;
+  VariableId condition = 0;
+  StepId body = kNoStep;
+};
+struct If {
+  VariableId condition = 0;
+  StepId then = kNoStep;
+  StepId otherwise = kNoStep;
+};
+struct Call {
+  FunctionId function = 0;
+};
+using Step = std::variant<Sequence, Execute, Copy, Repeat, While, If, Call>;
+
+/// Code that several places call; its code and exchange code exist once.
+struct Function {
+  std::string name;
+  StepId body = kNoStep;
+};
+
+/// A tile program. Built by add_…, then proven sound by verify().
+class Program {
+ public:
+  VariableId add(Variable variable);
+  ComputeSetId add(ComputeSet set);
+  CopySetId add(CopySet set);
+  FunctionId add(Function function);
+  StepId add(Step step);
+
+  StepId sequence(std::vector<StepId> steps) { return add(Step{Sequence{std::move(steps)}}); }
+  StepId execute(ComputeSet set) { return add(Step{Execute{add(std::move(set))}}); }
+  StepId copy(CopySet set) { return add(Step{Copy{add(std::move(set))}}); }
+  StepId repeat(uint32_t count, StepId body, std::optional<VariableId> counter = {}) {
+    return add(Step{Repeat{count, body, counter}});
+  }
+  void set_main(StepId step) { main_ = step; }
+
+  StepId main() const { return main_; }
+  const std::vector<Variable>& variables() const { return variables_; }
+  const std::vector<ComputeSet>& compute_sets() const { return compute_sets_; }
+  const std::vector<CopySet>& copy_sets() const { return copy_sets_; }
+  const std::vector<Function>& functions() const { return functions_; }
+  const std::vector<Step>& steps() const { return steps_; }
+
+  const Variable& variable(VariableId id) const { return variables_.at(id); }
+  /// The variable of that name; throws Error where there is none.
+  VariableId find(std::string_view name) const;
+
+ private:
+  std::vector<Variable> variables_;
+  std::vector<ComputeSet> compute_sets_;
+  std::vector<CopySet> copy_sets_;
+  std::vector<Function> functions_;
+  std::vector<Step> steps_;
+  StepId main_ = kNoStep;
+};
+
+/// The field's box for one vertex, clipped to its variable.
+Box field_box(const Program& program, const Field& field, uint32_t vertex);
+
+/// The whole variable in the shared space.
+std::vector<MappedBox> map_shared(uint32_t rows, uint32_t cols);
+/// The whole variable on one tile.
+std::vector<MappedBox> map_to_tile(uint32_t rows, uint32_t cols, TileId tile);
+/// Row r on tile first + r.
+std::vector<MappedBox> map_rows_to_tiles(uint32_t rows, uint32_t cols, TileId first = 0);
+/// Rows spread over the tiles in contiguous parts of nearly equal size; of a variable with fewer
+/// rows than tiles, the columns of each row.
+std::vector<MappedBox> map_linearly(uint32_t rows, uint32_t cols, uint32_t tiles);
+
+/// The program as text: variables, compute sets, copies and control flow.
+std::string to_string(const Program& program);
+
+/// Proves a program sound for a machine of `tiles` tiles, with or without a shared space; throws
+/// Error naming the first fault: a box outside its variable, a mapping that does not cover it, a
+/// field that its codelet does not have, an element written by two vertices of a compute set or
+/// written by one and read by another, a tile that does not exist, a step reached by itself.
+void verify(const Program& program, uint32_t tiles, bool has_shared_space);
+
+}  // namespace tessera::program

@@ -1,0 +1,25 @@
+// Bytes that a vertex and its surroundings take on a tile with a memory of its own. Planner and
+// compiler use the same formulas.
+#pragma once
+
+#include <cstdint>
+
+#include "program/codelet.h"
+
+namespace tessera::program {
+
+/// A vertex's record: a pointer to its code, and a pointer and a length for each field.
+inline uint64_t vertex_state_bytes(const Codelet& codelet) {
+  return 4 + 8 * codelet.fields.size() + 4 * codelet.params.size();
+}
+
+/// Code that a tile runs to start one superstep: a branch to each group of vertices.
+inline uint64_t control_code_bytes(uint32_t groups) { return 16 + 12 * uint64_t{groups}; }
+
+/// Exchange code of one end of a transfer: up to 9 words (Poplar's exchange programs).
+inline constexpr uint64_t kExchangeCodeBytes = 36;
+
+/// Stacks of a tile's supervisor and workers.
+inline constexpr uint64_t kStackBytes = 3072;
+
+}  // namespace tessera::program
