@@ -1,0 +1,74 @@
+#include "kernels/block_sparse/block_sparse.h"
+
+#include "base/isa.h"
+#include "base/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/block_sparse/block_sparse.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// One lane has nothing to vectorise: there the reference is the kernel.
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define TESSERA_BLOCK_VECTORS 1
+#include "kernels/block_sparse/narrow-inl.h"
+#include "kernels/block_sparse/wide-inl.h"
+#else
+#define TESSERA_BLOCK_VECTORS 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+#if TESSERA_BLOCK_VECTORS
+
+template <class T>
+void run_typed(const BlockShare& share) {
+  if (share.cut.kernel == BlockCut::Kernel::wide) {
+    WideShare<T>(share).run();
+  } else if (share.weight.column_type == Type::u16) {
+    NarrowShare<T, uint16_t>(share).run();
+  } else {
+    NarrowShare<T, uint32_t>(share).run();
+  }
+}
+
+void run_share(const BlockShare& share) {
+  switch (share.weight.type) {
+    case Type::f16: return run_typed<hwy::float16_t>(share);
+    case Type::bf16: return run_typed<hwy::bfloat16_t>(share);
+    default: return run_typed<float>(share);
+  }
+}
+
+#else
+
+void run_share(const BlockShare& share) { block_spmm_reference(share); }
+
+#endif
+#undef TESSERA_BLOCK_VECTORS
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(run_share);
+
+void block_spmm(const BlockShare& share) { HWY_DYNAMIC_DISPATCH(run_share)(share); }
+
+BlockWeight view_of(const sparse::PackedBlocks& weight) {
+  return {weight.rows(),          weight.cols(),
+          weight.block_size(),    weight.type(),
+          weight.column_type(),   weight.values().data(),
+          weight.row_begin().data(), weight.columns().data()};
+}
+
+size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols) {
+  if (cut.kernel == BlockCut::Kernel::wide) return WideScratch(cut, k, block_size, cols).total;
+  return NarrowScratch(k, block_size, cols).total;
+}
+
+}  // namespace tessera::kernels
+#endif

@@ -1,0 +1,72 @@
+// Where a share keeps what in its scratch, and how it cuts columns into tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/block_sparse/block_sparse.h"
+
+namespace tessera::kernels {
+
+/// Lanes of the widest vector that the kernels are built for.
+inline constexpr uint32_t kMaxLanes = 16;
+
+/// Rows of Y that are gathered before they leave for a Y that needs more than plain stores. A whole
+/// cache line of a column-major Y.
+inline constexpr uint32_t kChunkRows = 32;
+
+/// Columns that the narrow kernel keeps in registers, at most.
+inline constexpr uint32_t kNarrowCols = 8;
+
+constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
+
+/// Rows of a packed panel of X: k and the overhang of the last block.
+inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }
+
+/// Cuts `vectors` into tiles of at most `most` vectors that differ by one at most: the i-th of
+/// `tiles()` begins at `begin(i)`.
+struct TileCut {
+  uint32_t vectors;
+  uint32_t most;
+
+  uint32_t tiles() const { return (vectors + most - 1) / most; }
+  uint32_t begin(uint32_t i) const { return i * vectors / tiles(); }
+};
+
+/// Scratch of the wide kernel, in floats from its beginning.
+struct WideScratch {
+  size_t panel = 0;       ///< packed X: a [k][columns] matrix a tile
+  size_t strip;           ///< values of one strip of a block row, widened to FP32
+  size_t columns;         ///< block columns of one block row (uint32_t)
+  size_t rows;            ///< raw results of a chunk: [kChunkRows][panel columns]
+  size_t turned;          ///< the same by columns
+  size_t total;
+
+  WideScratch(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols) {
+    const size_t width = round_up(std::min(cut.panel_cols, std::max(cols, 1U)), kMaxLanes);
+    const size_t depth = round_up(k, block_size);
+    const size_t strip_rows = sparse::order_of(block_size).strip_rows;
+    strip = panel + depth * width;
+    columns = strip + depth * strip_rows;
+    rows = columns + round_up(static_cast<uint32_t>(depth / block_size), kMaxLanes) + kMaxLanes;
+    turned = rows + kChunkRows * width;
+    total = turned + kChunkRows * width;
+  }
+};
+
+/// Scratch of the narrow kernel, in floats from its beginning.
+struct NarrowScratch {
+  size_t panel = 0;  ///< packed X: [k / group][columns][group] for every kNarrowCols columns
+  size_t results;    ///< of up to kChunkRows rows, by columns
+  size_t turned;     ///< the same by rows
+  size_t total;
+
+  NarrowScratch(uint32_t k, uint32_t block_size, uint32_t cols) {
+    results = panel + round_up(round_up(k, block_size) * cols, kMaxLanes);
+    turned = results + kChunkRows * kNarrowCols;
+    total = turned + kChunkRows * kNarrowCols;
+  }
+};
+
+}  // namespace tessera::kernels

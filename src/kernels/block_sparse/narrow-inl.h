@@ -1,0 +1,274 @@
+// The narrow kernel, for few columns: vectors along the rows of Y. One load gets the values of
+// several rows for a group of columns of W; it is multiplied by the same group of X, repeated, and
+// each row's partial sums are added up at the end. W streams through once at full bandwidth.
+#if defined(TESSERA_BLOCK_SPARSE_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
+#undef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
+#else
+#define TESSERA_BLOCK_SPARSE_NARROW_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/block_sparse/finish-inl.h"
+#include "kernels/block_sparse/widen-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+// Values of one group of columns in a strip, for every block size.
+inline constexpr size_t kGroupValues = 16;
+
+// Vectors that hold them.
+inline constexpr size_t kGroupVectors = kGroupValues / kLanes;
+
+// Sums that a tile may hold in registers, and columns of X that it is built for.
+inline constexpr size_t kNarrowSums = HWY_TARGET <= HWY_AVX3 ? 16 : HWY_TARGET == HWY_AVX2 ? 12 : 16;
+inline constexpr size_t kNarrowTileCols =
+    std::min<size_t>(kNarrowCols, HWY_TARGET == HWY_AVX2 ? 4 : kNarrowSums / kGroupVectors);
+
+// Sums that the latency of a fused multiply-add asks for.
+inline constexpr size_t kNarrowLeastSums = 4;
+
+// What a tile reads and writes: some strips of one block row, times some columns of X.
+template <class T, class Index>
+struct NarrowTile {
+  const T* w;  // the strips in the row's first block
+  const Index* columns;
+  size_t blocks;
+  uint32_t block_size;
+  const float* x;  // [k / group][columns][group]
+  float* y;        // [columns][kChunkRows]
+};
+
+template <int kGroup>
+HWY_INLINE hn::Vec<Floats> repeat_group(const float* x) {
+  const Floats d;
+  if constexpr (kGroup == 4) {
+    return hn::LoadDup128(d, x);
+  } else {
+    const hn::RepartitionToWide<Floats> pairs;
+    hn::TFromD<hn::RepartitionToWide<Floats>> pair;
+    std::memcpy(&pair, x, sizeof(pair));
+    return hn::BitCast(d, hn::Set(pairs, pair));
+  }
+}
+
+// Adds up each row's kGroup neighbours: kGroupValues partial sums become kGroupValues / kGroup.
+template <int kGroup>
+HWY_INLINE void add_groups(const float* partial, float* y) {
+  if constexpr (kGroup == 2) {
+    const hn::CappedTag<float, kGroupValues / kGroup> d;
+    for (size_t i = 0; i < kGroupValues / kGroup; i += hn::MaxLanes(d)) {
+      hn::Vec<decltype(d)> even, odd;
+      hn::LoadInterleaved2(d, partial + i * 2, even, odd);
+      hn::StoreU(hn::Add(even, odd), d, y + i);
+    }
+  } else {
+    const hn::CappedTag<float, kGroupValues / kGroup> d;
+    hn::Vec<decltype(d)> a, b, c, e;
+    hn::LoadInterleaved4(d, partial, a, b, c, e);
+    hn::StoreU(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, y);
+  }
+}
+
+template <class T, class Index, int kStrips, int kCols, int kGroup>
+HWY_NOINLINE void narrow_tile(const NarrowTile<T, Index>& t) {
+  constexpr int kVectors = kGroupVectors;
+  constexpr int kSums = kStrips * kCols * kVectors;
+  // Groups in flight, each with sums of its own; a block of 4 has one group.
+  constexpr int kFlights = kGroup == 4 || kSums >= int{kNarrowLeastSums} ? 1 : kSums == 1 ? 4 : 2;
+  constexpr int kStripRows = kGroupValues / kGroup;
+  const Floats d;
+  hn::Vec<Floats> sum[kFlights][kStrips][kVectors][kCols];
+#pragma GCC unroll 4
+  for (int f = 0; f < kFlights; ++f) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kStrips; ++s) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 8
+        for (int c = 0; c < kCols; ++c) sum[f][s][v][c] = hn::Zero(d);
+      }
+    }
+  }
+
+  const size_t block_values = size_t{t.block_size} * t.block_size;
+  const size_t strip_values = size_t{t.block_size} * kStripRows;
+  const size_t ahead = std::max<size_t>(1, 1024 / block_values) * block_values;
+  const uint32_t groups = t.block_size / kGroup;
+  const T* w = t.w;
+  for (size_t i = 0; i < t.blocks; ++i, w += block_values) {
+    const float* x = t.x + size_t{t.columns[i]} * t.block_size * kCols;
+    const T* values = w;
+    for (uint32_t g = 0; g < groups; g += kFlights) {
+#pragma GCC unroll 4
+      for (int f = 0; f < kFlights; ++f) {
+        hn::Vec<Floats> ws[kStrips][kVectors];
+#pragma GCC unroll 4
+        for (int s = 0; s < kStrips; ++s) {
+          hwy::Prefetch(values + s * strip_values + ahead);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) {
+            ws[s][v] = load_values(d, values + s * strip_values + v * kLanes);
+          }
+        }
+#pragma GCC unroll 8
+        for (int c = 0; c < kCols; ++c) {
+          const auto xs = repeat_group<kGroup>(x + c * kGroup);
+#pragma GCC unroll 4
+          for (int s = 0; s < kStrips; ++s) {
+#pragma GCC unroll 4
+            for (int v = 0; v < kVectors; ++v) {
+              sum[f][s][v][c] = hn::MulAdd(ws[s][v], xs, sum[f][s][v][c]);
+            }
+          }
+        }
+        values += kGroupValues;
+        x += kCols * kGroup;
+      }
+    }
+  }
+
+#pragma GCC unroll 4
+  for (int s = 0; s < kStrips; ++s) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kCols; ++c) {
+      HWY_ALIGN float partial[kGroupValues];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        auto total = sum[0][s][v][c];
+#pragma GCC unroll 4
+        for (int f = 1; f < kFlights; ++f) total = hn::Add(total, sum[f][s][v][c]);
+        hn::Store(total, d, partial + v * kLanes);
+      }
+      add_groups<kGroup>(partial, t.y + c * kChunkRows + s * kStripRows);
+    }
+  }
+}
+
+template <class T, class Index>
+using NarrowTileFunction = void (*)(const NarrowTile<T, Index>&);
+
+// The micro-kernels for 1 to kNarrowTileCols columns.
+template <class T, class Index, int kStrips, int kGroup, int... kCol>
+NarrowTileFunction<T, Index> narrow_function(uint32_t cols, std::integer_sequence<int, kCol...>) {
+  static constexpr NarrowTileFunction<T, Index> kTable[] = {
+      narrow_tile<T, Index, kStrips, kCol + 1, kGroup>...};
+  return kTable[cols - 1];
+}
+
+// One share on its way through the narrow kernel. T is the type of the values, Index that of the
+// columns.
+template <class T, class Index>
+class NarrowShare {
+ public:
+  explicit NarrowShare(const BlockShare& share)
+      : share_(share),
+        w_(share.weight),
+        order_(sparse::order_of(w_.block_size)),
+        cols_(share.col_end - share.col_begin),
+        scratch_(w_.cols, w_.block_size, cols_) {}
+
+  void run() {
+    if (cols_ == 0) return;
+    tiles_ = {cols_, static_cast<uint32_t>(kNarrowTileCols)};
+    enter(program::Phase::pack);
+    for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack(t);
+    enter(program::Phase::compute);
+    for (uint32_t r = share_.block_row_begin; r < share_.block_row_end; ++r) block_row(r);
+  }
+
+ private:
+  void enter(program::Phase phase) const {
+    if (share_.clock != nullptr) share_.clock->enter(phase);
+  }
+
+  uint32_t tile_cols(uint32_t t) const { return tiles_.begin(t + 1) - tiles_.begin(t); }
+
+  float* panel_of(uint32_t t) const {
+    return share_.scratch + scratch_.panel + size_t{tiles_.begin(t)} * padded_k(w_);
+  }
+
+  void pack(uint32_t t) const {
+    const uint32_t cols = tile_cols(t);
+    const uint32_t group = order_.group;
+    const uint32_t depth = padded_k(w_);
+    float* to = panel_of(t);
+    for (uint32_t c = 0; c < cols; ++c) {
+      const float* from = &share_.x(0, share_.col_begin + tiles_.begin(t) + c);
+      for (uint32_t k = 0; k < depth; ++k) {
+        to[(k / group * cols + c) * group + k % group] = k < w_.cols ? from[k * share_.x.row_stride] : 0;
+      }
+    }
+  }
+
+  void block_row(uint32_t block_row) const {
+    const uint32_t begin = w_.row_begin[block_row];
+    const uint32_t row = block_row * w_.block_size;
+    const uint32_t rows = std::min(w_.block_size, w_.rows - row);
+    const uint32_t strips = (rows + order_.strip_rows - 1) / order_.strip_rows;
+    float* results = share_.scratch + scratch_.results;
+    NarrowTile<T, Index> tile{static_cast<const T*>(w_.values) + size_t{begin} * order_.block_values(),
+                              static_cast<const Index*>(w_.columns) + begin,
+                              w_.row_begin[block_row + 1] - begin,
+                              w_.block_size,
+                              nullptr,
+                              results};
+    const T* values = tile.w;
+    for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
+      tile.x = panel_of(t);
+      uint32_t s = 0;
+      while (s < strips) {
+        const uint32_t step = strips_at_once(tile_cols(t), strips - s);
+        tile.w = values + s * order_.strip_values();
+        tile.y = results + s * order_.strip_rows;
+        run_tile(tile, step, tile_cols(t));
+        s += step;
+      }
+      finish({row, share_.col_begin + tiles_.begin(t), rows, tile_cols(t)}, results);
+    }
+  }
+
+  static uint32_t strips_at_once(uint32_t cols, uint32_t left) {
+    const uint32_t fit = kNarrowSums / (kGroupVectors * cols);
+    return fit >= 4 && left >= 4 ? 4 : fit >= 2 && left >= 2 ? 2 : 1;
+  }
+
+  void run_tile(const NarrowTile<T, Index>& tile, uint32_t strips, uint32_t cols) const {
+    using All = std::make_integer_sequence<int, kNarrowTileCols>;
+    using Half = std::make_integer_sequence<int, std::max<int>(1, kNarrowSums / (2 * kGroupVectors))>;
+    using Quarter = std::make_integer_sequence<int, std::max<int>(1, kNarrowSums / (4 * kGroupVectors))>;
+    if (order_.group == 4) {
+      narrow_function<T, Index, 1, 4>(cols, All())(tile);
+    } else if (strips == 1) {
+      narrow_function<T, Index, 1, 2>(cols, All())(tile);
+    } else if (strips == 2) {
+      narrow_function<T, Index, 2, 2>(cols, Half())(tile);
+    } else {
+      narrow_function<T, Index, 4, 2>(cols, Quarter())(tile);
+    }
+  }
+
+  void finish(const Piece& piece, const float* results) const {
+    if (share_.y.row_stride == 1) {
+      finish_by_columns(share_, piece, results, kChunkRows);
+    } else {
+      float* turned = share_.scratch + scratch_.turned;
+      turn(results, kChunkRows, piece.cols, piece.rows, turned, kNarrowCols);
+      finish_by_rows(share_, piece, turned, kNarrowCols);
+    }
+  }
+
+  const BlockShare& share_;
+  const BlockWeight& w_;
+  const sparse::BlockOrder order_;
+  const uint32_t cols_;
+  const NarrowScratch scratch_;
+  TileCut tiles_{};
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,218 @@
+// The wide kernel: vectors along the columns of Y. Panels of X, small enough for the L2 cache, stay
+// while W streams by, strip after strip.
+#if defined(TESSERA_BLOCK_SPARSE_WIDE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BLOCK_SPARSE_WIDE_INL_H_
+#undef TESSERA_BLOCK_SPARSE_WIDE_INL_H_
+#else
+#define TESSERA_BLOCK_SPARSE_WIDE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/block_sparse/finish-inl.h"
+#include "kernels/block_sparse/wide_tile-inl.h"
+#include "kernels/block_sparse/widen-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+// The micro-kernel for a tile of rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32
+// hold 8 × 3 and 4 × 6.
+inline WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
+  static constexpr WideTileFunction kFour[] = {
+      wide_tile<4, 1, 4, 4>, wide_tile<4, 2, 4, 4>, wide_tile<4, 3, 4, 4>,
+#if HWY_TARGET <= HWY_AVX3
+      wide_tile<4, 4, 4, 4>, wide_tile<4, 5, 4, 4>, wide_tile<4, 6, 4, 4>
+#endif
+  };
+  static constexpr WideTileFunction kFourOfEight[] = {
+      wide_tile<4, 1, 8, 2>, wide_tile<4, 2, 8, 2>, wide_tile<4, 3, 8, 2>,
+#if HWY_TARGET <= HWY_AVX3
+      wide_tile<4, 4, 8, 2>, wide_tile<4, 5, 8, 2>, wide_tile<4, 6, 8, 2>
+#endif
+  };
+  static constexpr WideTileFunction kEight[] = {
+      wide_tile<8, 1, 8, 2>,
+#if HWY_TARGET <= HWY_AVX3
+      wide_tile<8, 2, 8, 2>, wide_tile<8, 3, 8, 2>
+#endif
+  };
+  if (small_block) return kFour[vectors - 1];
+  return rows == 4 ? kFourOfEight[vectors - 1] : kEight[vectors - 1];
+}
+
+inline uint32_t most_vectors(uint32_t rows) {
+  if (HWY_TARGET > HWY_AVX3) return rows == 4 ? 3 : 1;
+  return rows == 4 ? 6 : 3;
+}
+
+// One share on its way through the wide kernel. T is the type of the values.
+template <class T>
+class WideShare {
+ public:
+  explicit WideShare(const BlockShare& share)
+      : share_(share),
+        w_(share.weight),
+        order_(sparse::order_of(w_.block_size)),
+        scratch_(share.cut, w_.cols, w_.block_size, share.col_end - share.col_begin),
+        tile_rows_(std::min<uint32_t>(share.cut.tile_rows == 4 ? 4 : 8, order_.strip_rows)),
+        tile_vectors_(std::clamp<uint32_t>(share.cut.tile_vectors, 1, most_vectors(tile_rows_))) {}
+
+  void run() {
+    const uint32_t step = round_up(std::max(share_.cut.panel_cols, 1U), kLanes);
+    for (uint32_t c = share_.col_begin; c < share_.col_end; c += step) {
+      panel(c, std::min(step, share_.col_end - c));
+    }
+  }
+
+ private:
+  struct Strip {
+    const float* values;
+    size_t block_step;
+  };
+
+  void enter(program::Phase phase) const {
+    if (share_.clock != nullptr) share_.clock->enter(phase);
+  }
+
+  void panel(uint32_t col, uint32_t cols) {
+    col_ = col;
+    cols_ = cols;
+    const auto vectors = static_cast<uint32_t>((cols + kLanes - 1) / kLanes);
+    tiles_ = {vectors, tile_vectors_};
+    width_ = vectors * kLanes;
+    // In place, X must have whole vectors and no overhang below it.
+    const bool in_place = !share_.cut.pack_x && share_.x.col_stride == 1 && cols == width_ &&
+                          w_.cols % w_.block_size == 0;
+    packed_ = !in_place;
+    if (packed_) {
+      enter(program::Phase::pack);
+      for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
+        const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
+        const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
+        pack_tile(share_.x, w_.cols, padded_k(w_),
+                  {col + first, std::min(last, cols) - first, last - first, panel_of(first)});
+      }
+      enter(program::Phase::compute);
+    }
+    direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols == width_;
+    stream_ = direct_ && share_.cut.stream_y && is_aligned();
+    chunk_row_ = first_row(share_.block_row_begin);
+    for (uint32_t r = share_.block_row_begin; r < share_.block_row_end; ++r) block_row(r);
+    flush(first_row(share_.block_row_end));
+  }
+
+  float* panel_of(uint32_t first_col) const {
+    return share_.scratch + scratch_.panel + size_t{first_col} * padded_k(w_);
+  }
+
+  uint32_t first_row(uint32_t block_row) const {
+    return std::min(block_row * w_.block_size, w_.rows);
+  }
+
+  static bool is_plain(const Epilogue& e) {
+    return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr &&
+           e.activation == Activation::none;
+  }
+
+  bool is_aligned() const {
+    const auto first = reinterpret_cast<uintptr_t>(&share_.y(0, col_));
+    return first % (kLanes * sizeof(float)) == 0 && share_.y.row_stride % kLanes == 0;
+  }
+
+  void block_row(uint32_t block_row) {
+    const uint32_t begin = w_.row_begin[block_row];
+    const uint32_t count = w_.row_begin[block_row + 1] - begin;
+    const uint32_t* columns = columns_of(begin, count);
+    const T* values = static_cast<const T*>(w_.values) + size_t{begin} * order_.block_values();
+    uint32_t row = first_row(block_row);
+    const uint32_t end = first_row(block_row + 1);
+    for (; row < end; row += order_.strip_rows, values += order_.strip_values()) {
+      const Strip strip = widened(values, count);
+      for (uint32_t r = 0; r < order_.strip_rows && row + r < end; r += tile_rows_) {
+        tiles({strip.values + r * order_.group, strip.block_step}, columns, count, row + r);
+      }
+    }
+  }
+
+  // The tiles look one block ahead, so the list goes one entry beyond the row's last block.
+  const uint32_t* columns_of(uint32_t begin, uint32_t count) const {
+    auto* list = reinterpret_cast<uint32_t*>(share_.scratch + scratch_.columns);
+    if (w_.column_type == Type::u16) {
+      const auto* from = static_cast<const uint16_t*>(w_.columns) + begin;
+      std::copy(from, from + count, list);
+    } else {
+      const auto* from = static_cast<const uint32_t*>(w_.columns) + begin;
+      std::copy(from, from + count, list);
+    }
+    list[count] = 0;
+    return list;
+  }
+
+  Strip widened(const T* values, uint32_t count) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return {values, order_.block_values()};
+    } else {
+      float* to = share_.scratch + scratch_.strip;
+      for (uint32_t i = 0; i < count; ++i) {
+        widen(values + size_t{i} * order_.block_values(), order_.strip_values(),
+              to + size_t{i} * order_.strip_values());
+      }
+      return {to, order_.strip_values()};
+    }
+  }
+
+  // One strip of rows, from `row` on, times the panel.
+  void tiles(const Strip& strip, const uint32_t* columns, uint32_t count, uint32_t row) {
+    const bool direct = direct_ && row + tile_rows_ <= w_.rows;
+    if (!direct && row + tile_rows_ > chunk_row_ + kChunkRows) flush(row);
+    float* raw = share_.scratch + scratch_.rows;
+    WideTile tile{strip.values, strip.block_step, w_.block_size / order_.group, columns, count,
+                  nullptr,      0,                nullptr, 0, direct && stream_};
+    for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
+      const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
+      const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
+      tile.x = packed_ ? panel_of(first) : &share_.x(0, col_ + first);
+      tile.x_step = packed_ ? last - first : static_cast<size_t>(share_.x.row_stride);
+      tile.y = direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first;
+      tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : width_;
+      tile_function(w_.block_size == 4, tile_rows_, (last - first) / kLanes)(tile);
+    }
+    if (direct) chunk_row_ = row + tile_rows_;
+  }
+
+  // Finishes the gathered rows, those before `row`, and begins to gather there.
+  void flush(uint32_t row) {
+    const Piece piece{chunk_row_, col_, row - chunk_row_, cols_};
+    chunk_row_ = row;
+    if (piece.rows == 0) return;
+    const float* raw = share_.scratch + scratch_.rows;
+    if (share_.y.col_stride == 1) {
+      finish_by_rows(share_, piece, raw, width_);
+    } else {
+      float* turned = share_.scratch + scratch_.turned;
+      turn(raw, width_, piece.rows, width_, turned, kChunkRows);
+      finish_by_columns(share_, piece, turned, kChunkRows);
+    }
+  }
+
+  const BlockShare& share_;
+  const BlockWeight& w_;
+  const sparse::BlockOrder order_;
+  const WideScratch scratch_;
+  const uint32_t tile_rows_;
+  const uint32_t tile_vectors_;
+  uint32_t col_ = 0;   // the panel: its first column
+  uint32_t cols_ = 0;  // columns of Y in it
+  uint32_t width_ = 0;  // the same in whole vectors
+  TileCut tiles_{};
+  bool packed_ = true;
+  bool direct_ = false;  // tiles go straight to Y
+  bool stream_ = false;
+  uint32_t chunk_row_ = 0;  // first row of Y that is gathered in scratch
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,101 @@
+// The micro-kernel of the wide kernel: a tile of rows × vectors of Y in registers.
+#if defined(TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_
+#undef TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_
+#else
+#define TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/block_sparse/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What a tile reads and writes: some rows of a strip of one block row, times some vectors of X.
+struct WideTile {
+  const float* w;           // the strip in the row's first block, from the tile's first row on
+  size_t block_step;        // floats from there to the next block
+  uint32_t groups;          // column groups of a block
+  const uint32_t* columns;  // block column of each block
+  size_t blocks;
+  const float* x;
+  size_t x_step;  // floats between rows of X
+  float* y;
+  size_t y_step;  // floats between rows of Y
+  bool stream;    // write past the caches; y is then aligned to vectors
+};
+
+// Blocks between the one in work and the one whose values are prefetched.
+inline constexpr size_t kValuesAhead = 4;
+
+// rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
+// how the values of a strip stand (sparse::BlockOrder).
+template <int kRows, int kVectors, int kStripRows, int kGroup>
+HWY_NOINLINE void wide_tile(const WideTile& t) {
+  const Floats d;
+  hn::Vec<Floats> sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) __builtin_prefetch(t.y + r * t.y_step + v * kLanes, 1);
+  }
+
+  const size_t x_block = t.groups * kGroup * t.x_step;
+  const float* w = t.w;
+  for (size_t i = 0; i < t.blocks; ++i, w += t.block_step) {
+    const float* x = t.x + t.columns[i] * x_block;
+    const float* next_x = t.x + t.columns[i + 1] * x_block;
+    const float* values = w;
+    for (uint32_t g = 0; g < t.groups; ++g, values += kStripRows * kGroup) {
+      hwy::Prefetch(values + kValuesAhead * t.block_step);
+#pragma GCC unroll 8
+      for (int c = 0; c < kGroup; ++c) {
+        hn::Vec<Floats> xs[kVectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          xs[v] = hn::LoadU(d, x + v * kLanes);
+          hwy::Prefetch(next_x + v * kLanes);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const auto value = hn::Set(d, values[r * kGroup + c]);
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(value, xs[v], sum[r][v]);
+        }
+        x += t.x_step;
+        next_x += t.x_step;
+      }
+    }
+  }
+
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = t.y + r * t.y_step + v * kLanes;
+      if (t.stream) {
+        hn::Stream(sum[r][v], d, to);
+      } else {
+        hn::StoreU(sum[r][v], d, to);
+      }
+    }
+  }
+}
+
+using WideTileFunction = void (*)(const WideTile&);
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
