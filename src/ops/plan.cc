@@ -1,0 +1,51 @@
+#include "ops/plan.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "base/memory.h"
+
+namespace tessera::ops {
+namespace {
+
+size_t index_of_fastest(std::span<const PlanCandidate> candidates) {
+  size_t best = candidates.size();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].rejected.empty()) continue;
+    if (best == candidates.size() || candidates[i].total() < candidates[best].total()) best = i;
+  }
+  return best;
+}
+
+std::string phases_of(const program::PhaseTimes& seconds) {
+  std::string text;
+  for (size_t i = 0; i < program::kPhases; ++i)
+    if (seconds.at[i] > 0)
+      text += fmt::format(", {} {:.3g} us", program::name_of(static_cast<program::Phase>(i)),
+                          seconds.at[i] * 1e6);
+  return text;
+}
+
+}  // namespace
+
+size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
+  const size_t best = index_of_fastest(candidates);
+  if (best == candidates.size())
+    throw Error("no plan is feasible:\n" + to_string(candidates));
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (i != best && candidates[i].rejected.empty())
+      candidates[i].rejected = fmt::format("{:.3g} us, slower than {:.3g} us",
+                                           candidates[i].total() * 1e6, candidates[best].total() * 1e6);
+  return best;
+}
+
+std::string to_string(std::span<const PlanCandidate> candidates) {
+  std::string text;
+  for (const PlanCandidate& candidate : candidates)
+    text += fmt::format("{}: {:.3g} us{}; {}; {}\n", candidate.cut, candidate.total() * 1e6,
+                        phases_of(candidate.seconds), base::bytes_text(candidate.max_tile_bytes),
+                        candidate.rejected.empty() ? "feasible" : "rejected: " + candidate.rejected);
+  return text;
+}
+
+}  // namespace tessera::ops
