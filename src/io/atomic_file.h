@@ -1,0 +1,34 @@
+// Writing files so that nobody ever sees half of one.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace tessera::io {
+
+/// Writes a temporary file beside `path` and moves it there on commit(). Without commit(), and on
+/// any error, the temporary file is removed and what was at `path` stays.
+class AtomicFile {
+ public:
+  /// Throws Error when the temporary file cannot be made, or `path` is something other than a
+  /// regular file, which moving would replace.
+  explicit AtomicFile(std::string path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  /// Appends. Throws Error when that fails.
+  void write(std::span<const std::byte> bytes);
+
+  /// Makes the content durable, then visible under the path. Throws Error when that fails. Nothing
+  /// may be written afterwards.
+  void commit();
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace tessera::io

@@ -1,0 +1,24 @@
+// One way to report what is wrong with a file.
+#pragma once
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tessera::io {
+
+/// Throws Error "NAME: MESSAGE".
+template <class... Args>
+[[noreturn]] void fail(const std::string& name, fmt::format_string<Args...> format,
+                       Args&&... args) {
+  throw Error(name + ": " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Text out of a file, fit for a message: in quotes, at most 40 characters, others than printable
+/// ASCII as "?".
+std::string excerpt(std::string_view text);
+
+}  // namespace tessera::io

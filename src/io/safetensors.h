@@ -1,0 +1,47 @@
+// `.safetensors`: named tensors behind a JSON header.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/source.h"
+
+namespace tessera::io {
+
+/// A tensor of the file.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;  ///< as the file calls it: "F32", "BF16", "I64", …
+  std::vector<uint64_t> shape;
+  uint64_t begin = 0;  ///< its bytes in the file are [begin, end)
+  uint64_t end = 0;
+};
+
+/// The file's tensors in the order of their data. Throws Error when the header is malformed, gives
+/// a name twice, or its offsets overlap, leave gaps, or do not agree with shapes or file.
+std::vector<TensorInfo> list_safetensors(const Source& source);
+
+/// Reads the non-zeros of a 2-D tensor of F64, F32, F16, BF16, integers or booleans. An empty name
+/// means the only 2-D tensor. Throws UsageError, with the names there are, when there is no such
+/// tensor, and Error as above.
+SparseMatrix read_safetensors(const Source& source, const std::string& tensor);
+
+/// A tensor to write.
+struct TensorData {
+  std::string name;
+  std::string dtype;
+  std::vector<uint64_t> shape;
+  std::span<const std::byte> bytes;  ///< row-major, little-endian
+};
+
+/// Writes a file with these tensors. Throws UsageError when the bytes of one do not agree with its
+/// shape or a name occurs twice, Error when writing fails; an existing file is replaced only by a
+/// complete one.
+void write_safetensors(const std::string& path, std::span<const TensorData> tensors);
+
+}  // namespace tessera::io

@@ -1,0 +1,14 @@
+// `.smtx`: sparse patterns as the Deep Learning Matrix Collection (DLMC) has them.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include "io/source.h"
+
+namespace tessera::io {
+
+/// Reads "rows, cols, nnz", rows + 1 row offsets and nnz column indices, from 0, all as text. The
+/// columns of a row may come in any order, each once. Throws Error for anything else.
+Pattern read_smtx(const Source& source);
+
+}  // namespace tessera::io

@@ -1,0 +1,46 @@
+// What a reader reads from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::io {
+
+/// A file, or bytes in memory that take the place of one. Reads at given offsets rather than
+/// mapping: a file that shrinks meanwhile is then an error and not a signal.
+class Source {
+ public:
+  /// Opens a regular file for reading; throws Error when that fails.
+  static Source open(const std::string& path);
+
+  /// Stands for a file with this content, which must outlive it.
+  Source(std::string name, std::span<const std::byte> content);
+
+  Source(Source&& other) noexcept;
+  Source& operator=(Source&&) = delete;
+  ~Source();
+
+  /// The path, for messages.
+  const std::string& name() const { return name_; }
+  uint64_t size() const { return size_; }
+
+  /// Fills `out` with the bytes from `offset` on; throws Error when there are fewer.
+  void read(uint64_t offset, std::span<std::byte> out) const;
+
+  /// The whole content. Throws Error when it does not fit in memory.
+  std::vector<char> read_all() const;
+
+ private:
+  Source(std::string name, int descriptor, uint64_t size);
+
+  std::string name_;
+  int descriptor_ = -1;  // -1: in memory
+  const std::byte* content_ = nullptr;
+  uint64_t size_ = 0;
+};
+
+}  // namespace tessera::io
