@@ -1,0 +1,141 @@
+#include "machine/measure.h"
+
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace tessera::machine {
+namespace {
+
+namespace fs = std::filesystem;
+
+HostMeasurement made_up() {
+  HostMeasurement m;
+  m.cpu = "Some CPU";
+  m.threads = 2;
+  m.peaks = {{Isa::generic, {10, 20}, 3.0}, {Isa::avx2, {90, 180}, 3.0}};
+  m.levels = {
+      {"L1", 1 << 14, {180, 360}}, {"L2", 1 << 19, {90, 180}}, {"memory", 1 << 28, {12, 18}}};
+  m.memory_write = {6, 9};
+  m.memory_copy = {8, 12};
+  m.barrier_seconds = 2e-7;
+  return m;
+}
+
+HostFacts made_up_facts() {
+  HostFacts facts;
+  facts.cpu = "Some CPU";
+  return facts;
+}
+
+TEST(Measure, RatesOfThisComputerAreInOrder) {
+  // Timings on a busy machine are rough; what holds on any is tested.
+  const HostFacts facts = detect_host();
+  std::vector<std::string> steps;
+  double last = -1;
+  const HostMeasurement m = measure_host(facts, 2, [&](std::string_view what, double done) {
+    steps.emplace_back(what);
+    EXPECT_GT(done, last);
+    last = done;
+  });
+  EXPECT_EQ(last, 1);
+  EXPECT_EQ(steps.size(), m.peaks.size() + m.levels.size() + 4);
+  EXPECT_EQ(m.peaks.size(), available_isas().size());
+  EXPECT_GT(m.peaks.back().gflops.one, m.peaks.front().gflops.one);
+  for (const PeakRate& peak : m.peaks) {
+    EXPECT_GT(peak.gflops.all, 0.5);
+    EXPECT_GT(peak.ghz, 0.1);
+    EXPECT_LT(peak.ghz, 10);
+  }
+  EXPECT_GT(m.levels.front().read.one, m.levels.back().read.one);
+  EXPECT_GT(m.memory_write.one, 0.05);
+  EXPECT_GT(m.memory_copy.one, 0.05);
+  EXPECT_GT(m.barrier_seconds, 0);
+  EXPECT_EQ(active_isa(), available_isas().back());
+}
+
+TEST(Measure, JsonKeepsEverything) {
+  const HostMeasurement before = made_up();
+  const HostMeasurement after = measurement_from_json(to_json(before), "test");
+  EXPECT_EQ(to_json(after), to_json(before));
+  ASSERT_EQ(after.levels.size(), 3u);
+  EXPECT_EQ(after.levels[2].level, "memory");
+  EXPECT_EQ(after.levels[2].thread_bytes, 1u << 28);
+  EXPECT_DOUBLE_EQ(after.peaks[1].gflops.all, 180);
+}
+
+TEST(Measure, HostileFilesGiveOneClearError) {
+  std::string negative = to_json(made_up());
+  negative.replace(negative.find("180.0"), 5, "-18.0");
+  std::string schema = to_json(made_up());
+  schema.replace(schema.find("\"schema\": 1"), 11, "\"schema\": 9");
+  const std::string whole = to_json(made_up());
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"schema\": 1}"),
+                                  whole.substr(0, whole.size() / 2), negative, schema}) {
+    try {
+      measurement_from_json(text, "some.json");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("some.json"), std::string::npos) << error.what();
+    }
+  }
+}
+
+class MeasurementFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("tessera-measure-" + std::to_string(getpid()));
+    setenv("TESSERA_CACHE", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("TESSERA_CACHE");
+    fs::remove_all(folder_);
+  }
+  fs::path folder_;
+};
+
+TEST_F(MeasurementFile, IsFoundAgainByTheProcessor) {
+  EXPECT_FALSE(load_measurement(made_up_facts()).has_value());
+  save_measurement(made_up(), measurement_file(made_up_facts()));
+  const auto found = load_measurement(made_up_facts());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(to_json(*found), to_json(made_up()));
+  HostFacts other = made_up_facts();
+  other.cpu = "Some Other CPU";
+  EXPECT_FALSE(load_measurement(other).has_value());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(MeasurementFile, DamageIsNoticed) {
+  const fs::path file = measurement_file(made_up_facts());
+  save_measurement(made_up(), file);
+  std::ofstream(file) << "{";
+  EXPECT_THROW(load_measurement(made_up_facts()), Error);
+}
+
+TEST_F(MeasurementFile, UnwritableFolderIsAnError) {
+  std::ofstream(folder_) << "a file where the folder should be";
+  EXPECT_THROW(save_measurement(made_up(), measurement_file(made_up_facts())), Error);
+}
+
+TEST(MeasuredFigures, TakeMeasuredRatesWhereThereAreAny) {
+  const HostFacts facts = made_up_facts();
+  const HostFigures avx2 = measured_figures(made_up(), facts, Isa::avx2, 2);
+  EXPECT_DOUBLE_EQ(avx2.ghz, 3.0);
+  EXPECT_DOUBLE_EQ(avx2.core_gflops(), 90);
+  EXPECT_DOUBLE_EQ(avx2.l1_bytes_per_cycle, 60);
+  EXPECT_DOUBLE_EQ(avx2.l2_bytes_per_cycle, 30);
+  EXPECT_DOUBLE_EQ(avx2.memory_core_gbps, 12);
+  EXPECT_DOUBLE_EQ(avx2.memory_gbps, 18);
+  EXPECT_DOUBLE_EQ(avx2.barrier_seconds, 2e-7);
+  const HostFigures builtin = builtin_figures(facts, Isa::avx2, 2);
+  EXPECT_DOUBLE_EQ(avx2.l3_bytes_per_cycle, builtin.l3_bytes_per_cycle);
+  const HostFigures avx512 = measured_figures(made_up(), facts, Isa::avx512, 2);
+  EXPECT_DOUBLE_EQ(avx512.flops_per_cycle, builtin_figures(facts, Isa::avx512, 2).flops_per_cycle);
+}
+
+}  // namespace
+}  // namespace tessera::machine
