@@ -1,0 +1,35 @@
+// What the costs of simple codelets have in common.
+#pragma once
+
+#include <cstdint>
+
+#include "machine/machine.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// What a vertex moves and computes on a host.
+struct HostWork {
+  double read_bytes = 0;
+  double written_bytes = 0;
+  double vector_operations = 0;  ///< per FP32 lane: arithmetic and conversions
+};
+
+/// Cycles of one core: the longer of streaming the bytes from the cache level that holds them all,
+/// with every core busy, and the arithmetic; and a fixed part for entering the vertex.
+double host_cycles(const machine::Machine& m, const HostWork& work);
+
+/// Bytes of a field's elements.
+double bytes_of(const program::FieldView& field);
+
+/// Elements of a type in a vector of a modelled tile: half4, float2 (PopLibs). A type that such a
+/// tile lacks counts as the one of its size.
+double tile_vector_width(Type type);
+
+/// ⌈elements / workers⌉: what the busiest worker of a tile has.
+double worker_share(const machine::Machine& m, double elements);
+
+/// All cycles in one phase.
+program::PhaseTimes in_phase(program::Phase phase, double cycles);
+
+}  // namespace tessera::kernels

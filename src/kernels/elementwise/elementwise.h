@@ -1,0 +1,26 @@
+// Functions of single elements, and of pairs. FP32 arithmetic on f32, f16 and bf16, rounded once.
+#pragma once
+
+#include <cstdint>
+
+#include "program/codelet.h"
+
+// Every operation, named once.
+#define TESSERA_UNARY_OPERATIONS(X) X(relu) X(gelu) X(neg) X(scale)
+#define TESSERA_BINARY_OPERATIONS(X) X(add) X(sub) X(mul)
+
+namespace tessera::kernels {
+
+#define TESSERA_ENUMERATOR(name) name,
+enum class Unary : uint8_t { TESSERA_UNARY_OPERATIONS(TESSERA_ENUMERATOR) };
+enum class Binary : uint8_t { TESSERA_BINARY_OPERATIONS(TESSERA_ENUMERATOR) };
+#undef TESSERA_ENUMERATOR
+
+/// out = op(in); `factor` is that of Unary::scale. Fields of one shape and type.
+void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out);
+
+/// out = op(a, b). Fields of one shape and type.
+void apply_binary(Binary op, const program::FieldView& a, const program::FieldView& b,
+                  const program::FieldView& out);
+
+}  // namespace tessera::kernels

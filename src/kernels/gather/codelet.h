@@ -1,0 +1,19 @@
+// Moving elements: rows named by a list, and whole boxes.
+#pragma once
+
+#include <span>
+
+#include "kernels/sample.h"
+
+namespace tessera::kernels {
+
+/// out[i] = source[rows[i]]. Fields "rows" (1 × count, u32 or u16), "source", "out" (count × the
+/// source's columns, of its type).
+extern const program::Codelet gather_rows_codelet;
+
+/// out = in, whatever their strides. Fields of one shape and type.
+extern const program::Codelet copy_codelet;
+
+std::span<const ListedCodelet> gather_codelets();
+
+}  // namespace tessera::kernels

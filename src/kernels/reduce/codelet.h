@@ -1,0 +1,17 @@
+// Sums of partial results.
+#pragma once
+
+#include <span>
+
+#include "kernels/sample.h"
+
+namespace tessera::kernels {
+
+/// out[j] = scale · (partials[0][j] + partials[1][j] + …), added in this order in FP32 and rounded
+/// once. Fields "partials" (p × elements), "out" (1 × elements), each f32, f16 or bf16. One
+/// parameter, the bits of the scale (param_of). No partials sum up to 0.
+extern const program::Codelet reduce_sum_codelet;
+
+std::span<const ListedCodelet> reduce_codelets();
+
+}  // namespace tessera::kernels

@@ -1,0 +1,131 @@
+#include "kernels/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/random.h"
+#include "kernels/element.h"
+
+namespace tessera::kernels {
+namespace {
+
+constexpr std::byte kUnset{0xFF};
+constexpr size_t kAlignment = 64;
+constexpr size_t kGuardBytes = 128;
+
+/// Every 13th element, in turn.
+constexpr float kSpecials[] = {std::numeric_limits<float>::infinity(),
+                               -std::numeric_limits<float>::infinity(),
+                               std::numeric_limits<float>::quiet_NaN(),
+                               0.0F,
+                               -0.0F,
+                               1e-7F,
+                               65519.0F,
+                               65520.0F,
+                               -3e38F};
+constexpr uint64_t kSpecialPeriod = 13;
+
+}  // namespace
+
+Sample& Sample::random(Type type, uint32_t rows, uint32_t cols, uint64_t seed, float range,
+                       bool with_specials) {
+  const base::RandomStream stream(seed, 0, static_cast<uint32_t>(fields_.size()));
+  return values(type, rows, cols, [&](uint64_t i) -> double {
+    if (with_specials && i % kSpecialPeriod == kSpecialPeriod - 1)
+      return kSpecials[i / kSpecialPeriod % std::size(kSpecials)];
+    return range * stream.symmetric(i);
+  });
+}
+
+Sample& Sample::unset(Type type, uint32_t rows, uint32_t cols) {
+  const size_t bytes = size_t{rows} * cols * size_of(type);
+  return field({type, rows, cols, std::vector<std::byte>(bytes, kUnset)});
+}
+
+Sample& Sample::values(Type type, uint32_t rows, uint32_t cols,
+                       const std::function<double(uint64_t)>& value_at) {
+  Field made{type, rows, cols, std::vector<std::byte>(size_t{rows} * cols * size_of(type))};
+  for (uint64_t i = 0; i < uint64_t{rows} * cols; ++i)
+    store_number(type, made.contents.data() + i * size_of(type), value_at(i));
+  return field(std::move(made));
+}
+
+Sample& Sample::field(Field field) {
+  fields_.push_back(std::move(field));
+  return *this;
+}
+
+Sample& Sample::packed() {
+  fields_.back().packed = true;
+  return *this;
+}
+
+Sample& Sample::param(int64_t value) {
+  params_.push_back(value);
+  return *this;
+}
+
+Sample& Sample::tolerance(Tolerance tolerance) {
+  tolerance_ = tolerance;
+  return *this;
+}
+
+Sample& Sample::flops(double flops) {
+  flops_ = flops;
+  return *this;
+}
+
+double Sample::bytes() const {
+  double sum = 0;
+  for (const Field& field : fields_) sum += static_cast<double>(field.contents.size());
+  return sum;
+}
+
+SampleVertex::SampleVertex(const Sample& sample, const SampleLayout& layout) : params_(sample.params()) {
+  for (size_t f = 0; f < sample.fields().size(); ++f)
+    place(sample.fields()[f], sample.codelet().fields[f], layout);
+}
+
+void SampleVertex::place(const Sample::Field& field, const program::FieldSpec& spec,
+                         const SampleLayout& wanted) {
+  const SampleLayout layout = field.packed ? SampleLayout{} : wanted;
+  const size_t element = size_of(field.type);
+  const uint32_t lines = layout.column_major ? field.cols : field.rows;
+  const uint32_t length = layout.column_major ? field.rows : field.cols;
+  const int64_t stride = int64_t{length} + layout.padding;
+
+  Buffer& buffer = buffers_.emplace_back();
+  const size_t bytes = (layout.shift + size_t{lines} * stride) * element + 2 * kGuardBytes;
+  buffer.storage.assign(bytes + kAlignment, kUnset);
+  const auto address = reinterpret_cast<uintptr_t>(buffer.storage.data());
+  const size_t alignment = std::max<size_t>(kAlignment, spec.alignment);
+  buffer.begin = buffer.storage.data() + (alignment - address % alignment) % alignment;
+  buffer.is_element.assign(bytes, false);
+
+  program::FieldView view{buffer.begin + kGuardBytes + layout.shift * element, field.type, field.rows,
+                          field.cols, layout.column_major ? 1 : stride, layout.column_major ? stride : 1};
+  for (uint32_t r = 0; r < field.rows; ++r)
+    for (uint32_t c = 0; c < field.cols; ++c) {
+      std::byte* at = address_of(view, r, c);
+      std::memcpy(at, field.contents.data() + (size_t{r} * field.cols + c) * element, element);
+      std::fill_n(buffer.is_element.begin() + (at - buffer.begin), element, true);
+    }
+  if (view.empty()) view.data = nullptr;
+  views_.push_back(view);
+}
+
+double SampleVertex::at(size_t field, uint32_t row, uint32_t col) const {
+  return number_at(views_[field], row, col);
+}
+
+bool SampleVertex::surroundings_untouched() const {
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
+    for (size_t i = 0; i < buffer.is_element.size(); ++i)
+      if (!buffer.is_element[i] && buffer.begin[i] != kUnset) return false;
+    return true;
+  });
+}
+
+}  // namespace tessera::kernels

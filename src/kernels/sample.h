@@ -1,0 +1,128 @@
+// Samples: made-up vertices of a codelet, from which its test, its benchmark and the check of its
+// cost all come.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// How far the SIMD form may be from the reference: |simd − ref| ≤ relative · |ref| + absolute.
+/// Follows from the types and the order of the arithmetic; 0 demands the same values.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+};
+
+/// Fields and parameters of one vertex, and what it amounts to.
+class Sample {
+ public:
+  struct Field {
+    Type type = Type::f32;
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+    std::vector<std::byte> contents;  ///< row-major
+    bool packed = false;              ///< must stay contiguous and aligned
+  };
+
+  /// Fields and parameters follow in the codelet's order.
+  explicit Sample(const program::Codelet& codelet) : codelet_(&codelet) {}
+
+  /// Uniform in (-range, range), rounded to the type, with infinities, NaN and zeros among them
+  /// where `with_specials`.
+  Sample& random(Type type, uint32_t rows, uint32_t cols, uint64_t seed, float range = 1,
+                 bool with_specials = false);
+  /// A field to be written: all bits set, which is NaN.
+  Sample& unset(Type type, uint32_t rows, uint32_t cols);
+  /// Element i (row-major) of an integer or floating-point field is value_at(i).
+  Sample& values(Type type, uint32_t rows, uint32_t cols,
+                 const std::function<double(uint64_t)>& value_at);
+  /// A field as it is.
+  Sample& field(Field field);
+  /// The field added last is always placed contiguous and aligned, in every layout.
+  Sample& packed();
+  Sample& param(int64_t value);
+  Sample& tolerance(Tolerance tolerance);
+  /// Floating-point operations of one run, for a benchmark's GFLOP/s; 0 where they do not matter.
+  Sample& flops(double flops);
+
+  const program::Codelet& codelet() const { return *codelet_; }
+  const std::vector<Field>& fields() const { return fields_; }
+  const std::vector<int64_t>& params() const { return params_; }
+  const Tolerance& tolerance() const { return tolerance_; }
+  double flops() const { return flops_; }
+  /// Bytes of all fields.
+  double bytes() const;
+
+ private:
+  const program::Codelet* codelet_;
+  std::vector<Field> fields_;
+  std::vector<int64_t> params_;
+  Tolerance tolerance_;
+  double flops_ = 0;
+};
+
+/// Where the elements of a sample's fields lie.
+struct SampleLayout {
+  uint32_t shift = 0;    ///< elements past an aligned address
+  uint32_t padding = 0;  ///< elements between one row (or column) and the next
+  bool column_major = false;
+};
+
+/// A sample in memory of its own, as one vertex.
+class SampleVertex {
+ public:
+  explicit SampleVertex(const Sample& sample, const SampleLayout& layout = {});
+  SampleVertex(const SampleVertex&) = delete;
+  SampleVertex& operator=(const SampleVertex&) = delete;
+
+  program::Vertex vertex() const { return {views_, params_}; }
+  /// The element as a number.
+  double at(size_t field, uint32_t row, uint32_t col) const;
+  /// Whether all memory around the elements is as it was made.
+  bool surroundings_untouched() const;
+
+ private:
+  struct Buffer {
+    std::vector<std::byte> storage;
+    std::byte* begin = nullptr;
+    std::vector<bool> is_element;  ///< by byte from `begin`
+  };
+
+  void place(const Sample::Field& field, const program::FieldSpec& spec, const SampleLayout& layout);
+
+  std::vector<Buffer> buffers_;
+  std::vector<program::FieldView> views_;
+  std::vector<int64_t> params_;
+};
+
+/// A way to use a codelet that deserves a test: "f16", "b16/bf16". `scale` stretches the linear
+/// size; at 0 every field is empty or the smallest that the codelet takes.
+struct NamedSample {
+  std::string_view name;
+  Sample (*make)(uint32_t scale, uint64_t seed) = nullptr;
+};
+
+/// A codelet with its samples, as its family lists it. Without reference, cost and samples it does
+/// not compile.
+struct ListedCodelet {
+  consteval ListedCodelet(const program::Codelet& listed, std::span<const NamedSample> its_samples)
+      : codelet(&listed), samples(its_samples) {
+    if (listed.reference == nullptr) throw "a codelet needs a reference";
+    if (listed.cost == nullptr) throw "a codelet needs a cost";
+    if (its_samples.empty()) throw "a codelet needs a sample";
+  }
+
+  const program::Codelet* codelet;
+  std::span<const NamedSample> samples;
+};
+
+}  // namespace tessera::kernels

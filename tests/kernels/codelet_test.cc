@@ -1,0 +1,128 @@
+// One test for every listed codelet: its samples, in every layout, on every instruction set.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/isa.h"
+#include "kernels/list.h"
+#include "machine/machine.h"
+#include "support/toy_machine.h"
+
+namespace tessera::kernels {
+namespace {
+
+struct Case {
+  const program::Codelet* codelet;
+  NamedSample sample;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const ListedCodelet& listed : all_codelets())
+    for (const NamedSample& sample : listed.samples) cases.push_back({listed.codelet, sample});
+  return cases;
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = fmt::format("{}_{}", info.param.codelet->name, info.param.sample.name);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
+constexpr SampleLayout kLayouts[] = {
+    {},
+    {.shift = 1},
+    {.padding = 3},
+    {.shift = 3, .padding = 5, .column_major = true},
+};
+
+bool is_close(double value, double expected, const Tolerance& tolerance) {
+  if (std::isnan(expected) || std::isnan(value)) return std::isnan(expected) == std::isnan(value);
+  if (value == expected) return true;
+  return std::abs(value - expected) <= tolerance.relative * std::abs(expected) + tolerance.absolute;
+}
+
+void expect_same_fields(const Sample& sample, const SampleVertex& fast, const SampleVertex& plain) {
+  for (size_t f = 0; f < sample.fields().size(); ++f) {
+    const Sample::Field& field = sample.fields()[f];
+    for (uint32_t r = 0; r < field.rows; ++r)
+      for (uint32_t c = 0; c < field.cols; ++c)
+        ASSERT_TRUE(is_close(fast.at(f, r, c), plain.at(f, r, c), sample.tolerance()))
+            << "field '" << sample.codelet().fields[f].name << "' (" << r << ", " << c << "): "
+            << fast.at(f, r, c) << ", the reference has " << plain.at(f, r, c);
+  }
+}
+
+class CodeletTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void TearDown() override { restrict_isa(available_isas().back()); }
+};
+
+TEST_P(CodeletTest, SimdAgreesWithTheReference) {
+  const auto [codelet, named] = GetParam();
+  const program::RunVertex simd = codelet->simd != nullptr ? codelet->simd : codelet->reference;
+  for (Isa isa : available_isas()) {
+    restrict_isa(isa);
+    for (const SampleLayout& layout : kLayouts)
+      for (uint32_t scale : {0U, 1U, 2U, 5U, 11U}) {
+        SCOPED_TRACE(fmt::format("{}, scale {}, seed {}, shift {}, padding {}, column-major {}", name_of(isa),
+                                 scale, scale, layout.shift, layout.padding, layout.column_major));
+        const Sample sample = named.make(scale, scale);
+        const SampleVertex fast(sample, layout);
+        const SampleVertex plain(sample, layout);
+        simd(fast.vertex());
+        codelet->reference(plain.vertex());
+        expect_same_fields(sample, fast, plain);
+        ASSERT_TRUE(fast.surroundings_untouched());
+        ASSERT_TRUE(plain.surroundings_untouched());
+      }
+  }
+}
+
+TEST_P(CodeletTest, SampleMatchesItsCodelet) {
+  const auto [codelet, named] = GetParam();
+  const Sample sample = named.make(1, 1);
+  EXPECT_EQ(&sample.codelet(), codelet);
+  EXPECT_EQ(sample.fields().size(), codelet->fields.size());
+  EXPECT_EQ(sample.params().size(), codelet->params.size());
+}
+
+void expect_growing_cost(const Case& c, const machine::Machine& machine) {
+  double previous = 0;
+  for (uint32_t scale : {1U, 4U, 16U}) {
+    const Sample sample = c.sample.make(scale, 1);
+    const double cycles = c.codelet->cost(SampleVertex(sample).vertex(), machine).total();
+    EXPECT_GT(cycles, previous) << "scale " << scale << " on " << machine.name;
+    EXPECT_TRUE(std::isfinite(cycles)) << "scale " << scale << " on " << machine.name;
+    previous = cycles;
+  }
+}
+
+TEST_P(CodeletTest, CostIsPositiveAndGrowsOnAHost) { expect_growing_cost(GetParam(), machine::host(2)); }
+
+TEST_P(CodeletTest, CostIsPositiveAndGrowsOnTiles) { expect_growing_cost(GetParam(), testing::toy_machine(4)); }
+
+TEST_P(CodeletTest, CostReadsNoPayload) {
+  const auto [codelet, named] = GetParam();
+  const Sample sample = named.make(4, 1);
+  const SampleVertex placed(sample);
+  std::vector<program::FieldView> blind(placed.vertex().fields.begin(), placed.vertex().fields.end());
+  for (program::FieldView& field : blind)
+    if (epsilon_of(field.type) != 0) field.data = nullptr;
+  const program::Vertex vertex{blind, placed.vertex().params};
+  for (const machine::Machine& m : {machine::host(2), testing::toy_machine(4)})
+    EXPECT_EQ(codelet->cost(vertex, m).total(), codelet->cost(placed.vertex(), m).total());
+}
+
+INSTANTIATE_TEST_SUITE_P(List, CodeletTest, ::testing::ValuesIn(all_cases()), name_of_case);
+
+TEST(CodeletListTest, NamesAreUnique) {
+  for (const ListedCodelet& listed : all_codelets())
+    EXPECT_EQ(&find_codelet(listed.codelet->name), &listed) << listed.codelet->name;
+}
+
+}  // namespace
+}  // namespace tessera::kernels
