@@ -82,9 +82,9 @@ Pool::Team::Team(Pool& pool, uint32_t threads) : pool_(pool), turn_(pool.turn_),
 
 Pool::Team::~Team() = default;
 
-void Pool::Team::run(Invoke invoke, void* job) {
+void Pool::Team::run(Invoke call, void* job) {
   const uint32_t workers = threads_ - 1;
-  pool_.invoke_ = invoke;
+  pool_.invoke_ = call;
   pool_.job_ = job;
   pool_.pending_.store(workers, std::memory_order_relaxed);
   for (uint32_t w = 0; w < workers; ++w) {
@@ -93,7 +93,7 @@ void Pool::Team::run(Invoke invoke, void* job) {
   }
   std::exception_ptr failure;
   try {
-    invoke(job, 0);
+    call(job, 0);
   } catch (...) {
     failure = std::current_exception();
   }

@@ -49,7 +49,7 @@ class Pool {
     static void invoke(void* job, uint32_t thread) {
       (*static_cast<const Job*>(job))(thread);
     }
-    void run(Invoke invoke, void* job);
+    void run(Invoke call, void* job);
 
     Pool& pool_;
     std::unique_lock<std::mutex> turn_;
