@@ -1,14 +1,13 @@
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "compiler/passes.h"
+#include "program/box_index.h"
 
 namespace tessera::compiler {
 namespace {
@@ -22,36 +21,41 @@ using program::Variable;
 using program::VariableId;
 using program::VertexGroup;
 
-/// Finds the pieces of a variable that hold a box.
+/// Finds the mapped pieces of a variable that hold a box.
 class PieceIndex {
  public:
-  explicit PieceIndex(const Compilation& c) : c_(c), by_tile_(c.mapped.size()) {
-    for (VariableId v = 0; v < c.mapped.size(); ++v)
-      for (PieceId id : c.mapped[v]) by_tile_[v].emplace(c.pieces[id].tile, id);
+  explicit PieceIndex(const Compilation& c) : c_(c) {
+    std::vector<Box> boxes;
+    for (const std::vector<PieceId>& ids : c.mapped) {
+      boxes.clear();
+      for (PieceId id : ids) boxes.push_back(c.pieces[id].box);
+      by_variable_.emplace_back(boxes);
+    }
   }
 
   /// A piece of `variable` that `tile` reaches and that holds all of `box`.
   std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile) const {
-    for (TileId space : {tile, program::kShared}) {
-      const auto [begin, end] = by_tile_[variable].equal_range(space);
-      for (auto it = begin; it != end; ++it)
-        if (contains(c_.pieces[it->second].box, box)) return it->second;
-    }
-    return std::nullopt;
+    std::optional<PieceId> found;
+    each_overlap(variable, {box.row, 1, box.col, 1}, [&](PieceId id, const Box&) {
+      const Piece& piece = c_.pieces[id];
+      if ((piece.tile == tile || piece.tile == program::kShared) && contains(piece.box, box)) found = id;
+    });
+    return found;
   }
 
   /// Calls visit(piece, common part) for every mapped piece that shares elements with `box`.
   template <class Visit>
   void each_overlap(VariableId variable, const Box& box, const Visit& visit) const {
-    for (PieceId id : c_.mapped[variable]) {
-      const Box common = intersection(c_.pieces[id].box, box);
-      if (!common.empty()) visit(id, common);
-    }
+    const std::vector<PieceId>& ids = c_.mapped[variable];
+    by_variable_[variable].find_overlap(box, [&](uint32_t position, const Box& common) {
+      visit(ids[position], common);
+      return false;
+    });
   }
 
  private:
   const Compilation& c_;
-  std::vector<std::unordered_multimap<TileId, PieceId>> by_tile_;
+  std::vector<program::BoxIndex> by_variable_;
 };
 
 void make_mapped_pieces(Compilation& c) {
@@ -175,25 +179,14 @@ class CopyExchange {
   void add_boxes(const CopyGroup& group, const Box& source, const Box& target) {
     const uint32_t from_index = offset_of(group.source_offset);
     const uint32_t to_index = offset_of(group.target_offset);
-    each_part(group.from, source, from_index, [&](PieceId from, const Box& part) {
+    index_.each_overlap(group.from, source, [&](PieceId from, const Box& part) {
       const Box shifted{target.row + (part.row - source.row), part.rows,
                         target.col + (part.col - source.col), part.cols};
-      each_part(group.to, shifted, to_index, [&](PieceId to, const Box& common) {
+      index_.each_overlap(group.to, shifted, [&](PieceId to, const Box& common) {
         const Box origin{source.row + (common.row - target.row), common.rows,
                          source.col + (common.col - target.col), common.cols};
         out_.moves.push_back({from, to, origin, common, from_index, to_index});
       });
-    });
-  }
-
-  template <class Visit>
-  void each_part(VariableId variable, const Box& box, uint32_t index, const Visit& visit) const {
-    index_.each_overlap(variable, box, [&](PieceId piece, const Box& common) {
-      const Variable& v = c_.program.variable(variable);
-      if (index != ~0U && c_.pieces[piece].box.rows != v.rows)
-        throw Error(fmt::format("a copy with a run-time row of '{}' needs all its rows in one space; "
-                                "map whole columns of it to tiles", v.name));
-      visit(piece, common);
     });
   }
 

@@ -39,6 +39,8 @@ struct Transfer {
   program::VariableId to_variable = 0;
   uint32_t from_index = ~0U;  ///< a run-time row: position in Exchange::offsets
   uint32_t to_index = ~0U;
+  uint32_t from_room = 0;     ///< rows by which a run-time row may move it
+  uint32_t to_room = 0;
 };
 
 /// Transfers of one exchange, and what they cost on a machine with private memories.

@@ -29,8 +29,12 @@ Exchange resolve(const Compilation& c, const Moves& moves) {
   for (const Move& move : moves.moves) {
     const program::VariableId from = c.pieces[move.from].variable;
     const program::VariableId to = c.pieces[move.to].variable;
+    const auto room = [&](program::VariableId id, const Box& box) {
+      return static_cast<uint32_t>(c.program.variable(id).rows - box.row_end());
+    };
     exchange.transfers.push_back({place_of(c, move.from, move.from_box), place_of(c, move.to, move.to_box),
-                                  c.program.variable(from).type, from, to, move.from_index, move.to_index});
+                                  c.program.variable(from).type, from, to, move.from_index, move.to_index,
+                                  room(from, move.from_box), room(to, move.to_box)});
   }
   return exchange;
 }

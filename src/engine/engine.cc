@@ -183,8 +183,8 @@ class Engine::Run {
     const program::VertexGroup& group = source.groups[vertex.group];
     const program::Codelet& codelet = *group.codelet;
     if (options_.dry && !codelet.integer_only) return;
-    std::array<FieldView, kMaxFields> fields;
-    std::array<int64_t, kMaxParams> params;
+    std::array<FieldView, program::kMaxFields> fields;
+    std::array<int64_t, program::kMaxParams> params;
     for (size_t f = 0; f < group.fields.size(); ++f)
       fields[f] = memory_.view(set.places[vertex.first_place + f],
                                program_.variable(group.fields[f].variable).type);
@@ -203,8 +203,8 @@ class Engine::Run {
     const auto rows = [&](uint32_t index) { return index == ~0U ? 0 : shift[index]; };
     for (const compiler::Transfer& t : exchange.transfers) {
       if (options_.dry && !is_integer(t.type)) continue;
-      check_shift(t.from_variable, t.from, rows(t.from_index));
-      check_shift(t.to_variable, t.to, rows(t.to_index));
+      check_shift(t.from_variable, t.from_room, rows(t.from_index));
+      check_shift(t.to_variable, t.to_room, rows(t.to_index));
       copy_elements(memory_.view(t.from, t.type, rows(t.from_index)),
                     memory_.view(t.to, t.type, rows(t.to_index)));
     }
@@ -214,15 +214,11 @@ class Engine::Run {
     profile_.phases += seconds;
   }
 
-  void check_shift(program::VariableId variable, const compiler::Place& place, uint64_t shift) const {
-    const uint64_t rows = program_.variable(variable).rows;
-    if (shift != 0 && shift + place.rows > rows)
-      throw Error(fmt::format("a copy with a run-time row leaves '{}': {} rows further down, of {}",
-                              program_.variable(variable).name, shift, rows));
+  void check_shift(program::VariableId variable, uint32_t room, uint64_t shift) const {
+    if (shift > room)
+      throw Error(fmt::format("a copy with a run-time row leaves '{}': {} rows further down, where {} are left",
+                              program_.variable(variable).name, shift, room));
   }
-
-  static constexpr size_t kMaxFields = 16;
-  static constexpr size_t kMaxParams = 16;
 
   const compiler::Executable& executable_;
   const program::Program& program_;

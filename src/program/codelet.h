@@ -106,6 +106,10 @@ using RunVertex = void (*)(const Vertex&);
 /// one. May read sizes, parameters and integer metadata, never floating-point payload.
 using VertexCost = PhaseTimes (*)(const Vertex&, const machine::Machine&);
 
+/// The most that one codelet may have.
+inline constexpr size_t kMaxFields = 16;
+inline constexpr size_t kMaxParams = 16;
+
 /// The code of vertices. Every codelet has a reference implementation and a cost.
 struct Codelet {
   std::string_view name;

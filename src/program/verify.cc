@@ -1,100 +1,18 @@
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <algorithm>
-#include <map>
-#include <unordered_map>
+#include <limits>
 
+#include "program/conflicts.h"
 #include "program/program.h"
 
 namespace tessera::program {
 namespace {
 
-[[noreturn]] void reject(const std::string& what) { throw Error("unsound tile program: " + what); }
-
-std::string text(const Box& box) {
-  return fmt::format("rows {}:{} × columns {}:{}", box.row, box.row_end(), box.col, box.col_end());
-}
-
-/// A box that somebody (a vertex, a copy) touches.
-struct Touch {
-  Box box;
-  uint64_t owner = 0;
-};
-
-/// Finds an overlap between a write and anything that another owner touches.
-class ConflictFinder {
- public:
-  void add_write(VariableId variable, Touch touch) {
-    if (!touch.box.empty()) touched_[variable].writes.push_back(touch);
-  }
-  void add_read(VariableId variable, Touch touch) {
-    if (!touch.box.empty()) touched_[variable].reads.push_back(touch);
-  }
-
-  void check(const Program& program, std::string_view where) {
-    for (auto& [id, touches] : touched_) {
-      if (touches.writes.empty()) continue;
-      sort_by_row(touches.writes);
-      const auto fail = [&, variable = id](const Box& a, std::string_view how) {
-        reject(fmt::format("{}: {} of '{}' {}", where, text(a), program.variable(variable).name, how));
-      };
-      if (const Box* twice = overlap_among(touches.writes))
-        fail(*twice, "are written by two vertices or copies");
-      for (const Touch& read : touches.reads)
-        if (overlaps_other(touches.writes, read))
-          fail(read.box, "are read by one vertex or copy and written by another");
-    }
-  }
-
- private:
-  struct Touches {
-    std::vector<Touch> writes;
-    std::vector<Touch> reads;
-  };
-
-  static void sort_by_row(std::vector<Touch>& touches) {
-    std::sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) {
-      return std::tie(a.box.row, a.box.col) < std::tie(b.box.row, b.box.col);
-    });
-  }
-
-  /// Sweeps down the rows with the column intervals that are open, which do not overlap.
-  static const Box* overlap_among(const std::vector<Touch>& writes) {
-    std::map<uint64_t, const Touch*> open;  // by first column
-    std::multimap<uint64_t, uint64_t> closing;  // row at which the interval of that column closes
-    for (const Touch& write : writes) {
-      while (!closing.empty() && closing.begin()->first <= write.box.row) {
-        const auto it = open.find(closing.begin()->second);
-        if (it != open.end() && it->second->box.row_end() <= write.box.row) open.erase(it);
-        closing.erase(closing.begin());
-      }
-      auto next = open.lower_bound(write.box.col);
-      if (next != open.end() && next->first < write.box.col_end()) return &write.box;
-      if (next != open.begin() && std::prev(next)->second->box.col_end() > write.box.col)
-        return &write.box;
-      open.emplace(write.box.col, &write);
-      closing.emplace(write.box.row_end(), write.box.col);
-    }
-    return nullptr;
-  }
-
-  static bool overlaps_other(const std::vector<Touch>& writes, const Touch& read) {
-    const auto end = std::partition_point(writes.begin(), writes.end(), [&](const Touch& w) {
-      return w.box.row < read.box.row_end();
-    });
-    return std::any_of(writes.begin(), end, [&](const Touch& w) {
-      return w.owner != read.owner && overlap(w.box, read.box);
-    });
-  }
-
-  std::unordered_map<VariableId, Touches> touched_;
-};
-
 class Verifier {
  public:
   Verifier(const Program& program, uint32_t tiles, bool has_shared_space)
-      : program_(program), tiles_(tiles), has_shared_space_(has_shared_space) {}
+      : program_(program), tiles_(tiles), has_shared_space_(has_shared_space), touched_(program) {}
 
   void verify() {
     for (const Variable& variable : program_.variables()) check(variable);
@@ -110,47 +28,68 @@ class Verifier {
     return program_.variables()[id];
   }
 
-  void check(const Variable& v) const {
+  void check(const Variable& v) {
     uint64_t covered = 0;
-    ConflictFinder mapped_twice;
     for (const MappedBox& mapped : v.mapping) {
       if (!contains(v.whole(), mapped.box))
         reject(fmt::format("mapping of '{}' ({} × {}) names {} outside it", v.name, v.rows, v.cols,
-                           text(mapped.box)));
+                           box_text(mapped.box)));
       if (mapped.tile == kShared ? !has_shared_space_ : mapped.tile >= tiles_)
         reject(mapped.tile == kShared
                    ? fmt::format("'{}' lies in a shared space, which this machine lacks", v.name)
                    : fmt::format("'{}' is mapped to tile {} of {}", v.name, mapped.tile, tiles_));
       covered += mapped.box.elements();
-      mapped_twice.add_write(static_cast<VariableId>(&v - program_.variables().data()),
-                             {mapped.box, 0});
+      touched_.add_write(static_cast<VariableId>(&v - program_.variables().data()), mapped.box, 0);
     }
-    mapped_twice.check(program_, "mapping");
+    touched_.check_and_clear("mapping");
     if (covered != v.elements())
       reject(fmt::format("the mapping of '{}' covers {} of {} elements", v.name, covered, v.elements()));
     if (v.role == Role::constant && v.elements() != 0 && v.contents == nullptr)
       reject(fmt::format("constant '{}' has no contents", v.name));
   }
 
-  void check(const ComputeSet& set) const {
-    ConflictFinder conflicts;
+  void check_writable(const Variable& v, std::string_view where) const {
+    if (v.role == Role::input || v.role == Role::constant)
+      reject(fmt::format("{} writes '{}', which is read only", where, v.name));
+  }
+
+  static void check_series(const BoxSeries& boxes, uint32_t count, std::string_view where) {
+    if (boxes.is_table() && boxes.boxes().size() != count)
+      reject(fmt::format("{} has {} boxes for {} vertices or copies", where, boxes.boxes().size(), count));
+    if (boxes.inner_count() == 0) reject(fmt::format("{} has a grid of boxes without columns", where));
+  }
+
+  // Compute sets.
+
+  void check(const ComputeSet& set) {
     uint64_t first_owner = 0;
     for (const VertexGroup& group : set.groups) {
       check_signature(set, group);
-      for (size_t f = 0; f < group.fields.size(); ++f)
-        check_field(set, group, f, first_owner, conflicts);
+      for (size_t f = 0; f < group.fields.size(); ++f) check_field(set, group, f, first_owner);
       first_owner += group.count();
     }
-    conflicts.check(program_, fmt::format("compute set '{}'", set.name));
+    touched_.check_and_clear(fmt::format("compute set '{}'", set.name));
+  }
+
+  static void check_codelet(const ComputeSet& set, const Codelet* codelet) {
+    if (codelet == nullptr) reject(fmt::format("compute set '{}' has a group without codelet", set.name));
+    if (codelet->reference == nullptr || codelet->cost == nullptr)
+      reject(fmt::format("codelet '{}' lacks a reference implementation or a cost", codelet->name));
+    if (codelet->fields.size() > kMaxFields || codelet->params.size() > kMaxParams)
+      reject(fmt::format("codelet '{}' has {} fields and {} parameters; {} and {} are the most",
+                         codelet->name, codelet->fields.size(), codelet->params.size(), kMaxFields,
+                         kMaxParams));
   }
 
   void check_signature(const ComputeSet& set, const VertexGroup& group) const {
-    if (group.codelet == nullptr) reject(fmt::format("compute set '{}' has a group without codelet", set.name));
+    check_codelet(set, group.codelet);
     const Codelet& codelet = *group.codelet;
     const std::string where = fmt::format("'{}' in compute set '{}'", codelet.name, set.name);
     if (uint64_t{group.first_tile} + group.tiles > tiles_)
       reject(fmt::format("{} lies on tiles {}:{} of {}", where, group.first_tile,
                          uint64_t{group.first_tile} + group.tiles, tiles_));
+    if (uint64_t{group.tiles} * group.per_tile > std::numeric_limits<uint32_t>::max())
+      reject(fmt::format("{} has {} × {} vertices, too many to number", where, group.tiles, group.per_tile));
     if (group.fields.size() != codelet.fields.size() || group.params.size() != codelet.params.size())
       reject(fmt::format("{} has {} fields and {} parameters; its codelet has {} and {}", where,
                          group.fields.size(), group.params.size(), codelet.fields.size(),
@@ -161,76 +100,101 @@ class Verifier {
                            param.table.size(), group.count()));
   }
 
-  void check_field(const ComputeSet& set, const VertexGroup& group, size_t f, uint64_t first_owner,
-                   ConflictFinder& conflicts) const {
+  void check_field(const ComputeSet& set, const VertexGroup& group, size_t f, uint64_t first_owner) {
     const FieldSpec& spec = group.codelet->fields[f];
     const Field& field = group.fields[f];
     const std::string where = fmt::format("field '{}' of '{}' in compute set '{}'", spec.name,
                                           group.codelet->name, set.name);
     const Variable& v = variable(field.variable, where);
-    if (spec.access != Access::in && (v.role == Role::input || v.role == Role::constant))
-      reject(fmt::format("{} writes '{}', which is read only", where, v.name));
-    if (field.boxes.is_table() && field.boxes.boxes().size() != group.count())
-      reject(fmt::format("{} has {} boxes for {} vertices", where, field.boxes.boxes().size(),
-                         group.count()));
+    if (spec.access != Access::in) check_writable(v, where);
+    check_series(field.boxes, group.count(), where);
+    // Nobody writes what is read only, so reading it cannot conflict.
+    const bool reads = spec.access != Access::out && v.role != Role::input && v.role != Role::constant;
     for (uint32_t i = 0; i < group.count(); ++i) {
       const Box box = field.boxes.at(i);
-      if (box.row > v.rows || box.col > v.cols ||
-          (field.boxes.is_table() && !contains(v.whole(), box)))
-        reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, text(box), v.name, v.rows, v.cols));
-      const Touch touch{field_box(program_, field, i), first_owner + i};
-      if (spec.access != Access::out) conflicts.add_read(field.variable, touch);
-      if (spec.access != Access::in) conflicts.add_write(field.variable, touch);
+      if (box.row > v.rows || box.col > v.cols || (field.boxes.is_table() && !contains(v.whole(), box)))
+        reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
+      const Box clipped = intersection(box, v.whole());
+      if (reads) touched_.add_read(field.variable, clipped, first_owner + i);
+      if (spec.access != Access::in) touched_.add_write(field.variable, clipped, first_owner + i);
     }
   }
 
-  void check(const CopySet& set) const {
-    ConflictFinder conflicts;
+  // Copies.
+
+  void check(const CopySet& set) {
+    const std::string where = fmt::format("copy '{}'", set.name);
     uint64_t owner = 0;
     for (const CopyGroup& group : set.groups) {
-      const std::string where = fmt::format("copy '{}'", set.name);
-      const Variable& from = variable(group.from, where);
-      const Variable& to = variable(group.to, where);
-      if (from.type != to.type)
-        reject(fmt::format("{}: '{}' is {}, '{}' is {}", where, from.name, name_of(from.type),
-                           to.name, name_of(to.type)));
-      if (to.role == Role::input || to.role == Role::constant)
-        reject(fmt::format("{} writes '{}', which is read only", where, to.name));
-      for (uint32_t i = 0; i < group.count; ++i, ++owner)
-        check_copy(where, group, i, owner, conflicts);
+      check_variables(where, group);
+      check_series(group.source, group.count, where);
+      check_series(group.target, group.count, where);
+      check_runtime_row(where, group.from, group.source_offset);
+      check_runtime_row(where, group.to, group.target_offset);
+      if (group.source_rows && group.source_offset)
+        reject(fmt::format("{} gathers listed rows of '{}' and moves them at run time; it may do one of the two",
+                           where, program_.variables()[group.from].name));
+      // A copy reads as one owner and writes as another: it must not overlap itself either.
+      for (uint32_t i = 0; i < group.count; ++i, owner += 2) check_copy(where, group, i, owner);
     }
-    conflicts.check(program_, fmt::format("copy '{}'", set.name));
+    touched_.check_and_clear(where);
   }
 
-  void check_copy(const std::string& where, const CopyGroup& group, uint32_t index, uint64_t owner,
-                  ConflictFinder& conflicts) const {
+  void check_variables(const std::string& where, const CopyGroup& group) const {
+    const Variable& from = variable(group.from, where);
+    const Variable& to = variable(group.to, where);
+    if (from.type != to.type)
+      reject(fmt::format("{}: '{}' is {}, '{}' is {}", where, from.name, name_of(from.type), to.name,
+                         name_of(to.type)));
+    check_writable(to, where);
+  }
+
+  void check_runtime_row(const std::string& where, VariableId id,
+                         const std::optional<CopyGroup::RuntimeRow>& row) const {
+    if (!row) return;
+    check_control_variable(row->index);
+    const Variable& v = program_.variables()[id];
+    for (const MappedBox& mapped : v.mapping)
+      if (mapped.box.rows != v.rows)
+        reject(fmt::format("{} has a run-time row of '{}', whose rows lie in several spaces; map whole "
+                           "columns of it", where, v.name));
+  }
+
+  void check_copy(const std::string& where, const CopyGroup& group, uint32_t index, uint64_t owner) {
     const Variable& from = program_.variables()[group.from];
     const Variable& to = program_.variables()[group.to];
     const Box source = group.source.at(index);
     const Box target = group.target.at(index);
     if (source.rows != target.rows || source.cols != target.cols)
-      reject(fmt::format("{}: {} of '{}' do not have the shape of {} of '{}'", where, text(source),
-                         from.name, text(target), to.name));
-    if (!contains(to.whole(), target))
-      reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, text(target), to.name, to.rows, to.cols));
-    const Box bounds = group.source_rows
-                           ? Box{0, static_cast<uint32_t>(group.source_rows->size()), 0, from.cols}
-                           : from.whole();
-    if (!contains(bounds, source))
-      reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, text(source), from.name, from.rows, from.cols));
+      reject(fmt::format("{}: {} of '{}' do not have the shape of {} of '{}'", where, box_text(source),
+                         from.name, box_text(target), to.name));
+    const auto check_inside = [&](const Box& bounds, const Box& box, const Variable& v) {
+      if (!contains(bounds, box))
+        reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
+    };
+    check_inside(to.whole(), target, to);
+    const Box list{0, group.source_rows ? static_cast<uint32_t>(group.source_rows->size()) : 0, 0, from.cols};
+    check_inside(group.source_rows ? list : from.whole(), source, from);
     // Where a box moves at run time, any row may be touched.
     const auto anywhere = [](Box box, const Variable& v) { return Box{0, v.rows, box.col, box.cols}; };
-    conflicts.add_write(group.to, {group.target_offset ? anywhere(target, to) : target, owner});
-    if (!group.source_rows) {
-      conflicts.add_read(group.from, {group.source_offset ? anywhere(source, from) : source, owner});
-      return;
-    }
-    for (uint32_t r = source.row; r < source.row_end(); ++r) {
+    touched_.add_write(group.to, group.target_offset ? anywhere(target, to) : target, owner);
+    if (!group.source_rows)
+      touched_.add_read(group.from, group.source_offset ? anywhere(source, from) : source, owner + 1);
+    else
+      check_rows(where, group, source, owner + 1);
+  }
+
+  void check_rows(const std::string& where, const CopyGroup& group, const Box& source, uint64_t owner) {
+    const Variable& from = program_.variables()[group.from];
+    for (uint64_t r = source.row; r < source.row_end(); ++r) {
       const uint32_t row = (*group.source_rows)[r];
-      if (row >= from.rows) reject(fmt::format("{} gathers row {} of '{}' ({} rows)", where, row, from.name, from.rows));
-      if (group.from == group.to) conflicts.add_read(group.from, {{row, 1, source.col, source.cols}, owner});
+      if (row >= from.rows)
+        reject(fmt::format("{} gathers row {} of '{}' ({} rows)", where, row, from.name, from.rows));
+      touched_.add_read(group.from, {row, 1, source.col, source.cols}, owner);
     }
   }
+
+  // Control flow.
 
   void check_control_flow() {
     states_.assign(program_.steps().size(), State::unseen);
@@ -261,7 +225,10 @@ class Verifier {
     if (c.set >= program_.copy_sets().size()) reject(fmt::format("copy set {} does not exist", c.set));
   }
   void visit_inside(const Repeat& r) {
-    if (r.counter) check_control_variable(*r.counter);
+    if (r.counter) {
+      check_control_variable(*r.counter);
+      check_writable(program_.variables()[*r.counter], "a repeat");
+    }
     visit(r.body);
   }
   void visit_inside(const While& w) {
@@ -284,11 +251,14 @@ class Verifier {
     if (v.type != Type::u32 || v.elements() != 1)
       reject(fmt::format("control variable '{}' is {} {} × {}; it must be one u32", v.name,
                          name_of(v.type), v.rows, v.cols));
+    if (v.mapping.size() != 1)
+      reject(fmt::format("control variable '{}' is mapped by {} boxes; it must be one", v.name, v.mapping.size()));
   }
 
   const Program& program_;
   uint32_t tiles_;
   bool has_shared_space_;
+  TouchLog touched_;
   std::vector<State> states_;
 };
 

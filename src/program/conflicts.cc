@@ -1,0 +1,48 @@
+#include "program/conflicts.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "program/box_index.h"
+
+namespace tessera::program {
+
+void reject(const std::string& what) { throw Error("unsound tile program: " + what); }
+
+std::string box_text(const Box& box) {
+  return fmt::format("rows {}:{} × columns {}:{}", box.row, box.row_end(), box.col, box.col_end());
+}
+
+void TouchLog::check_and_clear(std::string_view where) {
+  for (VariableId id : touched_) {
+    if (!variables_[id].writes.boxes.empty()) check(where, id);
+    variables_[id].reads.clear();
+    variables_[id].writes.clear();
+  }
+  touched_.clear();
+}
+
+void TouchLog::check(std::string_view where, VariableId id) const {
+  const Touches& writes = variables_[id].writes;
+  const Touches& reads = variables_[id].reads;
+  const BoxIndex index(writes.boxes);
+  const auto fail = [&](const Box& common, std::string_view how) {
+    reject(fmt::format("{}: {} of '{}' are {}", where, box_text(common), program_.variable(id).name,
+                       how));
+  };
+  for (uint32_t i = 0; i < writes.boxes.size(); ++i)
+    index.find_overlap(writes.boxes[i], [&](uint32_t other, const Box& common) {
+      if (other != i) fail(common, "written twice");
+      return false;
+    });
+  for (uint32_t i = 0; i < reads.boxes.size(); ++i)
+    index.find_overlap(reads.boxes[i], [&](uint32_t write, const Box& common) {
+      if (writes.owners[write] != reads.owners[i])
+        fail(common, "written by one and read by another");
+      if (writes.boxes[write] != reads.boxes[i])
+        fail(common, "updated in place through two different boxes");
+      return false;
+    });
+}
+
+}  // namespace tessera::program

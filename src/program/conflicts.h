@@ -1,0 +1,68 @@
+// Who may not touch what at the same time.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera::program {
+
+/// Everything that the vertices of one compute set, or the copies of one copy set, read and write.
+/// Owners are numbered; an owner may read exactly what it writes (an update in place). One log
+/// serves set after set.
+class TouchLog {
+ public:
+  explicit TouchLog(const Program& program)
+      : program_(program), variables_(program.variables().size()) {}
+
+  void add_write(VariableId variable, const Box& box, uint64_t owner) {
+    if (!box.empty()) log(variable).writes.add(box, owner);
+  }
+  void add_read(VariableId variable, const Box& box, uint64_t owner) {
+    if (!box.empty()) log(variable).reads.add(box, owner);
+  }
+
+  /// Throws Error, beginning with `where`, for an element that is written twice, or written by one
+  /// owner and read by another, or read by its writer as part of another box. Forgets everything.
+  void check_and_clear(std::string_view where);
+
+ private:
+  struct Touches {
+    std::vector<Box> boxes;
+    std::vector<uint64_t> owners;
+
+    void add(const Box& box, uint64_t owner) {
+      boxes.push_back(box);
+      owners.push_back(owner);
+    }
+    void clear() {
+      boxes.clear();
+      owners.clear();
+    }
+  };
+  struct OfVariable {
+    Touches writes;
+    Touches reads;
+  };
+
+  OfVariable& log(VariableId id) {
+    OfVariable& log = variables_[id];
+    if (log.writes.boxes.empty() && log.reads.boxes.empty()) touched_.push_back(id);
+    return log;
+  }
+  void check(std::string_view where, VariableId id) const;
+
+  const Program& program_;
+  std::vector<OfVariable> variables_;
+  std::vector<VariableId> touched_;
+};
+
+/// "rows 0:4 × columns 8:16"
+std::string box_text(const Box& box);
+
+/// Throws the Error of an unsound program.
+[[noreturn]] void reject(const std::string& what);
+
+}  // namespace tessera::program

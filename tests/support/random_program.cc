@@ -1,0 +1,578 @@
+#include "support/random_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/random.h"
+#include "support/toy_codelets.h"
+
+namespace tessera::testing {
+namespace {
+
+using program::Access;
+using program::Box;
+using program::BoxSeries;
+using program::Codelet;
+using program::ComputeSet;
+using program::CopyGroup;
+using program::CopySet;
+using program::Field;
+using program::kShared;
+using program::MappedBox;
+using program::Param;
+using program::Program;
+using program::Role;
+using program::StepId;
+using program::TileId;
+using program::Variable;
+using program::VariableId;
+using program::VertexGroup;
+
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : sequence_(base::RandomStream(seed)) {}
+
+  uint32_t below(uint32_t bound) { return sequence_.below(bound); }
+  uint32_t between(uint32_t least, uint32_t most) { return least + below(most - least + 1); }
+  bool chance(uint32_t percent) { return below(100) < percent; }
+  template <class T>
+  const T& pick(const std::vector<T>& list) {
+    return list[below(static_cast<uint32_t>(list.size()))];
+  }
+  Box box_within(const Box& outer) {
+    const uint32_t rows = between(1, outer.rows);
+    const uint32_t cols = between(1, outer.cols);
+    return {outer.row + below(outer.rows - rows + 1), rows,
+            outer.col + below(outer.cols - cols + 1), cols};
+  }
+  /// The box cut into at most `parts` disjoint ones that cover it.
+  std::vector<Box> split(const Box& whole, uint32_t parts) {
+    std::vector<Box> boxes = {whole};
+    for (uint32_t cuts = 1; cuts < parts; ++cuts) {
+      Box& box = boxes[below(static_cast<uint32_t>(boxes.size()))];
+      Box rest = box;
+      if (box.rows > 1 && (box.cols == 1 || chance(50))) {
+        box.rows = between(1, box.rows - 1);
+        rest.row += box.rows;
+        rest.rows -= box.rows;
+      } else if (box.cols > 1) {
+        box.cols = between(1, box.cols - 1);
+        rest.col += box.cols;
+        rest.cols -= box.cols;
+      } else {
+        continue;
+      }
+      boxes.push_back(rest);
+    }
+    return boxes;
+  }
+
+ private:
+  base::RandomSequence sequence_;
+};
+
+/// Who wrote and who read each element, to find conflicts the slow and certain way.
+class ElementLog {
+ public:
+  explicit ElementLog(const Program& program) : program_(program) {}
+
+  void read(VariableId v, const Box& box, uint32_t owner) { note(v, box, owner, false); }
+  void write(VariableId v, const Box& box, uint32_t owner) { note(v, box, owner, true); }
+  bool has_conflict() const { return conflict_; }
+
+ private:
+  struct Element {
+    std::vector<uint32_t> readers;
+    std::vector<uint32_t> writers;
+  };
+
+  void note(VariableId v, const Box& box, uint32_t owner, bool writes) {
+    std::vector<Element>& elements = elements_[v];
+    const Variable& variable = program_.variable(v);
+    elements.resize(variable.elements());
+    for (uint32_t r = box.row; r < box.row_end(); ++r)
+      for (uint32_t c = box.col; c < box.col_end(); ++c) {
+        Element& e = elements[uint64_t{r} * variable.cols + c];
+        (writes ? e.writers : e.readers).push_back(owner);
+        conflict_ |= e.writers.size() > 1;
+        if (!e.writers.empty())
+          conflict_ |= std::any_of(e.readers.begin(), e.readers.end(),
+                                   [&](uint32_t reader) { return reader != e.writers[0]; });
+      }
+  }
+
+  const Program& program_;
+  std::map<VariableId, std::vector<Element>> elements_;
+  bool conflict_ = false;
+};
+
+/// Two fields of one vertex that share elements of which one is written must be equal.
+bool aliases_partly(const Program& program, const VertexGroup& group, uint32_t index) {
+  for (size_t a = 0; a < group.fields.size(); ++a)
+    for (size_t b = 0; b < group.fields.size(); ++b) {
+      const Field& fa = group.fields[a];
+      const Field& fb = group.fields[b];
+      if (a == b || fa.variable != fb.variable || group.codelet->fields[a].access == Access::in)
+        continue;
+      const Box box_a = field_box(program, fa, index);
+      const Box box_b = field_box(program, fb, index);
+      if (overlap(box_a, box_b) && box_a != box_b) return true;
+    }
+  return false;
+}
+
+void log_group(const Program& program, const VertexGroup& group, uint32_t first_owner,
+               ElementLog& log) {
+  for (uint32_t i = 0; i < group.count(); ++i)
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const Box box = field_box(program, group.fields[f], i);
+      const Access access = group.codelet->fields[f].access;
+      if (access != Access::out) log.read(group.fields[f].variable, box, first_owner + i);
+      if (access != Access::in) log.write(group.fields[f].variable, box, first_owner + i);
+    }
+}
+
+bool is_sound(const Program& program, const ComputeSet& set) {
+  ElementLog log(program);
+  uint32_t owner = 0;
+  for (const VertexGroup& group : set.groups) {
+    log_group(program, group, owner, log);
+    owner += group.count();
+    for (uint32_t i = 0; i < group.count(); ++i)
+      if (aliases_partly(program, group, i)) return false;
+  }
+  return !log.has_conflict();
+}
+
+bool is_sound(const Program& program, const CopySet& set) {
+  ElementLog log(program);
+  uint32_t owner = 0;
+  const auto anywhere = [&](Box box, VariableId v, bool moves) {
+    return moves ? Box{0, program.variable(v).rows, box.col, box.cols} : box;
+  };
+  for (const CopyGroup& group : set.groups)
+    for (uint32_t i = 0; i < group.count; ++i) {
+      const Box source = group.source.at(i);
+      log.write(group.to, anywhere(group.target.at(i), group.to, group.target_offset.has_value()),
+                ++owner);
+      ++owner;
+      if (!group.source_rows)
+        log.read(group.from, anywhere(source, group.from, group.source_offset.has_value()), owner);
+      else
+        for (uint32_t r = source.row; r < source.row_end(); ++r)
+          log.read(group.from, {group.source_rows->at(r), 1, source.col, source.cols}, owner);
+    }
+  return !log.has_conflict();
+}
+
+class Generator {
+ public:
+  Generator(uint64_t seed, const ProgramSpace& space) : dice_(seed), space_(space) {}
+
+  Program program() {
+    add_variables(dice_.between(4, 10));
+    for (uint32_t f = dice_.below(3); f > 0; --f) add_function();
+    ready_ = ready_at_start();
+    std::vector<StepId> steps;
+    for (uint32_t parts = dice_.between(1, 3); parts > 0; --parts) steps.push_back(block(3));
+    for (VariableId v : numeric_)
+      if (program_.variable(v).role == Role::output) make_ready(v, steps);
+    program_.set_main(program_.sequence(std::move(steps)));
+    return std::move(program_);
+  }
+
+  Program compute_set() {
+    add_variables(dice_.between(1, 3));
+    ComputeSet set{"set", program::Phase::compute, {}};
+    for (uint32_t g = dice_.between(1, 3); g > 0; --g) set.groups.push_back(random_group());
+    program_.set_main(program_.execute(std::move(set)));
+    return std::move(program_);
+  }
+
+ private:
+  struct Counter {
+    VariableId variable = 0;
+    uint32_t most = 0;
+  };
+
+  // Variables.
+
+  TileId random_tile() { return dice_.below(space_.tiles); }
+  TileId random_space() {
+    return space_.has_shared_space && dice_.chance(60) ? kShared : random_tile();
+  }
+
+  std::vector<MappedBox> random_mapping(uint32_t rows, uint32_t cols) {
+    std::vector<MappedBox> mapping;
+    switch (dice_.below(4)) {
+      case 0: return program::map_to_tile(rows, cols, random_space());
+      case 1: return program::map_linearly(rows, cols, space_.tiles);
+      case 2:
+        for (const Box& box : dice_.split({0, rows, 0, cols}, dice_.between(1, 6)))
+          mapping.push_back({box, random_space()});
+        return mapping;
+      default:
+        for (uint32_t col = 0; col < cols;) {
+          const uint32_t width = dice_.between(1, cols - col);
+          mapping.push_back({{0, rows, col, width}, random_space()});
+          col += width;
+        }
+        return mapping;
+    }
+  }
+
+  Role random_role() {
+    const uint32_t x = dice_.below(100);
+    return x < 60   ? Role::temporary
+           : x < 72 ? Role::input
+           : x < 84 ? Role::output
+           : x < 94 ? Role::inout
+                    : Role::constant;
+  }
+
+  void add_variables(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Variable v;
+      v.name = fmt::format("v{}", i);
+      v.type = dice_.chance(50) ? Type::f32 : Type::u32;
+      v.rows = dice_.between(1, 9);
+      v.cols = dice_.between(1, 9);
+      v.role = i == 0 ? Role::inout : random_role();
+      v.mapping = random_mapping(v.rows, v.cols);
+      if (v.role == Role::constant) v.contents = random_contents(v);
+      numeric_.push_back(program_.add(std::move(v)));
+    }
+  }
+
+  std::shared_ptr<const std::byte> random_contents(const Variable& v) {
+    std::shared_ptr<std::byte> bytes(new std::byte[v.bytes()], std::default_delete<std::byte[]>());
+    for (uint64_t i = 0; i < v.elements(); ++i) {
+      const uint32_t integer = dice_.below(50);
+      const auto real = static_cast<float>(integer);
+      std::memcpy(bytes.get() + i * 4,
+                  v.type == Type::f32 ? static_cast<const void*>(&real) : &integer, 4);
+    }
+    return bytes;
+  }
+
+  VariableId add_control() {
+    return program_.add(variable(fmt::format("c{}", program_.variables().size()), Type::u32, 1, 1,
+                                 Role::temporary, random_space()));
+  }
+
+  bool is_writable(VariableId v) const {
+    const Role role = program_.variable(v).role;
+    return role != Role::input && role != Role::constant;
+  }
+
+  std::vector<bool> ready_at_start() const {
+    std::vector<bool> ready;
+    for (const Variable& v : program_.variables())
+      ready.push_back(v.role != Role::temporary && v.role != Role::output);
+    return ready;
+  }
+
+  // Compute sets.
+
+  void make_ready(VariableId v, std::vector<StepId>& steps) {
+    if (ready_.at(v)) return;
+    ready_[v] = true;
+    const Variable& variable = program_.variable(v);
+    const uint32_t rows = dice_.between(1, variable.rows);
+    const uint32_t count = (variable.rows + rows - 1) / rows;
+    VertexGroup group{&fill_codelet, 0, 1, count, {}, {int64_t{dice_.below(20)}}};
+    group.first_tile = random_tile();
+    group.fields.push_back({v, BoxSeries::stepped({0, rows, 0, variable.cols}, {rows, 0})});
+    steps.push_back(program_.execute(
+        {fmt::format("fill {}", variable.name), program::Phase::pack, {std::move(group)}}));
+  }
+
+  /// Boxes that overlap one another or not, inside the variable.
+  BoxSeries any_series(VariableId v, uint32_t count) {
+    const Box whole = program_.variable(v).whole();
+    Box first = dice_.box_within(whole);
+    if (count == 0 || dice_.chance(30)) return BoxSeries::same(first);
+    if (dice_.chance(50)) {
+      std::vector<Box> boxes(count);
+      for (Box& box : boxes)
+        if (dice_.chance(95)) box = dice_.box_within(whole);
+      return BoxSeries::table(std::move(boxes));
+    }
+    // Regular ones may hang over the edge, where they are clipped.
+    const uint32_t inner = dice_.between(1, count);
+    const uint32_t outer = (count + inner - 1) / inner;
+    first.row = dice_.below(2);
+    first.col = dice_.below(2);
+    const auto step = [&](uint32_t room, uint32_t steps) {
+      return steps <= 1 ? dice_.below(3) : dice_.below(room / (steps - 1) + 1);
+    };
+    return BoxSeries::grid(first, {step(whole.rows - first.row, outer), 0}, inner,
+                           {0, step(whole.cols - first.col, inner)});
+  }
+
+  /// Disjoint boxes: parts of a split, some of them empty, or bands of rows.
+  BoxSeries disjoint_series(VariableId v, uint32_t count) {
+    const Variable& variable = program_.variable(v);
+    const uint32_t band = (variable.rows + count - 1) / count;
+    if (dice_.chance(40) && (count - 1) * band <= variable.rows)
+      return BoxSeries::stepped({0, band, 0, variable.cols}, {band, 0});
+    std::vector<Box> boxes = dice_.split(variable.whole(), count);
+    boxes.resize(count);
+    for (Box& box : boxes)
+      if (!box.empty() && dice_.chance(30)) box = dice_.box_within(box);
+    return BoxSeries::table(std::move(boxes));
+  }
+
+  VariableId pick_of_type(Type type) {
+    std::vector<VariableId> fitting;
+    for (VariableId v : numeric_)
+      if (program_.variable(v).type == type) fitting.push_back(v);
+    return dice_.pick(fitting);
+  }
+
+  VariableId pick_writable() {
+    std::vector<VariableId> fitting;
+    std::copy_if(numeric_.begin(), numeric_.end(), std::back_inserter(fitting),
+                 [&](VariableId v) { return is_writable(v); });
+    return dice_.pick(fitting);
+  }
+
+  VertexGroup random_group() {
+    static const std::vector<const Codelet*> kCodelets = {&add_codelet,    &scale_codelet,
+                                                          &sum_codelet,    &accumulate_codelet,
+                                                          &gather_codelet, &fill_codelet};
+    VertexGroup group;
+    group.codelet = dice_.pick(kCodelets);
+    const VariableId y = pick_writable();
+    const bool can_gather = std::any_of(numeric_.begin(), numeric_.end(), [&](VariableId v) {
+      return program_.variable(v).type == Type::u32;
+    });
+    if (group.codelet == &gather_codelet && !can_gather) group.codelet = &add_codelet;
+    group.first_tile = random_tile();
+    group.tiles = dice_.between(1, space_.tiles - group.first_tile);
+    group.per_tile = dice_.between(1, 3);
+    const Field target{y, disjoint_series(y, group.count())};
+    for (const program::FieldSpec& spec : group.codelet->fields) {
+      if (spec.access != Access::in || dice_.chance(15)) {
+        group.fields.push_back(spec.name == "rows"
+                                   ? Field{pick_of_type(Type::u32), BoxSeries::same({0, 1, 0, 1})}
+                                   : target);
+        continue;
+      }
+      const VariableId x =
+          pick_of_type(spec.name == "rows" ? Type::u32 : program_.variable(y).type);
+      group.fields.push_back({x, any_series(x, group.count())});
+    }
+    for (size_t p = 0; p < group.codelet->params.size(); ++p)
+      group.params.push_back(random_param(group.count()));
+    return group;
+  }
+
+  Param random_param(uint32_t count) {
+    if (dice_.chance(50)) return int64_t{dice_.below(4)};
+    std::vector<int64_t> each(count);
+    for (int64_t& x : each) x = dice_.below(4);
+    return each;
+  }
+
+  void add_execute(std::vector<StepId>& steps) {
+    ComputeSet set{
+        fmt::format("compute {}", program_.compute_sets().size()), program::Phase::compute, {}};
+    for (uint32_t tries = dice_.between(1, 4); tries > 0; --tries) {
+      set.groups.push_back(random_group());
+      if (!is_sound(program_, set)) set.groups.pop_back();
+    }
+    for (const VertexGroup& group : set.groups)
+      for (const Field& f : group.fields) make_ready(f.variable, steps);
+    steps.push_back(program_.execute(std::move(set)));
+  }
+
+  // Copies.
+
+  void add_copy(std::vector<StepId>& steps) {
+    CopySet set{fmt::format("copy {}", program_.copy_sets().size()), {}};
+    for (uint32_t tries = dice_.between(1, 4); tries > 0; --tries) {
+      set.groups.push_back(random_copy(steps));
+      if (!is_sound(program_, set)) set.groups.pop_back();
+    }
+    for (const CopyGroup& group : set.groups) {
+      make_ready(group.from, steps);
+      make_ready(group.to, steps);
+    }
+    steps.push_back(program_.copy(std::move(set)));
+  }
+
+  CopyGroup random_copy(std::vector<StepId>& steps) {
+    CopyGroup group;
+    group.to = pick_writable();
+    group.from = pick_of_type(program_.variable(group.to).type);
+    const Variable from = program_.variable(group.from);  // copies: controls are added below
+    const Variable to = program_.variable(group.to);
+    uint32_t source_rows = from.rows;
+    if (dice_.chance(30)) {
+      auto list = std::make_shared<std::vector<uint32_t>>(dice_.between(1, 12));
+      for (uint32_t& row : *list) row = dice_.below(from.rows);
+      if (dice_.chance(30)) std::sort(list->begin(), list->end());
+      source_rows = static_cast<uint32_t>(list->size());
+      group.source_rows = std::move(list);
+    }
+    const Box shape =
+        dice_.box_within({0, std::min(source_rows, to.rows), 0, std::min(from.cols, to.cols)});
+    group.count = dice_.between(1, 3);
+    const auto series = [&](uint32_t rows, uint32_t cols) {
+      if (dice_.chance(50) && uint64_t{shape.rows} * group.count <= rows)
+        return BoxSeries::stepped({0, shape.rows, dice_.below(cols - shape.cols + 1), shape.cols},
+                                  {shape.rows, 0});
+      std::vector<Box> boxes;
+      for (uint32_t i = 0; i < group.count; ++i)
+        boxes.push_back({dice_.below(rows - shape.rows + 1), shape.rows,
+                         dice_.below(cols - shape.cols + 1), shape.cols});
+      return BoxSeries::table(std::move(boxes));
+    };
+    group.source = series(source_rows, from.cols);
+    group.target = series(to.rows, to.cols);
+    if (!group.source_rows)
+      group.source_offset = runtime_row(from, group.source, group.count, steps);
+    group.target_offset = runtime_row(to, group.target, group.count, steps);
+    return group;
+  }
+
+  /// An index that stays within the variable, where its mapping allows one.
+  std::optional<CopyGroup::RuntimeRow> runtime_row(const Variable& v, const BoxSeries& boxes,
+                                                   uint32_t count, std::vector<StepId>& steps) {
+    const bool whole_columns =
+        std::all_of(v.mapping.begin(), v.mapping.end(),
+                    [&](const MappedBox& m) { return m.box.rows == v.rows; });
+    if (!whole_columns || dice_.chance(40)) return std::nullopt;
+    uint64_t lowest = 0;
+    for (uint32_t i = 0; i < count; ++i) lowest = std::max(lowest, boxes.at(i).row_end());
+    const auto room = static_cast<uint32_t>(v.rows - lowest);
+    if (!counters_.empty() && dice_.chance(70)) {
+      const Counter counter = dice_.pick(counters_);
+      return CopyGroup::RuntimeRow{counter.variable,
+                                   dice_.below(room / std::max(counter.most, 1U) + 1)};
+    }
+    const uint32_t value = dice_.below(room + 1);
+    const VariableId index = set_control(value, steps);
+    return CopyGroup::RuntimeRow{index, value == 0 ? 7 : dice_.between(1, room / value)};
+  }
+
+  // Control flow.
+
+  VariableId set_control(uint32_t value, std::vector<StepId>& steps) {
+    const VariableId control = add_control();
+    steps.push_back(program_.execute(
+        {"set",
+         program::Phase::compute,
+         {vertex(fill_codelet, random_tile(), {field(control, {0, 1, 0, 1})}, {int64_t{value}})}}));
+    return control;
+  }
+
+  StepId vertex_step(const Codelet& codelet, std::vector<Field> fields, int64_t param) {
+    const size_t params = codelet.params.size();
+    return program_.execute(
+        {std::string(codelet.name),
+         program::Phase::compute,
+         {vertex(codelet, random_tile(), std::move(fields), std::vector<Param>(params, param))}});
+  }
+
+  StepId block(uint32_t depth) {
+    std::vector<StepId> steps;
+    for (uint32_t items = dice_.between(1, 4); items > 0; --items) add_item(depth, steps);
+    return program_.sequence(std::move(steps));
+  }
+
+  /// A block of which nothing that it makes ready can be relied on afterwards.
+  StepId nested_block(uint32_t depth) {
+    const std::vector<bool> before = ready_;
+    const StepId id = block(depth - 1);
+    ready_ = before;
+    ready_.resize(program_.variables().size(), true);
+    return id;
+  }
+
+  void add_item(uint32_t depth, std::vector<StepId>& steps) {
+    ready_.resize(program_.variables().size(), true);  // controls are set where they are made
+    const uint32_t x = dice_.below(100);
+    if (x < 45 || (depth == 0 && x < 70)) return add_execute(steps);
+    if (x < 70 || depth == 0) return add_copy(steps);
+    if (x < 80) return add_repeat(depth, steps);
+    if (x < 87) return add_while(depth, steps);
+    if (x < 94) return add_if(depth, steps);
+    if (functions_ != 0)
+      steps.push_back(program_.add(program::Step{program::Call{dice_.below(functions_)}}));
+  }
+
+  void add_repeat(uint32_t depth, std::vector<StepId>& steps) {
+    const uint32_t count = dice_.below(4);
+    if (dice_.chance(40)) {
+      steps.push_back(program_.repeat(count, nested_block(depth)));
+      return;
+    }
+    const VariableId counter = add_control();
+    counters_.push_back({counter, count == 0 ? 0 : count - 1});
+    const StepId body = nested_block(depth);
+    counters_.pop_back();
+    steps.push_back(program_.repeat(count, body, counter));
+  }
+
+  void add_while(uint32_t depth, std::vector<StepId>& steps) {
+    const VariableId counter = set_control(0, steps);
+    const VariableId flag = add_control();
+    const Box one{0, 1, 0, 1};
+    const uint32_t limit = dice_.below(4);
+    const StepId test = vertex_step(below_codelet, {field(counter, one), field(flag, one)}, limit);
+    counters_.push_back({counter, limit == 0 ? 0 : limit - 1});
+    const StepId body = nested_block(depth);
+    counters_.pop_back();
+    const StepId next = vertex_step(increment_codelet, {field(counter, one)}, 1);
+    steps.push_back(
+        program_.add(program::Step{program::While{test, flag, program_.sequence({body, next})}}));
+  }
+
+  void add_if(uint32_t depth, std::vector<StepId>& steps) {
+    const VariableId x = dice_.pick(numeric_);
+    make_ready(x, steps);
+    const VariableId flag = add_control();
+    steps.push_back(vertex_step(
+        odd_codelet,
+        {field(x, dice_.box_within(program_.variable(x).whole())), field(flag, {0, 1, 0, 1})}, 0));
+    const StepId then = dice_.chance(90) ? nested_block(depth) : program::kNoStep;
+    const StepId otherwise = dice_.chance(60) ? nested_block(depth) : program::kNoStep;
+    steps.push_back(program_.add(program::Step{program::If{flag, then, otherwise}}));
+  }
+
+  void add_function() {
+    ready_ = ready_at_start();
+    const StepId body = block(2);
+    program_.add(program::Function{fmt::format("f{}", functions_), body});
+    ++functions_;
+  }
+
+  Dice dice_;
+  ProgramSpace space_;
+  Program program_;
+  std::vector<VariableId> numeric_;
+  std::vector<bool> ready_;
+  std::vector<Counter> counters_;
+  uint32_t functions_ = 0;
+};
+
+}  // namespace
+
+Program random_program(uint64_t seed, const ProgramSpace& space) {
+  return Generator(seed, space).program();
+}
+
+Program random_compute_set(uint64_t seed, const ProgramSpace& space) {
+  return Generator(seed, space).compute_set();
+}
+
+bool has_conflict(const Program& program) {
+  return !is_sound(program, program.compute_sets().at(0));
+}
+
+}  // namespace tessera::testing

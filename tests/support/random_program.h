@@ -1,0 +1,28 @@
+// Seeded random tile programs that are sound by construction.
+#pragma once
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace tessera::testing {
+
+/// What the machine of a random program offers.
+struct ProgramSpace {
+  uint32_t tiles = 1;
+  bool has_shared_space = false;
+};
+
+/// Variables of all roles with random mappings; vertices over stepped, grid and table boxes;
+/// copies with row lists and run-time rows; repeat, while, if and call nested in one another.
+/// Every element is written before it is read.
+program::Program random_program(uint64_t seed, const ProgramSpace& space);
+
+/// Compute sets of vertices that may or may not conflict: variables and one compute set, executed.
+program::Program random_compute_set(uint64_t seed, const ProgramSpace& space);
+
+/// Whether two vertices of compute set 0 conflict, or a vertex aliases a part of what it writes,
+/// found element by element.
+bool has_conflict(const program::Program& program);
+
+}  // namespace tessera::testing

@@ -1,0 +1,21 @@
+// What a tile program means, without machine, mapping, addresses or threads: the oracle for the
+// compiler and the engine.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera::testing {
+
+/// Contents of every variable by VariableId, each flat and row-major.
+using FlatVariables = std::vector<std::vector<std::byte>>;
+
+/// Room for every variable, filled with a byte that no test writes, constants in place.
+FlatVariables flat_variables(const program::Program& program);
+
+/// Runs the program step by step on one thread with the codelets' reference implementations.
+void interpret(const program::Program& program, FlatVariables& variables);
+
+}  // namespace tessera::testing

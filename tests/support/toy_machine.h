@@ -1,0 +1,56 @@
+// A small machine whose tiles have memories of their own, and hosts of a few threads.
+#pragma once
+
+#include <string>
+
+#include "machine/machine.h"
+
+namespace tessera::testing {
+
+/// `tiles` tiles with `tile_bytes` each; no shared space unless `shared_bytes` says so.
+inline machine::Machine toy_machine(uint32_t tiles, uint64_t tile_bytes = 64 << 10,
+                                    uint64_t shared_bytes = 0) {
+  machine::Machine m;
+  m.name = "toy";
+  m.kind = machine::Kind::tiled;
+  m.tiles = tiles;
+  m.workers_per_tile = 2;
+  m.clock_hz = 1e9;
+  m.tile_bytes = tile_bytes;
+  m.shared_bytes = shared_bytes;
+  m.load_bytes_per_cycle = 8;
+  m.exchange_bytes_per_cycle = 4;
+  m.exchange_cycles = 20;
+  m.sync_cycles = 10;
+  m.macs_per_cycle_f16 = 4;
+  m.macs_per_cycle_f32 = 1;
+  return m;
+}
+
+/// A host with that many tiles, whatever this computer has.
+inline machine::Machine toy_host(uint32_t threads) {
+  machine::Machine m;
+  m.name = "host";
+  m.kind = machine::Kind::host;
+  m.tiles = threads;
+  m.shared_bytes = uint64_t{1} << 30;
+  m.figures.barrier_seconds = 1e-6;
+  return m;
+}
+
+/// What machine::read() makes toy_machine(3) of, name and sources apart.
+inline const std::string kToyToml = R"(name = "toy"
+description = "three tiles for tests"
+tiles = 3
+workers_per_tile = 2
+clock_ghz = 1.0
+tile_bytes = 65536
+load_bytes_per_cycle = 8
+exchange_bytes_per_cycle = { value = 4, source = "made up" }
+exchange_cycles = 20
+sync_cycles = 10
+macs_per_cycle_f16 = 4
+macs_per_cycle_f32 = 1
+)";
+
+}  // namespace tessera::testing
