@@ -1,0 +1,31 @@
+// The unstructured sparse product as a codelet: one vertex is one core's share.
+#pragma once
+
+#include "kernels/element_sparse/element_sparse.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Calls visit(name, knob) for every knob of a cut, in the order of the codelet's parameters.
+template <class Cut, class Visit>
+void visit_element_knobs(Cut& cut, const Visit& visit) {
+  visit("row_parts", cut.row_parts);
+  visit("col_parts", cut.col_parts);
+  visit("panel_cols", cut.panel_cols);
+  visit("group_chunks", cut.group_chunks);
+}
+
+/// Fields and parameters of element_spmm, by position. The parameters go on with the knobs.
+namespace element_field {
+enum : size_t { values, chunk_begin, blocks, bundles, indices, x, y, scalars, bias, scratch, count };
+}
+namespace element_param {
+enum : size_t { k_block, first_chunk, activation, first_knob };
+}
+
+/// Y = activation(alpha · W·X + beta · Y + bias) on one core's share. chunk_begin holds the share's
+/// chunks and the end; the other arrays of W are whole; scalars are alpha and beta; a bias of no
+/// elements is none.
+extern const program::Codelet element_spmm_codelet;
+
+}  // namespace tessera::kernels

@@ -1,0 +1,20 @@
+// What a share of an unstructured sparse product costs on a host, and the cuts worth weighing.
+#pragma once
+
+#include <vector>
+
+#include "kernels/element_sparse/element_sparse.h"
+#include "machine/figures.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern and the host's
+/// figures. Reads no values, no X and no Y; their strides only.
+program::PhaseTimes element_cost(const ElementShare& share, const machine::HostFigures& figures);
+
+/// Cuts that may be the best for such a product on `threads` cores.
+std::vector<ElementCut> element_candidates(const ElementWeight& weight, uint32_t n, uint32_t threads,
+                                           bool x_column_major, const machine::HostFigures& figures);
+
+}  // namespace tessera::kernels

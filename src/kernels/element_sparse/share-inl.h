@@ -1,0 +1,173 @@
+// The loop nest of a share: panels of columns, groups of chunks, k-blocks, chunks, bundles.
+#if defined(TESSERA_ELEMENT_SPARSE_SHARE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#undef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#else
+#define TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/block_sparse/pack-inl.h"
+#include "kernels/convert-inl.h"
+#include "kernels/element_sparse/layout.h"
+#include "kernels/element_sparse/tasks-inl.h"
+#include "kernels/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The inner loop on kVectors vectors of columns.
+template <class D, size_t kVectors>
+struct TaskLoop {
+  static size_t width() { return kVectors * hn::Lanes(D()); }
+  static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
+                             const uint32_t* words, const ElementOperands& operands) {
+    run_tasks<kVectors>(D(), bundle, values, words, operands);
+  }
+};
+
+// The inner loop on a single column.
+struct ColumnLoop {
+  static size_t width() { return 1; }
+  static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
+                             const uint32_t* words, const ElementOperands& operands) {
+    run_column(bundle, values, words, operands);
+  }
+};
+
+// One panel of columns of a share.
+template <class Loop>
+class PanelShare {
+ public:
+  PanelShare(const ElementShare& share, uint32_t col, uint32_t cols)
+      : share_(share),
+        w_(share.weight),
+        col_(col),
+        cols_(cols),
+        keeps_x_(keeps_panel(share.cut, w_.chunks)) {
+    const ElementScratch scratch(share.cut, w_, share.col_end - share.col_begin);
+    x_ = share.scratch + scratch.x;
+    y_ = share.scratch + scratch.y;
+    widened_ = share.scratch + scratch.widened;
+  }
+
+  void run() const {
+    const uint32_t step = share_.cut.group_chunks;
+    for (uint32_t first = share_.chunk_begin; first < share_.chunk_end; first += step) {
+      run_group(first, std::min(first + step, share_.chunk_end));
+    }
+  }
+
+ private:
+  void enter(program::Phase phase) const {
+    if (share_.clock != nullptr) share_.clock->enter(phase);
+  }
+
+  size_t width() const { return Loop::width(); }
+
+  // Sums of a chunk in the group that starts at chunk `first`.
+  float* sums(uint32_t first, uint32_t chunk) const {
+    return y_ + (w_.chunk_begin[chunk] - w_.chunk_begin[first] + (chunk - first)) * width();
+  }
+
+  void run_group(uint32_t first, uint32_t end) const {
+    enter(program::Phase::compute);
+    std::fill(sums(first, first), sums(first, end), 0.0F);
+    for (uint32_t block = 0; block < w_.k_blocks(); ++block) {
+      const float* x = x_ + (keeps_x_ ? block * (w_.k_block + size_t{1}) * width() : 0);
+      if (!keeps_x_ || first == share_.chunk_begin) {
+        enter(program::Phase::pack);
+        pack_block(block, const_cast<float*>(x));
+        enter(program::Phase::compute);
+      }
+      for (uint32_t chunk = first; chunk < end; ++chunk) {
+        run_block(chunk, block, {x, sums(first, chunk)});
+      }
+    }
+    for (uint32_t chunk = first; chunk < end; ++chunk) write(chunk, sums(first, chunk));
+  }
+
+  void pack_block(uint32_t block, float* to) const {
+    const uint32_t begin = block * w_.k_block;
+    const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
+    MatrixView<const float> x = share_.x;
+    x.data += begin * x.row_stride;
+    pack_tile(x, rows, w_.k_block + 1, {col_, cols_, static_cast<uint32_t>(width()), to});
+  }
+
+  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands) const {
+    const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
+    uint64_t value = at->value;
+    const uint32_t* words = w_.indices + at->index;
+    for (uint64_t i = at[0].bundle; i < at[1].bundle; ++i) {
+      const ElementBundle& bundle = w_.bundles[i];
+      Loop::run(bundle, values_of(bundle, value), words, operands);
+      value += bundle.value_count();
+      words += bundle.index_count();
+    }
+  }
+
+  const float* values_of(const ElementBundle& bundle, uint64_t value) const {
+    switch (w_.type) {
+      case Type::f16: return widen(static_cast<const base::Half*>(w_.values) + value, bundle);
+      case Type::bf16: return widen(static_cast<const base::Bfloat16*>(w_.values) + value, bundle);
+      default: return static_cast<const float*>(w_.values) + value;
+    }
+  }
+
+  template <class T>
+  const float* widen(const T* values, const ElementBundle& bundle) const {
+    const hn::CappedTag<float, kBundleLanes> d;
+    for (size_t i = 0; i < bundle.value_count(); i += hn::Lanes(d)) {
+      hn::Store(load_f32(d, values + i), d, widened_ + i);
+    }
+    return widened_;
+  }
+
+  void write(uint32_t chunk, float* sums) const {
+    const uint32_t begin = w_.chunk_begin[chunk];
+    const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
+    if (share_.y.col_stride == 1) {
+      for (uint32_t r = 0; r < rows; ++r) write_row(begin + r, sums + r * width());
+    } else {
+      write_columns(begin, rows, sums);
+    }
+  }
+
+  void write_row(uint32_t row, const float* sums) const {
+    const float* bias = share_.epilogue.bias == nullptr ? nullptr : share_.epilogue.bias + row;
+    finish_line(share_.epilogue, sums, cols_, bias, 0, &share_.y(row, col_));
+  }
+
+  void write_columns(uint32_t begin, uint32_t rows, const float* sums) const {
+    constexpr uint32_t kRows = 32;  // at a time: two cache lines of a column
+    HWY_ALIGN float turned[kRows * kMaxPanelCols];
+    for (uint32_t r = 0; r < rows; r += kRows) {
+      const uint32_t count = std::min(kRows, rows - r);
+      turn(sums + r * width(), width(), count, cols_, turned, kRows);
+      const float* bias =
+          share_.epilogue.bias == nullptr ? nullptr : share_.epilogue.bias + begin + r;
+      for (uint32_t c = 0; c < cols_; ++c) {
+        finish_line(share_.epilogue, turned + c * kRows, count, bias, 1,
+                    &share_.y(begin + r, col_ + c));
+      }
+    }
+  }
+
+  const ElementShare& share_;
+  const ElementWeight& w_;
+  uint32_t col_;
+  uint32_t cols_;
+  bool keeps_x_;
+  float* x_;
+  float* y_;
+  float* widened_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

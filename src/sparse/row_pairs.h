@@ -1,0 +1,30 @@
+// Pairs rows that share columns.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera::sparse {
+
+/// A non-empty piece of a row: its columns in a k-block, ascending.
+struct RowSlice {
+  uint16_t row;
+  uint16_t count;
+  const uint32_t* columns;
+};
+
+/// Two row slices with the columns that they share. b.count is 0 where there is no second row.
+struct RowPair {
+  RowSlice a;
+  RowSlice b;
+  uint16_t shared;
+
+  uint16_t single_a() const { return a.count - shared; }
+  uint16_t single_b() const { return b.count - shared; }
+};
+
+/// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, by the
+/// largest number of shared columns among the next few slices of like length. a.count >= b.count.
+std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_column, uint32_t width);
+
+}  // namespace tessera::sparse

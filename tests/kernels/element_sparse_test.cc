@@ -1,0 +1,350 @@
+// The unstructured product against a float64 reference, on every instruction set of the processor.
+#include "kernels/element_sparse/element_sparse.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+#include "base/isa.h"
+
+namespace tessera::kernels {
+namespace {
+
+struct Case {
+  uint32_t m = 0;
+  uint32_t k = 0;
+  uint32_t n = 0;
+  SparseMatrix w;
+  Type type = Type::f32;
+  sparse::ElementPacking packing;
+  ElementCut cut;
+  Epilogue epilogue;
+  bool has_bias = false;
+  bool x_by_columns = false;
+  bool y_by_columns = false;
+  std::string text;
+};
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  uint32_t below(uint32_t end) { return static_cast<uint32_t>(engine_() % end); }
+  bool coin() { return below(2) == 1; }
+  float value() { return std::uniform_real_distribution<float>(-1, 1)(engine_); }
+  double unit() { return std::uniform_real_distribution<double>(0, 1)(engine_); }
+  template <class T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[below(static_cast<uint32_t>(list.size()))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Each row has its own density, so some are empty and, with `skewed`, a few are nearly full.
+SparseMatrix random_matrix(uint32_t m, uint32_t k, double density, bool skewed, Random& random) {
+  SparseMatrix w;
+  w.pattern.rows = m;
+  w.pattern.cols = k;
+  for (uint32_t row = 0; row < m; ++row) {
+    double row_density = density;
+    if (random.below(8) == 0) row_density = 0;
+    if (skewed) row_density = std::min(1.0, density / (0.02 + random.unit()));
+    for (uint32_t col = 0; col < k; ++col) {
+      if (random.unit() >= row_density) continue;
+      w.pattern.columns.push_back(col);
+      w.values.push_back(random.value());
+    }
+    w.pattern.row_begin.push_back(w.pattern.columns.size());
+  }
+  return w;
+}
+
+Case random_case(uint64_t seed) {
+  Random random(seed);
+  Case c;
+  c.m = random.one_of({0U, 1U, 2U, 31U, 33U, 100U, 100U + random.below(200)});
+  c.k = random.one_of({0U, 1U, 7U, 64U, 65U, 130U, 100U + random.below(300)});
+  c.n = random.one_of({0U, 1U, 2U, 3U, 4U, 8U, 9U, 1 + random.below(70), 1 + random.below(300)});
+  c.w = random_matrix(c.m, c.k, random.one_of({0.0, 0.02, 0.1, 0.5, 1.0}), random.coin(), random);
+  c.type = random.one_of({Type::f32, Type::f16, Type::bf16});
+  c.packing.k_block = random.one_of({0U, 1U, 16U, 64U, 100U, 1024U});
+  c.packing.chunk_rows = random.one_of({0U, 1U, 16U, 64U, 1000U});
+  c.cut.panel_cols = random.one_of<uint16_t>({1, 2, 4, 8, 16, 48, 64, 128, 1000});
+  c.cut.group_chunks = random.one_of<uint16_t>({1, 2, 100});
+  c.epilogue.alpha = random.one_of({1.0F, -0.5F});
+  c.epilogue.beta = random.one_of({0.0F, 1.0F, 0.25F});
+  c.epilogue.activation = random.one_of({Activation::none, Activation::relu, Activation::gelu});
+  c.has_bias = random.coin();
+  c.x_by_columns = random.coin();
+  c.y_by_columns = random.coin();
+  c.text = "seed " + std::to_string(seed) + ": " + std::to_string(c.m) + " x " +
+           std::to_string(c.k) + " x " + std::to_string(c.n) + ", " +
+           std::to_string(c.w.pattern.blocks()) + " non-zeros, " + std::string(name_of(c.type)) +
+           ", k_block " + std::to_string(c.packing.k_block) + ", chunk_rows " +
+           std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.cut.panel_cols);
+  return c;
+}
+
+/// A matrix with a margin around each row or column, off every alignment.
+class Dense {
+ public:
+  Dense(uint32_t rows, uint32_t cols, bool by_columns, float margin)
+      : leading_((by_columns ? rows : cols) + 3),
+        data_(1 + size_t{by_columns ? cols : rows} * leading_ + 3, margin) {
+    view_ = by_columns ? column_major(data_.data() + 1, leading_)
+                       : row_major(data_.data() + 1, leading_);
+  }
+  float& operator()(int64_t i, int64_t j) const { return view_(i, j); }
+  MatrixView<float> view() const { return view_; }
+  MatrixView<const float> const_view() const {
+    return {view_.data, view_.row_stride, view_.col_stride};
+  }
+  const std::vector<float>& data() const { return data_; }
+
+ private:
+  int64_t leading_;
+  std::vector<float> data_;
+  MatrixView<float> view_;
+};
+
+float rounded(float value, Type type) {
+  if (type == Type::f16) return base::to_float(base::to_half(value));
+  if (type == Type::bf16) return base::to_float(base::to_bfloat16(value));
+  return value;
+}
+
+struct Problem {
+  Case c;
+  sparse::PackedElements packed;
+  Dense x, y;
+  std::vector<float> bias;
+
+  Problem(const Case& from, uint64_t seed)
+      : c(from),
+        packed(c.w, c.type, c.packing),
+        x(c.k, c.n, c.x_by_columns, std::numeric_limits<float>::quiet_NaN()),
+        y(c.m, c.n, c.y_by_columns, 77.0F),
+        bias(c.m) {
+    Random random(seed);
+    for (uint32_t i = 0; i < c.k; ++i)
+      for (uint32_t j = 0; j < c.n; ++j) x(i, j) = random.value();
+    // With beta = 0, Y may hold anything.
+    for (uint32_t i = 0; i < c.m; ++i)
+      for (uint32_t j = 0; j < c.n; ++j)
+        y(i, j) = c.epilogue.beta == 0 ? std::numeric_limits<float>::quiet_NaN() : random.value();
+    for (float& b : bias) b = random.value();
+    if (c.has_bias) c.epilogue.bias = bias.data();
+  }
+
+  /// Rows parts × column parts shares, one after another.
+  void run(void (*kernel)(const ElementShare&), uint32_t row_parts, uint32_t col_parts) {
+    ElementShare share;
+    share.weight = view_of(packed);
+    share.x = x.const_view();
+    share.y = y.view();
+    share.epilogue = c.epilogue;
+    share.cut = c.cut;
+    std::vector<float> scratch(element_scratch_floats(c.cut, share.weight, c.n) + 16,
+                               std::numeric_limits<float>::quiet_NaN());
+    share.scratch = scratch.data();
+    while (reinterpret_cast<uintptr_t>(share.scratch) % 64 != 0) ++share.scratch;
+    for (uint32_t r = 0; r < row_parts; ++r) {
+      for (uint32_t p = 0; p < col_parts; ++p) {
+        share.chunk_begin = packed.chunks() * r / row_parts;
+        share.chunk_end = packed.chunks() * (r + 1) / row_parts;
+        share.col_begin = c.n * p / col_parts;
+        share.col_end = c.n * (p + 1) / col_parts;
+        kernel(share);
+      }
+    }
+  }
+};
+
+struct Expected {
+  double value;
+  double magnitude;  ///< of the sum's terms
+};
+
+Expected expected_at(const Problem& p, float y, uint32_t row, uint32_t col) {
+  const Pattern& pattern = p.c.w.pattern;
+  const Epilogue& e = p.c.epilogue;
+  double sum = 0, magnitude = 0;
+  for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
+    const double term = double{rounded(p.c.w.values[i], p.c.type)} * p.x(pattern.columns[i], col);
+    sum += term;
+    magnitude += std::abs(term);
+  }
+  double value = e.alpha * sum + (e.beta != 0 ? double{e.beta} * y : 0.0);
+  magnitude += 2;
+  if (e.bias != nullptr) value += e.bias[row];
+  if (e.activation == Activation::relu) value = std::max(0.0, value);
+  if (e.activation == Activation::gelu) value = value / 2 * (1 + std::erf(value / std::sqrt(2.0)));
+  return {value, magnitude};
+}
+
+void check(const Case& c, uint64_t seed, void (*kernel)(const ElementShare&), uint32_t row_parts,
+           uint32_t col_parts) {
+  Problem p(c, seed);
+  const Problem before(c, seed);
+  p.run(kernel, row_parts, col_parts);
+  uint64_t longest = 1;
+  for (uint32_t row = 0; row < c.m; ++row)
+    longest = std::max(longest, c.w.pattern.row_begin[row + 1] - c.w.pattern.row_begin[row]);
+  const double epsilon = epsilon_of(Type::f32) * static_cast<double>(longest + 8);
+  for (uint32_t i = 0; i < c.m; ++i) {
+    for (uint32_t j = 0; j < c.n; ++j) {
+      const Expected expected = expected_at(p, before.y(i, j), i, j);
+      ASSERT_NEAR(p.y(i, j), expected.value, epsilon * expected.magnitude)
+          << c.text << ", " << name_of(active_isa()) << ", element " << i << ", " << j;
+      p.y(i, j) = 77.0F;
+    }
+  }
+  for (float outside : p.y.data()) ASSERT_EQ(outside, 77.0F) << c.text << ": wrote outside Y";
+}
+
+class EveryIsa : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override { restrict_isa(GetParam()); }
+  void TearDown() override { restrict_isa(available_isas().back()); }
+};
+
+TEST_P(EveryIsa, AgreesWithFloat64) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    const Case c = random_case(seed);
+    check(c, seed, element_spmm, 1 + seed % 3, 1 + seed % 2);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EveryIsa, TakesEveryNumberOfColumns) {
+  Random random(7);
+  Case c;
+  c.m = 70;
+  c.k = 150;
+  c.w = random_matrix(c.m, c.k, 0.2, false, random);
+  for (c.n = 1; c.n <= 70; ++c.n) {
+    for (uint16_t panel : {1, 4, 8, 16, 64, 128}) {
+      c.cut.panel_cols = panel;
+      c.text = std::to_string(c.n) + " columns, panel " + std::to_string(panel);
+      check(c, c.n, element_spmm, 1, 1);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// An infinity in X reaches the rows of Y that have an element in its column, and no others.
+TEST_P(EveryIsa, FillerTakesNoPart) {
+  Random random(11);
+  for (const uint32_t n : {1U, 3U, 8U, 20U, 64U}) {
+    Case c;
+    c.m = 90;
+    c.k = 200;
+    c.n = n;
+    c.w = random_matrix(c.m, c.k, 0.1, true, random);
+    c.cut.panel_cols = static_cast<uint16_t>(n);
+    c.packing.k_block = 64;
+    Problem p(c, 5);
+    constexpr uint32_t kInfinite[] = {0, 63, 64, 199};
+    for (const uint32_t column : kInfinite) {
+      for (uint32_t j = 0; j < n; ++j) p.x(column, j) = std::numeric_limits<float>::infinity();
+    }
+    p.run(element_spmm, 1, 1);
+    const Pattern& pattern = c.w.pattern;
+    for (uint32_t row = 0; row < c.m; ++row) {
+      const auto begin = pattern.columns.begin() + static_cast<int64_t>(pattern.row_begin[row]);
+      const auto end = pattern.columns.begin() + static_cast<int64_t>(pattern.row_begin[row + 1]);
+      const bool touched = std::any_of(std::begin(kInfinite), std::end(kInfinite), [&](uint32_t k) {
+        return std::binary_search(begin, end, k);
+      });
+      for (uint32_t j = 0; j < n; ++j) {
+        EXPECT_EQ(std::isfinite(p.y(row, j)), !touched) << "row " << row << " of " << n << " columns";
+      }
+    }
+  }
+}
+
+// A stored zero times infinity is NaN, like any other stored value.
+TEST_P(EveryIsa, StoredZerosTakePart) {
+  for (const uint32_t n : {1U, 5U, 40U}) {
+    Case c;
+    c.m = 1;
+    c.k = 3;
+    c.n = n;
+    c.w.pattern.rows = 1;
+    c.w.pattern.cols = 3;
+    c.w.pattern.columns = {1};
+    c.w.pattern.row_begin = {0, 1};
+    c.w.values = {0.0F};
+    Problem p(c, 5);
+    for (uint32_t j = 0; j < n; ++j) p.x(1, j) = std::numeric_limits<float>::infinity();
+    p.run(element_spmm, 1, 1);
+    for (uint32_t j = 0; j < n; ++j) EXPECT_TRUE(std::isnan(p.y(0, j)));
+  }
+}
+
+// How a product is cut over rows and columns does not change a bit.
+TEST_P(EveryIsa, SharesAgreeBitForBit) {
+  for (uint64_t seed = 300; seed < 320; ++seed) {
+    const Case c = random_case(seed);
+    Problem whole(c, seed), parts(c, seed);
+    whole.run(element_spmm, 1, 1);
+    parts.run(element_spmm, 2, 1);
+    EXPECT_EQ(0, std::memcmp(whole.y.data().data(), parts.y.data().data(),
+                             whole.y.data().size() * sizeof(float)))
+        << c.text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, EveryIsa, testing::ValuesIn(available_isas()),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(ElementReference, AgreesWithFloat64) {
+  for (uint64_t seed = 500; seed < 560; ++seed) {
+    const Case c = random_case(seed);
+    check(c, seed, element_spmm_reference, 1 + seed % 2, 1);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(PackedElements, ReturnsWhatItWasGiven) {
+  for (uint64_t seed = 700; seed < 740; ++seed) {
+    const Case c = random_case(seed);
+    sparse::PackedElements packed(c.w, c.type, c.packing);
+    ASSERT_EQ(packed.nonzeros(), c.w.values.size());
+    std::vector<float> values(c.w.values.size());
+    packed.get_values(values.data());
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], rounded(c.w.values[i], c.type)) << c.text;
+
+    std::vector<float> others(values.size());
+    for (size_t i = 0; i < others.size(); ++i) others[i] = static_cast<float>(i % 97);
+    packed.set_values(others.data());
+    packed.get_values(values.data());
+    EXPECT_EQ(values, others) << c.text;
+
+    std::vector<uint64_t> order = packed.permutation();
+    std::sort(order.begin(), order.end());
+    EXPECT_TRUE(std::adjacent_find(order.begin(), order.end()) == order.end()) << c.text;
+    if (!order.empty()) {
+      EXPECT_LT(order.back(), packed.value_count());
+    }
+  }
+}
+
+TEST(PackedElements, NeedsLittleFiller) {
+  Random random(3);
+  const SparseMatrix w = random_matrix(2048, 512, 0.125, false, random);
+  const sparse::PackedElements packed(w, Type::f32);
+  EXPECT_LT(static_cast<double>(packed.value_count()), 1.15 * static_cast<double>(packed.nonzeros()));
+}
+
+}  // namespace
+}  // namespace tessera::kernels
