@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/half.h"
+#include "sparse/pattern.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -42,23 +43,8 @@ void check(const Pattern& pattern) {
     malformed("a block size of " + std::to_string(pattern.block_size) +
               " has no kernel; cover the non-zeros with blocks of 4, 8, 16 or 32");
   }
-  const auto& begin = pattern.row_begin;
-  if (begin.size() != size_t{pattern.block_rows()} + 1 || begin.front() != 0 ||
-      begin.back() != pattern.columns.size() || !std::is_sorted(begin.begin(), begin.end())) {
-    malformed("row_begin must rise from 0 to the " + std::to_string(pattern.columns.size()) +
-              " blocks in " + std::to_string(pattern.block_rows() + 1) + " entries");
-  }
+  validate(pattern);
   if (pattern.blocks() > UINT32_MAX) malformed("more than 2^32 - 1 blocks");
-  for (uint32_t r = 0; r < pattern.block_rows(); ++r) {
-    for (uint64_t i = begin[r]; i < begin[r + 1]; ++i) {
-      const bool ascending = i == begin[r] || pattern.columns[i - 1] < pattern.columns[i];
-      if (!ascending || pattern.columns[i] >= pattern.block_cols()) {
-        malformed("block row " + std::to_string(r) +
-                  ": the columns must ascend and be less than " +
-                  std::to_string(pattern.block_cols()));
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/accumulate-inl.h"
 #include "kernels/block_sparse/finish-inl.h"
 #include "kernels/block_sparse/widen-inl.h"
 
@@ -121,7 +122,7 @@ HWY_NOINLINE void narrow_tile(const NarrowTile<T, Index>& t) {
           for (int s = 0; s < kStrips; ++s) {
 #pragma GCC unroll 4
             for (int v = 0; v < kVectors; ++v) {
-              sum[f][s][v][c] = hn::MulAdd(ws[s][v], xs, sum[f][s][v][c]);
+              accumulate(ws[s][v], xs, sum[f][s][v][c]);
             }
           }
         }

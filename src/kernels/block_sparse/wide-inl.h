@@ -136,7 +136,7 @@ class WideShare {
     }
   }
 
-  // The tiles look one block ahead, so the list goes one entry beyond the row's last block.
+  // The tiles look some blocks ahead, so the list goes beyond the row's last block.
   const uint32_t* columns_of(uint32_t begin, uint32_t count) const {
     auto* list = reinterpret_cast<uint32_t*>(share_.scratch + scratch_.columns);
     if (w_.column_type == Type::u16) {
@@ -146,7 +146,7 @@ class WideShare {
       const auto* from = static_cast<const uint32_t*>(w_.columns) + begin;
       std::copy(from, from + count, list);
     }
-    list[count] = 0;
+    std::fill_n(list + count, kMostBlocksAhead, 0U);
     return list;
   }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/accumulate-inl.h"
 #include "kernels/block_sparse/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,7 +24,7 @@ struct WideTile {
   const float* w;           // the strip in the row's first block, from the tile's first row on
   size_t block_step;        // floats from there to the next block
   uint32_t groups;          // column groups of a block
-  const uint32_t* columns;  // block column of each block
+  const uint32_t* columns;  // block column of each block and kMostBlocksAhead more
   size_t blocks;
   const float* x;
   size_t x_step;  // floats between rows of X
@@ -32,8 +33,14 @@ struct WideTile {
   bool stream;    // write past the caches; y is then aligned to vectors
 };
 
-// Blocks between the one in work and the one whose values are prefetched.
-inline constexpr size_t kValuesAhead = 4;
+// Floats of W between the block in work and the one that is prefetched.
+inline constexpr size_t kValuesAhead = 1024;
+
+// Blocks between the one in work and the one whose rows of X are prefetched: small blocks take
+// less time than a read from the L2 cache.
+template <int kGroup>
+inline constexpr size_t kBlocksAhead = kGroup == 4 ? 3 : 1;
+inline constexpr size_t kMostBlocksAhead = 3;
 
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
 // how the values of a strip stand (sparse::BlockOrder).
@@ -46,20 +53,23 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
   }
+  if (!t.stream) {
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) __builtin_prefetch(t.y + r * t.y_step + v * kLanes, 1);
+      for (int v = 0; v < kVectors; ++v) __builtin_prefetch(t.y + r * t.y_step + v * kLanes, 1);
+    }
   }
 
   const size_t x_block = t.groups * kGroup * t.x_step;
+  const size_t values_ahead = std::max<size_t>(1, kValuesAhead / t.block_step) * t.block_step;
   const float* w = t.w;
   for (size_t i = 0; i < t.blocks; ++i, w += t.block_step) {
     const float* x = t.x + t.columns[i] * x_block;
-    const float* next_x = t.x + t.columns[i + 1] * x_block;
+    const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
     const float* values = w;
     for (uint32_t g = 0; g < t.groups; ++g, values += kStripRows * kGroup) {
-      hwy::Prefetch(values + kValuesAhead * t.block_step);
+      hwy::Prefetch(values + values_ahead);
 #pragma GCC unroll 8
       for (int c = 0; c < kGroup; ++c) {
         hn::Vec<Floats> xs[kVectors];
@@ -72,7 +82,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
         for (int r = 0; r < kRows; ++r) {
           const auto value = hn::Set(d, values[r * kGroup + c]);
 #pragma GCC unroll 8
-          for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(value, xs[v], sum[r][v]);
+          for (int v = 0; v < kVectors; ++v) accumulate(value, xs[v], sum[r][v]);
         }
         x += t.x_step;
         next_x += t.x_step;
