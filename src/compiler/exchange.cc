@@ -155,7 +155,7 @@ class SetExchange {
 /// Moves of one copy set between mapped pieces.
 class CopyExchange {
  public:
-  CopyExchange(Compilation& c, const PieceIndex& index) : c_(c), index_(index) {}
+  explicit CopyExchange(const PieceIndex& index) : index_(index) {}
 
   Moves plan(const program::CopySet& set) {
     for (const CopyGroup& group : set.groups)
@@ -196,7 +196,6 @@ class CopyExchange {
     return static_cast<uint32_t>(out_.offsets.size() - 1);
   }
 
-  Compilation& c_;
   const PieceIndex& index_;
   Moves out_;
 };
@@ -212,7 +211,7 @@ std::string plan_exchange(Compilation& c) {
     moves += c.sets.back().before.moves.size() + c.sets.back().after.moves.size();
   }
   for (const program::CopySet& set : c.program.copy_sets()) {
-    c.copies.push_back(CopyExchange(c, index).plan(set));
+    c.copies.push_back(CopyExchange(index).plan(set));
     moves += c.copies.back().moves.size();
   }
   return fmt::format("{} moves", moves);
