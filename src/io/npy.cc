@@ -199,7 +199,13 @@ SparseMatrix read_npy(const Source& source) {
   set_type(source.name(), header.descr, array);
   set_shape(source.name(), header.shape, array);
   array.column_major = header.fortran_order;
-  return read_dense(source, array);
+  SparseMatrix matrix = read_dense(source, array);
+  const uint64_t end = array.offset + array.rows * array.cols * size_of(array.element);
+  if (end != source.size()) {
+    fail(source.name(), "{} bytes follow the array of {} x {}; a file holds one array",
+         source.size() - end, array.rows, array.cols);
+  }
+  return matrix;
 }
 
 void write_npy(const std::string& path, uint32_t rows, uint32_t cols,

@@ -1,0 +1,121 @@
+#include "fuzz/formats.h"
+
+#include <tessera/error.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "io/matrix_market.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
+#include "io/smtx.h"
+#include "io/source.h"
+#include "sparse/pattern.h"
+
+namespace tessera::fuzz {
+namespace {
+
+template <class Matrix>
+void require_sound(const Matrix& matrix) try {
+  sparse::validate(matrix);
+} catch (const Error& error) {
+  throw std::logic_error(std::string("a reader returned an unsound matrix: ") + error.what());
+}
+
+// Whether read() returns; an Error is the right answer to a bad file.
+template <class Read>
+bool accepts(std::span<const std::byte> content, Read read) {
+  try {
+    read(io::Source("w", content));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool read_smtx(std::span<const std::byte> content) {
+  return accepts(content, [](const io::Source& source) { require_sound(io::read_smtx(source)); });
+}
+
+bool read_matrix_market(std::span<const std::byte> content) {
+  return accepts(content, [](const io::Source& source) {
+    const io::MatrixMarket market = io::read_matrix_market(source);
+    if (market.has_values) {
+      require_sound(market.matrix);
+    } else {
+      require_sound(market.matrix.pattern);
+    }
+  });
+}
+
+bool read_npy(std::span<const std::byte> content) {
+  return accepts(content, [](const io::Source& source) { require_sound(io::read_npy(source)); });
+}
+
+bool read_safetensors(std::span<const std::byte> content) {
+  return accepts(content, [](const io::Source& source) {
+    const auto tensors = io::list_safetensors(source);
+    for (const io::TensorInfo& tensor : tensors) {
+      accepts({},
+              [&](const io::Source&) { require_sound(io::read_safetensors(source, tensor.name)); });
+    }
+  });
+}
+
+std::vector<std::string> smtx_examples() {
+  return {"3, 5, 4\n0 2 2 4\n1 4 0 3\n", "0, 0, 0\n0\n\n", "2, 2, 4\n0 2 4\n1 0 1 0\n",
+          "4, 12, 7\n0 1 3 7 7\n11 0 10 2 3 4 5\n"};
+}
+
+std::vector<std::string> matrix_market_examples() {
+  const std::string banner = "%%MatrixMarket matrix ";
+  return {banner + "coordinate real general\n% note\n2 3 3\n2 3 -1.5e1\n1 1 .25\n2 1 nan\n",
+          banner + "coordinate integer skew-symmetric\n3 3 2\n2 1 -7\n3 1 9\n",
+          banner + "coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n",
+          banner + "array real general\n2 3\n1\n2\n0\n4\n5\n6\n",
+          banner + "array integer symmetric\n2 2\n1 2 3\n"};
+}
+
+std::string npy_example(const std::string& descr, const std::string& shape, const char* fortran,
+                        size_t data_bytes) {
+  std::string text =
+      "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
+  text = std::string("\x93NUMPY\x01", 7) + std::string(1, '\0') + static_cast<char>(text.size()) +
+         std::string(1, '\0') + text;
+  for (size_t i = 0; i < data_bytes; ++i) text += i % 3 == 0 ? '\0' : '\x3F';
+  return text;
+}
+
+std::vector<std::string> npy_examples() {
+  return {npy_example("<f4", "(2, 3)", "False", 24), npy_example(">f8", "(3, 2)", "True", 48),
+          npy_example("<f2", "(4, 4)", "False", 32), npy_example("|b1", "(5, 1)", "True", 5),
+          npy_example("<i8", "(0, 7)", "False", 0)};
+}
+
+std::string safetensors_example(const std::string& json, size_t data_bytes) {
+  std::string text;
+  for (size_t i = 0; i < 8; ++i) text += static_cast<char>(json.size() >> 8 * i & 0xFF);
+  text += json;
+  for (size_t i = 0; i < data_bytes; ++i) text += i % 4 == 0 ? '\0' : '\x3F';
+  return text;
+}
+
+std::vector<std::string> safetensors_examples() {
+  return {
+      safetensors_example("{}", 0),
+      safetensors_example(
+          R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})",
+          24),
+      safetensors_example(
+          R"({"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[4,12]},"a":{"dtype":"F16","shape":[1,2],"data_offsets":[0,4]},"c":{"dtype":"F64","shape":[3],"data_offsets":[12,36]}})",
+          36)};
+}
+
+}  // namespace
+
+const Format kSmtx{"smtx", read_smtx, smtx_examples};
+const Format kMatrixMarket{"matrix_market", read_matrix_market, matrix_market_examples};
+const Format kNpy{"npy", read_npy, npy_examples};
+const Format kSafetensors{"safetensors", read_safetensors, safetensors_examples};
+
+}  // namespace tessera::fuzz

@@ -1,0 +1,25 @@
+// What fuzzing feeds: one entry function for each format, and valid files to start from.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::fuzz {
+
+struct Format {
+  const char* name;
+  /// Reads these bytes as a file. Returns whether they are one; throws std::logic_error when a
+  /// reader returns an unsound matrix, and whatever a reader throws that is not a tessera::Error.
+  bool (*read)(std::span<const std::byte> content);
+  /// Small valid files that between them use every feature.
+  std::vector<std::string> (*examples)();
+};
+
+extern const Format kSmtx;
+extern const Format kMatrixMarket;
+extern const Format kNpy;
+extern const Format kSafetensors;
+
+}  // namespace tessera::fuzz

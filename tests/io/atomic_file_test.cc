@@ -1,0 +1,68 @@
+#include "io/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "io/files.h"
+#include "support/error_of.h"
+
+namespace tessera::io {
+namespace {
+
+using test::content_of;
+using test::error_of;
+using test::says;
+
+void append(AtomicFile& file, const std::string& text) {
+  file.write(std::as_bytes(std::span(text)));
+}
+
+TEST(AtomicFile, AppearsOnlyWhenCommitted) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("out");
+  {
+    AtomicFile file(path);
+    append(file, "hello ");
+    append(file, "world");
+    EXPECT_FALSE(std::filesystem::exists(path));
+    file.commit();
+    EXPECT_EQ(content_of(path), "hello world");
+  }
+  EXPECT_EQ(content_of(path), "hello world");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(AtomicFile, LeavesNothingBehindWithoutCommit) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("out", "old");
+  {
+    AtomicFile file(path);
+    append(file, "half of the n");
+  }
+  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(AtomicFile, KeepsThePermissionsOfWhatItReplaces) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("out", "old");
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  AtomicFile file(path);
+  file.commit();
+  struct stat status = {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640u);
+}
+
+TEST(AtomicFile, SaysWhatIsWrong) {
+  const test::TemporaryFolder folder;
+  EXPECT_TRUE(says(error_of([&] { AtomicFile file(folder.file("missing/out")); }),
+                   "missing/out: cannot create a temporary file beside it: No such file"));
+  EXPECT_TRUE(
+      says(error_of([&] { AtomicFile file(folder.path().string()); }), "not a regular file"));
+  EXPECT_TRUE(
+      says(error_of([] { AtomicFile file("/dev/null"); }), "/dev/null: not a regular file"));
+}
+
+}  // namespace
+}  // namespace tessera::io

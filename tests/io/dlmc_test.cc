@@ -1,0 +1,69 @@
+// The real layers of the Deep Learning Matrix Collection, where $TESSERA_DATA has them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <vector>
+
+#include "io/smtx.h"
+#include "sparse/pattern.h"
+
+namespace tessera::io {
+namespace {
+
+std::vector<std::filesystem::path> layers() {
+  std::vector<std::filesystem::path> paths;
+  const char* data = std::getenv("TESSERA_DATA");
+  if (data == nullptr || !std::filesystem::is_directory(std::filesystem::path(data) / "dlmc")) {
+    return paths;
+  }
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::filesystem::path(data) / "dlmc")) {
+    if (entry.path().extension() == ".smtx") paths.push_back(entry.path());
+  }
+  return paths;
+}
+
+// A reader as plain as the format, to compare with.
+Pattern read_plainly(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  Pattern p;
+  char comma = 0;
+  uint64_t non_zeros = 0;
+  file >> p.rows >> comma >> p.cols >> comma >> non_zeros;
+  p.row_begin.resize(size_t{p.rows} + 1);
+  for (uint64_t& begin : p.row_begin) file >> begin;
+  p.columns.resize(non_zeros);
+  for (uint32_t& column : p.columns) file >> column;
+  EXPECT_TRUE(file.good() || file.eof());
+  for (size_t r = 0; r < p.rows; ++r) {
+    std::sort(p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r]),
+              p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r + 1]));
+  }
+  return p;
+}
+
+TEST(Dlmc, EveryLayerIsReadRight) {
+  const auto paths = layers();
+  if (paths.empty()) GTEST_SKIP() << "TESSERA_DATA names no folder with dlmc/ in it";
+  for (const auto& path : paths) {
+    SCOPED_TRACE(path);
+    const Pattern p = read_smtx(Source::open(path));
+    sparse::validate(p);
+    const Pattern expected = read_plainly(path);
+    EXPECT_EQ(p.rows, expected.rows);
+    EXPECT_EQ(p.cols, expected.cols);
+    EXPECT_EQ(p.row_begin, expected.row_begin);
+    EXPECT_EQ(p.columns, expected.columns);
+    // The folder is named for the sparsity; variational dropout only aims at it.
+    const double sparsity = std::stod(path.parent_path().filename());
+    const bool aims = path.string().find("variational") != std::string::npos;
+    EXPECT_NEAR(sparse::density(p), 1 - sparsity, aims ? 0.1 : 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::io
