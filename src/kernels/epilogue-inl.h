@@ -19,8 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // y[0, count) from the sums of W·X, along a row of Y (bias_step 0) or a column (bias_step 1);
 // `bias` may be null.
-HWY_NOINLINE void finish_line(const Epilogue& e, const float* sums, size_t count, const float* bias,
-                              size_t bias_step, float* y) {
+inline HWY_NOINLINE void finish_line(const Epilogue& e, const float* sums, size_t count,
+                                     const float* bias, size_t bias_step, float* y) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   const auto alpha = hn::Set(d, e.alpha);
@@ -34,7 +34,8 @@ HWY_NOINLINE void finish_line(const Epilogue& e, const float* sums, size_t count
     auto value = load(sums + i);
     if (e.alpha != 1.0F) value = hn::Mul(alpha, value);
     if (e.beta != 0.0F) value = hn::MulAdd(beta, load(y + i), value);
-    if (bias != nullptr) value = hn::Add(value, bias_step == 0 ? hn::Set(d, *bias) : load(bias + i));
+    if (bias != nullptr)
+      value = hn::Add(value, bias_step == 0 ? hn::Set(d, *bias) : load(bias + i));
     value = activate(d, e.activation, value);
     if (whole) {
       hn::StoreU(value, d, y + i);
