@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "compiler/passes.h"
@@ -29,33 +28,38 @@ class PieceIndex {
     for (const std::vector<PieceId>& ids : c.mapped) {
       boxes.clear();
       for (PieceId id : ids) boxes.push_back(c.pieces[id].box);
-      by_variable_.emplace_back(boxes);
+      by_variable_.push_back({program::BoxIndex(boxes), {}});
     }
   }
 
   /// A piece of `variable` that `tile` reaches and that holds all of `box`.
-  std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile) const {
+  std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile) {
     std::optional<PieceId> found;
     each_overlap(variable, {box.row, 1, box.col, 1}, [&](PieceId id, const Box&) {
       const Piece& piece = c_.pieces[id];
-      if ((piece.tile == tile || piece.tile == program::kShared) && contains(piece.box, box)) found = id;
+      if ((piece.tile == tile || piece.tile == program::kShared) && contains(piece.box, box))
+        found = id;
     });
     return found;
   }
 
   /// Calls visit(piece, common part) for every mapped piece that shares elements with `box`.
   template <class Visit>
-  void each_overlap(VariableId variable, const Box& box, const Visit& visit) const {
+  void each_overlap(VariableId variable, const Box& box, const Visit& visit) {
     const std::vector<PieceId>& ids = c_.mapped[variable];
-    by_variable_[variable].find_overlap(box, [&](uint32_t position, const Box& common) {
-      visit(ids[position], common);
-      return false;
-    });
+    OfVariable& v = by_variable_[variable];
+    v.index.each_overlap(box, v.cursor,
+                         [&](uint32_t position, const Box& common) { visit(ids[position], common); });
   }
 
  private:
+  struct OfVariable {
+    program::BoxIndex index;
+    program::BoxIndex::Cursor cursor;
+  };
+
   const Compilation& c_;
-  std::vector<program::BoxIndex> by_variable_;
+  std::vector<OfVariable> by_variable_;
 };
 
 void make_mapped_pieces(Compilation& c) {
@@ -74,9 +78,18 @@ void make_mapped_pieces(Compilation& c) {
 /// Exchange of one compute set: one landing piece for each box that a tile wants and lacks.
 class SetExchange {
  public:
-  SetExchange(Compilation& c, const PieceIndex& index) : c_(c), index_(index) {}
+  SetExchange(Compilation& c, PieceIndex& index) : c_(c), index_(index) {}
 
   SetPieces plan(const program::ComputeSet& set) {
+    size_t vertices = 0;
+    size_t fields = 0;
+    for (const VertexGroup& group : set.groups) {
+      vertices += group.count();
+      fields += group.count() * group.fields.size();
+    }
+    out_.vertices.reserve(vertices);
+    out_.tile_of.reserve(vertices);
+    out_.fields.reserve(fields);
     for (uint32_t g = 0; g < set.groups.size(); ++g)
       for (uint32_t i = 0; i < set.groups[g].count(); ++i) add_vertex(set.groups[g], g, i);
     sort_by_tile();
@@ -84,7 +97,20 @@ class SetExchange {
   }
 
  private:
-  using Key = std::tuple<VariableId, TileId, uint32_t, uint32_t, uint32_t, uint32_t>;
+  struct Key {
+    VariableId variable;
+    TileId tile;
+    Box box;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      size_t hash = key.variable;
+      for (uint32_t part : {key.tile, key.box.row, key.box.rows, key.box.col, key.box.cols})
+        hash = (hash ^ part) * 0x9E3779B97F4A7C15 + (hash >> 32);
+      return hash;
+    }
+  };
 
   void add_vertex(const VertexGroup& group, uint32_t g, uint32_t i) {
     const TileId tile = group.tile_of(i);
@@ -105,8 +131,7 @@ class SetExchange {
 
   PieceId piece_for(VariableId variable, const Box& box, TileId tile, Access access) {
     if (const auto resident = index_.resident(variable, box, tile)) return *resident;
-    const Key key{variable, tile, box.row, box.rows, box.col, box.cols};
-    auto [it, is_new] = landings_.try_emplace(key);
+    auto [it, is_new] = landings_.try_emplace(Key{variable, tile, box});
     Landing& landing = it->second;
     if (is_new) {
       landing.piece = static_cast<PieceId>(c_.pieces.size());
@@ -126,6 +151,7 @@ class SetExchange {
   }
 
   void sort_by_tile() {
+    if (std::is_sorted(out_.tile_of.begin(), out_.tile_of.end())) return;
     std::vector<uint32_t> order(out_.vertices.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
@@ -147,15 +173,15 @@ class SetExchange {
   };
 
   Compilation& c_;
-  const PieceIndex& index_;
-  std::map<Key, Landing> landings_;
+  PieceIndex& index_;
+  std::unordered_map<Key, Landing, KeyHash> landings_;
   SetPieces out_;
 };
 
 /// Moves of one copy set between mapped pieces.
 class CopyExchange {
  public:
-  explicit CopyExchange(const PieceIndex& index) : index_(index) {}
+  CopyExchange(const program::Program& program, PieceIndex& index) : program_(program), index_(index) {}
 
   Moves plan(const program::CopySet& set) {
     for (const CopyGroup& group : set.groups)
@@ -177,26 +203,30 @@ class CopyExchange {
   }
 
   void add_boxes(const CopyGroup& group, const Box& source, const Box& target) {
-    const uint32_t from_index = offset_of(group.source_offset);
-    const uint32_t to_index = offset_of(group.target_offset);
     index_.each_overlap(group.from, source, [&](PieceId from, const Box& part) {
       const Box shifted{target.row + (part.row - source.row), part.rows,
                         target.col + (part.col - source.col), part.cols};
       index_.each_overlap(group.to, shifted, [&](PieceId to, const Box& common) {
         const Box origin{source.row + (common.row - target.row), common.rows,
                          source.col + (common.col - target.col), common.cols};
-        out_.moves.push_back({from, to, origin, common, from_index, to_index});
+        out_.moves.push_back({from, to, origin, common, runtime_rows(group, origin, common)});
       });
     });
   }
 
-  uint32_t offset_of(const std::optional<CopyGroup::RuntimeRow>& row) {
-    if (!row) return ~0U;
-    out_.offsets.push_back({row->index, row->stride});
-    return static_cast<uint32_t>(out_.offsets.size() - 1);
+  uint32_t runtime_rows(const CopyGroup& group, const Box& source, const Box& target) {
+    if (!group.source_offset && !group.target_offset) return kNoRuntimeRow;
+    const auto end = [&](const auto& row, VariableId v, const Box& box) {
+      const uint64_t room = program_.variable(v).rows - box.row_end();
+      return RuntimeRows::End{row, v, static_cast<uint32_t>(room)};
+    };
+    out_.runtime_rows.push_back({end(group.source_offset, group.from, source),
+                                 end(group.target_offset, group.to, target)});
+    return static_cast<uint32_t>(out_.runtime_rows.size() - 1);
   }
 
-  const PieceIndex& index_;
+  const program::Program& program_;
+  PieceIndex& index_;
   Moves out_;
 };
 
@@ -204,14 +234,14 @@ class CopyExchange {
 
 std::string plan_exchange(Compilation& c) {
   make_mapped_pieces(c);
-  const PieceIndex index(c);
+  PieceIndex index(c);
   size_t moves = 0;
   for (const program::ComputeSet& set : c.program.compute_sets()) {
     c.sets.push_back(SetExchange(c, index).plan(set));
     moves += c.sets.back().before.moves.size() + c.sets.back().after.moves.size();
   }
   for (const program::CopySet& set : c.program.copy_sets()) {
-    c.copies.push_back(CopyExchange(index).plan(set));
+    c.copies.push_back(CopyExchange(c.program, index).plan(set));
     moves += c.copies.back().moves.size();
   }
   return fmt::format("{} moves", moves);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,37 +21,47 @@ enum class Store : uint8_t {
   contents,  ///< a constant of a shared space, where it was built
 };
 
-/// A box of elements in some store.
+/// Where a box of elements lies. Its shape is known from the program.
 struct Place {
-  Store store = Store::arena;
-  uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
-  uint32_t rows = 0;
-  uint32_t cols = 0;
-  uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
   uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column
+  uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
+  uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
+  Store store = Store::arena;
+
+  /// The tile whose memory this is, or program::kShared.
+  program::TileId tile() const { return store == Store::arena ? space : program::kShared; }
+  bool operator==(const Place&) const = default;
 };
 
-/// Elements that move from one place to another of equal shape.
+inline constexpr uint32_t kNoRuntimeRow = ~0U;
+
+/// Elements that move from one place to another.
 struct Transfer {
   Place from;
   Place to;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
   Type type = Type::f32;
-  program::VariableId from_variable = 0;
-  program::VariableId to_variable = 0;
-  uint32_t from_index = ~0U;  ///< a run-time row: position in Exchange::offsets
-  uint32_t to_index = ~0U;
-  uint32_t from_room = 0;     ///< rows by which a run-time row may move it
-  uint32_t to_room = 0;
+  uint32_t runtime = kNoRuntimeRow;  ///< position in Exchange::runtime_rows, of what moves it
+
+  uint64_t bytes() const { return uint64_t{rows} * cols * size_of(type); }
+};
+
+/// How far down its variables a transfer is moved when it runs.
+struct RuntimeRows {
+  struct End {
+    std::optional<program::CopyGroup::RuntimeRow> row;
+    program::VariableId variable = 0;
+    uint32_t room = 0;  ///< rows below the transfer's own
+  };
+  End from;
+  End to;
 };
 
 /// Transfers of one exchange, and what they cost on a machine with private memories.
 struct Exchange {
-  struct Offset {
-    program::VariableId index = 0;
-    uint32_t stride = 0;
-  };
   std::vector<Transfer> transfers;
-  std::vector<Offset> offsets;
+  std::vector<RuntimeRows> runtime_rows;
   double cycles = 0;
   bool empty() const { return transfers.empty(); }
 };
@@ -68,7 +79,7 @@ struct CompiledSet {
   std::vector<program::TileId> tiles;     ///< that have vertices, ascending
   std::vector<uint32_t> tile_begin;       ///< first vertex of each of them, and the end
   std::vector<CompiledVertex> vertices;
-  std::vector<Place> places;
+  std::vector<Place> places;              ///< of the fields of each vertex; any, where empty
 };
 
 /// Bytes of one tile (or of the shared space), by category.

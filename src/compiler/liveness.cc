@@ -34,7 +34,9 @@ class Schedule {
       touch(move.from);
       touch(move.to);
     }
-    for (const Exchange::Offset& offset : moves.offsets) touch_variable(offset.index);
+    for (const RuntimeRows& rows : moves.runtime_rows)
+      for (const auto& row : {rows.from.row, rows.to.row})
+        if (row) touch_variable(row->index);
   }
 
   void touch_variable(program::VariableId variable) {

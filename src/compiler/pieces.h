@@ -32,13 +32,12 @@ struct Move {
   PieceId to = 0;
   program::Box from_box;  ///< in the variable of `from`
   program::Box to_box;
-  uint32_t from_index = ~0U;
-  uint32_t to_index = ~0U;
+  uint32_t runtime = kNoRuntimeRow;  ///< position in Moves::runtime_rows
 };
 
 struct Moves {
   std::vector<Move> moves;
-  std::vector<Exchange::Offset> offsets;
+  std::vector<RuntimeRows> runtime_rows;
 };
 
 /// Which piece holds a field of a vertex.

@@ -15,27 +15,22 @@ Place place_of(const Compilation& c, PieceId id, const Box& box) {
   const Variable& variable = c.program.variable(piece.variable);
   const uint64_t element = size_of(variable.type);
   if (piece.tile == program::kShared && variable.is_external())
-    return {Store::external, piece.variable, box.rows, box.cols, 0, uint64_t{box.row} << 32 | box.col};
+    return {uint64_t{box.row} << 32 | box.col, piece.variable, 0, Store::external};
   if (piece.tile == program::kShared && variable.role == program::Role::constant)
-    return {Store::contents, piece.variable, box.rows, box.cols, variable.cols,
-            (uint64_t{box.row} * variable.cols + box.col) * element};
+    return {(uint64_t{box.row} * variable.cols + box.col) * element, piece.variable, variable.cols,
+            Store::contents};
   const uint64_t elements = uint64_t{box.row - piece.box.row} * piece.box.cols + (box.col - piece.box.col);
-  return {Store::arena, piece.tile, box.rows, box.cols, piece.box.cols, piece.offset + elements * element};
+  return {piece.offset + elements * element, piece.tile, piece.box.cols, Store::arena};
 }
 
-Exchange resolve(const Compilation& c, const Moves& moves) {
+Exchange resolve(const Compilation& c, Moves& moves) {
   Exchange exchange;
-  exchange.offsets = moves.offsets;
-  for (const Move& move : moves.moves) {
-    const program::VariableId from = c.pieces[move.from].variable;
-    const program::VariableId to = c.pieces[move.to].variable;
-    const auto room = [&](program::VariableId id, const Box& box) {
-      return static_cast<uint32_t>(c.program.variable(id).rows - box.row_end());
-    };
+  exchange.transfers.reserve(moves.moves.size());
+  for (const Move& move : moves.moves)
     exchange.transfers.push_back({place_of(c, move.from, move.from_box), place_of(c, move.to, move.to_box),
-                                  c.program.variable(from).type, from, to, move.from_index, move.to_index,
-                                  room(from, move.from_box), room(to, move.to_box)});
-  }
+                                  move.to_box.rows, move.to_box.cols,
+                                  c.program.variable(c.pieces[move.from].variable).type, move.runtime});
+  exchange.runtime_rows = std::move(moves.runtime_rows);
   return exchange;
 }
 
@@ -50,6 +45,7 @@ CompiledSet resolve(const Compilation& c, SetPieces& set) {
       out.tile_begin.push_back(i);
     }
   out.tile_begin.push_back(static_cast<uint32_t>(out.vertices.size()));
+  out.places.reserve(set.fields.size());
   for (const FieldPiece& field : set.fields)
     out.places.push_back(field.box.empty() ? Place{} : place_of(c, field.piece, field.box));
   return out;
@@ -71,9 +67,10 @@ std::string resolve(Compilation& c) {
     vertices += set.vertices.size();
     e.sets.push_back(resolve(c, set));
   }
-  for (const Moves& moves : c.copies) e.copies.push_back(resolve(c, moves));
+  for (Moves& moves : c.copies) e.copies.push_back(resolve(c, moves));
   for (const std::vector<PieceId>& ids : c.mapped) {
     std::vector<Place>& places = e.mapped.emplace_back();
+    places.reserve(ids.size());
     for (PieceId id : ids) places.push_back(place_of(c, id, c.pieces[id].box));
   }
   return fmt::format("{} vertices", vertices);

@@ -185,9 +185,11 @@ class Engine::Run {
     if (options_.dry && !codelet.integer_only) return;
     std::array<FieldView, program::kMaxFields> fields;
     std::array<int64_t, program::kMaxParams> params;
-    for (size_t f = 0; f < group.fields.size(); ++f)
-      fields[f] = memory_.view(set.places[vertex.first_place + f],
-                               program_.variable(group.fields[f].variable).type);
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const program::Variable& variable = program_.variable(group.fields[f].variable);
+      const program::Box box = intersection(group.fields[f].boxes.at(vertex.index), variable.whole());
+      fields[f] = memory_.view(set.places[vertex.first_place + f], variable.type, box.rows, box.cols);
+    }
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
     const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &clock};
     const bool plain = options_.reference || codelet.simd == nullptr;
@@ -197,16 +199,14 @@ class Engine::Run {
   void transfer(const Exchange& exchange, StepProfile& step) {
     if (exchange.empty() || !has_memory_) return;
     const Clock::time_point start = Clock::now();
-    std::vector<uint64_t> shift;
-    for (const Exchange::Offset& offset : exchange.offsets)
-      shift.push_back(uint64_t{memory_.control(offset.index)} * offset.stride);
-    const auto rows = [&](uint32_t index) { return index == ~0U ? 0 : shift[index]; };
+    std::vector<Shift> shifts;
+    for (const compiler::RuntimeRows& rows : exchange.runtime_rows)
+      shifts.push_back({shift_of(rows.from), shift_of(rows.to)});
     for (const compiler::Transfer& t : exchange.transfers) {
       if (options_.dry && !is_integer(t.type)) continue;
-      check_shift(t.from_variable, t.from_room, rows(t.from_index));
-      check_shift(t.to_variable, t.to_room, rows(t.to_index));
-      copy_elements(memory_.view(t.from, t.type, rows(t.from_index)),
-                    memory_.view(t.to, t.type, rows(t.to_index)));
+      const Shift shift = t.runtime == compiler::kNoRuntimeRow ? Shift{} : shifts[t.runtime];
+      copy_elements(memory_.view(t.from, t.type, t.rows, t.cols, shift.from),
+                    memory_.view(t.to, t.type, t.rows, t.cols, shift.to));
     }
     PhaseTimes seconds;
     seconds[Phase::exchange] = seconds_between(start, Clock::now());
@@ -214,10 +214,19 @@ class Engine::Run {
     profile_.phases += seconds;
   }
 
-  void check_shift(program::VariableId variable, uint32_t room, uint64_t shift) const {
-    if (shift > room)
+  /// Rows by which one exchange moves a transfer.
+  struct Shift {
+    uint64_t from = 0;
+    uint64_t to = 0;
+  };
+
+  uint64_t shift_of(const compiler::RuntimeRows::End& end) const {
+    if (!end.row) return 0;
+    const uint64_t shift = uint64_t{memory_.control(end.row->index)} * end.row->stride;
+    if (shift > end.room)
       throw Error(fmt::format("a copy with a run-time row leaves '{}': {} rows further down, where {} are left",
-                              program_.variable(variable).name, shift, room));
+                              program_.variable(end.variable).name, shift, end.room));
+    return shift;
   }
 
   const compiler::Executable& executable_;

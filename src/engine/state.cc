@@ -59,24 +59,48 @@ void copy_elements(const FieldView& from, const FieldView& to) {
 Memory::Memory(const compiler::Executable& executable, bool allocate)
     : executable_(executable), bound_(executable.program->variables().size()) {
   if (!allocate) return;
+  allocate_arenas();
+  place_constants();
+}
+
+void Memory::allocate_arenas() {
+  // Arenas begin on cache lines of their own, and kernels may read a vector beyond the last.
+  constexpr uint64_t kSpacing = 128;
+  const auto spaced = [](uint64_t bytes) { return (bytes + kSpacing - 1) / kSpacing * kSpacing + kSpacing; };
   uint64_t total = 0;
-  for (const auto& [space, bytes] : executable.arena_bytes) total += bytes;
-  base::require_memory(total, "memory of the program's temporaries");
-  for (const auto& [space, bytes] : executable.arena_bytes)
-    arenas_[space] = hwy::AllocateAligned<std::byte>(bytes + 64);
+  for (const auto& [space, bytes] : executable_.arena_bytes) total += spaced(bytes);
+  if (total == 0) return;
+  base::require_memory(total, "memory of the program's variables");
+  storage_ = hwy::AllocateAligned<std::byte>(total);
+  if (storage_ == nullptr) throw Error(fmt::format("{} bytes for the program's variables cannot be allocated", total));
+  tile_arenas_.resize(executable_.machine.tiles);
+  std::byte* next = storage_.get();
+  for (const auto& [space, bytes] : executable_.arena_bytes) {
+    (space == program::kShared ? shared_arena_ : tile_arenas_[space]) = next;
+    next += spaced(bytes);
+  }
+}
+
+void Memory::place_constants() const {
   for (VariableId v = 0; v < bound_.size(); ++v) {
-    const Variable& variable = executable.program->variable(v);
+    const Variable& variable = executable_.program->variable(v);
     if (variable.role != Role::constant || variable.contents == nullptr) continue;
-    for (size_t i = 0; i < variable.mapping.size(); ++i)
-      if (executable.mapped[v][i].store == Store::arena)
-        copy_elements(part_of(contents_view(variable), variable.mapping[i].box),
-                      view(executable.mapped[v][i], variable.type));
+    for (size_t i = 0; i < variable.mapping.size(); ++i) {
+      const Place& place = executable_.mapped[v][i];
+      const program::Box& box = variable.mapping[i].box;
+      if (place.store == Store::arena)
+        copy_elements(part_of(contents_view(variable), box), view(place, variable.type, box.rows, box.cols));
+    }
   }
 }
 
 void Memory::bind(std::span<const Binding> bindings) {
   for (Binding& bound : bound_) bound = {};
-  for (const Binding& binding : bindings) bound_.at(binding.variable) = binding;
+  for (const Binding& binding : bindings) {
+    if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
+      throw Error(fmt::format("an array is bound to variable {}, which is none of the caller's", binding.variable));
+    bound_[binding.variable] = binding;
+  }
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Variable& variable = executable_.program->variable(v);
     if (variable.is_external() && variable.elements() != 0 && bound_[v].data == nullptr)
@@ -84,17 +108,15 @@ void Memory::bind(std::span<const Binding> bindings) {
   }
 }
 
-FieldView Memory::view(const Place& place, Type type, uint64_t row_shift) const {
-  FieldView view{nullptr, type, place.rows, place.cols, place.stride, 1};
+FieldView Memory::view(const Place& place, Type type, uint32_t rows, uint32_t cols, uint64_t row_shift) const {
+  FieldView view{nullptr, type, rows, cols, place.stride, 1};
   if (view.empty()) return view;
   const uint64_t element = size_of(type);
   switch (place.store) {
-    case Store::arena: {
-      const auto arena = arenas_.find(place.space);
-      if (arena != arenas_.end())
-        view.data = arena->second.get() + place.offset + row_shift * place.stride * element;
+    case Store::arena:
+      if (std::byte* base = arena(place.space))
+        view.data = base + place.offset + row_shift * place.stride * element;
       break;
-    }
     case Store::contents:
       view.data = const_cast<std::byte*>(executable_.program->variable(place.space).contents.get()) +
                   place.offset + row_shift * place.stride * element;
@@ -122,8 +144,9 @@ void Memory::copy_mapped(VariableId v, bool to_tiles) const {
   for (size_t i = 0; i < variable.mapping.size(); ++i) {
     const Place& place = executable_.mapped[v][i];
     if (place.store != Store::arena) continue;
-    const FieldView outside = part_of(whole, variable.mapping[i].box);
-    const FieldView inside = view(place, variable.type);
+    const program::Box& box = variable.mapping[i].box;
+    const FieldView outside = part_of(whole, box);
+    const FieldView inside = view(place, variable.type, box.rows, box.cols);
     if (to_tiles)
       copy_elements(outside, inside);
     else
@@ -146,7 +169,7 @@ void Memory::store_outputs() const {
 }
 
 uint32_t& Memory::control(VariableId variable) const {
-  return *view(executable_.mapped[variable].at(0), Type::u32).as<uint32_t>();
+  return *view(executable_.mapped[variable].at(0), Type::u32, 1, 1).as<uint32_t>();
 }
 
 }  // namespace tessera::engine

@@ -5,7 +5,6 @@
 #include <tessera/error.h>
 
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/engine.h"
@@ -21,8 +20,9 @@ class Memory {
   /// Binds the caller's arrays. Throws Error where an external variable has none.
   void bind(std::span<const Binding> bindings);
 
-  /// The elements of a place, `row_shift` rows further down.
-  program::FieldView view(const compiler::Place& place, Type type, uint64_t row_shift = 0) const;
+  /// The rows × cols elements of a place, `row_shift` rows further down.
+  program::FieldView view(const compiler::Place& place, Type type, uint32_t rows, uint32_t cols,
+                          uint64_t row_shift = 0) const;
 
   /// Between the caller's arrays and the variables' tiles, on machines with private memories.
   void load_inputs() const;
@@ -33,8 +33,16 @@ class Memory {
  private:
   void copy_mapped(program::VariableId variable, bool to_tiles) const;
 
+  void allocate_arenas();
+  void place_constants() const;
+  std::byte* arena(program::TileId tile) const {
+    return tile == program::kShared ? shared_arena_ : tile < tile_arenas_.size() ? tile_arenas_[tile] : nullptr;
+  }
+
   const compiler::Executable& executable_;
-  std::unordered_map<uint32_t, hwy::AlignedFreeUniquePtr<std::byte[]>> arenas_;
+  hwy::AlignedFreeUniquePtr<std::byte[]> storage_;  ///< all arenas
+  std::vector<std::byte*> tile_arenas_;             ///< by tile; null where it has none
+  std::byte* shared_arena_ = nullptr;
   std::vector<Binding> bound_;  ///< by VariableId
 };
 

@@ -15,50 +15,76 @@ namespace tessera::program {
 /// searched in logarithmic time; any other list is searched correctly.
 class BoxIndex {
  public:
+  /// Where the last query was. Queries that go down the rows find their band at once.
+  struct Cursor {
+    size_t band = 0;
+  };
+
   BoxIndex() = default;
   explicit BoxIndex(std::span<const Box> boxes);
 
   /// Calls visit(position in the list, common part) once for each box that shares elements with
-  /// `query`, until it returns true; tells whether it did.
+  /// `query`.
   template <class Visit>
-  bool find_overlap(const Box& query, const Visit& visit) const {
-    if (query.empty() || entries_.empty()) return false;
-    const size_t first = band_of(query.row);
+  void each_overlap(const Box& query, Cursor& cursor, const Visit& visit) const {
+    if (query.empty() || entries_.empty()) return;
+    const size_t first = band_of(query.row, cursor);
     for (size_t band = first; band < cuts_.size() && cuts_[band] < query.row_end(); ++band) {
       const auto begin = entries_.begin() + band_begin_[band];
-      auto it = std::partition_point(begin, entries_.begin() + band_begin_[band + 1],
-                                     [&](const Entry& e) { return e.box.col < query.col_end(); });
+      auto it = std::partition_point(begin, entries_.begin() + band_begin_[band + 1], [&](const Entry& e) {
+        return e.box.col < query.col_end();
+      });
       while (it != begin && (--it)->furthest_col > query.col) {
         // A box that reaches into several bands of the query counts in the first of them.
         if (band != first && it->box.row < cuts_[band]) continue;
         const Box common = intersection(it->box, query);
-        if (!common.empty() && visit(it->position, common)) return true;
+        if (!common.empty()) visit(it->position, common);
       }
     }
-    return false;
+  }
+
+  /// Calls visit(common part) for boxes of the list that share elements, at least once if any do.
+  template <class Visit>
+  void each_internal_overlap(const Visit& visit) const {
+    Cursor cursor;
+    for (size_t band = 0; band < cuts_.size(); ++band)
+      for (size_t i = band_begin_[band] + 1; i < band_begin_[band + 1]; ++i) {
+        const Entry& entry = entries_[i];
+        if (entries_[i - 1].furthest_col <= entry.box.col) continue;
+        each_overlap(entry.box, cursor, [&](uint32_t position, const Box& common) {
+          if (position != entry.position) visit(common);
+        });
+      }
   }
 
  private:
   struct Entry {
     Box box;
     uint32_t position = 0;
-    uint64_t furthest_col =
-        0;  ///< end of the columns of this entry and those before it in its band
+    uint64_t furthest_col = 0;  ///< end of the columns of this entry and those before it in its band
   };
 
   void cut_rows(std::span<const Box> boxes);
   void sort_into_bands(std::span<const Box> boxes);
+
+  /// Calls visit(band) for every band that a box of the list reaches into.
+  template <class Visit>
+  void each_band(const Box& box, Cursor& cursor, const Visit& visit) const {
+    if (box.empty()) return;
+    for (size_t band = band_of(box.row, cursor); band < cuts_.size() && cuts_[band] < box.row_end(); ++band)
+      visit(band);
+  }
+
+  bool holds(size_t band, uint32_t row) const {
+    return band < cuts_.size() && cuts_[band] <= row && (band + 1 == cuts_.size() || row < cuts_[band + 1]);
+  }
   /// The band that holds a row, the first one for rows above all boxes.
-  size_t band_of(uint32_t row) const {
+  size_t band_of(uint32_t row, Cursor& cursor) const {
+    for (size_t band : {cursor.band, cursor.band + 1})
+      if (holds(band, row)) return cursor.band = band;
     const auto after = std::upper_bound(cuts_.begin(), cuts_.end(), row);
-    return after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin() - 1);
+    return cursor.band = after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin() - 1);
   }
-  /// The band behind the last one of a box.
-  size_t band_end(const Box& box) const {
-    return static_cast<size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), box.row_end()) -
-                               cuts_.begin());
-  }
-  uint64_t entries_needed(std::span<const Box> boxes) const;
 
   std::vector<uint32_t> cuts_;        ///< first row of each band
   std::vector<uint32_t> band_begin_;  ///< first entry of each band, and the end

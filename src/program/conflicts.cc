@@ -30,18 +30,14 @@ void TouchLog::check(std::string_view where, VariableId id) const {
     reject(fmt::format("{}: {} of '{}' are {}", where, box_text(common), program_.variable(id).name,
                        how));
   };
-  for (uint32_t i = 0; i < writes.boxes.size(); ++i)
-    index.find_overlap(writes.boxes[i], [&](uint32_t other, const Box& common) {
-      if (other != i) fail(common, "written twice");
-      return false;
-    });
+  index.each_internal_overlap([&](const Box& common) { fail(common, "written twice"); });
+  BoxIndex::Cursor cursor;
   for (uint32_t i = 0; i < reads.boxes.size(); ++i)
-    index.find_overlap(reads.boxes[i], [&](uint32_t write, const Box& common) {
+    index.each_overlap(reads.boxes[i], cursor, [&](uint32_t write, const Box& common) {
       if (writes.owners[write] != reads.owners[i])
         fail(common, "written by one and read by another");
       if (writes.boxes[write] != reads.boxes[i])
         fail(common, "updated in place through two different boxes");
-      return false;
     });
 }
 

@@ -1,0 +1,195 @@
+// What a tile program costs before it computes anything: building, compiling and dispatching a
+// vertex, and a superstep of the host's threads. The budget is in docs/tile-programs.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "heap_count.h"
+
+namespace {
+
+using namespace tessera;
+using program::Box;
+using program::BoxSeries;
+using program::Phase;
+using program::Program;
+using program::Role;
+using program::Variable;
+
+constexpr uint32_t kTiles = 1472;
+constexpr uint32_t kPerTile = 6;
+constexpr uint32_t kVertices = kTiles * kPerTile;
+constexpr uint32_t kWidth = 16;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median_of(int times, const std::function<double()>& measure) {
+  std::vector<double> all;
+  for (int i = 0; i < times; ++i) all.push_back(measure());
+  std::nth_element(all.begin(), all.begin() + times / 2, all.end());
+  return all[static_cast<size_t>(times) / 2];
+}
+
+void do_nothing(const program::Vertex&) {}
+program::PhaseTimes unit_cost(const program::Vertex&, const machine::Machine&) {
+  program::PhaseTimes cycles;
+  cycles[Phase::compute] = 1;
+  return cycles;
+}
+constexpr program::FieldSpec kFields[] = {{"a"}, {"x"}, {"y", program::Access::out}};
+const program::Codelet kNothing = {
+    .name = "nothing", .fields = kFields, .params = {}, .reference = do_nothing, .cost = unit_cost};
+
+machine::Machine ipu() {
+  machine::Machine m;
+  m.name = "tiled";
+  m.kind = machine::Kind::tiled;
+  m.tiles = kTiles;
+  m.workers_per_tile = 6;
+  m.tile_bytes = 624 << 10;
+  m.load_bytes_per_cycle = 16;
+  m.exchange_bytes_per_cycle = 4;
+  return m;
+}
+
+Variable rows_on_tiles(std::string name, Role role) {
+  return {std::move(name), Type::f32, kVertices,
+          kWidth,          role,      program::map_linearly(kVertices, kWidth, kTiles),
+          nullptr};
+}
+
+/// One compute set of six vertices a tile. Their x is on their tile, or `distance` tiles away.
+Program six_a_tile(uint32_t distance) {
+  Program p;
+  const auto a = p.add(rows_on_tiles("a", Role::input));
+  const auto x = p.add(rows_on_tiles("x", Role::input));
+  const auto y = p.add(rows_on_tiles("y", Role::output));
+  const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
+  std::vector<Box> far(kVertices);
+  for (uint32_t i = 0; i < kVertices; ++i)
+    far[i] = {(i + distance * kPerTile) % kVertices, 1, 0, kWidth};
+  program::VertexGroup group{
+      &kNothing,
+      0,
+      kTiles,
+      kPerTile,
+      {{a, own}, {x, distance == 0 ? own : BoxSeries::table(std::move(far))}, {y, own}},
+      {}};
+  p.set_main(p.execute({"set", Phase::compute, {std::move(group)}}));
+  return p;
+}
+
+/// Six vertices a tile that each read a band of columns which crosses `reach` tiles.
+Program wide_reads(uint32_t reach) {
+  Program p;
+  const auto a = p.add(rows_on_tiles("a", Role::input));
+  const auto x = p.add(rows_on_tiles("x", Role::input));
+  const auto y = p.add(rows_on_tiles("y", Role::output));
+  const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
+  std::vector<Box> far(kVertices);
+  for (uint32_t i = 0; i < kVertices; ++i)
+    far[i] = {std::min(i * 7 % kVertices, kVertices - reach * kPerTile), reach * kPerTile,
+              i % kWidth, 1};
+  program::VertexGroup group{
+      &kNothing, 0, kTiles, kPerTile, {{a, own}, {x, BoxSeries::table(std::move(far))}, {y, own}},
+      {}};
+  p.set_main(p.execute({"set", Phase::compute, {std::move(group)}}));
+  return p;
+}
+
+/// Copies a row to each vertex's place from somewhere else, by a list of rows.
+Program row_copies() {
+  Program p;
+  const auto x = p.add(rows_on_tiles("x", Role::input));
+  const auto y = p.add(rows_on_tiles("y", Role::output));
+  auto rows = std::make_shared<std::vector<uint32_t>>(kVertices);
+  for (uint32_t i = 0; i < kVertices; ++i) (*rows)[i] = (i * 2477U) % kVertices;
+  const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
+  p.set_main(p.copy({"gather", {{x, y, kVertices, own, own, rows, {}, {}}}}));
+  return p;
+}
+
+void measure_compile(const char* name, const std::function<Program()>& build) {
+  const machine::Machine machine = ipu();
+  const uint64_t before = live_bytes();
+  restart_peak();
+  auto executable = compiler::compile(build(), machine);
+  const uint64_t kept = live_bytes() - before;
+  const uint64_t peak = peak_bytes() - before;
+  std::vector<double> passes(executable->passes.size(), 1);
+  const double build_seconds = median_of(9, [&] {
+    const double start = now();
+    const Program p = build();
+    return now() - start;
+  });
+  const double compile_seconds = median_of(9, [&] {
+    Program p = build();
+    const double start = now();
+    executable = compiler::compile(std::move(p), machine);
+    const double took = now() - start;
+    for (size_t i = 0; i < passes.size(); ++i)
+      passes[i] = std::min(passes[i], executable->passes[i].seconds);
+    return took;
+  });
+  const auto each = [](double seconds) { return seconds / kVertices * 1e9; };
+  fmt::print("{:<22} {:>8.0f} {:>8.0f} {:>8.0f} {:>8.0f}  ", name, each(build_seconds),
+             each(compile_seconds), static_cast<double>(kept) / kVertices,
+             static_cast<double>(peak) / kVertices);
+  for (size_t i = 0; i < passes.size(); ++i)
+    fmt::print(" {} {:.0f}", executable->passes[i].name, each(passes[i]));
+  fmt::print("\n");
+}
+
+double dispatch_seconds() {
+  const engine::Engine engine(compiler::compile(six_a_tile(0), ipu()));
+  std::vector<float> array(size_t{kVertices} * kWidth);
+  std::vector<engine::Binding> bindings;
+  for (program::VariableId v = 0; v < 3; ++v) bindings.push_back({v, array.data(), kWidth, 1});
+  return median_of(21, [&] {
+    const engine::Profile profile = engine.run(bindings, {.threads = 1});
+    return profile.seconds / kVertices;
+  });
+}
+
+double superstep_seconds(uint32_t threads) {
+  constexpr uint32_t kTimes = 10000;
+  machine::Machine host = machine::host(threads);
+  Program p;
+  const auto v = p.add(Variable{"v", Type::f32, threads, kWidth, Role::inout,
+                                program::map_shared(threads, kWidth), nullptr});
+  const auto field = [&] {
+    return program::Field{v, BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0})};
+  };
+  program::VertexGroup group{&kNothing, 0, threads, 1, {field(), field(), field()}, {}};
+  p.set_main(p.repeat(kTimes, p.execute({"set", Phase::compute, {std::move(group)}})));
+  const engine::Engine engine(compiler::compile(std::move(p), host));
+  std::vector<float> array(threads * kWidth);
+  const engine::Binding binding{v, array.data(), kWidth, 1};
+  return median_of(21, [&] {
+    return engine.run({&binding, 1}, {.threads = threads}).seconds / kTimes;
+  });
+}
+
+}  // namespace
+
+int main() {
+  fmt::print("{} tiles of {} vertices, ns and bytes a vertex\n", kTiles, kPerTile);
+  fmt::print("{:<22} {:>8} {:>8} {:>8} {:>8}   passes\n", "program", "build", "compile", "kept",
+             "peak");
+  measure_compile("all on its tile", [] { return six_a_tile(0); });
+  measure_compile("x on another tile", [] { return six_a_tile(700); });
+  measure_compile("x over 4 tiles", [] { return wide_reads(4); });
+  measure_compile("copies of listed rows", row_copies);
+  fmt::print("dispatch: {:.0f} ns a vertex\n", dispatch_seconds() * 1e9);
+  for (uint32_t threads : {1U, 2U})
+    fmt::print("superstep on the host, {} threads: {:.2f} µs\n", threads,
+               superstep_seconds(threads) * 1e6);
+  return 0;
+}
