@@ -2,6 +2,8 @@
 
 #include <tessera/error.h>
 
+#include "machine/measure.h"
+
 #include <fmt/format.h>
 
 namespace tessera::machine {
@@ -37,7 +39,11 @@ Machine host(unsigned threads) {
   m.tiles = threads != 0 ? threads : default_threads(m.facts);
   const Isa isa = active_isa();
   m.figures = builtin_figures(m.facts, isa, m.tiles);
-  const std::string rates = fmt::format("built in for {}", name_of(isa));
+  std::string rates = fmt::format("built in for {}", name_of(isa));
+  if (const auto measurement = load_measurement(m.facts)) {
+    m.figures = measured_figures(*measurement, m.facts, isa, m.tiles);
+    rates = "tessera machines measure";
+  }
   m.clock_hz = m.figures.ghz * 1e9;
   m.shared_bytes = m.facts.memory_bytes;
   m.sources = host_sources(m, rates);

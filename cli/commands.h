@@ -1,0 +1,25 @@
+// The commands of the tool. Each adds itself to the parser and returns what runs it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace tessera::cli {
+
+/// What every command takes.
+struct CommonOptions {
+  bool json = false;
+  uint32_t threads = 0;
+};
+
+/// Runs a parsed command; returns the tool's exit status.
+using Command = std::function<int()>;
+
+/// --json, --threads and --isa.
+void add_common_options(CLI::App& command, CommonOptions& options);
+
+Command add_spmm_command(CLI::App& app);
+Command add_inspect_command(CLI::App& app);
+Command add_machines_command(CLI::App& app);
+
+}  // namespace tessera::cli

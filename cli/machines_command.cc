@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "machine/machine.h"
+#include "machine/measure.h"
+#include "report/table.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json json_of(const machine::Machine& m) {
+  ordered_json figures = ordered_json::array();
+  for (const machine::Figure& f : m.sources)
+    figures.push_back({{"name", f.name}, {"value", f.value}, {"unit", f.unit}, {"source", f.source}});
+  return {{"name", m.name}, {"description", m.description}, {"tiles", m.tiles}, {"figures", figures}};
+}
+
+int show(const std::vector<std::string>& names, const CommonOptions& options) {
+  ordered_json list = ordered_json::array();
+  for (const std::string& name : names) {
+    const machine::Machine m = machine::find(name, options.threads);
+    list.push_back(json_of(m));
+    if (options.json) continue;
+    fmt::print("{}: {}\n", m.name, m.description);
+    report::Table table({"figure", "value", "unit", "source"});
+    for (const machine::Figure& f : m.sources)
+      table.add({f.name, fmt::format("{:.6g}", f.value), f.unit, f.source});
+    fmt::print("{}", table.text());
+  }
+  if (options.json)
+    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "machines"}, {"results", list}}.dump(2));
+  return 0;
+}
+
+/// Arithmetic intensity at which each level of memory stops being the limit.
+void print_roofline(const machine::HostMeasurement& measured) {
+  const double peak = measured.peaks.back().gflops.all;
+  fmt::print("\nroofline of {} ({:.0f} GFLOP/s)\n", name_of(measured.peaks.back().isa), peak);
+  report::Table table({"from", "GB/s", "full speed from", "1 FLOP/B", "4", "16", "64"});
+  for (const machine::LevelRate& level : measured.levels) {
+    std::vector<std::string> row = {level.level, fmt::format("{:.1f}", level.read.all),
+                                    fmt::format("{:.1f} FLOP/B", peak / level.read.all)};
+    for (double intensity : {1.0, 4.0, 16.0, 64.0})
+      row.push_back(fmt::format("{:.0f}", std::min(peak, intensity * level.read.all)));
+    table.add(std::move(row));
+  }
+  fmt::print("{}", table.text());
+}
+
+void print(const machine::HostMeasurement& measured) {
+  fmt::print("{}, {} threads\n\n", measured.cpu, measured.threads);
+  report::Table peaks({"arithmetic", "GFLOP/s, one thread", "all threads", "GHz"});
+  for (const machine::PeakRate& p : measured.peaks)
+    peaks.add({std::string(name_of(p.isa)), fmt::format("{:.1f}", p.gflops.one), fmt::format("{:.1f}", p.gflops.all),
+               fmt::format("{:.2f}", p.ghz)});
+  fmt::print("{}\n", peaks.text());
+  report::Table levels({"reading", "of a thread", "GB/s, one thread", "all threads"});
+  for (const machine::LevelRate& level : measured.levels)
+    levels.add({level.level, report::bytes_text(static_cast<double>(level.thread_bytes)),
+                fmt::format("{:.1f}", level.read.one), fmt::format("{:.1f}", level.read.all)});
+  levels.add({"memory, writing", "", fmt::format("{:.1f}", measured.memory_write.one),
+              fmt::format("{:.1f}", measured.memory_write.all)});
+  levels.add({"memory, copying", "", fmt::format("{:.1f}", measured.memory_copy.one),
+              fmt::format("{:.1f}", measured.memory_copy.all)});
+  fmt::print("{}\nbarrier of all threads: {}\n", levels.text(), report::seconds_text(measured.barrier_seconds));
+  print_roofline(measured);
+}
+
+int measure(const CommonOptions& options) {
+  const machine::HostFacts facts = machine::detect_host();
+  const unsigned threads = options.threads != 0 ? options.threads : machine::default_threads(facts);
+  constexpr size_t kSteps = 100;
+  Progress progress(kSteps);
+  const machine::HostMeasurement measured =
+      machine::measure_host(facts, threads, [&](std::string_view what, double done) {
+        progress.show(static_cast<size_t>(done * kSteps), std::string(what));
+      });
+  progress.clear();
+  const std::filesystem::path file = machine::measurement_file(facts);
+  machine::save_measurement(measured, file);
+  if (options.json) {
+    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "machines measure"}, {"file", file.string()},
+                                    {"results", ordered_json::parse(machine::to_json(measured))}}.dump(2));
+    return 0;
+  }
+  print(measured);
+  fmt::print(stderr, "\nkept in {}; plans for host use it from now on\n", file.string());
+  return 0;
+}
+
+}  // namespace
+
+Command add_machines_command(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("machines", "Machines, their figures and where those come from");
+  auto options = std::make_shared<CommonOptions>();
+  auto name = std::make_shared<std::string>();
+  add_common_options(command, *options);
+  CLI::App& show_command = *command.add_subcommand("show", "One machine: host, or a .toml file");
+  show_command.add_option("machine", *name, "host, or a .toml file")->required();
+  add_common_options(show_command, *options);
+  CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and keep the figures");
+  add_common_options(measure_command, *options);
+  command.require_subcommand(0, 1);
+  command.footer("\nExamples:\n  tessera machines\n  tessera machines show host\n  tessera machines measure");
+  return [options, name, &show_command, &measure_command] {
+    if (measure_command.parsed()) return measure(*options);
+    return show({show_command.parsed() ? *name : "host"}, *options);
+  };
+}
+
+}  // namespace tessera::cli

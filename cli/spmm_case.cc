@@ -1,0 +1,316 @@
+#include "cli/spmm_case.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <tuple>
+
+#include "base/half.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "io/weights.h"
+#include "ops/spmm.h"
+#include "ops/tiled_spmm.h"
+#include "report/verification.h"
+#include "sparse/generate.h"
+#include "sparse/pattern.h"
+
+namespace tessera::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using program::Phase;
+
+constexpr uint32_t kDenseBlock = 32;
+constexpr int kWarmUps = 2;
+constexpr size_t kLeastRuns = 7;
+constexpr size_t kMostRuns = 200;
+constexpr double kMeasureSeconds = 0.3;
+
+PatternKind kind_of(const std::string& name) {
+  if (name == "random") return PatternKind::random;
+  if (name == "banded") return PatternKind::banded;
+  if (name == "power-law") return PatternKind::power_law;
+  throw UsageError(fmt::format("--pattern takes random, banded and power-law; '{}' is none of them", name));
+}
+
+report::Extent extent_of(Verify verify) {
+  switch (verify) {
+    case Verify::full: return report::Extent::full;
+    case Verify::sample: return report::Extent::sample;
+    default: return report::Extent::automatic;
+  }
+}
+
+/// An activation matrix in memory.
+struct Activations {
+  Activations(uint32_t rows, uint32_t cols, Layout layout) : rows(rows), cols(cols), layout(layout) {
+    base::require_memory(4 * uint64_t{rows} * cols, fmt::format("an activation matrix of {} × {}", rows, cols));
+    elements.resize(uint64_t{rows} * cols);
+  }
+
+  int64_t row_stride() const { return layout == Layout::row_major ? cols : 1; }
+  int64_t col_stride() const { return layout == Layout::row_major ? 1 : rows; }
+  MatrixView<const float> view() const { return {elements.data(), row_stride(), col_stride()}; }
+
+  uint32_t rows;
+  uint32_t cols;
+  Layout layout;
+  std::vector<float> elements;
+};
+
+struct Timed {
+  double seconds = 0;
+  engine::Profile profile;
+};
+
+/// Runs until enough is measured; the run of median time.
+template <class Run>
+Timed median_run(const Run& run) {
+  for (int i = 0; i < kWarmUps; ++i) run();
+  std::vector<Timed> runs;
+  double total = 0;
+  while (runs.size() < kMostRuns && (runs.size() < kLeastRuns || total < kMeasureSeconds)) {
+    const Clock::time_point start = Clock::now();
+    engine::Profile profile = run();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    total += seconds;
+    runs.push_back({seconds, std::move(profile)});
+  }
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Timed& a, const Timed& b) { return a.seconds < b.seconds; });
+  return std::move(*middle);
+}
+
+template <class Plan>
+std::string printed(const std::string& what, const Plan& plan, const program::Program& program) {
+  if (what == "plan") return ops::to_string(plan) + "\n";
+  if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(plan.candidates));
+  if (what == "program") return program::to_string(program);
+  return "";
+}
+
+}  // namespace
+
+struct SpmmRunner::Weights {
+  std::optional<io::Weights> file;
+  std::optional<SparseMatrix> matrix;
+  std::optional<SpmmCase> matrix_is_of;
+  std::shared_ptr<const ops::PackedWeight> packed;
+  std::optional<SpmmCase> packed_is_of;
+  std::map<std::string, machine::Machine> machines;
+  std::map<std::tuple<std::string, Type, uint32_t>, double> dense_seconds;
+};
+
+std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
+  const auto has = [&](Mode mode) { return std::find(r.modes.begin(), r.modes.end(), mode) != r.modes.end(); };
+  std::vector<std::optional<double>> densities(r.densities.begin(), r.densities.end());
+  if (!r.weights.empty()) densities = {std::nullopt};
+  const std::vector<uint32_t> blocks = r.blocks.empty() ? std::vector<uint32_t>{1} : r.blocks;
+  std::vector<SpmmCase> cases;
+  for (const std::string& machine : r.machines)
+    for (Type type : r.types) {
+      if (has(Mode::dense))
+        for (uint32_t n : r.n) cases.push_back({machine, Mode::dense, type, std::nullopt, kDenseBlock, n});
+      if (has(Mode::sparse))
+        for (const auto& density : densities)
+          for (uint32_t block : blocks)
+            for (uint32_t n : r.n) cases.push_back({machine, Mode::sparse, type, density, block, n});
+    }
+  return cases;
+}
+
+SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request), weights_(std::make_unique<Weights>()) {
+  if (request.weights.empty()) return;
+  weights_->file = io::read_weights(request.weights, request.tensor);
+  if (!weights_->file->has_values)
+    weights_->file->matrix.values = sparse::random_values(weights_->file->matrix.pattern, request.seed);
+}
+
+SpmmRunner::~SpmmRunner() = default;
+
+const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
+  Weights& w = *weights_;
+  const auto same = [&](const SpmmCase& other) {
+    return other.mode == what.mode && other.density == what.density && other.block == what.block;
+  };
+  if (w.matrix_is_of && same(*w.matrix_is_of)) return *w.matrix;
+  w.packed = nullptr;
+  w.packed_is_of = std::nullopt;
+  const uint32_t m = w.file ? w.file->matrix.pattern.rows : request_.m;
+  const uint32_t k = w.file ? w.file->matrix.pattern.cols : request_.k;
+  if (what.mode == Mode::dense)
+    w.matrix = generate({PatternKind::random, m, k, 1.0, what.block, request_.seed});
+  else if (w.file)
+    w.matrix = what.block == 1 ? w.file->matrix : cover_with_blocks(w.file->matrix, what.block);
+  else
+    w.matrix = generate({kind_of(request_.pattern), m, k, *what.density, what.block, request_.seed});
+  w.matrix_is_of = what;
+  return *w.matrix;
+}
+
+SpmmResult SpmmRunner::run(const SpmmCase& what) {
+  auto found = weights_->machines.find(what.machine);
+  if (found == weights_->machines.end())
+    found = weights_->machines.emplace(what.machine, machine::find(what.machine, request_.threads)).first;
+  const machine::Machine& machine = found->second;
+  const SparseMatrix& matrix = matrix_of(what);
+  SpmmResult result = machine.kind == machine::Kind::host ? run_on_host(what, machine) : run_on_tiles(what, machine);
+  result.what = what;
+  result.m = matrix.pattern.rows;
+  result.k = matrix.pattern.cols;
+  result.nnz = sparse::stored_elements(matrix.pattern);
+  result.density = sparse::density(matrix.pattern);
+  result.tiles = machine.tiles;
+  if (weights_->file && what.mode == Mode::sparse && weights_->file->matrix.pattern.blocks() != 0)
+    result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(weights_->file->matrix.pattern.blocks());
+  const std::tuple key{what.machine, what.type, what.n};
+  if (what.mode == Mode::dense && result.seconds) weights_->dense_seconds[key] = *result.seconds;
+  const auto dense = weights_->dense_seconds.find(key);
+  if (dense != weights_->dense_seconds.end()) result.dense_seconds = dense->second;
+  if (const auto gflops = result.useful_gflops(); gflops && machine.kind == machine::Kind::host && !request_.estimate)
+    result.peak_share = *gflops / (machine.figures.core_gflops() * machine.tiles);
+  return result;
+}
+
+SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine& machine) {
+  const SparseMatrix& matrix = *weights_->matrix;
+  if (weights_->packed == nullptr || weights_->packed_is_of->type != what.type) {
+    weights_->packed = std::make_shared<const ops::PackedWeight>(
+        what.block == 1 ? ops::PackedWeight{sparse::PackedElements(matrix, what.type), false}
+                        : ops::PackedWeight{sparse::PackedBlocks(matrix, what.type), what.mode == Mode::dense});
+    weights_->packed_is_of = what;
+  }
+  const ops::SpmmProblem problem{what.n, request_.layout, request_.layout};
+  const ops::SpmmPlan plan = ops::plan_spmm(*weights_->packed, problem, machine,
+                                            what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
+  ops::SpmmProgram built = ops::build_spmm(weights_->packed, problem, plan, machine);
+  const auto variables = built.variables;
+  const engine::Engine engine(compiler::compile(std::move(built.program), machine));
+
+  SpmmResult result;
+  result.printed = printed(request_.print, plan, *engine.executable().program);
+  result.memory = engine.executable().memory;
+  result.cut = plan.chosen.cut;
+  result.tiles_used = plan.tiles_used();
+  result.predicted_seconds = plan.chosen.total();
+  result.fits = result.memory.fits();
+  if (!result.fits) return result;
+  if (request_.estimate) {
+    const engine::Profile profile = engine.run({}, {.dry = true});
+    result.phases = profile.cycles.scaled(1 / machine.clock_hz);
+    result.seconds = result.phases.total();
+    return result;
+  }
+
+  Activations x(matrix.pattern.cols, what.n, request_.layout);
+  Activations y(matrix.pattern.rows, what.n, request_.layout);
+  base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
+  std::array<float, 2> scalars = {1, 0};
+  const program::Variable& values = engine.executable().program->variable(variables.values);
+  const std::array<engine::Binding, 5> bindings = {{
+      {variables.values, const_cast<std::byte*>(weights_->packed->values()), values.cols, 1},
+      {variables.x, x.elements.data(), x.row_stride(), x.col_stride()},
+      {variables.y, y.elements.data(), y.row_stride(), y.col_stride()},
+      {variables.scalars, scalars.data(), 2, 1},
+      {variables.bias, nullptr, 0, 1},
+  }};
+  const Timed timed = median_run([&] { return engine.run(bindings); });
+  result.seconds = timed.seconds;
+  result.phases = timed.profile.phases;
+  result.phases[Phase::control] += timed.seconds - timed.profile.seconds;
+  if (request_.verify != Verify::none) {
+    const SparseMatrix rounded = report::rounded(matrix, what.type);
+    const report::Verification v = report::verify_product({rounded, x.view(), y.view(), what.n},
+                                                          extent_of(request_.verify), request_.seed, machine.tiles);
+    result.verified = v.verified;
+    result.max_abs_error = v.max_abs_error;
+    result.max_rel_error = v.max_rel_error;
+    result.tolerance = v.tolerance;
+  }
+  return result;
+}
+
+namespace {
+
+/// Elements as a tile's memory has them.
+std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
+  std::vector<std::byte> bytes(elements.size() * size_of(type));
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (type == Type::f16)
+      reinterpret_cast<base::Half*>(bytes.data())[i] = base::to_half(elements[i]);
+    else
+      reinterpret_cast<float*>(bytes.data())[i] = elements[i];
+  }
+  return bytes;
+}
+
+void as_floats(std::span<const std::byte> bytes, Type type, std::span<float> elements) {
+  for (size_t i = 0; i < elements.size(); ++i)
+    elements[i] = type == Type::f16 ? base::to_float(reinterpret_cast<const base::Half*>(bytes.data())[i])
+                                    : reinterpret_cast<const float*>(bytes.data())[i];
+}
+
+}  // namespace
+
+SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine& machine) {
+  const SparseMatrix& matrix = *weights_->matrix;
+  const ops::TiledSpmmPlan plan =
+      ops::plan_tiled_spmm(matrix.pattern, what.type, what.n, machine,
+                           what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
+  ops::SpmmProgram built = ops::build_tiled_spmm(matrix.pattern, what.type, what.n, plan, machine);
+  const auto variables = built.variables;
+  const engine::Engine engine(compiler::compile(std::move(built.program), machine));
+
+  SpmmResult result;
+  result.printed = printed(request_.print, plan, *engine.executable().program);
+  result.memory = engine.executable().memory;
+  result.cut = plan.chosen.cut;
+  result.tiles_used = plan.tiles_used();
+  result.predicted_seconds = plan.chosen.total();
+  result.fits = result.memory.fits();
+  if (!result.fits) return result;
+  engine::Profile profile;
+  if (request_.estimate) {
+    profile = engine.run({}, {.dry = true});
+  } else {
+    Activations x(matrix.pattern.cols, what.n, Layout::row_major);
+    Activations y(matrix.pattern.rows, what.n, Layout::row_major);
+    base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
+    std::vector<std::byte> values = as_type(matrix.values, what.type);
+    std::vector<std::byte> x_typed = as_type(x.elements, what.type);
+    std::vector<std::byte> y_typed(y.elements.size() * size_of(what.type));
+    const std::array<engine::Binding, 3> bindings = {{
+        {variables.values, values.data(), int64_t{matrix.pattern.block_size} * matrix.pattern.block_size, 1},
+        {variables.x, x_typed.data(), what.n, 1},
+        {variables.y, y_typed.data(), what.n, 1},
+    }};
+    profile = engine.run(bindings);
+    as_floats(y_typed, what.type, y.elements);
+    if (request_.verify != Verify::none) {
+      as_floats(x_typed, what.type, x.elements);
+      const SparseMatrix rounded = report::rounded(matrix, what.type);
+      const report::Verification v =
+          report::verify_product({rounded, x.view(), y.view(), what.n, what.type}, extent_of(request_.verify),
+                                 request_.seed, std::max(1U, request_.threads));
+      result.verified = v.verified;
+      result.max_abs_error = v.max_abs_error;
+      result.max_rel_error = v.max_rel_error;
+      result.tolerance = v.tolerance;
+    }
+  }
+  result.cycles = profile.cycles.total();
+  result.phases = profile.cycles.scaled(1 / machine.clock_hz);
+  result.seconds = result.phases.total();
+  return result;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,86 @@
+// One combination of `tessera spmm`: planned, built, compiled, run, verified, measured.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/spmm_request.h"
+#include "compiler/executable.h"
+#include "machine/machine.h"
+#include "ops/plan.h"
+
+namespace tessera::cli {
+
+struct SpmmCase {
+  std::string machine;
+  Mode mode = Mode::sparse;
+  Type type = Type::f32;
+  std::optional<double> density;  ///< requested; none of a file or of dense
+  uint32_t block = 1;
+  uint32_t n = 0;
+};
+
+struct SpmmResult {
+  SpmmCase what;
+  uint32_t m = 0;
+  uint32_t k = 0;
+  double density = 0;
+  uint64_t nnz = 0;       ///< stored elements, fill-in included
+  double fill_in = 1;     ///< stored elements / non-zeros of the file
+  bool fits = true;
+  std::string failure;    ///< why there is no result; empty where there is one
+  std::optional<double> seconds;
+  std::optional<double> cycles;
+  std::optional<double> dense_seconds;
+  std::optional<double> peak_share;  ///< of the host's arithmetic
+  std::optional<bool> verified;
+  std::optional<double> max_abs_error;
+  std::optional<double> max_rel_error;
+  std::optional<double> tolerance;
+  program::PhaseTimes phases;  ///< seconds
+  compiler::MemoryReport memory;
+  std::string cut;
+  uint32_t tiles = 0;
+  uint32_t tiles_used = 0;
+  double predicted_seconds = 0;
+  std::string printed;  ///< what --print asks for
+
+  std::optional<double> useful_gflops() const {
+    if (!seconds || *seconds == 0) return std::nullopt;
+    return 2e-9 * static_cast<double>(nnz) * what.n / *seconds;
+  }
+  std::optional<double> speedup() const {
+    if (!seconds || !dense_seconds || *seconds == 0 || what.mode == Mode::dense) return std::nullopt;
+    return *dense_seconds / *seconds;
+  }
+};
+
+/// Every combination that a request asks for, dense once per machine, type and n.
+std::vector<SpmmCase> cases_of(const SpmmRequest& request);
+
+/// Runs cases one after another, keeping what neighbours share: the matrix, its packed form, the
+/// time of dense.
+class SpmmRunner {
+ public:
+  explicit SpmmRunner(const SpmmRequest& request);
+  ~SpmmRunner();
+
+  /// A case that fails has `failure` set; bad usage throws.
+  SpmmResult run(const SpmmCase& what);
+
+ private:
+  struct Weights;
+
+  const SparseMatrix& matrix_of(const SpmmCase& what);
+  SpmmResult run_on_host(const SpmmCase& what, const machine::Machine& machine);
+  SpmmResult run_on_tiles(const SpmmCase& what, const machine::Machine& machine);
+
+  const SpmmRequest& request_;
+  std::unique_ptr<Weights> weights_;
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/spmm_case.h"
+#include "cli/spmm_request.h"
+#include "cli/spmm_show.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  SpmmRequest request;
+  CommonOptions common;
+};
+
+Verify verify_of(const std::string& name) {
+  if (name == "full") return Verify::full;
+  if (name == "sample") return Verify::sample;
+  if (name == "none") return Verify::none;
+  throw UsageError(fmt::format("--verify takes full, sample and none; '{}' is none of them", name));
+}
+
+Layout layout_of(const std::string& name) {
+  if (name == "row") return Layout::row_major;
+  if (name == "column") return Layout::column_major;
+  throw UsageError(fmt::format("--layout takes row and column; '{}' is neither", name));
+}
+
+void add_weight_options(CLI::App& command, SpmmRequest& r) {
+  command.add_option("--weights", r.weights, "W from a file: .smtx, .mtx, .npy or .safetensors");
+  command.add_option("--tensor", r.tensor, "Tensor of a .safetensors file");
+  command.add_option("--m", r.m, "Rows of a generated W")->check(CLI::NonNegativeNumber);
+  command.add_option("--k", r.k, "Columns of a generated W")->check(CLI::NonNegativeNumber);
+  command.add_option_function<std::string>(
+      "--density", [&r](const std::string& s) { r.densities = parse_densities(s); },
+      "Share of a generated W that is stored, such as 1/16 or 0.1 *");
+  command.add_option("--pattern", r.pattern, "Pattern of a generated W: random, banded or power-law")
+      ->check(CLI::IsMember({"random", "banded", "power-law"}));
+  command.add_option("--seed", r.seed, "Seed of generated patterns and values");
+}
+
+void add_run_options(CLI::App& command, SpmmRequest& r) {
+  command.add_option_function<std::string>(
+      "--n", [&r](const std::string& s) { r.n = parse_counts("--n", s); }, "Columns of X *");
+  command.add_option_function<std::string>(
+      "--block", [&r](const std::string& s) { r.blocks = parse_counts("--block", s); },
+      "Block size b: 1, 4, 8, 16 or 32; a file's non-zeros are covered with b × b blocks *");
+  command.add_option_function<std::string>(
+      "--type", [&r](const std::string& s) { r.types = parse_types(s); }, "Type of W: f32, f16 or bf16 *");
+  command.add_option_function<std::string>(
+      "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); },
+      "static (sparse, its pattern known ahead) or dense; both if left out *");
+  command.add_option_function<std::string>(
+      "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
+      "host, or a machine's .toml file (docs/machines.md) *");
+  command.add_option_function<std::string>(
+      "--layout", [&r](const std::string& s) { r.layout = layout_of(s); },
+      "Order of X and Y in memory: row or column (major)");
+}
+
+void add_output_options(CLI::App& command, SpmmRequest& r) {
+  command.add_flag("--estimate", r.estimate, "Plan, compile and account only; no arithmetic");
+  command.add_option_function<std::string>(
+      "--verify", [&r](const std::string& s) { r.verify = verify_of(s); },
+      "Compare with float64: full, sample or none; full up to 2 GFLOP if left out");
+  command.add_option("--print", r.print, "Also show: plan, candidates or program")
+      ->check(CLI::IsMember({"plan", "candidates", "program"}));
+  command.add_option_function<std::string>(
+      "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); }, "Force a cut: KEY=NUMBER, …");
+}
+
+SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
+  try {
+    return runner.run(what);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& e) {
+    SpmmResult result;
+    result.what = what;
+    result.failure = e.what();
+    return result;
+  }
+}
+
+int run(const Options& options) {
+  SpmmRequest request = options.request;
+  request.json = options.common.json;
+  request.threads = options.common.threads;
+  check(request);
+  const std::vector<SpmmCase> cases = cases_of(request);
+  SpmmRunner runner(request);
+  std::vector<SpmmResult> results;
+  bool failed = false;
+  {
+    Progress progress(cases.size());
+    for (const SpmmCase& what : cases) {
+      progress.show(results.size(), fmt::format("{} {} n = {}", what.machine,
+                                                what.mode == Mode::dense ? "dense" : fmt::format("b = {}", what.block),
+                                                what.n));
+      results.push_back(run_or_fail(runner, what));
+      const SpmmResult& result = results.back();
+      progress.clear();
+      if (!result.failure.empty()) fmt::print(stderr, "tessera: {}\n", result.failure);
+      if (!result.fits) fmt::print(stderr, "{}", overflow(result));
+      failed |= !result.failure.empty() || result.verified == false;
+    }
+  }
+  if (request.json) {
+    fmt::print("{}", json(results));
+    return failed ? 1 : 0;
+  }
+  fmt::print("{}", table(results));
+  if (results.size() <= 2)
+    for (const SpmmResult& result : results)
+      if (result.failure.empty()) fmt::print("{}", details(result));
+  for (const SpmmResult& result : results)
+    if (!result.printed.empty()) fmt::print("\n{}", result.printed);
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+Command add_spmm_command(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("spmm", "Sparse times dense: plan, run, verify and measure Y = W·X");
+  auto options = std::make_shared<Options>();
+  add_weight_options(command, options->request);
+  add_run_options(command, options->request);
+  add_output_options(command, options->request);
+  add_common_options(command, options->common);
+  command.footer("\n* takes a list separated by commas; every combination runs.\n"
+                 "\nExamples:\n"
+                 "  tessera spmm --weights layer.smtx --n 512\n"
+                 "  tessera spmm --m 4096 --k 4096 --density 1/4,1/16 --block 1,16 --n 64,512\n"
+                 "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json");
+  return [options] { return run(*options); };
+}
+
+}  // namespace tessera::cli

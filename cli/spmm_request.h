@@ -1,0 +1,58 @@
+// What `tessera spmm` was asked for.
+#pragma once
+
+#include <tessera/spmm.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera::cli {
+
+enum class Mode { sparse, dense };  // "static" and "dense" on the command line
+enum class Verify { full, sample, none, automatic };
+
+struct SpmmRequest {
+  // The weight: a file, or the figures of a generated one.
+  std::string weights;
+  std::string tensor;
+  std::string pattern = "random";
+  uint32_t m = 0;
+  uint32_t k = 0;
+  std::vector<double> densities;
+  uint64_t seed = 1;
+
+  // What is run: every combination.
+  std::vector<std::string> machines = {"host"};
+  std::vector<Mode> modes = {Mode::sparse, Mode::dense};
+  std::vector<uint32_t> n;
+  std::vector<uint32_t> blocks;
+  std::vector<Type> types = {Type::f32};
+
+  // How.
+  Layout layout = Layout::row_major;
+  std::map<std::string, int64_t> force;
+  uint32_t threads = 0;
+  Verify verify = Verify::automatic;
+  bool estimate = false;
+
+  // What is shown.
+  std::string print;  // "", "plan", "candidates" or "program"
+  bool json = false;
+};
+
+/// Lists as the command line has them, separated by commas. Throw UsageError naming the option and
+/// the item that is wrong.
+std::vector<std::string> parse_names(const std::string& text);
+std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
+std::vector<double> parse_densities(const std::string& text);  ///< 1/16, 0.1, …
+std::vector<Type> parse_types(const std::string& text);
+std::vector<Mode> parse_modes(const std::string& text);
+std::map<std::string, int64_t> parse_knobs(const std::string& text);
+
+/// Throws UsageError where the options contradict one another or something is missing.
+void check(const SpmmRequest& request);
+
+}  // namespace tessera::cli

@@ -1,0 +1,156 @@
+#include "cli/spmm_show.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "report/table.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+
+std::string_view mode_name(Mode mode) { return mode == Mode::dense ? "dense" : "static"; }
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+template <class T>
+std::string or_dash(const std::optional<T>& value, fmt::format_string<const T&> format) {
+  return value ? fmt::format(format, *value) : std::string("-");
+}
+
+std::string verdict(const SpmmResult& r) {
+  if (!r.failure.empty()) return "failed";
+  if (!r.fits) return "does not fit";
+  if (!r.verified) return "-";
+  return *r.verified ? fmt::format("{:.1e}", *r.max_rel_error) : "WRONG";
+}
+
+ordered_json categories(const compiler::Categories& bytes) {
+  ordered_json out = ordered_json::object();
+  for (const auto& [name, count] : bytes) out[name] = count;
+  return out;
+}
+
+ordered_json phases(const SpmmResult& r) {
+  if (!r.seconds) return nullptr;
+  ordered_json out = ordered_json::object();
+  for (size_t p = 0; p < program::kPhases; ++p)
+    if (r.phases.at[p] != 0) out[std::string(name_of(static_cast<program::Phase>(p)))] = r.phases.at[p];
+  return out;
+}
+
+ordered_json plan(const SpmmResult& r) {
+  if (!r.failure.empty()) return nullptr;
+  return {{"cut", r.cut},
+          {"tiles", r.tiles},
+          {"tiles_used", r.tiles_used},
+          {"predicted_seconds", r.predicted_seconds}};
+}
+
+ordered_json memory(const SpmmResult& r) {
+  if (!r.failure.empty()) return nullptr;
+  return {{"total_bytes", r.memory.total_bytes},
+          {"max_tile_bytes", r.memory.max_tile_bytes},
+          {"tile_capacity_bytes", r.memory.tile_capacity_bytes},
+          {"categories", categories(r.memory.fullest)},
+          {"total_categories", categories(r.memory.total)}};
+}
+
+ordered_json json_of(const SpmmResult& r) {
+  const bool dense = r.what.mode == Mode::dense;
+  return {{"machine", r.what.machine},
+          {"mode", mode_name(r.what.mode)},
+          {"type", name_of(r.what.type)},
+          {"block", dense ? ordered_json(nullptr) : ordered_json(r.what.block)},
+          {"m", r.m},
+          {"k", r.k},
+          {"n", r.what.n},
+          {"requested_density", or_null(r.what.density)},
+          {"density", r.density},
+          {"nnz", r.nnz},
+          {"fill_in", r.fill_in},
+          {"fits", r.fits},
+          {"error", r.failure.empty() ? ordered_json(nullptr) : ordered_json(r.failure)},
+          {"seconds", or_null(r.seconds)},
+          {"cycles", or_null(r.cycles)},
+          {"useful_gflops", or_null(r.useful_gflops())},
+          {"peak_share", or_null(r.peak_share)},
+          {"dense_seconds", or_null(r.dense_seconds)},
+          {"speedup", or_null(r.speedup())},
+          {"verified", or_null(r.verified)},
+          {"max_abs_error", or_null(r.max_abs_error)},
+          {"max_rel_error", or_null(r.max_rel_error)},
+          {"tolerance", or_null(r.tolerance)},
+          {"phases", phases(r)},
+          {"memory", memory(r)},
+          {"plan", plan(r)}};
+}
+
+std::string category_lines(const compiler::Categories& bytes) {
+  std::string out;
+  for (const auto& [name, count] : bytes)
+    out += fmt::format("    {:<16} {:>10}\n", name, report::bytes_text(static_cast<double>(count)));
+  return out;
+}
+
+}  // namespace
+
+std::string table(std::span<const SpmmResult> results) {
+  report::Table table({"machine", "mode", "type", "block", "density", "n", "time", "GFLOP/s", "x dense", "peak",
+                       "memory", "rel. error"});
+  for (const SpmmResult& r : results) {
+    const bool dense = r.what.mode == Mode::dense;
+    table.add({r.what.machine, std::string(mode_name(r.what.mode)), std::string(name_of(r.what.type)),
+               dense ? "-" : std::to_string(r.what.block), dense ? "1" : fmt::format("{:.4g}", r.density),
+               std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-",
+               or_dash(r.useful_gflops(), "{:.4g}"), or_dash(r.speedup(), "{:.2f}"),
+               r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
+               report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)), verdict(r)});
+  }
+  return table.text();
+}
+
+std::string details(const SpmmResult& r) {
+  std::string out = fmt::format("\n{} × {} times {} × {}, {} non-zeros (density {:.4g}", r.m, r.k, r.k, r.what.n,
+                                r.nnz, r.density);
+  out += r.fill_in > 1 ? fmt::format(", fill-in {:.2f})\n", r.fill_in) : ")\n";
+  out += fmt::format("  plan   {}; {} of {} tiles; predicted {}\n", r.cut, r.tiles_used, r.tiles,
+                     report::seconds_text(r.predicted_seconds));
+  if (r.seconds) {
+    out += "  time   " + report::seconds_text(*r.seconds);
+    for (size_t p = 0; p < program::kPhases; ++p)
+      if (r.phases.at[p] != 0)
+        out += fmt::format(", {} {}", name_of(static_cast<program::Phase>(p)), report::seconds_text(r.phases.at[p]));
+    out += '\n';
+  }
+  if (r.verified)
+    out += fmt::format("  error  {:.2e} of |W|·|X| at most ({:.2e} allowed), {:.2e} absolute: {}\n", *r.max_rel_error,
+                       *r.tolerance, *r.max_abs_error, *r.verified ? "verified" : "NOT VERIFIED");
+  out += fmt::format("  memory {} in all, fullest tile {} of {}\n", report::bytes_text(static_cast<double>(r.memory.total_bytes)),
+                     report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)),
+                     report::bytes_text(static_cast<double>(r.memory.tile_capacity_bytes)));
+  return out + category_lines(r.memory.fullest);
+}
+
+std::string overflow(const SpmmResult& r) {
+  return fmt::format("{} {} {}: tile {} needs {} of {}\n{}", r.what.machine, mode_name(r.what.mode),
+                     name_of(r.what.type), r.memory.fullest_tile,
+                     report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)),
+                     report::bytes_text(static_cast<double>(r.memory.tile_capacity_bytes)),
+                     category_lines(r.memory.fullest));
+}
+
+std::string json(std::span<const SpmmResult> results) {
+  ordered_json list = ordered_json::array();
+  for (const SpmmResult& r : results) list.push_back(json_of(r));
+  return ordered_json{{"schema", kSchema}, {"command", "spmm"}, {"results", list}}.dump(2) + "\n";
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,23 @@
+// How results of `tessera spmm` are shown: a table, what stands behind one row, or JSON.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/spmm_case.h"
+
+namespace tessera::cli {
+
+/// One row a result.
+std::string table(std::span<const SpmmResult> results);
+
+/// Plan, phases, memory and error of one result.
+std::string details(const SpmmResult& result);
+
+/// The categories of the fullest tile of a result that does not fit.
+std::string overflow(const SpmmResult& result);
+
+/// {"schema": 1, "command": "spmm", "results": […]}
+std::string json(std::span<const SpmmResult> results);
+
+}  // namespace tessera::cli

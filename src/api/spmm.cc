@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/spmm.h>
+
+#include <array>
+
+#include "api/weight.h"
+#include "compiler/compile.h"
+#include "engine/engine.h"
+
+namespace tessera {
+
+struct Spmm::Compiled {
+  Compiled(const Weight& weight, uint32_t n, const SpmmOptions& options)
+      : packed(weight.storage()->packed),
+        m(weight.rows()),
+        k(weight.cols()),
+        problem{n, options.x_layout, options.y_layout, options.activation, options.bias},
+        plan(ops::plan_spmm(*packed, problem, machine::host(options.threads), options.force)),
+        engine(compile(machine::host(options.threads))) {}
+
+  std::shared_ptr<const compiler::Executable> compile(const machine::Machine& host) {
+    ops::SpmmProgram built = ops::build_spmm(packed, problem, plan, host);
+    variables = built.variables;
+    return compiler::compile(std::move(built.program), host);
+  }
+
+  std::shared_ptr<ops::PackedWeight> packed;
+  uint32_t m;
+  uint32_t k;
+  ops::SpmmProblem problem;
+  ops::SpmmPlan plan;
+  ops::SpmmVariables variables;
+  engine::Engine engine;
+};
+
+namespace {
+
+/// Strides of a caller's array, after checking it.
+engine::Binding bind(program::VariableId variable, const void* data, std::string_view name, uint32_t rows,
+                     uint32_t cols, Layout layout, int64_t leading) {
+  const int64_t inner = layout == Layout::row_major ? cols : rows;
+  if (leading == 0) leading = inner;
+  if (leading < inner)
+    throw UsageError(fmt::format("the leading dimension of {} is {}; {} × {} needs at least {}", name, leading,
+                                 rows, cols, inner));
+  if (data == nullptr && rows != 0 && cols != 0)
+    throw UsageError(fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
+  void* array = const_cast<void*>(data);
+  return layout == Layout::row_major ? engine::Binding{variable, array, leading, 1}
+                                     : engine::Binding{variable, array, 1, leading};
+}
+
+}  // namespace
+
+Spmm::Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options)
+    : compiled_(std::make_unique<Compiled>(weight, n, options)) {}
+Spmm::~Spmm() = default;
+Spmm::Spmm(Spmm&&) noexcept = default;
+Spmm& Spmm::operator=(Spmm&&) noexcept = default;
+
+void Spmm::operator()(const SpmmArguments& a) const {
+  const Compiled& c = *compiled_;
+  if (c.problem.bias != (a.bias != nullptr))
+    throw UsageError(c.problem.bias ? "the product was planned with a bias; pass one"
+                                    : "the product was planned without a bias; set SpmmOptions::bias");
+  std::array<float, 2> scalars = {a.alpha, a.beta};
+  void* values = const_cast<std::byte*>(c.packed->values());
+  const std::array<engine::Binding, 5> bindings = {{
+      bind(c.variables.x, a.x, "X", c.k, c.problem.n, c.problem.x_layout, a.x_leading),
+      bind(c.variables.y, a.y, "Y", c.m, c.problem.n, c.problem.y_layout, a.y_leading),
+      {c.variables.values, values, c.engine.executable().program->variable(c.variables.values).cols, 1},
+      {c.variables.scalars, scalars.data(), 2, 1},
+      {c.variables.bias, const_cast<float*>(a.bias), c.m, 1},
+  }};
+  c.engine.run(bindings);
+}
+
+std::string Spmm::plan() const { return ops::to_string(compiled_->plan); }
+
+double Spmm::predicted_seconds() const { return compiled_->plan.chosen.total(); }
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// Cutting ranges into parts.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace tessera::ops {
+
+/// Cuts `units` (rows, block rows, chunks) into at most `parts` ranges of nearly equal work,
+/// before[i] being the work before unit i and before[units] all of it. The first of each range, and
+/// the end.
+template <class Work>
+std::vector<uint32_t> cut_rows(const Work& before, uint32_t units, uint32_t parts) {
+  std::vector<uint32_t> begin = {0};
+  for (uint32_t p = 1; p < parts; ++p) {
+    const auto target = static_cast<double>(before[units]) * p / parts;
+    const auto at = std::partition_point(before.begin(), before.begin() + units,
+                                         [&](auto work) { return static_cast<double>(work) < target; });
+    begin.push_back(std::max(begin.back(), static_cast<uint32_t>(at - before.begin())));
+  }
+  begin.push_back(units);
+  begin.erase(std::unique(begin.begin(), begin.end()), begin.end());
+  if (begin.size() == 1) begin.push_back(units);
+  return begin;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,84 @@
+// Y = W·X, W sparse or dense: planned, and built as a tile program.
+#pragma once
+
+#include <tessera/spmm.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kernels/block_sparse/block_sparse.h"
+#include "kernels/element_sparse/element_sparse.h"
+#include "machine/machine.h"
+#include "ops/plan.h"
+#include "program/program.h"
+#include "sparse/packed_blocks.h"
+#include "sparse/packed_elements.h"
+
+namespace tessera::ops {
+
+/// A weight in the order in which the kernels read it. Dense is a pattern like any other: full.
+struct PackedWeight {
+  std::variant<sparse::PackedBlocks, sparse::PackedElements> form;
+  bool is_dense = false;
+
+  /// The packed values, which a program takes as its input.
+  const std::byte* values() const;
+};
+
+/// A product, but for its weight.
+struct SpmmProblem {
+  uint32_t n = 0;
+  Layout x_layout = Layout::row_major;
+  Layout y_layout = Layout::row_major;
+  Activation activation = Activation::none;
+  bool bias = false;
+};
+
+/// Knobs of the cut that the planner must use, by name.
+using ForcedKnobs = std::map<std::string, int64_t>;
+
+/// How a product is cut over the tiles of a machine, and what that is predicted to cost.
+struct SpmmPlan {
+  std::variant<kernels::BlockCut, kernels::ElementCut> cut;
+  std::vector<uint32_t> row_begin;  ///< first block row (blocks) or chunk (elements) of each row part
+  std::vector<uint32_t> col_begin;  ///< first column of Y of each column part
+  PlanCandidate chosen;
+  std::vector<PlanCandidate> candidates;
+
+  uint32_t tiles_used() const {
+    return static_cast<uint32_t>((row_begin.size() - 1) * (col_begin.size() - 1));
+  }
+};
+
+/// Cuts the product over the machine's tiles as its cost model finds best. Throws UsageError for
+/// knobs that do not exist or leave no cut.
+SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem,
+                   const machine::Machine& machine, const ForcedKnobs& force = {});
+
+/// The variables of a product's program that the caller binds.
+struct SpmmVariables {
+  program::VariableId values = 0;   ///< the packed weight's values
+  program::VariableId x = 0;        ///< k × n
+  program::VariableId y = 0;        ///< m × n
+  program::VariableId scalars = 0;  ///< alpha, beta
+  program::VariableId bias = 0;     ///< m, or no elements
+};
+
+struct SpmmProgram {
+  program::Program program;
+  SpmmVariables variables;
+};
+
+/// Builds the plan's program. Its constants refer to the weight's index, which must stay alive.
+SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,
+                       const SpmmPlan& plan, const machine::Machine& machine);
+
+/// "kernel=0 row_parts=2 …"
+std::string to_string(const SpmmPlan& plan);
+
+}  // namespace tessera::ops

@@ -1,0 +1,48 @@
+// Is a product right? Compared with float64 arithmetic.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+
+namespace tessera::report {
+
+enum class Extent : uint8_t {
+  automatic,  ///< full up to 2 GFLOP, else sample
+  full,       ///< every element
+  sample,     ///< 32 seeded columns, the first and the last among them, and Y·r against W·(X·r) for
+              ///< a random vector r, which every element takes part in
+};
+
+/// A product to check. The values of w are those that the product used, already rounded to its type.
+struct Product {
+  const SparseMatrix& w;
+  MatrixView<const float> x;  ///< k × n
+  MatrixView<const float> y;  ///< m × n
+  uint32_t n = 0;
+  Type result = Type::f32;        ///< of the elements of Y
+  Type accumulation = Type::f32;  ///< in which sums are kept
+};
+
+struct Verification {
+  bool verified = false;
+  double max_abs_error = 0;  ///< |y − ref|
+  double max_rel_error = 0;  ///< |y − ref| / (|W|·|X|), element by element
+  double tolerance = 0;      ///< that max_rel_error must not exceed
+  bool sampled = false;
+};
+
+/// Tolerance of an element that is a sum of up to `length` products: the rounding errors of a sum
+/// grow as √length with overwhelming probability (Higham & Mary, SIAM J. Sci. Comput. 41, 2019), so
+/// (4·√length + 8) ε of the accumulation, and one rounding to the type of the result.
+double tolerance_of(uint64_t length, Type accumulation, Type result);
+
+/// Compares a product with float64 arithmetic on `threads` threads. Where the reference is infinite
+/// or NaN, so must y be.
+Verification verify_product(const Product& product, Extent extent, uint64_t seed, uint32_t threads);
+
+/// The matrix with its values rounded to `type`, as a weight of that type has them.
+SparseMatrix rounded(SparseMatrix matrix, Type type);
+
+}  // namespace tessera::report
