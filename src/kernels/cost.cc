@@ -35,6 +35,17 @@ double host_cycles(const machine::Machine& m, const HostWork& work) {
   return kHostVertexCycles + std::max(stream_cycles(f, work), arithmetic);
 }
 
+// FP16 has instructions of its own; BF16 takes shifts, and integer arithmetic to round.
+double widen_operations(Type type) {
+  if (type == Type::f32) return 0;
+  return type == Type::f16 ? 1 : 2;
+}
+
+double round_operations(Type type) {
+  if (type == Type::f32) return 0;
+  return type == Type::f16 ? 2 : 5;
+}
+
 double bytes_of(const program::FieldView& field) {
   return static_cast<double>(field.elements() * size_of(field.type));
 }

@@ -19,6 +19,10 @@ struct HostWork {
 /// with every core busy, and the arithmetic; and a fixed part for entering the vertex.
 double host_cycles(const machine::Machine& m, const HostWork& work);
 
+/// Vector operations on a host that turn an element of a type into FP32, and round it back.
+double widen_operations(Type type);
+double round_operations(Type type);
+
 /// Bytes of a field's elements.
 double bytes_of(const program::FieldView& field);
 

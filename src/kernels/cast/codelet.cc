@@ -25,10 +25,6 @@ void reference(const Vertex& v) {
 
 void simd(const Vertex& v) { apply_cast(v.fields[0], v.fields[1]); }
 
-// Vector operations for each element on a host: widening to FP32, and rounding from it.
-constexpr double kWidenOperations = 2;
-constexpr double kRoundOperations = 8;
-
 // Cycles on a tile, W = workers: 12 + W(37 + 1 for each 2 elements) (PopLibs).
 constexpr double kTileSupervisorCycles = 12;
 constexpr double kTileWorkerCycles = 37;
@@ -39,9 +35,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[1];
   const double elements = static_cast<double>(in.elements());
   if (m.kind == machine::Kind::host) {
-    double operations = 1;
-    if (in.type != Type::f32) operations += kWidenOperations;
-    if (out.type != Type::f32) operations += kRoundOperations;
+    const double operations = 1 + widen_operations(in.type) + round_operations(out.type);
     return in_phase(Phase::compute,
                     host_cycles(m, {bytes_of(in), bytes_of(out), operations * elements}));
   }

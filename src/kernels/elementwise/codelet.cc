@@ -75,21 +75,18 @@ void simd(const Vertex& v) {
   apply_binary(op, v.fields[0], v.fields[1], v.fields[2]);
 }
 
-// Vector operations for each element on a host: the function, and widening and rounding a type.
+// Vector operations for each element on a host. GELU: a division, an exponential and a polynomial.
 constexpr double kSimpleOperations = 1;
-constexpr double kGeluOperations = 60;
-constexpr double kWidenOperations = 2;
-constexpr double kRoundOperations = 8;
+constexpr double kGeluOperations = 65;
 
 program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double operations) {
   const size_t inputs = v.fields.size() - 1;
-  const double elements = static_cast<double>(v.fields[0].elements());
+  const Type type = v.fields[0].type;
   HostWork work;
   for (size_t f = 0; f < inputs; ++f) work.read_bytes += bytes_of(v.fields[f]);
   work.written_bytes = bytes_of(v.fields[inputs]);
-  if (v.fields[0].type != Type::f32)
-    operations += kWidenOperations * static_cast<double>(inputs) + kRoundOperations;
-  work.vector_operations = elements * operations;
+  operations += widen_operations(type) * static_cast<double>(inputs) + round_operations(type);
+  work.vector_operations = operations * static_cast<double>(v.fields[0].elements());
   return in_phase(Phase::compute, host_cycles(m, work));
 }
 

@@ -22,7 +22,7 @@ constexpr program::FieldSpec kGatherFields[] = {
 constexpr program::FieldSpec kCopyFields[] = {{"in"}, {"out", Access::out}};
 
 uint32_t row_at(const FieldView& rows, uint32_t i) {
-  return static_cast<uint32_t>(number_at(rows, 0, i));
+  return static_cast<uint32_t>(number_at(rows, i, 0));
 }
 
 void move_element(const FieldView& from, uint32_t from_row, const FieldView& to, uint32_t to_row,
@@ -126,7 +126,7 @@ Sample gather_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 5 * scale;
   const uint32_t cols = 19 * scale;
   Sample sample(gather_rows_codelet);
-  sample.values(index, 1, rows, [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
+  sample.values(index, rows, 1, [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
   return sample.random(type, source_rows, cols, seed, 1, true).unset(type, rows, cols);
 }
 

@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// out[i] = source[rows[i]]. Fields "rows" (1 × count, u32 or u16), "source", "out" (count × the
+/// out[i] = source[rows[i]]. Fields "rows" (count × 1, u32 or u16), "source", "out" (count × the
 /// source's columns, of its type).
 extern const program::Codelet gather_rows_codelet;
 

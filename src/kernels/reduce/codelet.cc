@@ -31,10 +31,6 @@ void simd(const Vertex& v) {
   if (!apply_reduce_sum(v.fields[0], float_of(v.params[0]), v.fields[1])) reference(v);
 }
 
-// Vector operations for each partial on a host.
-constexpr double kAddOperations = 1;
-constexpr double kWidenOperations = 2;
-
 // Cycles on a tile, W = workers: W(16 + ⌈⌈out/W⌉/vacc⌉(c + 6 + p − 1)), c = 8 half→half,
 // 7 half→float, 5 float (PopLibs).
 constexpr double kTileWorkerCycles = 16;
@@ -57,7 +53,7 @@ double tile_cycles(const Vertex& v, const machine::Machine& m) {
 
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host) return in_phase(Phase::reduce, tile_cycles(v, m));
-  const double operations = kAddOperations + (v.fields[0].type == Type::f32 ? 0 : kWidenOperations);
+  const double operations = 1 + widen_operations(v.fields[0].type);  // for each partial
   const HostWork work{bytes_of(v.fields[0]), bytes_of(v.fields[1]),
                       operations * static_cast<double>(v.fields[0].elements())};
   return in_phase(Phase::reduce, host_cycles(m, work));
@@ -66,8 +62,8 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 // The same additions in the same order: the same bits.
 template <Type from, Type to>
 Sample sample(uint32_t scale, uint64_t seed) {
-  const uint32_t partials = 5 * scale;
-  const uint32_t elements = 83 * scale;
+  const uint32_t partials = scale == 0 ? 0 : 4 + scale / 4;
+  const uint32_t elements = 83 * scale * scale;
   Sample sample(reduce_sum_codelet);
   sample.random(from, partials, elements, seed, 1, true).unset(to, 1, elements);
   return sample.param(param_of(0.75F)).flops(double{1} * partials * elements);
