@@ -32,7 +32,7 @@ Inspection inspect(const Pattern& pattern) {
   // Each size divides the next, so the covering of a covering is that of the pattern, and cheaper.
   Pattern covering = cover(pattern, 4);
   result.coverings.push_back(describe(covering, result.non_zeros));
-  for (uint32_t block_size : {8, 16, 32}) {
+  for (uint32_t block_size : {8U, 16U, 32U}) {
     covering = cover(covering, block_size);
     result.coverings.push_back(describe(covering, result.non_zeros));
   }
