@@ -19,10 +19,11 @@ constexpr uint32_t kChunkRows = 2048;
 uint32_t choose_k_block(const Pattern& pattern) {
   const double cells = static_cast<double>(pattern.rows) * pattern.cols;
   const double density = cells > 0 ? pattern.blocks() / cells : 0;
-  if (density >= 3.0 / 16) return 64;
-  if (density >= 3.0 / 64) return 128;
-  if (density >= 3.0 / 256) return 256;
-  return kMaxKBlock;
+  // With the row of zeros behind them, 2^i rows of X.
+  if (density >= 3.0 / 16) return 63;
+  if (density >= 3.0 / 64) return 127;
+  if (density >= 3.0 / 256) return 255;
+  return 1023;
 }
 
 void store(std::byte* values, Type type, uint64_t i, float value) {

@@ -75,7 +75,7 @@ Case random_case(uint64_t seed) {
   c.n = random.one_of({0U, 1U, 2U, 3U, 4U, 8U, 9U, 1 + random.below(70), 1 + random.below(300)});
   c.w = random_matrix(c.m, c.k, random.one_of({0.0, 0.02, 0.1, 0.5, 1.0}), random.coin(), random);
   c.type = random.one_of({Type::f32, Type::f16, Type::bf16});
-  c.packing.k_block = random.one_of({0U, 1U, 16U, 64U, 100U, 1024U});
+  c.packing.k_block = random.one_of({0U, 1U, 16U, 63U, 64U, 100U, 127U, 255U, 1024U});
   c.packing.chunk_rows = random.one_of({0U, 1U, 16U, 64U, 1000U});
   c.cut.panel_cols = random.one_of<uint16_t>({1, 2, 4, 8, 16, 48, 64, 128, 1000});
   c.cut.group_chunks = random.one_of<uint16_t>({1, 2, 100});

@@ -37,8 +37,18 @@ void run_vectors(const ElementShare& share, uint32_t col, uint32_t cols) {
   }
 }
 
+void run_single(const ElementShare& share, uint32_t col) {
+#if HWY_TARGET == HWY_AVX3
+  const uint32_t depth = share.weight.k_block + 1;
+  if (depth <= 64) return PanelShare<ColumnLoop<LookedUp<4>>>(share, col, 1).run();
+  if (depth <= 128) return PanelShare<ColumnLoop<LookedUp<8>>>(share, col, 1).run();
+  if (depth <= 256) return PanelShare<ColumnLoop<LookedUp<16>>>(share, col, 1).run();
+#endif
+  PanelShare<ColumnLoop<Gathered>>(share, col, 1).run();
+}
+
 void run_panel(const ElementShare& share, uint32_t col, uint32_t cols) {
-  if (cols == 1) return PanelShare<ColumnLoop>(share, col, cols).run();
+  if (cols == 1) return run_single(share, col);
   if (cols <= 4) return PanelShare<TaskLoop<hn::CappedTag<float, 4>, 1>>(share, col, cols).run();
   if (cols <= 8 && kLanes > 8)
     return PanelShare<TaskLoop<hn::CappedTag<float, 8>, 1>>(share, col, cols).run();

@@ -12,6 +12,7 @@
 
 #include "kernels/block_sparse/pack-inl.h"
 #include "kernels/convert-inl.h"
+#include "kernels/element_sparse/column-inl.h"
 #include "kernels/element_sparse/layout.h"
 #include "kernels/element_sparse/tasks-inl.h"
 #include "kernels/epilogue-inl.h"
@@ -26,16 +27,37 @@ struct TaskLoop {
   static size_t width() { return kVectors * hn::Lanes(D()); }
   static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
                              const uint32_t* words, const ElementOperands& operands) {
-    run_tasks<kVectors>(D(), bundle, values, words, operands);
+    constexpr size_t kTasks = kVectors >= 4 ? 1 : kVectors >= 2 ? 2 : 4;
+    run_tasks<kVectors, kTasks>(D(), bundle, values, words, operands);
   }
 };
 
-// The inner loop on a single column.
+// The inner loop on a single column, X being how elements of x are found.
+template <class X>
 struct ColumnLoop {
   static size_t width() { return 1; }
   static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
                              const uint32_t* words, const ElementOperands& operands) {
-    run_column(bundle, values, words, operands);
+    run_column(bundle, values, words, X(operands.x), operands.y);
+  }
+};
+
+// Rows of a row-major X that are soon to be packed. Rows are often a power of two apart, which no
+// hardware prefetcher follows.
+struct ComingRows {
+  MatrixView<const float> x;
+  uint32_t row;
+  uint32_t end;
+  uint32_t col;
+  uint32_t cols;
+  uint32_t step;
+
+  HWY_INLINE void advance() {
+    if (x.col_stride != 1) return;
+    for (const uint32_t stop = std::min(end, row + step); row < stop; ++row) {
+      const float* line = &x(row, col);
+      for (uint32_t c = 0; c < cols; c += 16) hwy::Prefetch(line + c);
+    }
   }
 };
 
@@ -84,11 +106,29 @@ class PanelShare {
         pack_block(block, const_cast<float*>(x));
         enter(program::Phase::compute);
       }
+      ComingRows coming = rows_after(block, bundles_of(first, end, block));
+      const bool packs_next = !keeps_x_ || first == share_.chunk_begin;
       for (uint32_t chunk = first; chunk < end; ++chunk) {
-        run_block(chunk, block, {x, sums(first, chunk)});
+        run_block(chunk, block, {x, sums(first, chunk)}, packs_next ? &coming : nullptr);
       }
     }
     for (uint32_t chunk = first; chunk < end; ++chunk) write(chunk, sums(first, chunk));
+  }
+
+  uint64_t bundles_of(uint32_t first, uint32_t end, uint32_t block) const {
+    uint64_t bundles = 0;
+    for (uint32_t chunk = first; chunk < end; ++chunk) {
+      const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
+      bundles += at[1].bundle - at[0].bundle;
+    }
+    return bundles;
+  }
+
+  // The rows of X behind a k-block, to be fetched evenly during the work on its bundles.
+  ComingRows rows_after(uint32_t block, uint64_t bundles) const {
+    const uint32_t begin = std::min((block + 1) * w_.k_block, w_.cols);
+    const uint32_t end = std::min((block + 2) * w_.k_block, w_.cols);
+    return {share_.x, begin, end, col_, cols_, static_cast<uint32_t>((end - begin + bundles) / (bundles + 1))};
   }
 
   void pack_block(uint32_t block, float* to) const {
@@ -99,12 +139,14 @@ class PanelShare {
     pack_tile(x, rows, w_.k_block + 1, {col_, cols_, static_cast<uint32_t>(width()), to});
   }
 
-  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands) const {
+  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands,
+                 ComingRows* coming) const {
     const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
     uint64_t value = at->value;
     const uint32_t* words = w_.indices + at->index;
     for (uint64_t i = at[0].bundle; i < at[1].bundle; ++i) {
       const ElementBundle& bundle = w_.bundles[i];
+      if (coming != nullptr) coming->advance();
       Loop::run(bundle, values_of(bundle, value), words, operands);
       value += bundle.value_count();
       words += bundle.index_count();
@@ -128,11 +170,17 @@ class PanelShare {
     return widened_;
   }
 
+  static constexpr uint32_t kRowsAhead = 8;
+
   void write(uint32_t chunk, float* sums) const {
     const uint32_t begin = w_.chunk_begin[chunk];
     const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
     if (share_.y.col_stride == 1) {
-      for (uint32_t r = 0; r < rows; ++r) write_row(begin + r, sums + r * width());
+      for (uint32_t r = 0; r < rows; ++r) {
+        const float* ahead = &share_.y(begin + r + kRowsAhead, col_);
+        for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(ahead + c);
+        write_row(begin + r, sums + r * width());
+      }
     } else {
       write_columns(begin, rows, sums);
     }

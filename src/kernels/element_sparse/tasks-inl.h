@@ -34,6 +34,11 @@ HWY_INLINE void keep_in_register(V& v) {
 #endif
 }
 
+template <class T>
+HWY_INLINE void prefetch(const T* from, size_t count) {
+  for (size_t i = 0; i < count; i += 64 / sizeof(T)) hwy::Prefetch(from + i);
+}
+
 // A part of a row of Y, kept in registers.
 template <class D, size_t kVectors>
 struct RowSum {
@@ -66,8 +71,9 @@ HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x,
   }
 }
 
-// One task after another, kVectors vectors of columns at a time.
-template <size_t kVectors, class D>
+// kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency
+// of the multiply-adds. What is left of the last tasks is filler.
+template <size_t kVectors, size_t kTasks, class D>
 HWY_INLINE void run_tasks(D d, const ElementBundle& bundle, const float* HWY_RESTRICT values,
                           const uint32_t* HWY_RESTRICT words, const ElementOperands& operands) {
   constexpr size_t kStep = kBundleLanes;
@@ -75,70 +81,37 @@ HWY_INLINE void run_tasks(D d, const ElementBundle& bundle, const float* HWY_RES
   const float* HWY_RESTRICT x = operands.x;
   const size_t shared = bundle.shared_steps / 2 * kStep;
   const size_t apart = bundle.apart_steps * kStep;
-  for (size_t t = 0; t < bundle.tasks; ++t) {
-    float* y_a = operands.y + bundle.row_a[t] * width;
-    float* y_b = operands.y + bundle.row_b[t] * width;
-    RowSum<D, kVectors> a, b;
-    a.load(d, y_a);
-    b.load(d, y_b);
-    const float* w = values + t;
-    const uint32_t* word = words + t;
+  // With each round a part of the next bundle is fetched.
+  const size_t coming_values = bundle.value_count() * kTasks / kStep;
+  const size_t coming_words = bundle.index_count() * kTasks / kStep;
+  for (size_t first = 0; first < bundle.tasks; first += kTasks) {
+    const size_t round = first / kTasks;
+    prefetch(values + bundle.value_count() + round * coming_values, coming_values);
+    prefetch(words + bundle.index_count() + round * coming_words, coming_words);
+    RowSum<D, kVectors> a[kTasks], b[kTasks];
+    for (size_t t = 0; t < kTasks; ++t) {
+      a[t].load(d, operands.y + bundle.row_a[first + t] * width);
+      b[t].load(d, operands.y + bundle.row_b[first + t] * width);
+    }
+    const float* w = values + first;
+    const uint32_t* word = words + first;
     for (const uint32_t* end = word + shared; word != end; word += kStep, w += 4 * kStep) {
-      add_shared(d, w[0], w[kStep], x + lower_column(*word) * width, a, b);
-      add_shared(d, w[2 * kStep], w[3 * kStep], x + upper_column(*word) * width, a, b);
+      for (size_t t = 0; t < kTasks; ++t) {
+        add_shared(d, w[t], w[kStep + t], x + lower_column(word[t]) * width, a[t], b[t]);
+        add_shared(d, w[2 * kStep + t], w[3 * kStep + t], x + upper_column(word[t]) * width, a[t],
+                   b[t]);
+      }
     }
     for (const uint32_t* end = word + apart; word != end; word += kStep, w += 2 * kStep) {
-      a.add(d, w[0], x + lower_column(*word) * width);
-      b.add(d, w[kStep], x + upper_column(*word) * width);
+      for (size_t t = 0; t < kTasks; ++t) {
+        a[t].add(d, w[t], x + lower_column(word[t]) * width);
+        b[t].add(d, w[kStep + t], x + upper_column(word[t]) * width);
+      }
     }
-    a.store(d, y_a);
-    b.store(d, y_b);
-  }
-}
-
-// All tasks of a bundle at once, for a single column: a lane is a task.
-HWY_INLINE void run_column(const ElementBundle& bundle, const float* HWY_RESTRICT values,
-                           const uint32_t* HWY_RESTRICT words, const ElementOperands& operands) {
-  constexpr size_t kStep = kBundleLanes;
-  const hn::CappedTag<float, kBundleLanes> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const size_t shared = bundle.shared_steps / 2;
-  const size_t apart = bundle.apart_steps;
-  const float* x = operands.x;
-  HWY_ALIGN float sums[2 * kBundleLanes];
-  for (size_t lane = 0; lane < kBundleLanes; lane += hn::Lanes(d)) {
-    auto a = hn::Zero(d);
-    auto b = hn::Zero(d);
-    const float* w = values + lane;
-    const auto* word = reinterpret_cast<const int32_t*>(words) + lane;
-    const auto next_columns = [&](auto& lower, auto& upper) HWY_ATTR {
-      const auto both = hn::LoadU(di, word);
-      lower = hn::And(both, hn::Set(di, 0xFFFF));
-      upper = hn::ShiftRight<16>(both);  // columns stay below 2^15
-      word += kStep;
-    };
-    auto lower = hn::Zero(di);
-    auto upper = hn::Zero(di);
-    for (size_t s = 0; s < shared; ++s, w += 4 * kStep) {
-      next_columns(lower, upper);
-      const auto x0 = hn::GatherIndex(d, x, lower);
-      const auto x1 = hn::GatherIndex(d, x, upper);
-      a = hn::MulAdd(hn::LoadU(d, w), x0, a);
-      b = hn::MulAdd(hn::LoadU(d, w + kStep), x0, b);
-      a = hn::MulAdd(hn::LoadU(d, w + 2 * kStep), x1, a);
-      b = hn::MulAdd(hn::LoadU(d, w + 3 * kStep), x1, b);
+    for (size_t t = 0; t < kTasks; ++t) {
+      a[t].store(d, operands.y + bundle.row_a[first + t] * width);
+      b[t].store(d, operands.y + bundle.row_b[first + t] * width);
     }
-    for (size_t s = 0; s < apart; ++s, w += 2 * kStep) {
-      next_columns(lower, upper);
-      a = hn::MulAdd(hn::LoadU(d, w), hn::GatherIndex(d, x, lower), a);
-      b = hn::MulAdd(hn::LoadU(d, w + kStep), hn::GatherIndex(d, x, upper), b);
-    }
-    hn::Store(a, d, sums + lane);
-    hn::Store(b, d, sums + kBundleLanes + lane);
-  }
-  for (size_t t = 0; t < kBundleLanes; ++t) {
-    operands.y[bundle.row_a[t]] += sums[t];
-    operands.y[bundle.row_b[t]] += sums[kBundleLanes + t];
   }
 }
 
