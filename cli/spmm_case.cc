@@ -51,7 +51,7 @@ report::Extent extent_of(Verify verify) {
 
 /// An activation matrix in memory.
 struct Activations {
-  Activations(uint32_t rows, uint32_t cols, Layout layout) : rows(rows), cols(cols), layout(layout) {
+  Activations(uint32_t height, uint32_t width, Layout order) : rows(height), cols(width), layout(order) {
     base::require_memory(4 * uint64_t{rows} * cols, fmt::format("an activation matrix of {} × {}", rows, cols));
     elements.resize(uint64_t{rows} * cols);
   }

@@ -12,11 +12,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INC
 install(EXPORT tessera-targets NAMESPACE tessera:: DESTINATION ${package_dir})
 
 # The tool finds a shared library beside itself, wherever the prefix is moved to.
-if(TARGET tessera-cli)
 file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(tessera-cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 install(TARGETS tessera-cli DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
 
 # A consumer links the library's private dependencies itself where the library is a static one.
 get_target_property(library_type tessera TYPE)

@@ -1,0 +1,41 @@
+// From a weight matrix to a prepared product that is called again and again.
+//   example_spmm [FILE]      .smtx, .mtx, .npy or .safetensors; without it, a generated layer
+#include <tessera/error.h>
+#include <tessera/io.h>
+#include <tessera/spmm.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+int main(int argc, char** argv) try {
+  const tessera::SparseMatrix matrix =
+      argc > 1 ? tessera::read_matrix(argv[1])
+               : tessera::generate({.rows = 1024, .cols = 768, .density = 1.0 / 8, .block_size = 16});
+
+  // Once per matrix: the packed form, good for every n. It keeps nothing of `matrix`, which may go.
+  const tessera::Weight weight(matrix);
+
+  // Once per number of columns: plan, build, compile. The product shares the weight's storage, so
+  // that the weight may go too.
+  const uint32_t n = 64;
+  const tessera::Spmm product(weight, n);
+
+  // As often as there are inputs. X (k x n) and Y (m x n) stay the caller's: they are read and
+  // written where they lie, and may be others each time. All cores share each product; any thread
+  // may call, and calls at the same time take turns.
+  std::vector<float> x(size_t{weight.cols()} * n, 1.0F);
+  std::vector<float> y(size_t{weight.rows()} * n);
+  for (int batch = 0; batch < 3; ++batch) {
+    product(x.data(), y.data());
+    for (float& element : x) element /= 2;
+  }
+
+  std::printf("%u x %u with %llu non-zeros in %llu bytes; y[0] = %g\n%s\n", weight.rows(),
+              weight.cols(), static_cast<unsigned long long>(weight.non_zeros()),
+              static_cast<unsigned long long>(weight.bytes()), static_cast<double>(y[0]),
+              product.plan().c_str());
+} catch (const tessera::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
