@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/block_sparse/codelet.h"
 #include "kernels/cast/codelet.h"
+#include "kernels/element_sparse/codelet.h"
 #include "kernels/elementwise/codelet.h"
 #include "kernels/gather/codelet.h"
 #include "kernels/reduce/codelet.h"
+#include "kernels/tile_product/tile_product.h"
 
 namespace tessera::kernels {
 namespace {
@@ -17,10 +20,13 @@ namespace {
 using Family = std::span<const ListedCodelet> (*)();
 
 constexpr Family kFamilies[] = {
+    block_sparse_codelets,
     cast_codelets,
+    element_sparse_codelets,
     elementwise_codelets,
     gather_codelets,
     reduce_codelets,
+    tile_product_codelets,
 };
 
 std::vector<ListedCodelet> gather_families() {

@@ -41,12 +41,12 @@ Sample& Sample::random(Type type, uint32_t rows, uint32_t cols, uint64_t seed, f
 
 Sample& Sample::unset(Type type, uint32_t rows, uint32_t cols) {
   const size_t bytes = size_t{rows} * cols * size_of(type);
-  return field({type, rows, cols, std::vector<std::byte>(bytes, kUnset)});
+  return field({type, rows, cols, std::vector<std::byte>(bytes, kUnset), false});
 }
 
 Sample& Sample::values(Type type, uint32_t rows, uint32_t cols,
                        const std::function<double(uint64_t)>& value_at) {
-  Field made{type, rows, cols, std::vector<std::byte>(size_t{rows} * cols * size_of(type))};
+  Field made{type, rows, cols, std::vector<std::byte>(size_t{rows} * cols * size_of(type)), false};
   for (uint64_t i = 0; i < uint64_t{rows} * cols; ++i)
     store_number(type, made.contents.data() + i * size_of(type), value_at(i));
   return field(std::move(made));

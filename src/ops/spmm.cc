@@ -112,8 +112,7 @@ struct Elements {
   }
 
   std::vector<Cut> candidates(const SpmmProblem& problem, const Machine& m) const {
-    return kernels::element_candidates(kernels::view_of(weight), problem.n, m.tiles,
-                                       problem.x_layout == Layout::column_major, m.figures);
+    return kernels::element_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const {
@@ -335,7 +334,7 @@ SpmmProgram build(const Elements& family, const std::shared_ptr<const PackedWeig
       b.index("W.blocks", Type::u8, w.blocks().data(), w.blocks().size(), sizeof(sparse::ElementBlock));
   const VariableId bundles =
       b.index("W.bundles", Type::u8, w.bundles().data(), w.bundles().size(), sizeof(sparse::ElementBundle));
-  const VariableId indices = b.index("W.indices", Type::u16, w.indices().data(),
+  const VariableId indices = b.index("W.indices", Type::u32, w.indices().data(),
                                      w.indices().size() / sparse::kBundleLanes, sparse::kBundleLanes);
   b.out().variables.values = values;
   std::vector<int64_t> first_chunk;

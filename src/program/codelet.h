@@ -51,6 +51,7 @@ struct FieldSpec {
   uint8_t alignment = 4;     ///< bytes, where the compiler chooses the address
   bool interleaved = false;  ///< wants the tile memory's interleaved region
   bool optional = false;     ///< may be left empty
+  bool scratch = false;      ///< means nothing before and after the vertex
 };
 
 /// One field of one vertex, in place. data is null in a dry run unless the variable is integer
@@ -120,6 +121,7 @@ struct Codelet {
   RunVertex simd = nullptr;       ///< fast, dispatched to the active instruction set; null: reference
   VertexCost cost = nullptr;
   uint32_t code_bytes = 0;   ///< vertex code on a tile that runs it
+  bool needs_shared_memory = false;  ///< takes whole arrays that no tile's memory holds
   bool integer_only = false; ///< touches no floating-point payload, so a dry run executes it
 };
 

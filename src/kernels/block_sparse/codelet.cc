@@ -4,6 +4,7 @@
 
 #include "kernels/block_sparse/cost.h"
 #include "machine/machine.h"
+#include "sparse/generate.h"
 
 namespace tessera::kernels {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::array<FieldSpec, block_field::count> kFields = {{
     {"y", Access::inout},
     {"scalars"},
     {"bias", Access::in, 4, false, true},
-    {"scratch", Access::inout, 64},
+    {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
 constexpr std::array<std::string_view, 10> kParams = {
@@ -64,9 +65,48 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return block_cost(share_of(v), m.figures).scaled(m.clock_hz);
 }
 
+constexpr uint32_t kWideCols = 37;
+constexpr uint32_t kNarrowCols = 3;
+
+/// A random pattern of density 1/4, over a matrix that its blocks overhang.
+template <uint32_t block_size, Type type, BlockCut::Kernel kernel>
+Sample sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
+  const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
+  const uint32_t n = kernel == BlockCut::Kernel::wide ? kWideCols : kNarrowCols;
+  const sparse::PackedBlocks packed(
+      sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}), type);
+  BlockCut cut;
+  cut.kernel = kernel;
+  cut.tile_rows = block_size == 4 ? 4 : 8;
+  Sample s(block_spmm_codelet);
+  s.random(type, static_cast<uint32_t>(packed.blocks()), packed.order().block_values(), seed).packed();
+  s.values(Type::u32, 1, packed.block_rows() + 1, [&](uint64_t i) { return packed.row_begin()[i]; }).packed();
+  const auto* columns = reinterpret_cast<const uint16_t*>(packed.columns().data());
+  s.values(Type::u16, 1, static_cast<uint32_t>(packed.blocks()), [&](uint64_t i) { return columns[i]; }).packed();
+  s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
+  s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
+  s.random(Type::f32, 1, rows, seed + 3).packed();
+  s.unset(Type::f32, 1, static_cast<uint32_t>(block_scratch_floats(cut, cols, block_size, n))).packed();
+  s.param(block_size).param(static_cast<int64_t>(Activation::relu));
+  visit_block_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
+  // Sums of up to `cols` products below 1 in another order.
+  s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
+  return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
+}
+
+constexpr BlockCut::Kernel kWide = BlockCut::Kernel::wide;
+constexpr BlockCut::Kernel kNarrow = BlockCut::Kernel::narrow;
+constexpr NamedSample kSamples[] = {
+    {"b4-f32-wide", sample<4, Type::f32, kWide>},     {"b8-f32-wide", sample<8, Type::f32, kWide>},
+    {"b16-f16-wide", sample<16, Type::f16, kWide>},   {"b32-bf16-wide", sample<32, Type::bf16, kWide>},
+    {"b4-bf16-narrow", sample<4, Type::bf16, kNarrow>}, {"b8-f16-narrow", sample<8, Type::f16, kNarrow>},
+    {"b16-f32-narrow", sample<16, Type::f32, kNarrow>}, {"b32-f32-narrow", sample<32, Type::f32, kNarrow>},
+};
+
 }  // namespace
 
-const program::Codelet block_spmm_codelet = {
+constexpr program::Codelet block_spmm_codelet = {
     .name = "block_spmm",
     .workers = program::Workers::whole_tile,
     .fields = kFields,
@@ -75,6 +115,12 @@ const program::Codelet block_spmm_codelet = {
     .simd = run,
     .cost = cost,
     .code_bytes = 4096,
+    .needs_shared_memory = true,
 };
+
+std::span<const ListedCodelet> block_sparse_codelets() {
+  static constexpr ListedCodelet kListed[] = {{block_spmm_codelet, kSamples, RunsOn::hosts}};
+  return kListed;
+}
 
 }  // namespace tessera::kernels

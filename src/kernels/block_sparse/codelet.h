@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/block_sparse/block_sparse.h"
+#include "kernels/sample.h"
 #include "program/codelet.h"
 
 namespace tessera::kernels {
@@ -31,5 +32,7 @@ enum : size_t { block_size, activation, first_knob };
 /// block rows and the end; values and columns are whole; scalars are alpha and beta; a bias of no
 /// elements is none.
 extern const program::Codelet block_spmm_codelet;
+
+std::span<const ListedCodelet> block_sparse_codelets();
 
 }  // namespace tessera::kernels

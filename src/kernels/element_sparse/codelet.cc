@@ -4,6 +4,7 @@
 
 #include "kernels/element_sparse/cost.h"
 #include "machine/machine.h"
+#include "sparse/generate.h"
 
 namespace tessera::kernels {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::array<FieldSpec, element_field::count> kFields = {{
     {"y", Access::inout},
     {"scalars"},
     {"bias", Access::in, 4, false, true},
-    {"scratch", Access::inout, 64},
+    {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
 constexpr std::array<std::string_view, 7> kParams = {
@@ -73,9 +74,50 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return element_cost(share_of(v), m.figures).scaled(m.clock_hz);
 }
 
+template <class T>
+Sample::Field bytes_of(const std::vector<T>& items) {
+  Sample::Field field{Type::u8, static_cast<uint32_t>(items.size()), sizeof(T), {}, true};
+  const auto* begin = reinterpret_cast<const std::byte*>(items.data());
+  field.contents.assign(begin, begin + items.size() * sizeof(T));
+  return field;
+}
+
+/// A power-law pattern of density 1/5, so that rows differ in length.
+template <Type type, uint32_t n>
+Sample sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
+  const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
+  const sparse::PackedElements packed(
+      generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), type, {.k_block = 64, .chunk_rows = 128});
+  ElementCut cut;
+  cut.panel_cols = n == 1 ? 1 : 64;
+  const auto steps = static_cast<uint32_t>(packed.value_count() / sparse::kBundleLanes);
+  Sample s(element_spmm_codelet);
+  s.random(type, steps, sparse::kBundleLanes, seed).packed();
+  s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return packed.chunk_begin()[i]; }).packed();
+  s.field(bytes_of(packed.blocks())).field(bytes_of(packed.bundles()));
+  const std::vector<uint32_t>& indices = packed.indices();
+  s.values(Type::u32, static_cast<uint32_t>(indices.size() / sparse::kBundleLanes), sparse::kBundleLanes,
+           [&](uint64_t i) { return indices[i]; }).packed();
+  s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
+  s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
+  s.random(Type::f32, 1, rows, seed + 3).packed();
+  s.unset(Type::f32, 1, static_cast<uint32_t>(element_scratch_floats(cut, view_of(packed), n))).packed();
+  s.param(packed.k_block()).param(0).param(static_cast<int64_t>(Activation::gelu));
+  visit_element_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
+  // Sums of up to `cols` products below 1 in another order.
+  s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
+  return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);
+}
+
+constexpr NamedSample kSamples[] = {
+    {"f32-n37", sample<Type::f32, 37>}, {"f16-n64", sample<Type::f16, 64>}, {"bf16-n5", sample<Type::bf16, 5>},
+    {"f32-n1", sample<Type::f32, 1>},   {"bf16-n1", sample<Type::bf16, 1>}, {"f32-n8", sample<Type::f32, 8>},
+};
+
 }  // namespace
 
-const program::Codelet element_spmm_codelet = {
+constexpr program::Codelet element_spmm_codelet = {
     .name = "element_spmm",
     .workers = program::Workers::whole_tile,
     .fields = kFields,
@@ -84,6 +126,12 @@ const program::Codelet element_spmm_codelet = {
     .simd = run,
     .cost = cost,
     .code_bytes = 8192,
+    .needs_shared_memory = true,
 };
+
+std::span<const ListedCodelet> element_sparse_codelets() {
+  static constexpr ListedCodelet kListed[] = {{element_spmm_codelet, kSamples, RunsOn::hosts}};
+  return kListed;
+}
 
 }  // namespace tessera::kernels

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/element_sparse/element_sparse.h"
+#include "kernels/sample.h"
 #include "program/codelet.h"
 
 namespace tessera::kernels {
@@ -27,5 +28,7 @@ enum : size_t { k_block, first_chunk, activation, first_knob };
 /// chunks and the end; the other arrays of W are whole; scalars are alpha and beta; a bias of no
 /// elements is none.
 extern const program::Codelet element_spmm_codelet;
+
+std::span<const ListedCodelet> element_sparse_codelets();
 
 }  // namespace tessera::kernels

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "base/half.h"
+#include "kernels/element.h"
 #include "machine/machine.h"
 
 namespace tessera::kernels {
@@ -23,25 +23,6 @@ constexpr std::array<FieldSpec, tile_field::count> kFields = {{
 }};
 constexpr std::array<std::string_view, 1> kParams = {"block_size"};
 
-float load(const FieldView& f, int64_t i, int64_t j) {
-  switch (f.type) {
-    case Type::f16: return base::to_float(f.matrix<const base::Half>()(i, j));
-    case Type::bf16: return base::to_float(f.matrix<const base::Bfloat16>()(i, j));
-    default: return f.matrix<const float>()(i, j);
-  }
-}
-
-void store(const FieldView& f, int64_t i, int64_t j, float value) {
-  if (f.type == Type::f16)
-    f.matrix<base::Half>()(i, j) = base::to_half(value);
-  else
-    f.matrix<float>()(i, j) = value;
-}
-
-uint32_t index(const FieldView& f, int64_t i, int64_t j) {
-  return f.type == Type::u16 ? f.matrix<const uint16_t>()(i, j) : f.matrix<const uint32_t>()(i, j);
-}
-
 void run(const Vertex& v) {
   using namespace tile_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
@@ -49,19 +30,19 @@ void run(const Vertex& v) {
   std::vector<float> sums(out.elements());
   std::vector<float> row(out.cols);
   for (uint32_t i = 0; i < v.fields[blocks].rows; ++i) {
-    const uint32_t first_row = index(v.fields[blocks], i, 0) * b;
-    const uint32_t first_col = index(v.fields[blocks], i, 1) * b;
+    const uint32_t first_row = static_cast<uint32_t>(number_at(v.fields[blocks], i, 0)) * b;
+    const uint32_t first_col = static_cast<uint32_t>(number_at(v.fields[blocks], i, 1)) * b;
     for (uint32_t c = 0; c < b && first_col + c < v.fields[x].rows; ++c) {
-      for (uint32_t j = 0; j < out.cols; ++j) row[j] = load(v.fields[x], first_col + c, j);
+      for (uint32_t j = 0; j < out.cols; ++j) row[j] = static_cast<float>(number_at(v.fields[x], first_col + c, j));
       for (uint32_t r = 0; r < b && first_row + r < out.rows; ++r) {
-        const float w = load(v.fields[values], i, r * b + c);
+        const auto w = static_cast<float>(number_at(v.fields[values], i, r * b + c));
         float* sum = &sums[uint64_t{first_row + r} * out.cols];
         for (uint32_t j = 0; j < out.cols; ++j) sum[j] += w * row[j];
       }
     }
   }
   for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t j = 0; j < out.cols; ++j) store(out, r, j, sums[uint64_t{r} * out.cols + j]);
+    for (uint32_t j = 0; j < out.cols; ++j) set_number(out, r, j, sums[uint64_t{r} * out.cols + j]);
 }
 
 /// Derived from the rates of PopLibs' sparse vertices: blocks of 16 keep the multipliers busy,
@@ -83,9 +64,28 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return cycles;
 }
 
+/// Every third block of a square of blocks.
+template <Type type, uint32_t block_size>
+Sample sample(uint32_t scale, uint64_t seed) {
+  constexpr uint32_t kCols = 9;
+  const uint32_t side = 2 * scale;
+  const uint32_t count = (side * side + 2) / 3;
+  Sample s(tile_product_codelet);
+  s.random(type, count, block_size * block_size, seed);
+  s.values(Type::u16, count, 2, [&](uint64_t i) {
+    const uint64_t block = i / 2 * 3;
+    return static_cast<double>(i % 2 == 0 ? block / side : block % side);
+  });
+  s.random(type, side * block_size, kCols, seed + 1).unset(type, side * block_size, kCols);
+  return s.param(block_size).flops(2.0 * count * block_size * block_size * kCols);
+}
+
+constexpr NamedSample kSamples[] = {
+    {"b1-f32", sample<Type::f32, 1>}, {"b4-f16", sample<Type::f16, 4>}, {"b16-f32", sample<Type::f32, 16>}};
+
 }  // namespace
 
-const program::Codelet tile_product_codelet = {
+constexpr program::Codelet tile_product_codelet = {
     .name = "tile_product",
     .workers = program::Workers::whole_tile,
     .fields = kFields,
@@ -95,5 +95,10 @@ const program::Codelet tile_product_codelet = {
     .cost = cost,
     .code_bytes = 600,
 };
+
+std::span<const ListedCodelet> tile_product_codelets() {
+  static constexpr ListedCodelet kListed[] = {{tile_product_codelet, kSamples, RunsOn::tiles}};
+  return kListed;
+}
 
 }  // namespace tessera::kernels

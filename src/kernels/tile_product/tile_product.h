@@ -2,6 +2,7 @@
 // of X.
 #pragma once
 
+#include "kernels/sample.h"
 #include "program/codelet.h"
 
 namespace tessera::kernels {
@@ -15,5 +16,7 @@ enum : size_t { values, blocks, x, y, count };
 /// column of each, u16 or u32; x: k × n and y: m × n of one type, f32 or f16. Sums are kept in FP32
 /// and rounded when stored. What a last block overhangs takes part in nothing.
 extern const program::Codelet tile_product_codelet;
+
+std::span<const ListedCodelet> tile_product_codelets();
 
 }  // namespace tessera::kernels
