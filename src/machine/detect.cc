@@ -1,7 +1,6 @@
 #include "machine/detect.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <tessera/error.h>
 
 #include <algorithm>
@@ -14,6 +13,8 @@
 #include <set>
 #include <sstream>
 #include <utility>
+
+#include "machine/affinity.h"
 
 namespace tessera::machine {
 namespace {
@@ -204,20 +205,20 @@ uint64_t memory(const fs::path& root) {
   return std::isinf(bytes) ? 0 : static_cast<uint64_t>(bytes);
 }
 
-std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  // Machines with more processors than the set holds are refused here; assume one processor.
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  return cpus;
-}
-
 }  // namespace
 
 HostFacts detect_host() { return detect_host({"/", allowed_cpus()}); }
+
+std::vector<int> cpus_by_core(const HostSource& source) {
+  std::vector<int> first_of_core, siblings;
+  std::set<CoreId> cores;
+  for (int cpu : source.allowed_cpus)
+    (cores.insert(core_of(source.root, cpu)).second ? first_of_core : siblings).push_back(cpu);
+  first_of_core.insert(first_of_core.end(), siblings.begin(), siblings.end());
+  return first_of_core;
+}
+
+std::vector<int> cpus_by_core() { return cpus_by_core({"/", allowed_cpus()}); }
 
 HostFacts detect_host(const HostSource& source) {
   HostFacts facts;

@@ -40,6 +40,10 @@ HostFacts detect_host();
 /// The same from another source, as tests have it.
 HostFacts detect_host(const HostSource& source);
 
+/// The allowed processors, one of each physical core before the siblings of any.
+std::vector<int> cpus_by_core();
+std::vector<int> cpus_by_core(const HostSource& source);
+
 /// Threads that a run uses: the environment variable TESSERA_THREADS where it is set, else one a
 /// physical core, and no more than the quota pays for. At least 1. Throws UsageError where
 /// TESSERA_THREADS is not a whole number from 1 to 4096.

@@ -7,6 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "machine/affinity.h"
+#include "machine/detect.h"
+
 namespace tessera::machine {
 namespace {
 
@@ -39,11 +42,17 @@ class SpinBarrier {
   alignas(64) std::atomic<unsigned> generation_{0};
 };
 
-/// Runs body(thread) on threads 0 … threads - 1, the caller being the first.
+/// Runs body(thread) on threads 0 … threads - 1, the caller being the first, each on a core of its
+/// own as far as there are enough.
 void run_team(unsigned threads, const std::function<void(unsigned)>& body) {
+  const std::vector<int> cpus = cpus_by_core();
+  const auto bound_body = [&](unsigned thread) {
+    const BoundHere bound(cpus[thread % cpus.size()]);
+    body(thread);
+  };
   std::vector<std::jthread> others;
-  for (unsigned thread = 1; thread < threads; ++thread) others.emplace_back(body, thread);
-  body(0);
+  for (unsigned thread = 1; thread < threads; ++thread) others.emplace_back(bound_body, thread);
+  bound_body(0);
 }
 
 }  // namespace

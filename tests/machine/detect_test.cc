@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "machine/affinity.h"
+
 namespace tessera::machine {
 namespace {
 
@@ -74,6 +76,11 @@ TEST_F(Detect, CountsOnlyAllowedProcessors) {
   EXPECT_EQ(some.cores_per_l3, 1u);
 }
 
+TEST_F(Detect, ProcessorsOfDifferentCoresComeFirst) {
+  EXPECT_EQ(cpus_by_core({root_, {0, 1, 2, 3, 4, 5}}), (std::vector<int>{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(cpus_by_core({root_, {3, 6, 7}}), (std::vector<int>{3, 6, 7}));
+}
+
 TEST_F(Detect, ClockFallsBackToTheTimeStampCounter) {
   write("proc/cpuinfo", "model name\t: Nameless\nflags\t: fpu\nbogomips\t: 5200.00\n");
   EXPECT_DOUBLE_EQ(facts({0}).nominal_ghz, 2.6);
@@ -125,6 +132,16 @@ TEST(DefaultThreads, EnvironmentOverrulesAndIsChecked) {
   }
   unsetenv("TESSERA_THREADS");
   EXPECT_EQ(default_threads(facts), 1u);
+}
+
+TEST(Affinity, BindingHoldsWhileItLives) {
+  const std::vector<int> before = allowed_cpus();
+  {
+    const BoundHere bound(before.back());
+    EXPECT_EQ(allowed_cpus(), std::vector<int>{before.back()});
+  }
+  EXPECT_EQ(allowed_cpus(), before);
+  EXPECT_FALSE(bind_thread(0, {}));
 }
 
 TEST(DetectHost, ThisComputerIsPlausible) {

@@ -1,0 +1,33 @@
+// A shared library opened at run time, its symbols kept apart from every other's: several BLAS
+// live in one process this way, each reading its environment when it is opened.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera::bench {
+
+class Library {
+ public:
+  /// Opens the first of the candidates that loads. Throws Error naming what was tried.
+  explicit Library(const std::vector<std::string>& candidates);
+
+  const std::string& path() const { return path_; }
+
+  /// A function of the library. Throws Error where it has none of that name.
+  template <class Function>
+  Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(symbol(name));
+  }
+
+ private:
+  void* symbol(const char* name) const;
+
+  void* handle_ = nullptr;
+  std::string path_;
+};
+
+/// Sets an environment variable unless the caller of the benchmark has set it.
+void default_environment(const char* name, const std::string& value);
+
+}  // namespace tessera::bench

@@ -1,0 +1,21 @@
+// The peers there are: one factory each, in its own file. A factory throws Error where the library
+// is not on this computer.
+#pragma once
+
+#include <memory>
+
+#include "peers/peer.h"
+
+namespace tessera::bench {
+
+std::unique_ptr<Peer> tessera_sparse(const Limits& limits);
+std::unique_ptr<Peer> tessera_dense(const Limits& limits);
+std::unique_ptr<Peer> mkl(const Limits& limits);
+std::unique_ptr<Peer> onednn(const Limits& limits);
+std::unique_ptr<Peer> openblas(const Limits& limits);
+std::unique_ptr<Peer> mkl_csr(const Limits& limits);
+std::unique_ptr<Peer> mkl_bsr(const Limits& limits);
+std::unique_ptr<Peer> libxsmm(const Limits& limits);
+std::unique_ptr<Peer> eigen(const Limits& limits);
+
+}  // namespace tessera::bench

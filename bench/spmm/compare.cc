@@ -1,0 +1,216 @@
+#include "spmm/compare.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <thread>
+
+#include "base/random.h"
+#include "machine/affinity.h"
+#include "machine/measure.h"
+#include "spmm/reference.h"
+
+namespace tessera::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Longer than idle threads of any library spin: nobody pays for the one before.
+constexpr auto kPause = std::chrono::milliseconds(3);
+/// Calls of one round: at least one, and more until this time is spent.
+constexpr double kRoundSeconds = 4e-3;
+constexpr int kMaxCalls = 50;
+/// A call longer than this needs no untimed one to wake threads up.
+constexpr double kLongCall = 20e-3;
+/// After so many rounds, opponents that are so many times slower than the best of their kind sit
+/// out.
+constexpr int kQualifying = 2;
+constexpr double kHopeless = 2;
+/// Beyond the caches that a core can fill on its own.
+constexpr size_t kFlushBytes = size_t{256} << 20;
+
+double seconds_of(Product& product, const float* x, float* y) {
+  const auto start = Clock::now();
+  product.run(x, y);
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Reads more than the caches hold.
+void empty_caches(const std::vector<float>& flush) {
+  float sum = 0;
+  for (size_t i = 0; i < flush.size(); i += 16) sum += flush[i];
+  volatile float kept = sum;
+  (void)kept;
+}
+
+struct Contestant {
+  Timing timing;
+  std::unique_ptr<Product> product;
+  std::vector<double> rounds;
+  double last = INFINITY;  ///< seconds of the last call
+};
+
+class Contest {
+ public:
+  Contest(const Case& work, const Rules& rules)
+      : work_(work),
+        rules_(rules),
+        x_(size_t{work.k} * work.n),
+        y_(size_t{work.m} * work.n),
+        flush_(rules.cold ? kFlushBytes / sizeof(float) : 0, 1.0F) {
+    base::RandomStream(7).fill_symmetric(x_);
+  }
+
+  void add(Peer& peer, const Work& work) {
+    Contestant contestant;
+    contestant.timing.peer = peer.name();
+    contestant.timing.kind = peer.kind();
+    contestant.timing.type = work.type;
+    contestant.timing.absent = peer.why_not(work);
+    if (contestant.timing.absent.empty()) {
+      const auto start = Clock::now();
+      contestant.product = peer.prepare(work);
+      contestant.timing.prepare_seconds =
+          std::chrono::duration<double>(Clock::now() - start).count();
+      contestant.timing.weight_bytes = contestant.product->weight_bytes();
+      contestant.timing.predicted_seconds = contestant.product->predicted_seconds();
+      contestant.timing.plan = contestant.product->plan();
+    }
+    contestants_.push_back(std::move(contestant));
+  }
+
+  /// A first call of each, in which it starts its threads.
+  void check(const SparseMatrix& weights, Pinning& pinning) {
+    const Reference reference(weights, work_, x_);
+    for (Contestant& contestant : contestants_) {
+      if (!contestant.product) continue;
+      std::fill(y_.begin(), y_.end(), NAN);
+      contestant.last = seconds_of(*contestant.product, x_.data(), y_.data());
+      pinning.bind_new_threads();
+      contestant.timing.error = reference.largest_error(y_);
+    }
+  }
+
+  void run(int cpu) {
+    const machine::BoundHere bound(cpu);
+    for (int round = 0; round < rules_.rounds; ++round) {
+      if (round == kQualifying) dismiss_hopeless();
+      for (Contestant& contestant : contestants_)
+        if (contestant.product) one_round(contestant);
+    }
+    for (Contestant& contestant : contestants_) {
+      contestant.timing.rounds = static_cast<int>(contestant.rounds.size());
+      if (!contestant.rounds.empty()) contestant.timing.seconds = median(contestant.rounds);
+    }
+  }
+
+  std::vector<Timing> timings() const {
+    std::vector<Timing> timings;
+    for (const Contestant& contestant : contestants_) timings.push_back(contestant.timing);
+    return timings;
+  }
+
+ private:
+  void one_round(Contestant& contestant) {
+    std::this_thread::sleep_for(kPause);
+    if (contestant.last < kLongCall) seconds_of(*contestant.product, x_.data(), y_.data());
+    std::vector<double> calls;
+    double spent = 0;
+    while (calls.empty() || (spent < kRoundSeconds && calls.size() < kMaxCalls)) {
+      if (rules_.cold) empty_caches(flush_);
+      calls.push_back(seconds_of(*contestant.product, x_.data(), y_.data()));
+      spent += calls.back();
+    }
+    contestant.last = calls.back();
+    const double fastest = *std::min_element(calls.begin(), calls.end());
+    double& best = contestant.timing.fastest;
+    best = best == 0 ? fastest : std::min(best, fastest);
+    contestant.rounds.push_back(median(calls));
+  }
+
+  void dismiss_hopeless() {
+    for (Kind kind : {Kind::dense, Kind::sparse}) {
+      double best = INFINITY;
+      for (const Contestant& contestant : contestants_)
+        if (contestant.product && contestant.timing.kind == kind)
+          best = std::min(best, contestant.timing.fastest);
+      for (Contestant& contestant : contestants_)
+        if (contestant.product && contestant.timing.kind == kind &&
+            contestant.timing.fastest > kHopeless * best)
+          contestant.product.reset();
+    }
+  }
+
+  const Case& work_;
+  const Rules& rules_;
+  std::vector<float> x_, y_, flush_;
+  std::vector<Contestant> contestants_;
+};
+
+/// What a product that moves every byte once has to read or write.
+double bytes_moved(const Case& work, const Timing& tessera) {
+  return static_cast<double>(tessera.weight_bytes) +
+         sizeof(float) * (static_cast<double>(work.m) + work.k) * work.n;
+}
+
+}  // namespace
+
+const Timing* Comparison::best(Kind kind) const {
+  const Timing* best = nullptr;
+  for (const Timing& timing : timings) {
+    // Tessera's FP32 beside its half types is there for the ratio.
+    if (timing.kind != kind || timing.seconds == 0) continue;
+    if (kind == Kind::tessera && timing.type != work.type) continue;
+    if (best == nullptr || timing.seconds < best->seconds) best = &timing;
+  }
+  return best;
+}
+
+double Comparison::gflops(const Timing& timing) const {
+  const bool dense = timing.kind == Kind::dense || timing.kind == Kind::tessera_dense;
+  const double multiplied =
+      dense ? static_cast<double>(work.m) * work.k : static_cast<double>(work.nonzeros);
+  return 2 * multiplied * work.n / timing.seconds * 1e-9;
+}
+
+double Comparison::efficiency(const Timing& timing) const {
+  const Timing* dense = best(Kind::dense);
+  return dense == nullptr ? 0 : gflops(timing) / gflops(*dense);
+}
+
+double Comparison::against_bandwidth(const Timing& timing) const {
+  return read_gbps == 0 ? 0 : timing.seconds / (bytes / (read_gbps * 1e9));
+}
+
+Comparison compare(const Case& work, const SparseMatrix& weights, const std::vector<float>& dense,
+                   const std::vector<std::unique_ptr<Peer>>& peers, const Rules& rules,
+                   Pinning& pinning, double peak_gflops) {
+  Comparison result;
+  result.work = work;
+  result.peak_gflops = peak_gflops;
+  Contest contest(work, rules);
+  for (const auto& peer : peers) {
+    // Dense and sparse libraries compute in FP32 whatever Tessera's weights are.
+    const Type type = peer->kind() == Kind::tessera ? work.type : Type::f32;
+    contest.add(*peer, {weights, dense, work.n, work.layout, type});
+    if (type != Type::f32) contest.add(*peer, {weights, dense, work.n, work.layout, Type::f32});
+  }
+  contest.check(weights, pinning);
+  contest.run(pinning.first_cpu());
+  result.timings = contest.timings();
+  if (const Timing* tessera = result.tessera()) {
+    result.bytes = bytes_moved(work, *tessera);
+    result.read_gbps =
+        machine::measure_read_gbps(static_cast<uint64_t>(result.bytes), rules.threads);
+  }
+  return result;
+}
+
+}  // namespace tessera::bench

@@ -1,0 +1,97 @@
+#include "spmm/options.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+
+#include "machine/detect.h"
+
+namespace tessera::bench {
+namespace {
+
+double number(const std::string& text, const std::string& whole) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end)
+    throw UsageError(fmt::format("--density: '{}' is neither a number nor a fraction", whole));
+  return value;
+}
+
+/// "1/16" or "0.0625".
+double density_of(const std::string& text) {
+  const size_t slash = text.find('/');
+  const double value = slash == std::string::npos ? number(text, text)
+                                                  : number(text.substr(0, slash), text) /
+                                                        number(text.substr(slash + 1), text);
+  if (!(value >= 0 && value <= 1))
+    throw UsageError(fmt::format("--density: '{}' is not between 0 and 1", text));
+  return value;
+}
+
+Type type_of(const std::string& text) {
+  for (Type type : {Type::f32, Type::f16, Type::bf16})
+    if (name_of(type) == text) return type;
+  throw UsageError(fmt::format("--type: '{}' is none of f32, f16, bf16", text));
+}
+
+Layout layout_of(const std::string& text) {
+  if (text == "row") return Layout::row_major;
+  if (text == "col") return Layout::column_major;
+  throw UsageError(fmt::format("--layout: '{}' is neither row nor col", text));
+}
+
+template <class To, class Convert>
+void convert_list(const std::vector<std::string>& texts, std::vector<To>& list, Convert convert) {
+  if (texts.empty()) return;
+  list.clear();
+  for (const std::string& text : texts) list.push_back(convert(text));
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  std::vector<std::string> densities, types, layouts;
+  std::string isa(name_of(active_isa()));
+  options.limits.threads = machine::default_threads(machine::detect_host());
+
+  CLI::App app("Sparse products: Tessera beside the dense and sparse libraries of this computer.");
+  const auto list = [](CLI::Option* option) { option->delimiter(','); };
+  app.add_option("--m", options.m, "rows of W")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--k", options.k, "columns of W")->check(CLI::Range(1, 1 << 20));
+  list(app.add_option("--n", options.n, "columns of X (list)")->check(CLI::Range(1, 1 << 20)));
+  list(app.add_option("--density", densities, "share of blocks stored, 1/8 or 0.125 (list)"));
+  list(app.add_option("--block", options.blocks, "block size (list)")
+           ->check(CLI::IsMember({1, 4, 8, 16, 32})));
+  list(app.add_option("--type", types, "type of W: f32, f16, bf16 (list)"));
+  list(app.add_option("--layout", layouts, "layout of X and Y: row, col (list)"));
+  app.add_option("--smtx", options.smtx, "files, or folders of files: W comes from each of them");
+  app.add_option("--isa", isa, "instruction set of all: generic, avx2, avx512");
+  app.add_option("--threads", options.limits.threads, "threads of all")->check(CLI::Range(1, 4096));
+  list(app.add_option("--peers", options.peers, "who takes part (list); default: all there are"));
+  app.add_option("--rounds", options.rounds, "rounds that medians are taken of")
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--cold", options.cold, "empty the caches before every timed call");
+  app.add_flag("--plans", options.plans, "print the plan of each product of Tessera's");
+  app.add_option("--csv", options.csv, "file for every timing, one line each");
+  app.add_option("--json", options.json, "file for everything");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    std::exit(app.exit(help));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+
+  convert_list(densities, options.densities, density_of);
+  convert_list(types, options.types, type_of);
+  convert_list(layouts, options.layouts, layout_of);
+  options.limits.isa = isa_of(isa);
+  return options;
+}
+
+}  // namespace tessera::bench

@@ -1,0 +1,36 @@
+// Comparisons as tables for people, and as files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spmm/compare.h"
+#include "spmm/options.h"
+
+namespace tessera::bench {
+
+/// What the numbers were measured on.
+struct Setting {
+  std::string cpu;
+  Limits limits;
+  double peak_gflops = 0;
+  bool cold = false;
+  std::vector<std::string> versions;  ///< "name: version" of each peer
+  std::vector<std::string> missing;   ///< "name: reason"
+};
+
+/// Lines above the table: the setting, who takes part, what the columns are.
+std::string head(const Setting& setting);
+
+/// The table's head, and one row.
+std::string column_names();
+std::string row(const Comparison& comparison);
+
+/// Targets reached and missed, and medians over the files where there are any.
+std::string summary(const std::vector<Comparison>& comparisons);
+
+/// Every timing, one line each.
+std::string to_csv(const std::vector<Comparison>& comparisons);
+std::string to_json(const Setting& setting, const std::vector<Comparison>& comparisons);
+
+}  // namespace tessera::bench
