@@ -19,6 +19,9 @@ inline constexpr uint32_t kChunkRows = 32;
 /// Columns that the narrow kernel keeps in registers, at most.
 inline constexpr uint32_t kNarrowCols = 8;
 
+/// Floats that packing X for the narrow kernel may write beyond a panel, to be overwritten.
+inline constexpr uint32_t kPackSpill = kNarrowCols * 4;
+
 constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
 
 /// Rows of a packed panel of X: k and the overhang of the last block.
@@ -63,7 +66,7 @@ struct NarrowScratch {
   size_t total;
 
   NarrowScratch(uint32_t k, uint32_t block_size, uint32_t cols) {
-    results = panel + round_up(round_up(k, block_size) * cols, kMaxLanes);
+    results = panel + round_up(round_up(k, block_size) * cols + kPackSpill, kMaxLanes);
     turned = results + kChunkRows * kNarrowCols;
     total = turned + kChunkRows * kNarrowCols;
   }

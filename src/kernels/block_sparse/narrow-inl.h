@@ -32,12 +32,18 @@ inline constexpr size_t kNarrowTileCols =
 // Sums that the latency of a fused multiply-add asks for.
 inline constexpr size_t kNarrowLeastSums = 4;
 
+// Values of W between the block in work and the one that is prefetched, and blocks between the one
+// in work and the one whose rows of X are.
+inline constexpr size_t kNarrowValuesAhead = 1024;
+inline constexpr size_t kNarrowBlocksAhead = 3;
+
 // What a tile reads and writes: some strips of one block row, times some columns of X.
 template <class T, class Index>
 struct NarrowTile {
   const T* w;  // the strips in the row's first block
-  const Index* columns;
+  const Index* columns;  // of its blocks
   size_t blocks;
+  size_t last;  // block of the share whose column may still be looked at
   uint32_t block_size;
   const float* x;  // [k / group][columns][group]
   float* y;        // [columns][kChunkRows]
@@ -53,6 +59,49 @@ HWY_INLINE hn::Vec<Floats> repeat_group(const float* x) {
     hn::TFromD<hn::RepartitionToWide<Floats>> pair;
     std::memcpy(&pair, x, sizeof(pair));
     return hn::BitCast(d, hn::Set(pairs, pair));
+  }
+}
+
+// One group of rows of X, each with its `cols` elements side by side, to [cols][kGroup]. Writes up
+// to kPackSpill floats more.
+template <int kGroup>
+HWY_INLINE void interleave_rows(const float* x, int64_t row_stride, uint32_t cols, float* to) {
+  const hn::CappedTag<float, kNarrowCols> d;
+  for (uint32_t c = 0; c < cols; c += hn::MaxLanes(d)) {
+    const auto some = hn::FirstN(d, cols - c);
+    const auto row = [&](int64_t i) HWY_ATTR { return hn::MaskedLoad(some, d, x + i * row_stride + c); };
+    if constexpr (kGroup == 2) {
+      hn::StoreInterleaved2(row(0), row(1), d, to + c * kGroup);
+    } else {
+      hn::StoreInterleaved4(row(0), row(1), row(2), row(3), d, to + c * kGroup);
+    }
+  }
+}
+
+// Rows 0 to k of X to [depth / kGroup][cols][kGroup], zeros from k on.
+template <int kGroup>
+HWY_NOINLINE void pack_groups(MatrixView<const float> x, uint32_t k, uint32_t depth, uint32_t cols,
+                              float* to) {
+  const uint32_t whole = k / kGroup * kGroup;
+  const uint32_t step = cols * kGroup;
+  if (x.col_stride == 1) {
+    float* group = to;
+    for (uint32_t i = 0; i < whole; i += kGroup, group += step) {
+      interleave_rows<kGroup>(x.data + i * x.row_stride, x.row_stride, cols, group);
+    }
+  } else {
+    for (uint32_t c = 0; c < cols; ++c) {
+      const float* from = x.data + c * x.col_stride;
+      float* group = to + c * kGroup;
+      for (uint32_t i = 0; i < whole; i += kGroup, group += step) {
+        std::memcpy(group, from + i, kGroup * sizeof(float));
+      }
+    }
+  }
+  for (uint32_t i = whole; i < depth; ++i) {
+    for (uint32_t c = 0; c < cols; ++c) {
+      to[i / kGroup * step + c * kGroup + i % kGroup] = i < k ? x(i, c) : 0;
+    }
   }
 }
 
@@ -97,15 +146,18 @@ HWY_NOINLINE void narrow_tile(const NarrowTile<T, Index>& t) {
 
   const size_t block_values = size_t{t.block_size} * t.block_size;
   const size_t strip_values = size_t{t.block_size} * kStripRows;
-  const size_t ahead = std::max<size_t>(1, 1024 / block_values) * block_values;
+  const size_t ahead = std::max<size_t>(1, kNarrowValuesAhead / block_values) * block_values;
   const uint32_t groups = t.block_size / kGroup;
   const T* w = t.w;
   for (size_t i = 0; i < t.blocks; ++i, w += block_values) {
     const float* x = t.x + size_t{t.columns[i]} * t.block_size * kCols;
+    const size_t next = t.columns[std::min(i + kNarrowBlocksAhead, t.last)];
+    const float* next_x = t.x + next * t.block_size * kCols;
     const T* values = w;
     for (uint32_t g = 0; g < groups; g += kFlights) {
 #pragma GCC unroll 4
       for (int f = 0; f < kFlights; ++f) {
+        if constexpr (kCols > 2) hwy::Prefetch(next_x);
         hn::Vec<Floats> ws[kStrips][kVectors];
 #pragma GCC unroll 4
         for (int s = 0; s < kStrips; ++s) {
@@ -128,6 +180,7 @@ HWY_NOINLINE void narrow_tile(const NarrowTile<T, Index>& t) {
         }
         values += kGroupValues;
         x += kCols * kGroup;
+        next_x += kCols * kGroup;
       }
     }
   }
@@ -193,15 +246,12 @@ class NarrowShare {
   }
 
   void pack(uint32_t t) const {
-    const uint32_t cols = tile_cols(t);
-    const uint32_t group = order_.group;
-    const uint32_t depth = padded_k(w_);
-    float* to = panel_of(t);
-    for (uint32_t c = 0; c < cols; ++c) {
-      const float* from = &share_.x(0, share_.col_begin + tiles_.begin(t) + c);
-      for (uint32_t k = 0; k < depth; ++k) {
-        to[(k / group * cols + c) * group + k % group] = k < w_.cols ? from[k * share_.x.row_stride] : 0;
-      }
+    const MatrixView<const float> x{&share_.x(0, share_.col_begin + tiles_.begin(t)),
+                                    share_.x.row_stride, share_.x.col_stride};
+    if (order_.group == 4) {
+      pack_groups<4>(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
+    } else {
+      pack_groups<2>(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
     }
   }
 
@@ -214,6 +264,7 @@ class NarrowShare {
     NarrowTile<T, Index> tile{static_cast<const T*>(w_.values) + size_t{begin} * order_.block_values(),
                               static_cast<const Index*>(w_.columns) + begin,
                               w_.row_begin[block_row + 1] - begin,
+                              w_.row_begin[share_.block_row_end] - begin - 1,
                               w_.block_size,
                               nullptr,
                               results};
