@@ -46,7 +46,8 @@ void measure(const kernels::ListedCodelet& listed, const kernels::NamedSample& n
     restrict_isa(isa);
     const double seconds = seconds_per_run(codelet.simd != nullptr ? codelet.simd : codelet.reference, placed.vertex());
     const machine::Machine host = machine::host(1);
-    const double predicted = host.seconds(codelet.cost(placed.vertex(), host).total());
+    const bool has_cost = listed.runs_on != kernels::RunsOn::tiles;
+    const double predicted = has_cost ? host.seconds(codelet.cost(placed.vertex(), host).total()) : 0;
     fmt::print("{:<24} {:>6} {:<8} {:>12.0f} {:>12.0f} {:>8.2f} {:>8.1f} {:>8.1f}\n",
                fmt::format("{}/{}", codelet.name, named.name), scale, name_of(isa), seconds * 1e9, predicted * 1e9,
                predicted / seconds, sample.bytes() / seconds * 1e-9, sample.flops() / seconds * 1e-9);

@@ -67,7 +67,7 @@ PhaseTimes superstep_cycles(const GridOperation& operation, const GridCut& cut, 
 }
 
 uint64_t tile_bytes(const GridOperation& operation, const GridCut& cut) {
-  if (cut.tiles() == 0) return 0;
+  if (cut.tiles() == 0) return program::kStackBytes;
   uint64_t bytes = program::kStackBytes + program::vertex_state_bytes(*operation.codelet) +
                    program::control_code_bytes(1) + operation.codelet->code_bytes;
   for (const GridOperand& operand : operation.operands)

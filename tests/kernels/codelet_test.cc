@@ -16,6 +16,7 @@ namespace {
 struct Case {
   const program::Codelet* codelet;
   NamedSample sample;
+  RunsOn runs_on;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.codelet->name << "/" << c.sample.name; }
@@ -23,7 +24,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.codelet->name << "/" 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const ListedCodelet& listed : all_codelets())
-    for (const NamedSample& sample : listed.samples) cases.push_back({listed.codelet, sample});
+    for (const NamedSample& sample : listed.samples) cases.push_back({listed.codelet, sample, listed.runs_on});
   return cases;
 }
 
@@ -65,7 +66,7 @@ class CodeletTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(CodeletTest, SimdAgreesWithTheReference) {
-  const auto [codelet, named] = GetParam();
+  const auto [codelet, named, runs_on] = GetParam();
   const program::RunVertex simd = codelet->simd != nullptr ? codelet->simd : codelet->reference;
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
@@ -86,22 +87,23 @@ TEST_P(CodeletTest, SimdAgreesWithTheReference) {
 }
 
 TEST_P(CodeletTest, SampleMatchesItsCodelet) {
-  const auto [codelet, named] = GetParam();
+  const auto [codelet, named, runs_on] = GetParam();
   const Sample sample = named.make(1, 1);
   EXPECT_EQ(&sample.codelet(), codelet);
   EXPECT_EQ(sample.fields().size(), codelet->fields.size());
   EXPECT_EQ(sample.params().size(), codelet->params.size());
 }
 
-std::vector<machine::Machine> machines_for(const program::Codelet& codelet) {
-  std::vector<machine::Machine> machines = {machine::host(2)};
-  if (!codelet.needs_shared_memory) machines.push_back(tessera::testing::toy_machine(4));
+std::vector<machine::Machine> machines_for(RunsOn runs_on) {
+  std::vector<machine::Machine> machines;
+  if (runs_on != RunsOn::tiles) machines.push_back(machine::host(2));
+  if (runs_on != RunsOn::hosts) machines.push_back(tessera::testing::toy_machine(4));
   return machines;
 }
 
 TEST_P(CodeletTest, CostIsPositiveAndGrows) {
-  const auto [codelet, named] = GetParam();
-  for (const machine::Machine& machine : machines_for(*codelet)) {
+  const auto [codelet, named, runs_on] = GetParam();
+  for (const machine::Machine& machine : machines_for(runs_on)) {
     double previous = 0;
     for (uint32_t scale : {1U, 4U, 16U}) {
       const Sample sample = named.make(scale, 1);
@@ -114,14 +116,14 @@ TEST_P(CodeletTest, CostIsPositiveAndGrows) {
 }
 
 TEST_P(CodeletTest, CostReadsNoPayload) {
-  const auto [codelet, named] = GetParam();
+  const auto [codelet, named, runs_on] = GetParam();
   const Sample sample = named.make(4, 1);
   const SampleVertex placed(sample);
   std::vector<program::FieldView> blind(placed.vertex().fields.begin(), placed.vertex().fields.end());
   for (program::FieldView& field : blind)
     if (epsilon_of(field.type) != 0) field.data = nullptr;
   const program::Vertex vertex{blind, placed.vertex().params};
-  for (const machine::Machine& machine : machines_for(*codelet))
+  for (const machine::Machine& machine : machines_for(runs_on))
     EXPECT_EQ(codelet->cost(vertex, machine).total(), codelet->cost(placed.vertex(), machine).total());
 }
 
