@@ -10,12 +10,12 @@
 #include <map>
 #include <tuple>
 
-#include "base/half.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "io/weights.h"
+#include "kernels/element.h"
 #include "ops/spmm.h"
 #include "ops/tiled_spmm.h"
 #include "report/verification.h"
@@ -181,6 +181,59 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   return result;
 }
 
+namespace {
+
+/// What is known of a case before it runs.
+template <class Plan>
+SpmmResult start(const Plan& plan, const compiler::Executable& executable, const std::string& print) {
+  SpmmResult result;
+  result.printed = printed(print, plan, *executable.program);
+  result.memory = executable.memory;
+  result.cut = plan.chosen.cut;
+  result.tiles_used = plan.tiles_used();
+  result.predicted_seconds = plan.chosen.total();
+  result.fits = result.memory.fits();
+  return result;
+}
+
+/// Accounts without floating-point work.
+void estimate(const engine::Engine& engine, SpmmResult& result) {
+  const machine::Machine& machine = engine.executable().machine;
+  const engine::Profile profile = engine.run({}, {.dry = true});
+  result.phases = profile.cycles.scaled(1 / machine.clock_hz);
+  result.seconds = result.phases.total();
+  if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();
+}
+
+void verify(const SpmmRequest& request, const SparseMatrix& matrix, Type type, Type result_type, const Activations& x,
+            const Activations& y, SpmmResult& result) {
+  if (request.verify == Verify::none) return;
+  const SparseMatrix w = report::rounded(matrix, type);
+  const uint32_t threads = request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
+  const report::Verification v = report::verify_product({w, x.view(), y.view(), x.cols, result_type},
+                                                        extent_of(request.verify), request.seed, threads);
+  result.verified = v.verified;
+  result.max_abs_error = v.max_abs_error;
+  result.max_rel_error = v.max_rel_error;
+  result.tolerance = v.tolerance;
+}
+
+/// Elements as a tile's memory has them.
+std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
+  std::vector<std::byte> bytes(elements.size() * size_of(type));
+  const program::FieldView view{bytes.data(), type, 1, static_cast<uint32_t>(elements.size())};
+  for (size_t i = 0; i < elements.size(); ++i) kernels::set_number(view, 0, static_cast<int64_t>(i), elements[i]);
+  return bytes;
+}
+
+void as_floats(std::vector<std::byte>& bytes, Type type, std::span<float> elements) {
+  const program::FieldView view{bytes.data(), type, 1, static_cast<uint32_t>(elements.size())};
+  for (size_t i = 0; i < elements.size(); ++i)
+    elements[i] = static_cast<float>(kernels::number_at(view, 0, static_cast<int64_t>(i)));
+}
+
+}  // namespace
+
 SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine& machine) {
   const SparseMatrix& matrix = *weights_->matrix;
   if (weights_->packed == nullptr || weights_->packed_is_of->type != what.type) {
@@ -193,24 +246,15 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
   const ops::SpmmPlan plan = ops::plan_spmm(*weights_->packed, problem, machine,
                                             what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
   ops::SpmmProgram built = ops::build_spmm(weights_->packed, problem, plan, machine);
-  const auto variables = built.variables;
+  const ops::SpmmVariables variables = built.variables;
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
-  SpmmResult result;
-  result.printed = printed(request_.print, plan, *engine.executable().program);
-  result.memory = engine.executable().memory;
-  result.cut = plan.chosen.cut;
-  result.tiles_used = plan.tiles_used();
-  result.predicted_seconds = plan.chosen.total();
-  result.fits = result.memory.fits();
+  SpmmResult result = start(plan, engine.executable(), request_.print);
   if (!result.fits) return result;
   if (request_.estimate) {
-    const engine::Profile profile = engine.run({}, {.dry = true});
-    result.phases = profile.cycles.scaled(1 / machine.clock_hz);
-    result.seconds = result.phases.total();
+    estimate(engine, result);
     return result;
   }
-
   Activations x(matrix.pattern.cols, what.n, request_.layout);
   Activations y(matrix.pattern.rows, what.n, request_.layout);
   base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
@@ -227,39 +271,9 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
   result.seconds = timed.seconds;
   result.phases = timed.profile.phases;
   result.phases[Phase::control] += timed.seconds - timed.profile.seconds;
-  if (request_.verify != Verify::none) {
-    const SparseMatrix rounded = report::rounded(matrix, what.type);
-    const report::Verification v = report::verify_product({rounded, x.view(), y.view(), what.n},
-                                                          extent_of(request_.verify), request_.seed, machine.tiles);
-    result.verified = v.verified;
-    result.max_abs_error = v.max_abs_error;
-    result.max_rel_error = v.max_rel_error;
-    result.tolerance = v.tolerance;
-  }
+  verify(request_, matrix, what.type, Type::f32, x, y, result);
   return result;
 }
-
-namespace {
-
-/// Elements as a tile's memory has them.
-std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
-  std::vector<std::byte> bytes(elements.size() * size_of(type));
-  for (size_t i = 0; i < elements.size(); ++i) {
-    if (type == Type::f16)
-      reinterpret_cast<base::Half*>(bytes.data())[i] = base::to_half(elements[i]);
-    else
-      reinterpret_cast<float*>(bytes.data())[i] = elements[i];
-  }
-  return bytes;
-}
-
-void as_floats(std::span<const std::byte> bytes, Type type, std::span<float> elements) {
-  for (size_t i = 0; i < elements.size(); ++i)
-    elements[i] = type == Type::f16 ? base::to_float(reinterpret_cast<const base::Half*>(bytes.data())[i])
-                                    : reinterpret_cast<const float*>(bytes.data())[i];
-}
-
-}  // namespace
 
 SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine& machine) {
   const SparseMatrix& matrix = *weights_->matrix;
@@ -267,49 +281,28 @@ SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine
       ops::plan_tiled_spmm(matrix.pattern, what.type, what.n, machine,
                            what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
   ops::SpmmProgram built = ops::build_tiled_spmm(matrix.pattern, what.type, what.n, plan, machine);
-  const auto variables = built.variables;
+  const ops::SpmmVariables variables = built.variables;
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
-  SpmmResult result;
-  result.printed = printed(request_.print, plan, *engine.executable().program);
-  result.memory = engine.executable().memory;
-  result.cut = plan.chosen.cut;
-  result.tiles_used = plan.tiles_used();
-  result.predicted_seconds = plan.chosen.total();
-  result.fits = result.memory.fits();
+  SpmmResult result = start(plan, engine.executable(), request_.print);
   if (!result.fits) return result;
-  engine::Profile profile;
-  if (request_.estimate) {
-    profile = engine.run({}, {.dry = true});
-  } else {
-    Activations x(matrix.pattern.cols, what.n, Layout::row_major);
-    Activations y(matrix.pattern.rows, what.n, Layout::row_major);
-    base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
-    std::vector<std::byte> values = as_type(matrix.values, what.type);
-    std::vector<std::byte> x_typed = as_type(x.elements, what.type);
-    std::vector<std::byte> y_typed(y.elements.size() * size_of(what.type));
-    const std::array<engine::Binding, 3> bindings = {{
-        {variables.values, values.data(), int64_t{matrix.pattern.block_size} * matrix.pattern.block_size, 1},
-        {variables.x, x_typed.data(), what.n, 1},
-        {variables.y, y_typed.data(), what.n, 1},
-    }};
-    profile = engine.run(bindings);
-    as_floats(y_typed, what.type, y.elements);
-    if (request_.verify != Verify::none) {
-      as_floats(x_typed, what.type, x.elements);
-      const SparseMatrix rounded = report::rounded(matrix, what.type);
-      const report::Verification v =
-          report::verify_product({rounded, x.view(), y.view(), what.n, what.type}, extent_of(request_.verify),
-                                 request_.seed, std::max(1U, request_.threads));
-      result.verified = v.verified;
-      result.max_abs_error = v.max_abs_error;
-      result.max_rel_error = v.max_rel_error;
-      result.tolerance = v.tolerance;
-    }
-  }
-  result.cycles = profile.cycles.total();
-  result.phases = profile.cycles.scaled(1 / machine.clock_hz);
-  result.seconds = result.phases.total();
+  estimate(engine, result);
+  if (request_.estimate) return result;
+  Activations x(matrix.pattern.cols, what.n, Layout::row_major);
+  Activations y(matrix.pattern.rows, what.n, Layout::row_major);
+  base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
+  std::vector<std::byte> values = as_type(matrix.values, what.type);
+  std::vector<std::byte> x_typed = as_type(x.elements, what.type);
+  std::vector<std::byte> y_typed(y.elements.size() * size_of(what.type));
+  const std::array<engine::Binding, 3> bindings = {{
+      {variables.values, values.data(), int64_t{matrix.pattern.block_size} * matrix.pattern.block_size, 1},
+      {variables.x, x_typed.data(), what.n, 1},
+      {variables.y, y_typed.data(), what.n, 1},
+  }};
+  engine.run(bindings);
+  as_floats(x_typed, what.type, x.elements);
+  as_floats(y_typed, what.type, y.elements);
+  verify(request_, matrix, what.type, what.type, x, y, result);
   return result;
 }
 

@@ -1,0 +1,186 @@
+// The library as its users see it.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+#include <tessera/spmm.h>
+
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "support/error_of.h"
+
+namespace tessera {
+namespace {
+
+SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size) {
+  return generate({PatternKind::random, m, k, 0.3, block_size, 11});
+}
+
+/// activation(alpha · W·X + beta · Y + bias) in float64.
+std::vector<double> reference(const SparseMatrix& w, uint32_t n, const SpmmOptions& options, const SpmmArguments& a) {
+  const Pattern& p = w.pattern;
+  const uint32_t b = p.block_size;
+  const auto at = [](Layout layout, int64_t leading, int64_t i, int64_t j) {
+    return layout == Layout::row_major ? i * leading + j : i + j * leading;
+  };
+  std::vector<double> sums(uint64_t{p.rows} * n);
+  for (uint32_t r = 0; r < p.block_rows(); ++r)
+    for (uint64_t block = p.row_begin[r]; block < p.row_begin[r + 1]; ++block)
+      for (uint32_t e = 0; e < b * b; ++e) {
+        const uint32_t row = r * b + e / b;
+        const uint32_t col = p.columns[block] * b + e % b;
+        if (row >= p.rows || col >= p.cols) continue;
+        for (uint32_t j = 0; j < n; ++j)
+          sums[row * n + j] += double{w.values[block * b * b + e]} * a.x[at(options.x_layout, a.x_leading, col, j)];
+      }
+  for (uint32_t i = 0; i < p.rows; ++i)
+    for (uint32_t j = 0; j < n; ++j) {
+      double& y = sums[uint64_t{i} * n + j];
+      y = double{a.alpha} * y;
+      if (a.beta != 0) y += double{a.beta} * a.y[at(options.y_layout, a.y_leading, i, j)];
+      if (options.bias) y += a.bias[i];
+      if (options.activation == Activation::relu) y = std::max(0.0, y);
+      if (options.activation == Activation::gelu) y = y / 2 * (1 + std::erf(y / std::sqrt(2.0)));
+    }
+  return sums;
+}
+
+struct Shape {
+  uint32_t block_size;
+  uint32_t n;
+  Layout layout;
+  Activation activation;
+};
+
+class SpmmTest : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(SpmmTest, ComputesWhatItSays) {
+  const Shape shape = GetParam();
+  const SparseMatrix matrix = random_matrix(77, 93, shape.block_size);
+  const SpmmOptions options{shape.layout, shape.layout, shape.activation, true};
+  const bool by_rows = shape.layout == Layout::row_major;
+  const int64_t x_leading = (by_rows ? shape.n : 93) + 3;
+  const int64_t y_leading = (by_rows ? shape.n : 77) + 5;
+  std::vector<float> x(static_cast<size_t>(x_leading) * (by_rows ? 93 : shape.n) + 1);
+  std::vector<float> y(static_cast<size_t>(y_leading) * (by_rows ? 77 : shape.n) + 1);
+  std::vector<float> bias(77);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < y.size(); ++i) y[i] = std::cos(static_cast<float>(i));
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i) / 77;
+  const SpmmArguments arguments{x.data() + 1, x_leading, y.data() + 1, y_leading, 1.5F, -0.5F, bias.data()};
+  const std::vector<double> expected = reference(matrix, shape.n, options, arguments);
+
+  const Weight weight(matrix);
+  const Spmm product(weight, shape.n, options);
+  product(arguments);
+  for (uint32_t i = 0; i < 77; ++i)
+    for (uint32_t j = 0; j < shape.n; ++j) {
+      const int64_t at = by_rows ? i * y_leading + j : i + j * y_leading;
+      EXPECT_NEAR(arguments.y[at], expected[i * shape.n + j], 2e-5) << i << ", " << j;
+    }
+}
+
+std::vector<Shape> shapes() {
+  std::vector<Shape> shapes;
+  for (uint32_t block_size : {1U, 4U, 8U, 16U, 32U})
+    for (uint32_t n : {1U, 4U, 9U, 50U})
+      for (Layout layout : {Layout::row_major, Layout::column_major})
+        for (Activation activation : {Activation::none, Activation::relu, Activation::gelu})
+          shapes.push_back({block_size, n, layout, activation});
+  return shapes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SpmmTest, ::testing::ValuesIn(shapes()));
+
+TEST(Weight, DenseIsAPatternLikeAnyOther) {
+  std::vector<float> w(20 * 33);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 13) - 6;
+  const Weight weight = Weight::dense(row_major(static_cast<const float*>(w.data()), 33), 20, 33);
+  EXPECT_TRUE(weight.is_dense());
+  EXPECT_EQ(weight.non_zeros(), w.size());
+  std::vector<float> back(w.size());
+  weight.get_values(back);
+  EXPECT_EQ(back, w);
+  std::vector<float> x(33, 1.0F);
+  std::vector<float> y(20);
+  Spmm(weight, 1)(x.data(), y.data());
+  for (uint32_t i = 0; i < 20; ++i) {
+    float sum = 0;
+    for (uint32_t j = 0; j < 33; ++j) sum += w[i * 33 + j];
+    EXPECT_FLOAT_EQ(y[i], sum);
+  }
+}
+
+TEST(Weight, ReplacedValuesReachEveryProduct) {
+  for (uint32_t block_size : {1U, 8U}) {
+    const SparseMatrix matrix = random_matrix(64, 64, block_size);
+    Weight weight(matrix);
+    const Spmm product(weight, 5);
+    std::vector<float> values(matrix.values.size());
+    weight.get_values(values);
+    EXPECT_EQ(values, matrix.values);
+    std::vector<float> x(64 * 5, 0.5F);
+    std::vector<float> once(64 * 5);
+    std::vector<float> twice(64 * 5);
+    product(x.data(), once.data());
+    for (float& v : values) v *= 2;
+    weight.set_values(values);
+    product(x.data(), twice.data());
+    for (size_t i = 0; i < once.size(); ++i) EXPECT_FLOAT_EQ(twice[i], 2 * once[i]);
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_values({values.data(), 3}); }), "3 values"));
+  }
+}
+
+TEST(Weight, RefusesWhatHasNoKernel) {
+  EXPECT_THROW(Weight(random_matrix(64, 64, 7)), UsageError);
+  EXPECT_THROW(Weight(random_matrix(64, 64, 8), Type::f64), UsageError);
+  SparseMatrix broken = random_matrix(64, 64, 8);
+  broken.pattern.columns[0] = 99;
+  EXPECT_THROW(Weight{broken}, Error);
+}
+
+TEST(Spmm, OutlivesTheWeightAndMoves) {
+  const SparseMatrix matrix = random_matrix(64, 64, 8);
+  std::optional<Weight> weight(matrix);
+  Spmm product(*weight, 3);
+  weight.reset();
+  Spmm moved = std::move(product);
+  std::vector<float> x(64 * 3, 1.0F);
+  std::vector<float> y(64 * 3);
+  EXPECT_NO_THROW(moved(x.data(), y.data()));
+  EXPECT_GT(moved.predicted_seconds(), 0);
+  EXPECT_FALSE(moved.plan().empty());
+}
+
+TEST(Spmm, RefusesWrongArguments) {
+  const Weight weight(random_matrix(64, 32, 8));
+  const Spmm product(weight, 10);
+  std::vector<float> x(32 * 10);
+  std::vector<float> y(64 * 10);
+  const auto message_of = [&](const SpmmArguments& a) { return test::error_of<UsageError>([&] { product(a); }); };
+  EXPECT_TRUE(test::says(message_of({.x = nullptr, .y = y.data()}), "X is null"));
+  EXPECT_TRUE(test::says(message_of({.x = x.data(), .y = nullptr}), "Y is null"));
+  EXPECT_TRUE(test::says(message_of({.x = x.data(), .x_leading = 9, .y = y.data()}), "leading dimension of X is 9"));
+  EXPECT_TRUE(test::says(message_of({.x = x.data(), .y = y.data(), .bias = x.data()}), "without a bias"));
+}
+
+TEST(Spmm, GivesTheSameBitsToConcurrentCallers) {
+  const Weight weight(random_matrix(256, 256, 4));
+  const Spmm product(weight, 40);
+  std::vector<float> x(256 * 40);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  std::vector<float> expected(256 * 40);
+  product(x.data(), expected.data());
+  std::vector<std::vector<float>> results(4, std::vector<float>(256 * 40));
+  std::vector<std::thread> callers;
+  for (auto& y : results)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) product(x.data(), y.data());
+    });
+  for (std::thread& caller : callers) caller.join();
+  for (const auto& y : results) EXPECT_EQ(y, expected);
+}
+
+}  // namespace
+}  // namespace tessera
