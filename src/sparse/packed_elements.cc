@@ -12,15 +12,15 @@
 namespace tessera::sparse {
 namespace {
 
-/// Rows of a chunk: enough for like tasks to find each other, few enough for threads to get equal
-/// shares of whole chunks.
+/// Rows of a chunk: enough for like tasks to find each other, few enough for their sums to wait in
+/// the L2 cache.
 constexpr uint32_t kChunkRows = 2048;
 
 uint32_t choose_k_block(const Pattern& pattern) {
   const double cells = static_cast<double>(pattern.rows) * pattern.cols;
   const double density = cells > 0 ? pattern.blocks() / cells : 0;
   // With the row of zeros behind them, 2^i rows of X.
-  if (density >= 3.0 / 16) return 63;
+  if (density >= 3.0 / 8) return 63;
   if (density >= 3.0 / 64) return 127;
   if (density >= 3.0 / 256) return 255;
   return 1023;
@@ -71,12 +71,13 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
   return slices;
 }
 
-/// Tasks of like counts next to each other: first by shared columns; of as many, by the longer
-/// row, up and down in turn so that neighbours across a border are alike too.
+/// Tasks of like counts next to each other: first by pairs of shared columns; of as many, by
+/// the longer row, up and down in turn so that neighbours across a border are alike too.
 void sort_tasks(std::vector<RowPair>& tasks) {
   std::stable_sort(tasks.begin(), tasks.end(), [](const RowPair& x, const RowPair& y) {
-    if (x.shared != y.shared) return x.shared > y.shared;
-    return x.shared % 2 == 0 ? x.a.count > y.a.count : x.a.count < y.a.count;
+    const int x_pairs = x.shared / 2, y_pairs = y.shared / 2;
+    if (x_pairs != y_pairs) return x_pairs > y_pairs;
+    return x_pairs % 2 == 0 ? x.a.count > y.a.count : x.a.count < y.a.count;
   });
 }
 
@@ -139,18 +140,20 @@ void append_columns(const ElementBundle& bundle, std::span<const RowPair> tasks,
   }
 }
 
-/// Cuts the rows so that no chunk is longer than chunk_rows, or much heavier than the average.
-std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows) {
-  const uint64_t chunks = std::max<uint64_t>(1, (pattern.rows + chunk_rows - 1) / chunk_rows);
-  const uint64_t heavy = 2 * (pattern.blocks() / chunks + 1);
+/// Cuts the rows into chunks of at most chunk_rows, at least `parts` of them, with like numbers of
+/// non-zeros.
+std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows, uint32_t parts) {
+  const uint32_t rows = pattern.rows;
+  const uint64_t chunks = std::max<uint64_t>((rows + uint64_t{chunk_rows} - 1) / chunk_rows, parts);
+  // Rows count too, so that empty ones do not pile up.
+  const auto work_before = [&](uint32_t row) { return pattern.row_begin[row] + row; };
   std::vector<uint32_t> begin = {0};
-  for (uint32_t row = 1; row < pattern.rows; ++row) {
-    const bool full = row - begin.back() == chunk_rows;
-    if (full || pattern.row_begin[row + 1] - pattern.row_begin[begin.back()] > heavy) {
-      begin.push_back(row);
-    }
+  for (uint32_t row = 1; row < rows; ++row) {
+    const uint64_t target = work_before(rows) * begin.size() / chunks;
+    const bool nearest = work_before(row) + work_before(row + 1) > 2 * target;
+    if (nearest || row - begin.back() == chunk_rows) begin.push_back(row);
   }
-  if (pattern.rows > 0) begin.push_back(pattern.rows);
+  if (rows > 0) begin.push_back(rows);
   return begin;
 }
 
@@ -169,7 +172,7 @@ PackedElements::PackedElements(const SparseMatrix& matrix, Type type,
   k_block_ = packing.k_block > 0 ? packing.k_block : choose_k_block(pattern);
   k_block_ = std::min(k_block_, kMaxKBlock);
   const uint32_t chunk_rows = packing.chunk_rows > 0 ? packing.chunk_rows : kChunkRows;
-  chunk_begin_ = cut_rows(pattern, std::min(chunk_rows, kMaxChunkRows));
+  chunk_begin_ = cut_rows(pattern, std::min(chunk_rows, kMaxChunkRows), packing.parts);
   chunk_nonzeros_.clear();
   for (uint32_t row : chunk_begin_) chunk_nonzeros_.push_back(row_begin_[row]);
   indices_.reserve(nonzeros_ + nonzeros_ / 8);

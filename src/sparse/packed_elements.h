@@ -49,7 +49,8 @@ struct ElementBlock {
 /// How to cut a matrix. Zeros stand for a choice by density.
 struct ElementPacking {
   uint32_t k_block = 0;     ///< columns of a k-block, at most kMaxKBlock
-  uint32_t chunk_rows = 0;  ///< rows of a chunk, at most kMaxChunkRows
+  uint32_t chunk_rows = 0;  ///< rows of a chunk at most; itself at most kMaxChunkRows
+  uint32_t parts = 4;       ///< chunks at least: what threads can share out between them
 };
 
 inline constexpr uint32_t kMaxKBlock = 1024;

@@ -1,30 +1,183 @@
 #include "kernels/element_sparse/cost.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "kernels/element_sparse/layout.h"
 
 namespace tessera::kernels {
+namespace {
 
-program::PhaseTimes element_cost(const ElementShare& share, const machine::HostFigures& figures) {
-  const ElementWeight& w = share.weight;
-  double elements = 0;
-  const uint64_t first = w.blocks[uint64_t{share.chunk_begin} * w.k_blocks()].index;
-  const uint64_t last = w.blocks[uint64_t{share.chunk_end} * w.k_blocks()].index;
-  elements = static_cast<double>(last - first);
-  const double cols = std::max<double>(share.col_end - share.col_begin, figures.flops_per_cycle / 4);
+using machine::HostFigures;
+using sparse::kBundleLanes;
+
+// Cycles of a core, from the ports' limits and, where those say nothing, from what the instruction
+// tables of x86 cores since 2013 have in common.
+constexpr double kMultiplyAddsPerCycle = 2;
+constexpr double kMultiplyAddLatency = 4;
+constexpr double kMispredict = 20;
+constexpr double kLoopsPerBundle = 2;  // whose trip counts change with the bundle
+constexpr double kTaskEntry = 8;       // addresses of two rows, two loops entered
+constexpr double kScalarUpdate = 1.5;  // y[row] += sum: two loads, an add, a store
+constexpr double kGatherPerElement = 0.5;
+// Loops that are bound by loads come within so much of the ports' limit.
+constexpr double kLoadSlack = 1.08;
+// Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
+constexpr double kExposedStream = 0.4;
+// Rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
+constexpr double kShortRuns = 3;
+// Writing Y: the line is read before it is written, and written back.
+constexpr double kWriteTraffic = 3;
+// Turning a column-major operand: loads, shuffles and short stores for every four elements.
+constexpr double kTurnPerElement = 0.5;
+
+/// What a share takes of a weight: counted on its bundles.
+struct Counts {
+  double bundles = 0;
+  double tasks = 0;
+  double shared_steps = 0;  ///< of all tasks
+  double apart_steps = 0;
+  double words = 0;         ///< index words a lane, of all bundles
+  double bytes = 0;         ///< of W as packed
+
+  explicit Counts(const ElementShare& share) {
+    const ElementWeight& w = share.weight;
+    const auto& first = w.blocks[uint64_t{share.chunk_begin} * w.k_blocks()];
+    const auto& last = w.blocks[uint64_t{share.chunk_end} * w.k_blocks()];
+    for (uint64_t i = first.bundle; i < last.bundle; ++i) {
+      const sparse::ElementBundle& bundle = w.bundles[i];
+      tasks += bundle.tasks;
+      shared_steps += double{1} * bundle.tasks * bundle.shared_steps;
+      apart_steps += double{1} * bundle.tasks * bundle.apart_steps;
+      words += static_cast<double>(bundle.index_count()) / kBundleLanes;
+    }
+    bundles = static_cast<double>(last.bundle - first.bundle);
+    bytes = static_cast<double>((last.value - first.value) * size_of(w.type) +
+                                (last.index - first.index) * sizeof(uint32_t)) +
+            bundles * sizeof(sparse::ElementBundle);
+  }
+};
+
+double lanes_of(const HostFigures& f) { return std::max(1.0, f.flops_per_cycle / 4); }
+
+double far_bytes_per_cycle(const HostFigures& f, double bytes) {
+  const double memory = std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
+  return bytes * f.threads < static_cast<double>(f.l3_bytes) ? f.l3_bytes_per_cycle : memory;
+}
+
+/// Cycles of the inner loops for one column.
+double column_cycles(const ElementWeight& w, const Counts& counts, const HostFigures& f) {
+  const double vectors = kBundleLanes / std::min<double>(kBundleLanes, lanes_of(f));
+  double find = kGatherPerElement * kBundleLanes / vectors;
+  if (f.isa == Isa::avx512 && w.k_block < 256) {
+    const double tables = std::max(4.0, std::exp2(std::ceil(std::log2((w.k_block + 1) / 16.0))));
+    find = (tables - 1 + std::log2(tables)) / kMultiplyAddsPerCycle;  // permutes, blends, tests
+  }
+  const double word = 2 * find + 3;
+  return counts.words * word * vectors +
+         counts.bundles * (2 * kBundleLanes * kScalarUpdate + kLoopsPerBundle * kMispredict);
+}
+
+/// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
+double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes,
+                    const HostFigures& f) {
+  // Narrower vectors may use a third port.
+  const double ports = lanes < lanes_of(f) ? 1.5 : 1;
+  const double loads_per_cycle =
+      ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
+  const double tasks_at_a_time = vectors >= 4 ? 1 : vectors >= 2 ? 2 : 4;
+  const double multiply_adds = 2 * vectors / kMultiplyAddsPerCycle;
+  const double latency = kMultiplyAddLatency / tasks_at_a_time;
+  // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
+  double shared = std::max({multiply_adds, latency, (vectors + 2.5) / loads_per_cycle});
+  double apart = std::max({multiply_adds, latency, (2 * vectors + 3) / loads_per_cycle});
+  const double row_bytes = vectors * lanes * sizeof(float);
+  if ((w.k_block + 1) * row_bytes > static_cast<double>(f.l1_bytes)) {
+    shared = std::max(shared, row_bytes / f.l2_bytes_per_cycle);
+    apart = std::max(apart, 2 * row_bytes / f.l2_bytes_per_cycle);
+  }
+  const double sums = 2 * row_bytes / f.l2_bytes_per_cycle;  // written back while others are read
+  return counts.shared_steps * shared + counts.apart_steps * apart +
+         counts.tasks * (kTaskEntry + sums) + counts.bundles * kLoopsPerBundle * kMispredict;
+}
+
+struct Panels {
+  double count;
+  double vectors;  ///< of one
+  double lanes;    ///< of a vector
+};
+
+/// How the kernel cuts the columns of a share.
+Panels panels_of(const ElementShare& share, const HostFigures& f) {
+  const double cols = share.col_end - share.col_begin;
+  const double most_lanes = lanes_of(f);
+  const double panel = std::min<double>(share.cut.panel_cols, cols);
+  if (panel < most_lanes)
+    return {std::ceil(cols / panel), 1, panel <= 4 ? std::min(4.0, most_lanes) : 8.0};
+  const double most =
+      std::min(f.isa == Isa::avx512 ? 8.0 : 6.0, std::floor(share.cut.panel_cols / most_lanes));
+  const double vectors = std::ceil(cols / most_lanes);
+  const double count = std::ceil(vectors / most);
+  return {count, vectors / count, most_lanes};
+}
+
+}  // namespace
+
+program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f) {
   program::PhaseTimes seconds;
-  seconds[program::Phase::compute] = 2 * elements * cols / (0.6 * figures.flops_per_cycle * figures.ghz * 1e9);
+  const ElementWeight& w = share.weight;
+  const double cols = share.col_end - share.col_begin;
+  const double rows = w.chunk_begin[share.chunk_end] - w.chunk_begin[share.chunk_begin];
+  if (cols == 0 || rows == 0) return seconds;
+
+  const Counts counts(share);
+  const Panels panels = panels_of(share, f);
+  const bool single = std::min<double>(share.cut.panel_cols, cols) == 1;
+  const double stream = counts.bytes / far_bytes_per_cycle(f, counts.bytes);
+  const double inner = single ? column_cycles(w, counts, f)
+                              : panel_cycles(w, counts, panels.vectors, panels.lanes, f);
+  const double x_bytes = cols * w.cols * sizeof(float);
+  const double y_bytes = cols * rows * sizeof(float);
+  const double x_turn = share.x.col_stride == 1 ? 0 : kTurnPerElement * cols * w.cols;
+  const double y_turn = share.y.col_stride == 1 ? 0 : kTurnPerElement * cols * rows;
+  const double pack = kShortRuns * x_bytes / far_bytes_per_cycle(f, x_bytes) + x_turn;
+  const double write = kWriteTraffic * y_bytes / far_bytes_per_cycle(f, y_bytes) + y_turn;
+  const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
+  const double pass = std::max(stream, inner + exposed * stream);
+
+  const double hz = f.ghz * 1e9;
+  seconds[program::Phase::pack] = pack / hz;
+  seconds[program::Phase::compute] = (panels.count * pass + write) / hz;
   return seconds;
 }
 
-std::vector<ElementCut> element_candidates(const ElementWeight&, uint32_t n, uint32_t threads, bool,
-                                           const machine::HostFigures& figures) {
-  const uint32_t lanes = std::max(4U, static_cast<uint32_t>(figures.flops_per_cycle / 4));
+std::vector<ElementCut> element_candidates(const ElementWeight& w, uint32_t n, uint32_t threads,
+                                           const HostFigures& f) {
+  const auto lanes = static_cast<uint32_t>(lanes_of(f));
+  std::vector<uint32_t> panels;
+  for (uint32_t few : {1U, 4U, 8U})
+    if (few < lanes && n <= 2 * few) panels.push_back(few);
+  for (uint32_t vectors = 1; vectors <= 8; ++vectors) {
+    panels.push_back(vectors * lanes);
+    if (vectors * lanes >= n) break;
+  }
+  uint32_t chunk_rows = 1;
+  for (uint32_t c = 0; c < w.chunks; ++c)
+    chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
+
   std::vector<ElementCut> cuts;
-  for (const bool by_rows : {true, false}) {
-    ElementCut cut;
-    (by_rows ? cut.row_parts : cut.col_parts) = static_cast<uint16_t>(threads);
-    cut.panel_cols = static_cast<uint16_t>(n == 1 ? 1 : 4 * lanes);
-    cuts.push_back(cut);
+  for (uint32_t row_parts = 1; row_parts <= threads; ++row_parts) {
+    if (threads % row_parts != 0 && row_parts != threads) continue;
+    for (uint32_t panel : panels) {
+      // A quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest.
+      const uint64_t sums = uint64_t{chunk_rows} * panel * sizeof(float);
+      ElementCut cut;
+      cut.row_parts = static_cast<uint16_t>(row_parts);
+      cut.col_parts = static_cast<uint16_t>(threads / row_parts);
+      cut.panel_cols = static_cast<uint16_t>(panel);
+      cut.group_chunks = static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes / 4 / sums, 1, 1000));
+      cuts.push_back(cut);
+    }
   }
   return cuts;
 }

@@ -15,6 +15,6 @@ program::PhaseTimes element_cost(const ElementShare& share, const machine::HostF
 
 /// Cuts that may be the best for such a product on `threads` cores.
 std::vector<ElementCut> element_candidates(const ElementWeight& weight, uint32_t n, uint32_t threads,
-                                           bool x_column_major, const machine::HostFigures& figures);
+                                           const machine::HostFigures& figures);
 
 }  // namespace tessera::kernels
