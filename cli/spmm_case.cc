@@ -107,7 +107,7 @@ struct SpmmRunner::Weights {
   std::shared_ptr<const ops::PackedWeight> packed;
   std::optional<SpmmCase> packed_is_of;
   std::map<std::string, machine::Machine> machines;
-  std::map<std::tuple<std::string, Type, uint32_t>, double> dense_seconds;
+  std::map<std::tuple<std::string, Precision, uint32_t>, double> dense_seconds;
 };
 
 std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
@@ -117,13 +117,13 @@ std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
   const std::vector<uint32_t> blocks = r.blocks.empty() ? std::vector<uint32_t>{1} : r.blocks;
   std::vector<SpmmCase> cases;
   for (const std::string& machine : r.machines)
-    for (Type type : r.types) {
+    for (const Precision& precision : r.types) {
       if (has(Mode::dense))
-        for (uint32_t n : r.n) cases.push_back({machine, Mode::dense, type, std::nullopt, kDenseBlock, n});
+        for (uint32_t n : r.n) cases.push_back({machine, Mode::dense, precision, std::nullopt, kDenseBlock, n});
       if (has(Mode::sparse))
         for (const auto& density : densities)
           for (uint32_t block : blocks)
-            for (uint32_t n : r.n) cases.push_back({machine, Mode::sparse, type, density, block, n});
+            for (uint32_t n : r.n) cases.push_back({machine, Mode::sparse, precision, density, block, n});
     }
   return cases;
 }
@@ -172,7 +172,7 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   result.tiles = machine.tiles;
   if (weights_->file && what.mode == Mode::sparse && weights_->file->matrix.pattern.blocks() != 0)
     result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(weights_->file->matrix.pattern.blocks());
-  const std::tuple key{what.machine, what.type, what.n};
+  const std::tuple key{what.machine, what.precision, what.n};
   if (what.mode == Mode::dense && result.seconds) weights_->dense_seconds[key] = *result.seconds;
   const auto dense = weights_->dense_seconds.find(key);
   if (dense != weights_->dense_seconds.end()) result.dense_seconds = dense->second;
@@ -235,11 +235,14 @@ void as_floats(std::vector<std::byte>& bytes, Type type, std::span<float> elemen
 }  // namespace
 
 SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine& machine) {
+  if (what.precision.f32_partials)
+    throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
+  const Type type = what.precision.type;
   const SparseMatrix& matrix = *weights_->matrix;
-  if (weights_->packed == nullptr || weights_->packed_is_of->type != what.type) {
+  if (weights_->packed == nullptr || weights_->packed_is_of->precision != what.precision) {
     weights_->packed = std::make_shared<const ops::PackedWeight>(
-        what.block == 1 ? ops::PackedWeight{sparse::PackedElements(matrix, what.type), false}
-                        : ops::PackedWeight{sparse::PackedBlocks(matrix, what.type), what.mode == Mode::dense});
+        what.block == 1 ? ops::PackedWeight{sparse::PackedElements(matrix, type), false}
+                        : ops::PackedWeight{sparse::PackedBlocks(matrix, type), what.mode == Mode::dense});
     weights_->packed_is_of = what;
   }
   const ops::SpmmProblem problem{what.n, request_.layout, request_.layout};
@@ -271,16 +274,17 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
   result.seconds = timed.seconds;
   result.phases = timed.profile.phases;
   result.phases[Phase::control] += timed.seconds - timed.profile.seconds;
-  verify(request_, matrix, what.type, Type::f32, x, y, result);
+  verify(request_, matrix, type, Type::f32, x, y, result);
   return result;
 }
 
 SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine& machine) {
+  const Type type = what.precision.type;  // sums stay within a tile, so partials have no type
   const SparseMatrix& matrix = *weights_->matrix;
   const ops::TiledSpmmPlan plan =
-      ops::plan_tiled_spmm(matrix.pattern, what.type, what.n, machine,
+      ops::plan_tiled_spmm(matrix.pattern, type, what.n, machine,
                            what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
-  ops::SpmmProgram built = ops::build_tiled_spmm(matrix.pattern, what.type, what.n, plan, machine);
+  ops::SpmmProgram built = ops::build_tiled_spmm(matrix.pattern, type, what.n, plan, machine);
   const ops::SpmmVariables variables = built.variables;
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
@@ -291,18 +295,18 @@ SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine
   Activations x(matrix.pattern.cols, what.n, Layout::row_major);
   Activations y(matrix.pattern.rows, what.n, Layout::row_major);
   base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
-  std::vector<std::byte> values = as_type(matrix.values, what.type);
-  std::vector<std::byte> x_typed = as_type(x.elements, what.type);
-  std::vector<std::byte> y_typed(y.elements.size() * size_of(what.type));
+  std::vector<std::byte> values = as_type(matrix.values, type);
+  std::vector<std::byte> x_typed = as_type(x.elements, type);
+  std::vector<std::byte> y_typed(y.elements.size() * size_of(type));
   const std::array<engine::Binding, 3> bindings = {{
       {variables.values, values.data(), int64_t{matrix.pattern.block_size} * matrix.pattern.block_size, 1},
       {variables.x, x_typed.data(), what.n, 1},
       {variables.y, y_typed.data(), what.n, 1},
   }};
   engine.run(bindings);
-  as_floats(x_typed, what.type, x.elements);
-  as_floats(y_typed, what.type, y.elements);
-  verify(request_, matrix, what.type, what.type, x, y, result);
+  as_floats(x_typed, type, x.elements);
+  as_floats(y_typed, type, y.elements);
+  verify(request_, matrix, type, type, x, y, result);
   return result;
 }
 

@@ -18,7 +18,7 @@ namespace tessera::cli {
 struct SpmmCase {
   std::string machine;
   Mode mode = Mode::sparse;
-  Type type = Type::f32;
+  Precision precision;
   std::optional<double> density;  ///< requested; none of a file or of dense
   uint32_t block = 1;
   uint32_t n = 0;

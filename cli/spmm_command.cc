@@ -48,7 +48,7 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "--block", [&r](const std::string& s) { r.blocks = parse_counts("--block", s); },
       "Block size b: 1, 4, 8, 16 or 32; a file's non-zeros are covered with b × b blocks *");
   command.add_option_function<std::string>(
-      "--type", [&r](const std::string& s) { r.types = parse_types(s); }, "Type of W: f32, f16 or bf16 *");
+      "--type", [&r](const std::string& s) { r.types = parse_types(s); }, "Type of W: f32, f16 or bf16; on tiled machines also f16-f32 (FP16 values, FP32 partial sums) *");
   command.add_option_function<std::string>(
       "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); },
       "static (sparse, its pattern known ahead) or dense; both if left out *");

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -62,16 +64,19 @@ std::vector<double> parse_densities(const std::string& text) {
   return densities;
 }
 
-std::vector<Type> parse_types(const std::string& text) {
-  std::vector<Type> types;
+std::string name_of(const Precision& precision) {
+  return precision.f32_partials ? "f16-f32" : std::string(name_of(precision.type));
+}
+
+std::vector<Precision> parse_types(const std::string& text) {
+  constexpr Precision kKnown[] = {{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}};
+  std::vector<Precision> types;
   for (const std::string& item : parse_names(text)) {
-    bool known = false;
-    for (Type type : {Type::f32, Type::f16, Type::bf16})
-      if (item == name_of(type)) {
-        types.push_back(type);
-        known = true;
-      }
-    if (!known) throw UsageError(fmt::format("--type takes f32, f16 and bf16; '{}' is none of them", item));
+    const auto known = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                    [&](const Precision& precision) { return name_of(precision) == item; });
+    if (known == std::end(kKnown))
+      throw UsageError(fmt::format("--type takes f32, f16, bf16 and f16-f32; '{}' is none of them", item));
+    types.push_back(*known);
   }
   return types;
 }

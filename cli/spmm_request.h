@@ -11,6 +11,17 @@
 
 namespace tessera::cli {
 
+/// Arithmetic of a product, as --type names it.
+struct Precision {
+  Type type = Type::f32;       ///< of W; on tiles, of X and Y too
+  bool f32_partials = false;   ///< f16-f32: partial sums that leave a tile are FP32, not FP16
+
+  bool operator==(const Precision&) const = default;
+  auto operator<=>(const Precision&) const = default;
+};
+
+std::string name_of(const Precision& precision);
+
 enum class Mode { sparse, dense };  // "static" and "dense" on the command line
 enum class Verify { full, sample, none, automatic };
 
@@ -29,7 +40,7 @@ struct SpmmRequest {
   std::vector<Mode> modes = {Mode::sparse, Mode::dense};
   std::vector<uint32_t> n;
   std::vector<uint32_t> blocks;
-  std::vector<Type> types = {Type::f32};
+  std::vector<Precision> types = {Precision{}};
 
   // How.
   Layout layout = Layout::row_major;
@@ -48,7 +59,7 @@ struct SpmmRequest {
 std::vector<std::string> parse_names(const std::string& text);
 std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
 std::vector<double> parse_densities(const std::string& text);  ///< 1/16, 0.1, …
-std::vector<Type> parse_types(const std::string& text);
+std::vector<Precision> parse_types(const std::string& text);
 std::vector<Mode> parse_modes(const std::string& text);
 std::map<std::string, int64_t> parse_knobs(const std::string& text);
 

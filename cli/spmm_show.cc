@@ -67,7 +67,7 @@ ordered_json json_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
   return {{"machine", r.what.machine},
           {"mode", mode_name(r.what.mode)},
-          {"type", name_of(r.what.type)},
+          {"type", name_of(r.what.precision)},
           {"block", dense ? ordered_json(nullptr) : ordered_json(r.what.block)},
           {"m", r.m},
           {"k", r.k},
@@ -107,7 +107,7 @@ std::string table(std::span<const SpmmResult> results) {
                        "memory", "rel. error"});
   for (const SpmmResult& r : results) {
     const bool dense = r.what.mode == Mode::dense;
-    table.add({r.what.machine, std::string(mode_name(r.what.mode)), std::string(name_of(r.what.type)),
+    table.add({r.what.machine, std::string(mode_name(r.what.mode)), name_of(r.what.precision),
                dense ? "-" : std::to_string(r.what.block), dense ? "1" : fmt::format("{:.4g}", r.density),
                std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-",
                or_dash(r.useful_gflops(), "{:.4g}"), or_dash(r.speedup(), "{:.2f}"),
@@ -141,7 +141,7 @@ std::string details(const SpmmResult& r) {
 
 std::string overflow(const SpmmResult& r) {
   return fmt::format("{} {} {}: tile {} needs {} of {}\n{}", r.what.machine, mode_name(r.what.mode),
-                     name_of(r.what.type), r.memory.fullest_tile,
+                     name_of(r.what.precision), r.memory.fullest_tile,
                      report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)),
                      report::bytes_text(static_cast<double>(r.memory.tile_capacity_bytes)),
                      category_lines(r.memory.fullest));

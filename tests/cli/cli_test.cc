@@ -108,7 +108,7 @@ TEST_F(CliTest, PrintsPlanCandidatesAndProgram) {
 
 TEST_F(CliTest, RunsOnAMachineOfOnesOwn) {
   const std::string machine = file("toy.toml", fmt::format(fmt::runtime(kSmallMachine), 100000));
-  const std::string spmm = fmt::format("spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --type f32,f16 --machine '{}' --json", machine);
+  const std::string spmm = fmt::format("spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --type f32,f16,f16-f32 --machine '{}' --json", machine);
   const Outcome run_out = run(spmm);
   ASSERT_EQ(run_out.status, 0) << run_out.err;
   const Outcome estimate = run(spmm + " --estimate");
@@ -181,6 +181,7 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
                                {"spmm --m 4 --k 4 --density 1/2 --n -4", "--n takes whole numbers"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4,", "--n takes whole numbers"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f8", "--type takes"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f16-f32", "for tiled machines"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode magic", "--mode takes"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --block 5", "block size of 5"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine moon", "unknown machine 'moon'"},
