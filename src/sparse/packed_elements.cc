@@ -16,6 +16,9 @@ namespace {
 /// the L2 cache.
 constexpr uint32_t kChunkRows = 2048;
 
+/// Shorter chunks are mostly filler, and are not cut for the sake of more parts.
+constexpr uint32_t kLeastRows = 128;
+
 uint32_t choose_k_block(const Pattern& pattern) {
   const double cells = static_cast<double>(pattern.rows) * pattern.cols;
   const double density = cells > 0 ? pattern.blocks() / cells : 0;
@@ -71,16 +74,6 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
   return slices;
 }
 
-/// Tasks of like counts next to each other: first by pairs of shared columns; of as many, by
-/// the longer row, up and down in turn so that neighbours across a border are alike too.
-void sort_tasks(std::vector<RowPair>& tasks) {
-  std::stable_sort(tasks.begin(), tasks.end(), [](const RowPair& x, const RowPair& y) {
-    const int x_pairs = x.shared / 2, y_pairs = y.shared / 2;
-    if (x_pairs != y_pairs) return x_pairs > y_pairs;
-    return x_pairs % 2 == 0 ? x.a.count > y.a.count : x.a.count < y.a.count;
-  });
-}
-
 /// The steps of a bundle follow from its least shared and its longest row: where a task shares
 /// more, the rest of its shared columns go apart.
 ElementBundle make_bundle(std::span<const RowPair> tasks, uint32_t chunk_rows) {
@@ -99,6 +92,45 @@ ElementBundle make_bundle(std::span<const RowPair> tasks, uint32_t chunk_rows) {
   bundle.shared_steps -= bundle.shared_steps % 2;
   bundle.apart_steps = longest - bundle.shared_steps;
   return bundle;
+}
+
+/// Loads that a kernel spends on a step of a task, at four vectors of columns and per half.
+constexpr uint64_t kSharedStepCost = 13;
+constexpr uint64_t kApartStepCost = 22;
+
+uint64_t cost_of_bundles(std::span<const RowPair> tasks) {
+  uint64_t cost = 0;
+  for (size_t first = 0; first < tasks.size(); first += kBundleLanes) {
+    const size_t count = std::min<size_t>(kBundleLanes, tasks.size() - first);
+    const ElementBundle bundle = make_bundle(tasks.subspan(first, count), 0);
+    cost += kSharedStepCost * bundle.shared_steps + kApartStepCost * bundle.apart_steps;
+  }
+  return cost;
+}
+
+/// Sorts by shared columns in strips of `strip` of them; in a strip, by the longer row, up and down
+/// in turn, so that neighbours across a border are alike too.
+void sort_in_strips(std::vector<RowPair>& tasks, int strip) {
+  std::stable_sort(tasks.begin(), tasks.end(), [=](const RowPair& x, const RowPair& y) {
+    const int x_strip = x.shared / strip, y_strip = y.shared / strip;
+    if (x_strip != y_strip) return x_strip > y_strip;
+    return x_strip % 2 == 0 ? x.a.count > y.a.count : x.a.count < y.a.count;
+  });
+}
+
+/// Puts tasks that are alike next to each other, so that their bundles lose the least: narrow strips
+/// where there are many tasks, wide ones where there are few.
+void sort_tasks(std::vector<RowPair>& tasks) {
+  int best = 0;
+  uint64_t least = UINT64_MAX;
+  for (const int strip : {2, 4, 8, 1 << 16}) {
+    sort_in_strips(tasks, strip);
+    const uint64_t cost = cost_of_bundles(tasks);
+    if (cost >= least) continue;
+    least = cost;
+    best = strip;
+  }
+  sort_in_strips(tasks, best);
 }
 
 /// A word of two column indices in a k-block.
@@ -140,11 +172,12 @@ void append_columns(const ElementBundle& bundle, std::span<const RowPair> tasks,
   }
 }
 
-/// Cuts the rows into chunks of at most chunk_rows, at least `parts` of them, with like numbers of
-/// non-zeros.
+/// Cuts the rows into chunks of at most chunk_rows, `parts` of them or more if the
+/// rows are enough, with like numbers of non-zeros.
 std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows, uint32_t parts) {
   const uint32_t rows = pattern.rows;
-  const uint64_t chunks = std::max<uint64_t>((rows + uint64_t{chunk_rows} - 1) / chunk_rows, parts);
+  const uint64_t chunks = std::max<uint64_t>((rows + uint64_t{chunk_rows} - 1) / chunk_rows,
+                                             std::clamp(rows / kLeastRows, 1U, parts));
   // Rows count too, so that empty ones do not pile up.
   const auto work_before = [&](uint32_t row) { return pattern.row_begin[row] + row; };
   std::vector<uint32_t> begin = {0};

@@ -50,7 +50,7 @@ struct ElementBlock {
 struct ElementPacking {
   uint32_t k_block = 0;     ///< columns of a k-block, at most kMaxKBlock
   uint32_t chunk_rows = 0;  ///< rows of a chunk at most; itself at most kMaxChunkRows
-  uint32_t parts = 4;       ///< chunks at least: what threads can share out between them
+  uint32_t parts = 4;       ///< chunks wanted at least, for threads to share out; 1 or more
 };
 
 inline constexpr uint32_t kMaxKBlock = 1024;

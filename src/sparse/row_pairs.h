@@ -23,8 +23,9 @@ struct RowPair {
   uint16_t single_b() const { return b.count - shared; }
 };
 
-/// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, by the
-/// largest number of shared columns among the next few slices of like length. a.count >= b.count.
+/// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, a
+/// slice with the one among the next few in length that shares most and leaves least unpaired.
+/// a.count >= b.count.
 std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_column, uint32_t width);
 
 }  // namespace tessera::sparse
