@@ -28,7 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using program::Phase;
 
-constexpr uint32_t kDenseBlock = 32;
 constexpr int kWarmUps = 2;
 constexpr size_t kLeastRuns = 7;
 constexpr size_t kMostRuns = 200;
@@ -119,7 +118,7 @@ std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
   for (const std::string& machine : r.machines)
     for (const Precision& precision : r.types) {
       if (has(Mode::dense))
-        for (uint32_t n : r.n) cases.push_back({machine, Mode::dense, precision, std::nullopt, kDenseBlock, n});
+        for (uint32_t n : r.n) cases.push_back({machine, Mode::dense, precision, std::nullopt, sparse::kDenseBlockSize, n});
       if (has(Mode::sparse))
         for (const auto& density : densities)
           for (uint32_t block : blocks)

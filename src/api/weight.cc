@@ -8,9 +8,6 @@
 namespace tessera {
 namespace {
 
-/// Dense weights are cut into the largest blocks that the kernels have.
-constexpr uint32_t kDenseBlock = 32;
-
 std::shared_ptr<Weight::Storage> store(ops::PackedWeight packed) {
   return std::make_shared<Weight::Storage>(
       Weight::Storage{std::make_shared<ops::PackedWeight>(std::move(packed))});
@@ -42,7 +39,7 @@ Weight::Weight(const SparseMatrix& matrix, Type type)
                          : ops::PackedWeight{sparse::PackedBlocks(matrix, type), false})) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
-  sparse::PackedBlocks blocks(sparse::full_pattern(m, k, kDenseBlock), type);
+  sparse::PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
   blocks.set_values_from(values);
   return Weight(store({std::move(blocks), true}));
 }

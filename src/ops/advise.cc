@@ -8,8 +8,6 @@
 namespace tessera::ops {
 namespace {
 
-constexpr uint32_t kDenseBlock = 32;
-
 PackedWeight pack(const Pattern& pattern, Type type) {
   if (pattern.block_size != 1) return {sparse::PackedBlocks(pattern, type), false};
   return {sparse::PackedElements({pattern, std::vector<float>(pattern.blocks())}, type), false};
@@ -24,8 +22,8 @@ std::vector<Advice> advise(const Pattern& pattern, Type type, uint32_t n, const 
     const PackedWeight weight = pack(block_size == 1 ? pattern : sparse::cover(pattern, block_size), type);
     advice.push_back({false, block_size, plan_spmm(weight, problem, host).chosen.total()});
   }
-  const PackedWeight dense{sparse::PackedBlocks(sparse::full_pattern(pattern.rows, pattern.cols, kDenseBlock), type), true};
-  advice.push_back({true, kDenseBlock, plan_spmm(dense, problem, host).chosen.total()});
+  const PackedWeight dense{sparse::PackedBlocks(sparse::full_pattern(pattern.rows, pattern.cols, sparse::kDenseBlockSize), type), true};
+  advice.push_back({true, sparse::kDenseBlockSize, plan_spmm(dense, problem, host).chosen.total()});
   std::stable_sort(advice.begin(), advice.end(), [](const Advice& a, const Advice& b) { return a.seconds < b.seconds; });
   return advice;
 }

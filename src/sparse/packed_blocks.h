@@ -37,6 +37,9 @@ bool is_kernel_block_size(uint32_t block_size);
 /// 8 rows and groups of 2 columns; 4 rows and groups of 4, which is row-major, for 4 × 4 blocks.
 BlockOrder order_of(uint32_t block_size);
 
+/// Block size of dense weights: the rows of a register tile, so that its values are one stream.
+inline constexpr uint32_t kDenseBlockSize = 8;
+
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
