@@ -19,23 +19,24 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 // The micro-kernel for a tile of rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32
 // hold 8 × 3 and 4 × 6.
-inline WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
+template <bool kPacked>
+WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   static constexpr WideTileFunction kFour[] = {
-      wide_tile<4, 1, 4, 4>, wide_tile<4, 2, 4, 4>, wide_tile<4, 3, 4, 4>,
+      wide_tile<4, 1, 4, 4, kPacked>, wide_tile<4, 2, 4, 4, kPacked>, wide_tile<4, 3, 4, 4, kPacked>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<4, 4, 4, 4>, wide_tile<4, 5, 4, 4>, wide_tile<4, 6, 4, 4>
+      wide_tile<4, 4, 4, 4, kPacked>, wide_tile<4, 5, 4, 4, kPacked>, wide_tile<4, 6, 4, 4, kPacked>
 #endif
   };
   static constexpr WideTileFunction kFourOfEight[] = {
-      wide_tile<4, 1, 8, 2>, wide_tile<4, 2, 8, 2>, wide_tile<4, 3, 8, 2>,
+      wide_tile<4, 1, 8, 2, kPacked>, wide_tile<4, 2, 8, 2, kPacked>, wide_tile<4, 3, 8, 2, kPacked>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<4, 4, 8, 2>, wide_tile<4, 5, 8, 2>, wide_tile<4, 6, 8, 2>
+      wide_tile<4, 4, 8, 2, kPacked>, wide_tile<4, 5, 8, 2, kPacked>, wide_tile<4, 6, 8, 2, kPacked>
 #endif
   };
   static constexpr WideTileFunction kEight[] = {
-      wide_tile<8, 1, 8, 2>,
+      wide_tile<8, 1, 8, 2, kPacked>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<8, 2, 8, 2>, wide_tile<8, 3, 8, 2>
+      wide_tile<8, 2, 8, 2, kPacked>, wide_tile<8, 3, 8, 2, kPacked>
 #endif
   };
   if (small_block) return kFour[vectors - 1];
@@ -177,7 +178,11 @@ class WideShare {
       tile.x_step = packed_ ? last - first : static_cast<size_t>(share_.x.row_stride);
       tile.y = direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first;
       tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : width_;
-      tile_function(w_.block_size == 4, tile_rows_, (last - first) / kLanes)(tile);
+      const auto vectors = static_cast<uint32_t>((last - first) / kLanes);
+      const bool small_block = w_.block_size == 4;
+      const auto function = packed_ ? tile_function<true>(small_block, tile_rows_, vectors)
+                                    : tile_function<false>(small_block, tile_rows_, vectors);
+      function(tile);
     }
     if (direct) chunk_row_ = row + tile_rows_;
   }

@@ -23,11 +23,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct WideTile {
   const float* w;           // the strip in the row's first block, from the tile's first row on
   size_t block_step;        // floats from there to the next block
-  uint32_t groups;          // column groups of a block
+  uint32_t groups;          // column groups of a block; one where they are of four
   const uint32_t* columns;  // block column of each block and kMostBlocksAhead more
   size_t blocks;
   const float* x;
-  size_t x_step;  // floats between rows of X
+  size_t x_step;  // floats between rows of X; a packed panel is as wide as the tile
   float* y;
   size_t y_step;  // floats between rows of Y
   bool stream;    // write past the caches; y is then aligned to vectors
@@ -43,10 +43,12 @@ inline constexpr size_t kBlocksAhead = kGroup == 4 ? 3 : 1;
 inline constexpr size_t kMostBlocksAhead = 3;
 
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
-// how the values of a strip stand (sparse::BlockOrder).
-template <int kRows, int kVectors, int kStripRows, int kGroup>
+// how the values of a strip stand (sparse::BlockOrder). Widths known here save address registers.
+template <int kRows, int kVectors, int kStripRows, int kGroup, bool kPacked>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
+  const size_t x_step = kPacked ? kVectors * kLanes : t.x_step;
+  const uint32_t groups = kGroup == 4 ? 1 : t.groups;
   hn::Vec<Floats> sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -61,14 +63,14 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
     }
   }
 
-  const size_t x_block = t.groups * kGroup * t.x_step;
+  const size_t x_block = groups * kGroup * x_step;
   const size_t values_ahead = std::max<size_t>(1, kValuesAhead / t.block_step) * t.block_step;
   const float* w = t.w;
   for (size_t i = 0; i < t.blocks; ++i, w += t.block_step) {
     const float* x = t.x + t.columns[i] * x_block;
     const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
     const float* values = w;
-    for (uint32_t g = 0; g < t.groups; ++g, values += kStripRows * kGroup) {
+    for (uint32_t g = 0; g < groups; ++g, values += kStripRows * kGroup) {
       hwy::Prefetch(values + values_ahead);
 #pragma GCC unroll 8
       for (int c = 0; c < kGroup; ++c) {
@@ -84,8 +86,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
 #pragma GCC unroll 8
           for (int v = 0; v < kVectors; ++v) accumulate(value, xs[v], sum[r][v]);
         }
-        x += t.x_step;
-        next_x += t.x_step;
+        x += x_step;
+        next_x += x_step;
       }
     }
   }
