@@ -15,8 +15,10 @@ std::vector<uint32_t> cut_rows(const Work& before, uint32_t units, uint32_t part
   std::vector<uint32_t> begin = {0};
   for (uint32_t p = 1; p < parts; ++p) {
     const auto target = static_cast<double>(before[units]) * p / parts;
-    const auto at = std::partition_point(before.begin(), before.begin() + units,
-                                         [&](auto work) { return static_cast<double>(work) < target; });
+    auto at = std::partition_point(before.begin(), before.begin() + units,
+                                   [&](auto work) { return static_cast<double>(work) < target; });
+    // The nearer border: with few units, one more or less is much.
+    if (at != before.begin() && 2 * target < static_cast<double>(at[-1]) + static_cast<double>(*at)) --at;
     begin.push_back(std::max(begin.back(), static_cast<uint32_t>(at - before.begin())));
   }
   begin.push_back(units);

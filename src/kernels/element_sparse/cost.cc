@@ -154,12 +154,15 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
 std::vector<ElementCut> element_candidates(const ElementWeight& w, uint32_t n, uint32_t threads,
                                            const HostFigures& f) {
   const auto lanes = static_cast<uint32_t>(lanes_of(f));
-  std::vector<uint32_t> panels;
+  std::vector<uint32_t> widths;
   for (uint32_t few : {1U, 4U, 8U})
-    if (few < lanes && n <= 2 * few) panels.push_back(few);
-  for (uint32_t vectors = 1; vectors <= 8; ++vectors) {
-    panels.push_back(vectors * lanes);
-    if (vectors * lanes >= n) break;
+    if (few < lanes && n <= 2 * few) widths.push_back(few);
+  for (uint32_t vectors = 1; vectors <= 8; ++vectors) widths.push_back(vectors * lanes);
+  // The first that holds all columns is the last of use.
+  std::vector<uint32_t> panels;
+  for (uint32_t width : widths) {
+    panels.push_back(width);
+    if (width >= n) break;
   }
   uint32_t chunk_rows = 1;
   for (uint32_t c = 0; c < w.chunks; ++c)
