@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -42,12 +43,20 @@ int64_t all_targets() {
   return targets;
 }
 
+/// The targets that restrict_isa left. Highway is not asked for them: its SupportedTargets() also
+/// resets the dispatch to all that the processor has.
+std::atomic<int64_t>& allowed_targets() {
+  static std::atomic<int64_t> targets = all_targets();
+  return targets;
+}
+
 void allow_up_to(Isa highest) {
   int64_t disabled = 0;
   for (const Entry& entry : kEntries)
     if (entry.isa > highest) disabled |= entry.target;
+  allowed_targets() = all_targets() & ~disabled;
   hwy::DisableTargets(disabled);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  hwy::GetChosenTarget().Update(allowed_targets());
 }
 
 void apply_environment() {
@@ -79,7 +88,7 @@ std::vector<Isa> available_isas() {
 
 Isa active_isa() {
   apply_environment();
-  return best_of(hwy::SupportedTargets() & HWY_TARGETS);
+  return best_of(allowed_targets());
 }
 
 void restrict_isa(Isa highest) {

@@ -7,10 +7,15 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "machine/probes.h"
+
 namespace tessera::machine {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Of one iteration of fma_loop: 12 multiply-adds.
+constexpr size_t kFlopsPerLane = 24;
 
 HostMeasurement made_up() {
   HostMeasurement m;
@@ -54,6 +59,17 @@ TEST(Measure, RatesOfThisComputerAreInOrder) {
   EXPECT_GT(m.memory_write.one, 0.05);
   EXPECT_GT(m.memory_copy.one, 0.05);
   EXPECT_GT(m.barrier_seconds, 0);
+  EXPECT_EQ(active_isa(), available_isas().back());
+}
+
+TEST(Probes, UseTheActiveInstructionSet) {
+  for (Isa isa : available_isas()) {
+    restrict_isa(isa);
+    ASSERT_EQ(active_isa(), isa);  // asking must not undo the restriction
+    const size_t lanes = fma_loop_flops() / kFlopsPerLane;
+    if (isa == Isa::avx512) EXPECT_EQ(lanes, 16u);
+    if (isa == Isa::avx2) EXPECT_EQ(lanes, 8u);
+  }
   EXPECT_EQ(active_isa(), available_isas().back());
 }
 
