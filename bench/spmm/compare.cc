@@ -16,8 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Longer than idle threads of any library spin: nobody pays for the one before.
-constexpr auto kPause = std::chrono::milliseconds(3);
+/// Longer than idle threads of any library spin (GNU OpenMP's: 300,000 pauses of up to 140 cycles):
+/// nobody pays for the one before.
+constexpr auto kPause = std::chrono::milliseconds(15);
 /// Calls of one round: at least one, and more until this time is spent.
 constexpr double kRoundSeconds = 4e-3;
 constexpr int kMaxCalls = 50;

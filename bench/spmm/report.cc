@@ -11,6 +11,9 @@
 namespace tessera::bench {
 namespace {
 
+/// Beyond this many columns reading is no longer what limits a product.
+constexpr uint32_t kBandwidthBound = 16;
+
 const char* name_of(Layout layout) { return layout == Layout::row_major ? "row" : "col"; }
 
 /// "1/8" where the density is one over a whole number, else three digits.
@@ -127,7 +130,10 @@ std::string row(const Comparison& comparison) {
       ratio(over(comparison, Kind::dense)),
       rate_and_name(comparison, comparison.best(Kind::sparse)),
       ratio(over(comparison, Kind::sparse)),
-      ratio(tessera == nullptr ? 0 : comparison.against_bandwidth(*tessera)), ratio(predicted),
+      ratio(tessera == nullptr || work.n > kBandwidthBound
+                ? 0
+                : comparison.against_bandwidth(*tessera)),
+      ratio(predicted),
       tessera == nullptr ? "-" : fmt::format("{:.1f}", tessera->prepare_seconds * 1e3),
       verdicts_text(comparison), wrong_results(comparison));
   return text;
