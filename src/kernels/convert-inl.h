@@ -1,5 +1,5 @@
-// Elements of every floating-point type as vectors of FP32, and back: rounded once, to nearest even;
-// beyond the type infinity; NaN stays NaN.
+// Elements of every floating-point type as vectors of FP32, and back: rounded once, to nearest
+// even; beyond the type infinity; NaN stays NaN.
 #if defined(TESSERA_KERNELS_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_CONVERT_INL_H_
 #undef TESSERA_KERNELS_CONVERT_INL_H_
@@ -29,7 +29,8 @@ template <class D>
 HWY_INLINE hn::Vec<D> load_f32(D d, const base::Bfloat16* from) {
   const hn::Rebind<uint16_t, D> narrow;
   const hn::RebindToUnsigned<D> bits;
-  const auto upper = hn::PromoteTo(bits, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(from)));
+  const auto upper =
+      hn::PromoteTo(bits, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(from)));
   return hn::BitCast(d, hn::ShiftLeft<16>(upper));
 }
 

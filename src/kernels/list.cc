@@ -20,13 +20,8 @@ namespace {
 using Family = std::span<const ListedCodelet> (*)();
 
 constexpr Family kFamilies[] = {
-    block_sparse_codelets,
-    cast_codelets,
-    element_sparse_codelets,
-    elementwise_codelets,
-    gather_codelets,
-    reduce_codelets,
-    tile_product_codelets,
+    block_sparse_codelets, cast_codelets,   element_sparse_codelets, elementwise_codelets,
+    gather_codelets,       reduce_codelets, tile_product_codelets,
 };
 
 std::vector<ListedCodelet> gather_families() {

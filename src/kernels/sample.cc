@@ -83,7 +83,8 @@ double Sample::bytes() const {
   return sum;
 }
 
-SampleVertex::SampleVertex(const Sample& sample, const SampleLayout& layout) : params_(sample.params()) {
+SampleVertex::SampleVertex(const Sample& sample, const SampleLayout& layout)
+    : params_(sample.params()) {
   for (size_t f = 0; f < sample.fields().size(); ++f)
     place(sample.fields()[f], sample.codelet().fields[f], layout);
 }
@@ -104,8 +105,12 @@ void SampleVertex::place(const Sample::Field& field, const program::FieldSpec& s
   buffer.begin = buffer.storage.data() + (alignment - address % alignment) % alignment;
   buffer.is_element.assign(bytes, false);
 
-  program::FieldView view{buffer.begin + kGuardBytes + layout.shift * element, field.type, field.rows,
-                          field.cols, layout.column_major ? 1 : stride, layout.column_major ? stride : 1};
+  program::FieldView view{buffer.begin + kGuardBytes + layout.shift * element,
+                          field.type,
+                          field.rows,
+                          field.cols,
+                          layout.column_major ? 1 : stride,
+                          layout.column_major ? stride : 1};
   for (uint32_t r = 0; r < field.rows; ++r)
     for (uint32_t c = 0; c < field.cols; ++c) {
       std::byte* at = address_of(view, r, c);

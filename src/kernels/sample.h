@@ -97,7 +97,8 @@ class SampleVertex {
     std::vector<bool> is_element;  ///< by byte from `begin`
   };
 
-  void place(const Sample::Field& field, const program::FieldSpec& spec, const SampleLayout& layout);
+  void place(const Sample::Field& field, const program::FieldSpec& spec,
+             const SampleLayout& layout);
 
   std::vector<Buffer> buffers_;
   std::vector<program::FieldView> views_;

@@ -12,7 +12,8 @@ GridOperation operation_of(const CastProblem& p) {
   require_float(p.from, "a cast");
   require_float(p.to, "a cast");
   GridOperation operation{.codelet = &kernels::cast_codelet, .rows = p.rows, .cols = p.cols};
-  operation.operands = {{"in", p.from, Role::input, p.rows, p.cols}, {"out", p.to, Role::output, p.rows, p.cols}};
+  operation.operands = {{"in", p.from, Role::input, p.rows, p.cols},
+                        {"out", p.to, Role::output, p.rows, p.cols}};
   return operation;
 }
 

@@ -12,7 +12,8 @@ using program::Role;
 GridOperation operation_of(const UnaryProblem& p) {
   require_float(p.type, "an elementwise operation");
   GridOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
-  operation.operands = {{"in", p.type, Role::input, p.rows, p.cols}, {"out", p.type, Role::output, p.rows, p.cols}};
+  operation.operands = {{"in", p.type, Role::input, p.rows, p.cols},
+                        {"out", p.type, Role::output, p.rows, p.cols}};
   if (p.op == kernels::Unary::scale) operation.params = {kernels::param_of(p.factor)};
   return operation;
 }

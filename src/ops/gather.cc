@@ -24,15 +24,17 @@ using program::Role;
 uint32_t count_of(const GatherProblem& p) { return static_cast<uint32_t>(p.rows.size()); }
 
 void check(const GatherProblem& p) {
-  const auto beyond = std::find_if(p.rows.begin(), p.rows.end(), [&](uint32_t row) { return row >= p.source_rows; });
+  const auto beyond = std::find_if(p.rows.begin(), p.rows.end(),
+                                   [&](uint32_t row) { return row >= p.source_rows; });
   if (beyond != p.rows.end())
-    throw UsageError(fmt::format("a gather wants row {} of {}: entry {} of its list", *beyond, p.source_rows,
-                                 beyond - p.rows.begin()));
+    throw UsageError(fmt::format("a gather wants row {} of {}: entry {} of its list", *beyond,
+                                 p.source_rows, beyond - p.rows.begin()));
 }
 
 std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
   auto bytes = std::make_shared<std::vector<std::byte>>(p.rows.size() * size_of(index));
-  for (size_t i = 0; i < p.rows.size(); ++i) kernels::store_number(index, bytes->data() + i * size_of(index), p.rows[i]);
+  for (size_t i = 0; i < p.rows.size(); ++i)
+    kernels::store_number(index, bytes->data() + i * size_of(index), p.rows[i]);
   return {bytes, bytes->data()};
 }
 
@@ -40,8 +42,10 @@ std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
 GridOperation operation_of(const GatherProblem& p) {
   const Type index = p.source_rows <= 1U << 16 ? Type::u16 : Type::u32;
   const uint32_t count = count_of(p);
-  GridOperation operation{
-      .codelet = &kernels::gather_rows_codelet, .phase = Phase::pack, .rows = count, .cols = p.cols};
+  GridOperation operation{.codelet = &kernels::gather_rows_codelet,
+                          .phase = Phase::pack,
+                          .rows = count,
+                          .cols = p.cols};
   operation.operands = {{"rows", index, Role::constant, count, 1, true, false, list_of(p, index)},
                         {"source", p.type, Role::input, p.source_rows, p.cols, false, true},
                         {"out", p.type, Role::output, count, p.cols}};
@@ -49,13 +53,16 @@ GridOperation operation_of(const GatherProblem& p) {
 }
 
 GridOperation operation_of(const CopyProblem& p) {
-  GridOperation operation{.codelet = &kernels::copy_codelet, .phase = Phase::pack, .rows = p.rows, .cols = p.cols};
-  operation.operands = {{"in", p.type, Role::input, p.rows, p.cols}, {"out", p.type, Role::output, p.rows, p.cols}};
+  GridOperation operation{
+      .codelet = &kernels::copy_codelet, .phase = Phase::pack, .rows = p.rows, .cols = p.cols};
+  operation.operands = {{"in", p.type, Role::input, p.rows, p.cols},
+                        {"out", p.type, Role::output, p.rows, p.cols}};
   return operation;
 }
 
 /// For each row of a variable, the mapped boxes that have a part of it.
-std::vector<std::vector<const MappedBox*>> boxes_by_row(const std::vector<MappedBox>& mapping, uint32_t rows) {
+std::vector<std::vector<const MappedBox*>> boxes_by_row(const std::vector<MappedBox>& mapping,
+                                                        uint32_t rows) {
   std::vector<std::vector<const MappedBox*>> by_row(rows);
   for (const MappedBox& mapped : mapping)
     for (uint32_t r = mapped.box.row; r < mapped.box.row_end(); ++r) by_row[r].push_back(&mapped);
@@ -66,9 +73,13 @@ std::vector<std::vector<const MappedBox*>> boxes_by_row(const std::vector<Mapped
 class GatherTraffic {
  public:
   GatherTraffic(const GatherProblem& p, const GridCut& cut, const Machine& m)
-      : p_(p), from_(program::map_linearly(p.source_rows, p.cols, m.tiles)), to_(map_grid(cut, m)), tiles_(m.tiles) {
+      : p_(p),
+        from_(program::map_linearly(p.source_rows, p.cols, m.tiles)),
+        to_(map_grid(cut, m)),
+        tiles_(m.tiles) {
     for (const std::vector<MappedBox>* mapping : {&from_, &to_})
-      for (const MappedBox& mapped : *mapping) tiles_[mapped.tile].bytes += placed_bytes(mapped.box, p.type);
+      for (const MappedBox& mapped : *mapping)
+        tiles_[mapped.tile].bytes += placed_bytes(mapped.box, p.type);
     find_transfers();
   }
 
@@ -77,9 +88,11 @@ class GatherTraffic {
     double busiest = 0;
     for (const Tile& tile : tiles_) {
       busiest = std::max(busiest, program::traffic_cycles(m, tile.traffic));
-      candidate.max_tile_bytes = std::max(candidate.max_tile_bytes, tile.bytes + program::kStackBytes);
+      candidate.max_tile_bytes =
+          std::max(candidate.max_tile_bytes, tile.bytes + program::kStackBytes);
     }
-    const double cycles = p_.rows.empty() || p_.cols == 0 ? 0 : program::exchange_overhead_cycles(m) + busiest;
+    const double cycles =
+        p_.rows.empty() || p_.cols == 0 ? 0 : program::exchange_overhead_cycles(m) + busiest;
     candidate.seconds[Phase::exchange] = m.seconds(cycles);
     return candidate;
   }
@@ -101,10 +114,12 @@ class GatherTraffic {
   /// A transfer takes a run of neighbouring rows between two boxes, as the compiler makes them.
   void add_row(const MappedBox& from, const MappedBox& to, uint32_t i) {
     const uint32_t row = p_.rows[i];
-    const Box common = program::intersection({0, 1, from.box.col, from.box.cols}, {0, 1, to.box.col, to.box.cols});
+    const Box common =
+        program::intersection({0, 1, from.box.col, from.box.cols}, {0, 1, to.box.col, to.box.cols});
     if (common.empty()) return;
     const bool continues = i > to.box.row && row > from.box.row && p_.rows[i - 1] == row - 1;
-    add_transfer(tiles_[from.tile], tiles_[to.tile], common, continues ? 0 : program::kExchangeCodeBytes);
+    add_transfer(tiles_[from.tile], tiles_[to.tile], common,
+                 continues ? 0 : program::kExchangeCodeBytes);
   }
 
   void add_transfer(Tile& from, Tile& to, const Box& box, uint64_t code_bytes) {
@@ -125,13 +140,19 @@ class GatherTraffic {
   std::vector<Tile> tiles_;
 };
 
-BuiltOperation build_exchange(program::Program& program, const GatherProblem& p, const GridPlan& plan,
-                              const Machine& machine) {
+BuiltOperation build_exchange(program::Program& program, const GatherProblem& p,
+                              const GridPlan& plan, const Machine& machine) {
   const uint32_t count = count_of(p);
-  const program::VariableId source = program.add(program::Variable{
-      "source", p.type, p.source_rows, p.cols, Role::input, program::map_linearly(p.source_rows, p.cols, machine.tiles), {}});
-  const program::VariableId out = program.add(
-      program::Variable{"out", p.type, count, p.cols, Role::output, map_grid(plan.cut, machine), {}});
+  const program::VariableId source =
+      program.add(program::Variable{"source",
+                                    p.type,
+                                    p.source_rows,
+                                    p.cols,
+                                    Role::input,
+                                    program::map_linearly(p.source_rows, p.cols, machine.tiles),
+                                    {}});
+  const program::VariableId out = program.add(program::Variable{
+      "out", p.type, count, p.cols, Role::output, map_grid(plan.cut, machine), {}});
   program::CopyGroup group;
   group.from = source;
   group.to = out;

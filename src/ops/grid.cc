@@ -47,7 +47,8 @@ Box operand_box(const GridOperand& operand, const Box& own) {
 
 BoxSeries operand_boxes(const GridOperand& operand, const GridCut& cut) {
   const Box first = operand_box(operand, {0, cut.rows_per_tile, 0, cut.cols_per_tile});
-  return BoxSeries::grid(first, {operand.cut_rows ? cut.rows_per_tile : 0, 0}, std::max(1U, cut.col_parts),
+  return BoxSeries::grid(first, {operand.cut_rows ? cut.rows_per_tile : 0, 0},
+                         std::max(1U, cut.col_parts),
                          {0, operand.cut_cols ? cut.cols_per_tile : 0});
 }
 
@@ -90,7 +91,8 @@ uint64_t placed_bytes(const Box& box, Type type) {
 }
 
 Box GridCut::box(program::TileId tile) const {
-  const Box moved{tile / col_parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile, cols_per_tile};
+  const Box moved{tile / col_parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile,
+                  cols_per_tile};
   return intersection(moved, {0, rows, 0, cols});
 }
 
@@ -105,8 +107,8 @@ GridCut cut_grid(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_
 }
 
 std::string to_string(const GridCut& cut) {
-  return fmt::format("{} × {} tiles, {} × {} a tile", cut.row_parts, cut.col_parts, cut.rows_per_tile,
-                     cut.cols_per_tile);
+  return fmt::format("{} × {} tiles, {} × {} a tile", cut.row_parts, cut.col_parts,
+                     cut.rows_per_tile, cut.cols_per_tile);
 }
 
 GridPlan choose_cut(uint32_t rows, uint32_t cols, const Machine& machine,
@@ -118,7 +120,8 @@ GridPlan choose_cut(uint32_t rows, uint32_t cols, const Machine& machine,
     PlanCandidate& candidate = plan.candidates.emplace_back(predict(cut));
     candidate.cut = to_string(cut);
     if (candidate.rejected.empty() && candidate.max_tile_bytes > capacity)
-      candidate.rejected = fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
+      candidate.rejected =
+          fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
   }
   const size_t best = choose_fastest(plan.candidates);
   plan.cut = cuts[best];
@@ -130,7 +133,8 @@ GridPlan plan_grid(const GridOperation& operation, const Machine& machine) {
   return choose_cut(operation.rows, operation.cols, machine, [&](const GridCut& cut) {
     PlanCandidate candidate;
     candidate.seconds = superstep_cycles(operation, cut, machine).scaled(1 / machine.clock_hz);
-    candidate.max_tile_bytes = machine.kind == Kind::host ? shared_bytes(operation) : tile_bytes(operation, cut);
+    candidate.max_tile_bytes =
+        machine.kind == Kind::host ? shared_bytes(operation) : tile_bytes(operation, cut);
     return candidate;
   });
 }
@@ -138,17 +142,19 @@ GridPlan plan_grid(const GridOperation& operation, const Machine& machine) {
 std::vector<program::MappedBox> map_grid(const GridCut& cut, const Machine& machine) {
   if (machine.kind == Kind::host) return program::map_shared(cut.rows, cut.cols);
   std::vector<program::MappedBox> mapping;
-  for (program::TileId tile = 0; tile < cut.tiles(); ++tile) mapping.push_back({cut.box(tile), tile});
+  for (program::TileId tile = 0; tile < cut.tiles(); ++tile)
+    mapping.push_back({cut.box(tile), tile});
   return mapping;
 }
 
-BuiltOperation build_grid(program::Program& program, const GridOperation& operation, const GridPlan& plan,
-                          const Machine& machine) {
+BuiltOperation build_grid(program::Program& program, const GridOperation& operation,
+                          const GridPlan& plan, const Machine& machine) {
   const GridCut& cut = plan.cut;
   program::VertexGroup group{operation.codelet, 0, cut.tiles(), 1, {}, {}};
   BuiltOperation built;
   for (const GridOperand& operand : operation.operands) {
-    program::Variable variable{operand.name, operand.type, operand.rows, operand.cols, operand.role, {}, operand.contents};
+    program::Variable variable{operand.name, operand.type, operand.rows,    operand.cols,
+                               operand.role, {},           operand.contents};
     if (machine.kind == Kind::host) {
       variable.mapping = program::map_shared(operand.rows, operand.cols);
     } else {

@@ -5,8 +5,8 @@
 
 namespace tessera::ops {
 
-/// out[j] = scale · Σ_p partials[p][j]: added in order in FP32, rounded once. partials × elements of
-/// `from`, 1 × elements of `to`, each f32, f16 or bf16.
+/// out[j] = scale · Σ_p partials[p][j]: added in order in FP32, rounded once. partials × elements
+/// of `from`, 1 × elements of `to`, each f32, f16 or bf16.
 struct ReduceProblem {
   uint32_t partials = 0;
   uint32_t elements = 0;

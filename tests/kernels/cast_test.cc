@@ -24,8 +24,12 @@ template <class To, class From>
 std::vector<To> cast(const std::vector<From>& in, Type from, Type to) {
   std::vector<To> out(in.size());
   const auto view = [&](const void* data, Type type) {
-    return program::FieldView{static_cast<std::byte*>(const_cast<void*>(data)), type, 1,
-                              static_cast<uint32_t>(in.size()), static_cast<int64_t>(in.size()), 1};
+    return program::FieldView{static_cast<std::byte*>(const_cast<void*>(data)),
+                              type,
+                              1,
+                              static_cast<uint32_t>(in.size()),
+                              static_cast<int64_t>(in.size()),
+                              1};
   };
   apply_cast(view(in.data(), from), view(out.data(), to));
   return out;
@@ -56,7 +60,8 @@ TYPED_TEST(CastTest, WidensEveryNumberExactly) {
       if (std::isnan(expected))
         ASSERT_TRUE(std::isnan(wide[i])) << name_of(isa) << " " << i;
       else
-        ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(expected)) << name_of(isa) << " " << i;
+        ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(expected))
+            << name_of(isa) << " " << i;
     }
   }
 }
@@ -67,9 +72,11 @@ TYPED_TEST(CastTest, RoundsToNearestEvenEverywhere) {
     const float low = base::to_float(number);
     const float high = base::to_float(TypeParam(static_cast<uint32_t>(number) + 1));
     const float middle = low / 2 + high / 2;
-    for (float x : {low, middle, std::nextafter(middle, low), std::nextafter(middle, high)}) wide.push_back(x);
+    for (float x : {low, middle, std::nextafter(middle, low), std::nextafter(middle, high)})
+      wide.push_back(x);
   }
-  for (float x : {65519.0F, 65520.0F, -65520.0F, 3.4e38F, HUGE_VALF, -HUGE_VALF, 0x1p-149F, -0.0F}) wide.push_back(x);
+  for (float x : {65519.0F, 65520.0F, -65520.0F, 3.4e38F, HUGE_VALF, -HUGE_VALF, 0x1p-149F, -0.0F})
+    wide.push_back(x);
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
     const std::vector<TypeParam> narrow = cast<TypeParam>(wide, Type::f32, kType<TypeParam>);

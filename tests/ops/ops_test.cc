@@ -33,14 +33,14 @@ std::vector<Setting> all_settings() {
       {"host_3", machine::host(3)},
       {"tiles_1", tessera::testing::toy_machine(1)},
       {"tiles_7", tessera::testing::toy_machine(7)}};
-  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 0}, {0, 5}, {4, 0}, {1, 1},   {1, 37},
+  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 0}, {0, 5}, {4, 0},  {1, 1},   {1, 37},
                                                        {9, 1}, {3, 5}, {7, 64}, {33, 129}};
   std::vector<Setting> settings;
   for (const auto& [name, machine] : machines)
     for (const auto& [rows, cols] : kShapes)
       for (int layouts = 0; layouts < 4; ++layouts)
-        settings.push_back({fmt::format("{}_{}x{}_{}{}", name, rows, cols, layouts & 1 ? "col" : "row",
-                                        layouts & 2 ? "col" : "row"),
+        settings.push_back({fmt::format("{}_{}x{}_{}{}", name, rows, cols,
+                                        layouts & 1 ? "col" : "row", layouts & 2 ? "col" : "row"),
                             machine, rows, cols, (layouts & 1) != 0, (layouts & 2) != 0});
   return settings;
 }
@@ -53,7 +53,9 @@ class OperationTest : public ::testing::TestWithParam<Setting> {
     return Array::random(type, rows, cols, s().first_column_major, seed);
   }
   Array out(Type type) const { return out(type, s().rows, s().cols); }
-  Array out(Type type, uint32_t rows, uint32_t cols) const { return {type, rows, cols, s().second_column_major}; }
+  Array out(Type type, uint32_t rows, uint32_t cols) const {
+    return {type, rows, cols, s().second_column_major};
+  }
 };
 
 constexpr Type kFloatTypes[] = {Type::f32, Type::f16, Type::bf16};
@@ -69,14 +71,16 @@ TEST_P(OperationTest, Unary) {
     }
     return x;
   };
-  for (kernels::Unary op : {kernels::Unary::relu, kernels::Unary::gelu, kernels::Unary::neg, kernels::Unary::scale})
+  for (kernels::Unary op :
+       {kernels::Unary::relu, kernels::Unary::gelu, kernels::Unary::neg, kernels::Unary::scale})
     for (Type type : kFloatTypes) {
       SCOPED_TRACE(fmt::format("operation {} on {}", static_cast<int>(op), name_of(type)));
       Array x = in(type, 1);
       Array y = out(type);
       run_operation(UnaryProblem{op, type, s().rows, s().cols, kFactor}, s().machine, {&x, &y});
       const double erf_error = op == kernels::Unary::gelu ? 8e-7 : 0;
-      expect_numbers(y, type, [&](uint32_t r, uint32_t c) { return expected(op, x.at(r, c)); }, erf_error);
+      expect_numbers(
+          y, type, [&](uint32_t r, uint32_t c) { return expected(op, x.at(r, c)); }, erf_error);
     }
 }
 
@@ -96,7 +100,8 @@ TEST_P(OperationTest, Binary) {
       Array b = in(type, 2);
       Array y = out(type);
       run_operation(BinaryProblem{op, type, s().rows, s().cols}, s().machine, {&a, &b, &y});
-      expect_numbers(y, type, [&](uint32_t r, uint32_t c) { return expected(op, a.at(r, c), b.at(r, c)); });
+      expect_numbers(y, type,
+                     [&](uint32_t r, uint32_t c) { return expected(op, a.at(r, c), b.at(r, c)); });
     }
 }
 
@@ -121,11 +126,14 @@ TEST_P(OperationTest, Reduce) {
       run_operation(ReduceProblem{s().rows, s().cols, from, to, kScale}, s().machine, {&x, &y});
       // Each of the additions rounds a sum of at most 4 a partial.
       const double sum_error = s().rows * epsilon_of(Type::f32) * 4 * s().rows;
-      expect_numbers(y, to, [&](uint32_t, uint32_t c) {
-        double sum = 0;
-        for (uint32_t p = 0; p < s().rows; ++p) sum += x.at(p, c);
-        return sum * kScale;
-      }, sum_error);
+      expect_numbers(
+          y, to,
+          [&](uint32_t, uint32_t c) {
+            double sum = 0;
+            for (uint32_t p = 0; p < s().rows; ++p) sum += x.at(p, c);
+            return sum * kScale;
+          },
+          sum_error);
     }
 }
 
@@ -181,7 +189,8 @@ TEST(PlanTest, TilesWithTheirOwnMemoryShareTheWork) {
 }
 
 TEST(PlanTest, EveryCandidateButTheChosenHasAReason) {
-  const GridPlan made = plan(UnaryProblem{kernels::Unary::gelu, Type::f32, 64, 64}, machine::host(4));
+  const GridPlan made =
+      plan(UnaryProblem{kernels::Unary::gelu, Type::f32, 64, 64}, machine::host(4));
   ASSERT_GT(made.candidates.size(), 1U);
   size_t accepted = 0;
   for (const PlanCandidate& candidate : made.candidates) {
@@ -194,19 +203,22 @@ TEST(PlanTest, EveryCandidateButTheChosenHasAReason) {
 
 TEST(PlanTest, WhatFitsNoTileSaysByHowMuch) {
   const machine::Machine tiny = tessera::testing::toy_machine(2, 4096);
-  const std::string message =
-      test::error_of([&] { plan(UnaryProblem{kernels::Unary::neg, Type::f32, 64, 64}, tiny); });
+  const std::string message = test::error_of([&] {
+    plan(UnaryProblem{kernels::Unary::neg, Type::f32, 64, 64}, tiny);
+  });
   EXPECT_TRUE(test::says(message, "no plan is feasible"));
   EXPECT_TRUE(test::says(message, "of 4096"));
 }
 
 TEST(PlanTest, RejectsWhatItCannotDo) {
   const machine::Machine host = machine::host(1);
-  const std::string type = test::error_of<UsageError>(
-      [&] { plan(UnaryProblem{kernels::Unary::neg, Type::u8, 2, 2}, host); });
+  const std::string type = test::error_of<UsageError>([&] {
+    plan(UnaryProblem{kernels::Unary::neg, Type::u8, 2, 2}, host);
+  });
   EXPECT_TRUE(test::says(type, "u8"));
-  const std::string row =
-      test::error_of<UsageError>([&] { plan(GatherProblem{Type::f32, 3, 2, {0, 2, 3}}, host); });
+  const std::string row = test::error_of<UsageError>([&] {
+    plan(GatherProblem{Type::f32, 3, 2, {0, 2, 3}}, host);
+  });
   EXPECT_TRUE(test::says(row, "row 3 of 3"));
 }
 

@@ -39,7 +39,8 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
     return in_phase(Phase::compute,
                     host_cycles(m, {bytes_of(in), bytes_of(out), operations * elements}));
   }
-  const double worker = kTileWorkerCycles + std::ceil(worker_share(m, elements) / kTileElementsPerCycle);
+  const double worker =
+      kTileWorkerCycles + std::ceil(worker_share(m, elements) / kTileElementsPerCycle);
   return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
 }
 

@@ -155,8 +155,8 @@ constexpr float kSampleFactor = -0.375F;
 uint32_t sample_rows(uint32_t scale) { return 3 * scale; }
 uint32_t sample_cols(uint32_t scale) { return 37 * scale; }
 
-// Single IEEE operations are exact; the SIMD form's erf is off by 1.5e-7, times x / 2, and may round
-// to the neighbour.
+// Single IEEE operations are exact; the SIMD form's erf is off by 1.5e-7, times x / 2, and may
+// round to the neighbour.
 Tolerance tolerance_of(Unary op, Type type) {
   if (op != Unary::gelu) return {};
   return {4 * epsilon_of(Type::f32) + epsilon_of(type), 1.5e-7 * kSampleRange};
@@ -196,7 +196,7 @@ constexpr ListedCodelet kListed[] = {
     TESSERA_UNARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
 #define TESSERA_LIST(op) {kBinary[static_cast<size_t>(Binary::op)], kBinarySamples<Binary::op>},
-    TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
+        TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
 };
 

@@ -70,8 +70,8 @@ void transpose(const FieldView& in, const FieldView& out) {
   for (uint32_t r = 0; r < out.rows; r += kSide)
     for (uint32_t c = 0; c < out.cols; c += kSide)
       for (uint32_t i = r; i < std::min(r + kSide, out.rows); ++i)
-        copy_strided(element, address_of(in, i, c), in.col_stride, address_of(out, i, c), out.col_stride,
-                     std::min(kSide, out.cols - c));
+        copy_strided(element, address_of(in, i, c), in.col_stride, address_of(out, i, c),
+                     out.col_stride, std::min(kSide, out.cols - c));
 }
 
 void copy(const Vertex& v) {
@@ -105,15 +105,17 @@ program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
     return in_phase(Phase::pack, host_cycles(m, work) + rows * kHostRowCycles);
   }
   const double vectors = std::ceil(out.cols / tile_vector_width(out.type));
-  const double worker = kTileGatherWorkerCycles +
-                        worker_share(m, rows) * (kTileGatherRowCycles + kTileGatherVectorCycles * vectors);
+  const double worker =
+      kTileGatherWorkerCycles +
+      worker_share(m, rows) * (kTileGatherRowCycles + kTileGatherVectorCycles * vectors);
   return in_phase(Phase::pack, m.workers_per_tile * worker);
 }
 
 program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[1];
   if (m.kind != machine::Kind::host)
-    return in_phase(Phase::pack, kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
+    return in_phase(Phase::pack,
+                    kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
   const bool strided = v.fields[0].col_stride != 1 || out.col_stride != 1;
   const HostWork work{bytes_of(out), bytes_of(out),
                       strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
@@ -126,7 +128,8 @@ Sample gather_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 5 * scale;
   const uint32_t cols = 19 * scale;
   Sample sample(gather_rows_codelet);
-  sample.values(index, rows, 1, [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
+  sample.values(index, rows, 1,
+                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
   return sample.random(type, source_rows, cols, seed, 1, true).unset(type, rows, cols);
 }
 
@@ -143,8 +146,9 @@ constexpr NamedSample kGatherSamples[] = {
     {"f16-u16", gather_sample<Type::f16, Type::u16>},
     {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
 };
-constexpr NamedSample kCopySamples[] = {
-    {"f32", copy_sample<Type::f32>}, {"f16", copy_sample<Type::f16>}, {"bf16", copy_sample<Type::bf16>}};
+constexpr NamedSample kCopySamples[] = {{"f32", copy_sample<Type::f32>},
+                                        {"f16", copy_sample<Type::f16>},
+                                        {"bf16", copy_sample<Type::bf16>}};
 
 }  // namespace
 

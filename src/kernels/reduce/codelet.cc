@@ -22,7 +22,8 @@ void reference(const Vertex& v) {
   const FieldView& out = v.fields[1];
   for (uint32_t c = 0; c < out.cols; ++c) {
     float sum = 0;
-    for (uint32_t p = 0; p < partials.rows; ++p) sum += static_cast<float>(number_at(partials, p, c));
+    for (uint32_t p = 0; p < partials.rows; ++p)
+      sum += static_cast<float>(number_at(partials, p, c));
     set_number(out, 0, c, float_of(v.params[0]) * sum);
   }
 }
@@ -70,8 +71,8 @@ Sample sample(uint32_t scale, uint64_t seed) {
 }
 
 constexpr NamedSample kSamples[] = {
-    {"f32-f32", sample<Type::f32, Type::f32>},    {"f16-f16", sample<Type::f16, Type::f16>},
-    {"f16-f32", sample<Type::f16, Type::f32>},    {"f32-f16", sample<Type::f32, Type::f16>},
+    {"f32-f32", sample<Type::f32, Type::f32>},     {"f16-f16", sample<Type::f16, Type::f16>},
+    {"f16-f32", sample<Type::f16, Type::f32>},     {"f32-f16", sample<Type::f32, Type::f16>},
     {"bf16-bf16", sample<Type::bf16, Type::bf16>},
 };
 

@@ -77,7 +77,8 @@ struct ColumnSums {
 void reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
   with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
     with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
-      ColumnSums<In, Out>{partials.as<const In>(), partials.row_stride, partials.rows, scale, out.as<Out>()}
+      ColumnSums<In, Out>{partials.as<const In>(), partials.row_stride, partials.rows, scale,
+                          out.as<Out>()}
           .run(out.cols);
     });
   });
@@ -91,8 +92,10 @@ namespace tessera::kernels {
 
 HWY_EXPORT(reduce_sum);
 
-bool apply_reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
+bool apply_reduce_sum(const program::FieldView& partials, float scale,
+                      const program::FieldView& out) {
+  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1)))
+    return false;
   if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_sum)(partials, scale, out);
   return true;
 }

@@ -7,6 +7,7 @@ namespace tessera::kernels {
 
 /// out (1 × elements) = scale · sum of the rows of `partials`. False where the elements of a row do
 /// not follow one another, which has no fast form.
-bool apply_reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out);
+bool apply_reduce_sum(const program::FieldView& partials, float scale,
+                      const program::FieldView& out);
 
 }  // namespace tessera::kernels
