@@ -53,7 +53,8 @@ float load(const std::byte* values, Type type, uint64_t i) {
     return value;
   }
   std::memcpy(&bits, values + 2 * i, 2);
-  return type == Type::f16 ? base::to_float(base::Half(bits)) : base::to_float(base::Bfloat16(bits));
+  return type == Type::f16 ? base::to_float(base::Half(bits))
+                           : base::to_float(base::Bfloat16(bits));
 }
 
 /// The non-empty slices of a chunk's rows in the k-block that starts at first_column. Advances
@@ -68,8 +69,8 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
     while (last != end && *last < end_column) ++last;
     if (last == first) continue;
     next[row] += last - first;
-    slices.push_back({static_cast<uint16_t>(row - row_begin),
-                      static_cast<uint16_t>(last - first), first});
+    slices.push_back(
+        {static_cast<uint16_t>(row - row_begin), static_cast<uint16_t>(last - first), first});
   }
   return slices;
 }
@@ -118,8 +119,8 @@ void sort_in_strips(std::vector<RowPair>& tasks, int strip) {
   });
 }
 
-/// Puts tasks that are alike next to each other, so that their bundles lose the least: narrow strips
-/// where there are many tasks, wide ones where there are few.
+/// Puts tasks that are alike next to each other, so that their bundles lose the least: narrow
+/// strips where there are many tasks, wide ones where there are few.
 void sort_tasks(std::vector<RowPair>& tasks) {
   int best = 0;
   uint64_t least = UINT64_MAX;
@@ -192,8 +193,7 @@ std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows, uint
 
 }  // namespace
 
-PackedElements::PackedElements(const SparseMatrix& matrix, Type type,
-                               const ElementPacking& packing)
+PackedElements::PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing)
     : rows_(matrix.pattern.rows),
       cols_(matrix.pattern.cols),
       type_(type),
@@ -285,8 +285,7 @@ void PackedElements::get_values(float* values) const {
 
 std::vector<uint64_t> PackedElements::permutation() const {
   std::vector<uint64_t> packed_position(nonzeros_);
-  for_each_nonzero(
-      [&](uint64_t position, uint64_t packed) { packed_position[position] = packed; });
+  for_each_nonzero([&](uint64_t position, uint64_t packed) { packed_position[position] = packed; });
   return packed_position;
 }
 

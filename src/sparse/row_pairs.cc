@@ -10,8 +10,9 @@ namespace {
 /// How many slices a partner is sought among. Twice as many raise the overlap by a few percent.
 constexpr size_t kWindow = 96;
 
-/// What a partner is worth: a shared column saves loading a row of X and an index, and an element of
-/// the partner saves the filler that would stand in its place. In loads, at four vectors of columns.
+/// What a partner is worth: a shared column saves loading a row of X and an index, and an element
+/// of the partner saves the filler that would stand in its place. In loads, at four vectors of
+/// columns.
 constexpr uint32_t kSharedColumn = 9;
 constexpr uint32_t kPartnerElement = 11;
 

@@ -266,7 +266,8 @@ TEST_P(EveryIsa, FillerTakesNoPart) {
         return std::binary_search(begin, end, k);
       });
       for (uint32_t j = 0; j < n; ++j) {
-        EXPECT_EQ(std::isfinite(p.y(row, j)), !touched) << "row " << row << " of " << n << " columns";
+        EXPECT_EQ(std::isfinite(p.y(row, j)), !touched)
+            << "row " << row << " of " << n << " columns";
       }
     }
   }
@@ -291,7 +292,7 @@ TEST_P(EveryIsa, StoredZerosTakePart) {
   }
 }
 
-// How a product is cut over rows and columns does not change a bit.
+// How a product is cut over rows does not change a bit.
 TEST_P(EveryIsa, SharesAgreeBitForBit) {
   for (uint64_t seed = 300; seed < 320; ++seed) {
     const Case c = random_case(seed);
@@ -344,7 +345,8 @@ TEST(PackedElements, NeedsLittleFiller) {
   Random random(3);
   const SparseMatrix w = random_matrix(2048, 512, 0.125, false, random);
   const sparse::PackedElements packed(w, Type::f32);
-  EXPECT_LT(static_cast<double>(packed.value_count()), 1.15 * static_cast<double>(packed.nonzeros()));
+  EXPECT_LT(static_cast<double>(packed.value_count()),
+            1.15 * static_cast<double>(packed.nonzeros()));
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ struct Counts {
   double tasks = 0;
   double shared_steps = 0;  ///< of all tasks
   double apart_steps = 0;
-  double words = 0;         ///< index words a lane, of all bundles
-  double bytes = 0;         ///< of W as packed
+  double words = 0;  ///< index words a lane, of all bundles
+  double bytes = 0;  ///< of W as packed
 
   explicit Counts(const ElementShare& share) {
     const ElementWeight& w = share.weight;
@@ -178,7 +178,8 @@ std::vector<ElementCut> element_candidates(const ElementWeight& w, uint32_t n, u
       cut.row_parts = static_cast<uint16_t>(row_parts);
       cut.col_parts = static_cast<uint16_t>(threads / row_parts);
       cut.panel_cols = static_cast<uint16_t>(panel);
-      cut.group_chunks = static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes / 4 / sums, 1, 1000));
+      cut.group_chunks =
+          static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes / 4 / sums, 1, 1000));
       cuts.push_back(cut);
     }
   }

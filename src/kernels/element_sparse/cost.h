@@ -14,7 +14,7 @@ namespace tessera::kernels {
 program::PhaseTimes element_cost(const ElementShare& share, const machine::HostFigures& figures);
 
 /// Cuts that may be the best for such a product on `threads` cores.
-std::vector<ElementCut> element_candidates(const ElementWeight& weight, uint32_t n, uint32_t threads,
-                                           const machine::HostFigures& figures);
+std::vector<ElementCut> element_candidates(const ElementWeight& weight, uint32_t n,
+                                           uint32_t threads, const machine::HostFigures& figures);
 
 }  // namespace tessera::kernels

@@ -91,11 +91,16 @@ HWY_EXPORT(run_share);
 void element_spmm(const ElementShare& share) { HWY_DYNAMIC_DISPATCH(run_share)(share); }
 
 ElementWeight view_of(const sparse::PackedElements& weight) {
-  return {weight.rows(),           weight.cols(),
-          weight.k_block(),        weight.chunks(),
-          weight.type(),           weight.values(),
-          weight.chunk_begin().data(), weight.blocks().data(),
-          weight.bundles().data(), weight.indices().data()};
+  return {weight.rows(),
+          weight.cols(),
+          weight.k_block(),
+          weight.chunks(),
+          weight.type(),
+          weight.values(),
+          weight.chunk_begin().data(),
+          weight.blocks().data(),
+          weight.bundles().data(),
+          weight.indices().data()};
 }
 
 size_t element_scratch_floats(const ElementCut& cut, const ElementWeight& weight, uint32_t cols) {

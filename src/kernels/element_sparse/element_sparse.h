@@ -15,9 +15,9 @@ namespace tessera::kernels {
 
 /// How a product is cut over cores, and how a core works on its share: the knobs of a plan.
 struct ElementCut {
-  uint16_t row_parts = 1;     ///< shares along the rows of Y, in whole chunks
-  uint16_t col_parts = 1;     ///< shares along the columns of Y
-  uint16_t panel_cols = 64;   ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
+  uint16_t row_parts = 1;    ///< shares along the rows of Y, in whole chunks
+  uint16_t col_parts = 1;    ///< shares along the columns of Y
+  uint16_t panel_cols = 64;  ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
   uint16_t group_chunks = 1;  ///< chunks whose sums wait in the L2 cache while X streams by
 
   bool operator==(const ElementCut&) const = default;
@@ -25,8 +25,8 @@ struct ElementCut {
 
 /// An unstructured sparse weight as the kernels see it: the arrays of sparse::PackedElements.
 struct ElementWeight {
-  uint32_t rows = 0;     ///< m
-  uint32_t cols = 0;     ///< k
+  uint32_t rows = 0;  ///< m
+  uint32_t cols = 0;  ///< k
   uint32_t k_block = 1;
   uint32_t chunks = 0;
   Type type = Type::f32;  ///< of the values: f32, f16 or bf16

@@ -99,20 +99,30 @@ class PanelShare {
   void run_group(uint32_t first, uint32_t end) const {
     enter(program::Phase::compute);
     std::fill(sums(first, first), sums(first, end), 0.0F);
+    const bool packs = !keeps_x_ || first == share_.chunk_begin;
     for (uint32_t block = 0; block < w_.k_blocks(); ++block) {
-      const float* x = x_ + (keeps_x_ ? block * (w_.k_block + size_t{1}) * width() : 0);
-      if (!keeps_x_ || first == share_.chunk_begin) {
-        enter(program::Phase::pack);
-        pack_block(block, const_cast<float*>(x));
-        enter(program::Phase::compute);
-      }
-      ComingRows coming = rows_after(block, bundles_of(first, end, block));
-      const bool packs_next = !keeps_x_ || first == share_.chunk_begin;
+      if (packs) pack_block(block);
+      ComingRows coming = rows_after(block, packs ? bundles_of(first, end, block) : 0);
       for (uint32_t chunk = first; chunk < end; ++chunk) {
-        run_block(chunk, block, {x, sums(first, chunk)}, packs_next ? &coming : nullptr);
+        run_block(chunk, block, {x_of(block), sums(first, chunk)}, coming);
       }
     }
     for (uint32_t chunk = first; chunk < end; ++chunk) write(chunk, sums(first, chunk));
+  }
+
+  // The packed rows of a k-block.
+  float* x_of(uint32_t block) const {
+    return x_ + (keeps_x_ ? block * (w_.k_block + size_t{1}) * width() : 0);
+  }
+
+  void pack_block(uint32_t block) const {
+    enter(program::Phase::pack);
+    const uint32_t begin = block * w_.k_block;
+    const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
+    MatrixView<const float> x = share_.x;
+    x.data += begin * x.row_stride;
+    pack_tile(x, rows, w_.k_block + 1, {col_, cols_, static_cast<uint32_t>(width()), x_of(block)});
+    enter(program::Phase::compute);
   }
 
   uint64_t bundles_of(uint32_t first, uint32_t end, uint32_t block) const {
@@ -124,29 +134,23 @@ class PanelShare {
     return bundles;
   }
 
-  // The rows of X behind a k-block, to be fetched evenly during the work on its bundles.
+  // The rows of X behind a k-block, to be fetched evenly during the work on `bundles` bundles; none
+  // for no bundles.
   ComingRows rows_after(uint32_t block, uint64_t bundles) const {
     const uint32_t begin = std::min((block + 1) * w_.k_block, w_.cols);
-    const uint32_t end = std::min((block + 2) * w_.k_block, w_.cols);
-    return {share_.x, begin, end, col_, cols_, static_cast<uint32_t>((end - begin + bundles) / (bundles + 1))};
-  }
-
-  void pack_block(uint32_t block, float* to) const {
-    const uint32_t begin = block * w_.k_block;
-    const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
-    MatrixView<const float> x = share_.x;
-    x.data += begin * x.row_stride;
-    pack_tile(x, rows, w_.k_block + 1, {col_, cols_, static_cast<uint32_t>(width()), to});
+    const uint32_t end = bundles == 0 ? begin : std::min((block + 2) * w_.k_block, w_.cols);
+    const auto step = static_cast<uint32_t>((end - begin + bundles) / (bundles + 1));
+    return {share_.x, begin, end, col_, cols_, step};
   }
 
   void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands,
-                 ComingRows* coming) const {
+                 ComingRows& coming) const {
     const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
     uint64_t value = at->value;
     const uint32_t* words = w_.indices + at->index;
     for (uint64_t i = at[0].bundle; i < at[1].bundle; ++i) {
       const ElementBundle& bundle = w_.bundles[i];
-      if (coming != nullptr) coming->advance();
+      coming.advance();
       Loop::run(bundle, values_of(bundle, value), words, operands);
       value += bundle.value_count();
       words += bundle.index_count();
