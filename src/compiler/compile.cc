@@ -26,7 +26,9 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
   run("exchange", plan_exchange);
   run("liveness", find_liveness);
   run("placement", place);
+  run("control", find_control);
   run("resolve", resolve);
+  run("check", check);
   run("account", account);
   return executable;
 }

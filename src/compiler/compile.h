@@ -8,7 +8,7 @@
 namespace tessera::compiler {
 
 /// Compiles a program for a machine. The passes, in order: verify, exchange, liveness, placement,
-/// resolve, account. A program that overflows a tile compiles too, with memory.fits() false.
+/// control, resolve, check, account. A program that overflows a tile compiles too, with memory.fits() false.
 /// Throws Error where the program is unsound.
 std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine);
 

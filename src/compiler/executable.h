@@ -114,6 +114,8 @@ struct Executable {
   std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs
   MemoryReport memory;
   bool has_runtime_control = false;  ///< counters, conditions or copies with run-time rows
+  std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so
+                                     ///< that a dry run has them
   std::vector<PassRecord> passes;
 };
 

@@ -66,7 +66,8 @@ class Schedule {
     for (StepId step : sequence.steps) walk(step);
   }
   void walk_inside(const program::Execute& execute) {
-    const SetPieces& set = c_.sets[execute.set];
+    SetPieces& set = c_.sets[execute.set];
+    set.reached = true;
     touch(set.before);
     for (const FieldPiece& field : set.fields)
       if (!field.box.empty()) touch(field.piece);
@@ -74,6 +75,7 @@ class Schedule {
     ++position_;
   }
   void walk_inside(const program::Copy& copy) {
+    c_.copies[copy.set].reached = true;
     touch(c_.copies[copy.set]);
     ++position_;
   }

@@ -18,8 +18,16 @@ std::string find_liveness(Compilation& c);
 /// Gives every piece an offset in its arena, so that pieces alive at one time do not overlap.
 std::string place(Compilation& c);
 
+/// Finds whether control flow reads memory, and which variables a dry run knows.
+std::string find_control(Compilation& c);
+
 /// Turns pieces into places: sorted vertices and transfers, as engines run them.
 std::string resolve(Compilation& c);
+
+/// Proves the result: every place that a vertex touches lies in its tile's memory or the shared one,
+/// and inside it; what does not lie there is exchanged to it and back; pieces alive at one time do
+/// not overlap. Throws Error naming the first fault.
+std::string check(Compilation& c);
 
 /// Counts bytes by category and cycles by phase.
 std::string account(Compilation& c);

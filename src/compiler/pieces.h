@@ -38,6 +38,7 @@ struct Move {
 struct Moves {
   std::vector<Move> moves;
   std::vector<RuntimeRows> runtime_rows;
+  bool reached = false;  ///< by the schedule; what it does not reach has no storage
 };
 
 /// Which piece holds a field of a vertex.
@@ -52,6 +53,7 @@ struct SetPieces {
   std::vector<CompiledVertex> vertices;  ///< by tile; first_place indexes fields
   std::vector<program::TileId> tile_of;  ///< of each vertex
   std::vector<FieldPiece> fields;
+  bool reached = false;  ///< by the schedule
 };
 
 /// A program on its way to an executable.
@@ -65,5 +67,16 @@ struct Compilation {
   uint32_t positions = 0;  ///< length of the schedule
   std::shared_ptr<Executable> executable;
 };
+
+inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {
+  return piece.box.elements() * size_of(c.program.variable(piece.variable).type);
+}
+
+/// Bound arrays and constants of a shared space stay where they are.
+inline bool needs_storage(const Compilation& c, const Piece& piece) {
+  const program::Variable& variable = c.program.variable(piece.variable);
+  if (!piece.used() || piece.box.empty()) return false;
+  return piece.tile != program::kShared || variable.role == program::Role::temporary;
+}
 
 }  // namespace tessera::compiler

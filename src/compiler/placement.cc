@@ -9,17 +9,6 @@ namespace {
 
 constexpr uint64_t kArenaAlignment = 64;
 
-uint64_t bytes_of(const Compilation& c, const Piece& piece) {
-  return piece.box.elements() * size_of(c.program.variable(piece.variable).type);
-}
-
-/// Bound arrays and constants of a shared space stay where they are.
-bool needs_storage(const Compilation& c, const Piece& piece) {
-  const program::Variable& variable = c.program.variable(piece.variable);
-  if (!piece.used() || piece.box.empty()) return false;
-  return piece.tile != program::kShared || variable.role == program::Role::temporary;
-}
-
 bool alive_together(const Piece& a, const Piece& b) { return a.first <= b.last && b.first <= a.last; }
 
 /// First fit, always-live pieces first and then by size: the pieces of one arena.

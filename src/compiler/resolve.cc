@@ -51,17 +51,10 @@ CompiledSet resolve(const Compilation& c, SetPieces& set) {
   return out;
 }
 
-bool depends_on_memory(const program::Step& step) {
-  const auto* repeat = std::get_if<program::Repeat>(&step);
-  return (repeat != nullptr && repeat->counter) || std::holds_alternative<program::While>(step) ||
-         std::holds_alternative<program::If>(step);
-}
-
 }  // namespace
 
 std::string resolve(Compilation& c) {
   Executable& e = *c.executable;
-  e.has_runtime_control = std::any_of(c.program.steps().begin(), c.program.steps().end(), depends_on_memory);
   size_t vertices = 0;
   for (SetPieces& set : c.sets) {
     vertices += set.vertices.size();

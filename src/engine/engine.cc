@@ -116,10 +116,10 @@ class Engine::Run {
     }
   }
   void walk_inside(const program::While& loop) {
-    for (walk(loop.test); memory_.control(loop.condition) != 0; walk(loop.test)) walk(loop.body);
+    for (walk(loop.test); control(loop.condition) != 0; walk(loop.test)) walk(loop.body);
   }
   void walk_inside(const program::If& branch) {
-    walk(memory_.control(branch.condition) != 0 ? branch.then : branch.otherwise);
+    walk(control(branch.condition) != 0 ? branch.then : branch.otherwise);
   }
   void walk_inside(const program::Call& call) { walk(program_.functions()[call.function].body); }
 
@@ -182,7 +182,7 @@ class Engine::Run {
                   const compiler::CompiledVertex& vertex, ThreadClock& clock) const {
     const program::VertexGroup& group = source.groups[vertex.group];
     const program::Codelet& codelet = *group.codelet;
-    if (options_.dry && !codelet.integer_only) return;
+    if (options_.dry && !runs_dry(group)) return;
     std::array<FieldView, program::kMaxFields> fields;
     std::array<int64_t, program::kMaxParams> params;
     for (size_t f = 0; f < group.fields.size(); ++f) {
@@ -196,6 +196,21 @@ class Engine::Run {
     (plain ? codelet.reference : codelet.simd)(v);
   }
 
+  /// A dry run executes the vertices whose metadata it has.
+  bool runs_dry(const program::VertexGroup& group) const {
+    if (!has_memory_ || !group.codelet->integer_only) return false;
+    for (size_t f = 0; f < group.fields.size(); ++f)
+      if (!executable_.known_ahead[group.fields[f].variable]) return false;
+    return true;
+  }
+
+  uint32_t control(program::VariableId variable) const {
+    if (options_.dry && !executable_.known_ahead[variable])
+      throw Error(fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
+                              "which only a full run computes", program_.variable(variable).name));
+    return memory_.control(variable);
+  }
+
   void transfer(const Exchange& exchange, StepProfile& step) {
     if (exchange.empty() || !has_memory_) return;
     const Clock::time_point start = Clock::now();
@@ -203,7 +218,7 @@ class Engine::Run {
     for (const compiler::RuntimeRows& rows : exchange.runtime_rows)
       shifts.push_back({shift_of(rows.from), shift_of(rows.to)});
     for (const compiler::Transfer& t : exchange.transfers) {
-      if (options_.dry && !is_integer(t.type)) continue;
+      if (options_.dry && !moves_dry(exchange, t)) continue;
       const Shift shift = t.runtime == compiler::kNoRuntimeRow ? Shift{} : shifts[t.runtime];
       copy_elements(memory_.view(t.from, t.type, t.rows, t.cols, shift.from),
                     memory_.view(t.to, t.type, t.rows, t.cols, shift.to));
@@ -214,6 +229,19 @@ class Engine::Run {
     profile_.phases += seconds;
   }
 
+  /// A dry run moves metadata that it has: what is bound to a program it has not.
+  bool moves_dry(const Exchange& exchange, const compiler::Transfer& t) const {
+    if (!is_integer(t.type) || t.from.store == compiler::Store::external ||
+        t.to.store == compiler::Store::external)
+      return false;
+    if (t.runtime == compiler::kNoRuntimeRow) return true;
+    const compiler::RuntimeRows& rows = exchange.runtime_rows[t.runtime];
+    return is_known(rows.from) && is_known(rows.to);
+  }
+  bool is_known(const compiler::RuntimeRows::End& end) const {
+    return !end.row || executable_.known_ahead[end.row->index];
+  }
+
   /// Rows by which one exchange moves a transfer.
   struct Shift {
     uint64_t from = 0;
@@ -221,7 +249,7 @@ class Engine::Run {
   };
 
   uint64_t shift_of(const compiler::RuntimeRows::End& end) const {
-    if (!end.row) return 0;
+    if (!end.row || (options_.dry && !is_known(end))) return 0;
     const uint64_t shift = uint64_t{memory_.control(end.row->index)} * end.row->stride;
     if (shift > end.room)
       throw Error(fmt::format("a copy with a run-time row leaves '{}': {} rows further down, where {} are left",

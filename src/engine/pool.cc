@@ -20,6 +20,7 @@ bool spin_until(const Done& done) {
     if (done()) return true;
     base::pause();
     if (spins % kSpinsPerClock != 0) continue;
+    std::this_thread::yield();  // whom it waits for may have to run on this very core
     const auto now = std::chrono::steady_clock::now();
     if (give_up == std::chrono::steady_clock::time_point{}) give_up = now + kSpin;
     if (now >= give_up) return done();
@@ -41,6 +42,8 @@ Pool& Pool::shared() {
   static Pool pool;
   return pool;
 }
+
+Pool::Pool() = default;
 
 Pool::~Pool() {
   for (auto& worker : workers_) {

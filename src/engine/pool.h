@@ -19,7 +19,7 @@ class Pool {
   /// The pool of this process.
   static Pool& shared();
 
-  Pool() = default;
+  Pool();
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;

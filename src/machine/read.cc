@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include <toml++/toml.h>
 
@@ -47,24 +48,24 @@ class Reader {
   }
 
   std::string text(std::string_view key, std::string otherwise) const {
-    return table_[key].value_or(std::move(otherwise));
+    return text(table_[key], std::string(key), std::move(otherwise));
   }
 
+  /// `key = number`, or `key = { value = number, source = "where it is from" }`.
   double number(const Key& key) {
     seen_.push_back(key.name);
-    const auto node = table_[key.name];
-    const auto value_node = node.is_table() ? node["value"] : node;
-    const std::string source = node.is_table() ? node["source"].value_or(std::string()) : std::string();
-    if (!value_node && !std::isnan(key.otherwise)) return key.otherwise;
-    if (!value_node)
+    const Node node = std::as_const(table_)[key.name];
+    if (!node && !std::isnan(key.otherwise)) return key.otherwise;
+    if (!node)
       throw Error(fmt::format("{}: '{}' ({}) is missing; docs/machines.md lists what a machine needs",
                               file_, key.name, key.unit));
+    const auto value_node = node.is_table() ? node["value"] : node;
     const auto value = value_node.is_number() ? value_node.value<double>() : std::nullopt;
     if (!value) throw Error(fmt::format("{}: '{}' must be a number ({})", file_, key.name, key.unit));
     if (!(*value >= key.least && *value <= key.most) || (key.whole && *value != std::floor(*value)))
       throw Error(fmt::format("{}: '{}' is {}; it must be {} from {} to {} ({})", file_, key.name, *value,
                               key.whole ? "a whole number" : "a number", key.least, key.most, key.unit));
-    machine_.sources.push_back({std::string(key.name), *value, std::string(key.unit), source});
+    machine_.sources.push_back({std::string(key.name), *value, std::string(key.unit), source_of(key, node)});
     return *value;
   }
 
@@ -77,6 +78,21 @@ class Reader {
   }
 
  private:
+  using Node = toml::node_view<const toml::node>;
+
+  std::string text(const Node& node, const std::string& key, std::string otherwise) const {
+    if (node && !node.is_string()) throw Error(fmt::format("{}: '{}' must be text", file_, key));
+    return node.value_or(std::move(otherwise));
+  }
+
+  std::string source_of(const Key& key, const Node& node) const {
+    if (!node.is_table()) return {};
+    for (const auto& [inner, value] : *node.as_table())
+      if (inner.str() != "value" && inner.str() != "source")
+        throw Error(fmt::format("{}: unknown key '{}.{}'; docs/machines.md lists the keys", file_, key.name, inner.str()));
+    return text(node["source"], fmt::format("{}.source", key.name), "");
+  }
+
   std::string file_;
   Machine& machine_;
   toml::table table_;

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
@@ -36,7 +37,7 @@ void fill_externals(const program::Program& program, uint64_t seed, FlatVariable
 /// The external variables after the program, as the reference interpreter has them.
 void expect_like_oracle(uint64_t seed, const machine::Machine& machine,
                         const std::vector<uint32_t>& threads) {
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  SCOPED_TRACE(fmt::format("seed {}", seed));
   const program::Program program =
       testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
   FlatVariables expected = testing::flat_variables(program);
@@ -78,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
                       testing::toy_machine(5, 64 << 10, 1 << 20), testing::toy_host(1),
                       testing::toy_host(2), testing::toy_host(4)),
     [](const auto& param) {
-      return param.param.name + std::to_string(param.param.tiles) +
-             (param.param.name == "toy" && param.param.has_shared_space() ? "shared" : "");
+      const bool shared = param.param.name == "toy" && param.param.has_shared_space();
+      return fmt::format("{}{}{}", param.param.name, param.param.tiles, shared ? "shared" : "");
     });
 
 }  // namespace

@@ -131,7 +131,14 @@ constexpr std::array<std::string_view, 1> kLimit = {"limit"};
 program::Codelet codelet(std::string_view name, std::span<const FieldSpec> fields,
                          std::span<const std::string_view> params, program::RunVertex run,
                          Workers workers = Workers::whole_tile, bool integer_only = false) {
-  return {name, workers, fields, params, run, nullptr, cost, 64, integer_only};
+  return {.name = name,
+          .workers = workers,
+          .fields = fields,
+          .params = params,
+          .reference = run,
+          .cost = cost,
+          .code_bytes = 64,
+          .integer_only = integer_only};
 }
 
 }  // namespace

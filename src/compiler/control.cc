@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/passes.h"
+
+namespace tessera::compiler {
+namespace {
+
+using program::Access;
+using program::Program;
+using program::VariableId;
+
+bool reads_memory(const program::Step& step) {
+  const auto* repeat = std::get_if<program::Repeat>(&step);
+  return (repeat != nullptr && repeat->counter) || std::holds_alternative<program::While>(step) ||
+         std::holds_alternative<program::If>(step);
+}
+
+/// Spreads what is unknown from variable to variable, whatever the order of the steps.
+class KnownVariables {
+ public:
+  explicit KnownVariables(const Program& program) : program_(program) {
+    for (const program::Variable& v : program.variables())
+      known_.push_back(!v.is_external() && epsilon_of(v.type) == 0.0);
+  }
+
+  std::vector<bool> find() {
+    do {
+      changed_ = false;
+      for (const program::ComputeSet& set : program_.compute_sets())
+        for (const program::VertexGroup& group : set.groups) spread(group);
+      for (const program::CopySet& set : program_.copy_sets())
+        for (const program::CopyGroup& group : set.groups) spread(group);
+    } while (changed_);
+    return std::move(known_);
+  }
+
+ private:
+  void forget(VariableId v) {
+    changed_ = changed_ || known_[v];
+    known_[v] = false;
+  }
+
+  /// What a vertex writes is known where it is integer metadata made of known metadata.
+  void spread(const program::VertexGroup& group) {
+    const program::Codelet& codelet = *group.codelet;
+    bool known = codelet.integer_only;
+    for (size_t f = 0; f < group.fields.size(); ++f)
+      if (codelet.fields[f].access != Access::out)
+        known = known && known_[group.fields[f].variable];
+    for (size_t f = 0; f < group.fields.size() && !known; ++f)
+      if (codelet.fields[f].access != Access::in) forget(group.fields[f].variable);
+  }
+
+  void spread(const program::CopyGroup& group) {
+    bool known = known_[group.from];
+    for (const auto& row : {group.source_offset, group.target_offset})
+      if (row) known = known && known_[row->index];
+    if (!known) forget(group.to);
+  }
+
+  const Program& program_;
+  std::vector<bool> known_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+std::string find_control(Compilation& c) {
+  Executable& e = *c.executable;
+  const std::vector<program::Step>& steps = c.program.steps();
+  e.has_runtime_control = std::any_of(steps.begin(), steps.end(), reads_memory) ||
+                          std::any_of(c.copies.begin(), c.copies.end(), [](const Moves& moves) {
+                            return !moves.runtime_rows.empty();
+                          });
+  e.known_ahead = KnownVariables(c.program).find();
+  return fmt::format("control flow {} memory", e.has_runtime_control ? "reads" : "does not read");
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,110 @@
+// The shape of the tree: which room may include which, and how long a file may be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A room may include itself and the rooms before it.
+const std::vector<std::string> kRooms = {"base",    "sparse", "io",       "machine", "program",
+                                         "kernels", "ops",    "compiler", "engine",  "model",
+                                         "pack",    "train",  "report",   "api"};
+constexpr size_t kMostLines = 800;
+
+const fs::path kRoot = TESSERA_SOURCE_DIR;
+
+std::vector<fs::path> sources_under(const std::string& folder) {
+  std::vector<fs::path> files;
+  if (!fs::exists(kRoot / folder)) return files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+    const std::string extension = entry.path().extension();
+    if (entry.is_regular_file() && (extension == ".h" || extension == ".cc"))
+      files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// What a file includes, as it is written there: "base/isa.h", <tessera/types.h>.
+std::vector<std::string> includes_of(const fs::path& file) {
+  static const std::regex kInclude(R"(^\s*#\s*include\s*([<"][^>"]+)[>"].*)");
+  std::vector<std::string> includes;
+  std::ifstream in(file);
+  std::smatch match;
+  for (std::string line; std::getline(in, line);)
+    if (std::regex_match(line, match, kInclude)) includes.push_back(match[1]);
+  return includes;
+}
+
+/// The first part of a path.
+std::string room_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+size_t position_of(const std::string& room) {
+  return static_cast<size_t>(std::find(kRooms.begin(), kRooms.end(), room) - kRooms.begin());
+}
+
+TEST(Architecture, EveryFolderOfTheSourceIsARoom) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / "src")) {
+    if (!entry.is_directory()) continue;
+    EXPECT_LT(position_of(entry.path().filename()), kRooms.size())
+        << entry.path() << " is no room of the design";
+  }
+}
+
+TEST(Architecture, RoomsIncludeOnlyRoomsAboveThem) {
+  size_t arrows = 0;
+  for (const fs::path& file : sources_under("src")) {
+    const std::string room = room_of(fs::relative(file, kRoot / "src"));
+    for (const std::string& include : includes_of(file)) {
+      if (include[0] != '"') continue;
+      const std::string to = room_of(include.substr(1));
+      if (to == "hwy") continue;  // a library that wants quotes
+      ++arrows;
+      EXPECT_LE(position_of(to), position_of(room)) << file << " includes " << include.substr(1);
+    }
+  }
+  EXPECT_GT(arrows, 50u);
+}
+
+TEST(Architecture, PublicHeadersIncludeOnlyPublicOnes) {
+  const std::vector<fs::path> headers = sources_under("include");
+  EXPECT_FALSE(headers.empty());
+  for (const fs::path& file : headers)
+    for (const std::string& include : includes_of(file)) {
+      const bool is_public =
+          include.starts_with("<tessera/") && fs::exists(kRoot / "include" / include.substr(1));
+      const bool is_standard = include[0] == '<' && include.find('/') == std::string::npos &&
+                               include.find('.') == std::string::npos;
+      EXPECT_TRUE(is_public || is_standard) << file << " includes " << include.substr(1);
+    }
+}
+
+TEST(Architecture, FilesStayShort) {
+  for (const char* folder : {"include", "src", "cli", "tests", "bench", "examples"})
+    for (const fs::path& file : sources_under(folder)) {
+      std::ifstream in(file);
+      const auto lines = std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+      EXPECT_LE(static_cast<size_t>(lines), kMostLines) << file << " is better split";
+    }
+}
+
+TEST(Architecture, HeadersAreIncludedOnce) {
+  for (const char* folder : {"include", "src", "tests", "cli", "bench"})
+    for (const fs::path& file : sources_under(folder)) {
+      if (file.extension() != ".h" || file.filename().string().ends_with("-inl.h")) continue;
+      std::ifstream in(file);
+      const std::string text(std::istreambuf_iterator<char>(in), {});
+      EXPECT_NE(text.find("#pragma once"), std::string::npos) << file;
+    }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,191 @@
+// Liveness, placement, and the account of memory.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "compiler/compile.h"
+#include "support/random_program.h"
+#include "support/toy_codelets.h"
+#include "support/toy_machine.h"
+
+namespace tessera::compiler {
+namespace {
+
+using program::ComputeSet;
+using program::Phase;
+using program::Program;
+using program::Role;
+using program::StepId;
+using program::VariableId;
+using testing::field;
+using testing::toy_machine;
+using testing::variable;
+using testing::vertex;
+
+constexpr program::Box kWhole{0, 4, 0, 8};
+constexpr uint64_t kBytes = 4 * 8 * 4;
+
+/// A program of temporaries of 128 bytes each on tile 0.
+struct Temporaries {
+  Program program;
+  std::vector<VariableId> t;
+
+  explicit Temporaries(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i)
+      t.push_back(program.add(variable("t", Type::f32, 4, 8, Role::temporary, 0)));
+  }
+  StepId fill(uint32_t i) {
+    return program.execute(
+        ComputeSet{"fill",
+                   Phase::compute,
+                   {vertex(testing::fill_codelet, 0, {field(t[i], kWhole)}, {int64_t{1}})}});
+  }
+  StepId add(uint32_t a, uint32_t b, uint32_t y) {
+    return program.execute(
+        ComputeSet{"add",
+                   Phase::compute,
+                   {vertex(testing::add_codelet, 0,
+                           {field(t[a], kWhole), field(t[b], kWhole), field(t[y], kWhole)})}});
+  }
+  std::shared_ptr<const Executable> compile(std::vector<StepId> steps) {
+    program.set_main(program.sequence(std::move(steps)));
+    return compiler::compile(program, toy_machine(1));
+  }
+  static uint64_t arena(const Executable& e) { return e.arena_bytes.at(0); }
+};
+
+TEST(Placement, TemporariesThatAreNotAliveTogetherShareBytes) {
+  Temporaries p(6);
+  const auto e = p.compile(
+      {p.fill(0), p.add(0, 0, 1), p.add(1, 1, 2), p.add(2, 2, 3), p.add(3, 3, 4), p.add(4, 4, 5)});
+  EXPECT_EQ(Temporaries::arena(*e), 2 * kBytes);
+  EXPECT_EQ(e->memory.fullest.at("temporaries"), 2 * kBytes);
+}
+
+TEST(Placement, TemporariesThatAreAliveTogetherDoNot) {
+  Temporaries p(4);
+  const auto e = p.compile({p.fill(0), p.fill(1), p.fill(2), p.add(0, 1, 3), p.add(2, 3, 3)});
+  EXPECT_EQ(Temporaries::arena(*e), 4 * kBytes);
+}
+
+TEST(Placement, VariablesThatAreNeverTouchedTakeNoBytes) {
+  Temporaries p(3);
+  EXPECT_EQ(Temporaries::arena(*p.compile({p.fill(1)})), kBytes);
+}
+
+TEST(Liveness, ALoopKeepsWhatItTouchesForAllItsTurns) {
+  // In turn 2, t0 is read first: t2, used at the end of each turn, must not have its bytes.
+  Temporaries in_loop(3);
+  const StepId body = in_loop.program.sequence({in_loop.add(0, 0, 1), in_loop.fill(2)});
+  const auto e = in_loop.compile({in_loop.fill(0), in_loop.program.repeat(3, body)});
+  EXPECT_EQ(Temporaries::arena(*e), 3 * kBytes);
+  Temporaries once(3);
+  const auto f = once.compile({once.fill(0), once.add(0, 0, 1), once.fill(2)});
+  EXPECT_EQ(Temporaries::arena(*f), 2 * kBytes);
+}
+
+TEST(Liveness, LoopsWithinLoopsKeepWhatTheOuterOneNeeds) {
+  Temporaries p(3);
+  const StepId inner = p.program.repeat(2, p.add(0, 0, 1));
+  const StepId outer = p.program.repeat(2, p.program.sequence({inner, p.fill(2)}));
+  EXPECT_EQ(Temporaries::arena(*p.compile({p.fill(0), outer})), 3 * kBytes);
+}
+
+TEST(Liveness, AFunctionsVariablesLiveFromItsFirstCallToItsLast) {
+  Temporaries p(3);
+  const auto function = p.program.add(program::Function{"f", p.add(0, 0, 1)});
+  const auto call = [&] { return p.program.add(program::Step{program::Call{function}}); };
+  EXPECT_EQ(Temporaries::arena(*p.compile({p.fill(0), call(), p.fill(2), call()})), 3 * kBytes);
+}
+
+TEST(Liveness, LandingBuffersLiveForTheirSuperstepOnly) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 4, 8, Role::input, 0));
+  const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output, 1));
+  const auto z = p.add(variable("z", Type::f32, 1, 1, Role::output, 1));
+  const auto sum = [&](VariableId to) {
+    return p.execute(
+        ComputeSet{"sum",
+                   Phase::compute,
+                   {vertex(testing::sum_codelet, 1, {field(x, kWhole), field(to, {0, 1, 0, 1})})}});
+  };
+  p.set_main(p.repeat(2, p.sequence({sum(y), sum(z)})));
+  const auto e = compile(p, toy_machine(2));
+  EXPECT_LE(e->arena_bytes.at(1), kBytes + 2 * 8);
+  EXPECT_GE(e->arena_bytes.at(1), kBytes + 2 * 4);
+}
+
+TEST(Memory, OverflowOfATileIsAnAnswer) {
+  Program p;
+  const auto small = p.add(variable("small", Type::f32, 4, 8, Role::input, 0));
+  const auto large = p.add(variable("large", Type::f32, 64, 64, Role::output, 1));
+  p.set_main(p.execute(ComputeSet{"fill",
+                                  Phase::compute,
+                                  {vertex(testing::accumulate_codelet, 1,
+                                          {field(small, kWhole), field(large, {0, 64, 0, 64})})}}));
+  const auto e = compile(p, toy_machine(3, 8192));
+  EXPECT_FALSE(e->memory.fits());
+  EXPECT_EQ(e->memory.fullest_tile, 1u);
+  EXPECT_EQ(e->memory.tile_capacity_bytes, 8192u);
+  EXPECT_EQ(e->memory.fullest.at("outputs"), 64u * 64 * 4);
+  EXPECT_EQ(e->memory.fullest.at("temporaries"), kBytes);  // where small lands
+  EXPECT_EQ(e->memory.total.at("inputs"), kBytes);
+  EXPECT_GT(e->memory.fullest.at("vertex state"), 0u);
+  EXPECT_GT(e->memory.fullest.at("exchange code"), 0u);
+  EXPECT_TRUE(compile(p, toy_machine(3, 65536))->memory.fits());
+}
+
+uint64_t sum_of(const Categories& categories) {
+  return std::accumulate(categories.begin(), categories.end(), uint64_t{0},
+                         [](uint64_t sum, const auto& entry) { return sum + entry.second; });
+}
+
+TEST(Memory, TotalsAreTheSumsOfTheirCategories) {
+  for (uint64_t seed = 0; seed < 200; ++seed)
+    for (const machine::Machine& machine :
+         {toy_machine(3), toy_machine(7), toy_machine(3, 65536, 65536), testing::toy_host(2)}) {
+      const auto e = compile(
+          testing::random_program(seed, {machine.tiles, machine.has_shared_space()}), machine);
+      ASSERT_EQ(sum_of(e->memory.total), e->memory.total_bytes) << "seed " << seed;
+      ASSERT_EQ(sum_of(e->memory.fullest), e->memory.max_tile_bytes) << "seed " << seed;
+      uint64_t arenas = 0;
+      for (const auto& [tile, bytes] : e->arena_bytes) arenas += bytes;
+      ASSERT_LE(arenas, e->memory.total_bytes) << "seed " << seed;
+    }
+}
+
+TEST(Account, TheSlowestTileSetsTheCyclesOfASuperstep) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 8, 8, Role::output, 0));
+  const auto y = p.add(variable("y", Type::f32, 8, 8, Role::output, 1));
+  const auto fill = [](VariableId v, program::TileId tile, uint32_t row, uint32_t rows) {
+    return vertex(testing::fill_codelet, tile, {field(v, {row, rows, 0, 8})}, {int64_t{1}});
+  };
+  p.set_main(p.execute(
+      ComputeSet{"fill", Phase::compute, {fill(x, 0, 0, 8), fill(y, 1, 0, 2), fill(y, 1, 2, 2)}}));
+  const auto e = compile(p, toy_machine(2));
+  // A cycle for each element and one for each vertex: 65 on tile 0, 17 + 17 on tile 1.
+  EXPECT_EQ(e->set_cycles[0][Phase::compute], 65);
+  EXPECT_EQ(e->set_cycles[0][Phase::sync], 10);
+  EXPECT_EQ(e->set_cycles[0][Phase::exchange], 0);
+}
+
+TEST(Account, AnExchangeLastsAsLongAsItsBusiestTile) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 4, 8, Role::input, 0));
+  const auto y = p.add(variable("y", Type::f32, 4, 8, Role::output, 1));
+  p.set_main(p.copy({"move",
+                     {{x,
+                       y,
+                       1,
+                       program::BoxSeries::same(kWhole),
+                       program::BoxSeries::same(kWhole),
+                       {},
+                       {},
+                       {}}}}));
+  const auto e = compile(p, toy_machine(2));
+  EXPECT_EQ(e->copies[0].cycles, 20 + 10 + kBytes / 4.0);
+}
+
+}  // namespace
+}  // namespace tessera::compiler

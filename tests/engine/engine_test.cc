@@ -1,0 +1,283 @@
+#include "engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "compiler/compile.h"
+#include "support/bound_arrays.h"
+#include "support/random_program.h"
+#include "support/toy_codelets.h"
+#include "support/toy_machine.h"
+
+namespace tessera::engine {
+namespace {
+
+using program::ComputeSet;
+using program::Phase;
+using program::Program;
+using program::Role;
+using program::StepId;
+using program::VariableId;
+using testing::field;
+using ::testing::HasSubstr;
+using testing::toy_host;
+using testing::toy_machine;
+using testing::variable;
+using testing::vertex;
+
+constexpr program::Box kOne{0, 1, 0, 1};
+
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// x += 1 on every row, a row a tile, `times` times.
+Program counting(uint32_t rows, uint32_t times, program::TileId space) {
+  Program p;
+  const auto x = p.add(variable("x", Type::u32, rows, 1, Role::inout, space));
+  program::VertexGroup group{&testing::increment_codelet,
+                             0,
+                             rows,
+                             1,
+                             {{x, program::BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}},
+                             {int64_t{1}}};
+  p.set_main(p.repeat(times, p.execute(ComputeSet{"count", Phase::compute, {std::move(group)}})));
+  return p;
+}
+
+TEST(Engine, RunsOneAfterAnotherStartAfresh) {
+  const Engine engine(compiler::compile(counting(3, 5, 0), toy_machine(3)));
+  for (int run = 0; run < 3; ++run) {
+    std::vector<uint32_t> x = {1, 20, 300};
+    const Binding binding{0, x.data(), 1, 1};
+    engine.run({&binding, 1});
+    EXPECT_EQ(x, (std::vector<uint32_t>{6, 25, 305}));
+  }
+}
+
+TEST(Engine, CallersOfSeveralThreadsShareAnEngine) {
+  for (const machine::Machine& machine : {toy_machine(3), toy_host(3)}) {
+    const program::TileId space = machine.has_shared_space() ? program::kShared : 0;
+    const Engine engine(compiler::compile(counting(3, 50, space), machine));
+    std::vector<std::thread> callers;
+    std::vector<std::vector<uint32_t>> results(4, {0, 0, 0});
+    for (uint32_t caller = 0; caller < results.size(); ++caller)
+      callers.emplace_back([&, caller] {
+        for (uint32_t run = 0; run < 20; ++run) {
+          const Binding binding{0, results[caller].data(), 1, 1};
+          engine.run({&binding, 1}, {.threads = 1 + (caller + run) % 3});
+        }
+      });
+    for (std::thread& caller : callers) caller.join();
+    for (const std::vector<uint32_t>& x : results)
+      EXPECT_EQ(x, (std::vector<uint32_t>{1000, 1000, 1000}));
+  }
+}
+
+TEST(Engine, AnExceptionOfAVertexReachesTheCallerAndTheEngineGoesOn) {
+  Program p;
+  const auto x = p.add(variable("x", Type::u32, 4, 1, Role::inout));
+  const auto fails = p.add(variable("fails", Type::u32, 1, 1, Role::input));
+  const auto on_row = [&](const program::Codelet& codelet, uint32_t row,
+                          std::vector<program::Param> params) {
+    return vertex(codelet, row, {field(x, {row, 1, 0, 1})}, std::move(params));
+  };
+  const StepId bad = p.execute(ComputeSet{"bad",
+                                          Phase::compute,
+                                          {on_row(testing::increment_codelet, 0, {int64_t{1}}),
+                                           on_row(testing::throw_codelet, 3, {})}});
+  const StepId good = p.execute(
+      ComputeSet{"good", Phase::compute, {on_row(testing::increment_codelet, 1, {int64_t{1}})}});
+  p.set_main(p.sequence({p.add(program::Step{program::If{fails, bad, program::kNoStep}}), good}));
+  const Engine engine(compiler::compile(p, toy_host(4)));
+  for (int run = 0; run < 100; ++run) {
+    std::vector<uint32_t> data(4, 0);
+    uint32_t flag = run % 2;
+    const Binding bindings[] = {{x, data.data(), 1, 1}, {fails, &flag, 1, 1}};
+    if (flag != 0) {
+      EXPECT_THROW(engine.run(bindings, {.threads = 3}), std::runtime_error);
+      EXPECT_EQ(data[1], 0u);
+    } else {
+      engine.run(bindings, {.threads = 3});
+      EXPECT_EQ(data[1], 1u);
+    }
+  }
+}
+
+TEST(Engine, RejectsBindingsThatDoNotFitTheProgram) {
+  const Engine engine(compiler::compile(counting(1, 1, 0), toy_machine(1)));
+  EXPECT_EQ(error_of([&] { engine.run({}); }), "no array is bound to 'x' (1 × 1)");
+  uint32_t x = 0;
+  const Binding beyond[] = {{0, &x, 1, 1}, {1, &x, 1, 1}};
+  EXPECT_THAT(error_of([&] { engine.run(beyond); }), HasSubstr("an array is bound to variable 1"));
+}
+
+TEST(Engine, RejectsAProgramThatDoesNotFitItsMachine) {
+  const Engine engine(compiler::compile(counting(2, 1, 0), toy_machine(2, 100)));
+  std::vector<uint32_t> x(2);
+  const Binding binding{0, x.data(), 1, 1};
+  EXPECT_THAT(error_of([&] {
+                engine.run({&binding, 1});
+              }),
+              HasSubstr("the program does not fit toy: tile 0 needs"));
+  EXPECT_GT(engine.run({}, {.dry = true}).cycles.total(), 0);
+}
+
+TEST(Engine, RejectsARunTimeRowThatLeavesItsVariable) {
+  for (const bool shared : {false, true}) {
+    Program p;
+    const program::TileId space = shared ? program::kShared : 0;
+    const auto x = p.add(variable("x", Type::f32, 6, 2, Role::input, space));
+    const auto y = p.add(variable("y", Type::f32, 2, 2, Role::output, space));
+    const auto row = p.add(variable("row", Type::u32, 1, 1, Role::input, space));
+    program::CopyGroup copy{
+        x,  y,  1, program::BoxSeries::same({3, 2, 0, 2}), program::BoxSeries::same({0, 2, 0, 2}),
+        {}, {}, {}};
+    copy.source_offset = program::CopyGroup::RuntimeRow{row, 1};
+    p.set_main(p.copy({"slice", {copy}}));
+    const Engine engine(compiler::compile(p, shared ? toy_host(1) : toy_machine(1)));
+    std::vector<float> from = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    std::vector<float> to(4);
+    uint32_t index = 1;
+    const Binding bindings[] = {{x, from.data(), 2, 1}, {y, to.data(), 2, 1}, {row, &index, 1, 1}};
+    engine.run(bindings);
+    EXPECT_EQ(to, (std::vector<float>{8, 9, 10, 11}));
+    index = 2;
+    EXPECT_EQ(error_of([&] { engine.run(bindings); }),
+              "a copy with a run-time row leaves 'x': 2 rows further down, where 1 are left");
+  }
+}
+
+TEST(Engine, UsesTheFastImplementationUnlessAskedForTheReference) {
+  program::Codelet codelet = testing::fill_codelet;
+  codelet.simd = [](const program::Vertex& v) { *v.fields[0].as<float>() = -1; };
+  Program p;
+  const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output));
+  p.set_main(p.execute(
+      ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
+  const Engine engine(compiler::compile(p, toy_host(1)));
+  float value = 0;
+  const Binding binding{y, &value, 1, 1};
+  engine.run({&binding, 1});
+  EXPECT_EQ(value, -1);
+  engine.run({&binding, 1}, {.reference = true});
+  EXPECT_EQ(value, 5);
+}
+
+TEST(Profile, PhasesAddUpToTheSecondsAndStepsToThePhases) {
+  for (const machine::Machine& machine : {toy_machine(5), toy_host(2)})
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      const Program program =
+          testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
+      const Engine engine(compiler::compile(program, machine));
+      testing::BoundArrays arrays(program, testing::flat_variables(program));
+      const Profile profile = engine.run(arrays.bindings(), {.threads = 2});
+      EXPECT_NEAR(profile.phases.total(), profile.seconds, 1e-9 + 1e-6 * profile.seconds)
+          << "seed " << seed;
+      program::PhaseTimes steps;
+      double cycles = 0;
+      uint64_t supersteps = 0;
+      for (const StepProfile& step : profile.sets) {
+        steps += step.seconds;
+        cycles += step.cycles.total();
+        supersteps += step.times;
+      }
+      for (const StepProfile& step : profile.copies) {
+        steps += step.seconds;
+        cycles += step.cycles.total();
+      }
+      for (Phase phase : {Phase::pack, Phase::compute, Phase::reduce, Phase::exchange, Phase::sync})
+        EXPECT_NEAR(steps[phase], profile.phases[phase], 1e-9);
+      EXPECT_NEAR(cycles, profile.cycles.total(), 1e-6 * cycles);
+      EXPECT_EQ(supersteps, profile.supersteps);
+    }
+}
+
+TEST(Profile, AVertexSplitsItsTimeOverPhases) {
+  program::Codelet codelet = testing::fill_codelet;
+  codelet.reference = [](const program::Vertex& v) {
+    v.enter(Phase::pack);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    v.enter(Phase::compute);
+  };
+  Program p;
+  const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output));
+  p.set_main(p.execute(
+      ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
+  float value = 0;
+  const Binding binding{y, &value, 1, 1};
+  const Profile profile = Engine(compiler::compile(p, toy_host(1))).run({&binding, 1});
+  EXPECT_GE(profile.phases[Phase::pack], 0.002);
+  EXPECT_LE(profile.phases[Phase::pack], profile.seconds);
+}
+
+/// Counts up to a limit that lies in `limit`: known to the program, or bound by the caller.
+Program loop(bool known) {
+  Program p;
+  const auto x = p.add(variable("x", Type::u32, 1, 1, Role::input, 0));
+  const auto counter = p.add(variable("counter", Type::u32, 1, 1, Role::temporary, 0));
+  const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
+  const auto run = [&](const program::Codelet& codelet, std::vector<program::Field> fields,
+                       std::vector<program::Param> params) {
+    return p.execute(ComputeSet{std::string(codelet.name),
+                                Phase::compute,
+                                {vertex(codelet, 0, std::move(fields), std::move(params))}});
+  };
+  const StepId body = run(testing::increment_codelet, {field(counter, kOne)}, {int64_t{1}});
+  const StepId test =
+      known ? run(testing::below_codelet, {field(counter, kOne), field(flag, kOne)}, {int64_t{4}})
+            : run(testing::odd_codelet, {field(x, kOne), field(flag, kOne)}, {});
+  // A repeat sets the counter to 0 before the loop reads it.
+  const StepId start = p.repeat(1, program::kNoStep, counter);
+  p.set_main(p.sequence({start, p.add(program::Step{program::While{test, flag, body}})}));
+  return p;
+}
+
+TEST(DryRun, FollowsControlThatTheProgramKnows) {
+  const Engine engine(compiler::compile(loop(true), toy_machine(1)));
+  uint32_t x = 0;
+  const Binding binding{0, &x, 1, 1};
+  const Profile dry = engine.run({}, {.dry = true});
+  const Profile full = engine.run({&binding, 1});
+  EXPECT_EQ(dry.supersteps, 9u);
+  EXPECT_EQ(dry.supersteps, full.supersteps);
+  EXPECT_EQ(dry.cycles.total(), full.cycles.total());
+}
+
+TEST(DryRun, SaysWhereControlDependsOnPayload) {
+  const Engine engine(compiler::compile(loop(false), toy_machine(1)));
+  EXPECT_THAT(error_of([&] { engine.run({}, {.dry = true}); }),
+              HasSubstr("its control flow depends on 'flag'"));
+}
+
+TEST(DryRun, CountsTheCyclesOfAFullRun) {
+  int followed = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Program program = testing::random_program(seed, {3, false});
+    const Engine engine(compiler::compile(program, toy_machine(3)));
+    testing::BoundArrays arrays(program, testing::flat_variables(program));
+    const Profile full = engine.run(arrays.bindings());
+    try {
+      const Profile dry = engine.run({}, {.dry = true});
+      EXPECT_EQ(dry.cycles.total(), full.cycles.total()) << "seed " << seed;
+      EXPECT_EQ(dry.supersteps, full.supersteps) << "seed " << seed;
+      ++followed;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("a dry run cannot follow")) << "seed " << seed;
+    }
+  }
+  EXPECT_GT(followed, 100);
+}
+
+}  // namespace
+}  // namespace tessera::engine

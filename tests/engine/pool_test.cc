@@ -1,0 +1,110 @@
+#include "engine/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace tessera::engine {
+namespace {
+
+TEST(Pool, EveryThreadOfATeamRunsEachJobOnce) {
+  Pool pool;
+  for (uint32_t threads : {1U, 2U, 5U, 3U}) {  // grows, and serves smaller teams too
+    Pool::Team team(pool, threads);
+    std::vector<uint32_t> ran(threads, 0);
+    for (uint32_t job = 0; job < 50; ++job) team.run([&](uint32_t thread) { ++ran.at(thread); });
+    for (uint32_t times : ran) EXPECT_EQ(times, 50u);
+  }
+}
+
+TEST(Pool, SurvivesAHundredThousandSupersteps) {
+  Pool pool;
+  Pool::Team team(pool, 2);
+  uint64_t sums[2] = {0, 0};
+  std::atomic<uint64_t> together{0};
+  for (uint64_t step = 0; step < 100'000; ++step) {
+    team.run([&](uint32_t thread) {
+      sums[thread] += step;
+      together.fetch_add(1, std::memory_order_relaxed);
+    });
+    ASSERT_EQ(together.load(), 2 * (step + 1));  // a superstep ends when all have
+  }
+  EXPECT_EQ(sums[0], 4'999'950'000u);
+  EXPECT_EQ(sums[1], 4'999'950'000u);
+}
+
+TEST(Pool, WakesWorkersThatSleep) {
+  Pool pool;
+  Pool::Team team(pool, 3);
+  std::atomic<uint32_t> ran{0};
+  for (uint32_t nap = 0; nap < 20; ++nap) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // far beyond the spinning time
+    team.run([&](uint32_t) { ++ran; });
+  }
+  EXPECT_EQ(ran, 60u);
+}
+
+TEST(Pool, WaitsForSlowWorkersAsleep) {
+  Pool pool;
+  Pool::Team team(pool, 2);
+  bool done = false;
+  team.run([&](uint32_t thread) {
+    if (thread == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    done = true;
+  });
+  EXPECT_TRUE(done);
+}
+
+TEST(Pool, ServesManyMoreThreadsThanCores) {
+  Pool pool;
+  const uint32_t threads = 8 * std::max(1U, std::thread::hardware_concurrency());
+  Pool::Team team(pool, threads);
+  std::atomic<uint32_t> ran{0};
+  for (uint32_t job = 0; job < 100; ++job) team.run([&](uint32_t) { ++ran; });
+  EXPECT_EQ(ran, 100 * threads);
+}
+
+TEST(Pool, TeamsTakeTurns) {
+  Pool pool;
+  std::atomic<int> inside{0};
+  std::atomic<bool> overlapped{false};
+  std::vector<std::thread> callers;
+  for (uint32_t caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&, caller] {
+      for (uint32_t turn = 0; turn < 50; ++turn) {
+        Pool::Team team(pool, 1 + caller % 3);
+        if (++inside != 1) overlapped = true;
+        team.run([](uint32_t) {});
+        --inside;
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_FALSE(overlapped);
+}
+
+TEST(Pool, RethrowsTheExceptionOfTheLowestThreadAndGoesOn) {
+  Pool pool;
+  Pool::Team team(pool, 4);
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    std::atomic<uint32_t> ran{0};
+    try {
+      team.run([&](uint32_t thread) {
+        ++ran;
+        if (thread >= 2) throw std::runtime_error(thread == 2 ? "two" : "three");
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "two");
+    }
+    EXPECT_EQ(ran, 4u);
+    team.run([](uint32_t) {});
+  }
+}
+
+}  // namespace
+}  // namespace tessera::engine

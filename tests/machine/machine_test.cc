@@ -1,0 +1,146 @@
+// Machine files: what is read, and what is refused with which message.
+#include "machine/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <fstream>
+#include <regex>
+
+#include "support/toy_machine.h"
+
+namespace tessera::machine {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kToyToml;
+
+class MachineFile : public ::testing::Test {
+ protected:
+  ~MachineFile() override { std::filesystem::remove(path_); }
+
+  Machine read_text(const std::string& text) {
+    std::ofstream(path_) << text;
+    return read(path_);
+  }
+  /// The message for a file in which the line of `key` is replaced.
+  std::string error_with(const std::string& key, const std::string& line) {
+    const std::string text =
+        std::regex_replace(kToyToml, std::regex("(^|\n)" + key + " = [^\n]*"), "$1" + line);
+    EXPECT_NE(text, kToyToml) << key;
+    return error_of(text);
+  }
+  std::string error_of(const std::string& text) {
+    try {
+      read_text(text);
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(path_.string()));
+      return e.what();
+    }
+    return "no error";
+  }
+
+  std::filesystem::path path_ = std::filesystem::path(::testing::TempDir()) /
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name() +=
+      ".toml";
+};
+
+TEST_F(MachineFile, ReadsEveryNumber) {
+  const Machine m = read_text(kToyToml);
+  const Machine toy = testing::toy_machine(3);
+  EXPECT_EQ(m.name, "toy");
+  EXPECT_EQ(m.description, "three tiles for tests");
+  EXPECT_EQ(m.kind, Kind::tiled);
+  EXPECT_EQ(m.tiles, toy.tiles);
+  EXPECT_EQ(m.workers_per_tile, toy.workers_per_tile);
+  EXPECT_EQ(m.clock_hz, toy.clock_hz);
+  EXPECT_EQ(m.tile_bytes, toy.tile_bytes);
+  EXPECT_FALSE(m.has_shared_space());
+  EXPECT_EQ(m.load_bytes_per_cycle, toy.load_bytes_per_cycle);
+  EXPECT_EQ(m.exchange_bytes_per_cycle, toy.exchange_bytes_per_cycle);
+  EXPECT_EQ(m.exchange_cycles, toy.exchange_cycles);
+  EXPECT_EQ(m.sync_cycles, toy.sync_cycles);
+  EXPECT_EQ(m.macs_per_cycle_f16, toy.macs_per_cycle_f16);
+  EXPECT_EQ(m.macs_per_cycle_f32, toy.macs_per_cycle_f32);
+}
+
+TEST_F(MachineFile, KeepsTheSourceOfEachNumber) {
+  const Machine m = read_text(kToyToml);
+  ASSERT_EQ(m.sources.size(), 10u);
+  for (const Figure& figure : m.sources) {
+    EXPECT_FALSE(figure.unit.empty()) << figure.name;
+    EXPECT_EQ(figure.source, figure.name == "exchange_bytes_per_cycle" ? "made up" : "")
+        << figure.name;
+  }
+}
+
+TEST_F(MachineFile, IsNamedAfterItsFileWhereItHasNoName) {
+  const Machine m = read_text(std::regex_replace(kToyToml, std::regex("name = [^\n]*\n"), "",
+                                                 std::regex_constants::format_first_only));
+  EXPECT_EQ(m.name, path_.stem().string());
+}
+
+TEST_F(MachineFile, IsFoundByItsPath) {
+  read_text(kToyToml);
+  EXPECT_EQ(find(path_.string()).tiles, 3u);
+  EXPECT_EQ(find("host", 2).tiles, 2u);
+  EXPECT_THROW(find("gc3000"), UsageError);
+}
+
+TEST_F(MachineFile, MissesNoNumberThatItNeeds) {
+  for (const char* key :
+       {"tiles", "clock_ghz", "tile_bytes", "load_bytes_per_cycle", "exchange_bytes_per_cycle",
+        "exchange_cycles", "sync_cycles", "macs_per_cycle_f16", "macs_per_cycle_f32"})
+    EXPECT_THAT(error_with(key, "# none"), HasSubstr("'" + std::string(key) + "' ("));
+  EXPECT_EQ(error_with("workers_per_tile", "# none"), "no error");
+}
+
+TEST_F(MachineFile, RefusesAbsurdNumbers) {
+  EXPECT_THAT(error_with("tiles", "tiles = 0"),
+              HasSubstr("'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)"));
+  EXPECT_THAT(error_with("tiles", "tiles = -3"), HasSubstr("'tiles' is -3;"));
+  EXPECT_THAT(error_with("tiles", "tiles = 2.5"),
+              HasSubstr("'tiles' is 2.5; it must be a whole number"));
+  EXPECT_THAT(error_with("tiles", "tiles = 4294967296"), HasSubstr("'tiles' is 4294967296;"));
+  EXPECT_THAT(error_with("clock_ghz", "clock_ghz = nan"), HasSubstr("'clock_ghz' is nan;"));
+  EXPECT_THAT(error_with("clock_ghz", "clock_ghz = inf"), HasSubstr("'clock_ghz' is inf;"));
+  EXPECT_THAT(error_with("clock_ghz", "clock_ghz = 0.0"), HasSubstr("'clock_ghz' is 0;"));
+  EXPECT_THAT(error_with("sync_cycles", "sync_cycles = -inf"), HasSubstr("'sync_cycles' is -inf;"));
+  EXPECT_THAT(error_with("tile_bytes", "tile_bytes = 1e300"), HasSubstr("'tile_bytes' is 1e+300;"));
+  EXPECT_THAT(error_with("workers_per_tile", "workers_per_tile = 65"),
+              HasSubstr("from 1 to 64 (workers)"));
+}
+
+TEST_F(MachineFile, RefusesValuesThatAreNoNumbers) {
+  for (const char* value :
+       {"\"many\"", "true", "[3]", "1979-05-27", "{ source = \"a book\" }", "{ value = \"3\" }"})
+    EXPECT_THAT(error_with("tiles", std::string("tiles = ") + value),
+                HasSubstr("'tiles' must be a number (tiles)"))
+        << value;
+}
+
+TEST_F(MachineFile, RefusesKeysThatItDoesNotKnow) {
+  EXPECT_THAT(error_of(kToyToml + "tile_byte = 3\n"),
+              HasSubstr("unknown key 'tile_byte'; docs/machines.md lists the keys"));
+  EXPECT_THAT(error_of(kToyToml + "[memory]\nbytes = 3\n"), HasSubstr("unknown key 'memory'"));
+  EXPECT_THAT(error_with("exchange_cycles", "exchange_cycles = { value = 20, units = \"s\" }"),
+              HasSubstr("unknown key 'exchange_cycles.units'"));
+}
+
+TEST_F(MachineFile, RefusesNamesThatAreNoText) {
+  EXPECT_THAT(error_with("name", "name = 3"), HasSubstr("'name' must be text"));
+  EXPECT_THAT(error_with("description", "description = [1]"),
+              HasSubstr("'description' must be text"));
+  EXPECT_THAT(error_with("exchange_cycles", "exchange_cycles = { value = 20, source = 3 }"),
+              HasSubstr("'exchange_cycles.source' must be text"));
+}
+
+TEST_F(MachineFile, SaysWhereItIsMalformed) {
+  EXPECT_THAT(error_of("name = \"toy\"\ntiles = = 3\n"), HasSubstr(":2: "));
+  EXPECT_THAT(error_of(std::string("\0\xff\xfe", 3)), HasSubstr(":1: "));
+  EXPECT_THROW(read("/no/such/machine.toml"), Error);
+}
+
+}  // namespace
+}  // namespace tessera::machine
