@@ -1,45 +1,195 @@
 #include "kernels/block_sparse/cost.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "kernels/block_sparse/layout.h"
 
 namespace tessera::kernels {
+namespace {
+
+// Share of the reads of X from the L2 cache that multiply-adds do not hide.
+constexpr double kExposedPanelReads = 0.5;
+// Entering and leaving a micro-kernel: the call, clearing and storing sums, a mispredicted branch.
+constexpr double kTileCycles = 40;
+// Expanding one entry of the index.
+constexpr double kIndexCycles = 0.5;
+// Load, convert and store of one vector of 16-bit values.
+constexpr double kWidenCycles = 3;
+// Packing turns columns into rows in registers, 4 × 4 at a time: shuffles and quarter stores.
+constexpr double kTurnCyclesPerVector = 6;
+// Adding up and finishing the sums of one vector of the narrow kernel.
+constexpr double kNarrowFinishCycles = 12;
+// Part of the L2 cache that a panel may take before the streams of W and Y push it out.
+constexpr double kPanelShareOfL2 = 0.8;
+
+/// The sizes of a share.
+struct Sizes {
+  double blocks, values, value_bytes, block_rows, rows, cols, lanes;
+};
+
+double lanes_of(const machine::HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
+
+Sizes sizes_of(const BlockShare& share, const machine::HostFigures& f) {
+  const BlockWeight& w = share.weight;
+  Sizes s{};
+  s.block_rows = share.block_row_end - share.block_row_begin;
+  s.blocks = w.row_begin[share.block_row_end] - w.row_begin[share.block_row_begin];
+  s.values = s.blocks * w.block_size * w.block_size;
+  s.value_bytes = s.values * static_cast<double>(size_of(w.type)) +
+                  s.blocks * static_cast<double>(size_of(w.column_type));
+  s.rows = s.block_rows * w.block_size;
+  s.cols = share.col_end - share.col_begin;
+  s.lanes = lanes_of(f);
+  return s;
+}
+
+// Bytes a cycle that a core streams of a working set of its own of so many bytes.
+double streaming_rate(double bytes, const machine::HostFigures& f) {
+  if (bytes <= static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
+  if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
+  return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
+}
+
+// Cycles of one pass of a share's values through registers, for one tile of `vectors`.
+double tile_cycles(const BlockShare& share, const Sizes& s, double vectors, double panel_rate,
+                   const machine::HostFigures& f) {
+  const double tile_rows =
+      share.weight.block_size == 4 ? 4 : std::min<double>(share.cut.tile_rows, 8);
+  const double multiply_adds = tile_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
+  const double loads = (tile_rows + 2 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
+  const double panel = vectors * s.lanes * 4 / panel_rate;
+  // A chain of multiply-adds on one sum takes four cycles a step.
+  const double step = std::max({multiply_adds, loads, 4.0}) + kExposedPanelReads * panel;
+  return s.values / tile_rows * step + s.rows / tile_rows * (kTileCycles + tile_rows * vectors);
+}
+
+double pack_cycles(const BlockShare& share, const Sizes& s, const machine::HostFigures& f) {
+  const double bytes = 4.0 * share.weight.cols * s.cols;
+  double cycles = bytes / streaming_rate(bytes, f) + bytes / f.l2_bytes_per_cycle;
+  if (share.x.col_stride != 1) cycles += bytes / 4 / s.lanes * kTurnCyclesPerVector;
+  return cycles;
+}
+
+// Writing Y: an ordinary store reads the line first.
+double write_cycles(const BlockShare& share, const Sizes& s, const machine::HostFigures& f) {
+  const double bytes = 4 * s.rows * s.cols;
+  const bool by_columns = share.y.col_stride != 1;
+  const double passes = share.cut.stream_y && !by_columns ? 1 : 2;
+  double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
+  if (share.cut.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
+  if (by_columns) cycles += bytes / 4 / s.lanes * kTurnCyclesPerVector;
+  return cycles;
+}
+
+program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigures& f) {
+  const Sizes s = sizes_of(share, f);
+  const BlockWeight& w = share.weight;
+  const double panel_cols = std::min<double>(std::max(share.cut.panel_cols, 1U), s.cols);
+  const double panels = std::ceil(s.cols / panel_cols);
+  const bool packs = share.cut.pack_x || share.x.col_stride != 1 || w.cols % w.block_size != 0;
+  // Rows of X that lie apart, often by a power of two, share the cache's sets with what is between.
+  const double panel_width = packs ? panel_cols : static_cast<double>(share.x.row_stride);
+  const double panel_bytes = 4.0 * w.cols * panel_width;
+  const bool fits = panel_bytes <= kPanelShareOfL2 * static_cast<double>(f.l2_bytes);
+  const double panel_rate = fits ? f.l2_bytes_per_cycle : f.l3_bytes_per_cycle;
+
+  program::PhaseTimes cycles;
+  if (packs) cycles[program::Phase::pack] = pack_cycles(share, s, f);
+  double compute = 0;
+  double left = std::ceil(s.cols / s.lanes);
+  while (left > 0) {
+    const double vectors = std::min(left, std::ceil(panel_cols / s.lanes));
+    left -= vectors;
+    const double tiles = std::ceil(vectors / share.cut.tile_vectors);
+    compute += tiles * tile_cycles(share, s, vectors / tiles, panel_rate, f);
+  }
+  compute += panels * s.blocks * kIndexCycles;
+  if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
+  const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
+  cycles[program::Phase::compute] = std::max(compute, streaming) + write_cycles(share, s, f);
+  return cycles;
+}
+
+program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFigures& f) {
+  constexpr double kGroupValues = 16;  // of one strip, for a group of columns
+  const Sizes s = sizes_of(share, f);
+  const double vectors = kGroupValues / s.lanes;
+  const double tile_cols = std::min<double>(s.cols, s.lanes < 16 ? 4 : kNarrowCols);
+  const double tiles = std::ceil(s.cols / std::max(1.0, tile_cols));
+  const double together = share.weight.block_size >= 16 && s.lanes >= 16 ? 2 : 1;  // strips
+  const double multiply_adds = tile_cols * vectors * 2 * s.lanes / f.flops_per_cycle;
+  const double loads = (tile_cols / together + 3 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
+  const double panel = 4.0 * share.weight.cols * s.cols;
+
+  program::PhaseTimes cycles;
+  cycles[program::Phase::pack] = 2 * panel / f.l2_bytes_per_cycle;
+  const double groups = s.values / kGroupValues;
+  const double rows = s.rows * s.cols / s.lanes * kNarrowFinishCycles + s.block_rows * kTileCycles;
+  const double compute = tiles * groups * std::max(multiply_adds, loads) + rows;
+  const double streaming = s.value_bytes / streaming_rate(s.value_bytes, f);
+  // Reading ahead ends with a block row, so the shorter is not hidden altogether.
+  cycles[program::Phase::compute] = std::max(compute, streaming) + 0.15 * std::min(compute, streaming);
+  return cycles;
+}
+
+// The ways of cutting over `threads`: rows × columns.
+std::vector<std::pair<uint16_t, uint16_t>> splits(uint32_t threads, uint32_t most_cols) {
+  std::vector<std::pair<uint16_t, uint16_t>> out;
+  for (uint32_t cols = 1; cols <= std::min(threads, most_cols); ++cols) {
+    if (threads % cols == 0)
+      out.emplace_back(static_cast<uint16_t>(threads / cols), static_cast<uint16_t>(cols));
+  }
+  return out;
+}
+
+struct TileShape {
+  uint8_t rows, vectors;
+};
+
+// Register tiles that keep both multiply-add units busy: AVX-512 has 32 registers, others 16.
+std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes) {
+  if (lanes < 16) return {{4, 3}, {4, 2}};
+  if (block_size == 4) return {{4, 4}, {4, 3}};
+  return {{8, 3}, {8, 2}, {4, 4}};
+}
+
+}  // namespace
 
 program::PhaseTimes block_cost(const BlockShare& share, const machine::HostFigures& figures) {
-  const BlockWeight& w = share.weight;
-  const double blocks = w.row_begin[share.block_row_end] - w.row_begin[share.block_row_begin];
-  const double cols = share.col_end - share.col_begin;
-  const double values = blocks * w.block_size * w.block_size;
-  const double hz = figures.ghz * 1e9;
-  program::PhaseTimes seconds;
-  if (share.cut.kernel == BlockCut::Kernel::wide) {
-    if (share.cut.pack_x)
-      seconds[program::Phase::pack] = 8.0 * w.cols * cols / (figures.l3_bytes_per_cycle * hz);
-    const double lanes = figures.flops_per_cycle / 4;
-    const double padded = std::max(cols, lanes);
-    seconds[program::Phase::compute] = 2 * values * padded / (figures.flops_per_cycle * hz);
-  } else {
-    seconds[program::Phase::compute] =
-        std::max(values * static_cast<double>(size_of(w.type)) / (figures.l3_bytes_per_cycle * hz),
-                 2 * values * cols * 1.5 / (figures.flops_per_cycle * hz));
-  }
-  return seconds;
+  if (share.block_row_begin == share.block_row_end || share.col_begin == share.col_end) return {};
+  const program::PhaseTimes cycles = share.cut.kernel == BlockCut::Kernel::wide
+                                         ? wide_cycles(share, figures)
+                                         : narrow_cycles(share, figures);
+  return cycles.scaled(1 / (figures.ghz * 1e9));
 }
 
 std::vector<BlockCut> block_candidates(const BlockProblem& p, const machine::HostFigures& figures) {
-  const auto threads = static_cast<uint16_t>(p.threads);
-  const uint32_t lanes = std::max(4U, static_cast<uint32_t>(figures.flops_per_cycle / 4));
+  const auto lanes = static_cast<uint32_t>(lanes_of(figures));
   std::vector<BlockCut> cuts;
-  for (const bool by_rows : {true, false})
-    for (const BlockCut::Kernel kernel : {BlockCut::Kernel::wide, BlockCut::Kernel::narrow}) {
-      if (kernel == BlockCut::Kernel::narrow && p.n > 32) continue;
-      BlockCut cut;
-      cut.kernel = kernel;
-      (by_rows ? cut.row_parts : cut.col_parts) = threads;
-      cut.tile_rows = p.block_size == 4 ? 4 : 8;
-      cut.tile_vectors = p.block_size == 4 ? 4 : 3;
-      cut.panel_cols = cut.tile_vectors * lanes;
-      cuts.push_back(cut);
+  for (const auto& [row_parts, col_parts] : splits(p.threads, std::max(1U, p.n / lanes))) {
+    for (const TileShape& shape : tile_shapes(p.block_size, lanes)) {
+      for (uint32_t tiles = 1; tiles <= 4; tiles *= 2) {
+        const uint32_t panel_cols = tiles * shape.vectors * lanes;
+        if (tiles > 1 && panel_cols / 2 >= p.n / col_parts) continue;
+        for (const bool pack_x : {true, false}) {
+          if (!pack_x && p.x_column_major) continue;
+          for (const bool stream_y : {false, true}) {
+            if (stream_y && p.y_column_major) continue;
+            cuts.push_back({BlockCut::Kernel::wide, row_parts, col_parts, shape.rows, shape.vectors,
+                            panel_cols, pack_x, stream_y});
+          }
+        }
+      }
     }
+  }
+  constexpr uint32_t kMostNarrowCols = 32;
+  if (p.n <= kMostNarrowCols) {
+    BlockCut cut;
+    cut.kernel = BlockCut::Kernel::narrow;
+    cut.row_parts = static_cast<uint16_t>(p.threads);
+    cuts.push_back(cut);
+  }
   return cuts;
 }
 
