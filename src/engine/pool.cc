@@ -1,10 +1,15 @@
 #include "engine/pool.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <exception>
 #include <utility>
 
 #include "base/pause.h"
+#include "machine/affinity.h"
+#include "machine/detect.h"
 
 namespace tessera::engine {
 namespace {
@@ -33,6 +38,8 @@ bool spin_until(const Done& done) {
 struct Pool::Worker {
   alignas(64) std::atomic<uint32_t> epoch{0};
   uint32_t thread = 0;
+  std::atomic<int> kernel_id{0};
+  int cpu = -1;  ///< that it is bound to
   bool stop = false;
   std::exception_ptr failure;
   std::thread handle;
@@ -43,7 +50,7 @@ Pool& Pool::shared() {
   return pool;
 }
 
-Pool::Pool() = default;
+Pool::Pool() : cpus_(machine::cpus_by_core()) {}
 
 Pool::~Pool() {
   for (auto& worker : workers_) {
@@ -59,8 +66,25 @@ void Pool::grow(uint32_t workers) {
     auto worker = std::make_unique<Worker>();
     worker->thread = static_cast<uint32_t>(workers_.size()) + 1;
     Worker& w = *worker;
-    worker->handle = std::thread([this, &w] { work(w); });
+    worker->handle = std::thread([this, &w] {
+      w.kernel_id = gettid();
+      w.kernel_id.notify_one();
+      work(w);
+    });
+    worker->kernel_id.wait(0);
     workers_.push_back(std::move(worker));
+  }
+}
+
+void Pool::bind(uint32_t workers) {
+  if (workers + 1 > cpus_.size()) return;
+  const int callers = sched_getcpu();
+  auto cpu = cpus_.begin();
+  for (uint32_t w = 0; w < workers; ++w, ++cpu) {
+    if (*cpu == callers) ++cpu;
+    if (cpu == cpus_.end()) return;
+    Worker& worker = *workers_[w];
+    if (std::exchange(worker.cpu, *cpu) != *cpu) machine::bind_thread(worker.kernel_id, {*cpu});
   }
 }
 
@@ -81,6 +105,7 @@ void Pool::work(Worker& worker) {
 
 Pool::Team::Team(Pool& pool, uint32_t threads) : pool_(pool), turn_(pool.turn_), threads_(threads) {
   pool.grow(threads - 1);
+  pool.bind(threads - 1);
 }
 
 Pool::Team::~Team() = default;

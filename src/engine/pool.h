@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,9 @@ namespace tessera::engine {
 
 /// A fork-join pool for bulk-synchronous work. Workers spin for at most 50 µs between jobs, then
 /// sleep. One pool serves the whole process; a team is one caller's turn with it.
+///
+/// Where there are cores enough, each worker is bound to one, and none to the caller's: a scheduler
+/// would wake threads on one core and leave them there for milliseconds. The caller is not bound.
 class Pool {
  public:
   /// The pool of this process.
@@ -60,8 +62,10 @@ class Pool {
   struct Worker;
 
   void grow(uint32_t workers);
+  void bind(uint32_t workers);
   void work(Worker& worker);
 
+  const std::vector<int> cpus_;  ///< one of each core first
   std::mutex turn_;
   std::vector<std::unique_ptr<Worker>> workers_;
   void (*invoke_)(void*, uint32_t) = nullptr;

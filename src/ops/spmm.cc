@@ -10,6 +10,7 @@
 #include "kernels/element_sparse/codelet.h"
 #include "kernels/element_sparse/cost.h"
 #include "ops/cut.h"
+#include "program/cycles.h"
 
 namespace tessera::ops {
 namespace {
@@ -183,7 +184,7 @@ SpmmPlan weigh(const Family& family, const typename Family::Cut& cut, const Spmm
       if (cost.total() > slowest.total()) slowest = cost;
       scratch += family.scratch_floats(cut, units.cols) * sizeof(float);
     }
-  slowest[program::Phase::sync] += m.figures.barrier_seconds;
+  slowest[program::Phase::sync] += program::sync_cycles(m, plan.tiles_used()) / m.clock_hz;
   plan.chosen = {describe<Family>(cut), slowest, scratch, ""};
   if (plan.tiles_used() > m.tiles)
     plan.chosen.rejected = fmt::format("{} parts for {} tiles", plan.tiles_used(), m.tiles);
