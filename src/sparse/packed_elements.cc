@@ -135,7 +135,9 @@ void sort_tasks(std::vector<RowPair>& tasks) {
 }
 
 /// A word of two column indices in a k-block.
-uint32_t pack_columns(uint32_t lower, uint32_t upper) { return lower | upper << 16; }
+uint32_t pack_columns(uint32_t lower, uint32_t upper) {
+  return kColumnScale * (lower | upper << 16);
+}
 
 /// Writes one task's lane of index words. `first_column` begins the k-block, `filler` is the index
 /// of none.
@@ -249,7 +251,7 @@ void PackedElements::for_each_nonzero(const Visit& visit) const {
     const auto visit_row = [&](uint32_t row, uint32_t lane, uint32_t side) {
       uint64_t& position = next[chunk_begin_[chunk] + row];
       const auto column = [&](uint32_t word, uint32_t half) {
-        return words[word * kBundleLanes + lane] >> (16 * half) & 0xFFFF;
+        return (words[word * kBundleLanes + lane] >> (16 * half) & 0xFFFF) / kColumnScale;
       };
       uint32_t s = 0, a = 0;
       while (true) {

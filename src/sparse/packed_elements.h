@@ -22,6 +22,10 @@
 
 namespace tessera::sparse {
 
+/// Index words hold columns times this: the bytes of eight elements of X, so that the address of a
+/// row of X needs no multiplication. Columns of a k-block fit 15 bits with it.
+inline constexpr uint32_t kColumnScale = 32;
+
 /// Tasks in a bundle.
 inline constexpr uint32_t kBundleLanes = 16;
 
@@ -53,7 +57,7 @@ struct ElementPacking {
   uint32_t parts = 4;       ///< chunks wanted at least, for threads to share out; 1 or more
 };
 
-inline constexpr uint32_t kMaxKBlock = 1024;
+inline constexpr uint32_t kMaxKBlock = 1023;
 inline constexpr uint32_t kMaxChunkRows = 4096;
 
 /// An unstructured sparse matrix, packed. The values are the master copy; their order is a fixed
@@ -80,7 +84,7 @@ class PackedElements {
   /// chunks × k-blocks entries, chunk by chunk, and one that marks the end.
   const std::vector<ElementBlock>& blocks() const { return blocks_; }
   const std::vector<ElementBundle>& bundles() const { return bundles_; }
-  /// Columns in their k-block, as the bundles order them; k_block() for filler.
+  /// Index words: kColumnScale × column in its k-block, k_block() for filler.
   const std::vector<uint32_t>& indices() const { return indices_; }
   /// Elements of type(), with filler.
   const std::byte* values() const { return values_.data(); }

@@ -126,11 +126,11 @@ constexpr program::Codelet element_spmm_codelet = {
     .simd = run,
     .cost = cost,
     .code_bytes = 8192,
-    .needs_shared_memory = true,
+    .runs_on = program::RunsOn::hosts,
 };
 
 std::span<const ListedCodelet> element_sparse_codelets() {
-  static constexpr ListedCodelet kListed[] = {{element_spmm_codelet, kSamples, RunsOn::hosts}};
+  static constexpr ListedCodelet kListed[] = {{element_spmm_codelet, kSamples}};
   return kListed;
 }
 

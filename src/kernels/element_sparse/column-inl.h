@@ -24,16 +24,21 @@ using sparse::kBundleLanes;
 using Lanes = hn::CappedTag<float, kBundleLanes>;
 using Words = hn::RebindToSigned<Lanes>;
 
+// From a scaled column to the column.
+inline constexpr int kScaleBits = 5;
+static_assert(sparse::kColumnScale == 1 << kScaleBits);
+
 // Elements of x by their columns, which the lower halves of words hold.
 class Gathered {
  public:
   explicit Gathered(const float* x) : x_(x) {}
 
   HWY_INLINE hn::Vec<Lanes> lower(hn::Vec<Words> word) const {
-    return hn::GatherIndex(Lanes(), x_, hn::And(word, hn::Set(Words(), 0xFFFF)));
+    return hn::GatherIndex(Lanes(), x_,
+                           hn::ShiftRight<kScaleBits>(hn::And(word, hn::Set(Words(), 0xFFFF))));
   }
   HWY_INLINE hn::Vec<Lanes> upper(hn::Vec<Words> word) const {
-    return hn::GatherIndex(Lanes(), x_, hn::ShiftRight<16>(word));
+    return hn::GatherIndex(Lanes(), x_, hn::ShiftRight<16 + kScaleBits>(word));
   }
 
  private:
@@ -50,9 +55,11 @@ class LookedUp {
     for (size_t i = 0; i < kTables; ++i) table_[i] = hn::LoadU(Lanes(), x + i * hn::Lanes(Lanes()));
   }
 
-  HWY_INLINE hn::Vec<Lanes> lower(hn::Vec<Words> word) const { return find<kTables>(word, 0); }
+  HWY_INLINE hn::Vec<Lanes> lower(hn::Vec<Words> word) const {
+    return find<kTables>(hn::ShiftRight<kScaleBits>(word), 0);
+  }
   HWY_INLINE hn::Vec<Lanes> upper(hn::Vec<Words> word) const {
-    return find<kTables>(hn::ShiftRight<16>(word), 0);
+    return find<kTables>(hn::ShiftRight<16 + kScaleBits>(word), 0);
   }
 
  private:

@@ -42,7 +42,8 @@ struct BundleWalk {
   const float* x;
   int64_t x_stride;
 
-  void add(float& sum, uint32_t column, uint32_t step, uint32_t lane) const {
+  void add(float& sum, uint32_t scaled, uint32_t step, uint32_t lane) const {
+    const uint32_t column = scaled / sparse::kColumnScale;
     if (column == w.k_block) return;  // filler
     sum += value_at(w, value + uint64_t{step} * kBundleLanes + lane) * x[column * x_stride];
   }

@@ -21,8 +21,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 using sparse::ElementBundle;
 using sparse::kBundleLanes;
 
-HWY_INLINE size_t lower_column(uint32_t word) { return word & 0xFFFF; }
-HWY_INLINE size_t upper_column(uint32_t word) { return word >> 16; }
+// The row of X that half a word names, in a panel `width` wide.
+HWY_INLINE const float* row_of(const float* x, size_t half_word, size_t width) {
+  const size_t bytes = half_word * (width * sizeof(float)) / sparse::kColumnScale;
+  return reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + bytes);
+}
+HWY_INLINE const float* lower_row(const float* x, uint32_t word, size_t width) {
+  return row_of(x, word & 0xFFFF, width);
+}
+HWY_INLINE const float* upper_row(const float* x, uint32_t word, size_t width) {
+  return row_of(x, word >> 16, width);
+}
 
 // Stops the compiler from loading a row of X twice, as the operand of two instructions.
 template <class V>
@@ -97,15 +106,14 @@ HWY_INLINE void run_tasks(D d, const ElementBundle& bundle, const float* HWY_RES
     const uint32_t* word = words + first;
     for (const uint32_t* end = word + shared; word != end; word += kStep, w += 4 * kStep) {
       for (size_t t = 0; t < kTasks; ++t) {
-        add_shared(d, w[t], w[kStep + t], x + lower_column(word[t]) * width, a[t], b[t]);
-        add_shared(d, w[2 * kStep + t], w[3 * kStep + t], x + upper_column(word[t]) * width, a[t],
-                   b[t]);
+        add_shared(d, w[t], w[kStep + t], lower_row(x, word[t], width), a[t], b[t]);
+        add_shared(d, w[2 * kStep + t], w[3 * kStep + t], upper_row(x, word[t], width), a[t], b[t]);
       }
     }
     for (const uint32_t* end = word + apart; word != end; word += kStep, w += 2 * kStep) {
       for (size_t t = 0; t < kTasks; ++t) {
-        a[t].add(d, w[t], x + lower_column(word[t]) * width);
-        b[t].add(d, w[kStep + t], x + upper_column(word[t]) * width);
+        a[t].add(d, w[t], lower_row(x, word[t], width));
+        b[t].add(d, w[kStep + t], upper_row(x, word[t], width));
       }
     }
     for (size_t t = 0; t < kTasks; ++t) {
