@@ -112,15 +112,11 @@ struct NamedSample {
   Sample (*make)(uint32_t scale, uint64_t seed) = nullptr;
 };
 
-/// Machines that a codelet is written for, and has a cost on.
-enum class RunsOn : uint8_t { any, hosts, tiles };
-
 /// A codelet with its samples, as its family lists it. Without reference, cost and samples it does
 /// not compile.
 struct ListedCodelet {
-  consteval ListedCodelet(const program::Codelet& listed, std::span<const NamedSample> its_samples,
-                          RunsOn machines = RunsOn::any)
-      : codelet(&listed), samples(its_samples), runs_on(machines) {
+  consteval ListedCodelet(const program::Codelet& listed, std::span<const NamedSample> its_samples)
+      : codelet(&listed), samples(its_samples) {
     if (listed.reference == nullptr) throw "a codelet needs a reference";
     if (listed.cost == nullptr) throw "a codelet needs a cost";
     if (its_samples.empty()) throw "a codelet needs a sample";
@@ -128,7 +124,6 @@ struct ListedCodelet {
 
   const program::Codelet* codelet;
   std::span<const NamedSample> samples;
-  RunsOn runs_on;
 };
 
 }  // namespace tessera::kernels

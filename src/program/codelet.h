@@ -101,6 +101,10 @@ enum class Workers : uint8_t {
   single_worker,  ///< dealt round-robin; a tile takes workers × its longest
 };
 
+/// Machines that a codelet is written for. On hosts a vertex may take whole arrays of the shared
+/// space; on tiles it takes what its tile holds.
+enum class RunsOn : uint8_t { any, hosts, tiles };
+
 using RunVertex = void (*)(const Vertex&);
 
 /// Cycles of one vertex: of the tile for a whole-tile codelet, of its worker for a single-worker
@@ -121,7 +125,7 @@ struct Codelet {
   RunVertex simd = nullptr;       ///< fast, dispatched to the active instruction set; null: reference
   VertexCost cost = nullptr;
   uint32_t code_bytes = 0;   ///< vertex code on a tile that runs it
-  bool needs_shared_memory = false;  ///< takes whole arrays that no tile's memory holds
+  RunsOn runs_on = RunsOn::any;
   bool integer_only = false; ///< touches no floating-point payload, so a dry run executes it
 };
 

@@ -85,7 +85,7 @@ class Verifier {
     check_codelet(set, group.codelet);
     const Codelet& codelet = *group.codelet;
     const std::string where = fmt::format("'{}' in compute set '{}'", codelet.name, set.name);
-    if (codelet.needs_shared_memory && !has_shared_space_)
+    if (codelet.runs_on == RunsOn::hosts && !has_shared_space_)
       reject(fmt::format("{} needs a shared space, which this machine lacks", where));
     if (uint64_t{group.first_tile} + group.tiles > tiles_)
       reject(fmt::format("{} lies on tiles {}:{} of {}", where, group.first_tile,

@@ -16,7 +16,6 @@ namespace {
 struct Case {
   const program::Codelet* codelet;
   NamedSample sample;
-  RunsOn runs_on;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.codelet->name << "/" << c.sample.name; }
@@ -25,7 +24,7 @@ std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const ListedCodelet& listed : all_codelets())
     for (const NamedSample& sample : listed.samples)
-      cases.push_back({listed.codelet, sample, listed.runs_on});
+      cases.push_back({listed.codelet, sample});
   return cases;
 }
 
@@ -67,7 +66,7 @@ class CodeletTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(CodeletTest, SimdAgreesWithTheReference) {
-  const auto [codelet, named, runs_on] = GetParam();
+  const auto [codelet, named] = GetParam();
   const program::RunVertex simd = codelet->simd != nullptr ? codelet->simd : codelet->reference;
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
@@ -89,23 +88,23 @@ TEST_P(CodeletTest, SimdAgreesWithTheReference) {
 }
 
 TEST_P(CodeletTest, SampleMatchesItsCodelet) {
-  const auto [codelet, named, runs_on] = GetParam();
+  const auto [codelet, named] = GetParam();
   const Sample sample = named.make(1, 1);
   EXPECT_EQ(&sample.codelet(), codelet);
   EXPECT_EQ(sample.fields().size(), codelet->fields.size());
   EXPECT_EQ(sample.params().size(), codelet->params.size());
 }
 
-std::vector<machine::Machine> machines_for(RunsOn runs_on) {
+std::vector<machine::Machine> machines_for(program::RunsOn runs_on) {
   std::vector<machine::Machine> machines;
-  if (runs_on != RunsOn::tiles) machines.push_back(machine::host(2));
-  if (runs_on != RunsOn::hosts) machines.push_back(tessera::testing::toy_machine(4));
+  if (runs_on != program::RunsOn::tiles) machines.push_back(machine::host(2));
+  if (runs_on != program::RunsOn::hosts) machines.push_back(tessera::testing::toy_machine(4));
   return machines;
 }
 
 TEST_P(CodeletTest, CostIsPositiveAndGrows) {
-  const auto [codelet, named, runs_on] = GetParam();
-  for (const machine::Machine& machine : machines_for(runs_on)) {
+  const auto [codelet, named] = GetParam();
+  for (const machine::Machine& machine : machines_for(codelet->runs_on)) {
     double previous = 0;
     for (uint32_t scale : {1U, 4U, 16U}) {
       const Sample sample = named.make(scale, 1);
@@ -118,7 +117,7 @@ TEST_P(CodeletTest, CostIsPositiveAndGrows) {
 }
 
 TEST_P(CodeletTest, CostReadsNoPayload) {
-  const auto [codelet, named, runs_on] = GetParam();
+  const auto [codelet, named] = GetParam();
   const Sample sample = named.make(4, 1);
   const SampleVertex placed(sample);
   std::vector<program::FieldView> blind(placed.vertex().fields.begin(),
@@ -126,7 +125,7 @@ TEST_P(CodeletTest, CostReadsNoPayload) {
   for (program::FieldView& field : blind)
     if (epsilon_of(field.type) != 0) field.data = nullptr;
   const program::Vertex vertex{blind, placed.vertex().params};
-  for (const machine::Machine& machine : machines_for(runs_on))
+  for (const machine::Machine& machine : machines_for(codelet->runs_on))
     EXPECT_EQ(codelet->cost(vertex, machine).total(),
               codelet->cost(placed.vertex(), machine).total());
 }

@@ -115,11 +115,11 @@ constexpr program::Codelet block_spmm_codelet = {
     .simd = run,
     .cost = cost,
     .code_bytes = 4096,
-    .needs_shared_memory = true,
+    .runs_on = program::RunsOn::hosts,
 };
 
 std::span<const ListedCodelet> block_sparse_codelets() {
-  static constexpr ListedCodelet kListed[] = {{block_spmm_codelet, kSamples, RunsOn::hosts}};
+  static constexpr ListedCodelet kListed[] = {{block_spmm_codelet, kSamples}};
   return kListed;
 }
 

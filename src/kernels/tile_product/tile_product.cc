@@ -94,10 +94,11 @@ constexpr program::Codelet tile_product_codelet = {
     .simd = nullptr,
     .cost = cost,
     .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
 };
 
 std::span<const ListedCodelet> tile_product_codelets() {
-  static constexpr ListedCodelet kListed[] = {{tile_product_codelet, kSamples, RunsOn::tiles}};
+  static constexpr ListedCodelet kListed[] = {{tile_product_codelet, kSamples}};
   return kListed;
 }
 
