@@ -128,8 +128,11 @@ program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFi
   const double rows = s.rows * s.cols / s.lanes * kNarrowFinishCycles + s.block_rows * kTileCycles;
   const double compute = tiles * groups * std::max(multiply_adds, loads) + rows;
   const double streaming = s.value_bytes / streaming_rate(s.value_bytes, f);
-  // Reading ahead ends with a block row, so the shorter is not hidden altogether.
-  cycles[program::Phase::compute] = std::max(compute, streaming) + 0.15 * std::min(compute, streaming);
+  // Reading ahead ends with a block row, and of several passes only the first one streams, so the
+  // shorter is not hidden altogether.
+  const double exposed = tiles > 1 ? 0.5 : 0.15;
+  cycles[program::Phase::compute] =
+      std::max(compute, streaming) + exposed * std::min(compute, streaming);
   return cycles;
 }
 
@@ -148,7 +151,8 @@ struct TileShape {
 };
 
 // Register tiles that keep both multiply-add units busy: AVX-512 has 32 registers, others 16.
-std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes) {
+std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t n) {
+  if (lanes < 16 && block_size > 4 && n <= 2 * lanes) return {{8, 1}, {4, 2}};
   if (lanes < 16) return {{4, 3}, {4, 2}};
   if (block_size == 4) return {{4, 4}, {4, 3}};
   return {{8, 3}, {8, 2}, {4, 4}};
@@ -168,12 +172,14 @@ std::vector<BlockCut> block_candidates(const BlockProblem& p, const machine::Hos
   const auto lanes = static_cast<uint32_t>(lanes_of(figures));
   std::vector<BlockCut> cuts;
   for (const auto& [row_parts, col_parts] : splits(p.threads, std::max(1U, p.n / lanes))) {
-    for (const TileShape& shape : tile_shapes(p.block_size, lanes)) {
+    for (const TileShape& shape : tile_shapes(p.block_size, lanes, p.n)) {
       for (uint32_t tiles = 1; tiles <= 4; tiles *= 2) {
         const uint32_t panel_cols = tiles * shape.vectors * lanes;
         if (tiles > 1 && panel_cols / 2 >= p.n / col_parts) continue;
         for (const bool pack_x : {true, false}) {
-          if (!pack_x && p.x_column_major) continue;
+          // In place, X must have whole vectors and blocks.
+          const bool ragged = p.n % lanes != 0 || p.k % p.block_size != 0;
+          if (!pack_x && (p.x_column_major || ragged)) continue;
           for (const bool stream_y : {false, true}) {
             if (stream_y && p.y_column_major) continue;
             cuts.push_back({BlockCut::Kernel::wide, row_parts, col_parts, shape.rows, shape.vectors,
