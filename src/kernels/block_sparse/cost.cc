@@ -21,7 +21,7 @@ constexpr double kTurnCyclesPerVector = 6;
 // Adding up and finishing the sums of one vector of the narrow kernel.
 constexpr double kNarrowFinishCycles = 12;
 // Part of the L2 cache that a panel may take before the streams of W and Y push it out.
-constexpr double kPanelShareOfL2 = 0.8;
+constexpr double kPanelShareOfL2 = 0.65;
 
 /// The sizes of a share.
 struct Sizes {
