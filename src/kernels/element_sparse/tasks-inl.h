@@ -53,6 +53,8 @@ template <class D, size_t kVectors>
 struct RowSum {
   hn::Vec<D> sum[kVectors];
 
+  // An implicit one would be compiled without the instruction set's options.
+  HWY_INLINE RowSum() {}
   HWY_INLINE void load(D d, const float* y) {
     for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::Load(d, y + v * hn::Lanes(d));
   }
