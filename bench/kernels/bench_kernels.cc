@@ -49,7 +49,7 @@ void measure(const kernels::ListedCodelet& listed, const kernels::NamedSample& n
     const double seconds = seconds_per_run(
         codelet.simd != nullptr ? codelet.simd : codelet.reference, placed.vertex());
     const machine::Machine host = machine::host(1);
-    const bool has_cost = listed.runs_on != kernels::RunsOn::tiles;
+    const bool has_cost = codelet.runs_on != program::RunsOn::tiles;
     const double predicted =
         has_cost ? host.seconds(codelet.cost(placed.vertex(), host).total()) : 0;
     fmt::print("{:<24} {:>6} {:<8} {:>12.0f} {:>12.0f} {:>8.2f} {:>8.1f} {:>8.1f}\n",

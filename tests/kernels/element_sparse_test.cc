@@ -306,7 +306,7 @@ TEST_P(EveryIsa, SharesAgreeBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, EveryIsa, testing::ValuesIn(available_isas()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& isa) { return std::string(name_of(isa.param)); });
 
 TEST(ElementReference, AgreesWithFloat64) {
   for (uint64_t seed = 500; seed < 560; ++seed) {

@@ -92,7 +92,7 @@ TEST_F(MachineFile, MissesNoNumberThatItNeeds) {
   for (const char* key :
        {"tiles", "clock_ghz", "tile_bytes", "load_bytes_per_cycle", "exchange_bytes_per_cycle",
         "exchange_cycles", "sync_cycles", "macs_per_cycle_f16", "macs_per_cycle_f32"})
-    EXPECT_THAT(error_with(key, "# none"), HasSubstr("'" + std::string(key) + "' ("));
+    EXPECT_THAT(error_with(key, "# none"), HasSubstr(std::string("'").append(key).append("' (")));
   EXPECT_EQ(error_with("workers_per_tile", "# none"), "no error");
 }
 

@@ -67,8 +67,12 @@ TEST(Probes, UseTheActiveInstructionSet) {
     restrict_isa(isa);
     ASSERT_EQ(active_isa(), isa);  // asking must not undo the restriction
     const size_t lanes = fma_loop_flops() / kFlopsPerLane;
-    if (isa == Isa::avx512) EXPECT_EQ(lanes, 16u);
-    if (isa == Isa::avx2) EXPECT_EQ(lanes, 8u);
+    if (isa == Isa::avx512) {
+      EXPECT_EQ(lanes, 16u);
+    }
+    if (isa == Isa::avx2) {
+      EXPECT_EQ(lanes, 8u);
+    }
   }
   EXPECT_EQ(active_isa(), available_isas().back());
 }
