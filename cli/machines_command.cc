@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "machine/machine.h"
@@ -61,7 +62,7 @@ void print(const machine::HostMeasurement& measured) {
   fmt::print("{}\n", peaks.text());
   report::Table levels({"reading", "of a thread", "GB/s, one thread", "all threads"});
   for (const machine::LevelRate& level : measured.levels)
-    levels.add({level.level, report::bytes_text(static_cast<double>(level.thread_bytes)),
+    levels.add({level.level, base::bytes_text(level.thread_bytes),
                 fmt::format("{:.1f}", level.read.one), fmt::format("{:.1f}", level.read.all)});
   levels.add({"memory, writing", "", fmt::format("{:.1f}", measured.memory_write.one),
               fmt::format("{:.1f}", measured.memory_write.all)});

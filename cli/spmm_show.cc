@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/memory.h"
 #include "report/table.h"
 
 namespace tessera::cli {
@@ -96,7 +97,7 @@ ordered_json json_of(const SpmmResult& r) {
 std::string category_lines(const compiler::Categories& bytes) {
   std::string out;
   for (const auto& [name, count] : bytes)
-    out += fmt::format("    {:<16} {:>10}\n", name, report::bytes_text(static_cast<double>(count)));
+    out += fmt::format("    {:<16} {:>10}\n", name, base::bytes_text(count));
   return out;
 }
 
@@ -112,7 +113,7 @@ std::string table(std::span<const SpmmResult> results) {
                std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-",
                or_dash(r.useful_gflops(), "{:.4g}"), or_dash(r.speedup(), "{:.2f}"),
                r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
-               report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)), verdict(r)});
+               base::bytes_text(r.memory.max_tile_bytes), verdict(r)});
   }
   return table.text();
 }
@@ -133,17 +134,17 @@ std::string details(const SpmmResult& r) {
   if (r.verified)
     out += fmt::format("  error  {:.2e} of |W|·|X| at most ({:.2e} allowed), {:.2e} absolute: {}\n", *r.max_rel_error,
                        *r.tolerance, *r.max_abs_error, *r.verified ? "verified" : "NOT VERIFIED");
-  out += fmt::format("  memory {} in all, fullest tile {} of {}\n", report::bytes_text(static_cast<double>(r.memory.total_bytes)),
-                     report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)),
-                     report::bytes_text(static_cast<double>(r.memory.tile_capacity_bytes)));
+  out += fmt::format("  memory {} in all, fullest tile {} of {}\n", base::bytes_text(r.memory.total_bytes),
+                     base::bytes_text(r.memory.max_tile_bytes),
+                     base::bytes_text(r.memory.tile_capacity_bytes));
   return out + category_lines(r.memory.fullest);
 }
 
 std::string overflow(const SpmmResult& r) {
   return fmt::format("{} {} {}: tile {} needs {} of {}\n{}", r.what.machine, mode_name(r.what.mode),
                      name_of(r.what.precision), r.memory.fullest_tile,
-                     report::bytes_text(static_cast<double>(r.memory.max_tile_bytes)),
-                     report::bytes_text(static_cast<double>(r.memory.tile_capacity_bytes)),
+                     base::bytes_text(r.memory.max_tile_bytes),
+                     base::bytes_text(r.memory.tile_capacity_bytes),
                      category_lines(r.memory.fullest));
 }
 

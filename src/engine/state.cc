@@ -71,8 +71,7 @@ void Memory::allocate_arenas() {
   for (const auto& [space, bytes] : executable_.arena_bytes) total += spaced(bytes);
   if (total == 0) return;
   base::require_memory(total, "memory of the program's variables");
-  storage_ = hwy::AllocateAligned<std::byte>(total);
-  if (storage_ == nullptr) throw Error(fmt::format("{} bytes for the program's variables cannot be allocated", total));
+  storage_ = base::allocate_buffer(total);
   tile_arenas_.resize(executable_.machine.tiles);
   std::byte* next = storage_.get();
   for (const auto& [space, bytes] : executable_.arena_bytes) {

@@ -1,12 +1,12 @@
 // Memory of one run of an executable.
 #pragma once
 
-#include <hwy/aligned_allocator.h>
 #include <tessera/error.h>
 
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "engine/engine.h"
 
 namespace tessera::engine {
@@ -40,7 +40,7 @@ class Memory {
   }
 
   const compiler::Executable& executable_;
-  hwy::AlignedFreeUniquePtr<std::byte[]> storage_;  ///< all arenas
+  base::Buffer storage_;  ///< all arenas
   std::vector<std::byte*> tile_arenas_;             ///< by tile; null where it has none
   std::byte* shared_arena_ = nullptr;
   std::vector<Binding> bound_;  ///< by VariableId

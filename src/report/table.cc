@@ -12,15 +12,6 @@ size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-std::string scaled(double value, double step, std::initializer_list<const char*> units) {
-  auto unit = units.begin();
-  while (value >= step && unit + 1 != units.end()) {
-    value /= step;
-    ++unit;
-  }
-  return fmt::format("{:.3g} {}", value, *unit);
-}
-
 }  // namespace
 
 std::string Table::text() const {
@@ -44,10 +35,10 @@ std::string Table::text() const {
 }
 
 std::string seconds_text(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
-  return scaled(seconds * 1e9, 1000, {"ns", "us", "ms"});
+  if (seconds < 1e-6) return fmt::format("{:.3g} ns", seconds * 1e9);
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  return fmt::format("{:.3g} s", seconds);
 }
-
-std::string bytes_text(double bytes) { return scaled(bytes, 1000, {"B", "kB", "MB", "GB", "TB"}); }
 
 }  // namespace tessera::report

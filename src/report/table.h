@@ -22,7 +22,4 @@ class Table {
 /// "1.23 ms"
 std::string seconds_text(double seconds);
 
-/// "1.5 GB"
-std::string bytes_text(double bytes);
-
 }  // namespace tessera::report

@@ -3,36 +3,15 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 
+#include "base/buffer.h"
 #include "base/half.h"
 #include "sparse/pattern.h"
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
 namespace tessera::sparse {
 namespace {
-
-constexpr size_t kCacheLine = 64;
-constexpr size_t kHugePage = size_t{2} << 20;
-
-// Huge pages save the streaming kernels a page walk every 4 KiB.
-std::byte* allocate_zeroed(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
-  const size_t padded = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
-  auto* p = static_cast<std::byte*>(std::aligned_alloc(alignment, padded));
-  if (p == nullptr) throw std::bad_alloc();
-#ifdef __linux__
-  if (alignment == kHugePage) madvise(p, padded, MADV_HUGEPAGE);
-#endif
-  std::memset(p, 0, padded);
-  return p;
-}
 
 [[noreturn]] void malformed(const std::string& what) {
   throw UsageError("block-sparse weight: " + what);
@@ -68,8 +47,6 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
   return pattern;
 }
 
-void PackedBlocks::FreeValues::operator()(std::byte* p) const { std::free(p); }
-
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
     : type_(type), rows_(pattern.rows), cols_(pattern.cols) {
   if (type != Type::f32 && type != Type::f16 && type != Type::bf16) {
@@ -86,7 +63,8 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
     std::copy(pattern.columns.begin(), pattern.columns.end(),
               reinterpret_cast<uint16_t*>(columns_.data()));
   }
-  values_.reset(allocate_zeroed(value_bytes()));
+  values_ = base::allocate_buffer(value_bytes());
+  std::memset(values_.get(), 0, value_bytes());
 }
 
 PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type)

@@ -6,9 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
+
+#include "base/buffer.h"
 
 namespace tessera::sparse {
 
@@ -91,10 +92,6 @@ class PackedBlocks {
   void set_values_from(MatrixView<const float> dense);
 
  private:
-  struct FreeValues {
-    void operator()(std::byte* p) const;
-  };
-
   size_t value_bytes() const { return blocks() * order_.block_values() * size_of(type_); }
   uint32_t column(uint64_t block) const;
   template <class Visit>
@@ -108,7 +105,7 @@ class PackedBlocks {
   BlockOrder order_;
   std::vector<uint32_t> row_begin_;
   std::vector<std::byte> columns_;
-  std::unique_ptr<std::byte[], FreeValues> values_;
+  base::Buffer values_;
 };
 
 }  // namespace tessera::sparse
