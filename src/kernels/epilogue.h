@@ -3,6 +3,8 @@
 
 #include <tessera/types.h>
 
+#include "program/codelet.h"
+
 namespace tessera::kernels {
 
 /// y = activation(alpha · (W·x) + beta · y + bias[row]). With beta = 0, Y is never read.
@@ -12,5 +14,19 @@ struct Epilogue {
   const float* bias = nullptr;  ///< one a row of Y, or null
   Activation activation = Activation::none;
 };
+
+/// From the fields of a vertex: alpha and beta, and a bias that may have no elements. In a dry run
+/// they hold no data.
+inline Epilogue epilogue_of(const program::FieldView& scalars, const program::FieldView& bias,
+                            int64_t activation) {
+  Epilogue epilogue;
+  if (scalars.data != nullptr) {
+    epilogue.alpha = scalars.as<const float>()[0];
+    epilogue.beta = scalars.as<const float>()[1];
+  }
+  if (!bias.empty()) epilogue.bias = bias.as<const float>();
+  epilogue.activation = static_cast<Activation>(activation);
+  return epilogue;
+}
 
 }  // namespace tessera::kernels

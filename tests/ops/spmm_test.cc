@@ -60,6 +60,10 @@ TEST(SpmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
       [&] { plan_spmm(*weight, {64}, machine::host(2), {{"colour", 1}}); });
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "row_parts"));
+  for (const auto& [name, value] : {std::pair{"panel_cols", -1}, {"panel_cols", 0}, {"pack_x", 2}, {"tile_rows", 300}})
+    EXPECT_TRUE(test::says(
+        test::error_of<UsageError>([&, n = name, v = value] { plan_spmm(*weight, {64}, machine::host(2), {{n, v}}); }),
+        fmt::format("{}={}: this knob takes", name, value)));
 }
 
 TEST(SpmmPlan, PredictsTheAccountOfTheExecutable) {

@@ -43,12 +43,7 @@ BlockShare share_of(const Vertex& v) {
   share.col_end = v.fields[y].cols;
   share.x = v.fields[x].matrix<const float>();
   share.y = v.fields[y].matrix<float>();
-  if (v.fields[scalars].data != nullptr) {
-    share.epilogue.alpha = v.fields[scalars].as<const float>()[0];
-    share.epilogue.beta = v.fields[scalars].as<const float>()[1];
-  }
-  share.epilogue.bias = v.fields[bias].empty() ? nullptr : v.fields[bias].as<const float>();
-  share.epilogue.activation = static_cast<Activation>(v.params[block_param::activation]);
+  share.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[block_param::activation]);
   share.scratch = v.fields[scratch].as<float>();
   share.clock = v.clock;
   size_t param = block_param::first_knob;

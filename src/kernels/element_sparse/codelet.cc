@@ -51,13 +51,8 @@ ElementShare share_of(const Vertex& v) {
   share.y = v.fields[y].matrix<float>();
   const auto first_row = static_cast<int64_t>(w.chunk_begin[0]);
   if (share.y.data != nullptr) share.y.data -= first_row * share.y.row_stride;
-  if (v.fields[scalars].data != nullptr) {
-    share.epilogue.alpha = v.fields[scalars].as<const float>()[0];
-    share.epilogue.beta = v.fields[scalars].as<const float>()[1];
-  }
-  if (!v.fields[bias].empty() && v.fields[bias].data != nullptr)
-    share.epilogue.bias = v.fields[bias].as<const float>() - first_row;
-  share.epilogue.activation = static_cast<Activation>(v.params[element_param::activation]);
+  share.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[element_param::activation]);
+  if (share.epilogue.bias != nullptr) share.epilogue.bias -= first_row;
   share.scratch = v.fields[scratch].as<float>();
   share.clock = v.clock;
   size_t param = element_param::first_knob;
