@@ -42,6 +42,17 @@ template <int kGroup>
 inline constexpr size_t kBlocksAhead = kGroup == 4 ? 3 : 1;
 inline constexpr size_t kMostBlocksAhead = 3;
 
+// Prefetches row c of a group of rows of X, each cache line once: packed rows follow one another,
+// so that of two rows of an odd number of AVX2's half-line vectors the first has a line less.
+template <int kVectors, bool kPacked>
+HWY_INLINE void prefetch_row(const float* row, int c) {
+  constexpr int kLine = 16;
+  constexpr int kWidth = kVectors * static_cast<int>(kLanes);
+  const int begin = kPacked ? (kLine - c * kWidth % kLine) % kLine : 0;
+#pragma GCC unroll 8
+  for (int i = begin; i < kWidth; i += kLine) hwy::Prefetch(row + i);
+}
+
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
 // how the values of a strip stand (sparse::BlockOrder). Widths known here save address registers.
 template <int kRows, int kVectors, int kStripRows, int kGroup, bool kPacked>
@@ -78,10 +89,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       for (int c = 0; c < kGroup; ++c) {
         hn::Vec<Floats> xs[kVectors];
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) {
-          xs[v] = hn::LoadU(d, x + v * kLanes);
-          hwy::Prefetch(next_x + v * kLanes);
-        }
+        for (int v = 0; v < kVectors; ++v) xs[v] = hn::LoadU(d, x + v * kLanes);
+        prefetch_row<kVectors, kPacked>(next_x, c);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           const auto value = hn::Set(d, values[r * kGroup + c]);
