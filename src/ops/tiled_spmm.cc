@@ -4,11 +4,13 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 
 #include "kernels/tile_product/tile_product.h"
 #include "ops/cut.h"
+#include "program/cycles.h"
 #include "program/sizes.h"
 
 namespace tessera::ops {
@@ -23,6 +25,10 @@ using program::Role;
 using program::TileId;
 using program::VariableId;
 
+Type index_type(const Pattern& p) {
+  return std::max(p.block_rows(), p.block_cols()) <= 0xFFFF ? Type::u16 : Type::u32;
+}
+
 std::vector<uint32_t> part_counts(uint32_t most) {
   std::vector<uint32_t> counts;
   for (uint32_t parts = 1; parts < most; parts *= 2) counts.push_back(parts);
@@ -30,38 +36,156 @@ std::vector<uint32_t> part_counts(uint32_t most) {
   return counts;
 }
 
-/// One grid, and what it costs: the slowest tile's compute and the largest exchange.
+uint32_t blocks_before(const Pattern& p, uint32_t block_row) {
+  return static_cast<uint32_t>(p.row_begin[block_row]);
+}
+
+/// Where everything lies, in boxes by tile. Of a row part, the values are spread over the tiles of
+/// its column parts, and every tile has the places of all the part's blocks.
+struct Placement {
+  std::vector<MappedBox> values;
+  std::vector<MappedBox> places;
+  std::vector<MappedBox> x;
+  std::vector<MappedBox> y;  ///< box i on tile i: what the tile computes
+
+  Placement(const Pattern& p, uint32_t n, const TiledSpmmPlan& plan, uint32_t tiles)
+      : x(program::map_linearly(p.cols, n, tiles)) {
+    const uint32_t b = p.block_size;
+    uint32_t next_place = 0;
+    for (uint32_t r = 0; r < plan.row_parts(); ++r) {
+      const uint32_t first = blocks_before(p, plan.row_begin[r]);
+      const uint32_t count = blocks_before(p, plan.row_begin[r + 1]) - first;
+      const uint32_t row = std::min(p.rows, plan.row_begin[r] * b);
+      const uint32_t rows = std::min(p.rows, plan.row_begin[r + 1] * b) - row;
+      for (uint32_t c = 0; c < plan.col_parts; ++c) {
+        const TileId tile = r * plan.col_parts + c;
+        const auto share = [&](uint64_t i) { return static_cast<uint32_t>(count * i / plan.col_parts); };
+        values.push_back({{first + share(c), share(c + 1) - share(c), 0, b * b}, tile});
+        places.push_back({{next_place, count, 0, 2}, tile});
+        next_place += count;
+        const uint32_t col = c * plan.cols;
+        y.push_back({{row, rows, col, std::min(plan.cols, n - col)}, tile});
+      }
+    }
+  }
+};
+
+/// Exchange and memory of every tile, as the compiler will find them.
+class TileCount {
+ public:
+  TileCount(const Pattern& p, Type type, const TiledSpmmPlan& plan, const Placement& placement, const Machine& m)
+      : p_(p), size_(size_of(type)), plan_(plan), placement_(placement), tiles_(m.tiles) {
+    count_values();
+    count_x();
+    count_resident();
+  }
+
+  double exchange_cycles(const Machine& m) const {
+    double longest = 0;
+    for (const Tile& tile : tiles_) longest = std::max(longest, program::traffic_cycles(m, tile.traffic));
+    return longest == 0 ? 0 : program::exchange_overhead_cycles(m) + longest;
+  }
+
+  uint64_t max_bytes() const {
+    uint64_t most = 0;
+    for (const Tile& tile : tiles_) most = std::max(most, tile.bytes);
+    return most;
+  }
+
+ private:
+  struct Tile {
+    program::TileTraffic traffic;
+    uint64_t bytes = 0;
+  };
+
+  void transfer(TileId from, TileId to, uint64_t elements) {
+    if (elements == 0) return;
+    const auto bytes = static_cast<double>(elements * size_);
+    tiles_[from].bytes += program::kExchangeCodeBytes;
+    if (from != to) tiles_[to].bytes += program::kExchangeCodeBytes;
+    if (from == to) {
+      tiles_[from].traffic.local += bytes;
+    } else {
+      tiles_[from].traffic.out += bytes;
+      tiles_[to].traffic.in += bytes;
+    }
+  }
+
+  /// Every tile of a row part wants all its values.
+  void count_values() {
+    if (plan_.col_parts == 1) return;
+    for (uint32_t r = 0; r < plan_.row_parts(); ++r)
+      for (uint32_t to = 0; to < plan_.col_parts; ++to)
+        for (uint32_t from = 0; from < plan_.col_parts; ++from) {
+          const MappedBox& share = placement_.values[r * plan_.col_parts + from];
+          transfer(share.tile, r * plan_.col_parts + to, share.box.elements());
+          tiles_[r * plan_.col_parts + to].bytes += share.box.elements() * size_;
+        }
+  }
+
+  /// Every tile wants all rows of its columns.
+  void count_x() {
+    for (const MappedBox& want : placement_.y) {
+      const Box wanted{0, p_.cols, want.box.col, want.box.cols};
+      if (placement_.x.size() == 1 && placement_.x[0].tile == want.tile) continue;
+      for (const MappedBox& have : placement_.x)
+        transfer(have.tile, want.tile, intersection(have.box, wanted).elements());
+      tiles_[want.tile].bytes += wanted.elements() * size_;
+    }
+  }
+
+  void count_resident() {
+    constexpr uint64_t kPadding = 16;  // alignment, at most, of each of a tile's pieces
+    constexpr uint64_t kPieces = 6;
+    const uint64_t index_bytes = size_of(index_type(p_));
+    for (const auto* mapping : {&placement_.values, &placement_.x, &placement_.y})
+      for (const MappedBox& mapped : *mapping) tiles_[mapped.tile].bytes += mapped.box.elements() * size_;
+    for (const MappedBox& mapped : placement_.places) tiles_[mapped.tile].bytes += mapped.box.elements() * index_bytes;
+    for (const MappedBox& used : placement_.y)
+      tiles_[used.tile].bytes += program::vertex_state_bytes(kernels::tile_product_codelet) +
+                                 program::control_code_bytes(1) + kernels::tile_product_codelet.code_bytes;
+    for (Tile& tile : tiles_) tile.bytes += program::kStackBytes + kPieces * kPadding;
+  }
+
+  const Pattern& p_;
+  uint64_t size_;
+  const TiledSpmmPlan& plan_;
+  const Placement& placement_;
+  std::vector<Tile> tiles_;
+};
+
+program::PhaseTimes compute_cycles(const Pattern& p, Type type, const Placement& placement, const Machine& m) {
+  const std::array<int64_t, 1> params = {p.block_size};
+  program::PhaseTimes slowest;
+  for (size_t tile = 0; tile < placement.y.size(); ++tile) {
+    const Box& y = placement.y[tile].box;
+    const uint32_t blocks = placement.places[tile].box.rows;
+    const std::array<program::FieldView, kernels::tile_field::count> fields = {{
+        {nullptr, type, blocks, p.block_size * p.block_size},
+        {nullptr, index_type(p), blocks, 2},
+        {nullptr, type, p.cols, y.cols},
+        {nullptr, type, y.rows, y.cols},
+    }};
+    const program::PhaseTimes cycles = kernels::tile_product_codelet.cost({fields, params}, m);
+    if (cycles.total() > slowest.total()) slowest = cycles;
+  }
+  return slowest;
+}
+
+/// One grid, and what it costs.
 TiledSpmmPlan weigh(const Pattern& p, Type type, uint32_t n, const Machine& m, uint32_t row_parts,
                     uint32_t col_parts) {
   TiledSpmmPlan plan;
   plan.row_begin = cut_rows(p.row_begin, p.block_rows(), row_parts);
   plan.cols = std::max(1U, (n + col_parts - 1) / col_parts);
   plan.col_parts = std::max(1U, (n + plan.cols - 1) / plan.cols);
-  const auto size = static_cast<double>(size_of(type));
-  const double b2 = static_cast<double>(p.block_size) * p.block_size;
-  program::PhaseTimes slowest;
-  double bytes = 0;
-  for (uint32_t r = 0; r < plan.row_parts(); ++r) {
-    const auto blocks = static_cast<uint32_t>(p.row_begin[plan.row_begin[r + 1]] - p.row_begin[plan.row_begin[r]]);
-    const uint32_t rows = std::min(p.rows, plan.row_begin[r + 1] * p.block_size) - plan.row_begin[r] * p.block_size;
-    const std::array<program::FieldView, kernels::tile_field::count> fields = {{
-        {nullptr, type, blocks, p.block_size * p.block_size},
-        {nullptr, Type::u16, blocks, 2},
-        {nullptr, type, p.cols, plan.cols},
-        {nullptr, type, rows, plan.cols},
-    }};
-    const std::array<int64_t, 1> params = {p.block_size};
-    program::PhaseTimes cycles = kernels::tile_product_codelet.cost({fields, params}, m);
-    const double gathered = (static_cast<double>(p.cols) * plan.cols + (plan.col_parts > 1 ? blocks * b2 : 0)) * size;
-    const double resident = blocks * (b2 * size + 2 * size_of(Type::u16)) + static_cast<double>(rows) * plan.cols * size;
-    cycles[Phase::exchange] = m.exchange_cycles + m.sync_cycles + gathered / m.exchange_bytes_per_cycle;
-    cycles[Phase::sync] = m.sync_cycles;
-    if (cycles.total() > slowest.total()) slowest = cycles;
-    bytes = std::max(bytes, gathered + resident + static_cast<double>(p.cols) * n * size / m.tiles +
-                                static_cast<double>(program::kStackBytes));
-  }
+  const Placement placement(p, n, plan, m.tiles);
+  const TileCount count(p, type, plan, placement, m);
+  program::PhaseTimes cycles = compute_cycles(p, type, placement, m);
+  cycles[Phase::exchange] = count.exchange_cycles(m);
+  cycles[Phase::sync] = program::sync_cycles(m, plan.tiles_used());
   plan.chosen = {fmt::format("row_parts={} col_parts={}", plan.row_parts(), plan.col_parts),
-                 slowest.scaled(1 / m.clock_hz), static_cast<uint64_t>(bytes), ""};
+                 cycles.scaled(1 / m.clock_hz), count.max_bytes(), ""};
   if (plan.chosen.max_tile_bytes > m.tile_bytes)
     plan.chosen.rejected = fmt::format("{} bytes a tile of {}", plan.chosen.max_tile_bytes, m.tile_bytes);
   return plan;
@@ -94,9 +218,11 @@ std::vector<TiledSpmmPlan> all_grids(const Pattern& pattern, Type type, uint32_t
   return plans;
 }
 
-/// Block row and column of every block, rows counted from the first of their part.
-std::shared_ptr<const std::byte> block_places(const Pattern& p, const TiledSpmmPlan& plan, Type index) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(p.blocks() * 2 * size_of(index));
+/// Block row and column of every block, rows counted from the first of their part: for each part
+/// once a column part.
+std::shared_ptr<const std::byte> block_places(const Pattern& p, const TiledSpmmPlan& plan) {
+  const Type index = index_type(p);
+  auto bytes = std::make_shared<std::vector<std::byte>>(p.blocks() * plan.col_parts * 2 * size_of(index));
   std::byte* at = bytes->data();
   const auto put = [&](uint32_t value) {
     const auto narrow = static_cast<uint16_t>(value);
@@ -104,11 +230,12 @@ std::shared_ptr<const std::byte> block_places(const Pattern& p, const TiledSpmmP
     at += size_of(index);
   };
   for (uint32_t part = 0; part < plan.row_parts(); ++part)
-    for (uint32_t r = plan.row_begin[part]; r < plan.row_begin[part + 1]; ++r)
-      for (uint64_t block = p.row_begin[r]; block < p.row_begin[r + 1]; ++block) {
-        put(r - plan.row_begin[part]);
-        put(p.columns[block]);
-      }
+    for (uint32_t c = 0; c < plan.col_parts; ++c)
+      for (uint32_t r = plan.row_begin[part]; r < plan.row_begin[part + 1]; ++r)
+        for (uint64_t block = p.row_begin[r]; block < p.row_begin[r + 1]; ++block) {
+          put(r - plan.row_begin[part]);
+          put(p.columns[block]);
+        }
   return {bytes, bytes->data()};
 }
 
@@ -135,42 +262,29 @@ SpmmProgram build_tiled_spmm(const Pattern& p, Type type, uint32_t n, const Tile
                              const Machine& machine) {
   SpmmProgram out;
   program::Program& program = out.program;
-  const uint32_t b = p.block_size;
+  const uint32_t b2 = p.block_size * p.block_size;
   const auto blocks = static_cast<uint32_t>(p.blocks());
-  const Type index = std::max(p.block_rows(), p.block_cols()) <= 0xFFFF ? Type::u16 : Type::u32;
+  Placement placement(p, n, plan, machine.tiles);
 
-  std::vector<MappedBox> values_on;
-  std::vector<MappedBox> places_on;
-  std::vector<MappedBox> y_on;
   std::vector<Box> values_of;
   std::vector<Box> places_of;
   std::vector<Box> x_of;
   std::vector<Box> y_of;
-  for (uint32_t r = 0; r < plan.row_parts(); ++r) {
-    const auto first = static_cast<uint32_t>(p.row_begin[plan.row_begin[r]]);
-    const uint32_t count = static_cast<uint32_t>(p.row_begin[plan.row_begin[r + 1]]) - first;
-    const uint32_t row = std::min(p.rows, plan.row_begin[r] * b);
-    const uint32_t rows = std::min(p.rows, plan.row_begin[r + 1] * b) - row;
-    const TileId home = r * plan.col_parts;
-    values_on.push_back({{first, count, 0, b * b}, home});
-    places_on.push_back({{first, count, 0, 2}, home});
-    for (uint32_t c = 0; c < plan.col_parts; ++c) {
-      const uint32_t col = c * plan.cols;
-      const uint32_t cols = std::min(plan.cols, n - col);
-      values_of.push_back(values_on.back().box);
-      places_of.push_back(places_on.back().box);
-      x_of.push_back({0, p.cols, col, cols});
-      y_of.push_back({row, rows, col, cols});
-      y_on.push_back({y_of.back(), home + c});
-    }
+  for (size_t tile = 0; tile < placement.y.size(); ++tile) {
+    const uint32_t part = static_cast<uint32_t>(tile) / plan.col_parts;
+    const uint32_t first = blocks_before(p, plan.row_begin[part]);
+    values_of.push_back({first, blocks_before(p, plan.row_begin[part + 1]) - first, 0, b2});
+    places_of.push_back(placement.places[tile].box);
+    y_of.push_back(placement.y[tile].box);
+    x_of.push_back({0, p.cols, y_of.back().col, y_of.back().cols});
   }
 
   SpmmVariables& v = out.variables;
-  v.values = program.add({"W.values", type, blocks, b * b, Role::input, std::move(values_on), nullptr});
-  const VariableId places =
-      program.add({"W.blocks", index, blocks, 2, Role::constant, std::move(places_on), block_places(p, plan, index)});
-  v.x = program.add({"X", type, p.cols, n, Role::input, program::map_linearly(p.cols, n, machine.tiles), nullptr});
-  v.y = program.add({"Y", type, p.rows, n, Role::output, std::move(y_on), nullptr});
+  v.values = program.add({"W.values", type, blocks, b2, Role::input, std::move(placement.values), nullptr});
+  const VariableId places = program.add({"W.blocks", index_type(p), blocks * plan.col_parts, 2, Role::constant,
+                                         std::move(placement.places), block_places(p, plan)});
+  v.x = program.add({"X", type, p.cols, n, Role::input, std::move(placement.x), nullptr});
+  v.y = program.add({"Y", type, p.rows, n, Role::output, std::move(placement.y), nullptr});
 
   program::VertexGroup group;
   group.codelet = &kernels::tile_product_codelet;
@@ -179,7 +293,7 @@ SpmmProgram build_tiled_spmm(const Pattern& p, Type type, uint32_t n, const Tile
                   {places, BoxSeries::table(std::move(places_of))},
                   {v.x, BoxSeries::table(std::move(x_of))},
                   {v.y, BoxSeries::table(std::move(y_of))}};
-  group.params = {program::Param(b)};
+  group.params = {program::Param(p.block_size)};
   program::ComputeSet set{"multiply", Phase::compute, {}};
   set.groups.push_back(std::move(group));
   program.set_main(program.execute(std::move(set)));

@@ -18,7 +18,8 @@
 namespace tessera::ops {
 
 /// A grid of row parts of equal non-zeros and column parts of equal width; tile i · column parts + j
-/// computes part (i, j) of Y, from the blocks of its rows and all rows of X.
+/// computes part (i, j) of Y, from the blocks of its rows and all rows of X. The tiles of a row part
+/// share out its values and exchange them.
 struct TiledSpmmPlan {
   std::vector<uint32_t> row_begin;  ///< first block row of each row part, and the end
   uint32_t col_parts = 1;

@@ -127,6 +127,25 @@ TEST(TiledSpmm, IsRightForEveryGrid) {
                                {{"row_parts", rows}, {"col_parts", cols}}).verified);
 }
 
+TEST(TiledSpmm, KeepsItsWord) {
+  for (uint32_t tiles : {1U, 3U, 7U, 16U})
+    for (uint32_t block_size : {1U, 4U})
+      for (Type type : {Type::f32, Type::f16})
+        for (uint32_t n : {1U, 20U, 65U}) {
+          SCOPED_TRACE(fmt::format("{} tiles, b = {}, {}, n = {}", tiles, block_size, name_of(type), n));
+          const machine::Machine m = testing::toy_machine(tiles);
+          const Pattern pattern = random_matrix(61, 45, block_size).pattern;
+          const TiledSpmmPlan plan = plan_tiled_spmm(pattern, type, n, m);
+          const engine::Engine engine(compiler::compile(build_tiled_spmm(pattern, type, n, plan, m).program, m));
+          const engine::Profile profile = engine.run({}, {.dry = true});
+          for (size_t phase = 0; phase < program::kPhases; ++phase)
+            EXPECT_NEAR(profile.cycles.at[phase] / m.clock_hz, plan.chosen.seconds.at[phase], 1e-15);
+          const uint64_t bytes = engine.executable().memory.max_tile_bytes;
+          EXPECT_LE(bytes, plan.chosen.max_tile_bytes);
+          EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(plan.chosen.max_tile_bytes));
+        }
+}
+
 TEST(TiledSpmm, NotFittingIsAnAnswer) {
   machine::Machine small = testing::toy_machine(2);
   small.tile_bytes = 5000;
