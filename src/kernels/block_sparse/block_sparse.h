@@ -25,7 +25,7 @@ struct BlockCut {
   uint8_t tile_rows = 8;      ///< wide: rows of a register tile, 4 or 8 (4 × 4 blocks: 4)
   uint8_t tile_vectors = 3;   ///< wide: vectors in a row of a register tile, at most
   uint32_t panel_cols = 48;   ///< wide: columns of X that stay in the L2 cache while W streams by
-  bool pack_x = true;         ///< wide: copy the panel of X; else read X in place where it allows
+  bool pack_x = true;         ///< wide: copy the panel of X; else only where X lacks aligned vectors
   bool stream_y = false;      ///< wide: write Y past the caches where it is aligned
 
   bool operator==(const BlockCut&) const = default;

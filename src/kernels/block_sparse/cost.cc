@@ -9,7 +9,7 @@ namespace tessera::kernels {
 namespace {
 
 // Share of the reads of X from the L2 cache that multiply-adds do not hide.
-constexpr double kExposedPanelReads = 0.5;
+constexpr double kExposedPanelReads = 0.25;
 // Entering and leaving a micro-kernel: the call, clearing and storing sums, a mispredicted branch.
 constexpr double kTileCycles = 40;
 // Expanding one entry of the index.
@@ -20,6 +20,8 @@ constexpr double kWidenCycles = 3;
 constexpr double kTurnCyclesPerVector = 6;
 // Adding up and finishing the sums of one vector of the narrow kernel.
 constexpr double kNarrowFinishCycles = 12;
+// Addresses of one block's rows of X, and of those to prefetch.
+constexpr double kLookupCycles = 3;
 // Part of the L2 cache that a panel may take before the streams of W and Y push it out.
 constexpr double kPanelShareOfL2 = 0.65;
 
@@ -59,8 +61,7 @@ double tile_cycles(const BlockShare& share, const Sizes& s, double vectors, doub
   const double multiply_adds = tile_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
   const double loads = (tile_rows + 2 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
   const double panel = vectors * s.lanes * 4 / panel_rate;
-  // A chain of multiply-adds on one sum takes four cycles a step.
-  const double step = std::max({multiply_adds, loads, 4.0}) + kExposedPanelReads * panel;
+  const double step = std::max(multiply_adds, loads) + kExposedPanelReads * panel;
   return s.values / tile_rows * step + s.rows / tile_rows * (kTileCycles + tile_rows * vectors);
 }
 
@@ -71,11 +72,15 @@ double pack_cycles(const BlockShare& share, const Sizes& s, const machine::HostF
   return cycles;
 }
 
+// Arrays that callers allocate begin at a cache line or 16 bytes after one: a knob that asks for
+// aligned vectors has its effect in one half of the calls.
+constexpr double kAlignedCalls = 0.5;
+
 // Writing Y: an ordinary store reads the line first.
 double write_cycles(const BlockShare& share, const Sizes& s, const machine::HostFigures& f) {
   const double bytes = 4 * s.rows * s.cols;
   const bool by_columns = share.y.col_stride != 1;
-  const double passes = share.cut.stream_y && !by_columns ? 1 : 2;
+  const double passes = share.cut.stream_y && !by_columns ? 2 - kAlignedCalls : 2;
   double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
   if (share.cut.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
   if (by_columns) cycles += bytes / 4 / s.lanes * kTurnCyclesPerVector;
@@ -87,15 +92,13 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   const BlockWeight& w = share.weight;
   const double panel_cols = std::min<double>(std::max(share.cut.panel_cols, 1U), s.cols);
   const double panels = std::ceil(s.cols / panel_cols);
-  const bool packs = share.cut.pack_x || share.x.col_stride != 1 || w.cols % w.block_size != 0;
-  // Rows of X that lie apart, often by a power of two, share the cache's sets with what is between.
-  const double panel_width = packs ? panel_cols : static_cast<double>(share.x.row_stride);
-  const double panel_bytes = 4.0 * w.cols * panel_width;
+  const double panel_bytes = 4.0 * w.cols * panel_cols;
   const bool fits = panel_bytes <= kPanelShareOfL2 * static_cast<double>(f.l2_bytes);
   const double panel_rate = fits ? f.l2_bytes_per_cycle : f.l3_bytes_per_cycle;
 
   program::PhaseTimes cycles;
-  if (packs) cycles[program::Phase::pack] = pack_cycles(share, s, f);
+  const double packed_calls = share.cut.pack_x ? 1 : 1 - kAlignedCalls;
+  cycles[program::Phase::pack] = packed_calls * pack_cycles(share, s, f);
   double compute = 0;
   double left = std::ceil(s.cols / s.lanes);
   while (left > 0) {
@@ -125,8 +128,11 @@ program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFi
   program::PhaseTimes cycles;
   cycles[program::Phase::pack] = 2 * panel / f.l2_bytes_per_cycle;
   const double groups = s.values / kGroupValues;
-  const double rows = s.rows * s.cols / s.lanes * kNarrowFinishCycles + s.block_rows * kTileCycles;
-  const double compute = tiles * groups * std::max(multiply_adds, loads) + rows;
+  // A block of 4 × 4 is a single group: finding its rows of X is not spread over several.
+  const double lookup = share.weight.block_size == 4 ? kLookupCycles : 0;
+  const double rows =
+      s.rows * tile_cols / s.lanes * kNarrowFinishCycles + s.block_rows * 2 * kTileCycles;
+  const double compute = tiles * (groups * (std::max(multiply_adds, loads) + lookup) + rows);
   const double streaming = s.value_bytes / streaming_rate(s.value_bytes, f);
   // Reading ahead ends with a block row, and of several passes only the first one streams, so the
   // shorter is not hidden altogether.
@@ -158,6 +164,13 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
   return {{8, 3}, {8, 2}, {4, 4}};
 }
 
+// Whether X may be read in place: whole vectors and blocks, and no rows so far apart that they push
+// one another out of the L2 cache.
+bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures& f) {
+  const bool whole = !p.x_column_major && p.n % lanes == 0 && p.k % p.block_size == 0;
+  return whole && 4.0 * p.k * p.n <= kPanelShareOfL2 * static_cast<double>(f.l2_bytes);
+}
+
 }  // namespace
 
 program::PhaseTimes block_cost(const BlockShare& share, const machine::HostFigures& figures) {
@@ -173,13 +186,12 @@ std::vector<BlockCut> block_candidates(const BlockProblem& p, const machine::Hos
   std::vector<BlockCut> cuts;
   for (const auto& [row_parts, col_parts] : splits(p.threads, std::max(1U, p.n / lanes))) {
     for (const TileShape& shape : tile_shapes(p.block_size, lanes, p.n)) {
-      for (uint32_t tiles = 1; tiles <= 4; tiles *= 2) {
-        const uint32_t panel_cols = tiles * shape.vectors * lanes;
-        if (tiles > 1 && panel_cols / 2 >= p.n / col_parts) continue;
+      const uint32_t tile_cols = shape.vectors * lanes;
+      for (uint32_t tiles = 1; tiles <= 4; ++tiles) {
+        if (tiles > 1 && (tiles - 1) * tile_cols >= p.n / col_parts) break;
+        const uint32_t panel_cols = tiles * tile_cols;
         for (const bool pack_x : {true, false}) {
-          // In place, X must have whole vectors and blocks.
-          const bool ragged = p.n % lanes != 0 || p.k % p.block_size != 0;
-          if (!pack_x && (p.x_column_major || ragged)) continue;
+          if (!pack_x && !can_stay(p, lanes, figures)) continue;
           for (const bool stream_y : {false, true}) {
             if (stream_y && p.y_column_major) continue;
             cuts.push_back({BlockCut::Kernel::wide, row_parts, col_parts, shape.rows, shape.vectors,

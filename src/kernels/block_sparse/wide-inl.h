@@ -61,7 +61,8 @@ class WideShare {
         tile_vectors_(std::clamp<uint32_t>(share.cut.tile_vectors, 1, most_vectors(tile_rows_))) {}
 
   void run() {
-    const uint32_t step = round_up(std::max(share_.cut.panel_cols, 1U), kLanes);
+    const uint32_t cols = share_.col_end - share_.col_begin;
+    const uint32_t step = round_up(std::clamp(share_.cut.panel_cols, 1U, std::max(cols, 1U)), kLanes);
     for (uint32_t c = share_.col_begin; c < share_.col_end; c += step) {
       panel(c, std::min(step, share_.col_end - c));
     }
@@ -83,10 +84,7 @@ class WideShare {
     const auto vectors = static_cast<uint32_t>((cols + kLanes - 1) / kLanes);
     tiles_ = {vectors, tile_vectors_};
     width_ = vectors * kLanes;
-    // In place, X must have whole vectors and no overhang below it.
-    const bool in_place = !share_.cut.pack_x && share_.x.col_stride == 1 && cols == width_ &&
-                          w_.cols % w_.block_size == 0;
-    packed_ = !in_place;
+    packed_ = share_.cut.pack_x || !can_stay();
     if (packed_) {
       enter(program::Phase::pack);
       for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
@@ -98,7 +96,7 @@ class WideShare {
       enter(program::Phase::compute);
     }
     direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols == width_;
-    stream_ = direct_ && share_.cut.stream_y && is_aligned();
+    stream_ = direct_ && share_.cut.stream_y && is_aligned(share_.y);
     chunk_row_ = first_row(share_.block_row_begin);
     for (uint32_t r = share_.block_row_begin; r < share_.block_row_end; ++r) block_row(r);
     flush(first_row(share_.block_row_end));
@@ -117,9 +115,17 @@ class WideShare {
            e.activation == Activation::none;
   }
 
-  bool is_aligned() const {
-    const auto first = reinterpret_cast<uintptr_t>(&share_.y(0, col_));
-    return first % (kLanes * sizeof(float)) == 0 && share_.y.row_stride % kLanes == 0;
+  template <class Element>
+  bool is_aligned(const MatrixView<Element>& view) const {
+    const auto first = reinterpret_cast<uintptr_t>(&view(0, col_));
+    return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
+  }
+
+  // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache lines
+  // cost more than a copy.
+  bool can_stay() const {
+    return share_.x.col_stride == 1 && cols_ == width_ && w_.cols % w_.block_size == 0 &&
+           is_aligned(share_.x);
   }
 
   void block_row(uint32_t block_row) {

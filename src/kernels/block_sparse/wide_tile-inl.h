@@ -60,11 +60,17 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const size_t x_step = kPacked ? kVectors * kLanes : t.x_step;
   const uint32_t groups = kGroup == 4 ? 1 : t.groups;
-  hn::Vec<Floats> sum[kRows][kVectors];
+  // Columns of W in flight, each with sums of its own: a multiply-add takes four cycles, two start
+  // in each.
+  constexpr int kFlights = kRows * kVectors < 8 ? 2 : 1;
+  hn::Vec<Floats> sum[kFlights][kRows][kVectors];
+#pragma GCC unroll 2
+  for (int f = 0; f < kFlights; ++f) {
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+      for (int v = 0; v < kVectors; ++v) sum[f][r][v] = hn::Zero(d);
+    }
   }
   if (!t.stream) {
 #pragma GCC unroll 8
@@ -95,7 +101,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
         for (int r = 0; r < kRows; ++r) {
           const auto value = hn::Set(d, values[r * kGroup + c]);
 #pragma GCC unroll 8
-          for (int v = 0; v < kVectors; ++v) accumulate(value, xs[v], sum[r][v]);
+          for (int v = 0; v < kVectors; ++v) accumulate(value, xs[v], sum[c % kFlights][r][v]);
         }
         x += x_step;
         next_x += x_step;
@@ -108,10 +114,12 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       float* to = t.y + r * t.y_step + v * kLanes;
+      auto total = sum[0][r][v];
+      if constexpr (kFlights == 2) total = hn::Add(total, sum[1][r][v]);
       if (t.stream) {
-        hn::Stream(sum[r][v], d, to);
+        hn::Stream(total, d, to);
       } else {
-        hn::StoreU(sum[r][v], d, to);
+        hn::StoreU(total, d, to);
       }
     }
   }
