@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/parse.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "machine/machine.h"
@@ -119,7 +120,9 @@ Command add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command.add_option("file", options->file, ".smtx, .mtx, .npy or .safetensors")->required();
   command.add_option("--tensor", options->tensor, "Tensor of a .safetensors file; all matrices if left out");
-  command.add_option("--n", options->n, "Columns of X that the advice is for")->check(CLI::PositiveNumber);
+  command.add_option_function<std::string>(
+      "--n", [options](const std::string& s) { options->n = parse_count("--n", s, 1); },
+      "Columns of X that the advice is for");
   add_common_options(command, options->common);
   command.footer("\nExample:\n  tessera inspect layer.smtx --n 512");
   return [options] { return run(*options); };

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "machine/machine.h"
 #include "machine/measure.h"
@@ -75,6 +76,8 @@ void print(const machine::HostMeasurement& measured) {
 int measure(const CommonOptions& options) {
   const machine::HostFacts facts = machine::detect_host();
   const unsigned threads = options.threads != 0 ? options.threads : machine::default_threads(facts);
+  const std::filesystem::path file = machine::measurement_file(facts);
+  machine::require_writable(file);
   constexpr size_t kSteps = 100;
   Progress progress(kSteps);
   const machine::HostMeasurement measured =
@@ -82,7 +85,6 @@ int measure(const CommonOptions& options) {
         progress.show(static_cast<size_t>(done * kSteps), std::string(what));
       });
   progress.clear();
-  const std::filesystem::path file = machine::measurement_file(facts);
   machine::save_measurement(measured, file);
   if (options.json) {
     fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "machines measure"}, {"file", file.string()},
@@ -90,7 +92,7 @@ int measure(const CommonOptions& options) {
     return 0;
   }
   print(measured);
-  fmt::print(stderr, "\nkept in {}; plans for host use it from now on\n", file.string());
+  complain(fmt::format("kept in {}; plans for host use it from now on", file.string()));
   return 0;
 }
 

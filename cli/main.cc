@@ -4,24 +4,59 @@
 
 #include <csignal>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/isa.h"
 #include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/parse.h"
+#include "io/atomic_file.h"
 
 namespace tessera::cli {
 namespace {
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
-constexpr int kInterrupted = 130;
-
-/// Files are written under temporary names, which the next run replaces, so leaving at once is clean.
-void on_interrupt(int) {
+/// Leaves at once, as shells expect: 130 after Ctrl-C. Only what a signal handler may call.
+void on_interrupt(int signal) {
+  io::remove_unfinished_files();
   constexpr char message[] = "\r\033[Kinterrupted\n";
   const char* text = isatty(STDERR_FILENO) == 1 ? message : "interrupted\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, text == message ? sizeof(message) - 1 : 12);
-  _exit(kInterrupted);
+  _exit(128 + signal);
+}
+
+int explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::string commands = "use spmm, inspect or machines";
+  std::string message = error.what();
+  if (app.get_subcommands().empty()) {
+    message = argc < 2 ? "a command is missing: " + commands : message;
+    if (argc > 1 && argv[1][0] != '-') message = fmt::format("unknown command '{}': {}", argv[1], commands);
+  }
+  complain(fmt::format("{} (tessera --help shows how)", message));
+  return kUsage;
+}
+
+bool wants_json(const CLI::App& command) {
+  if (command.count("--json") != 0) return true;
+  for (const CLI::App* nested : command.get_subcommands())
+    if (nested->count("--json") != 0) return true;
+  return false;
+}
+
+/// A command that fails as a whole still prints one JSON object where that was asked for.
+int run(const CLI::App& parsed, const Command& command) {
+  try {
+    return command();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& e) {
+    if (wants_json(parsed))
+      fmt::print("{}\n", nlohmann::ordered_json{{"schema", 1}, {"command", parsed.get_name()},
+                                                {"error", e.what()}, {"results", nlohmann::json::array()}}.dump(2));
+    throw;
+  }
 }
 
 int run(int argc, char** argv) {
@@ -40,10 +75,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : kUsage;
+    return e.get_exit_code() == 0 ? app.exit(e) : explain(app, e, argc, argv);
   }
   for (const auto& [parsed, command] : commands)
-    if (parsed->parsed()) return command();
+    if (parsed->parsed()) return run(*parsed, command);
   return kUsage;
 }
 
@@ -51,8 +86,9 @@ int run(int argc, char** argv) {
 
 void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON object");
-  command.add_option("--threads", options.threads, "Threads, which are the host's tiles (default: one a physical core)")
-      ->check(CLI::Range(1, 4096));
+  command.add_option_function<std::string>(
+      "--threads", [&options](const std::string& s) { options.threads = parse_count("--threads", s, 1, 4096); },
+      "Threads, which are the host's tiles (default: one a physical core)");
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },
       "Use this instruction set at most: generic, neon, avx2, avx512 (also TESSERA_ISA)");
@@ -61,17 +97,20 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
 }  // namespace tessera::cli
 
 int main(int argc, char** argv) {
+  using tessera::cli::complain;
+  using tessera::cli::finish;
+  tessera::cli::reserve_standard_streams();
   std::signal(SIGINT, tessera::cli::on_interrupt);
+  std::signal(SIGTERM, tessera::cli::on_interrupt);
   try {
-    return tessera::cli::run(argc, argv);
+    return finish(tessera::cli::run(argc, argv));
   } catch (const tessera::UsageError& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    complain(e.what());
     return tessera::cli::kUsage;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tessera: out of memory; try a smaller matrix or fewer columns\n");
-    return tessera::cli::kFailure;
+    complain("out of memory; try a smaller matrix or fewer columns");
   } catch (const std::exception& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
-    return tessera::cli::kFailure;
+    complain(e.what());
   }
+  return finish(tessera::cli::kFailure);
 }

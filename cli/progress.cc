@@ -30,14 +30,14 @@ void Progress::show(size_t done, const std::string& next) {
   for (int i = 0; i < kWidth; ++i) bar += i < share * kWidth ? "█" : "·";
   const double seconds = std::chrono::duration<double>(elapsed).count();
   const std::string left = done == 0 ? "" : fmt::format(", {} left", time_text(seconds / share - seconds));
-  fmt::print(stderr, "\r\033[K{} {}/{}{}  {}", bar, done, total_, left, next);
+  std::fputs(fmt::format("\r\033[K{} {}/{}{}  {}", bar, done, total_, left, next).c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\033[K");
+  std::fputs("\r\033[K", stderr);
   std::fflush(stderr);
   drawn_ = false;
 }

@@ -34,7 +34,7 @@ constexpr size_t kMostRuns = 200;
 constexpr double kMeasureSeconds = 0.3;
 
 PatternKind kind_of(const std::string& name) {
-  if (name == "random") return PatternKind::random;
+  if (name.empty() || name == "random") return PatternKind::random;
   if (name == "banded") return PatternKind::banded;
   if (name == "power-law") return PatternKind::power_law;
   throw UsageError(fmt::format("--pattern takes random, banded and power-law; '{}' is none of them", name));
@@ -136,6 +136,44 @@ SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request), weights_
 
 SpmmRunner::~SpmmRunner() = default;
 
+uint32_t SpmmRunner::m() const { return weights_->file ? weights_->file->matrix.pattern.rows : *request_.m; }
+uint32_t SpmmRunner::k() const { return weights_->file ? weights_->file->matrix.pattern.cols : *request_.k; }
+
+const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
+  const auto found = weights_->machines.find(what.machine);
+  if (found != weights_->machines.end()) return found->second;
+  return weights_->machines.emplace(what.machine, machine::find(what.machine, request_.threads)).first->second;
+}
+
+/// Where both modes run, dense is the yardstick and keeps its own plan.
+const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
+  static const ops::ForcedKnobs none;
+  return what.mode == Mode::sparse || request_.modes.size() == 1 ? request_.force : none;
+}
+
+void SpmmRunner::check(const SpmmCase& what) {
+  const machine::Machine& machine = machine_of(what);
+  sparse::validate_sizes(m(), k(), what.block);
+  if (machine.kind == machine::Kind::host) {
+    if (what.precision.f32_partials)
+      throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
+    ops::check_spmm(what.block, knobs_of(what));
+  } else {
+    if (request_.layout != Layout::row_major)
+      throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
+    ops::check_tiled_spmm(what.precision.type, machine, knobs_of(what));
+  }
+}
+
+SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {
+  SpmmResult result;
+  result.what = what;
+  result.m = m();
+  result.k = k();
+  result.failure = std::move(why);
+  return result;
+}
+
 const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
   Weights& w = *weights_;
   const auto same = [&](const SpmmCase& other) {
@@ -144,23 +182,18 @@ const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
   if (w.matrix_is_of && same(*w.matrix_is_of)) return *w.matrix;
   w.packed = nullptr;
   w.packed_is_of = std::nullopt;
-  const uint32_t m = w.file ? w.file->matrix.pattern.rows : request_.m;
-  const uint32_t k = w.file ? w.file->matrix.pattern.cols : request_.k;
   if (what.mode == Mode::dense)
-    w.matrix = generate({PatternKind::random, m, k, 1.0, what.block, request_.seed});
+    w.matrix = generate({PatternKind::random, m(), k(), 1.0, what.block, request_.seed});
   else if (w.file)
     w.matrix = what.block == 1 ? w.file->matrix : cover_with_blocks(w.file->matrix, what.block);
   else
-    w.matrix = generate({kind_of(request_.pattern), m, k, *what.density, what.block, request_.seed});
+    w.matrix = generate({kind_of(request_.pattern), m(), k(), *what.density, what.block, request_.seed});
   w.matrix_is_of = what;
   return *w.matrix;
 }
 
 SpmmResult SpmmRunner::run(const SpmmCase& what) {
-  auto found = weights_->machines.find(what.machine);
-  if (found == weights_->machines.end())
-    found = weights_->machines.emplace(what.machine, machine::find(what.machine, request_.threads)).first;
-  const machine::Machine& machine = found->second;
+  const machine::Machine& machine = machine_of(what);
   const SparseMatrix& matrix = matrix_of(what);
   SpmmResult result = machine.kind == machine::Kind::host ? run_on_host(what, machine) : run_on_tiles(what, machine);
   result.what = what;
@@ -234,8 +267,6 @@ void as_floats(std::vector<std::byte>& bytes, Type type, std::span<float> elemen
 }  // namespace
 
 SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine& machine) {
-  if (what.precision.f32_partials)
-    throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
   const Type type = what.precision.type;
   const SparseMatrix& matrix = *weights_->matrix;
   if (weights_->packed == nullptr || weights_->packed_is_of->precision != what.precision) {
@@ -245,8 +276,7 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
     weights_->packed_is_of = what;
   }
   const ops::SpmmProblem problem{what.n, request_.layout, request_.layout};
-  const ops::SpmmPlan plan = ops::plan_spmm(*weights_->packed, problem, machine,
-                                            what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
+  const ops::SpmmPlan plan = ops::plan_spmm(*weights_->packed, problem, machine, knobs_of(what));
   ops::SpmmProgram built = ops::build_spmm(weights_->packed, problem, plan, machine);
   const ops::SpmmVariables variables = built.variables;
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
@@ -281,8 +311,7 @@ SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine
   const Type type = what.precision.type;  // sums stay within a tile, so partials have no type
   const SparseMatrix& matrix = *weights_->matrix;
   const ops::TiledSpmmPlan plan =
-      ops::plan_tiled_spmm(matrix.pattern, type, what.n, machine,
-                           what.mode == Mode::dense ? ops::ForcedKnobs{} : request_.force);
+      ops::plan_tiled_spmm(matrix.pattern, type, what.n, machine, knobs_of(what));
   ops::SpmmProgram built = ops::build_tiled_spmm(matrix.pattern, type, what.n, plan, machine);
   const ops::SpmmVariables variables = built.variables;
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));

@@ -11,7 +11,7 @@
 #include "cli/spmm_request.h"
 #include "compiler/executable.h"
 #include "machine/machine.h"
-#include "ops/plan.h"
+#include "ops/spmm.h"
 
 namespace tessera::cli {
 
@@ -69,12 +69,21 @@ class SpmmRunner {
   explicit SpmmRunner(const SpmmRequest& request);
   ~SpmmRunner();
 
-  /// A case that fails has `failure` set; bad usage throws.
+  /// Throws UsageError for a case that makes no sense, before any of them runs.
+  void check(const SpmmCase& what);
+
   SpmmResult run(const SpmmCase& what);
+
+  /// The result of a case that could not run.
+  SpmmResult failed(const SpmmCase& what, std::string why) const;
 
  private:
   struct Weights;
 
+  uint32_t m() const;
+  uint32_t k() const;
+  const machine::Machine& machine_of(const SpmmCase& what);
+  const ops::ForcedKnobs& knobs_of(const SpmmCase& what) const;
   const SparseMatrix& matrix_of(const SpmmCase& what);
   SpmmResult run_on_host(const SpmmCase& what, const machine::Machine& machine);
   SpmmResult run_on_tiles(const SpmmCase& what, const machine::Machine& machine);

@@ -1,7 +1,12 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+#include <new>
+
 #include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/spmm_case.h"
 #include "cli/spmm_request.h"
@@ -31,14 +36,17 @@ Layout layout_of(const std::string& name) {
 void add_weight_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--weights", r.weights, "W from a file: .smtx, .mtx, .npy or .safetensors");
   command.add_option("--tensor", r.tensor, "Tensor of a .safetensors file");
-  command.add_option("--m", r.m, "Rows of a generated W")->check(CLI::NonNegativeNumber);
-  command.add_option("--k", r.k, "Columns of a generated W")->check(CLI::NonNegativeNumber);
+  command.add_option_function<std::string>(
+      "--m", [&r](const std::string& s) { r.m = parse_count("--m", s); }, "Rows of a generated W");
+  command.add_option_function<std::string>(
+      "--k", [&r](const std::string& s) { r.k = parse_count("--k", s); }, "Columns of a generated W");
   command.add_option_function<std::string>(
       "--density", [&r](const std::string& s) { r.densities = parse_densities(s); },
       "Share of a generated W that is stored, such as 1/16 or 0.1 *");
   command.add_option("--pattern", r.pattern, "Pattern of a generated W: random, banded or power-law")
       ->check(CLI::IsMember({"random", "banded", "power-law"}));
-  command.add_option("--seed", r.seed, "Seed of generated patterns and values");
+  command.add_option_function<std::string>(
+      "--seed", [&r](const std::string& s) { r.seed = parse_seed(s); }, "Seed of generated patterns and values");
 }
 
 void add_run_options(CLI::App& command, SpmmRequest& r) {
@@ -68,20 +76,45 @@ void add_output_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--print", r.print, "Also show: plan, candidates or program")
       ->check(CLI::IsMember({"plan", "candidates", "program"}));
   command.add_option_function<std::string>(
-      "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); }, "Force a cut: KEY=NUMBER, …");
+      "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); }, "Force a cut, that of static where both modes run: KEY=NUMBER, …");
 }
 
 SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
   try {
     return runner.run(what);
-  } catch (const UsageError&) {
-    throw;
   } catch (const Error& e) {
-    SpmmResult result;
-    result.what = what;
-    result.failure = e.what();
-    return result;
+    return runner.failed(what, e.what());
+  } catch (const std::bad_alloc&) {
+    return runner.failed(what, "out of memory; try a smaller matrix or fewer columns");
   }
+}
+
+std::string title(const SpmmCase& what) {
+  return fmt::format("{} {} n = {}", what.machine,
+                     what.mode == Mode::dense ? "dense" : fmt::format("b = {}", what.block), what.n);
+}
+
+std::vector<SpmmResult> run_all(SpmmRunner& runner, const std::vector<SpmmCase>& cases) {
+  std::vector<SpmmResult> results;
+  Progress progress(cases.size());
+  for (const SpmmCase& what : cases) {
+    progress.show(results.size(), title(what));
+    results.push_back(run_or_fail(runner, what));
+    const SpmmResult& result = results.back();
+    if (result.failure.empty() && result.fits) continue;
+    progress.clear();
+    complain(result.failure.empty() ? overflow(result) : result.failure);
+  }
+  return results;
+}
+
+void print(const std::vector<SpmmResult>& results) {
+  fmt::print("{}", table(results));
+  if (results.size() <= 2)
+    for (const SpmmResult& result : results)
+      if (result.failure.empty()) fmt::print("{}", details(result));
+  for (const SpmmResult& result : results)
+    if (!result.printed.empty()) fmt::print("\n{}:\n{}", title(result.what), result.printed);
 }
 
 int run(const Options& options) {
@@ -91,32 +124,15 @@ int run(const Options& options) {
   check(request);
   const std::vector<SpmmCase> cases = cases_of(request);
   SpmmRunner runner(request);
-  std::vector<SpmmResult> results;
-  bool failed = false;
-  {
-    Progress progress(cases.size());
-    for (const SpmmCase& what : cases) {
-      progress.show(results.size(), fmt::format("{} {} n = {}", what.machine,
-                                                what.mode == Mode::dense ? "dense" : fmt::format("b = {}", what.block),
-                                                what.n));
-      results.push_back(run_or_fail(runner, what));
-      const SpmmResult& result = results.back();
-      progress.clear();
-      if (!result.failure.empty()) fmt::print(stderr, "tessera: {}\n", result.failure);
-      if (!result.fits) fmt::print(stderr, "{}", overflow(result));
-      failed |= !result.failure.empty() || result.verified == false;
-    }
-  }
-  if (request.json) {
+  for (const SpmmCase& what : cases) runner.check(what);
+  const std::vector<SpmmResult> results = run_all(runner, cases);
+  if (request.json)
     fmt::print("{}", json(results));
-    return failed ? 1 : 0;
-  }
-  fmt::print("{}", table(results));
-  if (results.size() <= 2)
-    for (const SpmmResult& result : results)
-      if (result.failure.empty()) fmt::print("{}", details(result));
-  for (const SpmmResult& result : results)
-    if (!result.printed.empty()) fmt::print("\n{}", result.printed);
+  else
+    print(results);
+  const bool failed = std::any_of(results.begin(), results.end(), [](const SpmmResult& result) {
+    return !result.failure.empty() || result.verified == false;
+  });
   return failed ? 1 : 0;
 }
 

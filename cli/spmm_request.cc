@@ -4,66 +4,13 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <optional>
 #include <string_view>
 
+#include "cli/parse.h"
+
 namespace tessera::cli {
-namespace {
-
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> parse_density(std::string_view text) {
-  const size_t slash = text.find('/');
-  if (slash == std::string_view::npos) return parse_number<double>(text);
-  const auto above = parse_number<double>(text.substr(0, slash));
-  const auto below = parse_number<double>(text.substr(slash + 1));
-  if (!above || !below || *below == 0) return std::nullopt;
-  return *above / *below;
-}
-
-}  // namespace
-
-std::vector<std::string> parse_names(const std::string& text) {
-  std::vector<std::string> names;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    names.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
-std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text) {
-  std::vector<uint32_t> counts;
-  for (const std::string& item : parse_names(text)) {
-    const auto count = parse_number<uint32_t>(item);
-    if (!count || *count > 0x7FFFFFFF)
-      throw UsageError(fmt::format("{} takes whole numbers from 0 to 2147483647, separated by commas; '{}' is "
-                                   "not one", option, item));
-    counts.push_back(*count);
-  }
-  return counts;
-}
-
-std::vector<double> parse_densities(const std::string& text) {
-  std::vector<double> densities;
-  for (const std::string& item : parse_names(text)) {
-    const auto density = parse_density(item);
-    if (!density || !(*density >= 0 && *density <= 1))
-      throw UsageError(fmt::format("--density takes shares from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
-    densities.push_back(*density);
-  }
-  return densities;
-}
-
 std::string name_of(const Precision& precision) {
   return precision.f32_partials ? "f16-f32" : std::string(name_of(precision.type));
 }
@@ -102,20 +49,26 @@ std::map<std::string, int64_t> parse_knobs(const std::string& text) {
     if (!value)
       throw UsageError(fmt::format("--plan takes KEY=NUMBER, separated by commas; '{}' is not one "
                                    "(--print plan shows the keys)", item));
-    knobs[item.substr(0, equals)] = *value;
+    if (!knobs.emplace(item.substr(0, equals), *value).second)
+      throw UsageError(fmt::format("--plan has '{}' twice; give each key once", item.substr(0, equals)));
   }
   return knobs;
 }
 
 void check(const SpmmRequest& r) {
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
+  if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
+    throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");
+  if (r.json && !r.print.empty())
+    throw UsageError("--print is for people and --json for programs; leave out one of them");
   if (!r.weights.empty()) {
-    if (r.m != 0 || r.k != 0 || !r.densities.empty())
-      throw UsageError("--weights brings its own shape and density; leave out --m, --k and --density");
+    if (r.m || r.k || !r.densities.empty() || !r.pattern.empty())
+      throw UsageError("--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
     return;
   }
   if (!r.tensor.empty()) throw UsageError("--tensor names a tensor of a --weights file; there is none");
-  if (r.densities.empty())
+  const bool only_dense = r.modes == std::vector{Mode::dense};
+  if (!r.m || !r.k || (r.densities.empty() && !only_dense))
     throw UsageError("pass --weights FILE, or --m, --k and --density of a generated weight");
 }
 

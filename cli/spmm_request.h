@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,9 @@ struct SpmmRequest {
   // The weight: a file, or the figures of a generated one.
   std::string weights;
   std::string tensor;
-  std::string pattern = "random";
-  uint32_t m = 0;
-  uint32_t k = 0;
+  std::string pattern;  // "": random
+  std::optional<uint32_t> m;
+  std::optional<uint32_t> k;
   std::vector<double> densities;
   uint64_t seed = 1;
 
@@ -56,9 +57,6 @@ struct SpmmRequest {
 
 /// Lists as the command line has them, separated by commas. Throw UsageError naming the option and
 /// the item that is wrong.
-std::vector<std::string> parse_names(const std::string& text);
-std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
-std::vector<double> parse_densities(const std::string& text);  ///< 1/16, 0.1, …
 std::vector<Precision> parse_types(const std::string& text);
 std::vector<Mode> parse_modes(const std::string& text);
 std::map<std::string, int64_t> parse_knobs(const std::string& text);

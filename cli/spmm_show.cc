@@ -66,6 +66,7 @@ ordered_json memory(const SpmmResult& r) {
 
 ordered_json json_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
+  const auto if_ran = [&](auto value) { return r.failure.empty() ? ordered_json(value) : ordered_json(nullptr); };
   return {{"machine", r.what.machine},
           {"mode", mode_name(r.what.mode)},
           {"type", name_of(r.what.precision)},
@@ -74,10 +75,10 @@ ordered_json json_of(const SpmmResult& r) {
           {"k", r.k},
           {"n", r.what.n},
           {"requested_density", or_null(r.what.density)},
-          {"density", r.density},
-          {"nnz", r.nnz},
-          {"fill_in", r.fill_in},
-          {"fits", r.fits},
+          {"density", if_ran(r.density)},
+          {"nnz", if_ran(r.nnz)},
+          {"fill_in", if_ran(r.fill_in)},
+          {"fits", if_ran(r.fits)},
           {"error", r.failure.empty() ? ordered_json(nullptr) : ordered_json(r.failure)},
           {"seconds", or_null(r.seconds)},
           {"cycles", or_null(r.cycles)},
@@ -141,8 +142,10 @@ std::string details(const SpmmResult& r) {
 }
 
 std::string overflow(const SpmmResult& r) {
-  return fmt::format("{} {} {}: tile {} needs {} of {}\n{}", r.what.machine, mode_name(r.what.mode),
-                     name_of(r.what.precision), r.memory.fullest_tile,
+  const std::string where =
+      r.memory.fullest_tile == program::kShared ? "the shared memory" : fmt::format("tile {}", r.memory.fullest_tile);
+  return fmt::format("{} {} {}: {} needs {} of {}\n{}", r.what.machine, mode_name(r.what.mode),
+                     name_of(r.what.precision), where,
                      base::bytes_text(r.memory.max_tile_bytes),
                      base::bytes_text(r.memory.tile_capacity_bytes),
                      category_lines(r.memory.fullest));

@@ -59,12 +59,24 @@ void allow_up_to(Isa highest) {
   hwy::GetChosenTarget().Update(allowed_targets());
 }
 
+void require_available(Isa isa) {
+  if (!is_available(kEntries[static_cast<int>(isa)], all_targets()))
+    throw UsageError(fmt::format("this processor has no {}: the best here is {}", name_of(isa),
+                                 name_of(best_of(all_targets()))));
+}
+
 void apply_environment() {
   static std::once_flag once;
   std::call_once(once, [] {
     all_targets();
     const char* name = std::getenv("TESSERA_ISA");
-    if (name != nullptr && *name != '\0') allow_up_to(isa_of(name));
+    if (name == nullptr || *name == '\0') return;
+    try {
+      require_available(isa_of(name));
+      allow_up_to(isa_of(name));
+    } catch (const UsageError& e) {
+      throw UsageError(fmt::format("TESSERA_ISA: {}", e.what()));
+    }
   });
 }
 
@@ -93,9 +105,7 @@ Isa active_isa() {
 
 void restrict_isa(Isa highest) {
   apply_environment();
-  if (!is_available(kEntries[static_cast<int>(highest)], all_targets()))
-    throw UsageError(fmt::format("this processor has no {}: the best here is {}", name_of(highest),
-                                 name_of(best_of(all_targets()))));
+  require_available(highest);
   allow_up_to(highest);
 }
 

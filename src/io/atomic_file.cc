@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -38,7 +40,30 @@ void sync_folder(const std::string& path) {
   ::close(descriptor);
 }
 
+// Names of temporary files, where a signal handler finds them. A file beyond the last slot is
+// written all the same.
+constexpr size_t kSlots = 16;
+std::array<std::atomic<const char*>, kSlots> unfinished{};
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+size_t list_unfinished(const char* name) {
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    const char* expected = nullptr;
+    if (unfinished[slot].compare_exchange_strong(expected, name)) return slot;
+  }
+  return kSlots;
+}
+
+void delist_unfinished(size_t slot) {
+  if (slot < kSlots) unfinished[slot] = nullptr;
+}
+
 }  // namespace
+
+void remove_unfinished_files() noexcept {
+  for (const std::atomic<const char*>& name : unfinished)
+    if (const char* path = name; path != nullptr) ::unlink(path);
+}
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const mode_t mode = mode_for(path_);
@@ -47,6 +72,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (descriptor_ < 0) {
     fail(path_, "cannot create a temporary file beside it: {}", std::strerror(errno));
   }
+  slot_ = list_unfinished(temporary_.c_str());
   ::fchmod(descriptor_, mode);
 }
 
@@ -54,6 +80,7 @@ AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
+  delist_unfinished(slot_);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -70,6 +97,7 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail(path_, "cannot move the finished file there: {}", std::strerror(errno));
   }
+  delist_unfinished(slot_);
   if (::close(std::exchange(descriptor_, -1)) != 0) {
     fail(path_, "cannot write: {}", std::strerror(errno));
   }

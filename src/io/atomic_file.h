@@ -28,7 +28,12 @@ class AtomicFile {
  private:
   std::string path_;
   std::string temporary_;
+  size_t slot_ = 0;  // in the list of unfinished files
   int descriptor_ = -1;
 };
+
+/// Removes the temporary files of all AtomicFiles that are open, for a signal handler that ends the
+/// process.
+void remove_unfinished_files() noexcept;
 
 }  // namespace tessera::io

@@ -70,6 +70,10 @@ HostMeasurement measurement_from_json(std::string_view text, const std::string& 
 /// under XDG_CACHE_HOME or ~/.cache. Throws Error where none of them is set.
 std::filesystem::path measurement_file(const HostFacts& facts);
 
+/// Throws Error where the file cannot be written, which is better known before measuring than after.
+/// Makes its folder.
+void require_writable(const std::filesystem::path& file);
+
 /// Writes the file, whole or not at all; makes its folder.
 void save_measurement(const HostMeasurement& measurement, const std::filesystem::path& file);
 

@@ -133,9 +133,14 @@ fs::path measurement_file(const HostFacts& facts) {
   return file_in(folder, facts);
 }
 
-void save_measurement(const HostMeasurement& measurement, const fs::path& file) {
+void require_writable(const fs::path& file) {
   std::error_code ignored;  // what cannot be made cannot be written to, which is said below
   fs::create_directories(file.parent_path(), ignored);
+  const io::AtomicFile trial(file.string());
+}
+
+void save_measurement(const HostMeasurement& measurement, const fs::path& file) {
+  require_writable(file);
   io::AtomicFile output(file.string());
   const std::string text = to_json(measurement);
   output.write(std::as_bytes(std::span(text)));

@@ -6,9 +6,11 @@
 #include <limits>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <toml++/toml.h>
 
+#include "io/source.h"
 #include "machine/machine.h"
 
 namespace tessera::machine {
@@ -40,8 +42,9 @@ constexpr Key kMacs32{"macs_per_cycle_f32", "multiply-accumulates per cycle and 
 class Reader {
  public:
   Reader(const std::filesystem::path& file, Machine& machine) : file_(file.string()), machine_(machine) {
+    const std::vector<char> content = io::Source::open(file_).read_all();
     try {
-      table_ = toml::parse_file(file_);
+      table_ = toml::parse(std::string_view(content.data(), content.size()), file_);
     } catch (const toml::parse_error& e) {
       throw Error(fmt::format("{}:{}: {}", file_, e.source().begin.line, e.description()));
     }

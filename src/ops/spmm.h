@@ -55,6 +55,10 @@ struct SpmmPlan {
   }
 };
 
+/// Throws UsageError where no kernel takes blocks of this size (1: single elements), or its plans
+/// have no such knobs.
+void check_spmm(uint32_t block_size, const ForcedKnobs& force);
+
 /// Cuts the product over the machine's tiles as its cost model finds best. Throws UsageError for
 /// knobs that do not exist or leave no cut.
 SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem,

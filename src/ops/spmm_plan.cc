@@ -106,7 +106,20 @@ SpmmPlan plan_family(const Family& family, const SpmmProblem& problem, const Mac
   return plan;
 }
 
+template <class Family>
+void check_knobs(const ForcedKnobs& force) {
+  typename Family::Cut cut;
+  apply<Family>(force, cut);
+}
+
 }  // namespace
+
+void check_spmm(uint32_t block_size, const ForcedKnobs& force) {
+  if (block_size == 1) return check_knobs<Elements>(force);
+  if (!sparse::is_kernel_block_size(block_size))
+    throw UsageError(fmt::format("a block size of {} has no kernel on a host; use 1, 4, 8, 16 or 32", block_size));
+  check_knobs<Blocks>(force);
+}
 
 SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem, const Machine& machine,
                    const ForcedKnobs& force) {

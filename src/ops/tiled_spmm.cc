@@ -201,9 +201,6 @@ uint32_t forced(const ForcedKnobs& force, const std::string& name, uint32_t tile
 
 std::vector<TiledSpmmPlan> all_grids(const Pattern& pattern, Type type, uint32_t n, const Machine& m,
                                      const ForcedKnobs& force) {
-  for (const auto& [name, value] : force)
-    if (name != "row_parts" && name != "col_parts")
-      throw UsageError(fmt::format("this plan has no knob '{}': it has row_parts, col_parts", name));
   const uint32_t rows = forced(force, "row_parts", m.tiles);
   const uint32_t cols = forced(force, "col_parts", m.tiles);
   std::vector<TiledSpmmPlan> plans;
@@ -214,7 +211,6 @@ std::vector<TiledSpmmPlan> all_grids(const Pattern& pattern, Type type, uint32_t
       TiledSpmmPlan plan = weigh(pattern, type, n, m, r, c);
       if (seen.insert(plan.chosen.cut).second) plans.push_back(std::move(plan));
     }
-  if (plans.empty()) throw UsageError(fmt::format("row_parts × col_parts is more than the machine's {} tiles", m.tiles));
   return plans;
 }
 
@@ -241,10 +237,22 @@ std::shared_ptr<const std::byte> block_places(const Pattern& p, const TiledSpmmP
 
 }  // namespace
 
-TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, Type type, uint32_t n, const Machine& machine,
-                              const ForcedKnobs& force) {
+void check_tiled_spmm(Type type, const Machine& machine, const ForcedKnobs& force) {
   if (type != Type::f32 && type != Type::f16)
     throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(type)));
+  uint64_t parts = 1;
+  for (const auto& [name, value] : force) {
+    if (name != "row_parts" && name != "col_parts")
+      throw UsageError(fmt::format("this plan has no knob '{}': it has row_parts, col_parts", name));
+    parts *= forced(force, name, machine.tiles);
+  }
+  if (parts > machine.tiles)
+    throw UsageError(fmt::format("row_parts × col_parts is {}, more than the machine's {} tiles", parts, machine.tiles));
+}
+
+TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, Type type, uint32_t n, const Machine& machine,
+                              const ForcedKnobs& force) {
+  check_tiled_spmm(type, machine, force);
   std::vector<TiledSpmmPlan> plans = all_grids(pattern, type, n, machine, force);
   std::vector<PlanCandidate> candidates;
   for (const TiledSpmmPlan& plan : plans) candidates.push_back(plan.chosen);

@@ -31,6 +31,10 @@ struct TiledSpmmPlan {
   uint32_t tiles_used() const { return row_parts() * col_parts; }
 };
 
+/// Throws UsageError for a type that tiled machines lack, and for knobs that do not exist or ask for
+/// more parts than the machine has tiles.
+void check_tiled_spmm(Type type, const machine::Machine& machine, const ForcedKnobs& force);
+
 /// Weighs every grid whose parts are powers of two or all tiles, within the machine's tiles; the
 /// knobs are row_parts and col_parts. Where no grid fits the memory, the one that overflows least is
 /// chosen: not fitting is an answer. `type` is that of W, X and Y: f32 or f16.

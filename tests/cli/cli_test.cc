@@ -1,8 +1,11 @@
 // The tool: what it prints where, and how it ends.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -34,9 +37,11 @@ class CliTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  Outcome run(const std::string& arguments) const {
-    const std::string command = fmt::format("TESSERA_CACHE='{}' '{}' {} >'{}/out' 2>'{}/err'", folder_.string(),
-                                            TESSERA_TOOL, arguments, folder_.string(), folder_.string());
+  /// `around`: {} stands for the tool and its arguments; redirections there win.
+  Outcome run(const std::string& arguments, const std::string& around = "{}") const {
+    const std::string command =
+        fmt::format("export TESSERA_CACHE='{0}'; {{ {1} ; }} >'{0}/out' 2>'{0}/err'", folder_.string(),
+                    fmt::format(fmt::runtime(around), fmt::format("'{}' {}", TESSERA_TOOL, arguments)));
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents_of(folder_ / "out"), contents_of(folder_ / "err")};
   }
@@ -186,6 +191,17 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --block 5", "block size of 5"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine moon", "unknown machine 'moon'"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --seed -1", "--seed takes"},
+                               {"spmm --m -4 --k 4 --density 1/2 --n 4", "--m takes a whole number"},
+                               {"spmm --m 4 --density 1/2 --n 4", "--m, --k and --density"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --threads 0", "--threads takes"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --estimate --verify full", "leave out one"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --json --print plan", "leave out one"},
+                               {"inspect a.npy --n 0", "--n takes a whole number from 1"},
+                               {"spmm --weights a.smtx --n 4 --pattern banded", "leave out --m"},
+                               {"frob", "unknown command 'frob'"},
                                {"spmm --weights a.smtx --m 4 --n 4", "leave out --m"},
                                {"spmm --weights a.xyz --n 4", ".xyz"},
                                {"spmm --n 4", "--weights FILE"}}) {
@@ -211,6 +227,103 @@ TEST_F(CliTest, FailuresEndWithStatus1AndOneMessage) {
   const Outcome machine = run(fmt::format("spmm --m 4 --k 4 --density 1/2 --n 4 --machine '{}'", file("m.toml", "tiles = nan\n")));
   EXPECT_EQ(machine.status, 1);
   EXPECT_NE(machine.err.find("'tiles'"), std::string::npos) << machine.err;
+}
+
+TEST_F(CliTest, MisuseOfOneCombinationIsRefusedBeforeAnyRuns) {
+  const std::string machine = file("toy.toml", fmt::format(fmt::runtime(kSmallMachine), 100000));
+  const std::string spmm = "spmm --m 64 --k 64 --density 1/2 --n 4 ";
+  for (const std::string& wrong : {std::string("--block 4,5"), "--machine host," + machine + " --type f32,f16-f32",
+                                   "--machine host," + machine + " --layout column",
+                                   "--machine host," + machine + " --type bf16", std::string("--machine host,moon"),
+                                   "--machine " + machine + " --plan row_parts=4,col_parts=4",
+                                   std::string("--block 1,8 --plan tile_rows=4"), std::string("--block 32768,32769")}) {
+    const Outcome o = run(spmm + wrong);
+    EXPECT_EQ(o.status, 2) << wrong;
+    EXPECT_EQ(o.out, "") << wrong;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << wrong << ": " << o.err;
+  }
+}
+
+TEST_F(CliTest, PanelsMayBeWiderThanEverything) {
+  const Outcome o = run("spmm --m 64 --k 64 --density 1/2 --n 20 --block 8 --plan kernel=0,panel_cols=4294967295 --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(json::parse(o.out)["results"][1]["verified"], true);
+}
+
+TEST_F(CliTest, FailuresAreOneJsonObjectToo) {
+  const Outcome missing = run("spmm --weights nowhere.smtx --n 4 --json");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(json::parse(missing.out)["error"].get<std::string>().find("nowhere.smtx"), std::string::npos);
+  EXPECT_EQ(json::parse(run("machines show nowhere.toml --json").out)["command"], "machines");
+  const Outcome huge = run("spmm --m 2000000000 --k 2000000000 --density 1/2 --n 4 --json");
+  EXPECT_EQ(huge.status, 1);
+  for (const json& r : json::parse(huge.out)["results"]) {
+    EXPECT_NE(r["error"].get<std::string>().find("memory"), std::string::npos);
+    EXPECT_EQ(r["m"], 2000000000);
+    for (const char* key : {"fits", "density", "nnz", "seconds", "verified", "plan", "memory"})
+      EXPECT_TRUE(r[key].is_null()) << key;
+  }
+}
+
+TEST_F(CliTest, AResultThatCannotBeWrittenIsAFailure) {
+  for (const char* command : {"machines", "machines --json", "--help", "spmm --m 4 --k 4 --density 1 --n 4"})
+    for (const char* around : {"{} >/dev/full", "{} >&-"}) {
+      const Outcome o = run(command, around);
+      EXPECT_EQ(o.status, 1) << command << around;
+      EXPECT_NE(o.err.find("cannot write the results to stdout"), std::string::npos) << command << around;
+    }
+}
+
+TEST_F(CliTest, StderrThatTakesNothingChangesNothing) {
+  for (const char* around : {"{} 2>/dev/full", "{} 2>&-"}) {
+    EXPECT_EQ(run("machines", around).status, 0);
+    EXPECT_EQ(run("spmm", around).status, 2);
+    EXPECT_EQ(run("inspect nowhere.npy", around).status, 1);
+  }
+}
+
+TEST_F(CliTest, BadEnvironmentIsNamed) {
+  for (const char* setting : {"TESSERA_THREADS=0", "TESSERA_THREADS=many", "TESSERA_ISA=sse9"}) {
+    const Outcome o = run("machines", std::string(setting) + " {}");
+    EXPECT_EQ(o.status, 2) << setting;
+    EXPECT_NE(o.err.find(std::string(setting).substr(0, std::string(setting).find('='))), std::string::npos) << o.err;
+  }
+}
+
+TEST_F(CliTest, InterruptedRunsEndWith130AndLeaveNothing) {
+  for (const char* command : {"spmm --m 4096 --k 4096 --density 1/2 --n 4096 --verify full", "machines measure"}) {
+    const Outcome o = run(command, "timeout --preserve-status --signal=INT 0.3 {}");
+    EXPECT_EQ(o.status, 130) << command;
+    EXPECT_EQ(o.err, "interrupted\n") << command;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      EXPECT_TRUE(entry.path().filename() == "out" || entry.path().filename() == "err") << entry.path();
+  }
+}
+
+TEST_F(CliTest, RefusesToMeasureWhatItCannotKeep) {
+  const Outcome o = run("machines measure", "TESSERA_CACHE=/dev/null/x timeout 2 {}");
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.err.find("/dev/null/x"), std::string::npos) << o.err;
+}
+
+TEST_F(CliTest, MachineFilesAreRegularFiles) {
+  const std::string pipe = (folder_ / "pipe.toml").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Outcome o = run(fmt::format("machines show '{}'", pipe), "timeout 5 {}");
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.err.find("not a regular file"), std::string::npos) << o.err;
+}
+
+TEST_F(CliTest, NanAndInfinityAreData) {
+  const std::string weights =
+      file("w.mtx", "%%MatrixMarket matrix coordinate real general\n9 9 4\n1 1 nan\n2 3 inf\n3 4 -inf\n4 4 1.0\n");
+  for (const char* isa : {"generic", "avx2", "avx512"}) {
+    const Outcome o = run(fmt::format("spmm --weights '{}' --n 1,3,20 --block 1,4,8 --type f32,f16,bf16 --mode static "
+                                      "--isa {} --json", weights, isa));
+    if (o.err.find("this processor has no") != std::string::npos) continue;
+    ASSERT_EQ(o.status, 0) << o.err;
+    for (const json& r : json::parse(o.out)["results"]) EXPECT_EQ(r["verified"], true) << isa << r;
+  }
 }
 
 TEST_F(CliTest, HelpHasAnExample) {

@@ -64,5 +64,14 @@ TEST(AtomicFile, SaysWhatIsWrong) {
       says(error_of([] { AtomicFile file("/dev/null"); }), "/dev/null: not a regular file"));
 }
 
+TEST(AtomicFile, AnInterruptedProgramLeavesNothing) {
+  const test::TemporaryFolder folder;
+  AtomicFile file(folder.file("out"));
+  append(file, "half of the n");
+  EXPECT_EQ(folder.count(), 1u);
+  remove_unfinished_files();
+  EXPECT_EQ(folder.count(), 0u);
+}
+
 }  // namespace
 }  // namespace tessera::io

@@ -1,0 +1,36 @@
+#include "cli/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace tessera::cli {
+
+void reserve_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    // The wrong way round, so that results written to a closed stdout are an error.
+    const int mode = stream == STDOUT_FILENO ? O_RDONLY : O_RDWR;
+    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF && open("/dev/null", mode) != stream) return;
+  }
+}
+
+void complain(std::string_view message) {
+  while (message.ends_with('\n')) message.remove_suffix(1);
+  const std::string line = fmt::format("tessera: {}\n", message);
+  std::fputs(line.c_str(), stderr);
+}
+
+int finish(int status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  complain(fmt::format("cannot write the results to stdout{}{}; redirect it to where there is room",
+                       errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
+  return 1;
+}
+
+}  // namespace tessera::cli

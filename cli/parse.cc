@@ -1,0 +1,68 @@
+#include "cli/parse.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+
+namespace tessera::cli {
+namespace {
+
+std::optional<double> parse_density(std::string_view text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return parse_number<double>(text);
+  const auto above = parse_number<double>(text.substr(0, slash));
+  const auto below = parse_number<double>(text.substr(slash + 1));
+  if (!above || !below || *below == 0) return std::nullopt;
+  return *above / *below;
+}
+
+}  // namespace
+
+std::vector<std::string> parse_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least, uint32_t most) {
+  const auto count = parse_number<uint32_t>(text);
+  if (!count || *count < least || *count > most)
+    throw UsageError(fmt::format("{} takes a whole number from {} to {}; '{}' is not one", option, least, most, text));
+  return *count;
+}
+
+std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text) {
+  std::vector<uint32_t> counts;
+  for (const std::string& item : parse_names(text)) {
+    const auto count = parse_number<uint32_t>(item);
+    if (!count || *count > kMostCount)
+      throw UsageError(fmt::format("{} takes whole numbers from 0 to {}, separated by commas; '{}' is not one", option,
+                                   kMostCount, item));
+    counts.push_back(*count);
+  }
+  return counts;
+}
+
+uint64_t parse_seed(const std::string& text) {
+  const auto seed = parse_number<uint64_t>(text);
+  if (!seed) throw UsageError(fmt::format("--seed takes a whole number from 0 to {}; '{}' is not one", UINT64_MAX, text));
+  return *seed;
+}
+
+std::vector<double> parse_densities(const std::string& text) {
+  std::vector<double> densities;
+  for (const std::string& item : parse_names(text)) {
+    const auto density = parse_density(item);
+    if (!density || !(*density >= 0 && *density <= 1))
+      throw UsageError(fmt::format("--density takes shares from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
+    densities.push_back(*density);
+  }
+  return densities;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,34 @@
+// Numbers and lists of the command line.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace tessera::cli {
+
+/// The number that the whole text stands for, if it is one.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Sides of matrices.
+inline constexpr uint32_t kMostCount = 0x7FFFFFFF;
+
+// Lists are separated by commas. All throw UsageError naming the option and the item that is wrong.
+std::vector<std::string> parse_names(const std::string& text);
+uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least = 0,
+                     uint32_t most = kMostCount);
+std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
+uint64_t parse_seed(const std::string& text);
+std::vector<double> parse_densities(const std::string& text);  ///< 1/16, 0.1, …
+
+}  // namespace tessera::cli
