@@ -63,7 +63,7 @@ HWY_INLINE hn::Vec<D> load_f32(D d, const base::Half* from) {
 }
 
 template <class D>
-HWY_INLINE void store_rounded(D d, hn::Vec<D> value, base::Half* to) {
+HWY_INLINE void store_rounded([[maybe_unused]] D d, hn::Vec<D> value, base::Half* to) {
   float lanes[hn::MaxLanes(d)];
   hn::StoreU(value, d, lanes);
   for (size_t i = 0; i < hn::Lanes(d); ++i) to[i] = base::to_half(lanes[i]);
@@ -76,7 +76,7 @@ HWY_INLINE hn::Vec<D> load_f32(D d, const base::Half* from) {
 }
 
 template <class D>
-HWY_INLINE void store_rounded(D d, hn::Vec<D> value, base::Half* to) {
+HWY_INLINE void store_rounded([[maybe_unused]] D d, hn::Vec<D> value, base::Half* to) {
   const hn::Rebind<hwy::float16_t, D> narrow;
   hn::StoreU(hn::DemoteTo(narrow, value), narrow, reinterpret_cast<hwy::float16_t*>(to));
 }
