@@ -99,14 +99,14 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   program::PhaseTimes cycles;
   const double packed_calls = share.cut.pack_x ? 1 : 1 - kAlignedCalls;
   cycles[program::Phase::pack] = packed_calls * pack_cycles(share, s, f);
-  double compute = 0;
-  double left = std::ceil(s.cols / s.lanes);
-  while (left > 0) {
-    const double vectors = std::min(left, std::ceil(panel_cols / s.lanes));
-    left -= vectors;
+  const auto panel_compute = [&](double vectors) {
     const double tiles = std::ceil(vectors / share.cut.tile_vectors);
-    compute += tiles * tile_cycles(share, s, vectors / tiles, panel_rate, f);
-  }
+    return vectors > 0 ? tiles * tile_cycles(share, s, vectors / tiles, panel_rate, f) : 0;
+  };
+  const double all = std::ceil(s.cols / s.lanes);
+  const double most = std::ceil(panel_cols / s.lanes);
+  const double whole = std::floor(all / most);
+  double compute = whole * panel_compute(most) + panel_compute(all - whole * most);
   compute += panels * s.blocks * kIndexCycles;
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
