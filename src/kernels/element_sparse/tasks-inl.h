@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/accumulate-inl.h"
 #include "kernels/element_sparse/layout.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,8 +24,8 @@ using sparse::kBundleLanes;
 
 // The row of X that half a word names, in a panel `width` wide.
 HWY_INLINE const float* row_of(const float* x, size_t half_word, size_t width) {
-  const size_t bytes = half_word * (width * sizeof(float)) / sparse::kColumnScale;
-  return reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + bytes);
+  const size_t scale = width * sizeof(float) / sparse::kColumnScale;
+  return reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + half_word * scale);
 }
 HWY_INLINE const float* lower_row(const float* x, uint32_t word, size_t width) {
   return row_of(x, word & 0xFFFF, width);
@@ -41,11 +42,6 @@ HWY_INLINE void keep_in_register(V& v) {
 #else
   (void)v;
 #endif
-}
-
-template <class T>
-HWY_INLINE void prefetch(const T* from, size_t count) {
-  for (size_t i = 0; i < count; i += 64 / sizeof(T)) hwy::Prefetch(from + i);
 }
 
 // A part of a row of Y, kept in registers.
@@ -77,8 +73,17 @@ HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x,
   for (size_t v = 0; v < kVectors; ++v) {
     auto row = hn::Load(d, x + v * hn::Lanes(d));
     keep_in_register(row);
-    a.sum[v] = hn::MulAdd(w_a, row, a.sum[v]);
-    b.sum[v] = hn::MulAdd(w_b, row, b.sum[v]);
+    accumulate(w_a, row, a.sum[v]);
+    accumulate(w_b, row, b.sum[v]);
+  }
+}
+
+// Fetches what comes to `steps` steps of a task: of the next bundle, a part with each task.
+HWY_INLINE void prefetch_part(const float* values, const uint32_t* words, size_t steps) {
+  for (size_t i = 0; i < steps; i += 16) {
+    hwy::Prefetch(values + 2 * i);
+    hwy::Prefetch(values + 2 * i + 16);
+    hwy::Prefetch(words + i);
   }
 }
 
@@ -90,22 +95,25 @@ HWY_INLINE void run_tasks(D d, const ElementBundle& bundle, const float* HWY_RES
   constexpr size_t kStep = kBundleLanes;
   const size_t width = kVectors * hn::Lanes(d);
   const float* HWY_RESTRICT x = operands.x;
+  float* HWY_RESTRICT y = operands.y;
   const size_t shared = bundle.shared_steps / 2 * kStep;
   const size_t apart = bundle.apart_steps * kStep;
-  // With each round a part of the next bundle is fetched.
-  const size_t coming_values = bundle.value_count() * kTasks / kStep;
-  const size_t coming_words = bundle.index_count() * kTasks / kStep;
-  for (size_t first = 0; first < bundle.tasks; first += kTasks) {
-    const size_t round = first / kTasks;
-    prefetch(values + bundle.value_count() + round * coming_values, coming_values);
-    prefetch(words + bundle.index_count() + round * coming_words, coming_words);
+  const size_t steps = (size_t{bundle.shared_steps} + bundle.apart_steps) * kTasks;
+  const float* next_values = values + bundle.value_count();
+  const uint32_t* next_words = words + bundle.index_count();
+  const uint16_t* row = bundle.row_a;
+  for (const uint16_t* end_row = row + bundle.tasks; row < end_row;
+       row += kTasks, values += kTasks, words += kTasks) {
+    prefetch_part(next_values, next_words, steps);
+    next_values += 2 * steps;
+    next_words += steps;
     RowSum<D, kVectors> a[kTasks], b[kTasks];
     for (size_t t = 0; t < kTasks; ++t) {
-      a[t].load(d, operands.y + bundle.row_a[first + t] * width);
-      b[t].load(d, operands.y + bundle.row_b[first + t] * width);
+      a[t].load(d, y + row[t] * width);
+      b[t].load(d, y + row[kBundleLanes + t] * width);
     }
-    const float* w = values + first;
-    const uint32_t* word = words + first;
+    const float* w = values;
+    const uint32_t* word = words;
     for (const uint32_t* end = word + shared; word != end; word += kStep, w += 4 * kStep) {
       for (size_t t = 0; t < kTasks; ++t) {
         add_shared(d, w[t], w[kStep + t], lower_row(x, word[t], width), a[t], b[t]);
@@ -119,8 +127,8 @@ HWY_INLINE void run_tasks(D d, const ElementBundle& bundle, const float* HWY_RES
       }
     }
     for (size_t t = 0; t < kTasks; ++t) {
-      a[t].store(d, operands.y + bundle.row_a[first + t] * width);
-      b[t].store(d, operands.y + bundle.row_b[first + t] * width);
+      a[t].store(d, y + row[t] * width);
+      b[t].store(d, y + row[kBundleLanes + t] * width);
     }
   }
 }
