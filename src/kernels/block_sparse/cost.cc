@@ -23,7 +23,7 @@ constexpr double kNarrowFinishCycles = 12;
 // Addresses of one block's rows of X, and of those to prefetch.
 constexpr double kLookupCycles = 3;
 // Part of the L2 cache that a panel may take before the streams of W and Y push it out.
-constexpr double kPanelShareOfL2 = 0.65;
+constexpr double kPanelShareOfL2 = 0.5;
 
 /// The sizes of a share.
 struct Sizes {

@@ -175,7 +175,7 @@ class WideShare {
     const bool direct = direct_ && row + tile_rows_ <= w_.rows;
     if (!direct && row + tile_rows_ > chunk_row_ + kChunkRows) flush(row);
     float* raw = share_.scratch + scratch_.rows;
-    WideTile tile{strip.values, strip.block_step, w_.block_size / order_.group, columns, count,
+    WideTile tile{strip.values, strip.block_step, w_.block_size, columns, count,
                   nullptr,      0,                nullptr, 0, direct && stream_};
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
       const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);

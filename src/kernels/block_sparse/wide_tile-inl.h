@@ -23,7 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct WideTile {
   const float* w;           // the strip in the row's first block, from the tile's first row on
   size_t block_step;        // floats from there to the next block
-  uint32_t groups;          // column groups of a block; one where they are of four
+  uint32_t block_size;
   const uint32_t* columns;  // block column of each block and kMostBlocksAhead more
   size_t blocks;
   const float* x;
@@ -39,7 +39,7 @@ inline constexpr size_t kValuesAhead = 1024;
 // Blocks between the one in work and the one whose rows of X are prefetched: small blocks take
 // less time than a read from the L2 cache.
 template <int kGroup>
-inline constexpr size_t kBlocksAhead = kGroup == 4 ? 3 : 1;
+inline constexpr size_t kBlocksAhead = kGroup == 4 ? 3 : kLanes == 16 ? 1 : 2;
 inline constexpr size_t kMostBlocksAhead = 3;
 
 // Prefetches row c of a group of rows of X, each cache line once: packed rows follow one another,
@@ -59,7 +59,9 @@ template <int kRows, int kVectors, int kStripRows, int kGroup, bool kPacked>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const size_t x_step = kPacked ? kVectors * kLanes : t.x_step;
-  const uint32_t groups = kGroup == 4 ? 1 : t.groups;
+  // Columns of W an iteration: in AVX2's small tiles a loop over less costs up to a tenth.
+  constexpr int kDepth = kGroup == 4 || kLanes == 16 ? 4 : 8;
+  const uint32_t parts = kGroup == 4 ? 1 : t.block_size / kDepth;
   // Columns of W in flight, each with sums of its own: a multiply-add takes four cycles, two start
   // in each.
   constexpr int kFlights = kRows * kVectors < 8 ? 2 : 1;
@@ -80,26 +82,25 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
     }
   }
 
-  const size_t x_block = groups * kGroup * x_step;
+  const size_t x_block = parts * kDepth * x_step;
   const size_t values_ahead = std::max<size_t>(1, kValuesAhead / t.block_step) * t.block_step;
   const float* w = t.w;
   for (size_t i = 0; i < t.blocks; ++i, w += t.block_step) {
     const float* x = t.x + t.columns[i] * x_block;
     const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
     const float* values = w;
-    // Two groups an iteration: in AVX2's small tiles the loop itself would cost a tenth.
-#pragma GCC unroll 2
-    for (uint32_t g = 0; g < groups; ++g, values += kStripRows * kGroup) {
-      hwy::Prefetch(values + values_ahead);
+    for (uint32_t part = 0; part < parts; ++part, values += kStripRows * kDepth) {
 #pragma GCC unroll 8
-      for (int c = 0; c < kGroup; ++c) {
+      for (int c = 0; c < kDepth; ++c) {
+        const float* group = values + c / kGroup * kStripRows * kGroup;
+        if (c % kGroup == 0) hwy::Prefetch(group + values_ahead);
         hn::Vec<Floats> xs[kVectors];
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) xs[v] = hn::LoadU(d, x + v * kLanes);
         prefetch_row<kVectors, kPacked>(next_x, c);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
-          const auto value = hn::Set(d, values[r * kGroup + c]);
+          const auto value = hn::Set(d, group[r * kGroup + c % kGroup]);
 #pragma GCC unroll 8
           for (int v = 0; v < kVectors; ++v) accumulate(value, xs[v], sum[c % kFlights][r][v]);
         }
