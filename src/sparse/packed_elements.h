@@ -22,9 +22,9 @@
 
 namespace tessera::sparse {
 
-/// Index words hold columns times this: the bytes of eight elements of X, so that the address of a
-/// row of X needs no multiplication. Columns of a k-block fit 15 bits with it.
-inline constexpr uint32_t kColumnScale = 32;
+/// Index words hold columns times this: the bytes of the narrowest panel's row, four elements of X,
+/// so that the address of a row needs no multiplication. Columns of a k-block fit 15 bits with it.
+inline constexpr uint32_t kColumnScale = 16;
 
 /// Tasks in a bundle.
 inline constexpr uint32_t kBundleLanes = 16;

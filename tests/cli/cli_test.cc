@@ -23,6 +23,9 @@ struct Outcome {
   std::string err;
 };
 
+/// By value: a loop over part of a temporary object would outlive it.
+json results_of(const Outcome& outcome) { return json::parse(outcome.out)["results"]; }
+
 std::string contents_of(const std::filesystem::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -98,7 +101,7 @@ TEST_F(CliTest, TableHasARowForEachAndNothingOnStderr) {
 TEST_F(CliTest, EstimateDoesNotVerify) {
   const Outcome o = run("spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --estimate --json");
   ASSERT_EQ(o.status, 0);
-  for (const json& r : json::parse(o.out)["results"]) {
+  for (const json& r : results_of(o)) {
     EXPECT_TRUE(r["verified"].is_null());
     EXPECT_GT(r["seconds"].get<double>(), 0);
   }
@@ -117,8 +120,8 @@ TEST_F(CliTest, RunsOnAMachineOfOnesOwn) {
   const Outcome run_out = run(spmm);
   ASSERT_EQ(run_out.status, 0) << run_out.err;
   const Outcome estimate = run(spmm + " --estimate");
-  const json results = json::parse(run_out.out)["results"];
-  const json estimates = json::parse(estimate.out)["results"];
+  const json results = results_of(run_out);
+  const json estimates = results_of(estimate);
   for (size_t i = 0; i < results.size(); ++i) {
     EXPECT_EQ(results[i]["verified"], true);
     EXPECT_GT(results[i]["cycles"].get<double>(), 0);
@@ -131,7 +134,7 @@ TEST_F(CliTest, NotFittingIsAnAnswer) {
   const std::string machine = file("small.toml", fmt::format(fmt::runtime(kSmallMachine), 3500));
   const Outcome o = run(fmt::format("spmm --m 256 --k 256 --density 1/4 --block 4 --n 64 --machine '{}' --json", machine));
   EXPECT_EQ(o.status, 0);
-  for (const json& r : json::parse(o.out)["results"]) {
+  for (const json& r : results_of(o)) {
     EXPECT_EQ(r["fits"], false);
     EXPECT_TRUE(r["seconds"].is_null());
   }
@@ -142,7 +145,7 @@ TEST_F(CliTest, ReadsWeightsAndCoversThemWithBlocks) {
   const std::string weights = file("w.smtx", "4, 8, 4\n0 1 2 3 4\n0 1 2 7\n");
   const Outcome o = run(fmt::format("spmm --weights '{}' --n 3 --block 1,4 --mode static --json", weights));
   ASSERT_EQ(o.status, 0) << o.err;
-  const json results = json::parse(o.out)["results"];
+  const json results = results_of(o);
   EXPECT_EQ(results[0]["nnz"], 4);
   EXPECT_EQ(results[1]["nnz"], 32);
   EXPECT_EQ(results[1]["fill_in"], 8.0);
@@ -164,7 +167,8 @@ TEST_F(CliTest, MachinesShowFiguresAndSources) {
   EXPECT_EQ(run("machines").status, 0);
   const Outcome o = run("machines show host --json");
   ASSERT_EQ(o.status, 0);
-  for (const json& figure : json::parse(o.out)["results"][0]["figures"]) EXPECT_NE(figure["source"], "");
+  const json machine = results_of(o)[0];
+  for (const json& figure : machine["figures"]) EXPECT_NE(figure["source"], "");
 }
 
 TEST_F(CliTest, RestrictsTheInstructionSet) {
@@ -257,7 +261,7 @@ TEST_F(CliTest, FailuresAreOneJsonObjectToo) {
   EXPECT_EQ(json::parse(run("machines show nowhere.toml --json").out)["command"], "machines");
   const Outcome huge = run("spmm --m 2000000000 --k 2000000000 --density 1/2 --n 4 --json");
   EXPECT_EQ(huge.status, 1);
-  for (const json& r : json::parse(huge.out)["results"]) {
+  for (const json& r : results_of(huge)) {
     EXPECT_NE(r["error"].get<std::string>().find("memory"), std::string::npos);
     EXPECT_EQ(r["m"], 2000000000);
     for (const char* key : {"fits", "density", "nnz", "seconds", "verified", "plan", "memory"})
@@ -322,7 +326,7 @@ TEST_F(CliTest, NanAndInfinityAreData) {
                                       "--isa {} --json", weights, isa));
     if (o.err.find("this processor has no") != std::string::npos) continue;
     ASSERT_EQ(o.status, 0) << o.err;
-    for (const json& r : json::parse(o.out)["results"]) EXPECT_EQ(r["verified"], true) << isa << r;
+    for (const json& r : results_of(o)) EXPECT_EQ(r["verified"], true) << isa << r;
   }
 }
 

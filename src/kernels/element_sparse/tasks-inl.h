@@ -93,6 +93,7 @@ template <size_t kVectors, size_t kTasks, class D>
 HWY_INLINE void run_tasks(D d, const ElementBundle& bundle, const float* HWY_RESTRICT values,
                           const uint32_t* HWY_RESTRICT words, const ElementOperands& operands) {
   constexpr size_t kStep = kBundleLanes;
+  static_assert(kVectors * hn::MaxLanes(D()) * sizeof(float) >= sparse::kColumnScale);
   const size_t width = kVectors * hn::Lanes(d);
   const float* HWY_RESTRICT x = operands.x;
   float* HWY_RESTRICT y = operands.y;
