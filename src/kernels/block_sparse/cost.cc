@@ -18,6 +18,10 @@ constexpr double kIndexCycles = 0.5;
 constexpr double kWidenCycles = 3;
 // Packing turns columns into rows in registers, 4 × 4 at a time: shuffles and quarter stores.
 constexpr double kTurnCyclesPerVector = 6;
+// A row of Y that is no whole vectors goes through scratch: the call, and masked loads and stores.
+constexpr double kRaggedRowCycles = 30;
+// A cache line of Y that two cores write at about the same time.
+constexpr double kSharedLineCycles = 60;
 // Adding up and finishing the sums of one vector of the narrow kernel.
 constexpr double kNarrowFinishCycles = 12;
 // Addresses of one block's rows of X, and of those to prefetch.
@@ -87,6 +91,14 @@ double write_cycles(const BlockShare& share, const Sizes& s, const machine::Host
   return cycles;
 }
 
+// What the borders of a share cost. Cores that share the columns of a row meet in the lines between
+// them, unless each has several panels: then it is elsewhere when the other one comes there.
+double border_cycles(const BlockShare& share, const Sizes& s, double panels) {
+  const bool ragged = std::fmod(s.cols, s.lanes) != 0;
+  const bool meets = share.cut.col_parts > 1 && panels == 1;
+  return s.rows * ((ragged ? kRaggedRowCycles : 0) + (meets ? kSharedLineCycles : 0));
+}
+
 program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigures& f) {
   const Sizes s = sizes_of(share, f);
   const BlockWeight& w = share.weight;
@@ -110,7 +122,8 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   compute += panels * s.blocks * kIndexCycles;
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
-  cycles[program::Phase::compute] = std::max(compute, streaming) + write_cycles(share, s, f);
+  cycles[program::Phase::compute] = std::max(compute, streaming) +
+                                       write_cycles(share, s, f) + border_cycles(share, s, panels);
   return cycles;
 }
 
