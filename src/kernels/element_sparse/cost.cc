@@ -22,6 +22,8 @@ constexpr double kScalarUpdate = 1.5;  // y[row] += sum: two loads, an add, a st
 constexpr double kGatherPerElement = 0.5;
 // Loops that are bound by loads come within so much of the ports' limit.
 constexpr double kLoadSlack = 1.08;
+// Of the L1 cache, what X may fill: W and the sums pass through the rest.
+constexpr double kL1Share = 0.75;
 // Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
 // Rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
@@ -85,14 +87,15 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   const double ports = lanes < lanes_of(f) ? 1.5 : 1;
   const double loads_per_cycle =
       ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
-  const double tasks_at_a_time = vectors >= 4 ? 1 : vectors >= 2 ? 2 : 4;
+  const double most_of_two = f.isa == Isa::avx512 ? 4 : 3;
+  const double tasks_at_a_time = vectors > most_of_two ? 1 : vectors >= 2 ? 2 : 4;
   const double multiply_adds = 2 * vectors / kMultiplyAddsPerCycle;
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
   // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
   double shared = std::max({multiply_adds, latency, (vectors + 2.5) / loads_per_cycle});
   double apart = std::max({multiply_adds, latency, (2 * vectors + 3) / loads_per_cycle});
   const double row_bytes = vectors * lanes * sizeof(float);
-  if ((w.k_block + 1) * row_bytes > static_cast<double>(f.l1_bytes)) {
+  if ((w.k_block + 1) * row_bytes > kL1Share * static_cast<double>(f.l1_bytes)) {
     shared = std::max(shared, row_bytes / f.l2_bytes_per_cycle);
     apart = std::max(apart, 2 * row_bytes / f.l2_bytes_per_cycle);
   }
