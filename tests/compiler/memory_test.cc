@@ -115,6 +115,45 @@ TEST(Liveness, LandingBuffersLiveForTheirSuperstepOnly) {
   EXPECT_GE(e->arena_bytes.at(1), kBytes + 2 * 4);
 }
 
+/// A landing buffer of 128 bytes on tile 0, which lives for one superstep even in a loop.
+StepId land(Temporaries& p) {
+  const auto x = p.program.add(variable("x", Type::f32, 4, 8, Role::input, 1));
+  const auto z = p.program.add(variable("z", Type::f32, 1, 1, Role::temporary, 1));
+  return p.program.execute(
+      ComputeSet{"sum",
+                 Phase::compute,
+                 {vertex(testing::sum_codelet, 0, {field(x, kWhole), field(z, {0, 1, 0, 1})})}});
+}
+
+TEST(Liveness, ALandingBufferSparesWhatTheNextTurnReads) {
+  constexpr uint64_t kLandings = kBytes + 4;  // x, and z on its way back
+  Temporaries late(1);
+  const StepId turn = late.program.sequence({land(late), late.fill(0)});
+  late.program.set_main(late.program.repeat(2, turn));
+  EXPECT_GE(compile(late.program, toy_machine(2))->arena_bytes.at(0), kBytes + kLandings);
+  Temporaries nested(2);
+  const StepId inner = nested.program.repeat(2, nested.add(0, 0, 1));
+  const StepId outer = nested.program.sequence({inner, land(nested)});
+  nested.program.set_main(
+      nested.program.sequence({nested.fill(0), nested.program.repeat(2, outer)}));
+  EXPECT_GE(compile(nested.program, toy_machine(2))->arena_bytes.at(0), 2 * kBytes + kLandings);
+}
+
+TEST(Placement, PiecesOfTheHostBeginAtCacheLines) {
+  Program p;
+  std::vector<StepId> steps;
+  for (int i = 0; i < 3; ++i) {
+    const auto t = p.add(variable("t", Type::f32, 1, 3, Role::temporary, program::kShared));
+    steps.push_back(p.execute(ComputeSet{
+        "fill",
+        Phase::compute,
+        {vertex(testing::fill_codelet, 0, {field(t, {0, 1, 0, 3})}, {int64_t{1}})}}));
+  }
+  p.set_main(p.repeat(2, p.sequence(std::move(steps))));
+  const auto e = compile(p, testing::toy_host(2));
+  EXPECT_EQ(e->arena_bytes.at(program::kShared), 64u + 64 + 12);
+}
+
 TEST(Memory, OverflowOfATileIsAnAnswer) {
   Program p;
   const auto small = p.add(variable("small", Type::f32, 4, 8, Role::input, 0));
