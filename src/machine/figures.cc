@@ -10,17 +10,19 @@ namespace {
 /// What a core of today does a cycle with an instruction set.
 struct CoreRates {
   Isa isa;
-  double flops, l1, l2, l3;
+  double flops, l1, l2, l3, exposed_loads;
 };
 
 // flops: FP32 multiply-adds on two vector units (generic: multiplies and adds of SSE2).
 // l1: two loads of a vector a cycle. l2, l3: sustained by streaming reads, about two thirds of the
 // peak that vendors' optimization manuals give (64 B a cycle from L2 on x86; L3 shared by all).
+// exposed_loads: 512-bit loads and multiply-adds, two a cycle each alone, take turns; by the product
+// kernels on a Sapphire-Rapids-like core.
 constexpr CoreRates kCoreRates[] = {
-    {Isa::generic, 8, 32, 16, 8},
-    {Isa::neon, 16, 32, 24, 10},
-    {Isa::avx2, 32, 64, 32, 10},
-    {Isa::avx512, 64, 128, 44, 10},
+    {Isa::generic, 8, 32, 16, 8, 0},
+    {Isa::neon, 16, 32, 24, 10, 0},
+    {Isa::avx2, 32, 64, 32, 10, 0},
+    {Isa::avx512, 64, 128, 44, 10, 0.35},
 };
 
 constexpr double kDefaultGhz = 2.0;
@@ -44,6 +46,7 @@ HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads) {
   figures.ghz = facts.nominal_ghz > 0 ? facts.nominal_ghz : kDefaultGhz;
   figures.flops_per_cycle = rates.flops;
   figures.l1_bytes_per_cycle = rates.l1;
+  figures.exposed_loads = rates.exposed_loads;
   figures.l2_bytes_per_cycle = rates.l2;
   figures.l3_bytes_per_cycle = rates.l3;
   figures.memory_core_gbps = kMemoryCoreGbps;

@@ -16,6 +16,7 @@ struct HostFigures {
   double ghz = 0;                 ///< clock under a sustained vector load
   double flops_per_cycle = 0;     ///< a core
   double l1_bytes_per_cycle = 0;  ///< a core
+  double exposed_loads = 0;       ///< share of L1 reads that multiply-adds beside them do not hide
   double l2_bytes_per_cycle = 0;  ///< a core
   double l3_bytes_per_cycle = 0;  ///< a core, all cores reading
   double memory_core_gbps = 0;    ///< 10^9 bytes a second, one core reading alone

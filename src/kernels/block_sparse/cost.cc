@@ -65,7 +65,8 @@ double tile_cycles(const BlockShare& share, const Sizes& s, double vectors, doub
   const double multiply_adds = tile_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
   const double loads = (tile_rows + 2 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
   const double panel = vectors * s.lanes * 4 / panel_rate;
-  const double step = std::max(multiply_adds, loads) + kExposedPanelReads * panel;
+  const double step = std::max(multiply_adds, loads) + f.exposed_loads * std::min(multiply_adds, loads) +
+                      kExposedPanelReads * panel;
   return s.values / tile_rows * step + s.rows / tile_rows * (kTileCycles + tile_rows * vectors);
 }
 

@@ -69,6 +69,8 @@ class WideShare {
   }
 
  private:
+  static constexpr double kReadsWorthACopy = 12;
+
   struct Strip {
     const float* values;
     size_t block_step;
@@ -122,10 +124,16 @@ class WideShare {
   }
 
   // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache lines
-  // cost more than a copy.
+  // cost more than a copy, unless they are read few times.
   bool can_stay() const {
     return share_.x.col_stride == 1 && cols_ == width_ && w_.cols % w_.block_size == 0 &&
-           is_aligned(share_.x);
+           (is_aligned(share_.x) || reads_of_x() < kReadsWorthACopy);
+  }
+
+  // How often a vector of X is read, on average.
+  double reads_of_x() const {
+    const double blocks = w_.row_begin[share_.block_row_end] - w_.row_begin[share_.block_row_begin];
+    return blocks * w_.block_size * w_.block_size / (double{1} * tile_rows_ * w_.cols);
   }
 
   void block_row(uint32_t block_row) {

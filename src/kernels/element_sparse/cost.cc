@@ -92,8 +92,13 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   const double multiply_adds = 2 * vectors / kMultiplyAddsPerCycle;
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
   // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
-  double shared = std::max({multiply_adds, latency, (vectors + 2.5) / loads_per_cycle});
-  double apart = std::max({multiply_adds, latency, (2 * vectors + 3) / loads_per_cycle});
+  const auto step = [&](double loads) {
+    const double load_cycles = loads / loads_per_cycle;
+    return std::max({multiply_adds, latency, load_cycles}) +
+           f.exposed_loads * std::min(multiply_adds, load_cycles);
+  };
+  double shared = step(vectors + 2.5);
+  double apart = step(2 * vectors + 3);
   const double row_bytes = vectors * lanes * sizeof(float);
   if ((w.k_block + 1) * row_bytes > kL1Share * static_cast<double>(f.l1_bytes)) {
     shared = std::max(shared, row_bytes / f.l2_bytes_per_cycle);
