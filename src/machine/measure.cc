@@ -203,19 +203,13 @@ HostFigures measured_figures(const HostMeasurement& measurement, const HostFacts
   const double used = std::min(threads, measurement.threads);
   for (const PeakRate& peak : measurement.peaks) {
     if (peak.isa != isa) continue;
-    figures.ghz = peak.ghz;
     // Rates with all threads at work are the ones that a run sees.
     const double gflops = used > 1 ? peak.gflops.all / measurement.threads : peak.gflops.one;
-    figures.flops_per_cycle = gflops / peak.ghz;
+    figures.ghz = gflops / figures.flops_per_cycle;
   }
   for (const LevelRate& level : measurement.levels) {
     const double core = used > 1 ? level.read.all / measurement.threads : level.read.one;
     const double bytes_per_cycle = core / figures.ghz;
-    // Loads are as wide as the instruction set: a narrower one gets its built-in share of L1.
-    if (level.level == "L1")
-      figures.l1_bytes_per_cycle = isa == measurement.peaks.back().isa
-                                       ? bytes_per_cycle
-                                       : std::min(bytes_per_cycle, figures.l1_bytes_per_cycle);
     if (level.level == "L2") figures.l2_bytes_per_cycle = bytes_per_cycle;
     if (level.level == "L3") figures.l3_bytes_per_cycle = bytes_per_cycle;
     if (level.level != "memory") continue;

@@ -81,7 +81,8 @@ void save_measurement(const HostMeasurement& measurement, const std::filesystem:
 std::optional<HostMeasurement> load_measurement(const HostFacts& facts);
 
 /// Figures for cost models: the measured rates where there are any, the built-in ones for the
-/// rest.
+/// rest. What a core does a cycle out of registers and L1 is a fact of its instruction set and stays
+/// built in; the clock is the one at which that gives the measured peak.
 HostFigures measured_figures(const HostMeasurement& measurement, const HostFacts& facts, Isa isa,
                              unsigned threads);
 
