@@ -73,4 +73,9 @@ inline void set_number(const program::FieldView& field, int64_t row, int64_t col
 inline int64_t param_of(float value) { return std::bit_cast<uint32_t>(value); }
 inline float float_of(int64_t param) { return std::bit_cast<float>(static_cast<uint32_t>(param)); }
 
+/// Element i of an array of f32, f16 or bf16.
+inline float value_at(Type type, const void* values, uint64_t i) {
+  return static_cast<float>(load_number(type, static_cast<const std::byte*>(values) + i * size_of(type)));
+}
+
 }  // namespace tessera::kernels

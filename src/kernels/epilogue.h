@@ -3,6 +3,9 @@
 
 #include <tessera/types.h>
 
+#include <cstdint>
+
+#include "kernels/activation.h"
 #include "program/codelet.h"
 
 namespace tessera::kernels {
@@ -14,6 +17,14 @@ struct Epilogue {
   const float* bias = nullptr;  ///< one a row of Y, or null
   Activation activation = Activation::none;
 };
+
+/// One element of Y from its sum, as the references compute it.
+inline float finish(const Epilogue& e, uint32_t row, float sum, const float& y) {
+  float value = e.alpha * sum;
+  if (e.beta != 0) value += e.beta * y;
+  if (e.bias != nullptr) value += e.bias[row];
+  return activate(e.activation, value);
+}
 
 /// From the fields of a vertex: alpha and beta, and a bias that may have no elements. In a dry run
 /// they hold no data.

@@ -1,20 +1,11 @@
 // The block-sparse product in plain loops.
 #include <algorithm>
-#include <cmath>
 
-#include "base/half.h"
 #include "kernels/block_sparse/block_sparse.h"
+#include "kernels/element.h"
 
 namespace tessera::kernels {
 namespace {
-
-float value_at(const BlockWeight& w, size_t i) {
-  switch (w.type) {
-    case Type::f16: return base::to_float(static_cast<const base::Half*>(w.values)[i]);
-    case Type::bf16: return base::to_float(static_cast<const base::Bfloat16*>(w.values)[i]);
-    default: return static_cast<const float*>(w.values)[i];
-  }
-}
 
 uint32_t column_at(const BlockWeight& w, size_t block) {
   if (w.column_type == Type::u16) return static_cast<const uint16_t*>(w.columns)[block];
@@ -30,22 +21,10 @@ float dot(const BlockShare& share, uint32_t row, uint32_t col) {
     const uint32_t first = column_at(w, i) * b;
     for (uint32_t c = 0; c < std::min(b, w.cols - first); ++c) {
       const size_t at = size_t{i} * order.block_values() + order.offset(row % b, c);
-      sum += value_at(w, at) * share.x(first + c, col);
+      sum += value_at(w.type, w.values, at) * share.x(first + c, col);
     }
   }
   return sum;
-}
-
-float finish(const Epilogue& e, uint32_t row, float sum, const float& y) {
-  float value = e.alpha * sum;
-  if (e.beta != 0) value += e.beta * y;
-  if (e.bias != nullptr) value += e.bias[row];
-  switch (e.activation) {
-    case Activation::none: return value;
-    case Activation::relu: return value < 0 ? 0 : value;
-    case Activation::gelu: return value * 0.5F * (1 + std::erf(value * std::sqrt(0.5F)));
-  }
-  return value;
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // The unstructured sparse product in plain loops.
-#include <cmath>
 #include <vector>
 
-#include "base/half.h"
+#include "kernels/element.h"
 #include "kernels/element_sparse/element_sparse.h"
 
 namespace tessera::kernels {
@@ -11,26 +10,6 @@ namespace {
 using sparse::ElementBlock;
 using sparse::ElementBundle;
 using sparse::kBundleLanes;
-
-float value_at(const ElementWeight& w, uint64_t i) {
-  switch (w.type) {
-    case Type::f16: return base::to_float(static_cast<const base::Half*>(w.values)[i]);
-    case Type::bf16: return base::to_float(static_cast<const base::Bfloat16*>(w.values)[i]);
-    default: return static_cast<const float*>(w.values)[i];
-  }
-}
-
-float finish(const Epilogue& e, uint32_t row, float sum, const float& y) {
-  float value = e.alpha * sum;
-  if (e.beta != 0) value += e.beta * y;
-  if (e.bias != nullptr) value += e.bias[row];
-  switch (e.activation) {
-    case Activation::none: return value;
-    case Activation::relu: return value < 0 ? 0 : value;
-    case Activation::gelu: return value * 0.5F * (1 + std::erf(value * std::sqrt(0.5F)));
-  }
-  return value;
-}
 
 /// Adds the tasks of a bundle to the sums of one column, one a row of the chunk and one for lanes
 /// without a row. x begins the k-block.
@@ -45,7 +24,7 @@ struct BundleWalk {
   void add(float& sum, uint32_t scaled, uint32_t step, uint32_t lane) const {
     const uint32_t column = scaled / sparse::kColumnScale;
     if (column == w.k_block) return;  // filler
-    sum += value_at(w, value + uint64_t{step} * kBundleLanes + lane) * x[column * x_stride];
+    sum += value_at(w.type, w.values, value + uint64_t{step} * kBundleLanes + lane) * x[column * x_stride];
   }
 
   void run(std::vector<float>& sums) const {
