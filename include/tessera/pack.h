@@ -110,7 +110,7 @@ struct Packing {
   Algorithm algorithm = Algorithm::best;
   uint32_t max_length = 0;
   uint32_t max_per_pack = 0;          ///< as it was asked for; 0: any number
-  std::vector<Strategy> strategies;   ///< each different from the others
+  std::vector<Strategy> strategies;
   uint64_t sequences = 0;
   uint64_t tokens = 0;
   Certificate certificate;            ///< of the lower bound

@@ -1,0 +1,34 @@
+#include "pack/open_packs.h"
+
+namespace tessera::pack {
+
+PackGroup OpenPacks::take(uint32_t room) {
+  std::vector<PackGroup>& groups = groups_[room];
+  const PackGroup group = groups.back();
+  groups.pop_back();
+  if (groups.empty()) rooms_.erase(room);
+  return group;
+}
+
+void OpenPacks::put_back(const PackGroup& group) {
+  groups_[group.room].push_back(group);
+  rooms_.insert(group.room);
+}
+
+void OpenPacks::fill(const PackGroup& group, uint64_t count, uint32_t length, uint32_t copies) {
+  const PackGroup filled = contents_.add(group, count, length, copies);
+  if (filled.room == 0 || filled.depth == depth_limit_)
+    closed_.push_back(filled);
+  else
+    put_back(filled);
+}
+
+std::vector<Strategy> OpenPacks::strategies() const {
+  std::vector<Strategy> result;
+  for (const PackGroup& group : closed_) result.push_back(contents_.strategy(group));
+  for (const std::vector<PackGroup>& groups : groups_)
+    for (const PackGroup& group : groups) result.push_back(contents_.strategy(group));
+  return result;
+}
+
+}  // namespace tessera::pack
