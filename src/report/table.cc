@@ -5,24 +5,20 @@
 #include <algorithm>
 
 namespace tessera::report {
-namespace {
 
-/// Characters, not bytes: continuation bytes of UTF-8 take no room.
-size_t width_of(const std::string& text) {
+size_t characters_of(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-}  // namespace
-
 std::string Table::text() const {
   std::vector<size_t> widths;
-  for (const std::string& cell : header_) widths.push_back(width_of(cell));
+  for (const std::string& cell : header_) widths.push_back(characters_of(cell));
   for (const auto& row : rows_)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], characters_of(row[c]));
   std::string out;
   const auto line = [&](const std::vector<std::string>& row) {
     for (size_t c = 0; c < row.size(); ++c) {
-      const std::string pad(widths[c] - width_of(row[c]), ' ');
+      const std::string pad(widths[c] - characters_of(row[c]), ' ');
       const bool left = c == 0;
       out += (c == 0 ? "" : "  ") + (left ? row[c] + pad : pad + row[c]);
     }

@@ -1,7 +1,9 @@
 // Tables in plain text.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::report {
@@ -12,12 +14,17 @@ class Table {
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
 
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  const std::vector<std::string>& header() const { return header_; }
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
   std::string text() const;
 
  private:
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+/// Characters of a text, not bytes: continuation bytes of UTF-8 take no room.
+size_t characters_of(std::string_view text);
 
 /// "1.23 ms"
 std::string seconds_text(double seconds);

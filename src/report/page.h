@@ -1,0 +1,94 @@
+// One self-contained page: no network, no scripts, light or dark as the reader's system is. Charts
+// for it are in report/chart.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/html.h"
+#include "report/table.h"
+
+namespace tessera::report {
+
+class Page {
+ public:
+  /// `title` heads the page and names the window; `subtitle` says in a line what it is about.
+  Page(std::string title, std::string subtitle) : title_(std::move(title)), subtitle_(std::move(subtitle)) {}
+
+  /// A section with a heading, which the list of contents links to where there are several.
+  void add_section(std::string heading, Html content) {
+    sections_.push_back({std::move(heading), std::move(content)});
+  }
+
+  /// The link to a section from anywhere on the page.
+  static Html link_to_section(size_t section, std::string_view words);
+
+  /// The whole file.
+  std::string html() const;
+
+ private:
+  struct Section {
+    std::string heading;
+    Html content;
+  };
+
+  std::string title_;
+  std::string subtitle_;
+  std::vector<Section> sections_;
+};
+
+/// A heading within a section.
+Html subheading(std::string_view words);
+
+/// One number to be seen from afar: what it is, its value, and a line below it.
+struct KeyFigure {
+  std::string name;
+  std::string value;
+  std::string note;
+  bool bad = false;
+};
+Html key_figures(const std::vector<KeyFigure>& figures);
+
+/// Pieces side by side where the window is wide enough.
+Html side_by_side(const std::vector<Html>& pieces);
+
+/// The first column to the left, the others, numbers for the most part, to the right.
+Html table(const Table& table);
+
+/// A table with pieces of pages as cells.
+class RichTable {
+ public:
+  enum class Align : uint8_t { left, right };
+  struct Column {
+    std::string heading;
+    Align align = Align::right;
+  };
+  struct Cell {
+    Html content;
+    std::string title;            ///< shown when pointed at
+    std::optional<double> shade;  ///< −1 … 1: how strongly bad or good
+    Cell(Html html) : content(std::move(html)) {}
+    Cell(std::string_view words) : content(text(words)) {}
+    Cell(const std::string& words) : content(text(words)) {}
+    Cell(const char* words) : content(text(words)) {}
+  };
+
+  explicit RichTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// A highlighted row is the one to look at among its kind.
+  void add(std::vector<Cell> cells, bool highlighted = false);
+  Html html() const;
+
+ private:
+  std::vector<Column> columns_;
+  Html rows_;
+};
+
+/// A bar as long as `share` (0 … 1) of its cell, in the colour of a chart.
+Html share_bar(double share, size_t colour);
+
+}  // namespace tessera::report

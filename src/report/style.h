@@ -1,0 +1,20 @@
+// How pages look.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tessera::report {
+
+/// Colours that charts tell things apart by; the last is a grey, for what matters least.
+inline constexpr size_t kColours = 10;
+inline constexpr size_t kGrey = kColours - 1;
+
+/// The CSS of a colour, the same again after kColours.
+std::string colour_of(size_t index);
+
+/// The style sheet of every page.
+extern const std::string_view kStyle;
+
+}  // namespace tessera::report
