@@ -63,7 +63,7 @@ std::string power_of_two_text(double value, Unit unit) {
 
 std::string count_text(uint64_t count) {
   std::string text = std::to_string(count);
-  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 
@@ -155,11 +155,12 @@ void Scale::lay_log(const Range& data, const Axis& axis, double room) {
 
 void Scale::label_ticks(Unit unit) {
   for (Tick& tick : ticks_) {
-    if (growth_ == Growth::log2)
+    if (tick.value == 0)
+      tick.label = digits(0);
+    else if (growth_ == Growth::log2)
       tick.label = power_of_two_text(tick.value, unit);
     else
       tick.label = text_like(tick.value, growth_ == Growth::linear ? most_ : tick.value, unit);
-    if (tick.value == 0) tick.label = "0";
   }
 }
 

@@ -14,11 +14,11 @@ enum class Growth : uint8_t { linear, log2, log10 };
 enum class Unit : uint8_t { number, bytes, seconds, cycles, share };
 
 struct Axis {
-  std::string label;
+  std::string label{};
   Unit unit = Unit::number;
   Growth growth = Growth::linear;
-  std::optional<double> least;  ///< where it begins; that of the data if left out
-  std::optional<double> most;   ///< where it ends
+  std::optional<double> least{};  ///< where it begins; that of the data if left out
+  std::optional<double> most{};   ///< where it ends
 };
 
 /// A value for people: "1.25 ms", "624 kB", "12,345 cycles", "6.2 %", "1.3 M".
@@ -33,8 +33,8 @@ double round_step(double step, double beside);
 
 /// What the data covers.
 struct Range {
-  std::optional<double> least;
-  std::optional<double> most;
+  std::optional<double> least{};
+  std::optional<double> most{};
 
   /// Widens the range by a value, if an axis of this growth can show it.
   void include(double value, Growth growth);
@@ -42,7 +42,7 @@ struct Range {
 
 struct Tick {
   double value = 0;
-  std::string label;
+  std::string label{};
 };
 
 /// An axis laid out from one pixel to another.

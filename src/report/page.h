@@ -32,7 +32,7 @@ class Page {
 
  private:
   struct Section {
-    std::string heading;
+    std::string heading{};
     Html content;
   };
 
@@ -46,9 +46,9 @@ Html subheading(std::string_view words);
 
 /// One number to be seen from afar: what it is, its value, and a line below it.
 struct KeyFigure {
-  std::string name;
-  std::string value;
-  std::string note;
+  std::string name{};
+  std::string value{};
+  std::string note{};
   bool bad = false;
 };
 Html key_figures(const std::vector<KeyFigure>& figures);
@@ -64,13 +64,13 @@ class RichTable {
  public:
   enum class Align : uint8_t { left, right };
   struct Column {
-    std::string heading;
+    std::string heading{};
     Align align = Align::right;
   };
   struct Cell {
     Html content;
-    std::string title;            ///< shown when pointed at
-    std::optional<double> shade;  ///< −1 … 1: how strongly bad or good
+    std::string title{};            ///< shown when pointed at
+    std::optional<double> shade{};  ///< −1 … 1: how strongly bad or good
     Cell(Html html) : content(std::move(html)) {}
     Cell(std::string_view words) : content(text(words)) {}
     Cell(const std::string& words) : content(text(words)) {}

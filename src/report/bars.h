@@ -1,0 +1,30 @@
+// What charts of stacked parts have in common.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "report/axis.h"
+
+namespace tessera::report {
+
+/// A part that can be stacked: 0 where there is none, or no number.
+inline double part_of(const std::vector<double>& parts, size_t index) {
+  return index < parts.size() && std::isfinite(parts[index]) ? std::max(parts[index], 0.0) : 0.0;
+}
+
+inline double sum_of(const std::vector<double>& parts) {
+  double sum = 0;
+  for (size_t i = 0; i < parts.size(); ++i) sum += part_of(parts, i);
+  return sum;
+}
+
+/// An axis that stacks stand on.
+inline Axis from_zero(Axis axis) {
+  axis.growth = Growth::linear;
+  axis.least = 0;
+  return axis;
+}
+
+}  // namespace tessera::report
