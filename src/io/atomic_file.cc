@@ -5,14 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "io/fail.h"
+#include "io/temporary.h"
 
 namespace tessera::io {
 namespace {
@@ -29,41 +28,13 @@ mode_t mode_for(const std::string& path) {
   return 0666 & ~mask;
 }
 
-// Makes a move within the folder of `path` durable. Some file systems do not support it, and the
-// file itself is whole either way.
-void sync_folder(const std::string& path) {
+// The folder that a file stands in.
+std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
-}
-
-// Names of temporary files, where a signal handler finds them. A file beyond the last slot is
-// written all the same.
-constexpr size_t kSlots = 16;
-std::array<std::atomic<const char*>, kSlots> unfinished{};
-static_assert(std::atomic<const char*>::is_always_lock_free);
-
-size_t list_unfinished(const char* name) {
-  for (size_t slot = 0; slot < kSlots; ++slot) {
-    const char* expected = nullptr;
-    if (unfinished[slot].compare_exchange_strong(expected, name)) return slot;
-  }
-  return kSlots;
-}
-
-void delist_unfinished(size_t slot) {
-  if (slot < kSlots) unfinished[slot] = nullptr;
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
 }  // namespace
-
-void remove_unfinished_files() noexcept {
-  for (const std::atomic<const char*>& name : unfinished)
-    if (const char* path = name; path != nullptr) ::unlink(path);
-}
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const mode_t mode = mode_for(path_);
@@ -72,7 +43,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (descriptor_ < 0) {
     fail(path_, "cannot create a temporary file beside it: {}", std::strerror(errno));
   }
-  slot_ = list_unfinished(temporary_.c_str());
+  slot_ = note_unfinished(temporary_.c_str());
   ::fchmod(descriptor_, mode);
 }
 
@@ -80,7 +51,7 @@ AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
-  delist_unfinished(slot_);
+  forget_unfinished(slot_);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -97,11 +68,19 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail(path_, "cannot move the finished file there: {}", std::strerror(errno));
   }
-  delist_unfinished(slot_);
+  forget_unfinished(slot_);
   if (::close(std::exchange(descriptor_, -1)) != 0) {
     fail(path_, "cannot write: {}", std::strerror(errno));
   }
-  sync_folder(path_);
+  sync_folder(folder_of(path_));
+}
+
+void require_writable(const std::string& path) { const AtomicFile trial(path); }
+
+void write_text(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 }  // namespace tessera::io

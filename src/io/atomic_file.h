@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera::io {
 
@@ -32,7 +33,13 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Removes the temporary files of all AtomicFiles that are open, for a signal handler that ends the
+/// Throws Error where `path` cannot be written, which is better known before a long run than after.
+void require_writable(const std::string& path);
+
+/// Writes a text file, whole or not at all. Throws Error where that fails.
+void write_text(const std::string& path, std::string_view text);
+
+/// Removes all temporary files and folders that are being written, for a signal handler that ends the
 /// process.
 void remove_unfinished_files() noexcept;
 
