@@ -22,13 +22,19 @@ ordered_json json_of(const machine::Machine& m) {
   return {{"name", m.name}, {"description", m.description}, {"tiles", m.tiles}, {"figures", figures}};
 }
 
+std::vector<std::string> all_names() {
+  std::vector<std::string> names = machine::builtin_names();
+  names.insert(names.begin(), "host");
+  return names;
+}
+
 int show(const std::vector<std::string>& names, const CommonOptions& options) {
   ordered_json list = ordered_json::array();
   for (const std::string& name : names) {
     const machine::Machine m = machine::find(name, options.threads);
     list.push_back(json_of(m));
     if (options.json) continue;
-    fmt::print("{}: {}\n", m.name, m.description);
+    fmt::print("{}{}: {}\n", list.size() > 1 ? "\n" : "", m.name, m.description);
     report::Table table({"figure", "value", "unit", "source"});
     for (const machine::Figure& f : m.sources)
       table.add({f.name, fmt::format("{:.6g}", f.value), f.unit, f.source});
@@ -103,16 +109,16 @@ Command add_machines_command(CLI::App& app) {
   auto options = std::make_shared<CommonOptions>();
   auto name = std::make_shared<std::string>();
   add_common_options(command, *options);
-  CLI::App& show_command = *command.add_subcommand("show", "One machine: host, or a .toml file");
-  show_command.add_option("machine", *name, "host, or a .toml file")->required();
+  CLI::App& show_command = *command.add_subcommand("show", "One machine: host, gc2, gc200, bow, or a .toml file");
+  show_command.add_option("machine", *name, "host, a modelled machine's name, or a .toml file")->required();
   add_common_options(show_command, *options);
   CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and keep the figures");
   add_common_options(measure_command, *options);
   command.require_subcommand(0, 1);
-  command.footer("\nExamples:\n  tessera machines\n  tessera machines show host\n  tessera machines measure");
+  command.footer("\nExamples:\n  tessera machines\n  tessera machines show bow\n  tessera machines measure");
   return [options, name, &show_command, &measure_command] {
     if (measure_command.parsed()) return measure(*options);
-    return show({show_command.parsed() ? *name : "host"}, *options);
+    return show(show_command.parsed() ? std::vector{*name} : all_names(), *options);
   };
 }
 

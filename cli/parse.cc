@@ -19,10 +19,10 @@ std::optional<double> parse_density(std::string_view text) {
 
 }  // namespace
 
-std::vector<std::string> parse_names(const std::string& text) {
+std::vector<std::string> parse_names(const std::string& text, char separator) {
   std::vector<std::string> names;
   for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
+    const size_t end = std::min(text.find(separator, begin), text.size());
     names.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }

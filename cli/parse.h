@@ -24,7 +24,7 @@ std::optional<Number> parse_number(std::string_view text) {
 inline constexpr uint32_t kMostCount = 0x7FFFFFFF;
 
 // Lists are separated by commas. All throw UsageError naming the option and the item that is wrong.
-std::vector<std::string> parse_names(const std::string& text);
+std::vector<std::string> parse_names(const std::string& text, char separator = ',');
 uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least = 0,
                      uint32_t most = kMostCount);
 std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "cli/parse.h"
@@ -14,6 +15,21 @@ namespace tessera::cli {
 std::string name_of(const Precision& precision) {
   return precision.f32_partials ? "f16-f32" : std::string(name_of(precision.type));
 }
+
+namespace {
+
+std::vector<double> parse_values(const std::string& key, const std::string& text) {
+  std::vector<double> values;
+  for (const std::string& item : parse_names(text, ':')) {
+    const auto value = parse_number<double>(item);
+    if (!value)
+      throw UsageError(fmt::format("--set {}: '{}' is not a number; several are separated by colons", key, item));
+    values.push_back(*value);
+  }
+  return values;
+}
+
+}  // namespace
 
 std::vector<Precision> parse_types(const std::string& text) {
   constexpr Precision kKnown[] = {{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}};
@@ -55,7 +71,32 @@ std::map<std::string, int64_t> parse_knobs(const std::string& text) {
   return knobs;
 }
 
+std::vector<Settings> parse_settings(const std::string& text) {
+  std::vector<Settings> combinations = {{}};
+  std::set<std::string> keys;
+  for (const std::string& item : parse_names(text)) {
+    const size_t equals = item.find('=');
+    const std::string key = item.substr(0, equals);
+    if (equals == std::string::npos || key.empty())
+      throw UsageError(fmt::format("--set takes KEY=VALUE, separated by commas; '{}' is not one "
+                                   "(tessera machines shows the keys)", item));
+    if (!keys.insert(key).second)
+      throw UsageError(fmt::format("--set has '{0}' twice; give it once, as {0}=VALUE:VALUE to run several", key));
+    std::vector<Settings> longer;
+    for (const double value : parse_values(key, item.substr(equals + 1)))
+      for (Settings settings : combinations) {
+        settings.push_back({key, value});
+        longer.push_back(std::move(settings));
+      }
+    combinations = std::move(longer);
+  }
+  return combinations;
+}
+
 void check(const SpmmRequest& r) {
+  const bool only_host = std::all_of(r.machines.begin(), r.machines.end(), [](const auto& m) { return m == "host"; });
+  if (only_host && r.settings != std::vector<Settings>{{}})
+    throw UsageError("--set changes a modelled machine and --machine names none, such as --machine bow");
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
     throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");

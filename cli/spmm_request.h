@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "machine/machine.h"
+#include "ops/tiled_plan.h"
+
 namespace tessera::cli {
 
 /// Arithmetic of a product, as --type names it.
@@ -22,6 +25,9 @@ struct Precision {
 };
 
 std::string name_of(const Precision& precision);
+
+/// Changes of one machine, made together.
+using Settings = std::vector<machine::Setting>;
 
 enum class Mode { sparse, dense };  // "static" and "dense" on the command line
 enum class Verify { full, sample, none, automatic };
@@ -38,6 +44,7 @@ struct SpmmRequest {
 
   // What is run: every combination.
   std::vector<std::string> machines = {"host"};
+  std::vector<Settings> settings = {{}};  ///< of the modelled ones
   std::vector<Mode> modes = {Mode::sparse, Mode::dense};
   std::vector<uint32_t> n;
   std::vector<uint32_t> blocks;
@@ -49,10 +56,15 @@ struct SpmmRequest {
   uint32_t threads = 0;
   Verify verify = Verify::automatic;
   bool estimate = false;
+  ops::Planner planner = ops::Planner::best;  ///< of tiled machines
 
   // What is shown.
-  std::string print;  // "", "plan", "candidates" or "program"
+  std::string print;   // "", "plan", "candidates", "program" or "passes"
+  std::string report;  // file of a page; "": none
+  std::string trace;   // file of a trace; "": none
   bool json = false;
+
+  bool keeps_runs() const { return !report.empty() || !trace.empty(); }
 };
 
 /// Lists as the command line has them, separated by commas. Throw UsageError naming the option and
@@ -60,6 +72,8 @@ struct SpmmRequest {
 std::vector<Precision> parse_types(const std::string& text);
 std::vector<Mode> parse_modes(const std::string& text);
 std::map<std::string, int64_t> parse_knobs(const std::string& text);
+/// KEY=VALUE or KEY=VALUE:VALUE:…, separated by commas: every combination of one value each.
+std::vector<Settings> parse_settings(const std::string& text);
 
 /// Throws UsageError where the options contradict one another or something is missing.
 void check(const SpmmRequest& request);

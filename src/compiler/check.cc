@@ -95,7 +95,8 @@ class Checker {
     where_ = [&source] { return fmt::format("compute set '{}'", source.name); };
     check_ends(set.before);
     check_ends(set.after);
-    sort_transfers(set);
+    before_.reset(set.before.transfers);
+    after_.reset(set.after.transfers);
     size_t vertices = 0;
     for (const program::VertexGroup& group : source.groups) vertices += group.count();
     if (set.vertices.size() != vertices)
@@ -131,50 +132,75 @@ class Checker {
     if (place.tile() != tile && place.tile() != program::kShared)
       fail(fmt::format("{} lies on tile {}", field(), place.tile()));
     check_inside(place, v, box.rows, box.cols, field);
+    if (place.store == Store::arena && place.space != program::kShared) check_address(spec, place, field);
     const size_t element = size_of(variable.type);
     each_home(v, box, [&](const Place& home, const Box& common, TileId) {
       const Place part = moved(place, common.row - box.row, common.col - box.col, element);
       if (home.store == part.store && home.space == part.space && home.offset == part.offset &&
           (home.stride == part.stride || common.rows == 1))
         return;
-      if (spec.access != Access::out && !has(before_, home, part, common))
+      if (spec.access != Access::out && !before_.has(home, part, common))
         fail(fmt::format("{} misses the exchange that brings it", field()));
-      if (spec.access != Access::in && !has(after_, part, home, common))
+      if (spec.access != Access::in && !after_.has(part, home, common))
         fail(fmt::format("{} misses the exchange that takes it back", field()));
     });
   }
 
+  template <class What>
+  void check_address(const program::FieldSpec& spec, const Place& place, const What& what) const {
+    const uint64_t address = e_.addresses.at(place.space).of(place.offset);
+    if (spec.alignment > 4 && address % spec.alignment != 0)
+      fail(fmt::format("{} lies at byte {}, not at a multiple of {}", what(), address, spec.alignment));
+    if (spec.interleaved && c_.machine.has_interleaved_region() && address < c_.machine.interleaved_from)
+      fail(fmt::format("{} lies at byte {}, below the interleaved region", what(), address));
+  }
+
   // Exchanges.
 
-  static auto key_of(const Transfer& t) {
-    return std::tuple(t.to.space, t.to.offset, t.from.space, t.from.offset, t.rows, t.cols);
-  }
+  /// Finds transfers. They are mostly asked for in the order in which they stand; only where they are
+  /// not, they are sorted.
+  class TransferList {
+    static auto key_of(const Transfer& t) {
+      return std::tuple(t.to.space, t.to.offset, t.from.space, t.from.offset, t.rows, t.cols);
+    }
 
-  static void sort_into(const Exchange& exchange, std::vector<const Transfer*>& sorted) {
-    sorted.clear();
-    sorted.reserve(exchange.transfers.size());
-    for (const Transfer& t : exchange.transfers) sorted.push_back(&t);
-    const auto by_target = [](const Transfer* a, const Transfer* b) {
-      return key_of(*a) < key_of(*b);
-    };
-    if (!std::is_sorted(sorted.begin(), sorted.end(), by_target))
-      std::sort(sorted.begin(), sorted.end(), by_target);
-  }
+   public:
+    void reset(const std::vector<Transfer>& transfers) {
+      transfers_ = transfers;
+      next_ = 0;
+      sorted_.clear();
+    }
 
-  void sort_transfers(const CompiledSet& set) {
-    sort_into(set.before, before_);
-    sort_into(set.after, after_);
-  }
+    bool has(const Place& from, const Place& to, const Box& shape) {
+      const Transfer wanted{from, to, shape.rows, shape.cols, {}, kNoRuntimeRow};
+      if (next_ < transfers_.size() && same(transfers_[next_], wanted)) {
+        ++next_;
+        return true;
+      }
+      if (sorted_.empty()) sort();
+      const auto it = std::lower_bound(
+          sorted_.begin(), sorted_.end(), wanted,
+          [](const Transfer* a, const Transfer& b) { return key_of(*a) < key_of(b); });
+      if (it == sorted_.end() || !same(**it, wanted)) return false;
+      next_ = static_cast<size_t>(*it - transfers_.data()) + 1;
+      return true;
+    }
 
-  static bool has(const std::vector<const Transfer*>& sorted, const Place& from, const Place& to,
-                  const Box& shape) {
-    const Transfer wanted{from, to, shape.rows, shape.cols, {}, kNoRuntimeRow};
-    const auto it = std::lower_bound(
-        sorted.begin(), sorted.end(), wanted,
-        [](const Transfer* a, const Transfer& b) { return key_of(*a) < key_of(b); });
-    return it != sorted.end() && key_of(**it) == key_of(wanted) && (*it)->from == from &&
-           (*it)->to == to;
-  }
+   private:
+    static bool same(const Transfer& a, const Transfer& b) {
+      return a.from == b.from && a.to == b.to && a.rows == b.rows && a.cols == b.cols;
+    }
+    void sort() {
+      sorted_.reserve(transfers_.size());
+      for (const Transfer& t : transfers_) sorted_.push_back(&t);
+      std::sort(sorted_.begin(), sorted_.end(),
+                [](const Transfer* a, const Transfer* b) { return key_of(*a) < key_of(*b); });
+    }
+
+    std::span<const Transfer> transfers_;
+    size_t next_ = 0;
+    std::vector<const Transfer*> sorted_;  ///< by target, once it is needed
+  };
 
   void check_ends(const Exchange& exchange) const {
     for (const Transfer& t : exchange.transfers)
@@ -279,7 +305,10 @@ class Checker {
     }
   }
 
-  uint64_t end_of(PieceId id) const { return c_.pieces[id].offset + bytes_of(c_, c_.pieces[id]); }
+  uint64_t end_of(PieceId id) const {
+    const Piece& piece = c_.pieces[id];
+    return piece.offset + bytes_of(c_, piece) + piece.over_read;
+  }
 
   [[noreturn]] void fail_overlap(PieceId a, PieceId b) const {
     fail(fmt::format("'{}' and '{}' overlap on {} while both are alive",
@@ -292,8 +321,8 @@ class Checker {
   std::vector<Mapping> mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by tile
   uint64_t shared_bytes_ = 0;
-  std::vector<const Transfer*> before_;  ///< of the current compute set, by target
-  std::vector<const Transfer*> after_;
+  TransferList before_;  ///< of the current compute set
+  TransferList after_;
   std::function<std::string()> where_;
 };
 

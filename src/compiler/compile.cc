@@ -11,7 +11,7 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
   auto executable = std::make_shared<Executable>();
   executable->program = std::make_shared<const program::Program>(std::move(program));
   executable->machine = machine;
-  Compilation c{*executable->program, executable->machine, {}, {}, {}, {}, 0, executable};
+  Compilation c{*executable->program, executable->machine, {}, {}, {}, {}, 0, {}, executable};
 
   const auto run = [&](std::string name, const std::function<std::string(Compilation&)>& pass) {
     const auto start = std::chrono::steady_clock::now();
@@ -25,6 +25,7 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
   });
   run("exchange", plan_exchange);
   run("liveness", find_liveness);
+  run("code", count_code);
   run("placement", place);
   run("control", find_control);
   run("resolve", resolve);

@@ -20,6 +20,8 @@ using program::Variable;
 using program::VariableId;
 using program::VertexGroup;
 
+constexpr uint32_t kWordBytes = 4;
+
 /// Finds the mapped pieces of a variable that hold a box.
 class PieceIndex {
  public:
@@ -32,12 +34,14 @@ class PieceIndex {
     }
   }
 
-  /// A piece of `variable` that `tile` reaches and that holds all of `box`.
-  std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile) {
+  /// A piece of `variable` that `tile` reaches, that holds all of `box`, and in which the box begins
+  /// at a multiple of `alignment` bytes.
+  std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile, uint32_t alignment) {
     std::optional<PieceId> found;
     each_overlap(variable, {box.row, 1, box.col, 1}, [&](PieceId id, const Box&) {
       const Piece& piece = c_.pieces[id];
-      if ((piece.tile == tile || piece.tile == program::kShared) && contains(piece.box, box))
+      if ((piece.tile == program::kShared || (piece.tile == tile && begins_at(piece, box) % alignment == 0)) &&
+          contains(piece.box, box))
         found = id;
     });
     return found;
@@ -57,6 +61,11 @@ class PieceIndex {
     program::BoxIndex index;
     program::BoxIndex::Cursor cursor;
   };
+
+  uint64_t begins_at(const Piece& piece, const Box& box) const {
+    const uint64_t elements = uint64_t{box.row - piece.box.row} * piece.box.cols + (box.col - piece.box.col);
+    return elements * size_of(c_.program.variable(piece.variable).type);
+  }
 
   const Compilation& c_;
   std::vector<OfVariable> by_variable_;
@@ -120,17 +129,25 @@ class SetExchange {
       const Field& field = group.fields[f];
       const Box box = field_box(c_.program, field, i);
       const program::FieldSpec& spec = group.codelet->fields[f];
-      const PieceId piece = box.empty() ? 0 : piece_for(field.variable, box, tile, spec.access);
-      if (!box.empty()) {
-        uint32_t& alignment = c_.pieces[piece].alignment;
-        alignment = std::max<uint32_t>(alignment, spec.alignment);
-      }
+      const PieceId piece = box.empty() ? 0 : piece_for(field.variable, box, tile, spec);
+      if (!box.empty()) demand(spec, c_.pieces[piece]);
       out_.fields.push_back({piece, box});
     }
   }
 
-  PieceId piece_for(VariableId variable, const Box& box, TileId tile, Access access) {
-    if (const auto resident = index_.resident(variable, box, tile)) return *resident;
+  void demand(const program::FieldSpec& spec, Piece& piece) const {
+    piece.alignment = std::max<uint32_t>(piece.alignment, spec.alignment);
+    if (piece.tile == program::kShared) return;
+    piece.over_read = std::max(piece.over_read, spec.over_read);
+    piece.interleaved = piece.interleaved || (spec.interleaved && c_.machine.has_interleaved_region());
+  }
+
+  /// Where the boxes of vertices begin inside of pieces, that is the program's business up to words;
+  /// what a codelet demands beyond is made by copying.
+  PieceId piece_for(VariableId variable, const Box& box, TileId tile, const program::FieldSpec& spec) {
+    const Access access = spec.access;
+    const uint32_t alignment = spec.alignment > kWordBytes ? spec.alignment : 1;
+    if (const auto resident = index_.resident(variable, box, tile, alignment)) return *resident;
     auto [it, is_new] = landings_.try_emplace(Key{variable, tile, box});
     Landing& landing = it->second;
     if (is_new) {
@@ -209,7 +226,7 @@ class CopyExchange {
       index_.each_overlap(group.to, shifted, [&](PieceId to, const Box& common) {
         const Box origin{source.row + (common.row - target.row), common.rows,
                          source.col + (common.col - target.col), common.cols};
-        out_.moves.push_back({from, to, origin, common, runtime_rows(group, origin, common)});
+        out_.moves.push_back({from, to, origin, common, runtime_rows(group, origin, common), group.source_rows != nullptr});
       });
     });
   }

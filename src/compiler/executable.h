@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/memory.h"
 #include "machine/machine.h"
 #include "program/program.h"
 
@@ -58,11 +59,26 @@ struct RuntimeRows {
   End to;
 };
 
-/// Transfers of one exchange, and what they cost on a machine with private memories.
+/// How evenly a step loads the tiles of a machine: cycles of the least, the mean and the most busy
+/// of all of them.
+struct Balance {
+  double least = 0;
+  double mean = 0;
+  double most = 0;
+};
+
+/// What an exchange costs on a machine with private memories.
+struct ExchangeCost {
+  program::PhaseTimes cycles;  ///< exchange, and the sync before it
+  Balance tiles;               ///< receiving, sending and copying
+  uint64_t bytes = 0;          ///< sent from tile to tile, broadcasts once
+};
+
+/// Transfers of one exchange.
 struct Exchange {
   std::vector<Transfer> transfers;
   std::vector<RuntimeRows> runtime_rows;
-  double cycles = 0;
+  ExchangeCost cost;
   bool empty() const { return transfers.empty(); }
 };
 
@@ -80,23 +96,18 @@ struct CompiledSet {
   std::vector<uint32_t> tile_begin;       ///< first vertex of each of them, and the end
   std::vector<CompiledVertex> vertices;
   std::vector<Place> places;              ///< of the fields of each vertex; any, where empty
+  std::vector<float> tile_cycles;         ///< what the vertices of each of `tiles` take
+  Balance balance;                        ///< of that, over all tiles of the machine
 };
 
-/// Bytes of one tile (or of the shared space), by category.
-using Categories = std::map<std::string, uint64_t>;
+/// Where the arena of a tile lies in the tile's memory: after its code, in one or two parts.
+struct ArenaAddresses {
+  uint64_t base = 0;  ///< address of its first byte
+  uint64_t cut = 0;   ///< offset of the second part
+  uint64_t gap = 0;   ///< free bytes between the parts
 
-struct MemoryReport {
-  uint64_t total_bytes = 0;
-  uint64_t max_tile_bytes = 0;       ///< on a host: total_bytes
-  uint64_t tile_capacity_bytes = 0;  ///< on a host: main memory
-  program::TileId fullest_tile = 0;
-  Categories total;
-  Categories fullest;
-  bool fits() const { return max_tile_bytes <= tile_capacity_bytes; }
+  uint64_t of(uint64_t offset) const { return base + offset + (offset >= cut ? gap : 0); }
 };
-
-/// Cycles of one step of an executable, by phase.
-using StepCycles = std::vector<program::PhaseTimes>;
 
 struct PassRecord {
   std::string name;
@@ -111,7 +122,9 @@ struct Executable {
   std::vector<Exchange> copies;        ///< by CopySetId
   std::vector<std::vector<Place>> mapped;   ///< by VariableId, for each mapped box
   std::map<program::TileId, uint64_t> arena_bytes;
-  std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs
+  std::vector<ArenaAddresses> addresses;    ///< by tile
+  std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs, with
+                                                ///< the exchanges before and after
   MemoryReport memory;
   bool has_runtime_control = false;  ///< counters, conditions or copies with run-time rows
   std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so

@@ -15,6 +15,9 @@ std::string plan_exchange(Compilation& c);
 /// the whole loop.
 std::string find_liveness(Compilation& c);
 
+/// Counts what exchanges cost, and what each tile holds beside data: vertices, code and stacks.
+std::string count_code(Compilation& c);
+
 /// Gives every piece an offset in its arena, so that pieces alive at one time do not overlap.
 std::string place(Compilation& c);
 

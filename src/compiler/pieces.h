@@ -16,6 +16,8 @@ struct Piece {
   program::TileId tile = program::kShared;
   bool landing = false;
   bool always_live = false;
+  bool interleaved = false;  ///< belongs into the interleaved region of its tile
+  uint8_t over_read = 0;     ///< bytes after it that must be memory of its own
   uint32_t alignment = 8;
   uint32_t first = ~0U;  ///< position in the schedule of its first use
   uint32_t last = 0;     ///< and of its last
@@ -33,11 +35,13 @@ struct Move {
   program::Box from_box;  ///< in the variable of `from`
   program::Box to_box;
   uint32_t runtime = kNoRuntimeRow;  ///< position in Moves::runtime_rows
+  bool gathered = false;             ///< as rows that lie scattered
 };
 
 struct Moves {
   std::vector<Move> moves;
   std::vector<RuntimeRows> runtime_rows;
+  ExchangeCost cost;
   bool reached = false;  ///< by the schedule; what it does not reach has no storage
 };
 
@@ -65,8 +69,16 @@ struct Compilation {
   std::vector<SetPieces> sets;
   std::vector<Moves> copies;
   uint32_t positions = 0;  ///< length of the schedule
+  std::vector<TileMemory> memory;  ///< by slot: each tile, and last the shared space
   std::shared_ptr<Executable> executable;
 };
+
+inline bool is_tiled(const Compilation& c) { return c.machine.kind == machine::Kind::tiled; }
+
+/// Position in lists of one entry for each tile and one, the last, for the shared space.
+inline size_t slot_of(const Compilation& c, program::TileId tile) {
+  return tile == program::kShared ? c.machine.tiles : tile;
+}
 
 inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {
   return piece.box.elements() * size_of(c.program.variable(piece.variable).type);

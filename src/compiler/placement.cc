@@ -1,60 +1,236 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <tuple>
 
 #include "compiler/passes.h"
 
 namespace tessera::compiler {
 namespace {
 
+using program::TileId;
+
 constexpr uint64_t kArenaAlignment = 64;
 
-bool alive_together(const Piece& a, const Piece& b) { return a.first <= b.last && b.first <= a.last; }
+uint64_t aligned(uint64_t at, uint64_t alignment) { return (at + alignment - 1) / alignment * alignment; }
 
-/// First fit, always-live pieces first and then by size: the pieces of one arena.
-uint64_t place_arena(Compilation& c, std::vector<PieceId>& ids) {
-  std::stable_sort(ids.begin(), ids.end(), [&](PieceId a, PieceId b) {
-    const Piece& pa = c.pieces[a];
-    const Piece& pb = c.pieces[b];
-    if (pa.always_live != pb.always_live) return pa.always_live;
-    return bytes_of(c, pa) > bytes_of(c, pb);
-  });
-  uint64_t high = 0;
-  std::vector<PieceId> placed;  // by offset
-  for (PieceId id : ids) {
-    Piece& piece = c.pieces[id];
-    const uint64_t bytes = bytes_of(c, piece);
-    const uint64_t alignment = piece.tile == program::kShared ? kArenaAlignment : piece.alignment;
-    const auto aligned = [&](uint64_t at) { return (at + alignment - 1) / alignment * alignment; };
-    uint64_t offset = 0;
-    for (PieceId other_id : placed) {
-      const Piece& other = c.pieces[other_id];
-      if (!alive_together(piece, other)) continue;
-      if (offset + bytes <= other.offset) break;
-      offset = std::max(offset, aligned(other.offset + bytes_of(c, other)));
-    }
-    piece.offset = offset;
-    high = std::max(high, offset + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), id, [&](PieceId a, PieceId b) {
-                    return c.pieces[a].offset < c.pieces[b].offset;
-                  }), id);
+MemoryUse use_of(const Compilation& c, const Piece& piece) {
+  const program::Variable& variable = c.program.variable(piece.variable);
+  switch (variable.role) {
+    case program::Role::input: return MemoryUse::inputs;
+    case program::Role::output:
+    case program::Role::inout: return MemoryUse::outputs;
+    case program::Role::constant:
+      return epsilon_of(variable.type) == 0.0 ? MemoryUse::work_lists : MemoryUse::constants;
+    case program::Role::temporary: break;
   }
-  return high;
+  return piece.landing ? MemoryUse::landings : MemoryUse::temporaries;
+}
+
+/// One memory: what lies in it at which addresses and when. A tile's code comes first. First fit,
+/// always-live pieces first and then by size: pieces that belong into the interleaved region from the
+/// end of the memory down, the others from its code up, so that both meet wherever there is room.
+class Arena {
+ public:
+  Arena(Compilation& c, TileId tile, std::span<PieceId> ids)
+      : c_(c),
+        memory_(c.memory[slot_of(c, tile)]),
+        base_(aligned(memory_.total(), kArenaAlignment)),
+        has_region_(std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
+        capacity_(has_region_ ? c.machine.tile_bytes / kArenaAlignment * kArenaAlignment : kNever) {
+    place(ids);
+    count(ids);
+    for (PieceId id : ids) c.pieces[id].offset -= base_ + (c.pieces[id].offset >= top_ ? gap_ : 0);
+  }
+
+  ArenaAddresses addresses() const { return {base_, top_ - gap_ - base_, gap_}; }
+  uint64_t bytes() const { return end_ - base_ - gap_; }
+
+ private:
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  /// An address range, taken from one step to another.
+  struct Block {
+    uint64_t begin;
+    uint64_t end;
+    uint32_t first;
+    uint32_t last;
+
+    bool lives_with(const Piece& piece) const { return first <= piece.last && piece.first <= last; }
+  };
+
+  uint64_t alignment_of(const Piece& piece) const {
+    return piece.tile == program::kShared ? kArenaAlignment : piece.alignment;
+  }
+  uint64_t room_of(const Piece& piece) const { return bytes_of(c_, piece) + piece.over_read; }
+
+  void place(std::span<PieceId> ids) {
+    const auto rank = [&](PieceId id) {
+      const Piece& piece = c_.pieces[id];
+      return std::tuple(!piece.always_live, !piece.interleaved, kNever - bytes_of(c_, piece));
+    };
+    std::stable_sort(ids.begin(), ids.end(), [&](PieceId a, PieceId b) { return rank(a) < rank(b); });
+    const auto dynamic = std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
+    for (auto id = ids.begin(); id != dynamic; ++id) place_always(c_.pieces[*id]);
+    if (low_ > base_) add({base_, low_, 0, ~0U});
+    if (top_ < capacity_) add({top_, capacity_, 0, ~0U});
+    for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
+  }
+
+  /// What lives always lies side by side. What has no room goes beyond the memory.
+  void place_always(Piece& piece) {
+    const uint64_t room = room_of(piece);
+    if (piece.interleaved && fits_below(top_, room)) {
+      piece.offset = top_ = (top_ - room) / alignment_of(piece) * alignment_of(piece);
+      return;
+    }
+    piece.offset = aligned(low_, alignment_of(piece));
+    if (piece.offset < capacity_ && (piece.interleaved || piece.offset + room > top_)) piece.offset = capacity_;
+    low_ = piece.offset + room;
+  }
+
+  bool fits_below(uint64_t end, uint64_t room) const {
+    return end >= room && end - room >= std::max(low_, c_.machine.interleaved_from);
+  }
+
+  void place_dynamic(Piece& piece) {
+    const uint64_t room = room_of(piece);
+    uint64_t offset = piece.interleaved ? highest_fit(piece, room) : lowest_fit(piece, room, base_);
+    if (offset == kNever) offset = lowest_fit(piece, room, std::max(base_, capacity_));
+    piece.offset = offset;
+    if (piece.interleaved && offset < capacity_) top_ = std::min(top_, offset);
+    add({offset, offset + room, piece.first, piece.last});
+  }
+
+  uint64_t lowest_fit(const Piece& piece, uint64_t room, uint64_t from) const {
+    uint64_t offset = from;
+    for (const Block& block : by_begin_) {
+      if (block.end <= offset || !block.lives_with(piece)) continue;
+      if (offset + room <= block.begin) break;
+      offset = aligned(block.end, alignment_of(piece));
+    }
+    return offset;
+  }
+
+  uint64_t highest_fit(const Piece& piece, uint64_t bytes) const {
+    const uint64_t alignment = alignment_of(piece);
+    const uint64_t room = aligned(bytes, alignment);
+    uint64_t end = capacity_;
+    for (const Block& block : by_end_) {
+      if (block.begin >= end || !block.lives_with(piece)) continue;
+      if (end >= room && block.end <= end - room) break;
+      end = block.begin / alignment * alignment;
+    }
+    const bool fits = end >= room && end - room >= std::max(base_, c_.machine.interleaved_from);
+    return fits ? end - room : kNever;
+  }
+
+  void add(const Block& block) {
+    by_begin_.insert(std::upper_bound(by_begin_.begin(), by_begin_.end(), block,
+                                      [](const Block& a, const Block& b) { return a.begin < b.begin; }), block);
+    if (has_region_)
+      by_end_.insert(std::upper_bound(by_end_.begin(), by_end_.end(), block,
+                                      [](const Block& a, const Block& b) { return a.end > b.end; }), block);
+  }
+
+  void count(std::span<const PieceId> ids) {
+    uint64_t low = base_;
+    for (const Block& block : by_begin_) {
+      end_ = std::max(end_, block.end);
+      if (block.begin < top_) low = std::max(low, block.end);
+    }
+    // Between what grows up and what grows down, whole lines are free, and take no memory here.
+    if (low < top_ && end_ > top_) gap_ = (top_ - low) / kArenaAlignment * kArenaAlignment;
+    std::vector<PieceId> dynamic;
+    for (PieceId id : ids) {
+      const Piece& piece = c_.pieces[id];
+      if (piece.always_live)
+        memory_[use_of(c_, piece)] += bytes_of(c_, piece);
+      else
+        dynamic.push_back(id);
+    }
+    count_peak(dynamic);
+    if (end_ > base_) memory_[MemoryUse::padding] += base_ + bytes() - memory_.total();
+    memory_.end = std::max(memory_.total(), end_ > c_.machine.tile_bytes ? end_ : 0);
+  }
+
+  /// What is alive at the step at which most is.
+  void count_peak(std::span<const PieceId> dynamic) {
+    struct Event {
+      uint32_t position;
+      bool begins;
+      PieceId id;
+    };
+    std::vector<Event> events;
+    events.reserve(2 * dynamic.size());
+    for (PieceId id : dynamic) {
+      events.push_back({c_.pieces[id].first, true, id});
+      events.push_back({c_.pieces[id].last + 1, false, id});
+    }
+    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+      return a.position != b.position ? a.position < b.position : a.begins < b.begins;
+    });
+    std::array<uint64_t, 2> alive{};  // temporaries, landings
+    std::array<uint64_t, 2> peak{};
+    for (const Event& event : events) {
+      uint64_t& bytes = alive[use_of(c_, c_.pieces[event.id]) != MemoryUse::temporaries];
+      const uint64_t change = bytes_of(c_, c_.pieces[event.id]);
+      bytes = event.begins ? bytes + change : bytes - change;
+      if (alive[0] + alive[1] > peak[0] + peak[1]) peak = alive;
+    }
+    memory_[MemoryUse::temporaries] += peak[0];
+    memory_[MemoryUse::landings] += peak[1];
+  }
+
+  Compilation& c_;
+  TileMemory& memory_;
+  const uint64_t base_;      ///< where data begins
+  const bool has_region_;    ///< whether any piece belongs into the interleaved region
+  const uint64_t capacity_;  ///< where pieces that grow down begin
+  uint64_t low_ = base_;     ///< end of what lives always and grows up
+  uint64_t top_ = capacity_;  ///< begin of what grows down
+  std::vector<Block> by_begin_;
+  std::vector<Block> by_end_;  ///< the last first
+  uint64_t end_ = base_;
+  uint64_t gap_ = 0;
+};
+
+/// The pieces of each memory that has any, side by side.
+std::vector<PieceId> stored_by_tile(const Compilation& c) {
+  std::vector<uint32_t> begin(c.memory.size() + 1, 0);
+  for (const Piece& piece : c.pieces)
+    if (needs_storage(c, piece)) ++begin[slot_of(c, piece.tile) + 1];
+  for (size_t t = 1; t < begin.size(); ++t) begin[t] += begin[t - 1];
+  std::vector<PieceId> stored(begin.back());
+  for (PieceId id = 0; id < c.pieces.size(); ++id)
+    if (needs_storage(c, c.pieces[id])) stored[begin[slot_of(c, c.pieces[id].tile)]++] = id;
+  return stored;
 }
 
 }  // namespace
 
 std::string place(Compilation& c) {
-  std::map<program::TileId, std::vector<PieceId>> arenas;
-  for (PieceId id = 0; id < c.pieces.size(); ++id)
-    if (needs_storage(c, c.pieces[id])) arenas[c.pieces[id].tile].push_back(id);
+  c.executable->addresses.assign(c.machine.tiles, {});
+  for (TileMemory& memory : c.memory) memory.end = memory.total();
+  std::vector<PieceId> stored = stored_by_tile(c);
   uint64_t total = 0;
-  for (auto& [tile, ids] : arenas) {
-    const uint64_t bytes = place_arena(c, ids);
-    c.executable->arena_bytes[tile] = bytes;
-    total += bytes;
+  for (size_t begin = 0, end = 0; begin < stored.size(); begin = end) {
+    const TileId tile = c.pieces[stored[begin]].tile;
+    while (end < stored.size() && c.pieces[stored[end]].tile == tile) ++end;
+    const Arena arena(c, tile, {&stored[begin], end - begin});
+    c.executable->arena_bytes[tile] = arena.bytes();
+    if (tile != program::kShared) c.executable->addresses[tile] = arena.addresses();
+    total += arena.bytes();
   }
-  return fmt::format("{} bytes in {} arenas", total, arenas.size());
+  for (const Piece& piece : c.pieces)  // bound arrays and constants of a shared space
+    if (piece.always_live && !needs_storage(c, piece)) {
+      TileMemory& memory = c.memory[slot_of(c, piece.tile)];
+      memory[use_of(c, piece)] += bytes_of(c, piece);
+      memory.end = memory.total();
+    }
+  return fmt::format("{} bytes in {} arenas", total, c.executable->arena_bytes.size());
 }
 
 }  // namespace tessera::compiler

@@ -31,6 +31,7 @@ Exchange resolve(const Compilation& c, Moves& moves) {
                                   move.to_box.rows, move.to_box.cols,
                                   c.program.variable(c.pieces[move.from].variable).type, move.runtime});
   exchange.runtime_rows = std::move(moves.runtime_rows);
+  exchange.cost = moves.cost;
   return exchange;
 }
 

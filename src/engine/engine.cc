@@ -32,7 +32,7 @@ class ThreadClock final : public program::PhaseClock {
   void start(Phase phase) {
     times_ = {};
     phase_ = phase;
-    since_ = Clock::now();
+    began_ = since_ = Clock::now();
   }
   void enter(Phase phase) override {
     const Clock::time_point now = Clock::now();
@@ -44,10 +44,15 @@ class ThreadClock final : public program::PhaseClock {
     enter(phase_);
     return times_;
   }
+  /// From start to stop.
+  Busy busy(Clock::time_point run_began) const {
+    return {seconds_between(run_began, began_), seconds_between(run_began, since_)};
+  }
 
  private:
   alignas(64) PhaseTimes times_;
   Phase phase_ = Phase::compute;
+  Clock::time_point began_;
   Clock::time_point since_;
 };
 
@@ -93,9 +98,9 @@ class Engine::Run {
   }
 
   Profile run() {
-    const Clock::time_point start = Clock::now();
+    start_ = Clock::now();
     walk(program_.main());
-    profile_.seconds = seconds_between(start, Clock::now());
+    profile_.seconds = seconds_between(start_, Clock::now());
     profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
     return std::move(profile_);
   }
@@ -125,26 +130,37 @@ class Engine::Run {
 
   void walk_inside(const program::Execute& execute) {
     const CompiledSet& set = executable_.sets[execute.set];
-    const program::ComputeSet& source = program_.compute_sets()[execute.set];
     StepProfile& step = profile_.sets[execute.set];
-    transfer(set.before, step);
-    compute(source, set, step);
-    transfer(set.after, step);
-    step.cycles += executable_.set_cycles[execute.set];
-    profile_.cycles += executable_.set_cycles[execute.set];
-    ++step.times;
+    run_step(step, {false, execute.set, 0, {}, executable_.set_cycles[execute.set]}, [&] {
+      transfer(set.before, step);
+      compute(program_.compute_sets()[execute.set], set, step);
+      transfer(set.after, step);
+    });
     ++profile_.supersteps;
   }
 
   void walk_inside(const program::Copy& copy) {
-    StepProfile& step = profile_.copies[copy.set];
     const Exchange& exchange = executable_.copies[copy.set];
-    transfer(exchange, step);
-    PhaseTimes cycles;
-    cycles[Phase::exchange] = exchange.cycles;
-    step.cycles += cycles;
-    profile_.cycles += cycles;
+    StepProfile& step = profile_.copies[copy.set];
+    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles}, [&] { transfer(exchange, step); });
+  }
+
+  /// Runs a step and keeps its accounts; `event` has its cycles.
+  template <class Work>
+  void run_step(StepProfile& step, TraceEvent event, const Work& work) {
+    const bool is_traced = options_.trace != nullptr && options_.trace->size() < kMostTraceEvents;
+    if (is_traced) event.start = seconds_between(start_, Clock::now());
+    const PhaseTimes before = step.seconds;
+    threads_of_step_ = 0;
+    work();
+    step.cycles += event.cycles;
+    profile_.cycles += event.cycles;
     ++step.times;
+    if (!is_traced) return;
+    event.seconds = step.seconds;
+    event.seconds += before.scaled(-1);
+    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(clocks_[t].busy(start_));
+    options_.trace->push_back(std::move(event));
   }
 
   /// Runs the vertices of a compute set, tiles dealt over the threads.
@@ -167,6 +183,7 @@ class Engine::Run {
     else
       team_.run(job);
     record(step, seconds_between(start, Clock::now()), threads);
+    threads_of_step_ = threads;
   }
 
   /// Splits a superstep's time: what its threads did on average, and waiting for one another.
@@ -266,6 +283,8 @@ class Engine::Run {
   std::vector<ThreadClock> clocks_;
   std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(clocks_.size());
   Profile profile_;
+  Clock::time_point start_;
+  uint32_t threads_of_step_ = 0;
 };
 
 Engine::Engine(std::shared_ptr<const compiler::Executable> executable) : executable_(std::move(executable)) {}
@@ -292,8 +311,7 @@ void Engine::give_back(std::unique_ptr<State> state) const {
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const compiler::MemoryReport& memory = executable_->memory;
   if (!options.dry && !memory.fits())
-    throw Error(fmt::format("the program does not fit {}: tile {} needs {} bytes of {}", executable_->machine.name,
-                            memory.fullest_tile, memory.max_tile_bytes, memory.tile_capacity_bytes));
+    throw Error(fmt::format("the program does not fit {}: {}", executable_->machine.name, overflow_text(memory)));
   std::unique_ptr<State> state = take_state(needs_memory(*executable_, options));
   if (!options.dry) {
     state->memory.bind(bindings);

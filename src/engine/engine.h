@@ -21,10 +21,30 @@ struct Binding {
   int64_t col_stride = 1;
 };
 
+/// When a thread worked on a superstep, in seconds since the run began.
+struct Busy {
+  double begin = 0;
+  double end = 0;
+};
+
+/// One superstep or copy set of a run, in the order in which they ran.
+struct TraceEvent {
+  bool is_copy = false;
+  uint32_t id = 0;              ///< ComputeSetId, or CopySetId
+  double start = 0;             ///< seconds since the run began
+  program::PhaseTimes seconds;  ///< measured
+  program::PhaseTimes cycles;   ///< accounted; what came before adds up to when it begins
+  std::vector<Busy> threads{};  ///< of a superstep
+};
+
+/// A trace ends here: loops may run for longer than anyone reads.
+inline constexpr size_t kMostTraceEvents = 100'000;
+
 struct RunOptions {
   uint32_t threads = 0;    ///< 0: one a tile, as many as the host has by default
   bool reference = false;  ///< the codelets' reference implementations
   bool dry = false;        ///< walk and account, without floating-point work
+  std::vector<TraceEvent>* trace = nullptr;  ///< gets the run's events, kMostTraceEvents at most
 };
 
 /// What one compute set or copy set took, over all times that it ran.

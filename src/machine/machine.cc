@@ -1,10 +1,12 @@
 #include "machine/machine.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
 
+#include "machine/builtin.h"
+#include "machine/keys.h"
 #include "machine/measure.h"
-
-#include <fmt/format.h>
 
 namespace tessera::machine {
 namespace {
@@ -50,10 +52,31 @@ Machine host(unsigned threads) {
   return m;
 }
 
+std::vector<std::string> builtin_names() {
+  std::vector<std::string> names;
+  for (const BuiltinFile& file : kBuiltinFiles) names.emplace_back(file.name);
+  return names;
+}
+
 Machine find(const std::string& name, unsigned threads) {
   if (name == "host") return host(threads);
+  for (const BuiltinFile& file : kBuiltinFiles)
+    if (file.name == name) return parse(file.content, fmt::format("machines/{}.toml", name));
   if (name.ends_with(".toml")) return read(name);
-  throw UsageError(fmt::format("unknown machine '{}': use host or a .toml file (docs/machines.md)", name));
+  throw UsageError(fmt::format("unknown machine '{}': use host, {} or a .toml file (docs/machines.md)", name,
+                               fmt::join(builtin_names(), ", ")));
+}
+
+void apply(const Setting& setting, Machine& machine) {
+  const std::string where = fmt::format("--set for {}", machine.name);
+  if (machine.kind != Kind::tiled)
+    throw UsageError(fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));
+  const Key& key = find_key(setting.key, where);
+  try {
+    enter(machine, key, setting.value, "set by hand", where);
+  } catch (const Error& e) {
+    throw UsageError(e.what());
+  }
 }
 
 }  // namespace tessera::machine

@@ -7,8 +7,8 @@
 
 #include "kernels/element.h"
 #include "kernels/gather/codelet.h"
-#include "program/cycles.h"
 #include "program/sizes.h"
+#include "program/traffic.h"
 
 namespace tessera::ops {
 namespace {
@@ -76,68 +76,50 @@ class GatherTraffic {
       : p_(p),
         from_(program::map_linearly(p.source_rows, p.cols, m.tiles)),
         to_(map_grid(cut, m)),
-        tiles_(m.tiles) {
+        traffic_(m),
+        bytes_(m.tiles) {
     for (const std::vector<MappedBox>* mapping : {&from_, &to_})
-      for (const MappedBox& mapped : *mapping)
-        tiles_[mapped.tile].bytes += placed_bytes(mapped.box, p.type);
+      for (const MappedBox& mapped : *mapping) bytes_[mapped.tile] += placed_bytes(mapped.box, p.type);
     find_transfers();
+    traffic_.count();
   }
 
   PlanCandidate predict(const Machine& m) const {
     PlanCandidate candidate;
-    double busiest = 0;
-    for (const Tile& tile : tiles_) {
-      busiest = std::max(busiest, program::traffic_cycles(m, tile.traffic));
-      candidate.max_tile_bytes =
-          std::max(candidate.max_tile_bytes, tile.bytes + program::kStackBytes);
-    }
-    const double cycles =
-        p_.rows.empty() || p_.cols == 0 ? 0 : program::exchange_overhead_cycles(m) + busiest;
-    candidate.seconds[Phase::exchange] = m.seconds(cycles);
+    for (program::TileId tile = 0; tile < m.tiles; ++tile)
+      candidate.max_tile_bytes = std::max(
+          candidate.max_tile_bytes, bytes_[tile] + traffic_.code_bytes(tile) + program::kStackBytes);
+    candidate.seconds = traffic_.cycles().scaled(1 / m.clock_hz);
     return candidate;
   }
 
  private:
-  struct Tile {
-    program::TileTraffic traffic;
-    uint64_t bytes = 0;
-  };
-
   void find_transfers() {
     const auto sources = boxes_by_row(from_, p_.source_rows);
     const auto targets = boxes_by_row(to_, count_of(p_));
     for (uint32_t i = 0; i < count_of(p_); ++i)
       for (const MappedBox* from : sources[p_.rows[i]])
-        for (const MappedBox* to : targets[i]) add_row(*from, *to, i);
+        for (const MappedBox* to : targets[i]) add_run(*from, *to, i);
   }
 
-  /// A transfer takes a run of neighbouring rows between two boxes, as the compiler makes them.
-  void add_row(const MappedBox& from, const MappedBox& to, uint32_t i) {
+  /// A transfer takes a run of neighbouring rows between two boxes, as the compiler makes them:
+  /// entered where it begins.
+  void add_run(const MappedBox& from, const MappedBox& to, uint32_t i) {
     const uint32_t row = p_.rows[i];
-    const Box common =
-        program::intersection({0, 1, from.box.col, from.box.cols}, {0, 1, to.box.col, to.box.cols});
-    if (common.empty()) return;
-    const bool continues = i > to.box.row && row > from.box.row && p_.rows[i - 1] == row - 1;
-    add_transfer(tiles_[from.tile], tiles_[to.tile], common,
-                 continues ? 0 : program::kExchangeCodeBytes);
-  }
-
-  void add_transfer(Tile& from, Tile& to, const Box& box, uint64_t code_bytes) {
-    const auto bytes = static_cast<double>(box.elements() * size_of(p_.type));
-    from.bytes += code_bytes;
-    to.bytes += code_bytes;
-    if (&from == &to) {
-      from.traffic.local += bytes;
-    } else {
-      from.traffic.out += bytes;
-      to.traffic.in += bytes;
-    }
+    if (i > to.box.row && row > from.box.row && p_.rows[i - 1] == row - 1) return;
+    uint32_t end = i + 1;
+    while (end < to.box.row_end() && row + (end - i) < from.box.row_end() && p_.rows[end] == p_.rows[end - 1] + 1)
+      ++end;
+    const Box common = program::intersection({row, end - i, from.box.col, from.box.cols},
+                                             {row, end - i, to.box.col, to.box.cols});
+    traffic_.add(from.tile, to.tile, 0, common, size_of(p_.type), true);
   }
 
   const GatherProblem& p_;
   std::vector<MappedBox> from_;
   std::vector<MappedBox> to_;
-  std::vector<Tile> tiles_;
+  program::Traffic traffic_;
+  std::vector<uint64_t> bytes_;
 };
 
 BuiltOperation build_exchange(program::Program& program, const GatherProblem& p,

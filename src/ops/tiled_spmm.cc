@@ -10,8 +10,8 @@
 
 #include "kernels/tile_product/tile_product.h"
 #include "ops/cut.h"
-#include "program/cycles.h"
 #include "program/sizes.h"
+#include "program/traffic.h"
 
 namespace tessera::ops {
 namespace {
@@ -74,42 +74,20 @@ struct Placement {
 class TileCount {
  public:
   TileCount(const Pattern& p, Type type, const TiledSpmmPlan& plan, const Placement& placement, const Machine& m)
-      : p_(p), size_(size_of(type)), plan_(plan), placement_(placement), tiles_(m.tiles) {
+      : p_(p), size_(size_of(type)), plan_(plan), placement_(placement), traffic_(m), bytes_(m.tiles) {
     count_values();
     count_x();
     count_resident();
+    traffic_.count();
+    for (TileId tile = 0; tile < m.tiles; ++tile) bytes_[tile] += traffic_.code_bytes(tile);
   }
 
-  double exchange_cycles(const Machine& m) const {
-    double longest = 0;
-    for (const Tile& tile : tiles_) longest = std::max(longest, program::traffic_cycles(m, tile.traffic));
-    return longest == 0 ? 0 : program::exchange_overhead_cycles(m) + longest;
-  }
+  program::PhaseTimes exchange_cycles() const { return traffic_.cycles(); }
 
-  uint64_t max_bytes() const {
-    uint64_t most = 0;
-    for (const Tile& tile : tiles_) most = std::max(most, tile.bytes);
-    return most;
-  }
+  uint64_t max_bytes() const { return *std::max_element(bytes_.begin(), bytes_.end()); }
 
  private:
-  struct Tile {
-    program::TileTraffic traffic;
-    uint64_t bytes = 0;
-  };
-
-  void transfer(TileId from, TileId to, uint64_t elements) {
-    if (elements == 0) return;
-    const auto bytes = static_cast<double>(elements * size_);
-    tiles_[from].bytes += program::kExchangeCodeBytes;
-    if (from != to) tiles_[to].bytes += program::kExchangeCodeBytes;
-    if (from == to) {
-      tiles_[from].traffic.local += bytes;
-    } else {
-      tiles_[from].traffic.out += bytes;
-      tiles_[to].traffic.in += bytes;
-    }
-  }
+  enum Operand : VariableId { kValues, kX };
 
   /// Every tile of a row part wants all its values.
   void count_values() {
@@ -118,8 +96,9 @@ class TileCount {
       for (uint32_t to = 0; to < plan_.col_parts; ++to)
         for (uint32_t from = 0; from < plan_.col_parts; ++from) {
           const MappedBox& share = placement_.values[r * plan_.col_parts + from];
-          transfer(share.tile, r * plan_.col_parts + to, share.box.elements());
-          tiles_[r * plan_.col_parts + to].bytes += share.box.elements() * size_;
+          const TileId tile = r * plan_.col_parts + to;
+          traffic_.add(share.tile, tile, kValues, share.box, size_);
+          bytes_[tile] += share.box.elements() * size_;
         }
   }
 
@@ -129,8 +108,8 @@ class TileCount {
       const Box wanted{0, p_.cols, want.box.col, want.box.cols};
       if (placement_.x.size() == 1 && placement_.x[0].tile == want.tile) continue;
       for (const MappedBox& have : placement_.x)
-        transfer(have.tile, want.tile, intersection(have.box, wanted).elements());
-      tiles_[want.tile].bytes += wanted.elements() * size_;
+        traffic_.add(have.tile, want.tile, kX, intersection(have.box, wanted), size_);
+      bytes_[want.tile] += wanted.elements() * size_;
     }
   }
 
@@ -139,19 +118,20 @@ class TileCount {
     constexpr uint64_t kPieces = 6;
     const uint64_t index_bytes = size_of(index_type(p_));
     for (const auto* mapping : {&placement_.values, &placement_.x, &placement_.y})
-      for (const MappedBox& mapped : *mapping) tiles_[mapped.tile].bytes += mapped.box.elements() * size_;
-    for (const MappedBox& mapped : placement_.places) tiles_[mapped.tile].bytes += mapped.box.elements() * index_bytes;
+      for (const MappedBox& mapped : *mapping) bytes_[mapped.tile] += mapped.box.elements() * size_;
+    for (const MappedBox& mapped : placement_.places) bytes_[mapped.tile] += mapped.box.elements() * index_bytes;
     for (const MappedBox& used : placement_.y)
-      tiles_[used.tile].bytes += program::vertex_state_bytes(kernels::tile_product_codelet) +
+      bytes_[used.tile] += program::vertex_state_bytes(kernels::tile_product_codelet) +
                                  program::control_code_bytes(1) + kernels::tile_product_codelet.code_bytes;
-    for (Tile& tile : tiles_) tile.bytes += program::kStackBytes + kPieces * kPadding;
+    for (uint64_t& bytes : bytes_) bytes += program::kStackBytes + kPieces * kPadding;
   }
 
   const Pattern& p_;
   uint64_t size_;
   const TiledSpmmPlan& plan_;
   const Placement& placement_;
-  std::vector<Tile> tiles_;
+  program::Traffic traffic_;
+  std::vector<uint64_t> bytes_;  ///< by tile
 };
 
 program::PhaseTimes compute_cycles(const Pattern& p, Type type, const Placement& placement, const Machine& m) {
@@ -182,8 +162,7 @@ TiledSpmmPlan weigh(const Pattern& p, Type type, uint32_t n, const Machine& m, u
   const Placement placement(p, n, plan, m.tiles);
   const TileCount count(p, type, plan, placement, m);
   program::PhaseTimes cycles = compute_cycles(p, type, placement, m);
-  cycles[Phase::exchange] = count.exchange_cycles(m);
-  cycles[Phase::sync] = program::sync_cycles(m, plan.tiles_used());
+  cycles += count.exchange_cycles();
   plan.chosen = {fmt::format("row_parts={} col_parts={}", plan.row_parts(), plan.col_parts),
                  cycles.scaled(1 / m.clock_hz), count.max_bytes(), ""};
   if (plan.chosen.max_tile_bytes > m.tile_bytes)

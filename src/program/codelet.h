@@ -48,10 +48,12 @@ struct PhaseTimes {
 struct FieldSpec {
   std::string_view name;
   Access access = Access::in;
-  uint8_t alignment = 4;     ///< bytes, where the compiler chooses the address
+  uint8_t alignment = 4;     ///< bytes, where the compiler chooses the address; a box that begins
+                             ///< elsewhere inside what lies on its tile is copied where that is more than 4
   bool interleaved = false;  ///< wants the tile memory's interleaved region
   bool optional = false;     ///< may be left empty
   bool scratch = false;      ///< means nothing before and after the vertex
+  uint8_t over_read = 0;     ///< bytes beyond its end that the codelet may read on a tile
 };
 
 /// One field of one vertex, in place. data is null in a dry run unless the variable is integer

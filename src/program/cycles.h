@@ -3,33 +3,50 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "machine/machine.h"
 
 namespace tessera::program {
 
-/// Bytes of one tile in one exchange: from other tiles, to them, and moved within the tile.
+/// Bytes of one tile in one exchange. Of what comes in, some may come to both tiles of a pair, some
+/// as rows gathered from anywhere; these are not in `in`. What goes out is counted once, however many
+/// tiles receive it: the exchange broadcasts. Gathered rows go out once to each pair of tiles: receivers
+/// of scattered rows are rarely free at one time.
 struct TileTraffic {
   double in = 0;
+  double paired_in = 0;
+  double gathered_in = 0;
+  double gathered_paired_in = 0;
   double out = 0;
-  double local = 0;
+  double gathered_out = 0;
+  double local = 0;       ///< moved within the tile
+  uint32_t transfers = 0;  ///< that end or begin here
 };
 
 /// What the traffic of one tile takes; an exchange takes as long as its busiest tile.
 inline double traffic_cycles(const machine::Machine& m, const TileTraffic& t) {
-  return std::max(t.in, t.out) / m.exchange_bytes_per_cycle + t.local / m.load_bytes_per_cycle;
+  const double gathered = t.gathered_in + t.gathered_paired_in / m.paired_exchange_factor;
+  const double received = t.in + t.paired_in / m.paired_exchange_factor + gathered / m.gather_exchange_share;
+  const double sent = t.out + t.gathered_out / m.gather_exchange_share;
+  return std::max(received, sent) / m.exchange_bytes_per_cycle + t.transfers * m.exchange_transfer_cycles +
+         t.local / m.load_bytes_per_cycle;
 }
 
-/// The fixed part of an exchange, with the sync before it.
-inline double exchange_overhead_cycles(const machine::Machine& m) {
-  return m.exchange_cycles + m.sync_cycles;
-}
+/// Waiting for all tiles before an exchange. What a compute set finds on its own tiles needs none.
+inline double exchange_sync_cycles(const machine::Machine& m) { return m.sync_cycles; }
 
-/// The sync that ends a compute set whose vertices lie on `tiles` tiles. One thread of a host waits
-/// for nobody.
+/// The fixed part of an exchange, its sync apart.
+inline double exchange_overhead_cycles(const machine::Machine& m) { return m.exchange_cycles; }
+
+/// The barrier that ends a compute set on `tiles` tiles. One thread of a host waits for nobody;
+/// tiles of a tiled machine wait only where they exchange.
 inline double sync_cycles(const machine::Machine& m, size_t tiles) {
-  if (m.kind == machine::Kind::tiled) return m.sync_cycles;
+  if (m.kind == machine::Kind::tiled) return 0;
   return tiles > 1 ? m.figures.barrier_seconds * m.clock_hz : 0;
 }
+
+/// Starting a compute set on `tiles` tiles of a tiled machine, and finding that all are done.
+inline double superstep_cycles(const machine::Machine& m, size_t tiles) { return tiles > 0 ? m.superstep_cycles : 0; }
 
 }  // namespace tessera::program

@@ -2,6 +2,7 @@
 // compiler use the same formulas.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "program/codelet.h"
@@ -16,8 +17,15 @@ inline uint64_t vertex_state_bytes(const Codelet& codelet) {
 /// Code that a tile runs to start one superstep: a branch to each group of vertices.
 inline uint64_t control_code_bytes(uint32_t groups) { return 16 + 12 * uint64_t{groups}; }
 
-/// Exchange code of one end of a transfer: up to 9 words (Poplar's exchange programs).
+/// Exchange code of one end of a transfer: up to 9 words (third-party measurement).
 inline constexpr uint64_t kExchangeCodeBytes = 36;
+/// The longest transfer: 4148 words (third-party measurement).
+inline constexpr uint64_t kMostTransferBytes = 4148 * 4;
+
+/// Exchange code of one end of a move of so many bytes, which may take several transfers.
+inline uint64_t exchange_code_bytes(uint64_t bytes) {
+  return kExchangeCodeBytes * std::max<uint64_t>(1, (bytes + kMostTransferBytes - 1) / kMostTransferBytes);
+}
 
 /// Stacks of a tile's supervisor and workers.
 inline constexpr uint64_t kStackBytes = 3072;

@@ -48,8 +48,11 @@ class Verifier {
       reject(fmt::format("constant '{}' has no contents", v.name));
   }
 
+  /// Nobody writes what is read only, so reading it cannot conflict.
+  static bool is_read_only(const Variable& v) { return v.role == Role::input || v.role == Role::constant; }
+
   void check_writable(const Variable& v, std::string_view where) const {
-    if (v.role == Role::input || v.role == Role::constant)
+    if (is_read_only(v))
       reject(fmt::format("{} writes '{}', which is read only", where, v.name));
   }
 
@@ -110,8 +113,7 @@ class Verifier {
     const Variable& v = variable(field.variable, where);
     if (spec.access != Access::in) check_writable(v, where);
     check_series(field.boxes, group.count(), where);
-    // Nobody writes what is read only, so reading it cannot conflict.
-    const bool reads = spec.access != Access::out && v.role != Role::input && v.role != Role::constant;
+    const bool reads = spec.access != Access::out && !is_read_only(v);
     for (uint32_t i = 0; i < group.count(); ++i) {
       const Box box = field.boxes.at(i);
       if (box.row > v.rows || box.col > v.cols || (field.boxes.is_table() && !contains(v.whole(), box)))
@@ -180,20 +182,20 @@ class Verifier {
     // Where a box moves at run time, any row may be touched.
     const auto anywhere = [](Box box, const Variable& v) { return Box{0, v.rows, box.col, box.cols}; };
     touched_.add_write(group.to, group.target_offset ? anywhere(target, to) : target, owner);
+    if (group.source_rows) check_rows(where, group, source);
+    if (is_read_only(from)) return;
     if (!group.source_rows)
       touched_.add_read(group.from, group.source_offset ? anywhere(source, from) : source, owner + 1);
     else
-      check_rows(where, group, source, owner + 1);
+      for (uint64_t r = source.row; r < source.row_end(); ++r)
+        touched_.add_read(group.from, {(*group.source_rows)[r], 1, source.col, source.cols}, owner + 1);
   }
 
-  void check_rows(const std::string& where, const CopyGroup& group, const Box& source, uint64_t owner) {
+  void check_rows(const std::string& where, const CopyGroup& group, const Box& source) const {
     const Variable& from = program_.variables()[group.from];
-    for (uint64_t r = source.row; r < source.row_end(); ++r) {
-      const uint32_t row = (*group.source_rows)[r];
-      if (row >= from.rows)
+    for (uint64_t r = source.row; r < source.row_end(); ++r)
+      if (const uint32_t row = (*group.source_rows)[r]; row >= from.rows)
         reject(fmt::format("{} gathers row {} of '{}' ({} rows)", where, row, from.name, from.rows));
-      touched_.add_read(group.from, {row, 1, source.col, source.cols}, owner);
-    }
   }
 
   // Control flow.

@@ -50,13 +50,14 @@ struct Compiled {
   std::shared_ptr<const Program> program = std::make_shared<const Program>(sample());
   std::shared_ptr<Executable> executable = std::make_shared<Executable>();
   machine::Machine machine = testing::toy_machine(2);
-  Compilation c{*program, machine, {}, {}, {}, {}, 0, executable};
+  Compilation c{*program, machine, {}, {}, {}, {}, 0, {}, executable};
 
   Compiled() {
     executable->program = program;
     executable->machine = machine;
     plan_exchange(c);
     find_liveness(c);
+    count_code(c);
     place(c);
     resolve(c);
   }

@@ -154,6 +154,82 @@ TEST(Placement, PiecesOfTheHostBeginAtCacheLines) {
   EXPECT_EQ(e->arena_bytes.at(program::kShared), 64u + 64 + 12);
 }
 
+/// Addresses of the fields of the first vertex of set 0, in its tile's memory.
+std::vector<uint64_t> addresses(const Executable& e) {
+  const CompiledSet& set = e.sets[0];
+  std::vector<uint64_t> all;
+  for (size_t f = 0; f < e.program->compute_sets()[0].groups[0].fields.size(); ++f) {
+    const Place& place = set.places[set.vertices[0].first_place + f];
+    all.push_back(e.addresses[place.space].of(place.offset));
+  }
+  return all;
+}
+
+/// y = a - b on tile 0, of which a begins after a single element.
+Program subtraction(uint32_t rows, uint32_t cols) {
+  Program p;
+  const program::Box whole{0, rows, 0, cols};
+  const auto first = p.add(variable("first", Type::f32, 1, 1, Role::input, 0));
+  const auto a = p.add(variable("a", Type::f32, rows + 1, cols, Role::input, 0));
+  const auto b = p.add(variable("b", Type::f32, rows, cols, Role::input, 0));
+  const auto y = p.add(variable("y", Type::f32, rows, cols, Role::output, 0));
+  const program::Box inside{1, rows, 0, cols};
+  p.set_main(p.sequence(
+      {p.execute(ComputeSet{"subtract", Phase::compute,
+                            {vertex(testing::subtract_codelet, 0, {field(a, inside), field(b, whole), field(y, whole)})}}),
+       p.execute(ComputeSet{"use", Phase::compute,
+                            {vertex(testing::accumulate_codelet, 0, {field(first, {0, 1, 0, 1}), field(y, whole)})}})}));
+  return p;
+}
+
+TEST(Placement, HonoursAlignmentsAndTheInterleavedRegion) {
+  const auto e = compile(subtraction(3, 5), testing::toy_machine_with_regions(1));
+  const std::vector<uint64_t> at = addresses(*e);
+  EXPECT_EQ(at[0] % 16, 0u);
+  EXPECT_EQ(at[1] % 8, 0u);
+  EXPECT_EQ(at[2] % 32, 0u);
+  EXPECT_GE(at[2], uint64_t{32} << 10);
+  EXPECT_LT(at[0], uint64_t{32} << 10);
+  EXPECT_GE(at[0], e->memory.tiles[0][MemoryUse::vertex_code] + e->memory.tiles[0][MemoryUse::stack]);
+  EXPECT_TRUE(e->memory.fits());
+  EXPECT_LT(e->arena_bytes.at(0), 1000u);  // what is free between the regions takes no memory here
+}
+
+TEST(Placement, CopiesWhatLiesMisalignedOnItsOwnTile) {
+  // a begins five elements into its piece, which is no multiple of 16 bytes.
+  const auto e = compile(subtraction(3, 5), toy_machine(1));
+  EXPECT_EQ(e->sets[0].before.transfers.size(), 1u);
+  EXPECT_EQ(e->memory.fullest.at("landings"), 3u * 5 * 4);
+  EXPECT_EQ(e->set_cycles[0][Phase::exchange], 3 * 5 * 4 / 8.0);
+  EXPECT_TRUE(compile(subtraction(3, 4), toy_machine(1))->sets[0].before.empty());
+}
+
+TEST(Placement, KeepsOverReadSpaceAfterAField) {
+  const auto e = compile(subtraction(4, 4), toy_machine(1));
+  const std::vector<uint64_t> at = addresses(*e);
+  for (const uint64_t other : {at[0], at[2]})
+    EXPECT_TRUE(other + 64 <= at[1] || other >= at[1] + 64 + 32) << at[1] << " " << other;
+  EXPECT_GE(e->memory.fullest.at("padding"), 32u);
+}
+
+TEST(Placement, ARegionOverflowsByItself) {
+  // y takes 40 of the 32 KiB that are interleaved; a and b would leave room enough.
+  const machine::Machine m = testing::toy_machine_with_regions(1, 64 << 10);
+  const auto e = compile(subtraction(10, 1024), m);
+  EXPECT_FALSE(e->memory.fits());
+  const auto f = compile(subtraction(4, 1024), m);
+  EXPECT_TRUE(f->memory.fits()) << overflow_text(f->memory);
+  EXPECT_EQ(f->memory.tiles[0].total(), f->memory.tiles[0].end);
+}
+
+TEST(Placement, OrdinaryPiecesMayLieAcrossTheRegions) {
+  Program p;
+  const auto t = p.add(variable("t", Type::f32, 10, 1024, Role::temporary, 0));
+  p.set_main(p.execute(ComputeSet{
+      "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(t, {0, 10, 0, 1024})}, {int64_t{1}})}}));
+  EXPECT_TRUE(compile(p, testing::toy_machine_with_regions(1, 64 << 10))->memory.fits());
+}
+
 TEST(Memory, OverflowOfATileIsAnAnswer) {
   Program p;
   const auto small = p.add(variable("small", Type::f32, 4, 8, Role::input, 0));
@@ -167,11 +243,23 @@ TEST(Memory, OverflowOfATileIsAnAnswer) {
   EXPECT_EQ(e->memory.fullest_tile, 1u);
   EXPECT_EQ(e->memory.tile_capacity_bytes, 8192u);
   EXPECT_EQ(e->memory.fullest.at("outputs"), 64u * 64 * 4);
-  EXPECT_EQ(e->memory.fullest.at("temporaries"), kBytes);  // where small lands
+  EXPECT_EQ(e->memory.fullest.at("landings"), kBytes);  // small
   EXPECT_EQ(e->memory.total.at("inputs"), kBytes);
   EXPECT_GT(e->memory.fullest.at("vertex state"), 0u);
   EXPECT_GT(e->memory.fullest.at("exchange code"), 0u);
   EXPECT_TRUE(compile(p, toy_machine(3, 65536))->memory.fits());
+}
+
+TEST(Memory, OverflowSaysWhichTileByHowMuchAndWhatFillsIt) {
+  Program p;
+  const auto t = p.add(variable("t", Type::f32, 64, 64, Role::temporary, 2));
+  p.set_main(p.execute(ComputeSet{
+      "fill", Phase::compute, {vertex(testing::fill_codelet, 2, {field(t, {0, 64, 0, 64})}, {int64_t{1}})}}));
+  const auto e = compile(p, toy_machine(3, 16000));
+  const std::string text = overflow_text(e->memory);
+  const uint64_t over = e->memory.max_tile_bytes - 16000;
+  EXPECT_EQ(text.rfind("tile 2 overflows by " + std::to_string(over) + " bytes of 16000; it holds temporaries 16384, "
+                       "stack 3072, ", 0), 0u) << text;
 }
 
 uint64_t sum_of(const Categories& categories) {
@@ -182,7 +270,8 @@ uint64_t sum_of(const Categories& categories) {
 TEST(Memory, TotalsAreTheSumsOfTheirCategories) {
   for (uint64_t seed = 0; seed < 200; ++seed)
     for (const machine::Machine& machine :
-         {toy_machine(3), toy_machine(7), toy_machine(3, 65536, 65536), testing::toy_host(2)}) {
+         {toy_machine(3), toy_machine(7), toy_machine(3, 65536, 65536), testing::toy_host(2),
+          testing::toy_machine_with_regions(5)}) {
       const auto e = compile(
           testing::random_program(seed, {machine.tiles, machine.has_shared_space()}), machine);
       ASSERT_EQ(sum_of(e->memory.total), e->memory.total_bytes) << "seed " << seed;
@@ -190,6 +279,13 @@ TEST(Memory, TotalsAreTheSumsOfTheirCategories) {
       uint64_t arenas = 0;
       for (const auto& [tile, bytes] : e->arena_bytes) arenas += bytes;
       ASSERT_LE(arenas, e->memory.total_bytes) << "seed " << seed;
+      uint64_t tiles = e->memory.shared.total();
+      for (const TileMemory& tile : e->memory.tiles) {
+        tiles += tile.total();
+        ASSERT_LE(tile.always_live(), tile.total());
+        ASSERT_LE(tile.total(), e->memory.max_tile_bytes);
+      }
+      ASSERT_EQ(tiles, e->memory.total_bytes) << "seed " << seed;
     }
 }
 
@@ -205,7 +301,7 @@ TEST(Account, TheSlowestTileSetsTheCyclesOfASuperstep) {
   const auto e = compile(p, toy_machine(2));
   // A cycle for each element and one for each vertex: 65 on tile 0, 17 + 17 on tile 1.
   EXPECT_EQ(e->set_cycles[0][Phase::compute], 65);
-  EXPECT_EQ(e->set_cycles[0][Phase::sync], 10);
+  EXPECT_EQ(e->set_cycles[0][Phase::sync], 0);  // nobody waits where nothing is exchanged
   EXPECT_EQ(e->set_cycles[0][Phase::exchange], 0);
 }
 
@@ -223,7 +319,8 @@ TEST(Account, AnExchangeLastsAsLongAsItsBusiestTile) {
                        {},
                        {}}}}));
   const auto e = compile(p, toy_machine(2));
-  EXPECT_EQ(e->copies[0].cycles, 20 + 10 + kBytes / 4.0);
+  EXPECT_EQ(e->copies[0].cost.cycles[Phase::sync], 10);
+  EXPECT_EQ(e->copies[0].cost.cycles[Phase::exchange], 20 + kBytes / 4.0);
 }
 
 }  // namespace

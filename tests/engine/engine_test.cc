@@ -129,7 +129,7 @@ TEST(Engine, RejectsAProgramThatDoesNotFitItsMachine) {
   EXPECT_THAT(error_of([&] {
                 engine.run({&binding, 1});
               }),
-              HasSubstr("the program does not fit toy: tile 0 needs"));
+              HasSubstr("the program does not fit toy: tile 0 overflows by"));
   EXPECT_GT(engine.run({}, {.dry = true}).cycles.total(), 0);
 }
 

@@ -76,11 +76,15 @@ INSTANTIATE_TEST_SUITE_P(
     Machines, RandomPrograms,
     ::testing::Values(testing::toy_machine(1), testing::toy_machine(2), testing::toy_machine(3),
                       testing::toy_machine(5), testing::toy_machine(7),
-                      testing::toy_machine(5, 64 << 10, 1 << 20), testing::toy_host(1),
-                      testing::toy_host(2), testing::toy_host(4)),
+                      testing::toy_machine(5, 64 << 10, 1 << 20), testing::toy_machine_with_regions(1),
+                      testing::toy_machine_with_regions(4), testing::toy_machine_with_regions(13, 48 << 10),
+                      testing::toy_host(1), testing::toy_host(2), testing::toy_host(4)),
     [](const auto& param) {
       const bool shared = param.param.name == "toy" && param.param.has_shared_space();
-      return fmt::format("{}{}{}", param.param.name, param.param.tiles, shared ? "shared" : "");
+      return fmt::format("{}{}{}", param.param.name, param.param.tiles,
+                         shared                                  ? "shared"
+                         : param.param.has_interleaved_region() ? "regions"
+                                                                 : "");
     });
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <cmath>
 #include <fstream>
 #include <regex>
 
+#include "machine/keys.h"
 #include "support/toy_machine.h"
 
 namespace tessera::machine {
@@ -63,14 +65,20 @@ TEST_F(MachineFile, ReadsEveryNumber) {
   EXPECT_EQ(m.sync_cycles, toy.sync_cycles);
   EXPECT_EQ(m.macs_per_cycle_f16, toy.macs_per_cycle_f16);
   EXPECT_EQ(m.macs_per_cycle_f32, toy.macs_per_cycle_f32);
+  EXPECT_FALSE(m.has_interleaved_region());
+  EXPECT_EQ(m.interleaved_load_bytes_per_cycle(), m.load_bytes_per_cycle);
+  EXPECT_EQ(m.paired_exchange_factor, 1);
+  EXPECT_EQ(m.gather_exchange_share, 1);
+  EXPECT_EQ(m.exchange_transfer_cycles, 0);
 }
 
 TEST_F(MachineFile, KeepsTheSourceOfEachNumber) {
   const Machine m = read_text(kToyToml);
-  ASSERT_EQ(m.sources.size(), 10u);
+  ASSERT_EQ(m.sources.size(), keys().size());
   for (const Figure& figure : m.sources) {
     EXPECT_FALSE(figure.unit.empty()) << figure.name;
-    EXPECT_EQ(figure.source, figure.name == "exchange_bytes_per_cycle" ? "made up" : "")
+    const bool is_given = kToyToml.find(figure.name + " = ") != std::string::npos;
+    EXPECT_EQ(figure.source, figure.name == "exchange_bytes_per_cycle" ? "made up" : is_given ? "" : "default")
         << figure.name;
   }
 }
@@ -140,6 +148,65 @@ TEST_F(MachineFile, SaysWhereItIsMalformed) {
   EXPECT_THAT(error_of("name = \"toy\"\ntiles = = 3\n"), HasSubstr(":2: "));
   EXPECT_THAT(error_of(std::string("\0\xff\xfe", 3)), HasSubstr(":1: "));
   EXPECT_THROW(read("/no/such/machine.toml"), Error);
+}
+
+TEST(BuiltinMachines, GiveTheSourceOfEveryNumber) {
+  EXPECT_EQ(builtin_names(), (std::vector<std::string>{"gc2", "gc200", "bow"}));
+  for (const std::string& name : builtin_names()) {
+    const Machine m = find(name);
+    EXPECT_EQ(m.name, name);
+    EXPECT_EQ(m.kind, Kind::tiled);
+    EXPECT_TRUE(m.has_interleaved_region());
+    EXPECT_FALSE(m.description.empty());
+    ASSERT_EQ(m.sources.size(), keys().size());
+    for (const Figure& figure : m.sources) EXPECT_FALSE(figure.source.empty()) << name << " " << figure.name;
+  }
+}
+
+TEST(BuiltinMachines, HaveTheVendorsPeaks) {
+  const auto tflops = [](const Machine& m, double macs) { return 2e-12 * macs * m.tiles * m.clock_hz; };
+  const Machine bow = find("bow");
+  EXPECT_NEAR(tflops(bow, bow.macs_per_cycle_f16), 349, 1);
+  EXPECT_NEAR(tflops(bow, bow.macs_per_cycle_f32), 87, 0.5);
+  const Machine gc200 = find("gc200");
+  EXPECT_NEAR(tflops(gc200, gc200.macs_per_cycle_f16), 250, 1);
+  EXPECT_NEAR(tflops(gc200, gc200.macs_per_cycle_f32), 62.5, 0.5);
+  EXPECT_EQ(gc200.tile_bytes - gc200.interleaved_from, 425984u);
+  const Machine gc2 = find("gc2");
+  EXPECT_NEAR(tflops(gc2, gc2.macs_per_cycle_f32), 31.1, 0.1);
+}
+
+/// The message for one setting of a machine.
+std::string error_of(const Setting& setting, const std::string& machine = "bow") {
+  Machine m = find(machine, 1);
+  try {
+    apply(setting, m);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Settings, ChangeAFigureAndItsSource) {
+  Machine m = find("bow");
+  apply({"tiles", 2944}, m);
+  apply({"exchange_bytes", 8}, m);  // cut short, as no other key begins with it
+  EXPECT_EQ(m.tiles, 2944u);
+  EXPECT_EQ(m.exchange_bytes_per_cycle, 8);
+  ASSERT_EQ(m.sources.size(), keys().size());
+  for (const Figure& figure : m.sources)
+    EXPECT_EQ(figure.source == "set by hand", figure.name == "tiles" || figure.name == "exchange_bytes_per_cycle");
+}
+
+TEST(Settings, RefuseWhatNoMachineHas) {
+  EXPECT_EQ(error_of({"tiles", 0}),
+            "--set for bow: 'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)");
+  EXPECT_THAT(error_of({"clock_ghz", NAN}), HasSubstr("'clock_ghz' is nan;"));
+  EXPECT_THAT(error_of({"cores", 4}), HasSubstr("a machine has no 'cores'; it has tiles, workers_per_tile, "));
+  EXPECT_THAT(error_of({"", 4}), HasSubstr("a machine has no ''"));
+  EXPECT_THAT(error_of({"exchange", 4}),
+              HasSubstr("'exchange' may mean exchange_bytes_per_cycle, exchange_cycles, exchange_transfer_cycles"));
+  EXPECT_THAT(error_of({"tiles", 4}, "host"), HasSubstr("its figures are those of this computer"));
 }
 
 }  // namespace

@@ -341,9 +341,9 @@ class Generator {
   }
 
   VertexGroup random_group() {
-    static const std::vector<const Codelet*> kCodelets = {&add_codelet,    &scale_codelet,
-                                                          &sum_codelet,    &accumulate_codelet,
-                                                          &gather_codelet, &fill_codelet};
+    static const std::vector<const Codelet*> kCodelets = {
+        &add_codelet,        &subtract_codelet, &scale_codelet, &sum_codelet,
+        &accumulate_codelet, &gather_codelet,   &fill_codelet};
     VertexGroup group;
     group.codelet = dice_.pick(kCodelets);
     const VariableId y = pick_writable();

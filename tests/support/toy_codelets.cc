@@ -50,6 +50,14 @@ void add(const Vertex& v) {
   });
 }
 
+void subtract(const Vertex& v) {
+  with_type(v.fields[2], [&]<class T>(T) {
+    assign<T>(v.fields[2], [&](uint32_t i, uint32_t j) {
+      return static_cast<T>(repeated<T>(v.fields[0], i, j) - repeated<T>(v.fields[1], i, j));
+    });
+  });
+}
+
 void scale(const Vertex& v) {
   with_type(v.fields[0], [&]<class T>(T) {
     const FieldView& y = v.fields[0];
@@ -115,6 +123,10 @@ constexpr FieldSpec kYInOut{"y", Access::inout};
 constexpr FieldSpec kFlag{"flag", Access::out};
 constexpr std::array kFill = {kY};
 constexpr std::array kAdd = {FieldSpec{"a"}, FieldSpec{"b", Access::in, 8}, kY};
+/// b is read beyond its end, and y lies where loads are fast.
+constexpr std::array kSubtract = {FieldSpec{.name = "a", .alignment = 16},
+                                  FieldSpec{.name = "b", .alignment = 8, .over_read = 32},
+                                  FieldSpec{.name = "y", .access = Access::out, .alignment = 32, .interleaved = true}};
 constexpr std::array kScale = {kYInOut};
 constexpr std::array kSum = {kX, kY};
 constexpr std::array kAccumulate = {FieldSpec{"x", Access::in, 4, false, true}, kYInOut};
@@ -145,6 +157,7 @@ program::Codelet codelet(std::string_view name, std::span<const FieldSpec> field
 
 const program::Codelet fill_codelet = codelet("fill", kFill, kValue, fill);
 const program::Codelet add_codelet = codelet("add", kAdd, {}, add);
+const program::Codelet subtract_codelet = codelet("subtract", kSubtract, {}, subtract);
 const program::Codelet scale_codelet =
     codelet("scale", kScale, kFactor, scale, Workers::single_worker);
 const program::Codelet sum_codelet = codelet("sum", kSum, {}, sum, Workers::single_worker);

@@ -11,6 +11,9 @@ namespace tessera::testing {
 extern const program::Codelet fill_codelet;
 /// y = a + b. Fields: in a, in b, out y.
 extern const program::Codelet add_codelet;
+/// y = a - b. Fields: in a, in b, out y, which demand alignments of 16, 8 and 32 bytes, 32 bytes to
+/// read beyond b, and the interleaved region for y.
+extern const program::Codelet subtract_codelet;
 /// y *= factor. Fields: inout y. Parameter: factor. One worker.
 extern const program::Codelet scale_codelet;
 /// Every element of y is the sum of x in row-major order. Fields: in x, out y. One worker.

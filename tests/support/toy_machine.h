@@ -27,6 +27,17 @@ inline machine::Machine toy_machine(uint32_t tiles, uint64_t tile_bytes = 64 << 
   return m;
 }
 
+/// A toy machine whose tiles have an interleaved region from half of their memory on, and go in pairs.
+inline machine::Machine toy_machine_with_regions(uint32_t tiles, uint64_t tile_bytes = 64 << 10) {
+  machine::Machine m = toy_machine(tiles, tile_bytes);
+  m.interleaved_from = tile_bytes / 2;
+  m.interleaved_load_factor = 2;
+  m.paired_exchange_factor = 2;
+  m.gather_exchange_share = 0.5;
+  m.exchange_transfer_cycles = 3;
+  return m;
+}
+
 /// A host with that many tiles, whatever this computer has.
 inline machine::Machine toy_host(uint32_t threads) {
   machine::Machine m;

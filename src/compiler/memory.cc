@@ -1,0 +1,79 @@
+#include "compiler/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tessera::compiler {
+namespace {
+
+constexpr std::array<std::string_view, kMemoryUses> kNames = {
+    "inputs",       "outputs",       "constants", "work lists",  "vertex state", "vertex code",
+    "control code", "exchange code", "stack",     "temporaries", "landings",     "padding"};
+
+uint64_t excess(const TileMemory& tile, uint64_t capacity) {
+  return tile.end > capacity ? tile.end - capacity : 0;
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryUse use) { return kNames[static_cast<size_t>(use)]; }
+
+uint64_t TileMemory::total() const { return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}); }
+
+uint64_t TileMemory::always_live() const {
+  uint64_t sum = 0;
+  for (size_t use = 0; use < kMemoryUses; ++use)
+    if (is_always_live(static_cast<MemoryUse>(use))) sum += bytes[use];
+  return sum;
+}
+
+Categories TileMemory::categories() const {
+  Categories named;
+  for (size_t use = 0; use < kMemoryUses; ++use)
+    if (bytes[use] != 0) named[std::string(kNames[use])] = bytes[use];
+  return named;
+}
+
+TileMemory& TileMemory::operator+=(const TileMemory& other) {
+  for (size_t use = 0; use < kMemoryUses; ++use) bytes[use] += other.bytes[use];
+  end += other.end;
+  return *this;
+}
+
+MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity) {
+  MemoryReport report;
+  report.tile_capacity_bytes = capacity;
+  report.shared = shared;
+  TileMemory sum = shared;
+  for (size_t t = 0; t < tiles.size(); ++t) {
+    const TileMemory& tile = tiles[t];
+    const TileMemory& fullest = tiles[report.fullest_tile];
+    sum += tile;
+    if (std::pair(excess(tile, capacity), tile.total()) > std::pair(excess(fullest, capacity), fullest.total()))
+      report.fullest_tile = static_cast<program::TileId>(t);
+  }
+  const TileMemory& fullest = tiles.at(report.fullest_tile);
+  report.total_bytes = sum.total();
+  report.total = sum.categories();
+  report.max_tile_bytes = fullest.total();
+  report.fullest = fullest.categories();
+  report.overflow_bytes = excess(fullest, capacity);
+  report.tiles = std::move(tiles);
+  return report;
+}
+
+std::string overflow_text(const MemoryReport& memory) {
+  std::vector<std::pair<uint64_t, std::string>> uses;
+  for (const auto& [name, bytes] : memory.fullest) uses.emplace_back(bytes, name);
+  std::sort(uses.rbegin(), uses.rend());
+  std::string held;
+  for (const auto& [bytes, name] : uses) held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name, bytes);
+  const std::string where = memory.fullest_tile == program::kShared ? std::string("main memory")
+                                                                    : fmt::format("tile {}", memory.fullest_tile);
+  return fmt::format("{} overflows by {} bytes of {}; it holds {}", where, memory.overflow_bytes,
+                     memory.tile_capacity_bytes, held);
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,76 @@
+// Where the bytes of a tile go. Every tile's account is kept, for reports.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera::compiler {
+
+/// What bytes are for.
+enum class MemoryUse : uint8_t {
+  inputs,
+  outputs,
+  constants,       ///< of floating-point type
+  work_lists,      ///< integer constants, which vertices read as metadata
+  vertex_state,    ///< records of vertices: pointers, lengths, parameters
+  vertex_code,     ///< codelets, each once on every tile that runs it
+  control_code,    ///< that starts supersteps
+  exchange_code,   ///< of each end of each transfer
+  stack,           ///< of supervisor and workers
+  temporaries,     ///< not always alive: at the step at which most is
+  landings,        ///< not always alive: what exchanges bring or take, at that step
+  padding,         ///< alignment, over-read space, and gaps between what is alive at different times
+};
+inline constexpr size_t kMemoryUses = 12;
+
+std::string_view name_of(MemoryUse use);
+
+/// Alive during the whole program. Temporaries and landings share their bytes from step to step.
+constexpr bool is_always_live(MemoryUse use) {
+  return use != MemoryUse::temporaries && use != MemoryUse::landings && use != MemoryUse::padding;
+}
+
+/// Bytes by name of their use, without those of none.
+using Categories = std::map<std::string, uint64_t>;
+
+/// One tile's memory, or the shared one.
+struct TileMemory {
+  std::array<uint64_t, kMemoryUses> bytes{};
+  uint64_t end = 0;  ///< total(), or where that does not fit the memory's regions the last address in use
+
+  uint64_t& operator[](MemoryUse use) { return bytes[static_cast<size_t>(use)]; }
+  uint64_t operator[](MemoryUse use) const { return bytes[static_cast<size_t>(use)]; }
+  uint64_t total() const;
+  uint64_t always_live() const;
+  Categories categories() const;
+  TileMemory& operator+=(const TileMemory& other);
+};
+
+struct MemoryReport {
+  std::vector<TileMemory> tiles;      ///< by tile; of a host: one, main memory
+  TileMemory shared;                  ///< of a tiled machine that has a shared space beside its tiles
+  uint64_t total_bytes = 0;
+  uint64_t max_tile_bytes = 0;        ///< of the fullest tile; on a host: total_bytes
+  uint64_t tile_capacity_bytes = 0;   ///< on a host: main memory
+  uint64_t overflow_bytes = 0;        ///< by which the fullest tile exceeds its memory
+  program::TileId fullest_tile = 0;   ///< that overflows most, or else has most bytes; on a host kShared
+  Categories total;
+  Categories fullest;
+
+  bool fits() const { return overflow_bytes == 0; }
+};
+
+/// Adds up a report of tiles of `capacity` bytes each.
+MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity);
+
+/// "tile 17 overflows by 1,024 of 638,976 bytes; it holds inputs 300,000, …", largest first.
+std::string overflow_text(const MemoryReport& memory);
+
+}  // namespace tessera::compiler

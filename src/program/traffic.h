@@ -1,0 +1,81 @@
+// What an exchange moves, tile by tile: its cycles and its code. Planner and compiler count with
+// this one class.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program/cycles.h"
+#include "program/program.h"
+
+namespace tessera::program {
+
+/// The moves of one exchange of a machine whose tiles have memories of their own. Reused from
+/// exchange to exchange.
+///
+/// The exchange broadcasts: what one tile sends to several leaves it once, and takes code once.
+/// Tiles 2i and 2i + 1 are a pair; what both receive comes at the paired rate. Gathers are sent to each
+/// pair by itself. Moves
+/// from a tile to itself are copies in its memory. Where a move is longer than one transfer can be,
+/// it takes the code of several.
+class Traffic {
+ public:
+  explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {}
+
+  /// Elements of `box` of a variable move from one tile (or kShared) to another. `gathered`: as rows
+  /// that lie scattered in the variable.
+  void add(TileId from, TileId to, VariableId variable, const Box& box, uint64_t element_bytes,
+           bool gathered = false) {
+    if (!box.empty())
+      moves_.push_back({slot(from), slot(to), variable, static_cast<uint32_t>(element_bytes), box, gathered});
+  }
+
+  /// Counts what was added since the last time, and forgets the moves.
+  void count();
+
+  // Of the exchange counted last.
+
+  /// The sync before it, its fixed part and its busiest tile; nothing where nothing moves. Copies
+  /// within tiles alone need no exchange, hence no sync.
+  PhaseTimes cycles() const;
+  const TileTraffic& of(TileId tile) const { return tiles_[slot(tile)].traffic; }
+  /// Exchange code on a tile: each end of each transfer, and each copy within the tile.
+  uint64_t code_bytes(TileId tile) const { return tiles_[slot(tile)].code_bytes; }
+  uint64_t sent_bytes() const { return sent_bytes_; }
+
+ private:
+  struct Move {
+    uint32_t from;
+    uint32_t to;
+    VariableId variable;
+    uint32_t element;
+    Box box;
+    bool gathered;
+
+    double row_bytes() const { return static_cast<double>(uint64_t{box.cols} * element); }
+  };
+  struct Tile {
+    TileTraffic traffic;
+    uint64_t code_bytes = 0;
+  };
+  using Iterator = std::vector<Move>::const_iterator;
+
+  /// A shared space comes after the tiles, in a pair of its own.
+  uint32_t slot(TileId tile) const { return tile == kShared ? (machine_.tiles + 1) & ~1U : tile; }
+  template <class TileOf, class Target>
+  void sort_by(const TileOf& tile_of, const Target& target_of);
+  void count_local();
+  void count_sent();
+  void count_sent(Iterator begin, Iterator end);
+  void count_received();
+  void count_received(Iterator begin, Iterator end);
+
+  const machine::Machine& machine_;
+  std::vector<Move> moves_;
+  std::vector<Move> sorted_;
+  std::vector<Tile> tiles_;
+  uint64_t sent_bytes_ = 0;
+  bool exchanges_ = false;
+};
+
+}  // namespace tessera::program
