@@ -37,8 +37,10 @@ std::vector<Strategy> shortest_pack_first(const Histogram& histogram, uint32_t m
   return packs.strategies();
 }
 
-std::vector<Strategy> longest_pack_first(const Histogram& histogram, uint32_t max_per_pack) {
+std::vector<Strategy> longest_pack_first(const Histogram& histogram, uint32_t max_per_pack,
+                                         const std::vector<Strategy>& begun) {
   OpenPacks packs(histogram.max_length(), depth_limit(max_per_pack));
+  for (const Strategy& strategy : begun) packs.open(strategy);
   for (uint32_t length = histogram.max_length(); length > 0; --length) {
     uint64_t left = histogram.counts[length];
     while (left > 0) {

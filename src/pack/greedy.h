@@ -19,8 +19,10 @@ inline uint32_t depth_limit(uint32_t max_per_pack) {
 std::vector<Strategy> shortest_pack_first(const Histogram& histogram, uint32_t max_per_pack);
 
 /// Longest-pack-first histogram packing, from the same source: each sequence into the open pack
-/// with the least room that suffices, as often as it fits. Best-fit decreasing on a histogram.
-std::vector<Strategy> longest_pack_first(const Histogram& histogram, uint32_t max_per_pack);
+/// with the least room that suffices, as often as it fits. Best-fit decreasing on a histogram. The
+/// packs of `begun` are open, too, as far as they have room, and part of the result.
+std::vector<Strategy> longest_pack_first(const Histogram& histogram, uint32_t max_per_pack,
+                                         const std::vector<Strategy>& begun = {});
 
 /// First-fit decreasing: each sequence into the first pack, in the order in which they were opened,
 /// that has room.

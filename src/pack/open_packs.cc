@@ -16,11 +16,21 @@ void OpenPacks::put_back(const PackGroup& group) {
 }
 
 void OpenPacks::fill(const PackGroup& group, uint64_t count, uint32_t length, uint32_t copies) {
-  const PackGroup filled = contents_.add(group, count, length, copies);
-  if (filled.room == 0 || filled.depth == depth_limit_)
-    closed_.push_back(filled);
+  keep(contents_.add(group, count, length, copies));
+}
+
+void OpenPacks::open(const Strategy& strategy) {
+  PackGroup group = fresh_;
+  for (const Part& part : strategy.parts)
+    group = contents_.add(group, strategy.count, part.length, part.copies);
+  keep(group);
+}
+
+void OpenPacks::keep(const PackGroup& group) {
+  if (group.room == 0 || group.depth == depth_limit_)
+    closed_.push_back(group);
   else
-    put_back(filled);
+    put_back(group);
 }
 
 std::vector<Strategy> OpenPacks::strategies() const {

@@ -20,6 +20,9 @@ class OpenPacks {
     fresh_.room = max_length;
   }
 
+  /// Adds packs that hold something already.
+  void open(const Strategy& strategy);
+
   /// The least room of an open pack that is at least `length`.
   std::optional<uint32_t> least_room(uint32_t length) const { return rooms_.at_least(length); }
   /// The most room of an open pack.
@@ -40,6 +43,8 @@ class OpenPacks {
   std::vector<Strategy> strategies() const;
 
  private:
+  void keep(const PackGroup& group);
+
   uint32_t depth_limit_;
   Contents contents_;
   PackGroup fresh_;

@@ -1,0 +1,21 @@
+// Certificates out of duals.
+#pragma once
+
+#include <tessera/pack.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera::pack {
+
+/// The lengths that occur, ascending.
+std::vector<uint32_t> lengths_of(const Histogram& histogram);
+
+/// The best bound that duals, one a length that occurs, prove when they are multiplied by a
+/// constant and rounded down. The smallest of a few constants that gives it, so that the numbers
+/// are easy to check.
+Certificate integer_certificate(const Histogram& histogram, uint32_t max_per_pack,
+                                std::span<const double> duals);
+
+}  // namespace tessera::pack

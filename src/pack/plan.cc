@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/pack.h>
+
+#include <cmath>
+
+#include "pack/best.h"
+#include "pack/bounds.h"
+#include "pack/greedy.h"
+#include "pack/slots.h"
+
+namespace tessera::pack {
+namespace {
+
+void require_sane(const Options& options) {
+  if (std::isnan(options.time_limit) || options.time_limit < 0)
+    throw UsageError(fmt::format("a time limit is 0 (none) or more seconds, not {}",
+                                 options.time_limit));
+}
+
+std::vector<Strategy> pack_greedily(const Histogram& histogram, const Options& options) {
+  switch (options.algorithm) {
+    case Algorithm::spfhp: return shortest_pack_first(histogram, options.max_per_pack);
+    case Algorithm::ffd: return first_fit_decreasing(histogram, options.max_per_pack);
+    case Algorithm::next_fit: return next_fit_decreasing(histogram, options.max_per_pack);
+    default: return longest_pack_first(histogram, options.max_per_pack);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::best: return "best";
+    case Algorithm::spfhp: return "spfhp";
+    case Algorithm::lpfhp: return "lpfhp";
+    case Algorithm::nnlshp: return "nnlshp";
+    case Algorithm::ffd: return "ffd";
+    case Algorithm::next_fit: return "next-fit";
+  }
+  return "";
+}
+
+Algorithm algorithm_named(std::string_view name) {
+  std::string names;
+  for (const Algorithm algorithm : algorithms) {
+    if (name_of(algorithm) == name) return algorithm;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(algorithm));
+  }
+  throw UsageError(fmt::format("there is no packing algorithm \"{}\"; there are {}", name, names));
+}
+
+Packing plan(const Histogram& histogram, const Options& options) {
+  Watch watch(options);
+  require_sane(histogram);
+  require_sane(options);
+  Packing packing{.algorithm = options.algorithm,
+                  .max_length = histogram.max_length(),
+                  .max_per_pack = options.max_per_pack,
+                  .strategies = {},
+                  .sequences = histogram.sequences(),
+                  .tokens = histogram.tokens(),
+                  .certificate = {}};
+  if (options.algorithm == Algorithm::best) {
+    Found found = find_best(histogram, options, watch);
+    packing.strategies = merged(std::move(found.strategies));
+    packing.certificate = std::move(found.certificate);
+  } else {
+    packing.strategies = pack_greedily(histogram, options);
+    packing.certificate = threshold_bound(histogram, options.max_per_pack);
+    if (options.certify && !packing.optimal())
+      packing.certificate = find_bound(histogram, options.max_per_pack, watch);
+  }
+  packing.cut_short = watch.is_over();
+  packing.seconds = watch.seconds();
+  return packing;
+}
+
+}  // namespace tessera::pack

@@ -1,0 +1,48 @@
+// Time and patience of a search.
+#pragma once
+
+#include <tessera/pack.h>
+
+#include <chrono>
+
+namespace tessera::pack {
+
+/// Says when a search must end: at its time limit, or when its caller wants it to.
+class Watch {
+ public:
+  explicit Watch(const Options& options) : options_(options) {}
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  /// Whether to end. Cheap, to be asked at every step; once true, it stays so.
+  bool is_over() {
+    if (is_over_) return true;
+    const double now = seconds();
+    if (options_.time_limit > 0 && now >= options_.time_limit) is_over_ = true;
+    if (options_.poll && now >= next_poll_) {
+      next_poll_ = now + kPollEvery;
+      progress_.seconds = now;
+      if (!options_.poll(progress_)) is_over_ = true;
+    }
+    return is_over_;
+  }
+
+  /// What the next poll is told.
+  void report(uint64_t packs, uint64_t lower_bound) {
+    progress_.packs = packs;
+    progress_.lower_bound = lower_bound;
+  }
+
+ private:
+  static constexpr double kPollEvery = 0.1;
+
+  const Options& options_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double next_poll_ = 0;
+  Progress progress_;
+  bool is_over_ = false;
+};
+
+}  // namespace tessera::pack
