@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
+
+#include "pack/length_set.h"
 
 namespace tessera::pack {
 namespace {
@@ -21,53 +25,102 @@ std::vector<uint32_t> by_entries(std::span<const Column> columns) {
   return order;
 }
 
+/// One column while it is eliminated, and which step each row is the pivot of.
+class Elimination {
+ public:
+  explicit Elimination(std::span<const Column> columns)
+      : values_(columns.size()),
+        is_touched_(columns.size()),
+        entries_in_row_(columns.size()),
+        step_of_row_(columns.size(), kNone),
+        pending_(static_cast<uint32_t>(columns.size())) {
+    for (const Column& column : columns)
+      for (const Entry& entry : column) ++entries_in_row_[entry.row];
+  }
+
+  void load(Column column) {
+    for (const Entry& entry : column) add(entry.row, entry.value);
+  }
+
+  void add(uint32_t row, double value) {
+    values_[row] += value;
+    if (is_touched_[row]) return;
+    is_touched_[row] = 1;
+    touched_.push_back(row);
+    if (step_of_row_[row] != kNone) pending_.insert(step_of_row_[row]);
+  }
+
+  /// The first step that is still to be applied to the column.
+  std::optional<uint32_t> next_step() {
+    const std::optional<uint32_t> step = pending_.at_least(0);
+    if (step) pending_.erase(*step);
+    return step;
+  }
+
+  double take(uint32_t row) { return std::exchange(values_[row], 0.0); }
+
+  /// Of the rows whose value is large enough, the one with the fewest entries in the matrix.
+  std::optional<uint32_t> pivot_row() const {
+    double largest = 0;
+    for (const uint32_t row : touched_) largest = std::max(largest, std::abs(values_[row]));
+    if (largest < kSingular) return std::nullopt;
+    uint32_t best = kNone;
+    for (const uint32_t row : touched_) {
+      if (std::abs(values_[row]) < kPivotThreshold * largest) continue;
+      if (best == kNone || entries_in_row_[row] < entries_in_row_[best]) best = row;
+    }
+    return best;
+  }
+
+  /// Empties the column into entries, divided by the pivot.
+  void unload(std::vector<Entry>& out, double pivot) {
+    for (const uint32_t row : touched_) {
+      const double value = take(row);
+      if (std::abs(value) > kDrop) out.push_back({row, value / pivot});
+      is_touched_[row] = 0;
+    }
+    touched_.clear();
+  }
+
+  void assign(uint32_t row, uint32_t step) { step_of_row_[row] = step; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<double> values_;  // by rows
+  std::vector<uint8_t> is_touched_;
+  std::vector<uint32_t> touched_;
+  std::vector<uint32_t> entries_in_row_;
+  std::vector<uint32_t> step_of_row_;
+  LengthSet pending_;
+};
+
 }  // namespace
 
 bool Basis::factor(std::span<const Column> columns) {
-  const size_t size = columns.size();
   steps_.clear();
   lower_.clear();
   upper_.clear();
   etas_.clear();
   eta_entries_.clear();
-  work_.assign(size, 0.0);
-  std::vector<uint32_t> entries_in_row(size);
-  for (const Column& column : columns)
-    for (const Entry& entry : column) ++entries_in_row[entry.row];
-  std::vector<uint8_t> done(size);
+  Elimination elimination(columns);
   for (const uint32_t position : by_entries(columns)) {
-    for (const Entry& entry : columns[position]) work_[entry.row] = entry.value;
-    size_t lower_begin = 0;
-    for (uint32_t k = 0; k < steps_.size(); ++k) {
-      const Step& step = steps_[k];
-      double& value = work_[step.row];
-      if (value != 0) {
-        for (size_t i = lower_begin; i < step.lower_end; ++i)
-          work_[lower_[i].row] -= lower_[i].value * value;
-        if (std::abs(value) > kDrop) upper_.push_back({k, value});
-        value = 0;
-      }
-      lower_begin = step.lower_end;
+    elimination.load(columns[position]);
+    while (const std::optional<uint32_t> k = elimination.next_step()) {
+      const Step& step = steps_[*k];
+      const double value = elimination.take(step.row);
+      if (std::abs(value) <= kDrop) continue;
+      upper_.push_back({*k, value});
+      for (size_t i = *k == 0 ? 0 : steps_[*k - 1].lower_end; i < step.lower_end; ++i)
+        elimination.add(lower_[i].row, -lower_[i].value * value);
     }
-    double largest = 0;
-    for (size_t row = 0; row < size; ++row) largest = std::max(largest, std::abs(work_[row]));
-    if (largest < kSingular) return false;
-    uint32_t pivot_row = 0;
-    uint32_t fewest = UINT32_MAX;
-    for (uint32_t row = 0; row < size; ++row) {
-      if (std::abs(work_[row]) >= kPivotThreshold * largest && entries_in_row[row] < fewest) {
-        fewest = entries_in_row[row];
-        pivot_row = row;
-      }
-    }
-    const double pivot = work_[pivot_row];
-    work_[pivot_row] = 0;
-    for (uint32_t row = 0; row < size; ++row) {
-      if (std::abs(work_[row]) > kDrop) lower_.push_back({row, work_[row] / pivot});
-      work_[row] = 0;
-    }
-    steps_.push_back({pivot_row, position, pivot, lower_.size(), upper_.size()});
+    const std::optional<uint32_t> row = elimination.pivot_row();
+    if (!row) return false;
+    const double pivot = elimination.take(*row);
+    elimination.unload(lower_, pivot);
+    elimination.assign(*row, static_cast<uint32_t>(steps_.size()));
+    steps_.push_back({*row, position, pivot, lower_.size(), upper_.size()});
   }
+  work_.assign(columns.size(), 0.0);
   return true;
 }
 

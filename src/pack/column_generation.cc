@@ -108,16 +108,22 @@ bool ColumnGeneration::is_solved() const {
   return std::ceil(packs_ - kRounding) <= std::ceil(bound_ - kRounding);
 }
 
+size_t ColumnGeneration::add_heavy_packs(std::span<const double> duals, double least) {
+  const size_t before = master_.patterns();
+  for (uint32_t row = 0; row < lengths_.size(); ++row) {
+    turn_ += 0x9E3779B9U;
+    const Pattern pattern = knapsack_.pack_with(row, turn_);
+    if (weight_of(pattern, duals) > least) add_pattern(pattern);
+  }
+  return master_.patterns() - before;
+}
+
 size_t ColumnGeneration::price(std::span<const double> duals, double share_of_best) {
   std::vector<double> between(duals.size());
   for (size_t i = 0; i < duals.size(); ++i)
     between[i] = share_of_best * best_duals_[i] + (1 - share_of_best) * duals[i];
   knapsack_.weigh(between);
-  const size_t before = master_.patterns();
-  for (uint32_t row = 0; row < lengths_.size(); ++row) {
-    const Pattern pattern = knapsack_.pack_with(row);
-    if (weight_of(pattern, duals) > 1 + kAttractive) add_pattern(pattern);
-  }
+  const size_t added = add_heavy_packs(duals, 1 + kAttractive);
   const double heaviest = knapsack_.heaviest();
   const double bound = heaviest > 0 ? weight_of(demand_, between) / heaviest : 0;
   if (bound > bound_) {
@@ -125,11 +131,13 @@ size_t ColumnGeneration::price(std::span<const double> duals, double share_of_be
     for (double& dual : between) dual /= heaviest;
     best_duals_ = std::move(between);
   }
-  return master_.patterns() - before;
+  return added;
 }
 
 bool ColumnGeneration::solve(const std::function<bool()>& stop) {
   if (lengths_.empty()) return true;
+  knapsack_.weigh(best_duals_);
+  add_heavy_packs(best_duals_, 0);
   double share_of_best = kShareOfBest;
   for (;;) {
     const bool is_optimal = master_.optimize(stop);

@@ -56,6 +56,7 @@ class ColumnGeneration {
   void add_pattern(const Pattern& pattern);
   std::vector<Part> parts_of(const Pattern& pattern) const;
   bool is_solved() const;
+  size_t add_heavy_packs(std::span<const double> duals, double least);
   size_t price(std::span<const double> duals, double share_of_best);
 
   Histogram histogram_;
@@ -66,6 +67,7 @@ class ColumnGeneration {
   Master master_;
   std::unordered_set<uint64_t> known_;  // hashes of the patterns
   std::vector<double> best_duals_;
+  uint32_t turn_ = 0;  // of ties
   double bound_ = 0;
   double packs_ = 0;
 };

@@ -9,7 +9,8 @@ namespace {
 constexpr double kEntering = 1e-10;      // a reduced cost that is worth a pivot
 constexpr double kSmallestPivot = 1e-9;
 constexpr size_t kRefactorAfter = 64;
-constexpr size_t kCandidates = 40;
+constexpr size_t kFound = 100;           // columns, after which a search for better ones ends
+constexpr size_t kCandidates = 40;       // of these that are tried
 
 }  // namespace
 
@@ -28,6 +29,7 @@ Master::Master(std::vector<double> demand, std::span<const uint32_t> copies)
     is_basic_[rows + row] = 1;
   }
   refactor();
+  update_duals();
 }
 
 void Master::add(const Pattern& pattern) {
@@ -59,10 +61,12 @@ void Master::update_duals() {
 
 bool Master::find_candidates() {
   std::vector<std::pair<double, uint32_t>> found;
-  for (uint32_t index = 0; index + 1 < begins_.size(); ++index) {
-    if (is_basic_[index]) continue;
-    const double value = reduced_cost(index);
-    if (value < -kEntering) found.emplace_back(value, index);
+  const uint32_t columns = static_cast<uint32_t>(begins_.size()) - 1;
+  for (uint32_t seen = 0; seen < columns && found.size() < kFound; ++seen) {
+    if (++next_ >= columns) next_ = 0;
+    if (is_basic_[next_]) continue;
+    const double value = reduced_cost(next_);
+    if (value < -kEntering) found.emplace_back(value, next_);
   }
   const size_t kept = std::min(found.size(), kCandidates);
   std::partial_sort(found.begin(), found.begin() + static_cast<ptrdiff_t>(kept), found.end());
@@ -98,7 +102,6 @@ bool Master::enter(uint32_t index) {
 }
 
 bool Master::optimize(const std::function<bool()>& stop) {
-  update_duals();
   while (find_candidates()) {
     while (!candidates_.empty()) {
       if (stop && stop()) return false;

@@ -67,6 +67,7 @@ class Master {
   std::vector<double> values_;   // of the basic columns
   std::vector<double> duals_;
   std::vector<uint32_t> candidates_;
+  uint32_t next_ = 0;  // column to look at for candidates
   Basis basis_;
   std::vector<double> direction_;
   std::vector<double> work_;

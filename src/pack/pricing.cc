@@ -1,6 +1,7 @@
 #include "pack/pricing.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace tessera::pack {
 namespace {
@@ -12,6 +13,24 @@ void raise(Weight* __restrict to, const Weight* __restrict from, size_t size, We
     const Weight other = from[i] + weight;
     to[i] = to[i] > other ? to[i] : other;
   }
+}
+
+/// Weights that differ by no more are equal.
+template <class Weight>
+constexpr Weight tie() {
+  return std::is_floating_point_v<Weight> ? static_cast<Weight>(1e-9) : Weight{0};
+}
+
+/// Rows in ascending order as slots.
+Pattern counted(std::span<const uint32_t> rows) {
+  Pattern pattern;
+  for (const uint32_t row : rows) {
+    if (pattern.empty() || pattern.back().row != row)
+      pattern.push_back({row, 1});
+    else
+      ++pattern.back().copies;
+  }
+  return pattern;
 }
 
 }  // namespace
@@ -49,35 +68,39 @@ Weight Knapsack<Weight>::heaviest_with(uint32_t row) const {
 }
 
 template <class Weight>
-Pattern Knapsack<Weight>::pack_with(uint32_t row) const {
+std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room,
+                                                       const std::vector<Weight>& rest,
+                                                       uint32_t turn) const {
+  const auto fitting = std::upper_bound(lengths_.begin(), lengths_.end(), room) - lengths_.begin();
+  std::optional<uint32_t> best;
+  Weight heaviest{0};
+  // From somewhere in the middle on, and around, so that ties end differently each time.
+  uint32_t row = static_cast<uint32_t>(uint64_t{turn} * static_cast<uint64_t>(fitting) >> 32);
+  for (ptrdiff_t i = 0; i < fitting; ++i, row = row + 1 == fitting ? 0 : row + 1) {
+    const Weight weight = weights_[row] + rest[room - lengths_[row]];
+    if (weights_[row] <= Weight{0} || weight <= heaviest + tie<Weight>()) continue;
+    heaviest = weight;
+    best = row;
+  }
+  return best;
+}
+
+template <class Weight>
+Pattern Knapsack<Weight>::pack_with(uint32_t row, uint32_t turn) const {
   std::vector<uint32_t> rows = {row};
   uint32_t room = max_length_ - lengths_[row];
   size_t layer = is_layered() ? tables_.size() - 2 : 0;
   while (!is_layered() || layer > 0) {
     const std::vector<Weight>& rest = tables_[is_layered() ? layer - 1 : 0];
-    uint32_t best = 0;
-    Weight heaviest{0};
-    for (uint32_t i = 0; i < lengths_.size() && lengths_[i] <= room; ++i) {
-      const Weight weight = weights_[i] + rest[room - lengths_[i]];
-      if (weights_[i] > Weight{0} && weight >= heaviest) {
-        heaviest = weight;
-        best = i + 1;
-      }
-    }
-    if (best == 0) break;
-    rows.push_back(best - 1);
-    room -= lengths_[best - 1];
+    turn = turn * 1664525U + 1013904223U;
+    const std::optional<uint32_t> next = heaviest_row(room, rest, turn);
+    if (!next) break;
+    rows.push_back(*next);
+    room -= lengths_[*next];
     --layer;
   }
   std::sort(rows.begin(), rows.end());
-  Pattern pattern;
-  for (const uint32_t r : rows) {
-    if (pattern.empty() || pattern.back().row != r)
-      pattern.push_back({r, 1});
-    else
-      ++pattern.back().copies;
-  }
-  return pattern;
+  return counted(rows);
 }
 
 template class Knapsack<double>;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,10 +27,12 @@ class Knapsack {
   /// Largest weight of a pack that has a sequence of that row.
   Weight heaviest_with(uint32_t row) const;
 
-  /// A pack of that weight, with a slot for the row.
-  Pattern pack_with(uint32_t row) const;
+  /// A pack of that weight, with a slot for the row. `turn` decides between equally heavy ones.
+  Pattern pack_with(uint32_t row, uint32_t turn) const;
 
  private:
+  std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest,
+                                       uint32_t turn) const;
   bool is_layered() const { return depth_limit_ < deepest_; }
   const std::vector<Weight>& beside_one() const {
     return is_layered() ? tables_[tables_.size() - 2] : tables_.back();
