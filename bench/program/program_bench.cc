@@ -47,17 +47,7 @@ constexpr program::FieldSpec kFields[] = {{"a"}, {"x"}, {"y", program::Access::o
 const program::Codelet kNothing = {
     .name = "nothing", .fields = kFields, .params = {}, .reference = do_nothing, .cost = unit_cost};
 
-machine::Machine ipu() {
-  machine::Machine m;
-  m.name = "tiled";
-  m.kind = machine::Kind::tiled;
-  m.tiles = kTiles;
-  m.workers_per_tile = 6;
-  m.tile_bytes = 624 << 10;
-  m.load_bytes_per_cycle = 16;
-  m.exchange_bytes_per_cycle = 4;
-  return m;
-}
+machine::Machine ipu() { return machine::find("bow"); }
 
 Variable rows_on_tiles(std::string name, Role role) {
   return {std::move(name), Type::f32, kVertices,
@@ -116,7 +106,28 @@ Program row_copies() {
   return p;
 }
 
-void measure_compile(const char* name, const std::function<Program()>& build) {
+constexpr uint32_t kRowsPerTile = 512;
+
+/// Partial rows of a sparse product on their way to those who add them: on every tile 512 rows, which
+/// go to tiles all over the machine, one by one.
+Program scattered_rows() {
+  constexpr uint32_t kRows = kTiles * kRowsPerTile;
+  Program p;
+  const auto add = [&](std::string name) {
+    return p.add(Variable{std::move(name), Type::f16, kRows, kWidth, Role::temporary,
+                          program::map_linearly(kRows, kWidth, kTiles), nullptr});
+  };
+  const auto partials = add("partials");
+  const auto received = add("received");
+  auto rows = std::make_shared<std::vector<uint32_t>>(kRows);
+  for (uint32_t i = 0; i < kRows; ++i)
+    (*rows)[i] = (i % kRowsPerTile * 37 + i / kRowsPerTile * 911) % kTiles * kRowsPerTile + i % kRowsPerTile;
+  const BoxSeries all = BoxSeries::same({0, kRows, 0, kWidth});
+  p.set_main(p.copy({"send partials", {{partials, received, 1, all, all, rows, {}, {}}}}));
+  return p;
+}
+
+void measure_compile(const char* name, const std::function<Program()>& build, uint32_t count = kVertices) {
   const machine::Machine machine = ipu();
   const uint64_t before = live_bytes();
   restart_peak();
@@ -138,10 +149,10 @@ void measure_compile(const char* name, const std::function<Program()>& build) {
       passes[i] = std::min(passes[i], executable->passes[i].seconds);
     return took;
   });
-  const auto each = [](double seconds) { return seconds / kVertices * 1e9; };
+  const auto each = [&](double seconds) { return seconds / count * 1e9; };
   fmt::print("{:<22} {:>8.0f} {:>8.0f} {:>8.0f} {:>8.0f}  ", name, each(build_seconds),
-             each(compile_seconds), static_cast<double>(kept) / kVertices,
-             static_cast<double>(peak) / kVertices);
+             each(compile_seconds), static_cast<double>(kept) / count,
+             static_cast<double>(peak) / count);
   for (size_t i = 0; i < passes.size(); ++i)
     fmt::print(" {} {:.0f}", executable->passes[i].name, each(passes[i]));
   fmt::print("\n");
@@ -187,6 +198,7 @@ int main() {
   measure_compile("x on another tile", [] { return six_a_tile(700); });
   measure_compile("x over 4 tiles", [] { return wide_reads(4); });
   measure_compile("copies of listed rows", row_copies);
+  measure_compile("scattered rows, a row", scattered_rows, kTiles * kRowsPerTile);
   fmt::print("dispatch: {:.0f} ns a vertex\n", dispatch_seconds() * 1e9);
   for (uint32_t threads : {1U, 2U})
     fmt::print("superstep on the host, {} threads: {:.2f} µs\n", threads,

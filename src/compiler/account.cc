@@ -46,7 +46,7 @@ class CycleCount {
   /// Tiles without vertices have nothing to do.
   Balance balance_of(const CompiledSet& set, double most) const {
     Balance balance{0, 0, most};
-    for (const float cycles : set.tile_cycles) balance.mean += cycles / c_.machine.tiles;
+    for (const double cycles : set.tile_cycles) balance.mean += cycles / c_.machine.tiles;
     if (set.tiles.size() == c_.machine.tiles)
       balance.least = *std::min_element(set.tile_cycles.begin(), set.tile_cycles.end());
     return balance;

@@ -215,13 +215,40 @@ class Checker {
       }
   }
 
-  void check_complete(const program::CopySet& source, const Exchange& exchange) const {
+  /// Every element that a copy set wants moved is, from where it lies to where it shall, and no other.
+  void check_complete(const program::CopySet& source, const Exchange& exchange) {
     uint64_t wanted = 0;
     uint64_t moved = 0;
+    before_.reset(exchange.transfers);
     for (const program::CopyGroup& group : source.groups)
-      for (uint32_t i = 0; i < group.count; ++i) wanted += group.target.at(i).elements();
+      for (uint32_t i = 0; i < group.count; ++i) {
+        wanted += group.target.at(i).elements();
+        check_copy(group, group.source.at(i), group.target.at(i));
+      }
     for (const Transfer& t : exchange.transfers) moved += uint64_t{t.rows} * t.cols;
     if (moved != wanted) fail(fmt::format("{} moves {} of {} elements", where_(), moved, wanted));
+  }
+
+  void check_copy(const program::CopyGroup& group, const Box& source, const Box& target) {
+    if (!group.source_rows) return check_boxes(group, source, target);
+    program::each_run_of_rows(*group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
+      const auto rows = static_cast<uint32_t>(count);
+      check_boxes(group, {(*group.source_rows)[first], rows, source.col, source.cols},
+                  {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
+    });
+  }
+
+  void check_boxes(const program::CopyGroup& group, const Box& source, const Box& target) {
+    const size_t element = size_of(c_.program.variable(group.from).type);
+    each_home(group.from, source, [&](const Place& from, const Box& part, TileId) {
+      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col), part.cols};
+      each_home(group.to, shifted, [&](const Place& to, const Box& common, TileId) {
+        const Place origin = moved(from, common.row - shifted.row, common.col - shifted.col, element);
+        if (!before_.has(origin, to, common))
+          fail(fmt::format("{} misses a transfer from '{}' to '{}'", where_(), c_.program.variable(group.from).name,
+                           c_.program.variable(group.to).name));
+      });
+    });
   }
 
   // Places.

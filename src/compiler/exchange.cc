@@ -209,14 +209,11 @@ class CopyExchange {
  private:
   void add_copy(const CopyGroup& group, Box source, Box target) {
     if (!group.source_rows) return add_boxes(group, source, target);
-    const std::vector<uint32_t>& rows = *group.source_rows;
-    for (uint32_t begin = 0; begin < source.rows;) {  // a move for each run of neighbours
-      uint32_t end = begin + 1;
-      while (end < source.rows && rows[source.row + end] == rows[source.row + end - 1] + 1) ++end;
-      add_boxes(group, {rows[source.row + begin], end - begin, source.col, source.cols},
-                {target.row + begin, end - begin, target.col, target.cols});
-      begin = end;
-    }
+    program::each_run_of_rows(*group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
+      const auto rows = static_cast<uint32_t>(count);
+      add_boxes(group, {(*group.source_rows)[first], rows, source.col, source.cols},
+                {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
+    });
   }
 
   void add_boxes(const CopyGroup& group, const Box& source, const Box& target) {

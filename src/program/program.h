@@ -117,6 +117,18 @@ struct CopyGroup {
   std::optional<RuntimeRow> target_offset;
 };
 
+/// Calls visit(first, count) for each run of a list of rows in which every row follows the one before,
+/// of the rows at positions [begin, end): one copy takes a run.
+template <class Visit>
+void each_run_of_rows(const std::vector<uint32_t>& rows, uint64_t begin, uint64_t end, const Visit& visit) {
+  while (begin < end) {
+    uint64_t next = begin + 1;
+    while (next < end && rows[next] == rows[next - 1] + 1) ++next;
+    visit(begin, next - begin);
+    begin = next;
+  }
+}
+
 /// Copies that happen in one exchange; all of them read before any is seen written.
 struct CopySet {
   std::string name;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include "base/random.h"
 #include "compiler/passes.h"
+#include "support/random_program.h"
 #include "support/toy_codelets.h"
 #include "support/toy_machine.h"
 
@@ -47,12 +49,13 @@ enum SampleVariable { kA, kT, kU, kY };
 
 /// A compilation that stands before `check`.
 struct Compiled {
-  std::shared_ptr<const Program> program = std::make_shared<const Program>(sample());
+  std::shared_ptr<const Program> program;
   std::shared_ptr<Executable> executable = std::make_shared<Executable>();
-  machine::Machine machine = testing::toy_machine(2);
+  machine::Machine machine;
   Compilation c{*program, machine, {}, {}, {}, {}, 0, {}, executable};
 
-  Compiled() {
+  explicit Compiled(Program p = sample(), machine::Machine m = testing::toy_machine(2))
+      : program(std::make_shared<const Program>(std::move(p))), machine(std::move(m)) {
     executable->program = program;
     executable->machine = machine;
     plan_exchange(c);
@@ -79,6 +82,38 @@ struct Compiled {
   }
 };
 
+/// Breaks an executable in one place, where it has one that matters: takes a transfer away, or lets a
+/// field, a transfer or a mapped box lie elsewhere.
+bool damage(Compiled& x, base::RandomSequence& random) {
+  std::vector<Exchange*> exchanges;
+  std::vector<Place*> places;
+  for (size_t s = 0; s < x.executable->sets.size(); ++s) {
+    CompiledSet& set = x.executable->sets[s];
+    if (!x.c.sets[s].reached) continue;
+    exchanges.insert(exchanges.end(), {&set.before, &set.after});
+    for (const CompiledVertex& v : set.vertices)
+      for (size_t f = 0; f < x.program->compute_sets()[s].groups[v.group].fields.size(); ++f)
+        if (!x.c.sets[s].fields[v.first_place + f].box.empty()) places.push_back(&set.places[v.first_place + f]);
+  }
+  for (size_t s = 0; s < x.executable->copies.size(); ++s)
+    if (x.c.copies[s].reached) exchanges.push_back(&x.executable->copies[s]);
+  std::erase_if(exchanges, [](const Exchange* e) { return e->transfers.empty(); });
+  const bool moves_field = random.below(2) == 0;
+  if (moves_field ? places.empty() : exchanges.empty()) return false;
+  if (moves_field) {
+    places[random.below(static_cast<uint32_t>(places.size()))]->offset += 4;
+    return true;
+  }
+  std::vector<Transfer>& transfers = exchanges[random.below(static_cast<uint32_t>(exchanges.size()))]->transfers;
+  Transfer& t = transfers[random.below(static_cast<uint32_t>(transfers.size()))];
+  switch (random.below(3)) {
+    case 0: t.to.offset += 4; break;
+    case 1: t.from.offset += 4; break;
+    default: transfers.erase(transfers.begin() + (&t - transfers.data()));
+  }
+  return true;
+}
+
 TEST(Check, AcceptsWhatThePassesMake) {
   Compiled x;
   EXPECT_NO_THROW(check(x.c));
@@ -99,7 +134,11 @@ TEST(Check, FindsAMissingExchange) {
       "compute set 'scale': field 'y' of 't' on tile 1 misses the exchange that takes it back");
   Compiled copy;
   copy.executable->copies[0].transfers.clear();
-  copy.rejects("copy 'result' moves 0 of 8 elements");
+  copy.rejects("copy 'result' misses a transfer from 'u' to 'y'");
+  Compiled twice;
+  std::vector<Transfer>& transfers = twice.executable->copies[0].transfers;
+  transfers.push_back(transfers[0]);
+  twice.rejects("copy 'result' moves 16 of 8 elements");
 }
 
 TEST(Check, FindsAnExchangeOfTheWrongElements) {
@@ -162,6 +201,61 @@ TEST(Check, LetsPiecesShareBytesOneAfterAnother) {
   x.c.pieces.back().first = x.c.pieces[x.c.pieces.size() - 2].last;
   x.rejects("'t' and 't' overlap on tile 1 while both are alive");
 }
+
+/// y = a - b, whose fields demand alignments and y the interleaved region.
+struct Demanding : Compiled {
+  static Program demanding() {
+    Program p;
+    const program::Box whole{0, 2, 0, 4};
+    std::vector<program::Field> fields;
+    for (const char* name : {"a", "b", "y"})
+      fields.push_back(field(p.add(variable(name, Type::f32, 2, 4, Role::inout, 0)), whole));
+    p.set_main(p.execute(ComputeSet{"subtract", Phase::compute, {vertex(testing::subtract_codelet, 0, fields)}}));
+    return p;
+  }
+  Demanding() : Compiled(demanding(), testing::toy_machine_with_regions(1)) {}
+
+  /// Moves a field and all that lies there.
+  void move(size_t f, int64_t bytes) {
+    place_of(kAdd, f).offset += static_cast<uint64_t>(bytes);
+    executable->mapped[f][0].offset += static_cast<uint64_t>(bytes);
+    executable->arena_bytes[0] += 64;
+  }
+};
+
+TEST(Check, FindsFieldsThatLieWhereTheyMustNot) {
+  Demanding sound;
+  EXPECT_NO_THROW(check(sound.c));
+  Demanding aligned;
+  aligned.move(0, 8);
+  aligned.rejects("field 'a' of 'a' on tile 0 lies at byte");
+  Demanding region;
+  region.executable->addresses[0].gap = 0;
+  region.rejects("below the interleaved region");
+}
+
+class DamagedPrograms : public ::testing::TestWithParam<machine::Machine> {};
+
+/// Random programs, compiled, of which one thing is then broken.
+TEST_P(DamagedPrograms, AreNeverAccepted) {
+  uint32_t damaged = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    const machine::Machine& machine = GetParam();
+    Compiled x(testing::random_program(seed, {machine.tiles, machine.has_shared_space()}), machine);
+    ASSERT_NO_THROW(check(x.c));
+    base::RandomSequence random{base::RandomStream(seed, 5)};
+    if (!damage(x, random)) continue;
+    ++damaged;
+    EXPECT_THROW(check(x.c), Error);
+  }
+  EXPECT_GT(damaged, 200u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, DamagedPrograms,
+                         ::testing::Values(testing::toy_machine(2), testing::toy_machine(5),
+                                           testing::toy_machine_with_regions(7)),
+                         [](const auto& param) { return std::to_string(param.param.tiles); });
 
 }  // namespace
 }  // namespace tessera::compiler

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "support/bound_arrays.h"
+#include "support/random_machine.h"
 #include "support/random_program.h"
 #include "support/reference_interpreter.h"
 #include "support/toy_machine.h"
@@ -86,6 +88,90 @@ INSTANTIATE_TEST_SUITE_P(
                          : param.param.has_interleaved_region() ? "regions"
                                                                  : "");
     });
+
+/// What a full run and a dry run account for. False where control depends on payload.
+bool estimates_as_it_runs(const Engine& engine, const Profile& run) {
+  try {
+    const Profile dry = engine.run({}, {.dry = true});
+    EXPECT_EQ(dry.cycles.at, run.cycles.at);
+    EXPECT_EQ(dry.supersteps, run.supersteps);
+    for (size_t s = 0; s < run.sets.size(); ++s) EXPECT_EQ(dry.sets[s].times, run.sets[s].times);
+    return true;
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("a dry run cannot follow the program"), std::string::npos) << e.what();
+    return false;
+  }
+}
+
+TEST(RandomMachines, RunWhatFitsAndSayWhatDoesNot) {
+  uint32_t fitting = 0;
+  uint32_t overflowing = 0;
+  uint32_t estimated = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const machine::Machine machine = testing::random_machine(seed);
+    const program::Program program = testing::random_program(seed, {machine.tiles, false});
+    FlatVariables expected = testing::flat_variables(program);
+    fill_externals(program, seed, expected);
+    BoundArrays arrays(program, expected);
+    const Engine engine(compiler::compile(program, machine));
+    const compiler::MemoryReport& memory = engine.executable().memory;
+    for (const compiler::TileMemory& tile : memory.tiles) ASSERT_LE(tile.total(), tile.end);
+    if (!memory.fits()) {
+      ++overflowing;
+      const std::string why = fmt::format("tile {} overflows by {} bytes of {}; it holds ", memory.fullest_tile,
+                                          memory.overflow_bytes, machine.tile_bytes);
+      try {
+        engine.run(arrays.bindings());
+        FAIL() << "ran";
+      } catch (const Error& e) {
+        ASSERT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+      }
+      continue;
+    }
+    ++fitting;
+    ASSERT_LE(memory.max_tile_bytes, machine.tile_bytes);
+    const Profile profile = engine.run(arrays.bindings(), {.threads = 2});
+    ASSERT_TRUE(std::isfinite(profile.cycles.total()));
+    estimated += estimates_as_it_runs(engine, profile);
+    testing::interpret(program, expected);
+    const FlatVariables actual = arrays.flat();
+    for (program::VariableId v = 0; v < actual.size(); ++v) {
+      if (!program.variable(v).is_external()) continue;
+      ASSERT_EQ(actual[v], expected[v]) << program::to_string(program);
+    }
+  }
+  EXPECT_GT(fitting, 150u);
+  EXPECT_GT(overflowing, 100u);
+  EXPECT_GT(estimated, 100u);
+}
+
+TEST(Trace, HasEverySuperstepInItsOrder) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    const machine::Machine machine = testing::toy_machine_with_regions(4);
+    const program::Program program = testing::random_program(seed, {machine.tiles, false});
+    FlatVariables variables = testing::flat_variables(program);
+    fill_externals(program, seed, variables);
+    BoundArrays arrays(program, variables);
+    std::vector<TraceEvent> trace;
+    const Engine engine(compiler::compile(program, machine));
+    const Profile profile = engine.run(arrays.bindings(), {.threads = 1, .trace = &trace});
+    program::PhaseTimes cycles;
+    uint64_t supersteps = 0;
+    double last = 0;
+    for (const TraceEvent& event : trace) {
+      cycles += event.cycles;
+      supersteps += !event.is_copy;
+      EXPECT_GE(event.start, last);
+      EXPECT_GE(event.seconds.total(), 0);
+      last = event.start;
+    }
+    EXPECT_EQ(supersteps, profile.supersteps);
+    EXPECT_DOUBLE_EQ(cycles.total(), profile.cycles.total());
+    EXPECT_LE(last, profile.seconds);
+  }
+}
 
 }  // namespace
 }  // namespace tessera::engine
