@@ -13,11 +13,10 @@ namespace tessera::program {
 /// The moves of one exchange of a machine whose tiles have memories of their own. Reused from
 /// exchange to exchange.
 ///
-/// The exchange broadcasts: what one tile sends to several leaves it once, and takes code once.
-/// Tiles 2i and 2i + 1 are a pair; what both receive comes at the paired rate. Gathers are sent to each
-/// pair by itself. Moves
-/// from a tile to itself are copies in its memory. Where a move is longer than one transfer can be,
-/// it takes the code of several.
+/// The exchange broadcasts: what one tile sends to several leaves it once, and takes code once; gathers
+/// are sent to each pair by itself. Tiles 2i and 2i + 1 are a pair; what both receive comes at the paired
+/// rate. Moves from a tile to itself are copies in its memory. Where a move is longer than one transfer
+/// can be, it takes the code of several.
 class Traffic {
  public:
   explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {}

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
+#include <utility>
 
 #include "base/random.h"
 #include "program/sizes.h"
@@ -61,15 +61,20 @@ TEST(Traffic, PairsReceiveTheSameDataAtTheirRate) {
             (32 + 96 / m.paired_exchange_factor) / m.exchange_bytes_per_cycle + m.exchange_transfer_cycles);
 }
 
-TEST(Traffic, GathersComeAtTheirShareOfTheRate) {
-  const machine::Machine m = toy_machine_with_regions(4);
+TEST(Traffic, GathersComeAtTheirShareOfTheRateAndGoOutToEachPair) {
+  const machine::Machine m = toy_machine_with_regions(6);
   Traffic traffic(m);
-  for (const TileId to : {2U, 3U}) traffic.add(0, to, kX, {7, 1, 0, 8}, 4, true);
+  for (const TileId to : {2U, 3U, 4U}) traffic.add(0, to, kX, {7, 1, 0, 8}, 4, true);
   traffic.count();
-  EXPECT_EQ(traffic.of(2).gathered_in, 32);
-  EXPECT_EQ(traffic.of(2).paired_in, 0);
-  EXPECT_EQ(traffic_cycles(m, traffic.of(2)),
-            32 / (m.gather_exchange_share * m.exchange_bytes_per_cycle) + m.exchange_transfer_cycles);
+  EXPECT_EQ(traffic.of(2).gathered_paired_in, 32);
+  EXPECT_EQ(traffic.of(2).gathered_in, 0);
+  EXPECT_EQ(traffic.of(4).gathered_in, 32);
+  EXPECT_EQ(traffic.of(4).in, 0);
+  EXPECT_EQ(traffic.of(0).gathered_out, 2 * 32);
+  const double rate = m.gather_exchange_share * m.exchange_bytes_per_cycle;
+  EXPECT_EQ(traffic_cycles(m, traffic.of(2)), 32 / (m.paired_exchange_factor * rate) + m.exchange_transfer_cycles);
+  EXPECT_EQ(traffic_cycles(m, traffic.of(4)), 32 / rate + m.exchange_transfer_cycles);
+  EXPECT_EQ(traffic_cycles(m, traffic.of(0)), 64 / rate + 2 * m.exchange_transfer_cycles);
 }
 
 TEST(Traffic, CopiesWithinATileNeedNoSync) {
@@ -91,43 +96,59 @@ TEST(Traffic, LongMovesTakeSeveralTransfers) {
   EXPECT_EQ(traffic.code_bytes(1), 3 * kExchangeCodeBytes);
 }
 
-/// Every element that is sent, by hand. Moves of one pair in the same columns, as mappings make them.
+/// One kind of data, element by element: who sends it to which pair, and who receives it.
+struct ByElement {
+  std::vector<std::set<std::pair<uint64_t, TileId>>> sent;
+  std::vector<std::set<uint64_t>> received;
+
+  explicit ByElement(uint32_t tiles) : sent(tiles), received(tiles) {}
+
+  double in(TileId tile, bool paired) const {
+    const TileId other = tile ^ 1U;
+    double bytes = 0;
+    for (const uint64_t element : received[tile])
+      if (paired == (other < received.size() && received[other].count(element) != 0)) bytes += 4;
+    return bytes;
+  }
+};
+
+/// Every element that is sent, by hand. Tiles have ten rows each, cut in two bands of columns.
 TEST(Traffic, CountsAsElementsDo) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     base::RandomSequence random{base::RandomStream(seed, 7)};
     const machine::Machine m = toy_machine_with_regions(1 + random.below(9));
     Traffic traffic(m);
-    std::vector<std::set<uint64_t>> sent(m.tiles);
-    std::vector<std::map<uint64_t, uint32_t>> received(m.tiles);
+    ByElement broadcast(m.tiles);
+    ByElement gathered(m.tiles);
     std::vector<double> local(m.tiles);
-    for (uint32_t i = random.below(40); i > 0; --i) {
+    for (uint32_t i = random.below(60); i > 0; --i) {
       const TileId from = random.below(m.tiles);
       const TileId to = random.below(m.tiles);
-      // A tile of ten rows, cut in two bands of columns.
       const Box box{from * 10 + random.below(5), 1 + random.below(5), 4 * random.below(2), 4};
-      bool again = false;
-      for (uint64_t r = box.row; r < box.row_end(); ++r) again |= received[to].count(r * 8 + box.col) != 0;
-      if (again && from != to) continue;  // a tile lands no element twice
-      traffic.add(from, to, kX, box, 4);
+      const bool is_gather = random.below(3) == 0;
+      ByElement& kind = is_gather ? gathered : broadcast;
+      bool again = false;  // a tile lands no element twice
+      for (uint64_t r = box.row; r < box.row_end(); ++r) again |= kind.received[to].count(r * 8 + box.col) != 0;
+      if (again && from != to) continue;
+      traffic.add(from, to, kX, box, 4, is_gather);
       if (from == to) local[to] += static_cast<double>(box.elements() * 4);
       for (uint64_t r = box.row; r < box.row_end() && from != to; ++r)
         for (uint64_t c = box.col; c < box.col_end(); ++c) {
-          sent[from].insert(r * 8 + c);
-          ++received[to][r * 8 + c];
+          kind.sent[from].insert({r * 8 + c, is_gather ? to / 2 : 0});
+          kind.received[to].insert(r * 8 + c);
         }
     }
     traffic.count();
     for (TileId tile = 0; tile < m.tiles; ++tile) {
-      const TileId other = tile ^ 1U;
-      double in = 0;
-      double paired = 0;
-      for (const auto& [element, times] : received[tile])
-        (other < m.tiles && received[other].count(element) != 0 ? paired : in) += 4;
-      EXPECT_EQ(traffic.of(tile).in, in);
-      EXPECT_EQ(traffic.of(tile).paired_in, paired);
-      EXPECT_EQ(traffic.of(tile).out, static_cast<double>(4 * sent[tile].size()));
-      EXPECT_EQ(traffic.of(tile).local, local[tile]);
+      const TileTraffic& t = traffic.of(tile);
+      EXPECT_EQ(t.in, broadcast.in(tile, false));
+      EXPECT_EQ(t.paired_in, broadcast.in(tile, true));
+      EXPECT_EQ(t.gathered_in, gathered.in(tile, false));
+      EXPECT_EQ(t.gathered_paired_in, gathered.in(tile, true));
+      EXPECT_EQ(t.out, static_cast<double>(4 * broadcast.sent[tile].size()));
+      EXPECT_EQ(t.gathered_out, static_cast<double>(4 * gathered.sent[tile].size()));
+      EXPECT_EQ(t.local, local[tile]);
     }
   }
 }
