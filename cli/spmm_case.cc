@@ -151,6 +151,15 @@ const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
   return what.mode == Mode::sparse || request_.modes.size() == 1 ? request_.force : none;
 }
 
+namespace {
+
+ops::TiledSpmmProblem tiled_problem(const SpmmRequest& request, const SpmmCase& what) {
+  const Type partials = what.precision.f32_partials ? Type::f32 : what.precision.type;
+  return {what.n, what.precision.type, partials, request.planner, what.mode == Mode::dense};
+}
+
+}  // namespace
+
 void SpmmRunner::check(const SpmmCase& what) {
   const machine::Machine& machine = machine_of(what);
   sparse::validate_sizes(m(), k(), what.block);
@@ -161,7 +170,7 @@ void SpmmRunner::check(const SpmmCase& what) {
   } else {
     if (request_.layout != Layout::row_major)
       throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
-    ops::check_tiled_spmm(what.precision.type, machine, knobs_of(what));
+    ops::check_tiled_spmm(tiled_problem(request_, what), machine, knobs_of(what));
   }
 }
 
@@ -237,12 +246,19 @@ void estimate(const engine::Engine& engine, SpmmResult& result) {
   if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();
 }
 
-void verify(const SpmmRequest& request, const SparseMatrix& matrix, Type type, Type result_type, const Activations& x,
+/// Types that numbers are rounded to.
+struct Rounding {
+  Type weights;
+  Type partials;
+  Type result;
+};
+
+void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types, const Activations& x,
             const Activations& y, SpmmResult& result) {
   if (request.verify == Verify::none) return;
-  const SparseMatrix w = report::rounded(matrix, type);
+  const SparseMatrix w = report::rounded(matrix, types.weights);
   const uint32_t threads = request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
-  const report::Verification v = report::verify_product({w, x.view(), y.view(), x.cols, result_type},
+  const report::Verification v = report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials},
                                                         extent_of(request.verify), request.seed, threads);
   result.verified = v.verified;
   result.max_abs_error = v.max_abs_error;
@@ -303,38 +319,41 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
   result.seconds = timed.seconds;
   result.phases = timed.profile.phases;
   result.phases[Phase::control] += timed.seconds - timed.profile.seconds;
-  verify(request_, matrix, type, Type::f32, x, y, result);
+  verify(request_, matrix, {type, Type::f32, Type::f32}, x, y, result);
   return result;
 }
 
 SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine& machine) {
-  const Type type = what.precision.type;  // sums stay within a tile, so partials have no type
+  const Type type = what.precision.type;
   const SparseMatrix& matrix = *weights_->matrix;
-  const ops::TiledSpmmPlan plan =
-      ops::plan_tiled_spmm(matrix.pattern, type, what.n, machine, knobs_of(what));
-  ops::SpmmProgram built = ops::build_tiled_spmm(matrix.pattern, type, what.n, plan, machine);
-  const ops::SpmmVariables variables = built.variables;
+  const ops::TiledSpmmProblem problem = tiled_problem(request_, what);
+  const ops::TiledSpmmPlan plan = ops::plan_tiled_spmm(matrix.pattern, problem, machine, knobs_of(what));
+  ops::TiledSpmmProgram built = ops::build_tiled_spmm(matrix.pattern, problem, plan, machine);
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
   SpmmResult result = start(plan, engine.executable(), request_.print);
+  result.fits &= plan.chosen.rejected.empty();
   if (!result.fits) return result;
   estimate(engine, result);
   if (request_.estimate) return result;
   Activations x(matrix.pattern.cols, what.n, Layout::row_major);
   Activations y(matrix.pattern.rows, what.n, Layout::row_major);
   base::RandomStream(request_.seed, 0, 1).fill_symmetric(x.elements);
-  std::vector<std::byte> values = as_type(matrix.values, type);
   std::vector<std::byte> x_typed = as_type(x.elements, type);
-  std::vector<std::byte> y_typed(y.elements.size() * size_of(type));
-  const std::array<engine::Binding, 3> bindings = {{
-      {variables.values, values.data(), int64_t{matrix.pattern.block_size} * matrix.pattern.block_size, 1},
-      {variables.x, x_typed.data(), what.n, 1},
-      {variables.y, y_typed.data(), what.n, 1},
-  }};
+  as_floats(x_typed, type, x.elements);  // as the tiles have them
+  x_typed = as_type(built.stored_x(x.elements), type);
+  std::vector<std::byte> values = as_type(built.stored_weight(matrix), type);
+  const auto cols_of = [&](program::VariableId id) { return int64_t{engine.executable().program->variable(id).cols}; };
+  const ops::SpmmVariables& v = built.variables;
+  std::vector<float> y_stored(engine.executable().program->variable(v.y).elements());
+  std::vector<std::byte> y_typed(y_stored.size() * size_of(type));
+  const std::array<engine::Binding, 3> bindings = {{{v.values, values.data(), cols_of(v.values), 1},
+                                                    {v.x, x_typed.data(), cols_of(v.x), 1},
+                                                    {v.y, y_typed.data(), cols_of(v.y), 1}}};
   engine.run(bindings);
-  as_floats(x_typed, type, x.elements);
-  as_floats(y_typed, type, y.elements);
-  verify(request_, matrix, type, type, x, y, result);
+  as_floats(y_typed, type, y_stored);
+  built.load_y(y_stored, y.elements);
+  verify(request_, matrix, {type, problem.partials, type}, x, y, result);
   return result;
 }
 

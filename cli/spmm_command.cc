@@ -27,6 +27,12 @@ Verify verify_of(const std::string& name) {
   throw UsageError(fmt::format("--verify takes full, sample and none; '{}' is none of them", name));
 }
 
+ops::Planner planner_of(const std::string& name) {
+  if (name == "best") return ops::Planner::best;
+  if (name == "published") return ops::Planner::published;
+  throw UsageError(fmt::format("--planner takes best or published; '{}' is neither", name));
+}
+
 Layout layout_of(const std::string& name) {
   if (name == "row") return Layout::row_major;
   if (name == "column") return Layout::column_major;
@@ -75,6 +81,9 @@ void add_output_options(CLI::App& command, SpmmRequest& r) {
       "Compare with float64: full, sample or none; full up to 2 GFLOP if left out");
   command.add_option("--print", r.print, "Also show: plan, candidates or program")
       ->check(CLI::IsMember({"plan", "candidates", "program"}));
+  command.add_option_function<std::string>(
+      "--planner", [&r](const std::string& s) { r.planner = planner_of(s); },
+      "How products are cut for modelled machines: best, or published (as the vendor's libraries are known to)");
   command.add_option_function<std::string>(
       "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); }, "Force a cut, that of static where both modes run: KEY=NUMBER, …");
 }

@@ -12,7 +12,7 @@
 #include "kernels/elementwise/codelet.h"
 #include "kernels/gather/codelet.h"
 #include "kernels/reduce/codelet.h"
-#include "kernels/tile_product/tile_product.h"
+#include "kernels/tile_product/codelet.h"
 
 namespace tessera::kernels {
 namespace {

@@ -23,6 +23,7 @@ struct Product {
   uint32_t n = 0;
   Type result = Type::f32;        ///< of the elements of Y
   Type accumulation = Type::f32;  ///< in which sums are kept
+  Type partials = Type::f32;      ///< to which parts of a sum are rounded on their way from tile to tile
 };
 
 struct Verification {

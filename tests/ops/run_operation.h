@@ -66,7 +66,7 @@ inline void expect_plan_keeps_its_word(const GridPlan& plan,
   program::PhaseTimes cycles;
   for (const program::PhaseTimes& set : executable.set_cycles) cycles += set;
   for (const compiler::Exchange& copy : executable.copies)
-    cycles[program::Phase::exchange] += copy.cycles;
+    cycles += copy.cost.cycles;
   for (size_t i = 0; i < program::kPhases; ++i) {
     const double predicted = plan.chosen.seconds.at[i] * executable.machine.clock_hz;
     EXPECT_NEAR(predicted, cycles.at[i], 1e-9 * cycles.total())

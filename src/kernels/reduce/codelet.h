@@ -12,6 +12,11 @@ namespace tessera::kernels {
 /// parameter, the bits of the scale (param_of). No partials sum up to 0.
 extern const program::Codelet reduce_sum_codelet;
 
+/// Sums of partial rows, for tiles: out[r] = the sum of partials[i] for all i with rows[i] = r, in FP32,
+/// in the order of i; 0 where there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out"
+/// (rows × n).
+extern const program::Codelet reduce_rows_codelet;
+
 std::span<const ListedCodelet> reduce_codelets();
 
 }  // namespace tessera::kernels

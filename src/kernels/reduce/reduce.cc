@@ -1,5 +1,7 @@
 #include "kernels/reduce/reduce.h"
 
+#include <vector>
+
 #include "base/simd.h"
 #include "kernels/element.h"
 
@@ -84,6 +86,24 @@ void reduce_sum(const program::FieldView& partials, float scale, const program::
   });
 }
 
+void reduce_rows(const program::FieldView& partials, const program::FieldView& rows, const program::FieldView& out) {
+  std::vector<float> sums(out.elements());
+  const auto add = [](auto d, auto a, auto b) HWY_ATTR { return (void)d, hn::Add(a, b); };
+  const auto copy = [](auto d, auto a) HWY_ATTR { return (void)d, a; };
+  with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
+    for (uint32_t i = 0; i < partials.rows; ++i) {
+      float* sum = sums.data() + static_cast<size_t>(number_at(rows, i, 0)) * out.cols;
+      const auto* from = reinterpret_cast<const In*>(address_of(partials, i, 0));
+      map_elements(add, out.cols, sum, static_cast<const float*>(sum), from);
+    }
+  });
+  with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
+    for (uint32_t r = 0; r < out.rows; ++r)
+      map_elements(copy, out.cols, reinterpret_cast<Out*>(address_of(out, r, 0)),
+                   static_cast<const float*>(sums.data()) + size_t{r} * out.cols);
+  });
+}
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -91,12 +111,20 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 
 HWY_EXPORT(reduce_sum);
+HWY_EXPORT(reduce_rows);
 
 bool apply_reduce_sum(const program::FieldView& partials, float scale,
                       const program::FieldView& out) {
   if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1)))
     return false;
   if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_sum)(partials, scale, out);
+  return true;
+}
+
+bool apply_reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
+                       const program::FieldView& out) {
+  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
+  if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_rows)(partials, rows, out);
   return true;
 }
 

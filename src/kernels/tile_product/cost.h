@@ -1,0 +1,37 @@
+// Cycles of products on a tile.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+
+#include "machine/machine.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// What blocks of b × b cost a tile with n columns: a fixed part, and cycles for each block row and
+/// each block. Blocks of other sizes than 4, 8 and 16 are made of these.
+struct BlockRates {
+  double start = 0;
+  double per_row = 0;
+  double per_block = 0;
+};
+BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n);
+
+/// What single elements cost one worker with n columns: a fixed part, and cycles for each row and
+/// each element of a row beyond its first. A tile takes as many times its slowest worker as it has.
+struct ElementRates {
+  double start = 0;
+  double per_row = 0;
+  double per_further = 0;
+};
+ElementRates element_rates(Type type, uint32_t n);
+
+/// Cycles of a tile for a dense product of m × k by k × n.
+double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols);
+
+program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes dense_product_cost(const program::Vertex& v, const machine::Machine& m);
+
+}  // namespace tessera::kernels

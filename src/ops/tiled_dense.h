@@ -1,0 +1,57 @@
+// Dense products on tiled machines: a grid over m, k and n, with partial sums and serial slices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine/machine.h"
+#include "ops/parted_matrix.h"
+#include "ops/tiled_plan.h"
+#include "program/program.h"
+
+namespace tessera::ops {
+
+struct DenseShape {
+  uint32_t m = 0;
+  uint32_t k = 0;
+  uint32_t n = 0;
+  TiledNumbers numbers;
+};
+
+/// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that use
+/// it hold together and broadcast; partial sums over k are added on the tiles that share out Y. Slices
+/// of m or of n are computed one after another, by a loop. Neighbouring tiles, which receive the same
+/// data at twice the rate, share their part of X (pairs_share_x) or of W.
+struct DenseCut {
+  uint32_t m_parts = 1;
+  uint32_t k_parts = 1;
+  uint32_t n_parts = 1;
+  uint32_t m_slices = 1;
+  uint32_t n_slices = 1;
+  bool pairs_share_x = true;
+
+  uint32_t tiles() const { return m_parts * k_parts * n_parts; }
+  uint32_t slices() const { return m_slices * n_slices; }
+  bool operator==(const DenseCut&) const = default;
+};
+
+std::string to_string(const DenseCut& cut);
+
+/// All cuts worth weighing, the fastest expected first, those that are expected to fit before others.
+/// Parts and slices that `forced` does not leave at 0 are kept.
+std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner, const machine::Machine& machine,
+                                           const DenseCut& forced);
+
+struct DenseLayouts {
+  PartedMatrix w, x, y;
+};
+DenseLayouts dense_layouts(const DenseShape& shape, const DenseCut& cut);
+
+struct DenseProgram {
+  program::Program program;
+  program::VariableId w = 0, x = 0, y = 0;
+};
+DenseProgram build_dense(const DenseShape& shape, const DenseCut& cut);
+
+}  // namespace tessera::ops

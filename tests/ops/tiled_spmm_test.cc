@@ -1,0 +1,199 @@
+// Products on machines whose tiles have memories of their own: right, and as planned.
+#include "ops/tiled_spmm.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/io.h>
+
+#include <array>
+
+#include "base/random.h"
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "kernels/element.h"
+#include "report/verification.h"
+#include "support/error_of.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2, uint64_t seed = 7) {
+  return generate({PatternKind::random, m, k, density, block_size, seed});
+}
+
+std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
+  std::vector<std::byte> bytes(elements.size() * size_of(type));
+  for (size_t i = 0; i < elements.size(); ++i) kernels::store_number(type, bytes.data() + i * size_of(type), elements[i]);
+  return bytes;
+}
+
+std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type type) {
+  std::vector<float> elements(bytes.size() / size_of(type));
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = kernels::value_at(type, bytes.data(), i);
+  return elements;
+}
+
+/// A planned product, compiled.
+struct Product {
+  TiledSpmmPlan plan;
+  TiledSpmmProgram program;
+  std::shared_ptr<const compiler::Executable> executable;
+};
+
+Product make(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
+             const ForcedKnobs& force = {}) {
+  Product product;
+  product.plan = plan_tiled_spmm(pattern, problem, m, force);
+  product.program = build_tiled_spmm(pattern, problem, product.plan, m);
+  product.executable = compiler::compile(std::move(product.program.program), m);
+  return product;
+}
+
+/// Runs a product and compares it with float64.
+report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem, const machine::Machine& m,
+                         const ForcedKnobs& force = {}) {
+  const Product product = make(matrix.pattern, problem, m, force);
+  const uint32_t n = problem.n;
+  std::vector<float> x(uint64_t{matrix.pattern.cols} * n);
+  base::RandomStream(3).fill_symmetric(x);
+  x = as_floats(as_type(x, problem.type), problem.type);
+  const SparseMatrix w = report::rounded(matrix, problem.type);
+  const program::Program& p = *product.executable->program;
+  const SpmmVariables& v = product.program.variables;
+  std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
+  std::vector<std::byte> stored_x = as_type(product.program.stored_x(x), problem.type);
+  std::vector<std::byte> stored_y(p.variable(v.y).bytes(), std::byte{0xFF});
+  const std::array<engine::Binding, 3> bindings = {{{v.values, values.data(), p.variable(v.values).cols, 1},
+                                                    {v.x, stored_x.data(), p.variable(v.x).cols, 1},
+                                                    {v.y, stored_y.data(), p.variable(v.y).cols, 1}}};
+  engine::Engine(product.executable).run(bindings);
+  std::vector<float> y(uint64_t{matrix.pattern.rows} * n, NAN);
+  product.program.load_y(as_floats(stored_y, problem.type), y);
+  return report::verify_product({w, {x.data(), n, 1}, {y.data(), n, 1}, n, problem.type, Type::f32, problem.partials},
+                                report::Extent::full, 1, 1);
+}
+
+constexpr TiledNumbers kNumbers[] = {{Type::f32, Type::f32}, {Type::f16, Type::f16}, {Type::f16, Type::f32}};
+
+TEST(TiledSpmm, IsRightOnMachinesOfAnyNumberOfTiles) {
+  for (uint32_t tiles : {1U, 2U, 3U, 7U, 16U})
+    for (uint32_t block_size : {1U, 3U, 4U, 16U, 32U})
+      for (uint32_t n : {1U, 5U, 33U})
+        for (const TiledNumbers& numbers : kNumbers)
+          for (bool dense : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, dense {}", tiles, block_size, n,
+                                     name_of(numbers.operands), name_of(numbers.partials), dense));
+            const report::Verification v =
+                run(random_matrix(61, 45, block_size),
+                    {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense},
+                    testing::toy_machine(tiles));
+            EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
+          }
+}
+
+TEST(TiledSpmm, IsRightForEveryCut) {
+  const SparseMatrix matrix = random_matrix(61, 45, 4);
+  for (int64_t cols : {1, 2, 3})
+    for (int64_t bands : {1, 2, 4})
+      for (int64_t tiles : {1, 2})
+        EXPECT_TRUE(run(matrix, {.n = 9}, testing::toy_machine(24),
+                        {{"col_parts", cols}, {"bands", bands}, {"band_tiles", tiles}}).verified);
+  for (int64_t m : {1, 3})
+    for (int64_t k : {1, 2, 5})
+      for (int64_t n : {1, 2})
+        for (int64_t slices : {1, 4})
+          for (const char* sliced : {"m_slices", "n_slices"}) {
+            SCOPED_TRACE(fmt::format("m {} k {} n {}, {} {}", m, k, n, sliced, slices));
+            EXPECT_TRUE(run(matrix, {.n = 9, .dense = true}, testing::toy_machine(30),
+                            {{"m_parts", m}, {"k_parts", k}, {"n_parts", n}, {sliced, slices}}).verified);
+          }
+}
+
+TEST(TiledSpmm, TakesEmptyShapesAndSingleElements) {
+  for (const auto& [m, k, n] : {std::array{0U, 5U, 3U}, {5U, 0U, 3U}, {5U, 4U, 0U}, {1U, 1U, 1U}, {1U, 40U, 1U}, {40U, 1U, 7U}})
+    for (uint32_t block_size : {1U, 8U})
+      for (bool dense : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}, dense {}", m, k, n, block_size, dense));
+        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.5), {.n = n, .dense = dense}, testing::toy_machine(4)).verified);
+        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.0), {.n = n, .dense = dense}, testing::toy_machine(4)).verified);
+      }
+}
+
+/// Cycles by phase are the account's; bytes are within 5 % of it and never below.
+void expect_kept(const Product& product, const machine::Machine& m) {
+  const engine::Profile profile = engine::Engine(product.executable).run({}, {.dry = true});
+  for (size_t phase = 0; phase < program::kPhases; ++phase)
+    EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * m.clock_hz, 1e-9 * profile.cycles.total())
+        << name_of(static_cast<program::Phase>(phase));
+  const uint64_t bytes = product.executable->memory.max_tile_bytes;
+  EXPECT_LE(bytes, product.plan.chosen.max_tile_bytes);
+  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(product.plan.chosen.max_tile_bytes));
+}
+
+TEST(TiledSpmm, KeepsItsWord) {
+  for (uint32_t tiles : {1U, 3U, 7U, 16U})
+    for (uint32_t block_size : {1U, 4U})
+      for (const TiledNumbers& numbers : kNumbers)
+        for (uint32_t n : {1U, 20U, 65U})
+          for (bool dense : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, {}, n = {}, dense {}", tiles, block_size, name_of(numbers.operands), n, dense));
+            const machine::Machine m = testing::toy_machine(tiles);
+            const Pattern pattern = random_matrix(61, 45, block_size).pattern;
+            expect_kept(make(pattern, {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense}, m), m);
+          }
+}
+
+TEST(TiledSpmm, KeepsItsWordAtRealSize) {
+  const machine::Machine bow = machine::find("bow");
+  const Pattern blocks = random_matrix(1024, 1024, 16, 1.0 / 8).pattern;
+  const Pattern elements = random_matrix(1024, 1024, 1, 1.0 / 16).pattern;
+  for (Planner planner : {Planner::best, Planner::published})
+    for (uint32_t n : {4U, 64U, 256U}) {
+      SCOPED_TRACE(fmt::format("n = {}, planner {}", n, static_cast<int>(planner)));
+      const TiledSpmmProblem problem{.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
+      expect_kept(make(blocks, problem, bow), bow);
+      expect_kept(make(elements, problem, bow), bow);
+      TiledSpmmProblem dense = problem;
+      dense.dense = true;
+      expect_kept(make(blocks, dense, bow), bow);
+    }
+}
+
+TEST(TiledSpmm, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
+  const machine::Machine bow = machine::find("bow");
+  const Pattern pattern = random_matrix(1024, 1024, 8, 1.0 / 16).pattern;
+  for (uint32_t n : {4U, 64U, 1024U}) {
+    const auto seconds = [&](Planner planner) {
+      return plan_tiled_spmm(pattern, {.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner}, bow).chosen.total();
+    };
+    EXPECT_LE(seconds(Planner::best), 1.01 * seconds(Planner::published)) << "n = " << n;
+  }
+}
+
+TEST(TiledSpmm, NotFittingIsAnAnswer) {
+  machine::Machine small = testing::toy_machine(2);
+  small.tile_bytes = 5000;
+  const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
+  for (bool dense : {false, true}) {
+    const Product product = make(pattern, {.n = 64, .dense = dense}, small);
+    EXPECT_FALSE(product.plan.chosen.rejected.empty());
+    EXPECT_FALSE(product.executable->memory.fits());
+    EXPECT_GE(product.executable->memory.max_tile_bytes, small.tile_bytes);
+  }
+}
+
+TEST(TiledSpmm, RefusesWhatTilesLackAndUnknownKnobs) {
+  const machine::Machine m = testing::toy_machine(6);
+  const auto message = [&](const TiledSpmmProblem& problem, const ForcedKnobs& force) {
+    return test::error_of<UsageError>([&] { check_tiled_spmm(problem, m, force); });
+  };
+  EXPECT_TRUE(test::says(message({.n = 1, .type = Type::bf16}, {}), "f32 or f16, not in bf16"));
+  EXPECT_TRUE(test::says(message({.n = 1}, {{"colour", 1}}), "no knob 'colour': it has col_parts, bands, band_tiles"));
+  EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 7}}), "bands=7: a machine of 6 tiles takes 1 to 6"));
+  EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 3}, {"col_parts", 3}}), "is 9, more than the machine's 6 tiles"));
+  EXPECT_TRUE(test::says(message({.n = 1, .dense = true}, {{"m_slices", 2}, {"n_slices", 2}}), "only one of m and n"));
+}
+
+}  // namespace
+}  // namespace tessera::ops
