@@ -266,6 +266,29 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
   }
 }
 
+// Rows of X and Y that begin anywhere in a cache line, all at the same place.
+TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Product p(seed);
+    p.n = 16 * (4 + p.random.below(6));
+    p.k = p.b * (1 + p.random.below(8));
+    p.x_columns = false;
+    p.x_leading = p.n + 16 * p.random.below(3);
+    p.x_offset = p.random.below(16);
+    p.y_columns = false;
+    p.y_leading = p.n + 16 * p.random.below(3);
+    p.y_offset = p.random.below(2) == 0 ? p.x_offset : p.random.below(16);
+    p.cut.kernel = BlockCut::Kernel::wide;
+    p.cut.tile_rows = 8;
+    p.cut.panel_cols = p.n;
+    p.cut.pack_x = false;
+    p.row_cut = 0;
+    p.col_cut = p.random.below(2) == 0 ? 0 : 16;
+    expect_right(p, block_spmm);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // One 16-row strip of ones over 40 columns, of which the last 8 overhang a k of 32 + 3.
 TEST_P(BlockSparse, OnlyStoredValuesContribute) {
   for (const auto kernel : {BlockCut::Kernel::wide, BlockCut::Kernel::narrow}) {

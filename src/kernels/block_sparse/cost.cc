@@ -10,6 +10,9 @@ namespace {
 
 // Share of the reads of X from the L2 cache that multiply-adds do not hide.
 constexpr double kExposedPanelReads = 0.25;
+// Eight sums just cover the latency of multiply-adds, four cycles of two each: any delay shows.
+constexpr double kFewSums = 8;
+constexpr double kFewSumsFactor = 1.07;
 // Entering and leaving a micro-kernel: the call, clearing and storing sums, a mispredicted branch.
 constexpr double kTileCycles = 40;
 // Expanding one entry of the index.
@@ -57,16 +60,20 @@ double streaming_rate(double bytes, const machine::HostFigures& f) {
   return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
 }
 
+double tile_rows_of(const BlockShare& share) {
+  return share.weight.block_size == 4 ? 4 : std::min<double>(share.cut.tile_rows, 8);
+}
+
 // Cycles of one pass of a share's values through registers, for one tile of `vectors`.
 double tile_cycles(const BlockShare& share, const Sizes& s, double vectors, double panel_rate,
                    const machine::HostFigures& f) {
-  const double tile_rows =
-      share.weight.block_size == 4 ? 4 : std::min<double>(share.cut.tile_rows, 8);
+  const double tile_rows = tile_rows_of(share);
   const double multiply_adds = tile_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
   const double loads = (tile_rows + 2 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
   const double panel = vectors * s.lanes * 4 / panel_rate;
-  const double step = std::max(multiply_adds, loads) + f.exposed_loads * std::min(multiply_adds, loads) +
-                      kExposedPanelReads * panel;
+  const double waiting = tile_rows * vectors <= kFewSums ? kFewSumsFactor : 1;
+  const double step = waiting * std::max(multiply_adds, loads) +
+                      f.exposed_loads * std::min(multiply_adds, loads) + kExposedPanelReads * panel;
   return s.values / tile_rows * step + s.rows / tile_rows * (kTileCycles + tile_rows * vectors);
 }
 
@@ -80,6 +87,17 @@ double pack_cycles(const BlockShare& share, const Sizes& s, const machine::HostF
 // Arrays that callers allocate begin at a cache line or 16 bytes after one: a knob that asks for
 // aligned vectors has its effect in one half of the calls.
 constexpr double kAlignedCalls = 0.5;
+
+// Share of the calls that copy X.
+double packed_calls(const BlockShare& share, const Sizes& s) {
+  if (share.cut.pack_x) return 1;
+  const auto tile_rows = static_cast<uint32_t>(tile_rows_of(share));
+  const bool turned =
+      can_turn(static_cast<size_t>(s.lanes), tile_rows, static_cast<uint32_t>(s.cols));
+  const bool is_read_often =
+      reads_of_x(share, tile_rows) >= reads_worth_a_copy(turned, share.weight.block_size);
+  return is_read_often ? 1 - kAlignedCalls : 0;
+}
 
 // Writing Y: an ordinary store reads the line first.
 double write_cycles(const BlockShare& share, const Sizes& s, const machine::HostFigures& f) {
@@ -110,8 +128,7 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   const double panel_rate = fits ? f.l2_bytes_per_cycle : f.l3_bytes_per_cycle;
 
   program::PhaseTimes cycles;
-  const double packed_calls = share.cut.pack_x ? 1 : 1 - kAlignedCalls;
-  cycles[program::Phase::pack] = packed_calls * pack_cycles(share, s, f);
+  cycles[program::Phase::pack] = packed_calls(share, s) * pack_cycles(share, s, f);
   const auto panel_compute = [&](double vectors) {
     const double tiles = std::ceil(vectors / share.cut.tile_vectors);
     return vectors > 0 ? tiles * tile_cycles(share, s, vectors / tiles, panel_rate, f) : 0;

@@ -27,6 +27,24 @@ constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + ste
 /// Rows of a packed panel of X: k and the overhang of the last block.
 inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }
 
+/// How often a share reads a row of X from first to last in tiles of so many rows, on average.
+inline double reads_of_x(const BlockShare& share, uint32_t tile_rows) {
+  const BlockWeight& w = share.weight;
+  const double blocks = w.row_begin[share.block_row_end] - w.row_begin[share.block_row_begin];
+  return blocks * w.block_size * w.block_size / (double{1} * tile_rows * w.cols);
+}
+
+/// Whether rows of X that do not begin at a cache line are worth reading as aligned vectors, the
+/// first of them in two parts (wide_tile-inl.h, Turn): among several, and where parts are cheap.
+inline bool can_turn(size_t lanes, uint32_t tile_rows, uint32_t cols) {
+  return lanes == kMaxLanes && tile_rows == 8 && cols >= 4 * lanes;
+}
+
+/// Reads of X for which a copy of aligned vectors pays, where its rows begin elsewhere.
+inline double reads_worth_a_copy(bool turned, uint32_t block_size) {
+  return turned && block_size >= 16 ? 20 : 12;
+}
+
 /// Cuts `vectors` into tiles of at most `most` vectors that differ by one at most: the i-th of
 /// `tiles()` begins at `begin(i)`.
 struct TileCut {

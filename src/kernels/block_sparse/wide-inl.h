@@ -19,28 +19,49 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 // The micro-kernel for a tile of rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32
 // hold 8 × 3 and 4 × 6.
-template <bool kPacked>
+template <XForm kForm>
 WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   static constexpr WideTileFunction kFour[] = {
-      wide_tile<4, 1, 4, 4, kPacked>, wide_tile<4, 2, 4, 4, kPacked>, wide_tile<4, 3, 4, 4, kPacked>,
+    wide_tile<4, 1, 4, 4, kForm>,
+    wide_tile<4, 2, 4, 4, kForm>,
+    wide_tile<4, 3, 4, 4, kForm>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<4, 4, 4, 4, kPacked>, wide_tile<4, 5, 4, 4, kPacked>, wide_tile<4, 6, 4, 4, kPacked>
+    wide_tile<4, 4, 4, 4, kForm>,
+    wide_tile<4, 5, 4, 4, kForm>,
+    wide_tile<4, 6, 4, 4, kForm>
 #endif
   };
   static constexpr WideTileFunction kFourOfEight[] = {
-      wide_tile<4, 1, 8, 2, kPacked>, wide_tile<4, 2, 8, 2, kPacked>, wide_tile<4, 3, 8, 2, kPacked>,
+    wide_tile<4, 1, 8, 2, kForm>,
+    wide_tile<4, 2, 8, 2, kForm>,
+    wide_tile<4, 3, 8, 2, kForm>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<4, 4, 8, 2, kPacked>, wide_tile<4, 5, 8, 2, kPacked>, wide_tile<4, 6, 8, 2, kPacked>
+    wide_tile<4, 4, 8, 2, kForm>,
+    wide_tile<4, 5, 8, 2, kForm>,
+    wide_tile<4, 6, 8, 2, kForm>
 #endif
   };
   static constexpr WideTileFunction kEight[] = {
-      wide_tile<8, 1, 8, 2, kPacked>,
+    wide_tile<8, 1, 8, 2, kForm>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<8, 2, 8, 2, kPacked>, wide_tile<8, 3, 8, 2, kPacked>
+    wide_tile<8, 2, 8, 2, kForm>,
+    wide_tile<8, 3, 8, 2, kForm>
 #endif
   };
   if (small_block) return kFour[vectors - 1];
   return rows == 4 ? kFourOfEight[vectors - 1] : kEight[vectors - 1];
+}
+
+// The same for the first tile of turned rows.
+inline WideTileFunction turned_tile_function(uint32_t vectors) {
+  static constexpr WideTileFunction kEight[] = {
+    wide_tile<8, 1, 8, 2, XForm::turned>,
+#if HWY_TARGET <= HWY_AVX3
+    wide_tile<8, 2, 8, 2, XForm::turned>,
+    wide_tile<8, 3, 8, 2, XForm::turned>
+#endif
+  };
+  return kEight[vectors - 1];
 }
 
 inline uint32_t most_vectors(uint32_t rows) {
@@ -69,8 +90,6 @@ class WideShare {
   }
 
  private:
-  static constexpr double kReadsWorthACopy = 12;
-
   struct Strip {
     const float* values;
     size_t block_step;
@@ -86,7 +105,9 @@ class WideShare {
     const auto vectors = static_cast<uint32_t>((cols + kLanes - 1) / kLanes);
     tiles_ = {vectors, tile_vectors_};
     width_ = vectors * kLanes;
+    turned_ = columns_turned();
     packed_ = share_.cut.pack_x || !can_stay();
+    if (packed_) turned_ = 0;
     if (packed_) {
       enter(program::Phase::pack);
       for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
@@ -98,7 +119,7 @@ class WideShare {
       enter(program::Phase::compute);
     }
     direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols == width_;
-    stream_ = direct_ && share_.cut.stream_y && is_aligned(share_.y);
+    stream_ = direct_ && turned_ == 0 && share_.cut.stream_y && is_aligned(share_.y);
     chunk_row_ = first_row(share_.block_row_begin);
     for (uint32_t r = share_.block_row_begin; r < share_.block_row_end; ++r) block_row(r);
     flush(first_row(share_.block_row_end));
@@ -123,17 +144,19 @@ class WideShare {
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
-  // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache lines
-  // cost more than a copy, unless they are read few times.
-  bool can_stay() const {
-    return share_.x.col_stride == 1 && cols_ == width_ && w_.cols % w_.block_size == 0 &&
-           (is_aligned(share_.x) || reads_of_x() < kReadsWorthACopy);
+  // By how many columns rows must be turned to read X in place as aligned vectors.
+  uint32_t columns_turned() const {
+    if (!can_turn(kLanes, tile_rows_, width_) || share_.x.row_stride % kLanes != 0) return 0;
+    const auto first = reinterpret_cast<uintptr_t>(&share_.x(0, col_));
+    return first % sizeof(float) == 0 ? static_cast<uint32_t>(first / sizeof(float) % kLanes) : 0;
   }
 
-  // How often a vector of X is read, on average.
-  double reads_of_x() const {
-    const double blocks = w_.row_begin[share_.block_row_end] - w_.row_begin[share_.block_row_begin];
-    return blocks * w_.block_size * w_.block_size / (double{1} * tile_rows_ * w_.cols);
+  // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache
+  // lines and in two parts cost more than a copy, unless they are read few times.
+  bool can_stay() const {
+    return share_.x.col_stride == 1 && cols_ == width_ && w_.cols % w_.block_size == 0 &&
+           (is_aligned(share_.x) ||
+            reads_of_x(share_, tile_rows_) < reads_worth_a_copy(turned_ != 0, w_.block_size));
   }
 
   void block_row(uint32_t block_row) {
@@ -183,19 +206,28 @@ class WideShare {
     const bool direct = direct_ && row + tile_rows_ <= w_.rows;
     if (!direct && row + tile_rows_ > chunk_row_ + kChunkRows) flush(row);
     float* raw = share_.scratch + scratch_.rows;
-    WideTile tile{strip.values, strip.block_step, w_.block_size, columns, count,
-                  nullptr,      0,                nullptr, 0, direct && stream_};
+    WideTile tile{};
+    tile.w = strip.values;
+    tile.block_step = strip.block_step;
+    tile.block_size = w_.block_size;
+    tile.columns = columns;
+    tile.blocks = count;
+    tile.stream = direct && stream_;
+    tile.turn = {turned_, width_};
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
       const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
       const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
-      tile.x = packed_ ? panel_of(first) : &share_.x(0, col_ + first);
+      tile.x = packed_ ? panel_of(first) : &share_.x(0, col_ + first) - turned_;
       tile.x_step = packed_ ? last - first : static_cast<size_t>(share_.x.row_stride);
-      tile.y = direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first;
+      tile.y = (direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first) -
+               turned_;
       tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : width_;
       const auto vectors = static_cast<uint32_t>((last - first) / kLanes);
       const bool small_block = w_.block_size == 4;
-      const auto function = packed_ ? tile_function<true>(small_block, tile_rows_, vectors)
-                                    : tile_function<false>(small_block, tile_rows_, vectors);
+      const auto function = packed_ ? tile_function<XForm::packed>(small_block, tile_rows_, vectors)
+                            : turned_ != 0 && t == 0
+                                ? turned_tile_function(vectors)
+                                : tile_function<XForm::in_place>(small_block, tile_rows_, vectors);
       function(tile);
     }
     if (direct) chunk_row_ = row + tile_rows_;
@@ -226,6 +258,7 @@ class WideShare {
   uint32_t cols_ = 0;  // columns of Y in it
   uint32_t width_ = 0;  // the same in whole vectors
   TileCut tiles_{};
+  uint32_t turned_ = 0;  // columns by which rows of X are turned
   bool packed_ = true;
   bool direct_ = false;  // tiles go straight to Y
   bool stream_ = false;

@@ -19,6 +19,20 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// How a tile finds its part of X.
+enum class XForm : uint8_t {
+  packed,    // in a panel as wide as the tile
+  in_place,  // in rows `x_step` apart
+  turned,    // in place; the rows turned as Turn says
+};
+
+// Rows that begin `columns` after a cache line, each turned by as many columns: its last ones go
+// first. Then all vectors are aligned, the first in two parts. x and y stand at the cache line.
+struct Turn {
+  uint32_t columns;
+  size_t length;  // of a row of the panel
+};
+
 // What a tile reads and writes: some rows of a strip of one block row, times some vectors of X.
 struct WideTile {
   const float* w;           // the strip in the row's first block, from the tile's first row on
@@ -31,6 +45,7 @@ struct WideTile {
   float* y;
   size_t y_step;  // floats between rows of Y
   bool stream;    // write past the caches; y is then aligned to vectors
+  Turn turn;
 };
 
 // Floats of W between the block in work and the one that is prefetched.
@@ -44,21 +59,28 @@ inline constexpr size_t kMostBlocksAhead = 3;
 
 // Prefetches row c of a group of rows of X, each cache line once: packed rows follow one another,
 // so that of two rows of an odd number of AVX2's half-line vectors the first has a line less.
-template <int kVectors, bool kPacked>
+template <int kVectors, XForm kForm>
 HWY_INLINE void prefetch_row(const float* row, int c) {
   constexpr int kLine = 16;
   constexpr int kWidth = kVectors * static_cast<int>(kLanes);
-  const int begin = kPacked ? (kLine - c * kWidth % kLine) % kLine : 0;
+  const int begin = kForm == XForm::packed ? (kLine - c * kWidth % kLine) % kLine : 0;
 #pragma GCC unroll 8
   for (int i = begin; i < kWidth; i += kLine) hwy::Prefetch(row + i);
 }
 
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
 // how the values of a strip stand (sparse::BlockOrder). Widths known here save address registers.
-template <int kRows, int kVectors, int kStripRows, int kGroup, bool kPacked>
+template <int kRows, int kVectors, int kStripRows, int kGroup, XForm kForm>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
-  const size_t x_step = kPacked ? kVectors * kLanes : t.x_step;
+  const auto last_columns = hn::FirstN(d, t.turn.columns);
+  const auto first_columns = hn::Not(last_columns);
+  const auto load_x = [&](const float* x, int v) HWY_ATTR {
+    if (kForm != XForm::turned || v > 0) return hn::LoadU(d, x + v * kLanes);
+    return hn::Or(hn::MaskedLoad(last_columns, d, x + t.turn.length),
+                  hn::MaskedLoad(first_columns, d, x));
+  };
+  const size_t x_step = kForm == XForm::packed ? kVectors * kLanes : t.x_step;
   // Columns of W an iteration: in AVX2's small tiles a loop over less costs up to a tenth.
   constexpr int kDepth = kGroup == 4 || kLanes == 16 ? 4 : 8;
   const uint32_t parts = kGroup == 4 ? 1 : t.block_size / kDepth;
@@ -96,8 +118,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
         if (c % kGroup == 0) hwy::Prefetch(group + values_ahead);
         hn::Vec<Floats> xs[kVectors];
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) xs[v] = hn::LoadU(d, x + v * kLanes);
-        prefetch_row<kVectors, kPacked>(next_x, c);
+        for (int v = 0; v < kVectors; ++v) xs[v] = load_x(x, v);
+        prefetch_row<kVectors, kForm>(next_x, c);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           const auto value = hn::Set(d, group[r * kGroup + c % kGroup]);
@@ -117,7 +139,10 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       float* to = t.y + r * t.y_step + v * kLanes;
       auto total = sum[0][r][v];
       if constexpr (kFlights == 2) total = hn::Add(total, sum[1][r][v]);
-      if (t.stream) {
+      if (kForm == XForm::turned && v == 0) {
+        hn::BlendedStore(total, last_columns, d, to + t.turn.length);
+        hn::BlendedStore(total, first_columns, d, to);
+      } else if (t.stream) {
         hn::Stream(total, d, to);
       } else {
         hn::StoreU(total, d, to);
