@@ -35,7 +35,7 @@ int show(const std::vector<std::string>& names, const CommonOptions& options) {
     list.push_back(json_of(m));
     if (options.json) continue;
     fmt::print("{}{}: {}\n", list.size() > 1 ? "\n" : "", m.name, m.description);
-    report::Table table({"figure", "value", "unit", "source"});
+    report::Table table({"figure", "value", "unit", "source"}, {0, 2, 3});
     for (const machine::Figure& f : m.sources)
       table.add({f.name, fmt::format("{:.6g}", f.value), f.unit, f.source});
     fmt::print("{}", table.text());

@@ -17,6 +17,12 @@ bool reads_memory(const program::Step& step) {
          std::holds_alternative<program::If>(step);
 }
 
+bool has_runtime_rows(const program::CopySet& set) {
+  return std::any_of(set.groups.begin(), set.groups.end(), [](const program::CopyGroup& group) {
+    return group.source_offset || group.target_offset;
+  });
+}
+
 /// Spreads what is unknown from variable to variable, whatever the order of the steps.
 class KnownVariables {
  public:
@@ -67,15 +73,17 @@ class KnownVariables {
 
 }  // namespace
 
-std::string find_control(Compilation& c) {
-  Executable& e = *c.executable;
-  const std::vector<program::Step>& steps = c.program.steps();
+void find_runtime_control(Executable& e) {
+  const std::vector<program::Step>& steps = e.program->steps();
+  const std::vector<program::CopySet>& copies = e.program->copy_sets();
   e.has_runtime_control = std::any_of(steps.begin(), steps.end(), reads_memory) ||
-                          std::any_of(c.copies.begin(), c.copies.end(), [](const Moves& moves) {
-                            return !moves.runtime_rows.empty();
-                          });
-  e.known_ahead = KnownVariables(c.program).find();
-  return fmt::format("control flow {} memory", e.has_runtime_control ? "reads" : "does not read");
+                          std::any_of(copies.begin(), copies.end(), has_runtime_rows);
+  e.known_ahead = KnownVariables(*e.program).find();
+}
+
+std::string find_control(Compilation& c) {
+  find_runtime_control(*c.executable);
+  return fmt::format("control flow {} memory", c.executable->has_runtime_control ? "reads" : "does not read");
 }
 
 }  // namespace tessera::compiler

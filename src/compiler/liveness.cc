@@ -34,9 +34,6 @@ class Schedule {
       touch(move.from);
       touch(move.to);
     }
-    for (const RuntimeRows& rows : moves.runtime_rows)
-      for (const auto& row : {rows.from.row, rows.to.row})
-        if (row) touch_variable(row->index);
   }
 
   void touch_variable(program::VariableId variable) {
@@ -77,6 +74,9 @@ class Schedule {
   void walk_inside(const program::Copy& copy) {
     c_.copies[copy.set].reached = true;
     touch(c_.copies[copy.set]);
+    for (const program::CopyGroup& group : c_.program.copy_sets()[copy.set].groups)
+      for (const auto& row : {group.source_offset, group.target_offset})
+        if (row) touch_variable(row->index);
     ++position_;
   }
   void walk_inside(const program::Repeat& repeat) {

@@ -23,6 +23,7 @@ std::string place(Compilation& c);
 
 /// Finds whether control flow reads memory, and which variables a dry run knows.
 std::string find_control(Compilation& c);
+void find_runtime_control(Executable& executable);
 
 /// Turns pieces into places: sorted vertices and transfers, as engines run them.
 std::string resolve(Compilation& c);

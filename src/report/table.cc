@@ -19,7 +19,7 @@ std::string Table::text() const {
   const auto line = [&](const std::vector<std::string>& row) {
     for (size_t c = 0; c < row.size(); ++c) {
       const std::string pad(widths[c] - characters_of(row[c]), ' ');
-      const bool left = c == 0;
+      const bool left = std::find(left_.begin(), left_.end(), c) != left_.end();
       out += (c == 0 ? "" : "  ") + (left ? row[c] + pad : pad + row[c]);
     }
     out.erase(out.find_last_not_of(' ') + 1);

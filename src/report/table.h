@@ -8,18 +8,22 @@
 
 namespace tessera::report {
 
-/// Columns as wide as their widest cell, numbers to the right.
+/// Columns as wide as their widest cell: some, the first if not told otherwise, stand to the left, and
+/// numbers to the right.
 class Table {
  public:
-  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  explicit Table(std::vector<std::string> header, std::vector<size_t> left = {0})
+      : header_(std::move(header)), left_(std::move(left)) {}
 
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   const std::vector<std::string>& header() const { return header_; }
+  const std::vector<size_t>& left() const { return left_; }
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }
   std::string text() const;
 
  private:
   std::vector<std::string> header_;
+  std::vector<size_t> left_;
   std::vector<std::vector<std::string>> rows_;
 };
 
