@@ -21,5 +21,7 @@ void add_common_options(CLI::App& command, CommonOptions& options);
 Command add_spmm_command(CLI::App& app);
 Command add_inspect_command(CLI::App& app);
 Command add_machines_command(CLI::App& app);
+Command add_pack_command(CLI::App& app);
+Command add_reproduce_command(CLI::App& app);
 
 }  // namespace tessera::cli

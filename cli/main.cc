@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
+
 /// Leaves at once, as shells expect: 130 after Ctrl-C. Only what a signal handler may call.
 void on_interrupt(int signal) {
   io::remove_unfinished_files();
@@ -27,8 +29,25 @@ void on_interrupt(int signal) {
   _exit(128 + signal);
 }
 
+/// Touching a mapped file where it became shorter ends the process; say why.
+void on_lost_page(int signal) {
+  io::remove_unfinished_files();
+  constexpr char message[] = "tessera: an input file became shorter while it was read; run again when it is whole\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
+  _exit(signal == SIGBUS ? kFailure : 128 + signal);
+}
+
+std::string names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  const std::string last = names.back();
+  names.pop_back();
+  return fmt::format("use {} or {}", fmt::join(names, ", "), last);
+}
+
 int explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const std::string commands = "use spmm, inspect or machines";
+  const std::string commands = names_of_commands(app);
   std::string message = error.what();
   if (app.get_subcommands().empty()) {
     message = argc < 2 ? "a command is missing: " + commands : message;
@@ -68,7 +87,8 @@ int run(int argc, char** argv) {
              "\nResults go to stdout, progress and messages to stderr. Exit status: 0 done, 1 failed, 2 usage.");
 
   std::vector<std::pair<CLI::App*, Command>> commands;
-  for (const auto& add : {add_spmm_command, add_inspect_command, add_machines_command}) {
+  for (const auto& add : {add_spmm_command, add_pack_command, add_inspect_command, add_machines_command,
+                          add_reproduce_command}) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }
@@ -102,13 +122,15 @@ int main(int argc, char** argv) {
   tessera::cli::reserve_standard_streams();
   std::signal(SIGINT, tessera::cli::on_interrupt);
   std::signal(SIGTERM, tessera::cli::on_interrupt);
+  std::signal(SIGBUS, tessera::cli::on_lost_page);
+  std::signal(SIGXFSZ, SIG_IGN);  // writing then fails, with a message
   try {
     return finish(tessera::cli::run(argc, argv));
   } catch (const tessera::UsageError& e) {
     complain(e.what());
     return tessera::cli::kUsage;
   } catch (const std::bad_alloc&) {
-    complain("out of memory; try a smaller matrix or fewer columns");
+    complain("out of memory; try a smaller input");
   } catch (const std::exception& e) {
     complain(e.what());
   }

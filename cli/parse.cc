@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::cli {
 namespace {
@@ -48,10 +49,18 @@ std::vector<uint32_t> parse_counts(const std::string& option, const std::string&
   return counts;
 }
 
-uint64_t parse_seed(const std::string& text) {
+uint64_t parse_seed(const std::string& text, const std::string& option) {
   const auto seed = parse_number<uint64_t>(text);
-  if (!seed) throw UsageError(fmt::format("--seed takes a whole number from 0 to {}; '{}' is not one", UINT64_MAX, text));
+  if (!seed)
+    throw UsageError(fmt::format("{} takes a whole number from 0 to {}; '{}' is not one", option, UINT64_MAX, text));
   return *seed;
+}
+
+double parse_seconds(const std::string& option, const std::string& text) {
+  const auto seconds = parse_number<double>(text);
+  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0)
+    throw UsageError(fmt::format("{} takes seconds, such as 10 or 0.5; '{}' are none", option, text));
+  return *seconds;
 }
 
 std::vector<double> parse_densities(const std::string& text) {

@@ -2,60 +2,21 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "cli/tool.h"
 
 namespace tessera {
 namespace {
 
 using nlohmann::json;
+using test::Outcome;
+using test::results_of;
 
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-/// By value: a loop over part of a temporary object would outlive it.
-json results_of(const Outcome& outcome) { return json::parse(outcome.out)["results"]; }
-
-std::string contents_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class CliTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              fmt::format("tessera_cli_{}_{}", getpid(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  /// `around`: {} stands for the tool and its arguments; redirections there win.
-  Outcome run(const std::string& arguments, const std::string& around = "{}") const {
-    const std::string command =
-        fmt::format("export TESSERA_CACHE='{0}'; {{ {1} ; }} >'{0}/out' 2>'{0}/err'", folder_.string(),
-                    fmt::format(fmt::runtime(around), fmt::format("'{}' {}", TESSERA_TOOL, arguments)));
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents_of(folder_ / "out"), contents_of(folder_ / "err")};
-  }
-
-  std::string file(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
-  }
-
-  std::filesystem::path folder_;
-};
+class CliTest : public test::ToolTest {};
 
 constexpr const char* kSmallMachine = R"(
 tiles = 4

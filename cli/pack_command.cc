@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <chrono>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/pack_request.h"
+#include "cli/pack_show.h"
+#include "cli/pack_stream.h"
+#include "cli/progress.h"
+#include "io/atomic_file.h"
+#include "report/table.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kCertificate = "certificate.json";
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What is packed, and where it came from. A histogram has no lengths.
+struct Source {
+  std::optional<pack::Lengths> lengths;
+  pack::Input input;
+  double seconds = 0;
+};
+
+Source read(const PackRequest& r) {
+  const Clock::time_point start = Clock::now();
+  Source source;
+  if (!r.histogram.empty()) {
+    source.input = pack::read_histogram(r.histogram, r.max_length, r.too_long);
+  } else {
+    source.lengths = r.offsets.empty() ? pack::read_lengths(r.lengths) : pack::read_offsets(r.offsets);
+    source.input = pack::count(*source.lengths, r.max_length, r.too_long);
+  }
+  source.seconds = seconds_since(start);
+  return source;
+}
+
+pack::Packing plan(const PackRequest& r, const pack::Histogram& histogram, pack::Algorithm algorithm, uint32_t depth) {
+  Progress bar(1);
+  pack::Options options;
+  options.algorithm = algorithm;
+  options.max_per_pack = depth;
+  options.certify = r.certify;
+  options.time_limit = r.time_limit;
+  options.seed = r.seed;
+  options.poll = [&](const pack::Progress& so_far) {
+    bar.show(0, fmt::format("{}: {} packs, {} at least, {:.0f} s", name_of(algorithm), so_far.packs,
+                            so_far.lower_bound, so_far.seconds));
+    return true;
+  };
+  return pack::plan(histogram, options);
+}
+
+RankReport rank_report(const PackRequest& r, const pack::Packing& packing) {
+  const uint64_t seed = r.shuffle.value_or(r.seed);
+  pack::Order balanced = r.order();
+  balanced.shuffle = seed;
+  return {r.ranks, rank_balance(packing, balanced, r.ranks), rank_balance(packing, {.shuffle = seed}, r.ranks)};
+}
+
+void write(const PackRequest& r, const Source& source, const pack::Packing& packing, PackResult& result) {
+  const pack::Provenance provenance = {r.source(), r.seed};
+  if (!source.lengths) {
+    const Clock::time_point start = Clock::now();
+    write_strategies(r.out, packing, source.input, provenance);
+    result.write_seconds = seconds_since(start);
+  } else {
+    constexpr size_t kSteps = 100;
+    Progress bar(kSteps);
+    const pack::WriteTimes times =
+        write_packs(r.out, packing, source.input, *source.lengths, r.order(), provenance,
+                    [&](double done) { bar.show(static_cast<size_t>(done * kSteps), "writing packs"); });
+    result.seconds += times.computing;
+    result.write_seconds = times.writing;
+  }
+  result.out = r.out;
+}
+
+PackResult pack_one(const PackRequest& r, const Source& source, pack::Algorithm algorithm, uint32_t depth) {
+  const pack::Packing packing = plan(r, source.input.histogram, algorithm, depth);
+  PackResult result;
+  result.set_input(source.input);
+  result.set_packing(packing);
+  result.read_seconds = source.seconds;
+  if (r.ranks > 0) result.ranks = rank_report(r, packing);
+  if (!r.out.empty()) write(r, source, packing, result);
+  if (r.certify) {
+    result.certificate = r.certificate.empty() ? kCertificate : r.certificate;
+    save_certificate(result.certificate, packing.certificate);
+  }
+  return result;
+}
+
+int run_stream(const PackRequest& request) {
+  const PackResult result = pack_stream(request);
+  if (request.json) {
+    const bool lines = request.emit == Emit::ids || request.emit == Emit::json_lines;
+    fmt::print("{}\n", json(std::span(&result, 1)).dump(lines ? -1 : 2));
+  } else {
+    fmt::print(stderr, "{}", table(std::span(&result, 1)));
+  }
+  return 0;
+}
+
+int run(const PackRequest& request, const CLI::App& command) {
+  check(request, command);
+  if (request.window) return run_stream(request);
+  if (request.certify) io::require_writable(request.certificate.empty() ? kCertificate : request.certificate);
+  const Source source = read(request);
+  std::vector<PackResult> results;
+  for (const uint32_t depth : request.depths)
+    for (const pack::Algorithm algorithm : request.algorithms)
+      results.push_back(pack_one(request, source, algorithm, depth));
+  if (request.json) {
+    fmt::print("{}\n", json(results).dump(2));
+    return 0;
+  }
+  fmt::print("{}", table(results));
+  if (results.size() == 1) fmt::print("{}", details(results.front()));
+  return 0;
+}
+
+int verify(const std::vector<std::string>& files, bool as_json) {
+  ordered_json list = ordered_json::array();
+  report::Table table({"certificate", "sequences", "tokens of a pack", "depth", "packs at least"});
+  for (const std::string& file : files) {
+    const Clock::time_point start = Clock::now();
+    const pack::Certificate certificate = pack::load_certificate(file);
+    try {
+      pack::verify(certificate);
+    } catch (const Error& e) {
+      throw Error(fmt::format("{}: {}", file, e.what()));
+    }
+    const std::string depth = certificate.max_per_pack == 0 ? "any" : std::to_string(certificate.max_per_pack);
+    table.add({file, std::to_string(certificate.histogram.sequences()),
+               std::to_string(certificate.histogram.max_length()), depth, std::to_string(certificate.lower_bound)});
+    list.push_back({{"certificate", file},
+                    {"verified", true},
+                    {"sequences", certificate.histogram.sequences()},
+                    {"max_length", certificate.histogram.max_length()},
+                    {"max_per_pack", certificate.max_per_pack == 0 ? ordered_json(nullptr)
+                                                                   : ordered_json(certificate.max_per_pack)},
+                    {"lower_bound", certificate.lower_bound},
+                    {"seconds", seconds_since(start)}});
+  }
+  if (as_json)
+    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "pack verify"}, {"results", list}}.dump(2));
+  else
+    fmt::print("{}", table.text());
+  return 0;
+}
+
+}  // namespace
+
+Command add_pack_command(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("pack", "Join sequences into packs with little padding, provably few");
+  auto request = std::make_shared<PackRequest>();
+  auto certificates = std::make_shared<std::vector<std::string>>();
+  add_pack_options(command, *request);
+  CLI::App& verify_command = *command.add_subcommand("verify", "Check proofs of lower bounds, with integers only");
+  verify_command.add_option("certificate", *certificates, "Files that --certify wrote")->required();
+  verify_command.add_flag("--json", request->json, "Print one JSON object");
+  verify_command.footer("\nExample:\n  tessera pack verify certificate.json");
+  command.require_subcommand(0, 1);
+  command.footer("\n* takes a list separated by commas; every combination runs.\n"
+                 "\nExamples:\n"
+                 "  tessera pack --lengths lengths.npy --max-length 2048 --out packs/\n"
+                 "  tessera pack --histogram wikipedia-512.csv --max-length 512 --max-per-pack 3 --certify --json\n"
+                 "  produce-lengths | tessera pack --lengths - --max-length 2048 --window 1000");
+  return [request, certificates, &command, &verify_command] {
+    return verify_command.parsed() ? verify(*certificates, request->json) : run(*request, command);
+  };
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,50 @@
+// What `tessera pack` was asked for.
+#pragma once
+
+#include <tessera/pack_index.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera::cli {
+
+/// What a stream's packs are printed as.
+enum class Emit { automatic, ids, json_lines, none };
+
+struct PackRequest {
+  // The input: one of these.
+  std::string lengths;
+  std::string offsets;
+  std::string histogram;
+
+  // What is packed: every combination of algorithm and depth.
+  uint32_t max_length = 0;
+  std::vector<uint32_t> depths = {0};  ///< most sequences in a pack; 0: any number
+  std::vector<pack::Algorithm> algorithms = {pack::Algorithm::best};
+  pack::TooLong too_long = pack::TooLong::error;
+  bool certify = false;
+  double time_limit = 0;
+  uint64_t seed = 0;
+  std::optional<uint32_t> window;  ///< pack as a stream
+
+  // What becomes of it.
+  std::string certificate;
+  std::string out;
+  std::optional<uint64_t> shuffle;
+  uint32_t ranks = 0;
+  Emit emit = Emit::automatic;
+  bool json = false;
+
+  std::string source() const { return !lengths.empty() ? lengths : !offsets.empty() ? offsets : histogram; }
+  pack::Order order() const { return {shuffle, ranks}; }
+};
+
+void add_pack_options(CLI::App& command, PackRequest& request);
+
+/// Throws UsageError where the options contradict one another or something is missing.
+void check(const PackRequest& request, const CLI::App& command);
+
+}  // namespace tessera::cli

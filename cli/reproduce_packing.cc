@@ -1,0 +1,159 @@
+#include "cli/reproduce_packing.h"
+
+#include <fmt/format.h>
+#include <tessera/pack_index.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "report/table.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using pack::Algorithm;
+
+struct PublishedRow {
+  std::string_view data;
+  uint32_t depth;  // 0: the deepest row of the table, "max"
+  std::string_view algorithm;
+  PublishedPacking row;
+};
+
+const std::vector<PublishedRow>& published_rows() {
+  static const std::vector<PublishedRow> rows = {
+      {"Wikipedia", 1, "none", {16.280e6, .4997, 1.000, 1.000}},
+      {"Wikipedia", 2, "spfhp", {10.102e6, .8052, 1.612, 1.544}},
+      {"Wikipedia", 3, "spfhp", {9.095e6, .8944, 1.790, 1.716}},
+      {"Wikipedia", 3, "nnlshp", {8.155e6, .9975, 1.996, 1.913}},
+      {"Wikipedia", 4, "spfhp", {8.659e6, .9394, 1.880, 1.803}},
+      {"Wikipedia", 8, "spfhp", {8.225e6, .9890, 1.979, 1.895}},
+      {"Wikipedia", 16, "spfhp", {8.168e6, .9960, 1.993, 1.905}},
+      {"SQuAD 1.1", 1, "none", {88641, .44801, 1.000, std::nullopt}},
+      {"SQuAD 1.1", 2, "spfhp", {45335, .87597, 1.955, std::nullopt}},
+      {"SQuAD 1.1", 3, "nnlshp", {40808, .97310, 2.172, std::nullopt}},
+      {"SQuAD 1.1", 3, "spfhp", {40711, .97547, 2.177, std::nullopt}},
+  };
+  return rows;
+}
+
+std::optional<PublishedPacking> published(std::string_view data, uint32_t depth, std::string_view algorithm) {
+  for (const PublishedRow& row : published_rows())
+    if (row.data == data && row.depth == depth && row.algorithm == algorithm) return row.row;
+  return std::nullopt;
+}
+
+std::vector<Algorithm> algorithms_at(uint32_t depth) {
+  if (depth == 1) return {Algorithm::spfhp};  // all are the same
+  std::vector<Algorithm> algorithms = {Algorithm::spfhp, Algorithm::lpfhp};
+  if (depth == 3) algorithms.push_back(Algorithm::nnlshp);
+  algorithms.push_back(Algorithm::best);
+  return algorithms;
+}
+
+std::string depth_text(uint32_t depth) { return depth == 0 ? "any" : std::to_string(depth); }
+
+template <class T>
+std::string or_empty(const std::optional<T>& value, fmt::format_string<const T&> format) {
+  return value ? fmt::format(format, *value) : std::string();
+}
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json json_of(const std::optional<PublishedPacking>& row) {
+  if (!row) return nullptr;
+  return {{"packs", or_null(row->packs)},
+          {"efficiency", or_null(row->efficiency)},
+          {"packing_factor", or_null(row->packing_factor)},
+          {"speedup", or_null(row->speedup)}};
+}
+
+}  // namespace
+
+const std::vector<PackingTask>& packing_tasks() {
+  static const std::vector<PackingTask> tasks = {
+      {"Wikipedia", "lengths/wikipedia-512.csv", 512, {1, 2, 3, 4, 8, 12, 16, 0}},
+      {"SQuAD 1.1", "lengths/squad1.1-384.csv", 384, {1, 2, 3, 4, 0}},
+  };
+  return tasks;
+}
+
+PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, double time_limit,
+                       const std::function<void(const std::string&)>& told) {
+  PackingStudy study;
+  study.name = task.name;
+  const pack::Input input = pack::read_histogram(data_folder + "/" + task.file, task.max_length);
+  study.histogram = input.histogram;
+  for (const uint32_t depth : task.depths) {
+    const size_t first = study.rows.size();
+    uint64_t bound = 0;
+    for (const Algorithm algorithm : algorithms_at(depth)) {
+      told(fmt::format("{}, depth {}, {}", task.name, depth_text(depth), name_of(algorithm)));
+      pack::Options options;
+      options.algorithm = algorithm;
+      options.max_per_pack = depth;
+      options.certify = algorithm == Algorithm::best;
+      options.time_limit = time_limit;
+      ReproducedPacking row;
+      row.ours.set_input(input);
+      row.ours.set_packing(pack::plan(input.histogram, options));
+      if (depth == 1) row.ours.algorithm = "none";
+      row.published = published(task.name, depth, row.ours.algorithm);
+      bound = std::max(bound, row.ours.lower_bound);
+      study.rows.push_back(std::move(row));
+    }
+    for (size_t i = first; i < study.rows.size(); ++i) study.rows[i].ours.lower_bound = bound;
+  }
+  return study;
+}
+
+std::string text(const PackingStudy& study) {
+  report::Table table({study.name, "depth", "packs", "published", "efficiency", "published", "factor", "published",
+                       "lower bound", "gap", "time", "speed-up, published"});
+  for (const ReproducedPacking& row : study.rows) {
+    const PackResult& r = row.ours;
+    const PublishedPacking p = row.published.value_or(PublishedPacking{});
+    table.add({r.algorithm, depth_text(r.max_per_pack), std::to_string(r.packs), or_empty(p.packs, "{:.0f}"),
+               fmt::format("{:.3f} %", 100 * r.efficiency()),
+               p.efficiency ? fmt::format("{:.2f} %", 100 * *p.efficiency) : "",
+               fmt::format("{:.3f}", r.packing_factor()), or_empty(p.packing_factor, "{:.3f}"),
+               std::to_string(r.lower_bound), std::to_string(r.gap()), report::seconds_text(r.seconds),
+               or_empty(p.speedup, "{:.3f}")});
+  }
+  return table.text();
+}
+
+std::string csv(const std::vector<PackingStudy>& studies) {
+  std::string out =
+      "data,depth,algorithm,packs,efficiency,packing_factor,padding,lower_bound,gap,seconds,published_packs,"
+      "published_efficiency,published_packing_factor,published_speedup\n";
+  for (const PackingStudy& study : studies)
+    for (const ReproducedPacking& row : study.rows) {
+      const PackResult& r = row.ours;
+      const PublishedPacking p = row.published.value_or(PublishedPacking{});
+      out += fmt::format("{},{},{},{},{:.6f},{:.4f},{},{},{},{:.6f},{},{},{},{}\n", study.name,
+                         depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(), r.packing_factor(),
+                         r.padding(), r.lower_bound, r.gap(), r.seconds, or_empty(p.packs, "{:.0f}"),
+                         or_empty(p.efficiency, "{}"), or_empty(p.packing_factor, "{}"), or_empty(p.speedup, "{}"));
+    }
+  return out;
+}
+
+std::string json(const std::vector<PackingStudy>& studies) {
+  ordered_json list = ordered_json::array();
+  for (const PackingStudy& study : studies)
+    for (const ReproducedPacking& row : study.rows) {
+      ordered_json result = {{"data", study.name}};
+      result.update(json_of(row.ours));
+      result["published"] = json_of(row.published);
+      list.push_back(std::move(result));
+    }
+  return ordered_json{{"schema", 1}, {"command", "reproduce packing"}, {"results", list}}.dump(2) + "\n";
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,57 @@
+// `tessera reproduce packing`: the published packing tables with our results beside them.
+#pragma once
+
+#include <tessera/pack.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/pack_show.h"
+
+namespace tessera::cli {
+
+/// A row as it was published (Krell, "SW/HW co-optimization on the IPU: an MLPerf case study"): what
+/// it gives, it gives.
+struct PublishedPacking {
+  std::optional<double> packs;
+  std::optional<double> efficiency;  ///< 0 to 1
+  std::optional<double> packing_factor;
+  std::optional<double> speedup;  ///< of training, realized
+};
+
+struct ReproducedPacking {
+  PackResult ours;  ///< its lower bound is the best that is known for the depth
+  std::optional<PublishedPacking> published;
+};
+
+/// One data set.
+struct PackingStudy {
+  std::string name;
+  pack::Histogram histogram;
+  std::vector<ReproducedPacking> rows;
+};
+
+/// Data sets to pack, with their depths and published rows.
+struct PackingTask {
+  std::string name;
+  std::string file;  ///< in the data folder
+  uint32_t max_length = 0;
+  std::vector<uint32_t> depths;  ///< 0: any
+};
+const std::vector<PackingTask>& packing_tasks();
+
+/// Runs every algorithm at every depth, `best` certified. `told` is called before each with what
+/// comes next.
+PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, double time_limit,
+                       const std::function<void(const std::string&)>& told);
+
+/// All rows as CSV, as JSON, and as one page with charts.
+std::string csv(const std::vector<PackingStudy>& studies);
+std::string json(const std::vector<PackingStudy>& studies);
+std::string page(const std::vector<PackingStudy>& studies);
+std::string text(const PackingStudy& study);
+
+}  // namespace tessera::cli
