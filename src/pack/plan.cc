@@ -7,19 +7,31 @@
 #include "pack/best.h"
 #include "pack/bounds.h"
 #include "pack/greedy.h"
+#include "pack/nnlshp.h"
 #include "pack/slots.h"
 
 namespace tessera::pack {
 namespace {
 
-void require_sane(const Options& options) {
+void require_sane(const Options& options, uint32_t max_length) {
   if (std::isnan(options.time_limit) || options.time_limit < 0)
     throw UsageError(fmt::format("a time limit is 0 (none) or more seconds, not {}",
                                  options.time_limit));
+  if (options.algorithm != Algorithm::nnlshp) return;
+  if (options.max_per_pack != 0 && options.max_per_pack != kLeastSquaresDepth)
+    throw UsageError(fmt::format("nnlshp puts at most {} sequences in a pack, not {}: ask for {} or "
+                                 "another algorithm",
+                                 kLeastSquaresDepth, options.max_per_pack, kLeastSquaresDepth));
+  if (max_length > kLongestLeastSquares)
+    throw UsageError(fmt::format("nnlshp packs up to {} tokens, not {}: ask for another algorithm",
+                                 kLongestLeastSquares, max_length));
 }
 
-std::vector<Strategy> pack_greedily(const Histogram& histogram, const Options& options) {
+std::vector<Strategy> pack_simply(const Histogram& histogram, const Options& options,
+                                  Watch& watch) {
   switch (options.algorithm) {
+    case Algorithm::nnlshp:
+      return least_squares_packing(histogram, [&] { return watch.is_over(); });
     case Algorithm::spfhp: return shortest_pack_first(histogram, options.max_per_pack);
     case Algorithm::ffd: return first_fit_decreasing(histogram, options.max_per_pack);
     case Algorithm::next_fit: return next_fit_decreasing(histogram, options.max_per_pack);
@@ -53,7 +65,7 @@ Algorithm algorithm_named(std::string_view name) {
 Packing plan(const Histogram& histogram, const Options& options) {
   Watch watch(options);
   require_sane(histogram);
-  require_sane(options);
+  require_sane(options, histogram.max_length());
   Packing packing{.algorithm = options.algorithm,
                   .max_length = histogram.max_length(),
                   .max_per_pack = options.max_per_pack,
@@ -66,7 +78,7 @@ Packing plan(const Histogram& histogram, const Options& options) {
     packing.strategies = merged(std::move(found.strategies));
     packing.certificate = std::move(found.certificate);
   } else {
-    packing.strategies = pack_greedily(histogram, options);
+    packing.strategies = pack_simply(histogram, options, watch);
     packing.certificate = threshold_bound(histogram, options.max_per_pack);
     if (options.certify && !packing.optimal())
       packing.certificate = find_bound(histogram, options.max_per_pack, watch);
