@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "machine/detect.h"
+
 namespace tessera {
 namespace {
 
@@ -34,9 +36,7 @@ void get_dense(const sparse::PackedBlocks& packed, std::span<float> values) {
 }  // namespace
 
 Weight::Weight(const SparseMatrix& matrix, Type type)
-    : storage_(store(matrix.pattern.block_size == 1
-                         ? ops::PackedWeight{sparse::PackedElements(matrix, type), false}
-                         : ops::PackedWeight{sparse::PackedBlocks(matrix, type), false})) {}
+    : storage_(store(ops::pack_weight(matrix, type, machine::default_threads(machine::detect_host())))) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
   sparse::PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);

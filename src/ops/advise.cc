@@ -8,9 +8,9 @@
 namespace tessera::ops {
 namespace {
 
-PackedWeight pack(const Pattern& pattern, Type type) {
+PackedWeight pack(const Pattern& pattern, Type type, uint32_t threads) {
   if (pattern.block_size != 1) return {sparse::PackedBlocks(pattern, type), false};
-  return {sparse::PackedElements({pattern, std::vector<float>(pattern.blocks())}, type), false};
+  return pack_weight({pattern, std::vector<float>(pattern.blocks())}, type, threads);
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ std::vector<Advice> advise(const Pattern& pattern, Type type, uint32_t n, const 
   const SpmmProblem problem{n};
   std::vector<Advice> advice;
   for (uint32_t block_size : {1U, 4U, 8U, 16U, 32U}) {
-    const PackedWeight weight = pack(block_size == 1 ? pattern : sparse::cover(pattern, block_size), type);
+    const PackedWeight weight = pack(block_size == 1 ? pattern : sparse::cover(pattern, block_size), type, host.tiles);
     advice.push_back({false, block_size, plan_spmm(weight, problem, host).chosen.total()});
   }
   const PackedWeight dense{sparse::PackedBlocks(sparse::full_pattern(pattern.rows, pattern.cols, sparse::kDenseBlockSize), type), true};

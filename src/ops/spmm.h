@@ -30,6 +30,10 @@ struct PackedWeight {
   const std::byte* values() const;
 };
 
+/// Packs a matrix so that `threads` threads can share out its rows. More threads than that share
+/// out the columns of Y too.
+PackedWeight pack_weight(const SparseMatrix& matrix, Type type, uint32_t threads);
+
 /// A product, but for its weight.
 struct SpmmProblem {
   uint32_t n = 0;

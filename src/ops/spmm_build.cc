@@ -160,6 +160,11 @@ const std::byte* PackedWeight::values() const {
   return std::get<PackedElements>(form).values();
 }
 
+PackedWeight pack_weight(const SparseMatrix& matrix, Type type, uint32_t threads) {
+  if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type), false};
+  return {PackedElements(matrix, type, {.parts = threads}), false};
+}
+
 SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,
                        const SpmmPlan& plan, const machine::Machine&) {
   return with_family(*weight, [&](const auto& family) { return build(family, weight, problem, plan); });

@@ -13,8 +13,9 @@ namespace tessera::sparse {
 namespace {
 
 /// Rows of a chunk: enough for like tasks to find each other, few enough for their sums to wait in
-/// the L2 cache.
+/// the L2 cache. An eighth more where that keeps the last rows from making a chunk of their own.
 constexpr uint32_t kChunkRows = 2048;
+constexpr uint32_t kMostRows = kChunkRows + kChunkRows / 8;
 
 /// Shorter chunks are mostly filler, and are not cut for the sake of more parts.
 constexpr uint32_t kLeastRows = 128;
@@ -175,9 +176,9 @@ void append_columns(const ElementBundle& bundle, std::span<const RowPair> tasks,
   }
 }
 
-/// Cuts the rows into chunks of at most chunk_rows, `parts` of them or more if the
-/// rows are enough, with like numbers of non-zeros.
-std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows, uint32_t parts) {
+/// Cuts the rows into chunks of about chunk_rows, `parts` of them or more if the rows are enough,
+/// with like numbers of non-zeros and at most most_rows.
+std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows, uint32_t most_rows, uint32_t parts) {
   const uint32_t rows = pattern.rows;
   const uint64_t chunks = std::max<uint64_t>((rows + uint64_t{chunk_rows} - 1) / chunk_rows,
                                              std::clamp(rows / kLeastRows, 1U, parts));
@@ -187,7 +188,7 @@ std::vector<uint32_t> cut_rows(const Pattern& pattern, uint32_t chunk_rows, uint
   for (uint32_t row = 1; row < rows; ++row) {
     const uint64_t target = work_before(rows) * begin.size() / chunks;
     const bool nearest = work_before(row) + work_before(row + 1) > 2 * target;
-    if (nearest || row - begin.back() == chunk_rows) begin.push_back(row);
+    if (nearest || row - begin.back() == most_rows) begin.push_back(row);
   }
   if (rows > 0) begin.push_back(rows);
   return begin;
@@ -206,8 +207,9 @@ PackedElements::PackedElements(const SparseMatrix& matrix, Type type, const Elem
   assert(type == Type::f32 || type == Type::f16 || type == Type::bf16);
   k_block_ = packing.k_block > 0 ? packing.k_block : choose_k_block(pattern);
   k_block_ = std::min(k_block_, kMaxKBlock);
-  const uint32_t chunk_rows = packing.chunk_rows > 0 ? packing.chunk_rows : kChunkRows;
-  chunk_begin_ = cut_rows(pattern, std::min(chunk_rows, kMaxChunkRows), packing.parts);
+  const uint32_t asked_rows = std::min(packing.chunk_rows, kMaxChunkRows);
+  chunk_begin_ = asked_rows > 0 ? cut_rows(pattern, asked_rows, asked_rows, packing.parts)
+                                : cut_rows(pattern, kChunkRows, kMostRows, packing.parts);
   chunk_nonzeros_.clear();
   for (uint32_t row : chunk_begin_) chunk_nonzeros_.push_back(row_begin_[row]);
   indices_.reserve(nonzeros_ + nonzeros_ / 8);

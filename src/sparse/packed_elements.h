@@ -22,9 +22,10 @@
 
 namespace tessera::sparse {
 
-/// Index words hold columns times this: the bytes of the narrowest panel's row, four elements of X,
-/// so that the address of a row needs no multiplication. Columns of a k-block fit 15 bits with it.
-inline constexpr uint32_t kColumnScale = 16;
+/// Index words hold columns times this: the bytes of eight elements of X, so that kernels find the
+/// rows of panels of up to sixty-four columns by an address scaled by 1, 2, 4 or 8. Columns of a
+/// k-block fit 15 bits with it.
+inline constexpr uint32_t kColumnScale = 32;
 
 /// Tasks in a bundle.
 inline constexpr uint32_t kBundleLanes = 16;

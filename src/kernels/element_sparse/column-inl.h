@@ -25,7 +25,7 @@ using Lanes = hn::CappedTag<float, kBundleLanes>;
 using Words = hn::RebindToSigned<Lanes>;
 
 // From a scaled column to the column.
-inline constexpr int kScaleBits = 4;
+inline constexpr int kScaleBits = 5;
 static_assert(sparse::kColumnScale == 1 << kScaleBits);
 
 // Elements of x by their columns, which the lower halves of words hold.

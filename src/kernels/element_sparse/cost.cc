@@ -26,10 +26,13 @@ constexpr double kLoadSlack = 1.08;
 constexpr double kL1Share = 0.75;
 // Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
-// Rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
+// Parts of rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
 constexpr double kShortRuns = 3;
 // Writing Y: the line is read before it is written, and written back.
 constexpr double kWriteTraffic = 3;
+// A cache line of Y that two cores write: one each row where columns are cut, since callers' arrays
+// seldom begin at one.
+constexpr double kSharedLineCycles = 60;
 // Turning a column-major operand: loads, shuffles and short stores for every four elements.
 constexpr double kTurnPerElement = 0.5;
 
@@ -62,7 +65,9 @@ struct Counts {
 
 double lanes_of(const HostFigures& f) { return std::max(1.0, f.flops_per_cycle / 4); }
 
+/// Operands of a core that fill less of its L2 cache than half are still there from one product to the next.
 double far_bytes_per_cycle(const HostFigures& f, double bytes) {
+  if (bytes < static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
   const double memory = std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
   return bytes * f.threads < static_cast<double>(f.l3_bytes) ? f.l3_bytes_per_cycle : memory;
 }
@@ -87,16 +92,12 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   const double ports = lanes < lanes_of(f) ? 1.5 : 1;
   const double loads_per_cycle =
       ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
-  const double most_of_two = f.isa == Isa::avx512 ? 4 : 3;
-  const double tasks_at_a_time = vectors > most_of_two ? 1 : vectors >= 2 ? 2 : 4;
+  const double most_tasks = (f.isa == Isa::avx512 ? 16 : 12) / (2 * vectors);
+  const double tasks_at_a_time = most_tasks >= 4 ? 4 : most_tasks >= 2 ? 2 : 1;
   const double multiply_adds = 2 * vectors / kMultiplyAddsPerCycle;
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
   // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
-  const auto step = [&](double loads) {
-    const double load_cycles = loads / loads_per_cycle;
-    return std::max({multiply_adds, latency, load_cycles}) +
-           f.exposed_loads * std::min(multiply_adds, load_cycles);
-  };
+  const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
   double shared = step(vectors + 2.5);
   double apart = step(2 * vectors + 3);
   const double row_bytes = vectors * lanes * sizeof(float);
@@ -148,8 +149,11 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
   const double y_bytes = cols * rows * sizeof(float);
   const double x_turn = share.x.col_stride == 1 ? 0 : kTurnPerElement * cols * w.cols;
   const double y_turn = share.y.col_stride == 1 ? 0 : kTurnPerElement * cols * rows;
-  const double pack = kShortRuns * x_bytes / far_bytes_per_cycle(f, x_bytes) + x_turn;
-  const double write = kWriteTraffic * y_bytes / far_bytes_per_cycle(f, y_bytes) + y_turn;
+  const bool whole_rows = panels.count == 1 && share.x.row_stride == static_cast<int64_t>(cols);
+  const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / far_bytes_per_cycle(f, x_bytes) + x_turn;
+  const double shared_lines = share.cut.col_parts > 1 && share.y.col_stride == 1 ? rows : 0;
+  const double write =
+      kWriteTraffic * y_bytes / far_bytes_per_cycle(f, y_bytes) + kSharedLineCycles * shared_lines + y_turn;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 
@@ -180,14 +184,14 @@ std::vector<ElementCut> element_candidates(const ElementWeight& w, uint32_t n, u
   for (uint32_t row_parts = 1; row_parts <= threads; ++row_parts) {
     if (threads % row_parts != 0 && row_parts != threads) continue;
     for (uint32_t panel : panels) {
-      // A quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest.
+      // About a quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest.
       const uint64_t sums = uint64_t{chunk_rows} * panel * sizeof(float);
       ElementCut cut;
       cut.row_parts = static_cast<uint16_t>(row_parts);
       cut.col_parts = static_cast<uint16_t>(threads / row_parts);
       cut.panel_cols = static_cast<uint16_t>(panel);
       cut.group_chunks =
-          static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes / 4 / sums, 1, 1000));
+          static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1, 1000));
       cuts.push_back(cut);
     }
   }

@@ -27,9 +27,10 @@ struct TaskLoop {
   static size_t width() { return kVectors * hn::Lanes(D()); }
   static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
                              const uint32_t* words, const ElementOperands& operands) {
-    // Two tasks of four vectors keep sixteen sums: of 32 registers.
-    constexpr size_t kMostOfTwo = HWY_TARGET == HWY_AVX2 ? 3 : 4;
-    constexpr size_t kTasks = kVectors > kMostOfTwo ? 1 : kVectors >= 2 ? 2 : 4;
+    // Sixteen sums at most of 32 registers, twelve of sixteen.
+    constexpr size_t kMostSums = HWY_TARGET == HWY_AVX2 ? 12 : 16;
+    constexpr size_t kMostTasks = kMostSums / (2 * kVectors);
+    constexpr size_t kTasks = kMostTasks >= 4 ? 4 : kMostTasks >= 2 ? 2 : 1;
     run_tasks<kVectors, kTasks>(D(), bundle, values, words, operands);
   }
 };
@@ -44,8 +45,10 @@ struct ColumnLoop {
   }
 };
 
-// Rows of a row-major X that are soon to be packed. Rows are often a power of two apart, which no
-// hardware prefetcher follows.
+inline void prefetch_l2(const float* line) { __builtin_prefetch(line, 0, 2); }
+
+// Rows of a row-major X that are soon to be packed, fetched into the L2 cache: the L1 cache is full
+// of those that are. Rows are often a power of two apart, which no hardware prefetcher follows.
 struct ComingRows {
   MatrixView<const float> x;
   uint32_t row;
@@ -58,7 +61,8 @@ struct ComingRows {
     if (x.col_stride != 1) return;
     for (const uint32_t stop = std::min(end, row + step); row < stop; ++row) {
       const float* line = &x(row, col);
-      for (uint32_t c = 0; c < cols; c += 16) hwy::Prefetch(line + c);
+      for (uint32_t c = 0; c < cols; c += 16) prefetch_l2(line + c);
+      prefetch_l2(line + cols - 1);
     }
   }
 };
@@ -185,6 +189,7 @@ class PanelShare {
       for (uint32_t r = 0; r < rows; ++r) {
         const float* ahead = &share_.y(begin + r + kRowsAhead, col_);
         for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(ahead + c);
+        hwy::Prefetch(ahead + cols_ - 1);
         write_row(begin + r, sums + r * width());
       }
     } else {
