@@ -10,6 +10,7 @@
 #include "io/safetensors.h"
 #include "io/smtx.h"
 #include "io/source.h"
+#include "pack/length_file.h"
 #include "sparse/pattern.h"
 
 namespace tessera::fuzz {
@@ -62,6 +63,41 @@ bool read_safetensors(std::span<const std::byte> content) {
   });
 }
 
+constexpr uint32_t kMaxLength = 1000;
+
+// Counts them as a packing does, with every policy, and checks that the sums agree.
+void require_sound(const pack::Lengths& lengths) {
+  for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split}) {
+    const pack::Input input = pack::count(lengths, kMaxLength, policy);
+    const bool agrees = input.sequences == lengths.size() &&
+                        input.histogram.tokens() + input.lost_tokens == input.tokens;
+    if (!agrees) throw std::logic_error("a reader counted lengths wrong");
+  }
+}
+
+bool read_length_array(std::span<const std::byte> content, bool offsets) {
+  return accepts(content, [&](const io::Source& source) {
+    require_sound(pack::LengthFile::from_npy(source, nullptr, content.data(), offsets));
+  });
+}
+
+bool read_lengths(std::span<const std::byte> content) { return read_length_array(content, false); }
+bool read_offsets(std::span<const std::byte> content) { return read_length_array(content, true); }
+
+bool read_lengths_text(std::span<const std::byte> content) {
+  return accepts(content, [&](const io::Source& source) {
+    pack::TextLengths text(source.name(), {reinterpret_cast<const char*>(content.data()), content.size()});
+    require_sound(pack::LengthFile::from_text(text));
+  });
+}
+
+bool read_length_histogram(std::span<const std::byte> content) {
+  return accepts(content, [](const io::Source& source) {
+    for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split})
+      pack::LengthFile::histogram(source, kMaxLength, policy);
+  });
+}
+
 std::vector<std::string> smtx_examples() {
   return {"3, 5, 4\n0 2 2 4\n1 4 0 3\n", "0, 0, 0\n0\n\n", "2, 2, 4\n0 2 4\n1 0 1 0\n",
           "4, 12, 7\n0 1 3 7 7\n11 0 10 2 3 4 5\n"};
@@ -111,11 +147,35 @@ std::vector<std::string> safetensors_examples() {
           36)};
 }
 
+std::vector<std::string> lengths_examples() {
+  return {npy_example("|u1", "(1,)", "False", 0) + "\x07", npy_example("<u2", "(2,)", "False", 0) + std::string("\1\0\x90\x3F", 4),
+          npy_example(">i8", "(1,)", "True", 0) + std::string("\0\0\0\0\0\0\1\2", 8),
+          npy_example("<i4", "(0,)", "False", 0)};
+}
+
+std::vector<std::string> offsets_examples() {
+  return {npy_example("|u1", "(4,)", "False", 0) + "\x01\x07\x08\xFF",
+          npy_example(">u2", "(3,)", "False", 0) + std::string("\0\1\1\0\xFF\0", 6),
+          npy_example("<i8", "(1,)", "False", 8)};
+}
+
+std::vector<std::string> lengths_text_examples() {
+  return {"5\n7\n1200\n", " 4611686018427387904 \r\n1\t\n", "12", ""};
+}
+
+std::vector<std::string> length_histogram_examples() {
+  return {"length,count\n3,4\n0,0\n17,5000000000\n", "5,1\r\n2000,3\r\n", "1,9\n1,2", ""};
+}
+
 }  // namespace
 
 const Format kSmtx{"smtx", read_smtx, smtx_examples};
 const Format kMatrixMarket{"matrix_market", read_matrix_market, matrix_market_examples};
 const Format kNpy{"npy", read_npy, npy_examples};
 const Format kSafetensors{"safetensors", read_safetensors, safetensors_examples};
+const Format kLengths{"lengths", read_lengths, lengths_examples};
+const Format kLengthsText{"text of lengths", read_lengths_text, lengths_text_examples};
+const Format kOffsets{"offsets", read_offsets, offsets_examples};
+const Format kLengthHistogram{"histogram of lengths", read_length_histogram, length_histogram_examples};
 
 }  // namespace tessera::fuzz

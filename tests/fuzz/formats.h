@@ -11,7 +11,7 @@ namespace tessera::fuzz {
 struct Format {
   const char* name;
   /// Reads these bytes as a file. Returns whether they are one; throws std::logic_error when a
-  /// reader returns an unsound matrix, and whatever a reader throws that is not a tessera::Error.
+  /// reader returns something unsound, and whatever a reader throws that is not a tessera::Error.
   bool (*read)(std::span<const std::byte> content);
   /// Small valid files that between them use every feature.
   std::vector<std::string> (*examples)();
@@ -21,5 +21,9 @@ extern const Format kSmtx;
 extern const Format kMatrixMarket;
 extern const Format kNpy;
 extern const Format kSafetensors;
+extern const Format kLengths;
+extern const Format kLengthsText;
+extern const Format kOffsets;
+extern const Format kLengthHistogram;
 
 }  // namespace tessera::fuzz

@@ -171,6 +171,10 @@ TEST(Fuzz, Smtx) { fuzz(kSmtx, kRuns); }
 TEST(Fuzz, MatrixMarket) { fuzz(kMatrixMarket, kRuns); }
 TEST(Fuzz, Npy) { fuzz(kNpy, kRuns); }
 TEST(Fuzz, Safetensors) { fuzz(kSafetensors, kRuns); }
+TEST(Fuzz, Lengths) { fuzz(kLengths, kRuns); }
+TEST(Fuzz, LengthsText) { fuzz(kLengthsText, kRuns); }
+TEST(Fuzz, Offsets) { fuzz(kOffsets, kRuns); }
+TEST(Fuzz, LengthHistogram) { fuzz(kLengthHistogram, kRuns); }
 
 }  // namespace
 }  // namespace tessera::fuzz
