@@ -89,6 +89,8 @@ struct PanelTile {
 inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const PanelTile& tile) {
   // Rows of X are often a power of two apart, which no hardware prefetcher follows.
   constexpr int64_t kAhead = 16;
+  // Of the panel, which streams of W and Y may have pushed out of the L2 cache.
+  constexpr size_t kFloatsAhead = 512;
   const Floats d;
   float* to = tile.to;
   for (uint32_t i = 0; i < k; ++i, row += row_stride) {
@@ -96,6 +98,7 @@ inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const Pa
     for (; c + kLanes <= tile.cols; c += kLanes, to += kLanes) {
       hn::StoreU(hn::LoadU(d, row + c), d, to);
       hwy::Prefetch(row + kAhead * row_stride + c);
+      hwy::Prefetch(to + kFloatsAhead);
     }
     if (c < tile.width) {
       for (; c < tile.cols; ++c) *to++ = row[c];

@@ -45,6 +45,7 @@ struct WideTile {
   float* y;
   size_t y_step;  // floats between rows of Y
   bool stream;    // write past the caches; y is then aligned to vectors
+  bool fetch_y;   // prefetch what will be written
   Turn turn;
 };
 
@@ -96,7 +97,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       for (int v = 0; v < kVectors; ++v) sum[f][r][v] = hn::Zero(d);
     }
   }
-  if (!t.stream) {
+  if (t.fetch_y) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
