@@ -9,7 +9,8 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kPixelsPerTick = 56;
+constexpr double kPixelsPerTick = 64;     // labels side by side
+constexpr double kPixelsPerTickUp = 36;  // labels one above another
 constexpr size_t kMostTicks = 24;
 
 struct Prefix {
@@ -69,6 +70,7 @@ std::string count_text(uint64_t count) {
 
 double round_step(double step, double beside) {
   step = std::max(step, std::abs(beside) * 1e-9);
+  if (!(step > 0)) return 1;
   const double decade = std::pow(10, std::floor(std::log10(step)));
   for (double factor : {1.0, 2.0, 5.0})
     if (factor * decade >= step * (1 - 1e-9)) return factor * decade;
@@ -96,19 +98,20 @@ bool Scale::shows(double value, Growth growth) {
 
 Scale::Scale(const Axis& axis, const Range& data, double from_pixel, double to_pixel)
     : growth_(axis.growth), from_(from_pixel), to_(to_pixel) {
-  const double room = std::abs(to_ - from_);
+  const bool upwards = to_ < from_;  // pixels count downwards
+  const double labels = std::abs(to_ - from_) / (upwards ? kPixelsPerTickUp : kPixelsPerTick);
   if (growth_ == Growth::linear)
-    lay_linear(data, axis, room);
+    lay_linear(data, axis, labels);
   else
-    lay_log(data, axis, room);
+    lay_log(data, axis, labels);
   label_ticks(axis.unit);
 }
 
-void Scale::lay_linear(const Range& data, const Axis& axis, double room) {
+void Scale::lay_linear(const Range& data, const Axis& axis, double labels) {
   least_ = axis.least.value_or(data.least.value_or(0));
   most_ = axis.most.value_or(data.most.value_or(least_ + 1));
   if (most_ <= least_) most_ = least_ + (least_ == 0 ? 1 : std::abs(least_) / 2);
-  const double step = round_step((most_ - least_) / std::max(1.0, std::floor(room / kPixelsPerTick)),
+  const double step = round_step((most_ - least_) / std::max(1.0, std::floor(labels)),
                                  std::max(std::abs(most_), std::abs(least_)));
   if (!axis.least) least_ = std::floor(least_ / step + 1e-9) * step;
   if (!axis.most) most_ = std::ceil(most_ / step - 1e-9) * step;
@@ -117,7 +120,7 @@ void Scale::lay_linear(const Range& data, const Axis& axis, double room) {
     ticks_.push_back({i * step, ""});
 }
 
-void Scale::lay_log(const Range& data, const Axis& axis, double room) {
+void Scale::lay_log(const Range& data, const Axis& axis, double labels) {
   const double base = growth_ == Growth::log2 ? 2 : 10;
   const auto power_of = [&](double value) { return std::log(value) / std::log(base); };
   const auto usable = [&](std::optional<double> wish) { return wish && shows(*wish) ? wish : std::nullopt; };
@@ -144,7 +147,7 @@ void Scale::lay_log(const Range& data, const Axis& axis, double room) {
   }
   const double decades = power_of(most_ / least_);
   const bool with_fractions = base == 10 && decades < 3;
-  const double every = std::max(1.0, std::ceil(decades * kPixelsPerTick / 1.5 / room));
+  const double every = std::max(1.0, std::ceil(decades / labels / 1.5));
   for (double p = std::floor(power_of(least_) + 1e-9); p <= power_of(most_) + 1e-9 && ticks_.size() < kMostTicks; p += every)
     for (double factor : {1.0, 2.0, 5.0}) {
       if (factor != 1 && !with_fractions) break;

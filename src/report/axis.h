@@ -28,7 +28,7 @@ std::string value_text(double value, Unit unit = Unit::number);
 std::string count_text(uint64_t count);
 
 /// 1, 2 or 5 times a power of ten, at least `step`, and no less than can be told apart beside
-/// values of the size of `beside`.
+/// values of the size of `beside`. 1 where all is 0.
 double round_step(double step, double beside);
 
 /// What the data covers.
@@ -63,8 +63,9 @@ class Scale {
   const std::vector<Tick>& ticks() const { return ticks_; }
 
  private:
-  void lay_linear(const Range& data, const Axis& axis, double room);
-  void lay_log(const Range& data, const Axis& axis, double room);
+  /// With room for so many labels.
+  void lay_linear(const Range& data, const Axis& axis, double labels);
+  void lay_log(const Range& data, const Axis& axis, double labels);
   void label_ticks(Unit unit);
 
   Growth growth_;

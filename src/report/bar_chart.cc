@@ -21,7 +21,7 @@ class BarPlot {
       canvas_.line("grid", scale_.at(tick.value), 0, scale_.at(tick.value), area_.bottom);
     for (size_t b = 0; b < bars_.bars.size(); ++b) draw_bar(bars_.bars[b], kRow * static_cast<double>(b));
     draw_x_axis(canvas_, area_, axis_, scale_);
-    return figure(bars_.frame, bars_.categories.size() > 1 ? legend(bars_.categories) : Html{},
+    return figure(bars_.frame, legend(bars_.categories, used_categories(bars_.bars, bars_.categories.size())),
                   canvas_.html(bars_.frame.title));
   }
 
@@ -44,7 +44,7 @@ class BarPlot {
       names = std::max(names, text_width(bar.name));
       values = std::max(values, 1.1 * text_width(value_of(bar)));
     }
-    names = std::min(names, bars_.frame.width * 0.4);
+    names = std::min(names, bars_.frame.width * 0.45);
     return {names + kGap, 0, std::max(names + 100, bars_.frame.width - values - kGap),
             kRow * static_cast<double>(bars_.bars.size())};
   }

@@ -20,6 +20,16 @@ inline double sum_of(const std::vector<double>& parts) {
   return sum;
 }
 
+/// Which categories any of these stacks has a part of.
+template <class Stacks>
+std::vector<bool> used_categories(const Stacks& stacks, size_t categories) {
+  std::vector<bool> used(categories);
+  for (const auto& stack : stacks)
+    for (size_t c = 0; c < categories; ++c)
+      if (part_of(stack.parts, c) > 0) used[c] = true;
+  return used;
+}
+
 /// An axis that stacks stand on.
 inline Axis from_zero(Axis axis) {
   axis.growth = Growth::linear;

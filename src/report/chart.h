@@ -37,6 +37,7 @@ struct Category {
 struct Limit {
   double value = 0;
   std::string name{};
+  bool warns = true;  ///< better not passed
 };
 
 struct Point {

@@ -15,7 +15,7 @@ class ColumnPlot {
         count_(static_cast<double>(columns.columns.size())),
         x_axis_{columns.x_label, Unit::number, Growth::linear, columns.first, columns.first + columns.step * count_},
         y_axis_(from_zero(columns.y)),
-        area_(area_for(columns.frame, x_axis_, y_axis_, range())),
+        area_(area_for(columns.frame, x_axis_, y_axis_, range(), columns.limit.has_value())),
         y_(y_axis_, range(), area_.bottom, area_.top),
         canvas_(columns.frame.width, columns.frame.height),
         base_(columns.columns.size(), 0.0) {}
@@ -29,8 +29,7 @@ class ColumnPlot {
         canvas_.probe(edge(i), area_.top, edge(i + 1) - edge(i), area_.height(), title);
     if (columns_.limit) draw_y_limit(canvas_, area_, y_, *columns_.limit);
     draw_x_axis(canvas_, area_, x_axis_, Scale(x_axis_, {}, area_.left, area_.right));
-    return figure(columns_.frame, columns_.categories.size() > 1 ? legend(columns_.categories) : Html{},
-                  canvas_.html(columns_.frame.title));
+    return figure(columns_.frame, legend(columns_.categories, used_categories(columns_.columns, columns_.categories.size())), canvas_.html(columns_.frame.title));
   }
 
  private:

@@ -14,7 +14,7 @@ class HistogramPlot {
  public:
   explicit HistogramPlot(const Histogram& histogram)
       : h_(histogram),
-        area_(area_for(histogram.frame, histogram.x, y_axis(), counts())),
+        area_(area_for(histogram.frame, histogram.x, y_axis(), counts(), false)),
         x_(histogram.x, positions(), area_.left, area_.right),
         y_(y_axis(), counts(), area_.bottom, area_.top),
         canvas_(histogram.frame.width, histogram.frame.height) {}
@@ -24,8 +24,8 @@ class HistogramPlot {
     for (const Histogram::Bin& bin : h_.bins) draw_bin(bin);
     if (h_.limit && x_.shows(h_.limit->value)) {
       const double at = x_.at(h_.limit->value);
-      canvas_.line("limit", at, area_.top, at, area_.bottom);
-      canvas_.text(at - 5, area_.top + 10, h_.limit->name, Anchor::end, "limit");
+      canvas_.line(style_of(*h_.limit), at, area_.top, at, area_.bottom);
+      canvas_.text(at - 5, area_.top + 10, h_.limit->name, Anchor::end, style_of(*h_.limit));
     }
     draw_x_axis(canvas_, area_, h_.x, x_);
     return figure(h_.frame, {}, canvas_.html(h_.frame.title));

@@ -34,7 +34,7 @@ class LinePlot {
   explicit LinePlot(const LineChart& lines)
       : lines_(lines),
         y_range_(y_range()),
-        area_(area_for(lines.frame, lines.x, lines.y, y_range_)),
+        area_(area_for(lines.frame, lines.x, lines.y, y_range_, lines.limit.has_value())),
         x_(lines.x, x_range(), area_.left, area_.right),
         y_(lines.y, y_range_, area_.bottom, area_.top),
         canvas_(lines.frame.width, lines.frame.height) {}

@@ -24,7 +24,7 @@ std::string shade_style(double shade) {
 }  // namespace
 
 Html Page::link_to_section(size_t section, std::string_view words) {
-  return element("a", {{"href", "#" + section_id(section)}}, words);
+  return element("a", {{"href", fmt::format("#{}", section_id(section))}}, words);
 }
 
 std::string Page::html() const {
@@ -69,8 +69,9 @@ Html side_by_side(const std::vector<Html>& pieces) {
 
 Html table(const Table& plain) {
   std::vector<RichTable::Column> columns;
-  for (const std::string& heading : plain.header())
-    columns.push_back({heading, columns.empty() ? RichTable::Align::left : RichTable::Align::right});
+  for (const std::string& heading : plain.header()) columns.push_back({heading});
+  for (size_t c : plain.left())
+    if (c < columns.size()) columns[c].align = RichTable::Align::left;
   RichTable rich(std::move(columns));
   for (const std::vector<std::string>& row : plain.rows()) rich.add({row.begin(), row.end()});
   return rich.html();

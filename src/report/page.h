@@ -56,7 +56,7 @@ Html key_figures(const std::vector<KeyFigure>& figures);
 /// Pieces side by side where the window is wide enough.
 Html side_by_side(const std::vector<Html>& pieces);
 
-/// The first column to the left, the others, numbers for the most part, to the right.
+/// The same table on a page.
 Html table(const Table& table);
 
 /// A table with pieces of pages as cells.

@@ -11,7 +11,8 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kTop = 26;      // the label of y stands there
+constexpr double kTop = 26;      // names of y and of its limit stand there
+constexpr double kNameLine = 12;
 constexpr double kBottom = 42;   // ticks and label of x
 constexpr double kTickGap = 6;
 
@@ -83,12 +84,12 @@ Html Canvas::html(std::string_view description) const {
                          shapes_));
 }
 
-Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_data) {
+Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_data, bool has_limit) {
   const Scale scale(y, y_data, frame.height - kBottom, kTop);
   double widest = 0;
   for (const Tick& tick : scale.ticks()) widest = std::max(widest, text_width(tick.label));
   const double below = x.label.empty() ? kBottom - kLineHeight : kBottom;
-  return {widest + 2 * kTickGap, y.label.empty() ? 1.5 * kTickGap : kTop, frame.width - 2 * kTickGap, frame.height - below};
+  return {widest + 2 * kTickGap, y.label.empty() && !has_limit ? 1.5 * kTickGap : kTop, frame.width - 2 * kTickGap, frame.height - below};
 }
 
 void draw_x_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale& scale) {
@@ -115,14 +116,18 @@ void draw_y_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale
     canvas.text(area.left - kTickGap, y + 4, tick.label, Anchor::end);
     free_below = y - kLineHeight / 2;
   }
-  if (!axis.label.empty()) canvas.text(0, 12, axis.label);
+  if (!axis.label.empty()) canvas.text(0, kNameLine, axis.label);
 }
+
+std::string_view style_of(const Limit& limit) { return limit.warns ? "limit warning" : "limit"; }
 
 void draw_y_limit(Canvas& canvas, const Area& area, const Scale& scale, const Limit& limit) {
   if (!scale.shows(limit.value) || limit.value > scale.most() || limit.value < scale.least()) return;
   const double y = scale.at(limit.value);
-  canvas.line("limit", area.left, y, area.right, y);
-  canvas.text(area.right, y - 5, limit.name, Anchor::end, "limit");
+  canvas.line(style_of(limit), area.left, y, area.right, y);
+  const double name_from = area.right - text_width(limit.name);
+  canvas.text(area.right, kNameLine, limit.name, Anchor::end, style_of(limit));
+  canvas.line(style_of(limit), name_from - 30, kNameLine - 4, name_from - 6, kNameLine - 4);
 }
 
 Html legend_entry(const Html& drawing, std::string_view name) {
@@ -131,10 +136,11 @@ Html legend_entry(const Html& drawing, std::string_view name) {
   return element("li", {}, picture + text(name));
 }
 
-Html legend(const std::vector<Category>& categories) {
+Html legend(const std::vector<Category>& categories, const std::vector<bool>& used) {
   Html entries;
-  for (size_t c = 0; c < categories.size(); ++c)
-    entries += legend_entry(element("rect", {{"x", "5"}, {"width", "12"}, {"height", "12"}, {"rx", "2"},
+  if (std::count(used.begin(), used.end(), true) < 2) return entries;
+  for (size_t c = 0; c < std::min(categories.size(), used.size()); ++c)
+    if (used[c]) entries += legend_entry(element("rect", {{"x", "5"}, {"width", "12"}, {"height", "12"}, {"rx", "2"},
                                              {"fill", colour_of(colour_of_category(categories, c))}}),
                             categories[c].name);
   return entries;

@@ -58,16 +58,21 @@ struct Area {
   double height() const { return bottom - top; }
 };
 
-/// The area that axes leave: room for the labels of y to the left, of x below.
-Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_data);
+/// The area that axes leave: room for the labels of y to the left, of x below, and for
+/// the names of y and of a limit of it above.
+Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_data, bool has_limit);
 
 void draw_x_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale& scale);
 void draw_y_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale& scale);
 void draw_y_limit(Canvas& canvas, const Area& area, const Scale& scale, const Limit& limit);
 
+/// The class of a limit's line and name.
+std::string_view style_of(const Limit& limit);
+
 /// An entry of a legend: a small drawing of 22 × 12 and its name.
 Html legend_entry(const Html& drawing, std::string_view name);
-Html legend(const std::vector<Category>& categories);
+/// The categories that are used, where there is more than one.
+Html legend(const std::vector<Category>& categories, const std::vector<bool>& used);
 
 size_t colour_of_category(const std::vector<Category>& categories, size_t index);
 

@@ -35,7 +35,7 @@ nav ol { margin: 24px 0 0; padding: 0; list-style: none; display: flex; flex-wra
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(160px, 1fr)); gap: 12px; margin: 16px 0; }
 .card { background: var(--panel); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
 .card .name { color: var(--soft); font-size: 13px; }
-.card .value { font-size: 23px; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
+.card .value { font-size: 21px; white-space: nowrap; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
 .card .note { color: var(--soft); font-size: 13px; }
 .card.bad { border-color: var(--bad); }
 .card.bad .value { color: var(--bad); }
@@ -68,8 +68,11 @@ svg text.strong { fill: var(--ink); font-weight: 600; }
 svg text.inside { fill: var(--paper); font-size: 11px; pointer-events: none; }
 svg .grid { stroke: var(--grid); }
 svg .axis { stroke: var(--soft); }
-svg .limit { stroke: var(--bad); stroke-dasharray: 6 4; stroke-width: 1.5; }
-svg text.limit { fill: var(--bad); stroke: var(--paper); stroke-width: 4; stroke-dasharray: none; paint-order: stroke; }
+svg .limit { stroke: var(--ink); stroke-dasharray: 6 4; stroke-width: 1.5; }
+svg .limit.warning { stroke: var(--bad); }
+svg text.limit { fill: var(--ink); }
+svg text.limit.warning { fill: var(--bad); }
+svg text.limit, svg text.limit.warning { stroke: none; }
 svg .mark:hover { opacity: 0.75; }
 svg .probe { fill: transparent; }
 svg .probe:hover { fill: var(--ink); fill-opacity: 0.12; }

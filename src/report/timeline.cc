@@ -8,10 +8,12 @@ namespace {
 constexpr double kLane = 40;
 constexpr double kThickness = 30;
 constexpr double kTop = 6;
+constexpr size_t kReadable = 8;  // characters that are worth being shown of a longer name
 
 }  // namespace
 
 Html chart(const Timeline& timeline) {
+  std::vector<bool> used(timeline.categories.size());
   Range range;
   double names = 0;
   for (const Timeline::Lane& lane : timeline.lanes) {
@@ -19,6 +21,7 @@ Html chart(const Timeline& timeline) {
     for (const Timeline::Span& span : lane.spans) {
       range.include(span.begin, Growth::linear);
       range.include(span.begin + span.length, Growth::linear);
+      if (span.category < used.size()) used[span.category] = true;
     }
   }
   if (!range.least) return nothing_to_show(timeline.frame);
@@ -42,13 +45,12 @@ Html chart(const Timeline& timeline) {
       const double seam = width > 4 ? 1 : 0;
       canvas.rectangle(left, y, std::max(width - seam, 0.4), kThickness,
                        colour_of_category(timeline.categories, span.category), span.title);
-      if (const std::string name = shortened(span.name, width - 10); name.size() > 4 || name == span.name)
+      if (const std::string name = shortened(span.name, width - 10); name.size() > kReadable || name == span.name)
         canvas.text(left + 5, y + kThickness / 2 + 4, name, Anchor::start, "inside");
     }
   }
   draw_x_axis(canvas, area, axis, scale);
-  return figure(timeline.frame, timeline.categories.size() > 1 ? legend(timeline.categories) : Html{},
-                canvas.html(timeline.frame.title));
+  return figure(timeline.frame, legend(timeline.categories, used), canvas.html(timeline.frame.title));
 }
 
 }  // namespace tessera::report

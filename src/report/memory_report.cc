@@ -1,0 +1,138 @@
+// What the memory of tiles holds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/memory.h"
+#include "report/plot.h"
+#include "report/run_report.h"
+
+namespace tessera::report {
+namespace {
+
+using Align = RichTable::Align;
+using compiler::kMemoryUses;
+using compiler::MemoryUse;
+using compiler::TileMemory;
+
+constexpr size_t kMostColumns = 400;
+
+/// Data in strong colours, code and what belongs to it in others, padding in grey.
+size_t colour_of_use(MemoryUse use) {
+  switch (use) {
+    case MemoryUse::inputs: return 0;
+    case MemoryUse::outputs: return 2;
+    case MemoryUse::constants: return 5;
+    case MemoryUse::work_lists: return 4;
+    case MemoryUse::vertex_state: return 3;
+    case MemoryUse::vertex_code: return 7;
+    case MemoryUse::control_code: return 6;
+    case MemoryUse::exchange_code: return 1;
+    case MemoryUse::stack: return 9;
+    case MemoryUse::temporaries: return 8;
+    case MemoryUse::landings: return 10;
+    case MemoryUse::padding: return kGrey;
+  }
+  return kGrey;
+}
+
+/// The uses that any tile has: the always live ones first, as they are stacked.
+std::vector<MemoryUse> uses_of(const compiler::MemoryReport& memory) {
+  std::vector<MemoryUse> uses;
+  for (bool always : {true, false})
+    for (size_t u = 0; u < kMemoryUses; ++u) {
+      const auto use = static_cast<MemoryUse>(u);
+      const bool is_used = memory.shared[use] != 0 || std::any_of(memory.tiles.begin(), memory.tiles.end(), [&](const TileMemory& tile) {
+        return tile[use] != 0;
+      });
+      if (is_used && is_always_live(use) == always) uses.push_back(use);
+    }
+  return uses;
+}
+
+std::string tile_title(size_t tile, const TileMemory& memory) {
+  std::string title = fmt::format("tile {}: {}", tile, base::bytes_text(memory.total()));
+  for (size_t u = 0; u < kMemoryUses; ++u)
+    if (memory.bytes[u] != 0)
+      title += fmt::format("\n{} {}", name_of(static_cast<MemoryUse>(u)), base::bytes_text(memory.bytes[u]));
+  return title;
+}
+
+/// Drawn where tiles come near it; else it would leave no room for what they hold.
+std::optional<Limit> capacity_of(const compiler::MemoryReport& memory) {
+  if (memory.max_tile_bytes < memory.tile_capacity_bytes / 3) return std::nullopt;
+  return Limit{static_cast<double>(memory.tile_capacity_bytes),
+               "capacity " + base::bytes_text(memory.tile_capacity_bytes)};
+}
+
+Html columns_of(const compiler::MemoryReport& memory) {
+  const std::vector<MemoryUse> uses = uses_of(memory);
+  const size_t together = (memory.tiles.size() + kMostColumns - 1) / kMostColumns;
+  ColumnChart columns;
+  columns.frame.title = "Memory, tile by tile";
+  columns.x_label = "tile";
+  columns.step = static_cast<double>(together);
+  columns.y = {"", Unit::bytes};
+  for (MemoryUse use : uses)
+    columns.categories.push_back({std::string(name_of(use)) + (is_always_live(use) ? "" : " (not always alive)"), colour_of_use(use)});
+  for (size_t t = 0; t < memory.tiles.size(); t += together) {
+    const auto first = memory.tiles.begin() + static_cast<std::ptrdiff_t>(t);
+    const auto last = first + static_cast<std::ptrdiff_t>(std::min(together, memory.tiles.size() - t));
+    const auto fullest = std::max_element(first, last, [](const auto& a, const auto& b) { return a.total() < b.total(); });
+    std::vector<double> parts;
+    for (MemoryUse use : uses) parts.push_back(static_cast<double>((*fullest)[use]));
+    columns.columns.push_back({std::move(parts), tile_title(static_cast<size_t>(fullest - memory.tiles.begin()), *fullest)});
+  }
+  columns.limit = capacity_of(memory);
+  columns.frame.note = "What is not always alive is counted where it takes most; its bytes are shared from step to step.";
+  if (!columns.limit)
+    columns.frame.note += fmt::format(" Each tile has room for {}.", base::bytes_text(memory.tile_capacity_bytes));
+  if (together > 1) columns.frame.note += fmt::format(" Each column is the fullest of {} neighbouring tiles.", together);
+  return chart(columns);
+}
+
+Html histogram_of(const compiler::MemoryReport& memory) {
+  std::vector<double> bytes;
+  for (const TileMemory& tile : memory.tiles) bytes.push_back(static_cast<double>(tile.total()));
+  Histogram histogram;
+  histogram.frame = {"Tiles by what they hold", "", kHalf, 260};
+  histogram.x = {"", Unit::bytes, Growth::linear, 0, {}};
+  histogram.y.label = "tiles";
+  histogram.bins = bins_of(bytes);
+  histogram.limit = capacity_of(memory);
+  return chart(histogram);
+}
+
+/// What one tile, or the main memory of a host, holds.
+Html uses_table(const TileMemory& memory) {
+  RichTable table({{"use", Align::left}, {"bytes"}, {"", Align::left}, {"alive", Align::left}});
+  std::vector<size_t> order(kMemoryUses);
+  for (size_t u = 0; u < kMemoryUses; ++u) order[u] = u;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return memory.bytes[a] > memory.bytes[b]; });
+  const double total = std::max<double>(1, static_cast<double>(memory.total()));
+  for (size_t u : order) {
+    const auto use = static_cast<MemoryUse>(u);
+    if (memory.bytes[u] == 0) continue;
+    table.add({std::string(name_of(use)), count_text(memory.bytes[u]),
+               share_bar(static_cast<double>(memory.bytes[u]) / total, colour_of_use(use)),
+               is_always_live(use) ? "always" : "at times"});
+  }
+  table.add({"in all", count_text(memory.total()), "", ""}, true);
+  return table.html();
+}
+
+}  // namespace
+
+Html memory_of(const RunSummary& run) {
+  const compiler::MemoryReport& memory = run.memory;
+  if (memory.tiles.empty()) return {};
+  if (memory.tiles.size() == 1) return uses_table(memory.tiles[0]);
+  const std::string heading =
+      fmt::format("Tile {}, the fullest: {} of {}", memory.fullest_tile, base::bytes_text(memory.max_tile_bytes),
+                  base::bytes_text(memory.tile_capacity_bytes));
+  return columns_of(memory) +
+         side_by_side({histogram_of(memory), figure(Frame{heading}, {}, uses_table(memory.tiles[memory.fullest_tile]))});
+}
+
+}  // namespace tessera::report

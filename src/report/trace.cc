@@ -1,0 +1,93 @@
+#include "report/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "report/phases.h"
+
+namespace tessera::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Whole nanoseconds: ends that are equal stay so, and what lies inside stays inside.
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+class TraceWriter {
+ public:
+  void add(size_t process, const TracedRun& traced) {
+    const RunSummary& run = *traced.run;
+    name("process_name", process, 0, traced.name);
+    name("thread_name", process, kSteps, run.measured ? "steps" : "all tiles");
+    name_tracks(process, run);
+    for (const StepRun& step : run.runs) add_step(process, run, step);
+  }
+
+  std::string json() && { return std::move(out_) + "\n], \"displayTimeUnit\": \"ns\"}\n"; }
+
+ private:
+  static constexpr size_t kSteps = 0;
+
+  void name_tracks(size_t process, const RunSummary& run) {
+    size_t threads = 0;
+    for (const StepRun& step : run.runs) threads = std::max(threads, step.threads.size());
+    for (size_t t = 0; t < threads; ++t) name("thread_name", process, t + 1, fmt::format("thread {}", t));
+    for (size_t s = 0; s < run.samples.size(); ++s)
+      name("thread_name", process, s + 1, fmt::format("tile {} ({})", run.samples[s].tile, run.samples[s].name));
+  }
+
+  void add_step(size_t process, const RunSummary& run, const StepRun& step) {
+    const StepSummary& summary = run.steps[step.step];
+    double at = step.begin;
+    for (const auto& [phase, seconds] : step.phases) at += seconds;
+    slice(process, kSteps, summary.name, summary.is_copy ? "copy" : "superstep", step.begin, at,
+          summary.exchanged_bytes == 0 ? ordered_json() : ordered_json{{"exchanged bytes", summary.exchanged_bytes}});
+    at = step.begin;
+    for (const auto& [phase, seconds] : step.phases) {
+      slice(process, kSteps, name_of(phase), "phase", at, at + seconds);
+      at += seconds;
+    }
+    for (size_t t = 0; t < step.threads.size(); ++t)
+      slice(process, t + 1, summary.name, "thread", step.threads[t].begin, step.threads[t].end);
+    const double computing = step.begin + before_computing(step.phases);
+    for (size_t s = 0; s < summary.sampled.size(); ++s)
+      slice(process, s + 1, summary.name, "tile", computing, computing + summary.sampled[s]);
+  }
+
+  void slice(size_t process, size_t track, std::string_view what, std::string_view category, double begin, double end,
+             const ordered_json& details = {}) {
+    const int64_t first = nanoseconds(begin);
+    const int64_t length = std::max<int64_t>(nanoseconds(end) - first, 0);
+    if (length == 0) return;
+    ordered_json event = {{"ph", "X"}, {"name", what}, {"cat", category}, {"pid", process}, {"tid", track},
+                          {"ts", static_cast<double>(first) / 1e3}, {"dur", static_cast<double>(length) / 1e3}};
+    if (!details.is_null()) event["args"] = details;
+    append(event);
+  }
+
+  void name(std::string_view kind, size_t process, size_t track, const std::string& words) {
+    append({{"ph", "M"}, {"name", kind}, {"pid", process}, {"tid", track}, {"args", {{"name", words}}}});
+  }
+
+  void append(const ordered_json& event) {
+    out_ += out_.size() == kHead.size() ? "\n" : ",\n";
+    out_ += event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  }
+
+  static constexpr std::string_view kHead = "{\"traceEvents\": [";
+
+  std::string out_{kHead};
+};
+
+}  // namespace
+
+std::string trace_json(std::span<const TracedRun> runs) {
+  TraceWriter writer;
+  for (size_t r = 0; r < runs.size(); ++r) writer.add(r + 1, runs[r]);
+  return std::move(writer).json();
+}
+
+}  // namespace tessera::report
