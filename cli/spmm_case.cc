@@ -18,6 +18,7 @@
 #include "kernels/element.h"
 #include "ops/spmm.h"
 #include "ops/tiled_spmm.h"
+#include "report/table.h"
 #include "report/verification.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
@@ -65,23 +66,30 @@ struct Activations {
   std::vector<float> elements;
 };
 
+using Trace = std::vector<engine::TraceEvent>;
+
 struct Timed {
   double seconds = 0;
   engine::Profile profile;
+  Trace trace;
 };
 
 /// Runs until enough is measured; the run of median time.
 template <class Run>
 Timed median_run(const Run& run) {
-  for (int i = 0; i < kWarmUps; ++i) run();
+  for (int i = 0; i < kWarmUps; ++i) {
+    Trace ignored;
+    run(ignored);
+  }
   std::vector<Timed> runs;
   double total = 0;
   while (runs.size() < kMostRuns && (runs.size() < kLeastRuns || total < kMeasureSeconds)) {
     const Clock::time_point start = Clock::now();
-    engine::Profile profile = run();
+    Trace trace;
+    engine::Profile profile = run(trace);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     total += seconds;
-    runs.push_back({seconds, std::move(profile)});
+    runs.push_back({seconds, std::move(profile), std::move(trace)});
   }
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
   std::nth_element(runs.begin(), middle, runs.end(),
@@ -89,11 +97,19 @@ Timed median_run(const Run& run) {
   return std::move(*middle);
 }
 
+std::string passes_text(const compiler::Executable& executable) {
+  report::Table table({"pass", "took", "did"}, {0, 2});
+  for (const compiler::PassRecord& pass : executable.passes)
+    table.add({pass.name, report::seconds_text(pass.seconds), pass.did});
+  return table.text();
+}
+
 template <class Plan>
-std::string printed(const std::string& what, const Plan& plan, const program::Program& program) {
+std::string printed(const std::string& what, const Plan& plan, const compiler::Executable& executable) {
   if (what == "plan") return ops::to_string(plan) + "\n";
   if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(plan.candidates));
-  if (what == "program") return program::to_string(program);
+  if (what == "program") return program::to_string(*executable.program);
+  if (what == "passes") return passes_text(executable);
   return "";
 }
 
@@ -116,15 +132,23 @@ std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
   const std::vector<uint32_t> blocks = r.blocks.empty() ? std::vector<uint32_t>{1} : r.blocks;
   std::vector<SpmmCase> cases;
   for (const std::string& machine : r.machines)
-    for (const Precision& precision : r.types) {
-      if (has(Mode::dense))
-        for (uint32_t n : r.n) cases.push_back({machine, Mode::dense, precision, std::nullopt, sparse::kDenseBlockSize, n});
-      if (has(Mode::sparse))
-        for (const auto& density : densities)
-          for (uint32_t block : blocks)
-            for (uint32_t n : r.n) cases.push_back({machine, Mode::sparse, precision, density, block, n});
-    }
+    for (const Settings& settings : machine == "host" ? std::vector<Settings>{{}} : r.settings)
+      for (const Precision& precision : r.types) {
+        if (has(Mode::dense))
+          for (uint32_t n : r.n)
+            cases.push_back({machine, settings, Mode::dense, precision, std::nullopt, sparse::kDenseBlockSize, n});
+        if (has(Mode::sparse))
+          for (const auto& density : densities)
+            for (uint32_t block : blocks)
+              for (uint32_t n : r.n) cases.push_back({machine, settings, Mode::sparse, precision, density, block, n});
+      }
   return cases;
+}
+
+std::string machine_title(const SpmmCase& what) {
+  std::string title = what.machine;
+  for (const machine::Setting& setting : what.settings) title += fmt::format(" {}={}", setting.key, setting.value);
+  return title;
 }
 
 SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request), weights_(std::make_unique<Weights>()) {
@@ -140,9 +164,12 @@ uint32_t SpmmRunner::m() const { return weights_->file ? weights_->file->matrix.
 uint32_t SpmmRunner::k() const { return weights_->file ? weights_->file->matrix.pattern.cols : *request_.k; }
 
 const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
-  const auto found = weights_->machines.find(what.machine);
+  const std::string title = machine_title(what);
+  const auto found = weights_->machines.find(title);
   if (found != weights_->machines.end()) return found->second;
-  return weights_->machines.emplace(what.machine, machine::find(what.machine, request_.threads)).first->second;
+  machine::Machine machine = machine::find(what.machine, request_.threads);
+  for (const machine::Setting& setting : what.settings) machine::apply(setting, machine);
+  return weights_->machines.emplace(title, std::move(machine)).first->second;
 }
 
 /// Where both modes run, dense is the yardstick and keeps its own plan.
@@ -213,7 +240,7 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   result.tiles = machine.tiles;
   if (weights_->file && what.mode == Mode::sparse && weights_->file->matrix.pattern.blocks() != 0)
     result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(weights_->file->matrix.pattern.blocks());
-  const std::tuple key{what.machine, what.precision, what.n};
+  const std::tuple key{machine_title(what), what.precision, what.n};
   if (what.mode == Mode::dense && result.seconds) weights_->dense_seconds[key] = *result.seconds;
   const auto dense = weights_->dense_seconds.find(key);
   if (dense != weights_->dense_seconds.end()) result.dense_seconds = dense->second;
@@ -226,21 +253,25 @@ namespace {
 
 /// What is known of a case before it runs.
 template <class Plan>
-SpmmResult start(const Plan& plan, const compiler::Executable& executable, const std::string& print) {
+SpmmResult start(const Plan& plan, const compiler::Executable& executable, const SpmmRequest& request) {
   SpmmResult result;
-  result.printed = printed(print, plan, *executable.program);
+  result.printed = printed(request.print, plan, executable);
   result.memory = executable.memory;
   result.cut = plan.chosen.cut;
   result.tiles_used = plan.tiles_used();
   result.predicted_seconds = plan.chosen.total();
   result.fits = result.memory.fits();
+  if (!request.report.empty()) result.candidates = plan.candidates;
+  if (request.keeps_runs()) result.run = report::summarize(executable, {}, {}, report::Times::accounted);
   return result;
 }
 
 /// Accounts without floating-point work.
 void estimate(const engine::Engine& engine, SpmmResult& result) {
   const machine::Machine& machine = engine.executable().machine;
-  const engine::Profile profile = engine.run({}, {.dry = true});
+  Trace trace;
+  const engine::Profile profile = engine.run({}, {.dry = true, .trace = result.run ? &trace : nullptr});
+  if (result.run) result.run = report::summarize(engine.executable(), profile, trace, report::Times::accounted);
   result.phases = profile.cycles.scaled(1 / machine.clock_hz);
   result.seconds = result.phases.total();
   if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();
@@ -286,9 +317,9 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
   const Type type = what.precision.type;
   const SparseMatrix& matrix = *weights_->matrix;
   if (weights_->packed == nullptr || weights_->packed_is_of->precision != what.precision) {
-    weights_->packed = std::make_shared<const ops::PackedWeight>(
-        what.block == 1 ? ops::PackedWeight{sparse::PackedElements(matrix, type), false}
-                        : ops::PackedWeight{sparse::PackedBlocks(matrix, type), what.mode == Mode::dense});
+    ops::PackedWeight packed = ops::pack_weight(matrix, type, machine.tiles);
+    packed.is_dense = what.mode == Mode::dense;
+    weights_->packed = std::make_shared<const ops::PackedWeight>(std::move(packed));
     weights_->packed_is_of = what;
   }
   const ops::SpmmProblem problem{what.n, request_.layout, request_.layout};
@@ -297,7 +328,7 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
   const ops::SpmmVariables variables = built.variables;
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
-  SpmmResult result = start(plan, engine.executable(), request_.print);
+  SpmmResult result = start(plan, engine.executable(), request_);
   if (!result.fits) return result;
   if (request_.estimate) {
     estimate(engine, result);
@@ -315,10 +346,13 @@ SpmmResult SpmmRunner::run_on_host(const SpmmCase& what, const machine::Machine&
       {variables.scalars, scalars.data(), 2, 1},
       {variables.bias, nullptr, 0, 1},
   }};
-  const Timed timed = median_run([&] { return engine.run(bindings); });
+  const Timed timed = median_run(
+      [&](Trace& trace) { return engine.run(bindings, {.trace = result.run ? &trace : nullptr}); });
   result.seconds = timed.seconds;
   result.phases = timed.profile.phases;
   result.phases[Phase::control] += timed.seconds - timed.profile.seconds;
+  if (result.run)
+    result.run = report::summarize(engine.executable(), timed.profile, timed.trace, report::Times::measured);
   verify(request_, matrix, {type, Type::f32, Type::f32}, x, y, result);
   return result;
 }
@@ -331,7 +365,7 @@ SpmmResult SpmmRunner::run_on_tiles(const SpmmCase& what, const machine::Machine
   ops::TiledSpmmProgram built = ops::build_tiled_spmm(matrix.pattern, problem, plan, machine);
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
-  SpmmResult result = start(plan, engine.executable(), request_.print);
+  SpmmResult result = start(plan, engine.executable(), request_);
   result.fits &= plan.chosen.rejected.empty();
   if (!result.fits) return result;
   estimate(engine, result);

@@ -12,17 +12,22 @@
 #include "compiler/executable.h"
 #include "machine/machine.h"
 #include "ops/spmm.h"
+#include "report/run_summary.h"
 
 namespace tessera::cli {
 
 struct SpmmCase {
   std::string machine;
+  Settings settings;
   Mode mode = Mode::sparse;
   Precision precision;
   std::optional<double> density;  ///< requested; none of a file or of dense
   uint32_t block = 1;
   uint32_t n = 0;
 };
+
+/// "bow tiles=2944"
+std::string machine_title(const SpmmCase& what);
 
 struct SpmmResult {
   SpmmCase what;
@@ -48,6 +53,8 @@ struct SpmmResult {
   uint32_t tiles_used = 0;
   double predicted_seconds = 0;
   std::string printed;  ///< what --print asks for
+  std::vector<ops::PlanCandidate> candidates;
+  std::optional<report::RunSummary> run;  ///< for --report and --trace
 
   std::optional<double> useful_gflops() const {
     if (!seconds || *seconds == 0) return std::nullopt;

@@ -9,6 +9,7 @@
 #include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/spmm_case.h"
+#include "cli/spmm_report.h"
 #include "cli/spmm_request.h"
 #include "cli/spmm_show.h"
 
@@ -68,7 +69,10 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "static (sparse, its pattern known ahead) or dense; both if left out *");
   command.add_option_function<std::string>(
       "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
-      "host, or a machine's .toml file (docs/machines.md) *");
+      "host, gc2, gc200, bow, or a machine's .toml file (docs/machines.md) *");
+  command.add_option_function<std::string>(
+      "--set", [&r](const std::string& s) { r.settings = parse_settings(s); },
+      "Change figures of the modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines shows the keys)");
   command.add_option_function<std::string>(
       "--layout", [&r](const std::string& s) { r.layout = layout_of(s); },
       "Order of X and Y in memory: row or column (major)");
@@ -79,8 +83,10 @@ void add_output_options(CLI::App& command, SpmmRequest& r) {
   command.add_option_function<std::string>(
       "--verify", [&r](const std::string& s) { r.verify = verify_of(s); },
       "Compare with float64: full, sample or none; full up to 2 GFLOP if left out");
-  command.add_option("--print", r.print, "Also show: plan, candidates or program")
-      ->check(CLI::IsMember({"plan", "candidates", "program"}));
+  command.add_option("--print", r.print, "Also show: plan, candidates, passes (of the compiler) or program")
+      ->check(CLI::IsMember({"plan", "candidates", "passes", "program"}));
+  command.add_option("--report", r.report, "Write a page about the runs: results, schedule, memory, plan (.html)");
+  command.add_option("--trace", r.trace, "Write a trace of the runs for Perfetto or chrome://tracing (.json)");
   command.add_option_function<std::string>(
       "--planner", [&r](const std::string& s) { r.planner = planner_of(s); },
       "How products are cut for modelled machines: best, or published (as the vendor's libraries are known to)");
@@ -99,7 +105,7 @@ SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
 }
 
 std::string title(const SpmmCase& what) {
-  return fmt::format("{} {} n = {}", what.machine,
+  return fmt::format("{} {} n = {}", machine_title(what),
                      what.mode == Mode::dense ? "dense" : fmt::format("b = {}", what.block), what.n);
 }
 
@@ -118,7 +124,7 @@ std::vector<SpmmResult> run_all(SpmmRunner& runner, const std::vector<SpmmCase>&
 }
 
 void print(const std::vector<SpmmResult>& results) {
-  fmt::print("{}", table(results));
+  fmt::print("{}", table(results).text());
   if (results.size() <= 2)
     for (const SpmmResult& result : results)
       if (result.failure.empty()) fmt::print("{}", details(result));
@@ -134,7 +140,9 @@ int run(const Options& options) {
   const std::vector<SpmmCase> cases = cases_of(request);
   SpmmRunner runner(request);
   for (const SpmmCase& what : cases) runner.check(what);
+  require_writable(request);
   const std::vector<SpmmResult> results = run_all(runner, cases);
+  write_files(request, results);
   if (request.json)
     fmt::print("{}", json(results));
   else
@@ -158,7 +166,8 @@ Command add_spmm_command(CLI::App& app) {
                  "\nExamples:\n"
                  "  tessera spmm --weights layer.smtx --n 512\n"
                  "  tessera spmm --m 4096 --k 4096 --density 1/4,1/16 --block 1,16 --n 64,512\n"
-                 "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json");
+                 "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json\n"
+                 "  tessera spmm --m 4096 --k 4096 --density 1/16 --n 256 --type f16 --machine bow --set tiles=1472:2944");
   return [options] { return run(*options); };
 }
 

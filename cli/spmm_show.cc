@@ -64,10 +64,18 @@ ordered_json memory(const SpmmResult& r) {
           {"total_categories", categories(r.memory.total)}};
 }
 
+/// What --set changed of the machine.
+ordered_json settings(const SpmmCase& what) {
+  ordered_json out = ordered_json::object();
+  for (const machine::Setting& setting : what.settings) out[setting.key] = setting.value;
+  return out;
+}
+
 ordered_json json_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
   const auto if_ran = [&](auto value) { return r.failure.empty() ? ordered_json(value) : ordered_json(nullptr); };
   return {{"machine", r.what.machine},
+          {"settings", settings(r.what)},
           {"mode", mode_name(r.what.mode)},
           {"type", name_of(r.what.precision)},
           {"block", dense ? ordered_json(nullptr) : ordered_json(r.what.block)},
@@ -95,6 +103,11 @@ ordered_json json_of(const SpmmResult& r) {
           {"plan", plan(r)}};
 }
 
+std::string rate_text(const SpmmResult& r) {
+  const std::optional<double> rate = r.useful_gflops();
+  return rate && *rate >= 1000 ? fmt::format("{:.0f}", *rate) : or_dash(rate, "{:.4g}");
+}
+
 std::string category_lines(const compiler::Categories& bytes) {
   std::string out;
   for (const auto& [name, count] : bytes)
@@ -104,19 +117,19 @@ std::string category_lines(const compiler::Categories& bytes) {
 
 }  // namespace
 
-std::string table(std::span<const SpmmResult> results) {
+report::Table table(std::span<const SpmmResult> results) {
   report::Table table({"machine", "mode", "type", "block", "density", "n", "time", "GFLOP/s", "x dense", "peak",
                        "memory", "rel. error"});
   for (const SpmmResult& r : results) {
     const bool dense = r.what.mode == Mode::dense;
-    table.add({r.what.machine, std::string(mode_name(r.what.mode)), name_of(r.what.precision),
+    table.add({machine_title(r.what), std::string(mode_name(r.what.mode)), name_of(r.what.precision),
                dense ? "-" : std::to_string(r.what.block), dense ? "1" : fmt::format("{:.4g}", r.density),
                std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-",
-               or_dash(r.useful_gflops(), "{:.4g}"), or_dash(r.speedup(), "{:.2f}"),
+               rate_text(r), or_dash(r.speedup(), "{:.2f}"),
                r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
                base::bytes_text(r.memory.max_tile_bytes), verdict(r)});
   }
-  return table.text();
+  return table;
 }
 
 std::string details(const SpmmResult& r) {
@@ -142,13 +155,8 @@ std::string details(const SpmmResult& r) {
 }
 
 std::string overflow(const SpmmResult& r) {
-  const std::string where =
-      r.memory.fullest_tile == program::kShared ? "the shared memory" : fmt::format("tile {}", r.memory.fullest_tile);
-  return fmt::format("{} {} {}: {} needs {} of {}\n{}", r.what.machine, mode_name(r.what.mode),
-                     name_of(r.what.precision), where,
-                     base::bytes_text(r.memory.max_tile_bytes),
-                     base::bytes_text(r.memory.tile_capacity_bytes),
-                     category_lines(r.memory.fullest));
+  return fmt::format("{} {} {} does not fit: {}", machine_title(r.what), mode_name(r.what.mode),
+                     name_of(r.what.precision), compiler::overflow_text(r.memory));
 }
 
 std::string json(std::span<const SpmmResult> results) {

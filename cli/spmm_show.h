@@ -5,11 +5,12 @@
 #include <string>
 
 #include "cli/spmm_case.h"
+#include "report/table.h"
 
 namespace tessera::cli {
 
 /// One row a result.
-std::string table(std::span<const SpmmResult> results);
+report::Table table(std::span<const SpmmResult> results);
 
 /// Plan, phases, memory and error of one result.
 std::string details(const SpmmResult& result);
