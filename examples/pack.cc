@@ -1,0 +1,35 @@
+// From the lengths of sequences to packs and what a training step takes from one.
+//   example_pack [FILE]      lengths: .npy of integers or text; without it, a few made-up ones
+#include <tessera/error.h>
+#include <tessera/pack_batch.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+int main(int argc, char** argv) try {
+  namespace pack = tessera::pack;
+  const std::vector<uint32_t> made_up = {300, 120, 500, 90, 210, 512, 30, 180, 60, 400};
+  const pack::Lengths lengths =
+      argc > 1 ? pack::read_lengths(argv[1]) : pack::Lengths(std::span<const uint32_t>(made_up));
+
+  const pack::Input input = pack::count(lengths, 512, pack::TooLong::split);
+  const pack::Packing packing = pack::plan(input.histogram);
+  const pack::PackIndex index = pack::index_packs(packing, input, lengths, {.shuffle = 1});
+  std::printf("%llu packs, at least %llu needed, %.2f %% of their tokens used\n",
+              static_cast<unsigned long long>(packing.packs()),
+              static_cast<unsigned long long>(packing.lower_bound()), 100 * packing.efficiency());
+
+  if (packing.packs() == 0) return 0;
+  const std::vector<uint32_t> in_pack = pack::entry_lengths(index, lengths, 0);
+  const std::vector<int32_t> boundaries = pack::cu_seqlens(in_pack);  // for attention without padding
+  std::vector<int32_t> positions(512);
+  pack::position_ids(in_pack, positions);  // begin at 0 in each sequence
+  for (size_t i = 0; i < in_pack.size(); ++i)
+    std::printf("sequence %llu has tokens %d to %d of pack 0\n",
+                static_cast<unsigned long long>(index.sequence[index.offsets[0] + i]), boundaries[i],
+                boundaries[i + 1] - 1);
+} catch (const tessera::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
