@@ -22,8 +22,6 @@ class TextLengths {
   /// call. Throws Error, naming the line, for one that is not a whole number from 1 to 2^63 − 1.
   std::span<const uint64_t> next();
 
-  /// The line of the last length that next() returned is the number of all lengths so far, because
-  /// there is one on each.
   const std::string& name() const { return name_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <tessera/pack_index.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -159,6 +160,19 @@ TEST(Count, DoesWithTooLongOnesWhatItsPolicySays) {
   EXPECT_EQ(split.histogram.counts[1], 1u);
   EXPECT_EQ(split.histogram.counts[5], 1u);
   EXPECT_EQ(count(lengths, 25).too_long, 0u);
+}
+
+TEST(Count, IsTheSameInAnyOrder) {
+  std::vector<uint16_t> values(5000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(1 + i * i % 701);
+  const Input forwards = count(Lengths{std::span<const uint16_t>(values)}, 500, TooLong::split);
+  std::reverse(values.begin() + 17, values.end());
+  const Input backwards = count(Lengths{std::span<const uint16_t>(values)}, 500, TooLong::split);
+  EXPECT_EQ(forwards.histogram.counts, backwards.histogram.counts);
+  const Certificate one = plan(forwards.histogram, {.certify = true}).certificate;
+  const Certificate other = plan(backwards.histogram, {.certify = true}).certificate;
+  EXPECT_EQ(one.weights, other.weights);
+  EXPECT_EQ(one.lower_bound, other.lower_bound);
 }
 
 TEST(Count, KnowsLengthsBeyondItsFastTable) {
