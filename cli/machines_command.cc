@@ -37,7 +37,7 @@ int show(const std::vector<std::string>& names, const CommonOptions& options) {
     fmt::print("{}{}: {}\n", list.size() > 1 ? "\n" : "", m.name, m.description);
     report::Table table({"figure", "value", "unit", "source"}, {0, 2, 3});
     for (const machine::Figure& f : m.sources)
-      table.add({f.name, fmt::format("{:.6g}", f.value), f.unit, f.source});
+      table.add({f.name, fmt::format("{:.12g}", f.value), f.unit, f.source});
     fmt::print("{}", table.text());
   }
   if (options.json)

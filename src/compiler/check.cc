@@ -95,9 +95,10 @@ class Checker {
     demand(e_.addresses.size(), machine_.tiles, "tiles");
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       demand(e_.mapped[v].size(), program_.variable(v).mapping.size(), "mapped boxes");
+    constexpr uint64_t kMostArenaBytes = uint64_t{1} << 42;  // sums of them are numbers yet
     for (const auto& [tile, bytes] : e_.arena_bytes)
-      if (tile != program::kShared && tile >= machine_.tiles)
-        fail(fmt::format("it has memory on tile {} of {}", tile, machine_.tiles));
+      if ((tile != program::kShared && tile >= machine_.tiles) || bytes > kMostArenaBytes)
+        fail(fmt::format("it has {} bytes on tile {} of {}", bytes, tile, machine_.tiles));
   }
 
   /// Where callers' arrays, constants and control variables lie.

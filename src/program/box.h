@@ -78,6 +78,9 @@ class BoxSeries {
     return box;
   }
 
+  const Box& first() const { return first_; }
+  Step outer() const { return outer_; }
+  Step inner() const { return inner_; }
   uint32_t inner_count() const { return inner_count_; }
   bool is_table() const { return !table_.empty(); }
   const std::vector<Box>& boxes() const { return table_; }

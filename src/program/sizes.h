@@ -27,6 +27,9 @@ inline uint64_t exchange_code_bytes(uint64_t bytes) {
   return kExchangeCodeBytes * std::max<uint64_t>(1, (bytes + kMostTransferBytes - 1) / kMostTransferBytes);
 }
 
+/// Alignment of a tile's data, which come after its code, and of the gap between its two regions.
+inline constexpr uint64_t kDataAlignment = 64;
+
 /// Stacks of a tile's supervisor and workers.
 inline constexpr uint64_t kStackBytes = 3072;
 

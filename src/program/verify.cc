@@ -9,6 +9,9 @@
 namespace tessera::program {
 namespace {
 
+/// Of control flow: everything that follows it calls itself for each level.
+constexpr uint32_t kDeepestStep = 1000;
+
 class Verifier {
  public:
   Verifier(const Program& program, uint32_t tiles, bool has_shared_space)
@@ -214,9 +217,11 @@ class Verifier {
     if (id >= program_.steps().size()) reject(fmt::format("step {} of {} does not exist", id, program_.steps().size()));
     if (states_[id] == State::done) return;
     if (states_[id] == State::open) reject(fmt::format("step {} reaches itself", id));
+    if (++depth_ > kDeepestStep) reject(fmt::format("steps lie within one another deeper than {}", kDeepestStep));
     states_[id] = State::open;
     std::visit([this](const auto& step) { visit_inside(step); }, program_.steps()[id]);
     states_[id] = State::done;
+    --depth_;
   }
 
   void visit_inside(const Sequence& s) {
@@ -264,6 +269,7 @@ class Verifier {
   bool has_shared_space_;
   TouchLog touched_;
   std::vector<State> states_;
+  uint32_t depth_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,124 @@
+#include "compiler/executable_file.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "base/checksum.h"
+#include "compiler/describe.h"
+#include "compiler/passes.h"
+#include "compiler/soundness.h"
+#include "io/atomic_file.h"
+#include "io/source.h"
+
+namespace tessera::compiler {
+namespace {
+
+/// The first word of a file; bytes of another order make another number of it.
+constexpr uint64_t kMagic = 0x4558454152455354;  // "TSERAEXE"
+/// Of what describe.h lists: another list, another version.
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  uint64_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint64_t checksum = 0;  ///< of everything after the header
+};
+constexpr size_t kHeaderBytes = 20;
+
+template <class A>
+void describe(A& a, Header& x) {
+  a(x.magic, x.version, x.checksum);
+}
+
+/// What an executable depends on of its machine.
+std::map<std::string, double> figures_of(const machine::Machine& m) {
+  std::map<std::string, double> figures = {
+      {"kind", static_cast<double>(m.kind)},
+      {"tiles", m.tiles},
+      {"workers_per_tile", m.workers_per_tile},
+      {"clock_hz", m.clock_hz},
+      {"tile_bytes", static_cast<double>(m.tile_bytes)},
+      {"shared_bytes", static_cast<double>(m.shared_bytes)},
+  };
+  for (const machine::Figure& figure : m.sources) figures[figure.name] = figure.value;
+  return figures;
+}
+
+void check_machine(const std::map<std::string, double>& wanted, const machine::Machine& machine) {
+  const std::map<std::string, double> figures = figures_of(machine);
+  for (const auto& [name, value] : wanted) {
+    const auto is = figures.find(name);
+    if (is == figures.end() || is->second != value)
+      throw Error(fmt::format("it was compiled for a machine with {} = {}; '{}' has {}", name, value, machine.name,
+                              is == figures.end() ? "none" : fmt::format("{}", is->second)));
+  }
+  if (figures.size() != wanted.size())
+    throw Error(fmt::format("it was compiled for a machine of {} figures; '{}' has {}", wanted.size(), machine.name,
+                            figures.size()));
+}
+
+/// Every vertex and every copy stands in the file. A few bytes that claim more would make verifying long.
+void check_counts(const program::Program& program, uint64_t bytes) {
+  uint64_t count = 0;
+  for (const program::ComputeSet& set : program.compute_sets())
+    for (const program::VertexGroup& group : set.groups) count += uint64_t{group.tiles} * group.per_tile;
+  for (const program::CopySet& set : program.copy_sets())
+    for (const program::CopyGroup& group : set.groups) count += group.count;
+  if (count > bytes) throw Error(fmt::format("it has {} vertices and copies in {} bytes", count, bytes));
+}
+
+std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const machine::Machine& machine,
+                                       FindCodelet find) {
+  Reader reader(bytes, find);
+  Header header;
+  reader(header);
+  if (header.magic != kMagic) throw Error("it is no executable of Tessera's on a computer of this byte order");
+  if (header.version != kVersion)
+    throw Error(fmt::format("it is of version {} of the format; this build reads {}: compile it again", header.version,
+                            kVersion));
+  if (header.checksum != base::checksum(bytes.subspan(kHeaderBytes))) throw Error("it is damaged");
+  std::map<std::string, double> figures;
+  reader(figures);
+  check_machine(figures, machine);
+  program::Program program;
+  reader(program);
+  check_counts(program, bytes.size());
+  program::verify(program, machine.tiles, machine.has_shared_space());
+  auto executable = std::make_shared<Executable>();
+  executable->program = std::make_shared<const program::Program>(std::move(program));
+  executable->machine = machine;
+  reader(*executable);
+  if (!reader.at_end()) throw Error("it goes on after its end");
+  if (executable->set_cycles.size() != executable->sets.size()) throw Error("it lacks costs of compute sets");
+  check_executable(*executable);
+  find_runtime_control(*executable);
+  return executable;
+}
+
+}  // namespace
+
+void save(const Executable& executable, const std::string& file) {
+  Writer body;
+  std::map<std::string, double> figures = figures_of(executable.machine);
+  // One description reads and writes, so it takes what it could change; a Writer changes nothing.
+  body(figures, const_cast<program::Program&>(*executable.program), const_cast<Executable&>(executable));
+  Header header;
+  header.checksum = base::checksum(body.bytes());
+  Writer front;
+  front(header);
+  io::AtomicFile output(file);
+  output.write(front.bytes());
+  output.write(body.bytes());
+  output.commit();
+}
+
+std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine, FindCodelet find) {
+  const std::vector<char> content = io::Source::open(file).read_all();
+  try {
+    return read(std::as_bytes(std::span(content)), machine, find);
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", file, e.what()));
+  }
+}
+
+}  // namespace tessera::compiler
