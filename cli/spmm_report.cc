@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/memory.h"
 #include "cli/spmm_show.h"
 #include "io/atomic_file.h"
@@ -20,28 +22,37 @@ using report::value_text;
 /// "static FP16 b = 16 d = 1/16 n = 256 on bow"
 std::string title_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
-  const std::string weight = dense ? "dense" : fmt::format("static, density {:.4g}, b = {}", r.density, r.what.block);
-  return fmt::format("{}: {}, {}, n = {}", machine_title(r.what), weight, name_of(r.what.precision), r.what.n);
+  const std::string weight =
+      dense ? "dense" : fmt::format("static, density {:.4g}, b = {}", r.density, r.what.block);
+  return fmt::format("{}: {}, {}, n = {}", machine_title(r.what), weight, name_of(r.what.precision),
+                     r.what.n);
 }
 
 KeyFigure time_figure(const SpmmResult& r) {
-  if (r.cycles) return {"modelled time", value_text(*r.seconds, Unit::seconds), value_text(*r.cycles, Unit::cycles)};
+  if (r.cycles)
+    return {"modelled time", value_text(*r.seconds, Unit::seconds), value_text(*r.cycles, Unit::cycles)};
   return {r.run && r.run->measured ? "time, median of the runs" : "predicted time",
-          value_text(*r.seconds, Unit::seconds), fmt::format("predicted {}", value_text(r.predicted_seconds, Unit::seconds))};
+          value_text(*r.seconds, Unit::seconds),
+          fmt::format("predicted {}", value_text(r.predicted_seconds, Unit::seconds))};
 }
 
 KeyFigure rate_figure(const SpmmResult& r) {
   const double gflops = *r.useful_gflops();
-  const std::string rate = gflops >= 1000 ? fmt::format("{:.3g} TFLOP/s", gflops / 1000) : fmt::format("{:.3g} GFLOP/s", gflops);
+  const std::string rate =
+      gflops >= 1000 ? fmt::format("{:.3g} TFLOP/s", gflops / 1000) : fmt::format("{:.3g} GFLOP/s", gflops);
   return {"useful arithmetic", rate,
-          r.peak_share ? fmt::format("{:.0f} % of the peak", 100 * *r.peak_share) : fmt::format("{} non-zeros", report::count_text(r.nnz))};
+          r.peak_share ? fmt::format("{:.0f} % of the peak", 100 * *r.peak_share)
+                       : fmt::format("{} non-zeros", report::count_text(r.nnz))};
 }
 
 KeyFigure memory_figure(const SpmmResult& r) {
-  const auto share = static_cast<double>(r.memory.max_tile_bytes) / static_cast<double>(r.memory.tile_capacity_bytes);
+  const auto share =
+      static_cast<double>(r.memory.max_tile_bytes) / static_cast<double>(r.memory.tile_capacity_bytes);
   const bool tiled = r.run && r.run->kind == machine::Kind::tiled;
-  return {tiled ? "fullest tile" : "memory", tiled ? fmt::format("{:.1f} %", 100 * share) : base::bytes_text(r.memory.max_tile_bytes),
-          fmt::format("{} of {}", base::bytes_text(r.memory.max_tile_bytes), base::bytes_text(r.memory.tile_capacity_bytes)),
+  return {tiled ? "fullest tile" : "memory",
+          tiled ? fmt::format("{:.1f} %", 100 * share) : base::bytes_text(r.memory.max_tile_bytes),
+          fmt::format("{} of {}", base::bytes_text(r.memory.max_tile_bytes),
+                      base::bytes_text(r.memory.tile_capacity_bytes)),
           !r.fits};
 }
 
@@ -54,8 +65,9 @@ std::vector<KeyFigure> figures_of(const SpmmResult& r) {
   std::vector<KeyFigure> figures;
   if (r.seconds) figures.push_back(time_figure(r));
   if (r.useful_gflops()) figures.push_back(rate_figure(r));
-  if (r.speedup()) figures.push_back({"against dense", fmt::format("{:.2f} ×", *r.speedup()),
-                                      fmt::format("dense {}", value_text(*r.dense_seconds, Unit::seconds))});
+  if (r.speedup())
+    figures.push_back({"against dense", fmt::format("{:.2f} ×", *r.speedup()),
+                       fmt::format("dense {}", value_text(*r.dense_seconds, Unit::seconds))});
   if (r.failure.empty()) figures.push_back(memory_figure(r));
   if (r.verified) figures.push_back(verdict_figure(r));
   return figures;
@@ -63,7 +75,7 @@ std::vector<KeyFigure> figures_of(const SpmmResult& r) {
 
 std::string remark_on(const SpmmResult& r) {
   if (!r.failure.empty()) return "No result: " + r.failure;
-  return r.fits ? "" : "Does not fit: " + overflow(r);
+  return r.fits ? "" : overflow(r);
 }
 
 report::Html section_of(const SpmmResult& r) {
@@ -91,7 +103,8 @@ report::Html comparison(std::span<const SpmmResult> results) {
       charts.back().value.unit = Unit::seconds;
       charts.back().categories = report::phase_categories();
     }
-    charts.back().bars.push_back({title_of(r).substr(machine.size() + 2), {r.phases.at.begin(), r.phases.at.end()},
+    charts.back().bars.push_back({title_of(r).substr(machine.size() + 2),
+                                  {r.phases.at.begin(), r.phases.at.end()},
                                   value_text(*r.seconds, Unit::seconds)});
   }
   report::Html all;
@@ -102,9 +115,13 @@ report::Html comparison(std::span<const SpmmResult> results) {
 std::string page_of(const SpmmRequest& request, std::span<const SpmmResult> results) {
   const std::string weight = request.weights.empty() ? "generated weights" : request.weights;
   const SpmmResult& first = results.front();
-  report::Page page(fmt::format("{} × {} times {} columns", first.m, first.k, results.size() == 1 ? fmt::format("{}", first.what.n) : "n"),
-                    fmt::format("tessera spmm, {}", weight));
-  if (results.size() > 1) page.add_section("All results", report::table(table(results)) + comparison(results));
+  const bool one_n =
+      std::all_of(results.begin(), results.end(), [&](const auto& r) { return r.what.n == first.what.n; });
+  report::Page page(
+      fmt::format("{} × {} times {} columns", first.m, first.k, one_n ? std::to_string(first.what.n) : "n"),
+      fmt::format("tessera spmm, {}", weight));
+  if (results.size() > 1)
+    page.add_section("All results", report::table(table(results)) + comparison(results));
   for (const SpmmResult& r : results) page.add_section(title_of(r), section_of(r));
   return page.html();
 }

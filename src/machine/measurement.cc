@@ -136,15 +136,12 @@ fs::path measurement_file(const HostFacts& facts) {
 void require_writable(const fs::path& file) {
   std::error_code ignored;  // what cannot be made cannot be written to, which is said below
   fs::create_directories(file.parent_path(), ignored);
-  const io::AtomicFile trial(file.string());
+  io::require_writable(file.string());
 }
 
 void save_measurement(const HostMeasurement& measurement, const fs::path& file) {
   require_writable(file);
-  io::AtomicFile output(file.string());
-  const std::string text = to_json(measurement);
-  output.write(std::as_bytes(std::span(text)));
-  output.commit();
+  io::write_text(file.string(), to_json(measurement));
 }
 
 std::optional<HostMeasurement> load_measurement(const HostFacts& facts) {

@@ -9,7 +9,7 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kPixelsPerTick = 64;     // labels side by side
+constexpr double kPixelsPerTick = 64;    // labels side by side
 constexpr double kPixelsPerTickUp = 36;  // labels one above another
 constexpr size_t kMostTicks = 24;
 
@@ -80,8 +80,9 @@ double round_step(double step, double beside) {
 std::string value_text(double value, Unit unit) {
   if (!std::isfinite(value)) return "–";
   if (unit == Unit::cycles)
-    return std::abs(value) < 1e15 && value >= 0 ? count_text(static_cast<uint64_t>(std::llround(value))) + " cycles"
-                                                : digits(value) + " cycles";
+    return std::abs(value) < 1e15 && value >= 0
+               ? count_text(static_cast<uint64_t>(std::llround(value))) + " cycles"
+               : digits(value) + " cycles";
   if (value == 0) return unit == Unit::number ? "0" : text_like(0, 1, unit);
   return text_like(value, value, unit);
 }
@@ -148,7 +149,8 @@ void Scale::lay_log(const Range& data, const Axis& axis, double labels) {
   const double decades = power_of(most_ / least_);
   const bool with_fractions = base == 10 && decades < 3;
   const double every = std::max(1.0, std::ceil(decades / labels / 1.5));
-  for (double p = std::floor(power_of(least_) + 1e-9); p <= power_of(most_) + 1e-9 && ticks_.size() < kMostTicks; p += every)
+  for (double p = std::floor(power_of(least_) + 1e-9);
+       p <= power_of(most_) + 1e-9 && ticks_.size() < kMostTicks; p += every)
     for (double factor : {1.0, 2.0, 5.0}) {
       if (factor != 1 && !with_fractions) break;
       const double value = factor * std::pow(base, p);

@@ -13,7 +13,10 @@ constexpr double kGap = 12;
 class BarPlot {
  public:
   explicit BarPlot(const BarChart& bars)
-      : bars_(bars), axis_(from_zero(bars.value)), area_(area()), scale_(axis_, range(), area_.left, area_.right),
+      : bars_(bars),
+        axis_(from_zero(bars.value)),
+        area_(area()),
+        scale_(axis_, range(), area_.left, area_.right),
         canvas_(bars.frame.width, area_.bottom + (axis_.label.empty() ? 26 : 42)) {}
 
   Html draw() {
@@ -59,9 +62,10 @@ class BarPlot {
       const double part = part_of(bar.parts, c);
       if (part == 0) continue;
       const double left = scale_.at(before);
-      canvas_.rectangle(left, y, scale_.at(before + part) - left, kThickness, colour_of_category(bars_.categories, c),
-                        fmt::format("{}: {} ({:.1f} %)", bars_.categories[c].name, value_text(part, axis_.unit),
-                                    100 * part / sum));
+      canvas_.rectangle(left, y, scale_.at(before + part) - left, kThickness,
+                        colour_of_category(bars_.categories, c),
+                        fmt::format("{}: {} ({:.1f} %)", bars_.categories[c].name,
+                                    value_text(part, axis_.unit), 100 * part / sum));
       before += part;
     }
     canvas_.text(scale_.at(before) + 6, text_y, value_of(bar), Anchor::start, "strong");
@@ -76,6 +80,8 @@ class BarPlot {
 
 }  // namespace
 
-Html chart(const BarChart& bars) { return bars.bars.empty() ? nothing_to_show(bars.frame) : BarPlot(bars).draw(); }
+Html chart(const BarChart& bars) {
+  return bars.bars.empty() ? nothing_to_show(bars.frame) : BarPlot(bars).draw();
+}
 
 }  // namespace tessera::report

@@ -89,7 +89,7 @@ struct ColumnChart {
   std::string x_label{};
   double first = 0;  ///< position of the first column, and
   double step = 1;   ///< from one to the next
-  Axis y{};            ///< begins at 0
+  Axis y{};          ///< begins at 0
   std::vector<Category> categories{};
   std::vector<Column> columns{};
   std::optional<Limit> limit{};
@@ -120,7 +120,7 @@ struct Timeline {
     double begin = 0;
     double length = 0;
     size_t category = 0;
-    std::string name{};   ///< written inside where there is room
+    std::string name{};  ///< written inside where there is room
     std::string title{};
   };
   struct Lane {

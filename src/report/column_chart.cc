@@ -13,7 +13,8 @@ class ColumnPlot {
   explicit ColumnPlot(const ColumnChart& columns)
       : columns_(columns),
         count_(static_cast<double>(columns.columns.size())),
-        x_axis_{columns.x_label, Unit::number, Growth::linear, columns.first, columns.first + columns.step * count_},
+        x_axis_{columns.x_label, Unit::number, Growth::linear, columns.first,
+                columns.first + columns.step * count_},
         y_axis_(from_zero(columns.y)),
         area_(area_for(columns.frame, x_axis_, y_axis_, range(), columns.limit.has_value())),
         y_(y_axis_, range(), area_.bottom, area_.top),
@@ -29,18 +30,23 @@ class ColumnPlot {
         canvas_.probe(edge(i), area_.top, edge(i + 1) - edge(i), area_.height(), title);
     if (columns_.limit) draw_y_limit(canvas_, area_, y_, *columns_.limit);
     draw_x_axis(canvas_, area_, x_axis_, Scale(x_axis_, {}, area_.left, area_.right));
-    return figure(columns_.frame, legend(columns_.categories, used_categories(columns_.columns, columns_.categories.size())), canvas_.html(columns_.frame.title));
+    return figure(columns_.frame,
+                  legend(columns_.categories, used_categories(columns_.columns, columns_.categories.size())),
+                  canvas_.html(columns_.frame.title));
   }
 
  private:
   Range range() const {
     Range range;
-    for (const ColumnChart::Column& column : columns_.columns) range.include(sum_of(column.parts), Growth::linear);
+    for (const ColumnChart::Column& column : columns_.columns)
+      range.include(sum_of(column.parts), Growth::linear);
     if (columns_.limit) range.include(columns_.limit->value, Growth::linear);
     return range;
   }
 
-  double edge(size_t column) const { return area_.left + area_.width() * static_cast<double>(column) / count_; }
+  double edge(size_t column) const {
+    return area_.left + area_.width() * static_cast<double>(column) / count_;
+  }
 
   /// One outline a category: a page of thousands of rectangles would be slow.
   std::string outline_of(size_t category) {

@@ -60,8 +60,8 @@ class HistogramPlot {
     const double top = std::min(y_.at(bin.count), area_.bottom - 1);  // one among thousands is seen too
     const double gap = x_.at(bin.to) - left > kWideBin ? 1 : 0;
     canvas_.rectangle(left, top, x_.at(bin.to) - left - gap, area_.bottom - top, h_.colour,
-                      fmt::format("{} to {}: {}", value_text(bin.from, h_.x.unit), value_text(bin.to, h_.x.unit),
-                                  value_text(bin.count, h_.y.unit)));
+                      fmt::format("{} to {}: {}", value_text(bin.from, h_.x.unit),
+                                  value_text(bin.to, h_.x.unit), value_text(bin.count, h_.y.unit)));
   }
 
   const Histogram& h_;
@@ -81,15 +81,17 @@ std::vector<Histogram::Bin> bins_of(const std::vector<double>& values, size_t bi
   Range range;
   for (double value : values) range.include(value, Growth::linear);
   if (!range.least) return {};
-  const double width = round_step((*range.most - *range.least) / static_cast<double>(std::max<size_t>(bins, 1)),
-                                  std::max(std::abs(*range.most), std::abs(*range.least)));
+  const double width =
+      round_step((*range.most - *range.least) / static_cast<double>(std::max<size_t>(bins, 1)),
+                 std::max(std::abs(*range.most), std::abs(*range.least)));
   const double first = std::floor(*range.least / width) * width;
   const auto count = static_cast<size_t>((*range.most - first) / width) + 1;
   std::vector<Histogram::Bin> result(count);
   for (size_t b = 0; b < count; ++b)
     result[b] = {first + width * static_cast<double>(b), first + width * static_cast<double>(b + 1), 0};
   for (double value : values)
-    if (std::isfinite(value)) ++result[std::min(count - 1, static_cast<size_t>((value - first) / width))].count;
+    if (std::isfinite(value))
+      ++result[std::min(count - 1, static_cast<size_t>((value - first) / width))].count;
   return result;
 }
 

@@ -14,19 +14,28 @@ Html marker(double x, double y, const Series& series, size_t colour, std::string
   const auto r = [](double factor) { return pixels(kRadius * factor); };
   const std::string place = fmt::format("M{} {}", pixels(x), pixels(y));
   const std::array<std::string, 4> outlines = {
-      fmt::format("{}m-{} 0a{} {} 0 1 0 {} 0a{} {} 0 1 0 -{} 0z", place, r(1), r(1), r(1), r(2), r(1), r(1), r(2)),
+      fmt::format("{}m-{} 0a{} {} 0 1 0 {} 0a{} {} 0 1 0 -{} 0z", place, r(1), r(1), r(1), r(2), r(1), r(1),
+                  r(2)),
       fmt::format("{}m-{} -{}h{}v{}h-{}z", place, r(0.95), r(0.95), r(1.9), r(1.9), r(1.9)),
       fmt::format("{}m0 -{}l{} {}h-{}z", place, r(1.25), r(1.2), r(2.1), r(2.4)),
-      fmt::format("{}m0 -{}l{} {}l-{} {}l-{} -{}z", place, r(1.4), r(1.4), r(1.4), r(1.4), r(1.4), r(1.4), r(1.4))};
+      fmt::format("{}m0 -{}l{} {}l-{} {}l-{} -{}z", place, r(1.4), r(1.4), r(1.4), r(1.4), r(1.4), r(1.4),
+                  r(1.4))};
   return element("path",
-                 {{"class", "mark"}, {"d", outlines[colour % outlines.size()]}, {"stroke", colour_of(colour)},
-                  {"stroke-width", "1.5"}, {"fill", series.reference ? "var(--paper)" : colour_of(colour)}},
+                 {{"class", "mark"},
+                  {"d", outlines[colour % outlines.size()]},
+                  {"stroke", colour_of(colour)},
+                  {"stroke-width", "1.5"},
+                  {"fill", series.reference ? "var(--paper)" : colour_of(colour)}},
                  title.empty() ? Html{} : element("title", {}, title));
 }
 
 Html stroke(const std::string& data, const Series& series, size_t colour) {
-  return element("path", {{"d", data}, {"stroke", colour_of(colour)}, {"stroke-width", "2"}, {"fill", "none"},
-                          {"stroke-linejoin", "round"}, {"stroke-dasharray", series.reference ? "5 4" : ""}});
+  return element("path", {{"d", data},
+                          {"stroke", colour_of(colour)},
+                          {"stroke-width", "2"},
+                          {"fill", "none"},
+                          {"stroke-linejoin", "round"},
+                          {"stroke-dasharray", series.reference ? "5 4" : ""}});
 }
 
 class LinePlot {
@@ -44,13 +53,16 @@ class LinePlot {
     draw_x_axis(canvas_, area_, lines_.x, x_);
     if (lines_.limit) draw_y_limit(canvas_, area_, y_, *lines_.limit);
     for (size_t s = 0; s < lines_.series.size(); ++s)
-      if (lines_.series[s].line) canvas_.add(stroke(outline_of(lines_.series[s]), lines_.series[s], colour(s)));
+      if (lines_.series[s].line)
+        canvas_.add(stroke(outline_of(lines_.series[s]), lines_.series[s], colour(s)));
     for (size_t s = 0; s < lines_.series.size(); ++s) draw_points(s);
     return figure(lines_.frame, legend_of_series(), canvas_.html(lines_.frame.title));
   }
 
  private:
-  bool shows(const Point& p) const { return Scale::shows(p.x, lines_.x.growth) && Scale::shows(p.y, lines_.y.growth); }
+  bool shows(const Point& p) const {
+    return Scale::shows(p.x, lines_.x.growth) && Scale::shows(p.y, lines_.y.growth);
+  }
 
   Range x_range() const {
     Range range;

@@ -23,14 +23,14 @@ size_t colour_of_use(MemoryUse use) {
   switch (use) {
     case MemoryUse::inputs: return 0;
     case MemoryUse::outputs: return 2;
-    case MemoryUse::constants: return 5;
+    case MemoryUse::constants: return 8;
     case MemoryUse::work_lists: return 4;
     case MemoryUse::vertex_state: return 3;
     case MemoryUse::vertex_code: return 7;
     case MemoryUse::control_code: return 6;
     case MemoryUse::exchange_code: return 1;
     case MemoryUse::stack: return 9;
-    case MemoryUse::temporaries: return 8;
+    case MemoryUse::temporaries: return 5;
     case MemoryUse::landings: return 10;
     case MemoryUse::padding: return kGrey;
   }
@@ -43,9 +43,9 @@ std::vector<MemoryUse> uses_of(const compiler::MemoryReport& memory) {
   for (bool always : {true, false})
     for (size_t u = 0; u < kMemoryUses; ++u) {
       const auto use = static_cast<MemoryUse>(u);
-      const bool is_used = memory.shared[use] != 0 || std::any_of(memory.tiles.begin(), memory.tiles.end(), [&](const TileMemory& tile) {
-        return tile[use] != 0;
-      });
+      const bool is_used =
+          memory.shared[use] != 0 || std::any_of(memory.tiles.begin(), memory.tiles.end(),
+                                                 [&](const TileMemory& tile) { return tile[use] != 0; });
       if (is_used && is_always_live(use) == always) uses.push_back(use);
     }
   return uses;
@@ -75,20 +75,26 @@ Html columns_of(const compiler::MemoryReport& memory) {
   columns.step = static_cast<double>(together);
   columns.y = {"", Unit::bytes};
   for (MemoryUse use : uses)
-    columns.categories.push_back({std::string(name_of(use)) + (is_always_live(use) ? "" : " (not always alive)"), colour_of_use(use)});
+    columns.categories.push_back(
+        {std::string(name_of(use)) + (is_always_live(use) ? "" : " (not always alive)"), colour_of_use(use)});
   for (size_t t = 0; t < memory.tiles.size(); t += together) {
     const auto first = memory.tiles.begin() + static_cast<std::ptrdiff_t>(t);
     const auto last = first + static_cast<std::ptrdiff_t>(std::min(together, memory.tiles.size() - t));
-    const auto fullest = std::max_element(first, last, [](const auto& a, const auto& b) { return a.total() < b.total(); });
+    const auto fullest =
+        std::max_element(first, last, [](const auto& a, const auto& b) { return a.total() < b.total(); });
     std::vector<double> parts;
     for (MemoryUse use : uses) parts.push_back(static_cast<double>((*fullest)[use]));
-    columns.columns.push_back({std::move(parts), tile_title(static_cast<size_t>(fullest - memory.tiles.begin()), *fullest)});
+    columns.columns.push_back(
+        {std::move(parts), tile_title(static_cast<size_t>(fullest - memory.tiles.begin()), *fullest)});
   }
   columns.limit = capacity_of(memory);
-  columns.frame.note = "What is not always alive is counted where it takes most; its bytes are shared from step to step.";
+  columns.frame.note =
+      "What is not always alive is counted where it takes most; its bytes are shared from step to step.";
   if (!columns.limit)
-    columns.frame.note += fmt::format(" Each tile has room for {}.", base::bytes_text(memory.tile_capacity_bytes));
-  if (together > 1) columns.frame.note += fmt::format(" Each column is the fullest of {} neighbouring tiles.", together);
+    columns.frame.note +=
+        fmt::format(" Each tile has room for {}.", base::bytes_text(memory.tile_capacity_bytes));
+  if (together > 1)
+    columns.frame.note += fmt::format(" Each column is the fullest of {} neighbouring tiles.", together);
   return chart(columns);
 }
 
@@ -109,7 +115,8 @@ Html uses_table(const TileMemory& memory) {
   RichTable table({{"use", Align::left}, {"bytes"}, {"", Align::left}, {"alive", Align::left}});
   std::vector<size_t> order(kMemoryUses);
   for (size_t u = 0; u < kMemoryUses; ++u) order[u] = u;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return memory.bytes[a] > memory.bytes[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return memory.bytes[a] > memory.bytes[b]; });
   const double total = std::max<double>(1, static_cast<double>(memory.total()));
   for (size_t u : order) {
     const auto use = static_cast<MemoryUse>(u);
@@ -129,10 +136,11 @@ Html memory_of(const RunSummary& run) {
   if (memory.tiles.empty()) return {};
   if (memory.tiles.size() == 1) return uses_table(memory.tiles[0]);
   const std::string heading =
-      fmt::format("Tile {}, the fullest: {} of {}", memory.fullest_tile, base::bytes_text(memory.max_tile_bytes),
-                  base::bytes_text(memory.tile_capacity_bytes));
+      fmt::format("Tile {}, the fullest: {} of {}", memory.fullest_tile,
+                  base::bytes_text(memory.max_tile_bytes), base::bytes_text(memory.tile_capacity_bytes));
   return columns_of(memory) +
-         side_by_side({histogram_of(memory), figure(Frame{heading}, {}, uses_table(memory.tiles[memory.fullest_tile]))});
+         side_by_side({histogram_of(memory),
+                       figure(Frame{heading}, {}, uses_table(memory.tiles[memory.fullest_tile]))});
 }
 
 }  // namespace tessera::report

@@ -17,8 +17,8 @@ std::string_view class_of(RichTable::Align align) { return align == RichTable::A
 /// The background of a cell, as much of a colour as the shade is strong.
 std::string shade_style(double shade) {
   const double share = std::isfinite(shade) ? std::clamp(std::abs(shade), 0.0, 1.0) : 0.0;
-  return fmt::format("background: color-mix(in srgb, var(--{}) {:.0f}%, transparent)", shade < 0 ? "bad" : "good",
-                     55 * share);
+  return fmt::format("background: color-mix(in srgb, var(--{}) {:.0f}%, transparent)",
+                     shade < 0 ? "bad" : "good", 55 * share);
 }
 
 }  // namespace
@@ -35,10 +35,11 @@ std::string Page::html() const {
     contents += element("li", {}, link_to_section(i, section.heading));
     body += element("section", {{"id", section_id(i)}}, element("h2", {}, section.heading) + section.content);
   }
-  const Html head = element("meta", {{"charset", "utf-8"}}) +
-                    element("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}) +
-                    element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) +
-                    element("title", {}, title_) + Html{"<style>" + std::string(kStyle) + "</style>"};
+  const Html head =
+      element("meta", {{"charset", "utf-8"}}) +
+      element("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}) +
+      element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) + element("title", {}, title_) +
+      Html{"<style>" + std::string(kStyle) + "</style>"};
   Html top = element("h1", {}, title_);
   if (!subtitle_.empty()) top += element("p", {{"class", "subtitle"}}, subtitle_);
   top = element("header", {}, top);
@@ -55,9 +56,10 @@ Html subheading(std::string_view words) { return element("h3", {}, words); }
 Html key_figures(const std::vector<KeyFigure>& figures) {
   Html cards;
   for (const KeyFigure& f : figures)
-    cards += element("div", {{"class", f.bad ? "card bad" : "card"}},
-                     element("div", {{"class", "name"}}, f.name) + element("div", {{"class", "value"}}, f.value) +
-                         element("div", {{"class", "note"}}, f.note));
+    cards +=
+        element("div", {{"class", f.bad ? "card bad" : "card"}},
+                element("div", {{"class", "name"}}, f.name) + element("div", {{"class", "value"}}, f.value) +
+                    element("div", {{"class", "note"}}, f.note));
   return element("div", {{"class", "cards"}}, cards);
 }
 
@@ -90,15 +92,19 @@ void RichTable::add(std::vector<Cell> cells, bool highlighted) {
 
 Html RichTable::html() const {
   Html head;
-  for (const Column& column : columns_) head += element("th", {{"class", class_of(column.align)}}, column.heading);
-  const Html table = element("table", {}, element("thead", {}, element("tr", {}, head)) + element("tbody", {}, rows_));
+  for (const Column& column : columns_)
+    head += element("th", {{"class", class_of(column.align)}}, column.heading);
+  const Html table =
+      element("table", {}, element("thead", {}, element("tr", {}, head)) + element("tbody", {}, rows_));
   return element("div", {{"class", "scroll"}}, table);
 }
 
 Html share_bar(double share, size_t colour) {
   const double percent = std::isfinite(share) ? 100 * std::clamp(share, 0.0, 1.0) : 0;
-  return element("span", {{"class", "share"}},
-                 element("span", {{"style", fmt::format("width: {:.1f}%; background: {}", percent, colour_of(colour))}}, ""));
+  return element(
+      "span", {{"class", "share"}},
+      element("span", {{"style", fmt::format("width: {:.1f}%; background: {}", percent, colour_of(colour))}},
+              ""));
 }
 
 }  // namespace tessera::report

@@ -11,10 +11,11 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kTop = 26;      // names of y and of its limit stand there
+constexpr double kTop = 26;  // names of y and of its limit stand there
 constexpr double kNameLine = 12;
-constexpr double kBottom = 42;   // ticks and label of x
+constexpr double kBottom = 42;  // ticks and label of x
 constexpr double kTickGap = 6;
+constexpr double kLeastScale = 0.7;  // at which letters can be read; narrower windows scroll
 
 std::string_view name_of(Anchor anchor) {
   switch (anchor) {
@@ -51,23 +52,36 @@ std::string shortened(const std::string& text, double width) {
 }
 
 void Canvas::line(std::string_view style, double x1, double y1, double x2, double y2) {
-  add(element("line", {{"class", style}, {"x1", pixels(x1)}, {"y1", pixels(y1)}, {"x2", pixels(x2)}, {"y2", pixels(y2)}}));
+  add(element(
+      "line",
+      {{"class", style}, {"x1", pixels(x1)}, {"y1", pixels(y1)}, {"x2", pixels(x2)}, {"y2", pixels(y2)}}));
 }
 
 void Canvas::text(double x, double y, std::string_view words, Anchor anchor, std::string_view style) {
-  add(element("text", {{"class", style}, {"x", pixels(x)}, {"y", pixels(y)}, {"text-anchor", name_of(anchor)}}, words));
+  add(element("text",
+              {{"class", style}, {"x", pixels(x)}, {"y", pixels(y)}, {"text-anchor", name_of(anchor)}},
+              words));
 }
 
-void Canvas::rectangle(double x, double y, double width, double height, size_t colour, std::string_view title) {
-  add(element("rect", {{"class", title.empty() ? "" : "mark"}, {"x", pixels(x)}, {"y", pixels(y)},
-                       {"width", pixels(std::max(width, 0.0))}, {"height", pixels(std::max(height, 0.0))},
-                       {"fill", colour_of(colour)}},
+void Canvas::rectangle(double x, double y, double width, double height, size_t colour,
+                       std::string_view title) {
+  add(element("rect",
+              {{"class", title.empty() ? "" : "mark"},
+               {"x", pixels(x)},
+               {"y", pixels(y)},
+               {"width", pixels(std::max(width, 0.0))},
+               {"height", pixels(std::max(height, 0.0))},
+               {"fill", colour_of(colour)}},
               title_of(title)));
 }
 
 void Canvas::probe(double x, double y, double width, double height, std::string_view title) {
-  add(element("rect", {{"class", "probe"}, {"x", pixels(x)}, {"y", pixels(y)}, {"width", pixels(width)},
-                       {"height", pixels(height)}},
+  add(element("rect",
+              {{"class", "probe"},
+               {"x", pixels(x)},
+               {"y", pixels(y)},
+               {"width", pixels(width)},
+               {"height", pixels(height)}},
               title_of(title)));
 }
 
@@ -78,9 +92,13 @@ void Canvas::path(const std::string& data, size_t colour) {
 Html Canvas::html(std::string_view description) const {
   const std::string box = fmt::format("0 0 {} {}", pixels(width_), pixels(height_));
   return element("div", {{"class", "plot"}},
-                 element("svg", {{"xmlns", "http://www.w3.org/2000/svg"}, {"viewBox", box}, {"role", "img"},
-                                 {"style", fmt::format("max-width: {}px", pixels(width_))},
-                                 {"aria-label", description}},
+                 element("svg",
+                         {{"xmlns", "http://www.w3.org/2000/svg"},
+                          {"viewBox", box},
+                          {"role", "img"},
+                          {"style", fmt::format("min-width: {}px; max-width: {}px",
+                                                pixels(kLeastScale * width_), pixels(width_))},
+                          {"aria-label", description}},
                          shapes_));
 }
 
@@ -89,7 +107,8 @@ Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_d
   double widest = 0;
   for (const Tick& tick : scale.ticks()) widest = std::max(widest, text_width(tick.label));
   const double below = x.label.empty() ? kBottom - kLineHeight : kBottom;
-  return {widest + 2 * kTickGap, y.label.empty() && !has_limit ? 1.5 * kTickGap : kTop, frame.width - 2 * kTickGap, frame.height - below};
+  return {widest + 2 * kTickGap, y.label.empty() && !has_limit ? 1.5 * kTickGap : kTop,
+          frame.width - 2 * kTickGap, frame.height - below};
 }
 
 void draw_x_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale& scale) {
@@ -131,8 +150,9 @@ void draw_y_limit(Canvas& canvas, const Area& area, const Scale& scale, const Li
 }
 
 Html legend_entry(const Html& drawing, std::string_view name) {
-  const Html picture = element("svg", {{"xmlns", "http://www.w3.org/2000/svg"}, {"viewBox", "0 0 22 12"},
-                                       {"aria-hidden", "true"}}, drawing);
+  const Html picture = element(
+      "svg", {{"xmlns", "http://www.w3.org/2000/svg"}, {"viewBox", "0 0 22 12"}, {"aria-hidden", "true"}},
+      drawing);
   return element("li", {}, picture + text(name));
 }
 
@@ -140,9 +160,13 @@ Html legend(const std::vector<Category>& categories, const std::vector<bool>& us
   Html entries;
   if (std::count(used.begin(), used.end(), true) < 2) return entries;
   for (size_t c = 0; c < std::min(categories.size(), used.size()); ++c)
-    if (used[c]) entries += legend_entry(element("rect", {{"x", "5"}, {"width", "12"}, {"height", "12"}, {"rx", "2"},
-                                             {"fill", colour_of(colour_of_category(categories, c))}}),
-                            categories[c].name);
+    if (used[c])
+      entries += legend_entry(element("rect", {{"x", "5"},
+                                               {"width", "12"},
+                                               {"height", "12"},
+                                               {"rx", "2"},
+                                               {"fill", colour_of(colour_of_category(categories, c))}}),
+                              categories[c].name);
   return entries;
 }
 

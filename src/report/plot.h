@@ -30,7 +30,8 @@ class Canvas {
 
   void add(const Html& shape) { shapes_ += shape; }
   void line(std::string_view style, double x1, double y1, double x2, double y2);
-  void text(double x, double y, std::string_view words, Anchor anchor = Anchor::start, std::string_view style = "");
+  void text(double x, double y, std::string_view words, Anchor anchor = Anchor::start,
+            std::string_view style = "");
   /// A rectangle in a colour; `title` shows when pointed at.
   void rectangle(double x, double y, double width, double height, size_t colour, std::string_view title = "");
   /// Nothing to be seen, but for what it says when pointed at.

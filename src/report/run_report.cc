@@ -43,7 +43,8 @@ std::vector<std::string> differences_of(const std::vector<std::string>& cuts) {
     if (other.size() != words[0].size()) return cuts;
   std::vector<std::string> shorter(cuts.size());
   for (size_t w = 0; w < words[0].size(); ++w) {
-    if (std::all_of(words.begin(), words.end(), [&](const auto& other) { return other[w] == words[0][w]; })) continue;
+    if (std::all_of(words.begin(), words.end(), [&](const auto& other) { return other[w] == words[0][w]; }))
+      continue;
     for (size_t i = 0; i < words.size(); ++i) shorter[i] += (shorter[i].empty() ? "" : " ") + words[i][w];
   }
   return shorter;
@@ -66,24 +67,29 @@ Html comparison_of(const std::vector<const ops::PlanCandidate*>& candidates) {
 }  // namespace
 
 Html plan_of(const RunReport& report) {
-  Html all = paragraph(fmt::format("{}; {} of {} tiles; predicted {}.", report.cut, count_text(report.tiles_used),
-                                   count_text(report.run.tiles), value_text(report.predicted_seconds, Unit::seconds)));
+  Html all = paragraph(fmt::format("{}; {} of {} tiles; predicted {}.", report.cut,
+                                   count_text(report.tiles_used), count_text(report.run.tiles),
+                                   value_text(report.predicted_seconds, Unit::seconds)));
   RichTable table({{"cut", Align::left}, {"predicted"}, {"fullest tile"}, {"verdict", Align::left}});
   const std::vector<const ops::PlanCandidate*> order = by_time(report.candidates);
   for (size_t i = 0; i < std::min(order.size(), kMostCandidates); ++i)
-    table.add({order[i]->cut, value_text(order[i]->total(), Unit::seconds), base::bytes_text(order[i]->max_tile_bytes),
+    table.add({order[i]->cut, value_text(order[i]->total(), Unit::seconds),
+               base::bytes_text(order[i]->max_tile_bytes),
                order[i]->rejected.empty() ? "chosen" : order[i]->rejected},
               order[i]->rejected.empty());
   if (order.empty()) return all;
-  const std::string shown = order.size() > kMostCandidates ? fmt::format(", the best {} of them", kMostCandidates) : "";
+  const std::string shown =
+      order.size() > kMostCandidates ? fmt::format(", the best {} of them", kMostCandidates) : "";
   if (order.size() > 1) all += comparison_of(order);
-  return all + folded(fmt::format("{} candidates{}, and why they were passed over", order.size(), shown), table.html());
+  return all + folded(fmt::format("{} candidates{}, and why they were passed over", order.size(), shown),
+                      table.html());
 }
 
 Html passes_of(const RunSummary& run) {
   if (run.passes.empty()) return {};
-  const double total = std::accumulate(run.passes.begin(), run.passes.end(), 0.0,
-                                       [](double sum, const compiler::PassRecord& pass) { return sum + pass.seconds; });
+  const double total =
+      std::accumulate(run.passes.begin(), run.passes.end(), 0.0,
+                      [](double sum, const compiler::PassRecord& pass) { return sum + pass.seconds; });
   RichTable table({{"pass", Align::left}, {"did", Align::left}, {"took"}, {"", Align::left}});
   for (const compiler::PassRecord& pass : run.passes)
     table.add({pass.name, pass.did, value_text(pass.seconds, Unit::seconds),

@@ -16,7 +16,7 @@ constexpr size_t kNotRun = ~size_t{0};
 
 /// The order in which a superstep goes through its phases.
 constexpr std::array<Phase, program::kPhases> kOrder = {Phase::control, Phase::pack, Phase::compute,
-                                                        Phase::reduce, Phase::sync, Phase::exchange};
+                                                        Phase::reduce,  Phase::sync, Phase::exchange};
 
 void append(const PhaseTimes& seconds, std::vector<PhaseSpan>& spans) {
   for (Phase phase : kOrder)
@@ -69,7 +69,8 @@ class Summary {
     step.exchanged_bytes = set.before.cost.bytes + set.after.cost.bytes;
     if (out_.measured) return;
     step.tiles = scaled(set.balance, seconds_a_cycle_);
-    for (const TileSample& sample : out_.samples) step.sampled.push_back(cycles_of(set, sample.tile) * seconds_a_cycle_);
+    for (const TileSample& sample : out_.samples)
+      step.sampled.push_back(cycles_of(set, sample.tile) * seconds_a_cycle_);
     const PhaseTimes& before = set.before.cost.cycles;
     const PhaseTimes& after = set.after.cost.cycles;
     PhaseTimes inside = executable_.set_cycles[s];
@@ -120,7 +121,8 @@ class Summary {
       ++out_.runs_left_out;
       return;
     }
-    StepRun run{static_cast<uint32_t>(step), out_.measured ? event.start : clock_, out_.steps[step].phases, {}};
+    StepRun run{
+        static_cast<uint32_t>(step), out_.measured ? event.start : clock_, out_.steps[step].phases, {}};
     if (out_.measured) {
       append(event.seconds, run.phases);
       run.threads = event.threads;
@@ -148,7 +150,8 @@ class Summary {
       ++counted[run.step];
     }
     for (size_t s = 0; s < counted.size(); ++s)
-      if (counted[s] != 0) out_.steps[s].tiles = scaled(out_.steps[s].tiles, 1 / static_cast<double>(counted[s]));
+      if (counted[s] != 0)
+        out_.steps[s].tiles = scaled(out_.steps[s].tiles, 1 / static_cast<double>(counted[s]));
   }
 
   const Executable& executable_;

@@ -46,7 +46,7 @@ struct RunSummary {
   std::string machine;
   machine::Kind kind = machine::Kind::host;
   uint32_t tiles = 1;
-  bool measured = false;       ///< on this computer; else from the costs of the machine
+  bool measured = false;  ///< on this computer; else from the costs of the machine
   double seconds = 0;
   uint64_t supersteps = 0;
   std::vector<StepSummary> steps;  ///< that ran, compute sets before copy sets

@@ -36,7 +36,8 @@ Timeline::Lane lane_of_steps(const RunSummary& run, size_t runs) {
     for (const auto& [phase, seconds] : run.runs[r].phases) {
       const bool is_main = phase != Phase::sync && phase != Phase::control;
       lane.spans.push_back({at, seconds, static_cast<size_t>(phase), is_main ? step.name : "",
-                            fmt::format("{}: {} {}\nfrom {}", step.name, name_of(phase), seconds_of(seconds), seconds_of(at))});
+                            fmt::format("{}: {} {}\nfrom {}", step.name, name_of(phase), seconds_of(seconds),
+                                        seconds_of(at))});
       at += seconds;
     }
   }
@@ -51,8 +52,9 @@ Timeline::Lane lane_of_tile(const RunSummary& run, size_t runs, size_t sample) {
     const StepSummary& step = run.steps[run.runs[r].step];
     if (step.sampled[sample] == 0) continue;
     const double begin = run.runs[r].begin + before_computing(step.phases);
-    lane.spans.push_back({begin, step.sampled[sample], static_cast<size_t>(computing_phase(step.phases)), step.name,
-                          fmt::format("{} on tile {}: {}", step.name, tile.tile, seconds_of(step.sampled[sample]))});
+    lane.spans.push_back(
+        {begin, step.sampled[sample], static_cast<size_t>(computing_phase(step.phases)), step.name,
+         fmt::format("{} on tile {}: {}", step.name, tile.tile, seconds_of(step.sampled[sample]))});
   }
   return lane;
 }
@@ -82,7 +84,8 @@ Html timeline_of(const RunSummary& run) {
   for (size_t t = 0; t < threads; ++t) timeline.lanes.push_back(lane_of_thread(run, runs, t));
   for (size_t s = 0; s < run.samples.size(); ++s) timeline.lanes.push_back(lane_of_tile(run, runs, s));
   const uint64_t all = run.runs.size() + run.runs_left_out;
-  if (runs < all) timeline.frame.note = fmt::format("The first {} of {} steps.", count_text(runs), count_text(all));
+  if (runs < all)
+    timeline.frame.note = fmt::format("The first {} of {} steps.", count_text(runs), count_text(all));
   return chart(timeline);
 }
 
@@ -103,8 +106,15 @@ std::string imbalance_text(const StepSummary& step) {
 Html steps_table(const RunSummary& run) {
   const bool measured = run.measured;
   const std::string who = measured ? "thread" : "tile";
-  RichTable table({{"step", Align::left}, {"times"}, {"time"}, {"share", Align::left}, {"least busy " + who}, {"mean"},
-                   {"most busy"}, {"most ÷ mean"}, {"exchanged"}});
+  RichTable table({{"step", Align::left},
+                   {"times"},
+                   {"time"},
+                   {"share", Align::left},
+                   {"least busy " + who},
+                   {"mean"},
+                   {"most busy"},
+                   {"most ÷ mean"},
+                   {"exchanged"}});
   double total = 0;
   for (const StepSummary& step : run.steps) total += step.seconds.total();
   for (const size_t s : in_order_of_run(run)) {
@@ -112,8 +122,9 @@ Html steps_table(const RunSummary& run) {
     const double share = total > 0 ? step.seconds.total() / total : 0;
     RichTable::Cell bar(share_bar(share, phase_colour(main_phase(step.seconds))));
     bar.title = fmt::format("{:.1f} % of the time", 100 * share);
-    table.add({step.name, count_text(step.times), seconds_of(step.seconds.total()), bar, seconds_of(step.tiles.least),
-               seconds_of(step.tiles.mean), seconds_of(step.tiles.most), imbalance_text(step),
+    table.add({step.name, count_text(step.times), seconds_of(step.seconds.total()), bar,
+               seconds_of(step.tiles.least), seconds_of(step.tiles.mean), seconds_of(step.tiles.most),
+               imbalance_text(step),
                step.exchanged_bytes == 0 ? "–" : base::bytes_text(step.exchanged_bytes)});
   }
   return table.html();
@@ -141,12 +152,16 @@ Html busy_columns(const RunSummary& run) {
   chart_of.categories = {{"computing", phase_colour(Phase::compute)}};
   for (size_t t = 0; t < run.busy.size(); t += together) {
     const auto first = run.busy.begin() + static_cast<std::ptrdiff_t>(t);
-    const auto most = std::max_element(first, first + static_cast<std::ptrdiff_t>(std::min(together, run.busy.size() - t)));
-    chart_of.columns.push_back({{*most}, fmt::format("tile {}: {}", most - run.busy.begin(), seconds_of(*most))});
+    const auto most =
+        std::max_element(first, first + static_cast<std::ptrdiff_t>(std::min(together, run.busy.size() - t)));
+    chart_of.columns.push_back(
+        {{*most}, fmt::format("tile {}: {}", most - run.busy.begin(), seconds_of(*most))});
   }
-  const double mean = std::accumulate(run.busy.begin(), run.busy.end(), 0.0) / static_cast<double>(run.busy.size());
+  const double mean =
+      std::accumulate(run.busy.begin(), run.busy.end(), 0.0) / static_cast<double>(run.busy.size());
   chart_of.limit = Limit{mean, fmt::format("mean {}", seconds_of(mean)), false};
-  if (together > 1) chart_of.frame.note = fmt::format("Each column is the busiest of {} neighbouring tiles.", together);
+  if (together > 1)
+    chart_of.frame.note = fmt::format("Each column is the busiest of {} neighbouring tiles.", together);
   return chart(chart_of);
 }
 

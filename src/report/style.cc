@@ -33,7 +33,7 @@ p.subtitle { color: var(--soft); font-size: 16px; }
 a { color: var(--accent); }
 nav ol { margin: 24px 0 0; padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: 6px 20px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(160px, 1fr)); gap: 12px; margin: 16px 0; }
-.card { background: var(--panel); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
+.card { max-width: 360px; background: var(--panel); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
 .card .name { color: var(--soft); font-size: 13px; }
 .card .value { font-size: 21px; white-space: nowrap; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
 .card .note { color: var(--soft); font-size: 13px; }
@@ -62,10 +62,11 @@ figure .note { color: var(--soft); font-size: 13px; margin: 4px 0 0; }
   color: var(--soft); font-size: 13px; }
 .legend svg { width: 22px; height: 12px; margin-right: 6px; vertical-align: -1px; overflow: visible; }
 .plot { overflow-x: auto; }
-.plot > svg { display: block; width: 100%; min-width: 440px; height: auto; overflow: visible; }
+.plot > svg { display: block; width: 100%; height: auto; overflow: visible; }
 svg text { fill: var(--soft); font-size: 12px; }
 svg text.strong { fill: var(--ink); font-weight: 600; }
 svg text.inside { fill: var(--paper); font-size: 11px; pointer-events: none; }
+svg text.inside.on-light { fill: #12161c; }
 svg .grid { stroke: var(--grid); }
 svg .axis { stroke: var(--soft); }
 svg .limit { stroke: var(--ink); stroke-dasharray: 6 4; stroke-width: 1.5; }

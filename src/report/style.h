@@ -14,6 +14,12 @@ inline constexpr size_t kGrey = kColours - 1;
 /// The CSS of a colour, the same again after kColours.
 std::string colour_of(size_t index);
 
+/// Whether dark letters are easier to read on it than white ones, where pages are light.
+constexpr bool is_light(size_t index) {
+  const size_t colour = index % kColours;
+  return colour == 1 || colour == 5 || colour == 7 || colour == 10 || colour == kGrey;
+}
+
 /// The style sheet of every page.
 extern const std::string_view kStyle;
 

@@ -8,49 +8,87 @@ namespace {
 constexpr double kLane = 40;
 constexpr double kThickness = 30;
 constexpr double kTop = 6;
+constexpr double kWideSpan = 4;  // pixels from which a seam before the next is no loss
 constexpr size_t kReadable = 8;  // characters that are worth being shown of a longer name
+
+class TimelinePlot {
+ public:
+  explicit TimelinePlot(const Timeline& timeline)
+      : timeline_(timeline),
+        axis_(axis()),
+        area_(area()),
+        scale_(axis_, {}, area_.left, area_.right),
+        canvas_(timeline.frame.width, area_.bottom + (axis_.label.empty() ? 26 : 42)),
+        used_(timeline.categories.size()) {}
+
+  Html draw() {
+    for (const Tick& tick : scale_.ticks())
+      canvas_.line("grid", scale_.at(tick.value), 0, scale_.at(tick.value), area_.bottom);
+    for (size_t l = 0; l < timeline_.lanes.size(); ++l)
+      draw_lane(timeline_.lanes[l], kTop + kLane * static_cast<double>(l) + (kLane - kThickness) / 2);
+    draw_x_axis(canvas_, area_, axis_, scale_);
+    return figure(timeline_.frame, legend(timeline_.categories, used_), canvas_.html(timeline_.frame.title));
+  }
+
+ private:
+  /// From 0, or the first span, to the end of the last one.
+  Axis axis() const {
+    Range range;
+    for (const Timeline::Lane& lane : timeline_.lanes)
+      for (const Timeline::Span& span : lane.spans) {
+        range.include(span.begin, Growth::linear);
+        range.include(span.begin + span.length, Growth::linear);
+      }
+    Axis axis = timeline_.time;
+    axis.growth = Growth::linear;
+    if (!axis.least) axis.least = std::min(0.0, range.least.value_or(0));
+    if (!axis.most) axis.most = range.most;
+    return axis;
+  }
+
+  Area area() const {
+    double names = 0;
+    for (const Timeline::Lane& lane : timeline_.lanes) names = std::max(names, text_width(lane.name));
+    names = std::min(names, timeline_.frame.width / 4);
+    return {names == 0 ? 2 : names + 12, kTop, timeline_.frame.width - 12,
+            kTop + kLane * static_cast<double>(timeline_.lanes.size())};
+  }
+
+  void draw_lane(const Timeline::Lane& lane, double top) {
+    const double text_y = top + kThickness / 2 + 4;
+    canvas_.text(area_.left - 10, text_y, shortened(lane.name, area_.left - 12), Anchor::end);
+    for (const Timeline::Span& span : lane.spans) draw_span(span, top, text_y);
+  }
+
+  void draw_span(const Timeline::Span& span, double top, double text_y) {
+    const double left = scale_.at(span.begin);
+    const double width = scale_.at(span.begin + span.length) - left;
+    const size_t colour = colour_of_category(timeline_.categories, span.category);
+    if (span.category < used_.size()) used_[span.category] = true;
+    canvas_.rectangle(left, top, std::max(width - (width > kWideSpan ? 1 : 0), 0.4), kThickness, colour,
+                      span.title);
+    const std::string name = shortened(span.name, width - 10);
+    if (name.size() > kReadable || name == span.name)
+      canvas_.text(left + 5, text_y, name, Anchor::start, is_light(colour) ? "inside on-light" : "inside");
+  }
+
+  const Timeline& timeline_;
+  Axis axis_;
+  Area area_;
+  Scale scale_;
+  Canvas canvas_;
+  std::vector<bool> used_;
+};
+
+bool is_empty(const Timeline& timeline) {
+  return std::all_of(timeline.lanes.begin(), timeline.lanes.end(),
+                     [](const auto& lane) { return lane.spans.empty(); });
+}
 
 }  // namespace
 
 Html chart(const Timeline& timeline) {
-  std::vector<bool> used(timeline.categories.size());
-  Range range;
-  double names = 0;
-  for (const Timeline::Lane& lane : timeline.lanes) {
-    names = std::max(names, text_width(lane.name));
-    for (const Timeline::Span& span : lane.spans) {
-      range.include(span.begin, Growth::linear);
-      range.include(span.begin + span.length, Growth::linear);
-      if (span.category < used.size()) used[span.category] = true;
-    }
-  }
-  if (!range.least) return nothing_to_show(timeline.frame);
-  Axis axis = timeline.time;
-  axis.growth = Growth::linear;
-  if (!axis.least) axis.least = 0;
-  if (!axis.most) axis.most = range.most;
-  names = std::min(names, timeline.frame.width / 4);
-  const double bottom = kTop + kLane * static_cast<double>(timeline.lanes.size());
-  const Area area{names == 0 ? 2 : names + 12, kTop, timeline.frame.width - 12, bottom};
-  const Scale scale(axis, range, area.left, area.right);
-  Canvas canvas(timeline.frame.width, bottom + (axis.label.empty() ? 26 : 42));
-  for (const Tick& tick : scale.ticks()) canvas.line("grid", scale.at(tick.value), 0, scale.at(tick.value), bottom);
-  for (size_t l = 0; l < timeline.lanes.size(); ++l) {
-    const Timeline::Lane& lane = timeline.lanes[l];
-    const double y = kTop + kLane * static_cast<double>(l) + (kLane - kThickness) / 2;
-    canvas.text(area.left - 10, y + kThickness / 2 + 4, shortened(lane.name, names), Anchor::end);
-    for (const Timeline::Span& span : lane.spans) {
-      const double left = scale.at(span.begin);
-      const double width = scale.at(span.begin + span.length) - left;
-      const double seam = width > 4 ? 1 : 0;
-      canvas.rectangle(left, y, std::max(width - seam, 0.4), kThickness,
-                       colour_of_category(timeline.categories, span.category), span.title);
-      if (const std::string name = shortened(span.name, width - 10); name.size() > kReadable || name == span.name)
-        canvas.text(left + 5, y + kThickness / 2 + 4, name, Anchor::start, "inside");
-    }
-  }
-  draw_x_axis(canvas, area, axis, scale);
-  return figure(timeline.frame, legend(timeline.categories, used), canvas.html(timeline.frame.title));
+  return is_empty(timeline) ? nothing_to_show(timeline.frame) : TimelinePlot(timeline).draw();
 }
 
 }  // namespace tessera::report

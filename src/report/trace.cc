@@ -36,7 +36,8 @@ class TraceWriter {
     for (const StepRun& step : run.runs) threads = std::max(threads, step.threads.size());
     for (size_t t = 0; t < threads; ++t) name("thread_name", process, t + 1, fmt::format("thread {}", t));
     for (size_t s = 0; s < run.samples.size(); ++s)
-      name("thread_name", process, s + 1, fmt::format("tile {} ({})", run.samples[s].tile, run.samples[s].name));
+      name("thread_name", process, s + 1,
+           fmt::format("tile {} ({})", run.samples[s].tile, run.samples[s].name));
   }
 
   void add_step(size_t process, const RunSummary& run, const StepRun& step) {
@@ -44,7 +45,8 @@ class TraceWriter {
     double at = step.begin;
     for (const auto& [phase, seconds] : step.phases) at += seconds;
     slice(process, kSteps, summary.name, summary.is_copy ? "copy" : "superstep", step.begin, at,
-          summary.exchanged_bytes == 0 ? ordered_json() : ordered_json{{"exchanged bytes", summary.exchanged_bytes}});
+          summary.exchanged_bytes == 0 ? ordered_json()
+                                       : ordered_json{{"exchanged bytes", summary.exchanged_bytes}});
     at = step.begin;
     for (const auto& [phase, seconds] : step.phases) {
       slice(process, kSteps, name_of(phase), "phase", at, at + seconds);
@@ -57,13 +59,18 @@ class TraceWriter {
       slice(process, s + 1, summary.name, "tile", computing, computing + summary.sampled[s]);
   }
 
-  void slice(size_t process, size_t track, std::string_view what, std::string_view category, double begin, double end,
-             const ordered_json& details = {}) {
+  void slice(size_t process, size_t track, std::string_view what, std::string_view category, double begin,
+             double end, const ordered_json& details = {}) {
     const int64_t first = nanoseconds(begin);
     const int64_t length = std::max<int64_t>(nanoseconds(end) - first, 0);
     if (length == 0) return;
-    ordered_json event = {{"ph", "X"}, {"name", what}, {"cat", category}, {"pid", process}, {"tid", track},
-                          {"ts", static_cast<double>(first) / 1e3}, {"dur", static_cast<double>(length) / 1e3}};
+    ordered_json event = {{"ph", "X"},
+                          {"name", what},
+                          {"cat", category},
+                          {"pid", process},
+                          {"tid", track},
+                          {"ts", static_cast<double>(first) / 1e3},
+                          {"dur", static_cast<double>(length) / 1e3}};
     if (!details.is_null()) event["args"] = details;
     append(event);
   }

@@ -91,7 +91,8 @@ TEST(Values, AreWrittenForPeople) {
 }
 
 TEST(Charts, OfNothingSaySo) {
-  for (const Html& html : {chart(LineChart{}), chart(BarChart{}), chart(ColumnChart{}), chart(Histogram{}), chart(Timeline{})}) {
+  for (const Html& html :
+       {chart(LineChart{}), chart(BarChart{}), chart(ColumnChart{}), chart(Histogram{}), chart(Timeline{})}) {
     const Node root = read(html);
     EXPECT_NE(root.whole_text().find("Nothing to show"), std::string::npos);
     EXPECT_TRUE(root.all("svg").empty());

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "base/random.h"
 #include "report/chart.h"
 #include "report/strict_markup.h"
@@ -14,14 +13,15 @@ namespace {
 using testing::MarkupReader;
 using testing::Node;
 
-constexpr const char* kHostile = "<script>alert('x')</script> & \"quoted\" ]]> --> µ × \x01 \xFF \xC0\x80 \xED\xA0\x80";
+constexpr const char* kHostile =
+    "<script>alert('x')</script> & \"quoted\" ]]> --> µ × \x01 \xFF \xC0\x80 \xED\xA0\x80";
 
 TEST(Html, EscapesWhatMeansSomething) {
   EXPECT_EQ(escaped("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c&#39;");
   EXPECT_EQ(escaped("µ ×\n\t"), "µ ×\n\t");
   EXPECT_EQ(escaped(std::string_view("\0\x1F", 2)), "\uFFFD\uFFFD");
   EXPECT_EQ(escaped("\xC0\x80\xF5\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");  // no UTF-8
-  EXPECT_EQ(escaped("\xF0\x9F\x98\x80\xE2\x82"), "\U0001F600\uFFFD\uFFFD");               // cut short
+  EXPECT_EQ(escaped("\xF0\x9F\x98\x80\xE2\x82"), "\U0001F600\uFFFD\uFFFD");                // cut short
 }
 
 TEST(Html, RandomBytesStayWellFormed) {
@@ -30,7 +30,8 @@ TEST(Html, RandomBytesStayWellFormed) {
   base::RandomStream random(seed, 0, 0);
   for (int i = 0; i < 300; ++i) {
     std::string bytes(1 + i % 40, '\0');
-    for (size_t b = 0; b < bytes.size(); ++b) bytes[b] = static_cast<char>(random.word(static_cast<uint64_t>(i) * 64 + b));
+    for (size_t b = 0; b < bytes.size(); ++b)
+      bytes[b] = static_cast<char>(random.word(static_cast<uint64_t>(i) * 64 + b));
     const Html html = element("p", {{"title", bytes}}, bytes);
     const Node node = MarkupReader::read(html.code);
     EXPECT_EQ(node.text, node.attribute("title"));
@@ -39,7 +40,8 @@ TEST(Html, RandomBytesStayWellFormed) {
 
 TEST(Page, IsWellFormedWithHostileText) {
   Page page(kHostile, kHostile);
-  page.add_section(kHostile, paragraph(kHostile) + folded(kHostile, key_figures({{kHostile, kHostile, kHostile, true}})));
+  page.add_section(
+      kHostile, paragraph(kHostile) + folded(kHostile, key_figures({{kHostile, kHostile, kHostile, true}})));
   RichTable rich({{kHostile, RichTable::Align::left}, {kHostile}});
   RichTable::Cell shaded(kHostile);
   shaded.title = kHostile;
@@ -69,7 +71,8 @@ TEST(Page, NeedsNoNetwork) {
   Page page("title", "");
   page.add_section("one", key_figures({{"a", "b", ""}}));
   const std::string html = page.html();
-  for (const char* reach : {"src=", "url(", "@import", "<link", "<script"}) EXPECT_EQ(html.find(reach), std::string::npos) << reach;
+  for (const char* reach : {"src=", "url(", "@import", "<link", "<script"})
+    EXPECT_EQ(html.find(reach), std::string::npos) << reach;
   // The names of XML's spaces are no addresses to go to.
   for (size_t at = 0; (at = html.find("http", at)) != std::string::npos; ++at)
     EXPECT_EQ(html.substr(at, 18), "http://www.w3.org/") << html.substr(at, 40);

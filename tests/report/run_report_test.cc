@@ -33,7 +33,9 @@ std::vector<std::vector<std::string>> rows_of(const Node& root, const std::strin
   return {};
 }
 
-Node read(const RunReport& report) { return MarkupReader::read("<div>" + section_of(report).code + "</div>"); }
+Node read(const RunReport& report) {
+  return MarkupReader::read("<div>" + section_of(report).code + "</div>");
+}
 
 RunReport report_of(const testing::Run& run, Times times) {
   RunReport report;
@@ -50,7 +52,8 @@ TEST(RunReport, ShowsTheFullestTileByteByByte) {
     const auto rows = rows_of(root, "use");
     const compiler::MemoryReport& memory = run.executable->memory;
     ASSERT_EQ(rows.size(), memory.fullest.size() + 1);
-    for (size_t r = 0; r + 1 < rows.size(); ++r) EXPECT_EQ(rows[r][1], count_text(memory.fullest.at(rows[r][0])));
+    for (size_t r = 0; r + 1 < rows.size(); ++r)
+      EXPECT_EQ(rows[r][1], count_text(memory.fullest.at(rows[r][0])));
     EXPECT_EQ(rows.back()[1], count_text(memory.max_tile_bytes));
   }
 }
@@ -91,7 +94,8 @@ TEST(RunReport, SortsCandidatesByTimeFeasibleFirst) {
   const testing::Run run = random_run(2, testing::toy_machine(5, 1 << 20));
   RunReport report = report_of(run, Times::accounted);
   report.cut = "b";
-  for (const auto& [cut, seconds, why] : {std::tuple("a", 3.0, "slower"), std::tuple("b", 2.0, ""), std::tuple("c", 1.0, "no room")}) {
+  for (const auto& [cut, seconds, why] :
+       {std::tuple("a", 3.0, "slower"), std::tuple("b", 2.0, ""), std::tuple("c", 1.0, "no room")}) {
     ops::PlanCandidate candidate{cut, {}, 10, why};
     candidate.seconds[program::Phase::compute] = seconds;
     report.candidates.push_back(candidate);

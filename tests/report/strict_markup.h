@@ -91,8 +91,12 @@ class MarkupReader {
   }
 
   char entity() {
-    for (const auto& [code, character] : std::map<std::string, char>{
-             {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&#39;", '\''}, {"&apos;", '\''}})
+    for (const auto& [code, character] : std::map<std::string, char>{{"&amp;", '&'},
+                                                                     {"&lt;", '<'},
+                                                                     {"&gt;", '>'},
+                                                                     {"&quot;", '"'},
+                                                                     {"&#39;", '\''},
+                                                                     {"&apos;", '\''}})
       if (skip_if(code)) return character;
     fail("unknown entity");
   }
