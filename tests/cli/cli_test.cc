@@ -132,6 +132,64 @@ TEST_F(CliTest, MachinesShowFiguresAndSources) {
   for (const json& figure : machine["figures"]) EXPECT_NE(figure["source"], "");
 }
 
+TEST_F(CliTest, MachinesListsTheModelledOnesWithTheirSources) {
+  const json machines = results_of(run("machines --json"));
+  std::vector<std::string> names;
+  for (const json& machine : machines) {
+    names.push_back(machine["name"]);
+    for (const json& figure : machine["figures"]) EXPECT_NE(figure["source"], "") << names.back() << figure;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"host", "gc2", "gc200", "bow"}));
+  const Outcome bow = run("machines show bow");
+  EXPECT_EQ(bow.status, 0);
+  EXPECT_NE(bow.out.find("PopSparse paper, section 4"), std::string::npos) << bow.out;
+}
+
+TEST_F(CliTest, SetSweepsFiguresOfModelledMachines) {
+  const Outcome o = run("spmm --m 64 --k 64 --density 1/4 --n 8 --mode static --machine host,gc2,bow "
+                        "--set tiles=2:4,exchange_bytes=4:8 --estimate --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json results = results_of(o);
+  ASSERT_EQ(results.size(), 1U + 2 * 4);
+  EXPECT_EQ(results[0]["machine"], "host");
+  EXPECT_TRUE(results[0]["settings"].empty());
+  for (size_t i = 1; i < results.size(); ++i) {
+    EXPECT_EQ(results[i]["machine"], i < 5 ? "gc2" : "bow");
+    EXPECT_EQ(results[i]["plan"]["tiles"], results[i]["settings"]["tiles"]);
+    EXPECT_TRUE(results[i]["settings"].contains("exchange_bytes")) << results[i];
+  }
+}
+
+TEST_F(CliTest, EstimatesWhatItExecutesOnEveryMachine) {
+  const std::string spmm = "spmm --m 96 --k 80 --density 1/8 --block 1,8 --n 5,33 --type f16,f16-f32,f32 "
+                           "--machine gc2,gc200,bow --json";
+  const Outcome run_out = run(spmm);
+  ASSERT_EQ(run_out.status, 0) << run_out.err;
+  const json results = results_of(run_out);
+  const json estimates = results_of(run(spmm + " --estimate"));
+  ASSERT_EQ(results.size(), estimates.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i]["verified"], true) << results[i];
+    for (const char* key : {"cycles", "seconds", "phases", "memory", "plan"})
+      EXPECT_EQ(results[i][key], estimates[i][key]) << key;
+  }
+}
+
+TEST_F(CliTest, RunsOnMachinesOfAbsurdShapes) {
+  const std::string spmm = "spmm --m 37 --k 53 --density 1/4 --block 1,4 --n 7 --type f16 --machine bow ";
+  for (const char* settings : {"tiles=1", "tiles=7", "tiles=1471", "workers_per_tile=1", "tile_bytes=1000000000000",
+                               "interleaved_from=0", "interleaved_from=1000000000000"}) {
+    const Outcome o = run(spmm + "--json --set " + settings);
+    ASSERT_EQ(o.status, 0) << settings << o.err;
+    for (const json& r : results_of(o)) EXPECT_EQ(r["verified"], true) << settings << r;
+  }
+  for (const char* settings : {"tile_bytes=1", "tile_bytes=2000", "tiles=1,tile_bytes=5000"}) {
+    const Outcome o = run(spmm + "--json --set " + settings);
+    EXPECT_NE(o.err.find("overflows by"), std::string::npos) << settings << o.err;
+    for (const json& r : results_of(o)) EXPECT_EQ(r["fits"], false) << settings << r;
+  }
+}
+
 TEST_F(CliTest, RestrictsTheInstructionSet) {
   EXPECT_EQ(run("spmm --m 64 --k 64 --density 1/4 --block 1,4 --n 8 --isa generic").status, 0);
   const Outcome o = run("spmm --m 64 --k 64 --density 1/4 --n 8 --isa sse9");
@@ -155,6 +213,14 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode magic", "--mode takes"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --block 5", "block size of 5"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine moon", "unknown machine 'moon'"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=0",
+                                "'tiles' is 0; it must be a whole number from 1 to 1048576"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set cores=2", "has no 'cores'"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set exchange=2", "may mean"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles", "KEY=VALUE"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=2:x", "not a number"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=2,tiles=3", "twice"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --set tiles=2", "--machine names none"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
