@@ -132,6 +132,17 @@ void print(const std::vector<SpmmResult>& results) {
     if (!result.printed.empty()) fmt::print("\n{}:\n{}", title(result.what), result.printed);
 }
 
+/// Results that are printed stay so, whatever becomes of the files.
+bool write_or_complain(const SpmmRequest& request, const std::vector<SpmmResult>& results) {
+  try {
+    write_files(request, results);
+    return true;
+  } catch (const Error& e) {
+    complain(e.what());
+    return false;
+  }
+}
+
 int run(const Options& options) {
   SpmmRequest request = options.request;
   request.json = options.common.json;
@@ -142,7 +153,6 @@ int run(const Options& options) {
   for (const SpmmCase& what : cases) runner.check(what);
   require_writable(request);
   const std::vector<SpmmResult> results = run_all(runner, cases);
-  write_files(request, results);
   if (request.json)
     fmt::print("{}", json(results));
   else
@@ -150,7 +160,7 @@ int run(const Options& options) {
   const bool failed = std::any_of(results.begin(), results.end(), [](const SpmmResult& result) {
     return !result.failure.empty() || result.verified == false;
   });
-  return failed ? 1 : 0;
+  return write_or_complain(request, results) && !failed ? 0 : 1;
 }
 
 }  // namespace

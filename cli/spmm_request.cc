@@ -100,6 +100,8 @@ void check(const SpmmRequest& r) {
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
     throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");
+  if (!r.report.empty() && r.report == r.trace)
+    throw UsageError(fmt::format("--report and --trace both name '{}'; give each a file of its own", r.report));
   if (r.json && !r.print.empty())
     throw UsageError("--print is for people and --json for programs; leave out one of them");
   if (!r.weights.empty()) {

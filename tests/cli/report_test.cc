@@ -92,6 +92,21 @@ TEST_F(ReportTest, FilesThatCannotBeWrittenAreRefusedBeforeAnythingRuns) {
     }
 }
 
+TEST_F(ReportTest, OneFileIsNotTwo) {
+  const Outcome o = run(fmt::format("{}--report x --trace x", kProduct));
+  EXPECT_EQ(o.status, 2);
+  EXPECT_NE(o.err.find("a file of its own"), std::string::npos) << o.err;
+}
+
+TEST_F(ReportTest, ResultsArePrintedWhereFilesFail) {
+  // Room for what is printed, not for a page.
+  const Outcome o = run(fmt::format("{}--mode static --report '{}'", kProduct, path("r.html")), "ulimit -f 8; {}");
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("static"), std::string::npos);
+  EXPECT_NE(o.err.find("r.html"), std::string::npos) << o.err;
+  EXPECT_EQ(left_behind(), 0U);
+}
+
 TEST_F(ReportTest, PrintsPasses) {
   const Outcome o = run(fmt::format("{}--mode static --print passes", kProduct));
   EXPECT_EQ(o.status, 0) << o.err;
