@@ -6,13 +6,12 @@
 #include <tuple>
 
 #include "compiler/passes.h"
+#include "program/sizes.h"
 
 namespace tessera::compiler {
 namespace {
 
 using program::TileId;
-
-constexpr uint64_t kArenaAlignment = 64;
 
 uint64_t aligned(uint64_t at, uint64_t alignment) { return (at + alignment - 1) / alignment * alignment; }
 
@@ -37,9 +36,9 @@ class Arena {
   Arena(Compilation& c, TileId tile, std::span<PieceId> ids)
       : c_(c),
         memory_(c.memory[slot_of(c, tile)]),
-        base_(aligned(memory_.total(), kArenaAlignment)),
+        base_(aligned(memory_.total(), program::kDataAlignment)),
         has_region_(std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
-        capacity_(has_region_ ? c.machine.tile_bytes / kArenaAlignment * kArenaAlignment : kNever) {
+        capacity_(has_region_ ? c.machine.tile_bytes / program::kDataAlignment * program::kDataAlignment : kNever) {
     place(ids);
     count(ids);
     for (PieceId id : ids) c.pieces[id].offset -= base_ + (c.pieces[id].offset >= top_ ? gap_ : 0);
@@ -62,7 +61,7 @@ class Arena {
   };
 
   uint64_t alignment_of(const Piece& piece) const {
-    return piece.tile == program::kShared ? kArenaAlignment : piece.alignment;
+    return piece.tile == program::kShared ? program::kDataAlignment : piece.alignment;
   }
   uint64_t room_of(const Piece& piece) const { return bytes_of(c_, piece) + piece.over_read; }
 
@@ -142,7 +141,7 @@ class Arena {
       if (block.begin < top_) low = std::max(low, block.end);
     }
     // Between what grows up and what grows down, whole lines are free, and take no memory here.
-    if (low < top_ && end_ > top_) gap_ = (top_ - low) / kArenaAlignment * kArenaAlignment;
+    if (low < top_ && end_ > top_) gap_ = (top_ - low) / program::kDataAlignment * program::kDataAlignment;
     std::vector<PieceId> dynamic;
     for (PieceId id : ids) {
       const Piece& piece = c_.pieces[id];

@@ -321,6 +321,23 @@ TEST(Verify, RejectsAProgramWithoutMainAndStepsThatReachThemselves) {
   }
 }
 
+TEST(Verify, RejectsStepsThatLieTooDeepToFollow) {
+  const auto nested = [](uint32_t depth) {
+    Program p;
+    StepId step = p.sequence({});
+    for (uint32_t i = 1; i < depth; ++i) step = p.sequence({step});
+    p.set_main(step);
+    return p;
+  };
+  EXPECT_NO_THROW(verify(nested(1000), 1, true));
+  try {
+    verify(nested(1000000), 1, true);
+    FAIL() << "was accepted";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("steps lie within one another deeper than 1000"));
+  }
+}
+
 TEST(Verify, FindsConflictsExactlyWhereAnElementWiseSearchDoes) {
   int conflicts = 0;
   constexpr int kSets = 3000;
