@@ -1,11 +1,12 @@
 // Holds the model of tiled machines against published measurements.
 //
-//   fidelity [--published FOLDER] [--machine bow] [--set KEY=VALUE]… [--table ratio|dense|best]… [--cells] [--gain]
+//   fidelity [--published FOLDER] [--machine bow] [--set KEY=VALUE]… [--table ratio|dense|best]…
+//   [--cells] [--gain]
 //
-// FOLDER (or $TESSERA_PUBLISHED) has the tables that published.h names. Every cell is planned as the
-// vendor's libraries plan, and costs what the plan's program costs. For each table: the median and the 90th
-// percentile of |ln(model / published)|, and how often the model is right that a product fits. --cells
-// prints every cell; --gain also plans freely, and says what that gains.
+// FOLDER (or $TESSERA_PUBLISHED) has the tables that published.h names. Every cell is planned as
+// the vendor's libraries plan, and costs what the plan's program costs. For each table: the median
+// and the 90th percentile of |ln(model / published)|, and how often the model is right that a
+// product fits. --cells prints every cell; --gain also plans freely, and says what that gains.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
@@ -27,7 +28,7 @@ namespace tessera::fidelity {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr uint32_t kBestSize = 4096;          // of table 3
+constexpr uint32_t kBestSize = 4096;  // of table 3
 constexpr uint32_t kBestInverseDensity = 16;
 constexpr uint32_t kBestColumns[] = {4, 16, 64, 256, 1024, 4096, 16384};
 
@@ -79,7 +80,9 @@ class Model {
     if (!pattern_is_of_ || !same(*pattern_is_of_)) {
       pattern_ = Pattern{c.size, c.size, 1, std::vector<uint64_t>(c.size + 1), {}};
       if (!c.dense)
-        pattern_ = generate({PatternKind::random, c.size, c.size, 1.0 / c.inverse_density, c.block, kSeed}).pattern;
+        pattern_ =
+            generate({PatternKind::random, c.size, c.size, 1.0 / c.inverse_density, c.block, kSeed})
+                .pattern;
       pattern_is_of_ = c;
     }
     return pattern_;
@@ -105,7 +108,10 @@ class Table {
   Table(std::string name, bool print) : name_(std::move(name)), print_(print) {}
 
   void add(const std::string& cell, std::optional<double> model, std::optional<double> published) {
-    if (published) ++full_; else ++empty_;
+    if (published)
+      ++full_;
+    else
+      ++empty_;
     if (published && !model) ++refused_;
     if (!published && !model) ++found_;
     std::string text = "-";
@@ -113,8 +119,12 @@ class Table {
       deviations_.push_back(std::log(*model / *published));
       text = fmt::format("{:+.2f}", deviations_.back());
     }
-    const auto number = [](std::optional<double> v) { return v ? fmt::format("{:.4g}", *v) : std::string("does not fit"); };
-    if (print_) fmt::print("{:<44} {:>12} published {:>12}  ln {}\n", cell, number(model), number(published), text);
+    const auto number = [](std::optional<double> v) {
+      return v ? fmt::format("{:.4g}", *v) : std::string("does not fit");
+    };
+    if (print_)
+      fmt::print("{:<44} {:>12} published {:>12}  ln {}\n", cell, number(model), number(published),
+                 text);
   }
 
   void add_gain(std::optional<double> published, std::optional<double> free) {
@@ -126,14 +136,21 @@ class Table {
     std::vector<double> sizes;
     double sum = 0;
     for (double d : deviations_) sizes.push_back(std::abs(d)), sum += d;
-    fmt::print("{}: {} cells; |ln(model / published)| median {:.3f}, 90th percentile {:.3f}, largest {:.3f}; mean ln {:+.3f}\n",
-               name_, full_ + empty_, percentile(sizes, 0.5), percentile(sizes, 0.9), percentile(sizes, 1),
-               sizes.empty() ? 0 : sum / static_cast<double>(sizes.size()));
-    fmt::print("  does not fit: {} of {} empty cells found, {} of {} full ones refused; {:.1f} % of verdicts right\n", found_,
-               empty_, refused_, full_, 100.0 * (found_ + full_ - refused_) / std::max(1, full_ + empty_));
+    fmt::print(
+        "{}: {} cells; |ln(model / published)| median {:.3f}, 90th percentile {:.3f}, largest "
+        "{:.3f}; mean ln {:+.3f}\n",
+        name_, full_ + empty_, percentile(sizes, 0.5), percentile(sizes, 0.9), percentile(sizes, 1),
+        sizes.empty() ? 0 : sum / static_cast<double>(sizes.size()));
+    fmt::print(
+        "  does not fit: {} of {} empty cells found, {} of {} full ones refused; {:.1f} % of "
+        "verdicts right\n",
+        found_, empty_, refused_, full_,
+        100.0 * (found_ + full_ - refused_) / std::max(1, full_ + empty_));
     if (!gains_.empty())
-      fmt::print("  the free planner: {:.2f} times as fast in the median, {:.2f} in the 90th percentile, {:.2f} at least; {} more fit\n",
-                 percentile(gains_, 0.5), percentile(gains_, 0.9), percentile(gains_, 0), gained_);
+      fmt::print(
+          "  the free planner: {:.2f} times as fast in the median, {:.2f} in the 90th percentile, "
+          "{:.2f} at least; {} more fit\n",
+          percentile(gains_, 0.5), percentile(gains_, 0.9), percentile(gains_, 0), gained_);
   }
 
  private:
@@ -153,8 +170,9 @@ std::optional<double> ratio(std::optional<double> of, std::optional<double> to) 
 }
 
 std::string name_of_case(const Case& c) {
-  return fmt::format("{} {} m = k = {}, n = {}", tessera::name_of(c.type),
-                     c.dense ? "dense" : fmt::format("b = {}, d = 1/{}", c.block, c.inverse_density), c.size, c.n);
+  return fmt::format(
+      "{} {} m = k = {}, n = {}", tessera::name_of(c.type),
+      c.dense ? "dense" : fmt::format("b = {}, d = 1/{}", c.block, c.inverse_density), c.size, c.n);
 }
 
 void compare_dense(const Options& o, Model& model) {
@@ -197,7 +215,8 @@ void compare_best(const Options& o, Model& model) {
     Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type};
     const auto sparse = best_rate(model, c);
     const auto dense = best_rate(model, {true, 1, 1, kBestSize, 0, cell.type});
-    table.add(fmt::format("{} b = {}", tessera::name_of(cell.type), cell.block), ratio(sparse, dense), cell.speedup);
+    table.add(fmt::format("{} b = {}", tessera::name_of(cell.type), cell.block),
+              ratio(sparse, dense), cell.speedup);
   }
   table.print_summary();
 }
@@ -206,7 +225,8 @@ machine::Machine machine_of(const Options& o) {
   machine::Machine machine = machine::find(o.machine);
   for (const std::string& setting : o.settings) {
     const size_t equals = setting.find('=');
-    if (equals == std::string::npos) throw UsageError(fmt::format("--set takes KEY=VALUE; '{}' is none", setting));
+    if (equals == std::string::npos)
+      throw UsageError(fmt::format("--set takes KEY=VALUE; '{}' is none", setting));
     machine::apply({setting.substr(0, equals), std::stod(setting.substr(equals + 1))}, machine);
   }
   return machine;
@@ -219,11 +239,13 @@ int run(int argc, char** argv) {
   app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_PUBLISHED");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
-  app.add_option("--table", o.tables, "ratio, dense, best")->check(CLI::IsMember({"ratio", "dense", "best"}));
+  app.add_option("--table", o.tables, "ratio, dense, best")
+      ->check(CLI::IsMember({"ratio", "dense", "best"}));
   app.add_flag("--cells", o.cells, "Print every cell");
   app.add_flag("--gain", o.gain, "Plan freely too, and say what that gains");
   CLI11_PARSE(app, argc, argv);
-  if (o.published.empty()) throw UsageError("no published tables: give --published FOLDER, or set TESSERA_PUBLISHED");
+  if (o.published.empty())
+    throw UsageError("no published tables: give --published FOLDER, or set TESSERA_PUBLISHED");
   Model model(machine_of(o), o.cells);
   for (const std::string& table : o.tables) {
     if (table == "dense") compare_dense(o, model);

@@ -16,11 +16,13 @@ namespace {
 /// One line of a table, by the names of its first line.
 class Row {
  public:
-  Row(std::string where, std::map<std::string, std::string> fields) : where_(std::move(where)), fields_(std::move(fields)) {}
+  Row(std::string where, std::map<std::string, std::string> fields)
+      : where_(std::move(where)), fields_(std::move(fields)) {}
 
   const std::string& text(const std::string& name) const {
     const auto field = fields_.find(name);
-    if (field == fields_.end()) throw Error(fmt::format("{}: there is no column '{}'", where_, name));
+    if (field == fields_.end())
+      throw Error(fmt::format("{}: there is no column '{}'", where_, name));
     return field->second;
   }
 
@@ -56,14 +58,17 @@ std::vector<std::string> split(const std::string& line) {
 
 void read(const std::filesystem::path& file, const std::function<void(const Row&)>& visit) {
   std::ifstream stream(file);
-  if (!stream) throw Error(fmt::format("{} cannot be read; --published names the folder of the published tables", file.string()));
+  if (!stream)
+    throw Error(fmt::format(
+        "{} cannot be read; --published names the folder of the published tables", file.string()));
   std::string line;
   std::getline(stream, line);
   const std::vector<std::string> names = split(line);
   for (size_t number = 2; std::getline(stream, line); ++number) {
     const std::vector<std::string> fields = split(line);
     const std::string where = fmt::format("{}:{}", file.string(), number);
-    if (fields.size() != names.size()) throw Error(fmt::format("{}: {} fields of {}", where, fields.size(), names.size()));
+    if (fields.size() != names.size())
+      throw Error(fmt::format("{}: {} fields of {}", where, fields.size(), names.size()));
     std::map<std::string, std::string> row;
     for (size_t i = 0; i < names.size(); ++i) row[names[i]] = fields[i];
     visit({where, std::move(row)});
@@ -75,8 +80,8 @@ void read(const std::filesystem::path& file, const std::function<void(const Row&
 std::vector<RatioCell> read_ratios(const std::filesystem::path& folder) {
   std::vector<RatioCell> cells;
   read(folder / "static-vs-dense-bow-fp16.csv", [&](const Row& row) {
-    RatioCell cell{row.number<uint32_t>("block"), row.number<uint32_t>("inv_density"), row.number<uint32_t>("m_eq_k"),
-                   row.number<uint32_t>("n"), std::nullopt};
+    RatioCell cell{row.number<uint32_t>("block"), row.number<uint32_t>("inv_density"),
+                   row.number<uint32_t>("m_eq_k"), row.number<uint32_t>("n"), std::nullopt};
     if (!row.text("speedup").empty()) cell.speedup = row.number<double>("speedup");
     cells.push_back(cell);
   });
@@ -86,7 +91,8 @@ std::vector<RatioCell> read_ratios(const std::filesystem::path& folder) {
 std::vector<DenseCell> read_dense(const std::filesystem::path& folder) {
   std::vector<DenseCell> cells;
   read(folder / "dense-bow.csv", [&](const Row& row) {
-    cells.push_back({row.type(), row.number<uint32_t>("m_eq_k"), row.number<uint32_t>("n"), row.number<double>("tflops")});
+    cells.push_back({row.type(), row.number<uint32_t>("m_eq_k"), row.number<uint32_t>("n"),
+                     row.number<double>("tflops")});
   });
   return cells;
 }
@@ -95,7 +101,8 @@ std::vector<BestCell> read_best(const std::filesystem::path& folder) {
   std::vector<BestCell> cells;
   read(folder / "popsparse-table3.csv", [&](const Row& row) {
     if (row.text("machine") == "bow")
-      cells.push_back({row.number<uint32_t>("block"), row.type(), row.number<double>("static_over_dense")});
+      cells.push_back(
+          {row.number<uint32_t>("block"), row.type(), row.number<double>("static_over_dense")});
   });
   return cells;
 }

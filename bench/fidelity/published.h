@@ -10,7 +10,8 @@
 
 namespace tessera::fidelity {
 
-/// Speed-up of the static sparse product over the dense one, on Bow in FP16, m = k (PopSparse, figure 7).
+/// Speed-up of the static sparse product over the dense one, on Bow in FP16, m = k (PopSparse,
+/// figure 7).
 struct RatioCell {
   uint32_t block = 1;
   uint32_t inverse_density = 1;
@@ -27,7 +28,8 @@ struct DenseCell {
   double tflops = 0;
 };
 
-/// Best over n of static against best over n of dense, m = k = 4096, density 1/16 (PopSparse, table 3).
+/// Best over n of static against best over n of dense, m = k = 4096, density 1/16 (PopSparse, table
+/// 3).
 struct BestCell {
   uint32_t block = 1;
   Type type = Type::f16;
@@ -35,8 +37,9 @@ struct BestCell {
 };
 
 // Tables of a folder, by their files' names. All throw Error naming file, line and field.
-std::vector<RatioCell> read_ratios(const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
-std::vector<DenseCell> read_dense(const std::filesystem::path& folder);   // dense-bow.csv
-std::vector<BestCell> read_best(const std::filesystem::path& folder);     // popsparse-table3.csv
+std::vector<RatioCell> read_ratios(
+    const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
+std::vector<DenseCell> read_dense(const std::filesystem::path& folder);  // dense-bow.csv
+std::vector<BestCell> read_best(const std::filesystem::path& folder);    // popsparse-table3.csv
 
 }  // namespace tessera::fidelity

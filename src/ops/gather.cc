@@ -7,8 +7,6 @@
 
 #include "kernels/element.h"
 #include "kernels/gather/codelet.h"
-#include "program/sizes.h"
-#include "program/traffic.h"
 
 namespace tessera::ops {
 namespace {
@@ -17,7 +15,6 @@ using machine::Kind;
 using machine::Machine;
 using program::Box;
 using program::BoxSeries;
-using program::MappedBox;
 using program::Phase;
 using program::Role;
 
@@ -60,68 +57,6 @@ GridOperation operation_of(const CopyProblem& p) {
   return operation;
 }
 
-/// For each row of a variable, the mapped boxes that have a part of it.
-std::vector<std::vector<const MappedBox*>> boxes_by_row(const std::vector<MappedBox>& mapping,
-                                                        uint32_t rows) {
-  std::vector<std::vector<const MappedBox*>> by_row(rows);
-  for (const MappedBox& mapped : mapping)
-    for (uint32_t r = mapped.box.row; r < mapped.box.row_end(); ++r) by_row[r].push_back(&mapped);
-  return by_row;
-}
-
-/// What each tile holds and moves when the gather is an exchange.
-class GatherTraffic {
- public:
-  GatherTraffic(const GatherProblem& p, const GridCut& cut, const Machine& m)
-      : p_(p),
-        from_(program::map_linearly(p.source_rows, p.cols, m.tiles)),
-        to_(map_grid(cut, m)),
-        traffic_(m),
-        bytes_(m.tiles) {
-    for (const std::vector<MappedBox>* mapping : {&from_, &to_})
-      for (const MappedBox& mapped : *mapping) bytes_[mapped.tile] += placed_bytes(mapped.box, p.type);
-    find_transfers();
-    traffic_.count();
-  }
-
-  PlanCandidate predict(const Machine& m) const {
-    PlanCandidate candidate;
-    for (program::TileId tile = 0; tile < m.tiles; ++tile)
-      candidate.max_tile_bytes = std::max(
-          candidate.max_tile_bytes, bytes_[tile] + traffic_.code_bytes(tile) + program::kStackBytes);
-    candidate.seconds = traffic_.cycles().scaled(1 / m.clock_hz);
-    return candidate;
-  }
-
- private:
-  void find_transfers() {
-    const auto sources = boxes_by_row(from_, p_.source_rows);
-    const auto targets = boxes_by_row(to_, count_of(p_));
-    for (uint32_t i = 0; i < count_of(p_); ++i)
-      for (const MappedBox* from : sources[p_.rows[i]])
-        for (const MappedBox* to : targets[i]) add_run(*from, *to, i);
-  }
-
-  /// A transfer takes a run of neighbouring rows between two boxes, as the compiler makes them:
-  /// entered where it begins.
-  void add_run(const MappedBox& from, const MappedBox& to, uint32_t i) {
-    const uint32_t row = p_.rows[i];
-    if (i > to.box.row && row > from.box.row && p_.rows[i - 1] == row - 1) return;
-    uint32_t end = i + 1;
-    while (end < to.box.row_end() && row + (end - i) < from.box.row_end() && p_.rows[end] == p_.rows[end - 1] + 1)
-      ++end;
-    const Box common = program::intersection({row, end - i, from.box.col, from.box.cols},
-                                             {row, end - i, to.box.col, to.box.cols});
-    traffic_.add(from.tile, to.tile, 0, common, size_of(p_.type), true);
-  }
-
-  const GatherProblem& p_;
-  std::vector<MappedBox> from_;
-  std::vector<MappedBox> to_;
-  program::Traffic traffic_;
-  std::vector<uint64_t> bytes_;
-};
-
 BuiltOperation build_exchange(program::Program& program, const GatherProblem& p,
                               const GridPlan& plan, const Machine& machine) {
   const uint32_t count = count_of(p);
@@ -152,7 +87,9 @@ GridPlan plan(const GatherProblem& problem, const Machine& machine) {
   check(problem);
   if (machine.kind == Kind::host) return plan_grid(operation_of(problem), machine);
   return choose_cut(count_of(problem), problem.cols, machine, [&](const GridCut& cut) {
-    return GatherTraffic(problem, cut, machine).predict(machine);
+    return predict(cut, machine, [&](program::Program& program, const GridPlan& plan) {
+      return build_exchange(program, problem, plan, machine).step;
+    });
   });
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "ops/tally.h"
 #include "program/cycles.h"
-#include "program/sizes.h"
 
 namespace tessera::ops {
 namespace {
@@ -67,15 +67,6 @@ PhaseTimes superstep_cycles(const GridOperation& operation, const GridCut& cut, 
   return cycles;
 }
 
-uint64_t tile_bytes(const GridOperation& operation, const GridCut& cut) {
-  if (cut.tiles() == 0) return program::kStackBytes;
-  uint64_t bytes = program::kStackBytes + program::vertex_state_bytes(*operation.codelet) +
-                   program::control_code_bytes(1) + operation.codelet->code_bytes;
-  for (const GridOperand& operand : operation.operands)
-    bytes += placed_bytes(operand_box(operand, cut.box(0)), operand.type);
-  return bytes;
-}
-
 uint64_t shared_bytes(const GridOperation& operation) {
   uint64_t bytes = 0;
   for (const GridOperand& operand : operation.operands)
@@ -84,11 +75,6 @@ uint64_t shared_bytes(const GridOperation& operation) {
 }
 
 }  // namespace
-
-uint64_t placed_bytes(const Box& box, Type type) {
-  constexpr uint64_t kAlignment = 8;
-  return (box.elements() * size_of(type) + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 Box GridCut::box(program::TileId tile) const {
   const Box moved{tile / col_parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile,
@@ -131,12 +117,25 @@ GridPlan choose_cut(uint32_t rows, uint32_t cols, const Machine& machine,
 
 GridPlan plan_grid(const GridOperation& operation, const Machine& machine) {
   return choose_cut(operation.rows, operation.cols, machine, [&](const GridCut& cut) {
+    if (machine.kind != Kind::host)
+      return predict(cut, machine, [&](program::Program& program, const GridPlan& plan) {
+        return build_grid(program, operation, plan, machine).step;
+      });
     PlanCandidate candidate;
     candidate.seconds = superstep_cycles(operation, cut, machine).scaled(1 / machine.clock_hz);
-    candidate.max_tile_bytes =
-        machine.kind == Kind::host ? shared_bytes(operation) : tile_bytes(operation, cut);
+    candidate.max_tile_bytes = shared_bytes(operation);
     return candidate;
   });
+}
+
+PlanCandidate predict(const GridCut& cut, const Machine& machine, const BuildStep& build) {
+  program::Program program;
+  program.set_main(build(program, {cut, {}, {}}));
+  const Tally counted = tally(program, machine);
+  PlanCandidate candidate;
+  candidate.seconds = counted.cycles.scaled(1 / machine.clock_hz);
+  candidate.max_tile_bytes = counted.max_tile_bytes;
+  return candidate;
 }
 
 std::vector<program::MappedBox> map_grid(const GridCut& cut, const Machine& machine) {

@@ -87,10 +87,13 @@ struct BuiltOperation {
 BuiltOperation build_grid(program::Program& program, const GridOperation& operation,
                           const GridPlan& plan, const machine::Machine& machine);
 
+/// Adds what a plan builds to a program, and returns its step.
+using BuildStep = std::function<program::StepId(program::Program&, const GridPlan&)>;
+
+/// What a cut costs on a tiled machine: the tally of what is built for it.
+PlanCandidate predict(const GridCut& cut, const machine::Machine& machine, const BuildStep& build);
+
 /// Where the boxes of a cut lie: on their tiles, or in a host's shared space.
 std::vector<program::MappedBox> map_grid(const GridCut& cut, const machine::Machine& machine);
-
-/// Bytes of a box in a tile's memory, with the gap to the next one.
-uint64_t placed_bytes(const program::Box& box, Type type);
 
 }  // namespace tessera::ops

@@ -14,7 +14,8 @@ std::vector<uint32_t> cut_evenly(uint32_t total, uint32_t parts, uint32_t grain)
 }
 
 PartedMatrix::PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices,
-                           uint32_t row_parts, uint32_t row_grain, uint32_t col_parts, uint32_t col_grain)
+                           uint32_t row_parts, uint32_t row_grain, uint32_t col_parts,
+                           uint32_t col_grain)
     : rows_(rows),
       cols_(cols),
       row_slices_(row_slices),
@@ -33,7 +34,8 @@ void PartedMatrix::each_run(const Visit& visit) const {
         if (col >= cols_) continue;
         const uint64_t count = std::min<uint64_t>(cols_of(j), cols_ - col);
         uint64_t stored = uint64_t{slice} * slice_elements() + begin(i, j);
-        for (uint32_t r = row_begin_[i]; r < row_begin_[i + 1] && first_row + r < rows_; ++r, stored += cols_of(j))
+        for (uint32_t r = row_begin_[i]; r < row_begin_[i + 1] && first_row + r < rows_;
+             ++r, stored += cols_of(j))
           visit(stored, (first_row + r) * cols_ + col, count);
       }
   }
@@ -42,14 +44,16 @@ void PartedMatrix::each_run(const Visit& visit) const {
 std::vector<float> PartedMatrix::store(std::span<const float> matrix) const {
   std::vector<float> stored(elements());
   each_run([&](uint64_t to, uint64_t from, uint64_t count) {
-    std::copy_n(matrix.begin() + static_cast<int64_t>(from), count, stored.begin() + static_cast<int64_t>(to));
+    std::copy_n(matrix.begin() + static_cast<int64_t>(from), count,
+                stored.begin() + static_cast<int64_t>(to));
   });
   return stored;
 }
 
 void PartedMatrix::load(std::span<const float> stored, std::span<float> matrix) const {
   each_run([&](uint64_t from, uint64_t to, uint64_t count) {
-    std::copy_n(stored.begin() + static_cast<int64_t>(from), count, matrix.begin() + static_cast<int64_t>(to));
+    std::copy_n(stored.begin() + static_cast<int64_t>(from), count,
+                matrix.begin() + static_cast<int64_t>(to));
   });
 }
 

@@ -9,7 +9,8 @@
 
 namespace tessera::ops {
 
-/// `total` units in at most `parts` ranges of nearly equal whole grains: the first of each, and the end.
+/// `total` units in at most `parts` ranges of nearly equal whole grains: the first of each, and the
+/// end.
 std::vector<uint32_t> cut_evenly(uint32_t total, uint32_t parts, uint32_t grain);
 
 /// A rows × cols matrix cut first into slices, which are computed one after another, and each slice
@@ -19,8 +20,8 @@ class PartedMatrix {
  public:
   PartedMatrix() = default;
   /// Parts at whole grains.
-  PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices, uint32_t row_parts,
-               uint32_t row_grain, uint32_t col_parts, uint32_t col_grain);
+  PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices,
+               uint32_t row_parts, uint32_t row_grain, uint32_t col_parts, uint32_t col_grain);
 
   uint32_t rows() const { return rows_; }
   uint32_t cols() const { return cols_; }
@@ -33,10 +34,14 @@ class PartedMatrix {
   uint32_t cols_of(uint32_t j) const { return col_begin_[j + 1] - col_begin_[j]; }
 
   /// Columns of storage that part (i, j) takes.
-  uint32_t begin(uint32_t i, uint32_t j) const { return row_begin_[i] * col_begin_.back() + col_begin_[j] * rows_of(i); }
+  uint32_t begin(uint32_t i, uint32_t j) const {
+    return row_begin_[i] * col_begin_.back() + col_begin_[j] * rows_of(i);
+  }
   uint32_t elements_of(uint32_t i, uint32_t j) const { return rows_of(i) * cols_of(j); }
   /// Part (i, j) in row `row` of a variable of this layout.
-  program::Box part(uint32_t row, uint32_t i, uint32_t j) const { return {row, 1, begin(i, j), elements_of(i, j)}; }
+  program::Box part(uint32_t row, uint32_t i, uint32_t j) const {
+    return {row, 1, begin(i, j), elements_of(i, j)};
+  }
 
   /// The matrix (row-major) as it is stored, and back.
   std::vector<float> store(std::span<const float> matrix) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <span>
 #include <vector>
 
 #include "program/box_index.h"
@@ -26,16 +27,19 @@ using program::Variable;
 using program::VariableId;
 using program::VertexGroup;
 
-constexpr uint64_t kCodeAlignment = 64;  // of what comes after a tile's code
-constexpr uint64_t kAlignment = 16;      // of a piece of storage, at most
+constexpr uint64_t kAlignment = 16;  // of a piece of storage, at most
 
-uint64_t aligned(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+uint64_t aligned(uint64_t bytes, uint64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 /// Storage on a tile from one step of the schedule to another.
 struct Piece {
-  uint64_t bytes;
+  uint64_t size;  ///< of its elements
+  uint64_t room;  ///< with what is read beyond them and the gap to the next piece, at most
   uint32_t first;
   uint32_t last;
+  bool interleaved = false;  ///< belongs into that region of the memory
   uint64_t begin = 0;
 
   bool lives_with(const Piece& other) const { return first <= other.last && other.first <= last; }
@@ -43,19 +47,22 @@ struct Piece {
 
 /// Where the last of some pieces ends when they are placed as the compiler places them: the largest
 /// first, each where it first fits.
-uint64_t placed_end(std::vector<Piece>& pieces) {
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
+uint64_t placed_end(std::span<Piece> pieces) {
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.size > b.size; });
   std::vector<Piece> placed;  // by first byte
   uint64_t end = 0;
-  for (Piece& piece : pieces) {
+  for (Piece piece : pieces) {
     for (const Piece& other : placed) {
-      if (other.begin + other.bytes <= piece.begin || !other.lives_with(piece)) continue;
-      if (piece.begin + piece.bytes <= other.begin) break;
-      piece.begin = other.begin + other.bytes;
+      if (other.begin + other.room <= piece.begin || !other.lives_with(piece)) continue;
+      if (piece.begin + piece.room <= other.begin) break;
+      piece.begin = other.begin + other.room;
     }
-    end = std::max(end, piece.begin + piece.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), piece,
-                                   [](const Piece& a, const Piece& b) { return a.begin < b.begin; }), piece);
+    end = std::max(end, piece.begin + piece.room);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), piece,
+                         [](const Piece& a, const Piece& b) { return a.begin < b.begin; }),
+        piece);
   }
   return end;
 }
@@ -77,9 +84,7 @@ class Counter {
     walk(program_.main(), 1);
     place_variables();
     Tally tally{cycles_, 0};
-    for (Tile& tile : tiles_)
-      tally.max_tile_bytes = std::max(
-          tally.max_tile_bytes, aligned(tile.code, kCodeAlignment) + tile.always_live + placed_end(tile.pieces));
+    for (Tile& tile : tiles_) tally.max_tile_bytes = std::max(tally.max_tile_bytes, bytes_of(tile));
     return tally;
   }
 
@@ -97,6 +102,8 @@ class Counter {
   struct Use {
     uint32_t first = ~0U;
     uint32_t last = 0;
+    uint64_t over_read = 0;
+    bool interleaved = false;
   };
 
   // The schedule.
@@ -124,7 +131,10 @@ class Counter {
     walk(repeat.body, times * repeat.count);
     const uint32_t end = std::max(begin, position_ == 0 ? 0 : position_ - 1);
     for (Use& use : uses_)
-      if (use.first <= use.last && use.last >= begin) use = {std::min(use.first, begin), std::max(use.last, end)};
+      if (use.first <= use.last && use.last >= begin) {
+        use.first = std::min(use.first, begin);
+        use.last = std::max(use.last, end);
+      }
   }
 
   void touch(VariableId variable) {
@@ -137,13 +147,20 @@ class Counter {
     std::vector<PhaseTimes> of_tile(tiles_.size());
     std::vector<std::pair<TileId, uint32_t>> groups;  // of a tile
     for (const VertexGroup& group : set.groups) {
-      for (const Field& field : group.fields) touch(field.variable);
+      for (size_t f = 0; f < group.fields.size(); ++f) {
+        touch(group.fields[f].variable);
+        Use& use = uses_[group.fields[f].variable];
+        use.over_read = std::max<uint64_t>(use.over_read, group.codelet->fields[f].over_read);
+        use.interleaved |= is_interleaved(group.codelet->fields[f]);
+      }
       for (uint32_t i = 0; i < group.count(); ++i) {
         const TileId tile = group.tile_of(i);
         of_tile[tile] += cost_of(group, i);
-        for (size_t f = 0; f < group.fields.size(); ++f) bring(group.fields[f], group.codelet->fields[f], i, tile);
+        for (size_t f = 0; f < group.fields.size(); ++f)
+          bring(group.fields[f], group.codelet->fields[f], i, tile);
         tiles_[tile].code += program::vertex_state_bytes(*group.codelet);
-        if (i % group.per_tile == 0) groups.emplace_back(tile, 1), use_code(tiles_[tile], group.codelet);
+        if (i % group.per_tile == 0)
+          groups.emplace_back(tile, 1), use_code(tiles_[tile], group.codelet);
       }
     }
     PhaseTimes slowest;
@@ -165,7 +182,8 @@ class Counter {
   }
 
   static void use_code(Tile& tile, const program::Codelet* codelet) {
-    if (std::find(tile.codelets.begin(), tile.codelets.end(), codelet) != tile.codelets.end()) return;
+    if (std::find(tile.codelets.begin(), tile.codelets.end(), codelet) != tile.codelets.end())
+      return;
     tile.codelets.push_back(codelet);
     tile.code += codelet->code_bytes;
   }
@@ -182,7 +200,8 @@ class Counter {
                          (uint64_t{box.row} * variable.cols + box.col) * size_of(variable.type);
     }
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex);
-    return group.codelet->cost({{fields.data(), group.fields.size()}, {params.data(), group.params.size()}}, machine_);
+    return group.codelet->cost(
+        {{fields.data(), group.fields.size()}, {params.data(), group.params.size()}}, machine_);
   }
 
   // Exchange.
@@ -194,20 +213,22 @@ class Counter {
     });
   }
 
-  /// A field that does not lie on its vertex's tile is read from where it lies. (Vertices of products
-  /// write on their own tile.)
+  /// A field that does not lie on its vertex's tile is read from where it lies. (Vertices of
+  /// products write on their own tile.)
   void bring(const Field& field, const program::FieldSpec& spec, uint32_t vertex, TileId tile) {
     const Box box = field_box(program_, field, vertex);
     if (box.empty()) return;
     bool resident = false;
-    each_home(field.variable, {box.row, 1, box.col, 1}, [&](const program::MappedBox& home, const Box&) {
-      resident |= home.tile == tile && contains(home.box, box);
-    });
+    each_home(field.variable, {box.row, 1, box.col, 1},
+              [&](const program::MappedBox& home, const Box&) {
+                resident |= home.tile == tile && contains(home.box, box);
+              });
     if (resident) return;
     assert(spec.access == Access::in);
-    (void)spec;
     const uint64_t element = size_of(program_.variable(field.variable).type);
-    tiles_[tile].pieces.push_back({aligned(box.elements() * element, kAlignment), position_, position_});
+    const uint64_t bytes = box.elements() * element;
+    tiles_[tile].pieces.push_back(
+        {bytes, aligned(bytes + spec.over_read, kAlignment), position_, position_, is_interleaved(spec)});
     each_home(field.variable, box, [&](const program::MappedBox& home, const Box& common) {
       traffic_.add(home.tile, tile, field.variable, common, element);
     });
@@ -219,7 +240,8 @@ class Counter {
       touch(group.to);
       for (const auto& row : {group.source_offset, group.target_offset})
         if (row) touch(row->index);
-      for (uint32_t i = 0; i < group.count; ++i) add_copy(group, group.source.at(i), group.target.at(i));
+      for (uint32_t i = 0; i < group.count; ++i)
+        add_copy(group, group.source.at(i), group.target.at(i));
     }
     cycles_ += exchange().scaled(times);
     ++position_;
@@ -240,8 +262,8 @@ class Counter {
   void add_boxes(const program::CopyGroup& group, const Box& source, const Box& target) {
     const uint64_t element = size_of(program_.variable(group.from).type);
     each_home(group.to, target, [&](const program::MappedBox& to, const Box& there) {
-      const Box wanted{source.row + (there.row - target.row), there.rows, source.col + (there.col - target.col),
-                       there.cols};
+      const Box wanted{source.row + (there.row - target.row), there.rows,
+                       source.col + (there.col - target.col), there.cols};
       each_home(group.from, wanted, [&](const program::MappedBox& from, const Box& common) {
         traffic_.add(from.tile, to.tile, group.from, common, element, group.source_rows != nullptr);
       });
@@ -250,23 +272,41 @@ class Counter {
 
   PhaseTimes exchange() {
     traffic_.count();
-    for (TileId tile = 0; tile < tiles_.size(); ++tile) tiles_[tile].code += traffic_.code_bytes(tile);
+    for (TileId tile = 0; tile < tiles_.size(); ++tile)
+      tiles_[tile].code += traffic_.code_bytes(tile);
     return traffic_.cycles();
   }
 
   // Memory.
+
+  bool is_interleaved(const program::FieldSpec& spec) const {
+    return spec.interleaved && machine_.has_interleaved_region();
+  }
+
+  /// Interleaved pieces grow down from the end of the memory and the others up from its code; where
+  /// the machine has no such region, all grow up. The gap between them is of whole lines.
+  uint64_t bytes_of(Tile& tile) const {
+    const uint64_t fixed = aligned(tile.code, program::kDataAlignment) + tile.always_live;
+    const auto others = std::partition(tile.pieces.begin(), tile.pieces.end(),
+                                       [](const Piece& p) { return p.interleaved; });
+    if (others == tile.pieces.begin()) return fixed + placed_end(tile.pieces);
+    return fixed + placed_end({tile.pieces.begin(), others}) +
+           placed_end({others, tile.pieces.end()}) + 2 * program::kDataAlignment;
+  }
 
   void place_variables() {
     for (VariableId id = 0; id < uses_.size(); ++id) {
       const Variable& variable = program_.variable(id);
       const bool always = variable.role != Role::temporary;
       for (const program::MappedBox& mapped : variable.mapping) {
-        const uint64_t bytes = aligned(mapped.box.elements() * size_of(variable.type), kAlignment);
-        if (bytes == 0) continue;
+        if (mapped.box.empty()) continue;
+        const Use& use = uses_[id];
+        const uint64_t bytes = mapped.box.elements() * size_of(variable.type);
+        const uint64_t room = aligned(bytes + use.over_read, kAlignment);
         if (always)
-          tiles_[mapped.tile].always_live += bytes;
-        else if (uses_[id].first <= uses_[id].last)
-          tiles_[mapped.tile].pieces.push_back({bytes, uses_[id].first, uses_[id].last});
+          tiles_[mapped.tile].always_live += room;
+        else if (use.first <= use.last)
+          tiles_[mapped.tile].pieces.push_back({bytes, room, use.first, use.last, use.interleaved});
       }
     }
   }

@@ -1,5 +1,5 @@
-// What a tile program will cost on a tiled machine, counted before it is compiled: the word that plans
-// of whole programs give.
+// What a tile program will cost on a tiled machine, counted before it is compiled: the word that
+// plans of whole programs give.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,8 @@ uint32_t in_grain(Type type) { return type == Type::f16 ? 16 : 8; }
 
 uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// Numbers of parts, up to `most`, that differ in the size of their largest part; and for each of them
-/// that is odd the even one above, which leaves no tile without a neighbour.
+/// Numbers of parts, up to `most`, that differ in the size of their largest part; and for each of
+/// them that is odd the even one above, which leaves no tile without a neighbour.
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
   std::vector<uint32_t> counts;
   uint32_t size = ~0U;
@@ -67,8 +67,8 @@ class Estimate {
     return {cut_, cycles.scaled(cut_.slices()), bytes()};
   }
 
-  /// The most that is alive at one time: what is multiplied and the partials, or these as they are computed
-  /// and as they are received.
+  /// The most that is alive at one time: what is multiplied and the partials, or these as they are
+  /// computed and as they are received.
   double temporaries() const {
     const double multiplied = (copies_w() ? w_ : 0) + (copies_x() ? x_ : 0);
     return cut_.k_parts > 1 ? partial_ + std::max(multiplied, partial_) : multiplied;
@@ -84,7 +84,8 @@ class Estimate {
     cycles[Phase::sync] += program::exchange_sync_cycles(m_);
   }
 
-  /// Of its own share a tile makes a copy; the rest it receives, with its neighbour if they share it.
+  /// Of its own share a tile makes a copy; the rest it receives, with its neighbour if they share
+  /// it.
   double broadcast_cycles() const {
     program::TileTraffic t;
     const auto receive = [&](double bytes, uint32_t users, bool neighbours) {
@@ -102,7 +103,8 @@ class Estimate {
     t.local = partial_ / cut_.k_parts;
     t.in = t.out = partial_ - t.local;
     add_exchange(cycles, program::traffic_cycles(m_, t));
-    cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, cut_.k_parts, std::ceil(double{1} * rows_ * cols_ / cut_.k_parts));
+    cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, cut_.k_parts,
+                                           std::ceil(double{1} * rows_ * cols_ / cut_.k_parts));
     cycles[Phase::control] += program::superstep_cycles(m_, cut_.tiles());
   }
 
@@ -132,8 +134,10 @@ class GridSearch {
 
   std::vector<Expected<DenseCut>> search() {
     for (uint32_t slices = 1; slices <= kMostSlices; slices *= 2) {
-      if (may_slice(shape_.n, slices, forced_.n_slices)) search(forced_.m_slices == 0 ? 1 : forced_.m_slices, slices);
-      if (slices > 1 && may_slice(shape_.m, slices, forced_.m_slices) && forced_.n_slices <= 1) search(slices, 1);
+      if (may_slice(shape_.n, slices, forced_.n_slices))
+        search(forced_.m_slices == 0 ? 1 : forced_.m_slices, slices);
+      if (slices > 1 && may_slice(shape_.m, slices, forced_.m_slices) && forced_.n_slices <= 1)
+        search(slices, 1);
     }
     if (forced_.n_slices > 1) search(1, forced_.n_slices);
     if (forced_.m_slices > 1) search(forced_.m_slices, 1);
@@ -181,7 +185,9 @@ class GridSearch {
 
   void consider(const DenseCut& cut) {
     if (!cut.pairs_share_x && cut.n_parts == 1) return;
-    if (uint64_t{shape_.m} * shape_.n > ~0U || uint64_t{shape_.m} * shape_.k > ~0U || uint64_t{shape_.k} * shape_.n > ~0U) return;
+    if (uint64_t{shape_.m} * shape_.n > ~0U || uint64_t{shape_.m} * shape_.k > ~0U ||
+        uint64_t{shape_.k} * shape_.n > ~0U)
+      return;
     const Estimate estimate(shape_, cut, m_);
     Expected<DenseCut> expected = estimate.all();
     if (planner_ == Planner::published &&
@@ -200,20 +206,22 @@ class GridSearch {
 }  // namespace
 
 std::string to_string(const DenseCut& cut) {
-  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}", cut.m_parts, cut.k_parts,
-                     cut.n_parts, cut.m_slices, cut.n_slices, cut.pairs_share_x ? "x" : "w");
+  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}",
+                     cut.m_parts, cut.k_parts, cut.n_parts, cut.m_slices, cut.n_slices,
+                     cut.pairs_share_x ? "x" : "w");
 }
 
-std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner, const Machine& machine,
-                                           const DenseCut& forced) {
+std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner,
+                                           const Machine& machine, const DenseCut& forced) {
   return GridSearch(shape, planner, machine, forced).search();
 }
 
 DenseLayouts dense_layouts(const DenseShape& s, const DenseCut& cut) {
   const uint32_t grain = in_grain(s.numbers.operands);
-  return {PartedMatrix(s.m, s.k, cut.m_slices, 1, cut.m_parts, kOutGrain, cut.k_parts, grain),
-          PartedMatrix(s.k, s.n, 1, cut.n_slices, cut.k_parts, grain, cut.n_parts, 1),
-          PartedMatrix(s.m, s.n, cut.m_slices, cut.n_slices, cut.m_parts, kOutGrain, cut.n_parts, 1)};
+  return {
+      PartedMatrix(s.m, s.k, cut.m_slices, 1, cut.m_parts, kOutGrain, cut.k_parts, grain),
+      PartedMatrix(s.k, s.n, 1, cut.n_slices, cut.k_parts, grain, cut.n_parts, 1),
+      PartedMatrix(s.m, s.n, cut.m_slices, cut.n_slices, cut.m_parts, kOutGrain, cut.n_parts, 1)};
 }
 
 }  // namespace tessera::ops

@@ -19,10 +19,10 @@ struct DenseShape {
   TiledNumbers numbers;
 };
 
-/// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that use
-/// it hold together and broadcast; partial sums over k are added on the tiles that share out Y. Slices
-/// of m or of n are computed one after another, by a loop. Neighbouring tiles, which receive the same
-/// data at twice the rate, share their part of X (pairs_share_x) or of W.
+/// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that
+/// use it hold together and broadcast; partial sums over k are added on the tiles that share out Y.
+/// Slices of m or of n are computed one after another, by a loop. Neighbouring tiles, which receive
+/// the same data at twice the rate, share their part of X (pairs_share_x) or of W.
 struct DenseCut {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -38,10 +38,10 @@ struct DenseCut {
 
 std::string to_string(const DenseCut& cut);
 
-/// All cuts worth weighing, the fastest expected first, those that are expected to fit before others.
-/// Parts and slices that `forced` does not leave at 0 are kept.
-std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner, const machine::Machine& machine,
-                                           const DenseCut& forced);
+/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
+/// others. Parts and slices that `forced` does not leave at 0 are kept.
+std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner,
+                                           const machine::Machine& machine, const DenseCut& forced);
 
 struct DenseLayouts {
   PartedMatrix w, x, y;

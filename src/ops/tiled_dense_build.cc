@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/reduce/codelet.h"
 #include "kernels/element.h"
+#include "kernels/reduce/codelet.h"
 #include "kernels/tile_product/codelet.h"
 #include "ops/tiled_dense.h"
 
@@ -19,7 +19,8 @@ using program::StepId;
 using program::TileId;
 using program::VariableId;
 
-/// Tiles that hold a broadcast part together, at most: more would take more transfers to send no more.
+/// Tiles that hold a broadcast part together, at most: more would take more transfers to send no
+/// more.
 constexpr uint32_t kMostHolders = 16;
 
 /// Place of a tile in the grid.
@@ -54,8 +55,10 @@ class Builder {
   }
   Place place_of(TileId tile) const {
     if (cut_.pairs_share_x)
-      return {tile % cut_.m_parts, tile / cut_.m_parts / cut_.n_parts, tile / cut_.m_parts % cut_.n_parts};
-    return {tile / cut_.n_parts % cut_.m_parts, tile / cut_.n_parts / cut_.m_parts, tile % cut_.n_parts};
+      return {tile % cut_.m_parts, tile / cut_.m_parts / cut_.n_parts,
+              tile / cut_.m_parts % cut_.n_parts};
+    return {tile / cut_.n_parts % cut_.m_parts, tile / cut_.n_parts / cut_.m_parts,
+            tile % cut_.n_parts};
   }
 
   /// Calls visit(box of the share, its holder's number) for each share of a run of elements.
@@ -72,41 +75,62 @@ class Builder {
     std::vector<MappedBox> mapping;
     for (uint32_t i = 0; i < layout.row_parts(); ++i)
       for (uint32_t j = 0; j < layout.col_parts(); ++j)
-        share_out(layout.begin(i, j), layout.elements_of(i, j), holders, [&](uint32_t begin, uint32_t count, uint32_t h) {
-          mapping.push_back({{0, rows, begin, count}, tile_of_share(i, j, h)});
-        });
+        share_out(layout.begin(i, j), layout.elements_of(i, j), holders,
+                  [&](uint32_t begin, uint32_t count, uint32_t h) {
+                    mapping.push_back({{0, rows, begin, count}, tile_of_share(i, j, h)});
+                  });
     return mapping;
   }
 
   /// A temporary of `copies` rows of a layout: tile t has the part box_of(place of t).
   template <class BoxOf>
-  VariableId temporary(std::string name, Type type, const PartedMatrix& layout, uint32_t copies, const BoxOf& box_of) {
+  VariableId temporary(std::string name, Type type, const PartedMatrix& layout, uint32_t copies,
+                       const BoxOf& box_of) {
     std::vector<MappedBox> mapping;
-    for (TileId tile = 0; tile < cut_.tiles(); ++tile) mapping.push_back({box_of(place_of(tile)), tile});
-    return program().add({std::move(name), type, copies, layout.slice_elements(), Role::temporary, std::move(mapping), {}});
+    for (TileId tile = 0; tile < cut_.tiles(); ++tile)
+      mapping.push_back({box_of(place_of(tile)), tile});
+    return program().add({std::move(name),
+                          type,
+                          copies,
+                          layout.slice_elements(),
+                          Role::temporary,
+                          std::move(mapping),
+                          {}});
   }
 
-  VariableId operand(std::string name, Role role, const PartedMatrix& layout, std::vector<MappedBox> mapping) {
-    return program().add({std::move(name), shape_.numbers.operands, layout.slices(), layout.slice_elements(), role,
-                          std::move(mapping), {}});
+  VariableId operand(std::string name, Role role, const PartedMatrix& layout,
+                     std::vector<MappedBox> mapping) {
+    return program().add({std::move(name),
+                          shape_.numbers.operands,
+                          layout.slices(),
+                          layout.slice_elements(),
+                          role,
+                          std::move(mapping),
+                          {}});
   }
 
   void add_operands() {
     const auto& [w, x, y] = layouts_;
     out_.w = operand("W.values", Role::input, w,
                      shares(w, w.slices(), std::min(cut_.n_parts, kMostHolders),
-                            [&](uint32_t i, uint32_t j, uint32_t h) { return tile_of({i, j, h}); }));
+                            [&](uint32_t i, uint32_t j, uint32_t h) {
+                              return tile_of({i, j, h});
+                            }));
     out_.x = operand("X", Role::input, x,
                      shares(x, x.slices(), std::min(cut_.m_parts, kMostHolders),
-                            [&](uint32_t i, uint32_t j, uint32_t h) { return tile_of({h, i, j}); }));
+                            [&](uint32_t i, uint32_t j, uint32_t h) {
+                              return tile_of({h, i, j});
+                            }));
     out_.y = operand("Y", Role::output, y, y_shares(y.slices()));
     if (cut_.slices() > 1)
-      slice_ = program().add({"slice", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0), {}});
+      slice_ = program().add(
+          {"slice", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0), {}});
   }
 
   std::vector<MappedBox> y_shares(uint32_t rows) const {
-    return shares(layouts_.y, rows, cut_.k_parts,
-                  [&](uint32_t i, uint32_t j, uint32_t h) { return tile_of({i, h, j}); });
+    return shares(layouts_.y, rows, cut_.k_parts, [&](uint32_t i, uint32_t j, uint32_t h) {
+      return tile_of({i, h, j});
+    });
   }
 
   /// What each tile multiplies, where it is not at home there already.
@@ -115,16 +139,24 @@ class Builder {
     w_part_ = out_.w;
     x_part_ = out_.x;
     if (cut_.n_parts > 1 || cut_.m_slices > 1) {
-      w_part_ = temporary("W.part", shape_.numbers.operands, w, cut_.n_parts, [&](const Place& p) { return w.part(p.n, p.m, p.k); });
+      w_part_ = temporary("W.part", shape_.numbers.operands, w, cut_.n_parts,
+                          [&](const Place& p) { return w.part(p.n, p.m, p.k); });
       broadcast(out_.w, w_part_, cut_.n_parts, cut_.m_slices > 1);
     }
     if (cut_.m_parts > 1 || cut_.n_slices > 1) {
-      x_part_ = temporary("X.part", shape_.numbers.operands, x, cut_.m_parts, [&](const Place& p) { return x.part(p.m, p.k, p.n); });
+      x_part_ = temporary("X.part", shape_.numbers.operands, x, cut_.m_parts,
+                          [&](const Place& p) { return x.part(p.m, p.k, p.n); });
       broadcast(out_.x, x_part_, cut_.m_parts, cut_.n_slices > 1);
     }
     y_slice_ = out_.y;
     if (cut_.slices() > 1)
-      y_slice_ = program().add({"Y.slice", shape_.numbers.operands, 1, y.slice_elements(), Role::temporary, y_shares(1), {}});
+      y_slice_ = program().add({"Y.slice",
+                                shape_.numbers.operands,
+                                1,
+                                y.slice_elements(),
+                                Role::temporary,
+                                y_shares(1),
+                                {}});
     partials_ = y_slice_;
     if (cut_.k_parts > 1)
       partials_ = temporary("partials", shape_.numbers.partials, y, cut_.k_parts,
@@ -134,7 +166,14 @@ class Builder {
   /// Copies a slice of an operand to each row of its parts.
   void broadcast(VariableId from, VariableId to, uint32_t copies, bool sliced) {
     const uint32_t cols = program().variable(from).cols;
-    CopyGroup group{from, to, copies, BoxSeries::same({0, 1, 0, cols}), BoxSeries::stepped({0, 1, 0, cols}, {1, 0}), {}, {}, {}};
+    CopyGroup group{from,
+                    to,
+                    copies,
+                    BoxSeries::same({0, 1, 0, cols}),
+                    BoxSeries::stepped({0, 1, 0, cols}, {1, 0}),
+                    {},
+                    {},
+                    {}};
     if (sliced) group.source_offset = CopyGroup::RuntimeRow{*slice_, 1};
     input_copies_.groups.push_back(std::move(group));
   }
@@ -167,14 +206,16 @@ class Builder {
     std::vector<Box> in;
     for (const Box& box : out) in.push_back({0, box.empty() ? 0 : cut_.k_parts, box.col, box.cols});
     program::VertexGroup group{&kernels::reduce_sum_codelet, 0, cut_.tiles(), 1, {}, {}};
-    group.fields = {{partials_, BoxSeries::table(std::move(in))}, {y_slice_, BoxSeries::table(std::move(out))}};
+    group.fields = {{partials_, BoxSeries::table(std::move(in))},
+                    {y_slice_, BoxSeries::table(std::move(out))}};
     group.params = {kernels::param_of(1.0F)};
     return {"reduce", Phase::reduce, {std::move(group)}};
   }
 
   program::CopySet store_slice() const {
     const Box slice{0, 1, 0, layouts_.y.slice_elements()};
-    CopyGroup group{y_slice_, out_.y, 1, BoxSeries::same(slice), BoxSeries::same(slice), {}, {}, {}};
+    CopyGroup group{y_slice_, out_.y, 1, BoxSeries::same(slice), BoxSeries::same(slice),
+                    {},       {},     {}};
     group.target_offset = CopyGroup::RuntimeRow{*slice_, 1};
     return {"store slice", {std::move(group)}};
   }
@@ -193,6 +234,8 @@ class Builder {
 
 }  // namespace
 
-DenseProgram build_dense(const DenseShape& shape, const DenseCut& cut) { return Builder(shape, cut).build(); }
+DenseProgram build_dense(const DenseShape& shape, const DenseCut& cut) {
+  return Builder(shape, cut).build();
+}
 
 }  // namespace tessera::ops

@@ -16,8 +16,8 @@ namespace {
 
 using machine::Machine;
 
-// Cuts that are recounted exactly: so many, and more until one fits. Recounting builds the program, so
-// of large ones there are fewer.
+// Cuts that are recounted exactly: so many, and more until one fits. Recounting builds the program,
+// so of large ones there are fewer.
 constexpr size_t kRecounted = 4;
 constexpr size_t kMostRecounted = 12;
 constexpr uint64_t kLargeBlocks = 1 << 19;
@@ -37,23 +37,27 @@ std::string too_large(uint64_t bytes, const Machine& m) {
 
 /// Recounts the cuts that are expected to be fastest, and chooses.
 template <class Cut, class Build>
-TiledSpmmPlan choose(const std::vector<Expected<Cut>>& cuts, size_t recounted, const Machine& m, const Build& build) {
+TiledSpmmPlan choose(const std::vector<Expected<Cut>>& cuts, size_t recounted, const Machine& m,
+                     const Build& build) {
   std::vector<Cut> counted;
   TiledSpmmPlan plan;
   bool any_fits = false;
   for (const Expected<Cut>& expected : cuts) {
     if (counted.size() >= recounted && (any_fits || counted.size() >= kMostRecounted)) break;
     const Tally tally = ops::tally(build(expected.cut), m);
-    PlanCandidate candidate{to_string(expected.cut), tally.cycles.scaled(1 / m.clock_hz), tally.max_tile_bytes, ""};
-    if (tally.max_tile_bytes > m.tile_bytes) candidate.rejected = too_large(tally.max_tile_bytes, m);
+    PlanCandidate candidate{to_string(expected.cut), tally.cycles.scaled(1 / m.clock_hz),
+                            tally.max_tile_bytes, ""};
+    if (tally.max_tile_bytes > m.tile_bytes)
+      candidate.rejected = too_large(tally.max_tile_bytes, m);
     any_fits |= candidate.rejected.empty();
     counted.push_back(expected.cut);
     plan.candidates.push_back(std::move(candidate));
   }
-  const auto smallest = std::min_element(plan.candidates.begin(), plan.candidates.end(), [](const auto& a, const auto& b) {
-    return a.max_tile_bytes < b.max_tile_bytes;
-  });
-  const size_t best = any_fits ? choose_fastest(plan.candidates) : static_cast<size_t>(smallest - plan.candidates.begin());
+  const auto smallest = std::min_element(
+      plan.candidates.begin(), plan.candidates.end(),
+      [](const auto& a, const auto& b) { return a.max_tile_bytes < b.max_tile_bytes; });
+  const size_t best = any_fits ? choose_fastest(plan.candidates)
+                               : static_cast<size_t>(smallest - plan.candidates.begin());
   plan.cut = counted[best];
   plan.chosen = plan.candidates[best];
   for (size_t i = counted.size(); i < std::min(cuts.size(), kShown); ++i)
@@ -72,7 +76,9 @@ template <size_t count>
 void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint64_t tiles) {
   for (const Knob& knob : knobs) *knob.value = 0;
   for (const auto& [name, value] : force) {
-    const auto knob = std::find_if(knobs.begin(), knobs.end(), [&, n = std::string_view(name)](const Knob& k) { return k.name == n; });
+    const auto knob =
+        std::find_if(knobs.begin(), knobs.end(),
+                     [&, n = std::string_view(name)](const Knob& k) { return k.name == n; });
     if (knob == knobs.end()) {
       std::string names;
       for (const Knob& k : knobs) names += fmt::format("{}{}", names.empty() ? "" : ", ", k.name);
@@ -82,7 +88,8 @@ void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint6
     const int64_t most = slices ? 1 << 16 : static_cast<int64_t>(tiles);
     if (value < 1 || value > most)
       throw UsageError(slices ? fmt::format("{}={}: this knob takes 1 to {}", name, value, most)
-                              : fmt::format("{}={}: a machine of {} tiles takes 1 to {}", name, value, tiles, tiles));
+                              : fmt::format("{}={}: a machine of {} tiles takes 1 to {}", name,
+                                            value, tiles, tiles));
     *knob->value = static_cast<uint32_t>(value);
   }
 }
@@ -91,21 +98,29 @@ void check_product(std::initializer_list<uint32_t> parts, std::string_view names
   uint64_t product = 1;
   for (uint32_t p : parts) product *= std::max(1U, p);
   if (product > tiles)
-    throw UsageError(fmt::format("{} is {}, more than the machine's {} tiles", names, product, tiles));
+    throw UsageError(
+        fmt::format("{} is {}, more than the machine's {} tiles", names, product, tiles));
 }
 
 StaticCut forced_static(const ForcedKnobs& force, const Machine& m) {
   StaticCut cut;
-  enter<3>(force, {{{"col_parts", &cut.col_parts}, {"bands", &cut.bands}, {"band_tiles", &cut.band_tiles}}}, m.tiles);
-  check_product({cut.col_parts, cut.bands, cut.band_tiles}, "col_parts × bands × band_tiles", m.tiles);
+  enter<3>(
+      force,
+      {{{"col_parts", &cut.col_parts}, {"bands", &cut.bands}, {"band_tiles", &cut.band_tiles}}},
+      m.tiles);
+  check_product({cut.col_parts, cut.bands, cut.band_tiles}, "col_parts × bands × band_tiles",
+                m.tiles);
   return cut;
 }
 
 DenseCut forced_dense(const ForcedKnobs& force, const Machine& m) {
   DenseCut cut;
   enter<5>(force,
-           {{{"m_parts", &cut.m_parts}, {"k_parts", &cut.k_parts}, {"n_parts", &cut.n_parts},
-             {"m_slices", &cut.m_slices}, {"n_slices", &cut.n_slices}}},
+           {{{"m_parts", &cut.m_parts},
+             {"k_parts", &cut.k_parts},
+             {"n_parts", &cut.n_parts},
+             {"m_slices", &cut.m_slices},
+             {"n_slices", &cut.n_slices}}},
            m.tiles);
   check_product({cut.m_parts, cut.k_parts, cut.n_parts}, "m_parts × k_parts × n_parts", m.tiles);
   if (cut.m_slices > 1 && cut.n_slices > 1)
@@ -113,24 +128,31 @@ DenseCut forced_dense(const ForcedKnobs& force, const Machine& m) {
   return cut;
 }
 
-TiledSpmmPlan plan_static(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m, const StaticCut& forced) {
+TiledSpmmPlan plan_static(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m,
+                          const StaticCut& forced) {
   const StaticShape shape = static_shape(pattern, problem);
   std::vector<Expected<StaticCut>> cuts = static_cuts(shape, problem.planner, m, forced);
   const bool within_limits = !cuts.empty();
   if (!within_limits) cuts = static_cuts(shape, Planner::best, m, forced);
   if (cuts.empty())
-    throw UsageError(fmt::format("no cut of a {} × {} matrix has these numbers of parts", pattern.rows, pattern.cols));
+    throw UsageError(fmt::format("no cut of a {} × {} matrix has these numbers of parts",
+                                 pattern.rows, pattern.cols));
   const size_t recounted = pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
-  TiledSpmmPlan plan = choose(cuts, recounted, m, [&](const StaticCut& cut) { return build_static(shape, cut, m).program; });
-  if (!within_limits) plan.chosen.rejected = "the published planner finds no plan within its limits";
+  TiledSpmmPlan plan = choose(cuts, recounted, m, [&](const StaticCut& cut) {
+    return build_static(shape, cut, m).program;
+  });
+  if (!within_limits)
+    plan.chosen.rejected = "the published planner finds no plan within its limits";
   return plan;
 }
 
-TiledSpmmPlan plan_dense(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m, const DenseCut& forced) {
+TiledSpmmPlan plan_dense(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m,
+                         const DenseCut& forced) {
   const DenseShape shape = dense_shape(pattern, problem);
   const std::vector<Expected<DenseCut>> cuts = dense_cuts(shape, problem.planner, m, forced);
   if (cuts.empty()) throw UsageError("this dense product is too large to be laid out on tiles");
-  return choose(cuts, kRecounted, m, [&](const DenseCut& cut) { return build_dense(shape, cut).program; });
+  return choose(cuts, kRecounted, m,
+                [&](const DenseCut& cut) { return build_dense(shape, cut).program; });
 }
 
 }  // namespace
@@ -139,24 +161,26 @@ uint32_t TiledSpmmPlan::tiles_used() const {
   return std::visit([](const auto& c) { return c.tiles(); }, cut);
 }
 
-void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine, const ForcedKnobs& force) {
+void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine,
+                      const ForcedKnobs& force) {
   if (problem.type != Type::f32 && problem.type != Type::f16)
-    throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
+    throw UsageError(
+        fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
   if (problem.partials != problem.type && problem.partials != Type::f32)
-    throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type), name_of(problem.type),
-                                 name_of(problem.partials)));
+    throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type),
+                                 name_of(problem.type), name_of(problem.partials)));
   problem.dense ? (void)forced_dense(force, machine) : (void)forced_static(force, machine);
 }
 
-TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& machine,
-                              const ForcedKnobs& force) {
+TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
+                              const Machine& machine, const ForcedKnobs& force) {
   check_tiled_spmm(problem, machine, force);
   return problem.dense ? plan_dense(pattern, problem, machine, forced_dense(force, machine))
                        : plan_static(pattern, problem, machine, forced_static(force, machine));
 }
 
-TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem, const TiledSpmmPlan& plan,
-                                  const Machine& machine) {
+TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
+                                  const TiledSpmmPlan& plan, const Machine& machine) {
   TiledSpmmProgram out;
   if (const auto* cut = std::get_if<DenseCut>(&plan.cut)) {
     const DenseShape shape = dense_shape(pattern, problem);
@@ -168,7 +192,8 @@ TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem
     out.dense = true;
     return out;
   }
-  StaticProgram built = build_static(static_shape(pattern, problem), std::get<StaticCut>(plan.cut), machine);
+  StaticProgram built =
+      build_static(static_shape(pattern, problem), std::get<StaticCut>(plan.cut), machine);
   out.program = std::move(built.program);
   out.variables = {built.values, built.x, built.y, 0, 0};
   out.block_order = std::move(built.block_order);
@@ -196,8 +221,9 @@ void TiledSpmmProgram::load_y(std::span<const float> stored, std::span<float> re
 }
 
 std::string to_string(const TiledSpmmPlan& plan) {
-  return fmt::format("{} on {} tiles; predicted {:.3g} us, {} bytes on the fullest tile", plan.chosen.cut,
-                     plan.tiles_used(), plan.chosen.total() * 1e6, plan.chosen.max_tile_bytes);
+  return fmt::format("{} on {} tiles; predicted {:.3g} us, {} bytes on the fullest tile",
+                     plan.chosen.cut, plan.tiles_used(), plan.chosen.total() * 1e6,
+                     plan.chosen.max_tile_bytes);
 }
 
 }  // namespace tessera::ops

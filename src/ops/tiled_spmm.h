@@ -30,8 +30,8 @@ struct TiledSpmmProblem {
   TiledNumbers numbers() const { return {type, partials}; }
 };
 
-/// How a product is cut over tiles. Its words are those of the program that build_tiled_spmm makes of
-/// it: cycles by phase are the account's, and bytes not below.
+/// How a product is cut over tiles. Its words are those of the program that build_tiled_spmm makes
+/// of it: cycles by phase are the account's, and bytes not below.
 struct TiledSpmmPlan {
   std::variant<StaticCut, DenseCut> cut;
   PlanCandidate chosen;  ///< `rejected` where not even this one fits the memory
@@ -40,13 +40,15 @@ struct TiledSpmmPlan {
   uint32_t tiles_used() const;
 };
 
-/// Throws UsageError for types that tiled machines lack, and for knobs that do not exist or are out of
-/// range.
-void check_tiled_spmm(const TiledSpmmProblem& problem, const machine::Machine& machine, const ForcedKnobs& force);
+/// Throws UsageError for types that tiled machines lack, and for knobs that do not exist or are out
+/// of range.
+void check_tiled_spmm(const TiledSpmmProblem& problem, const machine::Machine& machine,
+                      const ForcedKnobs& force);
 
-/// Weighs cuts by expected counts, recounts the most promising ones exactly and keeps the fastest that
-/// fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an answer.
-/// Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices, n_slices (dense).
+/// Weighs cuts by expected counts, recounts the most promising ones exactly and keeps the fastest
+/// that fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an
+/// answer. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices,
+/// n_slices (dense).
 TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
                               const machine::Machine& machine, const ForcedKnobs& force = {});
 
@@ -55,8 +57,9 @@ struct TiledSpmmProgram {
   program::Program program;
   SpmmVariables variables;
 
-  std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]
-  PartedMatrix w, x, y;               ///< dense: how the operands are stored; sparse X and Y are as they are
+  std::vector<uint64_t>
+      block_order;       ///< sparse: stored block i is the pattern's block block_order[i]
+  PartedMatrix w, x, y;  ///< dense: how the operands are stored; sparse X and Y are as they are
   bool dense = false;
 
   /// The elements to bind to the variables, from row-major matrices, and the result back.
@@ -65,8 +68,8 @@ struct TiledSpmmProgram {
   void load_y(std::span<const float> stored, std::span<float> y) const;
 };
 
-TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem, const TiledSpmmPlan& plan,
-                                  const machine::Machine& machine);
+TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
+                                  const TiledSpmmPlan& plan, const machine::Machine& machine);
 
 std::string to_string(const TiledSpmmPlan& plan);
 

@@ -21,21 +21,25 @@ using program::Phase;
 // Limits of the published planner.
 constexpr uint32_t kMostColParts = 32;
 constexpr uint32_t kMostBands = 128;
-constexpr uint64_t kMostRun = 0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros a tile
+constexpr uint64_t kMostRun =
+    0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros a tile
 
 constexpr size_t kMostCuts = 64;
 
 /// 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
 std::vector<uint32_t> part_counts(uint32_t most) {
   std::vector<uint32_t> counts;
-  for (uint32_t parts = 1; parts <= most; parts += std::max(1U, std::bit_floor(parts) / 4)) counts.push_back(parts);
+  for (uint32_t parts = 1; parts <= most; parts += std::max(1U, std::bit_floor(parts) / 4))
+    counts.push_back(parts);
   if (counts.empty() || counts.back() != most) counts.push_back(most);
   return counts;
 }
 
 /// The most of a share of what lies on the tiles in runs of nearly equal length.
-double largest_share(const std::vector<double>& of_block, uint32_t block_size, uint32_t rows, uint32_t tiles) {
-  if (rows <= tiles) return of_block.empty() ? 0 : *std::max_element(of_block.begin(), of_block.end());
+double largest_share(const std::vector<double>& of_block, uint32_t block_size, uint32_t rows,
+                     uint32_t tiles) {
+  if (rows <= tiles)
+    return of_block.empty() ? 0 : *std::max_element(of_block.begin(), of_block.end());
   std::vector<double> before = {0};
   for (uint32_t r = 0; r < rows; ++r) before.push_back(before.back() + of_block[r / block_size]);
   double most = 0;
@@ -50,17 +54,19 @@ struct Counts {
   std::vector<uint32_t> of_column;
   double blocks = 0;
 
-  explicit Counts(const Pattern& p) : of_column(p.block_cols()), blocks(static_cast<double>(p.blocks())) {
-    for (uint32_t r = 0; r < p.block_rows(); ++r) of_row.push_back(static_cast<uint32_t>(p.row_begin[r + 1] - p.row_begin[r]));
+  explicit Counts(const Pattern& p)
+      : of_column(p.block_cols()), blocks(static_cast<double>(p.blocks())) {
+    for (uint32_t r = 0; r < p.block_rows(); ++r)
+      of_row.push_back(static_cast<uint32_t>(p.row_begin[r + 1] - p.row_begin[r]));
     for (uint32_t column : p.columns) ++of_column[column];
   }
 };
 
 /// Bands of a pattern: what does not depend on the number of tiles of each.
 struct Bands {
-  double blocks = 0;  ///< of the fullest
-  double cols = 0;    ///< block columns of the widest
-  double rows = 0;    ///< rows with blocks, of one of average size
+  double blocks = 0;                 ///< of the fullest
+  double cols = 0;                   ///< block columns of the widest
+  double rows = 0;                   ///< rows with blocks, of one of average size
   std::vector<double> parts_of_row;  ///< bands that a row has blocks in, expected
 
   Bands(const Counts& counts, uint32_t bands) {
@@ -80,7 +86,8 @@ struct Bands {
 /// Expects that the blocks of a pattern lie anywhere in their row and in their column alike.
 class Estimate {
  public:
-  Estimate(const StaticShape& s, const Counts& counts, const Bands& bands, const StaticCut& cut, const Machine& m)
+  Estimate(const StaticShape& s, const Counts& counts, const Bands& bands, const StaticCut& cut,
+           const Machine& m)
       : s_(s), counts_(counts), bands_(bands), cut_(cut), m_(m), b_(s.pattern.block_size) {
     size_ = static_cast<double>(size_of(s.numbers.operands));
     partial_size_ = static_cast<double>(size_of(s.numbers.partials));
@@ -88,12 +95,12 @@ class Estimate {
     blocks_ = std::ceil(bands.blocks / cut.band_tiles);
     const double in_row = bands.rows > 0 ? counts.blocks / cut.bands / bands.rows : 1;
     rows_ = std::min(blocks_, std::ceil((blocks_ - 1) / in_row) + 1);
-    used_ = used_columns(1);
+    used_ = cut.whole_bands ? bands.cols : used_columns(1);
   }
 
   Expected<StaticCut> all() const {
     program::PhaseTimes cycles;
-    add_gather(cycles);
+    cut_.whole_bands ? add_broadcast(cycles) : add_gather(cycles);
     cycles[Phase::compute] = multiply_cycles();
     add_reduction(cycles);
     cycles[Phase::control] = 2 * program::superstep_cycles(m_, cut_.tiles());
@@ -104,8 +111,10 @@ class Estimate {
     const double run = bands_.cols * b_ * cols_ * size_;
     return cut_.col_parts <= kMostColParts && cut_.bands <= kMostBands &&
            uint64_t{2} * cut_.col_parts * cut_.bands <= std::max(2U, m_.tiles) &&
-           run <= static_cast<double>(kMostRun) * (b_ > 1 ? 8 * b_ : 1) && (b_ > 1 || blocks_ <= kMostRun) &&
-           x_bytes() + value_bytes() + partial_bytes() <= kPublishedMemoryShare * static_cast<double>(m_.tile_bytes);
+           run <= static_cast<double>(kMostRun) * (b_ > 1 ? 8 * b_ : 1) &&
+           (b_ > 1 || blocks_ <= kMostRun) &&
+           x_bytes() + value_bytes() + partial_bytes() <=
+               kPublishedMemoryShare * static_cast<double>(m_.tile_bytes);
   }
 
  private:
@@ -121,6 +130,13 @@ class Estimate {
   double value_bytes() const { return blocks_ * b_ * b_ * size_; }
   double partial_bytes() const { return rows_ * b_ * cols_ * partial_size_; }
 
+  void add_broadcast(program::PhaseTimes& cycles) const {
+    program::TileTraffic t;
+    (cut_.band_tiles % 2 == 0 ? t.paired_in : t.in) = x_bytes();
+    t.in += cut_.col_parts > 1 ? value_bytes() : 0;
+    add_exchange(cycles, program::traffic_cycles(m_, t));
+  }
+
   void add_gather(program::PhaseTimes& cycles) const {
     const bool pairs = cut_.band_tiles > 1;
     const double both = pairs ? std::max(0.0, 2 * used_ - used_columns(2)) : 0;
@@ -129,15 +145,21 @@ class Estimate {
     t.gathered_in = x_bytes() - t.gathered_paired_in;
     t.in = cut_.col_parts > 1 ? value_bytes() : 0;
     program::TileTraffic owner;
-    owner.gathered_out = largest_share(pairs_of_column(), b_, s_.pattern.cols, m_.tiles) * owned_cols(s_.pattern.cols) * size_;
-    add_exchange(cycles, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
+    owner.gathered_out = largest_share(pairs_of_column(), b_, s_.pattern.cols, m_.tiles) *
+                         owned_cols(s_.pattern.cols) * size_;
+    add_exchange(cycles,
+                 std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
   }
 
   /// Pairs of tiles that want a column's rows of X, by block column.
   std::vector<double> pairs_of_column() const {
     const double pairs = std::max(1.0, cut_.band_tiles / 2.0);
-    std::vector<double> by_count(1 + (counts_.of_column.empty() ? 0 : *std::max_element(counts_.of_column.begin(), counts_.of_column.end())));
-    for (size_t i = 0; i < by_count.size(); ++i) by_count[i] = pairs * (1 - std::pow(1 - 1 / pairs, static_cast<double>(i)));
+    std::vector<double> by_count(
+        1 + (counts_.of_column.empty()
+                 ? 0
+                 : *std::max_element(counts_.of_column.begin(), counts_.of_column.end())));
+    for (size_t i = 0; i < by_count.size(); ++i)
+      by_count[i] = pairs * (1 - std::pow(1 - 1 / pairs, static_cast<double>(i)));
     std::vector<double> of_column;
     for (uint32_t count : counts_.of_column) of_column.push_back(by_count[count]);
     return of_column;
@@ -166,7 +188,8 @@ class Estimate {
   void add_reduction(program::PhaseTimes& cycles) const {
     std::vector<double> partials;
     for (size_t r = 0; r < counts_.of_row.size(); ++r)
-      partials.push_back(bands_.parts_of_row[r] + (counts_.of_row[r] - bands_.parts_of_row[r]) / std::max(1.0, blocks_));
+      partials.push_back(bands_.parts_of_row[r] +
+                         (counts_.of_row[r] - bands_.parts_of_row[r]) / std::max(1.0, blocks_));
     const double cols = owned_cols(s_.pattern.rows);
     const double rows = largest_share(partials, b_, s_.pattern.rows, m_.tiles);
     const double own_rows = std::ceil(double{1} * s_.pattern.rows / m_.tiles);
@@ -174,7 +197,8 @@ class Estimate {
     t.gathered_in = rows * cols * partial_size_;
     t.gathered_out = partial_bytes();
     add_exchange(cycles, program::traffic_cycles(m_, t));
-    cycles[Phase::reduce] = reduce_cycles(m_, s_.numbers, rows / std::max(1.0, own_rows), own_rows * cols);
+    cycles[Phase::reduce] =
+        reduce_cycles(m_, s_.numbers, rows / std::max(1.0, own_rows), own_rows * cols);
   }
 
   void add_exchange(program::PhaseTimes& cycles, double transfer) const {
@@ -185,12 +209,15 @@ class Estimate {
   double bytes() const {
     const double tiles = m_.tiles;
     const double lists = 2.0 * (rows_ + blocks_);
-    const double resident = std::ceil(s_.pattern.cols / tiles) * owned_cols(s_.pattern.cols) * size_ +
-                            std::ceil(s_.pattern.rows / tiles) * owned_cols(s_.pattern.rows) * size_ + lists +
-                            (cut_.col_parts > 1 ? counts_.blocks * b_ * b_ * size_ / tiles : value_bytes());
+    const double resident =
+        std::ceil(s_.pattern.cols / tiles) * owned_cols(s_.pattern.cols) * size_ +
+        std::ceil(s_.pattern.rows / tiles) * owned_cols(s_.pattern.rows) * size_ + lists +
+        (cut_.col_parts > 1 ? counts_.blocks * b_ * b_ * size_ / tiles : value_bytes());
     const double copies = cut_.col_parts > 1 ? value_bytes() : 0;
-    const double transfers = used_ * (s_.pattern.cols > m_.tiles ? std::ceil(b_ * tiles / s_.pattern.cols) : b_);
-    return resident + copies + x_bytes() + partial_bytes() + transfers * program::kExchangeCodeBytes + program::kStackBytes;
+    const double transfers =
+        used_ * (s_.pattern.cols > m_.tiles ? std::ceil(b_ * tiles / s_.pattern.cols) : b_);
+    return resident + copies + x_bytes() + partial_bytes() +
+           transfers * program::kExchangeCodeBytes + program::kStackBytes;
   }
 
   const StaticShape& s_;
@@ -214,21 +241,30 @@ std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most) {
 }  // namespace
 
 std::string to_string(const StaticCut& cut) {
-  return fmt::format("col_parts={} bands={} band_tiles={}", cut.col_parts, cut.bands, cut.band_tiles);
+  return fmt::format("col_parts={} bands={} band_tiles={}{}", cut.col_parts, cut.bands,
+                     cut.band_tiles, cut.whole_bands ? " whole_bands" : "");
 }
 
-std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner, const Machine& machine,
-                                             const StaticCut& forced) {
+std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner,
+                                             const Machine& machine, const StaticCut& forced) {
   const Counts counts(shape.pattern);
   std::vector<Expected<StaticCut>> found;
-  for (uint32_t bands : counts_or(forced.bands, std::min(machine.tiles, shape.pattern.block_cols()))) {
+  for (uint32_t bands :
+       counts_or(forced.bands, std::min(machine.tiles, shape.pattern.block_cols()))) {
     const Bands of(counts, bands);
     for (uint32_t cols : counts_or(forced.col_parts, std::min(machine.tiles / bands, shape.n))) {
-      const uint32_t most = std::max<uint32_t>(1, machine.tiles / bands / cols);
-      const StaticCut cut{cols, bands, forced.band_tiles != 0 ? forced.band_tiles : most};
-      if (uint64_t{cols} * bands * cut.band_tiles > machine.tiles) continue;
-      const Estimate estimate(shape, counts, of, cut, machine);
-      if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
+      const auto most = static_cast<uint32_t>(machine.tiles / (uint64_t{bands} * cols));
+      const uint32_t band_tiles = forced.band_tiles != 0 ? forced.band_tiles : most;
+      if (band_tiles == 0 || band_tiles > most) continue;
+      const auto consider = [&](const StaticCut& cut) {
+        const Estimate estimate(shape, counts, of, cut, machine);
+        if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
+      };
+      consider({cols, bands, band_tiles});
+      if (planner == Planner::published) continue;
+      // A broadcast reaches both tiles of a pair at once: no tile should be without its neighbour.
+      const bool may_be_even = forced.band_tiles == 0 && band_tiles > 1;
+      consider({cols, bands, may_be_even ? band_tiles & ~1U : band_tiles, true});
     }
   }
   const auto capacity = static_cast<double>(machine.tile_bytes);

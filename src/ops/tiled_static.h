@@ -20,14 +20,17 @@ struct StaticShape {
   TiledNumbers numbers;
 };
 
-/// The columns of X in col_parts parts; the columns of W in bands of equal non-zeros; the blocks of a
-/// band, row by row, dealt in equal counts to band_tiles tiles, and those again for each part of X. A
-/// tile gathers the rows of X that its blocks touch, computes the rows of Y in which it has blocks, and
-/// sends these to the tiles that own Y, which add them. X and Y lie spread over all tiles.
+/// The columns of X in col_parts parts; the columns of W in bands of equal non-zeros; the blocks of
+/// a band, row by row, dealt in equal counts to band_tiles tiles, and those again for each part of
+/// X. A tile gathers the rows of X that its blocks touch, or is sent all rows of its band in one
+/// broadcast (whole_bands, which PopSparse does not do): more bytes, at a better rate. It computes
+/// the rows of Y in which it has blocks, and sends these to the tiles that own Y, which add them. X
+/// and Y lie spread over all tiles.
 struct StaticCut {
   uint32_t col_parts = 1;
   uint32_t bands = 1;
   uint32_t band_tiles = 1;
+  bool whole_bands = false;
 
   uint32_t parts() const { return bands * band_tiles; }
   uint32_t tiles() const { return col_parts * parts(); }
@@ -39,9 +42,11 @@ std::string to_string(const StaticCut& cut);
 /// First block column of each band, and the end: bands of nearly equal numbers of blocks.
 std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, uint32_t bands);
 
-/// All cuts worth weighing, the fastest expected first, those that are expected to fit before others.
-/// Numbers that `forced` does not leave at 0 are kept. The published planner's limits may leave none.
-std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner, const machine::Machine& machine,
+/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
+/// others. Numbers that `forced` does not leave at 0 are kept. The published planner's limits may
+/// leave none.
+std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner,
+                                             const machine::Machine& machine,
                                              const StaticCut& forced);
 
 /// Which part has which blocks, in band after band, tile after tile.
@@ -50,9 +55,9 @@ struct StaticParts {
   std::vector<uint32_t> block_begin;  ///< of each part, and the end; so for the others
   std::vector<uint32_t> lists;        ///< work lists, as sparse_product has them
   std::vector<uint32_t> list_begin;
-  std::vector<uint32_t> x_rows;       ///< rows of X that each part gathers
+  std::vector<uint32_t> x_rows;  ///< rows of X that each part gathers
   std::vector<uint32_t> x_begin;
-  std::vector<uint32_t> y_rows;       ///< rows of Y that each part computes
+  std::vector<uint32_t> y_rows;  ///< rows of Y that each part computes
   std::vector<uint32_t> y_begin;
 };
 StaticParts deal_out(const Pattern& pattern, const StaticCut& cut);
@@ -62,6 +67,7 @@ struct StaticProgram {
   program::VariableId values = 0, x = 0, y = 0;
   std::vector<uint64_t> block_order;
 };
-StaticProgram build_static(const StaticShape& shape, const StaticCut& cut, const machine::Machine& machine);
+StaticProgram build_static(const StaticShape& shape, const StaticCut& cut,
+                           const machine::Machine& machine);
 
 }  // namespace tessera::ops

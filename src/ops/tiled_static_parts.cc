@@ -15,7 +15,8 @@ std::vector<uint32_t> blocks_of_columns(const Pattern& p) {
 /// Deals the blocks of a pattern out to the parts of a cut.
 class Dealer {
  public:
-  Dealer(const Pattern& pattern, const StaticCut& cut) : p_(pattern), cut_(cut), seen_(pattern.block_cols(), ~0U), place_(pattern.block_cols()) {}
+  Dealer(const Pattern& pattern, const StaticCut& cut)
+      : p_(pattern), cut_(cut), seen_(pattern.block_cols(), ~0U), place_(pattern.block_cols()) {}
 
   StaticParts deal() {
     sort_by_band();
@@ -23,9 +24,11 @@ class Dealer {
     for (uint32_t band = 0; band < cut_.bands; ++band)
       for (uint64_t tile = 0; tile < cut_.band_tiles; ++tile, ++part) {
         const uint64_t count = band_begin_[band + 1] - band_begin_[band];
+        const uint64_t begin = band_begin_[band] + count * tile / cut_.band_tiles;
+        const uint64_t end = band_begin_[band] + count * (tile + 1) / cut_.band_tiles;
         begin_part();
-        add_part(part, band_begin_[band] + count * tile / cut_.band_tiles,
-                 band_begin_[band] + count * (tile + 1) / cut_.band_tiles);
+        cut_.whole_bands ? take_columns(band) : find_columns(part, begin, end);
+        add_blocks(begin, end);
       }
     begin_part();
     return std::move(out_);
@@ -34,10 +37,10 @@ class Dealer {
  private:
   /// Band by band, and row by row within each: a stable counting sort of the pattern's order.
   void sort_by_band() {
-    const std::vector<uint32_t> first = cut_bands(blocks_of_columns(p_), cut_.bands);
+    first_ = cut_bands(blocks_of_columns(p_), cut_.bands);
     std::vector<uint32_t> band_of(p_.block_cols());
     for (uint32_t band = 0; band < cut_.bands; ++band)
-      std::fill(band_of.begin() + first[band], band_of.begin() + first[band + 1], band);
+      std::fill(band_of.begin() + first_[band], band_of.begin() + first_[band + 1], band);
     band_begin_.assign(cut_.bands + 1, 0);
     for (uint32_t column : p_.columns) ++band_begin_[band_of[column] + 1];
     std::partial_sum(band_begin_.begin(), band_begin_.end(), band_begin_.begin());
@@ -60,17 +63,25 @@ class Dealer {
     out_.block_begin.push_back(dealt_);
   }
 
-  void add_part(uint32_t part, uint64_t begin, uint64_t end) {
-    find_columns(part, begin, end);
+  void add_blocks(uint64_t begin, uint64_t end) {
     for (uint64_t i = begin; i < end;) {
       const uint32_t row = row_[i];
       const size_t count_at = out_.lists.size();
       out_.lists.push_back(0);
-      for (; i < end && row_[i] == row; ++i) out_.lists.push_back(place_[p_.columns[out_.order[i]]]);
+      for (; i < end && row_[i] == row; ++i)
+        out_.lists.push_back(place_[p_.columns[out_.order[i]]]);
       out_.lists[count_at] = static_cast<uint32_t>(out_.lists.size() - count_at - 1);
       add_rows(out_.y_rows, row, p_.rows);
     }
     dealt_ = static_cast<uint32_t>(end);
+  }
+
+  /// All block columns of a band.
+  void take_columns(uint32_t band) {
+    for (uint32_t column = first_[band]; column < first_[band + 1]; ++column) {
+      place_[column] = column - first_[band];
+      add_rows(out_.x_rows, column, p_.cols);
+    }
   }
 
   /// The block columns that a part uses, ascending, and the place of each among them.
@@ -98,6 +109,7 @@ class Dealer {
   const Pattern& p_;
   const StaticCut& cut_;
   StaticParts out_;
+  std::vector<uint32_t> first_;  ///< block column of each band
   std::vector<uint64_t> band_begin_;
   std::vector<uint32_t> row_;   ///< block row of each block, in the order of the parts
   std::vector<uint32_t> seen_;  ///< by block column: the last part that uses it
@@ -109,12 +121,14 @@ class Dealer {
 }  // namespace
 
 std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, uint32_t bands) {
-  const uint64_t all = std::accumulate(blocks_of_column.begin(), blocks_of_column.end(), uint64_t{0});
+  const uint64_t all =
+      std::accumulate(blocks_of_column.begin(), blocks_of_column.end(), uint64_t{0});
   std::vector<uint32_t> first = {0};
   uint64_t before = 0;
   for (uint32_t column = 0; column < blocks_of_column.size(); ++column) {
     // The border nearer to an equal share: before this column or after it.
-    while (first.size() < bands && 2 * all * first.size() < (2 * before + blocks_of_column[column]) * bands)
+    while (first.size() < bands &&
+           2 * all * first.size() < (2 * before + blocks_of_column[column]) * bands)
       first.push_back(column);
     before += blocks_of_column[column];
   }
@@ -123,6 +137,8 @@ std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, u
   return first;
 }
 
-StaticParts deal_out(const Pattern& pattern, const StaticCut& cut) { return Dealer(pattern, cut).deal(); }
+StaticParts deal_out(const Pattern& pattern, const StaticCut& cut) {
+  return Dealer(pattern, cut).deal();
+}
 
 }  // namespace tessera::ops

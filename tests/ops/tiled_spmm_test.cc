@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/random.h"
@@ -18,19 +19,22 @@
 namespace tessera::ops {
 namespace {
 
-SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2, uint64_t seed = 7) {
+SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2,
+                           uint64_t seed = 7) {
   return generate({PatternKind::random, m, k, density, block_size, seed});
 }
 
 std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
   std::vector<std::byte> bytes(elements.size() * size_of(type));
-  for (size_t i = 0; i < elements.size(); ++i) kernels::store_number(type, bytes.data() + i * size_of(type), elements[i]);
+  for (size_t i = 0; i < elements.size(); ++i)
+    kernels::store_number(type, bytes.data() + i * size_of(type), elements[i]);
   return bytes;
 }
 
 std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type type) {
   std::vector<float> elements(bytes.size() / size_of(type));
-  for (size_t i = 0; i < elements.size(); ++i) elements[i] = kernels::value_at(type, bytes.data(), i);
+  for (size_t i = 0; i < elements.size(); ++i)
+    elements[i] = kernels::value_at(type, bytes.data(), i);
   return elements;
 }
 
@@ -51,8 +55,8 @@ Product make(const Pattern& pattern, const TiledSpmmProblem& problem, const mach
 }
 
 /// Runs a product and compares it with float64.
-report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem, const machine::Machine& m,
-                         const ForcedKnobs& force = {}) {
+report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
+                         const machine::Machine& m, const ForcedKnobs& force = {}) {
   const Product product = make(matrix.pattern, problem, m, force);
   const uint32_t n = problem.n;
   std::vector<float> x(uint64_t{matrix.pattern.cols} * n);
@@ -64,17 +68,23 @@ report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& pro
   std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
   std::vector<std::byte> stored_x = as_type(product.program.stored_x(x), problem.type);
   std::vector<std::byte> stored_y(p.variable(v.y).bytes(), std::byte{0xFF});
-  const std::array<engine::Binding, 3> bindings = {{{v.values, values.data(), p.variable(v.values).cols, 1},
-                                                    {v.x, stored_x.data(), p.variable(v.x).cols, 1},
-                                                    {v.y, stored_y.data(), p.variable(v.y).cols, 1}}};
-  engine::Engine(product.executable).run(bindings);
+  const std::array<engine::Binding, 3> bindings = {
+      {{v.values, values.data(), p.variable(v.values).cols, 1},
+       {v.x, stored_x.data(), p.variable(v.x).cols, 1},
+       {v.y, stored_y.data(), p.variable(v.y).cols, 1}}};
+  const engine::Engine engine(product.executable);
+  const engine::Profile profile = engine.run(bindings);
+  EXPECT_EQ(profile.cycles.at,
+            engine.run({}, {.dry = true}).cycles.at);  // an estimate is what a run takes
   std::vector<float> y(uint64_t{matrix.pattern.rows} * n, NAN);
   product.program.load_y(as_floats(stored_y, problem.type), y);
-  return report::verify_product({w, {x.data(), n, 1}, {y.data(), n, 1}, n, problem.type, Type::f32, problem.partials},
-                                report::Extent::full, 1, 1);
+  return report::verify_product(
+      {w, {x.data(), n, 1}, {y.data(), n, 1}, n, problem.type, Type::f32, problem.partials},
+      report::Extent::full, 1, 1);
 }
 
-constexpr TiledNumbers kNumbers[] = {{Type::f32, Type::f32}, {Type::f16, Type::f16}, {Type::f16, Type::f32}};
+constexpr TiledNumbers kNumbers[] = {
+    {Type::f32, Type::f32}, {Type::f16, Type::f16}, {Type::f16, Type::f32}};
 
 TEST(TiledSpmm, IsRightOnMachinesOfAnyNumberOfTiles) {
   for (uint32_t tiles : {1U, 2U, 3U, 7U, 16U})
@@ -82,12 +92,13 @@ TEST(TiledSpmm, IsRightOnMachinesOfAnyNumberOfTiles) {
       for (uint32_t n : {1U, 5U, 33U})
         for (const TiledNumbers& numbers : kNumbers)
           for (bool dense : {false, true}) {
-            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, dense {}", tiles, block_size, n,
-                                     name_of(numbers.operands), name_of(numbers.partials), dense));
-            const report::Verification v =
-                run(random_matrix(61, 45, block_size),
-                    {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense},
-                    testing::toy_machine(tiles));
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, dense {}", tiles, block_size,
+                                     n, name_of(numbers.operands), name_of(numbers.partials),
+                                     dense));
+            const report::Verification v = run(
+                random_matrix(61, 45, block_size),
+                {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense},
+                testing::toy_machine(tiles));
             EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
           }
 }
@@ -98,7 +109,8 @@ TEST(TiledSpmm, IsRightForEveryCut) {
     for (int64_t bands : {1, 2, 4})
       for (int64_t tiles : {1, 2})
         EXPECT_TRUE(run(matrix, {.n = 9}, testing::toy_machine(24),
-                        {{"col_parts", cols}, {"bands", bands}, {"band_tiles", tiles}}).verified);
+                        {{"col_parts", cols}, {"bands", bands}, {"band_tiles", tiles}})
+                        .verified);
   for (int64_t m : {1, 3})
     for (int64_t k : {1, 2, 5})
       for (int64_t n : {1, 2})
@@ -106,17 +118,64 @@ TEST(TiledSpmm, IsRightForEveryCut) {
           for (const char* sliced : {"m_slices", "n_slices"}) {
             SCOPED_TRACE(fmt::format("m {} k {} n {}, {} {}", m, k, n, sliced, slices));
             EXPECT_TRUE(run(matrix, {.n = 9, .dense = true}, testing::toy_machine(30),
-                            {{"m_parts", m}, {"k_parts", k}, {"n_parts", n}, {sliced, slices}}).verified);
+                            {{"m_parts", m}, {"k_parts", k}, {"n_parts", n}, {sliced, slices}})
+                            .verified);
           }
 }
 
+TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
+  const machine::Machine bow = machine::find("bow");
+  const SparseMatrix matrix = random_matrix(1024, 1024, 16, 0.25);
+  const TiledSpmmProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16};
+  const TiledSpmmPlan plan = plan_tiled_spmm(matrix.pattern, problem, bow);
+  const bool considered = std::any_of(
+      plan.candidates.begin(), plan.candidates.end(),
+      [](const PlanCandidate& c) { return c.cut.find("whole_bands") != std::string::npos; });
+  EXPECT_TRUE(considered);
+  StaticCut cut{2, 4, 8, true};
+  const StaticParts parts = deal_out(matrix.pattern, cut);
+  for (uint32_t part = 0; part < cut.parts(); ++part)
+    for (uint32_t i = parts.x_begin[part] + 1; i < parts.x_begin[part + 1]; ++i)
+      EXPECT_EQ(parts.x_rows[i], parts.x_rows[i - 1] + 1);
+}
+
+TEST(TiledSpmm, DealsEveryBlockOutOnceAndInEqualCounts) {
+  for (uint32_t block_size : {1U, 4U})
+    for (const StaticCut& cut :
+         {StaticCut{1, 1, 7}, StaticCut{2, 5, 3}, StaticCut{1, 12, 1, true}}) {
+      const Pattern pattern = random_matrix(61, 45, block_size).pattern;
+      const StaticParts parts = deal_out(pattern, cut);
+      std::vector<uint64_t> order = parts.order;
+      std::sort(order.begin(), order.end());
+      for (uint64_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i);
+      EXPECT_EQ(parts.block_begin.back(), pattern.blocks());
+      for (uint32_t band = 0; band < cut.bands; ++band) {
+        const auto count = [&](uint32_t tile) {
+          const uint32_t part = band * cut.band_tiles + tile;
+          return parts.block_begin[part + 1] - parts.block_begin[part];
+        };
+        for (uint32_t tile = 1; tile < cut.band_tiles; ++tile)
+          EXPECT_LE(std::max(count(0), count(tile)) - std::min(count(0), count(tile)), 1U);
+      }
+    }
+}
+
 TEST(TiledSpmm, TakesEmptyShapesAndSingleElements) {
-  for (const auto& [m, k, n] : {std::array{0U, 5U, 3U}, {5U, 0U, 3U}, {5U, 4U, 0U}, {1U, 1U, 1U}, {1U, 40U, 1U}, {40U, 1U, 7U}})
+  for (const auto& [m, k, n] : {std::array{0U, 5U, 3U},
+                                {5U, 0U, 3U},
+                                {5U, 4U, 0U},
+                                {1U, 1U, 1U},
+                                {1U, 40U, 1U},
+                                {40U, 1U, 7U}})
     for (uint32_t block_size : {1U, 8U})
       for (bool dense : {false, true}) {
         SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}, dense {}", m, k, n, block_size, dense));
-        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.5), {.n = n, .dense = dense}, testing::toy_machine(4)).verified);
-        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.0), {.n = n, .dense = dense}, testing::toy_machine(4)).verified);
+        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.5), {.n = n, .dense = dense},
+                        testing::toy_machine(4))
+                        .verified);
+        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.0), {.n = n, .dense = dense},
+                        testing::toy_machine(4))
+                        .verified);
       }
 }
 
@@ -124,11 +183,13 @@ TEST(TiledSpmm, TakesEmptyShapesAndSingleElements) {
 void expect_kept(const Product& product, const machine::Machine& m) {
   const engine::Profile profile = engine::Engine(product.executable).run({}, {.dry = true});
   for (size_t phase = 0; phase < program::kPhases; ++phase)
-    EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * m.clock_hz, 1e-9 * profile.cycles.total())
+    EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * m.clock_hz,
+                1e-9 * profile.cycles.total())
         << name_of(static_cast<program::Phase>(phase));
   const uint64_t bytes = product.executable->memory.max_tile_bytes;
   EXPECT_LE(bytes, product.plan.chosen.max_tile_bytes);
-  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(product.plan.chosen.max_tile_bytes));
+  EXPECT_GE(1.05 * static_cast<double>(bytes),
+            static_cast<double>(product.plan.chosen.max_tile_bytes));
 }
 
 TEST(TiledSpmm, KeepsItsWord) {
@@ -137,10 +198,17 @@ TEST(TiledSpmm, KeepsItsWord) {
       for (const TiledNumbers& numbers : kNumbers)
         for (uint32_t n : {1U, 20U, 65U})
           for (bool dense : {false, true}) {
-            SCOPED_TRACE(fmt::format("{} tiles, b = {}, {}, n = {}, dense {}", tiles, block_size, name_of(numbers.operands), n, dense));
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, {}, n = {}, dense {}", tiles, block_size,
+                                     name_of(numbers.operands), n, dense));
             const machine::Machine m = testing::toy_machine(tiles);
             const Pattern pattern = random_matrix(61, 45, block_size).pattern;
-            expect_kept(make(pattern, {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense}, m), m);
+            expect_kept(make(pattern,
+                             {.n = n,
+                              .type = numbers.operands,
+                              .partials = numbers.partials,
+                              .dense = dense},
+                             m),
+                        m);
           }
 }
 
@@ -151,7 +219,8 @@ TEST(TiledSpmm, KeepsItsWordAtRealSize) {
   for (Planner planner : {Planner::best, Planner::published})
     for (uint32_t n : {4U, 64U, 256U}) {
       SCOPED_TRACE(fmt::format("n = {}, planner {}", n, static_cast<int>(planner)));
-      const TiledSpmmProblem problem{.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
+      const TiledSpmmProblem problem{
+          .n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
       expect_kept(make(blocks, problem, bow), bow);
       expect_kept(make(elements, problem, bow), bow);
       TiledSpmmProblem dense = problem;
@@ -165,7 +234,10 @@ TEST(TiledSpmm, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
   const Pattern pattern = random_matrix(1024, 1024, 8, 1.0 / 16).pattern;
   for (uint32_t n : {4U, 64U, 1024U}) {
     const auto seconds = [&](Planner planner) {
-      return plan_tiled_spmm(pattern, {.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner}, bow).chosen.total();
+      return plan_tiled_spmm(pattern,
+                             {.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner},
+                             bow)
+          .chosen.total();
     };
     EXPECT_LE(seconds(Planner::best), 1.01 * seconds(Planner::published)) << "n = " << n;
   }
@@ -189,10 +261,14 @@ TEST(TiledSpmm, RefusesWhatTilesLackAndUnknownKnobs) {
     return test::error_of<UsageError>([&] { check_tiled_spmm(problem, m, force); });
   };
   EXPECT_TRUE(test::says(message({.n = 1, .type = Type::bf16}, {}), "f32 or f16, not in bf16"));
-  EXPECT_TRUE(test::says(message({.n = 1}, {{"colour", 1}}), "no knob 'colour': it has col_parts, bands, band_tiles"));
-  EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 7}}), "bands=7: a machine of 6 tiles takes 1 to 6"));
-  EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 3}, {"col_parts", 3}}), "is 9, more than the machine's 6 tiles"));
-  EXPECT_TRUE(test::says(message({.n = 1, .dense = true}, {{"m_slices", 2}, {"n_slices", 2}}), "only one of m and n"));
+  EXPECT_TRUE(test::says(message({.n = 1}, {{"colour", 1}}),
+                         "no knob 'colour': it has col_parts, bands, band_tiles"));
+  EXPECT_TRUE(
+      test::says(message({.n = 1}, {{"bands", 7}}), "bands=7: a machine of 6 tiles takes 1 to 6"));
+  EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 3}, {"col_parts", 3}}),
+                         "is 9, more than the machine's 6 tiles"));
+  EXPECT_TRUE(test::says(message({.n = 1, .dense = true}, {{"m_slices", 2}, {"n_slices", 2}}),
+                         "only one of m and n"));
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ double tile_store_cycles(Type partials, Type out) {
   return out == Type::f32 ? 7 : 8;
 }
 
-double tile_cycles(const machine::Machine& m, Type from, Type to, double partials, double elements) {
+double tile_cycles(const machine::Machine& m, Type from, Type to, double partials,
+                   double elements) {
   const double accumulators = 2 * tile_vector_width(from);  // half8, float4
   const double vectors = std::ceil(worker_share(m, elements) / accumulators);
   const double per_vector = tile_store_cycles(from, to) + kTileVectorCycles + partials - 1;
@@ -54,7 +55,8 @@ double tile_cycles(const machine::Machine& m, Type from, Type to, double partial
 
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
-    return in_phase(Phase::reduce, tile_cycles(m, v.fields[0].type, v.fields[1].type, v.fields[0].rows, v.fields[1].cols));
+    return in_phase(Phase::reduce, tile_cycles(m, v.fields[0].type, v.fields[1].type,
+                                               v.fields[0].rows, v.fields[1].cols));
   const double operations = 1 + widen_operations(v.fields[0].type);  // for each partial
   const HostWork work{bytes_of(v.fields[0]), bytes_of(v.fields[1]),
                       operations * static_cast<double>(v.fields[0].elements())};
@@ -79,9 +81,12 @@ constexpr NamedSample kSamples[] = {
 
 // Sums of rows that a list deals out.
 
-constexpr program::FieldSpec kRowsFields[] = {{"partials", Access::in, 8}, {"rows"}, {"out", Access::out, 8}};
+constexpr program::FieldSpec kRowsFields[] = {
+    {"partials", Access::in, 8}, {"rows"}, {"out", Access::out, 8}};
 
-uint32_t target_of(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
+uint32_t target_of(const FieldView& rows, uint32_t i) {
+  return static_cast<uint32_t>(number_at(rows, i, 0));
+}
 
 void rows_reference(const Vertex& v) {
   const FieldView& partials = v.fields[0];
@@ -108,7 +113,8 @@ program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
   for (uint32_t count : partials) ++rows_with[count];
   double cycles = 0;
   for (const auto& [count, rows] : rows_with)
-    cycles += tile_cycles(m, v.fields[0].type, out.type, std::max(1U, count), double{1} * rows * out.cols);
+    cycles += tile_cycles(m, v.fields[0].type, out.type, std::max(1U, count),
+                          double{1} * rows * out.cols);
   return in_phase(Phase::reduce, cycles);
 }
 
@@ -121,7 +127,8 @@ Sample rows_sample(uint32_t scale, uint64_t seed) {
   constexpr uint32_t kTarget[] = {0, 1, 2, 1, 2, 2};
   Sample sample(reduce_rows_codelet);
   sample.random(from, partials, cols, seed, 1, true);
-  sample.values(Type::u16, partials, 1, [&](uint64_t i) { return static_cast<double>(i / 6 * 3 + kTarget[i % 6]); });
+  sample.values(Type::u16, partials, 1,
+                [&](uint64_t i) { return static_cast<double>(i / 6 * 3 + kTarget[i % 6]); });
   return sample.unset(to, rows, cols).flops(double{1} * partials * cols);
 }
 
@@ -153,7 +160,8 @@ constexpr program::Codelet reduce_rows_codelet = {
 };
 
 std::span<const ListedCodelet> reduce_codelets() {
-  static constexpr ListedCodelet kListed[] = {{reduce_sum_codelet, kSamples}, {reduce_rows_codelet, kRowsSamples}};
+  static constexpr ListedCodelet kListed[] = {{reduce_sum_codelet, kSamples},
+                                              {reduce_rows_codelet, kRowsSamples}};
   return kListed;
 }
 

@@ -86,7 +86,8 @@ void reduce_sum(const program::FieldView& partials, float scale, const program::
   });
 }
 
-void reduce_rows(const program::FieldView& partials, const program::FieldView& rows, const program::FieldView& out) {
+void reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
+                 const program::FieldView& out) {
   std::vector<float> sums(out.elements());
   const auto add = [](auto d, auto a, auto b) HWY_ATTR { return (void)d, hn::Add(a, b); };
   const auto copy = [](auto d, auto a) HWY_ATTR { return (void)d, a; };
@@ -123,7 +124,8 @@ bool apply_reduce_sum(const program::FieldView& partials, float scale,
 
 bool apply_reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
                        const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
+  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1)))
+    return false;
   if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_rows)(partials, rows, out);
   return true;
 }

@@ -15,19 +15,20 @@ using program::FieldSpec;
 using program::FieldView;
 using program::Vertex;
 
-// Alignments: PopLibs' vertices load weights and X in 8 bytes, and store blocks in 16.
+// As PopLibs' vertices demand: weights and X are loaded in 8 bytes, blocks stored in 16 and
+// interleaved; loops run ahead by 16 bytes of X, and by up to 128 of Y (blocks of 16).
 constexpr std::array<FieldSpec, sparse_product_field::count> kSparseFields = {{
-    {"values", Access::in, 8},
-    {"lists", Access::in, 4},
-    {"x", Access::in, 8},
-    {"y", Access::out, 16},
+    {.name = "values", .alignment = 8},
+    {.name = "lists"},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
 }};
 constexpr std::array<std::string_view, 1> kSparseParams = {"block_size"};
 
 constexpr std::array<FieldSpec, dense_product_field::count> kDenseFields = {{
-    {"w", Access::in, 8},
-    {"x", Access::in, 8},
-    {"y", Access::out, 16},
+    {.name = "w", .alignment = 8},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true},
 }};
 constexpr std::array<std::string_view, 3> kDenseParams = {"m", "k", "n"};
 
@@ -39,7 +40,9 @@ void sparse_reference(const Vertex& v) {
   using namespace sparse_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& out = v.fields[y];
-  const auto entry = [&](uint32_t i) { return static_cast<uint32_t>(number_at(v.fields[lists], i, 0)); };
+  const auto entry = [&](uint32_t i) {
+    return static_cast<uint32_t>(number_at(v.fields[lists], i, 0));
+  };
   uint32_t block = 0;
   uint32_t at = 0;
   for (uint32_t row = 0; row < out.rows; row += b) {
@@ -50,7 +53,8 @@ void sparse_reference(const Vertex& v) {
         for (uint32_t i = 0; i < blocks; ++i) {
           const uint32_t first = entry(at + i) * b;
           for (uint32_t c = 0; c < b && first + c < v.fields[x].rows; ++c)
-            sum += f32_at(v.fields[values], block + i, r * b + c) * f32_at(v.fields[x], first + c, j);
+            sum +=
+                f32_at(v.fields[values], block + i, r * b + c) * f32_at(v.fields[x], first + c, j);
         }
         set_number(out, row + r, j, sum);
       }
@@ -69,7 +73,8 @@ void dense_reference(const Vertex& v) {
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       float sum = 0;
-      for (int64_t c = 0; c < k; ++c) sum += f32_at(v.fields[w], 0, i * k + c) * f32_at(v.fields[x], 0, c * n + j);
+      for (int64_t c = 0; c < k; ++c)
+        sum += f32_at(v.fields[w], 0, i * k + c) * f32_at(v.fields[x], 0, c * n + j);
       set_number(v.fields[y], 0, i * n + j, sum);
     }
 }
@@ -78,14 +83,15 @@ void dense_simd(const Vertex& v) {
   if (!apply_dense_product(v)) dense_reference(v);
 }
 
-/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each product and
-/// the other does not; results of FP16 may then fall to either side of a tie.
+/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each
+/// product and the other does not; results of FP16 may then fall to either side of a tie.
 Tolerance tolerance_of(Type in, Type out, double terms) {
   if (in == Type::f16) return {};
   return {epsilon_of(out), terms * epsilon_of(Type::f32)};
 }
 
-/// Every third block of a square of blocks, the last of X and of Y short by one row where they can be.
+/// Every third block of a square of blocks, the last of X and of Y short by one row where they can
+/// be.
 template <Type in, Type out, uint32_t block_size>
 Sample sparse_sample(uint32_t scale, uint64_t seed) {
   constexpr uint32_t kCols = 9;
@@ -121,10 +127,12 @@ Sample dense_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(tolerance_of(in, out, k)).flops(2.0 * m * k * n);
 }
 
-constexpr NamedSample kSparseSamples[] = {
-    {"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},  {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
-    {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},  {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
-    {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>}, {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>}};
+constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},
+                                          {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
+                                          {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
+                                          {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
+                                          {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>},
+                                          {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>}};
 
 constexpr NamedSample kDenseSamples[] = {{"f32", dense_sample<Type::f32, Type::f32>},
                                          {"f16", dense_sample<Type::f16, Type::f16>},

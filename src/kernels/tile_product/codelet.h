@@ -15,10 +15,10 @@ enum : size_t { values, lists, x, y, count };
 }
 
 /// Y = W·X for some block rows. values: blocks × b², each block row-major; lists (count × 1, u16 or
-/// u32): for each block row its number of blocks, then the position in X of each, in blocks; x: rows
-/// × n; y: rows × n, block row after block row. Values and X are of one type, f32 or f16; y of that
-/// type or f32. Sums are kept in FP32 and rounded when stored. Where the last block of X or of Y
-/// overhangs its field, the overhang takes part in nothing. Parameter: b.
+/// u32): for each block row its number of blocks, then the position in X of each, in blocks; x:
+/// rows × n; y: rows × n, block row after block row. Values and X are of one type, f32 or f16; y of
+/// that type or f32. Sums are kept in FP32 and rounded when stored. Where the last block of X or of
+/// Y overhangs its field, the overhang takes part in nothing. Parameter: b.
 extern const program::Codelet sparse_product_codelet;
 
 /// Fields of dense_product, by position.
@@ -26,8 +26,8 @@ namespace dense_product_field {
 enum : size_t { w, x, y, count };
 }
 
-/// Y = W·X of full matrices, each stored as one row: w: m · k elements, row by row; x: k · n; y: m · n.
-/// Types as above. Parameters: m, k, n.
+/// Y = W·X of full matrices, each stored as one row: w: m · k elements, row by row; x: k · n; y: m
+/// · n. Types as above. Parameters: m, k, n.
 extern const program::Codelet dense_product_codelet;
 
 std::span<const ListedCodelet> tile_product_codelets();

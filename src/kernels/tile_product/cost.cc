@@ -8,8 +8,8 @@
 #include "kernels/element.h"
 #include "kernels/tile_product/codelet.h"
 
-// All formulas are those of PopLibs' performance estimators (SDK 3.4). FP16 with FP32 sums has none of
-// its own and is taken to cost what FP16 does: the multipliers accumulate in FP32 either way.
+// All formulas are those of PopLibs' performance estimators (SDK 3.4). FP16 with FP32 sums has none
+// of its own and is taken to cost what FP16 does: the multipliers accumulate in FP32 either way.
 namespace tessera::kernels {
 namespace {
 
@@ -63,7 +63,8 @@ double element_cycles(const FieldView& lists, Type type, uint32_t n, const machi
   double slowest = 0;
   for (uint64_t w = 0; w < m.workers_per_tile; ++w) {
     double cycles = rates.start;
-    for (uint64_t r = rows.size() * w / m.workers_per_tile; r < rows.size() * (w + 1) / m.workers_per_tile; ++r)
+    for (uint64_t r = rows.size() * w / m.workers_per_tile;
+         r < rows.size() * (w + 1) / m.workers_per_tile; ++r)
       cycles += rows[r];
     slowest = std::max(slowest, cycles);
   }
@@ -81,7 +82,8 @@ BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size
   const double block_bytes = static_cast<double>(size) * size * static_cast<double>(size_of(type));
   return {30 + workers * kernel.h, side * (workers * kernel.x + 17),
           side * side *
-              (16 + block_bytes / m.load_bytes_per_cycle + workers * (kernel.first + kernel.further * (columns - 1)))};
+              (16 + block_bytes / m.load_bytes_per_cycle +
+               workers * (kernel.first + kernel.further * (columns - 1)))};
 }
 
 ElementRates element_rates(Type type, uint32_t n) {
@@ -100,8 +102,10 @@ ElementRates element_rates(Type type, uint32_t n) {
 }
 
 // A pass of the multipliers takes 16 × 16 (FP16) or 8 × 16 (FP32) weights over all columns: loading
-// them, and for each worker 38 + 4(n − 3), 46 + 8(n − 3) in FP32. Around it 50, 19 for each 16 rows, 7.
-double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols) {
+// them, and for each worker 38 + 4(n − 3), 46 + 8(n − 3) in FP32. Around it 50, 19 for each 16
+// rows, 7.
+double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner,
+                    uint32_t cols) {
   constexpr double kOut = 16;
   const bool half = type == Type::f16;
   const double in = half ? 16 : 8;
@@ -122,14 +126,14 @@ PhaseTimes sparse_product_cost(const Vertex& v, const machine::Machine& m) {
   if (b == 1) return in_phase(Phase::compute, element_cycles(v.fields[lists], type, out.cols, m));
   const BlockRates rates = block_rates(m, type, b, out.cols);
   const double block_rows = std::ceil(static_cast<double>(out.rows) / b);
-  return in_phase(Phase::compute,
-                  rates.start + block_rows * rates.per_row + v.fields[values].rows * rates.per_block);
+  return in_phase(Phase::compute, rates.start + block_rows * rates.per_row +
+                                      v.fields[values].rows * rates.per_block);
 }
 
 PhaseTimes dense_product_cost(const Vertex& v, const machine::Machine& m) {
   const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
-  return in_phase(Phase::compute,
-                  dense_cycles(m, v.fields[dense_product_field::w].type, param(0), param(1), param(2)));
+  return in_phase(Phase::compute, dense_cycles(m, v.fields[dense_product_field::w].type, param(0),
+                                               param(1), param(2)));
 }
 
 }  // namespace tessera::kernels

@@ -44,7 +44,8 @@ class RowSums {
     for (; i + lanes <= n_; i += lanes)
       hn::StoreU(hn::MulAdd(factor, load_f32(d, x + i), hn::LoadU(d, &sums_[i])), d, &sums_[i]);
     if (i < n_)
-      hn::StoreU(hn::MulAdd(factor, load_first(d, x + i, n_ - i), hn::LoadU(d, &sums_[i])), d, &sums_[i]);
+      hn::StoreU(hn::MulAdd(factor, load_first(d, x + i, n_ - i), hn::LoadU(d, &sums_[i])), d,
+                 &sums_[i]);
   }
 
   template <class T>
@@ -77,7 +78,8 @@ void sparse_rows(const Vertex& v) {
       sums.clear();
       for (uint32_t i = 0; i < blocks; ++i) {
         const uint32_t first = entry(v.fields[lists], at + i) * b;
-        const auto* w = reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * b));
+        const auto* w =
+            reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * b));
         for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
           sums.add(widened(w[c]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
       }
@@ -131,7 +133,9 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 namespace {
 
-bool contiguous(const program::FieldView& field) { return field.col_stride == 1 || field.cols <= 1; }
+bool contiguous(const program::FieldView& field) {
+  return field.col_stride == 1 || field.cols <= 1;
+}
 
 }  // namespace
 
@@ -140,7 +144,8 @@ HWY_EXPORT(dense_product);
 
 bool apply_sparse_product(const program::Vertex& v) {
   using namespace sparse_product_field;
-  if (!contiguous(v.fields[values]) || !contiguous(v.fields[x]) || !contiguous(v.fields[y])) return false;
+  if (!contiguous(v.fields[values]) || !contiguous(v.fields[x]) || !contiguous(v.fields[y]))
+    return false;
   HWY_DYNAMIC_DISPATCH(sparse_product)(v);
   return true;
 }
