@@ -185,7 +185,8 @@ TEST(TimelineTest, SpansLieWhereTheyHappen) {
   Timeline timeline;
   timeline.categories = {{"compute"}, {"exchange"}};
   timeline.lanes = {{"all", {{0, 1, 0, "multiply", "m"}, {1, 3, 1, "gather", "g"}}}};
-  const std::vector<const Node*> marks = marks_of(read(chart(timeline)));
+  const Node root = read(chart(timeline));
+  const std::vector<const Node*> marks = marks_of(root);
   ASSERT_EQ(marks.size(), 2U);
   EXPECT_NEAR(number(marks[1], "width") / number(marks[0], "width"), 3, 0.05);
 }
