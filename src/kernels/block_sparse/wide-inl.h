@@ -11,63 +11,11 @@
 #include <cstring>
 
 #include "kernels/block_sparse/finish-inl.h"
-#include "kernels/block_sparse/wide_tile-inl.h"
+#include "kernels/block_sparse/wide_table-inl.h"
 #include "kernels/block_sparse/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
-
-// The micro-kernel for a tile of rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32
-// hold 8 × 3 and 4 × 6.
-template <XForm kForm>
-WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
-  static constexpr WideTileFunction kFour[] = {
-    wide_tile<4, 1, 4, 4, kForm>,
-    wide_tile<4, 2, 4, 4, kForm>,
-    wide_tile<4, 3, 4, 4, kForm>,
-#if HWY_TARGET <= HWY_AVX3
-    wide_tile<4, 4, 4, 4, kForm>,
-    wide_tile<4, 5, 4, 4, kForm>,
-    wide_tile<4, 6, 4, 4, kForm>
-#endif
-  };
-  static constexpr WideTileFunction kFourOfEight[] = {
-    wide_tile<4, 1, 8, 2, kForm>,
-    wide_tile<4, 2, 8, 2, kForm>,
-    wide_tile<4, 3, 8, 2, kForm>,
-#if HWY_TARGET <= HWY_AVX3
-    wide_tile<4, 4, 8, 2, kForm>,
-    wide_tile<4, 5, 8, 2, kForm>,
-    wide_tile<4, 6, 8, 2, kForm>
-#endif
-  };
-  static constexpr WideTileFunction kEight[] = {
-    wide_tile<8, 1, 8, 2, kForm>,
-#if HWY_TARGET <= HWY_AVX3
-    wide_tile<8, 2, 8, 2, kForm>,
-    wide_tile<8, 3, 8, 2, kForm>
-#endif
-  };
-  if (small_block) return kFour[vectors - 1];
-  return rows == 4 ? kFourOfEight[vectors - 1] : kEight[vectors - 1];
-}
-
-// The same for the first tile of turned rows.
-inline WideTileFunction turned_tile_function(uint32_t vectors) {
-  static constexpr WideTileFunction kEight[] = {
-    wide_tile<8, 1, 8, 2, XForm::turned>,
-#if HWY_TARGET <= HWY_AVX3
-    wide_tile<8, 2, 8, 2, XForm::turned>,
-    wide_tile<8, 3, 8, 2, XForm::turned>
-#endif
-  };
-  return kEight[vectors - 1];
-}
-
-inline uint32_t most_vectors(uint32_t rows) {
-  if (HWY_TARGET > HWY_AVX3) return rows == 4 ? 3 : 1;
-  return rows == 4 ? 6 : 3;
-}
 
 // One share on its way through the wide kernel. T is the type of the values.
 template <class T>
@@ -93,6 +41,7 @@ class WideShare {
   struct Strip {
     const float* values;
     size_t block_step;
+    const T* narrow;  // not null: its first tile has to widen it
   };
 
   void enter(program::Phase phase) const {
@@ -108,6 +57,9 @@ class WideShare {
     turned_ = columns_turned();
     packed_ = share_.cut.pack_x || !can_stay();
     if (packed_) turned_ = 0;
+    widening_tile_ = nullptr;
+    if (packed_)
+      widening_tile_ = widening_tile_function<T>(w_.block_size == 4, tile_rows_, tiles_.begin(1));
     if (packed_) {
       enter(program::Phase::pack);
       for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
@@ -170,9 +122,11 @@ class WideShare {
     uint32_t row = first_row(block_row);
     const uint32_t end = first_row(block_row + 1);
     for (; row < end; row += order_.strip_rows, values += order_.strip_values()) {
-      const Strip strip = widened(values, count);
+      Strip strip = strip_of(values, count);
       for (uint32_t r = 0; r < order_.strip_rows && row + r < end; r += tile_rows_) {
-        tiles({strip.values + r * order_.group, strip.block_step}, columns, count, row + r);
+        tiles(strip, columns, count, row + r);
+        strip.narrow = nullptr;
+        strip.values += tile_rows_ * order_.group;
       }
     }
   }
@@ -191,16 +145,19 @@ class WideShare {
     return list;
   }
 
-  Strip widened(const T* values, uint32_t count) const {
+  // Values of 16 bits are widened by the strip's first tile, beside its multiply-adds, or in
+  // advance where that tile has no such form.
+  Strip strip_of(const T* values, uint32_t count) const {
     if constexpr (std::is_same_v<T, float>) {
-      return {values, order_.block_values()};
+      return {values, order_.block_values(), nullptr};
     } else {
       float* to = share_.scratch + scratch_.strip;
+      if (widening_tile_ != nullptr) return {to, order_.strip_values(), values};
       for (uint32_t i = 0; i < count; ++i) {
         widen(values + size_t{i} * order_.block_values(), order_.strip_values(),
               to + size_t{i} * order_.strip_values());
       }
-      return {to, order_.strip_values()};
+      return {to, order_.strip_values(), nullptr};
     }
   }
 
@@ -218,6 +175,8 @@ class WideShare {
     tile.stream = direct && stream_;
     tile.fetch_y = direct && fetch_y_;
     tile.turn = {turned_, width_};
+    const bool keeps = tiles_.tiles() > 1 || order_.strip_rows > tile_rows_;
+    tile.widening = {strip.narrow, order_.block_values(), share_.scratch + scratch_.strip, keeps};
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
       const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
       const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
@@ -226,15 +185,19 @@ class WideShare {
       tile.y = (direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first) -
                turned_;
       tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : width_;
-      const auto vectors = static_cast<uint32_t>((last - first) / kLanes);
-      const bool small_block = w_.block_size == 4;
-      const auto function = packed_ ? tile_function<XForm::packed>(small_block, tile_rows_, vectors)
-                            : turned_ != 0 && t == 0
-                                ? turned_tile_function(vectors)
-                                : tile_function<XForm::in_place>(small_block, tile_rows_, vectors);
+      const bool widens = strip.narrow != nullptr && t == 0;
+      const auto function =
+          widens ? widening_tile_ : tile_of(t, static_cast<uint32_t>((last - first) / kLanes));
       function(tile);
     }
     if (direct) chunk_row_ = row + tile_rows_;
+  }
+
+  WideTileFunction tile_of(uint32_t t, uint32_t vectors) const {
+    const bool small_block = w_.block_size == 4;
+    if (packed_) return tile_function<XForm::packed>(small_block, tile_rows_, vectors);
+    if (turned_ != 0 && t == 0) return turned_tile_function(vectors);
+    return tile_function<XForm::in_place>(small_block, tile_rows_, vectors);
   }
 
   // Finishes the gathered rows, those before `row`, and begins to gather there.
@@ -262,6 +225,7 @@ class WideShare {
   uint32_t cols_ = 0;  // columns of Y in it
   uint32_t width_ = 0;  // the same in whole vectors
   TileCut tiles_{};
+  WideTileFunction widening_tile_ = nullptr;
   uint32_t turned_ = 0;  // columns by which rows of X are turned
   bool packed_ = true;
   bool direct_ = false;  // tiles go straight to Y

@@ -11,9 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/accumulate-inl.h"
 #include "kernels/block_sparse/pack-inl.h"
+#include "kernels/block_sparse/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -33,6 +35,14 @@ struct Turn {
   size_t length;  // of a row of the panel
 };
 
+// Values of 16 bits that a tile widens on its way, each block while it multiplies the one before.
+struct Widening {
+  const void* values;  // the strip in the row's first block
+  size_t block_step;   // values from there to the next block
+  float* to;           // where their FP32 goes
+  bool keeps;          // all of it, for other tiles; else two blocks take turns
+};
+
 // What a tile reads and writes: some rows of a strip of one block row, times some vectors of X.
 struct WideTile {
   const float* w;           // the strip in the row's first block, from the tile's first row on
@@ -47,10 +57,12 @@ struct WideTile {
   bool stream;    // write past the caches; y is then aligned to vectors
   bool fetch_y;   // prefetch what will be written
   Turn turn;
+  Widening widening;
 };
 
 // Floats of W between the block in work and the one that is prefetched.
 inline constexpr size_t kValuesAhead = 1024;
+inline constexpr size_t kNarrowAhead = 2048;
 
 // Blocks between the one in work and the one whose rows of X are prefetched: small blocks take
 // less time than a read from the L2 cache.
@@ -69,9 +81,18 @@ HWY_INLINE void prefetch_row(const float* row, int c) {
   for (int i = begin; i < kWidth; i += kLine) hwy::Prefetch(row + i);
 }
 
+// Widens block i of a strip, `count` values.
+template <class T>
+HWY_INLINE void widen_block(const Widening& w, size_t i, size_t count) {
+  constexpr size_t kLineValues = 64 / sizeof(T);
+  const T* from = static_cast<const T*>(w.values) + i * w.block_step;
+  for (size_t v = 0; v < count; v += kLineValues) hwy::Prefetch(from + kNarrowAhead + v);
+  widen(from, count, w.to + (w.keeps ? i : i % 2) * count);
+}
+
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
 // how the values of a strip stand (sparse::BlockOrder). Widths known here save address registers.
-template <int kRows, int kVectors, int kStripRows, int kGroup, XForm kForm>
+template <int kRows, int kVectors, int kStripRows, int kGroup, XForm kForm, class T = float>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const auto last_columns = hn::FirstN(d, t.turn.columns);
@@ -107,8 +128,15 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
 
   const size_t x_block = parts * kDepth * x_step;
   const size_t values_ahead = std::max<size_t>(1, kValuesAhead / t.block_step) * t.block_step;
+  constexpr bool kWidens = !std::is_same_v<T, float>;
+  const size_t strip_values = (kGroup == 4 ? size_t{kGroup} : t.block_size) * kStripRows;
+  if (kWidens && t.blocks > 0) widen_block<T>(t.widening, 0, strip_values);
   const float* w = t.w;
   for (size_t i = 0; i < t.blocks; ++i, w += t.block_step) {
+    if constexpr (kWidens) {
+      if (i + 1 < t.blocks) widen_block<T>(t.widening, i + 1, strip_values);
+      w = t.widening.to + (t.widening.keeps ? i : i % 2) * strip_values;
+    }
     const float* x = t.x + t.columns[i] * x_block;
     const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
     const float* values = w;
@@ -116,7 +144,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
 #pragma GCC unroll 8
       for (int c = 0; c < kDepth; ++c) {
         const float* group = values + c / kGroup * kStripRows * kGroup;
-        if (c % kGroup == 0) hwy::Prefetch(group + values_ahead);
+        if (!kWidens && c % kGroup == 0) hwy::Prefetch(group + values_ahead);
         hn::Vec<Floats> xs[kVectors];
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) xs[v] = load_x(x, v);
