@@ -1,9 +1,10 @@
 #include "pack/best.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "pack/bounds.h"
 #include "pack/certificate.h"
+#include "pack/coarse.h"
 #include "pack/column_generation.h"
 #include "pack/dive.h"
 #include "pack/greedy.h"
@@ -14,7 +15,13 @@ namespace tessera::pack {
 namespace {
 
 constexpr double kRoundings[] = {0.6, 0.7};
+constexpr uint32_t kCoarseMaximum = 4096;  // units
+constexpr uint32_t kCoarsest = 256;        // on which nothing is gained
 constexpr uint32_t kImproveRounds = 64;
+// Of ColumnGeneration::work(), which is about 10^7 a second: together at most a minute.
+constexpr double kRelaxationWork = 4e8;
+constexpr double kDiveWork = 5e7;
+constexpr double kImproveWork = 1e8;
 
 /// The packings of the simple algorithms, which the relaxation starts from.
 class Start {
@@ -53,6 +60,24 @@ std::vector<double> duals_by_length(const Histogram& histogram, const ColumnGene
   return duals;
 }
 
+uint32_t coarse_maximum(const Histogram& histogram) {
+  return std::min(kCoarseMaximum, histogram.max_length() / 2);
+}
+
+/// Better packs and a better bound on a coarser scale.
+void find_on_coarse_scale(Found& found, const Histogram& histogram, const Options& options,
+                          Watch& watch) {
+  if (histogram.max_length() < kCoarsest) return;
+  const CoarseScale scale(histogram, coarse_maximum(histogram));
+  const Certificate bound = find_bound(scale.rounded_down(), options.max_per_pack, watch);
+  if (bound.lower_bound > found.certificate.lower_bound)
+    found.certificate = scale.certificate_of(bound);
+  if (watch.is_over()) return;
+  std::vector<Strategy> packs =
+      scale.packs_of(find_best(scale.rounded_up(), options, watch).strategies);
+  if (packs_of(packs) < packs_of(found.strategies)) found.strategies = std::move(packs);
+}
+
 }  // namespace
 
 Found find_best(const Histogram& histogram, const Options& options, Watch& watch) {
@@ -62,12 +87,16 @@ Found find_best(const Histogram& histogram, const Options& options, Watch& watch
     watch.report(packs_of(found.strategies), found.certificate.lower_bound);
     return packs_of(found.strategies) <= found.certificate.lower_bound || watch.is_over();
   };
-  if (is_done() || !ColumnGeneration::is_affordable(histogram, options.max_per_pack)) return found;
+  if (is_done()) return found;
+  if (!ColumnGeneration::is_affordable(histogram, options.max_per_pack)) {
+    find_on_coarse_scale(found, histogram, options, watch);
+    return found;
+  }
 
   const auto stop = [&] { return watch.is_over(); };
   ColumnGeneration relaxation(histogram, options.max_per_pack, found.certificate);
   start.add_to(relaxation);
-  relaxation.solve(stop);
+  relaxation.solve(kRelaxationWork, stop);
   sharpen(found.certificate, relaxation);
 
   const auto keep = [&](std::vector<Strategy> other) {
@@ -77,8 +106,9 @@ Found find_best(const Histogram& histogram, const Options& options, Watch& watch
     if (packs_of(found.strategies) <= found.certificate.lower_bound) return found;
     const DiveOptions how{.target = found.certificate.lower_bound,
                           .round_up = round_up,
+                          .most_work = kDiveWork,
                           .give_up = packs_of(found.strategies)};
-    keep(dive(histogram, options.max_per_pack, relaxation, how, stop));
+    keep(dive(histogram, options.max_per_pack, relaxation, how, stop).packs);
     if (is_done()) return found;
   }
   const std::vector<double> duals = duals_by_length(histogram, relaxation);
@@ -87,17 +117,23 @@ Found find_best(const Histogram& histogram, const Options& options, Watch& watch
            .target = found.certificate.lower_bound,
            .duals = duals,
            .seed = options.seed,
-           .rounds = kImproveRounds},
+           .rounds = kImproveRounds,
+           .most_work = kImproveWork},
           stop);
   return found;
 }
 
 Certificate find_bound(const Histogram& histogram, uint32_t max_per_pack, Watch& watch) {
   Certificate certificate = threshold_bound(histogram, max_per_pack);
-  if (!ColumnGeneration::is_affordable(histogram, max_per_pack)) return certificate;
+  if (!ColumnGeneration::is_affordable(histogram, max_per_pack)) {
+    if (histogram.max_length() < kCoarsest) return certificate;
+    const CoarseScale scale(histogram, coarse_maximum(histogram));
+    const Certificate coarse = find_bound(scale.rounded_down(), max_per_pack, watch);
+    return coarse.lower_bound > certificate.lower_bound ? scale.certificate_of(coarse) : certificate;
+  }
   ColumnGeneration relaxation(histogram, max_per_pack, certificate);
   Start(histogram, max_per_pack).add_to(relaxation);
-  relaxation.solve([&] { return watch.is_over(); });
+  relaxation.solve(kRelaxationWork, [&] { return watch.is_over(); });
   sharpen(certificate, relaxation);
   return certificate;
 }

@@ -134,15 +134,16 @@ size_t ColumnGeneration::price(std::span<const double> duals, double share_of_be
   return added;
 }
 
-bool ColumnGeneration::solve(const std::function<bool()>& stop) {
+bool ColumnGeneration::solve(double most_work, const std::function<bool()>& stop) {
   if (lengths_.empty()) return true;
+  const auto is_enough = [&] { return work() >= most_work || stop(); };
   knapsack_.weigh(best_duals_);
   add_heavy_packs(best_duals_, 0);
   double share_of_best = kShareOfBest;
   for (;;) {
-    const bool is_optimal = master_.optimize(stop);
+    const bool is_optimal = master_.optimize(is_enough);
     packs_ = weight_of(demand_, master_.duals());
-    if (!is_optimal) return false;
+    if (!is_optimal) return !stop();
     if (is_solved()) return true;
     if (price(master_.duals(), share_of_best) > 0)
       share_of_best = std::min(kShareOfBest, share_of_best + 0.1);

@@ -35,9 +35,12 @@ class ColumnGeneration {
   /// Adds what a pack may consist of. Slots of lengths that do not occur become shorter ones.
   void add(std::span<const Part> parts);
 
-  /// Solves until the fractional packs, rounded up, are proven to be fewest. False when `stop`
-  /// ended that.
-  bool solve(const std::function<bool()>& stop);
+  /// Solves until the fractional packs, rounded up, are proven to be fewest, or for about
+  /// `most_work`. False when `stop` ended that.
+  bool solve(double most_work, const std::function<bool()>& stop);
+
+  /// Effort so far, in pivots times rows: as much for the same input on every computer.
+  double work() const { return static_cast<double>(master_.pivots() * lengths_.size()); }
 
   double packs() const { return packs_; }  ///< fractional, of the strategies so far
   double bound() const { return bound_; }  ///< on fractional packs, up to rounding errors

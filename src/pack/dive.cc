@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMostAtOnce = 0.25;     // of the packs that are left, rounded up in one step
 constexpr double kReducedCost = 0.02;    // of strategies that the next relaxation starts from
-constexpr double kAlmostOne = 1 - 1e-6;  // rounding errors of a whole count
+constexpr double kRounding = 1e-6;       // packs that rounding errors may hide
 
 /// Takes one pack's slots out of the histogram, if it has a sequence for each.
 bool take_one(const std::vector<Part>& parts, Histogram& left) {
@@ -25,7 +25,7 @@ bool take_one(const std::vector<Part>& parts, Histogram& left) {
 std::vector<Strategy> rounded_down(const std::vector<FractionalStrategy>& solution) {
   std::vector<Strategy> result;
   for (const FractionalStrategy& strategy : solution)
-    result.push_back({strategy.parts, static_cast<uint64_t>(strategy.count + (1 - kAlmostOne))});
+    result.push_back({strategy.parts, static_cast<uint64_t>(strategy.count + kRounding)});
   return result;
 }
 
@@ -60,12 +60,11 @@ uint64_t packs_of(const std::vector<Strategy>& strategies) {
   return sum;
 }
 
-std::vector<Strategy> dive(const Histogram& histogram, uint32_t max_per_pack,
-                           const ColumnGeneration& relaxation, const DiveOptions& options,
-                           const std::function<bool()>& stop) {
+Dived dive(const Histogram& histogram, uint32_t max_per_pack, const ColumnGeneration& relaxation,
+           const DiveOptions& options, const std::function<bool()>& stop) {
+  Dived best;
   Histogram left = histogram;
   std::vector<Strategy> fixed;
-  std::vector<Strategy> best;
   std::vector<FractionalStrategy> solution = relaxation.solution();
   std::vector<std::vector<Part>> pool = relaxation.strategies_within(kReducedCost);
   for (;;) {
@@ -75,20 +74,22 @@ std::vector<Strategy> dive(const Histogram& histogram, uint32_t max_per_pack,
     const std::vector<Strategy> filled = fill_slots(counts, left);
     fixed.insert(fixed.end(), filled.begin(), filled.end());
     std::vector<Strategy> completed = longest_pack_first(left, max_per_pack, fixed);
-    if (best.empty() || packs_of(completed) < packs_of(best)) best = std::move(completed);
+    if (best.packs.empty() || packs_of(completed) < packs_of(best.packs))
+      best.packs = std::move(completed);
     const uint64_t remaining = left.sequences();
-    if (packs_of(best) <= options.target || remaining == 0 || remaining == before || stop()) break;
+    if (packs_of(best.packs) <= options.target || remaining == 0 || remaining == before || stop())
+      return best;
 
-    const Certificate start = threshold_bound(left, max_per_pack);
-    if (packs_of(fixed) + start.lower_bound >= options.give_up) break;
-    ColumnGeneration next(left, max_per_pack, start);
+    ColumnGeneration next(left, max_per_pack, threshold_bound(left, max_per_pack));
     for (const std::vector<Part>& parts : pool) next.add(parts);
-    if (!next.solve(stop)) break;
-    if (static_cast<double>(packs_of(fixed)) + next.bound() > static_cast<double>(options.give_up) - 1 + 1e-6) break;
+    const bool is_solved = next.solve(options.most_work - best.work, stop);
+    best.work += next.work();
+    const double promised = static_cast<double>(packs_of(fixed)) + next.bound();
+    const bool is_hopeless = std::ceil(promised - kRounding) >= static_cast<double>(options.give_up);
+    if (!is_solved || is_hopeless) return best;
     solution = next.solution();
     pool = next.strategies_within(kReducedCost);
   }
-  return best;
 }
 
 }  // namespace tessera::pack

@@ -71,18 +71,18 @@ Histogram sequences_of(const std::vector<Strategy>& packs, uint32_t max_length) 
 }
 
 /// The chosen packs' sequences, packed anew; the packs themselves where that is no better.
-std::vector<Strategy> repacked(const std::vector<Strategy>& chosen, uint32_t max_length,
-                               uint32_t max_per_pack, double round_up,
-                               const std::function<bool()>& stop) {
+Dived repacked(const std::vector<Strategy>& chosen, uint32_t max_length, uint32_t max_per_pack,
+               const DiveOptions& how, const std::function<bool()>& stop) {
   const Histogram histogram = sequences_of(chosen, max_length);
-  const uint64_t packs = packs_of(chosen);
-  const Certificate bound = threshold_bound(histogram, max_per_pack);
-  ColumnGeneration relaxation(histogram, max_per_pack, bound);
+  ColumnGeneration relaxation(histogram, max_per_pack, threshold_bound(histogram, max_per_pack));
   for (const Strategy& strategy : chosen) relaxation.add(strategy.parts);
-  if (!relaxation.solve(stop)) return chosen;
-  const DiveOptions options{.target = packs - 1, .round_up = round_up, .give_up = packs + 1};
-  std::vector<Strategy> result = dive(histogram, max_per_pack, relaxation, options, stop);
-  return packs_of(result) <= packs ? result : chosen;
+  Dived result{chosen, 0};
+  if (relaxation.solve(how.most_work, stop)) {
+    Dived dived = dive(histogram, max_per_pack, relaxation, how, stop);
+    if (packs_of(dived.packs) < how.give_up) result = std::move(dived);
+  }
+  result.work += relaxation.work();
+  return result;
 }
 
 }  // namespace
@@ -90,16 +90,20 @@ std::vector<Strategy> repacked(const std::vector<Strategy>& chosen, uint32_t max
 void improve(std::vector<Strategy>& packs, uint32_t max_length, const ImproveOptions& options,
              const std::function<bool()>& stop) {
   base::RandomSequence random{base::RandomStream(options.seed)};
-  for (uint32_t round = 0; round < options.rounds; ++round) {
+  double work = 0;
+  for (uint32_t round = 0; round < options.rounds && work < options.most_work; ++round) {
     if (packs_of(packs) <= options.target || stop()) return;
     packs = merged(std::move(packs));
     const uint32_t others = kFewestOthers << (round % kDoublings);
     const std::vector<Strategy> chosen = choose(packs, options.duals, others, random);
     std::erase_if(packs, [](const Strategy& strategy) { return strategy.count == 0; });
-    const double round_up = kRoundings[round / kDoublings % std::size(kRoundings)];
-    const std::vector<Strategy> result =
-        repacked(chosen, max_length, options.max_per_pack, round_up, stop);
-    packs.insert(packs.end(), result.begin(), result.end());
+    const DiveOptions how{.target = packs_of(chosen) - 1,
+                          .round_up = kRoundings[round / kDoublings % std::size(kRoundings)],
+                          .most_work = options.most_work - work,
+                          .give_up = packs_of(chosen) + 1};
+    const Dived result = repacked(chosen, max_length, options.max_per_pack, how, stop);
+    work += result.work;
+    packs.insert(packs.end(), result.packs.begin(), result.packs.end());
   }
 }
 

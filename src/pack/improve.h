@@ -15,7 +15,8 @@ struct ImproveOptions {
   uint64_t target = 0;          ///< packs that are as good as any
   std::span<const double> duals;  ///< of the relaxation, by length
   uint64_t seed = 0;
-  uint32_t rounds = 0;  ///< to try at most
+  uint32_t rounds = 0;    ///< to try at most
+  double most_work = 0;   ///< of ColumnGeneration::work()
 };
 
 /// Takes out packs that fall short of the duals' promise and some others at random, packs their

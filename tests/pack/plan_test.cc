@@ -3,6 +3,7 @@
 #include <tessera/pack.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "pack/histograms.h"
 #include "support/error_of.h"
@@ -61,12 +62,12 @@ TEST(Plan, PacksEverySequenceOnceWithinLengthAndDepth) {
 }
 
 TEST(Plan, BestIsNeverWorseThanTheOthers) {
-  for (uint32_t seed = 0; seed < 4; ++seed) {
+  for (uint32_t seed = 0; seed < 3; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     for (const test::Shape shape : test::shapes) {
       SCOPED_TRACE(static_cast<int>(shape));
-      const Histogram histogram = test::random_histogram(shape, 300, 3000, random);
+      const Histogram histogram = test::random_histogram(shape, 200, 3000, random);
       for (const uint32_t depth : kDepths) {
         SCOPED_TRACE(depth);
         const Packing best = planned(histogram, Algorithm::best, depth);
@@ -78,6 +79,19 @@ TEST(Plan, BestIsNeverWorseThanTheOthers) {
       }
     }
   }
+}
+
+TEST(Plan, MaximaTooLongForTablesArePackedOnACoarserScale) {
+  std::mt19937 random(13);
+  Histogram histogram = Histogram::of_max_length(30000);
+  std::lognormal_distribution<double> length(std::log(700.0), 1.8);
+  for (int i = 0; i < 30000; ++i)
+    ++histogram.counts[static_cast<size_t>(std::clamp(length(random), 1.0, 30000.0))];
+  const Packing best = planned(histogram, Algorithm::best, 8);
+  expect_sound(best, histogram);
+  const Packing greedy = planned(histogram, Algorithm::lpfhp, 8);
+  EXPECT_LT(best.packs(), greedy.packs());
+  EXPECT_GE(best.lower_bound(), greedy.lower_bound());
 }
 
 TEST(Plan, CertifyingAGreedyPackingGivesTheBoundOfTheBest) {
