@@ -25,6 +25,7 @@ constexpr uint64_t kMostRun =
     0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros a tile
 
 constexpr size_t kMostCuts = 64;
+constexpr size_t kSampled = 4096;  // rows, columns or tiles that an estimate looks at, at most
 
 /// 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
 std::vector<uint32_t> part_counts(uint32_t most) {
@@ -35,30 +36,51 @@ std::vector<uint32_t> part_counts(uint32_t most) {
   return counts;
 }
 
-/// The most of a share of what lies on the tiles in runs of nearly equal length.
-double largest_share(const std::vector<double>& of_block, uint32_t block_size, uint32_t rows,
-                     uint32_t tiles) {
-  if (rows <= tiles)
-    return of_block.empty() ? 0 : *std::max_element(of_block.begin(), of_block.end());
+/// Entries of a list at equal distances, no more than kSampled: estimates look at all of them
+/// for every cut.
+std::vector<uint32_t> sampled(const std::vector<uint32_t>& list) {
+  const size_t step = std::max<size_t>(1, (list.size() + kSampled - 1) / kSampled);
+  std::vector<uint32_t> some;
+  for (size_t i = 0; i < list.size(); i += step) some.push_back(list[i]);
+  return some;
+}
+
+/// The most that a tile has where the rows of a matrix lie on the tiles in runs of nearly equal
+/// length; `of_row` holds what each row has, for rows at equal distances.
+double largest_share(const std::vector<double>& of_row, uint32_t rows, uint32_t tiles) {
+  if (of_row.empty()) return 0;
+  if (rows <= tiles) return *std::max_element(of_row.begin(), of_row.end());
   std::vector<double> before = {0};
-  for (uint32_t r = 0; r < rows; ++r) before.push_back(before.back() + of_block[r / block_size]);
+  for (double has : of_row) before.push_back(before.back() + has);
+  const double per_row = static_cast<double>(of_row.size()) / rows;
+  const auto before_row = [&](uint64_t row) {
+    const double at = static_cast<double>(row) * per_row;
+    const auto whole = std::min(static_cast<size_t>(at), of_row.size() - 1);
+    return (before[whole] + (at - static_cast<double>(whole)) * of_row[whole]) / per_row;
+  };
   double most = 0;
-  for (uint64_t t = 0; t < tiles; ++t)
-    most = std::max(most, before[rows * (t + 1) / tiles] - before[rows * t / tiles]);
+  for (uint64_t t = 0; t < tiles; t += std::max<uint64_t>(1, tiles / kSampled))
+    most = std::max(most, before_row(uint64_t{rows} * (t + 1) / tiles) -
+                              before_row(uint64_t{rows} * t / tiles));
   return most;
 }
 
 /// What a pattern lets expect, whatever the cut.
 struct Counts {
-  std::vector<uint32_t> of_row;
   std::vector<uint32_t> of_column;
+  std::vector<uint32_t> of_some_columns;
+  std::vector<uint32_t> of_some_rows;
   double blocks = 0;
+  double rows = 0;
 
   explicit Counts(const Pattern& p)
-      : of_column(p.block_cols()), blocks(static_cast<double>(p.blocks())) {
+      : of_column(p.block_cols()), blocks(static_cast<double>(p.blocks())), rows(p.block_rows()) {
+    std::vector<uint32_t> of_row;
     for (uint32_t r = 0; r < p.block_rows(); ++r)
       of_row.push_back(static_cast<uint32_t>(p.row_begin[r + 1] - p.row_begin[r]));
     for (uint32_t column : p.columns) ++of_column[column];
+    of_some_columns = sampled(of_column);
+    of_some_rows = sampled(of_row);
   }
 };
 
@@ -67,7 +89,7 @@ struct Bands {
   double blocks = 0;                 ///< of the fullest
   double cols = 0;                   ///< block columns of the widest
   double rows = 0;                   ///< rows with blocks, of one of average size
-  std::vector<double> parts_of_row;  ///< bands that a row has blocks in, expected
+  std::vector<double> parts_of_row;  ///< bands that some rows have blocks in, expected
 
   Bands(const Counts& counts, uint32_t bands) {
     const std::vector<uint32_t> first = cut_bands(counts.of_column, bands);
@@ -76,10 +98,11 @@ struct Bands {
       blocks = std::max(blocks, std::accumulate(begin + first[band], begin + first[band + 1], 0.0));
       cols = std::max(cols, double{1} * (first[band + 1] - first[band]));
     }
-    for (uint32_t count : counts.of_row) {
+    for (uint32_t count : counts.of_some_rows)
       parts_of_row.push_back(bands * (1 - std::pow(1 - 1.0 / bands, count)));
-      rows += parts_of_row.back() / bands;
-    }
+    const double mean = std::accumulate(parts_of_row.begin(), parts_of_row.end(), 0.0) /
+                        std::max(1.0, static_cast<double>(parts_of_row.size()));
+    rows = counts.rows * mean / bands;
   }
 };
 
@@ -145,7 +168,7 @@ class Estimate {
     t.gathered_in = x_bytes() - t.gathered_paired_in;
     t.in = cut_.col_parts > 1 ? value_bytes() : 0;
     program::TileTraffic owner;
-    owner.gathered_out = largest_share(pairs_of_column(), b_, s_.pattern.cols, m_.tiles) *
+    owner.gathered_out = largest_share(pairs_of_column(), s_.pattern.cols, m_.tiles) *
                          owned_cols(s_.pattern.cols) * size_;
     add_exchange(cycles,
                  std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
@@ -154,14 +177,14 @@ class Estimate {
   /// Pairs of tiles that want a column's rows of X, by block column.
   std::vector<double> pairs_of_column() const {
     const double pairs = std::max(1.0, cut_.band_tiles / 2.0);
-    std::vector<double> by_count(
-        1 + (counts_.of_column.empty()
-                 ? 0
-                 : *std::max_element(counts_.of_column.begin(), counts_.of_column.end())));
+    std::vector<double> by_count(1 + (counts_.of_some_columns.empty()
+                                          ? 0
+                                          : *std::max_element(counts_.of_some_columns.begin(),
+                                                              counts_.of_some_columns.end())));
     for (size_t i = 0; i < by_count.size(); ++i)
       by_count[i] = pairs * (1 - std::pow(1 - 1 / pairs, static_cast<double>(i)));
     std::vector<double> of_column;
-    for (uint32_t count : counts_.of_column) of_column.push_back(by_count[count]);
+    for (uint32_t count : counts_.of_some_columns) of_column.push_back(by_count[count]);
     return of_column;
   }
 
@@ -187,11 +210,12 @@ class Estimate {
 
   void add_reduction(program::PhaseTimes& cycles) const {
     std::vector<double> partials;
-    for (size_t r = 0; r < counts_.of_row.size(); ++r)
+    for (size_t r = 0; r < counts_.of_some_rows.size(); ++r)
       partials.push_back(bands_.parts_of_row[r] +
-                         (counts_.of_row[r] - bands_.parts_of_row[r]) / std::max(1.0, blocks_));
+                         (counts_.of_some_rows[r] - bands_.parts_of_row[r]) /
+                             std::max(1.0, blocks_));
     const double cols = owned_cols(s_.pattern.rows);
-    const double rows = largest_share(partials, b_, s_.pattern.rows, m_.tiles);
+    const double rows = largest_share(partials, s_.pattern.rows, m_.tiles);
     const double own_rows = std::ceil(double{1} * s_.pattern.rows / m_.tiles);
     program::TileTraffic t;
     t.gathered_in = rows * cols * partial_size_;
@@ -256,6 +280,8 @@ std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner p
       const auto most = static_cast<uint32_t>(machine.tiles / (uint64_t{bands} * cols));
       const uint32_t band_tiles = forced.band_tiles != 0 ? forced.band_tiles : most;
       if (band_tiles == 0 || band_tiles > most) continue;
+      if (shape.pattern.blocks() * cols > ~0U)
+        continue;  // copies of W beyond what a variable may have
       const auto consider = [&](const StaticCut& cut) {
         const Estimate estimate(shape, counts, of, cut, machine);
         if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
