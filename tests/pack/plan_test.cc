@@ -87,9 +87,9 @@ TEST(Plan, MaximaTooLongForTablesArePackedOnACoarserScale) {
   std::lognormal_distribution<double> length(std::log(700.0), 1.8);
   for (int i = 0; i < 30000; ++i)
     ++histogram.counts[static_cast<size_t>(std::clamp(length(random), 1.0, 30000.0))];
-  const Packing best = planned(histogram, Algorithm::best, 8);
+  const Packing best = planned(histogram, Algorithm::best, 3);
   expect_sound(best, histogram);
-  const Packing greedy = planned(histogram, Algorithm::lpfhp, 8);
+  const Packing greedy = planned(histogram, Algorithm::lpfhp, 3);
   EXPECT_LT(best.packs(), greedy.packs());
   EXPECT_GE(best.lower_bound(), greedy.lower_bound());
 }
