@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "base/random.h"
 #include "compiler/compile.h"
@@ -231,16 +232,19 @@ TEST(TiledSpmm, KeepsItsWordAtRealSize) {
 
 TEST(TiledSpmm, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
   const machine::Machine bow = machine::find("bow");
-  const Pattern pattern = random_matrix(1024, 1024, 8, 1.0 / 16).pattern;
-  for (uint32_t n : {4U, 64U, 1024U}) {
-    const auto seconds = [&](Planner planner) {
-      return plan_tiled_spmm(pattern,
-                             {.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner},
-                             bow)
-          .chosen.total();
-    };
-    EXPECT_LE(seconds(Planner::best), 1.01 * seconds(Planner::published)) << "n = " << n;
-  }
+  for (const auto& [size, block_size, density] :
+       {std::tuple{1024U, 8U, 1.0 / 16}, {257U, 1U, 0.1}, {512U, 16U, 0.25}})
+    for (uint32_t n : {3U, 64U, 1024U})
+      for (bool dense : {false, true}) {
+        const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
+        const auto seconds = [&](Planner planner) {
+          const TiledSpmmProblem problem{
+              .n = n, .type = Type::f16, .partials = Type::f16, .planner = planner, .dense = dense};
+          return plan_tiled_spmm(pattern, problem, bow).chosen.total();
+        };
+        EXPECT_LE(seconds(Planner::best), seconds(Planner::published))
+            << size << ", n = " << n << ", dense " << dense;
+      }
 }
 
 TEST(TiledSpmm, NotFittingIsAnAnswer) {
