@@ -15,8 +15,10 @@ namespace tessera::pack {
 namespace {
 
 constexpr double kRoundings[] = {0.6, 0.7};
-constexpr uint32_t kCoarseMaximum = 4096;  // units
+constexpr uint32_t kFineMaximum = 4096;    // units of a scale that takes the place of the true one
+constexpr uint32_t kQuickMaximum = 1024;   // units of one that gives a good start soon
 constexpr uint32_t kCoarsest = 256;        // on which nothing is gained
+constexpr size_t kManyLengths = 1500;      // of which the relaxation takes many seconds
 constexpr uint32_t kImproveRounds = 64;
 // Of ColumnGeneration::work(), which is about 10^7 a second: together at most a minute.
 constexpr double kRelaxationWork = 4e8;
@@ -60,19 +62,20 @@ std::vector<double> duals_by_length(const Histogram& histogram, const ColumnGene
   return duals;
 }
 
-uint32_t coarse_maximum(const Histogram& histogram) {
-  return std::min(kCoarseMaximum, histogram.max_length() / 2);
+/// Half the maximum or less, so that scales of scales come to an end.
+CoarseScale scale_of(const Histogram& histogram, uint32_t most_units) {
+  return {histogram, std::min(most_units, histogram.max_length() / 2)};
 }
 
-/// Better packs and a better bound on a coarser scale.
-void find_on_coarse_scale(Found& found, const Histogram& histogram, const Options& options,
+/// A better bound on a coarser scale.
+void sharpen_on_coarse_scale(Certificate& certificate, const CoarseScale& scale, Watch& watch) {
+  const Certificate bound = find_bound(scale.rounded_down(), certificate.max_per_pack, watch);
+  if (bound.lower_bound > certificate.lower_bound) certificate = scale.certificate_of(bound);
+}
+
+/// Better packs on a coarser scale.
+void pack_on_coarse_scale(Found& found, const CoarseScale& scale, const Options& options,
                           Watch& watch) {
-  if (histogram.max_length() < kCoarsest) return;
-  const CoarseScale scale(histogram, coarse_maximum(histogram));
-  const Certificate bound = find_bound(scale.rounded_down(), options.max_per_pack, watch);
-  if (bound.lower_bound > found.certificate.lower_bound)
-    found.certificate = scale.certificate_of(bound);
-  if (watch.is_over()) return;
   std::vector<Strategy> packs =
       scale.packs_of(find_best(scale.rounded_up(), options, watch).strategies);
   if (packs_of(packs) < packs_of(found.strategies)) found.strategies = std::move(packs);
@@ -89,13 +92,21 @@ Found find_best(const Histogram& histogram, const Options& options, Watch& watch
   };
   if (is_done()) return found;
   if (!ColumnGeneration::is_affordable(histogram, options.max_per_pack)) {
-    find_on_coarse_scale(found, histogram, options, watch);
+    if (histogram.max_length() < kCoarsest) return found;
+    const CoarseScale scale = scale_of(histogram, kFineMaximum);
+    pack_on_coarse_scale(found, scale, options, watch);
+    if (!is_done()) sharpen_on_coarse_scale(found.certificate, scale, watch);
     return found;
+  }
+  if (lengths_of(histogram).size() > kManyLengths) {
+    pack_on_coarse_scale(found, scale_of(histogram, kQuickMaximum), options, watch);
+    if (is_done()) return found;
   }
 
   const auto stop = [&] { return watch.is_over(); };
   ColumnGeneration relaxation(histogram, options.max_per_pack, found.certificate);
   start.add_to(relaxation);
+  for (const Strategy& strategy : found.strategies) relaxation.add(strategy.parts);
   relaxation.solve(kRelaxationWork, stop);
   sharpen(found.certificate, relaxation);
 
@@ -126,10 +137,9 @@ Found find_best(const Histogram& histogram, const Options& options, Watch& watch
 Certificate find_bound(const Histogram& histogram, uint32_t max_per_pack, Watch& watch) {
   Certificate certificate = threshold_bound(histogram, max_per_pack);
   if (!ColumnGeneration::is_affordable(histogram, max_per_pack)) {
-    if (histogram.max_length() < kCoarsest) return certificate;
-    const CoarseScale scale(histogram, coarse_maximum(histogram));
-    const Certificate coarse = find_bound(scale.rounded_down(), max_per_pack, watch);
-    return coarse.lower_bound > certificate.lower_bound ? scale.certificate_of(coarse) : certificate;
+    if (histogram.max_length() >= kCoarsest)
+      sharpen_on_coarse_scale(certificate, scale_of(histogram, kFineMaximum), watch);
+    return certificate;
   }
   ColumnGeneration relaxation(histogram, max_per_pack, certificate);
   Start(histogram, max_per_pack).add_to(relaxation);
