@@ -110,11 +110,11 @@ double write_cycles(const BlockShare& share, const Sizes& s, const machine::Host
   return cycles;
 }
 
-// What the borders of a share cost. Cores that share the columns of a row meet in the lines between
-// them, unless each has several panels: then it is elsewhere when the other one comes there.
+// What the borders of a share cost. Cores that share the columns of a row-major Y meet in the lines
+// between them, unless each has several panels: then it is elsewhere when the other one comes there.
 double border_cycles(const BlockShare& share, const Sizes& s, double panels) {
   const bool ragged = std::fmod(s.cols, s.lanes) != 0;
-  const bool meets = share.cut.col_parts > 1 && panels == 1;
+  const bool meets = share.y.col_stride == 1 && share.cut.col_parts > 1 && panels == 1;
   return s.rows * ((ragged ? kRaggedRowCycles : 0) + (meets ? kSharedLineCycles : 0));
 }
 
