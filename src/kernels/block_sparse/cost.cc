@@ -111,7 +111,8 @@ double write_cycles(const BlockShare& share, const Sizes& s, const machine::Host
 }
 
 // What the borders of a share cost. Cores that share the columns of a row-major Y meet in the lines
-// between them, unless each has several panels: then it is elsewhere when the other one comes there.
+// between them, unless each has several panels: then it is elsewhere when the other one comes
+// there.
 double border_cycles(const BlockShare& share, const Sizes& s, double panels) {
   const bool ragged = std::fmod(s.cols, s.lanes) != 0;
   const bool meets = share.y.col_stride == 1 && share.cut.col_parts > 1 && panels == 1;
