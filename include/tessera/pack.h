@@ -52,13 +52,14 @@ struct Certificate {
   Histogram histogram;
   uint32_t max_per_pack = 0;      ///< D; 0: any number
   std::vector<uint64_t> weights;  ///< one a length, as Histogram::counts; weights[0] is 0
-  uint64_t heaviest = 1;          ///< largest weight of any one pack
+  uint64_t heaviest = 1;          ///< no pack weighs more
   uint64_t lower_bound = 0;       ///< ⌈Σ counts · weights / heaviest⌉
 };
 
-/// Recomputes `heaviest` by a knapsack over all packs, and the bound, from the histogram and the
-/// weights. Throws Error, naming both values, where the certificate says otherwise; UsageError for
-/// a histogram out of range or sizes that disagree.
+/// Checks by a knapsack over all packs that none is heavier than `heaviest`, and recomputes the
+/// bound, from the histogram and the weights, in whole numbers. Throws Error, naming both values,
+/// where the certificate says otherwise; UsageError for a histogram out of range or sizes that
+/// disagree.
 void verify(const Certificate& certificate);
 
 /// Writes and reads a certificate as JSON; docs/packing.md describes the file and how to check it.
@@ -76,9 +77,9 @@ enum class Algorithm : uint8_t {
   next_fit,  ///< one open pack; of a histogram in descending order of lengths
 };
 
-inline constexpr Algorithm algorithms[] = {Algorithm::best, Algorithm::spfhp,
+inline constexpr Algorithm algorithms[] = {Algorithm::best,  Algorithm::spfhp,
                                            Algorithm::lpfhp, Algorithm::nnlshp,
-                                           Algorithm::ffd, Algorithm::next_fit};
+                                           Algorithm::ffd,   Algorithm::next_fit};
 
 /// "best", "spfhp", …, "next-fit".
 std::string_view name_of(Algorithm algorithm);
@@ -109,28 +110,28 @@ struct Options {
 struct Packing {
   Algorithm algorithm = Algorithm::best;
   uint32_t max_length = 0;
-  uint32_t max_per_pack = 0;          ///< as it was asked for; 0: any number
+  uint32_t max_per_pack = 0;  ///< as it was asked for; 0: any number
   std::vector<Strategy> strategies;
   uint64_t sequences = 0;
   uint64_t tokens = 0;
-  Certificate certificate;            ///< of the lower bound
-  bool cut_short = false;             ///< by the time limit or Options::poll, so not reproducible
+  Certificate certificate;  ///< of the lower bound
+  bool cut_short = false;   ///< by the time limit or Options::poll, so not reproducible
   double seconds = 0;
 
   uint64_t packs() const;
   uint64_t lower_bound() const { return certificate.lower_bound; }
   uint64_t gap() const { return packs() - lower_bound(); }
   bool optimal() const { return gap() == 0; }
-  uint64_t padding() const;                ///< tokens
-  double efficiency() const;               ///< tokens / (packs · maximum), 0 to 1; of no packs 1
-  double packing_factor() const;           ///< sequences / packs; of no packs 1
+  uint64_t padding() const;       ///< tokens
+  double efficiency() const;      ///< tokens / (packs · maximum), 0 to 1; of no packs 1
+  double packing_factor() const;  ///< sequences / packs; of no packs 1
   /// depths()[d] packs hold d sequences.
   std::vector<uint64_t> depths() const;
 };
 
 /// Packs a histogram. The same result for the same histogram, options and seed, unless it is
 /// cut_short. Throws UsageError for a histogram out of range or an option that does not fit:
-/// Algorithm::nnlshp packs three, so it takes max_per_pack 0 and 3 only.
+/// Algorithm::nnlshp packs three, so it takes max_per_pack 0 and 3 only, and up to 2,048 tokens.
 Packing plan(const Histogram& histogram, const Options& options = {});
 
 /// Throws Error, saying which sequence or pack is wrong, unless the packing holds exactly the

@@ -19,9 +19,8 @@ constexpr double kPivotThreshold = 0.1;  // of the largest entry, for the sake o
 std::vector<uint32_t> by_entries(std::span<const Column> columns) {
   std::vector<uint32_t> order(columns.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return columns[a].size() < columns[b].size();
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return columns[a].size() < columns[b].size(); });
   return order;
 }
 
@@ -137,7 +136,8 @@ void Basis::solve(std::vector<double>& rows, std::vector<double>& out) const {
   for (const Step& step : steps_) {
     const double value = rows[step.row];
     if (value != 0)
-      for (size_t i = begin; i < step.lower_end; ++i) rows[lower_[i].row] -= lower_[i].value * value;
+      for (size_t i = begin; i < step.lower_end; ++i)
+        rows[lower_[i].row] -= lower_[i].value * value;
     begin = step.lower_end;
   }
   for (size_t k = size; k-- > 0;) {
@@ -173,7 +173,8 @@ void Basis::solve_transposed(std::vector<double>& costs, std::vector<double>& ou
   for (size_t k = 0; k < size; ++k) {
     const Step& step = steps_[k];
     double value = costs[step.position];
-    for (size_t i = begin; i < step.upper_end; ++i) value -= upper_[i].value * by_step[upper_[i].row];
+    for (size_t i = begin; i < step.upper_end; ++i)
+      value -= upper_[i].value * by_step[upper_[i].row];
     by_step[k] = value / step.pivot;
     begin = step.upper_end;
   }

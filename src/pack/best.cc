@@ -15,10 +15,10 @@ namespace tessera::pack {
 namespace {
 
 constexpr double kRoundings[] = {0.6, 0.7};
-constexpr uint32_t kFineMaximum = 4096;    // units of a scale that takes the place of the true one
-constexpr uint32_t kQuickMaximum = 1024;   // units of one that gives a good start soon
-constexpr uint32_t kCoarsest = 256;        // on which nothing is gained
-constexpr size_t kManyLengths = 1500;      // of which the relaxation takes many seconds
+constexpr uint32_t kFineMaximum = 4096;   // units of a scale that takes the place of the true one
+constexpr uint32_t kQuickMaximum = 1024;  // units of one that gives a good start soon
+constexpr uint32_t kCoarsest = 256;       // on which nothing is gained
+constexpr size_t kManyLengths = 1500;     // of which the relaxation takes many seconds
 constexpr uint32_t kImproveRounds = 64;
 // Of ColumnGeneration::work(), which is about 10^7 a second: together at most a minute.
 constexpr double kRelaxationWork = 4e8;
@@ -55,7 +55,8 @@ void sharpen(Certificate& certificate, const ColumnGeneration& relaxation) {
   if (sharper.lower_bound > certificate.lower_bound) certificate = std::move(sharper);
 }
 
-std::vector<double> duals_by_length(const Histogram& histogram, const ColumnGeneration& relaxation) {
+std::vector<double> duals_by_length(const Histogram& histogram,
+                                    const ColumnGeneration& relaxation) {
   std::vector<double> duals(histogram.counts.size());
   const std::vector<uint32_t> lengths = lengths_of(histogram);
   for (size_t i = 0; i < lengths.size(); ++i) duals[lengths[i]] = relaxation.best_duals()[i];

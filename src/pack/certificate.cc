@@ -63,13 +63,14 @@ void require_consistent(const Certificate& certificate) {
   if (certificate.weights.size() != certificate.histogram.counts.size())
     throw UsageError(fmt::format("a certificate for lengths up to {} has weights for {}",
                                  certificate.histogram.max_length(), certificate.weights.size()));
-  if (certificate.heaviest == 0)
-    throw Error("a certificate says that no pack weighs anything");
+  if (certificate.heaviest == 0) throw Error("a certificate says that no pack weighs anything");
   const uint64_t largest =
       *std::max_element(certificate.weights.begin(), certificate.weights.end());
   if (WideCount{largest} * certificate.histogram.max_length() > kLargestWeight)
-    throw Error(fmt::format("a certificate has a weight of {}, so that packs could weigh 2^62 or "
-                            "more: scale the weights down", largest));
+    throw Error(
+        fmt::format("a certificate has a weight of {}, so that packs could weigh 2^62 or "
+                    "more: scale the weights down",
+                    largest));
 }
 
 }  // namespace

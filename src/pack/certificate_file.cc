@@ -32,8 +32,8 @@ class Reader {
 
   uint64_t number(const json& value, const char* what, uint64_t largest) const {
     if (!value.is_number_unsigned() || value.get<uint64_t>() > largest)
-      io::fail(path_, "\"{}\" is {}, not a whole number up to {}", what,
-               io::excerpt(value.dump()), largest);
+      io::fail(path_, "\"{}\" is {}, not a whole number up to {}", what, io::excerpt(value.dump()),
+               largest);
     return value.get<uint64_t>();
   }
 
@@ -42,8 +42,7 @@ class Reader {
     if (at == content_.end() || !at->is_array()) io::fail(path_, "\"lengths\" is not a list");
     for (const json& row : *at)
       if (!row.is_array() || row.size() != 3)
-        io::fail(path_, "\"lengths\" has {}, not [length, count, weight]",
-                 io::excerpt(row.dump()));
+        io::fail(path_, "\"lengths\" has {}, not [length, count, weight]", io::excerpt(row.dump()));
     return *at;
   }
 

@@ -10,11 +10,12 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kAttractive = 1e-9;   // how much heavier than 1 a pack must be to help
-constexpr double kRounding = 1e-6;     // packs that rounding errors may hide
-constexpr double kShareOfBest = 0.5;   // of the best known duals in those that find strategies
-constexpr double kDisturbance = 1e-3;  // sequences; parts ties between rows, which else cause cycles
-constexpr double kMostSteps = 2e8;     // of one dynamic program
+constexpr double kAttractive = 1e-9;  // how much heavier than 1 a pack must be to help
+constexpr double kRounding = 1e-6;    // packs that rounding errors may hide
+constexpr double kShareOfBest = 0.5;  // of the best known duals in those that find strategies
+constexpr double kDisturbance =
+    1e-3;                           // sequences; parts ties between rows, which else cause cycles
+constexpr double kMostSteps = 2e8;  // of one dynamic program
 
 std::vector<double> demand_of(const Histogram& histogram) {
   std::vector<double> demand;

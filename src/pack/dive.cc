@@ -10,9 +10,9 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kMostAtOnce = 0.25;     // of the packs that are left, rounded up in one step
-constexpr double kReducedCost = 0.02;    // of strategies that the next relaxation starts from
-constexpr double kRounding = 1e-6;       // packs that rounding errors may hide
+constexpr double kMostAtOnce = 0.25;   // of the packs that are left, rounded up in one step
+constexpr double kReducedCost = 0.02;  // of strategies that the next relaxation starts from
+constexpr double kRounding = 1e-6;     // packs that rounding errors may hide
 
 /// Takes one pack's slots out of the histogram, if it has a sequence for each.
 bool take_one(const std::vector<Part>& parts, Histogram& left) {
@@ -85,7 +85,8 @@ Dived dive(const Histogram& histogram, uint32_t max_per_pack, const ColumnGenera
     const bool is_solved = next.solve(options.most_work - best.work, stop);
     best.work += next.work();
     const double promised = static_cast<double>(packs_of(fixed)) + next.bound();
-    const bool is_hopeless = std::ceil(promised - kRounding) >= static_cast<double>(options.give_up);
+    const bool is_hopeless =
+        std::ceil(promised - kRounding) >= static_cast<double>(options.give_up);
     if (!is_solved || is_hopeless) return best;
     solution = next.solution();
     pool = next.strategies_within(kReducedCost);

@@ -81,7 +81,8 @@ class AgedPacks {
   void replace(size_t stretch_index, size_t index, const std::vector<PackGroup>& parts) {
     std::vector<PackGroup>& groups = stretches_[stretch_index].groups;
     groups[index] = parts[0];
-    groups.insert(groups.begin() + static_cast<ptrdiff_t>(index) + 1, parts.begin() + 1, parts.end());
+    groups.insert(groups.begin() + static_cast<ptrdiff_t>(index) + 1, parts.begin() + 1,
+                  parts.end());
     if (groups.size() > 2 * kLongestStretch) {
       const auto middle = groups.begin() + kLongestStretch;
       Stretch second{.groups = {middle, groups.end()}};
@@ -140,7 +141,8 @@ std::vector<Strategy> next_fit_decreasing(const Histogram& histogram, uint32_t m
     const uint32_t copies = fit(fresh);
     const uint64_t last = left % copies == 0 ? copies : left % copies;
     const uint64_t before = (left - last) / copies;
-    if (before > 0) result.push_back(contents.strategy(contents.add(fresh, before, length, copies)));
+    if (before > 0)
+      result.push_back(contents.strategy(contents.add(fresh, before, length, copies)));
     open = contents.add(fresh, 1, length, static_cast<uint32_t>(last));
   }
   close();

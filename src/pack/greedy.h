@@ -28,7 +28,8 @@ std::vector<Strategy> longest_pack_first(const Histogram& histogram, uint32_t ma
 /// that has room.
 std::vector<Strategy> first_fit_decreasing(const Histogram& histogram, uint32_t max_per_pack);
 
-/// Next-fit decreasing: each sequence into the pack opened last if it has room, else into a new one.
+/// Next-fit decreasing: each sequence into the pack opened last if it has room, else into a new
+/// one.
 std::vector<Strategy> next_fit_decreasing(const Histogram& histogram, uint32_t max_per_pack);
 
 }  // namespace tessera::pack

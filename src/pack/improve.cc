@@ -11,9 +11,9 @@
 namespace tessera::pack {
 namespace {
 
-constexpr uint64_t kMostWasteful = 400;   // packs
-constexpr uint32_t kFewestOthers = 24;    // packs taken out at random
-constexpr uint32_t kDoublings = 4;        // of that number, in turn
+constexpr uint64_t kMostWasteful = 400;  // packs
+constexpr uint32_t kFewestOthers = 24;   // packs taken out at random
+constexpr uint32_t kDoublings = 4;       // of that number, in turn
 constexpr double kRoundings[] = {0.6, 0.7, 0.5, 0.8};
 
 /// How much lighter than 1 a pack is by the duals. Over all packs that is what they have too many.

@@ -12,11 +12,11 @@ namespace tessera::pack {
 /// What improve() needs to know.
 struct ImproveOptions {
   uint32_t max_per_pack = 0;
-  uint64_t target = 0;          ///< packs that are as good as any
+  uint64_t target = 0;            ///< packs that are as good as any
   std::span<const double> duals;  ///< of the relaxation, by length
   uint64_t seed = 0;
-  uint32_t rounds = 0;    ///< to try at most
-  double most_work = 0;   ///< of ColumnGeneration::work()
+  uint32_t rounds = 0;   ///< to try at most
+  double most_work = 0;  ///< of ColumnGeneration::work()
 };
 
 /// Takes out packs that fall short of the duals' promise and some others at random, packs their

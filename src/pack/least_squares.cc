@@ -31,8 +31,8 @@ class ActiveSet {
     }
   }
 
-  /// Moves to the best values of the members, or as far as none is negative; those that have come to
-  /// 0 leave, until the rest are at their best.
+  /// Moves to the best values of the members, or as far as none is negative; those that have come
+  /// to 0 leave, until the rest are at their best.
   void settle() {
     while (!members_.empty()) {
       const std::vector<double> wanted = factors_.solve();
@@ -87,7 +87,7 @@ class ActiveSet {
   std::span<const Column> columns_;
   Orthogonal factors_;
   std::vector<double> values_;
-  std::vector<uint8_t> is_out_;   // may not enter
+  std::vector<uint8_t> is_out_;  // may not enter
   std::vector<size_t> members_;  // columns that may be positive, in the order of the factors
   double smallest_gradient_ = 0;
 };

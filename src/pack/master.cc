@@ -6,11 +6,11 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kEntering = 1e-10;      // a reduced cost that is worth a pivot
+constexpr double kEntering = 1e-10;  // a reduced cost that is worth a pivot
 constexpr double kSmallestPivot = 1e-9;
 constexpr size_t kRefactorAfter = 64;
-constexpr size_t kFound = 100;           // columns, after which a search for better ones ends
-constexpr size_t kCandidates = 40;       // of these that are tried
+constexpr size_t kFound = 100;      // columns, after which a search for better ones ends
+constexpr size_t kCandidates = 40;  // of these that are tried
 
 }  // namespace
 

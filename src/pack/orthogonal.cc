@@ -8,7 +8,8 @@ namespace {
 
 constexpr double kDependent = 1e-10;  // of a column's norm, what must be new in it
 
-void add_multiple(double* __restrict to, const double* __restrict from, size_t size, double factor) {
+void add_multiple(double* __restrict to, const double* __restrict from, size_t size,
+                  double factor) {
   for (size_t i = 0; i < size; ++i) to[i] += factor * from[i];
 }
 

@@ -31,9 +31,9 @@ class Orthogonal {
 
   size_t size_;
   size_t columns_ = 0;
-  std::vector<double> transposed_;           // Qᵀ, size × size, row-major
-  std::vector<std::vector<double>> upper_;   // columns of R, without the zeros below the diagonal
-  std::vector<double> projected_;            // Qᵀ · b
+  std::vector<double> transposed_;          // Qᵀ, size × size, row-major
+  std::vector<std::vector<double>> upper_;  // columns of R, without the zeros below the diagonal
+  std::vector<double> projected_;           // Qᵀ · b
 };
 
 }  // namespace tessera::pack

@@ -15,13 +15,14 @@ namespace {
 
 void require_sane(const Options& options, uint32_t max_length) {
   if (std::isnan(options.time_limit) || options.time_limit < 0)
-    throw UsageError(fmt::format("a time limit is 0 (none) or more seconds, not {}",
-                                 options.time_limit));
+    throw UsageError(
+        fmt::format("a time limit is 0 (none) or more seconds, not {}", options.time_limit));
   if (options.algorithm != Algorithm::nnlshp) return;
   if (options.max_per_pack != 0 && options.max_per_pack != kLeastSquaresDepth)
-    throw UsageError(fmt::format("nnlshp puts at most {} sequences in a pack, not {}: ask for {} or "
-                                 "another algorithm",
-                                 kLeastSquaresDepth, options.max_per_pack, kLeastSquaresDepth));
+    throw UsageError(
+        fmt::format("nnlshp puts at most {} sequences in a pack, not {}: ask for {} or "
+                    "another algorithm",
+                    kLeastSquaresDepth, options.max_per_pack, kLeastSquaresDepth));
   if (max_length > kLongestLeastSquares)
     throw UsageError(fmt::format("nnlshp packs up to {} tokens, not {}: ask for another algorithm",
                                  kLongestLeastSquares, max_length));

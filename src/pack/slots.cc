@@ -66,7 +66,8 @@ std::vector<Strategy> fill_slots(const std::vector<Strategy>& slots, Histogram& 
   for (const std::vector<FilledRange>& ranges : fill_ranges(slots, left)) {
     std::set<uint64_t> ends;
     for (const FilledRange& range : ranges) ends.insert({range.begin, range.end});
-    for (auto begin = ends.begin(); begin != ends.end() && std::next(begin) != ends.end(); ++begin) {
+    for (auto begin = ends.begin(); begin != ends.end() && std::next(begin) != ends.end();
+         ++begin) {
       Strategy strategy = packs_between(ranges, *begin, *std::next(begin));
       if (!strategy.parts.empty()) packs.push_back(std::move(strategy));
     }
@@ -80,9 +81,8 @@ std::vector<Strategy> merged(std::vector<Strategy> strategies) {
     for (const Part& part : strategy.parts) key.emplace_back(part.length, part.copies);
     return key;
   };
-  std::sort(strategies.begin(), strategies.end(), [&](const Strategy& a, const Strategy& b) {
-    return content(a) > content(b);
-  });
+  std::sort(strategies.begin(), strategies.end(),
+            [&](const Strategy& a, const Strategy& b) { return content(a) > content(b); });
   std::vector<Strategy> result;
   for (Strategy& strategy : strategies) {
     if (!result.empty() && result.back().parts == strategy.parts)

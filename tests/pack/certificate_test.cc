@@ -18,15 +18,16 @@ namespace {
 using tessera::test::error_of;
 using tessera::test::says;
 
-/// The fewest packs, by trying all ways: opens a pack for the longest sequence, and then all ways to
-/// go on filling it.
+/// The fewest packs, by trying all ways: opens a pack for the longest sequence, and then all ways
+/// to go on filling it.
 class Exhaustive {
  public:
   Exhaustive(uint32_t max_length, uint32_t max_per_pack)
       : max_length_(max_length), depth_(max_per_pack == 0 ? max_length : max_per_pack) {}
 
   uint64_t fewest(const std::vector<uint64_t>& counts) {
-    const auto longest = std::find_if(counts.rbegin(), counts.rend(), [](uint64_t c) { return c > 0; });
+    const auto longest =
+        std::find_if(counts.rbegin(), counts.rend(), [](uint64_t c) { return c > 0; });
     if (longest == counts.rend()) return 0;
     if (const auto known = known_.find(counts); known != known_.end()) return known->second;
     const uint32_t length = static_cast<uint32_t>(counts.rend() - longest) - 1;
@@ -36,7 +37,8 @@ class Exhaustive {
   }
 
  private:
-  uint64_t fewest_after(std::vector<uint64_t>& left, uint32_t room, uint32_t depth, uint32_t longest) {
+  uint64_t fewest_after(std::vector<uint64_t>& left, uint32_t room, uint32_t depth,
+                        uint32_t longest) {
     uint64_t best = fewest(left);
     for (uint32_t l = std::min(room, longest); depth > 0 && l > 0; --l) {
       if (left[l] == 0) continue;
@@ -64,7 +66,8 @@ TEST(Best, IsOptimalOnTinyHistograms) {
       for (const uint32_t depth : {0U, 2U, 3U}) {
         const uint64_t fewest = Exhaustive(max_length, depth).fewest(histogram.counts);
         const Packing best = plan(histogram, {.max_per_pack = depth});
-        EXPECT_EQ(best.packs(), fewest) << "shape " << static_cast<int>(shape) << ", depth " << depth;
+        EXPECT_EQ(best.packs(), fewest)
+            << "shape " << static_cast<int>(shape) << ", depth " << depth;
         EXPECT_LE(best.lower_bound(), fewest);
         proven += best.optimal();
         ++cases;
@@ -78,7 +81,8 @@ TEST(Certificate, OfShuffledSequencesIsTheSame) {
   std::mt19937 random(5);
   const Histogram once = test::random_histogram(test::Shape::uniform, 200, 1000, random);
   std::vector<uint32_t> lengths;
-  for (uint32_t l = 1; l <= once.max_length(); ++l) lengths.insert(lengths.end(), once.counts[l], l);
+  for (uint32_t l = 1; l <= once.max_length(); ++l)
+    lengths.insert(lengths.end(), once.counts[l], l);
   std::shuffle(lengths.begin(), lengths.end(), random);
   Histogram again = Histogram::of_max_length(200);
   for (const uint32_t length : lengths) ++again.counts[length];
@@ -96,8 +100,8 @@ uint64_t heaviest_plainly(const Certificate& certificate, uint32_t room, uint64_
   uint64_t heaviest = 0;
   for (uint32_t l = std::min(room, longest); depth > 0 && l > 0; --l)
     if (certificate.histogram.counts[l] > 0)
-      heaviest = std::max(heaviest, certificate.weights[l] +
-                                        heaviest_plainly(certificate, room - l, depth - 1, l));
+      heaviest = std::max(
+          heaviest, certificate.weights[l] + heaviest_plainly(certificate, room - l, depth - 1, l));
   return heaviest;
 }
 

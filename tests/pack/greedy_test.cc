@@ -1,10 +1,11 @@
 // The greedy algorithms against plain ones that pack sequence by sequence.
+#include "pack/greedy.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "pack/dive.h"
-#include "pack/greedy.h"
 #include "pack/histograms.h"
 #include "pack/least_squares.h"
 
@@ -16,8 +17,8 @@ struct Pack {
   uint32_t depth = 0;
 };
 
-/// Puts sequences in descending order of length into packs that `choose` picks of the open ones with
-/// room and depth left; a new one where it picks none. The number of packs.
+/// Puts sequences in descending order of length into packs that `choose` picks of the open ones
+/// with room and depth left; a new one where it picks none. The number of packs.
 template <class Choose>
 uint64_t packs_plainly(const Histogram& histogram, uint32_t max_per_pack, Choose choose) {
   const uint32_t limit = depth_limit(max_per_pack);
@@ -84,7 +85,8 @@ TEST(LongestPackFirst, FillsPacksThatAreBegun) {
   EXPECT_EQ(packs_of(packs), 5U);
   const std::vector<Part> full = {{7, 1}, {3, 1}};
   EXPECT_EQ(std::count_if(packs.begin(), packs.end(),
-                          [&](const Strategy& s) { return s.parts == full && s.count == 2; }), 1);
+                          [&](const Strategy& s) { return s.parts == full && s.count == 2; }),
+            1);
 }
 
 /// max over columns of the gradient, and that of positive ones is 0: the conditions of the optimum.
