@@ -78,6 +78,20 @@ class LookedUp {
 
   hn::Vec<Lanes> table_[kTables];
 };
+
+// Half of the elements looked up in sixteen registers, half gathered: either takes about as long,
+// on the ports of shuffles and on those of loads.
+class Mixed {
+ public:
+  explicit Mixed(const float* x) : table_(x), memory_(x) {}
+
+  HWY_INLINE hn::Vec<Lanes> lower(hn::Vec<Words> word) const { return table_.lower(word); }
+  HWY_INLINE hn::Vec<Lanes> upper(hn::Vec<Words> word) const { return memory_.upper(word); }
+
+ private:
+  LookedUp<16> table_;
+  Gathered memory_;
+};
 #endif
 
 // How far ahead of its use a bundle is fetched, in values; there is about a word to two values.

@@ -42,7 +42,7 @@ void run_single(const ElementShare& share, uint32_t col) {
   const uint32_t depth = share.weight.k_block + 1;
   if (depth <= 64) return PanelShare<ColumnLoop<LookedUp<4>>>(share, col, 1).run();
   if (depth <= 128) return PanelShare<ColumnLoop<LookedUp<8>>>(share, col, 1).run();
-  if (depth <= 256) return PanelShare<ColumnLoop<LookedUp<16>>>(share, col, 1).run();
+  if (depth <= 256) return PanelShare<ColumnLoop<Mixed>>(share, col, 1).run();
 #endif
   PanelShare<ColumnLoop<Gathered>>(share, col, 1).run();
 }
