@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tessera::pack {
 namespace {
@@ -23,11 +24,8 @@ Master::Master(std::vector<double> demand, std::span<const uint32_t> copies)
     begins_.push_back(entries_.size());
   }
   is_basic_.assign(rows, 0);
-  for (uint32_t row = 0; row < rows; ++row) {
-    add({{row, copies[row]}});
-    basic_.push_back(rows + row);
-    is_basic_[rows + row] = 1;
-  }
+  for (uint32_t row = 0; row < rows; ++row) add({{row, copies[row]}});
+  make_homogeneous();
   refactor();
   update_duals();
 }
@@ -44,10 +42,25 @@ double Master::reduced_cost(uint32_t index) const {
   return value;
 }
 
-void Master::refactor() {
+bool Master::factor_basis() {
   std::vector<Column> columns;
   for (const uint32_t index : basic_) columns.push_back(column(index));
-  basis_.factor(columns);
+  return basis_.factor(columns);
+}
+
+void Master::make_homogeneous() {
+  const uint32_t rows = static_cast<uint32_t>(demand_.size());
+  basic_.resize(rows);
+  std::iota(basic_.begin(), basic_.end(), rows);
+  std::fill(is_basic_.begin(), is_basic_.end(), uint8_t{0});
+  for (const uint32_t index : basic_) is_basic_[index] = 1;
+}
+
+void Master::refactor() {
+  if (!factor_basis()) {  // by rounding errors
+    make_homogeneous();
+    factor_basis();
+  }
   work_ = demand_;
   basis_.solve(work_, values_);
   for (double& value : values_) value = std::max(value, 0.0);
@@ -103,6 +116,7 @@ bool Master::enter(uint32_t index) {
 
 bool Master::optimize(const std::function<bool()>& stop) {
   while (find_candidates()) {
+    const uint64_t before = pivots_;
     while (!candidates_.empty()) {
       if (stop && stop()) return false;
       size_t best = 0;
@@ -123,6 +137,7 @@ bool Master::optimize(const std::function<bool()>& stop) {
       candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(best));
       if (enter(index)) update_duals();
     }
+    if (pivots_ == before) break;  // what seems to help is a rounding error
   }
   return true;
 }

@@ -54,6 +54,8 @@ class Master {
   }
   double cost(uint32_t index) const { return index < demand_.size() ? 0.0 : 1.0; }
   double reduced_cost(uint32_t index) const;
+  bool factor_basis();
+  void make_homogeneous();
   void refactor();
   void update_duals();
   bool find_candidates();
