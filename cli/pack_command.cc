@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,7 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kCertificate = "certificate.json";
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// What is packed, and where it came from. A histogram has no lengths.
 struct Source {
@@ -43,8 +46,11 @@ Source read(const PackRequest& r) {
   return source;
 }
 
-pack::Packing plan(const PackRequest& r, const pack::Histogram& histogram, pack::Algorithm algorithm, uint32_t depth) {
-  Progress bar(1);
+pack::Packing plan(const PackRequest& r, const pack::Histogram& histogram, pack::Algorithm algorithm,
+                   uint32_t depth) {
+  constexpr size_t kSteps = 100;
+  const bool limited = r.time_limit > 0;
+  Progress bar(limited ? kSteps : 1);
   pack::Options options;
   options.algorithm = algorithm;
   options.max_per_pack = depth;
@@ -52,8 +58,10 @@ pack::Packing plan(const PackRequest& r, const pack::Histogram& histogram, pack:
   options.time_limit = r.time_limit;
   options.seed = r.seed;
   options.poll = [&](const pack::Progress& so_far) {
-    bar.show(0, fmt::format("{}: {} packs, {} at least, {:.0f} s", name_of(algorithm), so_far.packs,
-                            so_far.lower_bound, so_far.seconds));
+    const double share = limited ? std::min(1.0, so_far.seconds / r.time_limit) : 0;
+    bar.show(static_cast<size_t>(share * kSteps),
+             fmt::format("{}: {} packs, {} at least, {:.0f} s", name_of(algorithm), so_far.packs,
+                         so_far.lower_bound, so_far.seconds));
     return true;
   };
   return pack::plan(histogram, options);
@@ -63,7 +71,8 @@ RankReport rank_report(const PackRequest& r, const pack::Packing& packing) {
   const uint64_t seed = r.shuffle.value_or(r.seed);
   pack::Order balanced = r.order();
   balanced.shuffle = seed;
-  return {r.ranks, rank_balance(packing, balanced, r.ranks), rank_balance(packing, {.shuffle = seed}, r.ranks)};
+  return {r.ranks, rank_balance(packing, balanced, r.ranks),
+          rank_balance(packing, {.shuffle = seed}, r.ranks)};
 }
 
 void write(const PackRequest& r, const Source& source, const pack::Packing& packing, PackResult& result) {
@@ -139,9 +148,11 @@ int verify(const std::vector<std::string>& files, bool as_json) {
     } catch (const Error& e) {
       throw Error(fmt::format("{}: {}", file, e.what()));
     }
-    const std::string depth = certificate.max_per_pack == 0 ? "any" : std::to_string(certificate.max_per_pack);
+    const std::string depth =
+        certificate.max_per_pack == 0 ? "any" : std::to_string(certificate.max_per_pack);
     table.add({file, std::to_string(certificate.histogram.sequences()),
-               std::to_string(certificate.histogram.max_length()), depth, std::to_string(certificate.lower_bound)});
+               std::to_string(certificate.histogram.max_length()), depth,
+               std::to_string(certificate.lower_bound)});
     list.push_back({{"certificate", file},
                     {"verified", true},
                     {"sequences", certificate.histogram.sequences()},
@@ -161,20 +172,23 @@ int verify(const std::vector<std::string>& files, bool as_json) {
 }  // namespace
 
 Command add_pack_command(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("pack", "Join sequences into packs with little padding, provably few");
+  CLI::App& command =
+      *app.add_subcommand("pack", "Join sequences into packs with little padding, provably few");
   auto request = std::make_shared<PackRequest>();
   auto certificates = std::make_shared<std::vector<std::string>>();
   add_pack_options(command, *request);
-  CLI::App& verify_command = *command.add_subcommand("verify", "Check proofs of lower bounds, with integers only");
+  CLI::App& verify_command =
+      *command.add_subcommand("verify", "Check proofs of lower bounds, with integers only");
   verify_command.add_option("certificate", *certificates, "Files that --certify wrote")->required();
   verify_command.add_flag("--json", request->json, "Print one JSON object");
   verify_command.footer("\nExample:\n  tessera pack verify certificate.json");
   command.require_subcommand(0, 1);
-  command.footer("\n* takes a list separated by commas; every combination runs.\n"
-                 "\nExamples:\n"
-                 "  tessera pack --lengths lengths.npy --max-length 2048 --out packs/\n"
-                 "  tessera pack --histogram wikipedia-512.csv --max-length 512 --max-per-pack 3 --certify --json\n"
-                 "  produce-lengths | tessera pack --lengths - --max-length 2048 --window 1000");
+  command.footer(
+      "\n* takes a list separated by commas; every combination runs.\n"
+      "\nExamples:\n"
+      "  tessera pack --lengths lengths.npy --max-length 2048 --out packs/\n"
+      "  tessera pack --histogram wikipedia-512.csv --max-length 512 --max-per-pack 3 --certify --json\n"
+      "  produce-lengths | tessera pack --lengths - --max-length 2048 --window 1000");
   return [request, certificates, &command, &verify_command] {
     return verify_command.parsed() ? verify(*certificates, request->json) : run(*request, command);
   };

@@ -77,7 +77,8 @@ double PackResult::packing_factor() const {
 }
 
 std::string table(std::span<const PackResult> results) {
-  report::Table table({"algorithm", "depth", "packs", "efficiency", "factor", "padding", "lower bound", "gap", "time"});
+  report::Table table(
+      {"algorithm", "depth", "packs", "efficiency", "factor", "padding", "lower bound", "gap", "time"});
   for (const PackResult& r : results)
     table.add({method(r), depth_text(r.max_per_pack), std::to_string(r.packs),
                fmt::format("{:.3f} %", 100 * r.efficiency()), fmt::format("{:.3f}", r.packing_factor()),
@@ -96,7 +97,8 @@ std::string details(const PackResult& r) {
   out += '\n' + depth_lines(r.depths);
   if (r.ranks) {
     const RankReport& ranks = *r.ranks;
-    out += fmt::format("\nattention's work (sum of length²) over {} ranks that take packs in turn:\n", ranks.ranks);
+    out += fmt::format("\nattention's work (sum of length²) over {} ranks that take packs in turn:\n",
+                       ranks.ranks);
     report::Table table({"order", "spread of sums", "time ranks wait"});
     table.add({"random", percent(ranks.shuffled.spread), percent(ranks.shuffled.idle)});
     table.add({"balanced", percent(ranks.balanced.spread), percent(ranks.balanced.idle)});
@@ -105,7 +107,8 @@ std::string details(const PackResult& r) {
   if (!r.out.empty())
     out += fmt::format("\npacks are in {} (written in {})\n", r.out, report::seconds_text(r.write_seconds));
   if (!r.certificate.empty())
-    out += fmt::format("\nthe proof of the bound is in {} (tessera pack verify {})\n", r.certificate, r.certificate);
+    out += fmt::format("\nthe proof of the bound is in {} (tessera pack verify {})\n", r.certificate,
+                       r.certificate);
   return out;
 }
 
@@ -113,28 +116,29 @@ ordered_json json_of(const PackResult& r) {
   ordered_json depths = ordered_json::object();
   for (size_t depth = 0; depth < r.depths.size(); ++depth)
     if (r.depths[depth] != 0) depths[std::to_string(depth)] = r.depths[depth];
-  ordered_json out = {{"algorithm", r.window ? "window" : r.algorithm},
-                      {"max_length", r.max_length},
-                      {"max_per_pack", r.max_per_pack == 0 ? ordered_json(nullptr) : ordered_json(r.max_per_pack)},
-                      {"packs", r.packs},
-                      {"sequences", r.sequences},
-                      {"tokens", r.tokens},
-                      {"padding", r.padding()},
-                      {"efficiency", r.efficiency()},
-                      {"packing_factor", r.packing_factor()},
-                      {"lower_bound", r.lower_bound},
-                      {"gap", r.gap()},
-                      {"optimal", r.gap() == 0},
-                      {"cut_short", r.cut_short},
-                      {"seconds", r.seconds},
-                      {"read_seconds", r.read_seconds},
-                      {"write_seconds", r.write_seconds},
-                      {"too_long", r.too_long},
-                      {"too_long_policy", name_of(r.policy)},
-                      {"lost_tokens", r.lost_tokens},
-                      {"input_sequences", r.input_sequences},
-                      {"input_tokens", r.input_tokens},
-                      {"depths", depths}};
+  ordered_json out = {
+      {"algorithm", r.window ? "window" : r.algorithm},
+      {"max_length", r.max_length},
+      {"max_per_pack", r.max_per_pack == 0 ? ordered_json(nullptr) : ordered_json(r.max_per_pack)},
+      {"packs", r.packs},
+      {"sequences", r.sequences},
+      {"tokens", r.tokens},
+      {"padding", r.padding()},
+      {"efficiency", r.efficiency()},
+      {"packing_factor", r.packing_factor()},
+      {"lower_bound", r.lower_bound},
+      {"gap", r.gap()},
+      {"optimal", r.gap() == 0},
+      {"cut_short", r.cut_short},
+      {"seconds", r.seconds},
+      {"read_seconds", r.read_seconds},
+      {"write_seconds", r.write_seconds},
+      {"too_long", r.too_long},
+      {"too_long_policy", name_of(r.policy)},
+      {"lost_tokens", r.lost_tokens},
+      {"input_sequences", r.input_sequences},
+      {"input_tokens", r.input_tokens},
+      {"depths", depths}};
   if (r.window)
     out["window"] = *r.window;
   else

@@ -18,7 +18,9 @@ using pack::Entry;
 class Printer {
  public:
   explicit Printer(const PackRequest& request)
-      : emit_(request.emit != Emit::automatic ? request.emit : request.json ? Emit::none : Emit::ids),
+      : emit_(request.emit != Emit::automatic ? request.emit
+              : request.json                  ? Emit::none
+                                              : Emit::ids),
         cuts_(request.too_long == pack::TooLong::truncate || request.too_long == pack::TooLong::split) {}
 
   void print(std::span<const Entry> pack) {

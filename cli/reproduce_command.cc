@@ -25,7 +25,8 @@ std::string data_folder(const std::string& given) {
   if (!given.empty()) return given;
   const char* variable = std::getenv("TESSERA_DATA");
   if (variable != nullptr && *variable != '\0') return variable;
-  throw UsageError("pass --data FOLDER with lengths/wikipedia-512.csv and lengths/squad1.1-384.csv, or set TESSERA_DATA");
+  throw UsageError(
+      "pass --data FOLDER with lengths/wikipedia-512.csv and lengths/squad1.1-384.csv, or set TESSERA_DATA");
 }
 
 int reproduce_packing(const PackingOptions& options) {
@@ -37,9 +38,8 @@ int reproduce_packing(const PackingOptions& options) {
   size_t done = 0;
   std::vector<PackingStudy> studies;
   for (const PackingTask& task : packing_tasks())
-    studies.push_back(reproduce(task, folder, options.time_limit, [&](const std::string& next) {
-      bar.show(std::min(done++, kRows), next);
-    }));
+    studies.push_back(reproduce(task, folder, options.time_limit,
+                                [&](const std::string& next) { bar.show(std::min(done++, kRows), next); }));
   bar.clear();
   if (!options.csv.empty()) io::write_text(options.csv, csv(studies));
   if (!options.html.empty()) io::write_text(options.html, page(studies));
@@ -57,12 +57,14 @@ Command add_reproduce_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("reproduce", "Published results, with ours beside them");
   command.require_subcommand(1);
   auto packing = std::make_shared<PackingOptions>();
-  CLI::App& packing_command = *command.add_subcommand("packing", "Sequence packing of Wikipedia and SQuAD 1.1");
+  CLI::App& packing_command =
+      *command.add_subcommand("packing", "Sequence packing of Wikipedia and SQuAD 1.1");
   packing_command.add_option("--data", packing->data, "Folder with lengths/*.csv (default: TESSERA_DATA)");
   packing_command.add_option("--csv", packing->csv, "File for all rows");
   packing_command.add_option("--html", packing->html, "File for a page with charts");
   packing_command.add_option_function<std::string>(
-      "--time-limit", [packing](const std::string& s) { packing->time_limit = parse_seconds("--time-limit", s); },
+      "--time-limit",
+      [packing](const std::string& s) { packing->time_limit = parse_seconds("--time-limit", s); },
       "Seconds for each row");
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");

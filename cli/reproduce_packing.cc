@@ -113,8 +113,8 @@ PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, 
 }
 
 std::string text(const PackingStudy& study) {
-  report::Table table({study.name, "depth", "packs", "published", "efficiency", "published", "factor", "published",
-                       "lower bound", "gap", "time", "speed-up, published"});
+  report::Table table({study.name, "depth", "packs", "published", "efficiency", "published", "factor",
+                       "published", "lower bound", "gap", "time", "speed-up, published"});
   for (const ReproducedPacking& row : study.rows) {
     const PackResult& r = row.ours;
     const PublishedPacking p = row.published.value_or(PublishedPacking{});
@@ -139,7 +139,8 @@ std::string csv(const std::vector<PackingStudy>& studies) {
       out += fmt::format("{},{},{},{},{:.6f},{:.4f},{},{},{},{:.6f},{},{},{},{}\n", study.name,
                          depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(), r.packing_factor(),
                          r.padding(), r.lower_bound, r.gap(), r.seconds, or_empty(p.packs, "{:.0f}"),
-                         or_empty(p.efficiency, "{}"), or_empty(p.packing_factor, "{}"), or_empty(p.speedup, "{}"));
+                         or_empty(p.efficiency, "{}"), or_empty(p.packing_factor, "{}"),
+                         or_empty(p.speedup, "{}"));
     }
   return out;
 }

@@ -28,8 +28,9 @@ Html lengths_chart(const PackingStudy& study) {
   const std::vector<uint64_t>& counts = study.histogram.counts;
   chart.first = 1;
   for (size_t length = 1; length < counts.size(); ++length)
-    chart.columns.push_back({{static_cast<double>(counts[length])},
-                             fmt::format("{} sequences of {} tokens", report::count_text(counts[length]), length)});
+    chart.columns.push_back(
+        {{static_cast<double>(counts[length])},
+         fmt::format("{} sequences of {} tokens", report::count_text(counts[length]), length)});
   return report::chart(chart);
 }
 
@@ -38,7 +39,8 @@ Html efficiency_chart(const PackingStudy& study) {
   report::LineChart chart;
   chart.frame.title = "Efficiency against depth";
   chart.frame.note =
-      "Share of tokens that are not padding, by the most sequences that a pack may hold. The bound is proven: no "
+      "Share of tokens that are not padding, by the most sequences that a pack may hold. The bound is "
+      "proven: no "
       "packing lies above it.";
   chart.x = {.label = "most sequences in a pack", .growth = report::Growth::log2};
   chart.y = {.label = "efficiency", .unit = report::Unit::share};
@@ -53,10 +55,12 @@ Html efficiency_chart(const PackingStudy& study) {
     if (row.published && row.published->efficiency && name != "nnlshp")
       published.points.push_back({depth, *row.published->efficiency, ""});
     if (r.algorithm == "best" || r.algorithm == "none")
-      bound.points.push_back({depth, r.efficiency() * static_cast<double>(r.packs) / static_cast<double>(r.lower_bound),
-                              fmt::format("at least {} packs", report::count_text(r.lower_bound))});
+      bound.points.push_back(
+          {depth, r.efficiency() * static_cast<double>(r.packs) / static_cast<double>(r.lower_bound),
+           fmt::format("at least {} packs", report::count_text(r.lower_bound))});
     if (name.empty()) continue;
-    auto series = std::find_if(ours.begin(), ours.end(), [&](const report::Series& s) { return s.name == name; });
+    auto series =
+        std::find_if(ours.begin(), ours.end(), [&](const report::Series& s) { return s.name == name; });
     if (series == ours.end()) series = ours.insert(ours.end(), report::Series{.name = name});
     series->points.push_back({depth, r.efficiency(),
                               fmt::format("{}, depth {}: {} packs, {:.3f} %", name, r.max_per_pack,
@@ -87,13 +91,24 @@ Html depths_chart(const PackingStudy& study) {
 
 Html results_table(const PackingStudy& study) {
   using Align = report::RichTable::Align;
-  report::RichTable table({{"algorithm", Align::left}, {"depth"}, {"packs"}, {"published"}, {"efficiency"},
-                           {"published"}, {"factor"}, {"published"}, {"lower bound"}, {"gap"}, {"time"},
+  report::RichTable table({{"algorithm", Align::left},
+                           {"depth"},
+                           {"packs"},
+                           {"published"},
+                           {"efficiency"},
+                           {"published"},
+                           {"factor"},
+                           {"published"},
+                           {"lower bound"},
+                           {"gap"},
+                           {"time"},
                            {"speed-up, published"}});
   for (const ReproducedPacking& row : study.rows) {
     const PackResult& r = row.ours;
     const PublishedPacking p = row.published.value_or(PublishedPacking{});
-    const auto cell = [](const std::optional<double>& value, auto show) { return value ? show(*value) : std::string(); };
+    const auto cell = [](const std::optional<double>& value, auto show) {
+      return value ? show(*value) : std::string();
+    };
     table.add({r.algorithm, r.max_per_pack == 0 ? "any" : std::to_string(r.max_per_pack),
                report::count_text(r.packs),
                cell(p.packs, [](double v) { return report::count_text(static_cast<uint64_t>(v)); }),
@@ -121,11 +136,12 @@ std::string page(const std::vector<PackingStudy>& studies) {
     content += lengths_chart(study) + efficiency_chart(study) + depths_chart(study) + results_table(study);
     page.add_section(study.name, content);
   }
-  page.add_section("Source",
-                   report::paragraph("Published: M. M. Krell, SW/HW co-optimization on the IPU: an MLPerf case study; "
-                                     "Efficient Sequence Packing without Cross-contamination, arXiv 2107.02027. The "
-                                     "lower bound and the gap of a depth hold for all algorithms; best finds them by "
-                                     "column generation."));
+  page.add_section(
+      "Source",
+      report::paragraph("Published: M. M. Krell, SW/HW co-optimization on the IPU: an MLPerf case study; "
+                        "Efficient Sequence Packing without Cross-contamination, arXiv 2107.02027. The "
+                        "lower bound and the gap of a depth hold for all algorithms; best finds them by "
+                        "column generation."));
   return page.html();
 }
 

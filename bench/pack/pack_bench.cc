@@ -39,7 +39,8 @@ double median_seconds(const std::function<void()>& work) {
 }
 
 void print(const std::string& what, double seconds, double sequences, const std::string& note = "") {
-  fmt::print("{:<34} {:>10.3f} ms {:>10.1f} M sequences/s  {}\n", what, seconds * 1e3, sequences / seconds * 1e-6, note);
+  fmt::print("{:<34} {:>10.3f} ms {:>10.1f} M sequences/s  {}\n", what, seconds * 1e3,
+             sequences / seconds * 1e-6, note);
 }
 
 /// Every sequence of a histogram once, in random order.
@@ -67,13 +68,15 @@ pack::Histogram made_up(uint32_t max_length, size_t sequences) {
 }
 
 void measure_planning(const pack::Histogram& histogram) {
-  for (const pack::Algorithm algorithm : {pack::Algorithm::spfhp, pack::Algorithm::lpfhp, pack::Algorithm::best}) {
+  for (const pack::Algorithm algorithm :
+       {pack::Algorithm::spfhp, pack::Algorithm::lpfhp, pack::Algorithm::best}) {
     if (algorithm == pack::Algorithm::best && histogram.max_length() > 2048) continue;  // takes its time
     pack::Packing packing;
     const double seconds = median_seconds([&] { packing = plan(histogram, {.algorithm = algorithm}); });
     print(fmt::format("plan, {}, L = {}", name_of(algorithm), histogram.max_length()), seconds,
           static_cast<double>(packing.sequences),
-          fmt::format("{} packs, {:.3f} %, gap {}", packing.packs(), 100 * packing.efficiency(), packing.gap()));
+          fmt::format("{} packs, {:.3f} %, gap {}", packing.packs(), 100 * packing.efficiency(),
+                      packing.gap()));
   }
 }
 
@@ -84,9 +87,10 @@ void measure_index(const std::vector<uint32_t>& values, uint32_t max_length) {
   print("count", median_seconds([&] { input = count(lengths, max_length); }), sequences);
   const pack::Packing packing = plan(input.histogram, {.algorithm = pack::Algorithm::lpfhp});
   pack::PackIndex index;
-  for (const auto& [name, order] : {std::pair("sort and assemble", pack::Order{}),
-                                    std::pair("sort and assemble, shuffled", pack::Order{.shuffle = 1}),
-                                    std::pair("sort and assemble, for 8 ranks", pack::Order{.shuffle = 1, .ranks = 8})}) {
+  for (const auto& [name, order] :
+       {std::pair("sort and assemble", pack::Order{}),
+        std::pair("sort and assemble, shuffled", pack::Order{.shuffle = 1}),
+        std::pair("sort and assemble, for 8 ranks", pack::Order{.shuffle = 1, .ranks = 8})}) {
     index = {};
     print(name, median_seconds([&] { index = index_packs(packing, input, lengths, order); }), sequences);
   }
@@ -116,7 +120,8 @@ void measure_stream(const std::vector<uint32_t>& values, uint32_t max_length, ui
     tokens = packer.seen().tokens;
   });
   print(fmt::format("stream, window {}", window), seconds, static_cast<double>(values.size()),
-        fmt::format("{:.3f} %", 100.0 * static_cast<double>(tokens) / (static_cast<double>(packs) * max_length)));
+        fmt::format("{:.3f} %",
+                    100.0 * static_cast<double>(tokens) / (static_cast<double>(packs) * max_length)));
 }
 
 }  // namespace

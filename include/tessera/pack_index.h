@@ -89,12 +89,12 @@ TooLong too_long_named(std::string_view name);
 
 /// What there is to pack. Sequences within the maximum are one piece each.
 struct Input {
-  Histogram histogram;          ///< of the pieces
+  Histogram histogram;  ///< of the pieces
   TooLong policy = TooLong::error;
-  uint64_t sequences = 0;       ///< of the input, too long ones included
-  uint64_t tokens = 0;          ///< likewise
-  uint64_t too_long = 0;        ///< sequences above the maximum
-  uint64_t lost_tokens = 0;     ///< dropped or cut off
+  uint64_t sequences = 0;    ///< of the input, too long ones included
+  uint64_t tokens = 0;       ///< likewise
+  uint64_t too_long = 0;     ///< sequences above the maximum
+  uint64_t lost_tokens = 0;  ///< dropped or cut off
 };
 
 /// Counts lengths. Throws Error, naming the first, where one is out of range, or too long and the

@@ -19,9 +19,9 @@ struct Entry {
 };
 
 struct StreamOptions {
-  uint32_t max_length = 0;         ///< L, tokens of a pack
-  uint32_t window = 1000;          ///< W, pieces that wait for others at most
-  uint32_t max_per_pack = 0;       ///< D; 0: any number
+  uint32_t max_length = 0;    ///< L, tokens of a pack
+  uint32_t window = 1000;     ///< W, pieces that wait for others at most
+  uint32_t max_per_pack = 0;  ///< D; 0: any number
   TooLong policy = TooLong::error;
 };
 

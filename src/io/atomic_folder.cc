@@ -94,8 +94,7 @@ bool AtomicFolder::replaces() const {
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
     const std::string name = entry.path().filename().string();
     if (std::find(names_.begin(), names_.end(), name) != names_.end()) continue;
-    fail(path_, "the folder holds {}, which replacing it would lose; give another folder",
-         excerpt(name));
+    fail(path_, "the folder holds {}, which replacing it would lose; give another folder", excerpt(name));
   }
   if (error) fail(path_, "cannot read the folder: {}", error.message());
   return true;

@@ -147,8 +147,7 @@ void set_type(const std::string& name, std::string_view descr, NpyHeader& header
     header.big_endian = descr.front() == '>' || (descr.front() == '=' && kBigEndian);
     return;
   }
-  fail(name, "elements of type {}; use float16, float32, float64, integers or booleans",
-       excerpt(descr));
+  fail(name, "elements of type {}; use float16, float32, float64, integers or booleans", excerpt(descr));
 }
 
 std::string read_text(const Source& source, uint64_t offset, size_t size) {
@@ -175,8 +174,7 @@ std::string read_header_text(const Source& source, uint64_t& data_offset) {
   data_offset = kFixed + length_bytes + length;
   constexpr uint64_t kLongest = 1 << 16;  // a header of numbers has about 100 bytes
   if (length > kLongest || data_offset > source.size()) {
-    fail(name, "a header of {} bytes in a file of {}; it may be truncated or damaged", length,
-         source.size());
+    fail(name, "a header of {} bytes in a file of {}; it may be truncated or damaged", length, source.size());
   }
   return read_text(source, kFixed + length_bytes, length);
 }
@@ -201,16 +199,15 @@ std::string npy_header_text(Element element, std::span<const uint64_t> shape) {
   std::string sizes;
   for (const uint64_t size : shape) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
   if (shape.size() == 1) sizes += ',';
-  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   order, code, sizes);
+  std::string header =
+      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", order, code, sizes);
   // The data begins at a multiple of 64 bytes, after magic, version, length and a line end.
   constexpr size_t kBefore = 10;
   constexpr size_t kAlignment = 64;
   while ((kBefore + header.size() + 1) % kAlignment != 0) header += ' ';
   header += '\n';
   std::string text(kMagic);
-  text += {'\x01', '\x00', static_cast<char>(header.size() & 0xFF),
-           static_cast<char>(header.size() >> 8)};
+  text += {'\x01', '\x00', static_cast<char>(header.size() & 0xFF), static_cast<char>(header.size() >> 8)};
   return text + header;
 }
 

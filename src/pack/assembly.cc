@@ -11,13 +11,15 @@
 namespace tessera::pack {
 namespace {
 
-constexpr size_t kLengthsAtOnce = 2048;        // that the first-level cache holds
+constexpr size_t kLengthsAtOnce = 2048;             // that the first-level cache holds
 constexpr size_t kEntriesAtOnce = size_t{1} << 15;  // that the second-level cache holds, all fields
 
 constexpr uint64_t kPacksAhead = 16;
+constexpr const char* kChanged = "changed while it was packed; run again when nothing writes to it";
 
 [[noreturn]] void refuse_strangers() {
-  throw UsageError("the packing does not hold the lengths that were counted; plan the histogram of this input");
+  throw UsageError(
+      "the packing does not hold the lengths that were counted; plan the histogram of this input");
 }
 
 }  // namespace
@@ -37,10 +39,12 @@ Assembly::Assembly(const Packing& packing, const Input& input, const Lengths& le
   const uint64_t last_sequence = std::max<uint64_t>(lengths.size(), 1) - 1;
   base::require_memory(pieces_ * (last_sequence > UINT32_MAX ? 8 : 4), "sorting the sequences by length");
   sequence_of_ = IndexArray(pieces_, last_sequence);
-  if (sequence_of_.width() == 4)
-    sort<uint32_t>(lengths, max_length_);
+  if (sequence_of_.width() == 8)
+    sort<uint64_t, uint64_t>(lengths);
+  else if (pieces_ > UINT32_MAX)
+    sort<uint32_t, uint64_t>(lengths);
   else
-    sort<uint64_t>(lengths, max_length_);
+    sort<uint32_t, uint32_t>(lengths);
 }
 
 // Gives each group its pieces of each length.
@@ -62,39 +66,45 @@ void Assembly::lay_out(const Packing& packing) {
     if (next[length] != first_of_length_[length + 1]) refuse_strangers();
 }
 
-// Counting sort. Each length has a place of its own to write to; those places stay in the caches.
-template <class Id>
-void Assembly::sort(const Lengths& lengths, uint32_t max_length) {
+// Counting sort. Each length has a place of its own to write to; those places stay in the caches. At:
+// a position among the pieces.
+template <class Id, class At>
+void Assembly::sort(const Lengths& lengths) {
   struct Bucket {
-    Id next;
-    Id end;
+    At next;
+    At end;
   };
-  std::vector<Bucket> buckets(uint64_t{max_length} + 1);
-  for (uint64_t length = 1; length <= max_length; ++length)
-    buckets[length] = {static_cast<Id>(first_of_length_[length]), static_cast<Id>(first_of_length_[length + 1])};
+  std::vector<Bucket> buckets(uint64_t{max_length_} + 1);
+  for (uint64_t length = 1; length <= max_length_; ++length)
+    buckets[length] = {static_cast<At>(first_of_length_[length]),
+                       static_cast<At>(first_of_length_[length + 1])};
   Id* pieces = reinterpret_cast<Id*>(sequence_of_.data());
   const auto put = [&](uint64_t length, uint64_t sequence) {
     Bucket& bucket = buckets[length];
     if (bucket.next == bucket.end) [[unlikely]]
-      lengths.fail_at(sequence, "changed while it was packed; run again when nothing writes to it");
+      lengths.fail_at(sequence, kChanged);
     pieces[bucket.next++] = static_cast<Id>(sequence);
   };
-  std::vector<uint64_t> block(std::min<uint64_t>(kLengthsAtOnce, lengths.size()));
+  const auto put_too_long = [&](uint64_t length, uint64_t sequence) {
+    longest_ = std::max(longest_, length);
+    if (policy_ == TooLong::truncate) put(max_length_, sequence);
+    if (policy_ != TooLong::split) return;
+    for (uint64_t piece = 0; piece < length / max_length_; ++piece) put(max_length_, sequence);
+    if (length % max_length_ != 0) put(length % max_length_, sequence);
+  };
+  std::vector<uint64_t> block(kLengthsAtOnce);
   for (uint64_t first = 0; first < lengths.size(); first += block.size()) {
     block.resize(std::min<uint64_t>(kLengthsAtOnce, lengths.size() - first));
     lengths.read(first, block);
     for (size_t i = 0; i < block.size(); ++i) {
-      if (block[i] <= max_length) [[likely]] {
+      if (block[i] <= max_length_) [[likely]]
         put(block[i], first + i);
-        continue;
-      }
-      longest_ = std::max(longest_, block[i]);
-      if (policy_ == TooLong::truncate) put(max_length, first + i);
-      if (policy_ != TooLong::split) continue;
-      for (uint64_t piece = 0; piece < block[i] / max_length; ++piece) put(max_length, first + i);
-      if (block[i] % max_length != 0) put(block[i] % max_length, first + i);
+      else
+        put_too_long(block[i], first + i);
     }
   }
+  for (const Bucket& bucket : buckets)
+    if (bucket.next != bucket.end) lengths.fail_at(lengths.size() - 1, kChanged);
 }
 
 uint64_t Assembly::fill(uint64_t first_pack, EntryBlock& block) {
@@ -156,7 +166,8 @@ uint64_t Assembly::fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& 
 // Which tokens of its sequence a piece has. The whole pieces of one sequence lie side by side, in
 // their order; its rest is shorter than the maximum.
 template <class Id>
-void Assembly::cut(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block, size_t entry) const {
+void Assembly::cut(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block,
+                   size_t entry) const {
   const uint64_t length = lengths_[pieces[piece]];
   block.length[entry] = column.length;
   block.begin[entry] = 0;

@@ -53,8 +53,8 @@ class Assembly {
   };
 
   void lay_out(const Packing& packing);
-  template <class Id>
-  void sort(const Lengths& lengths, uint32_t max_length);
+  template <class Id, class At>
+  void sort(const Lengths& lengths);
   uint64_t fill(uint64_t first_pack, EntryBlock& block);
   template <class Id>
   uint64_t fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& block);
@@ -75,7 +75,7 @@ class Assembly {
   std::vector<uint64_t> first_of_length_;  // piece, by length; one more at the end
   std::vector<Column> columns_;
   std::vector<uint64_t> first_column_;  // of each group, and one more
-  IndexArray sequence_of_;  // piece → sequence
+  IndexArray sequence_of_;              // piece → sequence
 };
 
 }  // namespace tessera::pack

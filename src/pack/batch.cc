@@ -23,8 +23,9 @@ size_t for_each_sequence(std::span<const uint32_t> lengths, size_t size, F f) {
   size_t at = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] > size - at) {
-      throw UsageError(fmt::format("sequences of {} tokens and more in a pack of {}; give room for the maximum",
-                                   at + lengths[i], size));
+      throw UsageError(
+          fmt::format("sequences of {} tokens and more in a pack of {}; give room for the maximum",
+                      at + lengths[i], size));
     }
     f(at, i);
     at += lengths[i];
@@ -55,18 +56,22 @@ std::vector<int32_t> cu_seqlens(std::span<const uint32_t> lengths) {
   for (const uint32_t length : lengths) {
     sum += length;
     if (sum > kMost) {
-      throw Error(fmt::format("sequences of {} tokens and more in all; cu_seqlens are 32-bit integers up to {}, so "
-                              "take fewer packs at once", sum, kMost));
+      throw Error(
+          fmt::format("sequences of {} tokens and more in all; cu_seqlens are 32-bit integers up to {}, so "
+                      "take fewer packs at once",
+                      sum, kMost));
     }
     sums.push_back(static_cast<int32_t>(sum));
   }
   return sums;
 }
 
-void position_ids(std::span<const uint32_t> lengths, std::span<int32_t> out, int32_t offset, int32_t padding) {
+void position_ids(std::span<const uint32_t> lengths, std::span<int32_t> out, int32_t offset,
+                  int32_t padding) {
   const size_t end = for_each_sequence(lengths, out.size(), [&](size_t first, size_t i) {
     if (int64_t{offset} + lengths[i] - 1 > static_cast<int64_t>(kMost)) {
-      throw Error(fmt::format("positions from {} on of a sequence of {} tokens pass {}", offset, lengths[i], kMost));
+      throw Error(
+          fmt::format("positions from {} on of a sequence of {} tokens pass {}", offset, lengths[i], kMost));
     }
     const auto tokens = out.subspan(first, lengths[i]);
     std::iota(tokens.begin(), tokens.end(), offset);
@@ -97,7 +102,8 @@ std::vector<uint32_t> assign_to_ranks(std::span<const uint64_t> costs, uint32_t 
       rank_of[by_cost[first + i]] = by_load[i];
       load[by_load[i]] += static_cast<double>(costs[by_cost[first + i]]);
     }
-    std::stable_sort(by_load.begin(), by_load.end(), [&](uint32_t a, uint32_t b) { return load[a] < load[b]; });
+    std::stable_sort(by_load.begin(), by_load.end(),
+                     [&](uint32_t a, uint32_t b) { return load[a] < load[b]; });
   }
   return rank_of;
 }

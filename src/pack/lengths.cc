@@ -64,8 +64,10 @@ void Lengths::reject(uint64_t entry, uint64_t value) const {
   const bool negative = (signed_ || differences_) && value > kLongest;
   const std::string number = negative ? fmt::format("-{}", -value) : fmt::format("{}", value);
   if (differences_) {
-    fail_at(entry, fmt::format("offset {} follows, which makes {} tokens; offsets must rise, so leave out empty "
-                               "documents", entry + 1, number));
+    fail_at(entry,
+            fmt::format("offset {} follows, which makes {} tokens; offsets must rise, so leave out empty "
+                        "documents",
+                        entry + 1, number));
   }
   fail_at(entry, fmt::format("{} tokens; a sequence has 1 to {}, so leave this one out", number, kLongest));
 }
@@ -151,8 +153,10 @@ Input Counter::finish() && {
 }
 
 std::string too_long_text(uint64_t length, uint32_t max_length) {
-  return fmt::format("a sequence of {} tokens, and a pack holds {}; raise the maximum, or have too long ones "
-                     "dropped, truncated or split", length, max_length);
+  return fmt::format(
+      "a sequence of {} tokens, and a pack holds {}; raise the maximum, or have too long ones "
+      "dropped, truncated or split",
+      length, max_length);
 }
 
 Input count(const Lengths& lengths, uint32_t max_length, TooLong policy) {

@@ -42,7 +42,8 @@ uint64_t IndexArray::operator[](uint64_t i) const {
   return value;
 }
 
-PackIndex index_packs(const Packing& packing, const Input& input, const Lengths& lengths, const Order& order) {
+PackIndex index_packs(const Packing& packing, const Input& input, const Lengths& lengths,
+                      const Order& order) {
   Assembly assembly(packing, input, lengths, order);
   const uint64_t entries = assembly.entries();
   PackIndex index;

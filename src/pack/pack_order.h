@@ -40,7 +40,7 @@ class PackOrder {
   std::vector<uint64_t> first_of_group_;  // number; one more at the end
   std::vector<uint64_t> group_near_;      // of numbers by their high bits
   unsigned near_shift_ = 0;
-  IndexArray number_at_;                  // of each position; empty: the same
+  IndexArray number_at_;  // of each position; empty: the same
 };
 
 /// Attention cost of a pack: Σ length², at most the square of the maximum.

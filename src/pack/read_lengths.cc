@@ -25,7 +25,8 @@ namespace {
 using io::Element;
 
 bool is_signed(Element element) {
-  return element == Element::i8 || element == Element::i16 || element == Element::i32 || element == Element::i64;
+  return element == Element::i8 || element == Element::i16 || element == Element::i32 ||
+         element == Element::i64;
 }
 
 bool is_integer(Element element) {
@@ -117,8 +118,9 @@ Lengths LengthFile::from_npy(const io::Source& source, std::shared_ptr<const voi
   const uint64_t width = io::size_of(header.element);
   const uint64_t room = source.size() - header.data_offset;
   if (size > room / width || size * width != room) {
-    io::fail(source.name(), "{} elements of {} bytes, and {} bytes follow the header; the file may be truncated",
-             size, width, room);
+    io::fail(source.name(),
+             "{} elements of {} bytes, and {} bytes follow the header; the file may be truncated", size,
+             width, room);
   }
   if (differences && size == 0) {
     io::fail(source.name(), "no offsets; n documents have n + 1, and none have the offset 0");

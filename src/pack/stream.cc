@@ -28,7 +28,8 @@ class StreamPacker::Window {
         queues_(uint64_t{options.max_length} + 1),
         most_(depth_limit(options.max_per_pack)) {
     if (options.window == 0 || options.window > kMostPieces) {
-      throw UsageError(fmt::format("a window of {} sequences; it holds 1 to {}", options.window, kMostPieces));
+      throw UsageError(
+          fmt::format("a window of {} sequences; it holds 1 to {}", options.window, kMostPieces));
     }
     base::require_memory(uint64_t{options.window} * sizeof(Piece), "a window of sequences");
   }

@@ -32,7 +32,7 @@ class TextLengths {
 
   std::string name_;
   int descriptor_ = -1;
-  std::string_view text_;      // what is left, where there is no descriptor
+  std::string_view text_;  // what is left, where there is no descriptor
   std::vector<char> chunk_;
   size_t filled_ = 0;
   std::vector<uint64_t> lengths_;

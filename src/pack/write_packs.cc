@@ -15,17 +15,20 @@ using io::AtomicFolder;
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kNames[] = {"offsets.npy", "sequence.npy",  "start.npy", "begin.npy",
+constexpr const char* kNames[] = {"offsets.npy", "sequence.npy",   "start.npy", "begin.npy",
                                   "length.npy",  "strategies.csv", "meta.json"};
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// An array on its way into a file, in the narrower of the two types that holds its largest.
 class ArrayFile {
  public:
   ArrayFile(AtomicFolder& folder, const std::string& name, uint64_t size, uint64_t largest)
       : name_(name), size_(size), wide_(largest > UINT32_MAX), file_(folder.add(name + ".npy")) {
-    const std::string header = io::npy_header_text(wide_ ? io::Element::u64 : io::Element::u32, std::span(&size, 1));
+    const std::string header =
+        io::npy_header_text(wide_ ? io::Element::u64 : io::Element::u32, std::span(&size, 1));
     file_.write(std::as_bytes(std::span(header)));
   }
 
@@ -66,14 +69,17 @@ ordered_json describe(const Packing& packing, const Input& input, const Provenan
   return {{"schema", 1},
           {"source", provenance.source},
           {"max_length", packing.max_length},
-          {"max_per_pack", packing.max_per_pack == 0 ? ordered_json(nullptr) : ordered_json(packing.max_per_pack)},
+          {"max_per_pack",
+           packing.max_per_pack == 0 ? ordered_json(nullptr) : ordered_json(packing.max_per_pack)},
           {"algorithm", name_of(packing.algorithm)},
           {"seed", provenance.seed},
           {"cut_short", packing.cut_short},
           {"sequences", input.sequences},
           {"tokens", input.tokens},
-          {"too_long", {{"policy", name_of(input.policy)}, {"sequences", input.too_long},
-                        {"lost_tokens", input.lost_tokens}}},
+          {"too_long",
+           {{"policy", name_of(input.policy)},
+            {"sequences", input.too_long},
+            {"lost_tokens", input.lost_tokens}}},
           {"packs", packing.packs()},
           {"lower_bound", packing.lower_bound()},
           {"entries", packing.sequences}};
@@ -117,7 +123,8 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
   ordered_json meta = describe(packing, input, provenance);
   meta["shuffle"] = order.shuffle ? ordered_json(*order.shuffle) : ordered_json(nullptr);
   meta["ranks"] = order.ranks > 1 ? ordered_json(order.ranks) : ordered_json(nullptr);
-  for (const ArrayFile* array : {&offsets, &sequence, &starts}) meta["arrays"][array->name()] = array->describe();
+  for (const ArrayFile* array : {&offsets, &sequence, &starts})
+    meta["arrays"][array->name()] = array->describe();
   for (const ArrayFile& array : cuts) meta["arrays"][array.name()] = array.describe();
   const Clock::time_point committing = Clock::now();
   write_text(out, "meta.json", meta.dump(2) + "\n");

@@ -37,16 +37,19 @@ class PackCliTest : public test::ToolTest {
 };
 
 TEST_F(PackCliTest, JsonHasItsKeysAndItsNumbersAgree) {
-  const Outcome o = run(fmt::format("pack --histogram '{}' --max-length 10 --ranks 2 --json "
-                                    "--algorithm best,spfhp,lpfhp,ffd,next-fit --max-per-pack 2,any", histogram()));
+  const Outcome o =
+      run(fmt::format("pack --histogram '{}' --max-length 10 --ranks 2 --json "
+                      "--algorithm best,spfhp,lpfhp,ffd,next-fit --max-per-pack 2,any",
+                      histogram()));
   ASSERT_EQ(o.status, 0) << o.err;
   const json all = json::parse(o.out);
   EXPECT_EQ(all["schema"], 1);
   EXPECT_EQ(all["command"], "pack");
   ASSERT_EQ(all["results"].size(), 10u);
   for (const json& r : all["results"]) {
-    for (const char* key : {"algorithm", "packs", "sequences", "tokens", "efficiency", "packing_factor", "lower_bound",
-                            "gap", "optimal", "seconds", "read_seconds", "write_seconds", "too_long", "depths", "ranks"})
+    for (const char* key :
+         {"algorithm", "packs", "sequences", "tokens", "efficiency", "packing_factor", "lower_bound", "gap",
+          "optimal", "seconds", "read_seconds", "write_seconds", "too_long", "depths", "ranks"})
       EXPECT_TRUE(r.contains(key)) << key;
     EXPECT_EQ(r["sequences"], 68);
     EXPECT_EQ(r["tokens"], 345);
@@ -66,8 +69,8 @@ TEST_F(PackCliTest, JsonHasItsKeysAndItsNumbersAgree) {
 
 TEST_F(PackCliTest, CertifiesAndVerifies) {
   const std::string proof = path("proof.json");
-  const Outcome o = run(fmt::format("pack --histogram '{}' --max-length 10 --certify --certificate '{}' --json",
-                                    histogram(), proof));
+  const Outcome o = run(fmt::format(
+      "pack --histogram '{}' --max-length 10 --certify --certificate '{}' --json", histogram(), proof));
   ASSERT_EQ(o.status, 0) << o.err;
   const json result = results_of(o)[0];
   EXPECT_EQ(result["certificate"], proof);
@@ -83,7 +86,8 @@ TEST_F(PackCliTest, CertifiesAndVerifies) {
   const Outcome refused = run(fmt::format("pack verify '{}'", file("forged.json", forged.dump())));
   EXPECT_EQ(refused.status, 1);
   EXPECT_NE(refused.err.find("forged.json"), std::string::npos) << refused.err;
-  EXPECT_EQ(run(fmt::format("pack verify '{}'", file("torn.json", text.substr(0, text.size() / 2)))).status, 1);
+  EXPECT_EQ(run(fmt::format("pack verify '{}'", file("torn.json", text.substr(0, text.size() / 2)))).status,
+            1);
   EXPECT_EQ(run("pack verify nowhere.json").status, 1);
 }
 
@@ -98,10 +102,10 @@ TEST_F(PackCliTest, WritesPacksOfEveryKindOfInput) {
   const std::string npy = file("l.npy", npy_text(lengths, "<u2"));
   const std::string options = " --max-length 128 --algorithm lpfhp --json --out '" + path("packs") + "'";
   std::string first;
-  for (const std::string& input : {fmt::format("--lengths '{}'", npy),
-                                   fmt::format("--lengths '{}'", file("l.txt", text)),
-                                   fmt::format("--lengths - <'{}'", file("l.txt", text)),
-                                   fmt::format("--offsets '{}'", file("o.npy", npy_text(offsets, "<i8")))}) {
+  for (const std::string& input :
+       {fmt::format("--lengths '{}'", npy), fmt::format("--lengths '{}'", file("l.txt", text)),
+        fmt::format("--lengths - <'{}'", file("l.txt", text)),
+        fmt::format("--offsets '{}'", file("o.npy", npy_text(offsets, "<i8")))}) {
     const Outcome o = run("pack " + options + " " + input);
     ASSERT_EQ(o.status, 0) << input << o.err;
     const json result = results_of(o)[0];
@@ -160,8 +164,8 @@ TEST_F(PackCliTest, StreamsPacksAsTheyClose) {
   const std::string npy = file("l.npy", npy_text(lengths, "<u2"));
   const Outcome counted = run(fmt::format("pack --lengths '{}' --max-length 100 --window 64 --json", npy));
   EXPECT_EQ(results_of(counted)[0]["packs"], packs);
-  const Outcome split =
-      run(fmt::format("pack --lengths '{}' --max-length 40 --too-long split --window 64 --json --emit jsonl", npy));
+  const Outcome split = run(fmt::format(
+      "pack --lengths '{}' --max-length 40 --too-long split --window 64 --json --emit jsonl", npy));
   ASSERT_EQ(split.status, 0) << split.err;
   std::istringstream objects(split.out);
   size_t tokens = 0;
@@ -177,15 +181,18 @@ TEST_F(PackCliTest, StreamsPacksAsTheyClose) {
 
 TEST_F(PackCliTest, PacksComeOutWhileTheInputIsOpen) {
   // Whoever feeds the input ends it only after the first pack has come out, or gives up.
-  const std::string feed = "(echo 7; echo 9; for i in $(seq 100); do [ -s first ] && touch seen && break; sleep 0.1; done)";
-  const Outcome o = run("pack --lengths - --max-length 10 --window 1",
-                        "cd '" + folder_.string() + "'; " + feed + " | {} | (head -n 1 >first; cat >/dev/null)");
+  const std::string feed =
+      "(echo 7; echo 9; for i in $(seq 100); do [ -s first ] && touch seen && break; sleep 0.1; done)";
+  const Outcome o =
+      run("pack --lengths - --max-length 10 --window 1",
+          "cd '" + folder_.string() + "'; " + feed + " | {} | (head -n 1 >first; cat >/dev/null)");
   EXPECT_EQ(contents_of(path("first")), "0\n");
   EXPECT_TRUE(std::filesystem::exists(path("seen"))) << o.err;
 }
 
 TEST_F(PackCliTest, OfAHistogramWritesStrategies) {
-  const Outcome o = run(fmt::format("pack --histogram '{}' --max-length 10 --out '{}'", histogram(), path("packs")));
+  const Outcome o =
+      run(fmt::format("pack --histogram '{}' --max-length 10 --out '{}'", histogram(), path("packs")));
   ASSERT_EQ(o.status, 0) << o.err;
   EXPECT_TRUE(contents_of(path("packs") + "/strategies.csv").starts_with("packs,lengths\n"));
 }
@@ -226,8 +233,9 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
 
 TEST_F(PackCliTest, AFullDiskLeavesNothing) {
   const std::string lengths = file("l.npy", npy_text(random_lengths(100'000), "<u2"));
-  const Outcome o = run(fmt::format("pack --lengths '{}' --max-length 100 --algorithm lpfhp --out '{}'", lengths,
-                                    path("packs")), "(ulimit -f 64; {})");
+  const Outcome o = run(fmt::format("pack --lengths '{}' --max-length 100 --algorithm lpfhp --out '{}'",
+                                    lengths, path("packs")),
+                        "(ulimit -f 64; {})");
   EXPECT_EQ(o.status, 1);
   EXPECT_NE(o.err.find("cannot write"), std::string::npos) << o.err;
   EXPECT_EQ(left_behind(), 1u);  // the input
@@ -236,9 +244,10 @@ TEST_F(PackCliTest, AFullDiskLeavesNothing) {
 TEST_F(PackCliTest, AnInterruptedRunLeavesNothing) {
   const std::string lengths = file("l.npy", npy_text(random_lengths(20'000'000), "<u2"));
   for (const char* patience : {"0.2", "0.4"}) {
-    const Outcome o = run(fmt::format("pack --lengths '{}' --max-length 100 --algorithm lpfhp --shuffle 1 --out '{}'",
-                                      lengths, path("packs")),
-                          std::string("timeout --preserve-status --signal=INT ") + patience + " {}");
+    const Outcome o =
+        run(fmt::format("pack --lengths '{}' --max-length 100 --algorithm lpfhp --shuffle 1 --out '{}'",
+                        lengths, path("packs")),
+            std::string("timeout --preserve-status --signal=INT ") + patience + " {}");
     EXPECT_EQ(o.status, 130) << patience;
     EXPECT_EQ(o.err, "interrupted\n") << patience;
     EXPECT_EQ(left_behind(), 1u) << patience;
@@ -256,8 +265,8 @@ TEST_F(PackCliTest, AnInputThatBecomesShorterIsAnError) {
 TEST_F(PackCliTest, PackingsRepeat) {
   const std::string lengths = file("l.npy", npy_text(random_lengths(20'000), "<u2"));
   const auto packs = [&](const std::string& options) {
-    const Outcome o = run(fmt::format("pack --lengths '{}' --max-length 128 --out '{}' {}", lengths, path("packs"),
-                                      options));
+    const Outcome o = run(
+        fmt::format("pack --lengths '{}' --max-length 128 --out '{}' {}", lengths, path("packs"), options));
     EXPECT_EQ(o.status, 0) << o.err;
     return contents_of(path("packs") + "/sequence.npy");
   };
@@ -269,7 +278,8 @@ TEST_F(PackCliTest, PackingsRepeat) {
 TEST_F(PackCliTest, ReproducesThePublishedTables) {
   const char* data = std::getenv("TESSERA_DATA");
   if (data == nullptr) GTEST_SKIP() << "TESSERA_DATA names no folder with data sets";
-  const Outcome o = run(fmt::format("reproduce packing --json --csv '{}' --html '{}'", path("p.csv"), path("p.html")));
+  const Outcome o =
+      run(fmt::format("reproduce packing --json --csv '{}' --html '{}'", path("p.csv"), path("p.html")));
   ASSERT_EQ(o.status, 0) << o.err;
   size_t compared = 0;
   for (const json& r : results_of(o)) {

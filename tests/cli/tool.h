@@ -22,7 +22,9 @@ struct Outcome {
 };
 
 /// By value: a loop over part of a temporary object would outlive it.
-inline nlohmann::json results_of(const Outcome& outcome) { return nlohmann::json::parse(outcome.out)["results"]; }
+inline nlohmann::json results_of(const Outcome& outcome) {
+  return nlohmann::json::parse(outcome.out)["results"];
+}
 
 inline std::string contents_of(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -34,7 +36,8 @@ class ToolTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto& test = *::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("tessera_cli_{}_{}", getpid(), test.name());
+    folder_ =
+        std::filesystem::temp_directory_path() / fmt::format("tessera_cli_{}_{}", getpid(), test.name());
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -45,7 +48,8 @@ class ToolTest : public ::testing::Test {
         fmt::format("export TESSERA_CACHE='{0}'; {{ {1} ; }} >'{0}/out' 2>'{0}/err'", folder_.string(),
                     fmt::format(fmt::runtime(around), fmt::format("'{}' {}", TESSERA_TOOL, arguments)));
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents_of(folder_ / "out"), contents_of(folder_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents_of(folder_ / "out"),
+            contents_of(folder_ / "err")};
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }

@@ -31,7 +31,10 @@ TEST(Batch, PositionsRestartAtTheOffset) {
   EXPECT_EQ(out, (std::vector<int32_t>{2, 3, 4, 2, 3, 1, 1, 1}));
   sequence_ids(std::vector<uint32_t>{3, 2}, out);
   EXPECT_EQ(out, (std::vector<int32_t>{1, 1, 1, 2, 2, 0, 0, 0}));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { position_ids(std::vector<uint32_t>{5, 4}, out); }), "in a pack of 8"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] {
+                     position_ids(std::vector<uint32_t>{5, 4}, out);
+                   }),
+                   "in a pack of 8"));
   EXPECT_TRUE(says(error_of([&] { position_ids(std::vector<uint32_t>{3}, out, INT32_MAX - 1); }), "pass"));
 }
 
@@ -51,7 +54,8 @@ TEST(Batch, LengthsOfEntriesAreThoseOfTheirPieces) {
     }
     EXPECT_EQ(tokens, input.histogram.tokens());
     EXPECT_EQ(entry_lengths(index, lengths, 0, packs).size(), index.sequence.size());
-    EXPECT_TRUE(says(error_of<UsageError>([&] { entry_lengths(index, lengths, 0, packs + 1); }), "packs 0 to"));
+    EXPECT_TRUE(
+        says(error_of<UsageError>([&] { entry_lengths(index, lengths, 0, packs + 1); }), "packs 0 to"));
   }
 }
 

@@ -44,11 +44,13 @@ std::vector<uint64_t> plain(const IndexArray& array) {
 }
 
 Plain plain(const PackIndex& index) {
-  return {plain(index.offsets), plain(index.sequence), plain(index.start), plain(index.begin), plain(index.length)};
+  return {plain(index.offsets), plain(index.sequence), plain(index.start), plain(index.begin),
+          plain(index.length)};
 }
 
 /// What every index must be. Without cuts, begin and length are empty.
-void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, const Packing& packing, TooLong policy) {
+void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, const Packing& packing,
+                  TooLong policy) {
   const uint32_t most = packing.max_length;
   const size_t packs = index.offsets.size() - 1;
   ASSERT_EQ(packs, packing.packs());
@@ -94,14 +96,16 @@ TEST(PackIndex, HoldsEverySequenceOnce) {
     const std::vector<uint32_t> values = random_lengths(seed, 3000, 100);
     const Lengths lengths{std::span<const uint32_t>(values)};
     const uint32_t most = seed % 3 == 0 ? 100 : 30;
-    const TooLong policy =
-        most == 100 ? TooLong::error : std::array{TooLong::drop, TooLong::truncate, TooLong::split}[seed / 3 % 3];
+    const TooLong policy = most == 100
+                               ? TooLong::error
+                               : std::array{TooLong::drop, TooLong::truncate, TooLong::split}[seed / 3 % 3];
     const Input input = count(lengths, most, policy);
     Options options;
     options.algorithm = seed % 2 == 0 ? Algorithm::lpfhp : Algorithm::spfhp;
     options.max_per_pack = std::array{0U, 1U, 2U, 5U}[seed % 4];
     const Packing packing = plan(input.histogram, options);
-    for (const Order& order : {Order{}, Order{.shuffle = seed}, Order{.ranks = 4}, Order{.shuffle = seed, .ranks = 7}})
+    for (const Order& order :
+         {Order{}, Order{.shuffle = seed}, Order{.ranks = 4}, Order{.shuffle = seed, .ranks = 7}})
       expect_sound(plain(index_packs(packing, input, lengths, order)), values, packing, policy);
   }
 }
@@ -153,9 +157,17 @@ TEST(PackIndex, RefusesWhatDoesNotBelongTogether) {
   const Input input = count(lengths, 10);
   const Packing packing = plan(input.histogram);
   EXPECT_TRUE(says(error_of([&] { index_packs(packing, input, changed); }), "changed while it was packed"));
+  const std::vector<uint32_t> longer = {3, 4, 11};  // 11 vanishes where too long ones are dropped
+  const Input dropping = count(lengths, 10, TooLong::drop);
+  EXPECT_TRUE(says(error_of([&] {
+                     index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)});
+                   }),
+                   "changed while it was packed"));
   const Input more = count(changed, 10);
-  EXPECT_TRUE(says(error_of<UsageError>([&] { index_packs(packing, more, changed); }), "plan the histogram of this"));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { index_packs(packing, input, Lengths{}); }), "plan the histogram"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { index_packs(packing, more, changed); }), "plan the histogram of this"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { index_packs(packing, input, Lengths{}); }), "plan the histogram"));
 }
 
 TEST(PackIndex, UsesEightBytesOnlyWhereFourDoNotSuffice) {
@@ -231,7 +243,9 @@ TEST(PackFolder, ReplacesOnlyItsOwn) {
   const Lengths lengths{std::span<const uint32_t>(values)};
   const Input input = count(lengths, 10);
   const Packing packing = plan(input.histogram);
-  const auto write = [&](const std::string& path) { write_packs(path, packing, input, lengths, {}, {"x", 0}); };
+  const auto write = [&](const std::string& path) {
+    write_packs(path, packing, input, lengths, {}, {"x", 0});
+  };
   folder.write("file", "precious");
   EXPECT_TRUE(says(error_of([&] { write(folder.file("file")); }), "not a folder"));
   EXPECT_EQ(content_of(folder.file("file")), "precious");
@@ -239,7 +253,8 @@ TEST(PackFolder, ReplacesOnlyItsOwn) {
   folder.write("thesis/chapter1.tex", "precious");
   EXPECT_TRUE(says(error_of([&] { write(folder.file("thesis")); }), "holds \"chapter1.tex\""));
   EXPECT_EQ(content_of(folder.file("thesis/chapter1.tex")), "precious");
-  EXPECT_TRUE(says(error_of([&] { write(folder.file("missing/packs")); }), "cannot create a temporary folder"));
+  EXPECT_TRUE(
+      says(error_of([&] { write(folder.file("missing/packs")); }), "cannot create a temporary folder"));
   EXPECT_EQ(folder.count(), 2u);
 }
 
@@ -274,7 +289,10 @@ TEST(PackFolder, ThatDoesNotFitLeavesNothingAndKeepsTheOldOne) {
   const std::string before = content_of(path + "/sequence.npy");
   for (const rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{1000}, rlim_t{before.size() - 1}}) {
     const FileLimit limit(bytes);
-    EXPECT_TRUE(says(error_of([&] { write_packs(path, packing, input, lengths, {}, {"x", 0}); }), "cannot write"))
+    EXPECT_TRUE(says(error_of([&] {
+                       write_packs(path, packing, input, lengths, {}, {"x", 0});
+                     }),
+                     "cannot write"))
         << bytes;
     EXPECT_EQ(folder.count(), 1u) << bytes;
     EXPECT_EQ(content_of(path + "/sequence.npy"), before) << bytes;

@@ -39,10 +39,12 @@ void expect_array(const std::string& code) {
   const Values expected = {1, 2, 100, static_cast<uint64_t>(values.back())};
   EXPECT_EQ(all_of(Lengths(std::span<const T>(values))), expected) << code;
   EXPECT_EQ(all_of(read_lengths(folder.write("a.npy", npy_text(values, "<" + code)))), expected) << code;
-  EXPECT_EQ(all_of(read_lengths(folder.write("b.npy", npy_text(values, ">" + code, true)))), expected) << code;
+  EXPECT_EQ(all_of(read_lengths(folder.write("b.npy", npy_text(values, ">" + code, true)))), expected)
+      << code;
   const std::vector<T> offsets = {0, 1, 5, 12};
   EXPECT_EQ(all_of(Lengths::of_offsets(std::span<const T>(offsets))), (Values{1, 4, 7})) << code;
-  EXPECT_EQ(all_of(read_offsets(folder.write("o.npy", npy_text(offsets, ">" + code, true)))), (Values{1, 4, 7}));
+  EXPECT_EQ(all_of(read_offsets(folder.write("o.npy", npy_text(offsets, ">" + code, true)))),
+            (Values{1, 4, 7}));
 }
 
 TEST(Lengths, OfEveryTypeAndByteOrder) {
@@ -101,7 +103,8 @@ TEST(Lengths, SayWhichIsWrong) {
   };
   EXPECT_TRUE(says(array_error({5, 0, 7}), "a.npy: entry 1: 0 tokens"));
   EXPECT_TRUE(says(array_error({5, 6, -7}), "a.npy: entry 2: -7 tokens"));
-  EXPECT_TRUE(says(array_error({5, 6, 7, 513}), "a.npy: entry 3: a sequence of 513 tokens, and a pack holds 512"));
+  EXPECT_TRUE(
+      says(array_error({5, 6, 7, 513}), "a.npy: entry 3: a sequence of 513 tokens, and a pack holds 512"));
   const auto offset_error = [&](const std::vector<uint32_t>& values) {
     return error_of([&] { count(read_offsets(folder.write("a.npy", npy_text(values, "<u4"))), 512); });
   };
@@ -192,7 +195,8 @@ TEST(Count, RefusesSumsBeyond64Bits) {
 
 TEST(HistogramFile, IsReadInAnyOrder) {
   const test::TemporaryFolder folder;
-  const Input input = read_histogram(folder.write("h.csv", "length,count\r\n3,4\n0,0\n1,5000000000\n3,1\n"), 8);
+  const Input input =
+      read_histogram(folder.write("h.csv", "length,count\r\n3,4\n0,0\n1,5000000000\n3,1\n"), 8);
   EXPECT_EQ(input.histogram.counts[3], 5u);
   EXPECT_EQ(input.histogram.counts[1], 5'000'000'000u);
   EXPECT_EQ(input.sequences, 5'000'000'005u);

@@ -12,12 +12,14 @@ template <class T>
 std::string npy_text(const std::vector<T>& values, const std::string& type, bool reversed = false) {
   std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" +
                        std::to_string(values.size()) + ",), }\n";
-  std::string text = std::string("\x93NUMPY\x01", 7) + '\0' + static_cast<char>(header.size()) + '\0' + header;
+  std::string text =
+      std::string("\x93NUMPY\x01", 7) + '\0' + static_cast<char>(header.size()) + '\0' + header;
   const size_t data = text.size();
   text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   if (!reversed) return text;
   for (size_t at = data; at < text.size(); at += sizeof(T))
-    std::reverse(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(at + sizeof(T)));
+    std::reverse(text.begin() + static_cast<std::ptrdiff_t>(at),
+                 text.begin() + static_cast<std::ptrdiff_t>(at + sizeof(T)));
   return text;
 }
 

@@ -130,12 +130,14 @@ TEST(StreamPacker, SplitsAGiantWithoutHoldingItsPieces) {
 
 TEST(StreamPacker, SaysWhatIsWrong) {
   EXPECT_TRUE(says(error_of<UsageError>([] { StreamPacker({.max_length = 0}); }), "a pack may have 1 to"));
-  EXPECT_TRUE(says(error_of<UsageError>([] { StreamPacker({.max_length = 5, .window = 0}); }), "a window of 0"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([] { StreamPacker({.max_length = 5, .window = 0}); }), "a window of 0"));
   StreamPacker packer({.max_length = 5, .window = 2});
   packer.push(5);
   EXPECT_TRUE(says(error_of([&] { packer.push(0); }), "sequence 1: a sequence has 1 token at least"));
   StreamPacker strict({.max_length = 5, .window = 2});
-  EXPECT_TRUE(says(error_of([&] { strict.push(6); }), "sequence 0: a sequence of 6 tokens, and a pack holds 5"));
+  EXPECT_TRUE(
+      says(error_of([&] { strict.push(6); }), "sequence 0: a sequence of 6 tokens, and a pack holds 5"));
   StreamPacker full({.max_length = 5, .window = 2});
   full.push(1);
   full.push(1);
