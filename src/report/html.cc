@@ -1,5 +1,7 @@
 #include "report/html.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 
 namespace tessera::report {
@@ -35,9 +37,9 @@ std::string_view escaped_ascii(char c) {
 }
 
 std::string opening(std::string_view name, Attributes attributes) {
-  std::string code = "<" + std::string(name);
+  std::string code = fmt::format("<{}", name);
   for (const auto& [key, value] : attributes)
-    if (!value.empty()) code += " " + std::string(key) + "=\"" + escaped(value) + "\"";
+    if (!value.empty()) code += fmt::format(" {}=\"{}\"", key, escaped(value));
   return code;
 }
 
