@@ -25,7 +25,7 @@ struct Node {
   /// All text below this one.
   std::string whole_text() const {
     std::string all_text = text;
-    for (const Node& child : children) all_text += " " + child.whole_text();
+    for (const Node& child : children) all_text.append(" ").append(child.whole_text());
     return all_text;
   }
   std::string attribute(const std::string& key) const {
