@@ -20,8 +20,9 @@ constexpr double kLoopsPerBundle = 2;  // whose trip counts change with the bund
 constexpr double kTaskEntry = 8;       // addresses of two rows, two loops entered
 constexpr double kScalarUpdate = 1.5;  // y[row] += sum: two loads, an add, a store
 constexpr double kGatherPerElement = 0.5;
-// Loops that are bound by loads come within so much of the ports' limit.
+// How near loops that are bound by loads, or by multiply-adds, come to the ports' limit.
 constexpr double kLoadSlack = 1.08;
+constexpr double kMultiplyAddSlack = 1.2;
 // Of the L1 cache, what X may fill: W and the sums pass through the rest.
 constexpr double kL1Share = 0.75;
 // Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
@@ -95,7 +96,7 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
       ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
   const double most_tasks = (f.isa == Isa::avx512 ? 16 : 12) / (2 * vectors);
   const double tasks_at_a_time = most_tasks >= 4 ? 4 : most_tasks >= 2 ? 2 : 1;
-  const double multiply_adds = 2 * vectors / kMultiplyAddsPerCycle;
+  const double multiply_adds = kMultiplyAddSlack * 2 * vectors / kMultiplyAddsPerCycle;
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
   // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
   const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
