@@ -22,7 +22,7 @@ constexpr double kScalarUpdate = 1.5;  // y[row] += sum: two loads, an add, a st
 constexpr double kGatherPerElement = 0.5;
 // How near loops that are bound by loads, or by multiply-adds, come to the ports' limit.
 constexpr double kLoadSlack = 1.08;
-constexpr double kMultiplyAddSlack = 1.2;
+constexpr double kMultiplyAddSlack = 1.25;
 // Of the L1 cache, what X may fill: W and the sums pass through the rest.
 constexpr double kL1Share = 0.75;
 // Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
