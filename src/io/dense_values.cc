@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <type_traits>
@@ -14,20 +13,11 @@
 #include "base/memory.h"
 #include "io/fail.h"
 #include "io/limits.h"
+#include "io/stored_value.h"
 #include "sparse/pattern.h"
 
 namespace tessera::io {
 namespace {
-
-template <class T>
-T load(const std::byte* bytes, bool swap) {
-  std::byte copy[sizeof(T)];
-  std::memcpy(copy, bytes, sizeof(T));
-  if (swap) std::reverse(copy, copy + sizeof(T));
-  T value;
-  std::memcpy(&value, copy, sizeof(T));
-  return value;
-}
 
 template <class T>
 float rounded(T value) {

@@ -3,9 +3,9 @@
 #include <tessera/pack_index.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
+#include "io/stored_value.h"
 #include "pack/counter.h"
 
 namespace tessera::pack {
@@ -14,16 +14,6 @@ namespace {
 constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max();
 constexpr size_t kBlock = 2048;  // lengths that are looked at together, in the first-level cache
 
-template <class T>
-T load(const std::byte* bytes, bool swap) {
-  std::byte copy[sizeof(T)];
-  std::memcpy(copy, bytes, sizeof(T));
-  if (swap) std::reverse(copy, copy + sizeof(T));
-  T value;
-  std::memcpy(&value, copy, sizeof(T));
-  return value;
-}
-
 }  // namespace
 
 // Negative numbers become ones above kLongest.
@@ -31,7 +21,7 @@ template <class T>
 void Lengths::convert(uint64_t first, std::span<uint64_t> out) const {
   const std::byte* at = static_cast<const std::byte*>(data_) + first * sizeof(T);
   const auto wide = [&](size_t i, bool swap) {
-    return static_cast<uint64_t>(load<T>(at + i * sizeof(T), swap));
+    return static_cast<uint64_t>(io::load<T>(at + i * sizeof(T), swap));
   };
   if (differences_) {
     for (size_t i = 0; i < out.size(); ++i) out[i] = wide(i + 1, swapped_) - wide(i, swapped_);
