@@ -1,17 +1,14 @@
-// One combination of `tessera spmm`: planned, built, compiled, run, verified, measured.
+// The combinations that `tessera spmm` runs, and what comes of one.
 #pragma once
 
-#include <tessera/sparse.h>
-
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/spmm_request.h"
 #include "compiler/executable.h"
-#include "machine/machine.h"
-#include "ops/spmm.h"
+#include "ops/plan.h"
 #include "report/run_summary.h"
 
 namespace tessera::cli {
@@ -68,35 +65,5 @@ struct SpmmResult {
 
 /// Every combination that a request asks for, dense once per machine, type and n.
 std::vector<SpmmCase> cases_of(const SpmmRequest& request);
-
-/// Runs cases one after another, keeping what neighbours share: the matrix, its packed form, the
-/// time of dense.
-class SpmmRunner {
- public:
-  explicit SpmmRunner(const SpmmRequest& request);
-  ~SpmmRunner();
-
-  /// Throws UsageError for a case that makes no sense, before any of them runs.
-  void check(const SpmmCase& what);
-
-  SpmmResult run(const SpmmCase& what);
-
-  /// The result of a case that could not run.
-  SpmmResult failed(const SpmmCase& what, std::string why) const;
-
- private:
-  struct Weights;
-
-  uint32_t m() const;
-  uint32_t k() const;
-  const machine::Machine& machine_of(const SpmmCase& what);
-  const ops::ForcedKnobs& knobs_of(const SpmmCase& what) const;
-  const SparseMatrix& matrix_of(const SpmmCase& what);
-  SpmmResult run_on_host(const SpmmCase& what, const machine::Machine& machine);
-  SpmmResult run_on_tiles(const SpmmCase& what, const machine::Machine& machine);
-
-  const SpmmRequest& request_;
-  std::unique_ptr<Weights> weights_;
-};
 
 }  // namespace tessera::cli

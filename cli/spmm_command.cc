@@ -8,9 +8,9 @@
 #include "cli/output.h"
 #include "cli/parse.h"
 #include "cli/progress.h"
-#include "cli/spmm_case.h"
 #include "cli/spmm_report.h"
 #include "cli/spmm_request.h"
+#include "cli/spmm_runner.h"
 #include "cli/spmm_show.h"
 
 namespace tessera::cli {

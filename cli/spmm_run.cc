@@ -1,0 +1,86 @@
+#include "cli/spmm_run.h"
+
+#include <fmt/format.h>
+
+#include "base/memory.h"
+#include "machine/detect.h"
+#include "report/table.h"
+#include "report/verification.h"
+
+namespace tessera::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmUps = 2;
+constexpr size_t kLeastRuns = 7;
+constexpr size_t kMostRuns = 200;
+constexpr double kMeasureSeconds = 0.3;
+
+report::Extent extent_of(Verify verify) {
+  switch (verify) {
+    case Verify::full: return report::Extent::full;
+    case Verify::sample: return report::Extent::sample;
+    default: return report::Extent::automatic;
+  }
+}
+
+}  // namespace
+
+Activations::Activations(uint32_t height, uint32_t width, Layout order) : rows(height), cols(width), layout(order) {
+  base::require_memory(4 * uint64_t{rows} * cols, fmt::format("an activation matrix of {} × {}", rows, cols));
+  elements.resize(uint64_t{rows} * cols);
+}
+
+Timed median_run(const std::function<engine::Profile(Trace&)>& run) {
+  for (int i = 0; i < kWarmUps; ++i) {
+    Trace ignored;
+    run(ignored);
+  }
+  std::vector<Timed> runs;
+  double total = 0;
+  while (runs.size() < kMostRuns && (runs.size() < kLeastRuns || total < kMeasureSeconds)) {
+    const Clock::time_point start = Clock::now();
+    Trace trace;
+    engine::Profile profile = run(trace);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    total += seconds;
+    runs.push_back({seconds, std::move(profile), std::move(trace)});
+  }
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Timed& a, const Timed& b) { return a.seconds < b.seconds; });
+  return std::move(*middle);
+}
+
+std::string passes_text(const compiler::Executable& executable) {
+  report::Table table({"pass", "took", "did"}, {0, 2});
+  for (const compiler::PassRecord& pass : executable.passes)
+    table.add({pass.name, report::seconds_text(pass.seconds), pass.did});
+  return table.text();
+}
+
+void estimate(const engine::Engine& engine, SpmmResult& result) {
+  const machine::Machine& machine = engine.executable().machine;
+  Trace trace;
+  const engine::Profile profile = engine.run({}, {.dry = true, .trace = result.run ? &trace : nullptr});
+  if (result.run) result.run = report::summarize(engine.executable(), profile, trace, report::Times::accounted);
+  result.phases = profile.cycles.scaled(1 / machine.clock_hz);
+  result.seconds = result.phases.total();
+  if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();
+}
+
+void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types, const Activations& x,
+            const Activations& y, SpmmResult& result) {
+  if (request.verify == Verify::none) return;
+  const SparseMatrix w = report::rounded(matrix, types.weights);
+  const uint32_t threads = request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
+  const report::Verification v = report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials},
+                                                        extent_of(request.verify), request.seed, threads);
+  result.verified = v.verified;
+  result.max_abs_error = v.max_abs_error;
+  result.max_rel_error = v.max_rel_error;
+  result.tolerance = v.tolerance;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,112 @@
+#include "cli/spmm_runner.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+
+#include "cli/spmm_tiled.h"
+#include "sparse/generate.h"
+#include "sparse/pattern.h"
+
+namespace tessera::cli {
+namespace {
+
+PatternKind kind_of(const std::string& name) {
+  if (name.empty() || name == "random") return PatternKind::random;
+  if (name == "banded") return PatternKind::banded;
+  if (name == "power-law") return PatternKind::power_law;
+  throw UsageError(fmt::format("--pattern takes random, banded and power-law; '{}' is none of them", name));
+}
+
+}  // namespace
+
+SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request) {
+  if (request.weights.empty()) return;
+  file_ = io::read_weights(request.weights, request.tensor);
+  if (!file_->has_values)
+    file_->matrix.values = sparse::random_values(file_->matrix.pattern, request.seed);
+}
+
+const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
+  const std::string title = machine_title(what);
+  const auto found = machines_.find(title);
+  if (found != machines_.end()) return found->second;
+  machine::Machine machine = machine::find(what.machine, request_.threads);
+  for (const machine::Setting& setting : what.settings) machine::apply(setting, machine);
+  return machines_.emplace(title, std::move(machine)).first->second;
+}
+
+/// Where both modes run, dense is the yardstick and keeps its own plan.
+const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
+  static const ops::ForcedKnobs none;
+  return what.mode == Mode::sparse || request_.modes.size() == 1 ? request_.force : none;
+}
+
+void SpmmRunner::check(const SpmmCase& what) {
+  const machine::Machine& machine = machine_of(what);
+  sparse::validate_sizes(m(), k(), what.block);
+  if (machine.kind == machine::Kind::host) {
+    if (what.precision.f32_partials)
+      throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
+    ops::check_spmm(what.block, knobs_of(what));
+  } else {
+    if (request_.layout != Layout::row_major)
+      throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
+    ops::check_tiled_spmm(tiled_problem(request_, what), machine, knobs_of(what));
+  }
+}
+
+SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {
+  SpmmResult result;
+  result.what = what;
+  result.m = m();
+  result.k = k();
+  result.failure = std::move(why);
+  return result;
+}
+
+const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
+  const auto same = [&](const SpmmCase& other) {
+    return other.mode == what.mode && other.density == what.density && other.block == what.block;
+  };
+  if (matrix_is_of_ && same(*matrix_is_of_)) return *matrix_;
+  host_.forget_weight();
+  if (what.mode == Mode::dense)
+    matrix_ = generate({PatternKind::random, m(), k(), 1.0, what.block, request_.seed});
+  else if (file_)
+    matrix_ = what.block == 1 ? file_->matrix : cover_with_blocks(file_->matrix, what.block);
+  else
+    matrix_ = generate({kind_of(request_.pattern), m(), k(), *what.density, what.block, request_.seed});
+  matrix_is_of_ = what;
+  return *matrix_;
+}
+
+SpmmResult SpmmRunner::run(const SpmmCase& what) {
+  const machine::Machine& machine = machine_of(what);
+  const SparseMatrix& matrix = matrix_of(what);
+  SpmmResult result = machine.kind == machine::Kind::host
+                          ? host_.run(request_, what, matrix, machine, knobs_of(what))
+                          : run_on_tiles(request_, what, matrix, machine, knobs_of(what));
+  result.what = what;
+  result.m = matrix.pattern.rows;
+  result.k = matrix.pattern.cols;
+  result.nnz = sparse::stored_elements(matrix.pattern);
+  result.density = sparse::density(matrix.pattern);
+  result.tiles = machine.tiles;
+  if (file_ && what.mode == Mode::sparse && file_->matrix.pattern.blocks() != 0)
+    result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(file_->matrix.pattern.blocks());
+  compare_with_dense(what, result);
+  if (const auto gflops = result.useful_gflops(); gflops && machine.kind == machine::Kind::host && !request_.estimate)
+    result.peak_share = *gflops / (machine.figures.core_gflops() * machine.tiles);
+  return result;
+}
+
+/// Dense runs before what is compared with it.
+void SpmmRunner::compare_with_dense(const SpmmCase& what, SpmmResult& result) {
+  const std::tuple key{machine_title(what), what.precision, what.n};
+  if (what.mode == Mode::dense && result.seconds) dense_seconds_[key] = *result.seconds;
+  const auto dense = dense_seconds_.find(key);
+  if (dense != dense_seconds_.end()) result.dense_seconds = dense->second;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,51 @@
+// Runs the cases of `tessera spmm`: planned, built, compiled, run, verified, measured.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "cli/spmm_case.h"
+#include "cli/spmm_host.h"
+#include "cli/spmm_request.h"
+#include "io/weights.h"
+#include "machine/machine.h"
+#include "ops/spmm.h"
+
+namespace tessera::cli {
+
+/// Runs cases one after another, keeping what neighbours share: the matrix, its packed form, the
+/// time of dense.
+class SpmmRunner {
+ public:
+  explicit SpmmRunner(const SpmmRequest& request);
+
+  /// Throws UsageError for a case that makes no sense, before any of them runs.
+  void check(const SpmmCase& what);
+
+  SpmmResult run(const SpmmCase& what);
+
+  /// The result of a case that could not run.
+  SpmmResult failed(const SpmmCase& what, std::string why) const;
+
+ private:
+  uint32_t m() const { return file_ ? file_->matrix.pattern.rows : *request_.m; }
+  uint32_t k() const { return file_ ? file_->matrix.pattern.cols : *request_.k; }
+  const machine::Machine& machine_of(const SpmmCase& what);
+  const ops::ForcedKnobs& knobs_of(const SpmmCase& what) const;
+  const SparseMatrix& matrix_of(const SpmmCase& what);
+  void compare_with_dense(const SpmmCase& what, SpmmResult& result);
+
+  const SpmmRequest& request_;
+  std::optional<io::Weights> file_;
+  std::optional<SparseMatrix> matrix_;
+  std::optional<SpmmCase> matrix_is_of_;
+  HostRuns host_;
+  std::map<std::string, machine::Machine> machines_;
+  std::map<std::tuple<std::string, Precision, uint32_t>, double> dense_seconds_;
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,19 @@
+// Cases of `tessera spmm` on modelled machines.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include "cli/spmm_case.h"
+#include "cli/spmm_request.h"
+#include "machine/machine.h"
+#include "ops/spmm.h"
+#include "ops/tiled_spmm.h"
+
+namespace tessera::cli {
+
+ops::TiledSpmmProblem tiled_problem(const SpmmRequest& request, const SpmmCase& what);
+
+SpmmResult run_on_tiles(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
+                        const machine::Machine& machine, const ops::ForcedKnobs& force);
+
+}  // namespace tessera::cli
