@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct PackedWeight {
 /// Packs a matrix so that `threads` threads can share out its rows. More threads than that share
 /// out the columns of Y too.
 PackedWeight pack_weight(const SparseMatrix& matrix, Type type, uint32_t threads);
+
+/// The products of training with a weight W of m × k: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at W's
+/// pattern. X and dX are k × n, Y and dY m × n.
+enum class Product : uint8_t { forward, input_gradient, weight_gradient };
+std::string_view name_of(Product product);
 
 /// A product, but for its weight.
 struct SpmmProblem {

@@ -114,6 +114,15 @@ void check_knobs(const ForcedKnobs& force) {
 
 }  // namespace
 
+std::string_view name_of(Product product) {
+  switch (product) {
+    case Product::forward: return "forward";
+    case Product::input_gradient: return "input gradient";
+    case Product::weight_gradient: return "weight gradient";
+  }
+  return "";
+}
+
 void check_spmm(uint32_t block_size, const ForcedKnobs& force) {
   if (block_size == 1) return check_knobs<Elements>(force);
   if (!sparse::is_kernel_block_size(block_size))

@@ -26,6 +26,7 @@ struct TiledSpmmProblem {
   Type partials = Type::f32;  ///< of sums that leave a tile: `type`, or f32
   Planner planner = Planner::best;
   bool dense = false;  ///< whether W is taken as full, whatever its pattern
+  Product product = Product::forward;
 
   TiledNumbers numbers() const { return {type, partials}; }
 };

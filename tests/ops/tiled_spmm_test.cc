@@ -40,15 +40,15 @@ std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type type) {
 }
 
 /// A planned product, compiled.
-struct Product {
+struct Planned {
   TiledSpmmPlan plan;
   TiledSpmmProgram program;
   std::shared_ptr<const compiler::Executable> executable;
 };
 
-Product make(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
+Planned make(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
              const ForcedKnobs& force = {}) {
-  Product product;
+  Planned product;
   product.plan = plan_tiled_spmm(pattern, problem, m, force);
   product.program = build_tiled_spmm(pattern, problem, product.plan, m);
   product.executable = compiler::compile(std::move(product.program.program), m);
@@ -58,7 +58,7 @@ Product make(const Pattern& pattern, const TiledSpmmProblem& problem, const mach
 /// Runs a product and compares it with float64.
 report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
                          const machine::Machine& m, const ForcedKnobs& force = {}) {
-  const Product product = make(matrix.pattern, problem, m, force);
+  const Planned product = make(matrix.pattern, problem, m, force);
   const uint32_t n = problem.n;
   std::vector<float> x(uint64_t{matrix.pattern.cols} * n);
   base::RandomStream(3).fill_symmetric(x);
@@ -181,7 +181,7 @@ TEST(TiledSpmm, TakesEmptyShapesAndSingleElements) {
 }
 
 /// Cycles by phase are the account's; bytes are within 5 % of it and never below.
-void expect_kept(const Product& product, const machine::Machine& m) {
+void expect_kept(const Planned& product, const machine::Machine& m) {
   const engine::Profile profile = engine::Engine(product.executable).run({}, {.dry = true});
   for (size_t phase = 0; phase < program::kPhases; ++phase)
     EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * m.clock_hz,
@@ -252,7 +252,7 @@ TEST(TiledSpmm, NotFittingIsAnAnswer) {
   small.tile_bytes = 5000;
   const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
   for (bool dense : {false, true}) {
-    const Product product = make(pattern, {.n = 64, .dense = dense}, small);
+    const Planned product = make(pattern, {.n = 64, .dense = dense}, small);
     EXPECT_FALSE(product.plan.chosen.rejected.empty());
     EXPECT_FALSE(product.executable->memory.fits());
     EXPECT_GE(product.executable->memory.max_tile_bytes, small.tile_bytes);
