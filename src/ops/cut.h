@@ -7,6 +7,15 @@
 
 namespace tessera::ops {
 
+/// Cuts `units` into at most `parts` ranges that differ by one at most. The first of each range, and
+/// the end.
+inline std::vector<uint32_t> cut_evenly(uint32_t units, uint32_t parts) {
+  parts = std::clamp(parts, 1U, std::max(units, 1U));
+  std::vector<uint32_t> begin;
+  for (uint64_t p = 0; p <= parts; ++p) begin.push_back(static_cast<uint32_t>(units * p / parts));
+  return begin;
+}
+
 /// Cuts `units` (rows, block rows, chunks) into at most `parts` ranges of nearly equal work,
 /// before[i] being the work before unit i and before[units] all of it. The first of each range, and
 /// the end.

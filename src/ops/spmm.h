@@ -47,6 +47,7 @@ struct SpmmProblem {
   Layout y_layout = Layout::row_major;
   Activation activation = Activation::none;
   bool bias = false;
+  bool transpose = false;  ///< Wᵀ·X instead: X is m × n, Y k × n, a bias has k elements
 };
 
 /// Knobs of the cut that the planner must use, by name.
@@ -81,6 +82,14 @@ struct SpmmVariables {
   program::VariableId y = 0;        ///< m × n
   program::VariableId scalars = 0;  ///< alpha, beta
   program::VariableId bias = 0;     ///< m, or no elements
+  /// Arrays of a dynamic weight's index. They stay where they are; what they hold is the weight's
+  /// present pattern, once update_index() has seen to it.
+  struct Index {
+    program::VariableId variable = 0;
+    const void* data = nullptr;
+    int64_t row_stride = 0;
+  };
+  std::vector<Index> index = {};
 };
 
 struct SpmmProgram {
@@ -88,9 +97,14 @@ struct SpmmProgram {
   SpmmVariables variables;
 };
 
-/// Builds the plan's program. Its constants refer to the weight's index, which must stay alive.
+/// Builds the plan's program. It refers to the weight's index, which must stay alive: as constants,
+/// or of a dynamic weight as inputs, so that the program serves every pattern.
 SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,
                        const SpmmPlan& plan, const machine::Machine& machine);
+
+/// Brings up to date what the problem's program reads of a weight beside its values: to be called
+/// before each run, at no cost where nothing has changed.
+void update_index(const PackedWeight& weight, const SpmmProblem& problem);
 
 /// "kernel=0 row_parts=2 …"
 std::string to_string(const SpmmPlan& plan);

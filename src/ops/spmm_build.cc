@@ -24,9 +24,16 @@ class Builder {
     return out_.program.add({std::move(name), type, rows, cols, role, program::map_shared(rows, cols), nullptr});
   }
 
-  /// An array of the weight's index. It stays where it is, and keeps the weight alive.
-  VariableId index(std::string name, Type type, const void* data, uint64_t rows, uint32_t cols) {
+  /// An array of the weight's index. It stays where it is, and keeps the weight alive. That of a
+  /// weight whose pattern changes is bound anew in each run.
+  VariableId index(std::string name, Type type, const void* data, uint64_t rows, uint32_t cols,
+                   bool changes = false) {
     const auto r = static_cast<uint32_t>(rows);
+    if (changes) {
+      const VariableId id = external(std::move(name), Role::input, type, r, cols);
+      out_.variables.index.push_back({id, data, cols});
+      return id;
+    }
     return out_.program.add({std::move(name), type, r, cols, Role::constant, program::map_shared(r, cols),
                              {owner_, static_cast<const std::byte*>(data)}});
   }
@@ -49,8 +56,8 @@ class Builder {
 
   /// Fields x, y, scalars, bias, scratch: what both families end with.
   std::vector<Field> activations() {
-    const uint32_t m = family_.weight.rows();
-    const uint32_t k = family_.weight.cols();
+    const uint32_t m = family_.rows();
+    const uint32_t k = family_.cols();
     SpmmVariables& v = out_.variables;
     v.x = external("X", Role::input, Type::f32, k, problem_.n);
     v.y = external("Y", Role::inout, Type::f32, m, problem_.n);
@@ -113,18 +120,22 @@ SpmmProgram build(const Blocks& family, const std::shared_ptr<const PackedWeight
                   const SpmmProblem& problem, const SpmmPlan& plan) {
   Builder<Blocks> b(family, owner, problem, plan);
   const PackedBlocks& w = family.weight;
-  const auto blocks = static_cast<uint32_t>(w.blocks());
+  const auto blocks = static_cast<uint32_t>(w.capacity());
+  const sparse::BlockIndex& index = problem.transpose ? w.transposed_index() : w.index();
+  const bool changes = w.is_dynamic();
   const VariableId values = b.external("W.values", Role::input, w.type(), blocks, w.order().block_values());
-  const VariableId row_begin = b.index("W.row_begin", Type::u32, w.row_begin().data(), 1, w.block_rows() + 1);
-  const VariableId columns = b.index("W.columns", w.column_type(), w.columns().data(), 1, blocks);
+  const VariableId row_begin = b.index("W.row_begin", Type::u32, index.row_begin.data(), 1, index.rows() + 1, changes);
+  const VariableId columns = b.index("W.columns", index.column_type, index.columns.data(), 1, blocks, changes);
+  const VariableId slots = b.index("W.slots", Type::u32, index.slots.data(), 1,
+                                   static_cast<uint32_t>(index.slots.size()), changes);
   b.out().variables.values = values;
   return b.finish(
       concat({b.whole(values), b.parts(row_begin, [&](size_t r, size_t) {
                 return Box{0, 1, plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r] + 1};
               }),
-              b.whole(columns)},
+              b.whole(columns), b.whole(slots)},
              b.activations()),
-      {Param(w.block_size()), Param(static_cast<int64_t>(problem.activation))});
+      {Param(w.block_size()), Param(problem.transpose), Param(static_cast<int64_t>(problem.activation))});
 }
 
 SpmmProgram build(const Elements& family, const std::shared_ptr<const PackedWeight>& owner,
@@ -165,9 +176,14 @@ PackedWeight pack_weight(const SparseMatrix& matrix, Type type, uint32_t threads
   return {PackedElements(matrix, type, {.parts = threads}), false};
 }
 
+void update_index(const PackedWeight& weight, const SpmmProblem& problem) {
+  if (!problem.transpose) return;
+  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form)) blocks->transposed_index();
+}
+
 SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,
                        const SpmmPlan& plan, const machine::Machine&) {
-  return with_family(*weight, [&](const auto& family) { return build(family, weight, problem, plan); });
+  return with_family(*weight, problem.transpose, [&](const auto& family) { return build(family, weight, problem, plan); });
 }
 
 }  // namespace tessera::ops

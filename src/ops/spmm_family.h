@@ -1,6 +1,8 @@
 // The two families of product kernels, as the planner and the builder of products see them.
 #pragma once
 
+#include <tessera/error.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -21,15 +23,15 @@ MatrixView<T> placed(Layout layout, uint32_t rows, uint32_t cols) {
 }
 
 /// What the shares of both families have in common, as their costs see it.
-template <class Share, class Weight, class Cut>
-void describe_share(Share& share, const Weight& weight, const Cut& cut, const SpmmProblem& problem,
-                    const program::Box& units) {
-  share.weight = kernels::view_of(weight);
+template <class Share, class Family>
+void describe_share(Share& share, const Family& family, const typename Family::Cut& cut,
+                    const SpmmProblem& problem, const program::Box& units) {
+  share.weight = family.view();
   share.col_begin = units.col;
   share.col_end = static_cast<uint32_t>(units.col_end());
   share.cut = cut;
-  share.x = placed<const float>(problem.x_layout, weight.cols(), problem.n);
-  share.y = placed<float>(problem.y_layout, weight.rows(), problem.n);
+  share.x = placed<const float>(problem.x_layout, family.cols(), problem.n);
+  share.y = placed<float>(problem.y_layout, family.rows(), problem.n);
 }
 
 /// What the planner and the builder need to know of the block kernels.
@@ -37,6 +39,11 @@ struct Blocks {
   using Cut = kernels::BlockCut;
 
   const sparse::PackedBlocks& weight;
+  bool transpose = false;
+
+  uint32_t rows() const { return transpose ? weight.cols() : weight.rows(); }
+  uint32_t cols() const { return transpose ? weight.rows() : weight.cols(); }
+  kernels::BlockWeight view() const { return kernels::view_of(weight, transpose); }
 
   static constexpr const program::Codelet& codelet() { return kernels::block_spmm_codelet; }
 
@@ -46,8 +53,8 @@ struct Blocks {
   }
 
   std::vector<Cut> candidates(const SpmmProblem& problem, const machine::Machine& m) const {
-    return kernels::block_candidates({.m = weight.rows(),
-                                      .k = weight.cols(),
+    return kernels::block_candidates({.m = rows(),
+                                      .k = cols(),
                                       .n = problem.n,
                                       .block_size = weight.block_size(),
                                       .non_zeros = weight.non_zeros(),
@@ -59,24 +66,26 @@ struct Blocks {
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const {
-    return cut_rows(weight.row_begin(), weight.block_rows(), parts);
+    const sparse::BlockIndex& index = transpose ? weight.transposed_index() : weight.index();
+    if (weight.is_dynamic()) return cut_evenly(index.rows(), parts);
+    return cut_rows(index.row_begin, index.rows(), parts);
   }
 
-  uint32_t first_row(uint32_t unit) const {
-    return std::min(unit * weight.block_size(), weight.rows());
-  }
+  uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), rows()); }
 
   program::PhaseTimes cost(const Cut& cut, const SpmmProblem& problem, program::Box units,
                            const machine::Machine& m) const {
     kernels::BlockShare share;
-    describe_share(share, weight, cut, problem, units);
+    describe_share(share, *this, cut, problem, units);
+    if (weight.is_dynamic()) share.weight.row_begin = nullptr;
+    share.weight.capacity = static_cast<uint32_t>(weight.capacity());
     share.block_row_begin = units.row;
     share.block_row_end = static_cast<uint32_t>(units.row_end());
     return kernels::block_cost(share, m.figures);
   }
 
   size_t scratch_floats(const Cut& cut, uint32_t cols) const {
-    return kernels::block_scratch_floats(cut, weight.cols(), weight.block_size(), cols);
+    return kernels::block_scratch_floats(cut, this->cols(), weight.block_size(), cols);
   }
 };
 
@@ -85,6 +94,10 @@ struct Elements {
   using Cut = kernels::ElementCut;
 
   const sparse::PackedElements& weight;
+
+  uint32_t rows() const { return weight.rows(); }
+  uint32_t cols() const { return weight.cols(); }
+  kernels::ElementWeight view() const { return kernels::view_of(weight); }
 
   static constexpr const program::Codelet& codelet() { return kernels::element_spmm_codelet; }
 
@@ -106,7 +119,7 @@ struct Elements {
   program::PhaseTimes cost(const Cut& cut, const SpmmProblem& problem, program::Box units,
                            const machine::Machine& m) const {
     kernels::ElementShare share;
-    describe_share(share, weight, cut, problem, units);
+    describe_share(share, *this, cut, problem, units);
     share.chunk_begin = units.row;
     share.chunk_end = static_cast<uint32_t>(units.row_end());
     return kernels::element_cost(share, m.figures);
@@ -117,10 +130,11 @@ struct Elements {
   }
 };
 
-/// Calls visit with the family of a weight.
+/// Calls visit with the family of a weight, or of its transpose.
 template <class Visit>
-auto with_family(const PackedWeight& weight, const Visit& visit) {
-  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form)) return visit(Blocks{*blocks});
+auto with_family(const PackedWeight& weight, bool transpose, const Visit& visit) {
+  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form)) return visit(Blocks{*blocks, transpose});
+  if (transpose) throw UsageError("a weight of single elements has no transposed product");
   return visit(Elements{std::get<sparse::PackedElements>(weight.form)});
 }
 

@@ -132,7 +132,7 @@ void check_spmm(uint32_t block_size, const ForcedKnobs& force) {
 
 SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem, const Machine& machine,
                    const ForcedKnobs& force) {
-  return with_family(weight, [&](const auto& family) { return plan_family(family, problem, machine, force); });
+  return with_family(weight, problem.transpose, [&](const auto& family) { return plan_family(family, problem, machine, force); });
 }
 
 std::string to_string(const SpmmPlan& plan) {

@@ -3,7 +3,9 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <string>
 
 #include "base/buffer.h"
@@ -47,22 +49,25 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
   return pattern;
 }
 
+/// The transposed index, built by whoever needs it first.
+struct PackedBlocks::Transposed {
+  std::mutex mutex;
+  std::atomic<bool> is_current = false;
+  BlockIndex index;
+};
+
+void PackedBlocks::FreeTransposed::operator()(Transposed* transposed) const { delete transposed; }
+
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
-    : type_(type), rows_(pattern.rows), cols_(pattern.cols) {
+    : type_(type), rows_(pattern.rows), cols_(pattern.cols), transposed_(new Transposed) {
   if (type != Type::f32 && type != Type::f16 && type != Type::bf16) {
     malformed("values of type " + std::string(name_of(type)) + "; use f32, f16 or bf16");
   }
   check(pattern);
   order_ = order_of(pattern.block_size);
-  row_begin_.assign(pattern.row_begin.begin(), pattern.row_begin.end());
-  column_type_ = pattern.block_cols() <= 0x10000 ? Type::u16 : Type::u32;
-  columns_.resize(pattern.blocks() * size_of(column_type_));
-  if (column_type_ == Type::u32) {
-    std::memcpy(columns_.data(), pattern.columns.data(), columns_.size());
-  } else {
-    std::copy(pattern.columns.begin(), pattern.columns.end(),
-              reinterpret_cast<uint16_t*>(columns_.data()));
-  }
+  capacity_ = pattern.blocks();
+  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, false);
+  set_positions(index_, pattern);
   values_ = base::allocate_buffer(value_bytes());
   std::memset(values_.get(), 0, value_bytes());
 }
@@ -72,41 +77,50 @@ PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type)
   set_values(matrix.values);
 }
 
-uint32_t PackedBlocks::column(uint64_t block) const {
-  if (column_type_ == Type::u16) return reinterpret_cast<const uint16_t*>(columns_.data())[block];
-  return reinterpret_cast<const uint32_t*>(columns_.data())[block];
+const BlockIndex& PackedBlocks::transposed_index() const {
+  Transposed& t = *transposed_;
+  if (t.is_current.load(std::memory_order_acquire)) return t.index;
+  const std::lock_guard lock(t.mutex);
+  if (t.is_current.load(std::memory_order_relaxed)) return t.index;
+  if (t.index.rows() != block_cols() || t.index.slots.size() != capacity_)
+    t.index = empty_index(block_cols(), block_rows(), capacity_, true);
+  transpose(index_, t.index);
+  t.is_current.store(true, std::memory_order_release);
+  return t.index;
 }
 
 uint64_t PackedBlocks::non_zeros() const {
   uint64_t count = 0;
   const uint64_t b = block_size();
+  const std::vector<uint32_t>& row_begin = index_.row_begin;
   for (uint32_t r = 0; r < block_rows(); ++r) {
     const uint64_t height = std::min(b, rows_ - r * b);
-    const uint64_t in_row = row_begin_[r + 1] - row_begin_[r];
+    const uint64_t in_row = row_begin[r + 1] - row_begin[r];
     count += in_row * height * b;
-    const bool edge = in_row > 0 && column(row_begin_[r + 1] - 1) == block_cols() - 1;
+    const bool edge = in_row > 0 && index_.column(row_begin[r + 1] - 1) == block_cols() - 1;
     if (edge) count -= height * (block_cols() * b - cols_);
   }
   return count;
 }
 
 uint64_t PackedBlocks::bytes() const {
-  return value_bytes() + columns_.size() + row_begin_.size() * sizeof(uint32_t);
+  return value_bytes() + index_.bytes() + (transposed_->is_current ? transposed_->index.bytes() : 0);
 }
 
-// Calls visit(position, bsr position, row, column) for each value inside the matrix.
+// Calls visit(position, position in SparseMatrix, row, column) for each value inside the matrix.
 template <class Visit>
 void PackedBlocks::for_each_value(Visit&& visit) const {
   const uint64_t b = block_size();
   for (uint32_t block_row = 0; block_row < block_rows(); ++block_row) {
     const uint64_t height = std::min(b, rows_ - block_row * b);
-    for (uint64_t i = row_begin_[block_row]; i < row_begin_[block_row + 1]; ++i) {
-      const uint64_t col = column(i) * b;
+    for (uint64_t i = index_.row_begin[block_row]; i < index_.row_begin[block_row + 1]; ++i) {
+      const uint64_t col = index_.column(i) * b;
       const uint64_t width = std::min(b, cols_ - col);
-      const uint64_t base = i * order_.block_values();
+      const uint64_t packed = uint64_t{index_.slot(i)} * order_.block_values();
+      const uint64_t given = i * order_.block_values();
       for (uint32_t r = 0; r < height; ++r) {
         for (uint32_t c = 0; c < width; ++c) {
-          visit(base + order_.offset(r, c), base + r * b + c, block_row * b + r, col + c);
+          visit(packed + order_.offset(r, c), given + r * b + c, block_row * b + r, col + c);
         }
       }
     }

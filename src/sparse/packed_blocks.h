@@ -6,10 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/buffer.h"
+#include "sparse/block_index.h"
 
 namespace tessera::sparse {
 
@@ -44,9 +45,10 @@ inline constexpr uint32_t kDenseBlockSize = 8;
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
-/// A sparse weight: one array of values, the master copy, with its index on top. The blocks stand
-/// in the order of the BSR pattern, the values of a block as BlockOrder says. What overhangs the
-/// matrix is stored as zeros and takes part in nothing.
+/// A sparse weight: one array of values, the master copy, with its index on top. A block's values
+/// stand in its *slot*, in the order that BlockOrder says. A static weight's blocks have the slots
+/// in the order of the BSR pattern. What overhangs the matrix is stored as zeros and takes part in
+/// nothing.
 class PackedBlocks {
  public:
   /// Takes the pattern; all values are zero. `type` is f32, f16 or bf16. Throws UsageError for
@@ -60,26 +62,30 @@ class PackedBlocks {
   uint32_t rows() const { return rows_; }
   uint32_t cols() const { return cols_; }
   uint32_t block_size() const { return order_.block_size; }
-  uint32_t block_rows() const { return static_cast<uint32_t>(row_begin_.size() - 1); }
+  uint32_t block_rows() const { return index_.rows(); }
   uint32_t block_cols() const { return (cols_ + block_size() - 1) / block_size(); }
-  uint64_t blocks() const { return row_begin_.back(); }
+  uint64_t blocks() const { return index_.blocks(); }
+  /// Blocks that there is room for: of a static weight, those that it has.
+  uint64_t capacity() const { return capacity_; }
+  /// Whether the pattern may change.
+  bool is_dynamic() const { return is_dynamic_; }
   const BlockOrder& order() const { return order_; }
 
   /// Stored values inside the matrix, so without the overhang.
   uint64_t non_zeros() const;
 
-  /// Values of `type()`, aligned to a cache line.
+  /// Values of `type()`, capacity() × order().block_values(), aligned to a cache line.
   std::span<const std::byte> values() const { return {values_.get(), value_bytes()}; }
   std::span<std::byte> values() { return {values_.get(), value_bytes()}; }
 
-  /// First block of each block row; block_rows() + 1 entries.
-  std::span<const uint32_t> row_begin() const { return row_begin_; }
+  /// The blocks by rows of blocks.
+  const BlockIndex& index() const { return index_; }
 
-  /// Block column of each block, of `column_type()`: u16 where that suffices, else u32.
-  std::span<const std::byte> columns() const { return columns_; }
-  Type column_type() const { return column_type_; }
+  /// The blocks by columns of blocks, their slots too: the index of the transposed weight, over the
+  /// same values. Built on first use; from several threads at once if need be.
+  const BlockIndex& transposed_index() const;
 
-  /// Bytes of values and index.
+  /// Bytes of values and index, the transposed one where it has been built.
   uint64_t bytes() const;
 
   /// Replaces all values, given as those of SparseMatrix. One pass.
@@ -92,19 +98,24 @@ class PackedBlocks {
   void set_values_from(MatrixView<const float> dense);
 
  private:
-  size_t value_bytes() const { return blocks() * order_.block_values() * size_of(type_); }
-  uint32_t column(uint64_t block) const;
+  struct Transposed;
+  struct FreeTransposed {
+    void operator()(Transposed* transposed) const;
+  };
+
+  size_t value_bytes() const { return capacity_ * order_.block_values() * size_of(type_); }
   template <class Visit>
   void for_each_value(Visit&& visit) const;
   void store(uint64_t i, float value);
 
   Type type_;
-  Type column_type_ = Type::u16;
   uint32_t rows_ = 0;
   uint32_t cols_ = 0;
+  uint64_t capacity_ = 0;
+  bool is_dynamic_ = false;
   BlockOrder order_;
-  std::vector<uint32_t> row_begin_;
-  std::vector<std::byte> columns_;
+  BlockIndex index_;
+  std::unique_ptr<Transposed, FreeTransposed> transposed_;
   base::Buffer values_;
 };
 

@@ -84,14 +84,14 @@ TEST(PackedBlocks, CountsWhatLiesInsideTheMatrix) {
   EXPECT_EQ(packed.non_zeros(), 8U * 13 + 7 * 5);
   const PackedBlocks full(full_pattern(17, 19, 16), Type::bf16);
   EXPECT_EQ(full.non_zeros(), 17U * 19);
-  EXPECT_EQ(full.column_type(), Type::u16);
+  EXPECT_EQ(full.index().column_type, Type::u16);
 }
 
 TEST(PackedBlocks, LongRowsHaveWideColumns) {
   Pattern pattern{4, 4 * 0x10001, 4, {0, 1}, {0x10000}};
   const PackedBlocks packed(pattern, Type::f32);
-  EXPECT_EQ(packed.column_type(), Type::u32);
-  EXPECT_EQ(*reinterpret_cast<const uint32_t*>(packed.columns().data()), 0x10000U);
+  EXPECT_EQ(packed.index().column_type, Type::u32);
+  EXPECT_EQ(packed.index().column(0), 0x10000U);
 }
 
 TEST(PackedBlocks, RejectsWhatTheKernelsLack) {

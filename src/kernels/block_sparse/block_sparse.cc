@@ -34,6 +34,7 @@ void run_typed(const BlockShare& share) {
 }
 
 void run_share(const BlockShare& share) {
+  if (share.weight.slots != nullptr) return block_spmm_reference(share);
   switch (share.weight.type) {
     case Type::f16: return run_typed<hwy::float16_t>(share);
     case Type::bf16: return run_typed<hwy::bfloat16_t>(share);
@@ -58,11 +59,20 @@ HWY_EXPORT(run_share);
 
 void block_spmm(const BlockShare& share) { HWY_DYNAMIC_DISPATCH(run_share)(share); }
 
-BlockWeight view_of(const sparse::PackedBlocks& weight) {
-  return {weight.rows(),          weight.cols(),
-          weight.block_size(),    weight.type(),
-          weight.column_type(),   weight.values().data(),
-          weight.row_begin().data(), weight.columns().data()};
+BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed) {
+  const sparse::BlockIndex& index = transposed ? weight.transposed_index() : weight.index();
+  BlockWeight view;
+  view.rows = transposed ? weight.cols() : weight.rows();
+  view.cols = transposed ? weight.rows() : weight.cols();
+  view.block_size = weight.block_size();
+  view.type = weight.type();
+  view.column_type = index.column_type;
+  view.values = weight.values().data();
+  view.row_begin = index.row_begin.data();
+  view.columns = index.columns.data();
+  view.slots = index.slots.empty() ? nullptr : index.slots.data();
+  view.transposed = transposed;
+  return view;
 }
 
 size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols) {

@@ -31,7 +31,8 @@ struct BlockCut {
   bool operator==(const BlockCut&) const = default;
 };
 
-/// A block-sparse weight as the kernels see it: the arrays of sparse::PackedBlocks.
+/// A block-sparse weight as the kernels see it: the arrays of sparse::PackedBlocks. Transposed, it is
+/// Wᵀ: rows, columns and index are those of Wᵀ, each block is the transpose of the stored one.
 struct BlockWeight {
   uint32_t rows = 0;        ///< m
   uint32_t cols = 0;        ///< k
@@ -41,9 +42,14 @@ struct BlockWeight {
   const void* values = nullptr;
   const uint32_t* row_begin = nullptr;
   const void* columns = nullptr;
+  const uint32_t* slots = nullptr;  ///< whose values are each block's; null: its own number
+  bool transposed = false;
+  uint32_t capacity = 0;  ///< of a pattern not known yet, whose row_begin is null: blocks that a
+                          ///< cost is to count on
 };
 
-BlockWeight view_of(const sparse::PackedBlocks& weight);
+/// The weight, or its transpose: that builds the transposed index on first use.
+BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed = false);
 
 /// One core's share of Y = activation(alpha · W·X + beta · Y + bias): some block rows of W times
 /// some columns of X. x and y are the whole matrices.

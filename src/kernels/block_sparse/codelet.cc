@@ -17,6 +17,7 @@ constexpr std::array<FieldSpec, block_field::count> kFields = {{
     {"values"},
     {"row_begin"},
     {"columns", Access::in, 2},
+    {"slots", Access::in, 4, false, true},
     {"x"},
     {"y", Access::inout},
     {"scalars"},
@@ -24,8 +25,8 @@ constexpr std::array<FieldSpec, block_field::count> kFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
-constexpr std::array<std::string_view, 10> kParams = {
-    "block_size", "activation",   "kernel",     "row_parts", "col_parts",
+constexpr std::array<std::string_view, 11> kParams = {
+    "block_size", "transposed", "activation",   "kernel",     "row_parts", "col_parts",
     "tile_rows",  "tile_vectors", "panel_cols", "pack_x",    "stream_y"};
 
 BlockShare share_of(const Vertex& v) {
@@ -39,6 +40,9 @@ BlockShare share_of(const Vertex& v) {
   share.weight.values = v.fields[values].data;
   share.weight.row_begin = v.fields[row_begin].as<const uint32_t>();
   share.weight.columns = v.fields[columns].data;
+  if (!v.fields[slots].empty()) share.weight.slots = v.fields[slots].as<const uint32_t>();
+  share.weight.transposed = v.params[block_param::transposed] != 0;
+  share.weight.capacity = v.fields[columns].cols;
   share.block_row_end = v.fields[row_begin].cols - 1;
   share.col_end = v.fields[y].cols;
   share.x = v.fields[x].matrix<const float>();
@@ -64,10 +68,10 @@ constexpr uint32_t kWideCols = 37;
 constexpr uint32_t kNarrowCols = 3;
 
 /// A random pattern of density 1/4, over a matrix that its blocks overhang.
-template <uint32_t block_size, Type type, BlockCut::Kernel kernel>
+template <uint32_t block_size, Type type, BlockCut::Kernel kernel, bool transposed = false>
 Sample sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
-  const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
+  uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
+  uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
   const uint32_t n = kernel == BlockCut::Kernel::wide ? kWideCols : kNarrowCols;
   const sparse::PackedBlocks packed(
       sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}), type);
@@ -76,14 +80,17 @@ Sample sample(uint32_t scale, uint64_t seed) {
   cut.tile_rows = block_size == 4 ? 4 : 8;
   Sample s(block_spmm_codelet);
   s.random(type, static_cast<uint32_t>(packed.blocks()), packed.order().block_values(), seed).packed();
-  s.values(Type::u32, 1, packed.block_rows() + 1, [&](uint64_t i) { return packed.row_begin()[i]; }).packed();
-  const auto* columns = reinterpret_cast<const uint16_t*>(packed.columns().data());
-  s.values(Type::u16, 1, static_cast<uint32_t>(packed.blocks()), [&](uint64_t i) { return columns[i]; }).packed();
+  const sparse::BlockIndex& index = transposed ? packed.transposed_index() : packed.index();
+  const auto blocks = static_cast<uint32_t>(index.blocks());
+  s.values(Type::u32, 1, index.rows() + 1, [&](uint64_t i) { return index.row_begin[i]; }).packed();
+  s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
+  s.values(Type::u32, 1, transposed ? blocks : 0, [&](uint64_t i) { return index.slots[i]; }).packed();
+  if (transposed) std::swap(rows, cols);
   s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
   s.unset(Type::f32, 1, static_cast<uint32_t>(block_scratch_floats(cut, cols, block_size, n))).packed();
-  s.param(block_size).param(static_cast<int64_t>(Activation::relu));
+  s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
   visit_block_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1 in another order.
   s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
@@ -97,6 +104,10 @@ constexpr NamedSample kSamples[] = {
     {"b16-f16-wide", sample<16, Type::f16, kWide>},   {"b32-bf16-wide", sample<32, Type::bf16, kWide>},
     {"b4-bf16-narrow", sample<4, Type::bf16, kNarrow>}, {"b8-f16-narrow", sample<8, Type::f16, kNarrow>},
     {"b16-f32-narrow", sample<16, Type::f32, kNarrow>}, {"b32-f32-narrow", sample<32, Type::f32, kNarrow>},
+    {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true>},
+    {"b8-f16-wide-transposed", sample<8, Type::f16, kWide, true>},
+    {"b16-f32-wide-transposed", sample<16, Type::f32, kWide, true>},
+    {"b32-bf16-wide-transposed", sample<32, Type::bf16, kWide, true>},
 };
 
 }  // namespace

@@ -22,15 +22,16 @@ void visit_block_knobs(Cut& cut, const Visit& visit) {
 
 /// Fields and parameters of block_spmm, by position. The parameters go on with the knobs.
 namespace block_field {
-enum : size_t { values, row_begin, columns, x, y, scalars, bias, scratch, count };
+enum : size_t { values, row_begin, columns, slots, x, y, scalars, bias, scratch, count };
 }
 namespace block_param {
-enum : size_t { block_size, activation, first_knob };
+enum : size_t { block_size, transposed, activation, first_knob };
 }
 
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's share. row_begin holds the share's
-/// block rows and the end; values and columns are whole; scalars are alpha and beta; a bias of no
-/// elements is none.
+/// block rows and the end; values, columns and slots are whole; slots of no elements are each block's
+/// number; scalars are alpha and beta; a bias of no elements is none. With `transposed`, W is the
+/// transpose of what `values` holds.
 extern const program::Codelet block_spmm_codelet;
 
 std::span<const ListedCodelet> block_sparse_codelets();

@@ -43,7 +43,7 @@ Sizes sizes_of(const BlockShare& share, const machine::HostFigures& f) {
   const BlockWeight& w = share.weight;
   Sizes s{};
   s.block_rows = share.block_row_end - share.block_row_begin;
-  s.blocks = w.row_begin[share.block_row_end] - w.row_begin[share.block_row_begin];
+  s.blocks = blocks_of(share);
   s.values = s.blocks * w.block_size * w.block_size;
   s.value_bytes = s.values * static_cast<double>(size_of(w.type)) +
                   s.blocks * static_cast<double>(size_of(w.column_type));

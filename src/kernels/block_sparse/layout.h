@@ -16,6 +16,10 @@ inline constexpr uint32_t kMaxLanes = 16;
 /// cache line of a column-major Y.
 inline constexpr uint32_t kChunkRows = 32;
 
+/// Blocks between the one in work and the one whose values are prefetched, at most: lists of slots
+/// go on beyond the last block by as many.
+inline constexpr uint32_t kMostSlotsAhead = 64;
+
 /// Columns that the narrow kernel keeps in registers, at most.
 inline constexpr uint32_t kNarrowCols = 8;
 
@@ -27,11 +31,17 @@ constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + ste
 /// Rows of a packed panel of X: k and the overhang of the last block.
 inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }
 
+/// Blocks of a share: counted, or where the pattern is not known yet an even part of all.
+inline double blocks_of(const BlockShare& share) {
+  const BlockWeight& w = share.weight;
+  if (w.row_begin == nullptr) return double{1} * w.capacity / share.cut.row_parts;
+  return w.row_begin[share.block_row_end] - w.row_begin[share.block_row_begin];
+}
+
 /// How often a share reads a row of X from first to last in tiles of so many rows, on average.
 inline double reads_of_x(const BlockShare& share, uint32_t tile_rows) {
   const BlockWeight& w = share.weight;
-  const double blocks = w.row_begin[share.block_row_end] - w.row_begin[share.block_row_begin];
-  return blocks * w.block_size * w.block_size / (double{1} * tile_rows * w.cols);
+  return blocks_of(share) * w.block_size * w.block_size / (double{1} * tile_rows * w.cols);
 }
 
 /// Whether rows of X that do not begin at a cache line are worth reading as aligned vectors, the
@@ -60,6 +70,8 @@ struct WideScratch {
   size_t panel = 0;       ///< packed X: a [k][columns] matrix a tile
   size_t strip;           ///< values of one strip of a block row, widened to FP32
   size_t columns;         ///< block columns of one block row (uint32_t)
+  size_t slots;           ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
+  size_t numbers;         ///< 0, 1, 2 …, as many: slots of values in order
   size_t rows;            ///< raw results of a chunk: [kChunkRows][panel columns]
   size_t turned;          ///< the same by columns
   size_t total;
@@ -70,7 +82,10 @@ struct WideScratch {
     const size_t strip_rows = sparse::order_of(block_size).strip_rows;
     strip = panel + depth * width;
     columns = strip + depth * strip_rows;
-    rows = columns + round_up(static_cast<uint32_t>(depth / block_size), kMaxLanes) + kMaxLanes;
+    const size_t blocks = round_up(static_cast<uint32_t>(depth / block_size), kMaxLanes);
+    slots = columns + blocks + kMaxLanes;
+    numbers = slots + blocks + kMostSlotsAhead;
+    rows = numbers + blocks + kMostSlotsAhead;
     turned = rows + kChunkRows * width;
     total = turned + kChunkRows * width;
   }

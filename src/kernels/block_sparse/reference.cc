@@ -19,8 +19,9 @@ float dot(const BlockShare& share, uint32_t row, uint32_t col) {
   float sum = 0;
   for (uint32_t i = w.row_begin[row / b]; i < w.row_begin[row / b + 1]; ++i) {
     const uint32_t first = column_at(w, i) * b;
+    const size_t block = size_t{w.slots == nullptr ? i : w.slots[i]} * order.block_values();
     for (uint32_t c = 0; c < std::min(b, w.cols - first); ++c) {
-      const size_t at = size_t{i} * order.block_values() + order.offset(row % b, c);
+      const size_t at = block + (w.transposed ? order.offset(c, row % b) : order.offset(row % b, c));
       sum += value_at(w.type, w.values, at) * share.x(first + c, col);
     }
   }

@@ -1,0 +1,58 @@
+// Where the blocks of a block-sparse weight lie: the index that kernels read beside the values.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace tessera::sparse {
+
+/// Blocks by rows of blocks, or, of a transposed weight, by the columns of blocks that are its rows.
+/// The arrays of a weight whose pattern may change are as long as its capacity asks, and stay where
+/// they are.
+struct BlockIndex {
+  std::vector<uint32_t> row_begin = {0};  ///< first block of each row; rows() + 1 entries
+  std::vector<std::byte> columns;         ///< of each block, of `column_type`, ascending in a row
+  std::vector<uint32_t> slots;            ///< whose values are each block's; empty: its own number
+  Type column_type = Type::u16;           ///< u16 where that suffices, else u32
+
+  uint32_t rows() const { return static_cast<uint32_t>(row_begin.size() - 1); }
+  uint64_t blocks() const { return row_begin.back(); }
+  uint64_t bytes() const;
+
+  uint32_t column(uint64_t block) const {
+    if (column_type == Type::u16) return reinterpret_cast<const uint16_t*>(columns.data())[block];
+    return reinterpret_cast<const uint32_t*>(columns.data())[block];
+  }
+  uint32_t slot(uint64_t block) const {
+    return slots.empty() ? static_cast<uint32_t>(block) : slots[block];
+  }
+};
+
+/// An index of `rows` empty rows, with room for `capacity` blocks in `cols` columns.
+BlockIndex empty_index(uint32_t rows, uint32_t cols, uint64_t capacity, bool with_slots);
+
+/// Calls visit with the columns as the array of integers that they are.
+template <class Index, class Visit>
+void with_columns(Index& index, const Visit& visit) {
+  using Byte = std::remove_pointer_t<decltype(index.columns.data())>;
+  using Narrow = std::conditional_t<std::is_const_v<Byte>, const uint16_t, uint16_t>;
+  using Wide = std::conditional_t<std::is_const_v<Byte>, const uint32_t, uint32_t>;
+  if (index.column_type == Type::u16)
+    visit(reinterpret_cast<Narrow*>(index.columns.data()));
+  else
+    visit(reinterpret_cast<Wide*>(index.columns.data()));
+}
+
+/// Takes the rows and columns of a pattern; slots stay as they are.
+void set_positions(BlockIndex& index, const Pattern& pattern);
+
+/// Makes `to`, an index of as many rows as `from` has columns and with room for its blocks, that of
+/// the transposed matrix, with the same slots.
+void transpose(const BlockIndex& from, BlockIndex& to);
+
+}  // namespace tessera::sparse
