@@ -2,6 +2,7 @@
 
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 
@@ -12,6 +13,8 @@
 #include "io/source.h"
 #include "pack/length_file.h"
 #include "sparse/pattern.h"
+#include "support/gzipped.h"
+#include "train/image_files.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -64,6 +67,7 @@ bool read_safetensors(std::span<const std::byte> content) {
 }
 
 constexpr uint32_t kMaxLength = 1000;
+constexpr size_t kIdxLabelsBytes = 10;  // of two labels
 
 // Counts them as a packing does, with every policy, and checks that the sums agree.
 void require_sound(const pack::Lengths& lengths) {
@@ -96,6 +100,24 @@ bool read_length_histogram(std::span<const std::byte> content) {
     for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split})
       pack::LengthFile::histogram(source, kMaxLength, policy);
   });
+}
+
+void require_sound(const ImageSet& set) {
+  if (set.pixels.size() != set.count() * set.image_size()) throw std::logic_error("images without all their pixels");
+  for (uint8_t label : set.labels)
+    if (label >= set.classes) throw std::logic_error("a class that does not exist");
+}
+
+// The images' file stands for the labels' too, whose part begins behind it.
+bool read_idx_images(std::span<const std::byte> content) {
+  const size_t labels = std::min<size_t>(content.size(), kIdxLabelsBytes);
+  return accepts(content.first(content.size() - labels), [&](const io::Source& images) {
+    require_sound(train::read_idx_images(images, io::Source("l", content.last(labels))));
+  });
+}
+
+bool read_cifar10(std::span<const std::byte> content) {
+  return accepts(content, [](const io::Source& source) { require_sound(train::read_cifar10(source)); });
 }
 
 std::vector<std::string> smtx_examples() {
@@ -167,6 +189,17 @@ std::vector<std::string> length_histogram_examples() {
   return {"length,count\n3,4\n0,0\n17,5000000000\n", "5,1\r\n2000,3\r\n", "1,9\n1,2", ""};
 }
 
+std::vector<std::string> idx_examples() {
+  const std::string images = std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03", 16) + "abcdef";
+  const std::string labels = std::string("\0\0\x08\x01\0\0\0\x02\x07\x01", kIdxLabelsBytes);
+  return {images + labels, test::gzipped(images) + labels};
+}
+
+std::vector<std::string> cifar10_examples() {
+  const std::string record = std::string(1, '\x05') + std::string(3072, 'p');
+  return {record, record + record, test::gzipped(record)};
+}
+
 }  // namespace
 
 const Format kSmtx{"smtx", read_smtx, smtx_examples};
@@ -177,5 +210,7 @@ const Format kLengths{"lengths", read_lengths, lengths_examples};
 const Format kLengthsText{"text of lengths", read_lengths_text, lengths_text_examples};
 const Format kOffsets{"offsets", read_offsets, offsets_examples};
 const Format kLengthHistogram{"histogram of lengths", read_length_histogram, length_histogram_examples};
+const Format kIdxImages{"IDX images", read_idx_images, idx_examples};
+const Format kCifar10{"CIFAR-10", read_cifar10, cifar10_examples};
 
 }  // namespace tessera::fuzz

@@ -25,5 +25,7 @@ extern const Format kLengths;
 extern const Format kLengthsText;
 extern const Format kOffsets;
 extern const Format kLengthHistogram;
+extern const Format kIdxImages;
+extern const Format kCifar10;
 
 }  // namespace tessera::fuzz

@@ -175,6 +175,8 @@ TEST(Fuzz, Lengths) { fuzz(kLengths, kRuns); }
 TEST(Fuzz, LengthsText) { fuzz(kLengthsText, kRuns); }
 TEST(Fuzz, Offsets) { fuzz(kOffsets, kRuns); }
 TEST(Fuzz, LengthHistogram) { fuzz(kLengthHistogram, kRuns); }
+TEST(Fuzz, IdxImages) { fuzz(kIdxImages, kRuns); }
+TEST(Fuzz, Cifar10) { fuzz(kCifar10, kRuns); }
 
 }  // namespace
 }  // namespace tessera::fuzz

@@ -1,0 +1,52 @@
+// Labelled images to learn from: MNIST and CIFAR-10 in their official formats, or made up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// Images of one size, each of one class.
+struct ImageSet {
+  uint32_t channels = 1;
+  uint32_t height = 0;
+  uint32_t width = 0;
+  uint32_t classes = 10;
+  std::vector<uint8_t> pixels;  ///< image after image, each channel by channel, row by row
+  std::vector<uint8_t> labels;  ///< class of each image, below `classes`
+
+  size_t count() const { return labels.size(); }
+  size_t image_size() const { return size_t{channels} * height * width; }
+  std::span<const uint8_t> image(size_t i) const { return {pixels.data() + i * image_size(), image_size()}; }
+};
+
+/// Images to learn from, and others to test with.
+struct ImageSplit {
+  std::string name;  ///< "MNIST", "CIFAR-10", …
+  ImageSet train;
+  ImageSet test;
+};
+
+/// MNIST and its relatives (LeCun, Cortes & Burges 1998): a file of images (IDX, 3 dimensions of
+/// bytes) and one of labels (1 dimension), as they are or compressed by gzip. Throws Error, naming
+/// the file, when one cannot be read, is malformed, or their counts differ; and for labels above 9.
+ImageSet read_idx_images(const std::string& images, const std::string& labels);
+
+/// A batch of CIFAR-10 in its binary version (Krizhevsky 2009): records of a label and 3 × 32 × 32
+/// bytes. Throws Error as above.
+ImageSet read_cifar10(const std::string& batch);
+
+/// The images that a folder holds under their official names: MNIST in it or in its `mnist`, else
+/// CIFAR-10 in it or in its `cifar-10-batches-bin`. `name` is "mnist", "cifar-10", or empty for what
+/// is found first. Where MNIST's training files are missing, the last fifth of its test images are
+/// the test, the others train. Throws Error where there are none.
+ImageSplit load_images(const std::string& folder, const std::string& name = "");
+
+/// Made up: each class a few smooth random templates, an image a template moved, scaled and with noise.
+/// Ten classes of 28 × 28, and a function of the seed alone.
+ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed);
+
+}  // namespace tessera

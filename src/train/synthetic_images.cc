@@ -1,0 +1,78 @@
+#include <tessera/images.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/random.h"
+
+namespace tessera {
+namespace {
+
+using base::RandomSequence;
+using base::RandomStream;
+
+constexpr uint32_t kSide = 28;
+constexpr uint32_t kClasses = 10;
+constexpr uint32_t kTemplates = 3;  // of a class
+constexpr uint32_t kWaves = 6;      // that a template is the sum of
+constexpr int kMostShift = 2;
+constexpr float kNoise = 0.35F;
+
+using Template = std::array<float, size_t{kSide} * kSide>;
+
+/// A sum of a few random low waves, from -1 to 1.
+Template make_template(const RandomStream& random) {
+  Template out{};
+  float most = 0;
+  for (uint32_t i = 0; i < out.size(); ++i) {
+    const auto y = static_cast<float>(i / kSide) / kSide, x = static_cast<float>(i % kSide) / kSide;
+    for (uint32_t wave = 0; wave < kWaves; ++wave) {
+      const float along_y = 3 * random.symmetric(4 * wave), along_x = 3 * random.symmetric(4 * wave + 1);
+      out[i] += random.symmetric(4 * wave + 2) *
+                std::sin(6.2832F * (along_y * y + along_x * x + random.uniform(4 * wave + 3)));
+    }
+    most = std::max(most, std::abs(out[i]));
+  }
+  for (float& value : out) value /= most;
+  return out;
+}
+
+void add_image(const Template& from, uint64_t seed, uint32_t index, ImageSet& set) {
+  const RandomStream noise(seed, index, 2);
+  RandomSequence choice(RandomStream(seed, index, 3));
+  const int down = static_cast<int>(choice.below(2 * kMostShift + 1)) - kMostShift;
+  const int right = static_cast<int>(choice.below(2 * kMostShift + 1)) - kMostShift;
+  const float contrast = 0.5F + static_cast<float>(choice.below(1024)) / 2048.0F;
+  for (int row = 0; row < static_cast<int>(kSide); ++row)
+    for (int col = 0; col < static_cast<int>(kSide); ++col) {
+      const int r = std::clamp(row + down, 0, static_cast<int>(kSide) - 1);
+      const int c = std::clamp(col + right, 0, static_cast<int>(kSide) - 1);
+      const auto pixel = static_cast<uint64_t>(row) * kSide + static_cast<uint64_t>(col);
+      const float value = contrast * from[static_cast<size_t>(r) * kSide + static_cast<size_t>(c)] + kNoise * noise.normal(pixel);
+      set.pixels.push_back(static_cast<uint8_t>(std::clamp(127.5F + 90.0F * value, 0.0F, 255.0F)));
+    }
+}
+
+ImageSet make_set(const std::vector<Template>& templates, size_t count, uint64_t seed, uint32_t first) {
+  ImageSet set{1, kSide, kSide, kClasses, {}, {}};
+  for (size_t i = 0; i < count; ++i) {
+    const auto index = first + static_cast<uint32_t>(i);
+    RandomSequence choice(RandomStream(seed, index, 1));
+    const uint32_t which = choice.below(static_cast<uint32_t>(templates.size()));
+    set.labels.push_back(static_cast<uint8_t>(which / kTemplates));
+    add_image(templates[which], seed, index, set);
+  }
+  return set;
+}
+
+}  // namespace
+
+ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed) {
+  std::vector<Template> templates;
+  for (uint32_t i = 0; i < kClasses * kTemplates; ++i) templates.push_back(make_template(RandomStream(seed, i, 0)));
+  return {"synthetic images", make_set(templates, train, seed, 0),
+          make_set(templates, test, seed, static_cast<uint32_t>(train))};
+}
+
+}  // namespace tessera
