@@ -16,15 +16,17 @@ std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
   std::vector<SpmmCase> cases;
   for (const std::string& machine : r.machines)
     for (const Settings& settings : machine == "host" ? std::vector<Settings>{{}} : r.settings)
-      for (const Precision& precision : r.types) {
-        if (has(Mode::dense))
-          for (uint32_t n : r.n)
-            cases.push_back({machine, settings, Mode::dense, precision, std::nullopt, sparse::kDenseBlockSize, n});
-        if (has(Mode::sparse))
+      for (const Precision& precision : r.types)
+        for (const ops::Product product : r.products) {
+          if (has(Mode::dense))
+            for (uint32_t n : r.n)
+              cases.push_back({machine, settings, Mode::dense, product, precision, std::nullopt, sparse::kDenseBlockSize, n});
           for (const auto& density : densities)
             for (uint32_t block : blocks)
-              for (uint32_t n : r.n) cases.push_back({machine, settings, Mode::sparse, precision, density, block, n});
-      }
+              for (const Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
+                if (has(mode))
+                  for (uint32_t n : r.n) cases.push_back({machine, settings, mode, product, precision, density, block, n});
+        }
   return cases;
 }
 

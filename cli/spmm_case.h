@@ -16,7 +16,8 @@ namespace tessera::cli {
 struct SpmmCase {
   std::string machine;
   Settings settings;
-  Mode mode = Mode::sparse;
+  Mode mode = Mode::static_sparse;
+  ops::Product product = ops::Product::forward;
   Precision precision;
   std::optional<double> density;  ///< requested; none of a file or of dense
   uint32_t block = 1;
@@ -38,6 +39,8 @@ struct SpmmResult {
   std::optional<double> seconds;
   std::optional<double> cycles;
   std::optional<double> dense_seconds;
+  std::optional<double> update_seconds;  ///< of a new pattern, where the mode is dynamic
+  std::optional<uint32_t> steps;         ///< propagation steps of a dynamic product on tiles
   std::optional<double> peak_share;  ///< of the host's arithmetic
   std::optional<bool> verified;
   std::optional<double> max_abs_error;

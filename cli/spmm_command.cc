@@ -66,7 +66,10 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "--type", [&r](const std::string& s) { r.types = parse_types(s); }, "Type of W: f32, f16 or bf16; on tiled machines also f16-f32 (FP16 values, FP32 partial sums) *");
   command.add_option_function<std::string>(
       "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); },
-      "static (sparse, its pattern known ahead) or dense; both if left out *");
+      "static (sparse, its pattern known ahead), dynamic (sparse, its pattern may change) or dense; static and dense if left out *");
+  command.add_option_function<std::string>(
+      "--product", [&r](const std::string& s) { r.products = parse_products(s); },
+      "forward (Y = W·X), dx (Wᵀ·dY) or dw (dY·Xᵀ at the pattern of W); forward if left out *");
   command.add_option_function<std::string>(
       "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
       "host, gc2, gc200, bow, or a machine's .toml file (docs/machines.md) *");
@@ -105,8 +108,8 @@ SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
 }
 
 std::string title(const SpmmCase& what) {
-  return fmt::format("{} {} n = {}", machine_title(what),
-                     what.mode == Mode::dense ? "dense" : fmt::format("b = {}", what.block), what.n);
+  return fmt::format("{} {} {} n = {}", machine_title(what), flag_of(what.product),
+                     what.mode == Mode::dense ? "dense" : fmt::format("{} b = {}", name_of(what.mode), what.block), what.n);
 }
 
 std::vector<SpmmResult> run_all(SpmmRunner& runner, const std::vector<SpmmCase>& cases) {

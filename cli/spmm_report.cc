@@ -19,13 +19,14 @@ using report::KeyFigure;
 using report::Unit;
 using report::value_text;
 
-/// "static FP16 b = 16 d = 1/16 n = 256 on bow"
+/// "bow: static, density 0.0625, b = 16, f16, n = 256"
 std::string title_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
   const std::string weight =
-      dense ? "dense" : fmt::format("static, density {:.4g}, b = {}", r.density, r.what.block);
-  return fmt::format("{}: {}, {}, n = {}", machine_title(r.what), weight, name_of(r.what.precision),
-                     r.what.n);
+      dense ? "dense" : fmt::format("{}, density {:.4g}, b = {}", name_of(r.what.mode), r.density, r.what.block);
+  const std::string product =
+      r.what.product == ops::Product::forward ? "" : fmt::format("{} of ", name_of(r.what.product));
+  return fmt::format("{}: {}{}, {}, n = {}", machine_title(r.what), product, weight, name_of(r.what.precision), r.what.n);
 }
 
 KeyFigure time_figure(const SpmmResult& r) {

@@ -4,7 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <iterator>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -16,7 +16,38 @@ std::string name_of(const Precision& precision) {
   return precision.f32_partials ? "f16-f32" : std::string(name_of(precision.type));
 }
 
+std::string_view name_of(Mode mode) {
+  switch (mode) {
+    case Mode::static_sparse: return "static";
+    case Mode::dynamic_sparse: return "dynamic";
+    case Mode::dense: return "dense";
+  }
+  return "";
+}
+
+std::string_view flag_of(ops::Product product) {
+  switch (product) {
+    case ops::Product::forward: return "forward";
+    case ops::Product::input_gradient: return "dx";
+    case ops::Product::weight_gradient: return "dw";
+  }
+  return "";
+}
+
 namespace {
+
+/// The items of a list, each one of those known by name.
+template <class Item, class Name>
+std::vector<Item> parse_named(const std::string& text, std::initializer_list<Item> known, const Name& name,
+                              std::string_view what) {
+  std::vector<Item> items;
+  for (const std::string& wanted : parse_names(text)) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const Item& item) { return name(item) == wanted; });
+    if (found == known.end()) throw UsageError(fmt::format("{}; '{}' is none of them", what, wanted));
+    items.push_back(*found);
+  }
+  return items;
+}
 
 std::vector<double> parse_values(const std::string& key, const std::string& text) {
   std::vector<double> values;
@@ -32,29 +63,19 @@ std::vector<double> parse_values(const std::string& key, const std::string& text
 }  // namespace
 
 std::vector<Precision> parse_types(const std::string& text) {
-  constexpr Precision kKnown[] = {{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}};
-  std::vector<Precision> types;
-  for (const std::string& item : parse_names(text)) {
-    const auto known = std::find_if(std::begin(kKnown), std::end(kKnown),
-                                    [&](const Precision& precision) { return name_of(precision) == item; });
-    if (known == std::end(kKnown))
-      throw UsageError(fmt::format("--type takes f32, f16, bf16 and f16-f32; '{}' is none of them", item));
-    types.push_back(*known);
-  }
-  return types;
+  return parse_named(text, {Precision{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}},
+                     [](const Precision& precision) { return name_of(precision); },
+                     "--type takes f32, f16, bf16 and f16-f32");
 }
 
 std::vector<Mode> parse_modes(const std::string& text) {
-  std::vector<Mode> modes;
-  for (const std::string& item : parse_names(text)) {
-    if (item == "static")
-      modes.push_back(Mode::sparse);
-    else if (item == "dense")
-      modes.push_back(Mode::dense);
-    else
-      throw UsageError(fmt::format("--mode takes static and dense; '{}' is neither", item));
-  }
-  return modes;
+  return parse_named(text, {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}, [](Mode mode) { return name_of(mode); },
+                     "--mode takes static, dynamic and dense");
+}
+
+std::vector<ops::Product> parse_products(const std::string& text) {
+  return parse_named(text, {ops::Product::forward, ops::Product::input_gradient, ops::Product::weight_gradient}, flag_of,
+                     "--product takes forward, dx and dw");
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {

@@ -8,9 +8,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "machine/machine.h"
+#include "ops/spmm.h"
 #include "ops/tiled_plan.h"
 
 namespace tessera::cli {
@@ -24,12 +26,17 @@ struct Precision {
   auto operator<=>(const Precision&) const = default;
 };
 
+/// Whether the pattern is known when the product is planned, changes at run time, or is full.
+enum class Mode { static_sparse, dynamic_sparse, dense };
+
 std::string name_of(const Precision& precision);
+std::string_view name_of(Mode mode);
+/// As --product has it: "forward", "dx", "dw".
+std::string_view flag_of(ops::Product product);
 
 /// Changes of one machine, made together.
 using Settings = std::vector<machine::Setting>;
 
-enum class Mode { sparse, dense };  // "static" and "dense" on the command line
 enum class Verify { full, sample, none, automatic };
 
 struct SpmmRequest {
@@ -45,7 +52,8 @@ struct SpmmRequest {
   // What is run: every combination.
   std::vector<std::string> machines = {"host"};
   std::vector<Settings> settings = {{}};  ///< of the modelled ones
-  std::vector<Mode> modes = {Mode::sparse, Mode::dense};
+  std::vector<Mode> modes = {Mode::static_sparse, Mode::dense};
+  std::vector<ops::Product> products = {ops::Product::forward};
   std::vector<uint32_t> n;
   std::vector<uint32_t> blocks;
   std::vector<Precision> types = {Precision{}};
@@ -71,6 +79,7 @@ struct SpmmRequest {
 /// the item that is wrong.
 std::vector<Precision> parse_types(const std::string& text);
 std::vector<Mode> parse_modes(const std::string& text);
+std::vector<ops::Product> parse_products(const std::string& text);
 std::map<std::string, int64_t> parse_knobs(const std::string& text);
 /// KEY=VALUE or KEY=VALUE:VALUE:…, separated by commas: every combination of one value each.
 std::vector<Settings> parse_settings(const std::string& text);

@@ -39,7 +39,7 @@ const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
 /// Where both modes run, dense is the yardstick and keeps its own plan.
 const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
   static const ops::ForcedKnobs none;
-  return what.mode == Mode::sparse || request_.modes.size() == 1 ? request_.force : none;
+  return what.mode != Mode::dense || request_.modes.size() == 1 ? request_.force : none;
 }
 
 void SpmmRunner::check(const SpmmCase& what) {
@@ -48,10 +48,14 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::host) {
     if (what.precision.f32_partials)
       throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
+    if (what.mode == Mode::dynamic_sparse || what.product == ops::Product::weight_gradient)
+      throw UsageError("on host --mode is static or dense, and --product forward or dx");
     ops::check_spmm(what.block, knobs_of(what));
   } else {
     if (request_.layout != Layout::row_major)
       throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
+    if (what.mode == Mode::dynamic_sparse || what.product != ops::Product::forward)
+      throw UsageError("on a tiled machine --mode is static or dense, and --product forward");
     ops::check_tiled_spmm(tiled_problem(request_, what), machine, knobs_of(what));
   }
 }
@@ -67,7 +71,7 @@ SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {
 
 const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
   const auto same = [&](const SpmmCase& other) {
-    return other.mode == what.mode && other.density == what.density && other.block == what.block;
+    return (other.mode == Mode::dense) == (what.mode == Mode::dense) && other.density == what.density && other.block == what.block;
   };
   if (matrix_is_of_ && same(*matrix_is_of_)) return *matrix_;
   host_.forget_weight();
@@ -93,7 +97,7 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   result.nnz = sparse::stored_elements(matrix.pattern);
   result.density = sparse::density(matrix.pattern);
   result.tiles = machine.tiles;
-  if (file_ && what.mode == Mode::sparse && file_->matrix.pattern.blocks() != 0)
+  if (file_ && what.mode != Mode::dense && file_->matrix.pattern.blocks() != 0)
     result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(file_->matrix.pattern.blocks());
   compare_with_dense(what, result);
   if (const auto gflops = result.useful_gflops(); gflops && machine.kind == machine::Kind::host && !request_.estimate)
@@ -103,7 +107,7 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
 
 /// Dense runs before what is compared with it.
 void SpmmRunner::compare_with_dense(const SpmmCase& what, SpmmResult& result) {
-  const std::tuple key{machine_title(what), what.precision, what.n};
+  const std::tuple key{machine_title(what), what.precision, what.product, what.n};
   if (what.mode == Mode::dense && result.seconds) dense_seconds_[key] = *result.seconds;
   const auto dense = dense_seconds_.find(key);
   if (dense != dense_seconds_.end()) result.dense_seconds = dense->second;

@@ -45,7 +45,7 @@ class SpmmRunner {
   std::optional<SpmmCase> matrix_is_of_;
   HostRuns host_;
   std::map<std::string, machine::Machine> machines_;
-  std::map<std::tuple<std::string, Precision, uint32_t>, double> dense_seconds_;
+  std::map<std::tuple<std::string, Precision, ops::Product, uint32_t>, double> dense_seconds_;
 };
 
 }  // namespace tessera::cli

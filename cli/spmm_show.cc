@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/memory.h"
@@ -13,8 +14,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
-
-std::string_view mode_name(Mode mode) { return mode == Mode::dense ? "dense" : "static"; }
 
 template <class T>
 ordered_json or_null(const std::optional<T>& value) {
@@ -76,7 +75,8 @@ ordered_json json_of(const SpmmResult& r) {
   const auto if_ran = [&](auto value) { return r.failure.empty() ? ordered_json(value) : ordered_json(nullptr); };
   return {{"machine", r.what.machine},
           {"settings", settings(r.what)},
-          {"mode", mode_name(r.what.mode)},
+          {"mode", name_of(r.what.mode)},
+          {"product", flag_of(r.what.product)},
           {"type", name_of(r.what.precision)},
           {"block", dense ? ordered_json(nullptr) : ordered_json(r.what.block)},
           {"m", r.m},
@@ -94,6 +94,8 @@ ordered_json json_of(const SpmmResult& r) {
           {"peak_share", or_null(r.peak_share)},
           {"dense_seconds", or_null(r.dense_seconds)},
           {"speedup", or_null(r.speedup())},
+          {"update_seconds", or_null(r.update_seconds)},
+          {"steps", or_null(r.steps)},
           {"verified", or_null(r.verified)},
           {"max_abs_error", or_null(r.max_abs_error)},
           {"max_rel_error", or_null(r.max_rel_error)},
@@ -118,23 +120,36 @@ std::string category_lines(const compiler::Categories& bytes) {
 }  // namespace
 
 report::Table table(std::span<const SpmmResult> results) {
-  report::Table table({"machine", "mode", "type", "block", "density", "n", "time", "GFLOP/s", "x dense", "peak",
-                       "memory", "rel. error"});
+  const auto any = [&](const auto& holds) { return std::any_of(results.begin(), results.end(), holds); };
+  const bool products = any([](const SpmmResult& r) { return r.what.product != ops::Product::forward; });
+  const bool updates = any([](const SpmmResult& r) { return r.update_seconds.has_value(); });
+  const bool steps = any([](const SpmmResult& r) { return r.steps.has_value(); });
+  std::vector<std::string> head = {"machine", "mode"};
+  if (products) head.emplace_back("product");
+  head.insert(head.end(), {"type", "block", "density", "n", "time", "GFLOP/s", "x dense"});
+  if (updates) head.emplace_back("update");
+  if (steps) head.emplace_back("steps");
+  head.insert(head.end(), {"peak", "memory", "rel. error"});
+  report::Table table(head);
   for (const SpmmResult& r : results) {
     const bool dense = r.what.mode == Mode::dense;
-    table.add({machine_title(r.what), std::string(mode_name(r.what.mode)), name_of(r.what.precision),
-               dense ? "-" : std::to_string(r.what.block), dense ? "1" : fmt::format("{:.4g}", r.density),
-               std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-",
-               rate_text(r), or_dash(r.speedup(), "{:.2f}"),
-               r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
-               base::bytes_text(r.memory.max_tile_bytes), verdict(r)});
+    std::vector<std::string> row = {machine_title(r.what), std::string(name_of(r.what.mode))};
+    if (products) row.emplace_back(flag_of(r.what.product));
+    row.insert(row.end(), {name_of(r.what.precision), dense ? "-" : std::to_string(r.what.block),
+                           dense ? "1" : fmt::format("{:.4g}", r.density), std::to_string(r.what.n),
+                           r.seconds ? report::seconds_text(*r.seconds) : "-", rate_text(r), or_dash(r.speedup(), "{:.2f}")});
+    if (updates) row.push_back(r.update_seconds ? report::seconds_text(*r.update_seconds) : "-");
+    if (steps) row.push_back(or_dash(r.steps, "{}"));
+    row.insert(row.end(), {r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
+                           base::bytes_text(r.memory.max_tile_bytes), verdict(r)});
+    table.add(row);
   }
   return table;
 }
 
 std::string details(const SpmmResult& r) {
-  std::string out = fmt::format("\n{} × {} times {} × {}, {} non-zeros (density {:.4g}", r.m, r.k, r.k, r.what.n,
-                                r.nnz, r.density);
+  std::string out = fmt::format("\n{}: {} × {}, n = {}, {} non-zeros (density {:.4g}", name_of(r.what.product), r.m, r.k,
+                                r.what.n, r.nnz, r.density);
   out += r.fill_in > 1 ? fmt::format(", fill-in {:.2f})\n", r.fill_in) : ")\n";
   out += fmt::format("  plan   {}; {} of {} tiles; predicted {}\n", r.cut, r.tiles_used, r.tiles,
                      report::seconds_text(r.predicted_seconds));
@@ -155,7 +170,7 @@ std::string details(const SpmmResult& r) {
 }
 
 std::string overflow(const SpmmResult& r) {
-  return fmt::format("{} {} {} does not fit: {}", machine_title(r.what), mode_name(r.what.mode),
+  return fmt::format("{} {} {} does not fit: {}", machine_title(r.what), name_of(r.what.mode),
                      name_of(r.what.precision), compiler::overflow_text(r.memory));
 }
 

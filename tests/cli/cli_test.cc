@@ -68,6 +68,16 @@ TEST_F(CliTest, EstimateDoesNotVerify) {
   }
 }
 
+TEST_F(CliTest, GradientsAreProductsToo) {
+  const Outcome o = run("spmm --m 80 --k 56 --density 1/4 --block 8 --n 20 --product forward,dx --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json results = results_of(o);
+  ASSERT_EQ(results.size(), 4u);
+  for (const json& r : results) EXPECT_EQ(r["verified"], true) << r;
+  EXPECT_EQ(results[3]["product"], "dx");
+  EXPECT_EQ(results[3]["dense_seconds"], results[2]["seconds"]);
+}
+
 TEST_F(CliTest, PrintsPlanCandidatesAndProgram) {
   const std::string spmm = "spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --mode static ";
   EXPECT_NE(run(spmm + "--print plan").out.find("predicted"), std::string::npos);
