@@ -3,8 +3,8 @@
 //   fidelity [--published FOLDER] [--machine bow] [--set KEY=VALUE]… [--table ratio|dense|best]…
 //   [--cells] [--gain]
 //
-// FOLDER (or $TESSERA_PUBLISHED) has the tables that published.h names. Every cell is planned as
-// the vendor's libraries plan, and costs what the plan's program costs. For each table: the median
+// FOLDER (or $TESSERA_DATA/published) has the tables that report/published.h names. Every cell is
+// planned as the vendor's libraries plan, and costs what the plan's program costs. For each table: the median
 // and the 90th percentile of |ln(model / published)|, and how often the model is right that a
 // product fits. --cells prints every cell; --gain also plans freely, and says what that gains.
 #include <fmt/format.h>
@@ -14,7 +14,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,7 +21,7 @@
 
 #include "machine/machine.h"
 #include "ops/tiled_spmm.h"
-#include "published.h"
+#include "report/published.h"
 
 namespace tessera::fidelity {
 namespace {
@@ -177,7 +176,7 @@ std::string name_of_case(const Case& c) {
 
 void compare_dense(const Options& o, Model& model) {
   Table table("dense TFLOP/s", o.cells);
-  for (const DenseCell& cell : read_dense(o.published)) {
+  for (const report::DenseCell& cell : report::read_dense(o.published)) {
     const Case c{true, 1, 1, cell.size, cell.n, cell.type};
     const auto seconds = model.seconds(c);
     const double tflop = 2e-12 * cell.size * cell.size * cell.n;
@@ -189,7 +188,7 @@ void compare_dense(const Options& o, Model& model) {
 
 void compare_ratios(const Options& o, Model& model) {
   Table table("static over dense", o.cells);
-  for (const RatioCell& cell : read_ratios(o.published)) {
+  for (const report::RatioCell& cell : report::read_ratios(o.published)) {
     const Case c{false, cell.block, cell.inverse_density, cell.size, cell.n, Type::f16};
     const auto sparse = model.seconds(c);
     const auto dense = model.seconds({true, 1, 1, cell.size, cell.n, Type::f16});
@@ -211,12 +210,12 @@ std::optional<double> best_rate(Model& model, Case c) {
 
 void compare_best(const Options& o, Model& model) {
   Table table("static over dense, best over n", o.cells);
-  for (const BestCell& cell : read_best(o.published)) {
+  for (const report::BestCell& cell : report::published_best()) {
     Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type};
     const auto sparse = best_rate(model, c);
     const auto dense = best_rate(model, {true, 1, 1, kBestSize, 0, cell.type});
     table.add(fmt::format("{} b = {}", tessera::name_of(cell.type), cell.block),
-              ratio(sparse, dense), cell.speedup);
+              ratio(sparse, dense), cell.static_speedup);
   }
   table.print_summary();
 }
@@ -234,9 +233,8 @@ machine::Machine machine_of(const Options& o) {
 
 int run(int argc, char** argv) {
   Options o;
-  if (const char* folder = std::getenv("TESSERA_PUBLISHED")) o.published = folder;
   CLI::App app("Holds the model of tiled machines against published measurements.");
-  app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_PUBLISHED");
+  app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_DATA/published");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
   app.add_option("--table", o.tables, "ratio, dense, best")
@@ -244,8 +242,10 @@ int run(int argc, char** argv) {
   app.add_flag("--cells", o.cells, "Print every cell");
   app.add_flag("--gain", o.gain, "Plan freely too, and say what that gains");
   CLI11_PARSE(app, argc, argv);
+  o.published = report::published_folder(o.published).string();
   if (o.published.empty())
-    throw UsageError("no published tables: give --published FOLDER, or set TESSERA_PUBLISHED");
+    throw UsageError(
+        "no published tables: give --published FOLDER, or set TESSERA_DATA to a folder with published/");
   Model model(machine_of(o), o.cells);
   for (const std::string& table : o.tables) {
     if (table == "dense") compare_dense(o, model);

@@ -1,16 +1,18 @@
-#include "published.h"
+#include "report/published.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <array>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
 #include <string>
 
-namespace tessera::fidelity {
+namespace tessera::report {
 namespace {
 
 /// One line of a table, by the names of its first line.
@@ -43,6 +45,13 @@ class Row {
     throw Error(fmt::format("{}: type '{}' is neither FP16 nor FP32", where_, name));
   }
 
+  bool is_dynamic() const {
+    const std::string& mode = text("mode");
+    if (mode != "static" && mode != "dynamic")
+      throw Error(fmt::format("{}: mode '{}' is neither static nor dynamic", where_, mode));
+    return mode == "dynamic";
+  }
+
  private:
   std::string where_;
   std::map<std::string, std::string> fields_;
@@ -57,10 +66,9 @@ std::vector<std::string> split(const std::string& line) {
 }
 
 void read(const std::filesystem::path& file, const std::function<void(const Row&)>& visit) {
+  if (!std::filesystem::exists(file)) return;
   std::ifstream stream(file);
-  if (!stream)
-    throw Error(fmt::format(
-        "{} cannot be read; --published names the folder of the published tables", file.string()));
+  if (!stream) throw Error(fmt::format("{} cannot be read", file.string()));
   std::string line;
   std::getline(stream, line);
   const std::vector<std::string> names = split(line);
@@ -76,6 +84,33 @@ void read(const std::filesystem::path& file, const std::function<void(const Row&
 }
 
 }  // namespace
+
+std::span<const BestCell> published_best() {
+  static constexpr std::array<BestCell, 6> cells = {{{1, Type::f16, 0.4, 0.7},
+                                                     {1, Type::f32, 0.9, 1.4},
+                                                     {4, Type::f16, 1.0, 1.5},
+                                                     {4, Type::f32, 2.7, 3.2},
+                                                     {16, Type::f16, 1.9, 4.9},
+                                                     {16, Type::f32, 3.8, 5.6}}};
+  return cells;
+}
+
+std::span<const BlockGain> published_block_gains() {
+  static constexpr std::array<BlockGain, 3> gains = {{{1, 1.0}, {4, 2.1}, {16, 6.6}}};
+  return gains;
+}
+
+std::filesystem::path published_folder(const std::string& given) {
+  if (!given.empty()) {
+    if (!std::filesystem::is_directory(given))
+      throw UsageError(fmt::format("{} is no folder with published tables", given));
+    return given;
+  }
+  const char* data = std::getenv("TESSERA_DATA");
+  if (data == nullptr || *data == '\0') return {};
+  const std::filesystem::path folder = std::filesystem::path(data) / "published";
+  return std::filesystem::is_directory(folder) ? folder : std::filesystem::path();
+}
 
 std::vector<RatioCell> read_ratios(const std::filesystem::path& folder) {
   std::vector<RatioCell> cells;
@@ -97,14 +132,13 @@ std::vector<DenseCell> read_dense(const std::filesystem::path& folder) {
   return cells;
 }
 
-std::vector<BestCell> read_best(const std::filesystem::path& folder) {
-  std::vector<BestCell> cells;
-  read(folder / "popsparse-table3.csv", [&](const Row& row) {
-    if (row.text("machine") == "bow")
-      cells.push_back(
-          {row.number<uint32_t>("block"), row.type(), row.number<double>("static_over_dense")});
+std::vector<RateCell> read_rates(const std::filesystem::path& folder) {
+  std::vector<RateCell> cells;
+  read(folder / "sparse-bow-fp16.csv", [&](const Row& row) {
+    cells.push_back({row.is_dynamic(), row.number<uint32_t>("block"),
+                     row.number<uint32_t>("inv_density"), row.number<double>("tflops")});
   });
   return cells;
 }
 
-}  // namespace tessera::fidelity
+}  // namespace tessera::report

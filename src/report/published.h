@@ -1,0 +1,75 @@
+// Published measurements of sparse products (PopSparse, Li et al. 2023): what the paper prints, and
+// tables of what its figures show, read off.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::report {
+
+/// Speed-up of the static sparse product over the dense one, on Bow in FP16, m = k (PopSparse,
+/// figure 7).
+struct RatioCell {
+  uint32_t block = 1;
+  uint32_t inverse_density = 1;
+  uint32_t size = 0;  ///< m = k
+  uint32_t n = 0;
+  std::optional<double> speedup;  ///< none: the vendor's library had no plan for one processor
+};
+
+/// Dense TFLOP/s on Bow, m = k (PopSparse, figure 2).
+struct DenseCell {
+  Type type = Type::f16;
+  uint32_t size = 0;
+  uint32_t n = 0;
+  double tflops = 0;
+};
+
+/// Useful TFLOP/s on Bow in FP16, m = k = 4096, best over n (PopSparse, figure 3a).
+struct RateCell {
+  bool dynamic = false;
+  uint32_t block = 1;
+  uint32_t inverse_density = 1;
+  double tflops = 0;
+};
+
+/// Best over n of a sparse product against best over n of the dense one, on Bow, m = k = 4096, d =
+/// 1/16.
+struct BestCell {
+  uint32_t block = 1;
+  Type type = Type::f32;
+  double dynamic_speedup = 0;
+  double static_speedup = 0;
+};
+
+/// Table 3.
+std::span<const BestCell> published_best();
+
+/// Section 5.3: how much faster static products of blocks are than those of single elements (m = k
+/// = 4096, d = 1/16, FP16, best over n).
+struct BlockGain {
+  uint32_t block = 1;
+  double gain = 1;
+};
+std::span<const BlockGain> published_block_gains();
+
+/// The folder of the tables: `given` if it is not empty, else published/ in the folder that the
+/// environment variable TESSERA_DATA names, if it is there, else "". Throws UsageError where
+/// `given` is no folder.
+std::filesystem::path published_folder(const std::string& given);
+
+// Tables of a folder, by their files' names; without rows where the folder lacks the file. All
+// throw Error naming file, line and field.
+std::vector<RatioCell> read_ratios(
+    const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
+std::vector<DenseCell> read_dense(const std::filesystem::path& folder);  // dense-bow.csv
+/// Columns mode (static or dynamic), block, inv_density, tflops.
+std::vector<RateCell> read_rates(const std::filesystem::path& folder);  // sparse-bow-fp16.csv
+
+}  // namespace tessera::report
