@@ -25,6 +25,17 @@ report::Extent extent_of(Verify verify) {
   }
 }
 
+uint32_t threads_of(const SpmmRequest& request) {
+  return request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
+}
+
+void enter(const report::Verification& v, SpmmResult& result) {
+  result.verified = v.verified;
+  result.max_abs_error = v.max_abs_error;
+  result.max_rel_error = v.max_rel_error;
+  result.tolerance = v.tolerance;
+}
+
 }  // namespace
 
 Activations::Activations(uint32_t height, uint32_t width, Layout order) : rows(height), cols(width), layout(order) {
@@ -74,13 +85,17 @@ void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Roundi
             const Activations& y, SpmmResult& result) {
   if (request.verify == Verify::none) return;
   const SparseMatrix w = report::rounded(matrix, types.weights);
-  const uint32_t threads = request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
-  const report::Verification v = report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials},
-                                                        extent_of(request.verify), request.seed, threads);
-  result.verified = v.verified;
-  result.max_abs_error = v.max_abs_error;
-  result.max_rel_error = v.max_rel_error;
-  result.tolerance = v.tolerance;
+  enter(report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials},
+                               extent_of(request.verify), request.seed, threads_of(request)),
+        result);
+}
+
+void verify_weight_gradient(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
+                            const Activations& x, const Activations& dy, SpmmResult& result) {
+  if (request.verify == Verify::none) return;
+  enter(report::verify_weight_gradient({dw, x.view(), dy.view(), x.cols, types.result, Type::f32, types.partials},
+                                       extent_of(request.verify), request.seed, threads_of(request)),
+        result);
 }
 
 }  // namespace tessera::cli

@@ -83,4 +83,8 @@ struct Rounding {
 void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types, const Activations& x,
             const Activations& y, SpmmResult& result);
 
+/// Compares dW with dY·Xᵀ at its pattern.
+void verify_weight_gradient(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
+                            const Activations& x, const Activations& dy, SpmmResult& result);
+
 }  // namespace tessera::cli

@@ -12,11 +12,19 @@
 
 namespace tessera::ops {
 
+/// Names of a product's variables in its program.
+struct DenseNames {
+  const char* left = "W.values";
+  const char* right = "X";
+  const char* result = "Y";
+};
+
 struct DenseShape {
   uint32_t m = 0;
   uint32_t k = 0;
   uint32_t n = 0;
   TiledNumbers numbers;
+  DenseNames names = {};
 };
 
 /// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that

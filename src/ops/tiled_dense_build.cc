@@ -111,17 +111,17 @@ class Builder {
 
   void add_operands() {
     const auto& [w, x, y] = layouts_;
-    out_.w = operand("W.values", Role::input, w,
+    out_.w = operand(shape_.names.left, Role::input, w,
                      shares(w, w.slices(), std::min(cut_.n_parts, kMostHolders),
                             [&](uint32_t i, uint32_t j, uint32_t h) {
                               return tile_of({i, j, h});
                             }));
-    out_.x = operand("X", Role::input, x,
+    out_.x = operand(shape_.names.right, Role::input, x,
                      shares(x, x.slices(), std::min(cut_.m_parts, kMostHolders),
                             [&](uint32_t i, uint32_t j, uint32_t h) {
                               return tile_of({h, i, j});
                             }));
-    out_.y = operand("Y", Role::output, y, y_shares(y.slices()));
+    out_.y = operand(shape_.names.result, Role::output, y, y_shares(y.slices()));
     if (cut_.slices() > 1)
       slice_ = program().add(
           {"slice", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0), {}});

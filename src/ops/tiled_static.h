@@ -11,14 +11,9 @@
 #include "machine/machine.h"
 #include "ops/tiled_plan.h"
 #include "program/program.h"
+#include "sparse/pattern.h"
 
 namespace tessera::ops {
-
-struct StaticShape {
-  const Pattern& pattern;
-  uint32_t n = 0;
-  TiledNumbers numbers;
-};
 
 /// The columns of X in col_parts parts; the columns of W in bands of equal non-zeros; the blocks of
 /// a band, row by row, dealt in equal counts to band_tiles tiles, and those again for each part of
@@ -42,13 +37,6 @@ std::string to_string(const StaticCut& cut);
 /// First block column of each band, and the end: bands of nearly equal numbers of blocks.
 std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, uint32_t bands);
 
-/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
-/// others. Numbers that `forced` does not leave at 0 are kept. The published planner's limits may
-/// leave none.
-std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner,
-                                             const machine::Machine& machine,
-                                             const StaticCut& forced);
-
 /// Which part has which blocks, in band after band, tile after tile.
 struct StaticParts {
   std::vector<uint64_t> order;        ///< block i of the parts is the pattern's block order[i]
@@ -62,10 +50,41 @@ struct StaticParts {
 };
 StaticParts deal_out(const Pattern& pattern, const StaticCut& cut);
 
+/// How the values of W lie on the tiles: a row for each block.
+struct ValueLayout {
+  StaticCut cut;                ///< of the product whose values they are
+  std::vector<uint64_t> order;  ///< row i is block order[i] of the pattern
+  std::vector<program::MappedBox> mapping;
+};
+/// In the parts of the cut; once, spread over all tiles, where each part of X needs them all.
+ValueLayout value_layout(const Pattern& pattern, const StaticCut& cut, uint32_t tiles);
+
+/// Values of Wᵀ that are those of W: dX = Wᵀ·dY reads them where the forward product has them.
+struct LentValues {
+  ValueLayout layout;
+  std::vector<uint32_t>
+      row_of;  ///< row of the layout that has block i of Wᵀ, to be read as its transpose
+};
+LentValues lend(ValueLayout layout, const sparse::TransposedPattern& transposed);
+
+struct StaticShape {
+  const Pattern& pattern;
+  uint32_t n = 0;
+  TiledNumbers numbers;
+  const LentValues* lent = nullptr;  ///< where the values lie otherwise than the cut wants them
+};
+
+/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
+/// others. Numbers that `forced` does not leave at 0 are kept. The published planner's limits may
+/// leave none.
+std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner,
+                                             const machine::Machine& machine,
+                                             const StaticCut& forced);
+
 struct StaticProgram {
   program::Program program;
   program::VariableId values = 0, x = 0, y = 0;
-  std::vector<uint64_t> block_order;
+  std::vector<uint64_t> block_order;  ///< stored block i is block block_order[i] of W
 };
 StaticProgram build_static(const StaticShape& shape, const StaticCut& cut,
                            const machine::Machine& machine);

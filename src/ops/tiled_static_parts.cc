@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/tiled_static.h"
+#include "ops/tiled_static_layout.h"
 
 namespace tessera::ops {
 namespace {
@@ -139,6 +139,19 @@ std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, u
 
 StaticParts deal_out(const Pattern& pattern, const StaticCut& cut) {
   return Dealer(pattern, cut).deal();
+}
+
+ValueLayout value_layout(const Pattern& pattern, const StaticCut& cut, uint32_t tiles) {
+  const PartLayout layout(pattern, cut, 0);
+  return {cut, layout.parts().order, layout.value_mapping(pattern.block_size, tiles)};
+}
+
+LentValues lend(ValueLayout layout, const sparse::TransposedPattern& transposed) {
+  std::vector<uint32_t> row_of_block(layout.order.size());
+  for (uint32_t row = 0; row < layout.order.size(); ++row) row_of_block[layout.order[row]] = row;
+  std::vector<uint32_t> row_of;
+  for (uint64_t block : transposed.source) row_of.push_back(row_of_block[block]);
+  return {std::move(layout), std::move(row_of)};
 }
 
 }  // namespace tessera::ops

@@ -11,6 +11,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "engine/pool.h"
+#include "report/judge.h"
 
 namespace tessera::report {
 namespace {
@@ -55,8 +56,9 @@ class Verifier {
   Verifier(const Product& product, uint32_t threads)
       : product_(product), team_(engine::Pool::shared(), std::max(1U, threads)) {
     result_.tolerance = tolerance_of(longest_row(product.w.pattern), product.accumulation, product.result);
+    result_.underflow = underflow_of(longest_row(product.w.pattern), product.partials, product.result);
     // The magnitudes of the parts of a sum add up to no more than that of all its products.
-    if (product.partials != product.accumulation) result_.tolerance += epsilon_of(product.partials) / 2;
+    if (product.partials != product.accumulation) result_.tolerance += product.roundings * epsilon_of(product.partials) / 2;
     result_.verified = true;
   }
 
@@ -121,9 +123,7 @@ class Verifier {
         for (uint32_t r = first; r < std::min(first + kRowGrain, block_rows); ++r)
           compare_block_row(panel, judge_row, r, sum, magnitude, own);
       const std::lock_guard lock(mutex_);
-      result_.verified &= own.verified;
-      result_.max_abs_error = std::max(result_.max_abs_error, own.max_abs_error);
-      result_.max_rel_error = std::max(result_.max_rel_error, own.max_rel_error);
+      merge(own, result_);
     });
   }
 
@@ -154,20 +154,6 @@ class Verifier {
       judge_row(block_row * b + r, &sum[uint64_t{r} * panel.width], &magnitude[uint64_t{r} * panel.width], own);
   }
 
-  static void judge(double y, double reference, double magnitude, Verification& own) {
-    if (!std::isfinite(reference) || !std::isfinite(y)) {
-      const bool alike = std::isnan(reference) ? std::isnan(y) : y == reference;
-      own.verified &= alike;
-      return;
-    }
-    const double error = std::abs(y - reference);
-    own.max_abs_error = std::max(own.max_abs_error, error);
-    if (error == 0) return;
-    const double relative = error / magnitude;
-    own.max_rel_error = std::max(own.max_rel_error, relative);
-    if (!(relative <= own.tolerance)) own.verified = false;
-  }
-
   const Product& product_;
   engine::Pool::Team team_;
   std::mutex mutex_;
@@ -175,6 +161,32 @@ class Verifier {
 };
 
 }  // namespace
+
+double underflow_of(uint64_t length, Type partials, Type result) {
+  // The distance between numbers of a type below its normal range.
+  const auto spacing = [](Type type) { return type == Type::f16 ? 0x1p-24 : type == Type::bf16 ? 0x1p-133 : 0x1p-149; };
+  return spacing(result) / 2 + std::sqrt(static_cast<double>(length)) * spacing(partials);
+}
+
+void judge(double element, double reference, double magnitude, Verification& verdict) {
+  if (!std::isfinite(reference) || !std::isfinite(element)) {
+    const bool alike = std::isnan(reference) ? std::isnan(element) : element == reference;
+    verdict.verified &= alike;
+    return;
+  }
+  const double error = std::abs(element - reference);
+  verdict.max_abs_error = std::max(verdict.max_abs_error, error);
+  if (error <= verdict.underflow) return;
+  const double relative = (error - verdict.underflow) / magnitude;
+  verdict.max_rel_error = std::max(verdict.max_rel_error, relative);
+  if (!(relative <= verdict.tolerance)) verdict.verified = false;
+}
+
+void merge(const Verification& own, Verification& verdict) {
+  verdict.verified &= own.verified;
+  verdict.max_abs_error = std::max(verdict.max_abs_error, own.max_abs_error);
+  verdict.max_rel_error = std::max(verdict.max_rel_error, own.max_rel_error);
+}
 
 double tolerance_of(uint64_t length, Type accumulation, Type result) {
   const double sum = (4 * std::sqrt(static_cast<double>(length)) + 8) * epsilon_of(accumulation);

@@ -262,6 +262,14 @@ std::vector<float> to_dense(const SparseMatrix& matrix) {
   return dense;
 }
 
+std::vector<float> values_at(const Pattern& p, std::span<const float> dense) {
+  std::vector<float> values(p.blocks() * p.block_size * p.block_size);
+  for_each_element(p, [&](uint32_t row, uint32_t col, uint64_t index) {
+    values[index] = dense[size_t{row} * p.cols + col];
+  });
+  return values;
+}
+
 TransposedPattern transpose(const Pattern& p) {
   TransposedPattern out{without_blocks(p.cols, p.rows, p.block_size),
                         std::vector<uint64_t>(p.blocks())};

@@ -42,6 +42,9 @@ SparseMatrix from_dense(MatrixView<const float> dense, uint32_t rows, uint32_t c
 /// The matrix as a row-major rows × cols array with zeros outside the pattern.
 std::vector<float> to_dense(const SparseMatrix& matrix);
 
+/// The values of a full matrix (row-major) at a pattern, in its order; what overhangs is 0.
+std::vector<float> values_at(const Pattern& pattern, std::span<const float> dense);
+
 struct TransposedPattern {
   Pattern pattern;
   std::vector<uint64_t> source;  ///< block i of `pattern` is block source[i] of the original

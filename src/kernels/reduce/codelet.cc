@@ -23,12 +23,13 @@ constexpr std::string_view kParams[] = {"scale"};
 void reference(const Vertex& v) {
   const FieldView& partials = v.fields[0];
   const FieldView& out = v.fields[1];
-  for (uint32_t c = 0; c < out.cols; ++c) {
-    float sum = 0;
-    for (uint32_t p = 0; p < partials.rows; ++p)
-      sum += static_cast<float>(number_at(partials, p, c));
-    set_number(out, 0, c, float_of(v.params[0]) * sum);
-  }
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      float sum = 0;
+      for (uint32_t row = r; row < partials.rows; row += out.rows)
+        sum += static_cast<float>(number_at(partials, row, c));
+      set_number(out, r, c, float_of(v.params[0]) * sum);
+    }
 }
 
 void simd(const Vertex& v) {
@@ -56,7 +57,8 @@ double tile_cycles(const machine::Machine& m, Type from, Type to, double partial
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
     return in_phase(Phase::reduce, tile_cycles(m, v.fields[0].type, v.fields[1].type,
-                                               v.fields[0].rows, v.fields[1].cols));
+                                               v.fields[0].rows / std::max(1U, v.fields[1].rows),
+                                               static_cast<double>(v.fields[1].elements())));
   const double operations = 1 + widen_operations(v.fields[0].type);  // for each partial
   const HostWork work{bytes_of(v.fields[0]), bytes_of(v.fields[1]),
                       operations * static_cast<double>(v.fields[0].elements())};
@@ -64,19 +66,22 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 }
 
 // The same additions in the same order: the same bits.
-template <Type from, Type to>
+template <Type from, Type to, uint32_t rows = 1>
 Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t partials = scale == 0 ? 0 : 4 + scale / 4;
   const uint32_t elements = 83 * scale * scale;
   Sample sample(reduce_sum_codelet);
-  sample.random(from, partials, elements, seed, 1, true).unset(to, 1, elements);
-  return sample.param(param_of(0.75F)).flops(double{1} * partials * elements);
+  sample.random(from, partials * rows, elements, seed, 1, true).unset(to, rows, elements);
+  return sample.param(param_of(0.75F)).flops(double{1} * partials * rows * elements);
 }
 
 constexpr NamedSample kSamples[] = {
-    {"f32-f32", sample<Type::f32, Type::f32>},     {"f16-f16", sample<Type::f16, Type::f16>},
-    {"f16-f32", sample<Type::f16, Type::f32>},     {"f32-f16", sample<Type::f32, Type::f16>},
+    {"f32-f32", sample<Type::f32, Type::f32>},
+    {"f16-f16", sample<Type::f16, Type::f16>},
+    {"f16-f32", sample<Type::f16, Type::f32>},
+    {"f32-f16", sample<Type::f32, Type::f16>},
     {"bf16-bf16", sample<Type::bf16, Type::bf16>},
+    {"rows-f32-f16", sample<Type::f32, Type::f16, 3>},
 };
 
 // Sums of rows that a list deals out.

@@ -7,9 +7,9 @@
 
 namespace tessera::kernels {
 
-/// out[j] = scale · (partials[0][j] + partials[1][j] + …), added in this order in FP32 and rounded
-/// once. Fields "partials" (p × elements), "out" (1 × elements), each f32, f16 or bf16. One
-/// parameter, the bits of the scale (param_of). No partials sum up to 0.
+/// out = scale · (partials 0 + partials 1 + …), added in this order in FP32 and rounded once. Fields
+/// "partials" (p · rows × cols: matrices of out's size, one below the other), "out" (rows × cols),
+/// each f32, f16 or bf16. One parameter, the bits of the scale (param_of). No partials sum up to 0.
 extern const program::Codelet reduce_sum_codelet;
 
 /// Sums of partial rows, for tiles: out[r] = the sum of partials[i] for all i with rows[i] = r, in FP32,

@@ -76,12 +76,18 @@ struct ColumnSums {
 
 }  // namespace
 
+// Where rows follow one another without gaps, matrices are added as one row each.
 void reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
+  const bool gaps = partials.row_stride != partials.cols || out.row_stride != out.cols;
+  const uint32_t rows = gaps ? out.rows : 1;
+  const size_t elements = gaps ? out.cols : out.elements();
   with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
     with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
-      ColumnSums<In, Out>{partials.as<const In>(), partials.row_stride, partials.rows, scale,
-                          out.as<Out>()}
-          .run(out.cols);
+      for (uint32_t r = 0; r < rows; ++r)
+        ColumnSums<In, Out>{partials.as<const In>() + r * partials.row_stride,
+                            partials.row_stride * out.rows, partials.rows / out.rows, scale,
+                            out.as<Out>() + r * out.row_stride}
+            .run(elements);
     });
   });
 }

@@ -5,8 +5,8 @@
 
 namespace tessera::kernels {
 
-/// out (1 × elements) = scale · sum of the rows of `partials`. False where the elements of a row do
-/// not follow one another, which has no fast form.
+/// out = scale · sum of the matrices in `partials`, one below the other. False where the elements of a
+/// row do not follow one another, which has no fast form.
 bool apply_reduce_sum(const program::FieldView& partials, float scale,
                       const program::FieldView& out);
 

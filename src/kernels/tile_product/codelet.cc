@@ -23,7 +23,15 @@ constexpr std::array<FieldSpec, sparse_product_field::count> kSparseFields = {{
     {.name = "x", .alignment = 8, .over_read = 16},
     {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
 }};
-constexpr std::array<std::string_view, 1> kSparseParams = {"block_size"};
+constexpr std::array<std::string_view, 2> kSparseParams = {"block_size", "transposed"};
+
+constexpr std::array<FieldSpec, sampled_product_field::count> kSampledFields = {{
+    {.name = "dy", .alignment = 8, .over_read = 16},
+    {.name = "lists"},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "dw", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
+}};
+constexpr std::array<std::string_view, 1> kSampledParams = {"block_size"};
 
 constexpr std::array<FieldSpec, dense_product_field::count> kDenseFields = {{
     {.name = "w", .alignment = 8},
@@ -36,13 +44,17 @@ float f32_at(const FieldView& field, int64_t row, int64_t col) {
   return static_cast<float>(number_at(field, row, col));
 }
 
+/// Entry i of a work list.
+uint32_t entry_at(const FieldView& lists, uint32_t i) {
+  return static_cast<uint32_t>(number_at(lists, i, 0));
+}
+
 void sparse_reference(const Vertex& v) {
   using namespace sparse_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
+  const bool transposed = v.params[1] != 0;
   const FieldView& out = v.fields[y];
-  const auto entry = [&](uint32_t i) {
-    return static_cast<uint32_t>(number_at(v.fields[lists], i, 0));
-  };
+  const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
   uint32_t block = 0;
   uint32_t at = 0;
   for (uint32_t row = 0; row < out.rows; row += b) {
@@ -53,8 +65,8 @@ void sparse_reference(const Vertex& v) {
         for (uint32_t i = 0; i < blocks; ++i) {
           const uint32_t first = entry(at + i) * b;
           for (uint32_t c = 0; c < b && first + c < v.fields[x].rows; ++c)
-            sum +=
-                f32_at(v.fields[values], block + i, r * b + c) * f32_at(v.fields[x], first + c, j);
+            sum += f32_at(v.fields[values], block + i, transposed ? c * b + r : r * b + c) *
+                   f32_at(v.fields[x], first + c, j);
         }
         set_number(out, row + r, j, sum);
       }
@@ -65,6 +77,30 @@ void sparse_reference(const Vertex& v) {
 
 void sparse_simd(const Vertex& v) {
   if (!apply_sparse_product(v)) sparse_reference(v);
+}
+
+void sampled_reference(const Vertex& v) {
+  using namespace sampled_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& left = v.fields[dy];
+  const FieldView& right = v.fields[x];
+  const auto sum_at = [&](uint32_t row, uint32_t x_row) {
+    float sum = 0;
+    for (uint32_t j = 0; row < left.rows && x_row < right.rows && j < left.cols; ++j)
+      sum += f32_at(left, row, j) * f32_at(right, x_row, j);
+    return sum;
+  };
+  uint32_t block = 0;
+  uint32_t at = 0;
+  for (uint32_t row = 0; block < v.fields[dw].rows; row += b)
+    for (uint32_t blocks = entry_at(v.fields[lists], at++); blocks > 0; --blocks, ++block, ++at)
+      for (uint32_t i = 0; i < b * b; ++i)
+        set_number(v.fields[dw], block, i,
+                   sum_at(row + i / b, entry_at(v.fields[lists], at) * b + i % b));
+}
+
+void sampled_simd(const Vertex& v) {
+  if (!apply_sampled_product(v)) sampled_reference(v);
 }
 
 void dense_reference(const Vertex& v) {
@@ -87,6 +123,9 @@ void dense_simd(const Vertex& v) {
 program::PhaseTimes sparse_cost(const Vertex& v, const machine::Machine& m) {
   return sparse_product_cost(v, m);
 }
+program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) {
+  return sampled_product_cost(v, m);
+}
 program::PhaseTimes dense_cost(const Vertex& v, const machine::Machine& m) {
   return dense_product_cost(v, m);
 }
@@ -100,28 +139,54 @@ Tolerance tolerance_of(Type in, Type out, double terms) {
 
 /// Every third block of a square of blocks, the last of X and of Y short by one row where they can
 /// be.
-template <Type in, Type out, uint32_t block_size>
-Sample sparse_sample(uint32_t scale, uint64_t seed) {
-  constexpr uint32_t kCols = 9;
-  const uint32_t side = 2 * scale;
+struct SampledPattern {
   std::vector<double> lists;
   uint32_t blocks = 0;
-  for (uint32_t r = 0; r < side; ++r) {
-    const size_t count_at = lists.size();
-    lists.push_back(0);
-    for (uint32_t c = r % 3; c < side; c += 3, ++blocks) {
-      lists.push_back(c);
-      ++lists[count_at];
+  uint32_t rows = 0;
+
+  SampledPattern(uint32_t side, uint32_t block_size)
+      : rows(side * block_size - (side > 0 && block_size > 1 ? 1 : 0)) {
+    for (uint32_t r = 0; r < side; ++r) {
+      const size_t count_at = lists.size();
+      lists.push_back(0);
+      for (uint32_t c = r % 3; c < side; c += 3, ++blocks) {
+        lists.push_back(c);
+        ++lists[count_at];
+      }
     }
   }
-  const uint32_t rows = side * block_size - (side > 0 && block_size > 1 ? 1 : 0);
+
+  void add_lists(Sample& s) const {
+    s.values(Type::u16, static_cast<uint32_t>(lists.size()), 1, [&](uint64_t i) { return lists[i]; });
+  }
+};
+
+template <Type in, Type out, uint32_t block_size, bool transposed = false>
+Sample sparse_sample(uint32_t scale, uint64_t seed) {
+  constexpr uint32_t kCols = 9;
+  const SampledPattern p(2 * scale, block_size);
   Sample s(sparse_product_codelet);
-  s.random(in, blocks, block_size * block_size, seed);
-  s.values(Type::u16, static_cast<uint32_t>(lists.size()), 1, [&](uint64_t i) { return lists[i]; });
-  s.random(in, rows, kCols, seed + 1).unset(out, rows, kCols);
+  s.random(in, p.blocks, block_size * block_size, seed);
+  p.add_lists(s);
+  s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
   return s.param(block_size)
-      .tolerance(tolerance_of(in, out, side * block_size))
-      .flops(2.0 * blocks * block_size * block_size * kCols);
+      .param(transposed)
+      .tolerance(tolerance_of(in, out, 2.0 * scale * block_size))
+      .flops(2.0 * p.blocks * block_size * block_size * kCols);
+}
+
+/// Vectors of the fast form add in another order than the reference.
+template <Type in, Type out, uint32_t block_size>
+Sample sampled_sample(uint32_t scale, uint64_t seed) {
+  const SampledPattern p(2 * scale, block_size);
+  const uint32_t cols = 13 * scale;
+  Sample s(sampled_product_codelet);
+  s.random(in, p.rows, cols, seed);
+  p.add_lists(s);
+  s.random(in, p.rows, cols, seed + 1).unset(out, p.blocks, block_size * block_size);
+  return s.param(block_size)
+      .tolerance({epsilon_of(out), cols * epsilon_of(Type::f32)})
+      .flops(2.0 * p.blocks * block_size * block_size * cols);
 }
 
 template <Type in, Type out>
@@ -140,7 +205,16 @@ constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Ty
                                           {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
                                           {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
                                           {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>},
-                                          {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>}};
+                                          {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>},
+                                          {"b4-f32-t", sparse_sample<Type::f32, Type::f32, 4, true>},
+                                          {"b16-f16-t", sparse_sample<Type::f16, Type::f16, 16, true>}};
+
+constexpr NamedSample kSampledSamples[] = {{"b1-f32", sampled_sample<Type::f32, Type::f32, 1>},
+                                           {"b1-f16", sampled_sample<Type::f16, Type::f16, 1>},
+                                           {"b4-f16", sampled_sample<Type::f16, Type::f16, 4>},
+                                           {"b8-f16-f32", sampled_sample<Type::f16, Type::f32, 8>},
+                                           {"b16-f16", sampled_sample<Type::f16, Type::f16, 16>},
+                                           {"b16-f32", sampled_sample<Type::f32, Type::f32, 16>}};
 
 constexpr NamedSample kDenseSamples[] = {{"f32", dense_sample<Type::f32, Type::f32>},
                                          {"f16", dense_sample<Type::f16, Type::f16>},
@@ -160,6 +234,18 @@ constexpr program::Codelet sparse_product_codelet = {
     .runs_on = program::RunsOn::tiles,
 };
 
+constexpr program::Codelet sampled_product_codelet = {
+    .name = "sampled_product",
+    .workers = program::Workers::whole_tile,
+    .fields = kSampledFields,
+    .params = kSampledParams,
+    .reference = sampled_reference,
+    .simd = sampled_simd,
+    .cost = sampled_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
 constexpr program::Codelet dense_product_codelet = {
     .name = "dense_product",
     .workers = program::Workers::whole_tile,
@@ -174,6 +260,7 @@ constexpr program::Codelet dense_product_codelet = {
 
 std::span<const ListedCodelet> tile_product_codelets() {
   static constexpr ListedCodelet kListed[] = {{sparse_product_codelet, kSparseSamples},
+                                              {sampled_product_codelet, kSampledSamples},
                                               {dense_product_codelet, kDenseSamples}};
   return kListed;
 }

@@ -18,8 +18,20 @@ enum : size_t { values, lists, x, y, count };
 /// u32): for each block row its number of blocks, then the position in X of each, in blocks; x:
 /// rows × n; y: rows × n, block row after block row. Values and X are of one type, f32 or f16; y of
 /// that type or f32. Sums are kept in FP32 and rounded when stored. Where the last block of X or of
-/// Y overhangs its field, the overhang takes part in nothing. Parameter: b.
+/// Y overhangs its field, the overhang takes part in nothing. Parameters: b; transposed: 1 where each
+/// block is read as its transpose, for Wᵀ with the values of W.
 extern const program::Codelet sparse_product_codelet;
+
+/// Fields of sampled_product, by position.
+namespace sampled_product_field {
+enum : size_t { dy, lists, x, dw, count };
+}
+
+/// dW = dY·Xᵀ at some blocks: dy: rows × n, block row after block row; lists and x (rows × n) as
+/// above; dw: blocks × b², each block row-major, 0 where it overhangs dY or X. dY and X are of one
+/// type, f32 or f16; dw of that type or f32. Sums are kept in FP32 and rounded when stored.
+/// Parameter: b.
+extern const program::Codelet sampled_product_codelet;
 
 /// Fields of dense_product, by position.
 namespace dense_product_field {

@@ -10,6 +10,12 @@
 
 namespace tessera::kernels {
 
+/// Cycles of formulas that the multipliers bound, on a machine with faster or slower ones.
+double multiplier_cycles(const machine::Machine& m, Type type, double cycles);
+
+/// The size of blocks, 4, 8 or 16, of which those of b × b are made.
+uint32_t kernel_size(uint32_t block_size);
+
 /// What blocks of b × b cost a tile with n columns: a fixed part, and cycles for each block row and
 /// each block. Blocks of other sizes than 4, 8 and 16 are made of these.
 struct BlockRates {
@@ -17,7 +23,11 @@ struct BlockRates {
   double per_row = 0;
   double per_block = 0;
 };
-BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n);
+BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+                       bool transposed = false);
+
+/// The same for blocks of dY·Xᵀ, n columns each.
+BlockRates sampled_block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n);
 
 /// What single elements cost one worker with n columns: a fixed part, and cycles for each row and
 /// each element of a row beyond its first. A tile takes as many times its slowest worker as it has.
@@ -28,11 +38,15 @@ struct ElementRates {
 };
 ElementRates element_rates(Type type, uint32_t n);
 
+/// The same for elements of dY·Xᵀ, n columns each.
+ElementRates sampled_element_rates(Type type, uint32_t n);
+
 /// Cycles of a tile for a dense product of m × k by k × n.
 double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner,
                     uint32_t cols);
 
 program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes sampled_product_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes dense_product_cost(const program::Vertex& v, const machine::Machine& m);
 
 }  // namespace tessera::kernels

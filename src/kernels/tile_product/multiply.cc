@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/convert-inl.h"
+#include "kernels/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -21,42 +22,28 @@ namespace {
 using program::FieldView;
 using program::Vertex;
 
-HWY_INLINE float widened(float value) { return value; }
+// Σ a[i] · b[i], in FP32.
 template <class T>
-HWY_INLINE float widened(T value) {
-  return base::to_float(value);
+HWY_INLINE float dot(const T* a, const T* b, size_t n) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  auto even = hn::Zero(d);
+  auto odd = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    even = hn::MulAdd(load_f32(d, a + i), load_f32(d, b + i), even);
+    odd = hn::MulAdd(load_f32(d, a + i + lanes), load_f32(d, b + i + lanes), odd);
+  }
+  for (; i < n; i += lanes) {
+    const size_t rest = n - i < lanes ? n - i : lanes;
+    even = hn::MulAdd(load_first(d, a + i, rest), load_first(d, b + i, rest), even);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
 }
 
-// One row of Y, in FP32 until it is stored.
-class RowSums {
- public:
-  explicit RowSums(size_t n) : n_(n), sums_(n + hn::MaxLanes(hn::ScalableTag<float>())) {}
-
-  void clear() { std::fill(sums_.begin(), sums_.end(), 0.0F); }
-
-  // sums += w · x
-  template <class T>
-  HWY_INLINE void add(float w, const T* x) {
-    const hn::ScalableTag<float> d;
-    const size_t lanes = hn::Lanes(d);
-    const auto factor = hn::Set(d, w);
-    size_t i = 0;
-    for (; i + lanes <= n_; i += lanes)
-      hn::StoreU(hn::MulAdd(factor, load_f32(d, x + i), hn::LoadU(d, &sums_[i])), d, &sums_[i]);
-    if (i < n_)
-      hn::StoreU(hn::MulAdd(factor, load_first(d, x + i, n_ - i), hn::LoadU(d, &sums_[i])), d,
-                 &sums_[i]);
-  }
-
-  template <class T>
-  HWY_INLINE void store(T* y) const {
-    map_elements([](auto, auto sum) HWY_ATTR { return sum; }, n_, y, sums_.data());
-  }
-
- private:
-  size_t n_;
-  std::vector<float> sums_;
-};
+HWY_INLINE void store_one(float* to, float value) { *to = value; }
+HWY_INLINE void store_one(base::Half* to, float value) { *to = base::to_half(value); }
+HWY_INLINE void store_one(base::Bfloat16* to, float value) { *to = base::to_bfloat16(value); }
 
 // Entry i of a work list.
 HWY_INLINE uint32_t entry(const FieldView& lists, uint32_t i) {
@@ -70,6 +57,9 @@ void sparse_rows(const Vertex& v) {
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
+  const bool transposed = v.params[1] != 0;
+  const uint32_t row_step = transposed ? 1 : b;
+  const uint32_t col_step = transposed ? b : 1;
   RowSums sums(out.cols);
   uint32_t block = 0;
   for (uint32_t at = 0, row = 0; row < out.rows; row += b) {
@@ -79,15 +69,41 @@ void sparse_rows(const Vertex& v) {
       for (uint32_t i = 0; i < blocks; ++i) {
         const uint32_t first = entry(v.fields[lists], at + i) * b;
         const auto* w =
-            reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * b));
+            reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * row_step));
         for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
-          sums.add(widened(w[c]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
+          sums.add(widened(w[c * col_step]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
       }
       sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
     }
     block += blocks;
     at += blocks;
   }
+}
+
+// One block of dW: b rows of dY times b rows of X, of which the last blocks may have fewer; `dy` and
+// `x` are the first of them.
+template <class In, class Out>
+void sample_block(const FieldView& dy, uint32_t dy_row, const FieldView& x, uint32_t x_row, uint32_t b,
+                  Out* out) {
+  for (uint32_t r = 0; r < b; ++r)
+    for (uint32_t c = 0; c < b; ++c) {
+      const bool inside = dy_row + r < dy.rows && x_row + c < x.rows;
+      store_one(out + r * b + c,
+                   inside ? dot(reinterpret_cast<const In*>(address_of(dy, dy_row + r, 0)),
+                                reinterpret_cast<const In*>(address_of(x, x_row + c, 0)), dy.cols)
+                          : 0.0F);
+    }
+}
+
+template <class In, class Out>
+void sample_rows(const Vertex& v) {
+  using namespace sampled_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  uint32_t block = 0;
+  for (uint32_t at = 0, row = 0; block < v.fields[dw].rows; row += b)
+    for (uint32_t left = entry(v.fields[lists], at++); left > 0; --left, ++at, ++block)
+      sample_block<In>(v.fields[dy], row, v.fields[x], entry(v.fields[lists], at) * b, b,
+                       reinterpret_cast<Out*>(address_of(v.fields[dw], block, 0)));
 }
 
 template <class In, class Out>
@@ -120,6 +136,12 @@ void sparse_product(const Vertex& v) {
              [&]<class In, class Out>(In, Out) { sparse_rows<In, Out>(v); });
 }
 
+void sampled_product(const Vertex& v) {
+  using namespace sampled_product_field;
+  with_types(v.fields[x].type, v.fields[dw].type,
+             [&]<class In, class Out>(In, Out) { sample_rows<In, Out>(v); });
+}
+
 void dense_product(const Vertex& v) {
   using namespace dense_product_field;
   with_types(v.fields[x].type, v.fields[y].type,
@@ -140,6 +162,7 @@ bool contiguous(const program::FieldView& field) {
 }  // namespace
 
 HWY_EXPORT(sparse_product);
+HWY_EXPORT(sampled_product);
 HWY_EXPORT(dense_product);
 
 bool apply_sparse_product(const program::Vertex& v) {
@@ -147,6 +170,13 @@ bool apply_sparse_product(const program::Vertex& v) {
   if (!contiguous(v.fields[values]) || !contiguous(v.fields[x]) || !contiguous(v.fields[y]))
     return false;
   HWY_DYNAMIC_DISPATCH(sparse_product)(v);
+  return true;
+}
+
+bool apply_sampled_product(const program::Vertex& v) {
+  using namespace sampled_product_field;
+  if (!contiguous(v.fields[dy]) || !contiguous(v.fields[x]) || !contiguous(v.fields[dw])) return false;
+  HWY_DYNAMIC_DISPATCH(sampled_product)(v);
   return true;
 }
 

@@ -5,9 +5,10 @@
 
 namespace tessera::kernels {
 
-/// sparse_product and dense_product, with their fields. False where the elements of a row do not
-/// follow one another, which has no fast form.
+/// sparse_product, sampled_product and dense_product, with their fields. False where the elements of
+/// a row do not follow one another, which has no fast form.
 bool apply_sparse_product(const program::Vertex& v);
+bool apply_sampled_product(const program::Vertex& v);
 bool apply_dense_product(const program::Vertex& v);
 
 }  // namespace tessera::kernels
