@@ -1,25 +1,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "compiler/passes.h"
-#include "program/cycles.h"
+#include "compiler/tile_cycles.h"
 
 namespace tessera::compiler {
 namespace {
 
-using program::Phase;
 using program::PhaseTimes;
 using program::Role;
-using program::TileId;
 using program::Variable;
 using program::VertexGroup;
 
 /// Cycles of supersteps and exchanges, from the costs of codelets and the rates of the machine.
 class CycleCount {
  public:
-  explicit CycleCount(Compilation& c) : c_(c), workers_(c.machine.workers_per_tile) {}
+  explicit CycleCount(Compilation& c) : c_(c), tile_cycles_(c.machine) {}
 
   void count() {
     c_.executable->set_cycles.reserve(c_.sets.size());
@@ -31,16 +28,15 @@ class CycleCount {
     PhaseTimes slowest;
     compiled.tile_cycles.reserve(compiled.tiles.size());
     for (size_t t = 0; t < compiled.tiles.size(); ++t) {
-      const PhaseTimes cycles = tile_cycles(set, compiled, t);
+      const PhaseTimes cycles =
+          tile_cycles_.of(set, compiled, t, [&](const VertexGroup& group, const CompiledVertex& vertex, size_t f) {
+            return view_of(group.fields[f], vertex.index);
+          });
       compiled.tile_cycles.push_back(static_cast<float>(cycles.total()));
       if (cycles.total() > slowest.total()) slowest = cycles;
     }
     compiled.balance = balance_of(compiled, slowest.total());
-    slowest += compiled.before.cost.cycles;
-    slowest += compiled.after.cost.cycles;
-    slowest[Phase::sync] += program::sync_cycles(c_.machine, compiled.tiles.size());
-    slowest[Phase::control] += program::superstep_cycles(c_.machine, compiled.tiles.size());
-    c_.executable->set_cycles.push_back(slowest);
+    c_.executable->set_cycles.push_back(superstep_of(c_.machine, compiled, slowest));
   }
 
   /// Tiles without vertices have nothing to do.
@@ -50,37 +46,6 @@ class CycleCount {
     if (set.tiles.size() == c_.machine.tiles)
       balance.least = *std::min_element(set.tile_cycles.begin(), set.tile_cycles.end());
     return balance;
-  }
-
-  /// Whole-tile vertices one after another, single-worker ones dealt round-robin to workers that
-  /// are time-sliced.
-  PhaseTimes tile_cycles(const program::ComputeSet& set, const CompiledSet& compiled, size_t tile) {
-    std::fill(workers_.begin(), workers_.end(), PhaseTimes{});
-    PhaseTimes cycles;
-    size_t dealt = 0;
-    for (uint32_t i = compiled.tile_begin[tile]; i < compiled.tile_begin[tile + 1]; ++i) {
-      const VertexGroup& group = set.groups[compiled.vertices[i].group];
-      const PhaseTimes cost = cost_of(group, compiled.vertices[i].index);
-      if (group.codelet->workers == program::Workers::whole_tile)
-        cycles += cost;
-      else
-        workers_[dealt++ % workers_.size()] += cost;
-    }
-    if (dealt == 0) return cycles;
-    const auto longest = std::max_element(workers_.begin(), workers_.end(), [](const auto& a, const auto& b) {
-      return a.total() < b.total();
-    });
-    cycles += longest->scaled(static_cast<double>(workers_.size()));
-    return cycles;
-  }
-
-  PhaseTimes cost_of(const VertexGroup& group, uint32_t index) {
-    std::array<program::FieldView, program::kMaxFields> fields;
-    std::array<int64_t, program::kMaxParams> params;
-    for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(group.fields[f], index);
-    for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(index);
-    return group.codelet->cost({{fields.data(), group.fields.size()}, {params.data(), group.params.size()}},
-                               c_.machine);
   }
 
   /// A field as a cost function sees it: shape, and contents where it is a constant.
@@ -95,7 +60,7 @@ class CycleCount {
   }
 
   Compilation& c_;
-  std::vector<PhaseTimes> workers_;
+  TileCycles tile_cycles_;
 };
 
 MemoryReport report_tiles(const Compilation& c) {

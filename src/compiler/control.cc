@@ -23,12 +23,27 @@ bool has_runtime_rows(const program::CopySet& set) {
   });
 }
 
+bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
+
+/// On tiles, costs read what is integer; all but constants may change from run to run, and within one.
+bool reads_changing_metadata(const Program& program, const program::ComputeSet& set) {
+  for (const program::VertexGroup& group : set.groups)
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const program::Variable& variable = program.variable(group.fields[f].variable);
+      if (group.codelet->fields[f].access != Access::out && is_integer(variable.type) &&
+          variable.role != program::Role::constant)
+        return true;
+    }
+  return false;
+}
+
 /// Spreads what is unknown from variable to variable, whatever the order of the steps.
 class KnownVariables {
  public:
-  explicit KnownVariables(const Program& program) : program_(program) {
+  KnownVariables(const Program& program, const std::vector<VariableId>& given) : program_(program) {
     for (const program::Variable& v : program.variables())
-      known_.push_back(!v.is_external() && epsilon_of(v.type) == 0.0);
+      known_.push_back(!v.is_external() && is_integer(v.type));
+    for (VariableId v : given) known_[v] = is_integer(program.variable(v).type);
   }
 
   std::vector<bool> find() {
@@ -78,7 +93,14 @@ void find_runtime_control(Executable& e) {
   const std::vector<program::CopySet>& copies = e.program->copy_sets();
   e.has_runtime_control = std::any_of(steps.begin(), steps.end(), reads_memory) ||
                           std::any_of(copies.begin(), copies.end(), has_runtime_rows);
-  e.known_ahead = KnownVariables(*e.program).find();
+  e.known_ahead = variables_known(*e.program, {});
+  e.costed_at_run.clear();
+  for (const program::ComputeSet& set : e.program->compute_sets())
+    e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled && reads_changing_metadata(*e.program, set));
+}
+
+std::vector<bool> variables_known(const Program& program, const std::vector<VariableId>& given) {
+  return KnownVariables(program, given).find();
 }
 
 std::string find_control(Compilation& c) {

@@ -129,7 +129,12 @@ struct Executable {
   bool has_runtime_control = false;  ///< counters, conditions or copies with run-time rows
   std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so
                                      ///< that a dry run has them
+  std::vector<bool> costed_at_run;   ///< by ComputeSetId: costs may read metadata that only a run has
   std::vector<PassRecord> passes;
 };
+
+/// By VariableId: whether its contents follow from the program and from what is bound to the integer
+/// inputs `given`, so that a dry run that binds them has it.
+std::vector<bool> variables_known(const program::Program& program, const std::vector<program::VariableId>& given);
 
 }  // namespace tessera::compiler

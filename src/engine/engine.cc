@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "compiler/tile_cycles.h"
 #include "engine/pool.h"
 #include "engine/state.h"
 
@@ -58,9 +59,19 @@ class ThreadClock final : public program::PhaseClock {
 
 bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
-/// A dry run reads memory only where control flow depends on it.
+/// A dry run reads memory only where control flow or costs depend on it.
 bool needs_memory(const compiler::Executable& executable, const RunOptions& options) {
-  return !options.dry || executable.has_runtime_control;
+  const std::vector<bool>& costed = executable.costed_at_run;
+  return !options.dry || executable.has_runtime_control ||
+         std::find(costed.begin(), costed.end(), true) != costed.end();
+}
+
+/// What a dry run knows: more where integer inputs are bound to it.
+std::vector<bool> known_in_run(const compiler::Executable& executable, std::span<const Binding> bindings) {
+  std::vector<program::VariableId> given;
+  for (const Binding& binding : bindings)
+    if (executable.program->variable(binding.variable).role == program::Role::input) given.push_back(binding.variable);
+  return given.empty() ? executable.known_ahead : compiler::variables_known(*executable.program, given);
 }
 
 uint32_t threads_of(const machine::Machine& machine, const RunOptions& options) {
@@ -82,13 +93,14 @@ struct Engine::State {
 /// One run: walks the control flow, runs or skips each step, and keeps the accounts.
 class Engine::Run {
  public:
-  Run(const compiler::Executable& executable, const Memory& memory, const RunOptions& options,
-      Pool::Team& team)
+  Run(const compiler::Executable& executable, const Memory& memory, std::span<const Binding> bindings,
+      const RunOptions& options, Pool::Team& team)
       : executable_(executable),
         program_(*executable.program),
         memory_(memory),
         options_(options),
         has_memory_(needs_memory(executable, options)),
+        known_(options.dry ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
         clocks_(team.threads()) {
     profile_.sets.resize(program_.compute_sets().size());
@@ -131,28 +143,52 @@ class Engine::Run {
   void walk_inside(const program::Execute& execute) {
     const CompiledSet& set = executable_.sets[execute.set];
     StepProfile& step = profile_.sets[execute.set];
-    run_step(step, {false, execute.set, 0, {}, executable_.set_cycles[execute.set]}, [&] {
+    run_step(step, {false, execute.set, 0, {}, executable_.set_cycles[execute.set]}, [&](PhaseTimes& cycles) {
       transfer(set.before, step);
+      if (executable_.costed_at_run[execute.set]) cycles = cycles_of(program_.compute_sets()[execute.set], set);
       compute(program_.compute_sets()[execute.set], set, step);
       transfer(set.after, step);
     });
     ++profile_.supersteps;
   }
 
+  /// A superstep whose costs read metadata, which is there by now.
+  PhaseTimes cycles_of(const program::ComputeSet& source, const CompiledSet& set) const {
+    compiler::TileCycles tile_cycles(executable_.machine);
+    PhaseTimes slowest;
+    for (size_t t = 0; t < set.tiles.size(); ++t) {
+      const PhaseTimes cycles = tile_cycles.of(
+          source, set, t, [&](const program::VertexGroup& group, const compiler::CompiledVertex& vertex, size_t f) {
+            FieldView view = view_of(set, group, vertex, f);
+            if (!is_integer(view.type) || (options_.dry && !known_[group.fields[f].variable])) view.data = nullptr;
+            return view;
+          });
+      if (cycles.total() > slowest.total()) slowest = cycles;
+    }
+    return compiler::superstep_of(executable_.machine, set, slowest);
+  }
+
+  FieldView view_of(const CompiledSet& set, const program::VertexGroup& group, const compiler::CompiledVertex& vertex,
+                    size_t field) const {
+    const program::Box box = program::field_box(program_, group.fields[field], vertex.index);
+    return memory_.view(set.places[vertex.first_place + field], program_.variable(group.fields[field].variable).type,
+                        box.rows, box.cols);
+  }
+
   void walk_inside(const program::Copy& copy) {
     const Exchange& exchange = executable_.copies[copy.set];
     StepProfile& step = profile_.copies[copy.set];
-    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles}, [&] { transfer(exchange, step); });
+    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles}, [&](PhaseTimes&) { transfer(exchange, step); });
   }
 
-  /// Runs a step and keeps its accounts; `event` has its cycles.
+  /// Runs a step and keeps its accounts; `event` has its cycles, which the work may correct.
   template <class Work>
   void run_step(StepProfile& step, TraceEvent event, const Work& work) {
     const bool is_traced = options_.trace != nullptr && options_.trace->size() < kMostTraceEvents;
     if (is_traced) event.start = seconds_between(start_, Clock::now());
     const PhaseTimes before = step.seconds;
     threads_of_step_ = 0;
-    work();
+    work(event.cycles);
     step.cycles += event.cycles;
     profile_.cycles += event.cycles;
     ++step.times;
@@ -202,11 +238,7 @@ class Engine::Run {
     if (options_.dry && !runs_dry(group)) return;
     std::array<FieldView, program::kMaxFields> fields;
     std::array<int64_t, program::kMaxParams> params;
-    for (size_t f = 0; f < group.fields.size(); ++f) {
-      const program::Variable& variable = program_.variable(group.fields[f].variable);
-      const program::Box box = intersection(group.fields[f].boxes.at(vertex.index), variable.whole());
-      fields[f] = memory_.view(set.places[vertex.first_place + f], variable.type, box.rows, box.cols);
-    }
+    for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
     const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &clock};
     const bool plain = options_.reference || codelet.simd == nullptr;
@@ -217,14 +249,15 @@ class Engine::Run {
   bool runs_dry(const program::VertexGroup& group) const {
     if (!has_memory_ || !group.codelet->integer_only) return false;
     for (size_t f = 0; f < group.fields.size(); ++f)
-      if (!executable_.known_ahead[group.fields[f].variable]) return false;
+      if (!known_[group.fields[f].variable]) return false;
     return true;
   }
 
   uint32_t control(program::VariableId variable) const {
-    if (options_.dry && !executable_.known_ahead[variable])
+    if (options_.dry && !known_[variable])
       throw Error(fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
-                              "which only a full run computes", program_.variable(variable).name));
+                              "which only a full run computes, or one that the integer inputs are bound to",
+                              program_.variable(variable).name));
     return memory_.control(variable);
   }
 
@@ -256,7 +289,7 @@ class Engine::Run {
     return is_known(rows.from) && is_known(rows.to);
   }
   bool is_known(const compiler::RuntimeRows::End& end) const {
-    return !end.row || executable_.known_ahead[end.row->index];
+    return !end.row || known_[end.row->index];
   }
 
   /// Rows by which one exchange moves a transfer.
@@ -279,6 +312,7 @@ class Engine::Run {
   const Memory& memory_;
   const RunOptions& options_;
   bool has_memory_;
+  std::vector<bool> known_;  ///< by VariableId, in a dry run
   Pool::Team& team_;
   std::vector<ThreadClock> clocks_;
   std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(clocks_.size());
@@ -316,10 +350,12 @@ Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options
   if (!options.dry) {
     state->memory.bind(bindings);
     state->memory.load_inputs();
+  } else if (state->allocated) {
+    state->memory.bind_metadata(bindings);
   }
   Profile profile = [&] {
     Pool::Team team(Pool::shared(), threads_of(executable_->machine, options));
-    return Run(*executable_, state->memory, options, team).run();
+    return Run(*executable_, state->memory, bindings, options, team).run();
   }();
   if (!options.dry) state->memory.store_outputs();
   give_back(std::move(state));

@@ -73,8 +73,9 @@ class Engine {
 
   const compiler::Executable& executable() const { return *executable_; }
 
-  /// Runs the program once. Every external variable must be bound. Throws Error where one is not,
-  /// where the program does not fit its machine, or where memory for its arenas is lacking.
+  /// Runs the program once. Every external variable must be bound; in a dry run none needs to be, but
+  /// integer inputs that are let it follow control flow and costs that depend on them. Throws Error where
+  /// one is not, where the program does not fit its machine, or where memory for its arenas is lacking.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {}) const;
 
  private:

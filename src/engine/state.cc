@@ -93,13 +93,25 @@ void Memory::place_constants() const {
   }
 }
 
-void Memory::bind(std::span<const Binding> bindings) {
+void Memory::set_bindings(std::span<const Binding> bindings) {
   for (Binding& bound : bound_) bound = {};
   for (const Binding& binding : bindings) {
     if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
       throw Error(fmt::format("an array is bound to variable {}, which is none of the caller's", binding.variable));
     bound_[binding.variable] = binding;
   }
+}
+
+void Memory::bind_metadata(std::span<const Binding> bindings) {
+  set_bindings(bindings);
+  for (const Binding& binding : bindings) {
+    const Variable& variable = executable_.program->variable(binding.variable);
+    if (variable.role == Role::input && epsilon_of(variable.type) == 0.0) copy_mapped(binding.variable, true);
+  }
+}
+
+void Memory::bind(std::span<const Binding> bindings) {
+  set_bindings(bindings);
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Variable& variable = executable_.program->variable(v);
     if (variable.is_external() && variable.elements() != 0 && bound_[v].data == nullptr)

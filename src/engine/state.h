@@ -20,6 +20,9 @@ class Memory {
   /// Binds the caller's arrays. Throws Error where an external variable has none.
   void bind(std::span<const Binding> bindings);
 
+  /// For a dry run: binds the integer inputs among the arrays and loads them. None needs to be there.
+  void bind_metadata(std::span<const Binding> bindings);
+
   /// The rows × cols elements of a place, `row_shift` rows further down.
   program::FieldView view(const compiler::Place& place, Type type, uint32_t rows, uint32_t cols,
                           uint64_t row_shift = 0) const;
@@ -31,6 +34,7 @@ class Memory {
   uint32_t& control(program::VariableId variable) const;
 
  private:
+  void set_bindings(std::span<const Binding> bindings);
   void copy_mapped(program::VariableId variable, bool to_tiles) const;
 
   void allocate_arenas();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/block_sparse/codelet.h"
+#include "kernels/bucket/codelet.h"
 #include "kernels/cast/codelet.h"
 #include "kernels/element_sparse/codelet.h"
 #include "kernels/elementwise/codelet.h"
@@ -20,8 +21,8 @@ namespace {
 using Family = std::span<const ListedCodelet> (*)();
 
 constexpr Family kFamilies[] = {
-    block_sparse_codelets, cast_codelets,   element_sparse_codelets, elementwise_codelets,
-    gather_codelets,       reduce_codelets, tile_product_codelets,
+    block_sparse_codelets,    bucket_codelets, cast_codelets,   element_sparse_codelets,
+    elementwise_codelets, gather_codelets, reduce_codelets, tile_product_codelets,
 };
 
 std::vector<ListedCodelet> gather_families() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "program/box_index.h"
@@ -69,8 +70,8 @@ uint64_t placed_end(std::span<Piece> pieces) {
 
 class Counter {
  public:
-  Counter(const Program& program, const Machine& machine)
-      : program_(program), machine_(machine), traffic_(machine), tiles_(machine.tiles) {
+  Counter(const Program& program, const Machine& machine, const Foresight& foresight)
+      : program_(program), machine_(machine), foresight_(foresight), traffic_(machine), tiles_(machine.tiles) {
     std::vector<Box> boxes;
     for (const Variable& variable : program.variables()) {
       boxes.clear();
@@ -92,6 +93,7 @@ class Counter {
   struct Tile {
     uint64_t code = program::kStackBytes;  ///< and the stack
     uint64_t always_live = 0;
+    bool has_two_regions = false;  ///< something that is always alive belongs into the interleaved one
     std::vector<Piece> pieces;
     std::vector<const program::Codelet*> codelets;
   };
@@ -118,17 +120,35 @@ class Counter {
     } else if (const auto* copy = std::get_if<program::Copy>(&step)) {
       count(program_.copy_sets()[copy->set], times);
     } else if (const auto* repeat = std::get_if<program::Repeat>(&step)) {
-      loop(*repeat, times);
+      in_loop([&] {
+        if (repeat->counter) touch(*repeat->counter);
+        walk(repeat->body, times * repeat->count);
+      });
+    } else if (const auto* loop = std::get_if<program::While>(&step)) {
+      in_loop([&] { walk(*loop, times); });
     } else {
       assert(false && "a tally does not follow conditions and calls");
     }
   }
 
+  /// The test, as often as it runs; the body with what is there in each round. Code and storage are
+  /// counted once, also of a body that never runs.
+  void walk(const program::While& loop, double times) {
+    walk(loop.test, times * (foresight_.rounds + 1));
+    touch(loop.condition);
+    const uint32_t body = position_;
+    for (uint32_t round = 1; round <= std::max(1U, foresight_.rounds); ++round) {
+      position_ = body;
+      round_ = round;
+      walk(loop.body, round <= foresight_.rounds ? times : 0);
+    }
+  }
+
   /// What a loop touches is alive during all of it.
-  void loop(const program::Repeat& repeat, double times) {
+  template <class Body>
+  void in_loop(const Body& body) {
     const uint32_t begin = position_;
-    if (repeat.counter) touch(*repeat.counter);
-    walk(repeat.body, times * repeat.count);
+    body();
     const uint32_t end = std::max(begin, position_ == 0 ? 0 : position_ - 1);
     for (Use& use : uses_)
       if (use.first <= use.last && use.last >= begin) {
@@ -144,18 +164,37 @@ class Counter {
   }
 
   void count(const program::ComputeSet& set, double times) {
+    for (const VertexGroup& group : set.groups)
+      for (const Field& field : group.fields) touch(field.variable);
+    const auto [known, is_new] = exchanges_of_sets_.try_emplace(&set);
+    if (is_new) known->second = bring_all(set);
+    PhaseTimes cycles = slowest_tile(set);
+    cycles += known->second;
+    cycles_ += cycles.scaled(times);
+    ++position_;
+  }
+
+  PhaseTimes slowest_tile(const program::ComputeSet& set) const {
     std::vector<PhaseTimes> of_tile(tiles_.size());
+    for (const VertexGroup& group : set.groups)
+      for (uint32_t i = 0; i < group.count(); ++i) of_tile[group.tile_of(i)] += cost_of(group, i);
+    PhaseTimes slowest;
+    for (const PhaseTimes& cycles : of_tile)
+      if (cycles.total() > slowest.total()) slowest = cycles;
+    return slowest;
+  }
+
+  /// What a compute set has beside its vertices' cycles: storage, code, exchange and fixed costs.
+  PhaseTimes bring_all(const program::ComputeSet& set) {
     std::vector<std::pair<TileId, uint32_t>> groups;  // of a tile
     for (const VertexGroup& group : set.groups) {
       for (size_t f = 0; f < group.fields.size(); ++f) {
-        touch(group.fields[f].variable);
         Use& use = uses_[group.fields[f].variable];
         use.over_read = std::max<uint64_t>(use.over_read, group.codelet->fields[f].over_read);
         use.interleaved |= is_interleaved(group.codelet->fields[f]);
       }
       for (uint32_t i = 0; i < group.count(); ++i) {
         const TileId tile = group.tile_of(i);
-        of_tile[tile] += cost_of(group, i);
         for (size_t f = 0; f < group.fields.size(); ++f)
           bring(group.fields[f], group.codelet->fields[f], i, tile);
         tiles_[tile].code += program::vertex_state_bytes(*group.codelet);
@@ -163,9 +202,6 @@ class Counter {
           groups.emplace_back(tile, 1), use_code(tiles_[tile], group.codelet);
       }
     }
-    PhaseTimes slowest;
-    for (const PhaseTimes& cycles : of_tile)
-      if (cycles.total() > slowest.total()) slowest = cycles;
     std::sort(groups.begin(), groups.end());
     size_t used = 0;
     for (size_t i = 0; i < groups.size(); ++used) {
@@ -174,11 +210,10 @@ class Counter {
       for (; i < groups.size() && groups[i].first == tile; ++i) ++here;
       tiles_[tile].code += program::control_code_bytes(here);
     }
-    slowest[Phase::sync] += program::sync_cycles(machine_, used);
-    slowest[Phase::control] += program::superstep_cycles(machine_, used);
-    slowest += exchange();
-    cycles_ += slowest.scaled(times);
-    ++position_;
+    PhaseTimes cycles = exchange();
+    cycles[Phase::sync] += program::sync_cycles(machine_, used);
+    cycles[Phase::control] += program::superstep_cycles(machine_, used);
+    return cycles;
   }
 
   static void use_code(Tile& tile, const program::Codelet* codelet) {
@@ -195,6 +230,10 @@ class Counter {
       const Variable& variable = program_.variable(group.fields[f].variable);
       const Box box = field_box(program_, group.fields[f], vertex);
       fields[f] = {nullptr, variable.type, box.rows, box.cols, variable.cols, 1};
+      if (variable.role != Role::constant && foresight_.contents && epsilon_of(variable.type) == 0.0) {
+        fields[f].data = const_cast<std::byte*>(foresight_.contents(group.fields[f].variable, box, round_));
+        fields[f].row_stride = box.cols;
+      }
       if (variable.role == Role::constant && !box.empty())
         fields[f].data = const_cast<std::byte*>(variable.contents.get()) +
                          (uint64_t{box.row} * variable.cols + box.col) * size_of(variable.type);
@@ -240,11 +279,18 @@ class Counter {
       touch(group.to);
       for (const auto& row : {group.source_offset, group.target_offset})
         if (row) touch(row->index);
+    }
+    const auto [known, is_new] = exchanges_of_copies_.try_emplace(&set);
+    if (is_new) known->second = add_copies(set);
+    cycles_ += known->second.scaled(times);
+    ++position_;
+  }
+
+  PhaseTimes add_copies(const program::CopySet& set) {
+    for (const program::CopyGroup& group : set.groups)
       for (uint32_t i = 0; i < group.count; ++i)
         add_copy(group, group.source.at(i), group.target.at(i));
-    }
-    cycles_ += exchange().scaled(times);
-    ++position_;
+    return exchange();
   }
 
   void add_copy(const program::CopyGroup& group, const Box& source, const Box& target) {
@@ -289,9 +335,9 @@ class Counter {
     const uint64_t fixed = aligned(tile.code, program::kDataAlignment) + tile.always_live;
     const auto others = std::partition(tile.pieces.begin(), tile.pieces.end(),
                                        [](const Piece& p) { return p.interleaved; });
-    if (others == tile.pieces.begin()) return fixed + placed_end(tile.pieces);
+    const bool two_regions = tile.has_two_regions || others != tile.pieces.begin();
     return fixed + placed_end({tile.pieces.begin(), others}) +
-           placed_end({others, tile.pieces.end()}) + 2 * program::kDataAlignment;
+           placed_end({others, tile.pieces.end()}) + (two_regions ? 2 * program::kDataAlignment : 0);
   }
 
   void place_variables() {
@@ -303,9 +349,10 @@ class Counter {
         const Use& use = uses_[id];
         const uint64_t bytes = mapped.box.elements() * size_of(variable.type);
         const uint64_t room = aligned(bytes + use.over_read, kAlignment);
-        if (always)
+        if (always) {
           tiles_[mapped.tile].always_live += room;
-        else if (use.first <= use.last)
+          tiles_[mapped.tile].has_two_regions |= use.interleaved;
+        } else if (use.first <= use.last)
           tiles_[mapped.tile].pieces.push_back({bytes, room, use.first, use.last, use.interleaved});
       }
     }
@@ -313,18 +360,22 @@ class Counter {
 
   const Program& program_;
   const Machine& machine_;
+  const Foresight& foresight_;
   program::Traffic traffic_;
   std::vector<Tile> tiles_;
   std::vector<Mapping> mappings_;
   std::vector<Use> uses_;
+  std::unordered_map<const program::ComputeSet*, PhaseTimes> exchanges_of_sets_;
+  std::unordered_map<const program::CopySet*, PhaseTimes> exchanges_of_copies_;
   uint32_t position_ = 0;
+  uint32_t round_ = 0;  ///< times that the body of a `While` has run, this one included
   PhaseTimes cycles_;
 };
 
 }  // namespace
 
-Tally tally(const program::Program& program, const machine::Machine& machine) {
-  return Counter(program, machine).count();
+Tally tally(const program::Program& program, const machine::Machine& machine, const Foresight& foresight) {
+  return Counter(program, machine, foresight).count();
 }
 
 }  // namespace tessera::ops

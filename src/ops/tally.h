@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "machine/machine.h"
 #include "program/program.h"
@@ -14,8 +15,16 @@ struct Tally {
   uint64_t max_tile_bytes = 0;  ///< of the fullest tile; not below what the compiler needs
 };
 
+/// What a tally must be told where control flow and costs depend on metadata.
+struct Foresight {
+  uint32_t rounds = 0;  ///< times that the body of a `While` runs
+  /// Integers of a variable's box that costs may read, row-major, when the body has run `round` times;
+  /// null where costs are not to read them. Constants are known without.
+  std::function<const std::byte*(program::VariableId, const program::Box&, uint32_t round)> contents;
+};
+
 /// Cycles by phase and bytes of the fullest tile. The program's control flow may be sequences,
-/// executions, copies and repeats: what a product's is made of.
-Tally tally(const program::Program& program, const machine::Machine& machine);
+/// executions, copies, repeats and loops whose rounds are foreseen: what a product's is made of.
+Tally tally(const program::Program& program, const machine::Machine& machine, const Foresight& foresight = {});
 
 }  // namespace tessera::ops

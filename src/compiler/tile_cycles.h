@@ -1,0 +1,64 @@
+// Cycles of one superstep on the tiles that run it: counted when a program is compiled, and again
+// when it runs where costs read metadata that only the run has.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "compiler/executable.h"
+#include "program/cycles.h"
+
+namespace tessera::compiler {
+
+class TileCycles {
+ public:
+  explicit TileCycles(const machine::Machine& machine) : machine_(machine), workers_(machine.workers_per_tile) {}
+
+  /// What the vertices of the tile at position `tile` of the set take: whole-tile ones one after another,
+  /// single-worker ones dealt round-robin to workers that are time-sliced. view_of(group, vertex, field)
+  /// is a field as a cost function may see it: its shape, and its contents where they are metadata.
+  template <class ViewOf>
+  program::PhaseTimes of(const program::ComputeSet& set, const CompiledSet& compiled, size_t tile,
+                         const ViewOf& view_of) {
+    std::fill(workers_.begin(), workers_.end(), program::PhaseTimes{});
+    program::PhaseTimes cycles;
+    size_t dealt = 0;
+    for (uint32_t i = compiled.tile_begin[tile]; i < compiled.tile_begin[tile + 1]; ++i) {
+      const CompiledVertex& vertex = compiled.vertices[i];
+      const program::VertexGroup& group = set.groups[vertex.group];
+      std::array<program::FieldView, program::kMaxFields> fields;
+      std::array<int64_t, program::kMaxParams> params;
+      for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(group, vertex, f);
+      for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
+      const program::PhaseTimes cost = group.codelet->cost(
+          {{fields.data(), group.fields.size()}, {params.data(), group.params.size()}}, machine_);
+      if (group.codelet->workers == program::Workers::whole_tile)
+        cycles += cost;
+      else
+        workers_[dealt++ % workers_.size()] += cost;
+    }
+    if (dealt == 0) return cycles;
+    const auto longest = std::max_element(workers_.begin(), workers_.end(), [](const auto& a, const auto& b) {
+      return a.total() < b.total();
+    });
+    cycles += longest->scaled(static_cast<double>(workers_.size()));
+    return cycles;
+  }
+
+ private:
+  const machine::Machine& machine_;
+  std::vector<program::PhaseTimes> workers_;
+};
+
+/// A superstep whose slowest tile computes for `slowest`: with its exchanges and its fixed cost.
+inline program::PhaseTimes superstep_of(const machine::Machine& machine, const CompiledSet& set,
+                                        program::PhaseTimes slowest) {
+  slowest += set.before.cost.cycles;
+  slowest += set.after.cost.cycles;
+  slowest[program::Phase::sync] += program::sync_cycles(machine, set.tiles.size());
+  slowest[program::Phase::control] += program::superstep_cycles(machine, set.tiles.size());
+  return slowest;
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,225 @@
+#include "kernels/bucket/codelet.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "kernels/bucket/cost.h"
+#include "kernels/bucket/metadata.h"
+#include "kernels/bucket/multiply.h"
+#include "kernels/element.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::Access;
+using program::FieldSpec;
+using program::FieldView;
+using program::Vertex;
+
+// Alignments and over-reads as those of sparse_product.
+constexpr std::array<FieldSpec, bucket_product_field::count> kProductFields = {{
+    {.name = "values", .alignment = 8},
+    {.name = "metadata"},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "y", .access = Access::inout, .alignment = 16, .interleaved = true, .over_read = 128},
+}};
+constexpr std::array<std::string_view, 3> kProductParams = {"block_size", "partition", "is_first"};
+
+constexpr FieldSpec kPendingFields[] = {{"metadata"}, {"flag", Access::out}};
+constexpr std::array<std::string_view, 2> kPendingParams = {"partition", "partitions"};
+
+constexpr FieldSpec kAnyFields[] = {{"flags"}, {"any", Access::out}};
+
+/// y(row, j) += the blocks of one block row, of which `first` is the first in the bucket, times X.
+void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first, std::span<const uint16_t> columns) {
+  using namespace bucket_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& in = v.fields[x];
+  const FieldView& out = v.fields[y];
+  for (uint32_t r = block_row * b; r < std::min((block_row + 1) * b, out.rows); ++r)
+    for (uint32_t j = 0; j < out.cols; ++j) {
+      auto sum = static_cast<float>(number_at(out, r, j));
+      for (size_t i = 0; i < columns.size(); ++i)
+        for (uint32_t c = 0; c < b && columns[i] * b + c < in.rows; ++c)
+          sum += static_cast<float>(number_at(v.fields[values], first + static_cast<int64_t>(i),
+                                              int64_t{r - block_row * b} * b + c)) *
+                 static_cast<float>(number_at(in, columns[i] * b + c, j));
+      set_number(out, r, j, sum);
+    }
+}
+
+void product_reference(const Vertex& v) {
+  using namespace bucket_product_field;
+  const FieldView& out = v.fields[y];
+  for (uint32_t r = 0; v.params[2] != 0 && r < out.rows; ++r)
+    for (uint32_t j = 0; j < out.cols; ++j) set_number(out, r, j, 0);
+  if (v.fields[metadata].empty()) return;
+  const BucketView bucket(v.fields[metadata].as<const uint16_t>());
+  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
+    if (subgroup.partition() != static_cast<uint32_t>(v.params[1])) return;
+    subgroup.each_row(static_cast<uint32_t>(v.params[0]),
+                      [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
+                        add_row_reference(v, row, first + value, columns);
+                      });
+  });
+}
+
+void product_simd(const Vertex& v) {
+  if (!apply_bucket_product(v)) product_reference(v);
+}
+
+void pending(const Vertex& v) {
+  const auto partition = static_cast<uint32_t>(v.params[0]);
+  const auto partitions = static_cast<uint32_t>(v.params[1]);
+  const BucketView bucket(v.fields[0].as<const uint16_t>());
+  // How far the bucket has come, and how far it has to.
+  const auto steps_to = [&](uint32_t to) { return (bucket.number() + partitions - to) % partitions; };
+  bool pending = false;
+  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
+    pending |= steps_to(subgroup.partition()) > steps_to(partition);
+  });
+  v.fields[1].matrix<uint32_t>()(0, 0) = pending ? 1 : 0;
+}
+
+void any_flag(const Vertex& v) {
+  bool any = false;
+  for (uint32_t i = 0; i < v.fields[0].rows; ++i) any |= v.fields[0].matrix<const uint32_t>()(i, 0) != 0;
+  v.fields[1].matrix<uint32_t>()(0, 0) = any ? 1 : 0;
+}
+
+// Defined here, where the list sees that they are there.
+program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) { return bucket_product_cost(v, m); }
+program::PhaseTimes pending_cost(const Vertex& v, const machine::Machine& m) { return bucket_pending_cost(v, m); }
+program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { return any_flag_cost(v, m); }
+
+constexpr uint32_t kSampleWorkers = 6;
+constexpr uint32_t kSamplePartition = 3;
+
+/// A bucket of two subgroups of the sample's partition around one of another: of each, every third block
+/// of a square of blocks.
+struct SampleBucket {
+  std::vector<uint16_t> words;
+  uint32_t side;
+  uint32_t blocks = 0;
+
+  SampleBucket(uint32_t scale, uint32_t block_size) : words(64 + 200 * (scale + 1) * (scale + 1)), side(2 * scale) {
+    BucketWriter writer(words, 5, block_size, kSampleWorkers);
+    for (uint32_t partition : {kSamplePartition, kSamplePartition + 1, kSamplePartition}) {
+      writer.begin_subgroup(partition);
+      for (uint32_t r = partition % 2; r < side; ++r) {
+        std::vector<uint32_t> columns;
+        for (uint32_t c = r % 3; c < side; c += 3) columns.push_back(c);
+        writer.add_row(r, columns);
+        blocks += static_cast<uint32_t>(columns.size());
+      }
+      writer.end_subgroup();
+    }
+    words.resize(writer.words_written());
+  }
+
+  void add_to(Sample& sample) const {
+    sample.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) { return words[i]; }).packed();
+  }
+};
+
+/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each product and
+/// the other does not.
+Tolerance tolerance_of(Type in, Type out, double terms) {
+  if (in == Type::f16) return {};
+  return {epsilon_of(out), terms * epsilon_of(Type::f32)};
+}
+
+/// The last block of X and of Y is short by one row where it can be.
+template <Type in, Type out, uint32_t block_size, bool is_first>
+Sample product_sample(uint32_t scale, uint64_t seed) {
+  constexpr uint32_t kCols = 9;
+  const SampleBucket bucket(scale, block_size);
+  const uint32_t rows = bucket.side * block_size - (scale > 0 && block_size > 1 ? 1 : 0);
+  Sample s(bucket_product_codelet);
+  s.random(in, bucket.blocks, block_size * block_size, seed);
+  bucket.add_to(s);
+  s.random(in, rows, kCols, seed + 1).random(out, rows, kCols, seed + 2);
+  return s.param(block_size)
+      .param(kSamplePartition)
+      .param(is_first)
+      .tolerance(tolerance_of(in, out, 2.0 * bucket.side * block_size))
+      .flops(4.0 / 3 * bucket.blocks * block_size * block_size * kCols);
+}
+
+template <uint32_t at>
+Sample pending_sample(uint32_t scale, uint64_t) {
+  std::vector<uint16_t> words(kBucketHeaderWords + 7 * scale);
+  BucketWriter writer(words, 5, 4, kSampleWorkers);
+  for (uint32_t s = 0; s < scale; ++s) {
+    writer.begin_subgroup(5 - s % 3);
+    writer.end_subgroup();
+  }
+  Sample s(bucket_pending_codelet);
+  s.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) { return words[i]; }).packed();
+  return s.unset(Type::u32, 1, 1).param(at).param(7);
+}
+
+Sample any_sample(uint32_t scale, uint64_t seed) {
+  Sample s(any_flag_codelet);
+  return s.values(Type::u32, 3 * scale, 1, [&](uint64_t i) { return i == seed % 5 ? 1.0 : 0.0; }).unset(Type::u32, 1, 1);
+}
+
+constexpr NamedSample kProductSamples[] = {
+    {"b1-f32", product_sample<Type::f32, Type::f32, 1, false>},
+    {"b1-f16", product_sample<Type::f16, Type::f16, 1, true>},
+    {"b4-f16", product_sample<Type::f16, Type::f16, 4, false>},
+    {"b8-f16-f32", product_sample<Type::f16, Type::f32, 8, true>},
+    {"b16-f16", product_sample<Type::f16, Type::f16, 16, true>},
+    {"b16-f32", product_sample<Type::f32, Type::f32, 16, false>},
+};
+constexpr NamedSample kPendingSamples[] = {{"at-home", pending_sample<5>}, {"on-its-way", pending_sample<4>},
+                                           {"done", pending_sample<3>}};
+constexpr NamedSample kAnySamples[] = {{"flags", any_sample}};
+
+}  // namespace
+
+constexpr program::Codelet bucket_product_codelet = {
+    .name = "bucket_product",
+    .workers = program::Workers::whole_tile,
+    .fields = kProductFields,
+    .params = kProductParams,
+    .reference = product_reference,
+    .simd = product_simd,
+    .cost = product_cost,
+    .code_bytes = 900,
+    .runs_on = program::RunsOn::tiles,
+};
+
+constexpr program::Codelet bucket_pending_codelet = {
+    .name = "bucket_pending",
+    .workers = program::Workers::whole_tile,
+    .fields = kPendingFields,
+    .params = kPendingParams,
+    .reference = pending,
+    .cost = pending_cost,
+    .code_bytes = 160,
+    .runs_on = program::RunsOn::tiles,
+    .integer_only = true,
+};
+
+constexpr program::Codelet any_flag_codelet = {
+    .name = "any_flag",
+    .workers = program::Workers::whole_tile,
+    .fields = kAnyFields,
+    .params = {},
+    .reference = any_flag,
+    .cost = any_cost,
+    .code_bytes = 64,
+    .runs_on = program::RunsOn::tiles,
+    .integer_only = true,
+};
+
+std::span<const ListedCodelet> bucket_codelets() {
+  static constexpr ListedCodelet kListed[] = {{bucket_product_codelet, kProductSamples},
+                                              {bucket_pending_codelet, kPendingSamples},
+                                              {any_flag_codelet, kAnySamples}};
+  return kListed;
+}
+
+}  // namespace tessera::kernels

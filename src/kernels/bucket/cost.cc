@@ -1,0 +1,166 @@
+#include "kernels/bucket/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/bucket/codelet.h"
+#include "kernels/bucket/metadata.h"
+#include "kernels/cost.h"
+#include "kernels/tile_product/cost.h"
+
+// The formulas are those of PopLibs' performance estimators (SDK 3.4), where nothing else is said. What
+// they average over (how many subgroups are searched until the tile's own is found) stays averaged.
+namespace tessera::kernels {
+namespace {
+
+using program::FieldView;
+using program::Phase;
+using program::PhaseTimes;
+using program::Vertex;
+
+/// Cycles of the supervisor: for a bucket, for each subgroup of another partition, for each of the
+/// tile's own and each subgroup searched before it.
+struct Supervisor {
+  double start;
+  double foreign;
+  double own;
+  double searched;
+
+  double cycles(const BucketWork& work) const {
+    const double before = std::max(0.0, (work.subgroups - 1) / 2);
+    return start + foreign * (work.subgroups - work.own) + work.own * (searched * (before + 1) + own);
+  }
+};
+constexpr Supervisor kBlockSupervisor = {40, 33, 56, 46};
+constexpr Supervisor kElementSupervisor = {30, 32, 46, 47};
+
+/// Of blocks, with n the columns of one worker: a subgroup takes each worker `start`, a row `row`, a
+/// block `inner` + `column` n. PopLibs has a range for the fixed ones: 20 to 26, and 14 to 25; larger
+/// blocks are taken to have the larger.
+struct BlockWorker {
+  double start;
+  double row;
+  double inner;
+  double column;
+};
+
+BlockWorker block_worker(const machine::Machine& m, Type type, uint32_t size) {
+  const auto column = [&](double cycles) { return multiplier_cycles(m, type, cycles); };
+  if (type == Type::f16) {
+    if (size == 4) return {20, 1, 14, column(2)};
+    if (size == 8) return {23, 1, 19, column(4)};
+    return {26, 1, 25, column(4)};
+  }
+  if (size == 4) return {20, 1, 14, column(4)};
+  if (size == 8) return {23, 4, 19, column(8)};
+  return {26, 4, 25, column(16)};
+}
+
+double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work) {
+  const uint32_t size = kernel_size(block_size);
+  const double side = std::ceil(static_cast<double>(block_size) / size);  // in kernels
+  const double columns = std::max(1.0, worker_share(m, n));
+  const BlockWorker worker = block_worker(m, type, size);
+  const double workers = m.workers_per_tile;
+  const double load = 15 + static_cast<double>(size) * size * static_cast<double>(size_of(type)) / m.load_bytes_per_cycle;
+  const double per_block = load + workers * (worker.inner + worker.column * (columns - 1));
+  return kBlockSupervisor.cycles(work) + work.own * workers * worker.start +
+         work.rows * side * (workers * worker.row + 17) + work.blocks * side * side * per_block;
+}
+
+/// Of single elements: a worker's start, and for each row of Y elements `row` + `element` Y.
+struct ElementWorker {
+  double start;
+  double row;
+  double element;
+};
+
+/// For other numbers of columns than 4 and 8 (FP16), 2 and 4 (FP32) a row is taken in pieces of as many.
+ElementWorker element_worker(Type type, uint32_t n) {
+  const uint32_t width = type == Type::f16 ? 8 : 4;
+  if (type == Type::f16 && n == 8) return {28, 15, 3};
+  if (type == Type::f16 && n == 4) return {30, 11, 2};
+  if (type == Type::f32 && n == 4) return {25, 13, 3};
+  if (type == Type::f32 && n == 2) return {27, 11, 2};
+  const double whole = std::floor(n / static_cast<double>(width));
+  const double rest = n % width != 0 ? 1 : 0;
+  return {type == Type::f16 ? 33.0 : 27.0, 12 + 16 * (whole + rest), 3 * whole + 2 * rest};
+}
+
+/// Adds the rows of a subgroup's slowest worker.
+void add_slowest(const Subgroup& subgroup, const ElementWorker& cost, BucketWork& work) {
+  BucketWork slowest;
+  double most = -1;
+  for (uint32_t w = 0; w < subgroup.workers(); ++w) {
+    const Subgroup::WorkerRows rows = subgroup.worker(w);
+    const uint32_t end = w + 1 < subgroup.workers() ? subgroup.worker(w + 1).first_value : subgroup.blocks();
+    const double elements = end - rows.first_value;
+    const double cycles = cost.row * rows.rows + cost.element * elements;
+    if (cycles > most) slowest = {0, 0, double{1} * rows.rows, elements}, most = cycles;
+  }
+  work.rows += slowest.rows;
+  work.blocks += slowest.blocks;
+}
+
+/// What the vertex finds; where there is no metadata to read, a bucket full of its tile's own.
+BucketWork work_of(const Vertex& v, const machine::Machine& m) {
+  using namespace bucket_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const double blocks = v.fields[values].rows;
+  if (v.fields[metadata].data == nullptr) {
+    const double share = b > 1 ? 1 : m.workers_per_tile;
+    const double rows = std::min(std::ceil(double{1} * v.fields[y].rows / b), blocks);
+    return {1, 1, std::ceil(rows / share), std::ceil(blocks / share)};
+  }
+  const BucketView bucket(v.fields[metadata].as<const uint16_t>());
+  const ElementWorker cost = element_worker(v.fields[values].type, v.fields[y].cols);
+  BucketWork work;
+  work.subgroups = bucket.subgroups();
+  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
+    if (subgroup.partition() != static_cast<uint32_t>(v.params[1])) return;
+    work.own += 1;
+    if (b == 1) return add_slowest(subgroup, cost, work);
+    work.rows += subgroup.rows();
+    work.blocks += subgroup.blocks();
+  });
+  return work;
+}
+
+}  // namespace
+
+double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work) {
+  if (block_size > 1) return block_cycles(m, type, block_size, n, work);
+  const ElementWorker worker = element_worker(type, n);
+  return kElementSupervisor.cycles(work) +
+         m.workers_per_tile * (work.own * worker.start + work.rows * worker.row + work.blocks * worker.element);
+}
+
+// About 25, and a store for each 8 bytes.
+double fill_cycles(const machine::Machine& m, double bytes) {
+  return 25 + std::ceil(bytes / m.load_bytes_per_cycle);
+}
+
+PhaseTimes bucket_product_cost(const Vertex& v, const machine::Machine& m) {
+  using namespace bucket_product_field;
+  const FieldView& out = v.fields[y];
+  const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(out)) : 0;
+  return in_phase(Phase::compute,
+                  zeroing + bucket_cycles(m, v.fields[values].type, static_cast<uint32_t>(v.params[0]), out.cols,
+                                          work_of(v, m)));
+}
+
+// Derived: the search for subgroups that the product does too.
+PhaseTimes bucket_pending_cost(const Vertex& v, const machine::Machine& m) {
+  (void)m;
+  const FieldView& metadata = v.fields[0];
+  const double subgroups = metadata.data == nullptr ? 1 : BucketView(metadata.as<const uint16_t>()).subgroups();
+  return in_phase(Phase::control, kBlockSupervisor.start + kBlockSupervisor.foreign * subgroups);
+}
+
+// Derived: a load and a branch of the supervisor for each flag, which take it 6 cycles each.
+PhaseTimes any_flag_cost(const Vertex& v, const machine::Machine& m) {
+  (void)m;
+  return in_phase(Phase::control, 40 + 12.0 * v.fields[0].rows);
+}
+
+}  // namespace tessera::kernels
