@@ -21,6 +21,14 @@ struct Pattern {
   uint64_t blocks() const { return columns.size(); }
 };
 
+/// A block by its row and column of blocks.
+struct BlockPosition {
+  uint32_t row = 0;
+  uint32_t col = 0;
+
+  bool operator==(const BlockPosition&) const = default;
+};
+
 /// A sparse matrix. values holds the blocks in the pattern's order, each row-major and b × b;
 /// the overhang of a last block is ignored.
 struct SparseMatrix {

@@ -3,6 +3,7 @@
 #include <tessera/spmm.h>
 
 #include <array>
+#include <vector>
 
 #include "api/weight.h"
 #include "compiler/compile.h"
@@ -13,9 +14,9 @@ namespace tessera {
 struct Spmm::Compiled {
   Compiled(const Weight& weight, uint32_t n, const SpmmOptions& options)
       : packed(weight.storage()->packed),
-        m(weight.rows()),
-        k(weight.cols()),
-        problem{n, options.x_layout, options.y_layout, options.activation, options.bias},
+        rows(options.transpose ? weight.cols() : weight.rows()),
+        depth(options.transpose ? weight.rows() : weight.cols()),
+        problem{n, options.x_layout, options.y_layout, options.activation, options.bias, options.transpose},
         plan(ops::plan_spmm(*packed, problem, machine::host(options.threads), options.force)),
         engine(compile(machine::host(options.threads))) {}
 
@@ -26,8 +27,8 @@ struct Spmm::Compiled {
   }
 
   std::shared_ptr<ops::PackedWeight> packed;
-  uint32_t m;
-  uint32_t k;
+  uint32_t rows;   ///< of Y
+  uint32_t depth;  ///< rows of X
   ops::SpmmProblem problem;
   ops::SpmmPlan plan;
   ops::SpmmVariables variables;
@@ -66,13 +67,16 @@ void Spmm::operator()(const SpmmArguments& a) const {
                                     : "the product was planned without a bias; set SpmmOptions::bias");
   std::array<float, 2> scalars = {a.alpha, a.beta};
   void* values = const_cast<std::byte*>(c.packed->values());
-  const std::array<engine::Binding, 5> bindings = {{
-      bind(c.variables.x, a.x, "X", c.k, c.problem.n, c.problem.x_layout, a.x_leading),
-      bind(c.variables.y, a.y, "Y", c.m, c.problem.n, c.problem.y_layout, a.y_leading),
+  ops::update_index(*c.packed, c.problem);
+  std::vector<engine::Binding> bindings = {
+      bind(c.variables.x, a.x, "X", c.depth, c.problem.n, c.problem.x_layout, a.x_leading),
+      bind(c.variables.y, a.y, "Y", c.rows, c.problem.n, c.problem.y_layout, a.y_leading),
       {c.variables.values, values, c.engine.executable().program->variable(c.variables.values).cols, 1},
       {c.variables.scalars, scalars.data(), 2, 1},
-      {c.variables.bias, const_cast<float*>(a.bias), c.m, 1},
-  }};
+      {c.variables.bias, const_cast<float*>(a.bias), c.rows, 1},
+  };
+  for (const ops::SpmmVariables::Index& index : c.variables.index)
+    bindings.push_back({index.variable, const_cast<void*>(index.data), index.row_stride, 1});
   c.engine.run(bindings);
 }
 

@@ -3,16 +3,31 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <vector>
+#include <algorithm>
+#include <string_view>
 
+#include "engine/pool.h"
 #include "machine/detect.h"
 
 namespace tessera {
 namespace {
 
+using sparse::PackedBlocks;
+using sparse::PackedElements;
+
 std::shared_ptr<Weight::Storage> store(ops::PackedWeight packed) {
   return std::make_shared<Weight::Storage>(
       Weight::Storage{std::make_shared<ops::PackedWeight>(std::move(packed))});
+}
+
+uint32_t threads() {
+  static const uint32_t threads = machine::default_threads(machine::detect_host());
+  return threads;
+}
+
+const base::ParallelFor& parallel() {
+  static const base::ParallelFor parallel = engine::on_pool(threads());
+  return parallel;
 }
 
 void require_count(size_t have, uint64_t want) {
@@ -21,91 +36,212 @@ void require_count(size_t have, uint64_t want) {
                                  "of SparseMatrix::values", have, want));
 }
 
-/// A full pattern's blocks, back in a row-major matrix.
-void get_dense(const sparse::PackedBlocks& packed, std::span<float> values) {
+void require_packed(std::string_view what, size_t have, uint64_t want) {
+  if (have != want)
+    throw UsageError(fmt::format("{} of {} elements; in packed order this weight has {}", what, have, want));
+}
+
+/// A full pattern's blocks, row-major, back in a row-major matrix.
+void spread(const PackedBlocks& packed, const std::vector<float>& blocks, std::span<float> dense) {
   const uint32_t b = packed.block_size();
-  std::vector<float> blocks(packed.blocks() * packed.order().block_values());
-  packed.get_values(blocks);
   for (uint32_t i = 0; i < packed.rows(); ++i)
     for (uint32_t j = 0; j < packed.cols(); ++j) {
       const uint64_t block = uint64_t{i / b} * packed.block_cols() + j / b;
-      values[uint64_t{i} * packed.cols() + j] = blocks[(block * b + i % b) * b + j % b];
+      dense[uint64_t{i} * packed.cols() + j] = blocks[(block * b + i % b) * b + j % b];
     }
+}
+
+/// A row-major matrix in the blocks of a full pattern; the overhang is 0.
+std::vector<float> gather(const PackedBlocks& packed, std::span<const float> dense) {
+  const uint32_t b = packed.block_size();
+  std::vector<float> blocks(packed.blocks() * b * b);
+  for (uint32_t i = 0; i < packed.rows(); ++i)
+    for (uint32_t j = 0; j < packed.cols(); ++j) {
+      const uint64_t block = uint64_t{i / b} * packed.block_cols() + j / b;
+      blocks[(block * b + i % b) * b + j % b] = dense[uint64_t{i} * packed.cols() + j];
+    }
+  return blocks;
+}
+
+/// Calls what fits the form of a weight: for blocks, or for single elements.
+template <class OfBlocks, class OfElements>
+decltype(auto) by_form(const Weight& weight, const OfBlocks& of_blocks, const OfElements& of_elements) {
+  auto& form = weight.storage()->packed->form;
+  if (auto* blocks = std::get_if<PackedBlocks>(&form)) return of_blocks(*blocks);
+  return of_elements(std::get<PackedElements>(form));
+}
+
+template <class OfAny>
+decltype(auto) by_form(const Weight& weight, const OfAny& of_any) {
+  return by_form(weight, of_any, of_any);
+}
+
+[[noreturn]] void refuse_elements() {
+  throw UsageError("a weight of single elements has none of this; cover its non-zeros with blocks of 4 to 32");
+}
+
+uint64_t stored_values(const PackedBlocks& blocks) { return blocks.blocks() * blocks.order().block_values(); }
+
+Relocation relocation(const PackedBlocks& blocks, std::vector<uint32_t> cleared) {
+  const uint32_t slot_values = blocks.order().block_values();
+  return Relocation(std::make_shared<const Relocation::Moves>(
+      Relocation::Moves{blocks.capacity() * slot_values, slot_values, std::move(cleared)}));
 }
 
 }  // namespace
 
-Weight::Weight(const SparseMatrix& matrix, Type type)
-    : storage_(store(ops::pack_weight(matrix, type, machine::default_threads(machine::detect_host())))) {}
+void Relocation::apply(std::span<float> state) const {
+  require_packed("a state", state.size(), moves_->packed_size);
+  for (const uint32_t slot : moves_->cleared)
+    std::fill_n(state.begin() + static_cast<ptrdiff_t>(uint64_t{slot} * moves_->slot_values), moves_->slot_values, 0.0F);
+}
+
+Weight::Weight(const SparseMatrix& matrix, Type type) : storage_(store(ops::pack_weight(matrix, type, threads()))) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
-  sparse::PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
+  PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
   blocks.set_values_from(values);
   return Weight(store({std::move(blocks), true}));
 }
 
+Weight Weight::dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type) {
+  if (matrix.pattern.block_size == 1) refuse_elements();
+  PackedBlocks blocks(matrix.pattern, type, capacity_blocks);
+  require_count(matrix.values.size(), stored_values(blocks));
+  blocks.set_values(matrix.values, parallel());
+  return Weight(store({std::move(blocks), false}));
+}
+
 uint32_t Weight::rows() const {
-  return std::visit([](const auto& w) { return w.rows(); }, storage_->packed->form);
+  return by_form(*this, [](const auto& w) { return w.rows(); });
 }
 
 uint32_t Weight::cols() const {
-  return std::visit([](const auto& w) { return w.cols(); }, storage_->packed->form);
+  return by_form(*this, [](const auto& w) { return w.cols(); });
 }
 
 Type Weight::type() const {
-  return std::visit([](const auto& w) { return w.type(); }, storage_->packed->form);
+  return by_form(*this, [](const auto& w) { return w.type(); });
 }
 
 bool Weight::is_dense() const { return storage_->packed->is_dense; }
 
+bool Weight::is_dynamic() const {
+  return by_form(*this, [](const PackedBlocks& w) { return w.is_dynamic(); }, [](const PackedElements&) { return false; });
+}
+
 uint32_t Weight::block_size() const {
-  const auto* blocks = std::get_if<sparse::PackedBlocks>(&storage_->packed->form);
-  return blocks == nullptr ? 1 : blocks->block_size();
+  return by_form(*this, [](const PackedBlocks& w) { return w.block_size(); }, [](const PackedElements&) { return 1U; });
+}
+
+uint64_t Weight::capacity() const {
+  return by_form(*this, [](const PackedBlocks& w) { return w.capacity(); },
+                 [](const PackedElements& w) { return w.nonzeros(); });
+}
+
+Pattern Weight::pattern() const {
+  return by_form(*this, [](const PackedBlocks& w) { return w.pattern(); },
+                 [](const PackedElements&) -> Pattern { refuse_elements(); });
 }
 
 uint64_t Weight::non_zeros() const {
-  const auto* blocks = std::get_if<sparse::PackedBlocks>(&storage_->packed->form);
-  return blocks != nullptr ? blocks->non_zeros()
-                           : std::get<sparse::PackedElements>(storage_->packed->form).nonzeros();
+  return by_form(*this, [](const PackedBlocks& w) { return w.non_zeros(); },
+                 [](const PackedElements& w) { return w.nonzeros(); });
 }
 
 uint64_t Weight::bytes() const {
-  const auto* blocks = std::get_if<sparse::PackedBlocks>(&storage_->packed->form);
-  if (blocks != nullptr) return blocks->bytes();
-  const auto& elements = std::get<sparse::PackedElements>(storage_->packed->form);
-  return elements.value_bytes() + elements.index_bytes();
+  return by_form(*this, [](const PackedBlocks& w) { return w.bytes(); },
+                 [](const PackedElements& w) { return uint64_t{w.value_bytes() + w.index_bytes()}; });
 }
 
 void Weight::set_values(std::span<const float> values) {
-  if (auto* blocks = std::get_if<sparse::PackedBlocks>(&storage_->packed->form)) {
-    if (is_dense()) {
-      require_count(values.size(), uint64_t{rows()} * cols());
-      blocks->set_values_from({values.data(), cols(), 1});
-      return;
-    }
-    require_count(values.size(), blocks->blocks() * blocks->order().block_values());
-    blocks->set_values(values);
-    return;
-  }
-  auto& elements = std::get<sparse::PackedElements>(storage_->packed->form);
-  require_count(values.size(), elements.nonzeros());
-  elements.set_values(values.data());
+  by_form(
+      *this,
+      [&](PackedBlocks& w) {
+        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
+        if (is_dense())
+          w.set_values_from({values.data(), cols(), 1});
+        else
+          w.set_values(values, parallel());
+      },
+      [&](PackedElements& w) {
+        require_count(values.size(), w.nonzeros());
+        w.set_values(values.data());
+      });
 }
 
 void Weight::get_values(std::span<float> values) const {
-  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&storage_->packed->form)) {
-    if (is_dense()) {
-      require_count(values.size(), uint64_t{rows()} * cols());
-      get_dense(*blocks, values);
-      return;
-    }
-    require_count(values.size(), blocks->blocks() * blocks->order().block_values());
-    blocks->get_values(values);
-    return;
-  }
-  const auto& elements = std::get<sparse::PackedElements>(storage_->packed->form);
-  require_count(values.size(), elements.nonzeros());
-  elements.get_values(values.data());
+  by_form(
+      *this,
+      [&](const PackedBlocks& w) {
+        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
+        if (!is_dense()) return w.get_values(values);
+        std::vector<float> blocks(stored_values(w));
+        w.get_values(blocks);
+        spread(w, blocks, values);
+      },
+      [&](const PackedElements& w) {
+        require_count(values.size(), w.nonzeros());
+        w.get_values(values.data());
+      });
+}
+
+uint64_t Weight::packed_size() const {
+  return by_form(*this, [](const PackedBlocks& w) { return w.capacity() * w.order().block_values(); },
+                 [](const PackedElements&) -> uint64_t { refuse_elements(); });
+}
+
+std::span<float> Weight::packed_values() {
+  if (type() != Type::f32)
+    throw UsageError(fmt::format("the packed values of this weight are {}; only those of FP32 can be handed out. "
+                                 "Keep an FP32 master copy, and set_values()", name_of(type())));
+  return by_form(*this, [&](PackedBlocks& w) { return std::span(reinterpret_cast<float*>(w.values().data()), packed_size()); },
+                 [](PackedElements&) -> std::span<float> { refuse_elements(); });
+}
+
+std::span<const float> Weight::packed_values() const { return Weight(*this).packed_values(); }
+
+void Weight::pack(std::span<const float> values, std::span<float> packed) const {
+  require_packed("room", packed.size(), packed_size());
+  by_form(
+      *this,
+      [&](const PackedBlocks& w) {
+        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
+        if (is_dense())
+          w.pack(gather(w, values), packed);
+        else
+          w.pack(values, packed);
+      },
+      [](const PackedElements&) { refuse_elements(); });
+}
+
+void Weight::unpack(std::span<const float> packed, std::span<float> values) const {
+  require_packed("an array", packed.size(), packed_size());
+  by_form(
+      *this,
+      [&](const PackedBlocks& w) {
+        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
+        if (!is_dense()) return w.unpack(packed, values);
+        std::vector<float> blocks(stored_values(w));
+        w.unpack(packed, blocks);
+        spread(w, blocks, values);
+      },
+      [](const PackedElements&) { refuse_elements(); });
+}
+
+void Weight::set_matrix(const SparseMatrix& matrix) {
+  by_form(*this, [&](PackedBlocks& w) { w.set_matrix(matrix, parallel()); },
+          [](PackedElements&) { refuse_elements(); });
+}
+
+Relocation Weight::set_pattern(const Pattern& pattern) {
+  return by_form(*this, [&](PackedBlocks& w) { return relocation(w, w.set_pattern(pattern, parallel())); },
+                 [](PackedElements&) -> Relocation { refuse_elements(); });
+}
+
+Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
+  return by_form(*this, [&](PackedBlocks& w) { return relocation(w, w.replace(drop, grow)); },
+                 [](PackedElements&) -> Relocation { refuse_elements(); });
 }
 
 }  // namespace tessera

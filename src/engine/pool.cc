@@ -136,4 +136,15 @@ void Pool::Team::run(Invoke call, void* job) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
+base::ParallelFor on_pool(uint32_t threads) {
+  return [threads](uint32_t count, const std::function<void(uint32_t)>& job) {
+    if (threads <= 1 || count <= 1) return base::serial_for(count, job);
+    Pool::Team team(Pool::shared(), std::min(threads, count));
+    std::atomic<uint32_t> next = 0;
+    team.run([&](uint32_t) {
+      for (uint32_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) job(i);
+    });
+  };
+}
+
 }  // namespace tessera::engine

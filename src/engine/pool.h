@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/parallel.h"
+
 namespace tessera::engine {
 
 /// A fork-join pool for bulk-synchronous work. Workers spin for at most 50 µs between jobs, then
@@ -72,5 +74,9 @@ class Pool {
   void* job_ = nullptr;
   alignas(64) std::atomic<uint32_t> pending_{0};
 };
+
+/// Work for up to `threads` threads of the process's pool, for rooms below that cannot see it. Not to be
+/// used where a team of the caller's is at work.
+base::ParallelFor on_pool(uint32_t threads);
 
 }  // namespace tessera::engine

@@ -61,8 +61,14 @@ struct Blocks {
                                       .type = weight.type(),
                                       .threads = m.tiles,
                                       .x_column_major = problem.x_layout == Layout::column_major,
-                                      .y_column_major = problem.y_layout == Layout::column_major},
+                                      .y_column_major = problem.y_layout == Layout::column_major,
+                                      .transposed = transpose},
                                      m.figures);
+  }
+
+  void check(const Cut& cut) const {
+    if (transpose && cut.kernel == kernels::BlockCut::Kernel::narrow)
+      throw UsageError("kernel=1: the narrow kernel has no transposed form; use kernel=0");
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const {

@@ -1,41 +1,27 @@
 #include "sparse/packed_blocks.h"
 
-#include <tessera/error.h>
-
-#include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstring>
-#include <mutex>
-#include <string>
 
-#include "base/buffer.h"
-#include "base/half.h"
+#include "sparse/block_values.h"
+#include "sparse/packed_blocks_inside.h"
 #include "sparse/pattern.h"
 
 namespace tessera::sparse {
 namespace {
 
-[[noreturn]] void malformed(const std::string& what) {
-  throw UsageError("block-sparse weight: " + what);
-}
-
 void check(const Pattern& pattern) {
   if (!is_kernel_block_size(pattern.block_size)) {
-    malformed("a block size of " + std::to_string(pattern.block_size) +
-              " has no kernel; cover the non-zeros with blocks of 4, 8, 16 or 32");
+    malformed("a block size of {} has no kernel; cover the non-zeros with blocks of 4, 8, 16 or 32",
+              pattern.block_size);
   }
   validate(pattern);
-  if (pattern.blocks() > UINT32_MAX) malformed("more than 2^32 - 1 blocks");
 }
 
 }  // namespace
 
 bool is_kernel_block_size(uint32_t block_size) {
   return block_size == 4 || block_size == 8 || block_size == 16 || block_size == 32;
-}
-
-BlockOrder order_of(uint32_t block_size) {
-  return block_size == 4 ? BlockOrder{4, 4, 4} : BlockOrder{block_size, 8, 2};
 }
 
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
@@ -49,28 +35,33 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
   return pattern;
 }
 
-/// The transposed index, built by whoever needs it first.
-struct PackedBlocks::Transposed {
-  std::mutex mutex;
-  std::atomic<bool> is_current = false;
-  BlockIndex index;
-};
-
 void PackedBlocks::FreeTransposed::operator()(Transposed* transposed) const { delete transposed; }
 
-PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
-    : type_(type), rows_(pattern.rows), cols_(pattern.cols), transposed_(new Transposed) {
-  if (type != Type::f32 && type != Type::f16 && type != Type::bf16) {
-    malformed("values of type " + std::string(name_of(type)) + "; use f32, f16 or bf16");
-  }
+PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic)
+    : type_(type),
+      rows_(pattern.rows),
+      cols_(pattern.cols),
+      capacity_(capacity),
+      is_dynamic_(is_dynamic),
+      order_(order_of(pattern.block_size)),
+      transposed_(new Transposed) {
+  if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
+    malformed("values of type {}; use f32, f16 or bf16", name_of(type));
   check(pattern);
-  order_ = order_of(pattern.block_size);
-  capacity_ = pattern.blocks();
-  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, false);
+  if (capacity > UINT32_MAX) malformed("{} blocks; at most 2^32 - 1 can be told apart", capacity);
+  check_capacity(pattern.blocks());
+  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, is_dynamic_);
   set_positions(index_, pattern);
+  if (is_dynamic_) number_slots();
   values_ = base::allocate_buffer(value_bytes());
   std::memset(values_.get(), 0, value_bytes());
 }
+
+PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
+    : PackedBlocks(pattern, type, pattern.blocks(), false) {}
+
+PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity)
+    : PackedBlocks(pattern, type, capacity, true) {}
 
 PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type)
     : PackedBlocks(matrix.pattern, type) {
@@ -82,8 +73,10 @@ const BlockIndex& PackedBlocks::transposed_index() const {
   if (t.is_current.load(std::memory_order_acquire)) return t.index;
   const std::lock_guard lock(t.mutex);
   if (t.is_current.load(std::memory_order_relaxed)) return t.index;
-  if (t.index.rows() != block_cols() || t.index.slots.size() != capacity_)
+  if (!t.is_allocated) {
     t.index = empty_index(block_cols(), block_rows(), capacity_, true);
+    t.is_allocated = true;
+  }
   transpose(index_, t.index);
   t.is_current.store(true, std::memory_order_release);
   return t.index;
@@ -107,67 +100,110 @@ uint64_t PackedBlocks::bytes() const {
   return value_bytes() + index_.bytes() + (transposed_->is_current ? transposed_->index.bytes() : 0);
 }
 
-// Calls visit(position, position in SparseMatrix, row, column) for each value inside the matrix.
+Pattern PackedBlocks::pattern() const {
+  Pattern pattern{rows_, cols_, block_size(), {}, {}};
+  pattern.row_begin.assign(index_.row_begin.begin(), index_.row_begin.end());
+  with_columns(index_, [&](const auto* columns) { pattern.columns.assign(columns, columns + blocks()); });
+  return pattern;
+}
+
+// Calls visit(block, row, column, height, width) for each block of some rows of blocks: its number,
+// its first row and column, and how much of it lies inside the matrix.
 template <class Visit>
-void PackedBlocks::for_each_value(Visit&& visit) const {
-  const uint64_t b = block_size();
-  for (uint32_t block_row = 0; block_row < block_rows(); ++block_row) {
-    const uint64_t height = std::min(b, rows_ - block_row * b);
-    for (uint64_t i = index_.row_begin[block_row]; i < index_.row_begin[block_row + 1]; ++i) {
-      const uint64_t col = index_.column(i) * b;
-      const uint64_t width = std::min(b, cols_ - col);
-      const uint64_t packed = uint64_t{index_.slot(i)} * order_.block_values();
-      const uint64_t given = i * order_.block_values();
-      for (uint32_t r = 0; r < height; ++r) {
-        for (uint32_t c = 0; c < width; ++c) {
-          visit(packed + order_.offset(r, c), given + r * b + c, block_row * b + r, col + c);
-        }
-      }
+void PackedBlocks::for_each_block(uint32_t row_begin, uint32_t row_end, Visit&& visit) const {
+  const uint32_t b = block_size();
+  for (uint32_t r = row_begin; r < row_end; ++r) {
+    for (uint64_t i = index_.row_begin[r]; i < index_.row_begin[r + 1]; ++i) {
+      const uint32_t col = index_.column(i) * b;
+      visit(i, r * b, col, std::min(b, rows_ - r * b), std::min(b, cols_ - col));
     }
   }
 }
 
-void PackedBlocks::store(uint64_t i, float value) {
-  switch (type_) {
-    case Type::f16: reinterpret_cast<base::Half*>(values_.get())[i] = base::to_half(value); break;
-    case Type::bf16:
-      reinterpret_cast<base::Bfloat16*>(values_.get())[i] = base::to_bfloat16(value);
-      break;
-    default: reinterpret_cast<float*>(values_.get())[i] = value;
+namespace {
+
+/// A block without what overhangs the matrix.
+class Trimmed {
+ public:
+  const float* operator()(uint32_t b, const float* block, uint32_t height, uint32_t width) {
+    if (height == b && width == b) return block;
+    std::fill(values_.begin(), values_.end(), 0.0F);
+    for (uint32_t r = 0; r < height; ++r) std::copy_n(block + r * b, width, values_.data() + r * b);
+    return values_.data();
   }
+
+ private:
+  std::array<float, 32 * 32> values_;
+};
+
+}  // namespace
+
+template <class T>
+void PackedBlocks::pack_rows(uint32_t row_begin, uint32_t row_end, const float* values, T* packed) const {
+  const uint32_t b = block_size();
+  const size_t step = order_.block_values();
+  Trimmed trim;
+  for_each_block(row_begin, row_end, [&](uint64_t i, uint32_t, uint32_t, uint32_t height, uint32_t width) {
+    pack_block(b, trim(b, values + i * step, height, width), packed + index_.slot(i) * step);
+  });
 }
 
-void PackedBlocks::set_values(std::span<const float> values) {
-  if (values.size() != blocks() * order_.block_values()) {
-    malformed(std::to_string(values.size()) + " values for " + std::to_string(blocks()) +
-              " blocks of " + std::to_string(order_.block_values()));
-  }
-  for_each_value([&](uint64_t to, uint64_t from, uint64_t, uint64_t) { store(to, values[from]); });
+template <class T>
+void PackedBlocks::unpack_all(const T* packed, float* values) const {
+  const uint32_t b = block_size();
+  const size_t step = order_.block_values();
+  Trimmed trim;
+  for_each_block(0, block_rows(), [&](uint64_t i, uint32_t, uint32_t, uint32_t height, uint32_t width) {
+    float* block = values + i * step;
+    unpack_block(b, packed + index_.slot(i) * step, block);
+    const float* trimmed = trim(b, block, height, width);
+    if (trimmed != block) std::copy_n(trimmed, step, block);
+  });
 }
 
-void PackedBlocks::set_values_from(MatrixView<const float> dense) {
-  for_each_value([&](uint64_t to, uint64_t, uint64_t row, uint64_t col) {
-    store(to, dense(static_cast<int64_t>(row), static_cast<int64_t>(col)));
+void PackedBlocks::check_count(const char* what, size_t have, uint64_t blocks) const {
+  const uint64_t want = blocks * order_.block_values();
+  if (have != want)
+    malformed("{} of {} values; {} blocks of {} are {}", what, have, blocks, order_.block_values(), want);
+}
+
+void PackedBlocks::set_values(std::span<const float> values, const base::ParallelFor& parallel) {
+  check_count("an array", values.size(), blocks());
+  with_values(*this, [&](auto* packed) {
+    for_each_part(block_rows(), parts_for(value_bytes()), parallel,
+                  [&](uint32_t, uint32_t begin, uint32_t end) { pack_rows(begin, end, values.data(), packed); });
   });
 }
 
 void PackedBlocks::get_values(std::span<float> values) const {
-  if (values.size() != blocks() * order_.block_values()) {
-    malformed("room for " + std::to_string(values.size()) + " values, of " +
-              std::to_string(blocks() * order_.block_values()));
-  }
-  std::fill(values.begin(), values.end(), 0.0F);
-  for_each_value([&](uint64_t from, uint64_t to, uint64_t, uint64_t) {
-    switch (type_) {
-      case Type::f16:
-        values[to] = base::to_float(reinterpret_cast<const base::Half*>(values_.get())[from]);
-        break;
-      case Type::bf16:
-        values[to] = base::to_float(reinterpret_cast<const base::Bfloat16*>(values_.get())[from]);
-        break;
-      default: values[to] = reinterpret_cast<const float*>(values_.get())[from];
-    }
+  check_count("room", values.size(), blocks());
+  with_values(*this, [&](const auto* packed) { unpack_all(packed, values.data()); });
+}
+
+void PackedBlocks::set_values_from(MatrixView<const float> dense) {
+  const uint32_t b = block_size();
+  std::array<float, 32 * 32> block;
+  with_values(*this, [&](auto* packed) {
+    for_each_block(0, block_rows(), [&](uint64_t i, uint32_t row, uint32_t col, uint32_t height, uint32_t width) {
+      block.fill(0);
+      for (uint32_t r = 0; r < height; ++r)
+        for (uint32_t c = 0; c < width; ++c) block[r * b + c] = dense(row + r, col + c);
+      pack_block(b, block.data(), packed + index_.slot(i) * order_.block_values());
+    });
   });
+}
+
+void PackedBlocks::pack(std::span<const float> values, std::span<float> packed) const {
+  check_count("an array", values.size(), blocks());
+  check_count("packed room", packed.size(), capacity_);
+  if (is_dynamic_) std::fill(packed.begin(), packed.end(), 0.0F);
+  pack_rows(0, block_rows(), values.data(), packed.data());
+}
+
+void PackedBlocks::unpack(std::span<const float> packed, std::span<float> values) const {
+  check_count("a packed array", packed.size(), capacity_);
+  check_count("room", values.size(), blocks());
+  unpack_all(packed.data(), values.data());
 }
 
 }  // namespace tessera::sparse

@@ -8,36 +8,17 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
+#include "base/parallel.h"
 #include "sparse/block_index.h"
+#include "sparse/block_order.h"
 
 namespace tessera::sparse {
 
-/// The order of the values inside a block: strips of `strip_rows` rows, in a strip groups of
-/// `group` columns, in a group row after row. So value (r, c) of a block stands at `offset(r, c)`.
-///
-/// One stream then serves every n: at large n the kernels broadcast one value after the other; at
-/// small n one vector load gets the values of several rows for a group of columns, to be multiplied
-/// by the same group of X repeated. Groups of 2 are also what 16-bit matrix units want.
-struct BlockOrder {
-  uint32_t block_size = 8;
-  uint32_t strip_rows = 8;
-  uint32_t group = 2;
-
-  uint32_t block_values() const { return block_size * block_size; }
-  uint32_t strip_values() const { return block_size * strip_rows; }
-  uint32_t offset(uint32_t r, uint32_t c) const {
-    return r / strip_rows * strip_values() + c / group * (strip_rows * group) +
-           r % strip_rows * group + c % group;
-  }
-};
-
 /// Whether the block kernels have this block size: 4, 8, 16 or 32.
 bool is_kernel_block_size(uint32_t block_size);
-
-/// 8 rows and groups of 2 columns; 4 rows and groups of 4, which is row-major, for 4 × 4 blocks.
-BlockOrder order_of(uint32_t block_size);
 
 /// Block size of dense weights: the rows of a register tile, so that its values are one stream.
 inline constexpr uint32_t kDenseBlockSize = 8;
@@ -47,13 +28,18 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
 /// A sparse weight: one array of values, the master copy, with its index on top. A block's values
 /// stand in its *slot*, in the order that BlockOrder says. A static weight's blocks have the slots
-/// in the order of the BSR pattern. What overhangs the matrix is stored as zeros and takes part in
-/// nothing.
+/// in the order of the BSR pattern. A dynamic weight has slots for as many blocks as its capacity
+/// says, and a block keeps its slot for as long as it stays; the values of free slots are zero. What
+/// overhangs the matrix is stored as zeros and takes part in nothing.
 class PackedBlocks {
  public:
   /// Takes the pattern; all values are zero. `type` is f32, f16 or bf16. Throws UsageError for
   /// another type, for a block size that the kernels lack, and for a malformed pattern.
   PackedBlocks(const Pattern& pattern, Type type);
+
+  /// The same as a dynamic weight. Throws UsageError too where the pattern has more blocks than
+  /// `capacity`, or that is above 2^32 - 1.
+  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity);
 
   /// Takes the values too, rounded to `type`.
   PackedBlocks(const SparseMatrix& matrix, Type type);
@@ -78,6 +64,9 @@ class PackedBlocks {
   std::span<const std::byte> values() const { return {values_.get(), value_bytes()}; }
   std::span<std::byte> values() { return {values_.get(), value_bytes()}; }
 
+  /// Slots without a block, in no order.
+  std::span<const uint32_t> free_slots() const { return free_slots_; }
+
   /// The blocks by rows of blocks.
   const BlockIndex& index() const { return index_; }
 
@@ -88,11 +77,37 @@ class PackedBlocks {
   /// Bytes of values and index, the transposed one where it has been built.
   uint64_t bytes() const;
 
+  /// The pattern; where its blocks lie in values(), index() tells.
+  Pattern pattern() const;
+
   /// Replaces all values, given as those of SparseMatrix. One pass.
-  void set_values(std::span<const float> values);
+  void set_values(std::span<const float> values, const base::ParallelFor& parallel = base::serial_for);
 
   /// The values as those of SparseMatrix, the overhang as zeros. One pass.
   void get_values(std::span<float> values) const;
+
+  /// Between arrays of numbers of any meaning, such as gradients: from the order of SparseMatrix to
+  /// that of values(), 0 where that has no stored value; and back. Throws UsageError where a size
+  /// is another.
+  void pack(std::span<const float> values, std::span<float> packed) const;
+  void unpack(std::span<const float> packed, std::span<float> values) const;
+
+  /// What follows is for dynamic weights, while no one reads them.
+
+  /// Takes another matrix of the same shape and block size: its blocks get the slots in order.
+  /// Throws UsageError, and changes nothing, where it is malformed or beyond the capacity.
+  void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
+
+  /// Takes another pattern of the same shape and block size. Blocks of both keep slot and values;
+  /// the values of new ones are zero. Returns the slots that have lost their block: whatever else is
+  /// kept for each value is to be cleared there. Throws as set_matrix() does.
+  std::vector<uint32_t> set_pattern(const Pattern& pattern,
+                                    const base::ParallelFor& parallel = base::serial_for);
+
+  /// The same by what goes and what comes, in any order. A block may do both: then it begins anew.
+  /// Throws UsageError, and changes nothing, where a block is not there to drop, is there already,
+  /// is named twice, lies outside, or the capacity does not suffice.
+  std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow);
 
   /// Takes the values at the pattern from a dense matrix.
   void set_values_from(MatrixView<const float> dense);
@@ -103,10 +118,20 @@ class PackedBlocks {
     void operator()(Transposed* transposed) const;
   };
 
+  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic);
+
   size_t value_bytes() const { return capacity_ * order_.block_values() * size_of(type_); }
+  void check_count(const char* what, size_t have, uint64_t blocks) const;
+  void check_capacity(uint64_t blocks) const;
+  void check_successor(const Pattern& pattern) const;
+  void number_slots();
+  void clear_slots(std::span<const uint32_t> slots, const base::ParallelFor& parallel);
   template <class Visit>
-  void for_each_value(Visit&& visit) const;
-  void store(uint64_t i, float value);
+  void for_each_block(uint32_t row_begin, uint32_t row_end, Visit&& visit) const;
+  template <class T>
+  void pack_rows(uint32_t row_begin, uint32_t row_end, const float* values, T* packed) const;
+  template <class T>
+  void unpack_all(const T* packed, float* values) const;
 
   Type type_;
   uint32_t rows_ = 0;
@@ -115,6 +140,7 @@ class PackedBlocks {
   bool is_dynamic_ = false;
   BlockOrder order_;
   BlockIndex index_;
+  std::vector<uint32_t> free_slots_;  ///< the next one last
   std::unique_ptr<Transposed, FreeTransposed> transposed_;
   base::Buffer values_;
 };

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/isa.h"
 #include "base/random.h"
 #include "sparse/packed_blocks.h"
+#include "sparse/pattern.h"
 
 namespace tessera::kernels {
 namespace {
@@ -42,6 +46,8 @@ struct Product {
     epilogue.beta = random.below(2) == 0 ? 0.0F : 0.5F;
     epilogue.activation = static_cast<Activation>(random.below(3));
     has_bias = random.below(2) == 1;
+    transposed = random.below(2) == 1;
+    scattered = random.below(2) == 1;
     draw_cut();
   }
 
@@ -49,7 +55,8 @@ struct Product {
     return "seed " + std::to_string(seed) + ": " + std::to_string(m) + " x " + std::to_string(k) +
            " x " + std::to_string(n) + ", b " + std::to_string(b) + ", " +
            std::string(name_of(type)) + (x_columns ? ", X by columns" : "") +
-           (y_columns ? ", Y by columns" : "") +
+           (y_columns ? ", Y by columns" : "") + (transposed ? ", transposed" : "") +
+           (scattered ? ", scattered" : "") +
            (cut.kernel == BlockCut::Kernel::wide ? ", wide" : ", narrow") + ", panel " +
            std::to_string(cut.panel_cols) + ", tile " + std::to_string(cut.tile_rows) + " x " +
            std::to_string(cut.tile_vectors);
@@ -64,6 +71,8 @@ struct Product {
   uint32_t x_leading, y_leading, x_offset, y_offset;
   Epilogue epilogue;
   bool has_bias;
+  bool transposed;  // the weight that is stored is k × m
+  bool scattered;   // its blocks have slots of any order, with others between
   BlockCut cut;
   uint32_t row_cut = 0;  // block row and column where the shares meet
   uint32_t col_cut = 0;
@@ -79,7 +88,7 @@ struct Product {
   }
 
   void draw_cut() {
-    cut.kernel = random.below(2) == 0 ? BlockCut::Kernel::wide : BlockCut::Kernel::narrow;
+    cut.kernel = random.below(2) == 0 || transposed ? BlockCut::Kernel::wide : BlockCut::Kernel::narrow;
     cut.tile_rows = random.below(2) == 0 ? 4 : 8;
     cut.tile_vectors = static_cast<uint8_t>(random.below(6) + 1);
     cut.panel_cols = 16 * (random.below(5) + 1);
@@ -91,7 +100,7 @@ struct Product {
 };
 
 Pattern random_pattern(Product& p) {
-  Pattern pattern{p.m, p.k, p.b, {0}, {}};
+  Pattern pattern{p.transposed ? p.k : p.m, p.transposed ? p.m : p.k, p.b, {0}, {}};
   for (uint32_t r = 0; r < pattern.block_rows(); ++r) {
     for (uint32_t c = 0; c < pattern.block_cols(); ++c) {
       if (static_cast<float>(p.random.below(1000)) < p.density * 1000) pattern.columns.push_back(c);
@@ -109,8 +118,11 @@ struct Arrays {
         x(p.x_offset + size_t{p.x_leading} * std::max(1U, p.x_columns ? p.n : p.k) + 64, kNaN),
         y(p.y_offset + size_t{p.y_leading} * std::max(1U, p.y_columns ? p.n : p.m) + 64, -7.0F),
         bias(p.m) {
-    values.resize(weight.blocks() * p.b * p.b);
-    weight.get_values(values);
+    matrix.values.resize(weight.blocks() * p.b * p.b);
+    weight.get_values(matrix.values);
+    dense = sparse::to_dense(matrix);
+    share_weight = view_of(weight, p.transposed);
+    if (p.scattered) scatter(p);
     const base::RandomStream stream(p.seed, 1);
     for (uint32_t i = 0; i < p.k; ++i) {
       for (uint32_t j = 0; j < p.n; ++j) x_view(p)(i, j) = stream.symmetric(uint64_t{i} * p.n + j);
@@ -131,17 +143,41 @@ struct Arrays {
     return by_columns ? column_major(data, leading) : row_major(data, leading);
   }
 
-  SparseMatrix random_matrix(Product& p) {
-    SparseMatrix matrix{random_pattern(p), {}};
+  const SparseMatrix& random_matrix(Product& p) {
+    matrix.pattern = random_pattern(p);
     matrix.values.resize(matrix.pattern.blocks() * p.b * p.b);
     base::RandomStream(p.seed, 2).fill_symmetric(matrix.values);
-    pattern = matrix.pattern;
     return matrix;
   }
 
-  Pattern pattern;
+  // Moves each block to a slot that no other one has; what is in the others is NaN.
+  void scatter(Product& p) {
+    const auto blocks = static_cast<uint32_t>(weight.blocks());
+    std::vector<uint32_t> moved(2 * blocks + 3);
+    std::iota(moved.begin(), moved.end(), 0U);
+    for (uint32_t i = 0; i < blocks; ++i) std::swap(moved[i], moved[i + p.random.below(static_cast<uint32_t>(moved.size()) - i)]);
+    const size_t bytes = size_t{p.b} * p.b * size_of(p.type);
+    scattered_values = base::allocate_buffer(moved.size() * bytes);
+    std::memset(scattered_values.get(), 0xFF, moved.size() * bytes);
+    for (uint32_t i = 0; i < blocks; ++i)
+      std::memcpy(scattered_values.get() + moved[i] * bytes, weight.values().data() + i * bytes, bytes);
+    const sparse::BlockIndex& index = p.transposed ? weight.transposed_index() : weight.index();
+    for (uint32_t i = 0; i < blocks; ++i) slots.push_back(moved[index.slot(i)]);
+    share_weight.values = scattered_values.get();
+    share_weight.slots = slots.data();
+  }
+
+  // Value (i, j) of the product's W, as the weight has rounded it.
+  float value(const Product& p, uint32_t i, uint32_t j) const {
+    return p.transposed ? dense[size_t{j} * p.m + i] : dense[size_t{i} * p.k + j];
+  }
+
+  SparseMatrix matrix;  // what is stored
   sparse::PackedBlocks weight;
-  std::vector<float> values;  // as the weight has rounded them
+  std::vector<float> dense;
+  base::Buffer scattered_values;
+  std::vector<uint32_t> slots;
+  BlockWeight share_weight;
   std::vector<float> x;
   std::vector<float> y;
   std::vector<float> bias;
@@ -155,15 +191,13 @@ struct Sum {
 
 Sum sum_of(const Product& p, Arrays& a, uint32_t row, uint32_t col) {
   Sum sum;
-  for (uint64_t i = a.pattern.row_begin[row / p.b]; i < a.pattern.row_begin[row / p.b + 1]; ++i) {
-    for (uint32_t c = 0; c < p.b; ++c) {
-      const uint32_t x_row = a.pattern.columns[i] * p.b + c;
-      if (x_row >= p.k) break;
-      const double product = double{a.values[(i * p.b + row % p.b) * p.b + c]} * a.x_view(p)(x_row, col);
-      sum.value += product;
-      sum.magnitude += std::abs(product);
-      ++sum.length;
-    }
+  for (uint32_t i = 0; i < p.k; ++i) {
+    const float value = a.value(p, row, i);
+    if (value == 0) continue;
+    const double product = double{value} * a.x_view(p)(i, col);
+    sum.value += product;
+    sum.magnitude += std::abs(product);
+    ++sum.length;
   }
   return sum;
 }
@@ -184,12 +218,12 @@ using Kernel = void (*)(const BlockShare&);
 
 // The product by up to four shares.
 void multiply(const Product& p, Arrays& a, Kernel kernel) {
-  const uint32_t rows[] = {0, p.row_cut, a.weight.block_rows()};
+  const uint32_t rows[] = {0, p.row_cut, (p.m + p.b - 1) / p.b};
   const uint32_t cols[] = {0, p.col_cut, p.n};
   for (int r = 0; r < 2; ++r) {
     for (int c = 0; c < 2; ++c) {
       BlockShare share;
-      share.weight = view_of(a.weight);
+      share.weight = a.share_weight;
       share.block_row_begin = rows[r];
       share.block_row_end = rows[r + 1];
       share.col_begin = cols[c];
@@ -257,6 +291,7 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
         p.x_leading = std::max(p.k, n) + 3;
         p.y_leading = std::max(p.m, n) + 5;
         p.cut.kernel = kernel;
+        p.transposed &= kernel == BlockCut::Kernel::wide;
         p.row_cut = 0;
         p.col_cut = 0;
         expect_right(p, block_spmm);

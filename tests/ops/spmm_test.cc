@@ -72,6 +72,30 @@ TEST(SpmmPlan, PredictsTheAccountOfTheExecutable) {
   }
 }
 
+// Of a dynamic weight a plan knows the capacity only, and the account no more.
+TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
+  for (uint32_t block_size : {4U, 16U})
+    for (const bool is_dynamic : {false, true})
+      for (const bool transpose : {false, true})
+        for (uint32_t n : {3U, 70U}) {
+          const machine::Machine host = machine::host(2);
+          const SparseMatrix matrix = random_matrix(300, 200, block_size);
+          const uint64_t capacity = matrix.pattern.blocks() + 7;
+          auto weight = std::make_shared<PackedWeight>(PackedWeight{
+              is_dynamic ? sparse::PackedBlocks(matrix.pattern, Type::f32, capacity)
+                         : sparse::PackedBlocks(matrix.pattern, Type::f32),
+              false});
+          SpmmProblem problem{n};
+          problem.transpose = transpose;
+          const SpmmPlan plan = plan_spmm(*weight, problem, host);
+          SpmmProgram built = build_spmm(weight, problem, plan, host);
+          EXPECT_EQ(built.variables.index.size(), is_dynamic ? 3U : 0U);
+          const engine::Engine engine(compiler::compile(std::move(built.program), host));
+          const engine::Profile profile = engine.run({}, {.dry = true});
+          EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
+        }
+}
+
 TEST(SpmmPlan, GoesOutOfTheWayOfEmptyMatrices) {
   for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}})
     for (uint32_t block_size : {1U, 8U})

@@ -25,7 +25,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 template <class T>
 void run_typed(const BlockShare& share) {
   if (share.cut.kernel == BlockCut::Kernel::wide) {
-    WideShare<T>(share).run();
+    share.weight.transposed ? WideShare<T, true>(share).run() : WideShare<T, false>(share).run();
   } else if (share.weight.column_type == Type::u16) {
     NarrowShare<T, uint16_t>(share).run();
   } else {
@@ -34,7 +34,6 @@ void run_typed(const BlockShare& share) {
 }
 
 void run_share(const BlockShare& share) {
-  if (share.weight.slots != nullptr) return block_spmm_reference(share);
   switch (share.weight.type) {
     case Type::f16: return run_typed<hwy::float16_t>(share);
     case Type::bf16: return run_typed<hwy::bfloat16_t>(share);

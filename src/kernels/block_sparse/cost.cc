@@ -147,7 +147,6 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
 }
 
 program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFigures& f) {
-  constexpr double kGroupValues = 16;  // of one strip, for a group of columns
   const Sizes s = sizes_of(share, f);
   const double vectors = kGroupValues / s.lanes;
   const double tile_cols = std::min<double>(s.cols, s.lanes < 16 ? 4 : kNarrowCols);
@@ -234,7 +233,7 @@ std::vector<BlockCut> block_candidates(const BlockProblem& p, const machine::Hos
     }
   }
   constexpr uint32_t kMostNarrowCols = 32;
-  if (p.n <= kMostNarrowCols) {
+  if (p.n <= kMostNarrowCols && !p.transposed) {
     BlockCut cut;
     cut.kernel = BlockCut::Kernel::narrow;
     cut.row_parts = static_cast<uint16_t>(p.threads);

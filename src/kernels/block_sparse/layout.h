@@ -12,6 +12,9 @@ namespace tessera::kernels {
 /// Lanes of the widest vector that the kernels are built for.
 inline constexpr uint32_t kMaxLanes = 16;
 
+/// Values of one group of columns in a strip, for every block size.
+inline constexpr size_t kGroupValues = 16;
+
 /// Rows of Y that are gathered before they leave for a Y that needs more than plain stores. A whole
 /// cache line of a column-major Y.
 inline constexpr uint32_t kChunkRows = 32;
@@ -72,6 +75,7 @@ struct WideScratch {
   size_t columns;         ///< block columns of one block row (uint32_t)
   size_t slots;           ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
   size_t numbers;         ///< 0, 1, 2 …, as many: slots of values in order
+  size_t list;            ///< how many those are
   size_t rows;            ///< raw results of a chunk: [kChunkRows][panel columns]
   size_t turned;          ///< the same by columns
   size_t total;
@@ -83,9 +87,10 @@ struct WideScratch {
     strip = panel + depth * width;
     columns = strip + depth * strip_rows;
     const size_t blocks = round_up(static_cast<uint32_t>(depth / block_size), kMaxLanes);
+    list = blocks + kMostSlotsAhead;
     slots = columns + blocks + kMaxLanes;
-    numbers = slots + blocks + kMostSlotsAhead;
-    rows = numbers + blocks + kMostSlotsAhead;
+    numbers = slots + list;
+    rows = numbers + list;
     turned = rows + kChunkRows * width;
     total = turned + kChunkRows * width;
   }

@@ -18,9 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Values of one group of columns in a strip, for every block size.
-inline constexpr size_t kGroupValues = 16;
-
 // Vectors that hold them.
 inline constexpr size_t kGroupVectors = kGroupValues / kLanes;
 
@@ -40,8 +37,9 @@ inline constexpr size_t kNarrowBlocksAhead = 3;
 // What a tile reads and writes: some strips of one block row, times some columns of X.
 template <class T, class Index>
 struct NarrowTile {
-  const T* w;  // the strips in the row's first block
+  const T* w;  // the strips in the row's first block, or with slots in slot 0
   const Index* columns;  // of its blocks
+  const uint32_t* slots;  // of its blocks; null: one after the other
   size_t blocks;
   size_t last;  // block of the share whose column may still be looked at
   uint32_t block_size;
@@ -146,10 +144,15 @@ HWY_NOINLINE void narrow_tile(const NarrowTile<T, Index>& t) {
 
   const size_t block_values = size_t{t.block_size} * t.block_size;
   const size_t strip_values = size_t{t.block_size} * kStripRows;
-  const size_t ahead = std::max<size_t>(1, kNarrowValuesAhead / block_values) * block_values;
+  const size_t blocks_ahead = std::max<size_t>(1, kNarrowValuesAhead / block_values);
   const uint32_t groups = t.block_size / kGroup;
-  const T* w = t.w;
-  for (size_t i = 0; i < t.blocks; ++i, w += block_values) {
+  for (size_t i = 0; i < t.blocks; ++i) {
+    const T* w = t.w + i * block_values;
+    size_t ahead = blocks_ahead * block_values;
+    if (t.slots != nullptr) {
+      w = t.w + t.slots[i] * block_values;
+      ahead = (size_t{t.slots[std::min(i + blocks_ahead, t.last)]} - t.slots[i]) * block_values;
+    }
     const float* x = t.x + size_t{t.columns[i]} * t.block_size * kCols;
     const size_t next = t.columns[std::min(i + kNarrowBlocksAhead, t.last)];
     const float* next_x = t.x + next * t.block_size * kCols;
@@ -261,8 +264,10 @@ class NarrowShare {
     const uint32_t rows = std::min(w_.block_size, w_.rows - row);
     const uint32_t strips = (rows + order_.strip_rows - 1) / order_.strip_rows;
     float* results = share_.scratch + scratch_.results;
-    NarrowTile<T, Index> tile{static_cast<const T*>(w_.values) + size_t{begin} * order_.block_values(),
+    const size_t first = w_.slots == nullptr ? begin : 0;
+    NarrowTile<T, Index> tile{static_cast<const T*>(w_.values) + first * order_.block_values(),
                               static_cast<const Index*>(w_.columns) + begin,
+                              w_.slots == nullptr ? nullptr : w_.slots + begin,
                               w_.row_begin[block_row + 1] - begin,
                               w_.row_begin[share_.block_row_end] - begin - 1,
                               w_.block_size,

@@ -8,7 +8,7 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
 #include "kernels/block_sparse/finish-inl.h"
 #include "kernels/block_sparse/wide_table-inl.h"
@@ -17,8 +17,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// One share on its way through the wide kernel. T is the type of the values.
-template <class T>
+// One share on its way through the wide kernel. T is the type of the values, which are those of the
+// transpose where kTransposed.
+template <class T, bool kTransposed>
 class WideShare {
  public:
   explicit WideShare(const BlockShare& share)
@@ -30,6 +31,7 @@ class WideShare {
         tile_vectors_(std::clamp<uint32_t>(share.cut.tile_vectors, 1, most_vectors(tile_rows_))) {}
 
   void run() {
+    std::iota(list(scratch_.numbers), list(scratch_.numbers + scratch_.list), 0U);
     const uint32_t cols = share_.col_end - share_.col_begin;
     const uint32_t step = round_up(std::clamp(share_.cut.panel_cols, 1U, std::max(cols, 1U)), kLanes);
     for (uint32_t c = share_.col_begin; c < share_.col_end; c += step) {
@@ -38,9 +40,18 @@ class WideShare {
   }
 
  private:
+  struct Blocks {
+    const T* values;  // in slot 0
+    size_t count;
+    const uint32_t* columns;
+    const uint32_t* slots;
+  };
+
   struct Strip {
-    const float* values;
+    const float* values;  // in slot 0
     size_t block_step;
+    size_t depth_step;
+    const uint32_t* slots;
     const T* narrow;  // not null: its first tile has to widen it
   };
 
@@ -59,7 +70,7 @@ class WideShare {
     if (packed_) turned_ = 0;
     widening_tile_ = nullptr;
     if (packed_)
-      widening_tile_ = widening_tile_function<T>(w_.block_size == 4, tile_rows_, tiles_.begin(1));
+      widening_tile_ = widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, tiles_.begin(1));
     if (packed_) {
       enter(program::Phase::pack);
       for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
@@ -115,68 +126,100 @@ class WideShare {
   }
 
   void block_row(uint32_t block_row) {
-    const uint32_t begin = w_.row_begin[block_row];
-    const uint32_t count = w_.row_begin[block_row + 1] - begin;
-    const uint32_t* columns = columns_of(begin, count);
-    const T* values = static_cast<const T*>(w_.values) + size_t{begin} * order_.block_values();
+    Blocks blocks = blocks_of_row(block_row);
     uint32_t row = first_row(block_row);
     const uint32_t end = first_row(block_row + 1);
-    for (; row < end; row += order_.strip_rows, values += order_.strip_values()) {
-      Strip strip = strip_of(values, count);
+    for (; row < end; row += order_.strip_rows, blocks.values += strip_step()) {
+      Strip strip = strip_of(blocks);
       for (uint32_t r = 0; r < order_.strip_rows && row + r < end; r += tile_rows_) {
-        tiles(strip, columns, count, row + r);
+        tiles(strip, blocks, row + r);
         strip.narrow = nullptr;
-        strip.values += tile_rows_ * order_.group;
+        strip.values += tile_rows_ * (kTransposed ? kGroupValues / order_.group : order_.group);
       }
     }
+  }
+
+  // Values of a block from one strip to the next. That of 8 columns is spread over the strips of rows.
+  size_t strip_step() const {
+    return kTransposed ? size_t{order_.strip_rows} * order_.strip_rows : order_.strip_values();
+  }
+  StripPart strip_part() const {
+    if (kTransposed) return {strip_step(), order_.strip_values()};
+    return {order_.strip_values(), order_.strip_values()};
+  }
+
+  uint32_t* list(size_t at) const { return reinterpret_cast<uint32_t*>(share_.scratch + at); }
+
+  Blocks blocks_of_row(uint32_t block_row) const {
+    const uint32_t begin = w_.row_begin[block_row];
+    const uint32_t count = w_.row_begin[block_row + 1] - begin;
+    const T* values = static_cast<const T*>(w_.values);
+    if (w_.slots == nullptr)
+      return {values + size_t{begin} * order_.block_values(), count, columns_of(begin, count), list(scratch_.numbers)};
+    return {values, count, columns_of(begin, count), slots_of(begin, count)};
   }
 
   // The tiles look some blocks ahead, so the list goes beyond the row's last block.
   const uint32_t* columns_of(uint32_t begin, uint32_t count) const {
-    auto* list = reinterpret_cast<uint32_t*>(share_.scratch + scratch_.columns);
+    uint32_t* columns = list(scratch_.columns);
     if (w_.column_type == Type::u16) {
-      const auto* from = static_cast<const uint16_t*>(w_.columns) + begin;
-      std::copy(from, from + count, list);
+      std::copy_n(static_cast<const uint16_t*>(w_.columns) + begin, count, columns);
     } else {
-      const auto* from = static_cast<const uint32_t*>(w_.columns) + begin;
-      std::copy(from, from + count, list);
+      std::copy_n(static_cast<const uint32_t*>(w_.columns) + begin, count, columns);
     }
-    std::fill_n(list + count, kMostBlocksAhead, 0U);
-    return list;
+    std::fill_n(columns + count, kMostBlocksAhead, 0U);
+    return columns;
+  }
+
+  const uint32_t* slots_of(uint32_t begin, uint32_t count) const {
+    uint32_t* slots = list(scratch_.slots);
+    const uint32_t left = w_.row_begin[share_.block_row_end] - begin;
+    const uint32_t known = std::min(left, count + kMostSlotsAhead);
+    std::copy_n(w_.slots + begin, known, slots);
+    std::fill_n(slots + known, count + kMostSlotsAhead - known, 0U);
+    return slots;
   }
 
   // Values of 16 bits are widened by the strip's first tile, beside its multiply-adds, or in
   // advance where that tile has no such form.
-  Strip strip_of(const T* values, uint32_t count) const {
+  Strip strip_of(const Blocks& blocks) const {
+    const size_t block_values = order_.block_values();
     if constexpr (std::is_same_v<T, float>) {
-      return {values, order_.block_values(), nullptr};
+      return {blocks.values, block_values, order_.strip_values(), blocks.slots, nullptr};
     } else {
       float* to = share_.scratch + scratch_.strip;
-      if (widening_tile_ != nullptr) return {to, order_.strip_values(), values};
-      for (uint32_t i = 0; i < count; ++i) {
-        widen(values + size_t{i} * order_.block_values(), order_.strip_values(),
-              to + size_t{i} * order_.strip_values());
+      const Strip widened{to, order_.strip_values(), strip_step(), list(scratch_.numbers),
+                          widening_tile_ != nullptr ? blocks.values : nullptr};
+      if (widening_tile_ != nullptr) return widened;
+      const StripPart part = strip_part();
+      for (size_t i = 0; i < blocks.count; ++i) {
+        const T* from = blocks.values + blocks.slots[i] * block_values;
+        for (size_t v = 0; v < order_.strip_values(); v += part.values, from += part.step, to += part.values)
+          widen(from, part.values, to);
       }
-      return {to, order_.strip_values(), nullptr};
+      return widened;
     }
   }
 
   // One strip of rows, from `row` on, times the panel.
-  void tiles(const Strip& strip, const uint32_t* columns, uint32_t count, uint32_t row) {
+  void tiles(const Strip& strip, const Blocks& blocks, uint32_t row) {
     const bool direct = direct_ && row + tile_rows_ <= w_.rows;
     if (!direct && row + tile_rows_ > chunk_row_ + kChunkRows) flush(row);
     float* raw = share_.scratch + scratch_.rows;
     WideTile tile{};
     tile.w = strip.values;
     tile.block_step = strip.block_step;
+    tile.depth_step = strip.depth_step;
     tile.block_size = w_.block_size;
-    tile.columns = columns;
-    tile.blocks = count;
+    tile.columns = blocks.columns;
+    tile.slots = strip.slots;
+    tile.blocks = blocks.count;
     tile.stream = direct && stream_;
     tile.fetch_y = direct && fetch_y_;
     tile.turn = {turned_, width_};
     const bool keeps = tiles_.tiles() > 1 || order_.strip_rows > tile_rows_;
-    tile.widening = {strip.narrow, order_.block_values(), share_.scratch + scratch_.strip, keeps};
+    tile.widening = {strip.narrow, order_.block_values(),           blocks.slots,
+                     strip_part(), share_.scratch + scratch_.strip, keeps};
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
       const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
       const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
@@ -195,9 +238,9 @@ class WideShare {
 
   WideTileFunction tile_of(uint32_t t, uint32_t vectors) const {
     const bool small_block = w_.block_size == 4;
-    if (packed_) return tile_function<XForm::packed>(small_block, tile_rows_, vectors);
-    if (turned_ != 0 && t == 0) return turned_tile_function(vectors);
-    return tile_function<XForm::in_place>(small_block, tile_rows_, vectors);
+    if (packed_) return tile_function<kTransposed, XForm::packed>(small_block, tile_rows_, vectors);
+    if (turned_ != 0 && t == 0) return turned_tile_function<kTransposed>(vectors);
+    return tile_function<kTransposed, XForm::in_place>(small_block, tile_rows_, vectors);
   }
 
   // Finishes the gathered rows, those before `row`, and begins to gather there.

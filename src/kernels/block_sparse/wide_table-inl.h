@@ -17,33 +17,33 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 // The micro-kernel for a tile of rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32
 // hold 8 × 3 and 4 × 6.
-template <XForm kForm>
+template <bool kTransposed, XForm kForm>
 WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   static constexpr WideTileFunction kFour[] = {
-    wide_tile<4, 1, 4, 4, kForm>,
-    wide_tile<4, 2, 4, 4, kForm>,
-    wide_tile<4, 3, 4, 4, kForm>,
+    wide_tile<4, 1, 4, kTransposed, kForm>,
+    wide_tile<4, 2, 4, kTransposed, kForm>,
+    wide_tile<4, 3, 4, kTransposed, kForm>,
 #if HWY_TARGET <= HWY_AVX3
-    wide_tile<4, 4, 4, 4, kForm>,
-    wide_tile<4, 5, 4, 4, kForm>,
-    wide_tile<4, 6, 4, 4, kForm>
+    wide_tile<4, 4, 4, kTransposed, kForm>,
+    wide_tile<4, 5, 4, kTransposed, kForm>,
+    wide_tile<4, 6, 4, kTransposed, kForm>
 #endif
   };
   static constexpr WideTileFunction kFourOfEight[] = {
-    wide_tile<4, 1, 8, 2, kForm>,
-    wide_tile<4, 2, 8, 2, kForm>,
-    wide_tile<4, 3, 8, 2, kForm>,
+    wide_tile<4, 1, 2, kTransposed, kForm>,
+    wide_tile<4, 2, 2, kTransposed, kForm>,
+    wide_tile<4, 3, 2, kTransposed, kForm>,
 #if HWY_TARGET <= HWY_AVX3
-    wide_tile<4, 4, 8, 2, kForm>,
-    wide_tile<4, 5, 8, 2, kForm>,
-    wide_tile<4, 6, 8, 2, kForm>
+    wide_tile<4, 4, 2, kTransposed, kForm>,
+    wide_tile<4, 5, 2, kTransposed, kForm>,
+    wide_tile<4, 6, 2, kTransposed, kForm>
 #endif
   };
   static constexpr WideTileFunction kEight[] = {
-    wide_tile<8, 1, 8, 2, kForm>,
+    wide_tile<8, 1, 2, kTransposed, kForm>,
 #if HWY_TARGET <= HWY_AVX3
-    wide_tile<8, 2, 8, 2, kForm>,
-    wide_tile<8, 3, 8, 2, kForm>
+    wide_tile<8, 2, 2, kTransposed, kForm>,
+    wide_tile<8, 3, 2, kTransposed, kForm>
 #endif
   };
   if (small_block) return kFour[vectors - 1];
@@ -51,30 +51,31 @@ WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors
 }
 
 // The same for the first tile of turned rows.
-inline WideTileFunction turned_tile_function(uint32_t vectors) {
+template <bool kTransposed>
+WideTileFunction turned_tile_function(uint32_t vectors) {
   static constexpr WideTileFunction kEight[] = {
-    wide_tile<8, 1, 8, 2, XForm::turned>,
+    wide_tile<8, 1, 2, kTransposed, XForm::turned>,
 #if HWY_TARGET <= HWY_AVX3
-    wide_tile<8, 2, 8, 2, XForm::turned>,
-    wide_tile<8, 3, 8, 2, XForm::turned>
+    wide_tile<8, 2, 2, kTransposed, XForm::turned>,
+    wide_tile<8, 3, 2, kTransposed, XForm::turned>
 #endif
   };
   return kEight[vectors - 1];
 }
 
 // The same for the first tile of a strip of values of 16 bits. Null where there is none.
-template <class T>
+template <bool kTransposed, class T>
 WideTileFunction widening_tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   constexpr XForm kForm = XForm::packed;
   if constexpr (std::is_same_v<T, float>) {
     return nullptr;
   } else {
     static constexpr WideTileFunction kFour[] = {
-      wide_tile<4, 1, 4, 4, kForm, T>,
-      wide_tile<4, 2, 4, 4, kForm, T>,
-      wide_tile<4, 3, 4, 4, kForm, T>,
+      wide_tile<4, 1, 4, kTransposed, kForm, T>,
+      wide_tile<4, 2, 4, kTransposed, kForm, T>,
+      wide_tile<4, 3, 4, kTransposed, kForm, T>,
 #if HWY_TARGET <= HWY_AVX3
-      wide_tile<4, 4, 4, 4, kForm, T>,
+      wide_tile<4, 4, 4, kTransposed, kForm, T>,
 #endif
     };
 #if HWY_TARGET <= HWY_AVX3
@@ -83,9 +84,9 @@ WideTileFunction widening_tile_function(bool small_block, uint32_t rows, uint32_
     constexpr uint32_t kRows = 4;
 #endif
     static constexpr WideTileFunction kOfEight[] = {
-        wide_tile<kRows, 1, 8, 2, kForm, T>,
-        wide_tile<kRows, 2, 8, 2, kForm, T>,
-        wide_tile<kRows, 3, 8, 2, kForm, T>,
+        wide_tile<kRows, 1, 2, kTransposed, kForm, T>,
+        wide_tile<kRows, 2, 2, kTransposed, kForm, T>,
+        wide_tile<kRows, 3, 2, kTransposed, kForm, T>,
     };
     const std::span<const WideTileFunction> functions(
         small_block ? std::span<const WideTileFunction>(kFour) : kOfEight);

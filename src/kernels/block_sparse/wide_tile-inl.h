@@ -35,20 +35,30 @@ struct Turn {
   size_t length;  // of a row of the panel
 };
 
+// Values of a block that stand together in a strip, and from such a part to the next.
+struct StripPart {
+  size_t values;
+  size_t step;
+};
+
 // Values of 16 bits that a tile widens on its way, each block while it multiplies the one before.
 struct Widening {
-  const void* values;  // the strip in the row's first block
-  size_t block_step;   // values from there to the next block
-  float* to;           // where their FP32 goes
-  bool keeps;          // all of it, for other tiles; else two blocks take turns
+  const void* values;      // the strip in the block of slot 0
+  size_t block_step;       // values from slot to slot
+  const uint32_t* slots;   // of the row's blocks
+  StripPart part;          // how the strip lies in a block
+  float* to;               // where their FP32 goes, one strip after the other
+  bool keeps;              // all of it, for other tiles; else two blocks take turns
 };
 
 // What a tile reads and writes: some rows of a strip of one block row, times some vectors of X.
 struct WideTile {
-  const float* w;           // the strip in the row's first block, from the tile's first row on
-  size_t block_step;        // floats from there to the next block
+  const float* w;           // the strip in the block of slot 0, from the tile's first row on
+  size_t block_step;        // floats from slot to slot
+  size_t depth_step;        // transposed: floats from 8 rows of a block to the next 8
   uint32_t block_size;
   const uint32_t* columns;  // block column of each block and kMostBlocksAhead more
+  const uint32_t* slots;    // of each block and kMostSlotsAhead more
   size_t blocks;
   const float* x;
   size_t x_step;  // floats between rows of X; a packed panel is as wide as the tile
@@ -81,18 +91,52 @@ HWY_INLINE void prefetch_row(const float* row, int c) {
   for (int i = begin; i < kWidth; i += kLine) hwy::Prefetch(row + i);
 }
 
-// Widens block i of a strip, `count` values.
+// Blocks from the one in work to the one whose values are prefetched.
+constexpr size_t slots_ahead(size_t values_ahead, size_t block_values) {
+  return std::clamp<size_t>(values_ahead / block_values, 1, kMostSlotsAhead);
+}
+
+// Widens the strip of `count` values in block i.
 template <class T>
 HWY_INLINE void widen_block(const Widening& w, size_t i, size_t count) {
   constexpr size_t kLineValues = 64 / sizeof(T);
-  const T* from = static_cast<const T*>(w.values) + i * w.block_step;
-  for (size_t v = 0; v < count; v += kLineValues) hwy::Prefetch(from + kNarrowAhead + v);
-  widen(from, count, w.to + (w.keeps ? i : i % 2) * count);
+  const T* values = static_cast<const T*>(w.values);
+  const T* from = values + w.slots[i] * w.block_step;
+  const T* ahead = values + w.slots[i + slots_ahead(kNarrowAhead, w.block_step)] * w.block_step;
+  float* to = w.to + (w.keeps ? i : i % 2) * count;
+  for (size_t v = 0; v < count; v += w.part.values) {
+    for (size_t line = 0; line < w.part.values; line += kLineValues) hwy::Prefetch(ahead + line);
+    widen(from, w.part.values, to + v);
+    from += w.part.step;
+    ahead += w.part.step;
+  }
 }
 
-// rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Order says
-// how the values of a strip stand (sparse::BlockOrder). Widths known here save address registers.
-template <int kRows, int kVectors, int kStripRows, int kGroup, XForm kForm, class T = float>
+// Where value (r, c) of a tile stands, c counted from the first of the columns of W, as the product
+// sees it, that one iteration takes.
+template <int kGroup, bool kTransposed>
+constexpr size_t value_offset(int r, int c) {
+  if (!kTransposed) return c / kGroup * kGroupValues + r * kGroup + c % kGroup;
+  return kGroup == 4 ? c * kGroup + r : r / kGroup * kGroupValues + c * kGroup + r % kGroup;
+}
+
+// Where the values of column c of a strip begin, and the cache lines that they share with those of
+// the columns beside it. 8 columns of a transposed strip are 4 whole groups of W's own columns.
+template <int kGroup, bool kTransposed>
+HWY_INLINE size_t column_offset(uint32_t c, size_t depth_step) {
+  if (kGroup == 4) return 0;
+  return kTransposed ? c / 8 * depth_step + c % 8 * kGroup : c / kGroup * kGroupValues;
+}
+template <int kGroup, bool kTransposed>
+HWY_INLINE size_t line_offset(uint32_t c, size_t depth_step) {
+  if (kGroup == 4) return 0;
+  return kTransposed ? c / 8 * depth_step + c % 8 / kGroup * kGroupValues : c / kGroup * kGroupValues;
+}
+
+// rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Values stand
+// in groups of columns (sparse::BlockOrder), of the transpose where kTransposed. Widths known here
+// save address registers.
+template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, class T = float>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const auto last_columns = hn::FirstN(d, t.turn.columns);
@@ -127,31 +171,35 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
   }
 
   const size_t x_block = parts * kDepth * x_step;
-  const size_t values_ahead = std::max<size_t>(1, kValuesAhead / t.block_step) * t.block_step;
   constexpr bool kWidens = !std::is_same_v<T, float>;
-  const size_t strip_values = (kGroup == 4 ? size_t{kGroup} : t.block_size) * kStripRows;
+  const size_t strip_values = kGroup == 4 ? kGroupValues : size_t{t.block_size} * 8;
+  const size_t ahead = slots_ahead(kValuesAhead, t.block_step);
   if (kWidens && t.blocks > 0) widen_block<T>(t.widening, 0, strip_values);
-  const float* w = t.w;
-  for (size_t i = 0; i < t.blocks; ++i, w += t.block_step) {
+  for (size_t i = 0; i < t.blocks; ++i) {
+    const float* w = nullptr;
+    const float* next_w = nullptr;
     if constexpr (kWidens) {
       if (i + 1 < t.blocks) widen_block<T>(t.widening, i + 1, strip_values);
       w = t.widening.to + (t.widening.keeps ? i : i % 2) * strip_values;
+    } else {
+      w = t.w + t.slots[i] * t.block_step;
+      next_w = t.w + t.slots[i + ahead] * t.block_step;
     }
     const float* x = t.x + t.columns[i] * x_block;
     const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
-    const float* values = w;
-    for (uint32_t part = 0; part < parts; ++part, values += kStripRows * kDepth) {
+    for (uint32_t part = 0; part < parts; ++part) {
+      const float* values = w + column_offset<kGroup, kTransposed>(part * kDepth, t.depth_step);
+      const float* lines = kWidens ? nullptr : next_w + line_offset<kGroup, kTransposed>(part * kDepth, t.depth_step);
 #pragma GCC unroll 8
       for (int c = 0; c < kDepth; ++c) {
-        const float* group = values + c / kGroup * kStripRows * kGroup;
-        if (!kWidens && c % kGroup == 0) hwy::Prefetch(group + values_ahead);
+        if (!kWidens && c % kGroup == 0) hwy::Prefetch(lines + c / kGroup * kGroupValues);
         hn::Vec<Floats> xs[kVectors];
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) xs[v] = load_x(x, v);
         prefetch_row<kVectors, kForm>(next_x, c);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
-          const auto value = hn::Set(d, group[r * kGroup + c % kGroup]);
+          const auto value = hn::Set(d, values[value_offset<kGroup, kTransposed>(r, c)]);
 #pragma GCC unroll 8
           for (int v = 0; v < kVectors; ++v) accumulate(value, xs[v], sum[c % kFlights][r][v]);
         }

@@ -1,0 +1,281 @@
+// Weights as their users see them: transposed products, packed order, and patterns that change.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+#include <tessera/spmm.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "sparse/pattern.h"
+#include "support/error_of.h"
+
+namespace tessera {
+namespace {
+
+float rounded(float value, Type type) {
+  if (type == Type::f16) return base::to_float(base::to_half(value));
+  if (type == Type::bf16) return base::to_float(base::to_bfloat16(value));
+  return value;
+}
+
+/// The weight's matrix, row-major, in float64, and its transpose.
+std::vector<double> dense_of(const Weight& weight) {
+  SparseMatrix matrix{weight.pattern(), {}};
+  matrix.values.resize(matrix.pattern.blocks() * weight.block_size() * weight.block_size());
+  weight.get_values(matrix.values);
+  const std::vector<float> dense = sparse::to_dense(matrix);
+  return {dense.begin(), dense.end()};
+}
+
+/// Expects activation(alpha · W·X + beta · Y + bias), or the same of Wᵀ, for a product of any options.
+void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const SpmmOptions& options, uint64_t seed) {
+  const uint32_t rows = options.transpose ? weight.cols() : weight.rows();
+  const uint32_t depth = options.transpose ? weight.rows() : weight.cols();
+  const std::vector<double> w = dense_of(weight);
+  const base::RandomStream stream(seed, 5);
+  std::vector<float> x(uint64_t{depth} * n);
+  std::vector<float> y(uint64_t{rows} * n);
+  std::vector<float> bias(rows);
+  stream.fill_symmetric(x);
+  base::RandomStream(seed, 6).fill_symmetric(y);
+  base::RandomStream(seed, 7).fill_symmetric(bias);
+  const std::vector<float> y_before = y;
+  const auto at = [&](Layout layout, uint32_t i, uint32_t j, uint32_t height) {
+    return layout == Layout::row_major ? uint64_t{i} * n + j : i + uint64_t{j} * height;
+  };
+  product({.x = x.data(), .y = y.data(), .alpha = 1.5F, .beta = -0.5F, .bias = options.bias ? bias.data() : nullptr});
+  for (uint32_t i = 0; i < rows; ++i)
+    for (uint32_t j = 0; j < n; ++j) {
+      double sum = 0;
+      double magnitude = 0;
+      uint32_t length = 0;
+      for (uint32_t l = 0; l < depth; ++l) {
+        const double value = options.transpose ? w[uint64_t{l} * weight.cols() + i] : w[uint64_t{i} * weight.cols() + l];
+        const double term = value * x[at(options.x_layout, l, j, depth)];
+        sum += term;
+        magnitude += std::abs(term);
+        length += value != 0 ? 1 : 0;
+      }
+      const uint64_t place = at(options.y_layout, i, j, rows);
+      double want = 1.5 * sum - 0.5 * y_before[place] + (options.bias ? bias[i] : 0);
+      if (options.activation == Activation::relu) want = std::max(0.0, want);
+      if (options.activation == Activation::gelu) want = want / 2 * (1 + std::erf(want / std::sqrt(2.0)));
+      ASSERT_NEAR(y[place], want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2)) << "(" << i << ", " << j << ")";
+    }
+}
+
+struct Drawn {
+  explicit Drawn(uint64_t seed) : random(base::RandomStream(seed)) {
+    static constexpr uint32_t kBlocks[] = {4, 8, 16, 32};
+    static constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+    block_size = kBlocks[random.below(4)];
+    type = kTypes[random.below(3)];
+    matrix = generate({static_cast<PatternKind>(random.below(3)), random.below(150) + 1, random.below(150) + 1,
+                       0.05 + 0.2 * random.below(4), block_size, seed});
+    if (random.below(3) == 0) drop_rows();
+    n = random.below(3) == 0 ? random.below(8) + 1 : random.below(90) + 1;
+    options.x_layout = static_cast<Layout>(random.below(2));
+    options.y_layout = static_cast<Layout>(random.below(2));
+    options.activation = static_cast<Activation>(random.below(3));
+    options.bias = random.below(2) == 0;
+    options.transpose = random.below(2) == 0;
+    all = uint64_t{matrix.pattern.block_rows()} * matrix.pattern.block_cols();
+  }
+
+  /// Leaves every other row of blocks empty.
+  void drop_rows() {
+    SparseMatrix kept{{matrix.pattern.rows, matrix.pattern.cols, block_size, {0}, {}}, {}};
+    const uint64_t values = uint64_t{block_size} * block_size;
+    for (uint32_t r = 0; r < matrix.pattern.block_rows(); ++r) {
+      for (uint64_t i = matrix.pattern.row_begin[r]; r % 2 == 1 && i < matrix.pattern.row_begin[r + 1]; ++i) {
+        kept.pattern.columns.push_back(matrix.pattern.columns[i]);
+        kept.values.insert(kept.values.end(), matrix.values.begin() + static_cast<ptrdiff_t>(i * values),
+                           matrix.values.begin() + static_cast<ptrdiff_t>((i + 1) * values));
+      }
+      kept.pattern.row_begin.push_back(kept.pattern.columns.size());
+    }
+    matrix = std::move(kept);
+  }
+
+  std::string describe() const {
+    return fmt::format("{} × {}, {} blocks of {}, n {}, {}{}", matrix.pattern.rows, matrix.pattern.cols,
+                       matrix.pattern.blocks(), block_size, n, name_of(type), options.transpose ? ", transposed" : "");
+  }
+
+  base::RandomSequence random;
+  uint32_t block_size, n;
+  Type type;
+  SparseMatrix matrix;
+  SpmmOptions options;
+  uint64_t all;  ///< blocks of a full pattern
+};
+
+TEST(Weight, ProductsMatchFloat64StaticAndTransposed) {
+  for (uint64_t seed = 0; seed < 250; ++seed) {
+    const Drawn d(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
+    const Weight weight(d.matrix, d.type);
+    expect_product(weight, Spmm(weight, d.n, d.options), d.n, d.options, seed);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// Drops and grows about a quarter of the blocks.
+void drop_and_grow(Weight& weight, base::RandomSequence& random) {
+  const Pattern pattern = weight.pattern();
+  std::vector<BlockPosition> drop;
+  std::vector<BlockPosition> grow;
+  std::set<std::pair<uint32_t, uint32_t>> taken;
+  for (uint32_t r = 0; r < pattern.block_rows(); ++r)
+    for (uint64_t i = pattern.row_begin[r]; i < pattern.row_begin[r + 1]; ++i) {
+      if (random.below(4) == 0)
+        drop.push_back({r, pattern.columns[i]});
+      else
+        taken.insert({r, pattern.columns[i]});
+    }
+  while (taken.size() < weight.capacity() && random.below(20) != 0) {
+    const BlockPosition at{random.below(pattern.block_rows()), random.below(pattern.block_cols())};
+    if (taken.insert({at.row, at.col}).second) grow.push_back(at);
+  }
+  weight.replace(drop, grow);
+  std::vector<float> values(weight.pattern().blocks() * weight.block_size() * weight.block_size());
+  weight.get_values(values);
+  for (float& value : values)
+    if (value == 0) value = rounded(static_cast<float>(random.below(100)) / 64, weight.type());
+  weight.set_values(values);
+}
+
+TEST(Weight, ProductsFollowAChangingPattern) {
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
+    const uint64_t capacity = std::min(d.all, d.matrix.pattern.blocks() + 5);
+    Weight weight = Weight::dynamic(d.matrix, capacity, d.type);
+    EXPECT_TRUE(weight.is_dynamic());
+    SpmmOptions turned = d.options;
+    turned.transpose = !turned.transpose;
+    const Spmm product(weight, d.n, d.options);
+    const Spmm other(weight, d.n, turned);
+    for (int step = 0; step < 4; ++step) {
+      expect_product(weight, product, d.n, d.options, seed);
+      expect_product(weight, other, d.n, turned, seed);
+      if (testing::Test::HasFailure()) return;
+      if (step == 1) {
+        weight.set_matrix(d.matrix);
+      } else {
+        drop_and_grow(weight, d.random);
+      }
+    }
+  }
+}
+
+TEST(Weight, DynamicWithTheSamePatternGivesTheSameBits) {
+  for (uint32_t block_size : {4U, 8U, 16U, 32U}) {
+    const SparseMatrix matrix = generate({PatternKind::random, 200, 160, 0.3, block_size, 1});
+    const Weight fixed(matrix);
+    const Weight dynamic = Weight::dynamic(matrix, matrix.pattern.blocks() + 9);
+    std::vector<float> x(160 * 48);
+    base::RandomStream(2).fill_symmetric(x);
+    std::vector<float> a(200 * 48);
+    std::vector<float> b(200 * 48);
+    const SpmmOptions options{.force = {{"kernel", 0}, {"panel_cols", 48}, {"row_parts", 1}, {"col_parts", 1}}};
+    Spmm(fixed, 48, options)(x.data(), a.data());
+    Spmm(dynamic, 48, options)(x.data(), b.data());
+    EXPECT_EQ(a, b);
+  }
+}
+
+TEST(Weight, PackedOrderIsThatOfTheValues) {
+  for (uint32_t block_size : {4U, 8U, 32U}) {
+    const SparseMatrix matrix = generate({PatternKind::random, 77, 93, 0.4, block_size, 3});
+    Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks() + 2);
+    ASSERT_EQ(weight.packed_size(), weight.capacity() * block_size * block_size);
+    std::vector<float> values(matrix.values.size());
+    weight.get_values(values);
+    std::vector<float> packed(weight.packed_size(), 9.0F);
+    weight.pack(values, packed);
+    EXPECT_TRUE(std::equal(packed.begin(), packed.end(), weight.packed_values().begin()));
+    for (float& value : weight.packed_values()) value *= 2;
+    std::vector<float> doubled(values.size());
+    weight.get_values(doubled);
+    std::vector<float> unpacked(values.size());
+    weight.unpack(packed, unpacked);
+    EXPECT_EQ(unpacked, values);
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(doubled[i], 2 * values[i]);
+  }
+}
+
+TEST(Weight, PackedOrderOfADenseWeightIsItsOwnToo) {
+  std::vector<float> w(20 * 33);
+  base::RandomStream(1).fill_symmetric(w);
+  const Weight weight = Weight::dense(row_major(static_cast<const float*>(w.data()), 33), 20, 33);
+  std::vector<float> packed(weight.packed_size());
+  weight.pack(w, packed);
+  EXPECT_TRUE(std::equal(packed.begin(), packed.end(), weight.packed_values().begin()));
+  std::vector<float> back(w.size());
+  weight.unpack(packed, back);
+  EXPECT_EQ(back, w);
+  std::vector<float> x(20, 1.0F);
+  std::vector<float> y(33);
+  Spmm(weight, 1, {.transpose = true})(x.data(), y.data());
+  for (uint32_t j = 0; j < 33; ++j) {
+    double sum = 0;
+    for (uint32_t i = 0; i < 20; ++i) sum += w[i * 33 + j];
+    EXPECT_NEAR(y[j], sum, 20 * 0x1p-24 * 20);
+  }
+}
+
+TEST(Weight, StateFollowsWhereBlocksStay) {
+  const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
+  Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks());
+  std::vector<float> momentum(weight.packed_values().begin(), weight.packed_values().end());
+  const Pattern before = weight.pattern();
+  const BlockPosition gone{0, before.columns[0]};
+  const auto row_end = before.columns.begin() + static_cast<ptrdiff_t>(before.row_begin[1]);
+  uint32_t absent = 0;
+  while (std::find(before.columns.begin(), row_end, absent) != row_end) ++absent;
+  const BlockPosition grown{0, absent};
+  const Relocation moved = weight.replace({&gone, 1}, {&grown, 1});
+  moved.apply(momentum);
+  EXPECT_TRUE(std::equal(momentum.begin(), momentum.end(), weight.packed_values().begin()));
+  EXPECT_EQ(std::count(momentum.begin(), momentum.end(), 0.0F), 64);
+  std::vector<float> small(64);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { moved.apply(small); }), "64 elements"));
+}
+
+TEST(Weight, RefusesWhatItCannotDo) {
+  const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Weight::dynamic(matrix, 7); }), "more than its capacity of 7"));
+  Weight fixed(matrix);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(matrix); }), "pattern is fixed"));
+  EXPECT_FALSE(fixed.is_dynamic());
+  EXPECT_EQ(fixed.capacity(), matrix.pattern.blocks());
+  Weight half(matrix, Type::f16);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { half.packed_values(); }), "f16"));
+  std::vector<float> few(3);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.pack(few, few); }), "of 3 elements"));
+}
+
+// The first transposed products of a weight, at once: they build its index.
+TEST(Weight, TransposedProductsMayBeginAtOnce) {
+  const SparseMatrix matrix = generate({PatternKind::random, 256, 192, 0.3, 4, 5});
+  Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks());
+  const Spmm product(weight, 24, {.transpose = true});
+  weight.set_pattern(generate({PatternKind::random, 256, 192, 0.3, 4, 6}).pattern);
+  std::vector<float> x(256 * 24, 1.0F);
+  std::vector<std::vector<float>> results(4, std::vector<float>(192 * 24, 9.0F));
+  std::vector<std::thread> callers;
+  for (auto& y : results) callers.emplace_back([&] { product(x.data(), y.data()); });
+  for (std::thread& caller : callers) caller.join();
+  for (const auto& y : results) EXPECT_EQ(y, results[0]);
+}
+
+}  // namespace
+}  // namespace tessera
