@@ -58,9 +58,10 @@ int explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** 
 }
 
 bool wants_json(const CLI::App& command) {
-  if (command.count("--json") != 0) return true;
+  const CLI::Option* json = command.get_option_no_throw("--json");
+  if (json != nullptr && json->count() != 0) return true;
   for (const CLI::App* nested : command.get_subcommands())
-    if (nested->count("--json") != 0) return true;
+    if (wants_json(*nested)) return true;
   return false;
 }
 

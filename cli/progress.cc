@@ -23,13 +23,16 @@ Progress::Progress(size_t total) : total_(total), enabled_(total > 0 && isatty(S
 Progress::~Progress() { clear(); }
 
 void Progress::show(size_t done, const std::string& next) {
+  show(done, next, static_cast<double>(done) / static_cast<double>(total_));
+}
+
+void Progress::show(size_t done, const std::string& next, double share) {
   const auto elapsed = Clock::now() - start_;
   if (!enabled_ || (elapsed < kPatience && done > 0)) return;
-  const double share = static_cast<double>(done) / static_cast<double>(total_);
   std::string bar;
   for (int i = 0; i < kWidth; ++i) bar += i < share * kWidth ? "█" : "·";
   const double seconds = std::chrono::duration<double>(elapsed).count();
-  const std::string left = done == 0 ? "" : fmt::format(", {} left", time_text(seconds / share - seconds));
+  const std::string left = share <= 0 ? "" : fmt::format(", {} left", time_text(seconds / share - seconds));
   std::fputs(fmt::format("\r\033[K{} {}/{}{}  {}", bar, done, total_, left, next).c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;

@@ -17,6 +17,8 @@ class Progress {
 
   /// Shows that `done` of the steps are done and `next` is under way.
   void show(size_t done, const std::string& next);
+  /// The same where steps are of different length: `share` of the work is done, 0 to 1.
+  void show(size_t done, const std::string& next, double share);
   /// Erases the bar, to let something else be printed.
   void clear();
 

@@ -8,6 +8,7 @@
 #include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/reproduce_packing.h"
+#include "cli/reproduce_popsparse_command.h"
 #include "io/atomic_file.h"
 
 namespace tessera::cli {
@@ -68,8 +69,11 @@ Command add_reproduce_command(CLI::App& app) {
       "Seconds for each row");
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
-  command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
-  return [packing] { return reproduce_packing(*packing); };
+  const Command popsparse = popsparse::add_command(command);
+  command.footer("\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce packing --data data --html packing.html");
+  return [packing, popsparse, &packing_command] {
+    return packing_command.parsed() ? reproduce_packing(*packing) : popsparse();
+  };
 }
 
 }  // namespace tessera::cli

@@ -1,0 +1,147 @@
+#include "cli/reproduce_popsparse_command.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "base/isa.h"
+#include "cli/parse.h"
+#include "cli/reproduce_popsparse_store.h"
+#include "cli/reproduce_popsparse_sweep.h"
+#include "cli/reproduce_popsparse_tables.h"
+#include "io/atomic_file.h"
+#include "machine/detect.h"
+
+namespace tessera::cli::popsparse {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// What the numbers of cells depend on: a file of results holds one kind only.
+ordered_json made_on(const Request& request, const machine::Machine& machine) {
+  ordered_json what = {{"file", "tessera reproduce popsparse"}, {"schema", 1}, {"version", TESSERA_VERSION}};
+  what["machine"] = machine.name;
+  ordered_json figures = ordered_json::object();
+  if (machine.kind == machine::Kind::host) {
+    figures["processor"] = machine.facts.cpu;
+    figures["instruction set"] = std::string(name_of(machine.figures.isa));
+    figures["threads"] = machine.tiles;
+  } else {
+    for (const machine::Figure& figure : machine.sources) figures[figure.name] = figure.value;
+    what["planner"] = request.planner == ops::Planner::best ? "best" : "published";
+  }
+  what["figures"] = std::move(figures);
+  return what;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error(fmt::format("{} cannot be made: {}", folder.string(), error.message()));
+}
+
+Outcome outcome_of(const Request& request, const machine::Machine& machine, const Sweep& sweep,
+                   const Store& store) {
+  Outcome outcome{request, machine, {}};
+  for (const auto& [operand, columns] : sweep)
+    for (uint32_t n : columns)
+      if (const Result* result = store.find({operand, n})) outcome.results[result->cell] = *result;
+  return outcome;
+}
+
+int run(Request request) {
+  const machine::Machine machine = machine::find(request.machine, request.threads);
+  const std::filesystem::path published = report::published_folder(request.published);
+  Sweep sweep = sweep_of(request, machine);
+  check(request, sweep);
+  const std::filesystem::path folder = request.out.empty() ? "popsparse-" + machine.name : request.out;
+  make_folder(folder);
+  if (request.csv.empty()) request.csv = folder / "popsparse.csv";
+  if (request.html.empty()) request.html = folder / "popsparse.html";
+  for (const std::string& file : {request.csv, request.html}) io::require_writable(file);
+
+  Store store(folder / "cells.jsonl", made_on(request, machine));
+  size_t cells = 0;
+  for (const auto& [operand, columns] : sweep) cells += columns.size();
+  const size_t left = missing(sweep, store);
+  fmt::print(stderr, "{}: {} of {} cells are there; a run that is interrupted goes on where it was\n",
+             store.file(), cells - left, cells);
+  const size_t failed = popsparse::run(request, machine, sweep, store);
+
+  const Study study(outcome_of(request, machine, sweep, store), published);
+  io::write_text(request.csv, csv(study));
+  io::write_text(request.html, page(study));
+  if (request.json) {
+    fmt::print("{}", json(study));
+  } else {
+    for (const Figure& figure : figures_of(study)) fmt::print("{}\n", text(figure));
+    fmt::print("{}Written: {}, {}\n", notes_of(study), request.csv, request.html);
+  }
+  return failed == 0 ? 0 : 1;
+}
+
+void add_sweep_options(CLI::App& command, Request& r) {
+  command.add_option("--machine", r.machine,
+                     "bow (the default), gc200, gc2, a machine's .toml file, or host: measured here");
+  command
+      .add_option_function<std::string>(
+          "--planner",
+          [&r](const std::string& s) {
+            r.planner = s == "best" ? ops::Planner::best : ops::Planner::published;
+          },
+          "How products are cut for modelled machines: published (the default) or best")
+      ->check(CLI::IsMember({"published", "best"}));
+  command.add_flag("--full", r.full, "All of the paper's table 2, which takes hours");
+  command.add_option_function<std::string>(
+      "--m", [&r](const std::string& s) { r.sizes = parse_counts("--m", s); }, "Sizes m = k *");
+  command.add_option_function<std::string>(
+      "--n", [&r](const std::string& s) { r.n = parse_counts("--n", s); }, "Columns of X *");
+  command.add_option_function<std::string>(
+      "--block", [&r](const std::string& s) { r.blocks = parse_counts("--block", s); }, "Block sizes *");
+  command.add_option_function<std::string>(
+      "--density", [&r](const std::string& s) { r.densities = parse_densities(s); },
+      "Densities, such as 1/16 *");
+  command.add_option_function<std::string>(
+      "--type", [&r](const std::string& s) { r.types = parse_types(s); },
+      "f16, f16-f32 (FP32 partial sums), f32 *");
+  command.add_option_function<std::string>(
+      "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); }, "static, dynamic, dense *");
+}
+
+void add_other_options(CLI::App& command, Request& r) {
+  command.add_option_function<std::string>(
+      "--threads", [&r](const std::string& s) { r.threads = parse_count("--threads", s, 1, 4096); },
+      "Threads of a host; cells of a modelled machine that run at once (default: one a physical core)");
+  command.add_flag("!--no-verify", r.verify, "Execute and verify no sample of the cells");
+  command.add_option("--out", r.out,
+                     "Folder of finished cells, where a next run goes on, and of the files below "
+                     "(default: popsparse-MACHINE)");
+  command.add_option("--published", r.published,
+                     "Folder of published tables (default: published/ in TESSERA_DATA)");
+  command.add_option("--csv", r.csv, "File for all cells (default: popsparse.csv in that folder)");
+  command.add_option("--html", r.html, "File for a page with plots (default: popsparse.html in that folder)");
+  command.add_flag("--json", r.json, "Print one JSON object");
+}
+
+}  // namespace
+
+Command add_command(CLI::App& reproduce) {
+  auto request = std::make_shared<Request>();
+  CLI::App& command = *reproduce.add_subcommand(
+      "popsparse",
+      "Sparse against dense products on a Bow IPU: every table and figure beside the published one");
+  add_sweep_options(command, *request);
+  add_other_options(command, *request);
+  command.footer(
+      "\n* takes a list separated by commas. With any of these every combination runs, instead of the "
+      "paper's.\n"
+      "\nExamples:\n"
+      "  tessera reproduce popsparse\n"
+      "  tessera reproduce popsparse --machine host --out here\n"
+      "  tessera reproduce popsparse --m 1024,4096 --n 64,1024 --block 16 --density 1/16 --type f16,f32");
+  return [request] { return run(*request); };
+}
+
+}  // namespace tessera::cli::popsparse

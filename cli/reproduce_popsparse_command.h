@@ -1,0 +1,13 @@
+// `tessera reproduce popsparse`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+namespace tessera::cli::popsparse {
+
+/// Adds the command below `reproduce`; runs it once it is parsed.
+Command add_command(CLI::App& reproduce);
+
+}  // namespace tessera::cli::popsparse

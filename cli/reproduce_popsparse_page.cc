@@ -1,0 +1,234 @@
+// The page of `tessera reproduce popsparse`.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cli/reproduce_popsparse_tables.h"
+#include "report/chart.h"
+#include "report/page.h"
+
+namespace tessera::cli::popsparse {
+namespace {
+
+using report::Growth;
+using report::Html;
+using report::Series;
+
+report::Axis logarithmic(std::string label, Growth growth) {
+  return {.label = std::move(label), .growth = growth};
+}
+
+/// Points of ours with the published ones beside them, in one colour.
+struct Pair {
+  Series ours;
+  Series published;
+
+  Pair(const std::string& name, size_t colour)
+      : ours{.name = name, .colour = colour},
+        published{.name = name + ", published", .colour = colour, .reference = true} {}
+
+  void add(double x, std::optional<double> mine, std::optional<double> theirs, const std::string& where) {
+    if (mine) ours.points.push_back({x, *mine, fmt::format("{}, {}: {:.3g}", ours.name, where, *mine)});
+    if (theirs)
+      published.points.push_back({x, *theirs, fmt::format("{}, {}: {:.3g}", published.name, where, *theirs)});
+  }
+
+  void put_into(report::LineChart& chart) && {
+    if (!ours.points.empty()) chart.series.push_back(std::move(ours));
+    if (!published.points.empty()) chart.series.push_back(std::move(published));
+  }
+};
+
+Html dense_chart(const Study& study, const Precision& precision) {
+  report::LineChart chart;
+  chart.frame = {fmt::format("Dense, {}", cli::name_of(precision)), "", report::kHalf};
+  chart.x = logarithmic("n", Growth::log2);
+  chart.y = logarithmic("TFLOP/s", Growth::log10);
+  size_t colour = 0;
+  for (uint32_t size : study.sizes()) {
+    Pair pair(fmt::format("m = {}", size), colour++);
+    for (const auto& [cell, result] : study.outcome().results)
+      if (cell.operand == Operand{Mode::dense, precision, size, 1, 1})
+        pair.add(cell.n, result.tflops(), std::nullopt, fmt::format("n = {}", cell.n));
+    if (pair.ours.points.empty()) continue;
+    for (uint32_t n : study.published_dense_columns(precision, size))
+      pair.add(n, std::nullopt, study.published_dense(precision, size, n), fmt::format("n = {}", n));
+    std::move(pair).put_into(chart);
+  }
+  return chart.series.empty() ? Html{} : report::chart(chart);
+}
+
+Html density_chart(const Study& study) {
+  report::LineChart chart;
+  chart.frame = {
+      fmt::format("Density, {}, m = {}", cli::name_of(study.precision()), study.size()),
+      "Each at its best n. Only operations on stored elements count, so dense falls with the density.",
+      report::kHalf};
+  chart.x = logarithmic("density", Growth::log2);
+  chart.y = logarithmic("TFLOP/s", Growth::log10);
+  size_t colour = 0;
+  for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
+    for (uint32_t block : study.blocks()) {
+      Pair pair(fmt::format("{} b = {}", cli::name_of(mode), block), colour++);
+      for (double density : study.densities()) {
+        const Operand operand{mode, study.precision(), study.size(), block, density};
+        const auto best = study.best(operand);
+        pair.add(density, best ? std::optional(best->tflops) : std::nullopt, study.published_rate(operand),
+                 "d = " + density_text(density));
+      }
+      if (pair.ours.points.size() > 1) std::move(pair).put_into(chart);
+    }
+  Pair pair("dense", report::kGrey);
+  const auto dense = study.best({Mode::dense, study.precision(), study.size(), 1, 1});
+  const auto published = study.published_best_dense(study.precision(), study.size());
+  for (double density : study.densities())
+    pair.add(density, dense ? std::optional(dense->tflops * density) : std::nullopt,
+             published ? std::optional(*published * density) : std::nullopt, "d = " + density_text(density));
+  std::move(pair).put_into(chart);
+  return report::chart(chart);
+}
+
+Html block_chart(const Study& study) {
+  report::LineChart chart;
+  chart.frame = {fmt::format("Block size, {}, m = {}, d = {}", cli::name_of(study.precision()), study.size(),
+                             density_text(study.density())),
+                 "Each at its best n.", report::kHalf};
+  chart.x = logarithmic("block size", Growth::log2);
+  chart.y = logarithmic("TFLOP/s", Growth::log10);
+  size_t colour = 0;
+  for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
+    Pair pair(std::string(cli::name_of(mode)), colour++);
+    for (uint32_t block : study.blocks()) {
+      const Operand operand{mode, study.precision(), study.size(), block, study.density()};
+      const auto best = study.best(operand);
+      pair.add(block, best ? std::optional(best->tflops) : std::nullopt, study.published_rate(operand),
+               fmt::format("b = {}", block));
+    }
+    std::move(pair).put_into(chart);
+  }
+  return report::chart(chart);
+}
+
+Html size_chart(const Study& study) {
+  report::LineChart chart;
+  chart.frame = {fmt::format("Feature size, {}, b = {}, d = {}", cli::name_of(study.precision()),
+                             study.block(), density_text(study.density())),
+                 "Each at its best n. Dense counts every operation.", report::kHalf};
+  chart.x = logarithmic("m = k", Growth::log2);
+  chart.y = logarithmic("TFLOP/s", Growth::log10);
+  size_t colour = 0;
+  for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}) {
+    const bool dense = mode == Mode::dense;
+    Pair pair(std::string(cli::name_of(mode)), dense ? report::kGrey : colour++);
+    for (uint32_t size : study.sizes()) {
+      const Operand operand{mode, study.precision(), size, dense ? 1 : study.block(),
+                            dense ? 1 : study.density()};
+      const auto best = study.best(operand);
+      pair.add(size, best ? std::optional(best->tflops) : std::nullopt,
+               dense ? study.published_best_dense(operand.precision, size) : study.published_rate(operand),
+               fmt::format("m = {}", size));
+    }
+    std::move(pair).put_into(chart);
+  }
+  return report::chart(chart);
+}
+
+/// Speed-ups against what the law says of them, on the line where both are equal or beside it.
+Html law_chart(const Study& study) {
+  const auto fit = study.law(Mode::static_sparse);
+  if (!fit) return {};
+  report::LineChart chart;
+  chart.frame = {
+      "Static over dense against the law",
+      fmt::format("Each at its best n. Ours: {}. Points below the published line lie below what the "
+                  "published law, {}, says.",
+                  law_text(fit->law), law_text(published_law())),
+      report::kHalf};
+  chart.x = logarithmic("the law, fitted to these points", Growth::log2);
+  chart.y = logarithmic("speed-up", Growth::log2);
+  Series same{.name = "as the law says", .colour = report::kGrey, .markers = false};
+  Series published{.name = "published law", .colour = report::kGrey, .line = false, .reference = true};
+  size_t colour = 0;
+  double least = 1, most = 1;
+  for (uint32_t block : study.blocks()) {
+    Series series{.name = fmt::format("b = {}", block), .colour = colour++, .line = false};
+    for (const report::PowerLawSample& sample : study.law_samples(Mode::static_sparse)) {
+      if (sample.factors[2] != block) continue;
+      const double x = fit->law.at(sample.factors);
+      least = std::min(least, x), most = std::max(most, x);
+      const std::string where =
+          fmt::format("m = {}, d = {}, b = {}", sample.factors[0], density_text(sample.factors[1]), block);
+      series.points.push_back(
+          {x, sample.value, fmt::format("{}: {:.2f}, the law says {:.2f}", where, sample.value, x)});
+      const double theirs = published_law().at(sample.factors);
+      published.points.push_back(
+          {x, theirs, fmt::format("{}: the published law says {:.2f}", where, theirs)});
+    }
+    chart.series.push_back(std::move(series));
+  }
+  same.points = {{least, least}, {most, most}};
+  chart.series.push_back(std::move(same));
+  chart.series.push_back(std::move(published));
+  return report::chart(chart);
+}
+
+Html html_of(const Figure& figure) {
+  if (figure.rows.empty()) return {};
+  std::vector<report::RichTable::Column> columns;
+  for (const std::string& heading : figure.head)
+    columns.push_back(
+        {heading, columns.empty() ? report::RichTable::Align::left : report::RichTable::Align::right});
+  report::RichTable table(std::move(columns));
+  for (const auto& row : figure.rows) {
+    std::vector<report::RichTable::Cell> cells;
+    for (const Figure::Entry& entry : row) {
+      cells.emplace_back(entry.words);
+      cells.back().title = entry.title;
+      cells.back().shade = entry.shade;
+    }
+    table.add(std::move(cells));
+  }
+  Html all = report::subheading(figure.title) + table.html();
+  if (!figure.note.empty()) all += report::paragraph(figure.note);
+  return all;
+}
+
+Html dense_section(const Study& study) {
+  std::vector<Html> charts;
+  for (const Precision& precision : study.precisions())
+    if (Html chart = dense_chart(study, precision); !chart.empty()) charts.push_back(std::move(chart));
+  return report::side_by_side(charts) + html_of(dense_figure(study));
+}
+
+}  // namespace
+
+std::string page(const Study& study) {
+  const machine::Machine& machine = study.outcome().machine;
+  const bool host = machine.kind == machine::Kind::host;
+  report::Page page("PopSparse on " + machine.name,
+                    host ? "Sparse against dense products, measured on this computer"
+                         : "Sparse against dense products, modelled and accounted cycle by cycle");
+  const auto add = [&](std::string heading, Html content) {
+    if (!content.empty()) page.add_section(std::move(heading), std::move(content));
+  };
+  add("Sparse over dense", html_of(table_3(study)) + html_of(break_even_figure(study)));
+  add("The law", report::side_by_side({law_chart(study)}) + html_of(law_figure(study)));
+  add("Scaling", report::side_by_side({density_chart(study), block_chart(study), size_chart(study)}) +
+                     html_of(density_figure(study)) + html_of(block_figure(study)) +
+                     html_of(size_figure(study)));
+  add("Dense", dense_section(study));
+  Html grid;
+  for (const Figure& figure : grid_figures(study, study.precision())) grid += html_of(figure);
+  add("Grid of speed-ups", grid);
+  Html about = report::paragraph(
+      "Published numbers stand in brackets, in plots as hollow marks and broken lines: Z. Li et al., "
+      "PopSparse: "
+      "Accelerated Block Sparse Matrix Multiplication on IPU, 2023, measured on one Bow IPU; those of "
+      "figures are read "
+      "off. Green is faster than dense, red slower.");
+  if (const std::string notes = notes_of(study); !notes.empty()) about += report::paragraph(notes);
+  page.add_section("Source", about);
+  return page.html();
+}
+
+}  // namespace tessera::cli::popsparse

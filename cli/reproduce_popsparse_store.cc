@@ -1,0 +1,172 @@
+#include "cli/reproduce_popsparse_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <tessera/error.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "io/fail.h"
+
+namespace tessera::cli::popsparse {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+template <class T>
+std::optional<T> optional_of(const ordered_json& json) {
+  return json.is_null() ? std::nullopt : std::optional<T>(json.get<T>());
+}
+
+template <class T>
+T one_of(const std::vector<T>& parsed) {
+  return parsed.at(0);
+}
+
+std::string content_of(int descriptor, const std::string& file) {
+  std::string content;
+  char piece[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(descriptor, piece, sizeof(piece));
+    if (count < 0) io::fail(file, "cannot be read: {}", std::strerror(errno));
+    if (count == 0) return content;
+    content.append(piece, static_cast<size_t>(count));
+  }
+}
+
+/// The first thing in which what a file was made on differs from what is here.
+std::string difference(const ordered_json& there, const ordered_json& here) {
+  for (const auto& [key, value] : here.items()) {
+    if (!there.contains(key)) return fmt::format("does not say its {}", key);
+    if (there[key] == value) continue;
+    if (value.is_object() && there[key].is_object())
+      if (std::string inner = difference(there[key], value); !inner.empty()) return inner;
+    return fmt::format("was made with {} = {}, not {}", key, there[key].dump(), value.dump());
+  }
+  return there.size() == here.size() ? "" : "says more than this version knows";
+}
+
+}  // namespace
+
+ordered_json json_of(const Result& r) {
+  const Operand& o = r.cell.operand;
+  return {{"mode", cli::name_of(o.mode)},
+          {"type", cli::name_of(o.precision)},
+          {"m", o.size},
+          {"block", o.block},
+          {"density", o.density},
+          {"n", r.cell.n},
+          {"fits", r.fits},
+          {"reason", r.reason},
+          {"nnz", r.nnz},
+          {"seconds", or_null(r.seconds)},
+          {"cycles", or_null(r.cycles)},
+          {"update_seconds", or_null(r.update_seconds)},
+          {"steps", or_null(r.steps)},
+          {"tile_bytes", r.tile_bytes},
+          {"tiles_used", r.tiles_used},
+          {"verified", or_null(r.verified)},
+          {"max_rel_error", or_null(r.max_rel_error)},
+          {"tolerance", or_null(r.tolerance)}};
+}
+
+Result result_of(const ordered_json& json) {
+  Result r;
+  r.cell = {{one_of(parse_modes(json.at("mode"))), one_of(parse_types(json.at("type"))), json.at("m"),
+             json.at("block"), json.at("density")},
+            json.at("n")};
+  r.fits = json.at("fits");
+  r.reason = json.at("reason");
+  r.nnz = json.at("nnz");
+  r.seconds = optional_of<double>(json.at("seconds"));
+  r.cycles = optional_of<double>(json.at("cycles"));
+  r.update_seconds = optional_of<double>(json.at("update_seconds"));
+  r.steps = optional_of<uint32_t>(json.at("steps"));
+  r.tile_bytes = json.at("tile_bytes");
+  r.tiles_used = json.at("tiles_used");
+  r.verified = optional_of<bool>(json.at("verified"));
+  r.max_rel_error = optional_of<double>(json.at("max_rel_error"));
+  r.tolerance = optional_of<double>(json.at("tolerance"));
+  return r;
+}
+
+Store::Store(std::string file, const ordered_json& made_on) : file_(std::move(file)) {
+  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) io::fail(file_, "cannot be opened: {}", std::strerror(errno));
+  try {
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0)
+      throw UsageError(
+          fmt::format("{}: another run is writing it; wait for it, or pass another --out", file_));
+    read(made_on);
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+Store::~Store() { ::close(descriptor_); }
+
+void Store::read(const ordered_json& made_on) {
+  const std::string content = content_of(descriptor_, file_);
+  const std::string head = made_on.dump() + "\n";
+  const size_t whole = content.rfind('\n') + 1;  // 0 where there is no line
+  if (whole == 0 && !head.starts_with(content))
+    throw UsageError(fmt::format("{} is no file of results: pass another --out", file_));
+  size_t number = 1;
+  for (size_t begin = 0; begin < whole; ++number) {
+    const size_t end = content.find('\n', begin);
+    read_line(std::string_view(content).substr(begin, end - begin), number, made_on);
+    begin = end + 1;
+  }
+  if (whole != content.size() && ::ftruncate(descriptor_, static_cast<off_t>(whole)) != 0)
+    io::fail(file_, "its torn last line cannot be removed: {}", std::strerror(errno));
+  if (whole == 0) write(head);
+}
+
+void Store::read_line(std::string_view line, size_t number, const ordered_json& made_on) {
+  const ordered_json json = ordered_json::parse(line, nullptr, false);
+  if (number == 1) {
+    const std::string what = json.is_object() ? difference(json, made_on) : "is no file of results";
+    if (!what.empty()) throw UsageError(fmt::format("{} {}: pass another --out, or remove it", file_, what));
+    return;
+  }
+  try {
+    const Result result = result_of(json);
+    results_[result.cell] = result;
+  } catch (const std::exception&) {
+    io::fail(file_, "line {} is damaged; remove it, and its cell is run again", number);
+  }
+}
+
+const Result* Store::find(const Cell& cell) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = results_.find(cell);
+  return found == results_.end() ? nullptr : &found->second;
+}
+
+void Store::add(const Result& result) {
+  const std::string line = json_of(result).dump() + "\n";
+  const std::lock_guard lock(mutex_);
+  write(line);
+  results_[result.cell] = result;
+}
+
+void Store::write(const std::string& line) {
+  for (size_t written = 0; written < line.size();) {
+    const ssize_t count = ::write(descriptor_, line.data() + written, line.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) io::fail(file_, "cannot be written: {}; what it holds is kept", std::strerror(errno));
+    written += static_cast<size_t>(count);
+  }
+}
+
+}  // namespace tessera::cli::popsparse

@@ -1,0 +1,193 @@
+#include "cli/reproduce_popsparse_study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::cli::popsparse {
+namespace {
+
+constexpr uint32_t kPaperSize = 4096;
+constexpr uint32_t kPaperBlock = 16;
+constexpr double kPaperDensity = 1.0 / 16;
+
+/// The value nearest to `wanted`, in logarithms; `wanted` of none.
+template <class T>
+T nearest(const std::vector<T>& values, T wanted) {
+  const auto distance = [&](T value) {
+    return std::abs(std::log(static_cast<double>(value) / static_cast<double>(wanted)));
+  };
+  const auto found =
+      std::min_element(values.begin(), values.end(), [&](T a, T b) { return distance(a) < distance(b); });
+  return found == values.end() ? wanted : *found;
+}
+
+template <class T>
+std::vector<T> list_of(const std::set<T>& values) {
+  return {values.begin(), values.end()};
+}
+
+bool is_published(const Precision& precision) { return !precision.f32_partials; }
+
+}  // namespace
+
+const report::PowerLaw& published_law() {
+  static const report::PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
+  return law;
+}
+
+std::string law_text(const report::PowerLaw& law) {
+  return fmt::format("{:.2g}·m^{:.2f}·d^{:.2f}·b^{:.2f}", law.scale, law.exponents.at(0), law.exponents.at(1),
+                     law.exponents.at(2));
+}
+
+Study::Study(Outcome outcome, const std::filesystem::path& published)
+    : outcome_(std::move(outcome)), has_published_(!published.empty()) {
+  if (has_published_) {
+    ratios_ = report::read_ratios(published);
+    dense_ = report::read_dense(published);
+    rates_ = report::read_rates(published);
+  }
+  std::set<Precision> precisions;
+  std::set<uint32_t> sizes, blocks, columns, dense_columns;
+  std::set<double> densities;
+  for (const auto& [cell, result] : outcome_.results) {
+    const Operand& o = cell.operand;
+    modes_.insert(o.mode);
+    precisions.insert(o.precision);
+    sizes.insert(o.size);
+    (o.mode == Mode::dense ? dense_columns : columns).insert(cell.n);
+    if (o.mode == Mode::dense) continue;
+    blocks.insert(o.block);
+    densities.insert(o.density);
+  }
+  precisions_ = list_of(precisions);
+  sizes_ = list_of(sizes);
+  blocks_ = list_of(blocks);
+  densities_.assign(densities.rbegin(), densities.rend());
+  columns_ = list_of(columns.empty() ? dense_columns : columns);
+}
+
+Precision Study::precision() const {
+  const Precision f16{Type::f16};
+  if (precisions_.empty() || std::find(precisions_.begin(), precisions_.end(), f16) != precisions_.end())
+    return f16;
+  return precisions_.front();
+}
+uint32_t Study::size() const { return nearest(sizes_, kPaperSize); }
+uint32_t Study::block() const { return nearest(blocks_, kPaperBlock); }
+double Study::density() const { return nearest(densities_, kPaperDensity); }
+
+const Result* Study::find(const Cell& cell) const {
+  const auto found = outcome_.results.find(cell);
+  return found == outcome_.results.end() ? nullptr : &found->second;
+}
+
+std::optional<double> Study::tflops(const Cell& cell) const {
+  const Result* result = find(cell);
+  return result == nullptr ? std::nullopt : result->tflops();
+}
+
+std::optional<Best> Study::best(const Operand& operand) const {
+  std::optional<Best> best;
+  for (uint32_t n : columns_) {
+    const Result* result = find({operand, n});
+    if (result == nullptr || !result->tflops()) continue;
+    const double rate = n / *result->seconds;
+    if (!best || rate > best->columns_per_second) best = Best{n, *result->tflops(), rate};
+  }
+  return best;
+}
+
+std::optional<double> Study::speedup(const Cell& cell) const {
+  const Result* sparse = find(cell);
+  const Result* dense = find({{Mode::dense, cell.operand.precision, cell.operand.size, 1, 1}, cell.n});
+  if (sparse == nullptr || dense == nullptr || !sparse->seconds || !dense->seconds) return std::nullopt;
+  return *dense->seconds / *sparse->seconds;
+}
+
+std::optional<double> Study::best_speedup(const Operand& operand) const {
+  const auto sparse = best(operand);
+  const auto dense = best({Mode::dense, operand.precision, operand.size, 1, 1});
+  if (!sparse || !dense) return std::nullopt;
+  return sparse->columns_per_second / dense->columns_per_second;
+}
+
+std::optional<double> Study::break_even(Mode mode, uint32_t block) const {
+  std::optional<std::pair<double, double>> before;  // logarithms of density and speed-up
+  for (double density : densities_) {
+    const auto speedup = best_speedup({mode, precision(), size(), block, density});
+    if (!speedup) continue;
+    const double x = std::log(density), y = std::log(*speedup);
+    if (before && before->second < 0 && y >= 0)
+      return std::exp(x + (before->first - x) * y / (y - before->second));
+    before = {x, y};
+  }
+  return std::nullopt;
+}
+
+std::vector<report::PowerLawSample> Study::law_samples(Mode mode) const {
+  std::vector<report::PowerLawSample> samples;
+  for (uint32_t size : sizes_)
+    for (double density : densities_)
+      for (uint32_t block : blocks_)
+        if (const auto speedup = best_speedup({mode, precision(), size, block, density}))
+          samples.push_back({{static_cast<double>(size), density, static_cast<double>(block)}, *speedup});
+  return samples;
+}
+
+std::optional<report::PowerLawFit> Study::law(Mode mode) const {
+  return report::fit_power_law(law_samples(mode));
+}
+
+std::optional<double> Study::published_dense(const Precision& precision, uint32_t size, uint32_t n) const {
+  for (const report::DenseCell& cell : dense_)
+    if (is_published(precision) && cell.type == precision.type && cell.size == size && cell.n == n)
+      return cell.tflops;
+  return std::nullopt;
+}
+
+std::vector<uint32_t> Study::published_dense_columns(const Precision& precision, uint32_t size) const {
+  std::set<uint32_t> columns;
+  for (const report::DenseCell& cell : dense_)
+    if (is_published(precision) && cell.type == precision.type && cell.size == size) columns.insert(cell.n);
+  return list_of(columns);
+}
+
+std::optional<double> Study::published_best_dense(const Precision& precision, uint32_t size) const {
+  std::optional<double> best;
+  for (uint32_t n : published_dense_columns(precision, size))
+    if (!columns_.empty() && n <= columns_.back())
+      best = std::max(best.value_or(0), *published_dense(precision, size, n));
+  return best;
+}
+
+const report::RatioCell* Study::published_ratio(const Cell& cell) const {
+  const Operand& o = cell.operand;
+  if (o.mode != Mode::static_sparse || o.precision != Precision{Type::f16}) return nullptr;
+  for (const report::RatioCell& ratio : ratios_)
+    if (ratio.block == o.block && 1.0 / ratio.inverse_density == o.density && ratio.size == o.size &&
+        ratio.n == cell.n)
+      return &ratio;
+  return nullptr;
+}
+
+std::optional<double> Study::published_rate(const Operand& o) const {
+  if (o.precision != Precision{Type::f16} || o.size != kPaperSize) return std::nullopt;
+  for (const report::RateCell& rate : rates_)
+    if (rate.dynamic == (o.mode == Mode::dynamic_sparse) && o.mode != Mode::dense && rate.block == o.block &&
+        1.0 / rate.inverse_density == o.density)
+      return rate.tflops;
+  return std::nullopt;
+}
+
+std::optional<double> Study::published_best_speedup(const Operand& o) const {
+  if (o.size != kPaperSize || o.density != kPaperDensity || !is_published(o.precision)) return std::nullopt;
+  for (const report::BestCell& cell : report::published_best())
+    if (cell.block == o.block && cell.type == o.precision.type)
+      return o.mode == Mode::dynamic_sparse ? cell.dynamic_speedup : cell.static_speedup;
+  return std::nullopt;
+}
+
+}  // namespace tessera::cli::popsparse

@@ -1,0 +1,91 @@
+// What `tessera reproduce popsparse` found, put the way the paper puts it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cli/reproduce_popsparse.h"
+#include "report/power_law.h"
+#include "report/published.h"
+
+namespace tessera::cli::popsparse {
+
+/// The fastest of an operand over n.
+struct Best {
+  uint32_t n = 0;
+  double tflops = 0;
+  double columns_per_second = 0;
+};
+
+/// The law of speed-ups that the paper gives: 0.0013 · m^0.59 · d^-0.54 · b^0.50 (section 5.3).
+const report::PowerLaw& published_law();
+
+/// "0.0013·m^0.59·d^-0.54·b^0.50"
+std::string law_text(const report::PowerLaw& law);
+
+class Study {
+ public:
+  /// Published tables from a folder; none where it is "".
+  Study(Outcome outcome, const std::filesystem::path& published);
+
+  const Outcome& outcome() const { return outcome_; }
+  bool has_published() const { return has_published_; }
+
+  // What the sweep has, ascending. Figures that hold something fixed take what the paper takes, or the
+  // nearest that there is.
+  const std::vector<Precision>& precisions() const { return precisions_; }
+  const std::vector<uint32_t>& sizes() const { return sizes_; }
+  const std::vector<uint32_t>& blocks() const { return blocks_; }
+  const std::vector<double>& densities() const { return densities_; }  ///< descending
+  const std::vector<uint32_t>& columns() const { return columns_; }  ///< of sparse products, if there are any
+  bool has(Mode mode) const { return modes_.contains(mode); }
+  Precision precision() const;  ///< FP16
+  uint32_t size() const;        ///< 4096
+  uint32_t block() const;       ///< 16
+  double density() const;       ///< 1/16
+
+  const Result* find(const Cell& cell) const;
+  std::optional<double> tflops(const Cell& cell) const;
+  /// Over columns() that fit.
+  std::optional<Best> best(const Operand& operand) const;
+  /// Times as fast as dense at the same n.
+  std::optional<double> speedup(const Cell& cell) const;
+  /// The same, each at its best n.
+  std::optional<double> best_speedup(const Operand& operand) const;
+  /// The density at which an operand's mode and block are as fast as dense, each at its best n: between
+  /// the densities of the sweep, on a line in logarithms. None where dense is faster, or slower, at all.
+  std::optional<double> break_even(Mode mode, uint32_t block) const;
+  /// Fitted to best_speedup() of static products, as the paper's.
+  std::vector<report::PowerLawSample> law_samples(Mode mode) const;
+  std::optional<report::PowerLawFit> law(Mode mode) const;
+
+  // Published numbers, where there are any. All are of Bow.
+  std::optional<double> published_dense(const Precision& precision, uint32_t size, uint32_t n) const;
+  std::vector<uint32_t> published_dense_columns(const Precision& precision, uint32_t size) const;
+  /// Over as many columns as the sweep has.
+  std::optional<double> published_best_dense(const Precision& precision, uint32_t size) const;
+  /// Of a row of figure 7; a row without a number did not fit.
+  const report::RatioCell* published_ratio(const Cell& cell) const;
+  std::optional<double> published_rate(const Operand& operand) const;
+  /// Table 3.
+  std::optional<double> published_best_speedup(const Operand& operand) const;
+
+ private:
+  Outcome outcome_;
+  bool has_published_ = false;
+  std::vector<report::RatioCell> ratios_;
+  std::vector<report::DenseCell> dense_;
+  std::vector<report::RateCell> rates_;
+  std::set<Mode> modes_;
+  std::vector<Precision> precisions_;
+  std::vector<uint32_t> sizes_;
+  std::vector<uint32_t> blocks_;
+  std::vector<double> densities_;
+  std::vector<uint32_t> columns_;
+};
+
+}  // namespace tessera::cli::popsparse

@@ -1,0 +1,47 @@
+// How `tessera reproduce popsparse` shows what it found.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/reproduce_popsparse_study.h"
+
+namespace tessera::cli::popsparse {
+
+/// A table for the terminal and for the page, its cells "ours (published)".
+struct Figure {
+  struct Entry {
+    std::string words{};
+    std::string title{};            ///< shown when pointed at
+    std::optional<double> shade{};  ///< −1 … 1: how strongly bad or good
+  };
+  std::string title{};
+  std::string note{};
+  std::vector<std::string> head{};
+  std::vector<std::vector<Entry>> rows{};
+};
+
+Figure dense_figure(const Study& study);                                           ///< figure 2
+Figure table_3(const Study& study);                                                ///< table 3
+Figure density_figure(const Study& study);                                         ///< figure 3a
+Figure block_figure(const Study& study);                                           ///< figure 4a
+Figure size_figure(const Study& study);                                            ///< figure 4b
+Figure law_figure(const Study& study);                                             ///< figure 4c
+Figure break_even_figure(const Study& study);                                      ///< sections 5.3 and 6
+std::vector<Figure> grid_figures(const Study& study, const Precision& precision);  ///< figure 7, a size each
+
+/// All of them that have rows.
+std::vector<Figure> figures_of(const Study& study);
+
+/// What is missing beside them, for people: published tables, verification.
+std::string notes_of(const Study& study);
+
+std::string text(const Figure& figure);
+
+/// All cells; the figures too in JSON; everything with plots as a page.
+std::string csv(const Study& study);
+std::string json(const Study& study);
+std::string page(const Study& study);
+
+}  // namespace tessera::cli::popsparse

@@ -1,0 +1,294 @@
+// tessera reproduce popsparse.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "cli/tool.h"
+#include "report/strict_markup.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using test::contents_of;
+using test::Outcome;
+using test::results_of;
+using testing::MarkupReader;
+using testing::Node;
+
+/// 2 sizes × 2 n × 2 blocks × 2 densities of static, and 2 × 2 of dense.
+constexpr size_t kCells = 20;
+constexpr const char* kSmall =
+    "--m 256,512 --n 16,64 --block 4,16 --density 1/4,1/16 --type f16 --mode static,dense";
+
+class PopsparseTest : public test::ToolTest {
+ protected:
+  Outcome reproduce(const std::string& more = "", const std::string& around = "{}") const {
+    return run(fmt::format("reproduce popsparse {} --out '{}' {}", kSmall, path("results"), more), around);
+  }
+
+  std::string cells() const { return path("results") + "/cells.jsonl"; }
+
+  static size_t lines_of(const std::string& text) {
+    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+};
+
+TEST_F(PopsparseTest, RunsEveryCombinationOnceAndVerifiesSome) {
+  const Outcome o = reproduce("--json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json all = json::parse(o.out);
+  EXPECT_EQ(all["schema"], 1);
+  EXPECT_EQ(all["command"], "reproduce popsparse");
+  EXPECT_EQ(all["machine"], "bow");
+  EXPECT_EQ(all["planner"], "published");
+  const json results = all["results"];
+  ASSERT_EQ(results.size(), kCells);
+  size_t verified = 0;
+  for (const json& r : results) {
+    EXPECT_TRUE(r["fits"]) << r;
+    EXPECT_NEAR(r["seconds"].get<double>() * 1.85e9, r["cycles"].get<double>(), 0.5) << r;
+    const double m = r["m"], n = r["n"], density = r["density"];
+    EXPECT_EQ(r["nnz"].get<double>(), m * m * density) << r;
+    EXPECT_NEAR(r["tflops"].get<double>(), 2e-12 * m * m * density * n / r["seconds"].get<double>(), 1e-9);
+    EXPECT_NE(r["verified"], false) << r;
+    verified += r["verified"] == true;
+  }
+  EXPECT_EQ(verified, 3U);  // dense, b = 4, b = 16
+}
+
+TEST_F(PopsparseTest, GivesWhatSpmmGives) {
+  const Outcome o = reproduce("--json --no-verify");
+  ASSERT_EQ(o.status, 0) << o.err;
+  for (const json& r : results_of(o)) EXPECT_TRUE(r["verified"].is_null());
+  const Outcome one = run(
+      "spmm --machine bow --planner published --estimate --m 512 --k 512 --density 1/16 --block 16 --n 64 "
+      "--type f16 --json");
+  ASSERT_EQ(one.status, 0) << one.err;
+  std::map<std::string, double> seconds;
+  for (const json& r : results_of(one)) seconds[r["mode"]] = r["seconds"];
+  size_t compared = 0;
+  for (const json& r : results_of(o)) {
+    if (r["m"] != 512 || r["n"] != 64) continue;
+    if (r["mode"] == "static" && (r["block"] != 16 || r["density"] != 1.0 / 16)) continue;
+    ++compared;
+    EXPECT_EQ(r["seconds"].get<double>(), seconds[r["mode"]]) << r;
+    if (r["mode"] == "static") {
+      EXPECT_DOUBLE_EQ(r["speedup"].get<double>(), seconds["dense"] / seconds["static"]) << r;
+    }
+  }
+  EXPECT_EQ(compared, 2U);
+}
+
+TEST_F(PopsparseTest, FitsTheLawOfItsBestSpeedups) {
+  const Outcome o = reproduce("--json --no-verify");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json all = json::parse(o.out);
+  const json law = all["law"]["static"];
+  EXPECT_EQ(law["samples"], 8);
+  EXPECT_EQ(all["law"]["published_static"]["scale"], 0.0013);
+  // Residuals of a least-squares fit are orthogonal to every factor.
+  double sum = 0, with_m = 0, with_b = 0, with_d = 0;
+  for (const json& best : all["best_over_n"]) {
+    if (best["mode"] != "static") continue;
+    const double m = std::log(best["m"].get<double>()), d = std::log(best["density"].get<double>()),
+                 b = std::log(best["block"].get<double>());
+    const double residual = std::log(best["speedup"].get<double>()) - std::log(law["scale"].get<double>()) -
+                            law["m"].get<double>() * m - law["density"].get<double>() * d -
+                            law["block"].get<double>() * b;
+    sum += residual, with_m += residual * m, with_d += residual * d, with_b += residual * b;
+  }
+  for (double product : {sum, with_m, with_d, with_b}) EXPECT_NEAR(product, 0, 1e-9);
+}
+
+TEST_F(PopsparseTest, AnInterruptedSweepGoesOnWithoutRepeating) {
+  ASSERT_EQ(reproduce("--no-verify").status, 0);
+  const std::string whole = contents_of(cells());
+  ASSERT_EQ(lines_of(whole), kCells + 1);
+  // As if it had been interrupted in the middle of a line.
+  std::istringstream stream(whole);
+  std::string kept, line;
+  for (size_t l = 0; l < 8; ++l) {
+    std::getline(stream, line);
+    kept += line + "\n";
+  }
+  file("results/cells.jsonl", kept + "{\"mode\":\"static\",\"type\":\"f1");
+  const Outcome again = reproduce("--no-verify");
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_NE(again.err.find("7 of 20 cells are there"), std::string::npos) << again.err;
+  const std::string after = contents_of(cells());
+  EXPECT_TRUE(after.starts_with(kept));
+  EXPECT_EQ(lines_of(after), kCells + 1);
+  const Outcome third = reproduce("--no-verify");
+  EXPECT_NE(third.err.find("20 of 20 cells are there"), std::string::npos) << third.err;
+  EXPECT_EQ(contents_of(cells()), after);
+  EXPECT_EQ(third.out, again.out);
+}
+
+TEST_F(PopsparseTest, CtrlCKeepsWhatIsFinished) {
+  const std::string large =
+      fmt::format("reproduce popsparse --m 2048 --block 1 --mode static --out '{}'", path("results"));
+  const Outcome o = run(large, "timeout --preserve-status --signal=INT 3 {}");
+  ASSERT_EQ(o.status, 130) << o.err;
+  EXPECT_NE(o.err.find("interrupted"), std::string::npos) << o.err;
+  const std::string kept = contents_of(cells());
+  const size_t finished = lines_of(kept) - 1;
+  const Outcome on = run(large, "timeout --preserve-status --signal=INT 1 {}");
+  EXPECT_NE(on.err.find(fmt::format("{} of 20 cells are there", finished)), std::string::npos) << on.err;
+  EXPECT_TRUE(contents_of(cells()).starts_with(kept.substr(0, kept.rfind('\n') + 1)));
+}
+
+TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
+  ASSERT_EQ(reproduce("--no-verify").status, 0);
+  const std::string whole = contents_of(cells());
+  const auto refused = [&](const std::string& more, const std::string& why) {
+    const std::string before = contents_of(cells());
+    const Outcome o = reproduce(more);
+    EXPECT_EQ(o.status, 2) << more;
+    EXPECT_NE(o.err.find(why), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("--out"), std::string::npos) << o.err;
+    EXPECT_EQ(contents_of(cells()), before);
+  };
+  refused("--machine gc200", "machine = \"bow\", not \"gc200\"");
+  refused("--planner best", "planner = \"published\", not \"best\"");
+  std::string other = whole;
+  other[other.find("\"version\":\"") + 11] = '9';
+  file("results/cells.jsonl", other);
+  refused("", "version = ");
+  for (const char* content :
+       {"1, 2, 3\n", "a text without a line's end", "{}\n", "[]\n", "\n", "{\"x\": \n"}) {
+    file("results/cells.jsonl", content);
+    refused("", content == std::string("{}\n") ? "does not say its file" : "no file of results");
+  }
+}
+
+TEST_F(PopsparseTest, AMachineOfTheSameNameWithOtherFiguresIsAnother) {
+  const std::string text = contents_of(std::filesystem::path(TESSERA_MACHINES) / "bow.toml");
+  const std::string machine = file("mine.toml", text);
+  ASSERT_EQ(reproduce("--no-verify --machine " + machine).status, 0);
+  const size_t tiles = text.find("1472");
+  ASSERT_NE(tiles, std::string::npos);
+  file("mine.toml", std::string(text).replace(tiles, 4, "1470"));
+  const Outcome o = reproduce("--no-verify --machine " + machine);
+  EXPECT_EQ(o.status, 2);
+  EXPECT_NE(o.err.find("1472"), std::string::npos) << o.err;
+}
+
+TEST_F(PopsparseTest, ADamagedLineIsNamed) {
+  ASSERT_EQ(reproduce("--no-verify").status, 0);
+  std::string text = contents_of(cells());
+  size_t third = text.find('\n', text.find('\n') + 1) + 1;
+  for (const char* damage : {"\x01", "{}", "{\"mode\":\"dense\"}"}) {
+    file("results/cells.jsonl", std::string(text).insert(third, std::string(damage) + "\n"));
+    const Outcome o = reproduce();
+    EXPECT_EQ(o.status, 1) << damage;
+    EXPECT_NE(o.err.find("line 3 is damaged"), std::string::npos) << o.err;
+  }
+}
+
+TEST_F(PopsparseTest, MoreColumnsThanFitAreNotTried) {
+  const Outcome o = run(fmt::format(
+      "reproduce popsparse --machine gc2 --m 2048 --n 1024,16384,65536 --block 16 --density 1/4 --mode "
+      "static,dense --type f32 --json --no-verify --out '{}'",
+      path("results")));
+  ASSERT_EQ(o.status, 0) << o.err;
+  bool too_large = false;
+  for (const json& r : results_of(o)) {
+    if (r["mode"] != "static") continue;
+    if (too_large) {
+      EXPECT_NE(r["reason"].get<std::string>().find("not tried"), std::string::npos) << r;
+      EXPECT_FALSE(r["fits"].get<bool>()) << r;
+    }
+    too_large |= !r["fits"];
+    EXPECT_EQ(r["seconds"].is_null(), !r["fits"]) << r;
+  }
+  EXPECT_TRUE(too_large);
+}
+
+TEST_F(PopsparseTest, PublishedNumbersStandBeside) {
+  std::filesystem::create_directory(path("published"));
+  file("published/static-vs-dense-bow-fp16.csv",
+       "block,inv_density,m_eq_k,n,speedup\n16,4,256,16,1.234\n16,4,512,64,\n");
+  file("published/dense-bow.csv", "type,m_eq_k,n,tflops\nFP16,512,64,45.67\n");
+  const Outcome o = reproduce(fmt::format("--json --no-verify --published '{}'", path("published")));
+  ASSERT_EQ(o.status, 0) << o.err;
+  size_t ratios = 0, rates = 0;
+  for (const json& r : results_of(o)) {
+    ratios += r["published_speedup"] == 1.234;
+    rates += r["published_tflops"] == 45.67;
+  }
+  EXPECT_EQ(ratios, 1U);
+  EXPECT_EQ(rates, 1U);
+  const Outcome tables = reproduce(fmt::format("--no-verify --published '{}'", path("published")));
+  EXPECT_NE(tables.out.find("(1.23)"), std::string::npos);
+  EXPECT_NE(tables.out.find("(45.7)"), std::string::npos);
+  EXPECT_NE(tables.out.find("(-)"), std::string::npos);
+  EXPECT_EQ(tables.out.find("are not here"), std::string::npos);
+  const Outcome without = reproduce("--no-verify", "unset TESSERA_DATA; {}");
+  EXPECT_NE(without.out.find("--published FOLDER"), std::string::npos);
+  const Outcome nowhere = reproduce("--published /nowhere");
+  EXPECT_EQ(nowhere.status, 2);
+}
+
+TEST_F(PopsparseTest, WritesCsvAndAPage) {
+  const Outcome o = reproduce(fmt::format("--csv '{}' --html '{}'", path("c.csv"), path("p.html")));
+  ASSERT_EQ(o.status, 0) << o.err;
+  const std::string csv = contents_of(path("c.csv"));
+  EXPECT_EQ(lines_of(csv), kCells + 1);
+  std::istringstream stream(csv);
+  for (std::string line; std::getline(stream, line);)
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 18);
+  const Node root = MarkupReader::read(contents_of(path("p.html")));
+  EXPECT_EQ(root.name, "html");
+  EXPECT_TRUE(root.all("script").empty());
+  EXPECT_GE(root.all("figure").size(), 5U);  // the law, three scalings, dense
+  EXPECT_NE(root.whole_text().find("0.0013·m^0.59·d^-0.54·b^0.50"), std::string::npos);
+  for (const char* title :
+       {"figure 2", "table 3", "figure 3a", "figure 4a", "figure 4b", "figure 4c", "figure 7"})
+    EXPECT_NE(o.out.find(title), std::string::npos) << title;
+}
+
+TEST_F(PopsparseTest, MeasuresThisComputer) {
+  const Outcome o = run(fmt::format(
+      "reproduce popsparse --machine host --m 256,512 --n 64,256 --block 4,16 --density 1/4,1/16 --mode "
+      "static,dense --json --out '{}'",
+      path("results")));
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json all = json::parse(o.out);
+  EXPECT_TRUE(all["planner"].is_null());
+  EXPECT_EQ(all["results"].size(), kCells);
+  for (const json& r : all["results"]) {
+    EXPECT_EQ(r["type"], "f32");
+    EXPECT_TRUE(r["cycles"].is_null());
+    EXPECT_GT(r["seconds"].get<double>(), 0) << r;
+    EXPECT_NE(r["verified"], false) << r;
+  }
+  EXPECT_EQ(all["law"]["static"]["samples"], 8);
+}
+
+TEST_F(PopsparseTest, RefusesWhatMakesNoProduct) {
+  for (const char* options :
+       {"--m 0", "--n 0", "--block 0 --mode static", "--density 0", "--full --m 256", "--machine nowhere",
+        "--type f16-f32 --machine host", "--type f64", "--mode sparse"}) {
+    const Outcome o =
+        run(fmt::format("reproduce popsparse --out '{}' {}", path("results"), options), "timeout 20 {}");
+    EXPECT_EQ(o.status, 2) << options << o.err;
+    EXPECT_EQ(o.out, "") << options;
+  }
+  const Outcome unwritable = run("reproduce popsparse --out /proc/nowhere", "timeout 20 {}");
+  EXPECT_EQ(unwritable.status, 1);
+}
+
+TEST_F(PopsparseTest, HelpHasAnExample) {
+  const Outcome o = run("reproduce popsparse --help");
+  EXPECT_EQ(o.status, 0);
+  EXPECT_NE(o.out.find("Examples:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
