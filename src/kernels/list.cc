@@ -13,6 +13,7 @@
 #include "kernels/elementwise/codelet.h"
 #include "kernels/gather/codelet.h"
 #include "kernels/reduce/codelet.h"
+#include "kernels/sddmm/codelet.h"
 #include "kernels/tile_product/codelet.h"
 
 namespace tessera::kernels {
@@ -21,8 +22,8 @@ namespace {
 using Family = std::span<const ListedCodelet> (*)();
 
 constexpr Family kFamilies[] = {
-    block_sparse_codelets,    bucket_codelets, cast_codelets,   element_sparse_codelets,
-    elementwise_codelets, gather_codelets, reduce_codelets, tile_product_codelets,
+    block_sparse_codelets, bucket_codelets, cast_codelets,  element_sparse_codelets, elementwise_codelets,
+    gather_codelets,       reduce_codelets, sddmm_codelets, tile_product_codelets,
 };
 
 std::vector<ListedCodelet> gather_families() {

@@ -53,6 +53,8 @@ struct FieldSpec {
   bool interleaved = false;  ///< wants the tile memory's interleaved region
   bool optional = false;     ///< may be left empty
   bool scratch = false;      ///< means nothing before and after the vertex
+  bool scattered = false;    ///< vertices of a group that take the same box of it write it together, each
+                             ///< what its index gives it and nobody else; the codelet vouches for that
   uint8_t over_read = 0;     ///< bytes beyond its end that the codelet may read on a tile
 };
 

@@ -122,6 +122,7 @@ class Verifier {
       if (box.row > v.rows || box.col > v.cols || (field.boxes.is_table() && !contains(v.whole(), box)))
         reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
       const Box clipped = intersection(box, v.whole());
+      if (spec.scattered && i > 0 && box == field.boxes.at(i - 1)) continue;
       if (reads) touched_.add_read(field.variable, clipped, first_owner + i);
       if (spec.access != Access::in) touched_.add_write(field.variable, clipped, first_owner + i);
     }

@@ -1,0 +1,53 @@
+// The gradient of a weight as codelets: one vertex is one core's share.
+#pragma once
+
+#include "kernels/sample.h"
+#include "kernels/sddmm/sddmm.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Calls visit(name, knob) for every knob of a cut, in the order of the codelet's parameters.
+template <class Cut, class Visit>
+void visit_block_sddmm_knobs(Cut& cut, const Visit& visit) {
+  visit("row_parts", cut.row_parts);
+  visit("group_rows", cut.group_rows);
+  visit("panel_cols", cut.panel_cols);
+}
+
+template <class Cut, class Visit>
+void visit_element_sddmm_knobs(Cut& cut, const Visit& visit) {
+  visit("row_parts", cut.row_parts);
+  visit("panel_cols", cut.panel_cols);
+  visit("group_panels", cut.group_panels);
+}
+
+/// Fields and parameters of block_sddmm, by position. The parameters go on with the knobs.
+namespace block_sddmm_field {
+enum : size_t { row_begin, columns, slots, dy, x, dw, scalars, scratch, count };
+}
+namespace block_sddmm_param {
+enum : size_t { block_size, first_block, first_knob };
+}
+
+/// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW on one core's share. row_begin holds the share's
+/// block rows and the end, dy their rows; columns and slots are whole; dw holds the blocks from
+/// `first_block` on; scalars are alpha and beta.
+extern const program::Codelet block_sddmm_codelet;
+
+/// The same of element_sddmm.
+namespace element_sddmm_field {
+enum : size_t { chunk_begin, blocks, bundles, indices, dy, x, dw, scalars, scratch, count };
+}
+namespace element_sddmm_param {
+enum : size_t { k_block, first_chunk, first_step, end_step, first_knob };
+}
+
+/// The same at single elements. chunk_begin holds the share's chunks and the end, dy their rows;
+/// the other arrays of W are whole; dw, sixteen values a row, begins with row `first_step`, and is
+/// cleared from the share's last one to `end_step`.
+extern const program::Codelet element_sddmm_codelet;
+
+std::span<const ListedCodelet> sddmm_codelets();
+
+}  // namespace tessera::kernels

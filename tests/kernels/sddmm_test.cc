@@ -1,0 +1,285 @@
+// The gradient of a weight against a float64 reference, on every instruction set of the processor.
+#include "kernels/sddmm/sddmm.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+
+namespace tessera::kernels {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  uint32_t below(uint32_t end) { return static_cast<uint32_t>(engine_() % end); }
+  bool coin() { return below(2) == 1; }
+  float value() { return std::uniform_real_distribution<float>(-1, 1)(engine_); }
+  double unit() { return std::uniform_real_distribution<double>(0, 1)(engine_); }
+  template <class T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[below(static_cast<uint32_t>(list.size()))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// A pattern in which some rows of blocks are empty.
+Pattern random_pattern(uint32_t m, uint32_t k, uint32_t b, double density, Random& random) {
+  Pattern pattern{m, k, b, {0}, {}};
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
+    const double here = random.below(6) == 0 ? 0 : density;
+    for (uint32_t col = 0; col < pattern.block_cols(); ++col)
+      if (random.unit() < here) pattern.columns.push_back(col);
+    pattern.row_begin.push_back(pattern.columns.size());
+  }
+  return pattern;
+}
+
+/// A matrix with a margin of NaN around each row or column, off every alignment.
+class Dense {
+ public:
+  Dense(uint32_t rows, uint32_t cols, bool by_columns, Random& random)
+      : leading_((by_columns ? rows : cols) + random.below(4)),
+        data_(4 + size_t{by_columns ? cols : rows} * leading_, kNan) {
+    float* first = data_.data() + random.below(4);
+    view_ =
+        by_columns ? MatrixView<float>{first, 1, leading_} : MatrixView<float>{first, leading_, 1};
+    for (uint32_t i = 0; i < rows; ++i)
+      for (uint32_t j = 0; j < cols; ++j) view_(i, j) = random.value();
+  }
+  float& operator()(int64_t i, int64_t j) const { return view_(i, j); }
+  MatrixView<const float> view() const { return {view_.data, view_.row_stride, view_.col_stride}; }
+
+ private:
+  int64_t leading_;
+  std::vector<float> data_;
+  MatrixView<float> view_;
+};
+
+/// Where a stored element is in the matrix, and in dW.
+struct Place {
+  uint32_t row, col;
+  uint64_t at;
+};
+
+struct Case {
+  uint32_t m, k, n;
+  float alpha, beta;
+  bool x_by_columns, dy_by_columns;
+  std::string text;
+
+  explicit Case(uint64_t seed, Random& random)
+      : m(random.one_of({1U, 3U, 32U, 50U + random.below(150)})),
+        k(random.one_of({1U, 5U, 64U, 50U + random.below(250)})),
+        n(random.one_of({1U, 2U, 7U, 16U, 1 + random.below(100), 1 + random.below(700)})),
+        alpha(random.one_of({1.0F, -0.5F})),
+        beta(random.one_of({0.0F, 1.0F, 0.25F})),
+        x_by_columns(random.coin()),
+        dy_by_columns(random.coin()),
+        text(fmt::format("seed {}: {} x {} x {}, beta {}, X by columns {}, dY by columns {}", seed,
+                         m, k, n, beta, x_by_columns, dy_by_columns)) {}
+};
+
+/// Runs a gradient and compares all of dW: stored elements with float64, everything else with 0.
+template <class Run>
+void check(const Case& c, const std::vector<Place>& places, uint64_t size, Random& random,
+           const Run& run) {
+  const Dense dy(c.m, c.n, c.dy_by_columns, random);
+  const Dense x(c.k, c.n, c.x_by_columns, random);
+  // What lies where no element is stored must not matter; neither must dW where it is not read.
+  std::vector<float> dw(size, c.beta == 0 ? kNan : 0.0F);
+  if (c.beta != 0)
+    for (const Place& p : places) dw[p.at] = random.value();
+  const std::vector<float> before = dw;
+  SddmmOperands operands;
+  operands.n = c.n;
+  operands.dy = dy.view();
+  operands.x = x.view();
+  operands.dw = dw.data();
+  operands.alpha = c.alpha;
+  operands.beta = c.beta;
+  run(operands);
+
+  std::vector<bool> stored(size);
+  for (const Place& p : places) {
+    stored[p.at] = true;
+    double sum = 0, magnitude = 0;
+    for (uint32_t j = 0; j < c.n; ++j) {
+      const double term = double{dy(p.row, j)} * x(p.col, j);
+      sum += term;
+      magnitude += std::abs(term);
+    }
+    const double old = c.beta == 0 ? 0 : double{c.beta} * before[p.at];
+    // As many roundings as one element's sum takes at most, each of half a unit in the last place.
+    const double tolerance =
+        (c.n + 8) * epsilon_of(Type::f32) / 2 * (std::abs(c.alpha) * magnitude + std::abs(old));
+    ASSERT_NEAR(dw[p.at], c.alpha * sum + old, tolerance) << "element " << p.row << ", " << p.col;
+  }
+  for (uint64_t i = 0; i < size; ++i) {
+    if (!stored[i]) {
+      ASSERT_EQ(dw[i], 0) << "place " << i << " holds no element";
+    }
+  }
+}
+
+/// Scratch on a cache line, of NaN.
+class Scratch {
+ public:
+  explicit Scratch(size_t floats) : floats_(floats + 16, kNan) {}
+  float* data() {
+    float* begin = floats_.data();
+    while (reinterpret_cast<uintptr_t>(begin) % 64 != 0) ++begin;
+    return begin;
+  }
+
+ private:
+  std::vector<float> floats_;
+};
+
+class SddmmTest : public ::testing::Test {
+ protected:
+  void TearDown() override { restrict_isa(available_isas().back()); }
+};
+
+void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmShare&)) {
+  Random random(seed);
+  const Case c(seed, random);
+  const auto b = random.one_of({4U, 8U, 16U, 32U});
+  const Pattern pattern = random_pattern(c.m, c.k, b, random.one_of({0.05, 0.3, 1.0}), random);
+  SCOPED_TRACE(fmt::format("{}, blocks of {}", c.text, b));
+  const sparse::PackedBlocks packed(pattern, Type::f32);
+  BlockSddmmShare share;
+  share.weight = view_of(packed);
+  // With slots, the values of blocks stand in another order.
+  std::vector<uint32_t> slots;
+  for (uint64_t i = 0; i < pattern.blocks(); ++i)
+    slots.push_back(static_cast<uint32_t>(pattern.blocks() - 1 - i));
+  const bool with_slots = random.coin();
+  if (with_slots) share.weight.slots = slots.data();
+  share.cut.group_rows = random.one_of({1U, 32U, 96U, 5000U});
+  share.cut.panel_cols = random.one_of({1U, 64U, 128U, 512U});
+  std::vector<Place> places;
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row)
+    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+      for (uint32_t e = 0; e < b * b; ++e) {
+        const Place place{
+            row * b + e / b, pattern.columns[i] * b + e % b,
+            (with_slots ? slots[i] : i) * b * b + packed.order().offset(e / b, e % b)};
+        if (place.row < c.m && place.col < c.k) places.push_back(place);
+      }
+  const uint32_t parts = random.one_of({1U, 2U, 3U});
+  Scratch scratch(block_sddmm_scratch(share.cut, share.weight, pattern.block_rows(), c.n, {}));
+  check(c, places, pattern.blocks() * b * b, random, [&](const SddmmOperands& operands) {
+    share.operands = operands;
+    share.operands.scratch = scratch.data();
+    for (uint32_t p = 0; p < parts; ++p) {
+      share.block_row_begin = pattern.block_rows() * p / parts;
+      share.block_row_end = pattern.block_rows() * (p + 1) / parts;
+      kernel(share);
+    }
+  });
+}
+
+void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmShare&)) {
+  Random random(seed);
+  const Case c(seed, random);
+  SCOPED_TRACE(c.text + ", single elements");
+  SparseMatrix w;
+  w.pattern = random_pattern(c.m, c.k, 1, random.one_of({0.02, 0.2, 0.6, 1.0}), random);
+  w.values.assign(w.pattern.blocks(), 1.0F);
+  sparse::ElementPacking packing;
+  packing.k_block = random.one_of({0U, 16U, 63U, 127U});
+  packing.chunk_rows = random.one_of({0U, 16U, 100U});
+  const sparse::PackedElements packed(w, Type::f32, packing);
+  ElementSddmmShare share;
+  share.weight = view_of(packed);
+  share.cut.panel_cols = random.one_of<uint16_t>({1, 16, 48, 64, 128, 1000});
+  share.cut.group_panels = random.one_of<uint16_t>({1, 2, 7});
+  const std::vector<uint64_t> places_of = packed.permutation();
+  std::vector<Place> places;
+  for (uint32_t row = 0; row < c.m; ++row)
+    for (uint64_t i = w.pattern.row_begin[row]; i < w.pattern.row_begin[row + 1]; ++i)
+      places.push_back({row, w.pattern.columns[i], places_of[i]});
+  const uint32_t parts = random.one_of({1U, 2U, 3U});
+  const uint64_t size = packed.value_count() + 40;
+  Scratch scratch(element_sddmm_scratch(share.cut, share.weight, c.n));
+  check(c, places, size, random, [&](const SddmmOperands& operands) {
+    share.operands = operands;
+    share.operands.scratch = scratch.data();
+    for (uint32_t p = 0; p < parts; ++p) {
+      share.chunk_begin = packed.chunks() * p / parts;
+      share.chunk_end = packed.chunks() * (p + 1) / parts;
+      share.end_place = p + 1 == parts ? size : 0;
+      kernel(share);
+    }
+  });
+}
+
+TEST_F(SddmmTest, BlocksAgreeWithFloat64) {
+  for (Isa isa : available_isas()) {
+    restrict_isa(isa);
+    SCOPED_TRACE(name_of(isa));
+    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed)
+      check_blocks(seed, block_sddmm);
+  }
+  for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed)
+    check_blocks(seed, block_sddmm_reference);
+}
+
+TEST_F(SddmmTest, ElementsAgreeWithFloat64) {
+  for (Isa isa : available_isas()) {
+    restrict_isa(isa);
+    SCOPED_TRACE(name_of(isa));
+    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed)
+      check_elements(seed, element_sddmm);
+  }
+  for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed)
+    check_elements(seed, element_sddmm_reference);
+}
+
+/// An infinite row of X or dY reaches the elements in its column or row, and no place beside them.
+TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
+  Random random(5);
+  const Pattern pattern = random_pattern(40, 50, 1, 0.3, random);
+  const sparse::PackedElements packed(
+      SparseMatrix{pattern, std::vector<float>(pattern.blocks(), 1)}, Type::f32);
+  std::vector<float> dy(40 * 20, 1.0F), x(50 * 20, 1.0F), dw(packed.value_count(), kNan);
+  std::fill_n(x.begin() + 7 * 20, 20, std::numeric_limits<float>::infinity());
+  std::fill_n(dy.begin() + 3 * 20, 20, -std::numeric_limits<float>::infinity());
+  ElementSddmmShare share;
+  share.weight = view_of(packed);
+  share.chunk_end = packed.chunks();
+  share.operands = {20, {dy.data(), 20, 1}, {x.data(), 20, 1}, dw.data()};
+  Scratch scratch(element_sddmm_scratch(share.cut, share.weight, 20));
+  share.operands.scratch = scratch.data();
+  for (Isa isa : available_isas()) {
+    restrict_isa(isa);
+    element_sddmm(share);
+    const std::vector<uint64_t> places = packed.permutation();
+    std::vector<float> gradient;
+    for (uint64_t place : places) gradient.push_back(dw[place]);
+    double sum = 0;
+    for (float value : dw) sum += std::isfinite(value) ? value : 0;
+    double stored = 0;
+    for (uint32_t row = 0; row < 40; ++row)
+      for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
+        EXPECT_EQ(std::isfinite(gradient[i]), row != 3 && pattern.columns[i] != 7);
+        if (std::isfinite(gradient[i])) stored += gradient[i];
+      }
+    EXPECT_EQ(sum, stored);
+    for (float value : dw) EXPECT_FALSE(std::isnan(value));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kernels
