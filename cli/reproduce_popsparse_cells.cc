@@ -77,7 +77,7 @@ std::vector<Ranges> parts_for_tiles() {
   const std::vector<Mode> sparse = {Mode::static_sparse, Mode::dynamic_sparse};
   std::vector<Ranges> parts = {
       // The grid of speed-ups and its law.
-      {.sizes = powers(256, 2, 4096), .n = n, .types = {kF16}, .modes = {Mode::dense, Mode::static_sparse}},
+      {.sizes = powers(256, 2, 8192), .n = n, .types = {kF16}, .modes = {Mode::dense, Mode::static_sparse}},
       // Dense curves, in steps of their own.
       {.sizes = {1024, 4096}, .n = powers(4, 2, 65536), .types = {kF16, kF32}, .modes = {Mode::dense}},
       // Table 3.
@@ -96,18 +96,13 @@ std::vector<Ranges> parts_for_tiles() {
 }
 
 std::vector<Ranges> parts_for_host() {
-  const std::vector<uint32_t> n = powers(4, 4, 1024);
+  const std::vector<uint32_t> n = powers(4, 4, 1024), sizes = powers(256, 2, 8192);
   const std::vector<Mode> dynamic = {Mode::dynamic_sparse};
   return {
-      {.sizes = powers(512, 2, 4096), .n = n, .types = {kF32}, .modes = {Mode::dense, Mode::static_sparse}},
+      {.sizes = sizes, .n = n, .types = {kF32}, .modes = {Mode::dense, Mode::static_sparse}},
       {.sizes = {4096}, .n = n, .blocks = {1, 16}, .types = {kF32}, .modes = dynamic},
       {.sizes = {4096}, .n = n, .densities = {1.0 / 16}, .types = {kF32}, .modes = dynamic},
-      {.sizes = powers(512, 2, 4096),
-       .n = n,
-       .blocks = {16},
-       .densities = {1.0 / 16},
-       .types = {kF32},
-       .modes = dynamic},
+      {.sizes = sizes, .n = n, .blocks = {16}, .densities = {1.0 / 16}, .types = {kF32}, .modes = dynamic},
   };
 }
 

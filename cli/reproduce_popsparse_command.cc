@@ -93,7 +93,7 @@ void add_sweep_options(CLI::App& command, Request& r) {
           },
           "How products are cut for modelled machines: published (the default) or best")
       ->check(CLI::IsMember({"published", "best"}));
-  command.add_flag("--full", r.full, "All of the paper's table 2, which takes hours");
+  command.add_flag("--full", r.full, "All of the paper's table 2, which takes about an hour");
   command.add_option_function<std::string>(
       "--m", [&r](const std::string& s) { r.sizes = parse_counts("--m", s); }, "Sizes m = k *");
   command.add_option_function<std::string>(

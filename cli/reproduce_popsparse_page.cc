@@ -138,20 +138,19 @@ Html law_chart(const Study& study) {
   const auto fit = study.law(Mode::static_sparse);
   if (!fit) return {};
   report::LineChart chart;
-  chart.frame = {
-      "Static over dense against the law",
-      fmt::format("Each at its best n. Ours: {}. Points below the published line lie below what the "
-                  "published law, {}, says.",
-                  law_text(fit->law), law_text(published_law())),
-      report::kHalf};
+  chart.frame = {"Static over dense against the law",
+                 fmt::format("Each at its best n. Fitted here: {}. Published: {}; its marks say what it expects of "
+                             "the same products.",
+                             law_text(fit->law), law_text(published_law()))};
   chart.x = logarithmic("the law, fitted to these points", Growth::log2);
   chart.y = logarithmic("speed-up", Growth::log2);
   Series same{.name = "as the law says", .colour = report::kGrey, .markers = false};
-  Series published{.name = "published law", .colour = report::kGrey, .line = false, .reference = true};
-  size_t colour = 0;
+  Series published{
+      .name = "as the published law says", .colour = report::kGrey, .line = false, .reference = true};
+  std::vector<Series> ours;
   double least = 1, most = 1;
   for (uint32_t block : study.blocks()) {
-    Series series{.name = fmt::format("b = {}", block), .colour = colour++, .line = false};
+    Series series{.name = fmt::format("b = {}", block), .colour = ours.size(), .line = false};
     for (const report::PowerLawSample& sample : study.law_samples(Mode::static_sparse)) {
       if (sample.factors[2] != block) continue;
       const double x = fit->law.at(sample.factors);
@@ -164,11 +163,11 @@ Html law_chart(const Study& study) {
       published.points.push_back(
           {x, theirs, fmt::format("{}: the published law says {:.2f}", where, theirs)});
     }
-    chart.series.push_back(std::move(series));
+    ours.push_back(std::move(series));
   }
   same.points = {{least, least}, {most, most}};
-  chart.series.push_back(std::move(same));
-  chart.series.push_back(std::move(published));
+  chart.series = {std::move(same), std::move(published)};  // below ours
+  for (Series& series : ours) chart.series.push_back(std::move(series));
   return report::chart(chart);
 }
 
@@ -212,7 +211,7 @@ std::string page(const Study& study) {
     if (!content.empty()) page.add_section(std::move(heading), std::move(content));
   };
   add("Sparse over dense", html_of(table_3(study)) + html_of(break_even_figure(study)));
-  add("The law", report::side_by_side({law_chart(study)}) + html_of(law_figure(study)));
+  add("The law", law_chart(study) + html_of(law_figure(study)));
   add("Scaling", report::side_by_side({density_chart(study), block_chart(study), size_chart(study)}) +
                      html_of(density_figure(study)) + html_of(block_figure(study)) +
                      html_of(size_figure(study)));

@@ -38,8 +38,8 @@ const report::PowerLaw& published_law() {
 }
 
 std::string law_text(const report::PowerLaw& law) {
-  return fmt::format("{:.2g}·m^{:.2f}·d^{:.2f}·b^{:.2f}", law.scale, law.exponents.at(0), law.exponents.at(1),
-                     law.exponents.at(2));
+  return fmt::format("{:#.2g}·m^{:.2f}·d^{:.2f}·b^{:.2f}", law.scale, law.exponents.at(0),
+                     law.exponents.at(1), law.exponents.at(2));
 }
 
 Study::Study(Outcome outcome, const std::filesystem::path& published)
@@ -47,7 +47,6 @@ Study::Study(Outcome outcome, const std::filesystem::path& published)
   if (has_published_) {
     ratios_ = report::read_ratios(published);
     dense_ = report::read_dense(published);
-    rates_ = report::read_rates(published);
   }
   std::set<Precision> precisions;
   std::set<uint32_t> sizes, blocks, columns, dense_columns;
@@ -63,6 +62,8 @@ Study::Study(Outcome outcome, const std::filesystem::path& published)
     densities.insert(o.density);
   }
   precisions_ = list_of(precisions);
+  std::sort(precisions_.begin(), precisions_.end(),
+            [](const Precision& a, const Precision& b) { return cli::name_of(a) < cli::name_of(b); });
   sizes_ = list_of(sizes);
   blocks_ = list_of(blocks);
   densities_.assign(densities.rbegin(), densities.rend());
@@ -175,7 +176,7 @@ const report::RatioCell* Study::published_ratio(const Cell& cell) const {
 
 std::optional<double> Study::published_rate(const Operand& o) const {
   if (o.precision != Precision{Type::f16} || o.size != kPaperSize) return std::nullopt;
-  for (const report::RateCell& rate : rates_)
+  for (const report::RateCell& rate : report::published_rates())
     if (rate.dynamic == (o.mode == Mode::dynamic_sparse) && o.mode != Mode::dense && rate.block == o.block &&
         1.0 / rate.inverse_density == o.density)
       return rate.tflops;

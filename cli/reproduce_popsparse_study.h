@@ -79,7 +79,6 @@ class Study {
   bool has_published_ = false;
   std::vector<report::RatioCell> ratios_;
   std::vector<report::DenseCell> dense_;
-  std::vector<report::RateCell> rates_;
   std::set<Mode> modes_;
   std::vector<Precision> precisions_;
   std::vector<uint32_t> sizes_;

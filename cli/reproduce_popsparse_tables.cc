@@ -273,9 +273,9 @@ std::string notes_of(const Study& study) {
   std::string notes;
   if (!study.has_published())
     notes +=
-        "Published tables are not here, so columns that are read off figures stay empty: pass --published "
-        "FOLDER, or "
-        "set TESSERA_DATA to a folder with published/.\n";
+        "Tables of figures 2 and 7 are not here, so their columns of published numbers stay empty: pass "
+        "--published "
+        "FOLDER, or set TESSERA_DATA to a folder with published/.\n";
   size_t verified = 0, executed = 0;
   for (const auto& [cell, result] : study.outcome().results) {
     executed += result.verified.has_value();

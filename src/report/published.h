@@ -31,13 +31,16 @@ struct DenseCell {
   double tflops = 0;
 };
 
-/// Useful TFLOP/s on Bow in FP16, m = k = 4096, best over n (PopSparse, figure 3a).
+/// TFLOP/s of operations on stored elements, on Bow in FP16, m = k = 4096, best over n.
 struct RateCell {
   bool dynamic = false;
   uint32_t block = 1;
   uint32_t inverse_density = 1;
   double tflops = 0;
 };
+
+/// Figures 3a and 4a, read off.
+std::span<const RateCell> published_rates();
 
 /// Best over n of a sparse product against best over n of the dense one, on Bow, m = k = 4096, d =
 /// 1/16.
@@ -69,7 +72,5 @@ std::filesystem::path published_folder(const std::string& given);
 std::vector<RatioCell> read_ratios(
     const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
 std::vector<DenseCell> read_dense(const std::filesystem::path& folder);  // dense-bow.csv
-/// Columns mode (static or dynamic), block, inv_density, tflops.
-std::vector<RateCell> read_rates(const std::filesystem::path& folder);  // sparse-bow-fp16.csv
 
 }  // namespace tessera::report

@@ -32,7 +32,6 @@ TEST_F(PublishedTest, ReadsTables) {
   file("static-vs-dense-bow-fp16.csv",
        "block,inv_density,m_eq_k,n,speedup\n1,4,4096,256,0.272\n1,4,4096,1024,\n");
   file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP32,1024,8,6.5\n");
-  file("sparse-bow-fp16.csv", "mode,block,inv_density,tflops\ndynamic,16,8,38.5\n");
   const auto ratios = read_ratios(folder_);
   ASSERT_EQ(ratios.size(), 2U);
   EXPECT_EQ(ratios[0].speedup, 0.272);
@@ -42,16 +41,11 @@ TEST_F(PublishedTest, ReadsTables) {
   ASSERT_EQ(dense.size(), 1U);
   EXPECT_EQ(dense[0].type, Type::f32);
   EXPECT_EQ(dense[0].tflops, 6.5);
-  const auto rates = read_rates(folder_);
-  ASSERT_EQ(rates.size(), 1U);
-  EXPECT_TRUE(rates[0].dynamic);
-  EXPECT_EQ(rates[0].inverse_density, 8U);
 }
 
 TEST_F(PublishedTest, AMissingTableHasNoRows) {
   EXPECT_TRUE(read_ratios(folder_).empty());
   EXPECT_TRUE(read_dense(folder_).empty());
-  EXPECT_TRUE(read_rates(folder_).empty());
 }
 
 TEST_F(PublishedTest, ErrorsNameFileLineAndField) {
