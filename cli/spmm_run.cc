@@ -71,10 +71,10 @@ std::string passes_text(const compiler::Executable& executable) {
   return table.text();
 }
 
-void estimate(const engine::Engine& engine, SpmmResult& result) {
+void estimate(const engine::Engine& engine, std::span<const engine::Binding> known, SpmmResult& result) {
   const machine::Machine& machine = engine.executable().machine;
   Trace trace;
-  const engine::Profile profile = engine.run({}, {.dry = true, .trace = result.run ? &trace : nullptr});
+  const engine::Profile profile = engine.run(known, {.dry = true, .trace = result.run ? &trace : nullptr});
   if (result.run) result.run = report::summarize(engine.executable(), profile, trace, report::Times::accounted);
   result.phases = profile.cycles.scaled(1 / machine.clock_hz);
   result.seconds = result.phases.total();
@@ -85,7 +85,7 @@ void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Roundi
             const Activations& y, SpmmResult& result) {
   if (request.verify == Verify::none) return;
   const SparseMatrix w = report::rounded(matrix, types.weights);
-  enter(report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials},
+  enter(report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials, types.roundings},
                                extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }

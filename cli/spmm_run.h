@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "cli/spmm_case.h"
@@ -69,14 +70,15 @@ SpmmResult start(const Plan& plan, const compiler::Executable& executable, const
   return result;
 }
 
-/// Accounts without floating-point work.
-void estimate(const engine::Engine& engine, SpmmResult& result);
+/// Accounts without floating-point work. `known`: integers on which control flow and costs depend.
+void estimate(const engine::Engine& engine, std::span<const engine::Binding> known, SpmmResult& result);
 
 /// Types that numbers are rounded to.
 struct Rounding {
   Type weights;
   Type partials;
   Type result;
+  uint32_t roundings = 1;  ///< of one partial sum, at most
 };
 
 /// Compares Y with W·X in float64, as far as the request wants it.

@@ -48,14 +48,10 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::host) {
     if (what.precision.f32_partials)
       throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
-    if (what.mode == Mode::dynamic_sparse || what.product == ops::Product::weight_gradient)
-      throw UsageError("on host --mode is static or dense, and --product forward or dx");
     ops::check_spmm(what.block, knobs_of(what));
   } else {
     if (request_.layout != Layout::row_major)
       throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
-    if (what.mode == Mode::dynamic_sparse || what.product != ops::Product::forward)
-      throw UsageError("on a tiled machine --mode is static or dense, and --product forward");
     ops::check_tiled_spmm(tiled_problem(request_, what), machine, knobs_of(what));
   }
 }

@@ -11,7 +11,8 @@
 
 namespace tessera::cli {
 
-ops::TiledSpmmProblem tiled_problem(const SpmmRequest& request, const SpmmCase& what);
+/// `blocks`: the most that a dynamic weight may have.
+ops::TiledSpmmProblem tiled_problem(const SpmmRequest& request, const SpmmCase& what, uint64_t blocks = 0);
 
 SpmmResult run_on_tiles(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                         const machine::Machine& machine, const ops::ForcedKnobs& force);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "machine/machine.h"
+#include "ops/spmm.h"
 #include "ops/tally.h"
 #include "ops/tiled_plan.h"
 #include "program/program.h"
@@ -23,11 +24,16 @@ struct DynamicShape {
   uint32_t block_size = 1;
   uint64_t capacity = 0;  ///< the most blocks that W may have
   TiledNumbers numbers;
+  Product product = Product::forward;
 };
 
 /// A grid of m_parts × k_parts × n_parts tiles. W is cut into m_parts × k_parts partitions of equal
 /// shape, each with a bucket of room for so many blocks, which lies spread over the n_parts tiles of its
 /// partition and is copied to each of them on every call.
+///
+/// Gradients are cut alike. For dX tiles have rows of dY in place of X, read blocks as their transposes,
+/// and results are added over m in place of k. For dW tiles have rows of both; buckets travel empty and
+/// are filled where their blocks belong, travel back by as many steps, and are added over n.
 struct DynamicCut {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -43,7 +49,7 @@ struct DynamicCut {
 std::string to_string(const DynamicCut& cut);
 
 /// All cuts worth weighing, the fastest expected first, those that are expected to fit before others.
-/// Parts that `forced` does not leave at 0 are kept.
+/// Parts that `forced` does not leave at 0 are kept. The published planner's limits may leave none.
 std::vector<Expected<DynamicCut>> dynamic_cuts(const DynamicShape& shape, Planner planner,
                                                const machine::Machine& machine, const DynamicCut& forced);
 

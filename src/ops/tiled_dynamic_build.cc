@@ -6,6 +6,7 @@
 #include "kernels/reduce/codelet.h"
 #include "ops/parted_matrix.h"
 #include "ops/tiled_dynamic.h"
+#include "ops/tiled_static_layout.h"
 
 namespace tessera::ops {
 namespace {
@@ -33,10 +34,11 @@ class Builder {
   DynamicProgram build() {
     add_operands();
     add_buckets();
-    add_partials();
-    std::vector<StepId> steps = {program().copy(distribute()), program().execute(multiply("distribution", true))};
+    distribute();
+    std::vector<StepId> steps = {program().copy(std::move(distribute_)), program().execute(multiply("distribution", true))};
     if (partitions_ > 1) steps.push_back(propagation());
-    steps.push_back(program().copy(send_partials()));
+    if (partitions_ > 1 && is_sampled()) steps.push_back(homeward());
+    steps.push_back(program().copy(is_sampled() ? send_buckets() : send_partials()));
     if (needs_sum()) steps.push_back(program().execute(reduce()));
     program().set_main(program().sequence(std::move(steps)));
     return std::move(out_);
@@ -58,27 +60,39 @@ class Builder {
         for (uint32_t m = 0; m < cut_.m_parts; ++m) boxes.push_back(box_of(m, k, n));
     return boxes;
   }
-  static std::vector<MappedBox> on_tiles(const std::vector<Box>& boxes) {
-    std::vector<MappedBox> mapping;
-    for (TileId tile = 0; tile < boxes.size(); ++tile) mapping.push_back({boxes[tile], tile});
-    return mapping;
-  }
+  bool is_sampled() const { return shape_.product == Product::weight_gradient; }
+  bool is_transposed() const { return shape_.product == Product::input_gradient; }
+
+  /// The rows of X and dX (along k), or of Y and dY (along m), as a grid's parts have them.
+  struct Side {
+    bool along_m;
+    uint32_t rows;
+    uint32_t copies;  ///< of each part: one for each part of the other side
+    const std::vector<uint32_t>& begin;
+  };
+  Side along_m() const { return {true, shape_.m, cut_.k_parts, grid_.row_begin}; }
+  Side along_k() const { return {false, shape_.k, cut_.m_parts, grid_.x_begin}; }
+  Side result_side() const { return is_transposed() ? along_k() : along_m(); }
 
   void add_operands() {
     const Type type = shape_.numbers.operands;
     block_elements_ = shape_.block_size * shape_.block_size;
-    out_.values = add("W.values", type, uint64_t{partitions_} * cut_.bucket_blocks, block_elements_, Role::input,
-                      homes(cut_.bucket_blocks, 1, [&](uint32_t p, uint32_t begin, uint32_t count) {
-                        return Box{p * cut_.bucket_blocks + begin, count, 0, block_elements_};
-                      }));
+    std::vector<MappedBox> value_homes = homes(cut_.bucket_blocks, 1, [&](uint32_t p, uint32_t begin, uint32_t count) {
+      return Box{p * cut_.bucket_blocks + begin, count, 0, block_elements_};
+    });
+    out_.values = add(is_sampled() ? "dW" : "W.values", type, uint64_t{partitions_} * cut_.bucket_blocks, block_elements_,
+                      is_sampled() ? Role::output : Role::input, std::move(value_homes));
     constexpr uint32_t kWholeWords = 4 / sizeof(uint16_t);  // of the exchange
     out_.metadata = add("W.metadata", Type::u16, partitions_, grid_.bucket_words, Role::input,
                         homes(grid_.bucket_words, kWholeWords, [](uint32_t p, uint32_t begin, uint32_t count) {
                           return Box{p, 1, begin, count};
                         }));
-    out_.x = add("X", type, shape_.k, shape_.n, Role::input, program::map_linearly(shape_.k, shape_.n, tiles_));
-    y_mapping_ = program::map_linearly(shape_.m, shape_.n, tiles_);
-    out_.y = add("Y", type, shape_.m, shape_.n, Role::output, y_mapping_);
+    const auto matrix = [&](const char* name, uint32_t rows, Role role) {
+      return add(name, type, rows, shape_.n, role, program::map_linearly(rows, shape_.n, tiles_));
+    };
+    const bool forward = shape_.product == Product::forward;
+    out_.x = matrix(is_transposed() ? "dX" : "X", shape_.k, is_transposed() ? Role::output : Role::input);
+    out_.y = matrix(forward ? "Y" : "dY", shape_.m, forward ? Role::output : Role::input);
   }
 
   /// What a bucket holds, `units` of it, spread over the tiles of its partition.
@@ -106,7 +120,7 @@ class Builder {
     metadata_boxes_ = tile_boxes([&](auto... at) { return metadata_box(at...); });
     const uint64_t copies = uint64_t{cut_.n_parts} * partitions_;
     const auto values = [&](const char* name) {
-      return add(name, shape_.numbers.operands, copies * cut_.bucket_blocks, block_elements_, Role::temporary,
+      return add(name, needs_sum() && is_sampled() ? shape_.numbers.partials : shape_.numbers.operands, copies * cut_.bucket_blocks, block_elements_, Role::temporary,
                  on_tiles(value_boxes_));
     };
     const auto metadata = [&](const char* name) {
@@ -117,36 +131,53 @@ class Builder {
     out_.bucket_metadata = bucket_.metadata;
   }
 
-  void add_partials() {
-    x_boxes_ = tile_boxes([&](uint32_t m, uint32_t k, uint32_t n) {
-      return Box{m * shape_.k + grid_.x_begin[k], grid_.x_begin[k + 1] - grid_.x_begin[k], grid_.col_begin[n],
+  /// A side's part on each tile, in a variable that holds the side once for each part of the other.
+  std::vector<Box> side_boxes(const Side& side) const {
+    return tile_boxes([&](uint32_t m, uint32_t k, uint32_t n) {
+      const uint32_t own = side.along_m ? m : k;
+      const uint32_t other = side.along_m ? k : m;
+      return Box{other * side.rows + side.begin[own], side.begin[own + 1] - side.begin[own], grid_.col_begin[n],
                  grid_.col_begin[n + 1] - grid_.col_begin[n]};
     });
-    x_parts_ = add("X.parts", shape_.numbers.operands, uint64_t{cut_.m_parts} * shape_.k, shape_.n, Role::temporary,
-                   on_tiles(x_boxes_));
-    y_boxes_ = tile_boxes([&](uint32_t m, uint32_t k, uint32_t n) {
-      return Box{k * shape_.m + grid_.row_begin[m], grid_.row_begin[m + 1] - grid_.row_begin[m], grid_.col_begin[n],
-                 grid_.col_begin[n + 1] - grid_.col_begin[n]};
-    });
-    partials_ = add("partials", shape_.numbers.partials, uint64_t{cut_.k_parts} * shape_.m, shape_.n, Role::temporary,
-                    on_tiles(y_boxes_));
   }
 
-  /// Buckets to all tiles of their partition, and to each tile its part of X.
-  CopySet distribute() const {
-    CopySet set{"distribute", {}};
-    for (const auto& [home, copies] :
-         {std::pair{out_.values, bucket_.values}, std::pair{out_.metadata, bucket_.metadata}}) {
-      const program::Variable& from = out_.program.variable(home);
-      set.groups.push_back(
+  /// Tiles' parts of a side.
+  struct Parts {
+    VariableId variable = 0;
+    std::vector<Box> boxes;
+
+    program::Field field() const { return {variable, BoxSeries::table(boxes)}; }
+  };
+  Parts add_parts(const char* name, Type type, const Side& side) {
+    std::vector<Box> boxes = side_boxes(side);
+    const VariableId variable =
+        add(name, type, uint64_t{side.copies} * side.rows, shape_.n, Role::temporary, on_tiles(boxes));
+    return {variable, std::move(boxes)};
+  }
+
+  /// Buckets to all tiles of their partition, and to each tile its parts of what is multiplied.
+  void distribute() {
+    const auto copy_buckets = [&](VariableId home, VariableId copies) {
+      const program::Variable& from = program().variable(home);
+      distribute_.groups.push_back(
           {home, copies, cut_.n_parts, BoxSeries::same(from.whole()), BoxSeries::stepped(from.whole(), {from.rows, 0}),
            {}, {}, {}});
-    }
-    const Box all{0, shape_.k, 0, shape_.n};
-    set.groups.push_back({out_.x, x_parts_, cut_.m_parts, BoxSeries::same(all),
-                          BoxSeries::stepped(all, {shape_.k, 0}), cut_.gathered ? rows_in_order(shape_.k) : nullptr,
-                          {}, {}});
-    return set;
+    };
+    if (!is_sampled()) copy_buckets(out_.values, bucket_.values);
+    copy_buckets(out_.metadata, bucket_.metadata);
+    if (!is_transposed()) x_parts_ = copy_side("X.parts", out_.x, along_k());
+    if (shape_.product != Product::forward) y_parts_ = copy_side("dY.parts", out_.y, along_m());
+    if (shape_.product == Product::forward) y_parts_ = add_parts("partials", shape_.numbers.partials, along_m());
+    if (is_transposed()) x_parts_ = add_parts("partials", shape_.numbers.partials, along_k());
+  }
+
+  Parts copy_side(const char* name, VariableId from, const Side& side) {
+    Parts parts = add_parts(name, shape_.numbers.operands, side);
+    const Box all{0, side.rows, 0, shape_.n};
+    distribute_.groups.push_back({from, parts.variable, side.copies, BoxSeries::same(all),
+                                  BoxSeries::stepped(all, {side.rows, 0}),
+                                  cut_.gathered ? rows_in_order(side.rows) : nullptr, {}, {}});
+    return parts;
   }
 
   static std::shared_ptr<const std::vector<uint32_t>> rows_in_order(uint32_t rows) {
@@ -160,12 +191,14 @@ class Builder {
   ComputeSet multiply(std::string name, bool is_first) {
     std::vector<int64_t> partition;
     for (const Box& box : metadata_boxes_) partition.push_back(box.row % partitions_);
-    program::VertexGroup product{&kernels::bucket_product_codelet, 0, cut_.tiles(), 1, {}, {}};
+    program::VertexGroup product{
+        is_sampled() ? &kernels::bucket_sampled_codelet : &kernels::bucket_product_codelet, 0, cut_.tiles(), 1, {}, {}};
     product.fields = {{bucket_.values, BoxSeries::table(value_boxes_)},
                       {bucket_.metadata, BoxSeries::table(metadata_boxes_)},
-                      {x_parts_, BoxSeries::table(x_boxes_)},
-                      {partials_, BoxSeries::table(y_boxes_)}};
+                      (is_transposed() ? y_parts_ : x_parts_).field(),
+                      (is_transposed() ? x_parts_ : y_parts_).field()};
     product.params = {int64_t{shape_.block_size}, partition, int64_t{is_first}};
+    if (!is_sampled()) product.params.emplace_back(int64_t{is_transposed()});
     ComputeSet set{std::move(name), Phase::compute, {std::move(product)}};
     if (partitions_ == 1) return set;
     if (is_first)
@@ -176,7 +209,17 @@ class Builder {
     partition.resize(partitions_);
     pending.params = {std::move(partition), int64_t{partitions_}};
     set.groups.push_back(std::move(pending));
+    if (is_sampled()) set.groups.push_back(count_steps(is_first ? 0 : 1, is_first));
     return set;
+  }
+
+  /// Steps that buckets have come, on tile 0: by as many they go back.
+  program::VertexGroup count_steps(int64_t by, bool is_first) {
+    if (is_first) steps_ = add("steps", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0));
+    program::VertexGroup count{&kernels::count_codelet, 0, 1, 1, {}, {}};
+    count.fields = {{steps_, BoxSeries::same({0, 1, 0, 1})}};
+    count.params = {by, int64_t{is_first}};
+    return count;
   }
 
   /// While any bucket holds what belongs elsewhere, all move on by one partition.
@@ -203,86 +246,106 @@ class Builder {
   /// The bucket of each partition to the one before it.
   CopySet shift() const {
     CopySet set{"shift buckets", {}};
-    const auto add_ring = [&](VariableId from, VariableId to, uint32_t bucket_rows) {
-      const uint32_t cols = out_.program.variable(from).cols;
-      const uint32_t rows = partitions_ * bucket_rows;
-      const auto move = [&](uint32_t source, uint32_t target, uint32_t count) {
-        set.groups.push_back({from, to, cut_.n_parts, BoxSeries::stepped({source, count, 0, cols}, {rows, 0}),
-                              BoxSeries::stepped({target, count, 0, cols}, {rows, 0}), {}, {}, {}});
-      };
-      move(bucket_rows, 0, rows - bucket_rows);
-      move(0, rows - bucket_rows, bucket_rows);
-    };
-    add_ring(bucket_.values, next_.values, cut_.bucket_blocks);
-    add_ring(bucket_.metadata, next_.metadata, 1);
+    add_ring(bucket_.values, next_.values, cut_.bucket_blocks, false, set);
+    add_ring(bucket_.metadata, next_.metadata, 1, false, set);
     return set;
+  }
+
+  /// Moves buckets, of so many rows each, by one partition: to the one before, or the one behind.
+  void add_ring(VariableId from, VariableId to, uint32_t bucket_rows, bool back, CopySet& set) const {
+    const uint32_t cols = out_.program.variable(from).cols;
+    const uint32_t rows = partitions_ * bucket_rows;
+    const auto move = [&](uint32_t source, uint32_t target, uint32_t count) {
+      if (back) std::swap(source, target);
+      set.groups.push_back({from, to, cut_.n_parts, BoxSeries::stepped({source, count, 0, cols}, {rows, 0}),
+                            BoxSeries::stepped({target, count, 0, cols}, {rows, 0}), {}, {}, {}});
+    };
+    move(bucket_rows, 0, rows - bucket_rows);
+    move(0, rows - bucket_rows, bucket_rows);
   }
 
   /// What came becomes what the tiles work on: a copy within each tile.
   CopySet keep() const {
     CopySet set{"keep buckets", {}};
-    for (const auto& [from, to] :
-         {std::pair{next_.values, bucket_.values}, std::pair{next_.metadata, bucket_.metadata}}) {
-      const Box all = out_.program.variable(from).whole();
-      set.groups.push_back({from, to, 1, BoxSeries::same(all), BoxSeries::same(all), {}, {}, {}});
-    }
+    add_kept(next_.values, bucket_.values, set);
+    add_kept(next_.metadata, bucket_.metadata, set);
     return set;
   }
+  void add_kept(VariableId from, VariableId to, CopySet& set) const {
+    const Box all = out_.program.variable(from).whole();
+    set.groups.push_back({from, to, 1, BoxSeries::same(all), BoxSeries::same(all), {}, {}, {}});
+  }
 
-  bool needs_sum() const { return cut_.k_parts > 1 || shape_.numbers.partials != shape_.numbers.operands; }
+  /// Values go back to where their buckets set out.
+  StepId homeward() {
+    CopySet back{"shift back", {}};
+    add_ring(bucket_.values, next_.values, cut_.bucket_blocks, true, back);
+    CopySet kept{"keep values", {}};
+    add_kept(next_.values, bucket_.values, kept);
+    const StepId body =
+        program().sequence({program().copy(std::move(back)), program().copy(std::move(kept)),
+                            program().execute({"homeward", Phase::control, {count_steps(-1, false)}})});
+    return program().add(program::Step{program::While{program().sequence({}), steps_, body}});
+  }
 
-  /// Partial sums to the tiles that own their rows of Y: there, the rows of each part of k in turn.
+  bool needs_sum() const {
+    if (is_sampled()) return cut_.n_parts > 1;
+    return result_side().copies > 1 || shape_.numbers.partials != shape_.numbers.operands;
+  }
+
+  /// Partial sums to the tiles that own their rows of the result: there, the rows of each summand in turn.
   CopySet send_partials() {
+    const Side side = result_side();
+    result_ = is_transposed() ? out_.x : out_.y;
+    return send((is_transposed() ? x_parts_ : y_parts_).variable, side.rows, side.copies);
+  }
+
+  /// Blocks to the tiles that own their buckets: there, what each part of n has found in turn.
+  CopySet send_buckets() {
+    result_ = out_.values;
+    return send(bucket_.values, partitions_ * cut_.bucket_blocks, cut_.n_parts);
+  }
+
+  /// `summands` matrices of so many rows, one below the other, to the owners of their sum.
+  CopySet send(VariableId from, uint32_t rows, uint32_t summands) {
+    owners_ = program().variable(result_).mapping;
+    std::sort(owners_.begin(), owners_.end(), [](const MappedBox& a, const MappedBox& b) { return a.tile < b.tile; });
+    const uint32_t cols = program().variable(result_).cols;
     if (!needs_sum()) {
-      const Box all{0, shape_.m, 0, shape_.n};
-      return {"send", {{partials_, out_.y, 1, BoxSeries::same(all), BoxSeries::same(all),
-                        cut_.gathered ? rows_in_order(shape_.m) : nullptr, {}, {}}}};
+      const Box all{0, rows, 0, cols};
+      return {"send", {{from, result_, 1, BoxSeries::same(all), BoxSeries::same(all),
+                        cut_.gathered && !is_sampled() ? rows_in_order(rows) : nullptr, {}, {}}}};
     }
-    auto rows = std::make_shared<std::vector<uint32_t>>(uint64_t{cut_.k_parts} * shape_.m);
+    auto list = std::make_shared<std::vector<uint32_t>>(uint64_t{summands} * rows);
     std::vector<MappedBox> mapping;
     std::vector<Box> sources, targets;
-    for (const MappedBox& owned : y_mapping_) {
-      const uint32_t first = owned.box.row * cut_.k_parts;
-      received_boxes_.push_back({first, owned.box.rows * cut_.k_parts, owned.box.col, owned.box.cols});
+    for (const MappedBox& owned : owners_) {
+      const uint32_t first = owned.box.row * summands;
+      received_boxes_.push_back({first, owned.box.rows * summands, owned.box.col, owned.box.cols});
       mapping.push_back({received_boxes_.back(), owned.tile});
-      for (uint32_t k = 0; k < cut_.k_parts; ++k) {
-        const Box source{k * shape_.m + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols};
-        const Box target{first + k * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols};
-        for (uint32_t r = 0; r < source.rows; ++r) (*rows)[target.row + r] = source.row + r;
+      for (uint32_t i = 0; i < summands; ++i) {
+        const Box source{i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols};
+        const Box target{first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols};
+        for (uint32_t r = 0; r < source.rows; ++r) (*list)[target.row + r] = source.row + r;
         sources.push_back(source);
         targets.push_back(target);
       }
     }
-    received_ = add("partials.received", shape_.numbers.partials, rows->size(), shape_.n, Role::temporary,
-                    std::move(mapping));
-    const Box all{0, static_cast<uint32_t>(rows->size()), 0, shape_.n};
-    if (cut_.gathered)
+    received_ = add("partials.received", shape_.numbers.partials, list->size(), cols, Role::temporary, std::move(mapping));
+    const Box all{0, static_cast<uint32_t>(list->size()), 0, cols};
+    if (cut_.gathered && !is_sampled())
       return {"send partials",
-              {{partials_, received_, 1, BoxSeries::same(all), BoxSeries::same(all), std::move(rows), {}, {}}}};
+              {{from, received_, 1, BoxSeries::same(all), BoxSeries::same(all), std::move(list), {}, {}}}};
     const auto count = static_cast<uint32_t>(sources.size());
     return {"send partials",
-            {{partials_, received_, count, BoxSeries::table(std::move(sources)), BoxSeries::table(std::move(targets)),
+            {{from, received_, count, BoxSeries::table(std::move(sources)), BoxSeries::table(std::move(targets)),
               {}, {}, {}}}};
   }
 
-  /// Owners lie on tiles that ascend, with gaps where rows are split unevenly: a group for each run.
   ComputeSet reduce() const {
-    ComputeSet set{"reduce", Phase::reduce, {}};
-    for (size_t begin = 0; begin < y_mapping_.size();) {
-      size_t end = begin + 1;
-      while (end < y_mapping_.size() && y_mapping_[end].tile == y_mapping_[end - 1].tile + 1) ++end;
-      std::vector<Box> out;
-      for (size_t i = begin; i < end; ++i) out.push_back(y_mapping_[i].box);
-      program::VertexGroup group{&kernels::reduce_sum_codelet, y_mapping_[begin].tile,
-                                 static_cast<uint32_t>(end - begin), 1, {}, {}};
-      group.fields = {{received_, BoxSeries::table({received_boxes_.begin() + static_cast<int64_t>(begin),
-                                                    received_boxes_.begin() + static_cast<int64_t>(end)})},
-                      {out_.y, BoxSeries::table(std::move(out))}};
-      group.params = {kernels::param_of(1.0F)};
-      set.groups.push_back(std::move(group));
-      begin = end;
-    }
-    return set;
+    return {"reduce", Phase::reduce,
+            groups_of_owners(owners_, kernels::reduce_sum_codelet,
+                             {{received_, received_boxes_}, {result_, boxes_of(owners_)}}, {kernels::param_of(1.0F)})};
   }
 
   struct BucketVariables {
@@ -299,15 +362,16 @@ class Builder {
   uint32_t block_elements_ = 1;
   BucketVariables bucket_;
   BucketVariables next_;
-  VariableId x_parts_ = 0;
-  VariableId partials_ = 0;
+  CopySet distribute_{"distribute", {}};
+  Parts x_parts_;
+  Parts y_parts_;
+  VariableId result_ = 0;
   VariableId received_ = 0;
   VariableId flags_ = 0;
-  std::vector<MappedBox> y_mapping_;
+  VariableId steps_ = 0;
+  std::vector<MappedBox> owners_;
   std::vector<Box> value_boxes_;
   std::vector<Box> metadata_boxes_;
-  std::vector<Box> x_boxes_;
-  std::vector<Box> y_boxes_;
   std::vector<Box> received_boxes_;
 };
 

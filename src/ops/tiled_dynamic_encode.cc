@@ -30,9 +30,10 @@ struct Bucket {
 
 class Encoder {
  public:
-  Encoder(const Pattern& pattern, const DynamicGrid& grid)
+  Encoder(const Pattern& pattern, const DynamicGrid& grid, bool transposed)
       : pattern_(pattern),
         grid_(grid),
+        transposed_(transposed),
         partitions_(grid.cut.partitions()),
         header_words_(kernels::subgroup_header_words(grid.block_size, grid.workers)),
         waiting_(partitions_),
@@ -114,7 +115,7 @@ class Encoder {
   void write() {
     out_.metadata.resize(uint64_t{partitions_} * grid_.bucket_words);
     out_.block_order.assign(uint64_t{partitions_} * grid_.cut.bucket_blocks, DynamicEncoding::kNoBlock);
-    std::vector<uint32_t> visits(uint64_t{partitions_} * grid_.part_rows);
+    std::vector<uint32_t> visits(uint64_t{partitions_} * (transposed_ ? grid_.part_cols : grid_.part_rows));
     for (uint32_t b = 0; b < partitions_; ++b) {
       const std::span words(out_.metadata.data() + uint64_t{b} * grid_.bucket_words, grid_.bucket_words);
       kernels::BucketWriter writer(words, b, grid_.block_size, grid_.workers);
@@ -122,10 +123,14 @@ class Encoder {
       for (const Group& group : buckets_[b].groups) {
         writer.begin_subgroup(group.partition);
         for (const RowPiece& piece : group.pieces) {
-          writer.add_row(piece.row, columns_of(piece, group.partition));
+          const std::span<const uint32_t> columns = columns_of(piece, group.partition);
+          writer.add_row(piece.row, columns);
           for (uint32_t i = 0; i < piece.blocks; ++i) *order++ = piece.first + i;
-          uint32_t& visited = visits[uint64_t{group.partition} * grid_.part_rows + piece.row];
-          out_.roundings = std::max(out_.roundings, ++visited);
+          const auto visit = [&](uint64_t at) { out_.roundings = std::max(out_.roundings, ++visits[at]); };
+          if (transposed_)
+            for (uint32_t column : columns) visit(uint64_t{group.partition} * grid_.part_cols + column);
+          else
+            visit(uint64_t{group.partition} * grid_.part_rows + piece.row);
         }
         writer.end_subgroup();
       }
@@ -141,6 +146,7 @@ class Encoder {
 
   const Pattern& pattern_;
   const DynamicGrid& grid_;
+  bool transposed_;  ///< a block adds to its rows of dX
   uint32_t partitions_;
   uint32_t header_words_;
   uint64_t left_ = 0;
@@ -160,7 +166,7 @@ DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const 
   if (pattern.blocks() > shape.capacity)
     throw UsageError(fmt::format("the pattern has {} blocks, {} more than the capacity of {} that was planned for",
                                  pattern.blocks(), pattern.blocks() - shape.capacity, shape.capacity));
-  return Encoder(pattern, grid).encode();
+  return Encoder(pattern, grid, shape.product == Product::input_gradient).encode();
 }
 
 }  // namespace tessera::ops

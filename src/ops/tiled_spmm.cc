@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "ops/tally.h"
+#include "sparse/generate.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -24,27 +27,85 @@ constexpr uint64_t kLargeBlocks = 1 << 19;
 constexpr size_t kRecountedLarge = 2;
 constexpr size_t kShown = 24;
 
-StaticShape static_shape(const Pattern& pattern, const TiledSpmmProblem& problem) {
-  return {pattern, problem.n, problem.numbers()};
+constexpr const char* kNoPublishedPlan = "the published planner finds no plan within its limits";
+
+/// Of dX the left factor is Wᵀ, of dW it is dY and the right one Xᵀ.
+DenseShape dense_shape(const Pattern& p, const TiledSpmmProblem& problem) {
+  const TiledNumbers numbers = problem.numbers();
+  switch (problem.product) {
+    case Product::input_gradient:
+      return {p.cols, p.rows, problem.n, numbers, {"W.values", "dY", "dX"}};
+    case Product::weight_gradient: return {p.rows, problem.n, p.cols, numbers, {"dY", "X", "dW"}};
+    default: return {p.rows, p.cols, problem.n, numbers};
+  }
 }
-DenseShape dense_shape(const Pattern& pattern, const TiledSpmmProblem& problem) {
-  return {pattern.rows, pattern.cols, problem.n, problem.numbers()};
-}
+
+/// A sparse product with what it needs of its forward product: how it is cut and how it is built.
+class StaticProduct {
+ public:
+  StaticProduct(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m,
+                const StaticCut& forward)
+      : pattern_(pattern), problem_(problem), machine_(m) {
+    if (problem.product == Product::forward) return;
+    values_ = value_layout(pattern, forward, m.tiles);
+    if (problem.product == Product::weight_gradient) return;
+    transposed_ = sparse::transpose(pattern);
+    lent_ = lend(values_, transposed_);
+  }
+
+  std::vector<Expected<StaticCut>> cuts(Planner planner, const StaticCut& forced) const {
+    return is_sampled() ? sampled_cuts(sampled_shape(), planner, machine_, forced)
+                        : static_cuts(shape(), planner, machine_, forced);
+  }
+
+  TiledSpmmProgram build(const StaticCut& cut) const {
+    TiledSpmmProgram out;
+    if (is_sampled()) {
+      SampledProgram built = build_sampled(sampled_shape(), cut, machine_);
+      out.program = std::move(built.program);
+      out.variables = {built.dw, built.x, built.dy, 0, 0};
+      out.block_order = values_.order;
+      return out;
+    }
+    StaticProgram built = build_static(shape(), cut, machine_);
+    const bool forward = problem_.product == Product::forward;
+    out.program = std::move(built.program);
+    out.variables = forward ? SpmmVariables{built.values, built.x, built.y, 0, 0}
+                            : SpmmVariables{built.values, built.y, built.x, 0, 0};
+    out.block_order = std::move(built.block_order);
+    return out;
+  }
+
+ private:
+  bool is_sampled() const { return problem_.product == Product::weight_gradient; }
+  StaticShape shape() const {
+    if (problem_.product == Product::forward) return {pattern_, problem_.n, problem_.numbers()};
+    return {transposed_.pattern, problem_.n, problem_.numbers(), &lent_};
+  }
+  SampledShape sampled_shape() const { return {pattern_, problem_.n, problem_.numbers(), values_}; }
+
+  const Pattern& pattern_;
+  const TiledSpmmProblem& problem_;
+  const Machine& machine_;
+  ValueLayout values_;
+  sparse::TransposedPattern transposed_;
+  LentValues lent_;
+};
 
 std::string too_large(uint64_t bytes, const Machine& m) {
   return fmt::format("needs {} bytes a tile of {}", bytes, m.tile_bytes);
 }
 
 /// Recounts the cuts that are expected to be fastest, and chooses.
-template <class Cut, class Build>
+template <class Cut, class Count>
 TiledSpmmPlan choose(const std::vector<Expected<Cut>>& cuts, size_t recounted, const Machine& m,
-                     const Build& build) {
+                     const Count& count) {
   std::vector<Cut> counted;
   TiledSpmmPlan plan;
   bool any_fits = false;
   for (const Expected<Cut>& expected : cuts) {
     if (counted.size() >= recounted && (any_fits || counted.size() >= kMostRecounted)) break;
-    const Tally tally = ops::tally(build(expected.cut), m);
+    const Tally tally = count(expected.cut);
     PlanCandidate candidate{to_string(expected.cut), tally.cycles.scaled(1 / m.clock_hz),
                             tally.max_tile_bytes, ""};
     if (tally.max_tile_bytes > m.tile_bytes)
@@ -128,6 +189,13 @@ DenseCut forced_dense(const ForcedKnobs& force, const Machine& m) {
   return cut;
 }
 
+DynamicCut forced_dynamic(const ForcedKnobs& force, const Machine& m) {
+  DynamicCut cut;
+  enter<3>(force, {{{"m_parts", &cut.m_parts}, {"k_parts", &cut.k_parts}, {"n_parts", &cut.n_parts}}}, m.tiles);
+  check_product({cut.m_parts, cut.k_parts, cut.n_parts}, "m_parts × k_parts × n_parts", m.tiles);
+  return cut;
+}
+
 /// The free planner's cuts, behind the first ones of the published planner: what it finds is then
 /// never slower. Returns how many of the merged ones are to be recounted.
 template <class Cut>
@@ -146,24 +214,24 @@ size_t put_first(const std::vector<Expected<Cut>>& published, size_t count,
 }
 
 TiledSpmmPlan plan_static(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m,
-                          const StaticCut& forced) {
-  const StaticShape shape = static_shape(pattern, problem);
+                          const StaticCut& forced, const StaticCut& forward) {
+  const StaticProduct product(pattern, problem, m, forward);
   size_t recounted = pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
-  std::vector<Expected<StaticCut>> cuts = static_cuts(shape, Planner::published, m, forced);
+  std::vector<Expected<StaticCut>> cuts = product.cuts(Planner::published, forced);
   const bool within_limits = !cuts.empty() || problem.planner == Planner::best;
   if (problem.planner == Planner::best || cuts.empty()) {
     const std::vector<Expected<StaticCut>> published = std::move(cuts);
-    cuts = static_cuts(shape, Planner::best, m, forced);
+    cuts = product.cuts(Planner::best, forced);
     recounted = put_first(published, recounted, cuts);
   }
   if (cuts.empty())
     throw UsageError(fmt::format("no cut of a {} × {} matrix has these numbers of parts",
                                  pattern.rows, pattern.cols));
-  TiledSpmmPlan plan = choose(cuts, recounted, m, [&](const StaticCut& cut) {
-    return build_static(shape, cut, m).program;
-  });
+  TiledSpmmPlan plan =
+      choose(cuts, recounted, m, [&](const StaticCut& cut) { return tally(product.build(cut).program, m); });
+  plan.values_of = forward;
   if (!within_limits)
-    plan.chosen.rejected = "the published planner finds no plan within its limits";
+    plan.chosen.rejected = kNoPublishedPlan;
   return plan;
 }
 
@@ -179,7 +247,96 @@ TiledSpmmPlan plan_dense(const Pattern& pattern, const TiledSpmmProblem& problem
   }
   if (cuts.empty()) throw UsageError("this dense product is too large to be laid out on tiles");
   return choose(cuts, recounted, m,
-                [&](const DenseCut& cut) { return build_dense(shape, cut).program; });
+                [&](const DenseCut& cut) { return tally(build_dense(shape, cut).program, m); });
+}
+
+DynamicShape dynamic_shape(const Pattern& p, const TiledSpmmProblem& problem) {
+  return {p.rows, p.cols, problem.n, p.block_size, *problem.capacity, problem.numbers(), problem.product};
+}
+
+/// A random pattern of as many blocks as W may have.
+Pattern typical_pattern(const DynamicShape& s) {
+  const double all = std::ceil(double{1} * s.m / s.block_size) * std::ceil(double{1} * s.k / s.block_size);
+  const double density = all > 0 ? std::min(1.0, static_cast<double>(s.capacity) / all) : 0;
+  return sparse::generate_pattern({PatternKind::random, s.m, s.k, density, s.block_size, 1});
+}
+
+/// Counts cuts for that pattern, and chooses.
+TiledSpmmPlan choose_dynamic(const std::vector<Expected<DynamicCut>>& cuts, size_t recounted,
+                             const DynamicShape& shape, const Machine& m) {
+  const Pattern typical = typical_pattern(shape);
+  std::map<std::string, uint32_t> steps;
+  TiledSpmmPlan plan = choose(cuts, recounted, m, [&](const DynamicCut& cut) {
+    const DynamicGrid grid(shape, cut, m);
+    const DynamicEncoding encoding = encode(typical, shape, grid);
+    steps[to_string(cut)] = encoding.steps;
+    const DynamicProgram built = build_dynamic(shape, grid, m);
+    return tally(built.program, built.bucket_metadata, grid, encoding, m);
+  });
+  plan.steps = steps.at(to_string(std::get<DynamicCut>(plan.cut)));
+  return plan;
+}
+
+TiledSpmmPlan plan_dynamic(const DynamicShape& shape, Planner planner, const Machine& m,
+                           const DynamicCut& forced) {
+  if (shape.capacity > std::numeric_limits<uint32_t>::max())
+    throw UsageError(fmt::format("a capacity of {} blocks is more than a program can hold", shape.capacity));
+  size_t recounted = shape.capacity > kLargeBlocks ? kRecountedLarge : kRecounted;
+  std::vector<Expected<DynamicCut>> cuts = dynamic_cuts(shape, Planner::published, m, forced);
+  const bool within_limits = !cuts.empty() || planner == Planner::best;
+  if (planner == Planner::best || cuts.empty()) {
+    const std::vector<Expected<DynamicCut>> published = std::move(cuts);
+    cuts = dynamic_cuts(shape, Planner::best, m, forced);
+    recounted = put_first(published, recounted, cuts);
+  }
+  if (cuts.empty()) throw UsageError("this dynamic product is too large to be laid out on tiles");
+  TiledSpmmPlan plan = choose_dynamic(cuts, recounted, shape, m);
+  if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
+  return plan;
+}
+
+TiledSpmmProgram build_dynamic_product(const Pattern& pattern, const DynamicShape& shape, const DynamicCut& cut,
+                                       const Machine& m) {
+  const DynamicGrid grid(shape, cut, m);
+  DynamicProgram built = build_dynamic(shape, grid, m);
+  TiledSpmmProgram out;
+  out.program = std::move(built.program);
+  out.variables = {built.values, built.x, built.y, 0, 0};
+  out.dynamic = DynamicWeight{shape, grid, {}, built.metadata, built.bucket_metadata};
+  out.set_pattern(pattern);
+  return out;
+}
+
+TiledSpmmProgram build_dense_product(const DenseShape& shape, Product product,
+                                     const DenseCut& cut) {
+  DenseProgram built = build_dense(shape, cut);
+  const auto [left, right, result] = dense_layouts(shape, cut);
+  TiledSpmmProgram out;
+  out.dense = true;
+  out.program = std::move(built.program);
+  switch (product) {
+    case Product::forward:
+      out.variables = {built.w, built.x, built.y, 0, 0};
+      out.w = {left}, out.x = {right}, out.y = {result};
+      break;
+    case Product::input_gradient:
+      out.variables = {built.w, built.y, built.x, 0, 0};
+      out.w = {left, true}, out.x = {result}, out.y = {right};
+      break;
+    case Product::weight_gradient:
+      out.variables = {built.y, built.x, built.w, 0, 0};
+      out.w = {result}, out.x = {right, true}, out.y = {left};
+      break;
+  }
+  return out;
+}
+
+/// A row-major matrix of rows × cols, as its transpose.
+std::vector<float> turned_over(std::span<const float> matrix, uint64_t rows, uint64_t cols) {
+  std::vector<float> turned(matrix.size());
+  for (uint64_t r = 0; r < rows; ++r)
+    for (uint64_t c = 0; c < cols; ++c) turned[c * rows + r] = matrix[r * cols + c];
+  return turned;
 }
 
 }  // namespace
@@ -196,50 +353,103 @@ void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine,
   if (problem.partials != problem.type && problem.partials != Type::f32)
     throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type),
                                  name_of(problem.type), name_of(problem.partials)));
-  problem.dense ? (void)forced_dense(force, machine) : (void)forced_static(force, machine);
+  if (problem.dense)
+    (void)forced_dense(force, machine);
+  else if (problem.capacity)
+    (void)forced_dynamic(force, machine);
+  else
+    (void)forced_static(force, machine);
 }
 
 TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
-                              const Machine& machine, const ForcedKnobs& force) {
+                              const Machine& machine, const ForcedKnobs& force,
+                              const TiledSpmmPlan* forward) {
   check_tiled_spmm(problem, machine, force);
-  return problem.dense ? plan_dense(pattern, problem, machine, forced_dense(force, machine))
-                       : plan_static(pattern, problem, machine, forced_static(force, machine));
+  if (problem.dense) return plan_dense(pattern, problem, machine, forced_dense(force, machine));
+  TiledSpmmPlan planned;
+  if (problem.product != Product::forward && forward == nullptr) {
+    TiledSpmmProblem of_forward = problem;
+    of_forward.product = Product::forward;
+    planned = plan_tiled_spmm(pattern, of_forward, machine, problem.capacity ? force : ForcedKnobs{});
+    forward = &planned;
+  }
+  if (problem.capacity && problem.product == Product::forward)
+    return plan_dynamic(dynamic_shape(pattern, problem), problem.planner, machine, forced_dynamic(force, machine));
+  if (problem.capacity)
+    return choose_dynamic({{std::get<DynamicCut>(forward->cut), {}, 0}}, 1, dynamic_shape(pattern, problem), machine);
+  const StaticCut values_of = problem.product == Product::forward ? StaticCut{} : std::get<StaticCut>(forward->cut);
+  return plan_static(pattern, problem, machine, forced_static(force, machine), values_of);
 }
 
 TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
                                   const TiledSpmmPlan& plan, const Machine& machine) {
-  TiledSpmmProgram out;
-  if (const auto* cut = std::get_if<DenseCut>(&plan.cut)) {
-    const DenseShape shape = dense_shape(pattern, problem);
-    DenseProgram built = build_dense(shape, *cut);
-    const DenseLayouts layouts = dense_layouts(shape, *cut);
-    out.program = std::move(built.program);
-    out.variables = {built.w, built.x, built.y, 0, 0};
-    out.w = layouts.w, out.x = layouts.x, out.y = layouts.y;
-    out.dense = true;
-    return out;
-  }
-  StaticProgram built =
-      build_static(static_shape(pattern, problem), std::get<StaticCut>(plan.cut), machine);
-  out.program = std::move(built.program);
-  out.variables = {built.values, built.x, built.y, 0, 0};
-  out.block_order = std::move(built.block_order);
-  return out;
+  if (const auto* cut = std::get_if<DenseCut>(&plan.cut))
+    return build_dense_product(dense_shape(pattern, problem), problem.product, *cut);
+  if (const auto* cut = std::get_if<DynamicCut>(&plan.cut))
+    return build_dynamic_product(pattern, dynamic_shape(pattern, problem), *cut, machine);
+  return StaticProduct(pattern, problem, machine, plan.values_of)
+      .build(std::get<StaticCut>(plan.cut));
+}
+
+std::vector<float> StoredMatrix::store(std::span<const float> matrix) const {
+  return transposed ? layout.store(turned_over(matrix, layout.cols(), layout.rows()))
+                    : layout.store(matrix);
+}
+
+void StoredMatrix::load(std::span<const float> stored, std::span<float> matrix) const {
+  if (!transposed) return layout.load(stored, matrix);
+  std::vector<float> turned(matrix.size());
+  layout.load(stored, turned);
+  std::ranges::copy(turned_over(turned, layout.rows(), layout.cols()), matrix.begin());
+}
+
+Tally DynamicWeight::tally(const program::Program& program, const Machine& machine) const {
+  return ops::tally(program, bucket_metadata, grid, encoding, machine);
+}
+
+void TiledSpmmProgram::set_pattern(const Pattern& pattern) {
+  dynamic->encoding = encode(pattern, dynamic->shape, dynamic->grid);
+  block_order = dynamic->encoding.block_order;
 }
 
 std::vector<float> TiledSpmmProgram::stored_weight(const SparseMatrix& matrix) const {
   if (dense) return w.store(sparse::to_dense(matrix));
   const uint64_t block = uint64_t{matrix.pattern.block_size} * matrix.pattern.block_size;
-  std::vector<float> stored;
-  stored.reserve(block_order.size() * block);
-  for (uint64_t i : block_order)
-    stored.insert(stored.end(), matrix.values.begin() + static_cast<int64_t>(i * block),
-                  matrix.values.begin() + static_cast<int64_t>((i + 1) * block));
+  std::vector<float> stored(block_order.size() * block);
+  for (uint64_t i = 0; i < block_order.size(); ++i)
+    if (block_order[i] != DynamicEncoding::kNoBlock)
+      std::copy_n(matrix.values.begin() + static_cast<int64_t>(block_order[i] * block), block,
+                  stored.begin() + static_cast<int64_t>(i * block));
   return stored;
 }
 
 std::vector<float> TiledSpmmProgram::stored_x(std::span<const float> given) const {
   return dense ? x.store(given) : std::vector<float>(given.begin(), given.end());
+}
+
+std::vector<float> TiledSpmmProgram::stored_y(std::span<const float> given) const {
+  return dense ? y.store(given) : std::vector<float>(given.begin(), given.end());
+}
+
+void TiledSpmmProgram::load_weight(std::span<const float> stored, SparseMatrix& matrix) const {
+  const Pattern& p = matrix.pattern;
+  const uint64_t block = uint64_t{p.block_size} * p.block_size;
+  if (!dense) {
+    matrix.values.resize(p.blocks() * block);
+    for (uint64_t i = 0; i < block_order.size(); ++i)
+      if (block_order[i] != DynamicEncoding::kNoBlock)
+        std::copy_n(stored.begin() + static_cast<int64_t>(i * block), block,
+                    matrix.values.begin() + static_cast<int64_t>(block_order[i] * block));
+    return;
+  }
+  std::vector<float> full(uint64_t{p.rows} * p.cols);
+  w.load(stored, full);
+  matrix.values = sparse::values_at(p, full);
+}
+
+void TiledSpmmProgram::load_x(std::span<const float> stored, std::span<float> result) const {
+  if (dense) return x.load(stored, result);
+  std::copy(stored.begin(), stored.end(), result.begin());
 }
 
 void TiledSpmmProgram::load_y(std::span<const float> stored, std::span<float> result) const {

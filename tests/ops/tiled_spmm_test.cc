@@ -3,89 +3,17 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tessera/io.h>
 
 #include <algorithm>
 #include <array>
 #include <tuple>
 
-#include "base/random.h"
-#include "compiler/compile.h"
-#include "engine/engine.h"
-#include "kernels/element.h"
-#include "report/verification.h"
+#include "ops/run_tiled.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
-
-SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2,
-                           uint64_t seed = 7) {
-  return generate({PatternKind::random, m, k, density, block_size, seed});
-}
-
-std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
-  std::vector<std::byte> bytes(elements.size() * size_of(type));
-  for (size_t i = 0; i < elements.size(); ++i)
-    kernels::store_number(type, bytes.data() + i * size_of(type), elements[i]);
-  return bytes;
-}
-
-std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type type) {
-  std::vector<float> elements(bytes.size() / size_of(type));
-  for (size_t i = 0; i < elements.size(); ++i)
-    elements[i] = kernels::value_at(type, bytes.data(), i);
-  return elements;
-}
-
-/// A planned product, compiled.
-struct Planned {
-  TiledSpmmPlan plan;
-  TiledSpmmProgram program;
-  std::shared_ptr<const compiler::Executable> executable;
-};
-
-Planned make(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
-             const ForcedKnobs& force = {}) {
-  Planned product;
-  product.plan = plan_tiled_spmm(pattern, problem, m, force);
-  product.program = build_tiled_spmm(pattern, problem, product.plan, m);
-  product.executable = compiler::compile(std::move(product.program.program), m);
-  return product;
-}
-
-/// Runs a product and compares it with float64.
-report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
-                         const machine::Machine& m, const ForcedKnobs& force = {}) {
-  const Planned product = make(matrix.pattern, problem, m, force);
-  const uint32_t n = problem.n;
-  std::vector<float> x(uint64_t{matrix.pattern.cols} * n);
-  base::RandomStream(3).fill_symmetric(x);
-  x = as_floats(as_type(x, problem.type), problem.type);
-  const SparseMatrix w = report::rounded(matrix, problem.type);
-  const program::Program& p = *product.executable->program;
-  const SpmmVariables& v = product.program.variables;
-  std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
-  std::vector<std::byte> stored_x = as_type(product.program.stored_x(x), problem.type);
-  std::vector<std::byte> stored_y(p.variable(v.y).bytes(), std::byte{0xFF});
-  const std::array<engine::Binding, 3> bindings = {
-      {{v.values, values.data(), p.variable(v.values).cols, 1},
-       {v.x, stored_x.data(), p.variable(v.x).cols, 1},
-       {v.y, stored_y.data(), p.variable(v.y).cols, 1}}};
-  const engine::Engine engine(product.executable);
-  const engine::Profile profile = engine.run(bindings);
-  EXPECT_EQ(profile.cycles.at,
-            engine.run({}, {.dry = true}).cycles.at);  // an estimate is what a run takes
-  std::vector<float> y(uint64_t{matrix.pattern.rows} * n, NAN);
-  product.program.load_y(as_floats(stored_y, problem.type), y);
-  return report::verify_product(
-      {w, {x.data(), n, 1}, {y.data(), n, 1}, n, problem.type, Type::f32, problem.partials},
-      report::Extent::full, 1, 1);
-}
-
-constexpr TiledNumbers kNumbers[] = {
-    {Type::f32, Type::f32}, {Type::f16, Type::f16}, {Type::f16, Type::f32}};
 
 TEST(TiledSpmm, IsRightOnMachinesOfAnyNumberOfTiles) {
   for (uint32_t tiles : {1U, 2U, 3U, 7U, 16U})
@@ -178,19 +106,6 @@ TEST(TiledSpmm, TakesEmptyShapesAndSingleElements) {
                         testing::toy_machine(4))
                         .verified);
       }
-}
-
-/// Cycles by phase are the account's; bytes are within 5 % of it and never below.
-void expect_kept(const Planned& product, const machine::Machine& m) {
-  const engine::Profile profile = engine::Engine(product.executable).run({}, {.dry = true});
-  for (size_t phase = 0; phase < program::kPhases; ++phase)
-    EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * m.clock_hz,
-                1e-9 * profile.cycles.total())
-        << name_of(static_cast<program::Phase>(phase));
-  const uint64_t bytes = product.executable->memory.max_tile_bytes;
-  EXPECT_LE(bytes, product.plan.chosen.max_tile_bytes);
-  EXPECT_GE(1.05 * static_cast<double>(bytes),
-            static_cast<double>(product.plan.chosen.max_tile_bytes));
 }
 
 TEST(TiledSpmm, KeepsItsWord) {

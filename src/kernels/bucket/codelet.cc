@@ -7,6 +7,7 @@
 #include "kernels/bucket/cost.h"
 #include "kernels/bucket/metadata.h"
 #include "kernels/bucket/multiply.h"
+#include "kernels/cost.h"
 #include "kernels/element.h"
 
 namespace tessera::kernels {
@@ -24,7 +25,18 @@ constexpr std::array<FieldSpec, bucket_product_field::count> kProductFields = {{
     {.name = "x", .alignment = 8, .over_read = 16},
     {.name = "y", .access = Access::inout, .alignment = 16, .interleaved = true, .over_read = 128},
 }};
-constexpr std::array<std::string_view, 3> kProductParams = {"block_size", "partition", "is_first"};
+constexpr std::array<std::string_view, 4> kProductParams = {"block_size", "partition", "is_first", "transposed"};
+
+constexpr std::array<FieldSpec, bucket_sampled_field::count> kSampledFields = {{
+    {.name = "dw", .access = Access::inout, .alignment = 16, .interleaved = true, .over_read = 128},
+    {.name = "metadata"},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "dy", .alignment = 8, .over_read = 16},
+}};
+constexpr std::array<std::string_view, 3> kSampledParams = {"block_size", "partition", "is_first"};
+
+constexpr FieldSpec kCountFields[] = {{"count", Access::inout}};
+constexpr std::array<std::string_view, 2> kCountParams = {"by", "is_first"};
 
 constexpr FieldSpec kPendingFields[] = {{"metadata"}, {"flag", Access::out}};
 constexpr std::array<std::string_view, 2> kPendingParams = {"partition", "partitions"};
@@ -49,20 +61,82 @@ void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first, std:
     }
 }
 
-void product_reference(const Vertex& v) {
+/// The same blocks as their transposes: each adds its rows of dX.
+void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t first,
+                                  std::span<const uint16_t> columns) {
   using namespace bucket_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
-  for (uint32_t r = 0; v.params[2] != 0 && r < out.rows; ++r)
+  for (size_t i = 0; i < columns.size(); ++i)
+    for (uint32_t c = 0; c < b && columns[i] * b + c < out.rows; ++c)
+      for (uint32_t j = 0; j < out.cols; ++j) {
+        auto sum = static_cast<float>(number_at(out, columns[i] * b + c, j));
+        for (uint32_t r = 0; r < b && block_row * b + r < in.rows; ++r)
+          sum += static_cast<float>(number_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r} * b + c)) *
+                 static_cast<float>(number_at(in, block_row * b + r, j));
+        set_number(out, columns[i] * b + c, j, sum);
+      }
+}
+
+void clear(const FieldView& out) {
+  for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t j = 0; j < out.cols; ++j) set_number(out, r, j, 0);
-  if (v.fields[metadata].empty()) return;
-  const BucketView bucket(v.fields[metadata].as<const uint16_t>());
+}
+
+/// Calls visit(block row, its first block in the bucket, block columns) for each row of a partition.
+template <class Visit>
+void each_own_row(const FieldView& metadata, int64_t partition, int64_t block_size, const Visit& visit) {
+  if (metadata.empty()) return;
+  const BucketView bucket(metadata.as<const uint16_t>());
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
-    if (subgroup.partition() != static_cast<uint32_t>(v.params[1])) return;
-    subgroup.each_row(static_cast<uint32_t>(v.params[0]),
+    if (subgroup.partition() != static_cast<uint32_t>(partition)) return;
+    subgroup.each_row(static_cast<uint32_t>(block_size),
                       [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
-                        add_row_reference(v, row, first + value, columns);
+                        visit(row, first + value, columns);
                       });
   });
+}
+
+void product_reference(const Vertex& v) {
+  using namespace bucket_product_field;
+  if (v.params[2] != 0) clear(v.fields[y]);
+  const auto add = v.params[3] != 0 ? add_row_transposed_reference : add_row_reference;
+  each_own_row(v.fields[metadata], v.params[1], v.params[0],
+               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) { add(v, row, first, columns); });
+}
+
+/// One row of dY times one of X; 0 beyond their ends.
+float sampled_element(const FieldView& x, uint32_t x_row, const FieldView& dy, uint32_t dy_row) {
+  float sum = 0;
+  for (uint32_t j = 0; dy_row < dy.rows && x_row < x.rows && j < dy.cols; ++j)
+    sum += static_cast<float>(number_at(dy, dy_row, j)) * static_cast<float>(number_at(x, x_row, j));
+  return sum;
+}
+
+void sampled_reference(const Vertex& v) {
+  using namespace bucket_sampled_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  if (v.params[2] != 0) clear(v.fields[dw]);
+  each_own_row(v.fields[metadata], v.params[1], v.params[0],
+               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                 for (size_t i = 0; i < columns.size() * b * b; ++i) {
+                   const auto block = static_cast<uint32_t>(i / (b * b));
+                   const auto element = static_cast<uint32_t>(i % (b * b));
+                   set_number(v.fields[dw], first + block, element,
+                              sampled_element(v.fields[x], columns[block] * b + element % b, v.fields[dy],
+                                              row * b + element / b));
+                 }
+               });
+}
+
+void sampled_simd(const Vertex& v) {
+  if (!apply_bucket_sampled(v)) sampled_reference(v);
+}
+
+void count_up(const Vertex& v) {
+  uint32_t& count = v.fields[0].matrix<uint32_t>()(0, 0);
+  count = (v.params[1] != 0 ? 0 : count) + static_cast<uint32_t>(v.params[0]);
 }
 
 void product_simd(const Vertex& v) {
@@ -90,6 +164,8 @@ void any_flag(const Vertex& v) {
 
 // Defined here, where the list sees that they are there.
 program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) { return bucket_product_cost(v, m); }
+program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) { return bucket_sampled_cost(v, m); }
+program::PhaseTimes count_cost(const Vertex&, const machine::Machine&) { return in_phase(program::Phase::control, 40); }
 program::PhaseTimes pending_cost(const Vertex& v, const machine::Machine& m) { return bucket_pending_cost(v, m); }
 program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { return any_flag_cost(v, m); }
 
@@ -131,7 +207,7 @@ Tolerance tolerance_of(Type in, Type out, double terms) {
 }
 
 /// The last block of X and of Y is short by one row where it can be.
-template <Type in, Type out, uint32_t block_size, bool is_first>
+template <Type in, Type out, uint32_t block_size, bool is_first, bool transposed = false>
 Sample product_sample(uint32_t scale, uint64_t seed) {
   constexpr uint32_t kCols = 9;
   const SampleBucket bucket(scale, block_size);
@@ -143,8 +219,32 @@ Sample product_sample(uint32_t scale, uint64_t seed) {
   return s.param(block_size)
       .param(kSamplePartition)
       .param(is_first)
+      .param(transposed)
       .tolerance(tolerance_of(in, out, 2.0 * bucket.side * block_size))
       .flops(4.0 / 3 * bucket.blocks * block_size * block_size * kCols);
+}
+
+/// Vectors of the fast form add in another order than the reference.
+template <Type in, Type out, uint32_t block_size, bool is_first>
+Sample sampled_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t cols = 11 * scale;
+  const SampleBucket bucket(scale, block_size);
+  const uint32_t rows = bucket.side * block_size - (scale > 0 && block_size > 1 ? 1 : 0);
+  Sample s(bucket_sampled_codelet);
+  s.random(out, bucket.blocks, block_size * block_size, seed);
+  bucket.add_to(s);
+  s.random(in, rows, cols, seed + 1).random(in, rows, cols, seed + 2);
+  return s.param(block_size)
+      .param(kSamplePartition)
+      .param(is_first)
+      .tolerance({epsilon_of(out), cols * epsilon_of(Type::f32)})
+      .flops(4.0 / 3 * bucket.blocks * block_size * block_size * cols);
+}
+
+template <int64_t by, bool is_first>
+Sample count_sample(uint32_t, uint64_t seed) {
+  Sample s(count_codelet);
+  return s.values(Type::u32, 1, 1, [&](uint64_t) { return static_cast<double>(3 + seed % 5); }).param(by).param(is_first);
 }
 
 template <uint32_t at>
@@ -172,7 +272,18 @@ constexpr NamedSample kProductSamples[] = {
     {"b8-f16-f32", product_sample<Type::f16, Type::f32, 8, true>},
     {"b16-f16", product_sample<Type::f16, Type::f16, 16, true>},
     {"b16-f32", product_sample<Type::f32, Type::f32, 16, false>},
+    {"b1-f16-t", product_sample<Type::f16, Type::f32, 1, true, true>},
+    {"b4-f32-t", product_sample<Type::f32, Type::f32, 4, false, true>},
+    {"b16-f16-t", product_sample<Type::f16, Type::f16, 16, true, true>},
 };
+constexpr NamedSample kSampledSamples[] = {
+    {"b1-f16", sampled_sample<Type::f16, Type::f32, 1, true>},
+    {"b4-f16", sampled_sample<Type::f16, Type::f16, 4, false>},
+    {"b8-f32", sampled_sample<Type::f32, Type::f32, 8, true>},
+    {"b16-f16-f32", sampled_sample<Type::f16, Type::f32, 16, true>},
+};
+constexpr NamedSample kCountSamples[] = {{"first", count_sample<0, true>}, {"up", count_sample<1, false>},
+                                         {"down", count_sample<-1, false>}};
 constexpr NamedSample kPendingSamples[] = {{"at-home", pending_sample<5>}, {"on-its-way", pending_sample<4>},
                                            {"done", pending_sample<3>}};
 constexpr NamedSample kAnySamples[] = {{"flags", any_sample}};
@@ -189,6 +300,30 @@ constexpr program::Codelet bucket_product_codelet = {
     .cost = product_cost,
     .code_bytes = 900,
     .runs_on = program::RunsOn::tiles,
+};
+
+constexpr program::Codelet bucket_sampled_codelet = {
+    .name = "bucket_sampled",
+    .workers = program::Workers::whole_tile,
+    .fields = kSampledFields,
+    .params = kSampledParams,
+    .reference = sampled_reference,
+    .simd = sampled_simd,
+    .cost = sampled_cost,
+    .code_bytes = 900,
+    .runs_on = program::RunsOn::tiles,
+};
+
+constexpr program::Codelet count_codelet = {
+    .name = "count",
+    .workers = program::Workers::whole_tile,
+    .fields = kCountFields,
+    .params = kCountParams,
+    .reference = count_up,
+    .cost = count_cost,
+    .code_bytes = 32,
+    .runs_on = program::RunsOn::tiles,
+    .integer_only = true,
 };
 
 constexpr program::Codelet bucket_pending_codelet = {
@@ -217,6 +352,8 @@ constexpr program::Codelet any_flag_codelet = {
 
 std::span<const ListedCodelet> bucket_codelets() {
   static constexpr ListedCodelet kListed[] = {{bucket_product_codelet, kProductSamples},
+                                              {bucket_sampled_codelet, kSampledSamples},
+                                              {count_codelet, kCountSamples},
                                               {bucket_pending_codelet, kPendingSamples},
                                               {any_flag_codelet, kAnySamples}};
   return kListed;

@@ -18,8 +18,25 @@ enum : size_t { values, metadata, x, y, count };
 /// row-major; metadata: one row of u16; x: the partition's rows of X × n; y: its rows of Y × n. Values
 /// and X are of one type, f32 or f16; y of that type or f32. The sum of a row in a subgroup is kept in
 /// FP32 and rounded when stored. Where the last block of X or of Y overhangs its field, the overhang
-/// takes part in nothing. Parameters: b; the partition; is_first: 1 where y is set to 0 before.
+/// takes part in nothing. Parameters: b; the partition; is_first: 1 where y is set to 0 before;
+/// transposed: 1 for Wᵀ with the values and metadata of W: x has the partition's rows of dY, and y its
+/// rows of dX, to which each block adds, rounded each time.
 extern const program::Codelet bucket_product_codelet;
+
+/// Fields of bucket_sampled, by position.
+namespace bucket_sampled_field {
+enum : size_t { dw, metadata, x, dy, count };
+}
+
+/// dW = dY·Xᵀ at the blocks of a bucket that are of one partition. dw: blocks × b², each block
+/// row-major, 0 where it overhangs dY or X, others left as they are; metadata: one row of u16; x and dy:
+/// the partition's rows of X and of dY × n. Types as above, and sums, rounded once. Parameters: b; the
+/// partition; is_first: 1 where dw is set to 0 before.
+extern const program::Codelet bucket_sampled_codelet;
+
+/// count += by; count = by where it is first. Field "count" (1 × 1, u32). Parameters: by; is_first.
+/// Integers only.
+extern const program::Codelet count_codelet;
 
 /// flag = 1 where a bucket holds blocks of another partition that have not met their tile, else 0.
 /// Buckets move from partition to partition in a ring: that of number q is at q first, then at q − 1,

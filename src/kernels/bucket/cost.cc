@@ -56,16 +56,39 @@ BlockWorker block_worker(const machine::Machine& m, Type type, uint32_t size) {
   return {26, 4, 25, column(16)};
 }
 
-double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work) {
+double block_bytes(Type type, uint32_t size) {
+  return static_cast<double>(size) * size * static_cast<double>(size_of(type));
+}
+
+// Derived: a block that is read as its transpose is written to memory before: 8 bytes loaded and 8
+// stored for each 8.
+double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work,
+                    bool transposed) {
   const uint32_t size = kernel_size(block_size);
   const double side = std::ceil(static_cast<double>(block_size) / size);  // in kernels
   const double columns = std::max(1.0, worker_share(m, n));
   const BlockWorker worker = block_worker(m, type, size);
   const double workers = m.workers_per_tile;
-  const double load = 15 + static_cast<double>(size) * size * static_cast<double>(size_of(type)) / m.load_bytes_per_cycle;
+  const double load = 15 + (transposed ? 3 : 1) * block_bytes(type, size) / m.load_bytes_per_cycle;
   const double per_block = load + workers * (worker.inner + worker.column * (columns - 1));
   return kBlockSupervisor.cycles(work) + work.own * workers * worker.start +
          work.rows * side * (workers * worker.row + 17) + work.blocks * side * side * per_block;
+}
+
+// Derived as those of sampled_product are (kernels/tile_product/cost.cc): n in pieces of as many columns
+// as the kernel has, of which that of a block row of dY is loaded once for all its blocks.
+double sampled_block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+                            const BucketWork& work) {
+  const uint32_t size = kernel_size(block_size);
+  const double side = std::ceil(static_cast<double>(block_size) / size);
+  const double pieces = std::ceil(static_cast<double>(n) / size);
+  const double columns = std::max(1.0, worker_share(m, size));
+  const BlockWorker worker = block_worker(m, type, size);
+  const double workers = m.workers_per_tile;
+  const double load = 15 + block_bytes(type, size) / m.load_bytes_per_cycle;
+  return kBlockSupervisor.cycles(work) + work.own * workers * worker.start +
+         work.rows * side * (workers * worker.row + 17 + pieces * load) +
+         work.blocks * side * side * pieces * workers * (worker.inner + worker.column * (columns - 1));
 }
 
 /// Of single elements: a worker's start, and for each row of Y elements `row` + `element` Y.
@@ -87,6 +110,30 @@ ElementWorker element_worker(Type type, uint32_t n) {
   return {type == Type::f16 ? 33.0 : 27.0, 12 + 16 * (whole + rest), 3 * whole + 2 * rest};
 }
 
+// Derived: elements read as their transposes add to a row of Y each, which takes the vector's two stores
+// more; two workers must not add to one row, so they share out the columns.
+ElementWorker transposed_element_worker(const machine::Machine& m, Type type, uint32_t n) {
+  const uint32_t width = type == Type::f16 ? 8 : 4;
+  const double columns = std::max(1.0, worker_share(m, n));
+  const double whole = std::floor(columns / width);
+  const double rest = std::fmod(columns, width) != 0 ? 1 : 0;
+  return {type == Type::f16 ? 33.0 : 27.0, 12 + 16 * (whole + rest), 5 * whole + 4 * rest};
+}
+
+// Derived: an element is what a row is forward for one vector of columns, its terms the vectors of the n
+// columns.
+ElementWorker sampled_element_worker(Type type, uint32_t n) {
+  const uint32_t width = type == Type::f16 ? 8 : 4;
+  const double whole = std::max(1.0, std::floor(static_cast<double>(n) / width));
+  const double rest = n > width && n % width != 0 ? 2 : 0;
+  return {type == Type::f16 ? 33.0 : 27.0, 12, 16 + 3 * (whole - 1) + rest};
+}
+
+double element_cycles(const machine::Machine& m, const ElementWorker& worker, const BucketWork& work) {
+  return kElementSupervisor.cycles(work) +
+         m.workers_per_tile * (work.own * worker.start + work.rows * worker.row + work.blocks * worker.element);
+}
+
 /// Adds the rows of a subgroup's slowest worker.
 void add_slowest(const Subgroup& subgroup, const ElementWorker& cost, BucketWork& work) {
   BucketWork slowest;
@@ -102,37 +149,43 @@ void add_slowest(const Subgroup& subgroup, const ElementWorker& cost, BucketWork
   work.blocks += slowest.blocks;
 }
 
-/// What the vertex finds; where there is no metadata to read, a bucket full of its tile's own.
-BucketWork work_of(const Vertex& v, const machine::Machine& m) {
-  using namespace bucket_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
-  const double blocks = v.fields[values].rows;
-  if (v.fields[metadata].data == nullptr) {
-    const double share = b > 1 ? 1 : m.workers_per_tile;
-    const double rows = std::min(std::ceil(double{1} * v.fields[y].rows / b), blocks);
-    return {1, 1, std::ceil(rows / share), std::ceil(blocks / share)};
+/// What a vertex finds in a bucket of `blocks` blocks; where there is no metadata to read, a bucket full
+/// of its tile's own, in as many of `rows` block rows as it can be. Single elements are dealt to workers of
+/// which `cost` is given.
+BucketWork work_of(const FieldView& metadata, const Vertex& v, const machine::Machine& m, double blocks, double rows,
+                   const ElementWorker* cost) {
+  if (metadata.data == nullptr) {
+    const double share = cost != nullptr ? m.workers_per_tile : 1;
+    return {1, 1, std::ceil(std::min(rows, blocks) / share), std::ceil(blocks / share)};
   }
-  const BucketView bucket(v.fields[metadata].as<const uint16_t>());
-  const ElementWorker cost = element_worker(v.fields[values].type, v.fields[y].cols);
+  const BucketView bucket(metadata.as<const uint16_t>());
   BucketWork work;
   work.subgroups = bucket.subgroups();
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
     if (subgroup.partition() != static_cast<uint32_t>(v.params[1])) return;
     work.own += 1;
-    if (b == 1) return add_slowest(subgroup, cost, work);
+    if (cost != nullptr) return add_slowest(subgroup, *cost, work);
     work.rows += subgroup.rows();
     work.blocks += subgroup.blocks();
   });
   return work;
 }
 
+double block_rows(const FieldView& field, uint32_t block_size) {
+  return std::ceil(static_cast<double>(field.rows) / block_size);
+}
+
+/// Of single elements that are read as their transposes, all count for each worker.
+double product_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work,
+                      bool transposed) {
+  if (block_size > 1) return block_cycles(m, type, block_size, n, work, transposed);
+  return element_cycles(m, transposed ? transposed_element_worker(m, type, n) : element_worker(type, n), work);
+}
+
 }  // namespace
 
 double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work) {
-  if (block_size > 1) return block_cycles(m, type, block_size, n, work);
-  const ElementWorker worker = element_worker(type, n);
-  return kElementSupervisor.cycles(work) +
-         m.workers_per_tile * (work.own * worker.start + work.rows * worker.row + work.blocks * worker.element);
+  return product_cycles(m, type, block_size, n, work, false);
 }
 
 // About 25, and a store for each 8 bytes.
@@ -142,11 +195,26 @@ double fill_cycles(const machine::Machine& m, double bytes) {
 
 PhaseTimes bucket_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace bucket_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const bool transposed = v.params[3] != 0;
   const FieldView& out = v.fields[y];
+  const Type type = v.fields[values].type;
+  const ElementWorker cost = element_worker(type, out.cols);
+  const BucketWork work = work_of(v.fields[metadata], v, m, v.fields[values].rows,
+                                  block_rows(transposed ? v.fields[x] : out, b), b == 1 && !transposed ? &cost : nullptr);
   const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(out)) : 0;
-  return in_phase(Phase::compute,
-                  zeroing + bucket_cycles(m, v.fields[values].type, static_cast<uint32_t>(v.params[0]), out.cols,
-                                          work_of(v, m)));
+  return in_phase(Phase::compute, zeroing + product_cycles(m, type, b, out.cols, work, transposed));
+}
+
+PhaseTimes bucket_sampled_cost(const Vertex& v, const machine::Machine& m) {
+  using namespace bucket_sampled_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& left = v.fields[dy];
+  const ElementWorker cost = sampled_element_worker(left.type, left.cols);
+  const BucketWork work = work_of(v.fields[metadata], v, m, v.fields[dw].rows, block_rows(left, b), b == 1 ? &cost : nullptr);
+  const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(v.fields[dw])) : 0;
+  return in_phase(Phase::compute, zeroing + (b > 1 ? sampled_block_cycles(m, left.type, b, left.cols, work)
+                                                   : element_cycles(m, cost, work)));
 }
 
 // Derived: the search for subgroups that the product does too.

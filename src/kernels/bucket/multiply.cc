@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/convert-inl.h"
+#include "kernels/dot-inl.h"
 #include "kernels/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,23 +45,73 @@ void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint
   }
 }
 
+// The same blocks as their transposes: each adds its rows of dX, from the block row's rows of dY.
+template <class In, class Out>
+void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
+                        RowSums& sums) {
+  using namespace bucket_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& in = v.fields[x];
+  const FieldView& out = v.fields[y];
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const auto* w = reinterpret_cast<const In*>(address_of(v.fields[values], first + static_cast<int64_t>(i), 0));
+    for (uint32_t c = 0; c < std::min(b, out.rows - columns[i] * b); ++c) {
+      auto* to = reinterpret_cast<Out*>(address_of(out, columns[i] * b + c, 0));
+      sums.load(to);
+      for (uint32_t r = 0; r < std::min(b, in.rows - row * b); ++r)
+        sums.add(widened(w[r * b + c]), reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
+      sums.store(to);
+    }
+  }
+}
+
+// Calls visit(block row, its first block in the bucket, block columns) for each row of a partition.
+template <class Visit>
+void each_own_row(const FieldView& metadata, uint32_t partition, uint32_t block_size, const Visit& visit) {
+  if (metadata.empty()) return;
+  const BucketView bucket(metadata.as<const uint16_t>());
+  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
+    if (subgroup.partition() != partition) return;
+    subgroup.each_row(block_size, [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
+      visit(row, first + value, columns);
+    });
+  });
+}
+
+template <class Out>
+void clear(const FieldView& out) {
+  for (uint32_t r = 0; r < out.rows; ++r)
+    std::fill_n(reinterpret_cast<Out*>(address_of(out, r, 0)), out.cols, Out{});
+}
+
 template <class In, class Out>
 void add_bucket(const Vertex& v) {
   using namespace bucket_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& out = v.fields[y];
-  if (v.params[2] != 0)
-    for (uint32_t r = 0; r < out.rows; ++r)
-      std::fill_n(reinterpret_cast<Out*>(address_of(out, r, 0)), out.cols, Out{});
-  if (v.fields[metadata].empty()) return;
+  if (v.params[2] != 0) clear<Out>(out);
+  const bool transposed = v.params[3] != 0;
   RowSums sums(out.cols);
-  const BucketView bucket(v.fields[metadata].as<const uint16_t>());
-  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
-    if (subgroup.partition() != static_cast<uint32_t>(v.params[1])) return;
-    subgroup.each_row(b, [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
-      add_row<In, Out>(v, row, first + value, columns, sums);
-    });
-  });
+  each_own_row(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
+               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                 if (transposed)
+                   add_row_transposed<In, Out>(v, row, first, columns, sums);
+                 else
+                   add_row<In, Out>(v, row, first, columns, sums);
+               });
+}
+
+template <class In, class Out>
+void sample_bucket(const Vertex& v) {
+  using namespace bucket_sampled_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  if (v.params[2] != 0) clear<Out>(v.fields[dw]);
+  each_own_row(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
+               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                 for (uint32_t column : columns)
+                   sample_block<In>(v.fields[dy], row * b, v.fields[x], column * b, b,
+                                    reinterpret_cast<Out*>(address_of(v.fields[dw], first++, 0)));
+               });
 }
 
 }  // namespace
@@ -72,19 +123,41 @@ void bucket_product(const Vertex& v) {
   });
 }
 
+void bucket_sampled(const Vertex& v) {
+  using namespace bucket_sampled_field;
+  with_float_type(v.fields[x].type, [&]<class In>(In) HWY_ATTR {
+    with_float_type(v.fields[dw].type, [&]<class Out>(Out) HWY_ATTR { sample_bucket<In, Out>(v); });
+  });
+}
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
 
+namespace {
+
+bool contiguous(const program::FieldView& field) { return field.col_stride == 1 || field.cols <= 1; }
+
+}  // namespace
+
 HWY_EXPORT(bucket_product);
+HWY_EXPORT(bucket_sampled);
 
 bool apply_bucket_product(const program::Vertex& v) {
   using namespace bucket_product_field;
   for (size_t f : {values, x, y})
-    if (v.fields[f].col_stride != 1 && v.fields[f].cols > 1) return false;
+    if (!contiguous(v.fields[f])) return false;
   HWY_DYNAMIC_DISPATCH(bucket_product)(v);
+  return true;
+}
+
+bool apply_bucket_sampled(const program::Vertex& v) {
+  using namespace bucket_sampled_field;
+  for (size_t f : {dw, x, dy})
+    if (!contiguous(v.fields[f])) return false;
+  HWY_DYNAMIC_DISPATCH(bucket_sampled)(v);
   return true;
 }
 

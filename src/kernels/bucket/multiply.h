@@ -1,12 +1,13 @@
-// The fast form of dynamic sparse products on a tile.
+// The fast forms of dynamic sparse products on a tile.
 #pragma once
 
 #include "program/codelet.h"
 
 namespace tessera::kernels {
 
-/// bucket_product, with its fields. False where the elements of a row do not follow one another, which
-/// has no fast form.
+/// bucket_product and bucket_sampled, with their fields. False where the elements of a row do not follow
+/// one another, which has no fast form.
 bool apply_bucket_product(const program::Vertex& v);
+bool apply_bucket_sampled(const program::Vertex& v);
 
 }  // namespace tessera::kernels

@@ -1,0 +1,170 @@
+// Products of tiled machines and their gradients, made and run by tests.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <tessera/io.h>
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "kernels/element.h"
+#include "ops/tiled_spmm.h"
+#include "report/verification.h"
+#include "sparse/pattern.h"
+
+namespace tessera::ops {
+
+inline SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2,
+                                  uint64_t seed = 7) {
+  return generate({PatternKind::random, m, k, density, block_size, seed});
+}
+
+inline constexpr TiledNumbers kNumbers[] = {
+    {Type::f32, Type::f32}, {Type::f16, Type::f16}, {Type::f16, Type::f32}};
+
+inline std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
+  std::vector<std::byte> bytes(elements.size() * size_of(type));
+  for (size_t i = 0; i < elements.size(); ++i)
+    kernels::store_number(type, bytes.data() + i * size_of(type), elements[i]);
+  return bytes;
+}
+
+inline std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type type) {
+  std::vector<float> elements(bytes.size() / size_of(type));
+  for (size_t i = 0; i < elements.size(); ++i)
+    elements[i] = kernels::value_at(type, bytes.data(), i);
+  return elements;
+}
+
+/// Seeded elements, as the type has them.
+inline std::vector<float> random_elements(uint64_t count, Type type, uint64_t seed) {
+  std::vector<float> elements(count);
+  base::RandomStream(seed).fill_symmetric(elements);
+  return as_floats(as_type(elements, type), type);
+}
+
+/// A planned product, compiled.
+struct Planned {
+  TiledSpmmPlan plan;
+  TiledSpmmProgram program;
+  std::shared_ptr<const compiler::Executable> executable;
+};
+
+inline Planned make(const Pattern& pattern, const TiledSpmmProblem& problem,
+                    const machine::Machine& m, const ForcedKnobs& force = {},
+                    const TiledSpmmPlan* forward = nullptr) {
+  Planned product;
+  product.plan = plan_tiled_spmm(pattern, problem, m, force, forward);
+  product.program = build_tiled_spmm(pattern, problem, product.plan, m);
+  product.executable = compiler::compile(std::move(product.program.program), m);
+  return product;
+}
+
+/// Runs a product on operands of its matrix, its n and its type, and compares what it writes with
+/// float64.
+class ProductRun {
+ public:
+  ProductRun(const SparseMatrix& matrix, const TiledSpmmProblem& problem, uint64_t seed = 3)
+      : problem_(problem), w_(report::rounded(matrix, problem.type)) {
+    x_ = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, seed);
+    y_ = random_elements(uint64_t{matrix.pattern.rows} * problem.n, problem.type, seed + 1);
+  }
+
+  report::Verification run(const Planned& product) {
+    const SpmmVariables& v = product.program.variables;
+    const program::Program& p = *product.executable->program;
+    std::vector<std::byte> values = as_type(product.program.stored_weight(w_), problem_.type);
+    std::vector<std::byte> x = as_type(product.program.stored_x(x_), problem_.type);
+    std::vector<std::byte> y = as_type(product.program.stored_y(y_), problem_.type);
+    std::vector<std::byte>& result = written(values, x, y);
+    std::fill(result.begin(), result.end(), std::byte{0xFF});
+    std::vector<engine::Binding> bindings = {
+        {v.values, values.data(), p.variable(v.values).cols, 1},
+        {v.x, x.data(), p.variable(v.x).cols, 1},
+        {v.y, y.data(), p.variable(v.y).cols, 1}};
+    std::vector<engine::Binding> metadata;
+    if (product.program.dynamic) {
+      const DynamicWeight& dynamic = *product.program.dynamic;
+      metadata.push_back({dynamic.metadata, const_cast<uint16_t*>(dynamic.encoding.metadata.data()),
+                          dynamic.grid.bucket_words, 1});
+      bindings.push_back(metadata[0]);
+    }
+    const engine::Engine engine(product.executable);
+    profile_ = engine.run(bindings);
+    EXPECT_EQ(profile_.cycles.at,
+              engine.run(metadata, {.dry = true}).cycles.at);  // an estimate is what a run takes
+    return compare(product.program, as_floats(result, problem_.type));
+  }
+
+  /// Of the last run.
+  const engine::Profile& profile() const { return profile_; }
+
+ private:
+  template <class T>
+  T& written(T& values, T& x, T& y) const {
+    switch (problem_.product) {
+      case Product::input_gradient: return x;
+      case Product::weight_gradient: return values;
+      default: return y;
+    }
+  }
+
+  report::Verification compare(const TiledSpmmProgram& program, const std::vector<float>& stored) {
+    const auto n = problem_.n;
+    const uint32_t roundings = program.dynamic ? program.dynamic->encoding.roundings : 1;
+    const auto of = [n](const std::vector<float>& m) {
+      return MatrixView<const float>{m.data(), n, 1};
+    };
+    std::vector<float> found(written(w_.values, x_, y_).size(), NAN);
+    switch (problem_.product) {
+      case Product::input_gradient:
+        program.load_x(stored, found);
+        return report::verify_product({sparse::transpose(w_), of(y_), of(found), n, problem_.type,
+                                       Type::f32, problem_.partials, roundings},
+                                      report::Extent::full, 1, 1);
+      case Product::weight_gradient: {
+        SparseMatrix dw{w_.pattern, {}};
+        program.load_weight(stored, dw);
+        return report::verify_weight_gradient(
+            {dw, of(x_), of(y_), n, problem_.type, Type::f32, problem_.partials},
+            report::Extent::full, 1, 1);
+      }
+      default:
+        program.load_y(stored, found);
+        return report::verify_product(
+            {w_, of(x_), of(found), n, problem_.type, Type::f32, problem_.partials, roundings},
+            report::Extent::full, 1, 1);
+    }
+  }
+
+  TiledSpmmProblem problem_;
+  engine::Profile profile_;
+  SparseMatrix w_;
+  std::vector<float> x_;
+  std::vector<float> y_;
+};
+
+/// Plans, compiles and runs a product, and compares it with float64.
+inline report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
+                                const machine::Machine& m, const ForcedKnobs& force = {}) {
+  return ProductRun(matrix, problem).run(make(matrix.pattern, problem, m, force));
+}
+
+/// Cycles by phase are the account's; bytes are within 5 % of it and never below.
+inline void expect_kept(const Planned& product, const machine::Machine& m) {
+  const engine::Profile profile = engine::Engine(product.executable).run({}, {.dry = true});
+  for (size_t phase = 0; phase < program::kPhases; ++phase)
+    EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * m.clock_hz,
+                1e-9 * profile.cycles.total())
+        << name_of(static_cast<program::Phase>(phase));
+  const uint64_t bytes = product.executable->memory.max_tile_bytes;
+  EXPECT_LE(bytes, product.plan.chosen.max_tile_bytes);
+  EXPECT_GE(1.05 * static_cast<double>(bytes),
+            static_cast<double>(product.plan.chosen.max_tile_bytes));
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,299 @@
+// Dynamic products on machines whose tiles have memories of their own: every pattern right with one
+// program, buckets as they should be, and costs as foreseen.
+#include "ops/tiled_dynamic.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "kernels/bucket/metadata.h"
+#include "ops/run_tiled.h"
+#include "sparse/generate.h"
+#include "support/error_of.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+/// All blocks in the first rows and columns, as a square nearly full.
+SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64_t blocks) {
+  Pattern p{m, k, block_size, {0}, {}};
+  uint32_t side = 1;
+  while (uint64_t{side} * side < blocks) ++side;
+  for (uint32_t r = 0; r < p.block_rows(); ++r) {
+    for (uint32_t c = 0; r < side && c < std::min(side, p.block_cols()) && p.columns.size() < blocks; ++c)
+      p.columns.push_back(c);
+    p.row_begin.push_back(p.columns.size());
+  }
+  SparseMatrix matrix{p, sparse::random_values(p, 5)};
+  return matrix;
+}
+
+SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_size, double density, uint64_t seed) {
+  return generate({kind, m, k, density, block_size, seed});
+}
+
+TiledSpmmProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capacity) {
+  return {.n = n, .type = numbers.operands, .partials = numbers.partials, .capacity = capacity};
+}
+
+/// Sets the pattern, runs and compares with float64. A dry run with the metadata alone, and the word
+/// given before, have the same cycles.
+report::Verification run_pattern(Planned& product, const SparseMatrix& matrix, const TiledSpmmProblem& problem) {
+  product.program.set_pattern(matrix.pattern);
+  const DynamicWeight& dynamic = *product.program.dynamic;
+  const program::Program& p = *product.executable->program;
+  const machine::Machine& m = product.executable->machine;
+  const SpmmVariables& v = product.program.variables;
+  const SparseMatrix w = report::rounded(matrix, problem.type);
+  std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
+  const std::vector<float> x = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, 3);
+  std::vector<std::byte> stored_x = as_type(x, problem.type);
+  std::vector<std::byte> y(p.variable(v.y).bytes(), std::byte{0xFF});
+  std::vector<uint16_t> metadata = dynamic.encoding.metadata;
+  const engine::Binding of_metadata{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words, 1};
+  const std::array<engine::Binding, 4> bindings = {
+      {{v.values, values.data(), p.variable(v.values).cols, 1},
+       of_metadata,
+       {v.x, stored_x.data(), p.variable(v.x).cols, 1},
+       {v.y, y.data(), p.variable(v.y).cols, 1}}};
+  const engine::Engine engine(product.executable);
+  const engine::Profile profile = engine.run(bindings);
+  const engine::Profile dry = engine.run(std::array{of_metadata}, {.dry = true});
+  const Tally word = dynamic.tally(p, m);
+  EXPECT_EQ(profile.cycles.at, dry.cycles.at);
+  for (size_t phase = 0; phase < program::kPhases; ++phase)
+    EXPECT_NEAR(profile.cycles.at[phase], word.cycles.at[phase], 1e-9 * profile.cycles.total())
+        << name_of(static_cast<program::Phase>(phase));
+  const uint64_t bytes = product.executable->memory.max_tile_bytes;
+  EXPECT_LE(bytes, word.max_tile_bytes);
+  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.max_tile_bytes));
+  EXPECT_EQ(word.max_tile_bytes, product.plan.chosen.max_tile_bytes);
+  for (const engine::StepProfile& step : profile.sets) {
+    if (step.name == "propagation") EXPECT_EQ(step.times, dynamic.encoding.steps);
+  }
+  std::vector<float> found = as_floats(y, problem.type);
+  return report::verify_product({w,
+                                 {x.data(), problem.n, 1},
+                                 {found.data(), problem.n, 1},
+                                 problem.n,
+                                 problem.type,
+                                 Type::f32,
+                                 problem.partials,
+                                 dynamic.encoding.roundings},
+                                report::Extent::full, 1, 1);
+}
+
+TEST(TiledDynamic, OneProgramServesEveryPattern) {
+  for (uint32_t tiles : {1U, 2U, 7U, 16U, 24U})
+    for (uint32_t block_size : {1U, 3U, 4U, 16U})
+      for (uint32_t n : {1U, 5U, 33U})
+        for (const TiledNumbers& numbers : kNumbers) {
+          const uint32_t rows = 61, cols = 45;
+          const uint64_t capacity = random_matrix(rows, cols, block_size, 0.25).pattern.blocks();
+          const TiledSpmmProblem problem = dynamic_problem(n, numbers, capacity);
+          Planned product = make(random_matrix(rows, cols, block_size, 0.25).pattern, problem, testing::toy_machine(tiles));
+          const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size, n,
+                                     name_of(numbers.operands), name_of(numbers.partials), what,
+                                     product.plan.chosen.cut));
+            const report::Verification v = run_pattern(product, matrix, problem);
+            EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
+          };
+          for (uint64_t seed : {1U, 2U})
+            expect_right("random", generated(PatternKind::random, rows, cols, block_size, 0.2, seed));
+          expect_right("empty", generated(PatternKind::random, rows, cols, block_size, 0, 1));
+          expect_right("worst", cornered_matrix(rows, cols, block_size, capacity));
+          expect_right("power law", generated(PatternKind::power_law, rows, cols, block_size, 0.15, 1));
+          expect_right("banded", generated(PatternKind::banded, rows, cols, block_size, 0.15, 1));
+        }
+}
+
+/// Blocks of one row of a partition in a bucket, read back from its metadata.
+struct Piece {
+  uint32_t partition;
+  uint32_t row;
+  std::vector<uint32_t> columns;
+  uint64_t first_place;
+};
+
+struct ReadBucket {
+  std::vector<Piece> pieces;
+  std::set<uint32_t> partitions;
+  uint32_t blocks = 0;
+  uint32_t words = kernels::kBucketHeaderWords;
+};
+
+std::vector<ReadBucket> read_back(const DynamicEncoding& encoding, const DynamicGrid& grid) {
+  std::vector<ReadBucket> buckets(grid.cut.partitions());
+  for (uint32_t b = 0; b < buckets.size(); ++b) {
+    ReadBucket& read = buckets[b];
+    const kernels::BucketView bucket(encoding.metadata.data() + uint64_t{b} * grid.bucket_words);
+    EXPECT_EQ(bucket.number(), b);
+    bucket.each_subgroup([&](const kernels::Subgroup& subgroup, uint32_t first) {
+      EXPECT_TRUE(read.partitions.insert(subgroup.partition()).second);
+      read.blocks += subgroup.blocks();
+      read.words += subgroup.words();
+      subgroup.each_row(grid.block_size, [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
+        read.pieces.push_back({subgroup.partition(), row, {columns.begin(), columns.end()},
+                               uint64_t{b} * grid.cut.bucket_blocks + first + value});
+      });
+    });
+  }
+  return buckets;
+}
+
+/// Whether a bucket could have taken so many blocks of a row of a partition.
+bool has_room(const ReadBucket& bucket, uint32_t partition, size_t blocks, const DynamicGrid& grid) {
+  const uint32_t header =
+      bucket.partitions.contains(partition) ? 0 : kernels::subgroup_header_words(grid.block_size, grid.workers);
+  return bucket.blocks + blocks <= grid.cut.bucket_blocks &&
+         bucket.words + header + kernels::kBucketRowWords + blocks <= grid.bucket_words;
+}
+
+void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid) {
+  const DynamicEncoding encoding = encode(pattern, shape, grid);
+  const std::vector<ReadBucket> buckets = read_back(encoding, grid);
+  const auto partitions = static_cast<uint32_t>(buckets.size());
+  std::vector<uint32_t> times(pattern.blocks());
+  uint32_t furthest = 0;
+  for (uint32_t b = 0; b < partitions; ++b) {
+    EXPECT_LE(buckets[b].blocks, grid.cut.bucket_blocks);
+    EXPECT_LE(buckets[b].words, grid.bucket_words);
+    for (const Piece& piece : buckets[b].pieces) {
+      const uint32_t row = grid.m_part(piece.partition) * grid.part_rows + piece.row;
+      for (size_t i = 0; i < piece.columns.size(); ++i) {
+        const uint64_t block = encoding.block_order.at(piece.first_place + i);
+        ASSERT_LT(block, pattern.blocks());
+        ++times[block];
+        EXPECT_EQ(pattern.columns[block], grid.k_part(piece.partition) * grid.part_cols + piece.columns[i]);
+        EXPECT_GE(block, pattern.row_begin[row]);
+        EXPECT_LT(block, pattern.row_begin[row + 1]);
+      }
+      const uint32_t distance = (b + partitions - piece.partition) % partitions;
+      furthest = std::max(furthest, distance);
+      // Nearer buckets have no room for what lies here.
+      for (uint32_t nearer = 0; nearer < distance; ++nearer)
+        EXPECT_FALSE(has_room(buckets[(piece.partition + nearer) % partitions], piece.partition, piece.columns.size(), grid));
+    }
+  }
+  EXPECT_TRUE(std::all_of(times.begin(), times.end(), [](uint32_t t) { return t == 1; }));
+  EXPECT_EQ(static_cast<uint64_t>(std::count(encoding.block_order.begin(), encoding.block_order.end(),
+                                             DynamicEncoding::kNoBlock)),
+            encoding.block_order.size() - pattern.blocks());
+  EXPECT_EQ(encoding.steps, furthest);
+}
+
+TEST(TiledDynamic, BucketsHoldEveryBlockOnceAsNearAsThereIsRoom) {
+  const machine::Machine m = testing::toy_machine(24);
+  for (uint32_t block_size : {1U, 4U, 16U})
+    for (const auto& [m_parts, k_parts] : {std::pair{1U, 1U}, {2U, 3U}, {4U, 5U}, {7U, 1U}})
+      for (uint64_t seed : {1U, 2U, 3U})
+        for (PatternKind kind : {PatternKind::random, PatternKind::banded, PatternKind::power_law}) {
+          SCOPED_TRACE(fmt::format("b = {}, {} × {} parts, seed {}, kind {}", block_size, m_parts, k_parts, seed,
+                                   static_cast<int>(kind)));
+          const Pattern pattern = generated(kind, 130, 151, block_size, 0.2, seed).pattern;
+          const DynamicShape shape{130, 151, 8, block_size, pattern.blocks(), {}};
+          const auto share = static_cast<uint32_t>(pattern.blocks() / (m_parts * k_parts));
+          expect_well_encoded(pattern, shape, DynamicGrid(shape, {m_parts, k_parts, 1, share + share / 3 + 1}, m));
+        }
+}
+
+TEST(TiledDynamic, AllBlocksInOnePartitionTakeAllSteps) {
+  const machine::Machine m = testing::toy_machine(16);
+  const SparseMatrix matrix = cornered_matrix(256, 256, 4, 16 * 16);
+  const DynamicShape shape{256, 256, 8, 4, 256, {}};
+  const DynamicGrid grid(shape, {4, 4, 1, 16}, m);
+  expect_well_encoded(matrix.pattern, shape, grid);
+  EXPECT_EQ(encode(matrix.pattern, shape, grid).steps, 15U);
+}
+
+TEST(TiledDynamic, SaysByHowMuchAPatternDoesNotFit) {
+  const machine::Machine m = testing::toy_machine(4);
+  const Pattern pattern = random_matrix(64, 64, 4, 0.25).pattern;
+  const DynamicShape shape{64, 64, 8, 4, pattern.blocks() - 5, {}};
+  const DynamicGrid grid(shape, {2, 2, 1, static_cast<uint32_t>(pattern.blocks())}, m);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { encode(pattern, shape, grid); }),
+                         fmt::format("has {} blocks, 5 more than the capacity of {}", pattern.blocks(), shape.capacity)));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { encode(random_matrix(64, 60, 4).pattern, shape, grid); }),
+                         "does not go into a product planned for 64 × 64"));
+  const DynamicShape roomy{64, 64, 8, 4, pattern.blocks(), {}};
+  DynamicGrid narrow(roomy, {2, 2, 1, static_cast<uint32_t>(pattern.blocks())}, m);
+  narrow.bucket_words = 20;
+  EXPECT_TRUE(test::says(test::error_of<Error>([&] { encode(pattern, roomy, narrow); }),
+                         fmt::format("of the pattern's {} blocks find no room", pattern.blocks())));
+}
+
+TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
+  const machine::Machine bow = machine::find("bow");
+  const uint32_t size = 1024;
+  for (uint32_t block_size : {1U, 16U}) {
+    const SparseMatrix random = random_matrix(size, size, block_size, 1.0 / 16);
+    const TiledSpmmProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
+    Planned product = make(random.pattern, problem, bow);
+    const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
+      SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
+      const report::Verification v = run_pattern(product, matrix, problem);
+      EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
+    };
+    expect_right("random", random);
+    expect_right("banded", generated(PatternKind::banded, size, size, block_size, 1.0 / 20, 1));
+    expect_right("power law", generated(PatternKind::power_law, size, size, block_size, 1.0 / 20, 1));
+    // All non-zeros in few partitions, and as many as the steps of these let run in time.
+    expect_right("worst", cornered_matrix(size, size, block_size, random.pattern.blocks() / (block_size > 1 ? 1 : 8)));
+  }
+}
+
+/// What a plan says is what its program takes with the random pattern that it counted.
+TEST(TiledDynamic, PlansKeepTheirWord) {
+  const machine::Machine bow = machine::find("bow");
+  for (Planner planner : {Planner::best, Planner::published})
+    for (uint32_t block_size : {1U, 8U}) {
+      SCOPED_TRACE(fmt::format("b = {}, planner {}", block_size, static_cast<int>(planner)));
+      const GeneratedMatrix typical{PatternKind::random, 1024, 1024, 1.0 / 16, block_size, 1};
+      const Pattern pattern = sparse::generate_pattern(typical);
+      TiledSpmmProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, pattern.blocks());
+      problem.planner = planner;
+      const Planned product = make(pattern, problem, bow);
+      const DynamicWeight& dynamic = *product.program.dynamic;
+      EXPECT_EQ(product.plan.steps, dynamic.encoding.steps);
+      std::vector<uint16_t> metadata = dynamic.encoding.metadata;
+      const engine::Engine engine(product.executable);
+      const engine::Profile profile = engine.run(
+          std::array{engine::Binding{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words, 1}}, {.dry = true});
+      for (size_t phase = 0; phase < program::kPhases; ++phase)
+        EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * bow.clock_hz,
+                    1e-9 * profile.cycles.total());
+      EXPECT_LE(product.executable->memory.max_tile_bytes, product.plan.chosen.max_tile_bytes);
+      EXPECT_TRUE(test::says(test::error_of<Error>([&] { engine.run({}, {.dry = true}); }), "a dry run cannot follow"));
+    }
+}
+
+TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
+  const machine::Machine bow = machine::find("bow");
+  for (const auto& [size, block_size, density] : {std::tuple{1024U, 8U, 1.0 / 16}, {257U, 1U, 0.1}})
+    for (uint32_t n : {3U, 64U}) {
+      const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
+      TiledSpmmProblem problem = dynamic_problem(n, {Type::f16, Type::f16}, pattern.blocks());
+      const double free = plan_tiled_spmm(pattern, problem, bow).chosen.total();
+      problem.planner = Planner::published;
+      EXPECT_LE(free, plan_tiled_spmm(pattern, problem, bow).chosen.total()) << size << ", n = " << n;
+    }
+}
+
+TEST(TiledDynamic, TakesEmptyShapesAndSingleElements) {
+  for (const auto& [m, k, n] : {std::array{0U, 5U, 3U}, {5U, 0U, 3U}, {5U, 4U, 0U}, {1U, 1U, 1U}, {1U, 40U, 1U}})
+    for (uint32_t block_size : {1U, 8U}) {
+      SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}", m, k, n, block_size));
+      const SparseMatrix matrix = random_matrix(m, k, block_size, 0.5);
+      const TiledSpmmProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
+      Planned product = make(matrix.pattern, problem, testing::toy_machine(4));
+      EXPECT_TRUE(run_pattern(product, matrix, problem).verified);
+    }
+}
+
+}  // namespace
+}  // namespace tessera::ops
