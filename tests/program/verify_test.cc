@@ -106,6 +106,19 @@ TEST(Verify, RejectsAMappingWithAGapOrAnOverlap) {
   twice.rejects("mapping: rows 2:3 × columns 0:4 of 'x' are written twice");
 }
 
+TEST(Verify, LetsVerticesShareABoxThatTheyScatterTo) {
+  static constexpr FieldSpec kScattered[] = {{.name = "y", .access = Access::out, .scattered = true}};
+  Codelet scatter = testing::fill_codelet;
+  scatter.fields = kScattered;
+  Sample s;
+  s.fill.fields = {field(1, {0, 4, 0, 8})};
+  s.rejects("are written twice");
+  s.fill.codelet = &scatter;
+  s.accepts();
+  s.fill.fields = {{1, BoxSeries::stepped({0, 3, 0, 8}, {1, 0})}};
+  s.rejects("are written twice");
+}
+
 TEST(Verify, RejectsAConstantWithoutContents) {
   Sample s;
   s.without_contents = true;

@@ -140,7 +140,7 @@ struct LoadSome {
 
 // The dot products of the rows of a tile to totals, one at each of its slots.
 template <int kRows, int kCols, class Slot, bool kFetch>
-HWY_NOINLINE void dot_tile(const DotRows<kRows, kCols>& rows, const DotCut& cut, float* totals) {
+HWY_INLINE void dot_tile(const DotRows<kRows, kCols>& rows, const DotCut& cut, float* totals) {
   DotSums<kRows, kCols, Slot> sums;
   if (cut.head > 0) sums.add(rows, 0, LoadSome(cut.head));
   const size_t end = size_t{cut.head} + cut.whole;
