@@ -1,18 +1,20 @@
 // Holds the model of tiled machines against published measurements.
 //
-//   fidelity [--published FOLDER] [--machine bow] [--set KEY=VALUE]… [--table ratio|dense|best]…
-//   [--cells] [--gain]
+//   fidelity [--published FOLDER] [--machine bow] [--set KEY=VALUE]…
+//   [--table ratio|dense|best|best-dynamic|static-rate|dynamic-rate]… [--cells] [--gain]
 //
 // FOLDER (or $TESSERA_DATA/published) has the tables that report/published.h names. Every cell is
-// planned as the vendor's libraries plan, and costs what the plan's program costs. For each table: the median
-// and the 90th percentile of |ln(model / published)|, and how often the model is right that a
-// product fits. --cells prints every cell; --gain also plans freely, and says what that gains.
+// planned as the vendor's libraries plan, and costs what the plan's program costs; a dynamic product
+// is planned for a random pattern's number of blocks and multiplies such a pattern. For each table:
+// the median and the 90th percentile of |ln(model / published)|, and how often the model is right
+// that a product fits. --cells prints every cell; --gain also plans freely, and says what that gains.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -29,13 +31,15 @@ namespace {
 constexpr uint64_t kSeed = 1;
 constexpr uint32_t kBestSize = 4096;  // of table 3
 constexpr uint32_t kBestInverseDensity = 16;
+constexpr std::array<const char*, 6> kTables = {"ratio",        "dense",       "best",
+                                                "best-dynamic", "static-rate", "dynamic-rate"};
 constexpr uint32_t kBestColumns[] = {4, 16, 64, 256, 1024, 4096, 16384};
 
 struct Options {
   std::string published;
   std::string machine = "bow";
   std::vector<std::string> settings;
-  std::vector<std::string> tables = {"ratio", "dense", "best"};
+  std::vector<std::string> tables = {kTables.begin(), kTables.end()};
   bool cells = false;
   bool gain = false;
 };
@@ -47,8 +51,9 @@ struct Case {
   uint32_t size = 0;
   uint32_t n = 0;
   Type type = Type::f16;
+  bool dynamic = false;
 
-  auto key() const { return std::tuple(dense, block, inverse_density, size, n, type); }
+  auto key() const { return std::tuple(dense, block, inverse_density, size, n, type, dynamic); }
   bool operator<(const Case& other) const { return key() < other.key(); }
 };
 
@@ -62,9 +67,12 @@ class Model {
     const auto key = std::pair(c, planner);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    const ops::TiledSpmmProblem problem{c.n, c.type, c.type, planner, c.dense};
+    ops::TiledSpmmProblem problem{c.n, c.type, c.type, planner, c.dense};
+    if (c.dynamic) problem.capacity = pattern_of(c).blocks();
     const ops::TiledSpmmPlan plan = ops::plan_tiled_spmm(pattern_of(c), problem, machine_);
-    if (print_) fmt::print(stderr, "  {} {}\n", plan.chosen.cut, plan.chosen.rejected);
+    if (print_)
+      fmt::print(stderr, "  n = {}: {}, {} steps, {:.1f} us {}\n", c.n, plan.chosen.cut, plan.steps,
+                 plan.chosen.total() * 1e6, plan.chosen.rejected);
     std::optional<double> seconds;
     if (plan.chosen.rejected.empty()) seconds = plan.chosen.total();
     return known_[key] = seconds;
@@ -208,14 +216,27 @@ std::optional<double> best_rate(Model& model, Case c) {
   return best;
 }
 
-void compare_best(const Options& o, Model& model) {
-  Table table("static over dense, best over n", o.cells);
+void compare_best(const Options& o, Model& model, bool dynamic) {
+  Table table(dynamic ? "dynamic over dense, best over n" : "static over dense, best over n", o.cells);
   for (const report::BestCell& cell : report::published_best()) {
-    Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type};
+    const Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type, dynamic};
     const auto sparse = best_rate(model, c);
     const auto dense = best_rate(model, {true, 1, 1, kBestSize, 0, cell.type});
     table.add(fmt::format("{} b = {}", tessera::name_of(cell.type), cell.block),
-              ratio(sparse, dense), cell.static_speedup);
+              ratio(sparse, dense), dynamic ? cell.dynamic_speedup : cell.static_speedup);
+  }
+  table.print_summary();
+}
+
+void compare_rates(const Options& o, Model& model, bool dynamic) {
+  Table table(dynamic ? "dynamic TFLOP/s, best over n" : "static TFLOP/s, best over n", o.cells);
+  for (const report::RateCell& cell : report::published_rates()) {
+    if (cell.dynamic != dynamic) continue;
+    const auto columns =
+        best_rate(model, {false, cell.block, cell.inverse_density, kBestSize, 0, Type::f16, dynamic});
+    const double tflop = 2e-12 * kBestSize * kBestSize / cell.inverse_density;
+    table.add(fmt::format("b = {}, d = 1/{}", cell.block, cell.inverse_density),
+              columns ? std::optional(*columns * tflop) : std::nullopt, cell.tflops);
   }
   table.print_summary();
 }
@@ -237,8 +258,8 @@ int run(int argc, char** argv) {
   app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_DATA/published");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
-  app.add_option("--table", o.tables, "ratio, dense, best")
-      ->check(CLI::IsMember({"ratio", "dense", "best"}));
+  app.add_option("--table", o.tables, "ratio, dense, best, best-dynamic, static-rate, dynamic-rate")
+      ->check(CLI::IsMember(std::vector<std::string>{kTables.begin(), kTables.end()}));
   app.add_flag("--cells", o.cells, "Print every cell");
   app.add_flag("--gain", o.gain, "Plan freely too, and say what that gains");
   CLI11_PARSE(app, argc, argv);
@@ -250,7 +271,10 @@ int run(int argc, char** argv) {
   for (const std::string& table : o.tables) {
     if (table == "dense") compare_dense(o, model);
     if (table == "ratio") compare_ratios(o, model);
-    if (table == "best") compare_best(o, model);
+    if (table == "best") compare_best(o, model, false);
+    if (table == "best-dynamic") compare_best(o, model, true);
+    if (table == "static-rate") compare_rates(o, model, false);
+    if (table == "dynamic-rate") compare_rates(o, model, true);
   }
   return 0;
 }

@@ -19,6 +19,11 @@ using program::Phase;
 /// Room of a bucket beyond equal shares, of values and of metadata, as published.
 constexpr double kHeadRoom = 0.3;
 
+// Limits of the published planner, fitted to what its products take (docs/machine-model.md): of temporaries
+// as a share of a tile's memory, and at b = 1 of bytes of a tile's part of X and of Y.
+constexpr double kPublishedShare = 0.2;
+constexpr double kPublishedPart = 8192;
+
 constexpr size_t kMostCuts = 64;
 
 uint64_t ceil_divide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -54,6 +59,13 @@ double fullest(double partitions, double mean) {
   return mean + std::sqrt(2 * std::log(std::max(1.0, partitions)) * mean);
 }
 
+/// Blocks that a random pattern has in a partition of full size, at the mean.
+double largest_mean(const DynamicShape& s, uint32_t m_parts, uint32_t k_parts) {
+  const double rows = std::max(1U, blocks_across(s.m, s.block_size));
+  const double cols = std::max(1U, blocks_across(s.k, s.block_size));
+  return static_cast<double>(s.capacity) * std::ceil(rows / m_parts) / rows * std::ceil(cols / k_parts) / cols;
+}
+
 /// Steps that a random pattern is expected to need: each carries the share of overflowing buckets on that
 /// found no room in the bucket before.
 double expected_steps(double partitions, double mean, double room) {
@@ -74,7 +86,7 @@ class Estimate {
     rows_ = std::min<double>(s.m, double{1} * grid_.part_rows * s.block_size);
     inner_ = std::min<double>(s.k, double{1} * grid_.part_cols * s.block_size);
     cols_ = grid_.col_begin[1];
-    mean_ = static_cast<double>(s.capacity) / cut.partitions();
+    mean_ = largest_mean(s, cut.m_parts, cut.k_parts);
     served_ = std::min<double>(cut.bucket_blocks, fullest(cut.partitions(), mean_));
     steps_ = expected_steps(cut.partitions(), mean_, cut.bucket_blocks);
   }
@@ -89,7 +101,10 @@ class Estimate {
     return {cut_, cycles, bytes()};
   }
 
-  double temporaries() const { return x_bytes() + bucket_bytes() + partial_bytes(); }
+  bool is_published() const {
+    return x_bytes() + bucket_bytes() + partial_bytes() <= kPublishedShare * static_cast<double>(m_.tile_bytes) &&
+           (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kPublishedPart);
+  }
 
  private:
   double x_bytes() const { return inner_ * cols_ * size_; }
@@ -234,7 +249,7 @@ class Search {
       add({m, k, n, static_cast<uint32_t>(std::min(room, std::max(most, std::ceil(mean)) + 1))});
     };
     with_room((1 + kHeadRoom) * mean);
-    if (planner_ == Planner::best && m * k > 1) with_room(fullest(m * k, mean));
+    if (planner_ == Planner::best && m * k > 1) with_room(fullest(m * k, largest_mean(s_, m, k)));
   }
 
   void add(DynamicCut cut) {
@@ -243,11 +258,7 @@ class Search {
         uint64_t{cut.k_parts} * s_.m > ~0U)
       return;  // rows beyond what a variable may have
     const Estimate estimate(s_, cut, m_);
-    Expected<DynamicCut> expected = estimate.all();
-    if (planner_ == Planner::published &&
-        estimate.temporaries() > kPublishedMemoryShare * static_cast<double>(m_.tile_bytes))
-      expected.bytes = std::max(expected.bytes, 1.0 + static_cast<double>(m_.tile_bytes));
-    found_.push_back(expected);
+    if (planner_ == Planner::best || estimate.is_published()) found_.push_back(estimate.all());
   }
 
   const DynamicShape& s_;

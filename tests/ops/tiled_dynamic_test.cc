@@ -73,7 +73,9 @@ report::Verification run_pattern(Planned& product, const SparseMatrix& matrix, c
   EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.max_tile_bytes));
   EXPECT_EQ(word.max_tile_bytes, product.plan.chosen.max_tile_bytes);
   for (const engine::StepProfile& step : profile.sets) {
-    if (step.name == "propagation") EXPECT_EQ(step.times, dynamic.encoding.steps);
+    if (step.name == "propagation") {
+      EXPECT_EQ(step.times, dynamic.encoding.steps);
+    }
   }
   std::vector<float> found = as_floats(y, problem.type);
   return report::verify_product({w,
