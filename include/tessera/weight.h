@@ -32,7 +32,8 @@ class Relocation {
 /// alive. Values may be replaced at any time at which no product runs.
 ///
 /// The pattern of a *dynamic* weight may change as well: a block that stays keeps its place among the
-/// packed values, and the products follow without being planned again. See docs/training.md.
+/// packed values (single elements are packed anew), and the products follow without being planned
+/// again. See docs/training.md.
 class Weight {
  public:
   /// Prepares a sparse matrix of block size 1, 4, 8, 16 or 32, its values rounded to `type` (f32,
@@ -82,10 +83,12 @@ class Weight {
 
   /// Takes a new pattern with its values. Packed order begins anew: what an optimizer keeps is void.
   void set_matrix(const SparseMatrix& matrix);
-  /// Takes a new pattern. Blocks of both patterns keep their values, those of new ones are 0.
+  /// Takes a new pattern. Blocks of both patterns keep their values, those of new ones are 0. The
+  /// memory behind packed_values() stays the same.
   Relocation set_pattern(const Pattern& pattern);
   /// Drops some blocks and grows others, in any order; of block size 1, elements. A block in both
-  /// lists begins anew. The cost is in proportion to what changes, but for copying the index. Throws
+  /// lists begins anew. The cost is in proportion to what changes, but for copying the index; of single
+  /// elements it is that of a new pattern. Throws
   /// UsageError where a block is not there to drop, is there already, is named twice or lies outside.
   Relocation replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow);
 

@@ -17,8 +17,13 @@ struct Spmm::Compiled {
         rows(options.transpose ? weight.cols() : weight.rows()),
         depth(options.transpose ? weight.rows() : weight.cols()),
         problem{n, options.x_layout, options.y_layout, options.activation, options.bias, options.transpose},
-        plan(ops::plan_spmm(*packed, problem, machine::host(options.threads), options.force)),
+        plan(plan_for(machine::host(options.threads), options)),
         engine(compile(machine::host(options.threads))) {}
+
+  ops::SpmmPlan plan_for(const machine::Machine& host, const SpmmOptions& options) const {
+    ops::update_index(*packed, problem, parallel());
+    return ops::plan_spmm(*packed, problem, host, options.force);
+  }
 
   std::shared_ptr<const compiler::Executable> compile(const machine::Machine& host) {
     ops::SpmmProgram built = ops::build_spmm(packed, problem, plan, host);
@@ -67,7 +72,7 @@ void Spmm::operator()(const SpmmArguments& a) const {
                                     : "the product was planned without a bias; set SpmmOptions::bias");
   std::array<float, 2> scalars = {a.alpha, a.beta};
   void* values = const_cast<std::byte*>(c.packed->values());
-  ops::update_index(*c.packed, c.problem);
+  ops::update_index(*c.packed, c.problem, parallel());
   std::vector<engine::Binding> bindings = {
       bind(c.variables.x, a.x, "X", c.depth, c.problem.n, c.problem.x_layout, a.x_leading),
       bind(c.variables.y, a.y, "Y", c.rows, c.problem.n, c.problem.y_layout, a.y_leading),

@@ -8,6 +8,7 @@
 
 #include "engine/pool.h"
 #include "machine/detect.h"
+#include "sparse/moves.h"
 
 namespace tessera {
 namespace {
@@ -23,11 +24,6 @@ std::shared_ptr<Weight::Storage> store(ops::PackedWeight packed) {
 uint32_t threads() {
   static const uint32_t threads = machine::default_threads(machine::detect_host());
   return threads;
-}
-
-const base::ParallelFor& parallel() {
-  static const base::ParallelFor parallel = engine::on_pool(threads());
-  return parallel;
 }
 
 void require_count(size_t have, uint64_t want) {
@@ -76,22 +72,37 @@ decltype(auto) by_form(const Weight& weight, const OfAny& of_any) {
   return by_form(weight, of_any, of_any);
 }
 
-[[noreturn]] void refuse_elements() {
-  throw UsageError("a weight of single elements has none of this; cover its non-zeros with blocks of 4 to 32");
-}
-
 uint64_t stored_values(const PackedBlocks& blocks) { return blocks.blocks() * blocks.order().block_values(); }
 
 Relocation relocation(const PackedBlocks& blocks, std::vector<uint32_t> cleared) {
   const uint32_t slot_values = blocks.order().block_values();
   return Relocation(std::make_shared<const Relocation::Moves>(
-      Relocation::Moves{blocks.capacity() * slot_values, slot_values, std::move(cleared)}));
+      Relocation::Moves{blocks.capacity() * slot_values, slot_values, std::move(cleared), nullptr}));
+}
+
+Relocation relocation(const PackedElements& elements, std::shared_ptr<const std::vector<uint32_t>> former_places) {
+  return Relocation(std::make_shared<const Relocation::Moves>(
+      Relocation::Moves{elements.places(), 1, {}, std::move(former_places)}));
+}
+
+/// Single elements: each place takes what its former one held, the last ones none.
+void take_former(std::span<const uint32_t> former_places, std::span<float> state) {
+  std::vector<float> former(state.begin(), state.end());
+  std::fill(former.end() - sparse::kBundleLanes, former.end(), 0.0F);
+  sparse::take(former_places, Type::f32, reinterpret_cast<const std::byte*>(former.data()),
+               reinterpret_cast<std::byte*>(state.data()), parallel());
 }
 
 }  // namespace
 
+const base::ParallelFor& parallel() {
+  static const base::ParallelFor parallel = engine::on_pool(threads());
+  return parallel;
+}
+
 void Relocation::apply(std::span<float> state) const {
   require_packed("a state", state.size(), moves_->packed_size);
+  if (moves_->former_places != nullptr) return take_former(*moves_->former_places, state);
   for (const uint32_t slot : moves_->cleared)
     std::fill_n(state.begin() + static_cast<ptrdiff_t>(uint64_t{slot} * moves_->slot_values), moves_->slot_values, 0.0F);
 }
@@ -105,7 +116,12 @@ Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Typ
 }
 
 Weight Weight::dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type) {
-  if (matrix.pattern.block_size == 1) refuse_elements();
+  if (matrix.pattern.block_size == 1) {
+    auto elements = PackedElements::dynamic(matrix.pattern.rows, matrix.pattern.cols, capacity_blocks, type,
+                                            {.parts = threads()});
+    elements.set_matrix(matrix, parallel());
+    return Weight(store({std::move(elements), false}));
+  }
   PackedBlocks blocks(matrix.pattern, type, capacity_blocks);
   require_count(matrix.values.size(), stored_values(blocks));
   blocks.set_values(matrix.values, parallel());
@@ -127,7 +143,7 @@ Type Weight::type() const {
 bool Weight::is_dense() const { return storage_->packed->is_dense; }
 
 bool Weight::is_dynamic() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.is_dynamic(); }, [](const PackedElements&) { return false; });
+  return by_form(*this, [](const auto& w) { return w.is_dynamic(); });
 }
 
 uint32_t Weight::block_size() const {
@@ -135,13 +151,11 @@ uint32_t Weight::block_size() const {
 }
 
 uint64_t Weight::capacity() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.capacity(); },
-                 [](const PackedElements& w) { return w.nonzeros(); });
+  return by_form(*this, [](const auto& w) { return w.capacity(); });
 }
 
 Pattern Weight::pattern() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.pattern(); },
-                 [](const PackedElements&) -> Pattern { refuse_elements(); });
+  return by_form(*this, [](const auto& w) { return w.pattern(); });
 }
 
 uint64_t Weight::non_zeros() const {
@@ -166,7 +180,7 @@ void Weight::set_values(std::span<const float> values) {
       },
       [&](PackedElements& w) {
         require_count(values.size(), w.nonzeros());
-        w.set_values(values.data());
+        w.set_values(values.data(), parallel());
       });
 }
 
@@ -182,13 +196,13 @@ void Weight::get_values(std::span<float> values) const {
       },
       [&](const PackedElements& w) {
         require_count(values.size(), w.nonzeros());
-        w.get_values(values.data());
+        w.get_values(values.data(), parallel());
       });
 }
 
 uint64_t Weight::packed_size() const {
   return by_form(*this, [](const PackedBlocks& w) { return w.capacity() * w.order().block_values(); },
-                 [](const PackedElements&) -> uint64_t { refuse_elements(); });
+                 [](const PackedElements& w) { return w.places(); });
 }
 
 std::span<float> Weight::packed_values() {
@@ -196,7 +210,7 @@ std::span<float> Weight::packed_values() {
     throw UsageError(fmt::format("the packed values of this weight are {}; only those of FP32 can be handed out. "
                                  "Keep an FP32 master copy, and set_values()", name_of(type())));
   return by_form(*this, [&](PackedBlocks& w) { return std::span(reinterpret_cast<float*>(w.values().data()), packed_size()); },
-                 [](PackedElements&) -> std::span<float> { refuse_elements(); });
+                 [&](PackedElements& w) { return std::span(reinterpret_cast<float*>(w.values()), packed_size()); });
 }
 
 std::span<const float> Weight::packed_values() const { return Weight(*this).packed_values(); }
@@ -212,7 +226,10 @@ void Weight::pack(std::span<const float> values, std::span<float> packed) const 
         else
           w.pack(values, packed);
       },
-      [](const PackedElements&) { refuse_elements(); });
+      [&](const PackedElements& w) {
+        require_count(values.size(), w.nonzeros());
+        w.pack(values.data(), packed.data(), parallel());
+      });
 }
 
 void Weight::unpack(std::span<const float> packed, std::span<float> values) const {
@@ -226,22 +243,23 @@ void Weight::unpack(std::span<const float> packed, std::span<float> values) cons
         w.unpack(packed, blocks);
         spread(w, blocks, values);
       },
-      [](const PackedElements&) { refuse_elements(); });
+      [&](const PackedElements& w) {
+        require_count(values.size(), w.nonzeros());
+        w.unpack(packed.data(), values.data(), parallel());
+      });
 }
 
 void Weight::set_matrix(const SparseMatrix& matrix) {
-  by_form(*this, [&](PackedBlocks& w) { w.set_matrix(matrix, parallel()); },
-          [](PackedElements&) { refuse_elements(); });
+  by_form(*this, [&](auto& w) { w.set_matrix(matrix, parallel()); });
 }
 
 Relocation Weight::set_pattern(const Pattern& pattern) {
-  return by_form(*this, [&](PackedBlocks& w) { return relocation(w, w.set_pattern(pattern, parallel())); },
-                 [](PackedElements&) -> Relocation { refuse_elements(); });
+  return by_form(*this, [&](auto& w) { return relocation(w, w.set_pattern(pattern, parallel())); });
 }
 
 Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
   return by_form(*this, [&](PackedBlocks& w) { return relocation(w, w.replace(drop, grow)); },
-                 [](PackedElements&) -> Relocation { refuse_elements(); });
+                 [&](PackedElements& w) { return relocation(w, w.replace(drop, grow, parallel())); });
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/parallel.h"
 #include "ops/spmm.h"
 
 namespace tessera {
@@ -15,11 +16,15 @@ struct Weight::Storage {
   std::shared_ptr<ops::PackedWeight> packed;
 };
 
-/// Of blocks: they stay where they are, and slots that have lost theirs are cleared.
+/// Blocks stay where they are, and slots that have lost theirs are cleared. Single elements move.
 struct Relocation::Moves {
   uint64_t packed_size = 0;
   uint32_t slot_values = 1;
   std::vector<uint32_t> cleared;
+  std::shared_ptr<const std::vector<uint32_t>> former_places;  ///< of each place; null: blocks
 };
+
+/// Work on the process's pool, for all threads that it has by default.
+const base::ParallelFor& parallel();
 
 }  // namespace tessera

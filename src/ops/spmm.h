@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/parallel.h"
 #include "kernels/block_sparse/block_sparse.h"
 #include "kernels/element_sparse/element_sparse.h"
 #include "machine/machine.h"
@@ -104,7 +105,8 @@ SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const 
 
 /// Brings up to date what the problem's program reads of a weight beside its values: to be called
 /// before each run, at no cost where nothing has changed.
-void update_index(const PackedWeight& weight, const SpmmProblem& problem);
+void update_index(const PackedWeight& weight, const SpmmProblem& problem,
+                  const base::ParallelFor& parallel = base::serial_for);
 
 /// "kernel=0 row_parts=2 …"
 std::string to_string(const SpmmPlan& plan);

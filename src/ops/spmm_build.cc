@@ -89,7 +89,8 @@ class Builder {
     return params;
   }
 
-  SpmmProgram finish(std::vector<Field> fields, std::vector<Param> params) {
+  /// The product, behind the steps that it needs first.
+  SpmmProgram finish(std::vector<Field> fields, std::vector<Param> params, std::vector<program::StepId> steps = {}) {
     program::VertexGroup group;
     group.codelet = &Family::codelet();
     group.tiles = plan_.tiles_used();
@@ -97,7 +98,8 @@ class Builder {
     group.params = with_knobs(std::move(params));
     program::ComputeSet set{"multiply", program::Phase::compute, {}};
     set.groups.push_back(std::move(group));
-    out_.program.set_main(out_.program.execute(std::move(set)));
+    steps.push_back(out_.program.execute(std::move(set)));
+    out_.program.set_main(out_.program.sequence(std::move(steps)));
     return std::move(out_);
   }
 
@@ -138,30 +140,67 @@ SpmmProgram build(const Blocks& family, const std::shared_ptr<const PackedWeight
       {Param(w.block_size()), Param(problem.transpose), Param(static_cast<int64_t>(problem.activation))});
 }
 
+/// Brings the values of a weight into the order of its transpose, on the tiles of the product.
+std::pair<VariableId, program::StepId> gather_values(Builder<Elements>& b, const Elements& family, VariableId values,
+                                                     uint32_t tiles) {
+  const PackedElements& w = family.weight;
+  const uint32_t rows = family.value_rows();
+  const uint32_t lanes = sparse::kBundleLanes;
+  const VariableId places =
+      b.index("W.places", Type::u32, w.transposed().source.data(), rows, lanes, w.is_dynamic());
+  program::Program& program = b.out().program;
+  const VariableId gathered = program.add(
+      {"W.gathered", w.type(), rows, lanes, Role::temporary, program::map_shared(rows, lanes), nullptr});
+  const std::vector<uint32_t> begin = family.gather_parts(tiles);
+  std::vector<Box> boxes;
+  for (size_t p = 0; p + 1 < begin.size(); ++p) boxes.push_back({begin[p], begin[p + 1] - begin[p], 0, lanes});
+  program::VertexGroup group;
+  group.codelet = &kernels::gather_elements_codelet;
+  group.tiles = static_cast<uint32_t>(boxes.size());
+  group.fields = {b.whole(values), {places, BoxSeries::table(boxes)}, {gathered, BoxSeries::table(boxes)}};
+  program::ComputeSet set{"gather", program::Phase::pack, {}};
+  set.groups.push_back(std::move(group));
+  return {gathered, program.execute(std::move(set))};
+}
+
 SpmmProgram build(const Elements& family, const std::shared_ptr<const PackedWeight>& owner,
                   const SpmmProblem& problem, const SpmmPlan& plan) {
   Builder<Elements> b(family, owner, problem, plan);
   const PackedElements& w = family.weight;
-  const auto steps = static_cast<uint32_t>(w.value_count() / sparse::kBundleLanes);
-  const VariableId values = b.external("W.values", Role::input, w.type(), steps, sparse::kBundleLanes);
-  const VariableId chunks = b.index("W.chunk_begin", Type::u32, w.chunk_begin().data(), 1, w.chunks() + 1);
-  const VariableId blocks =
-      b.index("W.blocks", Type::u8, w.blocks().data(), w.blocks().size(), sizeof(sparse::ElementBlock));
-  const VariableId bundles =
-      b.index("W.bundles", Type::u8, w.bundles().data(), w.bundles().size(), sizeof(sparse::ElementBundle));
-  const VariableId indices = b.index("W.indices", Type::u32, w.indices().data(),
-                                     w.indices().size() / sparse::kBundleLanes, sparse::kBundleLanes);
+  const sparse::ElementIndex& index = family.index();
+  const uint32_t lanes = sparse::kBundleLanes;
+  const bool changes = w.is_dynamic();
+  VariableId values =
+      b.external("W.values", Role::input, w.type(), static_cast<uint32_t>(w.places() / lanes), lanes);
   b.out().variables.values = values;
-  std::vector<int64_t> first_chunk;
-  for (size_t r = 0; r + 1 < plan.row_begin.size(); ++r)
+  std::vector<program::StepId> before;
+  if (problem.transpose) {
+    const auto [gathered, step] = gather_values(b, family, values, plan.tiles_used());
+    values = gathered;
+    before.push_back(step);
+  }
+  const VariableId chunks = b.index("W.chunk_begin", Type::u32, index.chunk_begin.data(), 1, index.chunks() + 1);
+  const VariableId blocks = b.index("W.blocks", Type::u8, index.blocks.data(), index.blocks.size(),
+                                    sizeof(sparse::ElementBlock), changes);
+  const VariableId bundles = b.index("W.bundles", Type::u8, index.bundles.data(), index.bundles.size(),
+                                     sizeof(sparse::ElementBundle), changes);
+  const VariableId indices =
+      b.index("W.indices", Type::u32, index.words.data(), index.words.size() / lanes, lanes, changes);
+  std::vector<int64_t> first_chunk, capacity;
+  for (size_t r = 0; r + 1 < plan.row_begin.size(); ++r) {
     first_chunk.insert(first_chunk.end(), plan.col_begin.size() - 1, plan.row_begin[r]);
+    capacity.insert(capacity.end(), plan.col_begin.size() - 1,
+                    static_cast<int64_t>(family.capacity_of(plan.row_begin[r], plan.row_begin[r + 1])));
+  }
   return b.finish(
       concat({b.whole(values), b.parts(chunks, [&](size_t r, size_t) {
                 return Box{0, 1, plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r] + 1};
               }),
               b.whole(blocks), b.whole(bundles), b.whole(indices)},
              b.activations()),
-      {Param(w.k_block()), Param(std::move(first_chunk)), Param(static_cast<int64_t>(problem.activation))});
+      {Param(index.k_block), Param(std::move(first_chunk)), Param(std::move(capacity)),
+       Param(static_cast<int64_t>(problem.activation))},
+      std::move(before));
 }
 
 }  // namespace
@@ -176,9 +215,12 @@ PackedWeight pack_weight(const SparseMatrix& matrix, Type type, uint32_t threads
   return {PackedElements(matrix, type, {.parts = threads}), false};
 }
 
-void update_index(const PackedWeight& weight, const SpmmProblem& problem) {
+void update_index(const PackedWeight& weight, const SpmmProblem& problem, const base::ParallelFor& parallel) {
   if (!problem.transpose) return;
-  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form)) blocks->transposed_index();
+  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form))
+    blocks->transposed_index();
+  else
+    std::get<PackedElements>(weight.form).transposed(parallel);
 }
 
 SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -11,8 +12,10 @@
 #include "kernels/block_sparse/cost.h"
 #include "kernels/element_sparse/codelet.h"
 #include "kernels/element_sparse/cost.h"
+#include "kernels/gather/codelet.h"
 #include "ops/cut.h"
 #include "ops/spmm.h"
+#include "program/cycles.h"
 
 namespace tessera::ops {
 
@@ -90,20 +93,32 @@ struct Blocks {
     return kernels::block_cost(share, m.figures);
   }
 
+  /// Nothing comes before a product.
+  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
+  uint64_t prologue_bytes() const { return 0; }
+
   size_t scratch_floats(const Cut& cut, uint32_t cols) const {
     return kernels::block_scratch_floats(cut, this->cols(), weight.block_size(), cols);
   }
 };
 
-/// The same of the element kernels.
+/// The same of the element kernels. A transposed product has an index of its own, and first gathers
+/// the values into its order.
 struct Elements {
   using Cut = kernels::ElementCut;
 
   const sparse::PackedElements& weight;
+  bool transpose = false;
 
-  uint32_t rows() const { return weight.rows(); }
-  uint32_t cols() const { return weight.cols(); }
-  kernels::ElementWeight view() const { return kernels::view_of(weight); }
+  const sparse::ElementIndex& index() const { return transpose ? weight.transposed().index : weight.index(); }
+  uint32_t rows() const { return index().rows; }
+  uint32_t cols() const { return index().cols; }
+  kernels::ElementWeight view() const { return kernels::view_of(index(), weight.type(), nullptr); }
+  /// Of the values in the order of the product, in rows of kBundleLanes.
+  uint32_t value_rows() const {
+    const uint64_t places = transpose ? weight.transposed().source.size() : weight.places();
+    return static_cast<uint32_t>(places / sparse::kBundleLanes);
+  }
 
   static constexpr const program::Codelet& codelet() { return kernels::element_spmm_codelet; }
 
@@ -113,14 +128,26 @@ struct Elements {
   }
 
   std::vector<Cut> candidates(const SpmmProblem& problem, const machine::Machine& m) const {
-    return kernels::element_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
+    return kernels::element_candidates(view(), problem.n, m.tiles, m.figures);
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const {
-    return cut_rows(weight.chunk_nonzeros(), weight.chunks(), parts);
+    const uint32_t chunks = index().chunks();
+    if (weight.is_dynamic()) return cut_evenly(chunks, parts);
+    std::vector<uint64_t> places_before;
+    for (uint64_t chunk = 0; chunk <= chunks; ++chunk)
+      places_before.push_back(index().blocks[chunk * index().k_blocks()].value);
+    return cut_rows(places_before, chunks, parts);
   }
 
-  uint32_t first_row(uint32_t unit) const { return weight.chunk_begin()[unit]; }
+  uint32_t first_row(uint32_t unit) const { return index().chunk_begin[unit]; }
+
+  /// Non-zeros that the cost takes a part for where the pattern may change: an even share of the
+  /// capacity; 0 where it counts them.
+  uint64_t capacity_of(uint32_t chunk_begin, uint32_t chunk_end) const {
+    if (!weight.is_dynamic() || rows() == 0) return 0;
+    return weight.capacity() * (first_row(chunk_end) - first_row(chunk_begin)) / rows();
+  }
 
   program::PhaseTimes cost(const Cut& cut, const SpmmProblem& problem, program::Box units,
                            const machine::Machine& m) const {
@@ -128,11 +155,37 @@ struct Elements {
     describe_share(share, *this, cut, problem, units);
     share.chunk_begin = units.row;
     share.chunk_end = static_cast<uint32_t>(units.row_end());
+    if (weight.is_dynamic()) share.weight.blocks = nullptr;
+    share.weight.capacity = capacity_of(share.chunk_begin, share.chunk_end);
     return kernels::element_cost(share, m.figures);
   }
 
+  /// Rows of values that each of some tiles gathers.
+  std::vector<uint32_t> gather_parts(uint32_t tiles) const { return cut_evenly(value_rows(), tiles); }
+
+  /// Cycles of gathering the values on `tiles` tiles.
+  program::PhaseTimes prologue(uint32_t tiles, const machine::Machine& m) const {
+    if (!transpose) return {};
+    const std::vector<uint32_t> parts = gather_parts(tiles);
+    uint32_t most = 0;
+    for (size_t p = 0; p + 1 < parts.size(); ++p) most = std::max(most, parts[p + 1] - parts[p]);
+    const auto rows_of = [](Type type, uint32_t rows) {
+      return program::FieldView{nullptr, type, rows, sparse::kBundleLanes, sparse::kBundleLanes, 1};
+    };
+    const std::array fields = {rows_of(weight.type(), value_rows()), rows_of(Type::u32, most),
+                               rows_of(weight.type(), most)};
+    program::PhaseTimes cycles = kernels::gather_elements_codelet.cost({fields, {}}, m);
+    cycles[program::Phase::sync] += program::sync_cycles(m, parts.size() - 1);
+    return cycles;
+  }
+
+  /// Bytes of the values gathered.
+  uint64_t prologue_bytes() const {
+    return transpose ? uint64_t{value_rows()} * sparse::kBundleLanes * size_of(weight.type()) : 0;
+  }
+
   size_t scratch_floats(const Cut& cut, uint32_t cols) const {
-    return kernels::element_scratch_floats(cut, kernels::view_of(weight), cols);
+    return kernels::element_scratch_floats(cut, view(), cols);
   }
 };
 
@@ -140,8 +193,7 @@ struct Elements {
 template <class Visit>
 auto with_family(const PackedWeight& weight, bool transpose, const Visit& visit) {
   if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form)) return visit(Blocks{*blocks, transpose});
-  if (transpose) throw UsageError("a weight of single elements has no transposed product");
-  return visit(Elements{std::get<sparse::PackedElements>(weight.form)});
+  return visit(Elements{std::get<sparse::PackedElements>(weight.form), transpose});
 }
 
 }  // namespace tessera::ops

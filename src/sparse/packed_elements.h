@@ -1,16 +1,4 @@
 // The packed form of an unstructured sparse matrix: one value array that serves every n.
-//
-// The matrix is cut into chunks of consecutive rows, and each chunk into k-blocks of consecutive
-// columns. In a k-block, rows are paired so that the two share many columns: a *task* is a pair of
-// rows. It takes *shared* steps, on a column that both have (a row of X is loaded once for two
-// products), then *apart* steps, on one column of either. Sixteen tasks of like size form a
-// *bundle*, filled up to equal numbers of steps, their elements interleaved, lane t belonging to
-// task t. So
-//  - a kernel for many columns of X walks one task after another, with trip counts that repeat
-//    from task to task, broadcasting values that lie sixteen apart, and
-//  - a kernel for a single column takes all sixteen tasks at once, a vector of values at a time.
-// Filler is a zero whose column index is the width of the k-block: kernels keep a row of zeros
-// behind the rows of X there, so that filler adds nothing even where X holds infinity or NaN.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -18,107 +6,131 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
+
+#include "base/parallel.h"
+#include "sparse/element_cuts.h"
+#include "sparse/element_index.h"
 
 namespace tessera::sparse {
 
-/// Index words hold columns times this: the bytes of eight elements of X, so that kernels find the
-/// rows of panels of up to sixty-four columns by an address scaled by 1, 2, 4 or 8. Columns of a
-/// k-block fit 15 bits with it.
-inline constexpr uint32_t kColumnScale = 32;
-
-/// Tasks in a bundle.
-inline constexpr uint32_t kBundleLanes = 16;
-
-/// Sixteen tasks. Values: two times sixteen a step, those of the rows a and then those of the rows
-/// b. Index words: sixteen for two shared steps (the first step's column in the lower half), and
-/// sixteen for a step apart (the column of row a in the lower half).
-struct ElementBundle {
-  uint16_t row_a[kBundleLanes];  ///< in the chunk; the chunk's number of rows where there is none
-  uint16_t row_b[kBundleLanes];
-  uint16_t shared_steps;  ///< even
-  uint16_t apart_steps;
-  uint16_t tasks;  ///< 1 to 16; the lanes behind them hold only filler
-
-  size_t value_count() const { return size_t{2} * kBundleLanes * (shared_steps + apart_steps); }
-  size_t index_count() const { return size_t{kBundleLanes} * (shared_steps / 2 + apart_steps); }
+/// The index of Wᵀ over the values of W.
+struct TransposedElements {
+  ElementIndex index;
+  std::vector<uint32_t> source;  ///< the place in W of the value of each place; filler: zero_place()
 };
 
-/// Where a k-block of a chunk starts in the arrays of bundles, values and indices.
-struct ElementBlock {
-  uint64_t bundle = 0;
-  uint64_t value = 0;
-  uint64_t index = 0;
-};
-
-/// How to cut a matrix. Zeros stand for a choice by density.
-struct ElementPacking {
-  uint32_t k_block = 0;     ///< columns of a k-block, at most kMaxKBlock
-  uint32_t chunk_rows = 0;  ///< rows of a chunk at most; itself at most kMaxChunkRows
-  uint32_t parts = 4;       ///< chunks wanted at least, for threads to share out; 1 or more
-};
-
-inline constexpr uint32_t kMaxKBlock = 1023;
-inline constexpr uint32_t kMaxChunkRows = 4096;
-
-/// An unstructured sparse matrix, packed. The values are the master copy; their order is a fixed
+/// An unstructured sparse matrix, packed. The values are the master copy; their order is a
 /// permutation of the order of SparseMatrix, with filler between.
+///
+/// A static matrix is packed slowly, for the fastest products. A dynamic one has room for a number
+/// of non-zeros and takes one pattern after the other, packed quickly; its arrays stay where they
+/// are, and as long as they are.
 class PackedElements {
  public:
-  PackedElements() = default;
+  /// A matrix without elements or size.
+  PackedElements();
+  ~PackedElements();
+  PackedElements(PackedElements&&) noexcept;
+  PackedElements& operator=(PackedElements&&) noexcept;
 
   /// Packs a matrix of block size 1 with values of type f32, f16 or bf16.
   PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing = {});
 
-  uint32_t rows() const { return rows_; }
-  uint32_t cols() const { return cols_; }
-  Type type() const { return type_; }
-  uint64_t nonzeros() const { return nonzeros_; }
-  uint32_t k_block() const { return k_block_; }
-  uint32_t k_blocks() const { return (cols_ + k_block_ - 1) / k_block_; }
-  uint32_t chunks() const { return static_cast<uint32_t>(chunk_begin_.size()) - 1; }
+  /// A dynamic matrix with room for `capacity` non-zeros, and without any yet. Throws UsageError where
+  /// they need more places than 32 bits can number.
+  static PackedElements dynamic(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
+                                const ElementPacking& packing = {});
 
-  /// First row of each chunk, and the number of rows.
-  const std::vector<uint32_t>& chunk_begin() const { return chunk_begin_; }
-  /// Non-zeros before each chunk, and their total.
-  const std::vector<uint64_t>& chunk_nonzeros() const { return chunk_nonzeros_; }
-  /// chunks × k-blocks entries, chunk by chunk, and one that marks the end.
-  const std::vector<ElementBlock>& blocks() const { return blocks_; }
-  const std::vector<ElementBundle>& bundles() const { return bundles_; }
-  /// Index words: kColumnScale × column in its k-block, k_block() for filler.
-  const std::vector<uint32_t>& indices() const { return indices_; }
-  /// Elements of type(), with filler.
+  uint32_t rows() const { return index_.rows; }
+  uint32_t cols() const { return index_.cols; }
+  Type type() const { return type_; }
+  uint64_t nonzeros() const { return row_begin_.back(); }
+  /// Non-zeros that there is room for: of a static matrix, those that it has.
+  uint64_t capacity() const;
+  bool is_dynamic() const { return dynamic_ != nullptr; }
+
+  const ElementIndex& index() const { return index_; }
+  uint32_t k_block() const { return index_.k_block; }
+  uint32_t k_blocks() const { return index_.k_blocks(); }
+  uint32_t chunks() const { return index_.chunks(); }
+  const std::vector<uint32_t>& chunk_begin() const { return index_.chunk_begin; }
+  const std::vector<ElementBlock>& blocks() const { return index_.blocks; }
+  const std::vector<ElementBundle>& bundles() const { return index_.bundles; }
+  const std::vector<uint32_t>& indices() const { return index_.words; }
+  /// Places of the present pattern, filler included.
+  uint64_t value_count() const { return index_.value_count(); }
+
+  /// Elements of type(), places() of them: those of the pattern with filler, unused ones of a dynamic
+  /// matrix, and a few more behind. Where there is no non-zero there is a zero.
   const std::byte* values() const { return values_.data(); }
-  uint64_t value_count() const { return blocks_.back().value; }
+  std::byte* values() { return values_.data(); }
+  uint64_t places() const { return values_.size() / size_of(type_); }
+  /// A place that is 0 under every pattern, as are those behind it.
+  uint64_t zero_place() const { return places() - kBundleLanes; }
+
+  /// The index of the transposed matrix: built on first use, and anew where the pattern has changed
+  /// since. May be called from several threads at once.
+  const TransposedElements& transposed(const base::ParallelFor& parallel = base::serial_for) const;
 
   /// Replaces the values, given in the order of the SparseMatrix: one pass, same pattern.
-  void set_values(const float* values);
+  void set_values(const float* values, const base::ParallelFor& parallel = base::serial_for);
   /// Writes the values in the order of the SparseMatrix: one pass.
-  void get_values(float* values) const;
+  void get_values(float* values, const base::ParallelFor& parallel = base::serial_for) const;
+  /// From that order to packed order, zeros between, and back. Arrays of nonzeros() and of places().
+  void pack(const float* values, float* packed, const base::ParallelFor& parallel = base::serial_for) const;
+  void unpack(const float* packed, float* values, const base::ParallelFor& parallel = base::serial_for) const;
   /// Position in the packed array of each non-zero, in the order of the SparseMatrix.
   std::vector<uint64_t> permutation() const;
+
+  /// The pattern, block size 1.
+  Pattern pattern() const;
+
+  /// Of a dynamic matrix: replaces pattern and values. Throws UsageError for a pattern that is
+  /// malformed, of another shape or beyond the capacity, and then changes nothing.
+  void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
+
+  /// Of a dynamic matrix: replaces the pattern. Elements of both patterns keep their values, new ones
+  /// are 0. Returns the former place of the value of each place, zero_place() where it had none; the
+  /// array is reused once nobody else holds it. Throws as set_matrix does.
+  std::shared_ptr<const std::vector<uint32_t>> set_pattern(const Pattern& pattern,
+                                                           const base::ParallelFor& parallel = base::serial_for);
+
+  /// The same, by the elements that go and that come. One in both lists begins anew, at 0. Throws
+  /// UsageError too for an element outside the matrix or named twice, for one to go that is not there,
+  /// and for one to come that is there. Takes as long as a new pattern, however little changes.
+  std::shared_ptr<const std::vector<uint32_t>> replace(std::span<const BlockPosition> drop,
+                                                       std::span<const BlockPosition> grow,
+                                                       const base::ParallelFor& parallel = base::serial_for);
 
   /// Bytes of the values, filler included, and of everything that is read beside them.
   size_t value_bytes() const { return values_.size(); }
   size_t index_bytes() const;
 
  private:
-  /// Calls visit(position in the SparseMatrix, position in the packed values) for each non-zero.
-  template <class Visit>
-  void for_each_nonzero(const Visit& visit) const;
+  struct Dynamic;
+  struct Transposed;
 
-  uint32_t rows_ = 0;
-  uint32_t cols_ = 0;
+  PackedElements(ElementIndex cut, Type type, const ElementPacking& packing);
+  void check_places(uint64_t places) const;
+  void check_dynamic() const;
+  void check(const Pattern& pattern) const;
+  void restart(uint32_t row, uint32_t col);
+  void replace_index(const Pattern& pattern, const base::ParallelFor& parallel);
+
+  /// Calls visit(position in the SparseMatrix, place, column) for each non-zero.
+  template <class Visit>
+  void for_each_nonzero(const base::ParallelFor& parallel, const Visit& visit) const;
+
   Type type_ = Type::f32;
-  uint64_t nonzeros_ = 0;
-  uint32_t k_block_ = 1;
-  std::vector<uint32_t> chunk_begin_ = {0};
-  std::vector<uint64_t> chunk_nonzeros_ = {0};
+  ElementPacking packing_;
   std::vector<uint64_t> row_begin_ = {0};
-  std::vector<ElementBlock> blocks_ = {ElementBlock{}};
-  std::vector<ElementBundle> bundles_;
-  std::vector<uint32_t> indices_;
+  ElementIndex index_;
   std::vector<std::byte> values_;
+  std::unique_ptr<Dynamic> dynamic_;
+  std::unique_ptr<Transposed> transposed_;
 };
 
 }  // namespace tessera::sparse

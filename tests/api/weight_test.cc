@@ -73,9 +73,9 @@ void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const
 
 struct Drawn {
   explicit Drawn(uint64_t seed) : random(base::RandomStream(seed)) {
-    static constexpr uint32_t kBlocks[] = {4, 8, 16, 32};
+    static constexpr uint32_t kBlocks[] = {1, 4, 8, 16, 32};
     static constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
-    block_size = kBlocks[random.below(4)];
+    block_size = kBlocks[random.below(5)];
     type = kTypes[random.below(3)];
     matrix = generate({static_cast<PatternKind>(random.below(3)), random.below(150) + 1, random.below(150) + 1,
                        0.05 + 0.2 * random.below(4), block_size, seed});
@@ -193,10 +193,12 @@ TEST(Weight, DynamicWithTheSamePatternGivesTheSameBits) {
 }
 
 TEST(Weight, PackedOrderIsThatOfTheValues) {
-  for (uint32_t block_size : {4U, 8U, 32U}) {
+  for (uint32_t block_size : {1U, 4U, 8U, 32U}) {
     const SparseMatrix matrix = generate({PatternKind::random, 77, 93, 0.4, block_size, 3});
     Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks() + 2);
-    ASSERT_EQ(weight.packed_size(), weight.capacity() * block_size * block_size);
+    if (block_size > 1) {
+      ASSERT_EQ(weight.packed_size(), weight.capacity() * block_size * block_size);
+    }
     std::vector<float> values(matrix.values.size());
     weight.get_values(values);
     std::vector<float> packed(weight.packed_size(), 9.0F);
@@ -232,8 +234,11 @@ TEST(Weight, PackedOrderOfADenseWeightIsItsOwnToo) {
   }
 }
 
-TEST(Weight, StateFollowsWhereBlocksStay) {
-  const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
+class StateOfBlocks : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(StateOfBlocks, FollowsWhereBlocksStay) {
+  const uint32_t b = GetParam();
+  const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, b, 3});
   Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks());
   std::vector<float> momentum(weight.packed_values().begin(), weight.packed_values().end());
   const Pattern before = weight.pattern();
@@ -245,16 +250,21 @@ TEST(Weight, StateFollowsWhereBlocksStay) {
   const Relocation moved = weight.replace({&gone, 1}, {&grown, 1});
   moved.apply(momentum);
   EXPECT_TRUE(std::equal(momentum.begin(), momentum.end(), weight.packed_values().begin()));
-  EXPECT_EQ(std::count(momentum.begin(), momentum.end(), 0.0F), 64);
+  EXPECT_EQ(momentum.size() - std::count(momentum.begin(), momentum.end(), 0.0F), matrix.values.size() - b * b);
   std::vector<float> small(64);
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { moved.apply(small); }), "64 elements"));
 }
 
+INSTANTIATE_TEST_SUITE_P(BlockSizes, StateOfBlocks, testing::Values(1U, 8U));
+
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Weight::dynamic(matrix, 7); }), "more than its capacity of 7"));
-  Weight fixed(matrix);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(matrix); }), "pattern is fixed"));
+  for (const SparseMatrix& m : {matrix, generate({PatternKind::random, 64, 64, 0.5, 1, 3})}) {
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Weight::dynamic(m, 7); }), "more than its capacity of 7"));
+    Weight fixed(m);
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(m); }), "its pattern is fixed"));
+  }
+  const Weight fixed(matrix);
   EXPECT_FALSE(fixed.is_dynamic());
   EXPECT_EQ(fixed.capacity(), matrix.pattern.blocks());
   Weight half(matrix, Type::f16);
@@ -265,16 +275,18 @@ TEST(Weight, RefusesWhatItCannotDo) {
 
 // The first transposed products of a weight, at once: they build its index.
 TEST(Weight, TransposedProductsMayBeginAtOnce) {
-  const SparseMatrix matrix = generate({PatternKind::random, 256, 192, 0.3, 4, 5});
-  Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks());
-  const Spmm product(weight, 24, {.transpose = true});
-  weight.set_pattern(generate({PatternKind::random, 256, 192, 0.3, 4, 6}).pattern);
-  std::vector<float> x(256 * 24, 1.0F);
-  std::vector<std::vector<float>> results(4, std::vector<float>(192 * 24, 9.0F));
-  std::vector<std::thread> callers;
-  for (auto& y : results) callers.emplace_back([&] { product(x.data(), y.data()); });
-  for (std::thread& caller : callers) caller.join();
-  for (const auto& y : results) EXPECT_EQ(y, results[0]);
+  for (const uint32_t block_size : {1U, 4U}) {
+    const SparseMatrix matrix = generate({PatternKind::random, 256, 192, 0.3, block_size, 5});
+    Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks());
+    const Spmm product(weight, 24, {.transpose = true});
+    weight.set_pattern(generate({PatternKind::random, 256, 192, 0.3, block_size, 6}).pattern);
+    std::vector<float> x(256 * 24, 1.0F);
+    std::vector<std::vector<float>> results(4, std::vector<float>(192 * 24, 9.0F));
+    std::vector<std::thread> callers;
+    for (auto& y : results) callers.emplace_back([&] { product(x.data(), y.data()); });
+    for (std::thread& caller : callers) caller.join();
+    for (const auto& y : results) EXPECT_EQ(y, results[0]);
+  }
 }
 
 }  // namespace

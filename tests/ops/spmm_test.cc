@@ -96,6 +96,30 @@ TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
         }
 }
 
+// A dynamic weight's plan is for its capacity, whatever it holds.
+TEST(SpmmPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
+  const machine::Machine host = machine::host(2);
+  for (const bool dynamic : {false, true})
+    for (const bool transpose : {false, true}) {
+      SCOPED_TRACE(fmt::format("dynamic {}, transposed {}", dynamic, transpose));
+      const SparseMatrix matrix = random_matrix(300, 200, 1);
+      std::shared_ptr<const PackedWeight> weight = pack(matrix);
+      if (dynamic) {
+        auto elements = sparse::PackedElements::dynamic(300, 200, matrix.pattern.blocks(), Type::f32);
+        weight = std::make_shared<const PackedWeight>(PackedWeight{std::move(elements), false});
+      }
+      const SpmmProblem problem{.n = 70, .transpose = transpose};
+      const SpmmPlan plan = plan_spmm(*weight, problem, host);
+      const engine::Engine engine(compiler::compile(build_spmm(weight, problem, plan, host).program, host));
+      const engine::Profile profile = engine.run({}, {.dry = true});
+      EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
+      if (!dynamic || transpose) continue;
+      // Evenly spread elements cost about what an exact pattern of as many does.
+      const double fixed = plan_spmm(*pack(matrix), problem, host).chosen.total();
+      EXPECT_NEAR(plan.chosen.total(), fixed, 0.3 * fixed);
+    }
+}
+
 TEST(SpmmPlan, GoesOutOfTheWayOfEmptyMatrices) {
   for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}})
     for (uint32_t block_size : {1U, 8U})

@@ -26,8 +26,8 @@ constexpr std::array<FieldSpec, element_field::count> kFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
-constexpr std::array<std::string_view, 7> kParams = {
-    "k_block", "first_chunk", "activation", "row_parts", "col_parts", "panel_cols", "group_chunks"};
+constexpr std::array<std::string_view, 8> kParams = {"k_block",   "first_chunk", "capacity",   "activation",
+                                                     "row_parts", "col_parts",   "panel_cols", "group_chunks"};
 
 /// The share's weight begins with its first chunk, and so does its Y.
 ElementShare share_of(const Vertex& v) {
@@ -41,10 +41,11 @@ ElementShare share_of(const Vertex& v) {
   w.values = v.fields[values].data;
   w.chunk_begin = v.fields[chunk_begin].as<const uint32_t>();
   w.rows = w.chunk_begin[w.chunks];
-  w.blocks = v.fields[blocks].as<const sparse::ElementBlock>() +
-             static_cast<uint64_t>(v.params[element_param::first_chunk]) * w.k_blocks();
+  w.blocks = v.fields[blocks].as<const sparse::ElementBlock>();
+  if (w.blocks != nullptr) w.blocks += static_cast<uint64_t>(v.params[element_param::first_chunk]) * w.k_blocks();
   w.bundles = v.fields[bundles].as<const sparse::ElementBundle>();
   w.indices = v.fields[indices].as<const uint32_t>();
+  w.capacity = static_cast<uint64_t>(v.params[element_param::capacity]);
   share.chunk_end = w.chunks;
   share.col_end = v.fields[y].cols;
   share.x = v.fields[x].matrix<const float>();
@@ -86,19 +87,19 @@ Sample sample(uint32_t scale, uint64_t seed) {
       generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), type, {.k_block = 64, .chunk_rows = 128});
   ElementCut cut;
   cut.panel_cols = n == 1 ? 1 : 64;
+  const sparse::ElementIndex& index = packed.index();
   const auto steps = static_cast<uint32_t>(packed.value_count() / sparse::kBundleLanes);
   Sample s(element_spmm_codelet);
   s.random(type, steps, sparse::kBundleLanes, seed).packed();
-  s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return packed.chunk_begin()[i]; }).packed();
-  s.field(bytes_of(packed.blocks())).field(bytes_of(packed.bundles()));
-  const std::vector<uint32_t>& indices = packed.indices();
-  s.values(Type::u32, static_cast<uint32_t>(indices.size() / sparse::kBundleLanes), sparse::kBundleLanes,
-           [&](uint64_t i) { return indices[i]; }).packed();
+  s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return index.chunk_begin[i]; }).packed();
+  s.field(bytes_of(index.blocks)).field(bytes_of(index.bundles));
+  s.values(Type::u32, static_cast<uint32_t>(index.words.size() / sparse::kBundleLanes), sparse::kBundleLanes,
+           [&](uint64_t i) { return index.words[i]; }).packed();
   s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_scratch_floats(cut, view_of(packed), n))).packed();
-  s.param(packed.k_block()).param(0).param(static_cast<int64_t>(Activation::gelu));
+  s.param(packed.k_block()).param(0).param(0).param(static_cast<int64_t>(Activation::gelu));
   visit_element_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1 in another order.
   s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});

@@ -21,12 +21,13 @@ namespace element_field {
 enum : size_t { values, chunk_begin, blocks, bundles, indices, x, y, scalars, bias, scratch, count };
 }
 namespace element_param {
-enum : size_t { k_block, first_chunk, activation, first_knob };
+enum : size_t { k_block, first_chunk, capacity, activation, first_knob };
 }
 
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's share. chunk_begin holds the share's
 /// chunks and the end; the other arrays of W are whole; scalars are alpha and beta; a bias of no
-/// elements is none.
+/// elements is none. The cost reads the pattern where it is constant, and takes it for `capacity`
+/// non-zeros in the share otherwise.
 extern const program::Codelet element_spmm_codelet;
 
 std::span<const ListedCodelet> element_sparse_codelets();

@@ -37,7 +37,7 @@ constexpr double kSharedLineCycles = 60;
 // Turning a column-major operand: loads, shuffles and short stores for every four elements.
 constexpr double kTurnPerElement = 0.5;
 
-/// What a share takes of a weight: counted on its bundles.
+/// What a share takes of a weight.
 struct Counts {
   double bundles = 0;
   double tasks = 0;
@@ -47,6 +47,15 @@ struct Counts {
   double bytes = 0;  ///< of W as packed
 
   explicit Counts(const ElementShare& share) {
+    if (share.weight.blocks != nullptr)
+      count(share);
+    else
+      estimate(share);
+  }
+
+ private:
+  /// On its bundles.
+  void count(const ElementShare& share) {
     const ElementWeight& w = share.weight;
     const auto& first = w.blocks[uint64_t{share.chunk_begin} * w.k_blocks()];
     const auto& last = w.blocks[uint64_t{share.chunk_end} * w.k_blocks()];
@@ -60,6 +69,26 @@ struct Counts {
     bundles = static_cast<double>(last.bundle - first.bundle);
     bytes = static_cast<double>((last.value - first.value) * size_of(w.type) +
                                 (last.index - first.index) * sizeof(uint32_t)) +
+            bundles * sizeof(sparse::ElementBundle);
+  }
+
+  /// For random rows in bundles by length.
+  void estimate(const ElementShare& share) {
+    const ElementWeight& w = share.weight;
+    const double chunks = share.chunk_end - share.chunk_begin;
+    const double chunk_rows = (w.chunk_begin[share.chunk_end] - w.chunk_begin[share.chunk_begin]) / chunks;
+    const double blocks = chunks * w.k_blocks();
+    const double elements = static_cast<double>(w.capacity) / std::max(1.0, blocks);  // of a block
+    const double row_length = elements / std::max(1.0, chunk_rows);
+    const double filled_rows = chunk_rows * (1 - std::exp(-row_length));
+    // Half a bundle at each change of length; lengths spread over six standard deviations.
+    const double filler = kBundleLanes * std::min(6 * std::sqrt(row_length), std::ceil(filled_rows / (2 * kBundleLanes)));
+    const double places = blocks * (elements + filler);
+    tasks = blocks * filled_rows / 2;
+    apart_steps = places / 2;
+    words = apart_steps / kBundleLanes;
+    bundles = std::ceil(tasks / kBundleLanes);
+    bytes = places * static_cast<double>(size_of(w.type)) + places / 2 * sizeof(uint32_t) +
             bundles * sizeof(sparse::ElementBundle);
   }
 };

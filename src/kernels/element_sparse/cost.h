@@ -9,8 +9,8 @@
 
 namespace tessera::kernels {
 
-/// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern and the host's
-/// figures. Reads no values, no X and no Y; their strides only.
+/// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern, or the share's
+/// capacity where that may change, and the host's figures. Reads no values, no X and no Y; their strides only.
 program::PhaseTimes element_cost(const ElementShare& share, const machine::HostFigures& figures);
 
 /// Cuts that may be the best for such a product on `threads` cores.

@@ -90,17 +90,21 @@ HWY_EXPORT(run_share);
 
 void element_spmm(const ElementShare& share) { HWY_DYNAMIC_DISPATCH(run_share)(share); }
 
+ElementWeight view_of(const sparse::ElementIndex& index, Type type, const void* values) {
+  return {.rows = index.rows,
+          .cols = index.cols,
+          .k_block = index.k_block,
+          .chunks = index.chunks(),
+          .type = type,
+          .values = values,
+          .chunk_begin = index.chunk_begin.data(),
+          .blocks = index.blocks.data(),
+          .bundles = index.bundles.data(),
+          .indices = index.words.data()};
+}
+
 ElementWeight view_of(const sparse::PackedElements& weight) {
-  return {weight.rows(),
-          weight.cols(),
-          weight.k_block(),
-          weight.chunks(),
-          weight.type(),
-          weight.values(),
-          weight.chunk_begin().data(),
-          weight.blocks().data(),
-          weight.bundles().data(),
-          weight.indices().data()};
+  return view_of(weight.index(), weight.type(), weight.values());
 }
 
 size_t element_scratch_floats(const ElementCut& cut, const ElementWeight& weight, uint32_t cols) {

@@ -23,7 +23,7 @@ struct ElementCut {
   bool operator==(const ElementCut&) const = default;
 };
 
-/// An unstructured sparse weight as the kernels see it: the arrays of sparse::PackedElements.
+/// An unstructured sparse weight as the kernels see it: the arrays of sparse::ElementIndex.
 struct ElementWeight {
   uint32_t rows = 0;  ///< m
   uint32_t cols = 0;  ///< k
@@ -35,11 +35,15 @@ struct ElementWeight {
   const sparse::ElementBlock* blocks = nullptr;
   const sparse::ElementBundle* bundles = nullptr;
   const uint32_t* indices = nullptr;
+  /// Non-zeros that a cost assumes, spread evenly, where the index is not known: blocks is null.
+  uint64_t capacity = 0;
 
   uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
 };
 
+/// W itself, or its transpose, whose values stand elsewhere.
 ElementWeight view_of(const sparse::PackedElements& weight);
+ElementWeight view_of(const sparse::ElementIndex& index, Type type, const void* values);
 
 /// One core's share of Y = activation(alpha · W·X + beta · Y + bias): some chunks of W times some
 /// columns of X. x and y are the whole matrices.

@@ -7,6 +7,7 @@
 
 #include "kernels/cost.h"
 #include "kernels/element.h"
+#include "kernels/gather/elements.h"
 #include "kernels/lines.h"
 
 namespace tessera::kernels {
@@ -19,6 +20,7 @@ using program::Vertex;
 
 constexpr program::FieldSpec kGatherFields[] = {
     {"rows", Access::in, 2}, {"source"}, {"out", Access::out}};
+constexpr program::FieldSpec kElementFields[] = {{"source"}, {"places"}, {"out", Access::out}};
 constexpr program::FieldSpec kCopyFields[] = {{"in"}, {"out", Access::out}};
 
 uint32_t row_at(const FieldView& rows, uint32_t i) {
@@ -51,6 +53,28 @@ void gather(const Vertex& v) {
       copy_strided(element, address_of(source, row, 0), source.col_stride, address_of(out, i, 0),
                    out.col_stride, out.cols);
   }
+}
+
+void gather_elements_reference(const Vertex& v) {
+  const FieldView& source = v.fields[0];
+  const FieldView& out = v.fields[2];
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      const auto place = static_cast<uint32_t>(number_at(v.fields[1], r, c));
+      std::memcpy(address_of(out, r, c), address_of(source, place / source.cols, place % source.cols),
+                  size_of(out.type));
+    }
+}
+
+bool is_contiguous(const FieldView& field) {
+  return field.col_stride == 1 && (field.row_stride == field.cols || field.rows == 1);
+}
+
+void gather_elements_simd(const Vertex& v) {
+  if (is_contiguous(v.fields[0]) && is_contiguous(v.fields[1]) && is_contiguous(v.fields[2]))
+    gather_elements(v.fields[0], v.fields[1], v.fields[2]);
+  else
+    gather_elements_reference(v);
 }
 
 void copy_reference(const Vertex& v) {
@@ -87,6 +111,8 @@ void copy(const Vertex& v) {
 constexpr double kStridedOperations = 16;
 // Cycles for each row of a gather on a host: its index, and a jump that no prefetcher expects.
 constexpr double kHostRowCycles = 10;
+// Cycles for each element that a host gathers from its L2 cache, several under way at once.
+constexpr double kHostElementCycles = 3;
 
 // Cycles on a tile, W = workers: W(30 + rows(19 + 2 a vector)) for gathered rows, 8 bytes a cycle
 // for a copy after about 25 (PopLibs).
@@ -109,6 +135,13 @@ program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
       kTileGatherWorkerCycles +
       worker_share(m, rows) * (kTileGatherRowCycles + kTileGatherVectorCycles * vectors);
   return in_phase(Phase::pack, m.workers_per_tile * worker);
+}
+
+program::PhaseTimes gather_elements_cost(const Vertex& v, const machine::Machine& m) {
+  const FieldView& out = v.fields[2];
+  const auto elements = static_cast<double>(out.elements());
+  const HostWork streams{bytes_of(v.fields[1]), bytes_of(out), 0};
+  return in_phase(Phase::pack, host_cycles(m, streams) + kHostElementCycles * elements);
 }
 
 program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
@@ -141,11 +174,26 @@ Sample copy_sample(uint32_t scale, uint64_t seed) {
   return sample.random(type, rows, cols, seed, 1, true).unset(type, rows, cols);
 }
 
+template <Type type>
+Sample gather_elements_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 7 * scale;
+  const uint32_t cols = 13 * scale;
+  Sample sample(gather_elements_codelet);
+  sample.random(type, 5 * scale, 10 * scale, seed, 1, true);
+  sample.values(Type::u32, rows, cols, [&](uint64_t i) {
+    return static_cast<double>((i * 7919 + seed) % (uint64_t{50} * scale * scale));
+  });
+  return sample.unset(type, rows, cols);
+}
+
 constexpr NamedSample kGatherSamples[] = {
     {"f32-u32", gather_sample<Type::f32, Type::u32>},
     {"f16-u16", gather_sample<Type::f16, Type::u16>},
     {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
 };
+constexpr NamedSample kElementSamples[] = {{"f32", gather_elements_sample<Type::f32>},
+                                           {"f16", gather_elements_sample<Type::f16>},
+                                           {"bf16", gather_elements_sample<Type::bf16>}};
 constexpr NamedSample kCopySamples[] = {{"f32", copy_sample<Type::f32>},
                                         {"f16", copy_sample<Type::f16>},
                                         {"bf16", copy_sample<Type::bf16>}};
@@ -162,6 +210,17 @@ constexpr program::Codelet gather_rows_codelet = {
     .code_bytes = 256,
 };
 
+constexpr program::Codelet gather_elements_codelet = {
+    .name = "gather_elements",
+    .fields = kElementFields,
+    .params = {},
+    .reference = gather_elements_reference,
+    .simd = gather_elements_simd,
+    .cost = gather_elements_cost,
+    .code_bytes = 512,
+    .runs_on = program::RunsOn::hosts,
+};
+
 constexpr program::Codelet copy_codelet = {
     .name = "copy",
     .fields = kCopyFields,
@@ -174,6 +233,7 @@ constexpr program::Codelet copy_codelet = {
 
 std::span<const ListedCodelet> gather_codelets() {
   static constexpr ListedCodelet kListed[] = {{gather_rows_codelet, kGatherSamples},
+                                              {gather_elements_codelet, kElementSamples},
                                               {copy_codelet, kCopySamples}};
   return kListed;
 }

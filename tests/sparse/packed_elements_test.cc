@@ -1,0 +1,332 @@
+// Packing single elements: patterns that change, and the transposed index.
+#include "sparse/packed_elements.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "sparse/generate.h"
+#include "sparse/pattern.h"
+#include "support/error_of.h"
+
+namespace tessera::sparse {
+namespace {
+
+using test::error_of;
+using test::says;
+
+/// On three threads, in any order.
+void in_parallel(uint32_t count, const std::function<void(uint32_t)>& job) {
+  std::atomic<uint32_t> next = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      for (uint32_t i = next++; i < count; i = next++) job(i);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+using Elements = std::map<std::pair<uint32_t, uint32_t>, float>;
+
+SparseMatrix matrix_of(uint32_t rows, uint32_t cols, const Elements& elements) {
+  SparseMatrix matrix{{rows, cols, 1, {0}, {}}, {}};
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (auto at = elements.lower_bound({row, 0}); at != elements.end() && at->first.first == row; ++at) {
+      matrix.pattern.columns.push_back(at->first.second);
+      matrix.values.push_back(at->second);
+    }
+    matrix.pattern.row_begin.push_back(matrix.pattern.columns.size());
+  }
+  return matrix;
+}
+
+Elements elements_of(const PackedElements& packed) {
+  const Pattern pattern = packed.pattern();
+  std::vector<float> values(packed.nonzeros());
+  packed.get_values(values.data());
+  Elements elements;
+  for (uint32_t row = 0; row < pattern.rows; ++row)
+    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+      elements[{row, pattern.columns[i]}] = values[i];
+  return elements;
+}
+
+/// Values that every type holds, none of them 0.
+float value_of(base::RandomSequence& random) { return static_cast<float>(random.below(255) + 1) / 8; }
+
+/// Elements of one of many kinds of pattern: none, random, banded, by a power law, a full row, every other
+/// row empty.
+Elements random_elements(uint32_t rows, uint32_t cols, base::RandomSequence& random) {
+  const uint32_t kind = random.below(6);
+  const double density = 0.02 + 0.2 * random.below(4);
+  Elements elements;
+  if (kind == 0) return elements;
+  const Pattern pattern =
+      generate_pattern({static_cast<PatternKind>(kind % 3), rows, cols, density, 1, random.below(1000)});
+  for (uint32_t row = 0; row < rows; ++row)
+    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+      if (kind != 4 || row % 2 == 0) elements[{row, pattern.columns[i]}] = value_of(random);
+  if (kind == 5 && rows > 0)
+    for (uint32_t col = 0; col < cols; ++col) elements[{rows / 2, col}] = value_of(random);
+  return elements;
+}
+
+struct Drawn {
+  explicit Drawn(uint64_t seed) : random(base::RandomStream(seed)) {
+    static constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+    rows = random.below(5) == 0 ? random.below(3) : 1 + random.below(200);
+    cols = random.below(5) == 0 ? random.below(3) : 1 + random.below(200);
+    type = kTypes[random.below(3)];
+    packing.k_block = std::vector<uint32_t>{0, 1, 16, 127, 1023}[random.below(5)];
+    packing.chunk_rows = std::vector<uint32_t>{0, 7, 50, 4096}[random.below(4)];
+    packing.parts = 1 + random.below(4);
+    first = random_elements(rows, cols, random);
+    capacity = std::min<uint64_t>(uint64_t{rows} * cols, first.size() + random.below(100));
+    text = fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}, k_block {}, chunk_rows {}", seed, rows, cols,
+                       first.size(), capacity, name_of(type), packing.k_block, packing.chunk_rows);
+  }
+
+  PackedElements dynamic() const {
+    PackedElements packed = PackedElements::dynamic(rows, cols, capacity, type, packing);
+    packed.set_matrix(matrix_of(rows, cols, first), in_parallel);
+    return packed;
+  }
+
+  /// Another pattern within the capacity, part of it as before.
+  Elements next(const Elements& present) {
+    Elements elements = random_elements(rows, cols, random);
+    for (const auto& element : present)
+      if (random.below(2) == 0) elements.insert(element);
+    while (elements.size() > capacity) elements.erase(std::next(elements.begin(), random.below(static_cast<uint32_t>(elements.size()))));
+    return elements;
+  }
+
+  base::RandomSequence random;
+  uint32_t rows, cols;
+  Type type;
+  ElementPacking packing;
+  Elements first;
+  uint64_t capacity;
+  std::string text;
+};
+
+/// Values that are not 0, by place.
+std::map<uint64_t, float> stored(const PackedElements& packed) {
+  std::vector<float> values(packed.nonzeros());
+  packed.get_values(values.data());
+  const std::vector<uint64_t> places = packed.permutation();
+  std::map<uint64_t, float> result;
+  for (size_t i = 0; i < places.size(); ++i) result[places[i]] = values[i];
+  EXPECT_EQ(result.size(), places.size()) << "two elements in one place";
+  return result;
+}
+
+void expect_zeros_elsewhere(const PackedElements& packed) {
+  const size_t bytes = size_of(packed.type());
+  std::vector<std::byte> values(packed.values(), packed.values() + packed.value_bytes());
+  for (const auto& [place, value] : stored(packed))
+    std::fill_n(values.begin() + static_cast<ptrdiff_t>(place * bytes), bytes, std::byte{0});
+  EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](std::byte b) { return b == std::byte{0}; }));
+  ASSERT_LE(packed.value_count(), packed.zero_place());
+}
+
+TEST(DynamicElements, HoldWhatTheyAreGiven) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(d.text);
+    PackedElements packed = d.dynamic();
+    EXPECT_EQ(elements_of(packed), d.first);
+    expect_zeros_elsewhere(packed);
+    const std::byte* values = packed.values();
+    const uint32_t* words = packed.indices().data();
+    const Elements second = d.next(d.first);
+    packed.set_matrix(matrix_of(d.rows, d.cols, second), in_parallel);
+    EXPECT_EQ(elements_of(packed), second);
+    expect_zeros_elsewhere(packed);
+    EXPECT_EQ(packed.values(), values) << "the values have moved";
+    EXPECT_EQ(packed.indices().data(), words) << "the index has moved";
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// The values of elements of both patterns, and 0 for the others.
+Elements kept(const Elements& present, Elements next) {
+  for (auto& [position, value] : next) {
+    const auto at = present.find(position);
+    value = at == present.end() ? 0 : at->second;
+  }
+  return next;
+}
+
+TEST(DynamicElements, KeepTheValuesOfWhatStays) {
+  for (uint64_t seed = 200; seed < 260; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(d.text);
+    PackedElements packed = d.dynamic();
+    Elements present = d.first;
+    for (int step = 0; step < 4; ++step) {
+      std::vector<float> state(packed.places());
+      std::vector<float> values(packed.nonzeros());
+      packed.get_values(values.data());
+      packed.pack(values.data(), state.data(), in_parallel);
+      const Elements next = kept(present, d.next(present));
+      const auto moves = packed.set_pattern(matrix_of(d.rows, d.cols, next).pattern, in_parallel);
+      ASSERT_EQ(elements_of(packed), next);
+      expect_zeros_elsewhere(packed);
+
+      // An array in packed order follows by the moves.
+      ASSERT_EQ(moves->size(), packed.places());
+      std::vector<float> moved(state.size());
+      for (size_t i = 0; i < moved.size(); ++i) moved[i] = state[(*moves)[i]];
+      std::vector<float> unpacked(packed.nonzeros());
+      packed.unpack(moved.data(), unpacked.data());
+      EXPECT_EQ(unpacked, matrix_of(d.rows, d.cols, next).values);
+      std::vector<float> again(state.size());
+      packed.pack(unpacked.data(), again.data());
+      EXPECT_EQ(moved, again) << "what holds no element is not 0";
+      if (testing::Test::HasFailure()) return;
+      present = next;
+    }
+  }
+}
+
+TEST(DynamicElements, AreLikeFreshlyPackedOnes) {
+  for (uint64_t seed = 400; seed < 440; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(d.text);
+    PackedElements packed = d.dynamic();
+    const Elements next = d.next(d.first);
+    const SparseMatrix matrix = matrix_of(d.rows, d.cols, next);
+    packed.set_pattern(matrix.pattern, in_parallel);
+    packed.set_values(matrix.values.data());
+    PackedElements fresh = PackedElements::dynamic(d.rows, d.cols, d.capacity, d.type, d.packing);
+    fresh.set_matrix(matrix);
+    EXPECT_EQ(packed.permutation(), fresh.permutation());
+    EXPECT_TRUE(std::equal(packed.values(), packed.values() + packed.value_bytes(), fresh.values()));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(DynamicElements, DropAndGrow) {
+  for (uint64_t seed = 500; seed < 560; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(d.text);
+    PackedElements packed = d.dynamic();
+    Elements present = d.first;
+    std::vector<BlockPosition> drop, grow;
+    for (const auto& [position, value] : d.first) {
+      if (d.random.below(3) != 0) continue;
+      drop.push_back({position.first, position.second});
+      present.erase(position);
+      if (d.random.below(4) != 0) continue;
+      grow.push_back(drop.back());  // begins anew
+      present[position] = 0;
+    }
+    for (int i = 0; i < 40 && d.rows > 0 && d.cols > 0 && present.size() < d.capacity; ++i) {
+      const std::pair<uint32_t, uint32_t> position{d.random.below(d.rows), d.random.below(d.cols)};
+      if (d.first.contains(position) || !present.emplace(position, 0.0F).second) continue;
+      grow.push_back({position.first, position.second});
+    }
+    const std::map<uint64_t, float> before = stored(packed);
+    const auto moves = packed.replace(drop, grow, in_parallel);
+    EXPECT_EQ(elements_of(packed), present);
+    expect_zeros_elsewhere(packed);
+    for (const auto& [place, value] : stored(packed)) {
+      const auto from = before.find((*moves)[place]);
+      EXPECT_EQ(from == before.end() ? 0 : from->second, value);
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
+  const Elements elements = {{{0, 1}, 1.0F}, {{1, 0}, 2.0F}, {{1, 2}, 3.0F}};
+  PackedElements packed = PackedElements::dynamic(3, 4, 3, Type::f32);
+  packed.set_matrix(matrix_of(3, 4, elements));
+  const auto refuses = [&](const Pattern& pattern, const char* why) {
+    EXPECT_TRUE(says(error_of<UsageError>([&] { packed.set_pattern(pattern); }), why));
+    EXPECT_EQ(elements_of(packed), elements);
+  };
+  refuses({3, 4, 1, {0, 4, 4, 4}, {0, 1, 2, 3}}, "1 more than its capacity of 3");
+  refuses({3, 5, 1, {0, 1, 1, 1}, {0}}, "a weight of 3 x 4");
+  refuses({3, 4, 1, {0, 2, 2, 2}, {1, 1}}, "");
+  refuses({3, 4, 1, {0, 1, 1, 1}, {4}}, "");
+  refuses({3, 4, 1, {0, 2, 1, 3}, {0, 1, 2}}, "");
+  refuses({3, 4, 1, {0, 1}, {0}}, "");
+  const auto refuses_edit = [&](std::vector<BlockPosition> drop, std::vector<BlockPosition> grow, const char* why) {
+    EXPECT_TRUE(says(error_of<UsageError>([&] { packed.replace(drop, grow); }), why));
+    EXPECT_EQ(elements_of(packed), elements);
+  };
+  refuses_edit({{0, 0}}, {}, "(0, 0) is to go, and is not there");
+  refuses_edit({}, {{0, 1}}, "(0, 1) is to grow, and is there already");
+  refuses_edit({{0, 1}, {0, 1}}, {}, "(0, 1) is to go twice");
+  refuses_edit({{3, 1}}, {}, "3 x 4");
+  refuses_edit({}, {{2, 2}}, "1 more than its capacity of 3");
+  PackedElements fixed(matrix_of(3, 4, elements), Type::f32);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { fixed.set_pattern(fixed.pattern()); }), "its pattern is fixed"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] { PackedElements::dynamic(1 << 20, 1 << 20, 1ULL << 32, Type::f32); }),
+                   "places"));
+}
+
+/// Each element of the transposed index, and the place that its value comes from.
+void expect_transposed(const PackedElements& packed) {
+  const TransposedElements& t = packed.transposed(in_parallel);
+  ASSERT_EQ(t.index.rows, packed.cols());
+  ASSERT_EQ(t.index.cols, packed.rows());
+  ASSERT_GE(t.source.size(), t.index.value_count());
+  const Pattern pattern = packed.pattern();
+  const std::vector<uint64_t> permutation = packed.permutation();
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> expected;
+  for (uint32_t row = 0; row < pattern.rows; ++row)
+    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+      expected[{pattern.columns[i], row}] = permutation[i];
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> found;
+  std::vector<uint32_t> others = t.source;
+  for (uint64_t block = 0; block + 1 < t.index.blocks.size(); ++block)
+    for_each_slice(t.index, block, [&](uint16_t row, const ElementSlice& slice) {
+      for_each_element(t.index, slice, [&](uint32_t column, uint64_t place) {
+        const auto chunk = static_cast<uint32_t>(block / t.index.k_blocks());
+        const auto first_column = static_cast<uint32_t>(block % t.index.k_blocks()) * t.index.k_block;
+        found[{t.index.chunk_begin[chunk] + row, first_column + column}] = t.source[place];
+        others[place] = static_cast<uint32_t>(packed.zero_place());
+      });
+    });
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(std::all_of(others.begin(), others.end(), [&](uint32_t source) { return source == packed.zero_place(); }));
+}
+
+TEST(TransposedElements, HaveTheValuesOfTheOriginal) {
+  for (uint64_t seed = 700; seed < 750; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(d.text);
+    expect_transposed(PackedElements(matrix_of(d.rows, d.cols, d.first), d.type, d.packing));
+    PackedElements packed = d.dynamic();
+    expect_transposed(packed);
+    const uint32_t* source = packed.transposed().source.data();
+    packed.set_pattern(matrix_of(d.rows, d.cols, d.next(d.first)).pattern, in_parallel);
+    expect_transposed(packed);
+    EXPECT_EQ(packed.transposed().source.data(), source) << "the index has moved";
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(TransposedElements, AreBuiltByWhoeverComesFirst) {
+  const PackedElements packed(generate({PatternKind::random, 500, 400, 0.1, 1, 3}), Type::f32);
+  std::vector<const TransposedElements*> seen(4);
+  std::vector<std::thread> threads;
+  for (auto& s : seen) threads.emplace_back([&] { s = &packed.transposed(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const TransposedElements* s : seen) EXPECT_EQ(s, seen[0]);
+  expect_transposed(packed);
+}
+
+}  // namespace
+}  // namespace tessera::sparse
