@@ -64,14 +64,8 @@ struct Blocks {
                                       .type = weight.type(),
                                       .threads = m.tiles,
                                       .x_column_major = problem.x_layout == Layout::column_major,
-                                      .y_column_major = problem.y_layout == Layout::column_major,
-                                      .transposed = transpose},
+                                      .y_column_major = problem.y_layout == Layout::column_major},
                                      m.figures);
-  }
-
-  void check(const Cut& cut) const {
-    if (transpose && cut.kernel == kernels::BlockCut::Kernel::narrow)
-      throw UsageError("kernel=1: the narrow kernel has no transposed form; use kernel=0");
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const {
@@ -98,7 +92,7 @@ struct Blocks {
   uint64_t prologue_bytes() const { return 0; }
 
   size_t scratch_floats(const Cut& cut, uint32_t cols) const {
-    return kernels::block_scratch_floats(cut, this->cols(), weight.block_size(), cols);
+    return kernels::block_scratch_floats(cut, this->cols(), weight.block_size(), cols, transpose);
   }
 };
 

@@ -97,7 +97,6 @@ SpmmPlan plan_family(const Family& family, const SpmmProblem& problem, const Mac
   std::vector<typename Family::Cut> seen;
   for (typename Family::Cut cut : family.candidates(problem, m)) {
     apply<Family>(force, cut);
-    if constexpr (requires { family.check(cut); }) family.check(cut);
     if (std::find(seen.begin(), seen.end(), cut) != seen.end()) continue;
     seen.push_back(cut);
     plans.push_back(weigh(family, cut, problem, m));

@@ -1,7 +1,8 @@
 #include "sparse/block_edits.h"
 
 #include <algorithm>
-#include <tuple>
+#include <cstring>
+#include <memory>
 #include <utility>
 
 namespace tessera::sparse {
@@ -14,30 +15,52 @@ uint32_t count_below(const Column* columns, uint32_t count, uint32_t col) {
   const Column* base = columns;
   while (count > 1) {
     const uint32_t half = count / 2;
-    base += base[half - 1] < col ? half : 0;
+    base += half & (0U - static_cast<uint32_t>(base[half - 1] < col));
     count -= half;
   }
   return static_cast<uint32_t>(base - columns) + static_cast<uint32_t>(*base < col);
 }
 
-/// One array of an index, as it becomes: stretches of the old one between what edits bring.
-template <class T, class New>
-std::vector<T> spliced(const T* old, uint64_t blocks, const std::vector<BlockEdit>& edits, const New& new_of) {
-  std::vector<T> result;
-  result.reserve(blocks + edits.size());
-  uint64_t taken = 0;
+/// Copies `count` values, most often few, and up to a cache line beyond them.
+template <class T>
+void copy_line_by_line(const T* from, uint32_t count, T* to) {
+  constexpr uint32_t kLine = 64 / sizeof(T);
+  for (uint32_t i = 0; i < count; i += kLine) std::memcpy(to + i, from + i, 64);
+}
+
+/// An array with a cache line behind it.
+template <class T>
+std::unique_ptr<T[]> room_for(uint64_t count) {
+  return std::make_unique_for_overwrite<T[]>(count + 64 / sizeof(T));
+}
+
+template <class Column>
+void splice(Column* columns, uint32_t* slots, uint32_t blocks, const std::vector<BlockEdit>& edits) {
+  const auto old_columns = room_for<Column>(blocks);
+  const auto old_slots = room_for<uint32_t>(blocks);
+  std::copy_n(columns, blocks, old_columns.get());
+  std::copy_n(slots, blocks, old_slots.get());
+  const auto new_columns = room_for<Column>(blocks + edits.size());
+  const auto new_slots = room_for<uint32_t>(blocks + edits.size());
+  uint32_t from = 0;
+  uint32_t to = 0;
+  const auto keep_up_to = [&](uint32_t end) {
+    const uint32_t kept = end > from ? end - from : 0;  // a block that goes and comes is behind `end`
+    copy_line_by_line(old_columns.get() + from, kept, new_columns.get() + to);
+    copy_line_by_line(old_slots.get() + from, kept, new_slots.get() + to);
+    from += kept;
+    to += kept;
+  };
   for (const BlockEdit& edit : edits) {
-    if (taken < edit.at) {
-      result.insert(result.end(), old + taken, old + edit.at);
-      taken = edit.at;
-    }
-    if (edit.grows)
-      result.push_back(static_cast<T>(new_of(edit)));
-    else
-      ++taken;
+    keep_up_to(edit.at);
+    new_columns[to] = static_cast<Column>(edit.col);
+    new_slots[to] = edit.slot;
+    to += edit.grows ? 1 : 0;
+    from += edit.grows ? 0 : 1;
   }
-  result.insert(result.end(), old + taken, old + blocks);
-  return result;
+  keep_up_to(blocks);
+  std::copy_n(new_columns.get(), to, columns);
+  std::copy_n(new_slots.get(), to, slots);
 }
 
 }  // namespace
@@ -49,12 +72,12 @@ void sort(std::vector<BlockEdit>& edits, uint32_t rows) {
   std::vector<BlockEdit> by_row(edits.size());
   for (const BlockEdit& edit : edits) by_row[next[edit.row]++] = edit;
   edits = std::move(by_row);
-  const auto before = [](const BlockEdit& a, const BlockEdit& b) {
-    return std::tuple(a.col, a.grows) < std::tuple(b.col, b.grows);
-  };
   for (auto begin = edits.begin(); begin != edits.end();) {
-    const auto end = std::find_if(begin, edits.end(), [&](const BlockEdit& e) { return e.row != begin->row; });
-    std::sort(begin, end, before);
+    auto end = begin;
+    while (end != edits.end() && end->row == begin->row) ++end;
+    std::sort(begin, end, [](const BlockEdit& a, const BlockEdit& b) {
+      return a.col != b.col ? a.col < b.col : a.grows < b.grows;
+    });
     begin = end;
   }
 }
@@ -69,13 +92,8 @@ void locate(const BlockIndex& index, std::vector<BlockEdit>& edits) {
 }
 
 void splice(BlockIndex& index, const std::vector<BlockEdit>& edits) {
-  const uint64_t blocks = index.blocks();
-  const auto slots = spliced(index.slots.data(), blocks, edits, [](const BlockEdit& e) { return e.slot; });
-  std::copy(slots.begin(), slots.end(), index.slots.begin());
-  with_columns(index, [&](auto* columns) {
-    const auto changed = spliced(columns, blocks, edits, [](const BlockEdit& e) { return e.col; });
-    std::copy(changed.begin(), changed.end(), columns);
-  });
+  const auto blocks = static_cast<uint32_t>(index.blocks());
+  with_columns(index, [&](auto* columns) { splice(columns, index.slots.data(), blocks, edits); });
   uint32_t added = 0;  // modulo 2^32, as the sums are
   auto edit = edits.begin();
   for (uint32_t r = 0; r < index.rows(); ++r) {

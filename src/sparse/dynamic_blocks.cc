@@ -11,6 +11,9 @@ namespace {
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
 
+// In the time that one edit of the transposed index takes, so many of its blocks are built anew.
+constexpr uint64_t kBlocksBuiltInAnEdit = 16;
+
 /// What one part of the rows finds: slots that lose their block, and where blocks need one.
 struct Changes {
   std::vector<uint32_t> dropped;
@@ -40,7 +43,8 @@ void match_rows(const BlockIndex& old, const Column* old_columns, const Pattern&
 /// Free slots, those that have just lost their block first: they lie where their rows' others do.
 class SlotSupply {
  public:
-  SlotSupply(std::span<const uint32_t> dropped, std::vector<uint32_t>& free) : dropped_(dropped), free_(free) {}
+  SlotSupply(std::span<const uint32_t> dropped, std::vector<uint32_t>& free)
+      : dropped_(dropped), free_(free) {}
 
   uint32_t next() {
     if (taken_ < dropped_.size()) return dropped_[taken_++];
@@ -48,7 +52,9 @@ class SlotSupply {
     free_.pop_back();
     return slot;
   }
-  void give_back() { free_.insert(free_.end(), dropped_.rbegin(), dropped_.rend() - static_cast<ptrdiff_t>(taken_)); }
+  void give_back() {
+    free_.insert(free_.end(), dropped_.rbegin(), dropped_.rend() - static_cast<ptrdiff_t>(taken_));
+  }
 
  private:
   std::span<const uint32_t> dropped_;
@@ -65,7 +71,8 @@ void check_edits(const BlockIndex& index, const std::vector<BlockEdit>& edits) {
       malformed("block ({}, {}) is to {} twice", e.row, e.col, e.grows ? "grow" : "go");
     const bool is_there = e.at < index.row_begin[e.row + 1] && index.column(e.at) == e.col;
     if (!e.grows && !is_there) malformed("block ({}, {}) is to go, and is not there", e.row, e.col);
-    if (e.grows && is_there && !same) malformed("block ({}, {}) is to grow, and is there already", e.row, e.col);
+    if (e.grows && is_there && !same)
+      malformed("block ({}, {}) is to grow, and is there already", e.row, e.col);
   }
 }
 
@@ -96,7 +103,8 @@ void PackedBlocks::clear_slots(std::span<const uint32_t> slots, const base::Para
   const size_t bytes = order_.block_values() * size_of(type_);
   for_each_part(static_cast<uint32_t>(slots.size()), parts_for(slots.size() * bytes), parallel,
                 [&](uint32_t, uint32_t begin, uint32_t end) {
-                  for (uint32_t i = begin; i < end; ++i) std::memset(values_.get() + slots[i] * bytes, 0, bytes);
+                  for (uint32_t i = begin; i < end; ++i)
+                    std::memset(values_.get() + slots[i] * bytes, 0, bytes);
                 });
 }
 
@@ -122,7 +130,8 @@ std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern, const ba
     for_each_part(block_rows(), static_cast<uint32_t>(changes.size()), parallel,
                   [&](uint32_t part, uint32_t begin, uint32_t end) {
                     std::vector<uint32_t> slot_at(block_cols(), kNoSlot);
-                    match_rows(index_, columns, pattern, begin, end, slot_at.data(), slots.data(), changes[part]);
+                    match_rows(index_, columns, pattern, begin, end, slot_at.data(), slots.data(),
+                               changes[part]);
                   });
   });
   std::vector<uint32_t> dropped;
@@ -138,32 +147,38 @@ std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern, const ba
   return dropped;
 }
 
-std::vector<uint32_t> PackedBlocks::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
+std::vector<uint32_t> PackedBlocks::replace(std::span<const BlockPosition> drop,
+                                            std::span<const BlockPosition> grow) {
   if (!is_dynamic_) malformed("its pattern is fixed; make it a dynamic one");
   std::vector<BlockEdit> edits;
+  edits.reserve(drop.size() + grow.size());
   for (const BlockPosition& p : drop) edits.push_back({p.row, p.col, false});
   for (const BlockPosition& p : grow) edits.push_back({p.row, p.col, true});
   for (const BlockEdit& e : edits)
     if (e.row >= block_rows() || e.col >= block_cols())
-      malformed("block ({}, {}) to {}; there are {} × {} of them", e.row, e.col, e.grows ? "grow" : "drop", block_rows(),
-                block_cols());
+      malformed("block ({}, {}) to {}; there are {} × {} of them", e.row, e.col, e.grows ? "grow" : "drop",
+                block_rows(), block_cols());
   sort(edits, block_rows());
   locate(index_, edits);
   check_edits(index_, edits);
   check_capacity(blocks() - drop.size() + grow.size());
   std::vector<uint32_t> dropped;
+  dropped.reserve(drop.size());
   for (BlockEdit& e : edits)
     if (!e.grows) dropped.push_back(e.slot = index_.slots[e.at]);
   SlotSupply supply(dropped, free_slots_);
   for (BlockEdit& e : edits)
     if (e.grows) e.slot = supply.next();
   supply.give_back();
+  const bool are_few = edits.size() < blocks() / kBlocksBuiltInAnEdit;
   splice(index_, edits);
-  if (transposed_->is_current) {
+  if (transposed_->is_current && are_few) {
     std::vector<BlockEdit> transposed = transpose(std::move(edits));
     sort(transposed, block_cols());
     locate(transposed_->index, transposed);
     splice(transposed_->index, transposed);
+  } else {
+    transposed_->is_current = false;
   }
   clear_slots(dropped, base::serial_for);
   return dropped;

@@ -63,8 +63,7 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity)
     : PackedBlocks(pattern, type, capacity, true) {}
 
-PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type)
-    : PackedBlocks(matrix.pattern, type) {
+PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type) : PackedBlocks(matrix.pattern, type) {
   set_values(matrix.values);
 }
 
@@ -170,8 +169,9 @@ void PackedBlocks::check_count(const char* what, size_t have, uint64_t blocks) c
 void PackedBlocks::set_values(std::span<const float> values, const base::ParallelFor& parallel) {
   check_count("an array", values.size(), blocks());
   with_values(*this, [&](auto* packed) {
-    for_each_part(block_rows(), parts_for(value_bytes()), parallel,
-                  [&](uint32_t, uint32_t begin, uint32_t end) { pack_rows(begin, end, values.data(), packed); });
+    for_each_part(
+        block_rows(), parts_for(value_bytes()), parallel,
+        [&](uint32_t, uint32_t begin, uint32_t end) { pack_rows(begin, end, values.data(), packed); });
   });
 }
 
@@ -184,12 +184,13 @@ void PackedBlocks::set_values_from(MatrixView<const float> dense) {
   const uint32_t b = block_size();
   std::array<float, 32 * 32> block;
   with_values(*this, [&](auto* packed) {
-    for_each_block(0, block_rows(), [&](uint64_t i, uint32_t row, uint32_t col, uint32_t height, uint32_t width) {
-      block.fill(0);
-      for (uint32_t r = 0; r < height; ++r)
-        for (uint32_t c = 0; c < width; ++c) block[r * b + c] = dense(row + r, col + c);
-      pack_block(b, block.data(), packed + index_.slot(i) * order_.block_values());
-    });
+    for_each_block(0, block_rows(),
+                   [&](uint64_t i, uint32_t row, uint32_t col, uint32_t height, uint32_t width) {
+                     block.fill(0);
+                     for (uint32_t r = 0; r < height; ++r)
+                       for (uint32_t c = 0; c < width; ++c) block[r * b + c] = dense(row + r, col + c);
+                     pack_block(b, block.data(), packed + index_.slot(i) * order_.block_values());
+                   });
   });
 }
 

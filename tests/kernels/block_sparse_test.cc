@@ -88,7 +88,7 @@ struct Product {
   }
 
   void draw_cut() {
-    cut.kernel = random.below(2) == 0 || transposed ? BlockCut::Kernel::wide : BlockCut::Kernel::narrow;
+    cut.kernel = random.below(2) == 0 ? BlockCut::Kernel::wide : BlockCut::Kernel::narrow;
     cut.tile_rows = random.below(2) == 0 ? 4 : 8;
     cut.tile_vectors = static_cast<uint8_t>(random.below(6) + 1);
     cut.panel_cols = 16 * (random.below(5) + 1);
@@ -233,7 +233,7 @@ void multiply(const Product& p, Arrays& a, Kernel kernel) {
       share.y = a.y_view(p);
       share.epilogue = p.epilogue;
       share.cut = p.cut;
-      const size_t floats = block_scratch_floats(p.cut, p.k, p.b, share.col_end - share.col_begin);
+      const size_t floats = block_scratch_floats(p.cut, p.k, p.b, share.col_end - share.col_begin, p.transposed);
       std::vector<float> scratch(floats + 16, kNaN);
       void* aligned = scratch.data();
       size_t space = scratch.size() * sizeof(float);
@@ -291,7 +291,6 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
         p.x_leading = std::max(p.k, n) + 3;
         p.y_leading = std::max(p.m, n) + 5;
         p.cut.kernel = kernel;
-        p.transposed &= kernel == BlockCut::Kernel::wide;
         p.row_cut = 0;
         p.col_cut = 0;
         expect_right(p, block_spmm);

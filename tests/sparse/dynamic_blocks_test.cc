@@ -86,8 +86,12 @@ struct Fixture {
     }
     std::vector<BlockPosition> drops;
     std::vector<BlockPosition> grows;
-    for (const Position& at : drop) drops.insert(drops.begin() + random.below(static_cast<uint32_t>(drops.size()) + 1), {at.first, at.second});
-    for (const Position& at : grow) grows.insert(grows.begin() + random.below(static_cast<uint32_t>(grows.size()) + 1), {at.first, at.second});
+    for (const Position& at : drop)
+      drops.insert(drops.begin() + random.below(static_cast<uint32_t>(drops.size()) + 1),
+                   {at.first, at.second});
+    for (const Position& at : grow)
+      grows.insert(grows.begin() + random.below(static_cast<uint32_t>(grows.size()) + 1),
+                   {at.first, at.second});
     clear(weight->replace(drops, grows));
     for (const Position& at : drop) model.erase(at);
     for (const Position& at : grow) model[at].assign(b * b, 0.0F);
@@ -198,10 +202,15 @@ TEST(DynamicBlocks, RefuseWhatCannotBe) {
   EXPECT_TRUE(test::says(error_of_replace({}, {{2, 1}}), "block (2, 1) is to grow, and is there already"));
   EXPECT_TRUE(test::says(error_of_replace({}, {{3, 3}, {3, 3}}), "block (3, 3) is to grow twice"));
   EXPECT_TRUE(test::says(error_of_replace({}, {{4, 0}}), "there are 4 × 4"));
-  EXPECT_TRUE(test::says(error_of_replace({{0, 0}}, {{1, 0}, {1, 1}, {1, 2}}), "5 blocks, 1 more than its capacity of 4"));
+  EXPECT_TRUE(test::says(error_of_replace({{0, 0}}, {{1, 0}, {1, 1}, {1, 2}}),
+                         "5 blocks, 1 more than its capacity of 4"));
   const Pattern too_many{32, 32, 8, {0, 4, 5, 5, 5}, {0, 1, 2, 3, 0}};
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_pattern(too_many); }), "1 more than its capacity"));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_pattern({32, 24, 8, {0, 0, 0, 0, 0}, {}}); }), "32 × 24"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_pattern(too_many); }),
+                         "1 more than its capacity"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                           weight.set_pattern({32, 24, 8, {0, 0, 0, 0, 0}, {}});
+                         }),
+                         "32 × 24"));
   EXPECT_THROW(weight.set_pattern({32, 32, 8, {0, 2, 2, 2, 2}, {1, 1}}), UsageError);
   EXPECT_THROW(weight.set_matrix({{32, 32, 8, {0, 1, 1, 1, 1}, {1}}, std::vector<float>(63)}), UsageError);
   std::vector<float> back(3 * 64);

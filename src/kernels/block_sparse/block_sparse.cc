@@ -22,14 +22,19 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 #if TESSERA_BLOCK_VECTORS
 
+template <class T, class Index>
+void run_narrow(const BlockShare& share) {
+  share.weight.transposed ? NarrowShare<T, Index, true>(share).run() : NarrowShare<T, Index, false>(share).run();
+}
+
 template <class T>
 void run_typed(const BlockShare& share) {
   if (share.cut.kernel == BlockCut::Kernel::wide) {
     share.weight.transposed ? WideShare<T, true>(share).run() : WideShare<T, false>(share).run();
   } else if (share.weight.column_type == Type::u16) {
-    NarrowShare<T, uint16_t>(share).run();
+    run_narrow<T, uint16_t>(share);
   } else {
-    NarrowShare<T, uint32_t>(share).run();
+    run_narrow<T, uint32_t>(share);
   }
 }
 
@@ -74,9 +79,9 @@ BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed) {
   return view;
 }
 
-size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols) {
+size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols, bool transposed) {
   if (cut.kernel == BlockCut::Kernel::wide) return WideScratch(cut, k, block_size, cols).total;
-  return NarrowScratch(k, block_size, cols).total;
+  return NarrowScratch(k, block_size, cols, transposed).total;
 }
 
 }  // namespace tessera::kernels

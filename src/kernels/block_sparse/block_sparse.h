@@ -74,7 +74,8 @@ void block_spmm(const BlockShare& share);
 /// The same in plain loops.
 void block_spmm_reference(const BlockShare& share);
 
-/// Floats of scratch for a share of `cols` columns.
-size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols);
+/// Floats of scratch for a share of `cols` columns; k is the product's, of a transposed weight its rows.
+size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols,
+                            bool transposed = false);
 
 }  // namespace tessera::kernels

@@ -89,7 +89,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
-  s.unset(Type::f32, 1, static_cast<uint32_t>(block_scratch_floats(cut, cols, block_size, n))).packed();
+  s.unset(Type::f32, 1, static_cast<uint32_t>(block_scratch_floats(cut, cols, block_size, n, transposed))).packed();
   s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
   visit_block_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1 in another order.
@@ -108,6 +108,9 @@ constexpr NamedSample kSamples[] = {
     {"b8-f16-wide-transposed", sample<8, Type::f16, kWide, true>},
     {"b16-f32-wide-transposed", sample<16, Type::f32, kWide, true>},
     {"b32-bf16-wide-transposed", sample<32, Type::bf16, kWide, true>},
+    {"b4-f32-narrow-transposed", sample<4, Type::f32, kNarrow, true>},
+    {"b8-bf16-narrow-transposed", sample<8, Type::bf16, kNarrow, true>},
+    {"b16-f16-narrow-transposed", sample<16, Type::f16, kNarrow, true>},
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ constexpr double kFewSumsFactor = 1.07;
 constexpr double kTileCycles = 40;
 // Expanding one entry of the index.
 constexpr double kIndexCycles = 0.5;
+// Finding a block by its slot, and its values where none of the last block's neighbours are.
+constexpr double kSlotCycles = 6;
 // Load, convert and store of one vector of 16-bit values, mostly beside multiply-adds.
 constexpr double kWidenCycles = 2;
 // Packing turns columns into rows in registers, 4 × 4 at a time: shuffles and quarter stores.
@@ -27,6 +29,8 @@ constexpr double kRaggedRowCycles = 30;
 constexpr double kSharedLineCycles = 60;
 // Adding up and finishing the sums of one vector of the narrow kernel.
 constexpr double kNarrowFinishCycles = 12;
+// Adding up one sum of the narrow kernel from a vector that also has other rows' sums.
+constexpr double kTransposedFinishCycles = 8;
 // Addresses of one block's rows of X, and of those to prefetch.
 constexpr double kLookupCycles = 3;
 // Part of the L2 cache that a panel may take before the streams of W and Y push it out.
@@ -59,6 +63,9 @@ double streaming_rate(double bytes, const machine::HostFigures& f) {
   if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
   return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
 }
+
+// A pattern not known yet is that of a weight whose blocks have slots.
+bool has_slots(const BlockWeight& w) { return w.slots != nullptr || w.row_begin == nullptr; }
 
 double tile_rows_of(const BlockShare& share) {
   return share.weight.block_size == 4 ? 4 : std::min<double>(share.cut.tile_rows, 8);
@@ -138,7 +145,7 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   const double most = std::ceil(panel_cols / s.lanes);
   const double whole = std::floor(all / most);
   double compute = whole * panel_compute(most) + panel_compute(all - whole * most);
-  compute += panels * s.blocks * kIndexCycles;
+  compute += panels * s.blocks * (kIndexCycles + (has_slots(w) ? kSlotCycles : 0));
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
   cycles[program::Phase::compute] = std::max(compute, streaming) +
@@ -149,20 +156,25 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
 program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFigures& f) {
   const Sizes s = sizes_of(share, f);
   const double vectors = kGroupValues / s.lanes;
-  const double tile_cols = std::min<double>(s.cols, s.lanes < 16 ? 4 : kNarrowCols);
+  const bool transposed = share.weight.transposed;
+  const double most_cols = s.lanes < 16 ? (transposed ? 1 : 4) : (transposed ? 4 : kNarrowCols);
+  const double tile_cols = std::min(s.cols, most_cols);
   const double tiles = std::ceil(s.cols / std::max(1.0, tile_cols));
-  const double together = share.weight.block_size >= 16 && s.lanes >= 16 ? 2 : 1;  // strips
+  const double together = transposed && share.weight.block_size > 4 ? 4  // groups that one load of X serves
+                          : share.weight.block_size >= 16 && s.lanes >= 16 ? 2 : 1;
   const double multiply_adds = tile_cols * vectors * 2 * s.lanes / f.flops_per_cycle;
   const double loads = (tile_cols / together + 3 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
-  const double panel = 4.0 * share.weight.cols * s.cols;
+  const double repeats = transposed ? sparse::order_of(share.weight.block_size).group : 1;
+  const double panel = 4.0 * share.weight.cols * s.cols * repeats;
 
   program::PhaseTimes cycles;
   cycles[program::Phase::pack] = 2 * panel / f.l2_bytes_per_cycle;
   const double groups = s.values / kGroupValues;
   // A block of 4 × 4 is a single group: finding its rows of X is not spread over several.
   const double lookup = share.weight.block_size == 4 ? kLookupCycles : 0;
-  const double rows =
-      s.rows * tile_cols / s.lanes * kNarrowFinishCycles + s.block_rows * 2 * kTileCycles;
+  const double finish = transposed ? kTransposedFinishCycles : kNarrowFinishCycles / s.lanes;
+  const double rows = s.rows * tile_cols * finish + s.block_rows * 2 * kTileCycles +
+                      (has_slots(share.weight) ? s.blocks * kSlotCycles : 0);
   const double compute = tiles * (groups * (std::max(multiply_adds, loads) + lookup) + rows);
   const double streaming = s.value_bytes / streaming_rate(s.value_bytes, f);
   // Reading ahead ends with a block row, and of several passes only the first one streams, so the
@@ -233,7 +245,7 @@ std::vector<BlockCut> block_candidates(const BlockProblem& p, const machine::Hos
     }
   }
   constexpr uint32_t kMostNarrowCols = 32;
-  if (p.n <= kMostNarrowCols && !p.transposed) {
+  if (p.n <= kMostNarrowCols) {
     BlockCut cut;
     cut.kernel = BlockCut::Kernel::narrow;
     cut.row_parts = static_cast<uint16_t>(p.threads);

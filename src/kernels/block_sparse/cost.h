@@ -24,7 +24,6 @@ struct BlockProblem {
   uint32_t threads = 1;
   bool x_column_major = false;
   bool y_column_major = false;
-  bool transposed = false;
 };
 
 /// Cuts that may be the best for such a product.

@@ -98,13 +98,15 @@ struct WideScratch {
 
 /// Scratch of the narrow kernel, in floats from its beginning.
 struct NarrowScratch {
-  size_t panel = 0;  ///< packed X: [k / group][columns][group] for every kNarrowCols columns
+  size_t panel = 0;  ///< packed X: [k / group][columns][group] for every kNarrowCols columns;
+                     ///< transposed, [k / strip rows][columns][strip rows][group]
   size_t results;    ///< of up to kChunkRows rows, by columns
   size_t turned;     ///< the same by rows
   size_t total;
 
-  NarrowScratch(uint32_t k, uint32_t block_size, uint32_t cols) {
-    results = panel + round_up(round_up(k, block_size) * cols + kPackSpill, kMaxLanes);
+  NarrowScratch(uint32_t k, uint32_t block_size, uint32_t cols, bool transposed) {
+    const uint32_t repeats = transposed ? sparse::order_of(block_size).group : 1;
+    results = panel + round_up(round_up(k, block_size) * cols * repeats + kPackSpill, kMaxLanes);
     turned = results + kChunkRows * kNarrowCols;
     total = turned + kChunkRows * kNarrowCols;
   }

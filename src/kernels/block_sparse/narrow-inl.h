@@ -1,6 +1,5 @@
-// The narrow kernel, for few columns: vectors along the rows of Y. One load gets the values of
-// several rows for a group of columns of W; it is multiplied by the same group of X, repeated, and
-// each row's partial sums are added up at the end. W streams through once at full bandwidth.
+// The narrow kernel, for few columns: vectors along the rows of Y. W streams through once at full
+// bandwidth.
 #if defined(TESSERA_BLOCK_SPARSE_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
 #undef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
@@ -8,217 +7,15 @@
 #define TESSERA_BLOCK_SPARSE_NARROW_INL_H_
 #endif
 
-#include <algorithm>
-#include <cstring>
-
-#include "kernels/accumulate-inl.h"
 #include "kernels/block_sparse/finish-inl.h"
-#include "kernels/block_sparse/widen-inl.h"
+#include "kernels/block_sparse/narrow_transposed-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Vectors that hold them.
-inline constexpr size_t kGroupVectors = kGroupValues / kLanes;
-
-// Sums that a tile may hold in registers, and columns of X that it is built for.
-inline constexpr size_t kNarrowSums = HWY_TARGET <= HWY_AVX3 ? 16 : HWY_TARGET == HWY_AVX2 ? 12 : 16;
-inline constexpr size_t kNarrowTileCols =
-    std::min<size_t>(kNarrowCols, HWY_TARGET == HWY_AVX2 ? 4 : kNarrowSums / kGroupVectors);
-
-// Sums that the latency of a fused multiply-add asks for.
-inline constexpr size_t kNarrowLeastSums = 4;
-
-// Values of W between the block in work and the one that is prefetched, and blocks between the one
-// in work and the one whose rows of X are.
-inline constexpr size_t kNarrowValuesAhead = 1024;
-inline constexpr size_t kNarrowBlocksAhead = 3;
-
-// What a tile reads and writes: some strips of one block row, times some columns of X.
-template <class T, class Index>
-struct NarrowTile {
-  const T* w;  // the strips in the row's first block, or with slots in slot 0
-  const Index* columns;  // of its blocks
-  const uint32_t* slots;  // of its blocks; null: one after the other
-  size_t blocks;
-  size_t last;  // block of the share whose column may still be looked at
-  uint32_t block_size;
-  const float* x;  // [k / group][columns][group]
-  float* y;        // [columns][kChunkRows]
-};
-
-template <int kGroup>
-HWY_INLINE hn::Vec<Floats> repeat_group(const float* x) {
-  const Floats d;
-  if constexpr (kGroup == 4) {
-    return hn::LoadDup128(d, x);
-  } else {
-    const hn::RepartitionToWide<Floats> pairs;
-    hn::TFromD<hn::RepartitionToWide<Floats>> pair;
-    std::memcpy(&pair, x, sizeof(pair));
-    return hn::BitCast(d, hn::Set(pairs, pair));
-  }
-}
-
-// One group of rows of X, each with its `cols` elements side by side, to [cols][kGroup]. Writes up
-// to kPackSpill floats more.
-template <int kGroup>
-HWY_INLINE void interleave_rows(const float* x, int64_t row_stride, uint32_t cols, float* to) {
-  const hn::CappedTag<float, kNarrowCols> d;
-  for (uint32_t c = 0; c < cols; c += hn::MaxLanes(d)) {
-    const auto some = hn::FirstN(d, cols - c);
-    const auto row = [&](int64_t i) HWY_ATTR { return hn::MaskedLoad(some, d, x + i * row_stride + c); };
-    if constexpr (kGroup == 2) {
-      hn::StoreInterleaved2(row(0), row(1), d, to + c * kGroup);
-    } else {
-      hn::StoreInterleaved4(row(0), row(1), row(2), row(3), d, to + c * kGroup);
-    }
-  }
-}
-
-// Rows 0 to k of X to [depth / kGroup][cols][kGroup], zeros from k on.
-template <int kGroup>
-HWY_NOINLINE void pack_groups(MatrixView<const float> x, uint32_t k, uint32_t depth, uint32_t cols,
-                              float* to) {
-  const uint32_t whole = k / kGroup * kGroup;
-  const uint32_t step = cols * kGroup;
-  if (x.col_stride == 1) {
-    float* group = to;
-    for (uint32_t i = 0; i < whole; i += kGroup, group += step) {
-      interleave_rows<kGroup>(x.data + i * x.row_stride, x.row_stride, cols, group);
-    }
-  } else {
-    for (uint32_t c = 0; c < cols; ++c) {
-      const float* from = x.data + c * x.col_stride;
-      float* group = to + c * kGroup;
-      for (uint32_t i = 0; i < whole; i += kGroup, group += step) {
-        std::memcpy(group, from + i, kGroup * sizeof(float));
-      }
-    }
-  }
-  for (uint32_t i = whole; i < depth; ++i) {
-    for (uint32_t c = 0; c < cols; ++c) {
-      to[i / kGroup * step + c * kGroup + i % kGroup] = i < k ? x(i, c) : 0;
-    }
-  }
-}
-
-// Adds up each row's kGroup neighbours: kGroupValues partial sums become kGroupValues / kGroup.
-template <int kGroup>
-HWY_INLINE void add_groups(const float* partial, float* y) {
-  if constexpr (kGroup == 2) {
-    const hn::CappedTag<float, kGroupValues / kGroup> d;
-    for (size_t i = 0; i < kGroupValues / kGroup; i += hn::MaxLanes(d)) {
-      hn::Vec<decltype(d)> even, odd;
-      hn::LoadInterleaved2(d, partial + i * 2, even, odd);
-      hn::StoreU(hn::Add(even, odd), d, y + i);
-    }
-  } else {
-    const hn::CappedTag<float, kGroupValues / kGroup> d;
-    hn::Vec<decltype(d)> a, b, c, e;
-    hn::LoadInterleaved4(d, partial, a, b, c, e);
-    hn::StoreU(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, y);
-  }
-}
-
-template <class T, class Index, int kStrips, int kCols, int kGroup>
-HWY_NOINLINE void narrow_tile(const NarrowTile<T, Index>& t) {
-  constexpr int kVectors = kGroupVectors;
-  constexpr int kSums = kStrips * kCols * kVectors;
-  // Groups in flight, each with sums of its own; a block of 4 has one group.
-  constexpr int kFlights = kGroup == 4 || kSums >= int{kNarrowLeastSums} ? 1 : kSums == 1 ? 4 : 2;
-  constexpr int kStripRows = kGroupValues / kGroup;
-  const Floats d;
-  hn::Vec<Floats> sum[kFlights][kStrips][kVectors][kCols];
-#pragma GCC unroll 4
-  for (int f = 0; f < kFlights; ++f) {
-#pragma GCC unroll 4
-    for (int s = 0; s < kStrips; ++s) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-#pragma GCC unroll 8
-        for (int c = 0; c < kCols; ++c) sum[f][s][v][c] = hn::Zero(d);
-      }
-    }
-  }
-
-  const size_t block_values = size_t{t.block_size} * t.block_size;
-  const size_t strip_values = size_t{t.block_size} * kStripRows;
-  const size_t blocks_ahead = std::max<size_t>(1, kNarrowValuesAhead / block_values);
-  const uint32_t groups = t.block_size / kGroup;
-  for (size_t i = 0; i < t.blocks; ++i) {
-    const T* w = t.w + i * block_values;
-    size_t ahead = blocks_ahead * block_values;
-    if (t.slots != nullptr) {
-      w = t.w + t.slots[i] * block_values;
-      ahead = (size_t{t.slots[std::min(i + blocks_ahead, t.last)]} - t.slots[i]) * block_values;
-    }
-    const float* x = t.x + size_t{t.columns[i]} * t.block_size * kCols;
-    const size_t next = t.columns[std::min(i + kNarrowBlocksAhead, t.last)];
-    const float* next_x = t.x + next * t.block_size * kCols;
-    const T* values = w;
-    for (uint32_t g = 0; g < groups; g += kFlights) {
-#pragma GCC unroll 4
-      for (int f = 0; f < kFlights; ++f) {
-        if constexpr (kCols > 2) hwy::Prefetch(next_x);
-        hn::Vec<Floats> ws[kStrips][kVectors];
-#pragma GCC unroll 4
-        for (int s = 0; s < kStrips; ++s) {
-          hwy::Prefetch(values + s * strip_values + ahead);
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            ws[s][v] = load_values(d, values + s * strip_values + v * kLanes);
-          }
-        }
-#pragma GCC unroll 8
-        for (int c = 0; c < kCols; ++c) {
-          const auto xs = repeat_group<kGroup>(x + c * kGroup);
-#pragma GCC unroll 4
-          for (int s = 0; s < kStrips; ++s) {
-#pragma GCC unroll 4
-            for (int v = 0; v < kVectors; ++v) {
-              accumulate(ws[s][v], xs, sum[f][s][v][c]);
-            }
-          }
-        }
-        values += kGroupValues;
-        x += kCols * kGroup;
-        next_x += kCols * kGroup;
-      }
-    }
-  }
-
-#pragma GCC unroll 4
-  for (int s = 0; s < kStrips; ++s) {
-#pragma GCC unroll 8
-    for (int c = 0; c < kCols; ++c) {
-      HWY_ALIGN float partial[kGroupValues];
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        auto total = sum[0][s][v][c];
-#pragma GCC unroll 4
-        for (int f = 1; f < kFlights; ++f) total = hn::Add(total, sum[f][s][v][c]);
-        hn::Store(total, d, partial + v * kLanes);
-      }
-      add_groups<kGroup>(partial, t.y + c * kChunkRows + s * kStripRows);
-    }
-  }
-}
-
-template <class T, class Index>
-using NarrowTileFunction = void (*)(const NarrowTile<T, Index>&);
-
-// The micro-kernels for 1 to kNarrowTileCols columns.
-template <class T, class Index, int kStrips, int kGroup, int... kCol>
-NarrowTileFunction<T, Index> narrow_function(uint32_t cols, std::integer_sequence<int, kCol...>) {
-  static constexpr NarrowTileFunction<T, Index> kTable[] = {
-      narrow_tile<T, Index, kStrips, kCol + 1, kGroup>...};
-  return kTable[cols - 1];
-}
-
-// One share on its way through the narrow kernel. T is the type of the values, Index that of the
-// columns.
-template <class T, class Index>
+// One share on its way through the narrow kernel. T is the type of the values, which are those of the
+// transpose where kTransposed, Index that of the columns.
+template <class T, class Index, bool kTransposed>
 class NarrowShare {
  public:
   explicit NarrowShare(const BlockShare& share)
@@ -226,11 +23,11 @@ class NarrowShare {
         w_(share.weight),
         order_(sparse::order_of(w_.block_size)),
         cols_(share.col_end - share.col_begin),
-        scratch_(w_.cols, w_.block_size, cols_) {}
+        scratch_(w_.cols, w_.block_size, cols_, kTransposed) {}
 
   void run() {
     if (cols_ == 0) return;
-    tiles_ = {cols_, static_cast<uint32_t>(kNarrowTileCols)};
+    tiles_ = {cols_, static_cast<uint32_t>(kTransposed ? kTransposedTileCols : kNarrowTileCols)};
     enter(program::Phase::pack);
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack(t);
     enter(program::Phase::compute);
@@ -245,17 +42,15 @@ class NarrowShare {
   uint32_t tile_cols(uint32_t t) const { return tiles_.begin(t + 1) - tiles_.begin(t); }
 
   float* panel_of(uint32_t t) const {
-    return share_.scratch + scratch_.panel + size_t{tiles_.begin(t)} * padded_k(w_);
+    return share_.scratch + scratch_.panel + size_t{tiles_.begin(t)} * padded_k(w_) * (kTransposed ? order_.group : 1);
   }
 
   void pack(uint32_t t) const {
     const MatrixView<const float> x{&share_.x(0, share_.col_begin + tiles_.begin(t)),
                                     share_.x.row_stride, share_.x.col_stride};
-    if (order_.group == 4) {
-      pack_groups<4>(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
-    } else {
-      pack_groups<2>(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
-    }
+    const auto pack = kTransposed ? (order_.group == 4 ? pack_repeated<4> : pack_repeated<2>)
+                                  : (order_.group == 4 ? pack_groups<4> : pack_groups<2>);
+    pack(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
   }
 
   void block_row(uint32_t block_row) const {
@@ -279,7 +74,7 @@ class NarrowShare {
       uint32_t s = 0;
       while (s < strips) {
         const uint32_t step = strips_at_once(tile_cols(t), strips - s);
-        tile.w = values + s * order_.strip_values();
+        tile.w = values + s * (kTransposed ? size_t{order_.strip_rows} * order_.strip_rows : order_.strip_values());
         tile.y = results + s * order_.strip_rows;
         run_tile(tile, step, tile_cols(t));
         s += step;
@@ -289,11 +84,22 @@ class NarrowShare {
   }
 
   static uint32_t strips_at_once(uint32_t cols, uint32_t left) {
+    if (kTransposed) return 1;
     const uint32_t fit = kNarrowSums / (kGroupVectors * cols);
     return fit >= 4 && left >= 4 ? 4 : fit >= 2 && left >= 2 ? 2 : 1;
   }
 
   void run_tile(const NarrowTile<T, Index>& tile, uint32_t strips, uint32_t cols) const {
+    if constexpr (kTransposed) {
+      using Cols = std::make_integer_sequence<int, kTransposedTileCols>;
+      return (order_.group == 4 ? narrow_transposed_function<T, Index, 4>(cols, Cols())
+                                : narrow_transposed_function<T, Index, 2>(cols, Cols()))(tile);
+    } else {
+      run_forward_tile(tile, strips, cols);
+    }
+  }
+
+  void run_forward_tile(const NarrowTile<T, Index>& tile, uint32_t strips, uint32_t cols) const {
     using All = std::make_integer_sequence<int, kNarrowTileCols>;
     using Half = std::make_integer_sequence<int, std::max<int>(1, kNarrowSums / (2 * kGroupVectors))>;
     using Quarter = std::make_integer_sequence<int, std::max<int>(1, kNarrowSums / (4 * kGroupVectors))>;
