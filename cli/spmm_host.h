@@ -4,6 +4,7 @@
 #include <tessera/sparse.h>
 
 #include <memory>
+#include <optional>
 
 #include "cli/spmm_case.h"
 #include "cli/spmm_request.h"
@@ -12,18 +13,25 @@
 
 namespace tessera::cli {
 
-/// Runs cases on this computer. The packed weight stays for neighbours of one matrix and type.
+/// Runs cases on this computer. The packed weight stays for neighbours of one matrix, mode and type.
 class HostRuns {
  public:
   SpmmResult run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                  const machine::Machine& machine, const ops::ForcedKnobs& force);
 
   /// The next case is of another matrix.
-  void forget_weight() { packed_ = nullptr; }
+  void forget_weight() { packed_is_of_ = std::nullopt; }
 
  private:
+  void pack(const SpmmCase& what, const SparseMatrix& matrix, const machine::Machine& machine);
+  SpmmResult run_product(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
+                         const machine::Machine& machine, const ops::ForcedKnobs& force) const;
+  SpmmResult run_gradient(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
+                          const machine::Machine& machine, const ops::ForcedKnobs& force) const;
+
+  std::optional<SpmmCase> packed_is_of_;
+  std::optional<Weight> dynamic_;
   std::shared_ptr<const ops::PackedWeight> packed_;
-  Type packed_type_ = Type::f32;
 };
 
 }  // namespace tessera::cli
