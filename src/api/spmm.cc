@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/spmm.h>
 
 #include <array>
 #include <vector>
 
+#include "api/bind.h"
 #include "api/weight.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
@@ -40,25 +40,6 @@ struct Spmm::Compiled {
   engine::Engine engine;
 };
 
-namespace {
-
-/// Strides of a caller's array, after checking it.
-engine::Binding bind(program::VariableId variable, const void* data, std::string_view name, uint32_t rows,
-                     uint32_t cols, Layout layout, int64_t leading) {
-  const int64_t inner = layout == Layout::row_major ? cols : rows;
-  if (leading == 0) leading = inner;
-  if (leading < inner)
-    throw UsageError(fmt::format("the leading dimension of {} is {}; {} × {} needs at least {}", name, leading,
-                                 rows, cols, inner));
-  if (data == nullptr && rows != 0 && cols != 0)
-    throw UsageError(fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
-  void* array = const_cast<void*>(data);
-  return layout == Layout::row_major ? engine::Binding{variable, array, leading, 1}
-                                     : engine::Binding{variable, array, 1, leading};
-}
-
-}  // namespace
-
 Spmm::Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options)
     : compiled_(std::make_unique<Compiled>(weight, n, options)) {}
 Spmm::~Spmm() = default;
@@ -74,8 +55,8 @@ void Spmm::operator()(const SpmmArguments& a) const {
   void* values = const_cast<std::byte*>(c.packed->values());
   ops::update_index(*c.packed, c.problem, parallel());
   std::vector<engine::Binding> bindings = {
-      bind(c.variables.x, a.x, "X", c.depth, c.problem.n, c.problem.x_layout, a.x_leading),
-      bind(c.variables.y, a.y, "Y", c.rows, c.problem.n, c.problem.y_layout, a.y_leading),
+      bind_matrix(c.variables.x, a.x, "X", c.depth, c.problem.n, c.problem.x_layout, a.x_leading),
+      bind_matrix(c.variables.y, a.y, "Y", c.rows, c.problem.n, c.problem.y_layout, a.y_leading),
       {c.variables.values, values, c.engine.executable().program->variable(c.variables.values).cols, 1},
       {c.variables.scalars, scalars.data(), 2, 1},
       {c.variables.bias, const_cast<float*>(a.bias), c.rows, 1},

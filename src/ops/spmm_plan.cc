@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <limits>
-#include <type_traits>
-
+#include "ops/knobs.h"
 #include "ops/spmm_family.h"
 #include "program/cycles.h"
 
@@ -27,42 +25,6 @@ std::vector<uint32_t> cut_columns(uint32_t n, uint32_t parts) {
   return begin;
 }
 
-/// Switches are 0 or 1; counts and sizes are at least 1.
-template <class Knob>
-void set_knob(std::string_view name, int64_t value, Knob& knob) {
-  constexpr bool is_switch = std::is_same_v<Knob, bool> || std::is_enum_v<Knob>;
-  int64_t most = 1;
-  if constexpr (!is_switch) most = std::numeric_limits<Knob>::max();
-  const int64_t least = is_switch ? 0 : 1;
-  if (value < least || value > most)
-    throw UsageError(fmt::format("{}={}: this knob takes {} to {}", name, value, least, most));
-  knob = static_cast<Knob>(value);
-}
-
-template <class Family>
-std::string describe(typename Family::Cut cut) {
-  std::string text;
-  Family::visit_knobs(cut, [&](std::string_view name, auto& knob) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, static_cast<int64_t>(knob));
-  });
-  return text;
-}
-
-template <class Family>
-void apply(const ForcedKnobs& force, typename Family::Cut& cut) {
-  for (const auto& [name, value] : force) {
-    bool known = false;
-    std::string names;
-    Family::visit_knobs(cut, [&, wanted = std::string_view(name)](std::string_view knob_name, auto& knob) {
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", knob_name);
-      if (knob_name != wanted) return;
-      known = true;
-      set_knob(knob_name, value, knob);
-    });
-    if (!known) throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
-  }
-}
-
 /// A cut with its parts, and what it is predicted to cost: each phase as its slowest tile has it.
 template <class Family>
 SpmmPlan weigh(const Family& family, const typename Family::Cut& cut, const SpmmProblem& problem,
@@ -83,7 +45,7 @@ SpmmPlan weigh(const Family& family, const typename Family::Cut& cut, const Spmm
     }
   slowest[program::Phase::sync] += program::sync_cycles(m, plan.tiles_used()) / m.clock_hz;
   slowest += family.prologue(plan.tiles_used(), m).scaled(1 / m.clock_hz);
-  plan.chosen = {describe<Family>(cut), slowest, scratch, ""};
+  plan.chosen = {describe_knobs<Family>(cut), slowest, scratch, ""};
   if (plan.tiles_used() > m.tiles)
     plan.chosen.rejected = fmt::format("{} parts for {} tiles", plan.tiles_used(), m.tiles);
   return plan;
@@ -96,7 +58,7 @@ SpmmPlan plan_family(const Family& family, const SpmmProblem& problem, const Mac
   std::vector<PlanCandidate> candidates;
   std::vector<typename Family::Cut> seen;
   for (typename Family::Cut cut : family.candidates(problem, m)) {
-    apply<Family>(force, cut);
+    apply_knobs<Family>(force, cut);
     if (std::find(seen.begin(), seen.end(), cut) != seen.end()) continue;
     seen.push_back(cut);
     plans.push_back(weigh(family, cut, problem, m));
@@ -105,12 +67,6 @@ SpmmPlan plan_family(const Family& family, const SpmmProblem& problem, const Mac
   SpmmPlan plan = std::move(plans[choose_fastest(candidates)]);
   plan.candidates = std::move(candidates);
   return plan;
-}
-
-template <class Family>
-void check_knobs(const ForcedKnobs& force) {
-  typename Family::Cut cut;
-  apply<Family>(force, cut);
 }
 
 }  // namespace

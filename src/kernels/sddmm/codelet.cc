@@ -39,8 +39,9 @@ constexpr std::array<FieldSpec, element_sddmm_field::count> kElementFields = {{
 
 constexpr std::array<std::string_view, 5> kBlockParams = {"block_size", "first_block", "row_parts",
                                                           "group_rows", "panel_cols"};
-constexpr std::array<std::string_view, 7> kElementParams = {
-    "k_block", "first_chunk", "first_step", "end_step", "row_parts", "panel_cols", "group_panels"};
+constexpr std::array<std::string_view, 8> kElementParams = {
+    "k_block",  "first_chunk", "first_step", "end_step",
+    "capacity", "row_parts",   "panel_cols", "group_panels"};
 
 /// dy and dw begin `first_row` rows and `first_value` values behind those of the whole matrices.
 SddmmOperands operands_of(const FieldView& dy, const FieldView& x, const FieldView& dw,
@@ -100,10 +101,12 @@ ElementSddmmShare element_share_of(const Vertex& v) {
   w.chunks = v.fields[chunk_begin].cols - 1;
   w.chunk_begin = v.fields[chunk_begin].as<const uint32_t>();
   w.rows = w.chunk_begin[w.chunks];
-  w.blocks = v.fields[blocks].as<const sparse::ElementBlock>() +
-             static_cast<uint64_t>(v.params[element_sddmm_param::first_chunk]) * w.k_blocks();
+  w.blocks = v.fields[blocks].as<const sparse::ElementBlock>();
+  if (w.blocks != nullptr)
+    w.blocks += static_cast<uint64_t>(v.params[element_sddmm_param::first_chunk]) * w.k_blocks();
   w.bundles = v.fields[bundles].as<const sparse::ElementBundle>();
   w.indices = v.fields[indices].as<const uint32_t>();
+  w.capacity = static_cast<uint64_t>(v.params[element_sddmm_param::capacity]);
   share.chunk_end = w.chunks;
   const int64_t first_value = v.params[element_sddmm_param::first_step] * sparse::kBundleLanes;
   share.end_place =
@@ -207,7 +210,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   add_gradient(s, steps, sparse::kBundleLanes, accumulates, seed + 3);
   add_scalars(s, accumulates ? -0.5 : 0);
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_sddmm_scratch(cut, w, n))).packed();
-  s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps));
+  s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0);
   visit_element_sddmm_knobs(
       cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of n products below 1 in another order.

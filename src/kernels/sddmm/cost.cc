@@ -29,7 +29,7 @@ constexpr double kUpdateTraffic = 3;
 constexpr double kTurnPerElement = 0.5;
 constexpr double kCopyCyclesPerLine = 10;
 // Addresses of a task's four rows of X and two of dY.
-constexpr double kTaskCycles = 3;
+constexpr double kTaskCycles = 8;
 
 double lanes_of(const HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
 
@@ -97,6 +97,16 @@ struct Counts {
 
   explicit Counts(const ElementSddmmShare& share) {
     const ElementWeight& w = share.weight;
+    rows = w.chunk_begin[share.chunk_end] - w.chunk_begin[share.chunk_begin];
+    if (w.blocks != nullptr)
+      count(share);
+    else
+      estimate(w);
+  }
+
+ private:
+  void count(const ElementSddmmShare& share) {
+    const ElementWeight& w = share.weight;
     const auto& first = w.blocks[uint64_t{share.chunk_begin} * w.k_blocks()];
     const auto& last = w.blocks[uint64_t{share.chunk_end} * w.k_blocks()];
     for (uint64_t i = first.bundle; i < last.bundle; ++i) {
@@ -104,7 +114,13 @@ struct Counts {
       apart_groups += (w.bundles[i].apart_steps + 1) / 2;
     }
     values = static_cast<double>(last.value - first.value);
-    rows = w.chunk_begin[share.chunk_end] - w.chunk_begin[share.chunk_begin];
+  }
+
+  /// For the capacity, of which nothing but the number is known: no columns shared, some filler.
+  void estimate(const ElementWeight& w) {
+    constexpr double kFiller = 1.1;
+    values = kFiller * static_cast<double>(w.capacity);
+    apart_groups = values / (4 * kBundleLanes);
   }
 };
 
@@ -119,13 +135,13 @@ program::PhaseTimes element_cycles(const ElementSddmmShare& share, const HostFig
   const double row_bytes = vectors * lanes * 4;
   // Four sums of a task: multiply-adds and the adding up on two ports, loads on two others.
   const double arithmetic = 4 * vectors / kMultiplyAddsPerCycle + 4 * kTotalPerSum;
+  // Rows of X that the L1 cache has no room for come from the L2 cache.
+  const double x_bytes = (w.k_block + 1) * row_bytes;
+  const double missed = std::max(0.0, 1 - static_cast<double>(f.l1_bytes) / x_bytes);
   const auto task = [&](double loads) {
-    double cycles =
-        kSlack * std::max(arithmetic, loads * vectors * lanes * 4 / f.l1_bytes_per_cycle) +
-        kTaskCycles;
-    if ((w.k_block + 1) * row_bytes > static_cast<double>(f.l1_bytes))
-      cycles = std::max(cycles, (loads - 2) * row_bytes / f.l2_bytes_per_cycle);
-    return cycles;
+    const double reads = loads * vectors * lanes * 4 / f.l1_bytes_per_cycle;
+    return kSlack * std::max(arithmetic, reads) + kTaskCycles +
+           kExposedL2 * missed * (loads - 2) * row_bytes / f.l2_bytes_per_cycle;
   };
   double pass = kBundleLanes * (counts.shared_groups * task(4) + counts.apart_groups * task(6));
   pass += 2 * kExposedL2 * kBundleLanes * (counts.shared_groups + counts.apart_groups) / 4 *

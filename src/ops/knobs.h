@@ -1,0 +1,64 @@
+// Knobs of a cut by their names: a family of kernels lists them with visit_knobs(cut, visit).
+#pragma once
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "ops/spmm.h"
+
+namespace tessera::ops {
+
+/// Switches are 0 or 1; counts and sizes are at least 1.
+template <class Knob>
+void set_knob(std::string_view name, int64_t value, Knob& knob) {
+  constexpr bool is_switch = std::is_same_v<Knob, bool> || std::is_enum_v<Knob>;
+  int64_t most = 1;
+  if constexpr (!is_switch) most = std::numeric_limits<Knob>::max();
+  const int64_t least = is_switch ? 0 : 1;
+  if (value < least || value > most)
+    throw UsageError(fmt::format("{}={}: this knob takes {} to {}", name, value, least, most));
+  knob = static_cast<Knob>(value);
+}
+
+/// "row_parts=2 panel_cols=64"
+template <class Family>
+std::string describe_knobs(typename Family::Cut cut) {
+  std::string text;
+  Family::visit_knobs(cut, [&](std::string_view name, auto& knob) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, static_cast<int64_t>(knob));
+  });
+  return text;
+}
+
+/// Sets the knobs that are forced. Throws UsageError for one that the family lacks, or a value out
+/// of range.
+template <class Family>
+void apply_knobs(const ForcedKnobs& force, typename Family::Cut& cut) {
+  for (const auto& [name, value] : force) {
+    bool known = false;
+    std::string names;
+    Family::visit_knobs(
+        cut, [&, wanted = std::string_view(name)](std::string_view knob_name, auto& knob) {
+          names += fmt::format("{}{}", names.empty() ? "" : ", ", knob_name);
+          if (knob_name != wanted) return;
+          known = true;
+          set_knob(knob_name, value, knob);
+        });
+    if (!known) throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
+  }
+}
+
+/// Throws as apply_knobs() does.
+template <class Family>
+void check_knobs(const ForcedKnobs& force) {
+  typename Family::Cut cut;
+  apply_knobs<Family>(force, cut);
+}
+
+}  // namespace tessera::ops
