@@ -26,7 +26,7 @@ class EigenCsr : public Product {
               values_.data(),
               work.layout == Layout::row_major} {}
 
-  void run(const float* x, float* y) override { product_(work_, x, y); }
+  void run(const Arrays& a) override { product_(work_, a.x, a.y); }
 
   uint64_t weight_bytes() const override {
     return sizeof(float) * values_.size() + sizeof(int) * (columns_.size() + rows_.size());
@@ -64,7 +64,7 @@ class EigenPeer : public Peer {
 
   std::string why_not(const Work& work) const override {
     if (work.type != Type::f32) return "FP32 only here";
-    return {};
+    return forward_only(work);
   }
 
   std::unique_ptr<Product> prepare(const Work& work) override {

@@ -30,13 +30,13 @@ class SpmdmProduct : public Product {
   SpmdmProduct(const SpmdmProduct&) = delete;
   SpmdmProduct& operator=(const SpmdmProduct&) = delete;
 
-  void run(const float* x, float* y) override {
+  void run(const Arrays& a) override {
     const float alpha = 1, beta = 0;
     const int blocks = libxsmm_spmdm_get_num_compute_blocks(&handle_);
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (int block = 0; block < blocks; ++block)
-      libxsmm_spmdm_compute_fp32_thread(&handle_, 'N', transposed_, &alpha, slices_, x, transposed_,
-                                        &beta, y, block, omp_get_thread_num(), threads_);
+      libxsmm_spmdm_compute_fp32_thread(&handle_, 'N', transposed_, &alpha, slices_, a.x, transposed_,
+                                        &beta, a.y, block, omp_get_thread_num(), threads_);
   }
 
  private:
@@ -73,7 +73,7 @@ class Libxsmm : public Peer {
     const Pattern& pattern = work.weights.pattern;
     if (pattern.blocks() == uint64_t{pattern.block_rows()} * pattern.block_cols())
       return "a full slice overflows its 16-bit row index";
-    return {};
+    return forward_only(work);
   }
 
   std::unique_ptr<Product> prepare(const Work& work) override {

@@ -112,12 +112,12 @@ class MklSparseProduct : public Product {
   MklSparseProduct(const MklSparseProduct&) = delete;
   MklSparseProduct& operator=(const MklSparseProduct&) = delete;
 
-  void run(const float* x, float* y) override {
+  void run(const Arrays& a) override {
     if (n_ == 1)
-      check(mv_(kOperationNonTranspose, 1, handle_, {}, x, 0, y), "mkl_sparse_s_mv");
+      check(mv_(kOperationNonTranspose, 1, handle_, {}, a.x, 0, a.y), "mkl_sparse_s_mv");
     else
       check(
-          mm_(kOperationNonTranspose, 1, handle_, {}, layout_, x, n_, x_leading_, 0, y, y_leading_),
+          mm_(kOperationNonTranspose, 1, handle_, {}, layout_, a.x, n_, x_leading_, 0, a.y, y_leading_),
           "mkl_sparse_s_mm");
   }
 
@@ -184,6 +184,7 @@ class MklSparse : public Peer {
 
   std::string why_not(const Work& work) const override {
     if (work.type != Type::f32) return "FP32 only";
+    if (work.task != Task::forward) return forward_only(work);
     const Pattern& pattern = work.weights.pattern;
     if (pattern.blocks() * pattern.block_size * pattern.block_size > INT32_MAX)
       return "more than 2^31 non-zeros need its 64-bit interface";

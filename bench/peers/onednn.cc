@@ -16,47 +16,101 @@ dnnl::memory::desc matrix(int64_t rows, int64_t cols, Tag tag) {
   return {{rows, cols}, dnnl::memory::data_type::f32, tag};
 }
 
-/// The primitive for dst = src · weights with W on one side in any layout.
+/// dst = src · weights, as oneDNN names the operands of a matrix product.
+struct Operands {
+  dnnl::memory::desc src, weights, dst;
+};
+
+/// Column-major matrices are the row-major arrays of their transposes.
+Tag tag_of(Layout layout) { return layout == Layout::row_major ? Tag::ab : Tag::ba; }
+
+/// One product. W, where it takes part, is reordered to the layout that the library likes best.
 class DnnlProduct : public Product {
  public:
   DnnlProduct(const dnnl::engine& engine, const Work& work)
-      : weights_first_(work.layout == Layout::row_major && work.n > 1), stream_(engine) {
-    const int64_t m = work.m(), k = work.k(), n = work.n;
-    // Column-major X and Y are the row-major arrays of the transposed product, Yᵀ = Xᵀ · Wᵀ.
-    const auto description = weights_first_
-                                 ? dnnl::matmul::desc(matrix(m, k, Tag::any), matrix(k, n, Tag::ab),
-                                                      matrix(m, n, Tag::ab))
-                                 : dnnl::matmul::desc(matrix(n, k, Tag::ab), matrix(k, m, Tag::any),
-                                                      matrix(n, m, Tag::ab));
-    const dnnl::matmul::primitive_desc primitive(description, engine);
+      : task_(work.task),
+        pattern_(work.weights.pattern),
+        // Column-major results come from the transposed product, with W behind.
+        weights_first_(work.layout == Layout::row_major && work.n > 1),
+        stream_(engine) {
+    const Operands asked = operands_of(work);
+    const dnnl::matmul::primitive_desc primitive(
+        dnnl::matmul::desc(asked.src, asked.weights, asked.dst), engine);
     matmul_ = dnnl::matmul(primitive);
-    const auto plain = weights_first_ ? matrix(m, k, Tag::ab) : matrix(k, m, Tag::ba);
-    const auto chosen = weights_first_ ? primitive.src_desc() : primitive.weights_desc();
-    dnnl::memory source(plain, engine, const_cast<float*>(work.dense.data()));
-    w_ = dnnl::memory(chosen, engine);
-    dnnl::reorder(source, w_).execute(stream_, source, w_);
-    stream_.wait();
-    x_ = dnnl::memory(weights_first_ ? primitive.weights_desc() : primitive.src_desc(), engine,
-                      nullptr);
-    y_ = dnnl::memory(primitive.dst_desc(), engine, nullptr);
-  }
-
-  void run(const float* x, float* y) override {
-    x_.set_data_handle(const_cast<float*>(x));
-    y_.set_data_handle(y);
-    matmul_.execute(stream_, {{DNNL_ARG_SRC, weights_first_ ? w_ : x_},
-                              {DNNL_ARG_WEIGHTS, weights_first_ ? x_ : w_},
-                              {DNNL_ARG_DST, y_}});
+    src_ = dnnl::memory(primitive.src_desc(), engine, nullptr);
+    weights_ = dnnl::memory(primitive.weights_desc(), engine, nullptr);
+    dst_ = dnnl::memory(primitive.dst_desc(), engine, nullptr);
+    if (task_ == Task::weight_gradient) return;
+    dnnl::memory& w = weights_first_ ? src_ : weights_;
+    dnnl::memory plain(plain_weights(work), engine, const_cast<float*>(work.dense.data()));
+    w = dnnl::memory(w.get_desc(), engine);
+    dnnl::reorder(plain, w).execute(stream_, plain, w);
     stream_.wait();
   }
 
-  uint64_t weight_bytes() const override { return w_.get_desc().get_size(); }
+  void run(const Arrays& a) override {
+    switch (task_) {
+      case Task::forward: return multiply(a.x, a.y);
+      case Task::input_gradient: return multiply(a.dy, a.dx);
+      default:
+        src_.set_data_handle(const_cast<float*>(a.dy));
+        weights_.set_data_handle(const_cast<float*>(a.x));
+        dst_.set_data_handle(a.dw);
+        execute();
+    }
+  }
+
+  uint64_t weight_bytes() const override {
+    return task_ == Task::weight_gradient
+               ? 0
+               : (weights_first_ ? src_ : weights_).get_desc().get_size();
+  }
+  uint64_t gradient_size() const override {
+    return task_ == Task::weight_gradient ? uint64_t{pattern_.rows} * pattern_.cols : 0;
+  }
+  void get_gradient(const float* dw, std::span<float> stored) const override {
+    pick_gradient(pattern_, dw, stored);
+  }
 
  private:
+  Operands operands_of(const Work& work) const {
+    const int64_t m = work.m(), k = work.k(), n = work.n;
+    const Tag tag = tag_of(work.layout);
+    if (task_ == Task::weight_gradient) {
+      const Tag turned = tag == Tag::ab ? Tag::ba : Tag::ab;
+      return {matrix(m, n, tag), matrix(n, k, turned), matrix(m, k, Tag::ab)};
+    }
+    const int64_t in = task_ == Task::forward ? k : m, out = m + k - in;
+    if (weights_first_)
+      return {matrix(out, in, Tag::any), matrix(in, n, Tag::ab), matrix(out, n, Tag::ab)};
+    return {matrix(n, in, Tag::ab), matrix(in, out, Tag::any), matrix(n, out, Tag::ab)};
+  }
+
+  /// W (forward) or Wᵀ where it comes first, else the other one, in the caller's row-major W.
+  dnnl::memory::desc plain_weights(const Work& work) const {
+    const int64_t m = work.m(), k = work.k();
+    const bool upright = weights_first_ == (task_ == Task::forward);
+    return upright ? matrix(m, k, Tag::ab) : matrix(k, m, Tag::ba);
+  }
+
+  void multiply(const float* in, float* out) {
+    (weights_first_ ? weights_ : src_).set_data_handle(const_cast<float*>(in));
+    dst_.set_data_handle(out);
+    execute();
+  }
+
+  void execute() {
+    matmul_.execute(stream_,
+                    {{DNNL_ARG_SRC, src_}, {DNNL_ARG_WEIGHTS, weights_}, {DNNL_ARG_DST, dst_}});
+    stream_.wait();
+  }
+
+  Task task_;
+  const Pattern& pattern_;
   bool weights_first_;
   dnnl::stream stream_;
   dnnl::matmul matmul_;
-  dnnl::memory w_, x_, y_;
+  dnnl::memory src_, weights_, dst_;
 };
 
 dnnl::cpu_isa highest(Isa isa) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,16 +22,44 @@ struct Limits {
   unsigned threads = 1;
 };
 
-/// Y = W·X to be prepared for. The weights outlive the product.
+/// What is measured: one of the products of training, or all three in turn.
+enum class Task : uint8_t {
+  forward,          ///< Y = W·X
+  input_gradient,   ///< dX = Wᵀ·dY
+  weight_gradient,  ///< dW = dY·Xᵀ, of sparse weights at their pattern
+  triple,
+};
+inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::weight_gradient};
+
+/// "forward", "dx", "dw", "triple".
+std::string_view name_of(Task task);
+
+/// A product to be prepared for. The weights outlive it.
 struct Work {
   const SparseMatrix& weights;
   const std::vector<float>& dense;  ///< the same weights, row-major m × k; empty where no peer asks
   uint32_t n = 1;
-  Layout layout = Layout::row_major;  ///< of both X and Y, without gaps
-  Type type = Type::f32;              ///< of W; X and Y are FP32
+  Layout layout = Layout::row_major;  ///< of X, Y and their gradients, without gaps
+  Type type = Type::f32;              ///< of W; all else is FP32
+  Task task = Task::forward;
 
   uint32_t m() const { return weights.pattern.rows; }
   uint32_t k() const { return weights.pattern.cols; }
+};
+
+/// What products read and write: X and dX k × n, Y and dY m × n.
+struct Arrays {
+  const float* x = nullptr;
+  const float* dy = nullptr;
+  float* y = nullptr;
+  float* dx = nullptr;
+  float* dw = nullptr;  ///< Product::gradient_size() elements
+};
+
+/// Seconds of changing a dynamic weight's pattern.
+struct PatternTimes {
+  double replaced = 0;   ///< by another pattern of as many blocks
+  double drop_grow = 0;  ///< of 5 % of the blocks
 };
 
 /// A prepared product.
@@ -38,8 +67,13 @@ class Product {
  public:
   virtual ~Product() = default;
 
-  /// y = W · x; all that a caller waits for on each call.
-  virtual void run(const float* x, float* y) = 0;
+  /// All that a caller waits for on each call. Reads and writes the arrays of its task.
+  virtual void run(const Arrays& arrays) = 0;
+
+  /// Floats of dW in the library's own order; 0 where it computes none.
+  virtual uint64_t gradient_size() const { return 0; }
+  /// dW at the stored elements, in the order of SparseMatrix::values.
+  virtual void get_gradient(const float* /*dw*/, std::span<float> /*stored*/) const {}
 
   /// Bytes of the library's form of W, indices included; 0 where it does not tell.
   virtual uint64_t weight_bytes() const { return 0; }
@@ -47,9 +81,13 @@ class Product {
   /// What the library's own plan promises, and the plan for people; 0 and empty where it has none.
   virtual double predicted_seconds() const { return 0; }
   virtual std::string plan() const { return {}; }
+
+  /// Changes the weight's pattern some times; it is then as before, its values are not. Zeros where
+  /// the weight is static.
+  virtual PatternTimes change_pattern() { return {}; }
 };
 
-enum class Kind { tessera, tessera_dense, dense, sparse };
+enum class Kind { tessera, tessera_dynamic, tessera_dense, dense, sparse };
 
 /// A library, loaded and held to the limits.
 class Peer {
@@ -66,6 +104,15 @@ class Peer {
 
   virtual std::unique_ptr<Product> prepare(const Work& work) = 0;
 };
+
+/// Why a library that has only Y = W·X cannot do this work; empty where it can.
+std::string forward_only(const Work& work);
+
+/// Takes dW at the stored elements out of a dense m × k one.
+void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> stored);
+
+/// Prepares a peer for one product, or for the three in turn.
+std::unique_ptr<Product> prepare(Peer& peer, const Work& work);
 
 /// Peers that could be loaded, and a line for each that could not.
 struct Peers {

@@ -16,6 +16,7 @@ struct Entry {
 // Libraries that are linked stand here only if CMake has found them.
 constexpr Entry kEntries[] = {
     {"tessera", tessera_sparse},
+    {"tessera-dynamic", tessera_dynamic},
     {"tessera-dense", tessera_dense},
     {"mkl", mkl},
 #ifdef TESSERA_HAS_ONEDNN

@@ -9,6 +9,7 @@
 namespace tessera::bench {
 
 std::unique_ptr<Peer> tessera_sparse(const Limits& limits);
+std::unique_ptr<Peer> tessera_dynamic(const Limits& limits);
 std::unique_ptr<Peer> tessera_dense(const Limits& limits);
 std::unique_ptr<Peer> mkl(const Limits& limits);
 std::unique_ptr<Peer> onednn(const Limits& limits);

@@ -1,71 +1,174 @@
 // Tessera itself, through its public interface.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/spmm.h>
+#include <tessera/sddmm.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "peers/registry.h"
+#include "sparse/generate.h"
 
 namespace tessera::bench {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+template <class Change>
+double seconds_of(const Change& change) {
+  const auto start = Clock::now();
+  change();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Another random pattern of as many blocks.
+Pattern like(const Pattern& pattern) {
+  const double cells = double{1} * pattern.block_rows() * pattern.block_cols();
+  return sparse::generate_pattern({PatternKind::random, pattern.rows, pattern.cols,
+                                   static_cast<double>(pattern.blocks()) / cells,
+                                   pattern.block_size, 2});
+}
+
+/// Every twentieth block of one pattern that the other lacks.
+std::vector<BlockPosition> twentieth(const Pattern& of, const Pattern& without, size_t most) {
+  std::vector<BlockPosition> positions;
+  uint64_t seen = 0;
+  for (uint32_t row = 0; row < of.block_rows(); ++row)
+    for (uint64_t i = of.row_begin[row]; i < of.row_begin[row + 1]; ++i) {
+      const auto begin =
+          without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row]);
+      const auto end =
+          without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row + 1]);
+      if (!std::binary_search(begin, end, of.columns[i]) && seen++ % 19 == 0 &&
+          positions.size() < most)
+        positions.push_back({row, of.columns[i]});
+    }
+  return positions;
+}
+
+/// Median seconds of changing a weight's pattern there and back.
+PatternTimes pattern_times(Weight& weight) {
+  constexpr int kTimes = 4;
+  const Pattern one = weight.pattern(), other = like(one);
+  const size_t count = one.blocks() / 20;
+  const std::vector<BlockPosition> drop = twentieth(one, other, count),
+                                   grow = twentieth(other, one, count);
+  std::vector<double> replaced, changed;
+  for (int i = 0; i < kTimes; ++i) {
+    replaced.push_back(seconds_of([&] { weight.set_pattern(other); }));
+    replaced.push_back(seconds_of([&] { weight.set_pattern(one); }));
+    changed.push_back(seconds_of([&] { weight.replace(drop, grow); }));
+    changed.push_back(seconds_of([&] { weight.replace(grow, drop); }));
+  }
+  const auto median = [](std::vector<double>& times) {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  };
+  return {median(replaced), median(changed)};
+}
+
 class TesseraProduct : public Product {
  public:
   TesseraProduct(Weight weight, uint32_t n, const SpmmOptions& options)
-      : weight_(std::move(weight)), product_(weight_, n, options) {}
+      : weight_(std::move(weight)), transposed_(options.transpose), product_(weight_, n, options) {}
 
-  void run(const float* x, float* y) override { product_(x, y); }
+  PatternTimes change_pattern() override {
+    return weight_.is_dynamic() ? pattern_times(weight_) : PatternTimes{};
+  }
+
+  void run(const Arrays& a) override { transposed_ ? product_(a.dy, a.dx) : product_(a.x, a.y); }
   uint64_t weight_bytes() const override { return weight_.bytes(); }
   double predicted_seconds() const override { return product_.predicted_seconds(); }
   std::string plan() const override { return product_.plan(); }
 
  private:
   Weight weight_;
+  bool transposed_;
   Spmm product_;
 };
 
+class TesseraGradient : public Product {
+ public:
+  TesseraGradient(Weight weight, uint32_t n, const SddmmOptions& options)
+      : weight_(std::move(weight)), gradient_(weight_, n, options) {}
+
+  void run(const Arrays& a) override { gradient_(a.dy, a.x, a.dw); }
+  uint64_t gradient_size() const override { return gradient_.packed_size(); }
+  void get_gradient(const float* dw, std::span<float> stored) const override {
+    weight_.unpack({dw, gradient_.packed_size()}, stored);
+  }
+  uint64_t weight_bytes() const override { return weight_.bytes(); }
+  double predicted_seconds() const override { return gradient_.predicted_seconds(); }
+  std::string plan() const override { return gradient_.plan(); }
+
+ private:
+  Weight weight_;
+  Sddmm gradient_;
+};
+
+enum class Form { fixed, dynamic, dense };
+
 class TesseraPeer : public Peer {
  public:
-  TesseraPeer(const Limits& limits, bool dense) : limits_(limits), dense_(dense) {
+  TesseraPeer(const Limits& limits, Form form) : limits_(limits), form_(form) {
     restrict_isa(limits.isa);
   }
 
-  std::string_view name() const override { return dense_ ? "tessera-dense" : "tessera"; }
-  Kind kind() const override { return dense_ ? Kind::tessera_dense : Kind::tessera; }
+  std::string_view name() const override {
+    constexpr std::string_view kNames[] = {"tessera", "tessera-dynamic", "tessera-dense"};
+    return kNames[static_cast<size_t>(form_)];
+  }
+  Kind kind() const override {
+    constexpr Kind kKinds[] = {Kind::tessera, Kind::tessera_dynamic, Kind::tessera_dense};
+    return kKinds[static_cast<size_t>(form_)];
+  }
   std::string version() const override {
     return fmt::format("Tessera, {} on {} threads", name_of(active_isa()), limits_.threads);
   }
 
   std::string why_not(const Work& work) const override {
-    if (!dense_ || work.type == Type::f32) return {};
+    if (form_ != Form::dense || work.type == Type::f32) return {};
     return "compared in FP32 only";
   }
 
   std::unique_ptr<Product> prepare(const Work& work) override {
+    if (work.task == Task::weight_gradient) {
+      const SddmmOptions options{
+          .dy_layout = work.layout, .x_layout = work.layout, .threads = limits_.threads};
+      return std::make_unique<TesseraGradient>(weight_of(work), work.n, options);
+    }
     SpmmOptions options;
     options.x_layout = options.y_layout = work.layout;
     options.threads = limits_.threads;
+    options.transpose = work.task == Task::input_gradient;
     return std::make_unique<TesseraProduct>(weight_of(work), work.n, options);
   }
 
  private:
   Weight weight_of(const Work& work) const {
-    if (!dense_) return Weight(work.weights, work.type);
-    return Weight::dense(row_major(work.dense.data(), work.k()), work.m(), work.k());
+    switch (form_) {
+      case Form::fixed: return Weight(work.weights, work.type);
+      case Form::dynamic:
+        return Weight::dynamic(work.weights, work.weights.pattern.blocks(), work.type);
+      default: return Weight::dense(row_major(work.dense.data(), work.k()), work.m(), work.k());
+    }
   }
 
   Limits limits_;
-  bool dense_;
+  Form form_;
 };
 
 }  // namespace
 
 std::unique_ptr<Peer> tessera_sparse(const Limits& limits) {
-  return std::make_unique<TesseraPeer>(limits, /*dense=*/false);
+  return std::make_unique<TesseraPeer>(limits, Form::fixed);
+}
+std::unique_ptr<Peer> tessera_dynamic(const Limits& limits) {
+  return std::make_unique<TesseraPeer>(limits, Form::dynamic);
 }
 std::unique_ptr<Peer> tessera_dense(const Limits& limits) {
-  return std::make_unique<TesseraPeer>(limits, /*dense=*/true);
+  return std::make_unique<TesseraPeer>(limits, Form::dense);
 }
 
 }  // namespace tessera::bench

@@ -31,9 +31,9 @@ constexpr double kHopeless = 2;
 /// Beyond the caches that a core can fill on its own.
 constexpr size_t kFlushBytes = size_t{256} << 20;
 
-double seconds_of(Product& product, const float* x, float* y) {
+double seconds_of(Product& product, const Arrays& arrays) {
   const auto start = Clock::now();
-  product.run(x, y);
+  product.run(arrays);
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -64,9 +64,12 @@ class Contest {
       : work_(work),
         rules_(rules),
         x_(size_t{work.k} * work.n),
-        y_(size_t{work.m} * work.n),
+        dy_(size_t{work.m} * work.n),
+        y_(dy_.size()),
+        dx_(x_.size()),
         flush_(rules.cold ? kFlushBytes / sizeof(float) : 0, 1.0F) {
     base::RandomStream(7).fill_symmetric(x_);
+    base::RandomStream(8).fill_symmetric(dy_);
   }
 
   void add(Peer& peer, const Work& work) {
@@ -74,28 +77,33 @@ class Contest {
     contestant.timing.peer = peer.name();
     contestant.timing.kind = peer.kind();
     contestant.timing.type = work.type;
+    contestant.timing.task = work.task;
     contestant.timing.absent = peer.why_not(work);
     if (contestant.timing.absent.empty()) {
       const auto start = Clock::now();
-      contestant.product = peer.prepare(work);
+      contestant.product = prepare(peer, work);
       contestant.timing.prepare_seconds =
           std::chrono::duration<double>(Clock::now() - start).count();
       contestant.timing.weight_bytes = contestant.product->weight_bytes();
       contestant.timing.predicted_seconds = contestant.product->predicted_seconds();
       contestant.timing.plan = contestant.product->plan();
+      dw_.resize(std::max<size_t>(dw_.size(), contestant.product->gradient_size()));
     }
     contestants_.push_back(std::move(contestant));
   }
 
   /// A first call of each, in which it starts its threads.
   void check(const SparseMatrix& weights, Pinning& pinning) {
-    const Reference reference(weights, work_, x_);
+    const Reference reference(weights, work_, x_, dy_);
+    std::vector<float> gradient(weights.values.size());
     for (Contestant& contestant : contestants_) {
       if (!contestant.product) continue;
-      std::fill(y_.begin(), y_.end(), NAN);
-      contestant.last = seconds_of(*contestant.product, x_.data(), y_.data());
+      for (std::vector<float>* results : {&y_, &dx_, &dw_})
+        std::fill(results->begin(), results->end(), NAN);
+      contestant.last = seconds_of(*contestant.product, arrays());
       pinning.bind_new_threads();
-      contestant.timing.error = reference.largest_error(y_);
+      if (contestant.product->gradient_size() > 0) contestant.product->get_gradient(dw_.data(), gradient);
+      contestant.timing.error = reference.largest_error(contestant.timing.task, y_, dx_, gradient);
     }
   }
 
@@ -108,7 +116,9 @@ class Contest {
     }
     for (Contestant& contestant : contestants_) {
       contestant.timing.rounds = static_cast<int>(contestant.rounds.size());
-      if (!contestant.rounds.empty()) contestant.timing.seconds = median(contestant.rounds);
+      if (contestant.rounds.empty()) continue;
+      contestant.timing.seconds = median(contestant.rounds);
+      if (contestant.product) contestant.timing.pattern = contestant.product->change_pattern();
     }
   }
 
@@ -119,14 +129,16 @@ class Contest {
   }
 
  private:
+  Arrays arrays() { return {x_.data(), dy_.data(), y_.data(), dx_.data(), dw_.data()}; }
+
   void one_round(Contestant& contestant) {
     std::this_thread::sleep_for(kPause);
-    if (contestant.last < kLongCall) seconds_of(*contestant.product, x_.data(), y_.data());
+    if (contestant.last < kLongCall) seconds_of(*contestant.product, arrays());
     std::vector<double> calls;
     double spent = 0;
     while (calls.empty() || (spent < kRoundSeconds && calls.size() < kMaxCalls)) {
       if (rules_.cold) empty_caches(flush_);
-      calls.push_back(seconds_of(*contestant.product, x_.data(), y_.data()));
+      calls.push_back(seconds_of(*contestant.product, arrays()));
       spent += calls.back();
     }
     contestant.last = calls.back();
@@ -151,7 +163,7 @@ class Contest {
 
   const Case& work_;
   const Rules& rules_;
-  std::vector<float> x_, y_, flush_;
+  std::vector<float> x_, dy_, y_, dx_, dw_, flush_;
   std::vector<Contestant> contestants_;
 };
 
@@ -163,11 +175,11 @@ double bytes_moved(const Case& work, const Timing& tessera) {
 
 }  // namespace
 
-const Timing* Comparison::best(Kind kind) const {
+const Timing* Comparison::best(Kind kind, Task task) const {
   const Timing* best = nullptr;
   for (const Timing& timing : timings) {
     // Tessera's FP32 beside its half types is there for the ratio.
-    if (timing.kind != kind || timing.seconds == 0) continue;
+    if (timing.kind != kind || timing.task != task || timing.seconds == 0) continue;
     if (kind == Kind::tessera && timing.type != work.type) continue;
     if (best == nullptr || timing.seconds < best->seconds) best = &timing;
   }
@@ -178,7 +190,8 @@ double Comparison::gflops(const Timing& timing) const {
   const bool dense = timing.kind == Kind::dense || timing.kind == Kind::tessera_dense;
   const double multiplied =
       dense ? static_cast<double>(work.m) * work.k : static_cast<double>(work.nonzeros);
-  return 2 * multiplied * work.n / timing.seconds * 1e-9;
+  const double products = timing.task == Task::triple ? 3 : 1;
+  return 2 * products * multiplied * work.n / timing.seconds * 1e-9;
 }
 
 double Comparison::efficiency(const Timing& timing) const {
@@ -199,9 +212,18 @@ Comparison compare(const Case& work, const SparseMatrix& weights, const std::vec
   Contest contest(work, rules);
   for (const auto& peer : peers) {
     // Dense and sparse libraries compute in FP32 whatever Tessera's weights are.
-    const Type type = peer->kind() == Kind::tessera ? work.type : Type::f32;
-    contest.add(*peer, {weights, dense, work.n, work.layout, type});
-    if (type != Type::f32) contest.add(*peer, {weights, dense, work.n, work.layout, Type::f32});
+    const bool own = peer->kind() == Kind::tessera;
+    Work asked{weights, dense, work.n, work.layout, own ? work.type : Type::f32, work.task};
+    contest.add(*peer, asked);
+    if (asked.type != Type::f32) {
+      asked.type = Type::f32;
+      contest.add(*peer, asked);
+    }
+    // Gradients are held against the product whose gradients they are.
+    if (own && (work.task == Task::input_gradient || work.task == Task::weight_gradient)) {
+      asked.task = Task::forward;
+      contest.add(*peer, asked);
+    }
   }
   contest.check(weights, pinning);
   contest.run(pinning.first_cpu());

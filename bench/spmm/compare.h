@@ -23,6 +23,7 @@ struct Case {
   uint32_t block = 1;
   Type type = Type::f32;
   Layout layout = Layout::row_major;
+  Task task = Task::forward;
   uint32_t m = 0, k = 0, n = 0;
   uint64_t nonzeros = 0;  ///< stored elements, fill-in included
 };
@@ -32,14 +33,17 @@ struct Timing {
   std::string peer;
   Kind kind = Kind::tessera;
   Type type = Type::f32;
+  Task task = Task::forward;
   double seconds = 0;          ///< median over the rounds; 0 where it took no part
   double fastest = 0;          ///< of all calls
   double prepare_seconds = 0;  ///< of W, once
   double predicted_seconds = 0;
   uint64_t weight_bytes = 0;
-  int rounds = 0;      ///< that it took part in
-  double error = 0;    ///< largest |y - reference| / (|W|·|X|) over sampled elements
-  std::string absent;  ///< why it took no part
+  int rounds = 0;  ///< that it took part in
+  double error =
+      0;  ///< largest |result - reference| ÷ the sum of its terms' sizes, over sampled elements
+  PatternTimes pattern = {};  ///< of dynamic weights
+  std::string absent;         ///< why it took no part
   std::string plan;
 };
 
@@ -51,8 +55,9 @@ struct Comparison {
   double peak_gflops = 0;  ///< of all threads with the instruction set
 
   const Timing* tessera() const { return best(Kind::tessera); }
-  /// Quickest of a kind; null where none took part.
-  const Timing* best(Kind kind) const;
+  /// Quickest of a kind at the task; null where none took part.
+  const Timing* best(Kind kind) const { return best(kind, work.task); }
+  const Timing* best(Kind kind, Task task) const;
   double gflops(const Timing& timing) const;
   /// Useful rate ÷ rate of the best dense library; 0 where there is none.
   double efficiency(const Timing& timing) const;

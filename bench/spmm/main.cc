@@ -81,12 +81,14 @@ std::vector<Case> cases_of(const Case& common, const Options& options) {
   std::vector<Case> cases;
   for (Type type : options.types)
     for (Layout layout : options.layouts)
-      for (uint32_t n : options.n) {
-        cases.push_back(common);
-        cases.back().type = type;
-        cases.back().layout = layout;
-        cases.back().n = n;
-      }
+      for (Task task : options.tasks)
+        for (uint32_t n : options.n) {
+          cases.push_back(common);
+          cases.back().type = type;
+          cases.back().layout = layout;
+          cases.back().task = task;
+          cases.back().n = n;
+        }
   return cases;
 }
 

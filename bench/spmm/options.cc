@@ -44,6 +44,12 @@ Layout layout_of(const std::string& text) {
   throw UsageError(fmt::format("--layout: '{}' is neither row nor col", text));
 }
 
+Task task_of(const std::string& text) {
+  for (Task task : {Task::forward, Task::input_gradient, Task::weight_gradient, Task::triple})
+    if (name_of(task) == text) return task;
+  throw UsageError(fmt::format("--product: '{}' is none of forward, dx, dw, triple", text));
+}
+
 template <class To, class Convert>
 void convert_list(const std::vector<std::string>& texts, std::vector<To>& list, Convert convert) {
   if (texts.empty()) return;
@@ -55,7 +61,7 @@ void convert_list(const std::vector<std::string>& texts, std::vector<To>& list, 
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  std::vector<std::string> densities, types, layouts;
+  std::vector<std::string> densities, types, layouts, tasks;
   std::string isa(name_of(active_isa()));
   options.limits.threads = machine::default_threads(machine::detect_host());
 
@@ -69,6 +75,7 @@ Options parse_options(int argc, char** argv) {
            ->check(CLI::IsMember({1, 4, 8, 16, 32})));
   list(app.add_option("--type", types, "type of W: f32, f16, bf16 (list)"));
   list(app.add_option("--layout", layouts, "layout of X and Y: row, col (list)"));
+  list(app.add_option("--product", tasks, "forward, dx, dw, or triple: the three in turn (list)"));
   app.add_option("--smtx", options.smtx, "files, or folders of files: W comes from each of them");
   app.add_option("--isa", isa, "instruction set of all: generic, avx2, avx512");
   app.add_option("--threads", options.limits.threads, "threads of all")->check(CLI::Range(1, 4096));
@@ -90,6 +97,7 @@ Options parse_options(int argc, char** argv) {
   convert_list(densities, options.densities, density_of);
   convert_list(types, options.types, type_of);
   convert_list(layouts, options.layouts, layout_of);
+  convert_list(tasks, options.tasks, task_of);
   options.limits.isa = isa_of(isa);
   return options;
 }

@@ -20,6 +20,7 @@ struct Options {
   std::vector<uint32_t> blocks = {1, 4, 8, 16, 32};
   std::vector<Type> types = {Type::f32};
   std::vector<Layout> layouts = {Layout::row_major};
+  std::vector<Task> tasks = {Task::forward};
   std::vector<std::string> smtx;  ///< files, or folders that are searched for them
   Limits limits;
   std::vector<std::string> peers;  ///< empty: all

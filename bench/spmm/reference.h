@@ -1,9 +1,10 @@
-// Some elements of Y = W·X in double precision, to see that everybody computed the same.
+// Some elements of each product in double precision, to see that everybody computed the same.
 #pragma once
 
 #include <tessera/sparse.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "spmm/compare.h"
@@ -12,19 +13,30 @@ namespace tessera::bench {
 
 class Reference {
  public:
-  /// Computes sampled rows and columns, the last ones included. X is in the layout of the work.
-  Reference(const SparseMatrix& weights, const Case& work, const std::vector<float>& x);
+  /// Computes sampled rows and columns, the last ones included, of what the work's task asks for,
+  /// and of Y. X and dY are in the layout of the work.
+  Reference(const SparseMatrix& weights, const Case& work, const std::vector<float>& x,
+            const std::vector<float>& dy);
 
-  /// Largest |y - reference| / (|W|·|X|) of the sampled elements; infinite where one is NaN.
-  double largest_error(const std::vector<float>& y) const;
+  /// Largest |result - reference| ÷ the sum of the sizes of its terms, over the sampled elements of
+  /// the task's results; infinite where one is NaN. `gradient` is dW at the stored elements, in
+  /// their order.
+  double largest_error(Task task, std::span<const float> y, std::span<const float> dx,
+                       std::span<const float> gradient) const;
 
  private:
   struct Element {
-    size_t index;  ///< in Y
-    double value;
-    double magnitude;  ///< |W|·|X|
+    size_t index;  ///< in the result
+    double value = 0;
+    double magnitude = 0;  ///< of its terms
+
+    void add(double term);
   };
-  std::vector<Element> elements_;
+  using Elements = std::vector<Element>;
+
+  static double largest_error(const Elements& elements, std::span<const float> results);
+
+  Elements y_, dx_, gradient_;
 };
 
 }  // namespace tessera::bench

@@ -61,6 +61,23 @@ std::string wrong_results(const Comparison& comparison) {
   return text;
 }
 
+/// Tessera's forward product beside a gradient, and dynamic weights: a line each.
+std::string companions(const Comparison& comparison) {
+  std::string text;
+  const Timing* forward = comparison.best(Kind::tessera, Task::forward);
+  if (comparison.work.task != Task::forward && forward != nullptr)
+    text += fmt::format("{:>40} {:>7} {:>9}\n", "", "forward", milliseconds(forward->seconds));
+  if (const Timing* dynamic = comparison.best(Kind::tessera_dynamic)) {
+    text += fmt::format("{:>40} {:>7} {:>9}", "", "dynamic", milliseconds(dynamic->seconds));
+    if (dynamic->pattern.replaced > 0)
+      text += fmt::format("  a new pattern {} ms, 5 % dropped and grown {} ms",
+                          milliseconds(dynamic->pattern.replaced),
+                          milliseconds(dynamic->pattern.drop_grow));
+    text += "\n";
+  }
+  return text;
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -104,10 +121,10 @@ std::string head(const Setting& setting) {
 
 std::string column_names() {
   return fmt::format(
-      "{:>6} {:>6} {:>5} {:>3} {:>6} {:>4} {:>3} {:>9} {:>7} {:>5} {:>18} {:>5} {:>7} "
+      "{:>6} {:>6} {:>5} {:>3} {:>6} {:>4} {:>3} {:>7} {:>9} {:>7} {:>5} {:>18} {:>5} {:>7} "
       "{:>16} {:>8} {:>9} {:>5} {:>8}  {}\n",
-      "m", "k", "n", "b", "d", "type", "lay", "ms", "GF/s", "%peak", "dense GF/s", "eff", "x dense",
-      "sparse GF/s", "x sparse", "time/read", "pred", "prep ms", "targets");
+      "m", "k", "n", "b", "d", "type", "lay", "product", "ms", "GF/s", "%peak", "dense GF/s", "eff",
+      "x dense", "sparse GF/s", "x sparse", "time/read", "pred", "prep ms", "targets");
 }
 
 std::string row(const Comparison& comparison) {
@@ -115,9 +132,9 @@ std::string row(const Comparison& comparison) {
   const Timing* tessera = comparison.tessera();
   std::string text = work.label.empty() ? "" : work.label + "\n";
   text +=
-      fmt::format("{:>6} {:>6} {:>5} {:>3} {:>6} {:>4} {:>3} ", work.m, work.k, work.n, work.block,
-                  density_text(work.label.empty() ? work.asked_density : work.density),
-                  tessera::name_of(work.type), name_of(work.layout));
+      fmt::format("{:>6} {:>6} {:>5} {:>3} {:>6} {:>4} {:>3} {:>7} ", work.m, work.k, work.n,
+                  work.block, density_text(work.label.empty() ? work.asked_density : work.density),
+                  tessera::name_of(work.type), name_of(work.layout), name_of(work.task));
   const double rate = tessera == nullptr ? 0 : comparison.gflops(*tessera);
   const double predicted = tessera == nullptr ? 0 : tessera->predicted_seconds / tessera->seconds;
   text += fmt::format(
@@ -136,7 +153,7 @@ std::string row(const Comparison& comparison) {
       ratio(predicted),
       tessera == nullptr ? "-" : fmt::format("{:.1f}", tessera->prepare_seconds * 1e3),
       verdicts_text(comparison), wrong_results(comparison));
-  return text;
+  return text + companions(comparison);
 }
 
 std::string summary(const std::vector<Comparison>& comparisons) {

@@ -15,6 +15,7 @@ const char* name_of(Layout layout) { return layout == Layout::row_major ? "row" 
 const char* name_of(Kind kind) {
   switch (kind) {
     case Kind::tessera: return "tessera";
+    case Kind::tessera_dynamic: return "tessera-dynamic";
     case Kind::tessera_dense: return "tessera-dense";
     case Kind::dense: return "dense";
     case Kind::sparse: return "sparse";
@@ -30,6 +31,9 @@ json timing_json(const Comparison& comparison, const Timing& timing) {
   return {{"peer", timing.peer},
           {"kind", name_of(timing.kind)},
           {"type", std::string(tessera::name_of(timing.type))},
+          {"product", std::string(name_of(timing.task))},
+          {"new_pattern_seconds", measured(timing.pattern.replaced)},
+          {"drop_grow_seconds", measured(timing.pattern.drop_grow)},
           {"seconds", measured(timing.seconds)},
           {"fastest_seconds", measured(timing.fastest)},
           {"useful_gflops", present ? json(comparison.gflops(timing)) : json()},
@@ -62,6 +66,7 @@ json comparison_json(const Comparison& comparison) {
                  {"nnz", work.nonzeros},
                  {"type", std::string(tessera::name_of(work.type))},
                  {"layout", name_of(work.layout)},
+                 {"product", std::string(name_of(work.task))},
                  {"bytes", comparison.bytes},
                  {"read_gbps", measured(comparison.read_gbps)},
                  {"peers", json::array()},
@@ -77,18 +82,20 @@ json comparison_json(const Comparison& comparison) {
 
 std::string to_csv(const std::vector<Comparison>& comparisons) {
   std::string text =
-      "label,m,k,n,block,density,type,layout,peer,kind,peer_type,seconds,fastest_seconds,"
+      "label,m,k,n,block,density,type,layout,peer,kind,peer_type,product,seconds,fastest_seconds,"
       "useful_gflops,prepare_seconds,predicted_seconds,weight_bytes,rounds,max_rel_error\n";
   for (const Comparison& comparison : comparisons) {
     const Case& work = comparison.work;
     for (const Timing& timing : comparison.timings) {
       if (timing.seconds == 0) continue;
       text += fmt::format(
-          "{},{},{},{},{},{:.6f},{},{},{},{},{},{:.9f},{:.9f},{:.3f},{:.6f},{:.9f},{},{},{:.3e}\n",
+          "{},{},{},{},{},{:.6f},{},{},{},{},{},{},{:.9f},{:.9f},{:.3f},{:.6f},{:.9f},{},{},{:.3e}"
+          "\n",
           work.label, work.m, work.k, work.n, work.block, work.density, tessera::name_of(work.type),
           name_of(work.layout), timing.peer, name_of(timing.kind), tessera::name_of(timing.type),
-          timing.seconds, timing.fastest, comparison.gflops(timing), timing.prepare_seconds,
-          timing.predicted_seconds, timing.weight_bytes, timing.rounds, timing.error);
+          name_of(timing.task), timing.seconds, timing.fastest, comparison.gflops(timing),
+          timing.prepare_seconds, timing.predicted_seconds, timing.weight_bytes, timing.rounds,
+          timing.error);
     }
   }
   return text;

@@ -48,6 +48,20 @@ constexpr double kLayerOverDense = 3.5;
 constexpr double kPrepareBlocks = 50e-3;
 constexpr double kPrepareElements = 300e-3;
 
+/// Training, m = k = 4096, FP32, n = 512, against the own forward product in the same run: rates of
+/// gradients; the three products together at d = 1/16, b = 16 against the dense three.
+constexpr double kInputGradientRate = 0.85;
+constexpr double kWeightGradientRate = 0.85;
+constexpr double kWeightGradientRateOfElements = 0.6;
+constexpr double kTripleOverDense = 11;
+constexpr double kTripleOverDenseAim = 13;
+
+/// Dynamic weights at d = 1/16: the rate ÷ that of static ones, and a new pattern ÷ one product.
+constexpr double kDynamicRate = 0.9;
+constexpr double kDynamicRateOfElements = 0.8;
+constexpr double kNewPattern = 0.1;
+constexpr double kNewPatternOfElements = 1;
+
 bool near(double a, double b) { return std::abs(a - b) < 0.02 * b; }
 
 class Judge {
@@ -57,6 +71,8 @@ class Judge {
 
   std::vector<Verdict> verdicts() {
     if (tessera_ == nullptr) return {};
+    if (work_.label.empty() && work_.m == 4096 && work_.k == 4096 && work_.n == 512) training();
+    if (work_.task != Task::forward) return std::move(verdicts_);
     if (work_.label.empty() && work_.m == 4096 && work_.k == 4096) {
       efficiency();
       small_n();
@@ -81,6 +97,26 @@ class Judge {
 
   double layout_share() const {
     return work_.layout == Layout::column_major ? kColumnMajorShare : 1;
+  }
+
+  void training() {
+    if (work_.type != Type::f32) return;
+    const bool elements = work_.block == 1, sparse = near(work_.asked_density, 1. / 16);
+    if (const Timing* forward = comparison_.best(Kind::tessera, Task::forward)) {
+      const double rate = forward->seconds / tessera_->seconds;
+      if (work_.task == Task::input_gradient) add("dx rate", rate, kInputGradientRate, 0, true);
+      if (work_.task == Task::weight_gradient && sparse)
+        add("dw rate", rate, elements ? kWeightGradientRateOfElements : kWeightGradientRate, 0,
+            true);
+    }
+    if (work_.task == Task::triple && sparse && work_.block == 16)
+      add("x dense", dense_speedup(), kTripleOverDense, kTripleOverDenseAim, true);
+    const Timing* dynamic = comparison_.best(Kind::tessera_dynamic);
+    if (dynamic == nullptr || work_.task != Task::forward || !sparse) return;
+    add("dynamic rate", tessera_->seconds / dynamic->seconds,
+        elements ? kDynamicRateOfElements : kDynamicRate, 0, true);
+    add("new pattern", dynamic->pattern.replaced / dynamic->seconds,
+        elements ? kNewPatternOfElements : kNewPattern, 0, false);
   }
 
   void efficiency() {

@@ -1,0 +1,70 @@
+#include "peers/peer.h"
+
+#include <algorithm>
+
+namespace tessera::bench {
+namespace {
+
+/// The three products of training, one after another.
+class Triple : public Product {
+ public:
+  Triple(Peer& peer, Work work) {
+    for (const Task task : kProducts) {
+      work.task = task;
+      products_.push_back(peer.prepare(work));
+    }
+  }
+
+  void run(const Arrays& arrays) override {
+    for (const auto& product : products_) product->run(arrays);
+  }
+  uint64_t gradient_size() const override { return products_.back()->gradient_size(); }
+  void get_gradient(const float* dw, std::span<float> stored) const override {
+    products_.back()->get_gradient(dw, stored);
+  }
+  uint64_t weight_bytes() const override { return products_.front()->weight_bytes(); }
+  double predicted_seconds() const override {
+    double seconds = 0;
+    for (const auto& product : products_) seconds += product->predicted_seconds();
+    return seconds;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Product>> products_;
+};
+
+}  // namespace
+
+std::string_view name_of(Task task) {
+  switch (task) {
+    case Task::forward: return "forward";
+    case Task::input_gradient: return "dx";
+    case Task::weight_gradient: return "dw";
+    case Task::triple: return "triple";
+  }
+  return "";
+}
+
+std::string forward_only(const Work& work) {
+  return work.task == Task::forward ? "" : "compared in forward products only";
+}
+
+void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> stored) {
+  const uint32_t b = pattern.block_size;
+  std::fill(stored.begin(), stored.end(), 0.0F);
+  for (uint32_t block_row = 0; block_row < pattern.block_rows(); ++block_row)
+    for (uint64_t block = pattern.row_begin[block_row]; block < pattern.row_begin[block_row + 1];
+         ++block)
+      for (uint32_t e = 0; e < b * b; ++e) {
+        const uint32_t row = block_row * b + e / b, col = pattern.columns[block] * b + e % b;
+        if (row < pattern.rows && col < pattern.cols)
+          stored[block * b * b + e] = dense[uint64_t{row} * pattern.cols + col];
+      }
+}
+
+std::unique_ptr<Product> prepare(Peer& peer, const Work& work) {
+  if (work.task == Task::triple) return std::make_unique<Triple>(peer, work);
+  return peer.prepare(work);
+}
+
+}  // namespace tessera::bench
