@@ -129,9 +129,8 @@ class Estimate {
   }
 
   void add_distribution(program::PhaseTimes& cycles) const {
-    const bool pairs = cut_.m_parts % 2 == 0;
     program::TileTraffic t;
-    (cut_.gathered ? pairs ? t.gathered_paired_in : t.gathered_in : pairs ? t.paired_in : t.in) = x_bytes();
+    (cut_.m_parts % 2 == 0 ? t.paired_in : t.in) = x_bytes();
     t.in += bucket_bytes() * (cut_.n_parts - 1) / cut_.n_parts;
     t.local = bucket_bytes() / cut_.n_parts;
     add_exchange(cycles, t);
@@ -162,8 +161,8 @@ class Estimate {
 
   void add_reduction(program::PhaseTimes& cycles) const {
     program::TileTraffic t;
-    (cut_.gathered ? t.gathered_in : t.in) = cut_.k_parts * owned() * partial_size_;
-    (cut_.gathered ? t.gathered_out : t.out) = partial_bytes();
+    t.in = cut_.k_parts * owned() * partial_size_;
+    t.out = partial_bytes();
     add_exchange(cycles, t);
     if (cut_.k_parts == 1 && s_.numbers.partials == s_.numbers.operands) return;
     cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, cut_.k_parts, owned());
@@ -252,8 +251,7 @@ class Search {
     if (planner_ == Planner::best && m * k > 1) with_room(fullest(m * k, largest_mean(s_, m, k)));
   }
 
-  void add(DynamicCut cut) {
-    cut.gathered = planner_ == Planner::published;
+  void add(const DynamicCut& cut) {
     if (uint64_t{cut.partitions()} * cut.bucket_blocks * cut.n_parts > ~0U || uint64_t{cut.m_parts} * s_.k > ~0U ||
         uint64_t{cut.k_parts} * s_.m > ~0U)
       return;  // rows beyond what a variable may have
@@ -271,8 +269,8 @@ class Search {
 }  // namespace
 
 std::string to_string(const DynamicCut& cut) {
-  return fmt::format("m_parts={} k_parts={} n_parts={} bucket_blocks={}{}", cut.m_parts, cut.k_parts, cut.n_parts,
-                     cut.bucket_blocks, cut.gathered ? " gathered" : "");
+  return fmt::format("m_parts={} k_parts={} n_parts={} bucket_blocks={}", cut.m_parts, cut.k_parts, cut.n_parts,
+                     cut.bucket_blocks);
 }
 
 DynamicGrid::DynamicGrid(const DynamicShape& s, const DynamicCut& c, const Machine& machine)

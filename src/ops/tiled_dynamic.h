@@ -39,7 +39,6 @@ struct DynamicCut {
   uint32_t k_parts = 1;
   uint32_t n_parts = 1;
   uint32_t bucket_blocks = 0;
-  bool gathered = false;  ///< rows of X and partial sums travel one by one, at the rate of gathers
 
   uint32_t partitions() const { return m_parts * k_parts; }
   uint32_t tiles() const { return partitions() * n_parts; }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "kernels/bucket/codelet.h"
 #include "kernels/element.h"
@@ -175,15 +174,8 @@ class Builder {
     Parts parts = add_parts(name, shape_.numbers.operands, side);
     const Box all{0, side.rows, 0, shape_.n};
     distribute_.groups.push_back({from, parts.variable, side.copies, BoxSeries::same(all),
-                                  BoxSeries::stepped(all, {side.rows, 0}),
-                                  cut_.gathered ? rows_in_order(side.rows) : nullptr, {}, {}});
+                                  BoxSeries::stepped(all, {side.rows, 0}), {}, {}, {}});
     return parts;
-  }
-
-  static std::shared_ptr<const std::vector<uint32_t>> rows_in_order(uint32_t rows) {
-    auto list = std::make_shared<std::vector<uint32_t>>(rows);
-    std::iota(list->begin(), list->end(), 0U);
-    return list;
   }
 
   /// Each tile works through the bucket that it has, and the tiles of the first part of n say whether one
@@ -313,10 +305,8 @@ class Builder {
     const uint32_t cols = program().variable(result_).cols;
     if (!needs_sum()) {
       const Box all{0, rows, 0, cols};
-      return {"send", {{from, result_, 1, BoxSeries::same(all), BoxSeries::same(all),
-                        cut_.gathered && !is_sampled() ? rows_in_order(rows) : nullptr, {}, {}}}};
+      return {"send", {{from, result_, 1, BoxSeries::same(all), BoxSeries::same(all), {}, {}, {}}}};
     }
-    auto list = std::make_shared<std::vector<uint32_t>>(uint64_t{summands} * rows);
     std::vector<MappedBox> mapping;
     std::vector<Box> sources, targets;
     for (const MappedBox& owned : owners_) {
@@ -324,18 +314,12 @@ class Builder {
       received_boxes_.push_back({first, owned.box.rows * summands, owned.box.col, owned.box.cols});
       mapping.push_back({received_boxes_.back(), owned.tile});
       for (uint32_t i = 0; i < summands; ++i) {
-        const Box source{i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols};
-        const Box target{first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols};
-        for (uint32_t r = 0; r < source.rows; ++r) (*list)[target.row + r] = source.row + r;
-        sources.push_back(source);
-        targets.push_back(target);
+        sources.push_back({i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols});
+        targets.push_back({first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols});
       }
     }
-    received_ = add("partials.received", shape_.numbers.partials, list->size(), cols, Role::temporary, std::move(mapping));
-    const Box all{0, static_cast<uint32_t>(list->size()), 0, cols};
-    if (cut_.gathered && !is_sampled())
-      return {"send partials",
-              {{from, received_, 1, BoxSeries::same(all), BoxSeries::same(all), std::move(list), {}, {}}}};
+    received_ = add("partials.received", shape_.numbers.partials, uint64_t{summands} * rows, cols, Role::temporary,
+                    std::move(mapping));
     const auto count = static_cast<uint32_t>(sources.size());
     return {"send partials",
             {{from, received_, count, BoxSeries::table(std::move(sources)), BoxSeries::table(std::move(targets)),
