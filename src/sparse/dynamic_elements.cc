@@ -16,7 +16,8 @@ namespace {
 constexpr uint64_t kMostPlaces = uint64_t{1} << 31;
 
 [[noreturn]] void refuse(const BlockEdit& edit, std::string_view why) {
-  throw UsageError(fmt::format("element ({}, {}) is to {}{}", edit.row, edit.col, edit.grows ? "grow" : "go", why));
+  throw UsageError(
+      fmt::format("element ({}, {}) is to {}{}", edit.row, edit.col, edit.grows ? "grow" : "go", why));
 }
 
 bool same_position(const BlockEdit& a, const BlockEdit& b) { return a.row == b.row && a.col == b.col; }
@@ -34,7 +35,8 @@ std::vector<BlockEdit> sorted_edits(const Pattern& pattern, std::span<const Bloc
       refuse(e, fmt::format(", in a matrix of {} x {}", pattern.rows, pattern.cols));
   sort(edits, pattern.rows);
   for (size_t i = 1; i < edits.size(); ++i)
-    if (same_position(edits[i - 1], edits[i]) && edits[i - 1].grows == edits[i].grows) refuse(edits[i], " twice");
+    if (same_position(edits[i - 1], edits[i]) && edits[i - 1].grows == edits[i].grows)
+      refuse(edits[i], " twice");
   return edits;
 }
 
@@ -82,8 +84,10 @@ PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t ca
 
 void PackedElements::check_places(uint64_t places) const {
   if (places < kMostPlaces) return;
-  throw UsageError(fmt::format("single elements of {} x {} need {} places with their filler; there are numbers for "
-                               "{}: use blocks, or a smaller capacity", rows(), cols(), places, kMostPlaces));
+  throw UsageError(
+      fmt::format("single elements of {} x {} need {} places with their filler; there are numbers for "
+                  "{}: use blocks, or a smaller capacity",
+                  rows(), cols(), places, kMostPlaces));
 }
 
 void PackedElements::check_dynamic() const {
@@ -93,18 +97,22 @@ void PackedElements::check_dynamic() const {
 void PackedElements::check(const Pattern& pattern) const {
   check_dynamic();
   if (pattern.rows != rows() || pattern.cols != cols() || pattern.block_size != 1)
-    throw UsageError(fmt::format("a pattern of {} x {} in blocks of {} for a weight of {} x {} single elements",
-                                 pattern.rows, pattern.cols, pattern.block_size, rows(), cols()));
+    throw UsageError(
+        fmt::format("a pattern of {} x {} in blocks of {} for a weight of {} x {} single elements",
+                    pattern.rows, pattern.cols, pattern.block_size, rows(), cols()));
   if (pattern.blocks() > dynamic_->capacity)
-    throw UsageError(fmt::format("{} non-zeros, {} more than its capacity of {}; give it more, or drop some first",
-                                 pattern.blocks(), pattern.blocks() - dynamic_->capacity, dynamic_->capacity));
+    throw UsageError(
+        fmt::format("{} non-zeros, {} more than its capacity of {}; give it more, or drop some first",
+                    pattern.blocks(), pattern.blocks() - dynamic_->capacity, dynamic_->capacity));
 }
 
 void PackedElements::replace_index(const Pattern& pattern, const base::ParallelFor& parallel) {
   Dynamic& d = *dynamic_;
   index_.blocks = d.spare.blocks;
-  copy_bytes(d.spare.bundles.data(), index_.bundles.data(), index_.blocks.back().bundle * sizeof(ElementBundle), parallel);
-  copy_bytes(d.spare.words.data(), index_.words.data(), index_.blocks.back().index * sizeof(uint32_t), parallel);
+  copy_bytes(d.spare.bundles.data(), index_.bundles.data(),
+             index_.blocks.back().bundle * sizeof(ElementBundle), parallel);
+  copy_bytes(d.spare.words.data(), index_.words.data(), index_.blocks.back().index * sizeof(uint32_t),
+             parallel);
   row_begin_ = pattern.row_begin;
   d.pattern.row_begin = pattern.row_begin;
   d.pattern.columns.resize(pattern.blocks());
@@ -115,7 +123,8 @@ void PackedElements::replace_index(const Pattern& pattern, const base::ParallelF
 void PackedElements::set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel) {
   check(matrix.pattern);
   if (matrix.values.size() != matrix.pattern.blocks())
-    throw UsageError(fmt::format("{} values for {} non-zeros", matrix.values.size(), matrix.pattern.blocks()));
+    throw UsageError(
+        fmt::format("{} values for {} non-zeros", matrix.values.size(), matrix.pattern.blocks()));
   const uint64_t before = value_count();
   pack_by_length(matrix.pattern, RowCuts(matrix.pattern, k_block(), parallel), dynamic_->spare, parallel);
   replace_index(matrix.pattern, parallel);
@@ -154,14 +163,15 @@ std::shared_ptr<const std::vector<uint32_t>> PackedElements::replace(std::span<c
 void PackedElements::restart(uint32_t row, uint32_t col) {
   const auto next_chunk = std::upper_bound(index_.chunk_begin.begin(), index_.chunk_begin.end(), row);
   const auto chunk = static_cast<uint32_t>(next_chunk - index_.chunk_begin.begin()) - 1;
-  for_each_slice(index_, uint64_t{chunk} * k_blocks() + col / k_block(), [&](uint16_t row_of_chunk, const ElementSlice& s) {
-    if (index_.chunk_begin[chunk] + row_of_chunk != row) return;
-    for_each_element(index_, s, [&](uint32_t column, uint64_t place) {
-      if (column != col % k_block()) return;
-      (*dynamic_->moves)[place] = static_cast<uint32_t>(zero_place());
-      std::memset(values() + place * size_of(type_), 0, size_of(type_));
-    });
-  });
+  for_each_slice(index_, uint64_t{chunk} * k_blocks() + col / k_block(),
+                 [&](uint16_t row_of_chunk, const ElementSlice& s) {
+                   if (index_.chunk_begin[chunk] + row_of_chunk != row) return;
+                   for_each_element(index_, s, [&](uint32_t column, uint64_t place) {
+                     if (column != col % k_block()) return;
+                     (*dynamic_->moves)[place] = static_cast<uint32_t>(zero_place());
+                     std::memset(values() + place * size_of(type_), 0, size_of(type_));
+                   });
+                 });
 }
 
 }  // namespace tessera::sparse

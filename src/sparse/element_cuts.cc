@@ -30,8 +30,8 @@ std::vector<uint32_t> cut_rows(uint32_t rows, const ElementPacking& packing, con
   const uint32_t asked_rows = std::min(packing.chunk_rows, kMaxChunkRows);
   const uint64_t chunk_rows = asked_rows > 0 ? asked_rows : kChunkRows;
   const uint32_t most_rows = asked_rows > 0 ? asked_rows : kMostRows;
-  const uint64_t chunks =
-      std::max<uint64_t>((rows + chunk_rows - 1) / chunk_rows, std::clamp(rows / kLeastRows, 1U, packing.parts));
+  const uint64_t chunks = std::max<uint64_t>((rows + chunk_rows - 1) / chunk_rows,
+                                             std::clamp(rows / kLeastRows, 1U, packing.parts));
   std::vector<uint32_t> begin = {0};
   for (uint32_t row = 1; row < rows; ++row) {
     const uint64_t target = work_before(rows) * begin.size() / chunks;
@@ -47,7 +47,8 @@ ElementIndex empty_index(uint32_t rows, uint32_t cols, uint64_t non_zeros, const
   ElementIndex index;
   index.rows = rows;
   index.cols = cols;
-  index.k_block = std::min(packing.k_block > 0 ? packing.k_block : choose_k_block(rows, cols, non_zeros), kMaxKBlock);
+  index.k_block =
+      std::min(packing.k_block > 0 ? packing.k_block : choose_k_block(rows, cols, non_zeros), kMaxKBlock);
   index.chunk_begin = std::move(chunk_begin);
   index.blocks.assign(uint64_t{index.chunks()} * index.k_blocks() + 1, ElementBlock{});
   return index;
@@ -57,8 +58,9 @@ ElementIndex empty_index(uint32_t rows, uint32_t cols, uint64_t non_zeros, const
 
 ElementIndex cut_for(const Pattern& pattern, const ElementPacking& packing) {
   // Rows count too, so that empty ones do not pile up.
-  return empty_index(pattern.rows, pattern.cols, pattern.blocks(), packing,
-                     cut_rows(pattern.rows, packing, [&](uint32_t row) { return pattern.row_begin[row] + row; }));
+  return empty_index(
+      pattern.rows, pattern.cols, pattern.blocks(), packing,
+      cut_rows(pattern.rows, packing, [&](uint32_t row) { return pattern.row_begin[row] + row; }));
 }
 
 ElementIndex cut_for_shape(uint32_t rows, uint32_t cols, uint64_t non_zeros, const ElementPacking& packing) {

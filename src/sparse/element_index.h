@@ -68,8 +68,8 @@ struct ElementBlock {
 struct ElementIndex {
   uint32_t rows = 0;
   uint32_t cols = 0;
-  uint32_t k_block = 1;                         ///< columns of a k-block
-  std::vector<uint32_t> chunk_begin = {0};      ///< first row of each chunk, and the number of rows
+  uint32_t k_block = 1;                            ///< columns of a k-block
+  std::vector<uint32_t> chunk_begin = {0};         ///< first row of each chunk, and the number of rows
   std::vector<ElementBlock> blocks = {{0, 0, 0}};  ///< of each chunk each k-block, and the end
   std::vector<ElementBundle> bundles;
   std::vector<uint32_t> words;  ///< kColumnScale × column in its k-block, k_block for filler
@@ -117,7 +117,8 @@ void for_each_slice(const ElementIndex& index, uint64_t block, const Enter& ente
 
 template <class Visit>
 void for_each_slice(const ElementIndex& index, uint64_t block, const Visit& visit) {
-  for_each_slice(index, block, [](const ElementBlock&, const ElementBundle*) {}, visit);
+  for_each_slice(
+      index, block, [](const ElementBlock&, const ElementBundle*) {}, visit);
 }
 
 /// The columns of a slice in its k-block; k_block for filler, which only follows behind elements.
@@ -128,7 +129,9 @@ class SliceColumns {
         apart_(shared_ + size_t{slice.shared_steps / 2U} * kBundleLanes),
         side_(slice.side) {}
 
-  uint32_t shared(uint32_t step) const { return column_in(shared_[step / 2 * size_t{kBundleLanes}], step % 2); }
+  uint32_t shared(uint32_t step) const {
+    return column_in(shared_[step / 2 * size_t{kBundleLanes}], step % 2);
+  }
   uint32_t apart(uint32_t step) const { return column_in(apart_[step * size_t{kBundleLanes}], side_); }
 
  private:

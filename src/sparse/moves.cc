@@ -11,9 +11,8 @@ constexpr uint64_t kPlacesAtATime = 1 << 15;
 /// Calls job(begin, end) for parts of [0, count).
 template <class Job>
 void for_parts(uint64_t count, const base::ParallelFor& parallel, const Job& job) {
-  parallel(static_cast<uint32_t>((count + kPlacesAtATime - 1) / kPlacesAtATime), [&](uint32_t part) {
-    job(part * kPlacesAtATime, std::min(count, (part + 1) * kPlacesAtATime));
-  });
+  parallel(static_cast<uint32_t>((count + kPlacesAtATime - 1) / kPlacesAtATime),
+           [&](uint32_t part) { job(part * kPlacesAtATime, std::min(count, (part + 1) * kPlacesAtATime)); });
 }
 
 template <class T>
@@ -38,7 +37,8 @@ void take(std::span<const uint32_t> places, Type type, const std::byte* in, std:
 
 void copy_bytes(const void* from, void* to, size_t bytes, const base::ParallelFor& parallel) {
   for_parts(bytes, parallel, [&](uint64_t begin, uint64_t end) {
-    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
+    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                end - begin);
   });
 }
 

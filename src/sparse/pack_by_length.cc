@@ -15,7 +15,8 @@ struct ColumnPlace {
   uint32_t half;
 
   explicit ColumnPlace(uint64_t place)
-      : word((place - place % kBundleRows) / 2 + place % kBundleLanes), half(place % kBundleRows / kBundleLanes) {}
+      : word((place - place % kBundleRows) / 2 + place % kBundleLanes),
+        half(place % kBundleRows / kBundleLanes) {}
 };
 
 /// What turns filler in one half of a word into a column.
@@ -32,7 +33,8 @@ void fill(std::vector<uint32_t>& of_places, const ElementIndex& index, uint64_t 
 void fill_words(ElementIndex& index, uint64_t block) {
   const auto words = index.words.begin();
   std::fill(words + static_cast<int64_t>(index.blocks[block].index),
-            words + static_cast<int64_t>(index.blocks[block + 1].index), pack_columns(index.k_block, index.k_block));
+            words + static_cast<int64_t>(index.blocks[block + 1].index),
+            pack_columns(index.k_block, index.k_block));
 }
 
 /// Writes the blocks of a pattern whose bundles are in place.
@@ -57,7 +59,8 @@ class BlockWriter {
     const Rows rows = rows_of(cuts_, block);
     const uint32_t first = first_column(block);
     std::vector<ElementSlice> former_slices(index_.rows_of(block / index_.k_blocks()));
-    for_each_slice(former.index, block, [&](uint16_t row, const ElementSlice& slice) { former_slices[row] = slice; });
+    for_each_slice(former.index, block,
+                   [&](uint16_t row, const ElementSlice& slice) { former_slices[row] = slice; });
     // By column, the last being filler's: the row, counted from 1, and the former place of its element.
     std::array<uint64_t, kMaxKBlock + 1> last{};
     const auto fetch = [&](uint16_t row) { rows.fetch(columns_, row); };
@@ -103,7 +106,8 @@ class BlockWriter {
     const uint32_t none = index_.rows_of(block / index_.k_blocks());
     const auto enter = [&](const ElementBlock& at, const ElementBundle* coming) {
       const ElementBundle& bundle = index_.bundles[at.bundle];
-      std::fill_n(&index_.words[at.index], bundle.index_count(), pack_columns(index_.k_block, index_.k_block));
+      std::fill_n(&index_.words[at.index], bundle.index_count(),
+                  pack_columns(index_.k_block, index_.k_block));
       clear(at.value, bundle.value_count());
       if (coming == nullptr) return;
       for (const uint16_t* of_side : {coming->row_a, coming->row_b})
@@ -120,8 +124,8 @@ class BlockWriter {
 
 /// Calls visit(row, column, place) for each element of some rows.
 template <class Visit>
-void for_each_in_rows(const ElementIndex& index, const SliceTable& table, uint32_t first_row, uint32_t end_row,
-                      const Visit& visit) {
+void for_each_in_rows(const ElementIndex& index, const SliceTable& table, uint32_t first_row,
+                      uint32_t end_row, const Visit& visit) {
   for (uint32_t k = 0; k < index.k_blocks(); ++k) {
     const ElementSlice* slices = table.k_block(k);
     for (uint32_t row = first_row; row < end_row; ++row)
@@ -143,15 +147,17 @@ class TransposedPacking {
     source.resize(std::max<uint64_t>(source.size(), to_.value_count()), none);
     parallel_(to_.k_blocks(), [&](uint32_t k) { write(k, none, source); });
     if (before > to_.value_count())
-      std::fill(source.begin() + static_cast<int64_t>(to_.value_count()), source.begin() + static_cast<int64_t>(before), none);
+      std::fill(source.begin() + static_cast<int64_t>(to_.value_count()),
+                source.begin() + static_cast<int64_t>(before), none);
   }
 
  private:
   template <class Visit>
   void for_each_in(uint32_t k_block, const Visit& visit) const {
     const uint32_t first = k_block * to_.k_block;
-    for_each_in_rows(from_, table_, first, std::min(from_.rows, first + to_.k_block),
-                     [&](uint32_t row, uint32_t column, uint64_t place) { visit(row - first, column, place); });
+    for_each_in_rows(
+        from_, table_, first, std::min(from_.rows, first + to_.k_block),
+        [&](uint32_t row, uint32_t column, uint64_t place) { visit(row - first, column, place); });
   }
 
   std::vector<std::vector<ElementBundle>> bundles() const {
@@ -231,8 +237,9 @@ void reserve(ElementIndex& index, uint64_t elements) {
   index.words.resize(places / 2);
 }
 
-void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index, const base::ParallelFor& parallel,
-                    const FormerPattern* former, std::vector<uint32_t>* moves) {
+void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index,
+                    const base::ParallelFor& parallel, const FormerPattern* former,
+                    std::vector<uint32_t>* moves) {
   std::vector<std::vector<ElementBundle>> bundles(index.blocks.size() - 1);
   const auto blocks = static_cast<uint32_t>(bundles.size());
   parallel(blocks, [&](uint32_t block) {
@@ -254,8 +261,8 @@ void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& i
   std::fill(moves->begin() + static_cast<int64_t>(index.value_count()), moves->end(), former->none);
 }
 
-void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index, std::vector<uint32_t>& source,
-                     const base::ParallelFor& parallel) {
+void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
+                     std::vector<uint32_t>& source, const base::ParallelFor& parallel) {
   TransposedPacking(from, index, parallel).run(none, source);
 }
 

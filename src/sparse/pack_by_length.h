@@ -28,19 +28,20 @@ void reserve(ElementIndex& index, uint64_t elements);
 /// What was packed before a new pattern, so that values can follow.
 struct FormerPattern {
   const ElementIndex& index;  ///< cut alike
-  uint32_t none;  ///< stands for no place
+  uint32_t none;              ///< stands for no place
 };
 
 /// Packs a pattern of block size 1 into an index that is cut for its shape, in place of what it
 /// held. With a former pattern, moves gets for each of its places the former one of the same element,
 /// `none` where there is no such element, and where there is no element.
-void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index, const base::ParallelFor& parallel,
-                    const FormerPattern* former = nullptr, std::vector<uint32_t>* moves = nullptr);
+void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index,
+                    const base::ParallelFor& parallel, const FormerPattern* former = nullptr,
+                    std::vector<uint32_t>* moves = nullptr);
 
 /// Packs the transposed matrix of `from` into an index that is cut for its shape. source[place] is
 /// the place in `from` of the value that belongs there, `none` for filler and behind what is used;
 /// it is as long as asked, or longer.
-void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index, std::vector<uint32_t>& source,
-                     const base::ParallelFor& parallel);
+void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
+                     std::vector<uint32_t>& source, const base::ParallelFor& parallel);
 
 }  // namespace tessera::sparse

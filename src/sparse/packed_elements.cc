@@ -76,16 +76,19 @@ void PackedElements::get_values(float* values, const base::ParallelFor& parallel
 
 void PackedElements::pack(const float* values, float* packed, const base::ParallelFor& parallel) const {
   std::fill_n(packed, places(), 0.0F);
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) { packed[place] = values[position]; });
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t place, uint32_t) { packed[place] = values[position]; });
 }
 
 void PackedElements::unpack(const float* packed, float* values, const base::ParallelFor& parallel) const {
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) { values[position] = packed[place]; });
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t place, uint32_t) { values[position] = packed[place]; });
 }
 
 std::vector<uint64_t> PackedElements::permutation() const {
   std::vector<uint64_t> place_of(nonzeros());
-  for_each_nonzero(base::serial_for, [&](uint64_t position, uint64_t place, uint32_t) { place_of[position] = place; });
+  for_each_nonzero(base::serial_for,
+                   [&](uint64_t position, uint64_t place, uint32_t) { place_of[position] = place; });
   return place_of;
 }
 
@@ -123,8 +126,7 @@ size_t PackedElements::index_bytes() const {
   size_t bytes = index_.bytes();
   if (transposed_->is_current)
     bytes += transposed_->elements.index.bytes() + transposed_->elements.source.size() * sizeof(uint32_t);
-  if (dynamic_ != nullptr)
-    bytes += dynamic_->bytes();
+  if (dynamic_ != nullptr) bytes += dynamic_->bytes();
   return bytes;
 }
 

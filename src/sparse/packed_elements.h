@@ -95,8 +95,8 @@ class PackedElements {
   /// Of a dynamic matrix: replaces the pattern. Elements of both patterns keep their values, new ones
   /// are 0. Returns the former place of the value of each place, zero_place() where it had none; the
   /// array is reused once nobody else holds it. Throws as set_matrix does.
-  std::shared_ptr<const std::vector<uint32_t>> set_pattern(const Pattern& pattern,
-                                                           const base::ParallelFor& parallel = base::serial_for);
+  std::shared_ptr<const std::vector<uint32_t>> set_pattern(
+      const Pattern& pattern, const base::ParallelFor& parallel = base::serial_for);
 
   /// The same, by the elements that go and that come. One in both lists begins anew, at 0. Throws
   /// UsageError too for an element outside the matrix or named twice, for one to go that is not there,

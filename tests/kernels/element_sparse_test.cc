@@ -24,6 +24,7 @@ struct Case {
   SparseMatrix w;
   Type type = Type::f32;
   sparse::ElementPacking packing;
+  bool dynamic = false;
   ElementCut cut;
   Epilogue epilogue;
   bool has_bias = false;
@@ -86,11 +87,13 @@ Case random_case(uint64_t seed) {
   c.has_bias = random.coin();
   c.x_by_columns = random.coin();
   c.y_by_columns = random.coin();
+  c.dynamic = seed % 3 == 0;
   c.text = "seed " + std::to_string(seed) + ": " + std::to_string(c.m) + " x " +
            std::to_string(c.k) + " x " + std::to_string(c.n) + ", " +
            std::to_string(c.w.pattern.blocks()) + " non-zeros, " + std::string(name_of(c.type)) +
            ", k_block " + std::to_string(c.packing.k_block) + ", chunk_rows " +
-           std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.cut.panel_cols);
+           std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.cut.panel_cols) +
+           (c.dynamic ? ", dynamic" : "");
   return c;
 }
 
@@ -122,6 +125,20 @@ float rounded(float value, Type type) {
   return value;
 }
 
+/// A dynamic one has held another pattern before, and has room for more.
+sparse::PackedElements pack(const Case& c) {
+  if (!c.dynamic) return sparse::PackedElements(c.w, c.type, c.packing);
+  auto packed = sparse::PackedElements::dynamic(c.m, c.k, c.w.pattern.blocks() + 9, c.type, c.packing);
+  SparseMatrix other = c.w;
+  for (uint64_t& begin : other.pattern.row_begin) begin = std::min<uint64_t>(begin, c.w.pattern.blocks() / 2);
+  other.pattern.columns.resize(other.pattern.row_begin.back());
+  other.values.resize(other.pattern.row_begin.back());
+  packed.set_matrix(other);
+  packed.set_pattern(c.w.pattern);
+  packed.set_values(c.w.values.data());
+  return packed;
+}
+
 struct Problem {
   Case c;
   sparse::PackedElements packed;
@@ -130,7 +147,7 @@ struct Problem {
 
   Problem(const Case& from, uint64_t seed)
       : c(from),
-        packed(c.w, c.type, c.packing),
+        packed(pack(from)),
         x(c.k, c.n, c.x_by_columns, std::numeric_limits<float>::quiet_NaN()),
         y(c.m, c.n, c.y_by_columns, 77.0F),
         bias(c.m) {

@@ -90,8 +90,8 @@ struct Drawn {
     packing.parts = 1 + random.below(4);
     first = random_elements(rows, cols, random);
     capacity = std::min<uint64_t>(uint64_t{rows} * cols, first.size() + random.below(100));
-    text = fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}, k_block {}, chunk_rows {}", seed, rows, cols,
-                       first.size(), capacity, name_of(type), packing.k_block, packing.chunk_rows);
+    text = fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}, k_block {}, chunk_rows {}", seed, rows,
+                       cols, first.size(), capacity, name_of(type), packing.k_block, packing.chunk_rows);
   }
 
   PackedElements dynamic() const {
@@ -105,7 +105,8 @@ struct Drawn {
     Elements elements = random_elements(rows, cols, random);
     for (const auto& element : present)
       if (random.below(2) == 0) elements.insert(element);
-    while (elements.size() > capacity) elements.erase(std::next(elements.begin(), random.below(static_cast<uint32_t>(elements.size()))));
+    while (elements.size() > capacity)
+      elements.erase(std::next(elements.begin(), random.below(static_cast<uint32_t>(elements.size()))));
     return elements;
   }
 
@@ -261,7 +262,8 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   refuses({3, 4, 1, {0, 1, 1, 1}, {4}}, "");
   refuses({3, 4, 1, {0, 2, 1, 3}, {0, 1, 2}}, "");
   refuses({3, 4, 1, {0, 1}, {0}}, "");
-  const auto refuses_edit = [&](std::vector<BlockPosition> drop, std::vector<BlockPosition> grow, const char* why) {
+  const auto refuses_edit = [&](std::vector<BlockPosition> drop, std::vector<BlockPosition> grow,
+                                const char* why) {
     EXPECT_TRUE(says(error_of<UsageError>([&] { packed.replace(drop, grow); }), why));
     EXPECT_EQ(elements_of(packed), elements);
   };
@@ -271,9 +273,11 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   refuses_edit({{3, 1}}, {}, "3 x 4");
   refuses_edit({}, {{2, 2}}, "1 more than its capacity of 3");
   PackedElements fixed(matrix_of(3, 4, elements), Type::f32);
-  EXPECT_TRUE(says(error_of<UsageError>([&] { fixed.set_pattern(fixed.pattern()); }), "its pattern is fixed"));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { PackedElements::dynamic(1 << 20, 1 << 20, 1ULL << 32, Type::f32); }),
-                   "places"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { fixed.set_pattern(fixed.pattern()); }), "its pattern is fixed"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { PackedElements::dynamic(1 << 20, 1 << 20, 1ULL << 32, Type::f32); }),
+           "places"));
 }
 
 /// Each element of the transposed index, and the place that its value comes from.
@@ -300,7 +304,8 @@ void expect_transposed(const PackedElements& packed) {
       });
     });
   EXPECT_EQ(found, expected);
-  EXPECT_TRUE(std::all_of(others.begin(), others.end(), [&](uint32_t source) { return source == packed.zero_place(); }));
+  EXPECT_TRUE(std::all_of(others.begin(), others.end(),
+                          [&](uint32_t source) { return source == packed.zero_place(); }));
 }
 
 TEST(TransposedElements, HaveTheValuesOfTheOriginal) {

@@ -49,14 +49,16 @@ void gather_all(const program::FieldView& source, const program::FieldView& plac
   auto* to = out.as<Element>();
   const size_t count = out.elements();
   // Vectors take places for signed numbers, and pairs must not reach behind the source.
-  const bool vectors = source.elements() < uint64_t{1} << 31 && (sizeof(Element) == 4 || source.elements() % 2 == 0);
+  const bool vectors =
+      source.elements() < uint64_t{1} << 31 && (sizeof(Element) == 4 || source.elements() % 2 == 0);
   size_t i = 0;
   if (vectors)
     for (; i + hn::Lanes(Words()) <= count; i += hn::Lanes(Words())) Gather::run(from, at + i, to + i);
   for (; i < count; ++i) to[i] = from[at[i]];
 }
 
-void gather_any(const program::FieldView& source, const program::FieldView& places, const program::FieldView& out) {
+void gather_any(const program::FieldView& source, const program::FieldView& places,
+                const program::FieldView& out) {
   if (size_of(out.type) == 4)
     gather_all<WholeWords>(source, places, out);
   else
