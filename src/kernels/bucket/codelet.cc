@@ -7,7 +7,6 @@
 #include "kernels/bucket/cost.h"
 #include "kernels/bucket/metadata.h"
 #include "kernels/bucket/multiply.h"
-#include "kernels/cost.h"
 #include "kernels/element.h"
 
 namespace tessera::kernels {
@@ -35,7 +34,7 @@ constexpr std::array<FieldSpec, bucket_sampled_field::count> kSampledFields = {{
 }};
 constexpr std::array<std::string_view, 3> kSampledParams = {"block_size", "partition", "is_first"};
 
-constexpr FieldSpec kCountFields[] = {{"count", Access::inout}};
+constexpr FieldSpec kCountFields[] = {{"counts", Access::inout}};
 constexpr std::array<std::string_view, 2> kCountParams = {"by", "is_first"};
 
 constexpr FieldSpec kPendingFields[] = {{"metadata"}, {"flag", Access::out}};
@@ -135,8 +134,10 @@ void sampled_simd(const Vertex& v) {
 }
 
 void count_up(const Vertex& v) {
-  uint32_t& count = v.fields[0].matrix<uint32_t>()(0, 0);
-  count = (v.params[1] != 0 ? 0 : count) + static_cast<uint32_t>(v.params[0]);
+  for (uint32_t i = 0; i < v.fields[0].rows; ++i) {
+    uint32_t& count = v.fields[0].matrix<uint32_t>()(i, 0);
+    count = (v.params[1] != 0 ? 0 : count) + static_cast<uint32_t>(v.params[0]);
+  }
 }
 
 void product_simd(const Vertex& v) {
@@ -165,7 +166,7 @@ void any_flag(const Vertex& v) {
 // Defined here, where the list sees that they are there.
 program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) { return bucket_product_cost(v, m); }
 program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) { return bucket_sampled_cost(v, m); }
-program::PhaseTimes count_cost(const Vertex&, const machine::Machine&) { return in_phase(program::Phase::control, 40); }
+program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) { return count_cost(v, m); }
 program::PhaseTimes pending_cost(const Vertex& v, const machine::Machine& m) { return bucket_pending_cost(v, m); }
 program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { return any_flag_cost(v, m); }
 
@@ -242,9 +243,10 @@ Sample sampled_sample(uint32_t scale, uint64_t seed) {
 }
 
 template <int64_t by, bool is_first>
-Sample count_sample(uint32_t, uint64_t seed) {
+Sample count_sample(uint32_t scale, uint64_t seed) {
   Sample s(count_codelet);
-  return s.values(Type::u32, 1, 1, [&](uint64_t) { return static_cast<double>(3 + seed % 5); }).param(by).param(is_first);
+  s.values(Type::u32, 2 * scale, 1, [&](uint64_t i) { return static_cast<double>(3 + (i + seed) % 5); });
+  return s.param(by).param(is_first);
 }
 
 template <uint32_t at>
@@ -320,7 +322,7 @@ constexpr program::Codelet count_codelet = {
     .fields = kCountFields,
     .params = kCountParams,
     .reference = count_up,
-    .cost = count_cost,
+    .cost = counts_cost,
     .code_bytes = 32,
     .runs_on = program::RunsOn::tiles,
     .integer_only = true,

@@ -34,8 +34,8 @@ enum : size_t { dw, metadata, x, dy, count };
 /// partition; is_first: 1 where dw is set to 0 before.
 extern const program::Codelet bucket_sampled_codelet;
 
-/// count += by; count = by where it is first. Field "count" (1 × 1, u32). Parameters: by; is_first.
-/// Integers only.
+/// counts[i] += by; counts[i] = by where it is first. Field "counts" (count × 1, u32). Parameters: by;
+/// is_first. Integers only.
 extern const program::Codelet count_codelet;
 
 /// flag = 1 where a bucket holds blocks of another partition that have not met their tile, else 0.

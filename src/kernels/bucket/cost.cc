@@ -231,4 +231,10 @@ PhaseTimes any_flag_cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::control, 40 + 12.0 * v.fields[0].rows);
 }
 
+// The same of a load, an addition and a store for each count.
+PhaseTimes count_cost(const Vertex& v, const machine::Machine& m) {
+  (void)m;
+  return in_phase(Phase::control, 40 + 18.0 * v.fields[0].rows);
+}
+
 }  // namespace tessera::kernels

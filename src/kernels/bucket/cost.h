@@ -27,6 +27,7 @@ double fill_cycles(const machine::Machine& m, double bytes);
 program::PhaseTimes bucket_product_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes bucket_sampled_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes bucket_pending_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes count_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes any_flag_cost(const program::Vertex& v, const machine::Machine& m);
 
 }  // namespace tessera::kernels
