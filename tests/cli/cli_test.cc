@@ -78,6 +78,24 @@ TEST_F(CliTest, GradientsAreProductsToo) {
   EXPECT_EQ(results[3]["dense_seconds"], results[2]["seconds"]);
 }
 
+TEST_F(CliTest, RunsTheThreeProductsOnTilesStaticDynamicAndDense) {
+  const std::string spmm =
+      "spmm --m 96 --k 80 --density 1/4 --block 4 --n 20 --machine bow --type f16,f16-f32 "
+      "--mode static,dynamic,dense --product forward,dx,dw --json";
+  const Outcome o = run(spmm);
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json results = results_of(o);
+  const json estimates = results_of(run(spmm + " --estimate"));
+  ASSERT_EQ(results.size(), 18u);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const json& r = results[i];
+    EXPECT_EQ(r["verified"], true) << r;
+    EXPECT_EQ(r["cycles"], estimates[i]["cycles"]) << r;
+    EXPECT_EQ(r["steps"].is_null(), r["mode"] != "dynamic") << r;
+    EXPECT_EQ(r["update_seconds"].is_null(), r["mode"] != "dynamic") << r;
+  }
+}
+
 TEST_F(CliTest, PrintsPlanCandidatesAndProgram) {
   const std::string spmm = "spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --mode static ";
   EXPECT_NE(run(spmm + "--print plan").out.find("predicted"), std::string::npos);
