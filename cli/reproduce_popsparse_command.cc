@@ -54,7 +54,7 @@ Outcome outcome_of(const Request& request, const machine::Machine& machine, cons
 int run(Request request) {
   const machine::Machine machine = machine::find(request.machine, request.threads);
   const std::filesystem::path published = report::published_folder(request.published);
-  Sweep sweep = sweep_of(request, machine);
+  const Sweep sweep = sweep_of(request, machine);
   check(request, sweep);
   const std::filesystem::path folder = request.out.empty() ? "popsparse-" + machine.name : request.out;
   make_folder(folder);

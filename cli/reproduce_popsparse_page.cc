@@ -1,7 +1,8 @@
 // The page of `tessera reproduce popsparse`.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <set>
 
 #include "cli/reproduce_popsparse_tables.h"
 #include "report/chart.h"
@@ -67,8 +68,10 @@ Html density_chart(const Study& study) {
   chart.x = logarithmic("density", Growth::log2);
   chart.y = logarithmic("TFLOP/s", Growth::log10);
   size_t colour = 0;
+  std::set<uint32_t> blocks;  // the smallest and the largest, as the paper has them
+  if (!study.blocks().empty()) blocks = {study.blocks().front(), study.blocks().back()};
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
-    for (uint32_t block : study.blocks()) {
+    for (uint32_t block : blocks) {
       Pair pair(fmt::format("{} b = {}", cli::name_of(mode), block), colour++);
       for (double density : study.densities()) {
         const Operand operand{mode, study.precision(), study.size(), block, density};
@@ -138,10 +141,11 @@ Html law_chart(const Study& study) {
   const auto fit = study.law(Mode::static_sparse);
   if (!fit) return {};
   report::LineChart chart;
-  chart.frame = {"Static over dense against the law",
-                 fmt::format("Each at its best n. Fitted here: {}. Published: {}; its marks say what it expects of "
-                             "the same products.",
-                             law_text(fit->law), law_text(published_law()))};
+  chart.frame = {
+      "Static over dense against the law",
+      fmt::format("Each at its best n. Fitted here: {}. Published: {}; its marks say what it expects of "
+                  "the same products.",
+                  law_text(fit->law), law_text(published_law()))};
   chart.x = logarithmic("the law, fitted to these points", Growth::log2);
   chart.y = logarithmic("speed-up", Growth::log2);
   Series same{.name = "as the law says", .colour = report::kGrey, .markers = false};

@@ -6,9 +6,8 @@
 
 namespace tessera::cli::popsparse {
 
-/// Throws UsageError for cells that make no sense, before any of them runs. Dynamic products that the
-/// machine does not have are left out of the paper's sweep.
-void check(const Request& request, Sweep& sweep);
+/// Throws UsageError for cells that make no sense, before any of them runs.
+void check(const Request& request, const Sweep& sweep);
 
 /// Runs the cells of a sweep that the store lacks, several at once where they are modelled, one after
 /// another where they are measured. More columns than do not fit are not tried: they do not fit either.

@@ -85,6 +85,23 @@ TEST_F(PopsparseTest, GivesWhatSpmmGives) {
   EXPECT_EQ(compared, 2U);
 }
 
+TEST_F(PopsparseTest, DynamicProductsSayTheirStepsAndUpdates) {
+  const Outcome o =
+      run(fmt::format("reproduce popsparse --m 512 --n 64 --block 1,16 --density 1/8 --type f16,f32 --mode "
+                      "dynamic,dense --json --out '{}'",
+                      path("results")));
+  ASSERT_EQ(o.status, 0) << o.err;
+  size_t dynamic = 0;
+  for (const json& r : results_of(o)) {
+    EXPECT_EQ(r["verified"], true) << r;
+    EXPECT_EQ(r["steps"].is_number(), r["mode"] == "dynamic") << r;
+    EXPECT_EQ(r["update_seconds"].is_number(), r["mode"] == "dynamic") << r;
+    EXPECT_EQ(r["speedup"].is_number(), r["mode"] == "dynamic") << r;
+    dynamic += r["mode"] == "dynamic";
+  }
+  EXPECT_EQ(dynamic, 4U);
+}
+
 TEST_F(PopsparseTest, FitsTheLawOfItsBestSpeedups) {
   const Outcome o = reproduce("--json --no-verify");
   ASSERT_EQ(o.status, 0) << o.err;
