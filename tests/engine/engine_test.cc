@@ -260,6 +260,28 @@ TEST(DryRun, SaysWhereControlDependsOnPayload) {
               HasSubstr("its control flow depends on 'flag'"));
 }
 
+TEST(DryRun, FollowsControlThatBoundIntegersDecide) {
+  Program p;
+  const auto x = p.add(variable("x", Type::u32, 1, 1, Role::input, 0));
+  const auto counter = p.add(variable("counter", Type::u32, 1, 1, Role::temporary, 0));
+  const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
+  const auto run = [&](const program::Codelet& codelet, std::vector<program::Field> fields, int64_t param) {
+    return p.execute(ComputeSet{
+        std::string(codelet.name), Phase::compute, {vertex(codelet, 0, std::move(fields), {param})}});
+  };
+  const StepId test = run(testing::below_codelet, {field(x, kOne), field(flag, kOne)}, 4);
+  const StepId then = run(testing::increment_codelet, {field(counter, kOne)}, 1);
+  p.set_main(p.sequence({test, p.add(program::Step{program::If{flag, then, program::kNoStep}})}));
+  const Engine engine(compiler::compile(std::move(p), toy_machine(1)));
+  for (uint32_t value : {2U, 9U}) {
+    const Binding binding{x, &value, 1, 1};
+    const Profile dry = engine.run({&binding, 1}, {.dry = true});
+    EXPECT_EQ(dry.supersteps, value < 4 ? 2U : 1U);
+    EXPECT_EQ(dry.cycles.total(), engine.run({&binding, 1}).cycles.total());
+  }
+  EXPECT_THAT(error_of([&] { engine.run({}, {.dry = true}); }), HasSubstr("its control flow depends on 'flag'"));
+}
+
 TEST(DryRun, CountsTheCyclesOfAFullRun) {
   int followed = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
