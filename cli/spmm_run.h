@@ -48,7 +48,7 @@ std::string passes_text(const compiler::Executable& executable);
 
 template <class Plan>
 std::string printed(const std::string& what, const Plan& plan, const compiler::Executable& executable) {
-  if (what == "plan") return ops::to_string(plan) + "\n";
+  if (what == "plan") return to_string(plan) + "\n";
   if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(plan.candidates));
   if (what == "program") return program::to_string(*executable.program);
   if (what == "passes") return passes_text(executable);

@@ -228,7 +228,7 @@ void Weight::pack(std::span<const float> values, std::span<float> packed) const 
       },
       [&](const PackedElements& w) {
         require_count(values.size(), w.nonzeros());
-        w.pack(values.data(), packed.data(), parallel());
+        w.pack(values, packed, parallel());
       });
 }
 
@@ -245,7 +245,7 @@ void Weight::unpack(std::span<const float> packed, std::span<float> values) cons
       },
       [&](const PackedElements& w) {
         require_count(values.size(), w.nonzeros());
-        w.unpack(packed.data(), values.data(), parallel());
+        w.unpack(packed, values, parallel());
       });
 }
 

@@ -74,15 +74,17 @@ void PackedElements::get_values(float* values, const base::ParallelFor& parallel
   });
 }
 
-void PackedElements::pack(const float* values, float* packed, const base::ParallelFor& parallel) const {
-  std::fill_n(packed, places(), 0.0F);
-  for_each_nonzero(parallel,
-                   [&](uint64_t position, uint64_t place, uint32_t) { packed[place] = values[position]; });
+void PackedElements::pack(std::span<const float> values, std::span<float> packed,
+                          const base::ParallelFor& parallel) const {
+  assert(values.size() == nonzeros() && packed.size() == places());
+  std::fill(packed.begin(), packed.end(), 0.0F);
+  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) { packed[place] = values[position]; });
 }
 
-void PackedElements::unpack(const float* packed, float* values, const base::ParallelFor& parallel) const {
-  for_each_nonzero(parallel,
-                   [&](uint64_t position, uint64_t place, uint32_t) { values[position] = packed[place]; });
+void PackedElements::unpack(std::span<const float> packed, std::span<float> values,
+                            const base::ParallelFor& parallel) const {
+  assert(values.size() == nonzeros() && packed.size() == places());
+  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) { values[position] = packed[place]; });
 }
 
 std::vector<uint64_t> PackedElements::permutation() const {

@@ -80,8 +80,10 @@ class PackedElements {
   /// Writes the values in the order of the SparseMatrix: one pass.
   void get_values(float* values, const base::ParallelFor& parallel = base::serial_for) const;
   /// From that order to packed order, zeros between, and back. Arrays of nonzeros() and of places().
-  void pack(const float* values, float* packed, const base::ParallelFor& parallel = base::serial_for) const;
-  void unpack(const float* packed, float* values, const base::ParallelFor& parallel = base::serial_for) const;
+  void pack(std::span<const float> values, std::span<float> packed,
+            const base::ParallelFor& parallel = base::serial_for) const;
+  void unpack(std::span<const float> packed, std::span<float> values,
+              const base::ParallelFor& parallel = base::serial_for) const;
   /// Position in the packed array of each non-zero, in the order of the SparseMatrix.
   std::vector<uint64_t> permutation() const;
 

@@ -177,7 +177,7 @@ TEST(DynamicElements, KeepTheValuesOfWhatStays) {
       std::vector<float> state(packed.places());
       std::vector<float> values(packed.nonzeros());
       packed.get_values(values.data());
-      packed.pack(values.data(), state.data(), in_parallel);
+      packed.pack(values, state, in_parallel);
       const Elements next = kept(present, d.next(present));
       const auto moves = packed.set_pattern(matrix_of(d.rows, d.cols, next).pattern, in_parallel);
       ASSERT_EQ(elements_of(packed), next);
@@ -188,10 +188,10 @@ TEST(DynamicElements, KeepTheValuesOfWhatStays) {
       std::vector<float> moved(state.size());
       for (size_t i = 0; i < moved.size(); ++i) moved[i] = state[(*moves)[i]];
       std::vector<float> unpacked(packed.nonzeros());
-      packed.unpack(moved.data(), unpacked.data());
+      packed.unpack(moved, unpacked);
       EXPECT_EQ(unpacked, matrix_of(d.rows, d.cols, next).values);
       std::vector<float> again(state.size());
-      packed.pack(unpacked.data(), again.data());
+      packed.pack(unpacked, again);
       EXPECT_EQ(moved, again) << "what holds no element is not 0";
       if (testing::Test::HasFailure()) return;
       present = next;
