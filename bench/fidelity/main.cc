@@ -4,10 +4,11 @@
 //   [--table ratio|dense|best|best-dynamic|static-rate|dynamic-rate]… [--cells] [--gain]
 //
 // FOLDER (or $TESSERA_DATA/published) has the tables that report/published.h names. Every cell is
-// planned as the vendor's libraries plan, and costs what the plan's program costs; a dynamic product
-// is planned for a random pattern's number of blocks and multiplies such a pattern. For each table:
-// the median and the 90th percentile of |ln(model / published)|, and how often the model is right
-// that a product fits. --cells prints every cell; --gain also plans freely, and says what that gains.
+// planned as the vendor's libraries plan, and costs what the plan's program costs; a dynamic
+// product is planned for a random pattern's number of blocks and multiplies such a pattern. For
+// each table: the median and the 90th percentile of |ln(model / published)|, and how often the
+// model is right that a product fits. --cells prints every cell; --gain also plans freely, and says
+// what that gains.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
@@ -217,7 +218,8 @@ std::optional<double> best_rate(Model& model, Case c) {
 }
 
 void compare_best(const Options& o, Model& model, bool dynamic) {
-  Table table(dynamic ? "dynamic over dense, best over n" : "static over dense, best over n", o.cells);
+  Table table(dynamic ? "dynamic over dense, best over n" : "static over dense, best over n",
+              o.cells);
   for (const report::BestCell& cell : report::published_best()) {
     const Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type, dynamic};
     const auto sparse = best_rate(model, c);
@@ -232,8 +234,8 @@ void compare_rates(const Options& o, Model& model, bool dynamic) {
   Table table(dynamic ? "dynamic TFLOP/s, best over n" : "static TFLOP/s, best over n", o.cells);
   for (const report::RateCell& cell : report::published_rates()) {
     if (cell.dynamic != dynamic) continue;
-    const auto columns =
-        best_rate(model, {false, cell.block, cell.inverse_density, kBestSize, 0, Type::f16, dynamic});
+    const auto columns = best_rate(
+        model, {false, cell.block, cell.inverse_density, kBestSize, 0, Type::f16, dynamic});
     const double tflop = 2e-12 * kBestSize * kBestSize / cell.inverse_density;
     table.add(fmt::format("b = {}, d = 1/{}", cell.block, cell.inverse_density),
               columns ? std::optional(*columns * tflop) : std::nullopt, cell.tflops);
@@ -255,7 +257,8 @@ machine::Machine machine_of(const Options& o) {
 int run(int argc, char** argv) {
   Options o;
   CLI::App app("Holds the model of tiled machines against published measurements.");
-  app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_DATA/published");
+  app.add_option("--published", o.published,
+                 "Folder of the published tables; $TESSERA_DATA/published");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
   app.add_option("--table", o.tables, "ratio, dense, best, best-dynamic, static-rate, dynamic-rate")
@@ -266,7 +269,8 @@ int run(int argc, char** argv) {
   o.published = report::published_folder(o.published).string();
   if (o.published.empty())
     throw UsageError(
-        "no published tables: give --published FOLDER, or set TESSERA_DATA to a folder with published/");
+        "no published tables: give --published FOLDER, or set TESSERA_DATA to a folder with "
+        "published/");
   Model model(machine_of(o), o.cells);
   for (const std::string& table : o.tables) {
     if (table == "dense") compare_dense(o, model);

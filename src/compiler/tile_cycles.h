@@ -13,11 +13,13 @@ namespace tessera::compiler {
 
 class TileCycles {
  public:
-  explicit TileCycles(const machine::Machine& machine) : machine_(machine), workers_(machine.workers_per_tile) {}
+  explicit TileCycles(const machine::Machine& machine)
+      : machine_(machine), workers_(machine.workers_per_tile) {}
 
-  /// What the vertices of the tile at position `tile` of the set take: whole-tile ones one after another,
-  /// single-worker ones dealt round-robin to workers that are time-sliced. view_of(group, vertex, field)
-  /// is a field as a cost function may see it: its shape, and its contents where they are metadata.
+  /// What the vertices of the tile at position `tile` of the set take: whole-tile ones one after
+  /// another, single-worker ones dealt round-robin to workers that are time-sliced. view_of(group,
+  /// vertex, field) is a field as a cost function may see it: its shape, and its contents where
+  /// they are metadata.
   template <class ViewOf>
   program::PhaseTimes of(const program::ComputeSet& set, const CompiledSet& compiled, size_t tile,
                          const ViewOf& view_of) {
@@ -39,9 +41,9 @@ class TileCycles {
         workers_[dealt++ % workers_.size()] += cost;
     }
     if (dealt == 0) return cycles;
-    const auto longest = std::max_element(workers_.begin(), workers_.end(), [](const auto& a, const auto& b) {
-      return a.total() < b.total();
-    });
+    const auto longest =
+        std::max_element(workers_.begin(), workers_.end(),
+                         [](const auto& a, const auto& b) { return a.total() < b.total(); });
     cycles += longest->scaled(static_cast<double>(workers_.size()));
     return cycles;
   }

@@ -19,8 +19,8 @@ using program::Phase;
 /// Room of a bucket beyond equal shares, of values and of metadata, as published.
 constexpr double kHeadRoom = 0.3;
 
-// Limits of the published planner, fitted to what its products take (docs/machine-model.md): of temporaries
-// as a share of a tile's memory, and at b = 1 of bytes of a tile's part of X and of Y.
+// Limits of the published planner, fitted to what its products take (docs/machine-model.md): of
+// temporaries as a share of a tile's memory, and at b = 1 of bytes of a tile's part of X and of Y.
 constexpr double kPublishedShare = 0.2;
 constexpr double kPublishedPart = 8192;
 
@@ -32,11 +32,13 @@ uint32_t blocks_across(uint32_t elements, uint32_t block_size) {
   return static_cast<uint32_t>(ceil_divide(elements, block_size));
 }
 
-/// First of each of `parts` equal ranges of whole grains, of which the last are smaller, and the end.
+/// First of each of `parts` equal ranges of whole grains, of which the last are smaller, and the
+/// end.
 std::vector<uint32_t> cut_equally(uint32_t total, uint32_t parts, uint32_t grain) {
   const uint64_t size = ceil_divide(ceil_divide(total, grain), parts) * grain;
   std::vector<uint32_t> begin;
-  for (uint64_t p = 0; p <= parts; ++p) begin.push_back(static_cast<uint32_t>(std::min<uint64_t>(total, p * size)));
+  for (uint64_t p = 0; p <= parts; ++p)
+    begin.push_back(static_cast<uint32_t>(std::min<uint64_t>(total, p * size)));
   return begin;
 }
 
@@ -45,11 +47,13 @@ double rows_with_blocks(double rows, double blocks) {
   return rows < 1 ? 0 : rows * (1 - std::pow(1 - 1 / rows, blocks));
 }
 
-/// Of a bucket: what one full of a single subgroup needs, at random rows with head room, or at worst; and
-/// a header more.
+/// Of a bucket: what one full of a single subgroup needs, at random rows with head room, or at
+/// worst; and a header more.
 uint32_t words_of_bucket(uint32_t header, uint32_t part_rows, uint32_t blocks) {
-  const double expected = header + kernels::kBucketRowWords * rows_with_blocks(part_rows, blocks) + blocks;
-  const double worst = header + double{kernels::kBucketRowWords} * std::min(part_rows, blocks) + blocks;
+  const double expected =
+      header + kernels::kBucketRowWords * rows_with_blocks(part_rows, blocks) + blocks;
+  const double worst =
+      header + double{kernels::kBucketRowWords} * std::min(part_rows, blocks) + blocks;
   const double words = std::max((1 + kHeadRoom) * expected, worst);
   return kernels::kBucketHeaderWords + header + static_cast<uint32_t>(std::ceil(words));
 }
@@ -63,24 +67,27 @@ double fullest(double partitions, double mean) {
 double largest_mean(const DynamicShape& s, uint32_t m_parts, uint32_t k_parts) {
   const double rows = std::max(1U, blocks_across(s.m, s.block_size));
   const double cols = std::max(1U, blocks_across(s.k, s.block_size));
-  return static_cast<double>(s.capacity) * std::ceil(rows / m_parts) / rows * std::ceil(cols / k_parts) / cols;
+  return static_cast<double>(s.capacity) * std::ceil(rows / m_parts) / rows *
+         std::ceil(cols / k_parts) / cols;
 }
 
-/// Steps that a random pattern is expected to need: each carries the share of overflowing buckets on that
-/// found no room in the bucket before.
+/// Steps that a random pattern is expected to need: each carries the share of overflowing buckets
+/// on that found no room in the bucket before.
 double expected_steps(double partitions, double mean, double room) {
   if (room >= fullest(partitions, mean)) return 0;
   const double deviation = std::max(0.5, std::sqrt(mean));
   const double z = (room - mean) / deviation;
   const double overflowing = 0.5 * std::erfc(z / std::sqrt(2));
   return std::min(partitions - 1,
-                  std::max(1.0, std::ceil(std::log(1 + partitions * overflowing) / -std::log(std::min(0.95, 2 * overflowing)))));
+                  std::max(1.0, std::ceil(std::log(1 + partitions * overflowing) /
+                                          -std::log(std::min(0.95, 2 * overflowing)))));
 }
 
 /// What one cut is expected to cost a random pattern of all blocks that W may have.
 class Estimate {
  public:
-  Estimate(const DynamicShape& s, const DynamicCut& cut, const Machine& m) : s_(s), cut_(cut), m_(m), grid_(s, cut, m) {
+  Estimate(const DynamicShape& s, const DynamicCut& cut, const Machine& m)
+      : s_(s), cut_(cut), m_(m), grid_(s, cut, m) {
     size_ = static_cast<double>(size_of(s.numbers.operands));
     partial_size_ = static_cast<double>(size_of(s.numbers.partials));
     rows_ = std::min<double>(s.m, double{1} * grid_.part_rows * s.block_size);
@@ -102,7 +109,8 @@ class Estimate {
   }
 
   bool is_published() const {
-    return x_bytes() + bucket_bytes() + partial_bytes() <= kPublishedShare * static_cast<double>(m_.tile_bytes) &&
+    return x_bytes() + bucket_bytes() + partial_bytes() <=
+               kPublishedShare * static_cast<double>(m_.tile_bytes) &&
            (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kPublishedPart);
   }
 
@@ -110,7 +118,8 @@ class Estimate {
   double x_bytes() const { return inner_ * cols_ * size_; }
   double partial_bytes() const { return rows_ * cols_ * partial_size_; }
   double bucket_bytes() const {
-    return cut_.bucket_blocks * double{1} * s_.block_size * s_.block_size * size_ + 2.0 * grid_.bucket_words;
+    return cut_.bucket_blocks * double{1} * s_.block_size * s_.block_size * size_ +
+           2.0 * grid_.bucket_words;
   }
 
   double product_cycles(double blocks) const {
@@ -119,12 +128,13 @@ class Estimate {
       rows = std::ceil(rows / m_.workers_per_tile);
       blocks = std::ceil(blocks / m_.workers_per_tile);
     }
-    return kernels::bucket_cycles(m_, s_.numbers.operands, s_.block_size, static_cast<uint32_t>(cols_),
-                                  {1, 1, rows, blocks});
+    return kernels::bucket_cycles(m_, s_.numbers.operands, s_.block_size,
+                                  static_cast<uint32_t>(cols_), {1, 1, rows, blocks});
   }
 
   void add_exchange(program::PhaseTimes& cycles, const program::TileTraffic& traffic) const {
-    cycles[Phase::exchange] += program::traffic_cycles(m_, traffic) + program::exchange_overhead_cycles(m_);
+    cycles[Phase::exchange] +=
+        program::traffic_cycles(m_, traffic) + program::exchange_overhead_cycles(m_);
     cycles[Phase::sync] += program::exchange_sync_cycles(m_);
   }
 
@@ -175,9 +185,10 @@ class Estimate {
     const double working = x_bytes() + 2 * bucket_bytes();
     const double received = cut_.k_parts * owned() * partial_size_;
     const double x_rows = std::ceil(double{1} * s_.k / m_.tiles);
-    const double transfers = inner_ / std::max(1.0, x_rows) + rows_ / std::max(1.0, x_rows) + cut_.k_parts;
-    return resident + partial_bytes() + std::max(working, received) + transfers * program::kExchangeCodeBytes +
-           program::kStackBytes;
+    const double transfers =
+        inner_ / std::max(1.0, x_rows) + rows_ / std::max(1.0, x_rows) + cut_.k_parts;
+    return resident + partial_bytes() + std::max(working, received) +
+           transfers * program::kExchangeCodeBytes + program::kStackBytes;
   }
 
   const DynamicShape& s_;
@@ -186,8 +197,8 @@ class Estimate {
   DynamicGrid grid_;
   double size_ = 0;
   double partial_size_ = 0;
-  double rows_ = 0;    ///< of Y, of a tile
-  double inner_ = 0;   ///< of X
+  double rows_ = 0;   ///< of Y, of a tile
+  double inner_ = 0;  ///< of X
   double cols_ = 0;
   double mean_ = 0;    ///< blocks of a partition
   double served_ = 0;  ///< of the tile that has most to do in the distribution phase
@@ -233,7 +244,8 @@ class Search {
     if (forced_.n_parts != 0) return {forced_.n_parts};
     if (most == 0) return {};
     const uint64_t all = std::min(std::max(1U, s_.n), most);
-    return {static_cast<uint32_t>(ceil_divide(std::max(1U, s_.n), ceil_divide(std::max(1U, s_.n), all)))};
+    return {static_cast<uint32_t>(
+        ceil_divide(std::max(1U, s_.n), ceil_divide(std::max(1U, s_.n), all)))};
   }
 
   void consider(uint32_t m, uint32_t k, uint32_t n) {
@@ -244,7 +256,8 @@ class Search {
     const double mean = static_cast<double>(s_.capacity) / m / k;
     const auto with_room = [&](double blocks) {
       const double room = std::max({1.0, std::ceil(mean), std::ceil(blocks)});
-      const double most = double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
+      const double most =
+          double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
       add({m, k, n, static_cast<uint32_t>(std::min(room, std::max(most, std::ceil(mean)) + 1))});
     };
     with_room((1 + kHeadRoom) * mean);
@@ -252,8 +265,8 @@ class Search {
   }
 
   void add(const DynamicCut& cut) {
-    if (uint64_t{cut.partitions()} * cut.bucket_blocks * cut.n_parts > ~0U || uint64_t{cut.m_parts} * s_.k > ~0U ||
-        uint64_t{cut.k_parts} * s_.m > ~0U)
+    if (uint64_t{cut.partitions()} * cut.bucket_blocks * cut.n_parts > ~0U ||
+        uint64_t{cut.m_parts} * s_.k > ~0U || uint64_t{cut.k_parts} * s_.m > ~0U)
       return;  // rows beyond what a variable may have
     const Estimate estimate(s_, cut, m_);
     if (planner_ == Planner::best || estimate.is_published()) found_.push_back(estimate.all());
@@ -269,24 +282,26 @@ class Search {
 }  // namespace
 
 std::string to_string(const DynamicCut& cut) {
-  return fmt::format("m_parts={} k_parts={} n_parts={} bucket_blocks={}", cut.m_parts, cut.k_parts, cut.n_parts,
-                     cut.bucket_blocks);
+  return fmt::format("m_parts={} k_parts={} n_parts={} bucket_blocks={}", cut.m_parts, cut.k_parts,
+                     cut.n_parts, cut.bucket_blocks);
 }
 
 DynamicGrid::DynamicGrid(const DynamicShape& s, const DynamicCut& c, const Machine& machine)
     : cut(c),
       block_size(s.block_size),
       workers(machine.workers_per_tile),
-      part_rows(std::max(1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.m, s.block_size), c.m_parts)))),
-      part_cols(std::max(1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.k, s.block_size), c.k_parts)))),
+      part_rows(std::max(
+          1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.m, s.block_size), c.m_parts)))),
+      part_cols(std::max(
+          1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.k, s.block_size), c.k_parts)))),
       row_begin(cut_equally(s.m, c.m_parts, s.block_size)),
       x_begin(cut_equally(s.k, c.k_parts, s.block_size)),
       col_begin(cut_equally(s.n, c.n_parts, 1)),
-      bucket_words(words_of_bucket(kernels::subgroup_header_words(s.block_size, workers), part_rows, c.bucket_blocks)) {
-}
+      bucket_words(words_of_bucket(kernels::subgroup_header_words(s.block_size, workers), part_rows,
+                                   c.bucket_blocks)) {}
 
-std::vector<Expected<DynamicCut>> dynamic_cuts(const DynamicShape& shape, Planner planner, const Machine& machine,
-                                               const DynamicCut& forced) {
+std::vector<Expected<DynamicCut>> dynamic_cuts(const DynamicShape& shape, Planner planner,
+                                               const Machine& machine, const DynamicCut& forced) {
   return Search(shape, planner, machine, forced).search();
 }
 

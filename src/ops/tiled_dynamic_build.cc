@@ -28,13 +28,18 @@ constexpr uint32_t kMostFlags = 64;
 class Builder {
  public:
   Builder(const DynamicShape& shape, const DynamicGrid& grid, const machine::Machine& machine)
-      : shape_(shape), grid_(grid), cut_(grid.cut), tiles_(machine.tiles), partitions_(cut_.partitions()) {}
+      : shape_(shape),
+        grid_(grid),
+        cut_(grid.cut),
+        tiles_(machine.tiles),
+        partitions_(cut_.partitions()) {}
 
   DynamicProgram build() {
     add_operands();
     add_buckets();
     distribute();
-    std::vector<StepId> steps = {program().copy(std::move(distribute_)), program().execute(multiply("distribution", true))};
+    std::vector<StepId> steps = {program().copy(std::move(distribute_)),
+                                 program().execute(multiply("distribution", true))};
     if (partitions_ > 1) steps.push_back(propagation());
     if (partitions_ > 1 && is_sampled()) steps.push_back(homeward());
     steps.push_back(program().copy(is_sampled() ? send_buckets() : send_partials()));
@@ -46,8 +51,10 @@ class Builder {
  private:
   program::Program& program() { return out_.program; }
 
-  VariableId add(std::string name, Type type, uint64_t rows, uint32_t cols, Role role, std::vector<MappedBox> mapping) {
-    return program().add({std::move(name), type, static_cast<uint32_t>(rows), cols, role, std::move(mapping), {}});
+  VariableId add(std::string name, Type type, uint64_t rows, uint32_t cols, Role role,
+                 std::vector<MappedBox> mapping) {
+    return program().add(
+        {std::move(name), type, static_cast<uint32_t>(rows), cols, role, std::move(mapping), {}});
   }
 
   /// box_of(part of m, of k, of n) on each tile of the grid.
@@ -76,21 +83,25 @@ class Builder {
   void add_operands() {
     const Type type = shape_.numbers.operands;
     block_elements_ = shape_.block_size * shape_.block_size;
-    std::vector<MappedBox> value_homes = homes(cut_.bucket_blocks, 1, [&](uint32_t p, uint32_t begin, uint32_t count) {
-      return Box{p * cut_.bucket_blocks + begin, count, 0, block_elements_};
-    });
-    out_.values = add(is_sampled() ? "dW" : "W.values", type, uint64_t{partitions_} * cut_.bucket_blocks, block_elements_,
-                      is_sampled() ? Role::output : Role::input, std::move(value_homes));
+    std::vector<MappedBox> value_homes =
+        homes(cut_.bucket_blocks, 1, [&](uint32_t p, uint32_t begin, uint32_t count) {
+          return Box{p * cut_.bucket_blocks + begin, count, 0, block_elements_};
+        });
+    out_.values =
+        add(is_sampled() ? "dW" : "W.values", type, uint64_t{partitions_} * cut_.bucket_blocks,
+            block_elements_, is_sampled() ? Role::output : Role::input, std::move(value_homes));
     constexpr uint32_t kWholeWords = 4 / sizeof(uint16_t);  // of the exchange
-    out_.metadata = add("W.metadata", Type::u16, partitions_, grid_.bucket_words, Role::input,
-                        homes(grid_.bucket_words, kWholeWords, [](uint32_t p, uint32_t begin, uint32_t count) {
-                          return Box{p, 1, begin, count};
-                        }));
+    out_.metadata =
+        add("W.metadata", Type::u16, partitions_, grid_.bucket_words, Role::input,
+            homes(grid_.bucket_words, kWholeWords, [](uint32_t p, uint32_t begin, uint32_t count) {
+              return Box{p, 1, begin, count};
+            }));
     const auto matrix = [&](const char* name, uint32_t rows, Role role) {
       return add(name, type, rows, shape_.n, role, program::map_linearly(rows, shape_.n, tiles_));
     };
     const bool forward = shape_.product == Product::forward;
-    out_.x = matrix(is_transposed() ? "dX" : "X", shape_.k, is_transposed() ? Role::output : Role::input);
+    out_.x = matrix(is_transposed() ? "dX" : "X", shape_.k,
+                    is_transposed() ? Role::output : Role::input);
     out_.y = matrix(forward ? "Y" : "dY", shape_.m, forward ? Role::output : Role::input);
   }
 
@@ -106,9 +117,11 @@ class Builder {
     return mapping;
   }
 
-  /// What every tile has of one bucket: in variables that hold all buckets, once for each part of n.
+  /// What every tile has of one bucket: in variables that hold all buckets, once for each part of
+  /// n.
   Box values_box(uint32_t m, uint32_t k, uint32_t n) const {
-    return {(n * partitions_ + grid_.partition(m, k)) * cut_.bucket_blocks, cut_.bucket_blocks, 0, block_elements_};
+    return {(n * partitions_ + grid_.partition(m, k)) * cut_.bucket_blocks, cut_.bucket_blocks, 0,
+            block_elements_};
   }
   Box metadata_box(uint32_t m, uint32_t k, uint32_t n) const {
     return {n * partitions_ + grid_.partition(m, k), 1, 0, grid_.bucket_words};
@@ -119,11 +132,13 @@ class Builder {
     metadata_boxes_ = tile_boxes([&](auto... at) { return metadata_box(at...); });
     const uint64_t copies = uint64_t{cut_.n_parts} * partitions_;
     const auto values = [&](const char* name) {
-      return add(name, needs_sum() && is_sampled() ? shape_.numbers.partials : shape_.numbers.operands, copies * cut_.bucket_blocks, block_elements_, Role::temporary,
-                 on_tiles(value_boxes_));
+      return add(
+          name, needs_sum() && is_sampled() ? shape_.numbers.partials : shape_.numbers.operands,
+          copies * cut_.bucket_blocks, block_elements_, Role::temporary, on_tiles(value_boxes_));
     };
     const auto metadata = [&](const char* name) {
-      return add(name, Type::u16, copies, grid_.bucket_words, Role::temporary, on_tiles(metadata_boxes_));
+      return add(name, Type::u16, copies, grid_.bucket_words, Role::temporary,
+                 on_tiles(metadata_boxes_));
     };
     bucket_ = {values("bucket.values"), metadata("bucket.metadata")};
     if (partitions_ > 1) next_ = {values("next.values"), metadata("next.metadata")};
@@ -135,8 +150,8 @@ class Builder {
     return tile_boxes([&](uint32_t m, uint32_t k, uint32_t n) {
       const uint32_t own = side.along_m ? m : k;
       const uint32_t other = side.along_m ? k : m;
-      return Box{other * side.rows + side.begin[own], side.begin[own + 1] - side.begin[own], grid_.col_begin[n],
-                 grid_.col_begin[n + 1] - grid_.col_begin[n]};
+      return Box{other * side.rows + side.begin[own], side.begin[own + 1] - side.begin[own],
+                 grid_.col_begin[n], grid_.col_begin[n + 1] - grid_.col_begin[n]};
     });
   }
 
@@ -149,8 +164,8 @@ class Builder {
   };
   Parts add_parts(const char* name, Type type, const Side& side) {
     std::vector<Box> boxes = side_boxes(side);
-    const VariableId variable =
-        add(name, type, uint64_t{side.copies} * side.rows, shape_.n, Role::temporary, on_tiles(boxes));
+    const VariableId variable = add(name, type, uint64_t{side.copies} * side.rows, shape_.n,
+                                    Role::temporary, on_tiles(boxes));
     return {variable, std::move(boxes)};
   }
 
@@ -158,33 +173,50 @@ class Builder {
   void distribute() {
     const auto copy_buckets = [&](VariableId home, VariableId copies) {
       const program::Variable& from = program().variable(home);
-      distribute_.groups.push_back(
-          {home, copies, cut_.n_parts, BoxSeries::same(from.whole()), BoxSeries::stepped(from.whole(), {from.rows, 0}),
-           {}, {}, {}});
+      distribute_.groups.push_back({home,
+                                    copies,
+                                    cut_.n_parts,
+                                    BoxSeries::same(from.whole()),
+                                    BoxSeries::stepped(from.whole(), {from.rows, 0}),
+                                    {},
+                                    {},
+                                    {}});
     };
     if (!is_sampled()) copy_buckets(out_.values, bucket_.values);
     copy_buckets(out_.metadata, bucket_.metadata);
     if (!is_transposed()) x_parts_ = copy_side("X.parts", out_.x, along_k());
     if (shape_.product != Product::forward) y_parts_ = copy_side("dY.parts", out_.y, along_m());
-    if (shape_.product == Product::forward) y_parts_ = add_parts("partials", shape_.numbers.partials, along_m());
+    if (shape_.product == Product::forward)
+      y_parts_ = add_parts("partials", shape_.numbers.partials, along_m());
     if (is_transposed()) x_parts_ = add_parts("partials", shape_.numbers.partials, along_k());
   }
 
   Parts copy_side(const char* name, VariableId from, const Side& side) {
     Parts parts = add_parts(name, shape_.numbers.operands, side);
     const Box all{0, side.rows, 0, shape_.n};
-    distribute_.groups.push_back({from, parts.variable, side.copies, BoxSeries::same(all),
-                                  BoxSeries::stepped(all, {side.rows, 0}), {}, {}, {}});
+    distribute_.groups.push_back({from,
+                                  parts.variable,
+                                  side.copies,
+                                  BoxSeries::same(all),
+                                  BoxSeries::stepped(all, {side.rows, 0}),
+                                  {},
+                                  {},
+                                  {}});
     return parts;
   }
 
-  /// Each tile works through the bucket that it has, and the tiles of the first part of n say whether one
-  /// still holds what belongs elsewhere.
+  /// Each tile works through the bucket that it has, and the tiles of the first part of n say
+  /// whether one still holds what belongs elsewhere.
   ComputeSet multiply(std::string name, bool is_first) {
     std::vector<int64_t> partition;
     for (const Box& box : metadata_boxes_) partition.push_back(box.row % partitions_);
     program::VertexGroup product{
-        is_sampled() ? &kernels::bucket_sampled_codelet : &kernels::bucket_product_codelet, 0, cut_.tiles(), 1, {}, {}};
+        is_sampled() ? &kernels::bucket_sampled_codelet : &kernels::bucket_product_codelet,
+        0,
+        cut_.tiles(),
+        1,
+        {},
+        {}};
     product.fields = {{bucket_.values, BoxSeries::table(value_boxes_)},
                       {bucket_.metadata, BoxSeries::table(metadata_boxes_)},
                       (is_transposed() ? y_parts_ : x_parts_).field(),
@@ -194,9 +226,11 @@ class Builder {
     ComputeSet set{std::move(name), Phase::compute, {std::move(product)}};
     if (partitions_ == 1) return set;
     if (is_first)
-      flags_ = add("pending", Type::u32, partitions_, 1, Role::temporary, program::map_rows_to_tiles(partitions_, 1));
+      flags_ = add("pending", Type::u32, partitions_, 1, Role::temporary,
+                   program::map_rows_to_tiles(partitions_, 1));
     program::VertexGroup pending{&kernels::bucket_pending_codelet, 0, partitions_, 1, {}, {}};
-    pending.fields = {{bucket_.metadata, BoxSeries::table({metadata_boxes_.begin(), metadata_boxes_.begin() + partitions_})},
+    pending.fields = {{bucket_.metadata, BoxSeries::table({metadata_boxes_.begin(),
+                                                           metadata_boxes_.begin() + partitions_})},
                       {flags_, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}};
     partition.resize(partitions_);
     pending.params = {std::move(partition), int64_t{partitions_}};
@@ -207,7 +241,8 @@ class Builder {
 
   /// Steps that buckets have come, on tile 0: by as many they go back.
   program::VertexGroup count_steps(int64_t by, bool is_first) {
-    if (is_first) steps_ = add("steps", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0));
+    if (is_first)
+      steps_ = add("steps", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0));
     program::VertexGroup count{&kernels::count_codelet, 0, 1, 1, {}, {}};
     count.fields = {{steps_, BoxSeries::same({0, 1, 0, 1})}};
     count.params = {by, int64_t{is_first}};
@@ -219,10 +254,11 @@ class Builder {
     std::vector<StepId> test;
     VariableId flags = flags_;
     for (uint32_t count = partitions_; count > 1;) {
-      const uint32_t fan = count <= kMostFlags ? count : std::max(kMostFlags, (count + kMostFlags - 1) / kMostFlags);
+      const uint32_t fan =
+          count <= kMostFlags ? count : std::max(kMostFlags, (count + kMostFlags - 1) / kMostFlags);
       const uint32_t groups = (count + fan - 1) / fan;
-      const VariableId any =
-          add("any pending", Type::u32, groups, 1, Role::temporary, program::map_rows_to_tiles(groups, 1));
+      const VariableId any = add("any pending", Type::u32, groups, 1, Role::temporary,
+                                 program::map_rows_to_tiles(groups, 1));
       program::VertexGroup group{&kernels::any_flag_codelet, 0, groups, 1, {}, {}};
       group.fields = {{flags, BoxSeries::stepped({0, fan, 0, 1}, {fan, 0})},
                       {any, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}};
@@ -232,7 +268,8 @@ class Builder {
     }
     const StepId body = program().sequence({program().copy(shift()), program().copy(keep()),
                                             program().execute(multiply("propagation", false))});
-    return program().add(program::Step{program::While{program().sequence(std::move(test)), flags, body}});
+    return program().add(
+        program::Step{program::While{program().sequence(std::move(test)), flags, body}});
   }
 
   /// The bucket of each partition to the one before it.
@@ -244,13 +281,20 @@ class Builder {
   }
 
   /// Moves buckets, of so many rows each, by one partition: to the one before, or the one behind.
-  void add_ring(VariableId from, VariableId to, uint32_t bucket_rows, bool back, CopySet& set) const {
+  void add_ring(VariableId from, VariableId to, uint32_t bucket_rows, bool back,
+                CopySet& set) const {
     const uint32_t cols = out_.program.variable(from).cols;
     const uint32_t rows = partitions_ * bucket_rows;
     const auto move = [&](uint32_t source, uint32_t target, uint32_t count) {
       if (back) std::swap(source, target);
-      set.groups.push_back({from, to, cut_.n_parts, BoxSeries::stepped({source, count, 0, cols}, {rows, 0}),
-                            BoxSeries::stepped({target, count, 0, cols}, {rows, 0}), {}, {}, {}});
+      set.groups.push_back({from,
+                            to,
+                            cut_.n_parts,
+                            BoxSeries::stepped({source, count, 0, cols}, {rows, 0}),
+                            BoxSeries::stepped({target, count, 0, cols}, {rows, 0}),
+                            {},
+                            {},
+                            {}});
     };
     move(bucket_rows, 0, rows - bucket_rows);
     move(0, rows - bucket_rows, bucket_rows);
@@ -274,9 +318,9 @@ class Builder {
     add_ring(bucket_.values, next_.values, cut_.bucket_blocks, true, back);
     CopySet kept{"keep values", {}};
     add_kept(next_.values, bucket_.values, kept);
-    const StepId body =
-        program().sequence({program().copy(std::move(back)), program().copy(std::move(kept)),
-                            program().execute({"homeward", Phase::control, {count_steps(-1, false)}})});
+    const StepId body = program().sequence(
+        {program().copy(std::move(back)), program().copy(std::move(kept)),
+         program().execute({"homeward", Phase::control, {count_steps(-1, false)}})});
     return program().add(program::Step{program::While{program().sequence({}), steps_, body}});
   }
 
@@ -285,7 +329,8 @@ class Builder {
     return result_side().copies > 1 || shape_.numbers.partials != shape_.numbers.operands;
   }
 
-  /// Partial sums to the tiles that own their rows of the result: there, the rows of each summand in turn.
+  /// Partial sums to the tiles that own their rows of the result: there, the rows of each summand
+  /// in turn.
   CopySet send_partials() {
     const Side side = result_side();
     result_ = is_transposed() ? out_.x : out_.y;
@@ -301,7 +346,8 @@ class Builder {
   /// `summands` matrices of so many rows, one below the other, to the owners of their sum.
   CopySet send(VariableId from, uint32_t rows, uint32_t summands) {
     owners_ = program().variable(result_).mapping;
-    std::sort(owners_.begin(), owners_.end(), [](const MappedBox& a, const MappedBox& b) { return a.tile < b.tile; });
+    std::sort(owners_.begin(), owners_.end(),
+              [](const MappedBox& a, const MappedBox& b) { return a.tile < b.tile; });
     const uint32_t cols = program().variable(result_).cols;
     if (!needs_sum()) {
       const Box all{0, rows, 0, cols};
@@ -314,22 +360,31 @@ class Builder {
       received_boxes_.push_back({first, owned.box.rows * summands, owned.box.col, owned.box.cols});
       mapping.push_back({received_boxes_.back(), owned.tile});
       for (uint32_t i = 0; i < summands; ++i) {
-        sources.push_back({i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols});
-        targets.push_back({first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols});
+        sources.push_back(
+            {i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols});
+        targets.push_back(
+            {first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols});
       }
     }
-    received_ = add("partials.received", shape_.numbers.partials, uint64_t{summands} * rows, cols, Role::temporary,
-                    std::move(mapping));
+    received_ = add("partials.received", shape_.numbers.partials, uint64_t{summands} * rows, cols,
+                    Role::temporary, std::move(mapping));
     const auto count = static_cast<uint32_t>(sources.size());
     return {"send partials",
-            {{from, received_, count, BoxSeries::table(std::move(sources)), BoxSeries::table(std::move(targets)),
-              {}, {}, {}}}};
+            {{from,
+              received_,
+              count,
+              BoxSeries::table(std::move(sources)),
+              BoxSeries::table(std::move(targets)),
+              {},
+              {},
+              {}}}};
   }
 
   ComputeSet reduce() const {
     return {"reduce", Phase::reduce,
             groups_of_owners(owners_, kernels::reduce_sum_codelet,
-                             {{received_, received_boxes_}, {result_, boxes_of(owners_)}}, {kernels::param_of(1.0F)})};
+                             {{received_, received_boxes_}, {result_, boxes_of(owners_)}},
+                             {kernels::param_of(1.0F)})};
   }
 
   struct BucketVariables {
@@ -361,17 +416,20 @@ class Builder {
 
 }  // namespace
 
-DynamicProgram build_dynamic(const DynamicShape& shape, const DynamicGrid& grid, const machine::Machine& machine) {
+DynamicProgram build_dynamic(const DynamicShape& shape, const DynamicGrid& grid,
+                             const machine::Machine& machine) {
   return Builder(shape, grid, machine).build();
 }
 
 Tally tally(const program::Program& program, VariableId bucket_metadata, const DynamicGrid& grid,
             const DynamicEncoding& encoding, const machine::Machine& machine) {
   const uint32_t partitions = grid.cut.partitions();
-  const auto contents = [&](VariableId variable, const Box& box, uint32_t round) -> const std::byte* {
+  const auto contents = [&](VariableId variable, const Box& box,
+                            uint32_t round) -> const std::byte* {
     if (variable != bucket_metadata) return nullptr;
     const uint64_t bucket = (box.row % partitions + round) % partitions;
-    return reinterpret_cast<const std::byte*>(encoding.metadata.data() + bucket * grid.bucket_words);
+    return reinterpret_cast<const std::byte*>(encoding.metadata.data() +
+                                              bucket * grid.bucket_words);
   };
   return tally(program, machine, {encoding.steps, contents});
 }

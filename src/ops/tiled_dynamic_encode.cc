@@ -9,7 +9,8 @@
 namespace tessera::ops {
 namespace {
 
-/// Blocks of one block row in one partition that are not in a bucket yet, or those of them that are.
+/// Blocks of one block row in one partition that are not in a bucket yet, or those of them that
+/// are.
 struct RowPiece {
   uint32_t row;    ///< in the partition
   uint64_t first;  ///< block of the pattern
@@ -42,11 +43,14 @@ class Encoder {
 
   DynamicEncoding encode() {
     cut_rows();
-    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance) place_all(distance, false);
-    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance) place_all(distance, true);
+    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance)
+      place_all(distance, false);
+    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance)
+      place_all(distance, true);
     if (left_ > 0)
       throw Error(fmt::format(
-          "{} of the pattern's {} blocks find no room in the {} buckets of {} blocks and {} words of metadata: "
+          "{} of the pattern's {} blocks find no room in the {} buckets of {} blocks and {} words "
+          "of metadata: "
           "plan for a capacity of more blocks, or for larger ones",
           left_, pattern_.blocks(), partitions_, grid_.cut.bucket_blocks, grid_.bucket_words));
     write();
@@ -114,10 +118,13 @@ class Encoder {
 
   void write() {
     out_.metadata.resize(uint64_t{partitions_} * grid_.bucket_words);
-    out_.block_order.assign(uint64_t{partitions_} * grid_.cut.bucket_blocks, DynamicEncoding::kNoBlock);
-    std::vector<uint32_t> visits(uint64_t{partitions_} * (transposed_ ? grid_.part_cols : grid_.part_rows));
+    out_.block_order.assign(uint64_t{partitions_} * grid_.cut.bucket_blocks,
+                            DynamicEncoding::kNoBlock);
+    std::vector<uint32_t> visits(uint64_t{partitions_} *
+                                 (transposed_ ? grid_.part_cols : grid_.part_rows));
     for (uint32_t b = 0; b < partitions_; ++b) {
-      const std::span words(out_.metadata.data() + uint64_t{b} * grid_.bucket_words, grid_.bucket_words);
+      const std::span words(out_.metadata.data() + uint64_t{b} * grid_.bucket_words,
+                            grid_.bucket_words);
       kernels::BucketWriter writer(words, b, grid_.block_size, grid_.workers);
       uint64_t* order = out_.block_order.data() + uint64_t{b} * grid_.cut.bucket_blocks;
       for (const Group& group : buckets_[b].groups) {
@@ -126,9 +133,12 @@ class Encoder {
           const std::span<const uint32_t> columns = columns_of(piece, group.partition);
           writer.add_row(piece.row, columns);
           for (uint32_t i = 0; i < piece.blocks; ++i) *order++ = piece.first + i;
-          const auto visit = [&](uint64_t at) { out_.roundings = std::max(out_.roundings, ++visits[at]); };
+          const auto visit = [&](uint64_t at) {
+            out_.roundings = std::max(out_.roundings, ++visits[at]);
+          };
           if (transposed_)
-            for (uint32_t column : columns) visit(uint64_t{group.partition} * grid_.part_cols + column);
+            for (uint32_t column : columns)
+              visit(uint64_t{group.partition} * grid_.part_cols + column);
           else
             visit(uint64_t{group.partition} * grid_.part_rows + piece.row);
         }
@@ -140,7 +150,8 @@ class Encoder {
   std::span<const uint32_t> columns_of(const RowPiece& piece, uint32_t partition) {
     const uint32_t first = grid_.k_part(partition) * grid_.part_cols;
     columns_.clear();
-    for (uint32_t i = 0; i < piece.blocks; ++i) columns_.push_back(pattern_.columns[piece.first + i] - first);
+    for (uint32_t i = 0; i < piece.blocks; ++i)
+      columns_.push_back(pattern_.columns[piece.first + i] - first);
     return columns_;
   }
 
@@ -160,12 +171,14 @@ class Encoder {
 
 DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid) {
   if (pattern.rows != shape.m || pattern.cols != shape.k || pattern.block_size != shape.block_size)
-    throw UsageError(fmt::format("a pattern of {} × {} in blocks of {} does not go into a product planned for {} × {} "
-                                 "in blocks of {}",
-                                 pattern.rows, pattern.cols, pattern.block_size, shape.m, shape.k, shape.block_size));
+    throw UsageError(fmt::format(
+        "a pattern of {} × {} in blocks of {} does not go into a product planned for {} × {} "
+        "in blocks of {}",
+        pattern.rows, pattern.cols, pattern.block_size, shape.m, shape.k, shape.block_size));
   if (pattern.blocks() > shape.capacity)
-    throw UsageError(fmt::format("the pattern has {} blocks, {} more than the capacity of {} that was planned for",
-                                 pattern.blocks(), pattern.blocks() - shape.capacity, shape.capacity));
+    throw UsageError(fmt::format(
+        "the pattern has {} blocks, {} more than the capacity of {} that was planned for",
+        pattern.blocks(), pattern.blocks() - shape.capacity, shape.capacity));
   return Encoder(pattern, grid, shape.product == Product::input_gradient).encode();
 }
 

@@ -24,7 +24,8 @@ constexpr std::array<FieldSpec, bucket_product_field::count> kProductFields = {{
     {.name = "x", .alignment = 8, .over_read = 16},
     {.name = "y", .access = Access::inout, .alignment = 16, .interleaved = true, .over_read = 128},
 }};
-constexpr std::array<std::string_view, 4> kProductParams = {"block_size", "partition", "is_first", "transposed"};
+constexpr std::array<std::string_view, 4> kProductParams = {"block_size", "partition", "is_first",
+                                                            "transposed"};
 
 constexpr std::array<FieldSpec, bucket_sampled_field::count> kSampledFields = {{
     {.name = "dw", .access = Access::inout, .alignment = 16, .interleaved = true, .over_read = 128},
@@ -43,7 +44,8 @@ constexpr std::array<std::string_view, 2> kPendingParams = {"partition", "partit
 constexpr FieldSpec kAnyFields[] = {{"flags"}, {"any", Access::out}};
 
 /// y(row, j) += the blocks of one block row, of which `first` is the first in the bucket, times X.
-void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first, std::span<const uint16_t> columns) {
+void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first,
+                       std::span<const uint16_t> columns) {
   using namespace bucket_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& in = v.fields[x];
@@ -72,7 +74,8 @@ void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t 
       for (uint32_t j = 0; j < out.cols; ++j) {
         auto sum = static_cast<float>(number_at(out, columns[i] * b + c, j));
         for (uint32_t r = 0; r < b && block_row * b + r < in.rows; ++r)
-          sum += static_cast<float>(number_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r} * b + c)) *
+          sum += static_cast<float>(number_at(v.fields[values], first + static_cast<int64_t>(i),
+                                              int64_t{r} * b + c)) *
                  static_cast<float>(number_at(in, block_row * b + r, j));
         set_number(out, columns[i] * b + c, j, sum);
       }
@@ -83,9 +86,11 @@ void clear(const FieldView& out) {
     for (uint32_t j = 0; j < out.cols; ++j) set_number(out, r, j, 0);
 }
 
-/// Calls visit(block row, its first block in the bucket, block columns) for each row of a partition.
+/// Calls visit(block row, its first block in the bucket, block columns) for each row of a
+/// partition.
 template <class Visit>
-void each_own_row(const FieldView& metadata, int64_t partition, int64_t block_size, const Visit& visit) {
+void each_own_row(const FieldView& metadata, int64_t partition, int64_t block_size,
+                  const Visit& visit) {
   if (metadata.empty()) return;
   const BucketView bucket(metadata.as<const uint16_t>());
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
@@ -102,14 +107,17 @@ void product_reference(const Vertex& v) {
   if (v.params[2] != 0) clear(v.fields[y]);
   const auto add = v.params[3] != 0 ? add_row_transposed_reference : add_row_reference;
   each_own_row(v.fields[metadata], v.params[1], v.params[0],
-               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) { add(v, row, first, columns); });
+               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                 add(v, row, first, columns);
+               });
 }
 
 /// One row of dY times one of X; 0 beyond their ends.
 float sampled_element(const FieldView& x, uint32_t x_row, const FieldView& dy, uint32_t dy_row) {
   float sum = 0;
   for (uint32_t j = 0; dy_row < dy.rows && x_row < x.rows && j < dy.cols; ++j)
-    sum += static_cast<float>(number_at(dy, dy_row, j)) * static_cast<float>(number_at(x, x_row, j));
+    sum +=
+        static_cast<float>(number_at(dy, dy_row, j)) * static_cast<float>(number_at(x, x_row, j));
   return sum;
 }
 
@@ -123,8 +131,8 @@ void sampled_reference(const Vertex& v) {
                    const auto block = static_cast<uint32_t>(i / (b * b));
                    const auto element = static_cast<uint32_t>(i % (b * b));
                    set_number(v.fields[dw], first + block, element,
-                              sampled_element(v.fields[x], columns[block] * b + element % b, v.fields[dy],
-                                              row * b + element / b));
+                              sampled_element(v.fields[x], columns[block] * b + element % b,
+                                              v.fields[dy], row * b + element / b));
                  }
                });
 }
@@ -149,7 +157,9 @@ void pending(const Vertex& v) {
   const auto partitions = static_cast<uint32_t>(v.params[1]);
   const BucketView bucket(v.fields[0].as<const uint16_t>());
   // How far the bucket has come, and how far it has to.
-  const auto steps_to = [&](uint32_t to) { return (bucket.number() + partitions - to) % partitions; };
+  const auto steps_to = [&](uint32_t to) {
+    return (bucket.number() + partitions - to) % partitions;
+  };
   bool pending = false;
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
     pending |= steps_to(subgroup.partition()) > steps_to(partition);
@@ -159,28 +169,40 @@ void pending(const Vertex& v) {
 
 void any_flag(const Vertex& v) {
   bool any = false;
-  for (uint32_t i = 0; i < v.fields[0].rows; ++i) any |= v.fields[0].matrix<const uint32_t>()(i, 0) != 0;
+  for (uint32_t i = 0; i < v.fields[0].rows; ++i)
+    any |= v.fields[0].matrix<const uint32_t>()(i, 0) != 0;
   v.fields[1].matrix<uint32_t>()(0, 0) = any ? 1 : 0;
 }
 
 // Defined here, where the list sees that they are there.
-program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) { return bucket_product_cost(v, m); }
-program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) { return bucket_sampled_cost(v, m); }
-program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) { return count_cost(v, m); }
-program::PhaseTimes pending_cost(const Vertex& v, const machine::Machine& m) { return bucket_pending_cost(v, m); }
-program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { return any_flag_cost(v, m); }
+program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) {
+  return bucket_product_cost(v, m);
+}
+program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) {
+  return bucket_sampled_cost(v, m);
+}
+program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) {
+  return count_cost(v, m);
+}
+program::PhaseTimes pending_cost(const Vertex& v, const machine::Machine& m) {
+  return bucket_pending_cost(v, m);
+}
+program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) {
+  return any_flag_cost(v, m);
+}
 
 constexpr uint32_t kSampleWorkers = 6;
 constexpr uint32_t kSamplePartition = 3;
 
-/// A bucket of two subgroups of the sample's partition around one of another: of each, every third block
-/// of a square of blocks.
+/// A bucket of two subgroups of the sample's partition around one of another: of each, every third
+/// block of a square of blocks.
 struct SampleBucket {
   std::vector<uint16_t> words;
   uint32_t side;
   uint32_t blocks = 0;
 
-  SampleBucket(uint32_t scale, uint32_t block_size) : words(64 + 200 * (scale + 1) * (scale + 1)), side(2 * scale) {
+  SampleBucket(uint32_t scale, uint32_t block_size)
+      : words(64 + 200 * (scale + 1) * (scale + 1)), side(2 * scale) {
     BucketWriter writer(words, 5, block_size, kSampleWorkers);
     for (uint32_t partition : {kSamplePartition, kSamplePartition + 1, kSamplePartition}) {
       writer.begin_subgroup(partition);
@@ -196,12 +218,15 @@ struct SampleBucket {
   }
 
   void add_to(Sample& sample) const {
-    sample.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) { return words[i]; }).packed();
+    sample
+        .values(Type::u16, 1, static_cast<uint32_t>(words.size()),
+                [&](uint64_t i) { return words[i]; })
+        .packed();
   }
 };
 
-/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each product and
-/// the other does not.
+/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each
+/// product and the other does not.
 Tolerance tolerance_of(Type in, Type out, double terms) {
   if (in == Type::f16) return {};
   return {epsilon_of(out), terms * epsilon_of(Type::f32)};
@@ -245,7 +270,8 @@ Sample sampled_sample(uint32_t scale, uint64_t seed) {
 template <int64_t by, bool is_first>
 Sample count_sample(uint32_t scale, uint64_t seed) {
   Sample s(count_codelet);
-  s.values(Type::u32, 2 * scale, 1, [&](uint64_t i) { return static_cast<double>(3 + (i + seed) % 5); });
+  s.values(Type::u32, 2 * scale, 1,
+           [&](uint64_t i) { return static_cast<double>(3 + (i + seed) % 5); });
   return s.param(by).param(is_first);
 }
 
@@ -258,13 +284,16 @@ Sample pending_sample(uint32_t scale, uint64_t) {
     writer.end_subgroup();
   }
   Sample s(bucket_pending_codelet);
-  s.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) { return words[i]; }).packed();
+  s.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) {
+     return words[i];
+   }).packed();
   return s.unset(Type::u32, 1, 1).param(at).param(7);
 }
 
 Sample any_sample(uint32_t scale, uint64_t seed) {
   Sample s(any_flag_codelet);
-  return s.values(Type::u32, 3 * scale, 1, [&](uint64_t i) { return i == seed % 5 ? 1.0 : 0.0; }).unset(Type::u32, 1, 1);
+  return s.values(Type::u32, 3 * scale, 1, [&](uint64_t i) { return i == seed % 5 ? 1.0 : 0.0; })
+      .unset(Type::u32, 1, 1);
 }
 
 constexpr NamedSample kProductSamples[] = {
@@ -284,10 +313,11 @@ constexpr NamedSample kSampledSamples[] = {
     {"b8-f32", sampled_sample<Type::f32, Type::f32, 8, true>},
     {"b16-f16-f32", sampled_sample<Type::f16, Type::f32, 16, true>},
 };
-constexpr NamedSample kCountSamples[] = {{"first", count_sample<0, true>}, {"up", count_sample<1, false>},
+constexpr NamedSample kCountSamples[] = {{"first", count_sample<0, true>},
+                                         {"up", count_sample<1, false>},
                                          {"down", count_sample<-1, false>}};
-constexpr NamedSample kPendingSamples[] = {{"at-home", pending_sample<5>}, {"on-its-way", pending_sample<4>},
-                                           {"done", pending_sample<3>}};
+constexpr NamedSample kPendingSamples[] = {
+    {"at-home", pending_sample<5>}, {"on-its-way", pending_sample<4>}, {"done", pending_sample<3>}};
 constexpr NamedSample kAnySamples[] = {{"flags", any_sample}};
 
 }  // namespace

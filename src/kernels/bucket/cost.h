@@ -10,7 +10,8 @@
 
 namespace tessera::kernels {
 
-/// What a tile finds in a bucket. Of single elements, rows and blocks are those of its slowest worker.
+/// What a tile finds in a bucket. Of single elements, rows and blocks are those of its slowest
+/// worker.
 struct BucketWork {
   double subgroups = 0;
   double own = 0;     ///< subgroups of the tile's partition
@@ -19,7 +20,8 @@ struct BucketWork {
 };
 
 /// Cycles for n columns, zeroing Y apart.
-double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n, const BucketWork& work);
+double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+                     const BucketWork& work);
 
 /// Cycles of setting so many bytes to 0.
 double fill_cycles(const machine::Machine& m, double bytes);

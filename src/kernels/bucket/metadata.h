@@ -1,7 +1,9 @@
-// What a bucket of a dynamic sparse product says about its values: u16 words in the formats of PopLibs.
+// What a bucket of a dynamic sparse product says about its values: u16 words in the formats of
+// PopLibs.
 //
-// A matrix is cut into partitions of equal shape, and each has a bucket, which holds blocks of its own
-// partition and, where others overflow, theirs. Blocks of one partition in a bucket are a subgroup.
+// A matrix is cut into partitions of equal shape, and each has a bucket, which holds blocks of its
+// own partition and, where others overflow, theirs. Blocks of one partition in a bucket are a
+// subgroup.
 //
 //   bucket     its number, its subgroups, then these one after another
 //   subgroup   header, for single elements an entry for each worker, then its rows
@@ -23,7 +25,8 @@ inline constexpr uint32_t kMostPartitionSide = 0xFFFF;
 
 /// Words of a subgroup of blocks beside its rows.
 inline constexpr uint32_t kBlockHeaderWords = 7;
-/// Words of any subgroup beside its rows: 7 for blocks; for single elements 9 and 5 for each worker.
+/// Words of any subgroup beside its rows: 7 for blocks; for single elements 9 and 5 for each
+/// worker.
 uint32_t subgroup_header_words(uint32_t block_size, uint32_t workers);
 
 /// One subgroup of a bucket, in place.
@@ -49,7 +52,8 @@ class Subgroup {
     return {wide(at), wide(at + 2), words_[at + 4]};
   }
 
-  /// Calls visit(block row, number of the row's first value in the subgroup, block columns) for each row.
+  /// Calls visit(block row, number of the row's first value in the subgroup, block columns) for
+  /// each row.
   template <class Visit>
   void each_row(uint32_t block_size, const Visit& visit) const {
     const uint16_t* at = words_ + (block_size > 1 ? kBlockHeaderWords : words_[8]);
@@ -101,8 +105,8 @@ class BucketWriter {
   /// Rows that follow are of this partition, until end_subgroup().
   void begin_subgroup(uint32_t partition);
   void add_row(uint32_t row, std::span<const uint32_t> columns);
-  /// Writes the subgroup's counts; rows of single elements are dealt to the workers in runs of nearly
-  /// equal cost.
+  /// Writes the subgroup's counts; rows of single elements are dealt to the workers in runs of
+  /// nearly equal cost.
   void end_subgroup();
 
   uint32_t words_written() const { return end_; }

@@ -26,7 +26,8 @@ using program::Vertex;
 
 // One block row of a subgroup: its blocks, of which `first` is the first in the bucket, times X.
 template <class In, class Out>
-void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns, RowSums& sums) {
+void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
+             RowSums& sums) {
   using namespace bucket_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& in = v.fields[x];
@@ -47,19 +48,21 @@ void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint
 
 // The same blocks as their transposes: each adds its rows of dX, from the block row's rows of dY.
 template <class In, class Out>
-void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
-                        RowSums& sums) {
+void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first,
+                        std::span<const uint16_t> columns, RowSums& sums) {
   using namespace bucket_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
   for (size_t i = 0; i < columns.size(); ++i) {
-    const auto* w = reinterpret_cast<const In*>(address_of(v.fields[values], first + static_cast<int64_t>(i), 0));
+    const auto* w = reinterpret_cast<const In*>(
+        address_of(v.fields[values], first + static_cast<int64_t>(i), 0));
     for (uint32_t c = 0; c < std::min(b, out.rows - columns[i] * b); ++c) {
       auto* to = reinterpret_cast<Out*>(address_of(out, columns[i] * b + c, 0));
       sums.load(to);
       for (uint32_t r = 0; r < std::min(b, in.rows - row * b); ++r)
-        sums.add(widened(w[r * b + c]), reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
+        sums.add(widened(w[r * b + c]),
+                 reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
       sums.store(to);
     }
   }
@@ -67,14 +70,16 @@ void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span
 
 // Calls visit(block row, its first block in the bucket, block columns) for each row of a partition.
 template <class Visit>
-void each_own_row(const FieldView& metadata, uint32_t partition, uint32_t block_size, const Visit& visit) {
+void each_own_row(const FieldView& metadata, uint32_t partition, uint32_t block_size,
+                  const Visit& visit) {
   if (metadata.empty()) return;
   const BucketView bucket(metadata.as<const uint16_t>());
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
     if (subgroup.partition() != partition) return;
-    subgroup.each_row(block_size, [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
-      visit(row, first + value, columns);
-    });
+    subgroup.each_row(block_size,
+                      [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
+                        visit(row, first + value, columns);
+                      });
   });
 }
 
@@ -138,7 +143,9 @@ namespace tessera::kernels {
 
 namespace {
 
-bool contiguous(const program::FieldView& field) { return field.col_stride == 1 || field.cols <= 1; }
+bool contiguous(const program::FieldView& field) {
+  return field.col_stride == 1 || field.cols <= 1;
+}
 
 }  // namespace
 

@@ -5,8 +5,8 @@
 
 namespace tessera::kernels {
 
-/// bucket_product and bucket_sampled, with their fields. False where the elements of a row do not follow
-/// one another, which has no fast form.
+/// bucket_product and bucket_sampled, with their fields. False where the elements of a row do not
+/// follow one another, which has no fast form.
 bool apply_bucket_product(const program::Vertex& v);
 bool apply_bucket_sampled(const program::Vertex& v);
 
