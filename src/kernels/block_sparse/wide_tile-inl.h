@@ -120,17 +120,15 @@ constexpr size_t value_offset(int r, int c) {
   return kGroup == 4 ? c * kGroup + r : r / kGroup * kGroupValues + c * kGroup + r % kGroup;
 }
 
-// Where the values of column c of a strip begin, and the cache lines that they share with those of
-// the columns beside it. 8 columns of a transposed strip are 4 whole groups of W's own columns.
-template <int kGroup, bool kTransposed>
+// Where the values of column c of a transposed strip begin, and the cache lines that they share with those
+// of the columns beside it. 8 columns of it are 4 whole groups of W's own columns.
+template <int kGroup>
 HWY_INLINE size_t column_offset(uint32_t c, size_t depth_step) {
-  if (kGroup == 4) return 0;
-  return kTransposed ? c / 8 * depth_step + c % 8 * kGroup : c / kGroup * kGroupValues;
+  return kGroup == 4 ? 0 : c / 8 * depth_step + c % 8 * kGroup;
 }
-template <int kGroup, bool kTransposed>
+template <int kGroup>
 HWY_INLINE size_t line_offset(uint32_t c, size_t depth_step) {
-  if (kGroup == 4) return 0;
-  return kTransposed ? c / 8 * depth_step + c % 8 / kGroup * kGroupValues : c / kGroup * kGroupValues;
+  return kGroup == 4 ? 0 : c / 8 * depth_step + c % 8 / kGroup * kGroupValues;
 }
 
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Values stand
@@ -187,9 +185,13 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
     }
     const float* x = t.x + t.columns[i] * x_block;
     const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
+    const float* values = w;
+    const float* lines = next_w;
     for (uint32_t part = 0; part < parts; ++part) {
-      const float* values = w + column_offset<kGroup, kTransposed>(part * kDepth, t.depth_step);
-      const float* lines = kWidens ? nullptr : next_w + line_offset<kGroup, kTransposed>(part * kDepth, t.depth_step);
+      if constexpr (kTransposed) {
+        values = w + column_offset<kGroup>(part * kDepth, t.depth_step);
+        if constexpr (!kWidens) lines = next_w + line_offset<kGroup>(part * kDepth, t.depth_step);
+      }
 #pragma GCC unroll 8
       for (int c = 0; c < kDepth; ++c) {
         if (!kWidens && c % kGroup == 0) hwy::Prefetch(lines + c / kGroup * kGroupValues);
@@ -206,6 +208,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
         x += x_step;
         next_x += x_step;
       }
+      if constexpr (!kTransposed) values += kDepth / kGroup * kGroupValues;
+      if constexpr (!kTransposed && !kWidens) lines += kDepth / kGroup * kGroupValues;
     }
   }
 
