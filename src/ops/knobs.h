@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "ops/plan.h"
 #include "ops/spmm.h"
 
 namespace tessera::ops {
@@ -59,6 +63,24 @@ template <class Family>
 void check_knobs(const ForcedKnobs& force) {
   typename Family::Cut cut;
   apply_knobs<Family>(force, cut);
+}
+
+/// The fastest of a family's cuts, each weighed once with the forced knobs set, and what every one costs.
+template <class Family, class Weigh>
+auto plan_fastest(const std::vector<typename Family::Cut>& cuts, const ForcedKnobs& force, const Weigh& weigh) {
+  std::vector<decltype(weigh(cuts[0]))> plans;
+  std::vector<PlanCandidate> candidates;
+  std::vector<typename Family::Cut> seen;
+  for (typename Family::Cut cut : cuts) {
+    apply_knobs<Family>(force, cut);
+    if (std::find(seen.begin(), seen.end(), cut) != seen.end()) continue;
+    seen.push_back(cut);
+    plans.push_back(weigh(cut));
+    candidates.push_back(plans.back().chosen);
+  }
+  auto plan = std::move(plans[choose_fastest(candidates)]);
+  plan.candidates = std::move(candidates);
+  return plan;
 }
 
 }  // namespace tessera::ops

@@ -143,24 +143,6 @@ SddmmPlan weigh(const Family& family, const typename Family::Cut& cut, const Sdd
   return plan;
 }
 
-template <class Family>
-SddmmPlan plan_family(const Family& family, const SddmmProblem& problem, const Machine& m,
-                      const ForcedKnobs& force) {
-  std::vector<SddmmPlan> plans;
-  std::vector<PlanCandidate> candidates;
-  std::vector<typename Family::Cut> seen;
-  for (typename Family::Cut cut : family.candidates(problem, m)) {
-    apply_knobs<Family>(force, cut);
-    if (std::find(seen.begin(), seen.end(), cut) != seen.end()) continue;
-    seen.push_back(cut);
-    plans.push_back(weigh(family, cut, problem, m));
-    candidates.push_back(plans.back().chosen);
-  }
-  SddmmPlan plan = std::move(plans[choose_fastest(candidates)]);
-  plan.candidates = std::move(candidates);
-  return plan;
-}
-
 /// Builds the program of one gradient.
 template <class Family>
 class Builder {
@@ -341,8 +323,11 @@ void clear_free_places(const PackedWeight& weight, float* packed) {
 
 SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem,
                      const Machine& machine, const ForcedKnobs& force) {
-  return with_gradient(
-      weight, [&](const auto& family) { return plan_family(family, problem, machine, force); });
+  return with_gradient(weight, [&](const auto& family) {
+    using Family = std::decay_t<decltype(family)>;
+    return plan_fastest<Family>(family.candidates(problem, machine), force,
+                                [&](const auto& cut) { return weigh(family, cut, problem, machine); });
+  });
 }
 
 SddmmProgram build_sddmm(const std::shared_ptr<const PackedWeight>& weight,

@@ -51,24 +51,6 @@ SpmmPlan weigh(const Family& family, const typename Family::Cut& cut, const Spmm
   return plan;
 }
 
-template <class Family>
-SpmmPlan plan_family(const Family& family, const SpmmProblem& problem, const Machine& m,
-                     const ForcedKnobs& force) {
-  std::vector<SpmmPlan> plans;
-  std::vector<PlanCandidate> candidates;
-  std::vector<typename Family::Cut> seen;
-  for (typename Family::Cut cut : family.candidates(problem, m)) {
-    apply_knobs<Family>(force, cut);
-    if (std::find(seen.begin(), seen.end(), cut) != seen.end()) continue;
-    seen.push_back(cut);
-    plans.push_back(weigh(family, cut, problem, m));
-    candidates.push_back(plans.back().chosen);
-  }
-  SpmmPlan plan = std::move(plans[choose_fastest(candidates)]);
-  plan.candidates = std::move(candidates);
-  return plan;
-}
-
 }  // namespace
 
 std::string_view name_of(Product product) {
@@ -89,7 +71,11 @@ void check_spmm(uint32_t block_size, const ForcedKnobs& force) {
 
 SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem, const Machine& machine,
                    const ForcedKnobs& force) {
-  return with_family(weight, problem.transpose, [&](const auto& family) { return plan_family(family, problem, machine, force); });
+  return with_family(weight, problem.transpose, [&](const auto& family) {
+    using Family = std::decay_t<decltype(family)>;
+    return plan_fastest<Family>(family.candidates(problem, machine), force,
+                                [&](const auto& cut) { return weigh(family, cut, problem, machine); });
+  });
 }
 
 std::string to_string(const SpmmPlan& plan) {
