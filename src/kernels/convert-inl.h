@@ -92,6 +92,14 @@ HWY_INLINE void with_float_type(Type type, const Visit& visit) {
   }
 }
 
+// The same for two types at once.
+template <class Visit>
+HWY_INLINE void with_float_types(Type first, Type second, const Visit& visit) {
+  with_float_type(first, [&]<class First>(First a) HWY_ATTR {
+    with_float_type(second, [&]<class Second>(Second b) HWY_ATTR { visit(a, b); });
+  });
+}
+
 template <class T, class D>
 HWY_INLINE hn::Vec<D> load_first(D d, const T* from, size_t count) {
   T lanes[hn::MaxLanes(d)] = {};

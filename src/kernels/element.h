@@ -69,6 +69,19 @@ inline void set_number(const program::FieldView& field, int64_t row, int64_t col
   store_number(field.type, address_of(field, row, col), value);
 }
 
+/// Whether the elements of a row follow one another.
+inline bool has_contiguous_rows(const program::FieldView& field) {
+  return field.col_stride == 1 || field.cols <= 1;
+}
+
+/// One row of `a` times one of `b`, summed in FP32; 0 where either is beyond its field.
+inline float row_product(const program::FieldView& a, uint32_t a_row, const program::FieldView& b, uint32_t b_row) {
+  float sum = 0;
+  for (uint32_t j = 0; a_row < a.rows && b_row < b.rows && j < a.cols; ++j)
+    sum += static_cast<float>(number_at(a, a_row, j)) * static_cast<float>(number_at(b, b_row, j));
+  return sum;
+}
+
 /// FP32 numbers travel in integer parameters as their bits.
 inline int64_t param_of(float value) { return std::bit_cast<uint32_t>(value); }
 inline float float_of(int64_t param) { return std::bit_cast<float>(static_cast<uint32_t>(param)); }

@@ -52,6 +52,11 @@ Sample& Sample::values(Type type, uint32_t rows, uint32_t cols,
   return field(std::move(made));
 }
 
+Tolerance product_tolerance(Type in, Type out, double terms) {
+  if (in == Type::f16) return {};
+  return {epsilon_of(out), terms * epsilon_of(Type::f32)};
+}
+
 Sample& Sample::field(Field field) {
   fields_.push_back(std::move(field));
   return *this;

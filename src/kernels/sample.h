@@ -22,6 +22,11 @@ struct Tolerance {
   double absolute = 0;
 };
 
+/// Of sums of `terms` products that both forms add in one order. Products of FP16 are exact in FP32;
+/// in FP32 one form rounds each product and the other does not, and results of FP16 may then fall to
+/// either side of a tie.
+Tolerance product_tolerance(Type in, Type out, double terms);
+
 /// Fields and parameters of one vertex, and what it amounts to.
 class Sample {
  public:
@@ -47,6 +52,12 @@ class Sample {
                  const std::function<double(uint64_t)>& value_at);
   /// A field as it is.
   Sample& field(Field field);
+  /// Structures as a field of bytes, a row each, packed.
+  template <class T>
+  Sample& records(std::span<const T> items) {
+    const std::span<const std::byte> bytes = std::as_bytes(items);
+    return field({Type::u8, static_cast<uint32_t>(items.size()), sizeof(T), {bytes.begin(), bytes.end()}, true});
+  }
   /// The field added last is always placed contiguous and aligned, in every layout.
   Sample& packed();
   Sample& param(int64_t value);

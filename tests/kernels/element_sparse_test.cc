@@ -7,15 +7,17 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/half.h"
 #include "base/isa.h"
+#include "support/random_choices.h"
 
 namespace tessera::kernels {
 namespace {
+
+using test::Random;
 
 struct Case {
   uint32_t m = 0;
@@ -31,22 +33,6 @@ struct Case {
   bool x_by_columns = false;
   bool y_by_columns = false;
   std::string text;
-};
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : engine_(seed) {}
-  uint32_t below(uint32_t end) { return static_cast<uint32_t>(engine_() % end); }
-  bool coin() { return below(2) == 1; }
-  float value() { return std::uniform_real_distribution<float>(-1, 1)(engine_); }
-  double unit() { return std::uniform_real_distribution<double>(0, 1)(engine_); }
-  template <class T>
-  T one_of(std::initializer_list<T> list) {
-    return list.begin()[below(static_cast<uint32_t>(list.size()))];
-  }
-
- private:
-  std::mt19937_64 engine_;
 };
 
 /// Each row has its own density, so some are empty and, with `skewed`, a few are nearly full.

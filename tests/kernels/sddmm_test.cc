@@ -6,32 +6,18 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/isa.h"
+#include "support/random_choices.h"
 
 namespace tessera::kernels {
 namespace {
 
+using test::Random;
+
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : engine_(seed) {}
-  uint32_t below(uint32_t end) { return static_cast<uint32_t>(engine_() % end); }
-  bool coin() { return below(2) == 1; }
-  float value() { return std::uniform_real_distribution<float>(-1, 1)(engine_); }
-  double unit() { return std::uniform_real_distribution<double>(0, 1)(engine_); }
-  template <class T>
-  T one_of(std::initializer_list<T> list) {
-    return list.begin()[below(static_cast<uint32_t>(list.size()))];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 /// A pattern in which some rows of blocks are empty.
 Pattern random_pattern(uint32_t m, uint32_t k, uint32_t b, double density, Random& random) {

@@ -86,53 +86,28 @@ void clear(const FieldView& out) {
     for (uint32_t j = 0; j < out.cols; ++j) set_number(out, r, j, 0);
 }
 
-/// Calls visit(block row, its first block in the bucket, block columns) for each row of a
-/// partition.
-template <class Visit>
-void each_own_row(const FieldView& metadata, int64_t partition, int64_t block_size,
-                  const Visit& visit) {
-  if (metadata.empty()) return;
-  const BucketView bucket(metadata.as<const uint16_t>());
-  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
-    if (subgroup.partition() != static_cast<uint32_t>(partition)) return;
-    subgroup.each_row(static_cast<uint32_t>(block_size),
-                      [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
-                        visit(row, first + value, columns);
-                      });
-  });
-}
-
 void product_reference(const Vertex& v) {
   using namespace bucket_product_field;
   if (v.params[2] != 0) clear(v.fields[y]);
   const auto add = v.params[3] != 0 ? add_row_transposed_reference : add_row_reference;
-  each_own_row(v.fields[metadata], v.params[1], v.params[0],
+  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), static_cast<uint32_t>(v.params[0]),
                [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                  add(v, row, first, columns);
                });
-}
-
-/// One row of dY times one of X; 0 beyond their ends.
-float sampled_element(const FieldView& x, uint32_t x_row, const FieldView& dy, uint32_t dy_row) {
-  float sum = 0;
-  for (uint32_t j = 0; dy_row < dy.rows && x_row < x.rows && j < dy.cols; ++j)
-    sum +=
-        static_cast<float>(number_at(dy, dy_row, j)) * static_cast<float>(number_at(x, x_row, j));
-  return sum;
 }
 
 void sampled_reference(const Vertex& v) {
   using namespace bucket_sampled_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   if (v.params[2] != 0) clear(v.fields[dw]);
-  each_own_row(v.fields[metadata], v.params[1], v.params[0],
+  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), static_cast<uint32_t>(v.params[0]),
                [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                  for (size_t i = 0; i < columns.size() * b * b; ++i) {
                    const auto block = static_cast<uint32_t>(i / (b * b));
                    const auto element = static_cast<uint32_t>(i % (b * b));
                    set_number(v.fields[dw], first + block, element,
-                              sampled_element(v.fields[x], columns[block] * b + element % b,
-                                              v.fields[dy], row * b + element / b));
+                              row_product(v.fields[dy], row * b + element / b, v.fields[x],
+                                          columns[block] * b + element % b));
                  }
                });
 }
@@ -225,13 +200,6 @@ struct SampleBucket {
   }
 };
 
-/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each
-/// product and the other does not.
-Tolerance tolerance_of(Type in, Type out, double terms) {
-  if (in == Type::f16) return {};
-  return {epsilon_of(out), terms * epsilon_of(Type::f32)};
-}
-
 /// The last block of X and of Y is short by one row where it can be.
 template <Type in, Type out, uint32_t block_size, bool is_first, bool transposed = false>
 Sample product_sample(uint32_t scale, uint64_t seed) {
@@ -246,7 +214,7 @@ Sample product_sample(uint32_t scale, uint64_t seed) {
       .param(kSamplePartition)
       .param(is_first)
       .param(transposed)
-      .tolerance(tolerance_of(in, out, 2.0 * bucket.side * block_size))
+      .tolerance(product_tolerance(in, out, 2.0 * bucket.side * block_size))
       .flops(4.0 / 3 * bucket.blocks * block_size * block_size * kCols);
 }
 

@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "program/codelet.h"
+
 namespace tessera::kernels {
 
 /// Words of a bucket's metadata beside its subgroups.
@@ -96,6 +98,20 @@ class BucketView {
  private:
   const uint16_t* words_;
 };
+
+/// Calls visit(block row, its first value in the bucket, block columns) for each row of a partition in
+/// a field of metadata, which may be empty.
+template <class Visit>
+void each_row_of(const program::FieldView& metadata, uint32_t partition, uint32_t block_size, const Visit& visit) {
+  if (metadata.empty()) return;
+  const BucketView bucket(metadata.as<const uint16_t>());
+  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
+    if (subgroup.partition() != partition) return;
+    subgroup.each_row(block_size, [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
+      visit(row, first + value, columns);
+    });
+  });
+}
 
 /// Writes a bucket's metadata. `words` must have room for all that is added.
 class BucketWriter {

@@ -68,21 +68,6 @@ void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first,
   }
 }
 
-// Calls visit(block row, its first block in the bucket, block columns) for each row of a partition.
-template <class Visit>
-void each_own_row(const FieldView& metadata, uint32_t partition, uint32_t block_size,
-                  const Visit& visit) {
-  if (metadata.empty()) return;
-  const BucketView bucket(metadata.as<const uint16_t>());
-  bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {
-    if (subgroup.partition() != partition) return;
-    subgroup.each_row(block_size,
-                      [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
-                        visit(row, first + value, columns);
-                      });
-  });
-}
-
 template <class Out>
 void clear(const FieldView& out) {
   for (uint32_t r = 0; r < out.rows; ++r)
@@ -97,7 +82,7 @@ void add_bucket(const Vertex& v) {
   if (v.params[2] != 0) clear<Out>(out);
   const bool transposed = v.params[3] != 0;
   RowSums sums(out.cols);
-  each_own_row(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
+  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
                [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                  if (transposed)
                    add_row_transposed<In, Out>(v, row, first, columns, sums);
@@ -111,7 +96,7 @@ void sample_bucket(const Vertex& v) {
   using namespace bucket_sampled_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   if (v.params[2] != 0) clear<Out>(v.fields[dw]);
-  each_own_row(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
+  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
                [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                  for (uint32_t column : columns)
                    sample_block<In>(v.fields[dy], row * b, v.fields[x], column * b, b,
@@ -123,16 +108,14 @@ void sample_bucket(const Vertex& v) {
 
 void bucket_product(const Vertex& v) {
   using namespace bucket_product_field;
-  with_float_type(v.fields[x].type, [&]<class In>(In) HWY_ATTR {
-    with_float_type(v.fields[y].type, [&]<class Out>(Out) HWY_ATTR { add_bucket<In, Out>(v); });
-  });
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { add_bucket<In, Out>(v); });
 }
 
 void bucket_sampled(const Vertex& v) {
   using namespace bucket_sampled_field;
-  with_float_type(v.fields[x].type, [&]<class In>(In) HWY_ATTR {
-    with_float_type(v.fields[dw].type, [&]<class Out>(Out) HWY_ATTR { sample_bucket<In, Out>(v); });
-  });
+  with_float_types(v.fields[x].type, v.fields[dw].type,
+                   [&]<class In, class Out>(In, Out) { sample_bucket<In, Out>(v); });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -141,21 +124,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-namespace {
-
-bool contiguous(const program::FieldView& field) {
-  return field.col_stride == 1 || field.cols <= 1;
-}
-
-}  // namespace
-
 HWY_EXPORT(bucket_product);
 HWY_EXPORT(bucket_sampled);
 
 bool apply_bucket_product(const program::Vertex& v) {
   using namespace bucket_product_field;
   for (size_t f : {values, x, y})
-    if (!contiguous(v.fields[f])) return false;
+    if (!has_contiguous_rows(v.fields[f])) return false;
   HWY_DYNAMIC_DISPATCH(bucket_product)(v);
   return true;
 }
@@ -163,7 +138,7 @@ bool apply_bucket_product(const program::Vertex& v) {
 bool apply_bucket_sampled(const program::Vertex& v) {
   using namespace bucket_sampled_field;
   for (size_t f : {dw, x, dy})
-    if (!contiguous(v.fields[f])) return false;
+    if (!has_contiguous_rows(v.fields[f])) return false;
   HWY_DYNAMIC_DISPATCH(bucket_sampled)(v);
   return true;
 }

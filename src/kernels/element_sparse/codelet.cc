@@ -70,14 +70,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return element_cost(share_of(v), m.figures).scaled(m.clock_hz);
 }
 
-template <class T>
-Sample::Field bytes_of(const std::vector<T>& items) {
-  Sample::Field field{Type::u8, static_cast<uint32_t>(items.size()), sizeof(T), {}, true};
-  const auto* begin = reinterpret_cast<const std::byte*>(items.data());
-  field.contents.assign(begin, begin + items.size() * sizeof(T));
-  return field;
-}
-
 /// A power-law pattern of density 1/5, so that rows differ in length.
 template <Type type, uint32_t n>
 Sample sample(uint32_t scale, uint64_t seed) {
@@ -92,7 +84,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
   Sample s(element_spmm_codelet);
   s.random(type, steps, sparse::kBundleLanes, seed).packed();
   s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return index.chunk_begin[i]; }).packed();
-  s.field(bytes_of(index.blocks)).field(bytes_of(index.bundles));
+  s.records(std::span(index.blocks)).records(std::span(index.bundles));
   s.values(Type::u32, static_cast<uint32_t>(index.words.size() / sparse::kBundleLanes), sparse::kBundleLanes,
            [&](uint64_t i) { return index.words[i]; }).packed();
   s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);

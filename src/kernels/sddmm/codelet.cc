@@ -180,14 +180,6 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
 }
 
-template <class T>
-Sample::Field bytes_of(const T* items, uint64_t count) {
-  Sample::Field field{Type::u8, static_cast<uint32_t>(count), sizeof(T), {}, true};
-  const auto* begin = reinterpret_cast<const std::byte*>(items);
-  field.contents.assign(begin, begin + count * sizeof(T));
-  return field;
-}
-
 /// A power-law pattern of density 1/5, so that rows differ in length.
 template <uint32_t n, bool accumulates>
 Sample element_sample(uint32_t scale, uint64_t seed) {
@@ -201,7 +193,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   const sparse::ElementBlock& end = w.blocks[blocks];
   Sample s(element_sddmm_codelet);
   s.values(Type::u32, 1, w.chunks + 1, [&](uint64_t i) { return w.chunk_begin[i]; }).packed();
-  s.field(bytes_of(w.blocks, blocks + 1)).field(bytes_of(w.bundles, end.bundle));
+  s.records(std::span(w.blocks, blocks + 1)).records(std::span(w.bundles, end.bundle));
   s.values(Type::u32, static_cast<uint32_t>(end.index / sparse::kBundleLanes), sparse::kBundleLanes,
            [&](uint64_t i) { return w.indices[i]; })
       .packed();

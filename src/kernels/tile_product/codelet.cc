@@ -82,21 +82,13 @@ void sparse_simd(const Vertex& v) {
 void sampled_reference(const Vertex& v) {
   using namespace sampled_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
-  const FieldView& left = v.fields[dy];
-  const FieldView& right = v.fields[x];
-  const auto sum_at = [&](uint32_t row, uint32_t x_row) {
-    float sum = 0;
-    for (uint32_t j = 0; row < left.rows && x_row < right.rows && j < left.cols; ++j)
-      sum += f32_at(left, row, j) * f32_at(right, x_row, j);
-    return sum;
-  };
   uint32_t block = 0;
   uint32_t at = 0;
   for (uint32_t row = 0; block < v.fields[dw].rows; row += b)
     for (uint32_t blocks = entry_at(v.fields[lists], at++); blocks > 0; --blocks, ++block, ++at)
       for (uint32_t i = 0; i < b * b; ++i)
         set_number(v.fields[dw], block, i,
-                   sum_at(row + i / b, entry_at(v.fields[lists], at) * b + i % b));
+                   row_product(v.fields[dy], row + i / b, v.fields[x], entry_at(v.fields[lists], at) * b + i % b));
 }
 
 void sampled_simd(const Vertex& v) {
@@ -128,13 +120,6 @@ program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) {
 }
 program::PhaseTimes dense_cost(const Vertex& v, const machine::Machine& m) {
   return dense_product_cost(v, m);
-}
-
-/// FP16 products are exact in FP32, and both forms add in one order. In FP32 one rounds each
-/// product and the other does not; results of FP16 may then fall to either side of a tie.
-Tolerance tolerance_of(Type in, Type out, double terms) {
-  if (in == Type::f16) return {};
-  return {epsilon_of(out), terms * epsilon_of(Type::f32)};
 }
 
 /// Every third block of a square of blocks, the last of X and of Y short by one row where they can
@@ -171,7 +156,7 @@ Sample sparse_sample(uint32_t scale, uint64_t seed) {
   s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
   return s.param(block_size)
       .param(transposed)
-      .tolerance(tolerance_of(in, out, 2.0 * scale * block_size))
+      .tolerance(product_tolerance(in, out, 2.0 * scale * block_size))
       .flops(2.0 * p.blocks * block_size * block_size * kCols);
 }
 
@@ -197,7 +182,7 @@ Sample dense_sample(uint32_t scale, uint64_t seed) {
   Sample s(dense_product_codelet);
   s.random(in, 1, m * k, seed).random(in, 1, k * n, seed + 1).unset(out, 1, m * n);
   s.param(m).param(k).param(n);
-  return s.tolerance(tolerance_of(in, out, k)).flops(2.0 * m * k * n);
+  return s.tolerance(product_tolerance(in, out, k)).flops(2.0 * m * k * n);
 }
 
 constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},

@@ -84,31 +84,24 @@ void dense_rows(const Vertex& v) {
   }
 }
 
-template <class Run>
-void with_types(Type in, Type out, const Run& run) {
-  with_float_type(in, [&]<class In>(In a) HWY_ATTR {
-    with_float_type(out, [&]<class Out>(Out b) HWY_ATTR { run(a, b); });
-  });
-}
-
 }  // namespace
 
 void sparse_product(const Vertex& v) {
   using namespace sparse_product_field;
-  with_types(v.fields[x].type, v.fields[y].type,
-             [&]<class In, class Out>(In, Out) { sparse_rows<In, Out>(v); });
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { sparse_rows<In, Out>(v); });
 }
 
 void sampled_product(const Vertex& v) {
   using namespace sampled_product_field;
-  with_types(v.fields[x].type, v.fields[dw].type,
-             [&]<class In, class Out>(In, Out) { sample_rows<In, Out>(v); });
+  with_float_types(v.fields[x].type, v.fields[dw].type,
+                   [&]<class In, class Out>(In, Out) { sample_rows<In, Out>(v); });
 }
 
 void dense_product(const Vertex& v) {
   using namespace dense_product_field;
-  with_types(v.fields[x].type, v.fields[y].type,
-             [&]<class In, class Out>(In, Out) { dense_rows<In, Out>(v); });
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { dense_rows<In, Out>(v); });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -116,13 +109,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
-namespace {
-
-bool contiguous(const program::FieldView& field) {
-  return field.col_stride == 1 || field.cols <= 1;
-}
-
-}  // namespace
 
 HWY_EXPORT(sparse_product);
 HWY_EXPORT(sampled_product);
@@ -130,7 +116,7 @@ HWY_EXPORT(dense_product);
 
 bool apply_sparse_product(const program::Vertex& v) {
   using namespace sparse_product_field;
-  if (!contiguous(v.fields[values]) || !contiguous(v.fields[x]) || !contiguous(v.fields[y]))
+  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) || !has_contiguous_rows(v.fields[y]))
     return false;
   HWY_DYNAMIC_DISPATCH(sparse_product)(v);
   return true;
@@ -138,13 +124,13 @@ bool apply_sparse_product(const program::Vertex& v) {
 
 bool apply_sampled_product(const program::Vertex& v) {
   using namespace sampled_product_field;
-  if (!contiguous(v.fields[dy]) || !contiguous(v.fields[x]) || !contiguous(v.fields[dw])) return false;
+  if (!has_contiguous_rows(v.fields[dy]) || !has_contiguous_rows(v.fields[x]) || !has_contiguous_rows(v.fields[dw])) return false;
   HWY_DYNAMIC_DISPATCH(sampled_product)(v);
   return true;
 }
 
 bool apply_dense_product(const program::Vertex& v) {
-  if (!std::all_of(v.fields.begin(), v.fields.end(), contiguous)) return false;
+  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
   HWY_DYNAMIC_DISPATCH(dense_product)(v);
   return true;
 }
