@@ -258,8 +258,7 @@ Relocation Weight::set_pattern(const Pattern& pattern) {
 }
 
 Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
-  return by_form(*this, [&](PackedBlocks& w) { return relocation(w, w.replace(drop, grow)); },
-                 [&](PackedElements& w) { return relocation(w, w.replace(drop, grow, parallel())); });
+  return by_form(*this, [&](auto& w) { return relocation(w, w.replace(drop, grow, parallel())); });
 }
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "sparse/parts.h"
+
 namespace tessera::sparse {
 
 uint64_t BlockIndex::bytes() const {
@@ -19,10 +21,14 @@ BlockIndex empty_index(uint32_t rows, uint32_t cols, uint64_t capacity, bool wit
   return index;
 }
 
-void set_positions(BlockIndex& index, const Pattern& pattern) {
+void set_positions(BlockIndex& index, const Pattern& pattern, const base::ParallelFor& parallel) {
   std::copy(pattern.row_begin.begin(), pattern.row_begin.end(), index.row_begin.begin());
+  const auto blocks = static_cast<uint32_t>(pattern.blocks());
   with_columns(index, [&](auto* columns) {
-    std::copy(pattern.columns.begin(), pattern.columns.end(), columns);
+    for_each_part(blocks, parts_for(blocks * sizeof(uint32_t)), parallel,
+                  [&](uint32_t, uint32_t begin, uint32_t end) {
+                    std::copy_n(pattern.columns.data() + begin, end - begin, columns + begin);
+                  });
   });
 }
 

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/parallel.h"
+
 namespace tessera::sparse {
 
 /// Blocks by rows of blocks, or, of a transposed weight, by the columns of blocks that are its rows.
@@ -49,7 +51,8 @@ void with_columns(Index& index, const Visit& visit) {
 }
 
 /// Takes the rows and columns of a pattern; slots stay as they are.
-void set_positions(BlockIndex& index, const Pattern& pattern);
+void set_positions(BlockIndex& index, const Pattern& pattern,
+                   const base::ParallelFor& parallel = base::serial_for);
 
 /// Makes `to`, an index of as many rows as `from` has columns and with room for its blocks, that of
 /// the transposed matrix, with the same slots.

@@ -17,7 +17,7 @@ constexpr uint64_t kMostPlaces = uint64_t{1} << 31;
 
 [[noreturn]] void refuse(const BlockEdit& edit, std::string_view why) {
   throw UsageError(
-      fmt::format("element ({}, {}) is to {}{}", edit.row, edit.col, edit.grows ? "grow" : "go", why));
+      fmt::format("element ({}, {}) is to {}{}", uint32_t{edit.row}, edit.col, edit.grows ? "grow" : "go", why));
 }
 
 bool same_position(const BlockEdit& a, const BlockEdit& b) { return a.row == b.row && a.col == b.col; }
@@ -26,14 +26,11 @@ bool same_position(const BlockEdit& a, const BlockEdit& b) { return a.row == b.r
 /// and for repetitions.
 std::vector<BlockEdit> sorted_edits(const Pattern& pattern, std::span<const BlockPosition> drop,
                                     std::span<const BlockPosition> grow) {
-  std::vector<BlockEdit> edits;
-  edits.reserve(drop.size() + grow.size());
-  for (const BlockPosition& p : drop) edits.push_back({p.row, p.col, false});
-  for (const BlockPosition& p : grow) edits.push_back({p.row, p.col, true});
-  for (const BlockEdit& e : edits)
-    if (e.row >= pattern.rows || e.col >= pattern.cols)
-      refuse(e, fmt::format(", in a matrix of {} x {}", pattern.rows, pattern.cols));
-  sort(edits, pattern.rows);
+  for (const auto& positions : {drop, grow})
+    for (const BlockPosition& p : positions)
+      if (p.row >= pattern.rows || p.col >= pattern.cols)
+        refuse({p.row, positions.data() == grow.data(), p.col}, fmt::format(", in a matrix of {} x {}", pattern.rows, pattern.cols));
+  std::vector<BlockEdit> edits = edits_of_rows(Exchange{drop, grow}, 0, pattern.rows).edits;
   for (size_t i = 1; i < edits.size(); ++i)
     if (same_position(edits[i - 1], edits[i]) && edits[i - 1].grows == edits[i].grows)
       refuse(edits[i], " twice");

@@ -35,7 +35,8 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
   return pattern;
 }
 
-void PackedBlocks::FreeTransposed::operator()(Transposed* transposed) const { delete transposed; }
+void PackedBlocks::Free::operator()(Transposed* transposed) const { delete transposed; }
+void PackedBlocks::Free::operator()(Changes* changes) const { delete changes; }
 
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic)
     : type_(type),
@@ -44,7 +45,8 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity,
       capacity_(capacity),
       is_dynamic_(is_dynamic),
       order_(order_of(pattern.block_size)),
-      transposed_(new Transposed) {
+      transposed_(new Transposed),
+      changes_(is_dynamic ? new Changes(capacity) : nullptr) {
   if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
     malformed("values of type {}; use f32, f16 or bf16", name_of(type));
   check(pattern);
@@ -96,7 +98,8 @@ uint64_t PackedBlocks::non_zeros() const {
 }
 
 uint64_t PackedBlocks::bytes() const {
-  return value_bytes() + index_.bytes() + (transposed_->is_current ? transposed_->index.bytes() : 0);
+  return value_bytes() + index_.bytes() + (transposed_->is_current ? transposed_->index.bytes() : 0) +
+         (is_dynamic_ ? changes_->bytes() : 0);
 }
 
 Pattern PackedBlocks::pattern() const {

@@ -17,6 +17,8 @@
 
 namespace tessera::sparse {
 
+struct RowEdits;
+
 /// Whether the block kernels have this block size: 4, 8, 16 or 32.
 bool is_kernel_block_size(uint32_t block_size);
 
@@ -107,25 +109,30 @@ class PackedBlocks {
   /// The same by what goes and what comes, in any order. A block may do both: then it begins anew.
   /// Throws UsageError, and changes nothing, where a block is not there to drop, is there already,
   /// is named twice, lies outside, or the capacity does not suffice.
-  std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow);
+  std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow,
+                                const base::ParallelFor& parallel = base::serial_for);
 
   /// Takes the values at the pattern from a dense matrix.
   void set_values_from(MatrixView<const float> dense);
 
  private:
   struct Transposed;
-  struct FreeTransposed {
+  struct Changes;
+  struct Free {
     void operator()(Transposed* transposed) const;
+    void operator()(Changes* changes) const;
   };
 
   PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic);
 
-  size_t value_bytes() const { return capacity_ * order_.block_values() * size_of(type_); }
+  size_t block_bytes() const { return order_.block_values() * size_of(type_); }
+  size_t value_bytes() const { return capacity_ * block_bytes(); }
   void check_count(const char* what, size_t have, uint64_t blocks) const;
   void check_capacity(uint64_t blocks) const;
   void check_successor(const Pattern& pattern) const;
   void number_slots();
-  void clear_slots(std::span<const uint32_t> slots, const base::ParallelFor& parallel);
+  void clear_slots(std::span<const uint32_t> slots);
+  void edit_transposed(std::span<const RowEdits> edits, uint64_t grown, const base::ParallelFor& parallel);
   template <class Visit>
   void for_each_block(uint32_t row_begin, uint32_t row_end, Visit&& visit) const;
   template <class T>
@@ -141,7 +148,8 @@ class PackedBlocks {
   BlockOrder order_;
   BlockIndex index_;
   std::vector<uint32_t> free_slots_;  ///< the next one last
-  std::unique_ptr<Transposed, FreeTransposed> transposed_;
+  std::unique_ptr<Transposed, Free> transposed_;
+  std::unique_ptr<Changes, Free> changes_;  ///< of a dynamic weight
   base::Buffer values_;
 };
 

@@ -4,17 +4,18 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/half.h"
-#include "base/parallel.h"
+#include "sparse/block_edits.h"
 #include "sparse/packed_blocks.h"
+#include "sparse/parts.h"
 
 namespace tessera::sparse {
 
@@ -24,6 +25,18 @@ struct PackedBlocks::Transposed {
   std::atomic<bool> is_current = false;
   bool is_allocated = false;
   BlockIndex index;
+};
+
+/// Room to prepare changes in, for a capacity.
+struct PackedBlocks::Changes {
+  explicit Changes(uint64_t capacity) : lost(capacity + 1) {}
+
+  /// For the slots that rows may lose, the first of which begins with `block`.
+  uint32_t* lost_room(uint32_t block) { return lost.data() + block; }
+  uint64_t bytes() const { return spare.bytes() + lost.size() * sizeof(uint32_t); }
+
+  SpareIndex spare;
+  std::vector<uint32_t> lost;
 };
 
 template <class... Args>
@@ -43,21 +56,6 @@ void with_values(Weight& weight, const Visit& visit) {
     case Type::bf16: return as(base::Bfloat16{});
     default: return as(float{});
   }
-}
-
-/// Parts of work on so many bytes that are worth a thread's while.
-inline uint32_t parts_for(uint64_t bytes) {
-  constexpr uint64_t kPartBytes = 128 << 10;
-  constexpr uint64_t kMostParts = 16;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kPartBytes, 1, kMostParts));
-}
-
-/// Calls job(part, begin, end) for equal parts of `units`.
-template <class Job>
-void for_each_part(uint32_t units, uint32_t parts, const base::ParallelFor& parallel, const Job& job) {
-  const auto border = [&](uint32_t part) { return static_cast<uint32_t>(uint64_t{units} * part / parts); };
-  if (parts == 1) return job(0, 0, units);
-  parallel(parts, [&](uint32_t part) { job(part, border(part), border(part + 1)); });
 }
 
 }  // namespace tessera::sparse

@@ -1,0 +1,29 @@
+// Parts of work that are worth a thread's while.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/parallel.h"
+
+namespace tessera::sparse {
+
+/// Into how many parts to cut work that touches so many bytes.
+inline uint32_t parts_for(uint64_t bytes) {
+  constexpr uint64_t kPartBytes = 128 << 10;
+  constexpr uint64_t kMostParts = 16;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kPartBytes, 1, kMostParts));
+}
+
+/// Calls job(part, begin, end) for equal parts of `units`.
+template <class Job>
+void for_each_part(uint32_t units, uint32_t parts, const base::ParallelFor& parallel,
+                   const Job& job) {
+  const auto border = [&](uint32_t part) {
+    return static_cast<uint32_t>(uint64_t{units} * part / parts);
+  };
+  if (parts == 1) return job(0, 0, units);
+  parallel(parts, [&](uint32_t part) { job(part, border(part), border(part + 1)); });
+}
+
+}  // namespace tessera::sparse
