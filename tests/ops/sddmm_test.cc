@@ -31,7 +31,7 @@ TEST(SddmmPlan, UsesNoMoreTilesThanTheMachineHas) {
 
 TEST(SddmmPlan, EveryRejectedCandidateSaysWhy) {
   for (uint32_t block_size : {1U, 16U}) {
-    const SddmmPlan plan = plan_sddmm(*random_weight(512, 512, block_size), {64}, machine::host(2));
+    const SddmmPlan plan = plan_sddmm(*random_weight(512, 2048, block_size), {512}, machine::host(2));
     size_t chosen = 0;
     for (const PlanCandidate& candidate : plan.candidates)
       chosen += candidate.rejected.empty() ? 1 : 0;

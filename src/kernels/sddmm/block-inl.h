@@ -1,5 +1,5 @@
-// The gradient at blocks: dot products of rows of dY and of X, in tiles of 4 × 4 rows or less.
-// Groups of rows of X stay in the L2 cache while the rows of dY stream by.
+// The gradient at blocks: dot products of rows of dY and of X, in tiles of 4 × 4 rows or less. The rows
+// of dY stream by, once for each group of rows of X.
 #if defined(TESSERA_SDDMM_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SDDMM_BLOCK_INL_H_
 #undef TESSERA_SDDMM_BLOCK_INL_H_
@@ -70,13 +70,11 @@ class BlockSddmm {
         order_(sparse::order_of(w_.block_size)),
         scratch_(share.cut, w_, share.block_row_end - share.block_row_begin, o_.n,
                  {o_.x.col_stride != 1, o_.dy.col_stride != 1}),
-        next_(reinterpret_cast<uint32_t*>(o_.scratch + scratch_.next)) {
-    // Two thirds of an L1 cache; the rest is for rows of X.
-    constexpr uint32_t kStripFloats = 8192;
-    strip_rows_ = w_.block_size;
-    while (strip_rows_ > Tile::kRows && strip_rows_ * std::min(scratch_.width, o_.n) > kStripFloats)
-      strip_rows_ /= 2;
-  }
+        next_(reinterpret_cast<uint32_t*>(o_.scratch + scratch_.next)),
+        strip_rows_(sddmm_strip_rows(w_.block_size, std::min(scratch_.width, o_.n))),
+        fetch_(std::max(1U, Tile::kCols * Tile::kRows / strip_rows_)),
+        tile_(tile_fetching<false>(fetch_)),
+        tile_with_far_(tile_fetching<true>(fetch_)) {}
 
   void run() {
     if (w_.rows == 0 || w_.cols == 0) return;
@@ -127,10 +125,15 @@ class BlockSddmm {
     const uint32_t end = w_.row_begin[r + 1];
     uint32_t& i = next_[r - share_.block_row_begin];
     tiles_ = 0;
-    uint32_t below = r + 1 < share_.block_row_end ? next_[r + 1 - share_.block_row_begin] : end;
-    const uint32_t end_below = r + 1 < share_.block_row_end ? w_.row_begin[r + 2] : end;
-    for (; i < end && column(i) < end_column; ++i) {
-      const uint32_t after = i + 1 < end && column(i + 1) < end_column ? column(i + 1) : column(i);
+    const bool is_last = r + 1 == share_.block_row_end;
+    uint32_t below = is_last ? end : next_[r + 1 - share_.block_row_begin];
+    const uint32_t end_below = is_last ? end : w_.row_begin[r + 2];
+    const auto is_here = [&](uint32_t block, uint32_t end_of_row) {
+      return block < end_of_row && column(block) < end_column;
+    };
+    const uint32_t first_below = is_here(below, end_below) ? below : i;
+    for (; is_here(i, end); ++i) {
+      const uint32_t after = column(is_here(i + 1, end) ? i + 1 : first_below);
       fetched_ = gradient_of(below < end_below ? below++ : i);
       block(r, i, after);
     }
@@ -138,6 +141,15 @@ class BlockSddmm {
 
   float* gradient_of(uint32_t block) const {
     return o_.dw + size_t{w_.slots == nullptr ? block : w_.slots[block]} * order_.block_values();
+  }
+
+  using TileFunction = void (*)(const DotRows<Tile::kRows, Tile::kCols>&, const DotCut&, float*);
+
+  template <bool kFar>
+  static TileFunction tile_fetching(uint32_t rows) {
+    if (rows == 1) return dot_tile<Tile::kRows, Tile::kCols, Tile, 1, kFar>;
+    if (rows == 2) return dot_tile<Tile::kRows, Tile::kCols, Tile, 2, kFar>;
+    return dot_tile<Tile::kRows, Tile::kCols, Tile, Tile::kCols, kFar>;
   }
 
   void block(uint32_t r, uint32_t i, uint32_t column_after) {
@@ -149,29 +161,31 @@ class BlockSddmm {
         const uint32_t next = c + Tile::kCols < b       ? x_row + c + Tile::kCols
                               : strip + strip_rows_ < b ? x_row
                                                         : column_after * b;
-        for (uint32_t row = strip; row < strip + strip_rows_; row += Tile::kRows) {
-          DotRows<Tile::kRows, Tile::kCols> rows;
-          y_.take(y_row + row, rows.y);
-          x_.take(x_row + c, rows.x);
-          rows.far = far_row(y_row);
-          __builtin_prefetch(fetched_, 1);
-          fetched_ += Tile::kRows * Tile::kCols;
-          HWY_ALIGN float totals[Tile::kRows * Tile::kCols];
-          if (row == strip) {
-            x_.take(next, rows.next);
-            dot_tile<Tile::kRows, Tile::kCols, Tile, true>(rows, cut_, totals);
-          } else {
-            dot_tile<Tile::kRows, Tile::kCols, Tile, false>(rows, cut_, totals);
-          }
-          finish(totals, dw + order_.offset(row, c));
-        }
+        column_of_tiles(y_row, strip, x_row + c, next, dw + order_.offset(strip, c));
       }
     if (y_row + b > w_.rows || x_row + b > w_.cols) clear_overhang(r, column(i), dw);
   }
 
-  // A row of the next block row for each tile: it comes from far.
-  const float* far_row(uint32_t y_row) {
-    const uint32_t row = y_row + w_.block_size + std::min(tiles_++, w_.block_size - 1);
+  // The tiles of a strip's rows and of rows of X; each fetches its part of the rows of X that come next.
+  void column_of_tiles(uint32_t y_row, uint32_t strip, uint32_t x_row, uint32_t next, float* dw) {
+    DotRows<Tile::kRows, Tile::kCols> rows;
+    x_.take(x_row, rows.x);
+    for (uint32_t row = 0; row < strip_rows_; row += Tile::kRows) {
+      y_.take(y_row + strip + row, rows.y);
+      const uint32_t part = std::min<uint32_t>(row / Tile::kRows * fetch_, Tile::kCols - fetch_);
+      for (uint32_t f = 0; f < fetch_; ++f) rows.next[f] = x_.row(next + part + f);
+      // From the next block row one row for each tile: it comes from far.
+      const bool with_far = tiles_ < w_.block_size;
+      if (with_far) rows.far = far_row(y_row + w_.block_size + tiles_++);
+      __builtin_prefetch(fetched_, 1);
+      fetched_ += Tile::kRows * Tile::kCols;
+      HWY_ALIGN float totals[Tile::kRows * Tile::kCols];
+      (with_far ? tile_with_far_ : tile_)(rows, cut_, totals);
+      finish(totals, dw + order_.offset(row, 0));
+    }
+  }
+
+  const float* far_row(uint32_t row) const {
     return y_.row(std::min(row, std::min(share_.block_row_end * w_.block_size, w_.rows) - 1));
   }
 
@@ -202,12 +216,15 @@ class BlockSddmm {
   const sparse::BlockOrder order_;
   const BlockSddmmScratch scratch_;
   uint32_t* next_;
+  const uint32_t strip_rows_;  // of a block, whose rows of dY stay in the L1 cache
+  const uint32_t fetch_;       // rows of X that a tile fetches
+  const TileFunction tile_;
+  const TileFunction tile_with_far_;
   float beta_ = 0;
   RowPanel y_{};
   RowPanel x_{};
   DotCut cut_{};
-  uint32_t strip_rows_ = 4;         // of a block, whose rows of dY stay in the L1 cache
-  uint32_t tiles_ = 0;              // of this block row in this group
+  uint32_t tiles_ = 0;              // of this block row in this group that fetched a row from far
   const float* fetched_ = nullptr;  // dW of the next block row that is prefetched
 };
 

@@ -13,9 +13,9 @@ using sparse::kBundleLanes;
 
 // Cycles of a core, from the ports' limits.
 constexpr double kMultiplyAddsPerCycle = 2;
-// Adding up the lanes of a vector of sums: 45 operations for 16 of them, on the ports of the
+// Adding up the lanes of a vector of sums: 50 operations for 16 of them, on the ports of the
 // multiply-adds.
-constexpr double kTotalPerSum = 45.0 / 16 / 2;
+constexpr double kTotalPerSum = 50.0 / 16 / 2;
 // Entering and leaving a tile: pointers of its rows, masks of its ends, a mispredicted branch.
 constexpr double kTileCycles = 35;
 // How near the loops come to the ports' limit on operands in the L1 cache.
@@ -23,6 +23,13 @@ constexpr double kSlack = 1.1;
 // Of reads from the L2 cache or beyond, the part that multiply-adds do not hide.
 constexpr double kExposedL2 = 0.5;
 constexpr double kExposedStream = 0.3;
+// Rows of X beyond the L2 cache are fetched while others are multiplied: of the shorter of both this part
+// is not hidden.
+constexpr double kExposedFar = 0.25;
+// Of a block row's rows of dY, fetched for the L2 cache in advance.
+constexpr double kExposedRows = 0.5;
+// Of the L2 cache, what holds rows of X beside rows of dY and dW that stream by.
+constexpr double kShareForX = 0.75;
 // Reading and writing back dW.
 constexpr double kUpdateTraffic = 3;
 // Turning a column-major operand: loads, shuffles and short stores, for each element.
@@ -70,14 +77,19 @@ program::PhaseTimes block_cycles(const BlockSddmmShare& share, const HostFigures
       std::max(multiply_adds, loads) + f.exposed_loads * std::min(multiply_adds, loads);
   double cycles =
       values / tile * passes * (kSlack * vectors * step + tile * kTotalPerSum + kTileCycles);
-  // Rows of X come from the L2 cache once a block, rows of dY once a group of rows of X.
-  const double x_bytes = values / b * passes * width * 4;
+  // Rows of X come once for each strip of a block, from the L2 cache as far as they have stayed there, rows
+  // of dY once a group of rows of X.
+  const double strips = b / sddmm_strip_rows(w.block_size, static_cast<uint32_t>(width));
+  const double x_bytes = values / b * strips * passes * width * 4;
   const double groups = std::ceil(std::max(1.0, double{1} * w.cols / share.cut.group_rows));
   const double group_bytes = 4.0 * std::min<double>(share.cut.group_rows, w.cols) * width;
-  cycles += kExposedL2 * x_bytes / streaming_rate(group_bytes, f);
+  const double near = std::min(1.0, kShareForX * static_cast<double>(f.l2_bytes) / group_bytes);
+  const double far = (1 - near) * x_bytes / streaming_rate(group_bytes, f);
+  cycles += kExposedL2 * near * x_bytes / f.l2_bytes_per_cycle;
+  cycles = std::max(cycles, far) + kExposedFar * std::min(cycles, far);
   const double dy_bytes = rows * passes * width * 4;
   const double dy_rate = streaming_rate(dy_bytes + group_bytes, f);
-  cycles += kExposedStream * groups * dy_bytes / dy_rate;
+  cycles += kExposedRows * groups * dy_bytes / dy_rate;
   cycles += kExposedStream * passes * kUpdateTraffic * values * 4 /
             streaming_rate(values * 4 + group_bytes, f);
 
@@ -177,14 +189,15 @@ std::vector<BlockSddmmCut> block_sddmm_candidates(const BlockWeight& w, uint32_t
   std::vector<BlockSddmmCut> cuts;
   for (uint32_t panel : {128U, 256U, 512U, 1024U}) {
     const uint32_t width = std::min(panel, std::max(n, 1U));
-    // Half of the L2 cache, or all but what dY and dW need of it.
-    for (const double share : {0.25, 0.5, 0.7}) {
-      const double rows = share * static_cast<double>(f.l2_bytes) / (4.0 * width);
+    // Rows of X in so many L2 caches: what one has room for beside dY and dW, more of them, or all.
+    for (const double share : {0.25, 0.5, 0.7, 1.0, 2.0, 1e9}) {
+      const double rows = std::min(share * static_cast<double>(f.l2_bytes) / (4.0 * width), double{1} * w.cols);
       BlockSddmmCut cut;
       cut.row_parts = static_cast<uint16_t>(threads);
-      cut.group_rows = std::max(w.block_size, static_cast<uint32_t>(rows) / 32 * 32);
+      cut.group_rows = std::max(w.block_size, round_up(static_cast<uint32_t>(rows), 32));
       cut.panel_cols = panel;
       cuts.push_back(cut);
+      if (cut.group_rows >= w.cols) break;
     }
     if (panel >= n) break;
   }

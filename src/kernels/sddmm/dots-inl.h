@@ -24,22 +24,32 @@ using DotFloats = hn::ScalableTag<float>;
 using DotVec = hn::Vec<DotFloats>;
 inline constexpr size_t kDotLanes = hn::MaxLanes(DotFloats());
 
-// In each 128-bit block the sums of that block of four vectors.
-HWY_INLINE DotVec totals_in_blocks(const DotVec* v) {
+// Adding up takes blends where it can, which more ports have than shuffles.
+
+// In each 128-bit block: the halves of a's added up, and behind them those of b's.
+HWY_INLINE DotVec add_within_blocks(DotVec a, DotVec b) {
   const DotFloats d;
   const hn::RepartitionToWide<DotFloats> wide;
-  const auto v01 = hn::BitCast(
-      wide, hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1])));
-  const auto v23 = hn::BitCast(
-      wide, hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3])));
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(wide, v01, v23)),
-                 hn::BitCast(d, hn::InterleaveUpper(wide, v01, v23)));
+  const hn::Repartition<uint8_t, DotFloats> bytes;
+  const auto apart = hn::OddEven(hn::BitCast(wide, b), hn::BitCast(wide, a));
+  const auto across = hn::CombineShiftRightBytes<8>(bytes, hn::BitCast(bytes, b), hn::BitCast(bytes, a));
+  return hn::Add(hn::BitCast(d, apart), hn::BitCast(d, across));
+}
+
+// Pairs of lanes of a added up in even lanes, those of b in odd ones.
+HWY_INLINE DotVec add_neighbours(DotVec a, DotVec b) {
+  return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
+}
+
+// In each 128-bit block the sums of that block of four vectors.
+HWY_INLINE DotVec totals_in_blocks(const DotVec* v) {
+  return add_neighbours(add_within_blocks(v[0], v[2]), add_within_blocks(v[1], v[3]));
 }
 
 // The halves of `a` added up, and behind them those of `b`.
 HWY_INLINE DotVec add_halves(DotVec a, DotVec b) {
   const DotFloats d;
-  return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+  return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, b, a));
 }
 
 // Block q: the sum of the 128-bit blocks of v[q], for as many vectors as one has blocks.
@@ -87,7 +97,7 @@ template <int kRows, int kCols>
 struct DotRows {
   const float* y[kRows];
   const float* x[kCols];
-  const float* next[kCols];  // rows of X that come next, into the L1 cache
+  const float* next[kCols];  // rows of X that come later, into the L1 cache
   const float* far;          // a row that comes later, into the L2 cache
 };
 
@@ -138,18 +148,17 @@ struct LoadSome {
   }
 };
 
-// The dot products of the rows of a tile to totals, one at each of its slots.
-template <int kRows, int kCols, class Slot, bool kFetch>
-HWY_INLINE void dot_tile(const DotRows<kRows, kCols>& rows, const DotCut& cut, float* totals) {
+// The dot products of the rows of a tile to totals, one at each of its slots; meanwhile fetches the
+// first kNext of the rows of X that come later, and the far one where kFar.
+template <int kRows, int kCols, class Slot, int kNext, bool kFar>
+HWY_NOINLINE void dot_tile(const DotRows<kRows, kCols>& rows, const DotCut& cut, float* totals) {
   DotSums<kRows, kCols, Slot> sums;
   if (cut.head > 0) sums.add(rows, 0, LoadSome(cut.head));
   const size_t end = size_t{cut.head} + cut.whole;
   for (size_t i = cut.head; i < end; i += kDotLanes) {
-    if constexpr (kFetch) {
 #pragma GCC unroll 4
-      for (int c = 0; c < kCols; ++c) hwy::Prefetch(rows.next[c] + i);
-    }
-    __builtin_prefetch(rows.far + i, 0, 2);
+    for (int c = 0; c < kNext; ++c) hwy::Prefetch(rows.next[c] + i);
+    if constexpr (kFar) __builtin_prefetch(rows.far + i, 0, 2);
     sums.add(rows, i, LoadAll());
   }
   if (cut.tail > 0) sums.add(rows, end, LoadSome(cut.tail));

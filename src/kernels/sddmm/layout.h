@@ -10,6 +10,14 @@
 
 namespace tessera::kernels {
 
+/// Rows of dY of a block that its rows of X pass by together, those that two thirds of an L1 cache hold.
+inline uint32_t sddmm_strip_rows(uint32_t block_size, uint32_t cols) {
+  constexpr uint32_t kStripFloats = 8192, kTileRows = 4;
+  uint32_t rows = block_size;
+  while (rows > kTileRows && rows * cols > kStripFloats) rows /= 2;
+  return rows;
+}
+
 /// Scratch of a share at blocks, in floats from its beginning; each part starts on a cache line.
 struct BlockSddmmScratch {
   size_t next = 0;  ///< of each block row, the first block that is still to be done (uint32_t)
