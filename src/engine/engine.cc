@@ -6,56 +6,21 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 
 #include "compiler/tile_cycles.h"
+#include "engine/crew.h"
 #include "engine/pool.h"
 #include "engine/state.h"
 
 namespace tessera::engine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using compiler::CompiledSet;
 using compiler::Exchange;
 using program::FieldView;
 using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
-
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-/// Time of one thread in one superstep, by phase.
-class ThreadClock final : public program::PhaseClock {
- public:
-  void start(Phase phase) {
-    times_ = {};
-    phase_ = phase;
-    began_ = since_ = Clock::now();
-  }
-  void enter(Phase phase) override {
-    const Clock::time_point now = Clock::now();
-    times_[phase_] += seconds_between(since_, now);
-    phase_ = phase;
-    since_ = now;
-  }
-  const PhaseTimes& stop() {
-    enter(phase_);
-    return times_;
-  }
-  /// From start to stop.
-  Busy busy(Clock::time_point run_began) const {
-    return {seconds_between(run_began, began_), seconds_between(run_began, since_)};
-  }
-
- private:
-  alignas(64) PhaseTimes times_;
-  Phase phase_ = Phase::compute;
-  Clock::time_point began_;
-  Clock::time_point since_;
-};
 
 bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
@@ -102,7 +67,7 @@ class Engine::Run {
         has_memory_(needs_memory(executable, options)),
         known_(options.dry ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
-        clocks_(team.threads()) {
+        crew_(team.threads()) {
     profile_.sets.resize(program_.compute_sets().size());
     profile_.copies.resize(program_.copy_sets().size());
     for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
@@ -195,7 +160,7 @@ class Engine::Run {
     if (!is_traced) return;
     event.seconds = step.seconds;
     event.seconds += before.scaled(-1);
-    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(clocks_[t].busy(start_));
+    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(busy_of(crew_[t].clock));
     options_.trace->push_back(std::move(event));
   }
 
@@ -206,13 +171,18 @@ class Engine::Run {
     const auto tiles = static_cast<uint32_t>(set.tiles.size());
     const uint32_t threads = std::min(team_.threads(), tiles);
     std::atomic<uint32_t> next{threads};
+    const bool helps = threads > 1 && executable_.machine.kind == machine::Kind::host;
+    crew_.start(threads);
     const auto job = [&](uint32_t thread) {
       if (thread >= threads) return;
-      clocks_[thread].start(source.phase);
-      for (uint32_t t = thread; t < tiles; t = next.fetch_add(1, std::memory_order_relaxed))
-        for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
-          run_vertex(source, set, set.vertices[v], clocks_[thread]);
-      busy_[thread] = clocks_[thread].stop();
+      ThreadClock& clock = crew_[thread].clock;
+      clock.start(source.phase);
+      crew_.run(thread, helps, [&](CrewMember& member) {
+        for (uint32_t t = thread; t < tiles; t = next.fetch_add(1, std::memory_order_relaxed))
+          for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
+            run_vertex(source, set, set.vertices[v], member, helps ? &member : nullptr);
+      });
+      busy_[thread] = clock.stop();
     };
     if (threads == 1)
       job(0);
@@ -232,7 +202,7 @@ class Engine::Run {
   }
 
   void run_vertex(const program::ComputeSet& source, const CompiledSet& set,
-                  const compiler::CompiledVertex& vertex, ThreadClock& clock) const {
+                  const compiler::CompiledVertex& vertex, CrewMember& member, program::Crew* crew) const {
     const program::VertexGroup& group = source.groups[vertex.group];
     const program::Codelet& codelet = *group.codelet;
     if (options_.dry && !runs_dry(group)) return;
@@ -240,9 +210,21 @@ class Engine::Run {
     std::array<int64_t, program::kMaxParams> params;
     for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
-    const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &clock};
+    const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &member.clock, crew};
+    member.take(group, scratch_of(codelet, v.fields));
     const bool plain = options_.reference || codelet.simd == nullptr;
     (plain ? codelet.reference : codelet.simd)(v);
+  }
+
+  static std::byte* scratch_of(const program::Codelet& codelet, std::span<const FieldView> fields) {
+    for (size_t f = 0; f < fields.size(); ++f)
+      if (codelet.fields[f].scratch) return fields[f].data;
+    return nullptr;
+  }
+
+  /// From the beginning of the run.
+  Busy busy_of(const ThreadClock& clock) const {
+    return {seconds_between(start_, clock.began()), seconds_between(start_, clock.since())};
   }
 
   /// A dry run executes the vertices whose metadata it has.
@@ -314,8 +296,8 @@ class Engine::Run {
   bool has_memory_;
   std::vector<bool> known_;  ///< by VariableId, in a dry run
   Pool::Team& team_;
-  std::vector<ThreadClock> clocks_;
-  std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(clocks_.size());
+  Crew crew_;
+  std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(team_.threads());
   Profile profile_;
   Clock::time_point start_;
   uint32_t threads_of_step_ = 0;

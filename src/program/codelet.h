@@ -88,11 +88,37 @@ class PhaseClock {
   virtual void enter(Phase phase) = 0;
 };
 
+/// Threads of a host that are done with their own vertices of a superstep and take part in those of
+/// others: cores of one clock rate are rarely equally fast, for what else runs on them.
+class Crew {
+ public:
+  using Job = void (*)(const void* context, uint32_t i, std::byte* scratch);
+
+  virtual ~Crew() = default;
+  /// Calls job(context, i, scratch) once for each i < count, on any thread of the crew, and returns when
+  /// all are done. `scratch` belongs to that thread: the vertex's own field, or one as large.
+  virtual void share(uint32_t count, Job job, const void* context) = 0;
+};
+
+/// Calls job(i, scratch) once for each i < count: with the crew, or without one with `scratch`.
+template <class Work>
+void share_work(Crew* crew, uint32_t count, void* scratch, const Work& work) {
+  if (crew != nullptr && count > 1)
+    return crew->share(
+        count,
+        [](const void* context, uint32_t i, std::byte* of_thread) {
+          (*static_cast<const Work*>(context))(i, of_thread);
+        },
+        &work);
+  for (uint32_t i = 0; i < count; ++i) work(i, static_cast<std::byte*>(scratch));
+}
+
 /// A vertex as its codelet sees it.
 struct Vertex {
   std::span<const FieldView> fields;  ///< in the order of the codelet's specifications
   std::span<const int64_t> params;    ///< in the order of the codelet's parameter names
   PhaseClock* clock = nullptr;        ///< null outside a run
+  Crew* crew = nullptr;               ///< null where nobody could help
 
   void enter(Phase phase) const {
     if (clock != nullptr) clock->enter(phase);

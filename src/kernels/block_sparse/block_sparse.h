@@ -65,6 +65,7 @@ struct BlockShare {
   BlockCut cut;
   float* scratch = nullptr;  ///< block_scratch_floats() of them, aligned to a cache line
   program::PhaseClock* clock = nullptr;  ///< may be null
+  program::Crew* crew = nullptr;         ///< may be null
 };
 
 /// Computes a share. Its bits depend on the share, the cut and the instruction set, on nothing

@@ -50,6 +50,7 @@ BlockShare share_of(const Vertex& v) {
   share.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[block_param::activation]);
   share.scratch = v.fields[scratch].as<float>();
   share.clock = v.clock;
+  share.crew = v.crew;
   size_t param = block_param::first_knob;
   visit_block_knobs(share.cut, [&](std::string_view, auto& knob) {
     knob = static_cast<std::remove_reference_t<decltype(knob)>>(v.params[param++]);

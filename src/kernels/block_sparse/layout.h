@@ -19,6 +19,16 @@ inline constexpr size_t kGroupValues = 16;
 /// cache line of a column-major Y.
 inline constexpr uint32_t kChunkRows = 32;
 
+constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
+
+/// Rows of a share that a thread takes at once, and at most so many such parts: each long enough for
+/// taking it to cost nothing, short enough for threads to end at the same time.
+inline constexpr uint32_t kPartRows = 32;
+inline constexpr uint32_t kMostParts = 64;
+
+/// Block rows, and the rows of X to pack, that a thread takes at once.
+inline uint32_t rows_at_once(uint32_t rows) { return round_up(std::max(kPartRows, rows / kMostParts), kPartRows); }
+
 /// Blocks between the one in work and the one whose values are prefetched, at most: lists of slots
 /// go on beyond the last block by as many.
 inline constexpr uint32_t kMostSlotsAhead = 64;
@@ -28,8 +38,6 @@ inline constexpr uint32_t kNarrowCols = 8;
 
 /// Floats that packing X for the narrow kernel may write beyond a panel, to be overwritten.
 inline constexpr uint32_t kPackSpill = kNarrowCols * 4;
-
-constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
 
 /// Rows of a packed panel of X: k and the overhang of the last block.
 inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }

@@ -31,7 +31,12 @@ class NarrowShare {
     enter(program::Phase::pack);
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack(t);
     enter(program::Phase::compute);
-    for (uint32_t r = share_.block_row_begin; r < share_.block_row_end; ++r) block_row(r);
+    const uint32_t first = share_.block_row_begin, end = share_.block_row_end;
+    const uint32_t step = std::max(rows_at_once((end - first) * w_.block_size) / w_.block_size, 1U);
+    program::share_work(share_.crew, (end - first + step - 1) / step, share_.scratch, [&](uint32_t i, std::byte* scratch) {
+      const uint32_t begin = first + i * step;
+      for (uint32_t r = begin; r < std::min(begin + step, end); ++r) block_row(r, reinterpret_cast<float*>(scratch));
+    });
   }
 
  private:
@@ -53,12 +58,13 @@ class NarrowShare {
     pack(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
   }
 
-  void block_row(uint32_t block_row) const {
+  // `scratch` is that of the thread at work; the panel of X is in the share's.
+  void block_row(uint32_t block_row, float* scratch) const {
     const uint32_t begin = w_.row_begin[block_row];
     const uint32_t row = block_row * w_.block_size;
     const uint32_t rows = std::min(w_.block_size, w_.rows - row);
     const uint32_t strips = (rows + order_.strip_rows - 1) / order_.strip_rows;
-    float* results = share_.scratch + scratch_.results;
+    float* results = scratch + scratch_.results;
     const size_t first = w_.slots == nullptr ? begin : 0;
     NarrowTile<T, Index> tile{static_cast<const T*>(w_.values) + first * order_.block_values(),
                               static_cast<const Index*>(w_.columns) + begin,
@@ -79,7 +85,7 @@ class NarrowShare {
         run_tile(tile, step, tile_cols(t));
         s += step;
       }
-      finish({row, share_.col_begin + tiles_.begin(t), rows, tile_cols(t)}, results);
+      finish({row, share_.col_begin + tiles_.begin(t), rows, tile_cols(t)}, results, scratch + scratch_.turned);
     }
   }
 
@@ -114,11 +120,10 @@ class NarrowShare {
     }
   }
 
-  void finish(const Piece& piece, const float* results) const {
+  void finish(const Piece& piece, const float* results, float* turned) const {
     if (share_.y.row_stride == 1) {
       finish_by_columns(share_, piece, results, kChunkRows);
     } else {
-      float* turned = share_.scratch + scratch_.turned;
       turn(results, kChunkRows, piece.cols, piece.rows, turned, kNarrowCols);
       finish_by_rows(share_, piece, turned, kNarrowCols);
     }

@@ -27,11 +27,12 @@ class WideShare {
         w_(share.weight),
         order_(sparse::order_of(w_.block_size)),
         scratch_(share.cut, w_.cols, w_.block_size, share.col_end - share.col_begin),
+        lists_(share.scratch),
         tile_rows_(std::min<uint32_t>(share.cut.tile_rows == 4 ? 4 : 8, order_.strip_rows)),
         tile_vectors_(std::clamp<uint32_t>(share.cut.tile_vectors, 1, most_vectors(tile_rows_))) {}
 
   void run() {
-    std::iota(list(scratch_.numbers), list(scratch_.numbers + scratch_.list), 0U);
+    number();
     const uint32_t cols = share_.col_end - share_.col_begin;
     const uint32_t step = round_up(std::clamp(share_.cut.panel_cols, 1U, std::max(cols, 1U)), kLanes);
     for (uint32_t c = share_.col_begin; c < share_.col_end; c += step) {
@@ -71,24 +72,55 @@ class WideShare {
     widening_tile_ = nullptr;
     if (packed_)
       widening_tile_ = widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, tiles_.begin(1));
-    if (packed_) {
-      enter(program::Phase::pack);
-      for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
-        const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
-        const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
-        pack_tile(share_.x, w_.cols, padded_k(w_),
-                  {col + first, std::min(last, cols) - first, last - first, panel_of(first)});
-      }
-      enter(program::Phase::compute);
-    }
+    if (packed_) pack();
     direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols == width_;
     stream_ = direct_ && turned_ == 0 && share_.cut.stream_y && is_aligned(share_.y);
     // Else the stores are early enough, and prefetching takes up to 3 %.
     fetch_y_ =
         !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && share_.y.row_stride > width_;
-    chunk_row_ = first_row(share_.block_row_begin);
-    for (uint32_t r = share_.block_row_begin; r < share_.block_row_end; ++r) block_row(r);
-    flush(first_row(share_.block_row_end));
+    const uint32_t first = share_.block_row_begin, end = share_.block_row_end;
+    const uint32_t step = std::max(rows_at_once(first_row(end) - first_row(first)) / w_.block_size, 1U);
+    program::share_work(share_.crew, (end - first + step - 1) / step, lists_, [&](uint32_t i, std::byte* scratch) {
+      const uint32_t begin = first + i * step;
+      for_thread(scratch).block_rows(begin, std::min(begin + step, end));
+    });
+  }
+
+  // The share as the thread with this scratch works on it: the panel of X is one for all.
+  WideShare for_thread(std::byte* scratch) const {
+    WideShare share = *this;
+    share.lists_ = reinterpret_cast<float*>(scratch);
+    if (share.lists_ != lists_) share.number();
+    return share;
+  }
+
+  void number() { std::iota(list(scratch_.numbers), list(scratch_.numbers + scratch_.list), 0U); }
+
+  void pack() const {
+    enter(program::Phase::pack);
+    const uint32_t step = rows_at_once(w_.cols);
+    program::share_work(share_.crew, (w_.cols + step - 1) / step, nullptr, [&](uint32_t i, std::byte*) {
+      const uint32_t begin = i * step;
+      for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack_rows_of(t, begin, std::min(begin + step, w_.cols));
+    });
+    enter(program::Phase::compute);
+  }
+
+  // Rows of X in tile t of the panel; behind the last one zeros for the overhang of its block.
+  void pack_rows_of(uint32_t t, uint32_t begin, uint32_t end) const {
+    const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
+    const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
+    MatrixView<const float> x = share_.x;
+    x.data += begin * x.row_stride;
+    const uint32_t depth = end == w_.cols ? padded_k(w_) : end;
+    pack_tile(x, end - begin, depth - begin,
+              {col_ + first, std::min(last, cols_) - first, last - first, panel_of(first) + size_t{begin} * (last - first)});
+  }
+
+  void block_rows(uint32_t begin, uint32_t end) {
+    chunk_row_ = first_row(begin);
+    for (uint32_t r = begin; r < end; ++r) block_row(r);
+    flush(first_row(end));
   }
 
   float* panel_of(uint32_t first_col) const {
@@ -148,7 +180,7 @@ class WideShare {
     return {order_.strip_values(), order_.strip_values()};
   }
 
-  uint32_t* list(size_t at) const { return reinterpret_cast<uint32_t*>(share_.scratch + at); }
+  uint32_t* list(size_t at) const { return reinterpret_cast<uint32_t*>(lists_ + at); }
 
   Blocks blocks_of_row(uint32_t block_row) const {
     const uint32_t begin = w_.row_begin[block_row];
@@ -187,7 +219,7 @@ class WideShare {
     if constexpr (std::is_same_v<T, float>) {
       return {blocks.values, block_values, order_.strip_values(), blocks.slots, nullptr};
     } else {
-      float* to = share_.scratch + scratch_.strip;
+      float* to = lists_ + scratch_.strip;
       const Strip widened{to, order_.strip_values(), strip_step(), list(scratch_.numbers),
                           widening_tile_ != nullptr ? blocks.values : nullptr};
       if (widening_tile_ != nullptr) return widened;
@@ -205,7 +237,7 @@ class WideShare {
   void tiles(const Strip& strip, const Blocks& blocks, uint32_t row) {
     const bool direct = direct_ && row + tile_rows_ <= w_.rows;
     if (!direct && row + tile_rows_ > chunk_row_ + kChunkRows) flush(row);
-    float* raw = share_.scratch + scratch_.rows;
+    float* raw = lists_ + scratch_.rows;
     WideTile tile{};
     tile.w = strip.values;
     tile.block_step = strip.block_step;
@@ -219,7 +251,7 @@ class WideShare {
     tile.turn = {turned_, width_};
     const bool keeps = tiles_.tiles() > 1 || order_.strip_rows > tile_rows_;
     tile.widening = {strip.narrow, order_.block_values(),           blocks.slots,
-                     strip_part(), share_.scratch + scratch_.strip, keeps};
+                     strip_part(), lists_ + scratch_.strip, keeps};
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
       const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
       const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
@@ -248,11 +280,11 @@ class WideShare {
     const Piece piece{chunk_row_, col_, row - chunk_row_, cols_};
     chunk_row_ = row;
     if (piece.rows == 0) return;
-    const float* raw = share_.scratch + scratch_.rows;
+    const float* raw = lists_ + scratch_.rows;
     if (share_.y.col_stride == 1) {
       finish_by_rows(share_, piece, raw, width_);
     } else {
-      float* turned = share_.scratch + scratch_.turned;
+      float* turned = lists_ + scratch_.turned;
       turn(raw, width_, piece.rows, width_, turned, kChunkRows);
       finish_by_columns(share_, piece, turned, kChunkRows);
     }
@@ -262,6 +294,7 @@ class WideShare {
   const BlockWeight& w_;
   const sparse::BlockOrder order_;
   const WideScratch scratch_;
+  float* lists_;  // scratch of the thread at work; the panel is in the share's
   const uint32_t tile_rows_;
   const uint32_t tile_vectors_;
   uint32_t col_ = 0;   // the panel: its first column

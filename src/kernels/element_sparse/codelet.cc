@@ -56,6 +56,7 @@ ElementShare share_of(const Vertex& v) {
   if (share.epilogue.bias != nullptr) share.epilogue.bias -= first_row;
   share.scratch = v.fields[scratch].as<float>();
   share.clock = v.clock;
+  share.crew = v.crew;
   size_t param = element_param::first_knob;
   visit_element_knobs(share.cut, [&](std::string_view, auto& knob) {
     knob = static_cast<std::remove_reference_t<decltype(knob)>>(v.params[param++]);

@@ -77,20 +77,32 @@ class PanelShare {
         col_(col),
         cols_(cols),
         keeps_x_(keeps_panel(share.cut, w_.chunks)) {
-    const ElementScratch scratch(share.cut, w_, share.col_end - share.col_begin);
-    x_ = share.scratch + scratch.x;
-    y_ = share.scratch + scratch.y;
-    widened_ = share.scratch + scratch.widened;
+    x_ = share.scratch + ElementScratch(share.cut, w_, share.col_end - share.col_begin).x;
+    work_in(share.scratch);
   }
 
+  // The first group packs a panel that is kept: others can take part in those behind it.
   void run() const {
+    enter(program::Phase::compute);
     const uint32_t step = share_.cut.group_chunks;
-    for (uint32_t first = share_.chunk_begin; first < share_.chunk_end; first += step) {
-      run_group(first, std::min(first + step, share_.chunk_end));
-    }
+    const uint32_t groups = (share_.chunk_end - share_.chunk_begin + step - 1) / step;
+    if (groups == 0) return;
+    run_group(0);
+    program::share_work(share_.crew, groups - 1, share_.scratch, [&](uint32_t i, std::byte* scratch) {
+      PanelShare panel = *this;
+      panel.work_in(reinterpret_cast<float*>(scratch));
+      panel.run_group(i + 1);
+    });
   }
 
  private:
+  // Takes the scratch of the thread at work; the panel of X is in the share's.
+  void work_in(float* scratch) {
+    const ElementScratch layout(share_.cut, w_, share_.col_end - share_.col_begin);
+    y_ = scratch + layout.y;
+    widened_ = scratch + layout.widened;
+  }
+
   void enter(program::Phase phase) const {
     if (share_.clock != nullptr) share_.clock->enter(phase);
   }
@@ -102,8 +114,9 @@ class PanelShare {
     return y_ + (w_.chunk_begin[chunk] - w_.chunk_begin[first] + (chunk - first)) * width();
   }
 
-  void run_group(uint32_t first, uint32_t end) const {
-    enter(program::Phase::compute);
+  void run_group(uint32_t group) const {
+    const uint32_t first = share_.chunk_begin + group * share_.cut.group_chunks;
+    const uint32_t end = std::min(first + share_.cut.group_chunks, share_.chunk_end);
     std::fill(sums(first, first), sums(first, end), 0.0F);
     const bool packs = !keeps_x_ || first == share_.chunk_begin;
     for (uint32_t block = 0; block < w_.k_blocks(); ++block) {

@@ -85,6 +85,7 @@ BlockSddmmShare block_share_of(const Vertex& v) {
   share.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
                                v.fields[scratch], 0, first_value);
   share.operands.clock = v.clock;
+  share.operands.crew = v.crew;
   size_t param = block_sddmm_param::first_knob;
   visit_block_sddmm_knobs(share.cut,
                           [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
@@ -114,6 +115,7 @@ ElementSddmmShare element_share_of(const Vertex& v) {
   share.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
                                v.fields[scratch], w.chunk_begin[0], first_value);
   share.operands.clock = v.clock;
+  share.operands.crew = v.crew;
   size_t param = element_sddmm_param::first_knob;
   visit_element_sddmm_knobs(share.cut,
                             [&](std::string_view, auto& knob) { take(v.params[param++], knob); });

@@ -143,19 +143,32 @@ class ElementSddmm {
       : share_(share),
         w_(share.weight),
         o_(share.operands),
-        scratch_(share.cut, w_, o_.n),
+        layout_(share.cut, w_, o_.n),
+        scratch_(o_.scratch),
+        clock_(o_.clock),
         panels_(sddmm_panels(share.cut, std::max(o_.n, 1U), static_cast<uint32_t>(kDotLanes))) {}
 
   void run() const {
-    const uint32_t step = std::max<uint32_t>(share_.cut.group_panels, 1);
-    for (uint32_t chunk = share_.chunk_begin; chunk < share_.chunk_end; ++chunk)
-      for (uint32_t p = 0; p < panels_.tiles(); p += step)
-        run_group(chunk, p, std::min(p + step, panels_.tiles()));
+    program::share_work(o_.crew, share_.chunk_end - share_.chunk_begin, scratch_,
+                        [&](uint32_t i, std::byte* scratch) { for_thread(scratch).run_chunk(share_.chunk_begin + i); });
   }
 
  private:
+  // The share as the thread with this scratch works on it. A helper's time is not split.
+  ElementSddmm for_thread(std::byte* scratch) const {
+    ElementSddmm share = *this;
+    share.scratch_ = reinterpret_cast<float*>(scratch);
+    if (share.scratch_ != scratch_) share.clock_ = nullptr;
+    return share;
+  }
+
+  void run_chunk(uint32_t chunk) const {
+    const uint32_t step = std::max<uint32_t>(share_.cut.group_panels, 1);
+    for (uint32_t p = 0; p < panels_.tiles(); p += step) run_group(chunk, p, std::min(p + step, panels_.tiles()));
+  }
+
   void enter(program::Phase phase) const {
-    if (o_.clock != nullptr) o_.clock->enter(phase);
+    if (clock_ != nullptr) clock_->enter(phase);
   }
 
   // Copies rows of a panel's columns; zeros behind the last column and the last row.
@@ -167,7 +180,7 @@ class ElementSddmm {
     pack_tile(m, rows, depth, {first, std::min(last, o_.n) - first, last - first, to});
   }
 
-  float* dy_of(uint32_t slot) const { return o_.scratch + scratch_.dy + slot * scratch_.dy_step; }
+  float* dy_of(uint32_t slot) const { return scratch_ + layout_.dy + slot * layout_.dy_step; }
 
   void run_group(uint32_t chunk, uint32_t first, uint32_t end) const {
     const uint32_t row = w_.chunk_begin[chunk];
@@ -178,7 +191,7 @@ class ElementSddmm {
       for (uint32_t p = first; p < end; ++p) {
         enter(program::Phase::pack);
         const uint32_t column = block * w_.k_block;
-        float* x = o_.scratch + scratch_.x;
+        float* x = scratch_ + layout_.x;
         pack(o_.x, column, std::min(w_.k_block, w_.cols - column), w_.k_block + 1, p, x);
         enter(program::Phase::compute);
         const auto vectors = panels_.begin(p + 1) - panels_.begin(p);
@@ -208,7 +221,9 @@ class ElementSddmm {
   const ElementSddmmShare& share_;
   const ElementWeight& w_;
   const SddmmOperands& o_;
-  const ElementSddmmScratch scratch_;
+  const ElementSddmmScratch layout_;
+  float* scratch_;  // of the thread at work
+  program::PhaseClock* clock_;
   const TileCut panels_;
 };
 

@@ -44,6 +44,7 @@ struct SddmmOperands {
   float beta = 0.0F;
   float* scratch = nullptr;              ///< aligned to a cache line
   program::PhaseClock* clock = nullptr;  ///< may be null
+  program::Crew* crew = nullptr;         ///< may be null
 };
 
 /// One core's share: some block rows. The weight's values are not read.

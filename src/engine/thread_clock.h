@@ -1,0 +1,47 @@
+// Where the time of one thread goes in one superstep.
+#pragma once
+
+#include <chrono>
+
+#include "program/codelet.h"
+
+namespace tessera::engine {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+/// Time of one thread in one superstep, by phase.
+class ThreadClock final : public program::PhaseClock {
+ public:
+  void start(program::Phase phase) {
+    times_ = {};
+    phase_ = phase;
+    began_ = since_ = Clock::now();
+  }
+  void enter(program::Phase phase) override {
+    const Clock::time_point now = Clock::now();
+    times_[phase_] += seconds_between(since_, now);
+    phase_ = phase;
+    since_ = now;
+  }
+  const program::PhaseTimes& stop() {
+    enter(phase_);
+    return times_;
+  }
+
+  program::Phase phase() const { return phase_; }
+  Clock::time_point began() const { return began_; }
+  /// Of the phase that it is in.
+  Clock::time_point since() const { return since_; }
+
+ private:
+  alignas(64) program::PhaseTimes times_;
+  program::Phase phase_ = program::Phase::compute;
+  Clock::time_point began_;
+  Clock::time_point since_;
+};
+
+}  // namespace tessera::engine
