@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,9 @@ constexpr int kUsage = 2;
 
 /// Leaves at once, as shells expect: 130 after Ctrl-C. Only what a signal handler may call.
 void on_interrupt(int signal) {
+  // Another thread may get the next signal meanwhile: it waits to be ended.
+  static std::atomic_flag leaving;
+  while (leaving.test_and_set()) pause();
   io::remove_unfinished_files();
   constexpr char message[] = "\r\033[Kinterrupted\n";
   const char* text = isatty(STDERR_FILENO) == 1 ? message : "interrupted\n";
