@@ -116,8 +116,17 @@ class BlockSddmm {
       x_ = panel_of(o_.x, w_.cols, c * b, std::min((c + step) * b, w_.cols), col, cols,
                     o_.scratch + scratch_.x);
       cut_ = DotCut::of(x_.data, cols);
-      for (uint32_t r = first; r < end; ++r) block_row(r, c + step);
+      const uint32_t part = std::max(rows_at_once((end - first) * b) / b, 1U);
+      program::share_work(o_.crew, (end - first + part - 1) / part, nullptr, [&](uint32_t i, std::byte*) {
+        const uint32_t begin = first + i * part;
+        BlockSddmm(*this).block_rows(begin, std::min(begin + part, end), c + step);
+      });
     }
+  }
+
+  void block_rows(uint32_t begin, uint32_t end, uint32_t end_column) {
+    end_row_ = end;
+    for (uint32_t r = begin; r < end; ++r) block_row(r, end_column);
   }
 
   // The blocks of a row that lie before block column `end_column` and are still to be done.
@@ -125,7 +134,7 @@ class BlockSddmm {
     const uint32_t end = w_.row_begin[r + 1];
     uint32_t& i = next_[r - share_.block_row_begin];
     tiles_ = 0;
-    const bool is_last = r + 1 == share_.block_row_end;
+    const bool is_last = r + 1 == end_row_;
     uint32_t below = is_last ? end : next_[r + 1 - share_.block_row_begin];
     const uint32_t end_below = is_last ? end : w_.row_begin[r + 2];
     const auto is_here = [&](uint32_t block, uint32_t end_of_row) {
@@ -224,6 +233,7 @@ class BlockSddmm {
   RowPanel y_{};
   RowPanel x_{};
   DotCut cut_{};
+  uint32_t end_row_ = 0;            // of the part of the share that a thread works on
   uint32_t tiles_ = 0;              // of this block row in this group that fetched a row from far
   const float* fetched_ = nullptr;  // dW of the next block row that is prefetched
 };
