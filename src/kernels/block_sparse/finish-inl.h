@@ -9,8 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/block_sparse/pack-inl.h"
+#include "kernels/block_sparse/layout.h"
 #include "kernels/epilogue-inl.h"
+#include "kernels/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-// Where a share keeps what in its scratch, and how it cuts columns into tiles.
+// Where a share keeps what in its scratch, and when it reads X in place.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,9 @@
 #include <cstdint>
 
 #include "kernels/block_sparse/block_sparse.h"
+#include "kernels/cuts.h"
 
 namespace tessera::kernels {
-
-/// Lanes of the widest vector that the kernels are built for.
-inline constexpr uint32_t kMaxLanes = 16;
 
 /// Values of one group of columns in a strip, for every block size.
 inline constexpr size_t kGroupValues = 16;
@@ -18,16 +16,6 @@ inline constexpr size_t kGroupValues = 16;
 /// Rows of Y that are gathered before they leave for a Y that needs more than plain stores. A whole
 /// cache line of a column-major Y.
 inline constexpr uint32_t kChunkRows = 32;
-
-constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
-
-/// Rows of a share that a thread takes at once, and at most so many such parts: each long enough for
-/// taking it to cost nothing, short enough for threads to end at the same time.
-inline constexpr uint32_t kPartRows = 32;
-inline constexpr uint32_t kMostParts = 64;
-
-/// Block rows, and the rows of X to pack, that a thread takes at once.
-inline uint32_t rows_at_once(uint32_t rows) { return round_up(std::max(kPartRows, rows / kMostParts), kPartRows); }
 
 /// Blocks between the one in work and the one whose values are prefetched, at most: lists of slots
 /// go on beyond the last block by as many.
@@ -65,16 +53,6 @@ inline bool can_turn(size_t lanes, uint32_t tile_rows, uint32_t cols) {
 inline double reads_worth_a_copy(bool turned, uint32_t block_size) {
   return turned && block_size >= 16 ? 20 : 12;
 }
-
-/// Cuts `vectors` into tiles of at most `most` vectors that differ by one at most: the i-th of
-/// `tiles()` begins at `begin(i)`.
-struct TileCut {
-  uint32_t vectors;
-  uint32_t most;
-
-  uint32_t tiles() const { return (vectors + most - 1) / most; }
-  uint32_t begin(uint32_t i) const { return i * vectors / tiles(); }
-};
 
 /// Scratch of the wide kernel, in floats from its beginning.
 struct WideScratch {

@@ -31,11 +31,9 @@ class NarrowShare {
     enter(program::Phase::pack);
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack(t);
     enter(program::Phase::compute);
-    const uint32_t first = share_.block_row_begin, end = share_.block_row_end;
-    const uint32_t step = std::max(rows_at_once((end - first) * w_.block_size) / w_.block_size, 1U);
-    program::share_work(share_.crew, (end - first + step - 1) / step, share_.scratch, [&](uint32_t i, std::byte* scratch) {
-      const uint32_t begin = first + i * step;
-      for (uint32_t r = begin; r < std::min(begin + step, end); ++r) block_row(r, reinterpret_cast<float*>(scratch));
+    const PartCut rows(share_.block_row_begin, share_.block_row_end, w_.block_size);
+    program::share_work(share_.crew, rows.parts(), share_.scratch, [&](uint32_t i, std::byte* scratch) {
+      for (uint32_t r = rows.begin_of(i); r < rows.end_of(i); ++r) block_row(r, reinterpret_cast<float*>(scratch));
     });
   }
 

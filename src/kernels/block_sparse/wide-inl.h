@@ -78,11 +78,9 @@ class WideShare {
     // Else the stores are early enough, and prefetching takes up to 3 %.
     fetch_y_ =
         !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && share_.y.row_stride > width_;
-    const uint32_t first = share_.block_row_begin, end = share_.block_row_end;
-    const uint32_t step = std::max(rows_at_once(first_row(end) - first_row(first)) / w_.block_size, 1U);
-    program::share_work(share_.crew, (end - first + step - 1) / step, lists_, [&](uint32_t i, std::byte* scratch) {
-      const uint32_t begin = first + i * step;
-      for_thread(scratch).block_rows(begin, std::min(begin + step, end));
+    const PartCut rows(share_.block_row_begin, share_.block_row_end, w_.block_size);
+    program::share_work(share_.crew, rows.parts(), lists_, [&](uint32_t i, std::byte* scratch) {
+      for_thread(scratch).block_rows(rows.begin_of(i), rows.end_of(i));
     });
   }
 
@@ -98,10 +96,9 @@ class WideShare {
 
   void pack() const {
     enter(program::Phase::pack);
-    const uint32_t step = rows_at_once(w_.cols);
-    program::share_work(share_.crew, (w_.cols + step - 1) / step, nullptr, [&](uint32_t i, std::byte*) {
-      const uint32_t begin = i * step;
-      for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack_rows_of(t, begin, std::min(begin + step, w_.cols));
+    const PartCut rows(0, w_.cols, 1);
+    program::share_work(share_.crew, rows.parts(), nullptr, [&](uint32_t i, std::byte*) {
+      for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack_rows_of(t, rows.begin_of(i), rows.end_of(i));
     });
     enter(program::Phase::compute);
   }

@@ -14,8 +14,9 @@
 #include <type_traits>
 
 #include "kernels/accumulate-inl.h"
-#include "kernels/block_sparse/pack-inl.h"
+#include "kernels/block_sparse/layout.h"
 #include "kernels/block_sparse/widen-inl.h"
+#include "kernels/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {

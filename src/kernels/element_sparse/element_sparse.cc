@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/cuts.h"
 #include "kernels/element_sparse/layout.h"
 
 // One lane has nothing to vectorise: there the reference is the kernel.

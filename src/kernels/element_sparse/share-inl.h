@@ -10,12 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/block_sparse/pack-inl.h"
 #include "kernels/convert-inl.h"
 #include "kernels/element_sparse/column-inl.h"
 #include "kernels/element_sparse/layout.h"
 #include "kernels/element_sparse/tasks-inl.h"
 #include "kernels/epilogue-inl.h"
+#include "kernels/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/block_sparse/pack-inl.h"
+#include "kernels/pack-inl.h"
 #include "kernels/sddmm/dots-inl.h"
 #include "kernels/sddmm/layout.h"
 
@@ -116,10 +116,9 @@ class BlockSddmm {
       x_ = panel_of(o_.x, w_.cols, c * b, std::min((c + step) * b, w_.cols), col, cols,
                     o_.scratch + scratch_.x);
       cut_ = DotCut::of(x_.data, cols);
-      const uint32_t part = std::max(rows_at_once((end - first) * b) / b, 1U);
-      program::share_work(o_.crew, (end - first + part - 1) / part, nullptr, [&](uint32_t i, std::byte*) {
-        const uint32_t begin = first + i * part;
-        BlockSddmm(*this).block_rows(begin, std::min(begin + part, end), c + step);
+      const PartCut rows(first, end, b);
+      program::share_work(o_.crew, rows.parts(), nullptr, [&](uint32_t i, std::byte*) {
+        BlockSddmm(*this).block_rows(rows.begin_of(i), rows.end_of(i), c + step);
       });
     }
   }

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/block_sparse/pack-inl.h"
+#include "kernels/pack-inl.h"
 #include "kernels/sddmm/dots-inl.h"
 #include "kernels/sddmm/layout.h"
 

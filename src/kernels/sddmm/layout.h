@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/block_sparse/layout.h"
+#include "kernels/cuts.h"
 #include "kernels/sddmm/sddmm.h"
 
 namespace tessera::kernels {

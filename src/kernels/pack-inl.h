@@ -1,19 +1,18 @@
-// Packing panels of X and turning tiles: how the block kernels move data.
-#if defined(TESSERA_BLOCK_SPARSE_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_BLOCK_SPARSE_PACK_INL_H_
-#undef TESSERA_BLOCK_SPARSE_PACK_INL_H_
+// Packing panels of X and turning tiles: how the sparse kernels move data.
+#if defined(TESSERA_KERNELS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_PACK_INL_H_
+#undef TESSERA_KERNELS_PACK_INL_H_
 #else
-#define TESSERA_BLOCK_SPARSE_PACK_INL_H_
+#define TESSERA_KERNELS_PACK_INL_H_
 #endif
 
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
+#include <tessera/types.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-
-#include "kernels/block_sparse/layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
