@@ -42,17 +42,11 @@ double measure_update(Weight& weight, uint64_t seed) {
   return seconds[kUpdates / 2];
 }
 
-/// A dense yardstick is W's transpose kept as such: read through an index of columns it would be a weak one.
-bool is_kept_transposed(const SpmmCase& what) {
-  return what.mode == Mode::dense && what.product == ops::Product::input_gradient;
-}
-
 }  // namespace
 
 void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const machine::Machine& machine) {
   const Type type = what.precision.type;
-  if (packed_is_of_ && packed_is_of_->precision == what.precision && packed_is_of_->mode == what.mode &&
-      (what.mode != Mode::dense || packed_is_of_->product == what.product))
+  if (packed_is_of_ && packed_is_of_->precision == what.precision && packed_is_of_->mode == what.mode)
     return;
   packed_is_of_ = std::nullopt;
   dynamic_ = std::nullopt;
@@ -60,8 +54,7 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const mach
     dynamic_ = Weight::dynamic(matrix, matrix.pattern.blocks(), type);
     packed_ = dynamic_->storage()->packed;
   } else {
-    ops::PackedWeight packed =
-        ops::pack_weight(is_kept_transposed(what) ? sparse::transpose(matrix) : matrix, type, machine.tiles);
+    ops::PackedWeight packed = ops::pack_weight(matrix, type, machine.tiles);
     packed.is_dense = what.mode == Mode::dense;
     packed_ = std::make_shared<const ops::PackedWeight>(std::move(packed));
   }
@@ -112,7 +105,7 @@ SpmmResult HostRuns::run_product(const SpmmRequest& request, const SpmmCase& wha
                                  const machine::Machine& machine, const ops::ForcedKnobs& force) const {
   const bool transpose = what.product == ops::Product::input_gradient;
   ops::SpmmProblem problem{what.n, request.layout, request.layout};
-  problem.transpose = transpose && !is_kept_transposed(what);
+  problem.transpose = transpose;
   const ops::SpmmPlan plan = ops::plan_spmm(*packed_, problem, machine, force);
   ops::SpmmProgram built = ops::build_spmm(packed_, problem, plan, machine);
   const ops::SpmmVariables variables = built.variables;

@@ -38,6 +38,25 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
 void PackedBlocks::Free::operator()(Transposed* transposed) const { delete transposed; }
 void PackedBlocks::Free::operator()(Changes* changes) const { delete changes; }
 
+namespace {
+
+/// Whether the blocks of a column of a full pattern, row after row, would stand in a few sets of a cache: it chooses
+/// a set by some of the lower bits of addresses.
+bool has_columns_in_few_sets(const Pattern& pattern, uint64_t block_bytes) {
+  constexpr uint64_t kSpan = 4096;
+  const uint64_t all = uint64_t{pattern.block_rows()} * pattern.block_cols();
+  return all > 0 && pattern.blocks() == all && pattern.block_cols() * block_bytes % kSpan == 0;
+}
+
+/// Gives the blocks of each row of a full pattern the row's slots, turned by the row's number: then those of a
+/// column stand a row and a block apart.
+void turn_slots(BlockIndex& index, uint32_t cols) {
+  for (uint32_t r = 0; r < index.rows(); ++r)
+    for (uint32_t c = 0; c < cols; ++c) index.slots[index.row_begin[r] + c] = index.row_begin[r] + (c + r) % cols;
+}
+
+}  // namespace
+
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic)
     : type_(type),
       rows_(pattern.rows),
@@ -52,9 +71,11 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity,
   check(pattern);
   if (capacity > UINT32_MAX) malformed("{} blocks; at most 2^32 - 1 can be told apart", capacity);
   check_capacity(pattern.blocks());
-  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, is_dynamic_);
+  const bool is_turned = !is_dynamic_ && has_columns_in_few_sets(pattern, block_bytes());
+  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, is_dynamic_ || is_turned);
   set_positions(index_, pattern);
   if (is_dynamic_) number_slots();
+  if (is_turned) turn_slots(index_, pattern.block_cols());
   values_ = base::allocate_buffer(value_bytes());
   std::memset(values_.get(), 0, value_bytes());
 }

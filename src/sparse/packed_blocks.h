@@ -28,10 +28,10 @@ inline constexpr uint32_t kDenseBlockSize = 8;
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
-/// A sparse weight: one array of values, the master copy, with its index on top. A block's values
-/// stand in its *slot*, in the order that BlockOrder says. A static weight's blocks have the slots
-/// in the order of the BSR pattern. A dynamic weight has slots for as many blocks as its capacity
-/// says, and a block keeps its slot for as long as it stays; the values of free slots are zero. What
+/// A sparse weight: one array of values, the master copy, with its index on top. A block's values stand in
+/// its *slot*, in the order that BlockOrder says. A static weight's blocks have the slots in the order of the
+/// BSR pattern, or of a full one each row's in turn. A dynamic weight has slots for as many blocks as its
+/// capacity says, and a block keeps its slot for as long as it stays; the values of free slots are zero. What
 /// overhangs the matrix is stored as zeros and takes part in nothing.
 class PackedBlocks {
  public:

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/sddmm.h>
+#include <tessera/spmm.h>
 
 #include <algorithm>
 #include <cmath>
@@ -186,6 +187,45 @@ TEST(Sddmm, OutlivesTheWeightAndMoves) {
   EXPECT_NO_THROW(moved(dy.data(), x.data(), dw.data()));
   EXPECT_GT(moved.predicted_seconds(), 0);
   EXPECT_FALSE(moved.plan().empty());
+}
+
+/// a · b, a m × k and b k × n, both given by element.
+template <class A, class B>
+std::vector<double> product(uint32_t m, uint32_t k, uint32_t n, const A& a, const B& b) {
+  std::vector<double> c(size_t{m} * n);
+  for (uint32_t i = 0; i < m; ++i)
+    for (uint32_t j = 0; j < n; ++j)
+      for (uint32_t l = 0; l < k; ++l) c[size_t{i} * n + j] += double{a(i, l)} * b(l, j);
+  return c;
+}
+
+void expect_near(const std::vector<double>& want, const std::vector<float>& have, uint32_t terms) {
+  ASSERT_EQ(want.size(), have.size());
+  // Operands are below 1.
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(want[i], have[i], terms * terms * epsilon_of(Type::f32)) << i;
+}
+
+// 128 columns make rows of 4 KB: their blocks take turns, so that those of a column are not in the same cache sets.
+TEST(DenseTriple, AgreesWithFloat64WhereBlocksTakeTurns) {
+  constexpr uint32_t m = 40, k = 128, n = 50;
+  std::vector<float> w(size_t{m} * k), x(size_t{k} * n), dy(size_t{m} * n);
+  for (std::vector<float>* array : {&w, &x, &dy})
+    for (size_t i = 0; i < array->size(); ++i) (*array)[i] = std::sin(0.1F * static_cast<float>(array->size() + i));
+  const Weight weight = Weight::dense({w.data(), k}, m, k);
+  std::vector<float> y(size_t{m} * n), dx(size_t{k} * n), dw(weight.packed_size()), gradient(w.size());
+  Spmm(weight, n)(x.data(), y.data());
+  Spmm(weight, n, {.transpose = true})(dy.data(), dx.data());
+  Sddmm(weight, n)(dy.data(), x.data(), dw.data());
+  weight.unpack(dw, gradient);
+  const auto w_at = [&](uint32_t i, uint32_t j) { return w[size_t{i} * k + j]; };
+  const auto x_at = [&](uint32_t i, uint32_t j) { return x[size_t{i} * n + j]; };
+  const auto dy_at = [&](uint32_t i, uint32_t j) { return dy[size_t{i} * n + j]; };
+  expect_near(product(m, k, n, w_at, x_at), y, k);
+  expect_near(product(k, m, n, [&](uint32_t i, uint32_t j) { return w_at(j, i); }, dy_at), dx, m);
+  expect_near(product(m, n, k, dy_at, [&](uint32_t i, uint32_t j) { return x_at(j, i); }), gradient, n);
+  std::vector<float> values(w.size());
+  weight.get_values(values);
+  EXPECT_EQ(values, w);
 }
 
 }  // namespace

@@ -87,6 +87,20 @@ TEST(PackedBlocks, CountsWhatLiesInsideTheMatrix) {
   EXPECT_EQ(full.index().column_type, Type::u16);
 }
 
+TEST(PackedBlocks, ColumnsOfFullPatternsAreNotInFewCacheSets) {
+  const PackedBlocks full(full_pattern(64, 128, 8), Type::f32);  // rows of blocks of 4 KB
+  const BlockIndex& index = full.index();
+  std::set<uint32_t> slots, lines;
+  for (uint32_t block = 0; block < full.blocks(); ++block) {
+    slots.insert(index.slot(block));
+    EXPECT_EQ(index.slot(block) / 16, block / 16) << "a row keeps its slots";
+    if (index.column(block) == 3) lines.insert(index.slot(block) % 16);
+  }
+  EXPECT_EQ(slots.size(), full.blocks());
+  EXPECT_EQ(lines.size(), 8U);
+  EXPECT_TRUE(PackedBlocks(full_pattern(64, 136, 8), Type::f32).index().slots.empty());
+}
+
 TEST(PackedBlocks, LongRowsHaveWideColumns) {
   Pattern pattern{4, 4 * 0x10001, 4, {0, 1}, {0x10000}};
   const PackedBlocks packed(pattern, Type::f32);

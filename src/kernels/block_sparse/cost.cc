@@ -33,8 +33,13 @@ constexpr double kNarrowFinishCycles = 12;
 constexpr double kTransposedFinishCycles = 8;
 // Addresses of one block's rows of X, and of those to prefetch.
 constexpr double kLookupCycles = 3;
-// Part of the L2 cache that a panel may take before the streams of W and Y push it out.
+// A transposed product takes 256 bytes of a block at a time, which nothing but its own prefetches foresees: where
+// values come from beyond the L2 cache, the part of their reads that adds to all else.
+constexpr double kExposedPieces = 1.5;
+// Part of the L2 cache that a panel may take before the streams of W and Y push some of it out, and how many L2
+// caches it takes before none of it stays: until then what it costs is prefetched well.
 constexpr double kPanelShareOfL2 = 0.5;
+constexpr double kPanelShareLost = 1.5;
 
 /// The sizes of a share.
 struct Sizes {
@@ -126,14 +131,28 @@ double border_cycles(const BlockShare& share, const Sizes& s, double panels) {
   return s.rows * ((ragged ? kRaggedRowCycles : 0) + (meets ? kSharedLineCycles : 0));
 }
 
+// Bytes a cycle that a core reads of a panel of X again and again.
+double panel_rate_of(double panel_bytes, const machine::HostFigures& f) {
+  const double share = panel_bytes / static_cast<double>(f.l2_bytes);
+  const double lost = std::clamp((share - kPanelShareOfL2) / (kPanelShareLost - kPanelShareOfL2), 0.0, 1.0);
+  return 1 / ((1 - lost) / f.l2_bytes_per_cycle + lost / f.l3_bytes_per_cycle);
+}
+
+// Reads of values in pieces that are not hidden.
+double piece_cycles(const BlockWeight& w, const Sizes& s, double streaming, const machine::HostFigures& f) {
+  const bool is_far = s.value_bytes > static_cast<double>(f.l2_bytes);
+  if (!w.transposed || !is_far) return 0;
+  // The pieces of large blocks lie side by side, and one strip after the other takes them.
+  return kExposedPieces * std::min(1.0, 8.0 / w.block_size) * streaming;
+}
+
 program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigures& f) {
   const Sizes s = sizes_of(share, f);
   const BlockWeight& w = share.weight;
   const double panel_cols = std::min<double>(std::max(share.cut.panel_cols, 1U), s.cols);
   const double panels = std::ceil(s.cols / panel_cols);
   const double panel_bytes = 4.0 * w.cols * panel_cols;
-  const bool fits = panel_bytes <= kPanelShareOfL2 * static_cast<double>(f.l2_bytes);
-  const double panel_rate = fits ? f.l2_bytes_per_cycle : f.l3_bytes_per_cycle;
+  const double panel_rate = panel_rate_of(panel_bytes, f);
 
   program::PhaseTimes cycles;
   cycles[program::Phase::pack] = packed_calls(share, s) * pack_cycles(share, s, f);
@@ -148,7 +167,7 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   compute += panels * s.blocks * (kIndexCycles + (has_slots(w) ? kSlotCycles : 0));
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
-  cycles[program::Phase::compute] = std::max(compute, streaming) +
+  cycles[program::Phase::compute] = std::max(compute, streaming) + piece_cycles(w, s, streaming, f) +
                                        write_cycles(share, s, f) + border_cycles(share, s, panels);
   return cycles;
 }
