@@ -90,13 +90,17 @@ class TesseraProduct : public Product {
 
 class TesseraGradient : public Product {
  public:
-  TesseraGradient(Weight weight, uint32_t n, const SddmmOptions& options)
-      : weight_(std::move(weight)), gradient_(weight_, n, options) {}
+  TesseraGradient(Weight weight, const Pattern& pattern, uint32_t n, const SddmmOptions& options)
+      : weight_(std::move(weight)), pattern_(pattern), gradient_(weight_, n, options) {}
 
   void run(const Arrays& a) override { gradient_(a.dy, a.x, a.dw); }
   uint64_t gradient_size() const override { return gradient_.packed_size(); }
   void get_gradient(const float* dw, std::span<float> stored) const override {
-    weight_.unpack({dw, gradient_.packed_size()}, stored);
+    const std::span<const float> packed(dw, gradient_.packed_size());
+    if (!weight_.is_dense()) return weight_.unpack(packed, stored);
+    std::vector<float> whole(uint64_t{weight_.rows()} * weight_.cols());
+    weight_.unpack(packed, whole);
+    pick_gradient(pattern_, whole.data(), stored);
   }
   uint64_t weight_bytes() const override { return weight_.bytes(); }
   double predicted_seconds() const override { return gradient_.predicted_seconds(); }
@@ -104,6 +108,7 @@ class TesseraGradient : public Product {
 
  private:
   Weight weight_;
+  Pattern pattern_;  // of the elements that are compared
   Sddmm gradient_;
 };
 
@@ -136,7 +141,7 @@ class TesseraPeer : public Peer {
     if (work.task == Task::weight_gradient) {
       const SddmmOptions options{
           .dy_layout = work.layout, .x_layout = work.layout, .threads = limits_.threads};
-      return std::make_unique<TesseraGradient>(weight_of(work), work.n, options);
+      return std::make_unique<TesseraGradient>(weight_of(work), work.weights.pattern, work.n, options);
     }
     SpmmOptions options;
     options.x_layout = options.y_layout = work.layout;
