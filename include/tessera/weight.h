@@ -88,9 +88,14 @@ class Weight {
   Relocation set_pattern(const Pattern& pattern);
   /// Drops some blocks and grows others, in any order; of block size 1, elements. A block in both
   /// lists begins anew. The cost is in proportion to what changes, but for copying the index; of single
-  /// elements it is that of a new pattern. Throws
-  /// UsageError where a block is not there to drop, is there already, is named twice or lies outside.
+  /// elements, whatever shares 2,048 rows and 63 to 1,023 columns with one that changes is packed anew.
+  /// Throws UsageError where a block is not there to drop, is there already, is named twice or lies
+  /// outside.
   Relocation replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow);
+  /// Brings the values of blocks into the order of the pattern, as set_matrix() does: after many changes
+  /// those of a row lie apart, which costs products with small blocks some percent. Takes a tenth of a
+  /// product at n = 512 or so. Single elements are in order always.
+  Relocation compact();
 
   struct Storage;
   const std::shared_ptr<Storage>& storage() const { return storage_; }

@@ -9,6 +9,7 @@
 #include "engine/pool.h"
 #include "machine/detect.h"
 #include "sparse/moves.h"
+#include "sparse/parts.h"
 
 namespace tessera {
 namespace {
@@ -77,20 +78,35 @@ uint64_t stored_values(const PackedBlocks& blocks) { return blocks.blocks() * bl
 Relocation relocation(const PackedBlocks& blocks, std::vector<uint32_t> cleared) {
   const uint32_t slot_values = blocks.order().block_values();
   return Relocation(std::make_shared<const Relocation::Moves>(
-      Relocation::Moves{blocks.capacity() * slot_values, slot_values, std::move(cleared), nullptr}));
+      Relocation::Moves{blocks.capacity() * slot_values, slot_values, std::move(cleared)}));
 }
 
-Relocation relocation(const PackedElements& elements, std::shared_ptr<const std::vector<uint32_t>> former_places) {
+Relocation compact(PackedBlocks& blocks) {
+  const uint32_t slot_values = blocks.order().block_values();
+  Relocation::Moves moves{blocks.capacity() * slot_values, slot_values};
+  SparseMatrix matrix{blocks.pattern(), std::vector<float>(stored_values(blocks))};
+  blocks.get_values(matrix.values);
+  moves.former_slots.emplace(blocks.index().slots.begin(),
+                             blocks.index().slots.begin() + static_cast<ptrdiff_t>(blocks.blocks()));
+  blocks.set_matrix(matrix, parallel());
+  return Relocation(std::make_shared<const Relocation::Moves>(std::move(moves)));
+}
+
+/// Slots that are numbered anew take what their former ones held, the others 0.
+void renumber(std::span<const uint32_t> former_slots, uint64_t slot_values, std::span<float> state) {
+  const std::vector<float> former(state.begin(), state.end());
+  const auto slots = static_cast<uint32_t>(former_slots.size());
+  sparse::for_each_part(slots, sparse::parts_for(state.size_bytes()), parallel(),
+                        [&](uint32_t, uint32_t begin, uint32_t end) {
+    for (uint32_t slot = begin; slot < end; ++slot)
+      std::copy_n(former.data() + former_slots[slot] * slot_values, slot_values, state.data() + slot * slot_values);
+  });
+  std::fill(state.begin() + static_cast<ptrdiff_t>(slots * slot_values), state.end(), 0.0F);
+}
+
+Relocation relocation(const PackedElements& elements, std::shared_ptr<const sparse::Moves> moves) {
   return Relocation(std::make_shared<const Relocation::Moves>(
-      Relocation::Moves{elements.places(), 1, {}, std::move(former_places)}));
-}
-
-/// Single elements: each place takes what its former one held, the last ones none.
-void take_former(std::span<const uint32_t> former_places, std::span<float> state) {
-  std::vector<float> former(state.begin(), state.end());
-  std::fill(former.end() - sparse::kBundleLanes, former.end(), 0.0F);
-  sparse::take(former_places, Type::f32, reinterpret_cast<const std::byte*>(former.data()),
-               reinterpret_cast<std::byte*>(state.data()), parallel());
+      Relocation::Moves{elements.places(), 1, {}, {}, std::move(moves)}));
 }
 
 }  // namespace
@@ -102,7 +118,8 @@ const base::ParallelFor& parallel() {
 
 void Relocation::apply(std::span<float> state) const {
   require_packed("a state", state.size(), moves_->packed_size);
-  if (moves_->former_places != nullptr) return take_former(*moves_->former_places, state);
+  if (moves_->of_elements != nullptr) return sparse::follow(*moves_->of_elements, state, parallel());
+  if (moves_->former_slots) return renumber(*moves_->former_slots, moves_->slot_values, state);
   for (const uint32_t slot : moves_->cleared)
     std::fill_n(state.begin() + static_cast<ptrdiff_t>(uint64_t{slot} * moves_->slot_values), moves_->slot_values, 0.0F);
 }
@@ -155,7 +172,8 @@ uint64_t Weight::capacity() const {
 }
 
 Pattern Weight::pattern() const {
-  return by_form(*this, [](const auto& w) { return w.pattern(); });
+  return by_form(*this, [](const PackedBlocks& w) { return w.pattern(); },
+                 [](const PackedElements& w) { return w.pattern(parallel()); });
 }
 
 uint64_t Weight::non_zeros() const {
@@ -259,6 +277,12 @@ Relocation Weight::set_pattern(const Pattern& pattern) {
 
 Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
   return by_form(*this, [&](auto& w) { return relocation(w, w.replace(drop, grow, parallel())); });
+}
+
+Relocation Weight::compact() {
+  if (!is_dynamic()) throw UsageError("a static weight: its values are in order; only dynamic ones are to be compacted");
+  return by_form(*this, [](PackedBlocks& w) { return tessera::compact(w); },
+                 [](PackedElements& w) { return relocation(w, std::make_shared<const sparse::Moves>()); });
 }
 
 }  // namespace tessera

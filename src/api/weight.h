@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/parallel.h"
 #include "ops/spmm.h"
+#include "sparse/moves.h"
 
 namespace tessera {
 
@@ -16,12 +18,14 @@ struct Weight::Storage {
   std::shared_ptr<ops::PackedWeight> packed;
 };
 
-/// Blocks stay where they are, and slots that have lost theirs are cleared. Single elements move.
+/// Blocks stay where they are, and slots that have lost theirs are cleared, or the slots are numbered anew.
+/// Single elements move.
 struct Relocation::Moves {
   uint64_t packed_size = 0;
   uint32_t slot_values = 1;
-  std::vector<uint32_t> cleared;
-  std::shared_ptr<const std::vector<uint32_t>> former_places;  ///< of each place; null: blocks
+  std::vector<uint32_t> cleared = {};
+  std::optional<std::vector<uint32_t>> former_slots = {};  ///< of each slot that has a block, from 0
+  std::shared_ptr<const sparse::Moves> of_elements = nullptr;  ///< null: blocks
 };
 
 /// Work on the process's pool, for all threads that it has by default.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
-#include "sparse/block_edits.h"
-#include "sparse/moves.h"
+#include "sparse/element_edits.h"
 #include "sparse/packed_elements_inside.h"
 
 namespace tessera::sparse {
@@ -15,52 +15,33 @@ namespace {
 /// Places that index arrays and gathers can number.
 constexpr uint64_t kMostPlaces = uint64_t{1} << 31;
 
-[[noreturn]] void refuse(const BlockEdit& edit, std::string_view why) {
-  throw UsageError(
-      fmt::format("element ({}, {}) is to {}{}", uint32_t{edit.row}, edit.col, edit.grows ? "grow" : "go", why));
+/// Calls repack with a value of the bits of an element.
+template <class Repack>
+void with_bits(Type type, const Repack& repack) {
+  if (type == Type::f32)
+    repack(uint32_t{});
+  else
+    repack(uint16_t{});
 }
 
-bool same_position(const BlockEdit& a, const BlockEdit& b) { return a.row == b.row && a.col == b.col; }
-
-/// All of them, by row, column, and drops before grows. Throws UsageError for one outside the pattern
-/// and for repetitions.
-std::vector<BlockEdit> sorted_edits(const Pattern& pattern, std::span<const BlockPosition> drop,
-                                    std::span<const BlockPosition> grow) {
-  for (const auto& positions : {drop, grow})
-    for (const BlockPosition& p : positions)
-      if (p.row >= pattern.rows || p.col >= pattern.cols)
-        refuse({p.row, positions.data() == grow.data(), p.col}, fmt::format(", in a matrix of {} x {}", pattern.rows, pattern.cols));
-  std::vector<BlockEdit> edits = edits_of_rows(Exchange{drop, grow}, 0, pattern.rows).edits;
-  for (size_t i = 1; i < edits.size(); ++i)
-    if (same_position(edits[i - 1], edits[i]) && edits[i - 1].grows == edits[i].grows)
-      refuse(edits[i], " twice");
-  return edits;
+/// Which blocks have edits.
+std::vector<uint32_t> edited_blocks(const ElementEdits& edits, uint32_t blocks) {
+  std::vector<uint32_t> edited;
+  for (uint32_t block = 0; block < blocks; ++block)
+    if (!edits.of(block).empty()) edited.push_back(block);
+  return edited;
 }
 
-/// The pattern after sorted edits: stretches of the old one between what they bring.
-Pattern edited(const Pattern& old, const std::vector<BlockEdit>& edits) {
-  Pattern pattern{old.rows, old.cols, 1, {0}, {}};
-  pattern.row_begin.reserve(old.row_begin.size());
-  pattern.columns.reserve(old.columns.size() + edits.size());
-  auto edit = edits.begin();
-  for (uint32_t row = 0; row < old.rows; ++row) {
-    auto at = old.columns.begin() + static_cast<ptrdiff_t>(old.row_begin[row]);
-    const auto end = old.columns.begin() + static_cast<ptrdiff_t>(old.row_begin[row + 1]);
-    for (; edit != edits.end() && edit->row == row; ++edit) {
-      const auto to = std::lower_bound(at, end, edit->col);
-      pattern.columns.insert(pattern.columns.end(), at, to);
-      at = to;
-      const bool is_there = at != end && *at == edit->col;
-      if (edit->grows == is_there) refuse(*edit, is_there ? ", and is there already" : ", and is not there");
-      if (edit->grows)
-        pattern.columns.push_back(edit->col);
-      else
-        ++at;
-    }
-    pattern.columns.insert(pattern.columns.end(), at, end);
-    pattern.row_begin.push_back(pattern.columns.size());
-  }
-  return pattern;
+/// The first position of each row after a change.
+std::vector<uint64_t> edited_rows(const std::vector<uint64_t>& row_begin,
+                                  std::span<const BlockPosition> drop,
+                                  std::span<const BlockPosition> grow) {
+  std::vector<uint64_t> added(row_begin.size());  // modulo 2^64, one entry late
+  for (const BlockPosition& p : drop) --added[p.row + 1];
+  for (const BlockPosition& p : grow) ++added[p.row + 1];
+  std::partial_sum(added.begin(), added.end(), added.begin());
+  for (size_t row = 0; row < added.size(); ++row) added[row] += row_begin[row];
+  return added;
 }
 
 }  // namespace
@@ -72,8 +53,7 @@ PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t ca
   w.check_places(places);
   w.dynamic_ = std::make_unique<Dynamic>();
   w.dynamic_->capacity = capacity;
-  w.dynamic_->pattern = {rows, cols, 1, w.row_begin_, {}};
-  w.dynamic_->spare = w.index_;
+  w.dynamic_->rows.resize(w.index_.blocks.size() - 1);
   reserve(w.index_, capacity);
   w.values_.resize((places + kBundleLanes) * size_of(type));
   return w;
@@ -81,14 +61,15 @@ PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t ca
 
 void PackedElements::check_places(uint64_t places) const {
   if (places < kMostPlaces) return;
-  throw UsageError(
-      fmt::format("single elements of {} x {} need {} places with their filler; there are numbers for "
-                  "{}: use blocks, or a smaller capacity",
-                  rows(), cols(), places, kMostPlaces));
+  throw UsageError(fmt::format(
+      "single elements of {} x {} need {} places with their filler; there are numbers for "
+      "{}: use blocks, or a smaller capacity",
+      rows(), cols(), places, kMostPlaces));
 }
 
 void PackedElements::check_dynamic() const {
-  if (!is_dynamic()) throw UsageError("a static weight: its pattern is fixed; make it a dynamic one");
+  if (!is_dynamic())
+    throw UsageError("a static weight: its pattern is fixed; make it a dynamic one");
 }
 
 void PackedElements::check(const Pattern& pattern) const {
@@ -97,24 +78,14 @@ void PackedElements::check(const Pattern& pattern) const {
     throw UsageError(
         fmt::format("a pattern of {} x {} in blocks of {} for a weight of {} x {} single elements",
                     pattern.rows, pattern.cols, pattern.block_size, rows(), cols()));
-  if (pattern.blocks() > dynamic_->capacity)
-    throw UsageError(
-        fmt::format("{} non-zeros, {} more than its capacity of {}; give it more, or drop some first",
-                    pattern.blocks(), pattern.blocks() - dynamic_->capacity, dynamic_->capacity));
+  check_capacity(pattern.blocks());
 }
 
-void PackedElements::replace_index(const Pattern& pattern, const base::ParallelFor& parallel) {
-  Dynamic& d = *dynamic_;
-  index_.blocks = d.spare.blocks;
-  copy_bytes(d.spare.bundles.data(), index_.bundles.data(),
-             index_.blocks.back().bundle * sizeof(ElementBundle), parallel);
-  copy_bytes(d.spare.words.data(), index_.words.data(), index_.blocks.back().index * sizeof(uint32_t),
-             parallel);
-  row_begin_ = pattern.row_begin;
-  d.pattern.row_begin = pattern.row_begin;
-  d.pattern.columns.resize(pattern.blocks());
-  copy_bytes(pattern.columns.data(), d.pattern.columns.data(), pattern.blocks() * sizeof(uint32_t), parallel);
-  transposed_->is_current = false;
+void PackedElements::check_capacity(uint64_t nonzeros) const {
+  if (nonzeros <= dynamic_->capacity) return;
+  throw UsageError(
+      fmt::format("{} non-zeros, {} more than its capacity of {}; give it more, or drop some first",
+                  nonzeros, nonzeros - dynamic_->capacity, dynamic_->capacity));
 }
 
 void PackedElements::set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel) {
@@ -122,53 +93,114 @@ void PackedElements::set_matrix(const SparseMatrix& matrix, const base::Parallel
   if (matrix.values.size() != matrix.pattern.blocks())
     throw UsageError(
         fmt::format("{} values for {} non-zeros", matrix.values.size(), matrix.pattern.blocks()));
-  const uint64_t before = value_count();
-  pack_by_length(matrix.pattern, RowCuts(matrix.pattern, k_block(), parallel), dynamic_->spare, parallel);
-  replace_index(matrix.pattern, parallel);
-  std::memset(values_.data(), 0, std::max(before, value_count()) * size_of(type_));
+  take_pattern(matrix.pattern, false, parallel);
+  with_bits(type_, [&]<class T>(T) { repack_all<T>(nullptr, parallel); });
+  row_begin_ = matrix.pattern.row_begin;
+  transposed_->is_current = false;
   set_values(matrix.values.data(), parallel);
 }
 
-std::shared_ptr<const std::vector<uint32_t>> PackedElements::set_pattern(const Pattern& pattern,
-                                                                         const base::ParallelFor& parallel) {
+std::shared_ptr<const Moves> PackedElements::set_pattern(const Pattern& pattern,
+                                                         const base::ParallelFor& parallel) {
   check(pattern);
-  Dynamic& d = *dynamic_;
-  const RowCuts cuts(pattern, k_block(), parallel);
-  if (d.moves.use_count() != 1) d.moves = std::make_shared<std::vector<uint32_t>>(places());
-  const FormerPattern former{index_, static_cast<uint32_t>(zero_place())};
-  pack_by_length(pattern, cuts, d.spare, parallel, &former, d.moves.get());
-
-  d.former_values.resize(values_.size());
-  copy_bytes(values_.data(), d.former_values.data(), value_count() * size_of(type_), parallel);
-  const uint64_t changed = std::max(value_count(), d.spare.value_count());
-  take({d.moves->data(), changed}, type_, d.former_values.data(), values_.data(), parallel);
-  replace_index(pattern, parallel);
-  return d.moves;
-}
-
-std::shared_ptr<const std::vector<uint32_t>> PackedElements::replace(std::span<const BlockPosition> drop,
-                                                                     std::span<const BlockPosition> grow,
-                                                                     const base::ParallelFor& parallel) {
-  check_dynamic();
-  const std::vector<BlockEdit> edits = sorted_edits(dynamic_->pattern, drop, grow);
-  const auto moves = set_pattern(edited(dynamic_->pattern, edits), parallel);
-  for (size_t i = 1; i < edits.size(); ++i)
-    if (same_position(edits[i - 1], edits[i])) restart(edits[i].row, edits[i].col);
+  take_pattern(pattern, true, parallel);
+  std::vector<uint32_t> all(dynamic_->rows.size());
+  std::iota(all.begin(), all.end(), 0U);
+  auto moves = repack(all, parallel);
+  row_begin_ = pattern.row_begin;
   return moves;
 }
 
-void PackedElements::restart(uint32_t row, uint32_t col) {
-  const auto next_chunk = std::upper_bound(index_.chunk_begin.begin(), index_.chunk_begin.end(), row);
-  const auto chunk = static_cast<uint32_t>(next_chunk - index_.chunk_begin.begin()) - 1;
-  for_each_slice(index_, uint64_t{chunk} * k_blocks() + col / k_block(),
-                 [&](uint16_t row_of_chunk, const ElementSlice& s) {
-                   if (index_.chunk_begin[chunk] + row_of_chunk != row) return;
-                   for_each_element(index_, s, [&](uint32_t column, uint64_t place) {
-                     if (column != col % k_block()) return;
-                     (*dynamic_->moves)[place] = static_cast<uint32_t>(zero_place());
-                     std::memset(values() + place * size_of(type_), 0, size_of(type_));
-                   });
-                 });
+std::shared_ptr<const Moves> PackedElements::replace(std::span<const BlockPosition> drop,
+                                                     std::span<const BlockPosition> grow,
+                                                     const base::ParallelFor& parallel) {
+  check_dynamic();
+  const ElementEdits edits(index_, drop, grow, parallel);
+  const std::vector<uint32_t> blocks = edited_blocks(edits, chunks() * k_blocks());
+  parallel(static_cast<uint32_t>(blocks.size()), [&](uint32_t i) {
+    dynamic_->rows[blocks[i]].take(index_, blocks[i], edits.of(blocks[i]),
+                                   static_cast<uint32_t>(zero_place()));
+  });
+  std::vector<uint64_t> row_begin = edited_rows(row_begin_, drop, grow);
+  check_capacity(row_begin.back());
+  auto moves = repack(blocks, parallel);
+  row_begin_ = std::move(row_begin);
+  return moves;
+}
+
+/// Notes the rows of all blocks of a pattern.
+void PackedElements::take_pattern(const Pattern& pattern, bool keeps_values,
+                                  const base::ParallelFor& parallel) {
+  const RowCuts cuts(pattern, k_block(), parallel);
+  parallel(static_cast<uint32_t>(dynamic_->rows.size()), [&](uint32_t block) {
+    dynamic_->rows[block].take(index_, block, pattern, cuts, keeps_values,
+                               static_cast<uint32_t>(zero_place()));
+  });
+}
+
+/// Packs the rows that are noted of some blocks.
+std::shared_ptr<const Moves> PackedElements::repack(std::span<const uint32_t> blocks,
+                                                    const base::ParallelFor& parallel) {
+  Dynamic& d = *dynamic_;
+  if (d.moves.use_count() != 1) d.moves = std::make_shared<Moves>();
+  d.moves->none = static_cast<uint32_t>(zero_place());
+  d.moves->former.resize(places());
+  const bool stay = std::all_of(blocks.begin(), blocks.end(),
+                                [&](uint32_t block) { return fits(d.rows[block], index_, block); });
+  if (!stay) take_others(blocks, parallel);
+  with_bits(type_, [&]<class T>(T) {
+    stay ? repack_in_place<T>(blocks, *d.moves, parallel) : repack_all<T>(d.moves.get(), parallel);
+  });
+  transposed_->is_current = false;
+  return d.moves;
+}
+
+/// Notes the rows of blocks that are not to change.
+void PackedElements::take_others(std::span<const uint32_t> blocks,
+                                 const base::ParallelFor& parallel) {
+  std::vector<bool> changes(dynamic_->rows.size());
+  for (const uint32_t block : blocks) changes[block] = true;
+  parallel(static_cast<uint32_t>(changes.size()), [&](uint32_t block) {
+    if (!changes[block]) dynamic_->rows[block].take(index_, block);
+  });
+}
+
+template <class T>
+void PackedElements::repack_in_place(std::span<const uint32_t> blocks, Moves& moves,
+                                     const base::ParallelFor& parallel) {
+  moves.ranges.clear();
+  for (const uint32_t block : blocks)
+    moves.ranges.push_back({index_.blocks[block].value, index_.blocks[block + 1].value});
+  T* values = reinterpret_cast<T*>(values_.data());
+  parallel(static_cast<uint32_t>(blocks.size()), [&](uint32_t i) {
+    const auto [begin, end] = moves.ranges[i];
+    std::vector<T> former(end - begin + 1);
+    std::copy(values + begin, values + end, former.begin());
+    write(dynamic_->rows[blocks[i]], blocks[i], moves.none, index_, MovingValues<T>{former, begin, values},
+          moves.former.data());
+  });
+}
+
+/// Packs all blocks, of which none need stay where it is.
+template <class T>
+void PackedElements::repack_all(Moves* moves, const base::ParallelFor& parallel) {
+  const uint64_t used = value_count();
+  const auto none = static_cast<uint32_t>(zero_place());
+  const auto former = std::make_unique_for_overwrite<T[]>(used + 1);
+  T* values = reinterpret_cast<T*>(values_.data());
+  former[used] = T{};
+  if (moves != nullptr) copy_bytes(values, former.get(), used * sizeof(T), parallel);
+  place(dynamic_->rows, index_.words.size() * 2, index_);
+  parallel(static_cast<uint32_t>(dynamic_->rows.size()), [&](uint32_t block) {
+    write(dynamic_->rows[block], block, none, index_,
+          MovingValues<T>{{former.get(), used + 1}, 0, values},
+          moves == nullptr ? nullptr : moves->former.data());
+  });
+  if (used > value_count()) std::fill(values + value_count(), values + used, T{});
+  if (moves == nullptr) return;
+  std::fill(moves->former.begin() + static_cast<ptrdiff_t>(value_count()), moves->former.end(),
+            none);
+  moves->ranges = {{0, places()}};
 }
 
 }  // namespace tessera::sparse

@@ -51,7 +51,7 @@ struct ElementBundle {
   uint16_t row_b[kBundleLanes];
   uint16_t shared_steps;  ///< even
   uint16_t apart_steps;
-  uint16_t tasks;  ///< 1 to 16; the lanes behind them hold only filler
+  uint16_t tasks;  ///< up to 16; the lanes behind them hold only filler
 
   size_t value_count() const { return size_t{2} * kBundleLanes * (shared_steps + apart_steps); }
   size_t index_count() const { return size_t{kBundleLanes} * (shared_steps / 2 + apart_steps); }

@@ -2,37 +2,37 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 namespace tessera::sparse {
 namespace {
 
-constexpr uint64_t kPlacesAtATime = 1 << 15;
+constexpr uint64_t kAtATime = 1 << 15;
 
 /// Calls job(begin, end) for parts of [0, count).
 template <class Job>
 void for_parts(uint64_t count, const base::ParallelFor& parallel, const Job& job) {
-  parallel(static_cast<uint32_t>((count + kPlacesAtATime - 1) / kPlacesAtATime),
-           [&](uint32_t part) { job(part * kPlacesAtATime, std::min(count, (part + 1) * kPlacesAtATime)); });
+  parallel(static_cast<uint32_t>((count + kAtATime - 1) / kAtATime),
+           [&](uint32_t part) { job(part * kAtATime, std::min(count, (part + 1) * kAtATime)); });
 }
 
-template <class T>
-void take_elements(std::span<const uint32_t> places, const std::byte* in, std::byte* out,
-                   const base::ParallelFor& parallel) {
-  const auto* from = reinterpret_cast<const T*>(in);
-  auto* to = reinterpret_cast<T*>(out);
-  for_parts(places.size(), parallel, [&](uint64_t begin, uint64_t end) {
-    for (uint64_t i = begin; i < end; ++i) to[i] = from[places[i]];
+void follow(const Moves& moves, Moves::Range range, float* state,
+            const base::ParallelFor& parallel) {
+  const uint64_t count = range.end - range.begin;
+  const auto former = std::make_unique_for_overwrite<float[]>(count);
+  copy_bytes(state + range.begin, former.get(), count * sizeof(float), parallel);
+  for_parts(count, parallel, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t i = range.begin + begin; i < range.begin + end; ++i)
+      state[i] = moves.former[i] == moves.none ? 0.0F : former[moves.former[i] - range.begin];
   });
 }
 
 }  // namespace
 
-void take(std::span<const uint32_t> places, Type type, const std::byte* in, std::byte* out,
-          const base::ParallelFor& parallel) {
-  if (type == Type::f32)
-    take_elements<uint32_t>(places, in, out, parallel);
-  else
-    take_elements<uint16_t>(places, in, out, parallel);
+void follow(const Moves& moves, std::span<float> state, const base::ParallelFor& parallel) {
+  if (moves.ranges.size() == 1) return follow(moves, moves.ranges[0], state.data(), parallel);
+  parallel(static_cast<uint32_t>(moves.ranges.size()),
+           [&](uint32_t i) { follow(moves, moves.ranges[i], state.data(), base::serial_for); });
 }
 
 void copy_bytes(const void* from, void* to, size_t bytes, const base::ParallelFor& parallel) {

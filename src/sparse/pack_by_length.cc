@@ -8,8 +8,8 @@ namespace {
 
 constexpr uint32_t kBundleRows = 2 * kBundleLanes;
 
-/// Where a value's column stands, in an index without shared steps: there words take half the room of
-/// values.
+/// Where a value's column stands, in an index without shared steps: there words take half the room
+/// of values.
 struct ColumnPlace {
   uint64_t word;
   uint32_t half;
@@ -25,7 +25,8 @@ uint32_t column_over_filler(uint32_t column, uint32_t filler, uint32_t half) {
 }
 
 /// The places of a block.
-void fill(std::vector<uint32_t>& of_places, const ElementIndex& index, uint64_t block, uint32_t value) {
+void fill(std::vector<uint32_t>& of_places, const ElementIndex& index, uint64_t block,
+          uint32_t value) {
   std::fill(of_places.begin() + static_cast<int64_t>(index.blocks[block].value),
             of_places.begin() + static_cast<int64_t>(index.blocks[block + 1].value), value);
 }
@@ -36,91 +37,6 @@ void fill_words(ElementIndex& index, uint64_t block) {
             words + static_cast<int64_t>(index.blocks[block + 1].index),
             pack_columns(index.k_block, index.k_block));
 }
-
-/// Writes the blocks of a pattern whose bundles are in place.
-class BlockWriter {
- public:
-  BlockWriter(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index)
-      : columns_(pattern.columns.data()), cuts_(cuts), index_(index) {}
-
-  void write(uint32_t block) const {
-    const Rows rows = rows_of(cuts_, block);
-    const auto fetch = [&](uint16_t row) { rows.fetch(columns_, row); };
-    const auto clear = [](uint64_t, size_t) {};
-    write_slices(block, clear, fetch, [&](uint16_t row, const ElementSlice& slice) {
-      uint32_t* word = &index_.words[slice.word + slice.lane];
-      for (uint32_t i = rows.begin[row]; i < rows.end[row]; ++i, word += kBundleLanes)
-        *word ^= column_over_filler(columns_[i] - first_column(block), index_.k_block, slice.side);
-    });
-  }
-
-  /// Finds moves at the same time.
-  void write(uint32_t block, const FormerPattern& former, std::vector<uint32_t>& moves) const {
-    const Rows rows = rows_of(cuts_, block);
-    const uint32_t first = first_column(block);
-    std::vector<ElementSlice> former_slices(index_.rows_of(block / index_.k_blocks()));
-    for_each_slice(former.index, block,
-                   [&](uint16_t row, const ElementSlice& slice) { former_slices[row] = slice; });
-    // By column, the last being filler's: the row, counted from 1, and the former place of its element.
-    std::array<uint64_t, kMaxKBlock + 1> last{};
-    const auto fetch = [&](uint16_t row) { rows.fetch(columns_, row); };
-    const auto clear = [&](uint64_t place, size_t count) { std::fill_n(&moves[place], count, former.none); };
-    write_slices(block, clear, fetch, [&](uint16_t row, const ElementSlice& slice) {
-      const uint64_t tag = row + uint64_t{1};
-      for_each_step(former.index, former_slices[row],
-                    [&](uint32_t column, uint64_t place) { last[column] = tag << 32 | place; });
-      uint32_t* word = &index_.words[slice.word + slice.lane];
-      uint32_t* move = &moves[slice.place(0)];
-      for (uint32_t i = rows.begin[row]; i < rows.end[row]; ++i, word += kBundleLanes, move += kBundleRows) {
-        const uint32_t column = columns_[i] - first;
-        *word ^= column_over_filler(column, index_.k_block, slice.side);
-        *move = last[column] >> 32 == tag ? static_cast<uint32_t>(last[column]) : former.none;
-      }
-    });
-  }
-
- private:
-  /// Positions of the elements of a chunk's rows in a k-block.
-  struct Rows {
-    const uint32_t* begin;
-    const uint32_t* end;
-
-    /// They lie far apart, in an order that no hardware prefetcher follows.
-    void fetch(const uint32_t* columns, uint16_t row) const {
-      __builtin_prefetch(columns + begin[row]);
-      __builtin_prefetch(columns + end[row]);
-    }
-  };
-
-  uint32_t first_row(uint32_t block) const { return index_.chunk_begin[block / index_.k_blocks()]; }
-  uint32_t first_column(uint32_t block) const { return block % index_.k_blocks() * index_.k_block; }
-  Rows rows_of(const RowCuts& cuts, uint32_t block) const {
-    const uint32_t k_block = block % index_.k_blocks();
-    return {cuts.begin(k_block) + first_row(block), cuts.begin(k_block + 1) + first_row(block)};
-  }
-
-  /// Bundle by bundle, so that what is written stays in the L1 cache: fills words, and calls clear for
-  /// the bundle's places, fetch for the rows of the next one, and write for each slice.
-  template <class Clear, class Fetch, class Write>
-  void write_slices(uint32_t block, const Clear& clear, const Fetch& fetch, const Write& write) const {
-    const uint32_t none = index_.rows_of(block / index_.k_blocks());
-    const auto enter = [&](const ElementBlock& at, const ElementBundle* coming) {
-      const ElementBundle& bundle = index_.bundles[at.bundle];
-      std::fill_n(&index_.words[at.index], bundle.index_count(),
-                  pack_columns(index_.k_block, index_.k_block));
-      clear(at.value, bundle.value_count());
-      if (coming == nullptr) return;
-      for (const uint16_t* of_side : {coming->row_a, coming->row_b})
-        for (uint32_t lane = 0; lane < kBundleLanes; ++lane)
-          if (of_side[lane] != none) fetch(of_side[lane]);
-    };
-    for_each_slice(index_, block, enter, write);
-  }
-
-  const uint32_t* columns_;
-  const RowCuts& cuts_;
-  ElementIndex& index_;
-};
 
 /// Calls visit(row, column, place) for each element of some rows.
 template <class Visit>
@@ -198,6 +114,59 @@ class TransposedPacking {
   uint64_t used_ = to_.value_count();  ///< by the pattern that was packed there before
 };
 
+/// The room that a block has to spare is this part of what it uses, and a bundle's step: lengths of
+/// rows chosen at random vary less.
+constexpr uint64_t kSpareShare = 32;
+
+/// A block's bundles, and behind them some without tasks for the rest of its room.
+void write_bundles(const BlockRows& rows, uint32_t block, ElementIndex& index) {
+  auto to = index.bundles.begin() + static_cast<int64_t>(index.blocks[block].bundle);
+  const auto end = index.bundles.begin() + static_cast<int64_t>(index.blocks[block + 1].bundle);
+  uint64_t spare_steps =
+      (index.blocks[block + 1].value - index.blocks[block].value - rows.places()) / kBundleRows;
+  ElementBundle spare{};
+  const auto none = static_cast<uint16_t>(index.rows_of(block / index.k_blocks()));
+  std::fill_n(spare.row_a, kBundleLanes, none);
+  std::fill_n(spare.row_b, kBundleLanes, none);
+  for (to = std::copy(rows.bundles().begin(), rows.bundles().end(), to); to != end; ++to) {
+    spare.apart_steps = static_cast<uint16_t>(std::min<uint64_t>(spare_steps, index.k_block));
+    spare_steps -= spare.apart_steps;
+    *to = spare;
+  }
+}
+
+void fetch(const BlockRows& rows, const ElementBundle& coming) {
+  for (const uint16_t* of_side : {coming.row_a, coming.row_b})
+    for (uint32_t lane = 0; lane < kBundleLanes; ++lane) rows.fetch(of_side[lane]);
+}
+
+/// A row of a lane: what it brings to each step.
+class LaneRow {
+ public:
+  LaneRow(const BlockRows& rows, uint32_t row, uint32_t filler, uint32_t none)
+      : length_(rows.row(row).length),
+        columns_(rows.columns(rows.row(row))),
+        values_(rows.values(rows.row(row))),
+        filler_(filler),
+        none_(none) {}
+
+  // No branches: what stands behind a row is read, and not used.
+  uint32_t column(uint32_t step) const {
+    const uint32_t column = columns_[std::min(step, length_)];
+    return step < length_ ? column : filler_;
+  }
+  uint32_t value(uint32_t step) const {
+    const uint32_t place = values_[std::min(step, length_)];
+    return step < length_ ? place : none_;
+  }
+
+ private:
+  uint32_t length_;
+  const uint16_t* columns_;
+  const uint32_t* values_;
+  uint32_t filler_, none_;
+};
+
 }  // namespace
 
 std::vector<ElementBundle> bundle_by_length(std::span<const uint16_t> lengths) {
@@ -224,7 +193,8 @@ std::vector<ElementBundle> bundle_by_length(std::span<const uint16_t> lengths) {
 }
 
 uint64_t most_places(const ElementIndex& cut, uint64_t elements) {
-  const uint64_t most = elements + kBundleRows * std::min(elements, uint64_t{cut.chunks()} * cut.cols);
+  const uint64_t most =
+      elements + kBundleRows * std::min(elements, uint64_t{cut.chunks()} * cut.cols);
   return most - most % kBundleRows;  // whole bundles
 }
 
@@ -233,33 +203,71 @@ void reserve(ElementIndex& index, uint64_t elements) {
   uint64_t bundles = 0;
   for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk)
     bundles += (index.rows_of(chunk) + kBundleRows - 1) / kBundleRows;
-  index.bundles.resize(std::min(bundles * index.k_blocks(), places / kBundleRows));
+  index.bundles.resize(std::min(bundles * index.k_blocks(), places / kBundleRows) +
+                       index.blocks.size() - 1);
   index.words.resize(places / 2);
 }
 
-void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index,
-                    const base::ParallelFor& parallel, const FormerPattern* former,
-                    std::vector<uint32_t>* moves) {
-  std::vector<std::vector<ElementBundle>> bundles(index.blocks.size() - 1);
-  const auto blocks = static_cast<uint32_t>(bundles.size());
-  parallel(blocks, [&](uint32_t block) {
-    const uint32_t chunk = block / index.k_blocks();
-    const uint32_t* begin = cuts.begin(block % index.k_blocks()) + index.chunk_begin[chunk];
-    const uint32_t* end = cuts.begin(block % index.k_blocks() + 1) + index.chunk_begin[chunk];
-    std::array<uint16_t, kMaxChunkRows> lengths;
-    const uint32_t rows = index.rows_of(chunk);
-    for (uint32_t row = 0; row < rows; ++row) lengths[row] = static_cast<uint16_t>(end[row] - begin[row]);
-    bundles[block] = bundle_by_length({lengths.data(), rows});
-  });
-  place_bundles(bundles, index, parallel);
-  const BlockWriter writer(pattern, cuts, index);
-  if (former == nullptr) {
-    parallel(blocks, [&](uint32_t block) { writer.write(block); });
-    return;
-  }
-  parallel(blocks, [&](uint32_t block) { writer.write(block, *former, *moves); });
-  std::fill(moves->begin() + static_cast<int64_t>(index.value_count()), moves->end(), former->none);
+bool fits(const BlockRows& rows, const ElementIndex& index, uint32_t block) {
+  const ElementBlock& begin = index.blocks[block];
+  const ElementBlock& end = index.blocks[block + 1];
+  const uint64_t room = end.value - begin.value, bundles = end.bundle - begin.bundle;
+  if (rows.places() > room || rows.bundles().size() > bundles) return false;
+  const uint64_t spare_steps = (room - rows.places()) / kBundleRows;
+  return spare_steps <= (bundles - rows.bundles().size()) * index.k_block;
 }
+
+void place(const std::vector<BlockRows>& rows, uint64_t places, ElementIndex& index) {
+  uint64_t left = places;
+  for (const BlockRows& r : rows) left -= r.places();
+  ElementBlock at;
+  for (size_t block = 0; block < rows.size(); ++block) {
+    index.blocks[block] = at;
+    const uint64_t wanted = rows[block].places() / kSpareShare + kBundleRows;
+    const uint64_t most =
+        std::min<uint64_t>(left / (rows.size() - block), uint64_t{index.k_block} * kBundleRows);
+    const uint64_t spare = std::min(wanted, most) / kBundleRows * kBundleRows;
+    left -= spare;
+    at.bundle += rows[block].bundles().size() + 1;
+    at.value += rows[block].places() + spare;
+    at.index = at.value / 2;
+  }
+  index.blocks.back() = at;
+}
+
+template <class T>
+void write(const BlockRows& rows, uint32_t block, uint32_t none, ElementIndex& index,
+           const MovingValues<T>& values, uint32_t* moves) {
+  write_bundles(rows, block, index);
+  const uint64_t zero = values.former.size() - 1;
+  const auto move = [&](uint32_t from, uint64_t to) {
+    values.values[to] = values.former[from == none ? zero : from - values.first_place];
+    if (moves != nullptr) moves[to] = from;
+  };
+  ElementBlock at = index.blocks[block];
+  const ElementBundle* end = index.bundles.data() + index.blocks[block + 1].bundle;
+  for (const ElementBundle* bundle = index.bundles.data() + at.bundle; bundle != end; ++bundle) {
+    if (bundle + 1 != end) fetch(rows, bundle[1]);
+    for (uint32_t lane = 0; lane < kBundleLanes && bundle->apart_steps > 0; ++lane) {
+      const LaneRow a(rows, bundle->row_a[lane], index.k_block, none);
+      const LaneRow b(rows, bundle->row_b[lane], index.k_block, none);
+      uint32_t* word = &index.words[at.index + lane];
+      uint64_t to = at.value + lane;
+      for (uint32_t s = 0; s < bundle->apart_steps; ++s, word += kBundleLanes, to += kBundleRows) {
+        *word = pack_columns(a.column(s), b.column(s));
+        move(a.value(s), to);
+        move(b.value(s), to + kBundleLanes);
+      }
+    }
+    at.value += bundle->value_count();
+    at.index += bundle->index_count();
+  }
+}
+
+template void write(const BlockRows&, uint32_t, uint32_t, ElementIndex&,
+                    const MovingValues<uint16_t>&, uint32_t*);
+template void write(const BlockRows&, uint32_t, uint32_t, ElementIndex&,
+                    const MovingValues<uint32_t>&, uint32_t*);
 
 void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
                      std::vector<uint32_t>& source, const base::ParallelFor& parallel) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "sparse/block_rows.h"
 #include "sparse/element_index.h"
-#include "sparse/row_cuts.h"
 
 namespace tessera::sparse {
 
@@ -22,21 +22,31 @@ std::vector<ElementBundle> bundle_by_length(std::span<const uint16_t> lengths);
 /// and each other one has at most as many places as the one before has elements.
 uint64_t most_places(const ElementIndex& cut, uint64_t elements);
 
-/// Sizes the arrays for that, so that they stay where they are for all such patterns.
+/// Sizes the arrays for that, so that they stay where they are for all such patterns. Each block
+/// has a bundle to spare.
 void reserve(ElementIndex& index, uint64_t elements);
 
-/// What was packed before a new pattern, so that values can follow.
-struct FormerPattern {
-  const ElementIndex& index;  ///< cut alike
-  uint32_t none;              ///< stands for no place
+/// Whether rows find room where their block lies: the room that it has, in bundles.
+bool fits(const BlockRows& rows, const ElementIndex& index, uint32_t block);
+
+/// Lays out blocks for their rows within so many places, each with a little room to spare if there
+/// is.
+void place(const std::vector<BlockRows>& rows, uint64_t places, ElementIndex& index);
+
+/// Values that blocks take from where they were, of whose places `former` has copies, and a 0
+/// behind them.
+template <class T>
+struct MovingValues {
+  std::span<const T> former;
+  uint64_t first_place;
+  T* values;
 };
 
-/// Packs a pattern of block size 1 into an index that is cut for its shape, in place of what it
-/// held. With a former pattern, moves gets for each of its places the former one of the same element,
-/// `none` where there is no such element, and where there is no element.
-void pack_by_length(const Pattern& pattern, const RowCuts& cuts, ElementIndex& index,
-                    const base::ParallelFor& parallel, const FormerPattern* former = nullptr,
-                    std::vector<uint32_t>* moves = nullptr);
+/// Writes a block whose rows fit: bundles, words and values, and what it has to spare as bundles
+/// without tasks. Moves, if any are kept, get what becomes of its places.
+template <class T>
+void write(const BlockRows& rows, uint32_t block, uint32_t none, ElementIndex& index,
+           const MovingValues<T>& values, uint32_t* moves);
 
 /// Packs the transposed matrix of `from` into an index that is cut for its shape. source[place] is
 /// the place in `from` of the value that belongs there, `none` for filler and behind what is used;

@@ -13,13 +13,15 @@
 #include "base/parallel.h"
 #include "sparse/element_cuts.h"
 #include "sparse/element_index.h"
+#include "sparse/moves.h"
 
 namespace tessera::sparse {
 
 /// The index of Wᵀ over the values of W.
 struct TransposedElements {
   ElementIndex index;
-  std::vector<uint32_t> source;  ///< the place in W of the value of each place; filler: zero_place()
+  std::vector<uint32_t>
+      source;  ///< the place in W of the value of each place; filler: zero_place()
 };
 
 /// An unstructured sparse matrix, packed. The values are the master copy; their order is a
@@ -39,8 +41,8 @@ class PackedElements {
   /// Packs a matrix of block size 1 with values of type f32, f16 or bf16.
   PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing = {});
 
-  /// A dynamic matrix with room for `capacity` non-zeros, and without any yet. Throws UsageError where
-  /// they need more places than 32 bits can number.
+  /// A dynamic matrix with room for `capacity` non-zeros, and without any yet. Throws UsageError
+  /// where they need more places than 32 bits can number.
   static PackedElements dynamic(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
                                 const ElementPacking& packing = {});
 
@@ -63,8 +65,8 @@ class PackedElements {
   /// Places of the present pattern, filler included.
   uint64_t value_count() const { return index_.value_count(); }
 
-  /// Elements of type(), places() of them: those of the pattern with filler, unused ones of a dynamic
-  /// matrix, and a few more behind. Where there is no non-zero there is a zero.
+  /// Elements of type(), places() of them: those of the pattern with filler, unused ones of a
+  /// dynamic matrix, and a few more behind. Where there is no non-zero there is a zero.
   const std::byte* values() const { return values_.data(); }
   std::byte* values() { return values_.data(); }
   uint64_t places() const { return values_.size() / size_of(type_); }
@@ -79,7 +81,8 @@ class PackedElements {
   void set_values(const float* values, const base::ParallelFor& parallel = base::serial_for);
   /// Writes the values in the order of the SparseMatrix: one pass.
   void get_values(float* values, const base::ParallelFor& parallel = base::serial_for) const;
-  /// From that order to packed order, zeros between, and back. Arrays of nonzeros() and of places().
+  /// From that order to packed order, zeros between, and back. Arrays of nonzeros() and of
+  /// places().
   void pack(std::span<const float> values, std::span<float> packed,
             const base::ParallelFor& parallel = base::serial_for) const;
   void unpack(std::span<const float> packed, std::span<float> values,
@@ -88,24 +91,26 @@ class PackedElements {
   std::vector<uint64_t> permutation() const;
 
   /// The pattern, block size 1.
-  Pattern pattern() const;
+  Pattern pattern(const base::ParallelFor& parallel = base::serial_for) const;
 
   /// Of a dynamic matrix: replaces pattern and values. Throws UsageError for a pattern that is
   /// malformed, of another shape or beyond the capacity, and then changes nothing.
   void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
 
-  /// Of a dynamic matrix: replaces the pattern. Elements of both patterns keep their values, new ones
-  /// are 0. Returns the former place of the value of each place, zero_place() where it had none; the
-  /// array is reused once nobody else holds it. Throws as set_matrix does.
-  std::shared_ptr<const std::vector<uint32_t>> set_pattern(
-      const Pattern& pattern, const base::ParallelFor& parallel = base::serial_for);
+  /// Of a dynamic matrix: replaces the pattern. Elements of both patterns keep their values, new
+  /// ones are 0. Returns how places have moved; the arrays are reused once nobody else holds them.
+  /// Throws as set_matrix does.
+  std::shared_ptr<const Moves> set_pattern(const Pattern& pattern,
+                                           const base::ParallelFor& parallel = base::serial_for);
 
   /// The same, by the elements that go and that come. One in both lists begins anew, at 0. Throws
-  /// UsageError too for an element outside the matrix or named twice, for one to go that is not there,
-  /// and for one to come that is there. Takes as long as a new pattern, however little changes.
-  std::shared_ptr<const std::vector<uint32_t>> replace(std::span<const BlockPosition> drop,
-                                                       std::span<const BlockPosition> grow,
-                                                       const base::ParallelFor& parallel = base::serial_for);
+  /// UsageError too for an element outside the matrix or named twice, for one to go that is not
+  /// there, and for one to come that is there. Takes time for each k-block of a chunk of rows in
+  /// which something changes: these are packed anew, where they lie. Where one has no room left,
+  /// all are.
+  std::shared_ptr<const Moves> replace(std::span<const BlockPosition> drop,
+                                       std::span<const BlockPosition> grow,
+                                       const base::ParallelFor& parallel = base::serial_for);
 
   /// Bytes of the values, filler included, and of everything that is read beside them.
   size_t value_bytes() const { return values_.size(); }
@@ -119,8 +124,16 @@ class PackedElements {
   void check_places(uint64_t places) const;
   void check_dynamic() const;
   void check(const Pattern& pattern) const;
-  void restart(uint32_t row, uint32_t col);
-  void replace_index(const Pattern& pattern, const base::ParallelFor& parallel);
+  void check_capacity(uint64_t nonzeros) const;
+  void take_pattern(const Pattern& pattern, bool keeps_values, const base::ParallelFor& parallel);
+  void take_others(std::span<const uint32_t> blocks, const base::ParallelFor& parallel);
+  std::shared_ptr<const Moves> repack(std::span<const uint32_t> blocks,
+                                      const base::ParallelFor& parallel);
+  template <class T>
+  void repack_in_place(std::span<const uint32_t> blocks, Moves& moves,
+                       const base::ParallelFor& parallel);
+  template <class T>
+  void repack_all(Moves* moves, const base::ParallelFor& parallel);
 
   /// Calls visit(position in the SparseMatrix, place, column) for each non-zero.
   template <class Visit>

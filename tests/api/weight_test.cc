@@ -255,7 +255,36 @@ TEST_P(StateOfBlocks, FollowsWhereBlocksStay) {
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { moved.apply(small); }), "64 elements"));
 }
 
-INSTANTIATE_TEST_SUITE_P(BlockSizes, StateOfBlocks, testing::Values(1U, 8U));
+TEST_P(StateOfBlocks, FollowsWhenTheyAreCompacted) {
+  const uint32_t b = GetParam();
+  for (const Type type : {Type::f32, Type::bf16}) {
+    const SparseMatrix matrix = generate({PatternKind::random, 100, 90, 0.3, b, 4});
+    Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks() + 3, type);
+    base::RandomSequence random{base::RandomStream(5)};
+    for (int step = 0; step < 4; ++step) drop_and_grow(weight, random);
+    std::vector<float> values(weight.pattern().blocks() * b * b), state(weight.packed_size()), after(state.size());
+    weight.get_values(values);
+    weight.pack(values, state);
+    const Spmm product(weight, 40), back(weight, 40, {.transpose = true});
+    const Relocation moved = weight.compact();
+    moved.apply(state);
+    weight.pack(values, after);
+    EXPECT_EQ(state, after) << "an optimizer's state";
+    std::vector<float> same(values.size());
+    weight.get_values(same);
+    EXPECT_EQ(same, values);
+    expect_product(weight, product, 40, {}, 6);
+    expect_product(weight, back, 40, {.transpose = true}, 6);
+    if (b == 1) continue;
+    std::vector<float> in_order(weight.packed_size());
+    Weight::dynamic({weight.pattern(), values}, weight.capacity()).pack(values, in_order);
+    EXPECT_EQ(after, in_order);
+  }
+  Weight fixed(generate({PatternKind::random, 64, 64, 0.5, b, 3}));
+  EXPECT_THROW(fixed.compact(), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(BlockSizes, StateOfBlocks, testing::Values(1U, 4U, 8U));
 
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});

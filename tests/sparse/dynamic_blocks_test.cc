@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
 #include <map>
 #include <set>
 #include <thread>
@@ -171,6 +174,131 @@ TEST(DynamicBlocks, FollowAnySequenceOfChanges) {
       expect_right(f);
       if (testing::Test::HasFailure()) return;
     }
+  }
+}
+
+/// On three threads, in any order.
+void in_parallel(uint32_t count, const std::function<void(uint32_t)>& job) {
+  std::atomic<uint32_t> next = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      for (uint32_t i = next++; i < count; i = next++) job(i);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// A weight of so many blocks that threads share its changes; each block has a value of its own.
+struct LargeFixture {
+  static constexpr uint32_t kRows = 256, kCols = 512, kBlock = 4, kCapacity = 50000;
+
+  explicit LargeFixture(uint64_t seed) : random(base::RandomStream(seed)) {
+    while (model.size() < kCapacity - 1000) model[any()] = draw();
+    weight = std::make_unique<PackedBlocks>(pattern(), Type::f32, kCapacity);
+    weight->set_values(values(), in_parallel);
+  }
+
+  Position any() { return {random.below(kRows), random.below(kCols)}; }
+  float draw() { return static_cast<float>(random.below(100000) + 1); }
+
+  Pattern pattern() const {
+    Pattern pattern{kRows * kBlock, kCols * kBlock, kBlock, {}, {}};
+    pattern.row_begin.assign(kRows + 1, 0);
+    for (const auto& [at, value] : model) {
+      ++pattern.row_begin[at.first + 1];
+      pattern.columns.push_back(at.second);
+    }
+    for (uint32_t r = 0; r < kRows; ++r) pattern.row_begin[r + 1] += pattern.row_begin[r];
+    return pattern;
+  }
+
+  std::vector<float> values() const {
+    std::vector<float> all;
+    for (const auto& [at, value] : model) all.insert(all.end(), kBlock * kBlock, value);
+    return all;
+  }
+
+  void replace(uint32_t one_in) {
+    std::vector<BlockPosition> drop, grow;
+    for (const auto& [at, value] : model)
+      if (random.below(one_in) == 0) drop.push_back({at.first, at.second});
+    for (const BlockPosition& at : drop) model.erase({at.row, at.col});
+    const uint32_t wanted = random.below(2 * static_cast<uint32_t>(drop.size()) + 1);
+    while (grow.size() < wanted && model.size() < kCapacity) {
+      const Position at = any();
+      if (model.emplace(at, 0.0F).second) grow.push_back({at.first, at.second});
+    }
+    weight->replace(drop, grow, in_parallel);
+  }
+
+  void set_pattern() {
+    std::map<Position, float> next;
+    for (const auto& element : model)
+      if (random.below(3) != 0) next.insert(element);
+    const size_t wanted = next.size() + random.below(static_cast<uint32_t>(kCapacity - next.size() + 1));
+    while (next.size() < wanted) {
+      const Position at = any();
+      next.emplace(at, model.contains(at) ? model[at] : 0.0F);
+    }
+    model = std::move(next);
+    weight->set_pattern(pattern(), in_parallel);
+  }
+
+  void expect_right() const {
+    const PackedBlocks& w = *weight;
+    ASSERT_EQ(w.pattern().row_begin, pattern().row_begin);
+    ASSERT_EQ(w.pattern().columns, pattern().columns);
+    std::vector<float> have(model.size() * kBlock * kBlock);
+    w.get_values(have);
+    ASSERT_EQ(have, values());
+    std::set<uint32_t> slots(w.free_slots().begin(), w.free_slots().end());
+    for (uint64_t i = 0; i < w.blocks(); ++i) slots.insert(w.index().slot(i));
+    EXPECT_EQ(slots.size(), kCapacity) << "each slot belongs to one block, or is free";
+    BlockIndex transposed = empty_index(w.block_cols(), w.block_rows(), w.capacity(), true);
+    transpose(w.index(), transposed);
+    expect_same_index(w.transposed_index(), transposed);
+  }
+
+  base::RandomSequence random;
+  std::map<Position, float> model;
+  std::unique_ptr<PackedBlocks> weight;
+};
+
+TEST(DynamicBlocks, FollowChangesOnSeveralThreads) {
+  for (uint64_t seed = 300; seed < 304; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    LargeFixture f(seed);
+    for (int step = 0; step < 6; ++step) {
+      if (f.random.below(3) == 0)
+        f.set_pattern();
+      else
+        f.replace(std::vector<uint32_t>{2, 20, 100}[f.random.below(3)]);
+      f.expect_right();
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(DynamicBlocks, DropAllGrowAllAndNothing) {
+  for (const uint32_t b : {4U, 8U, 16U, 32U}) {
+    const Pattern full = full_pattern(5 * b, 3 * b, b);
+    PackedBlocks weight(full, Type::f32, full.blocks());
+    weight.set_values(std::vector<float>(full.blocks() * b * b, 2.0F));
+    std::vector<BlockPosition> all;
+    for (uint32_t i = 0; i < full.blocks(); ++i) all.push_back({i / 3, i % 3});
+    weight.replace({}, {});
+    EXPECT_EQ(weight.blocks(), full.blocks());
+    EXPECT_EQ(weight.replace(all, all).size(), full.blocks()) << "all begin anew";
+    std::vector<float> values(full.blocks() * b * b, 9.0F);
+    weight.get_values(values);
+    EXPECT_EQ(std::count(values.begin(), values.end(), 0.0F), static_cast<ptrdiff_t>(values.size()));
+    weight.replace(all, {});
+    EXPECT_EQ(weight.blocks(), 0U);
+    EXPECT_EQ(weight.free_slots().size(), full.blocks());
+    weight.replace({}, {all.data() + 6, 3});  // one row of an empty weight
+    EXPECT_EQ(weight.blocks(), 3U);
+    weight.replace({all.data() + 6, 3}, {all.data(), 6});
+    EXPECT_EQ(weight.pattern().columns, (std::vector<uint32_t>{0, 1, 2, 0, 1, 2}));
   }
 }
 
