@@ -93,8 +93,8 @@ class Weight {
   /// outside.
   Relocation replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow);
   /// Brings the values of blocks into the order of the pattern, as set_matrix() does: after many changes
-  /// those of a row lie apart, which costs products with small blocks some percent. Takes a tenth of a
-  /// product at n = 512 or so. Single elements are in order always.
+  /// those of a row lie apart, which costs products with blocks of 4 and 8 up to a tenth. Takes most of
+  /// the time of a product at n = 512. Single elements are in order always.
   Relocation compact();
 
   struct Storage;

@@ -55,7 +55,10 @@ class LostSlots {
 template <class Give>
 std::vector<uint32_t> settle(std::span<const LostSlots> parts, std::vector<uint32_t>& free,
                              const Give& give) {
+  size_t count = 0;
+  for (const LostSlots& part : parts) count += part.count();
   std::vector<uint32_t> all, left;
+  all.reserve(count);
   for (const LostSlots& part : parts) {
     all.insert(all.end(), part.all().begin(), part.all().end());
     left.insert(left.end(), part.left().begin(), part.left().end());
@@ -195,7 +198,7 @@ std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern,
   check_successor(pattern);
   std::vector<uint32_t>& slots = changes_->spare.slots;
   slots.resize(std::max<size_t>(slots.size(), capacity_));
-  std::vector<LostSlots> lost(parts_for(pattern.blocks() * kMatchBytes));
+  std::vector<LostSlots> lost(parts_for(pattern.blocks() * (kMatchBytes + block_bytes())));
   with_columns(index_, [&](const auto* columns) {
     for_each_part(block_rows(), static_cast<uint32_t>(lost.size()), parallel,
                   [&](uint32_t part, uint32_t begin, uint32_t end) {
