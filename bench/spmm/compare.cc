@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "base/random.h"
@@ -58,18 +59,40 @@ struct Contestant {
   double last = INFINITY;  ///< seconds of the last call
 };
 
+/// An array of a product, so many bytes after a cache line. Ordinary pages, as callers have.
+class Array {
+ public:
+  Array(size_t size, uint32_t offset)
+      : storage_(size + kLineFloats + offset / sizeof(float)), size_(size), offset_(offset) {}
+
+  float* data() {
+    const auto begin = reinterpret_cast<uintptr_t>(storage_.data());
+    const uintptr_t line = (begin + kLine - 1) / kLine * kLine;
+    return reinterpret_cast<float*>(line + offset_);
+  }
+  std::span<float> all() { return {data(), size_}; }
+
+ private:
+  static constexpr uintptr_t kLine = 64;
+  static constexpr size_t kLineFloats = kLine / sizeof(float);
+  std::vector<float> storage_;
+  size_t size_;
+  uint32_t offset_;
+};
+
 class Contest {
  public:
   Contest(const Case& work, const Rules& rules)
       : work_(work),
         rules_(rules),
-        x_(size_t{work.k} * work.n),
-        dy_(size_t{work.m} * work.n),
-        y_(dy_.size()),
-        dx_(x_.size()),
+        x_(size_t{work.k} * work.n, rules.array_offset),
+        dy_(size_t{work.m} * work.n, rules.array_offset),
+        y_(size_t{work.m} * work.n, rules.array_offset),
+        dx_(size_t{work.k} * work.n, rules.array_offset),
+        dw_(0, rules.array_offset),
         flush_(rules.cold ? kFlushBytes / sizeof(float) : 0, 1.0F) {
-    base::RandomStream(7).fill_symmetric(x_);
-    base::RandomStream(8).fill_symmetric(dy_);
+    base::RandomStream(7).fill_symmetric(x_.all());
+    base::RandomStream(8).fill_symmetric(dy_.all());
   }
 
   void add(Peer& peer, const Work& work) {
@@ -87,23 +110,23 @@ class Contest {
       contestant.timing.weight_bytes = contestant.product->weight_bytes();
       contestant.timing.predicted_seconds = contestant.product->predicted_seconds();
       contestant.timing.plan = contestant.product->plan();
-      dw_.resize(std::max<size_t>(dw_.size(), contestant.product->gradient_size()));
+      if (const size_t size = contestant.product->gradient_size(); size > dw_.all().size())
+        dw_ = Array(size, rules_.array_offset);
     }
     contestants_.push_back(std::move(contestant));
   }
 
   /// A first call of each, in which it starts its threads.
   void check(const SparseMatrix& weights, Pinning& pinning) {
-    const Reference reference(weights, work_, x_, dy_);
+    const Reference reference(weights, work_, x_.all(), dy_.all());
     std::vector<float> gradient(weights.values.size());
     for (Contestant& contestant : contestants_) {
       if (!contestant.product) continue;
-      for (std::vector<float>* results : {&y_, &dx_, &dw_})
-        std::fill(results->begin(), results->end(), NAN);
+      for (Array* results : {&y_, &dx_, &dw_}) std::ranges::fill(results->all(), NAN);
       contestant.last = seconds_of(*contestant.product, arrays());
       pinning.bind_new_threads();
       if (contestant.product->gradient_size() > 0) contestant.product->get_gradient(dw_.data(), gradient);
-      contestant.timing.error = reference.largest_error(contestant.timing.task, y_, dx_, gradient);
+      contestant.timing.error = reference.largest_error(contestant.timing.task, y_.all(), dx_.all(), gradient);
     }
   }
 
@@ -163,7 +186,8 @@ class Contest {
 
   const Case& work_;
   const Rules& rules_;
-  std::vector<float> x_, dy_, y_, dx_, dw_, flush_;
+  Array x_, dy_, y_, dx_, dw_;
+  std::vector<float> flush_;
   std::vector<Contestant> contestants_;
 };
 

@@ -69,6 +69,7 @@ struct Rules {
   int rounds = 7;
   bool cold = false;
   unsigned threads = 1;
+  uint32_t array_offset = 0;  ///< bytes from a cache line to where the arrays of a product begin
 };
 
 /// Everybody's timings, interleaved round by round. `dense` are the weights as a dense array.

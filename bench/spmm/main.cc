@@ -114,6 +114,7 @@ Setting setting_of(const Options& options, const Peers& peers) {
   setting.cpu = machine::detect_host().cpu;
   setting.limits = options.limits;
   setting.cold = options.cold;
+  setting.array_offset = options.array_offset;
   setting.missing = peers.missing;
   for (const auto& peer : peers.loaded)
     setting.versions.push_back(fmt::format("{}: {}", peer->name(), peer->version()));
@@ -127,7 +128,7 @@ void run(const Options& options) {
   const Peers peers = load_peers(options.limits, options.peers);
   pinning.bind_new_threads();
   const Setting setting = setting_of(options, peers);
-  const Rules rules{options.rounds, options.cold, options.limits.threads};
+  const Rules rules{options.rounds, options.cold, options.limits.threads, options.array_offset};
   print(head(setting) + column_names());
   std::vector<Comparison> comparisons;
   for (const Source& source : sources_of(options)) {

@@ -83,6 +83,9 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "rounds that medians are taken of")
       ->check(CLI::Range(1, 1000));
   app.add_flag("--cold", options.cold, "empty the caches before every timed call");
+  app.add_option("--array-offset", options.array_offset,
+                 "bytes after a cache line at which the arrays begin: 0, as PyTorch's do; 16, as malloc's do")
+      ->check(CLI::IsMember({0, 4, 8, 16, 32}));
   app.add_flag("--plans", options.plans, "print the plan of each product of Tessera's");
   app.add_option("--csv", options.csv, "file for every timing, one line each");
   app.add_option("--json", options.json, "file for everything");

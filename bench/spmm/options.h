@@ -26,6 +26,7 @@ struct Options {
   std::vector<std::string> peers;  ///< empty: all
   int rounds = 7;
   bool cold = false;
+  uint32_t array_offset = 0;  ///< bytes from a cache line to where the arrays begin
   bool plans = false;
   std::string csv;
   std::string json;

@@ -38,8 +38,8 @@ void Reference::Element::add(double term) {
   magnitude += std::abs(term);
 }
 
-Reference::Reference(const SparseMatrix& weights, const Case& work, const std::vector<float>& x,
-                     const std::vector<float>& dy) {
+Reference::Reference(const SparseMatrix& weights, const Case& work, std::span<const float> x,
+                     std::span<const float> dy) {
   const bool by_rows = work.layout == Layout::row_major;
   const auto at = [&](uint32_t row, uint32_t column, uint32_t rows) {
     return by_rows ? size_t{row} * work.n + column : size_t{column} * rows + row;

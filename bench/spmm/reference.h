@@ -15,8 +15,8 @@ class Reference {
  public:
   /// Computes sampled rows and columns, the last ones included, of what the work's task asks for,
   /// and of Y. X and dY are in the layout of the work.
-  Reference(const SparseMatrix& weights, const Case& work, const std::vector<float>& x,
-            const std::vector<float>& dy);
+  Reference(const SparseMatrix& weights, const Case& work, std::span<const float> x,
+            std::span<const float> dy);
 
   /// Largest |result - reference| ÷ the sum of the sizes of its terms, over the sampled elements of
   /// the task's results; infinite where one is NaN. `gradient` is dW at the stored elements, in

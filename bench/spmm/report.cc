@@ -104,8 +104,9 @@ double over(const Comparison& comparison, Kind kind) {
 
 std::string head(const Setting& setting) {
   std::string text = fmt::format(
-      "{}, {} threads, {}: peak {:.0f} GFLOP/s; {} caches\n", setting.cpu, setting.limits.threads,
-      tessera::name_of(setting.limits.isa), setting.peak_gflops, setting.cold ? "cold" : "warm");
+      "{}, {} threads, {}: peak {:.0f} GFLOP/s; {} caches; arrays {} bytes after a cache line\n", setting.cpu, setting.limits.threads,
+      tessera::name_of(setting.limits.isa), setting.peak_gflops, setting.cold ? "cold" : "warm",
+      setting.array_offset);
   for (const std::string& version : setting.versions) text += fmt::format("  {}\n", version);
   for (const std::string& missing : setting.missing)
     text += fmt::format("  not here: {}\n", missing);

@@ -15,6 +15,7 @@ struct Setting {
   Limits limits;
   double peak_gflops = 0;
   bool cold = false;
+  uint32_t array_offset = 0;
   std::vector<std::string> versions;  ///< "name: version" of each peer
   std::vector<std::string> missing;   ///< "name: reason"
 };

@@ -109,6 +109,7 @@ std::string to_json(const Setting& setting, const std::vector<Comparison>& compa
                  {"threads", setting.limits.threads},
                  {"peak_gflops", setting.peak_gflops},
                  {"cold_caches", setting.cold},
+                 {"array_offset_bytes", setting.array_offset},
                  {"peers", setting.versions},
                  {"missing", setting.missing},
                  {"results", json::array()}};
