@@ -5,6 +5,7 @@
 #include <tessera/io.h>
 
 #include "cli/spmm_tiled.h"
+#include "ops/sddmm.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -48,7 +49,8 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::host) {
     if (what.precision.f32_partials)
       throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
-    ops::check_spmm(what.block, knobs_of(what));
+    const auto check = what.product == ops::Product::weight_gradient ? ops::check_sddmm : ops::check_spmm;
+    check(what.block, knobs_of(what));
   } else {
     if (request_.layout != Layout::row_major)
       throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));

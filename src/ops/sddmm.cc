@@ -321,6 +321,11 @@ void clear_free_places(const PackedWeight& weight, float* packed) {
   for (uint32_t slot : blocks->free_slots()) std::fill_n(packed + slot * values, values, 0.0F);
 }
 
+void check_sddmm(uint32_t block_size, const ForcedKnobs& force) {
+  check_spmm(block_size, {});
+  block_size == 1 ? check_knobs<ElementGradient>(force) : check_knobs<BlockGradient>(force);
+}
+
 SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem,
                      const Machine& machine, const ForcedKnobs& force) {
   return with_gradient(weight, [&](const auto& family) {

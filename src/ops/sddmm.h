@@ -39,6 +39,10 @@ uint64_t packed_elements(const PackedWeight& weight);
 /// Clears what no vertex of a gradient's program writes of dW: the slots that no block of a dynamic weight has.
 void clear_free_places(const PackedWeight& weight, float* packed);
 
+/// Throws UsageError where no kernel takes blocks of this size (1: single elements), or its plans
+/// have no such knobs.
+void check_sddmm(uint32_t block_size, const ForcedKnobs& force);
+
 /// Cuts the gradient over the machine's tiles as its cost model finds best. Throws UsageError for
 /// knobs that do not exist or leave no cut.
 SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem,

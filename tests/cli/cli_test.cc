@@ -252,6 +252,7 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
+                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --product dw --plan tile_rows=8", "no knob 'tile_rows'"},
                                {"spmm --m 4 --k 4 --density 1/2 --n 4 --seed -1", "--seed takes"},
                                {"spmm --m -4 --k 4 --density 1/2 --n 4", "--m takes a whole number"},
                                {"spmm --m 4 --density 1/2 --n 4", "--m, --k and --density"},
@@ -307,6 +308,14 @@ TEST_F(CliTest, PanelsMayBeWiderThanEverything) {
   const Outcome o = run("spmm --m 64 --k 64 --density 1/2 --n 20 --block 8 --plan kernel=0,panel_cols=4294967295 --json");
   ASSERT_EQ(o.status, 0) << o.err;
   EXPECT_EQ(json::parse(o.out)["results"][1]["verified"], true);
+}
+
+TEST_F(CliTest, AGradientsCutCanBeForced) {
+  for (const char* cut : {"--block 8 --plan group_rows=16", "--block 1 --plan group_panels=1"}) {
+    const Outcome o = run(fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product dw --mode static {} --json", cut));
+    ASSERT_EQ(o.status, 0) << o.err;
+    EXPECT_EQ(results_of(o)[0]["verified"], true) << cut;
+  }
 }
 
 TEST_F(CliTest, FailuresAreOneJsonObjectToo) {
