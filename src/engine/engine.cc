@@ -180,7 +180,7 @@ class Engine::Run {
       crew_.run(thread, helps, [&](CrewMember& member) {
         for (uint32_t t = thread; t < tiles; t = next.fetch_add(1, std::memory_order_relaxed))
           for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
-            run_vertex(source, set, set.vertices[v], member, helps ? &member : nullptr);
+            run_vertex(source, set, set.vertices[v], member, helps);
       });
       busy_[thread] = clock.stop();
     };
@@ -202,7 +202,7 @@ class Engine::Run {
   }
 
   void run_vertex(const program::ComputeSet& source, const CompiledSet& set,
-                  const compiler::CompiledVertex& vertex, CrewMember& member, program::Crew* crew) const {
+                  const compiler::CompiledVertex& vertex, CrewMember& member, bool helps) const {
     const program::VertexGroup& group = source.groups[vertex.group];
     const program::Codelet& codelet = *group.codelet;
     if (options_.dry && !runs_dry(group)) return;
@@ -210,8 +210,9 @@ class Engine::Run {
     std::array<int64_t, program::kMaxParams> params;
     for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
-    const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &member.clock, crew};
-    member.take(group, scratch_of(codelet, v.fields));
+    const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &member.clock,
+                            helps ? &member : nullptr};
+    if (helps) member.take(group, scratch_of(codelet, v.fields));
     const bool plain = options_.reference || codelet.simd == nullptr;
     (plain ? codelet.reference : codelet.simd)(v);
   }

@@ -1,27 +1,19 @@
 #include "sparse/moves.h"
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 
+#include "sparse/parts.h"
+
 namespace tessera::sparse {
 namespace {
-
-constexpr uint64_t kAtATime = 1 << 15;
-
-/// Calls job(begin, end) for parts of [0, count).
-template <class Job>
-void for_parts(uint64_t count, const base::ParallelFor& parallel, const Job& job) {
-  parallel(static_cast<uint32_t>((count + kAtATime - 1) / kAtATime),
-           [&](uint32_t part) { job(part * kAtATime, std::min(count, (part + 1) * kAtATime)); });
-}
 
 void follow(const Moves& moves, Moves::Range range, float* state,
             const base::ParallelFor& parallel) {
   const uint64_t count = range.end - range.begin;
   const auto former = std::make_unique_for_overwrite<float[]>(count);
   copy_bytes(state + range.begin, former.get(), count * sizeof(float), parallel);
-  for_parts(count, parallel, [&](uint64_t begin, uint64_t end) {
+  for_each_part(count, parts_for(count * sizeof(float)), parallel, [&](uint32_t, uint64_t begin, uint64_t end) {
     for (uint64_t i = range.begin + begin; i < range.begin + end; ++i)
       state[i] = moves.former[i] == moves.none ? 0.0F : former[moves.former[i] - range.begin];
   });
@@ -36,7 +28,8 @@ void follow(const Moves& moves, std::span<float> state, const base::ParallelFor&
 }
 
 void copy_bytes(const void* from, void* to, size_t bytes, const base::ParallelFor& parallel) {
-  for_parts(bytes, parallel, [&](uint64_t begin, uint64_t end) {
+  if (bytes == 0) return;
+  for_each_part(bytes, parts_for(bytes), parallel, [&](uint32_t, size_t begin, size_t end) {
     std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
                 end - begin);
   });

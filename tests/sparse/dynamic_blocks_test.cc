@@ -4,8 +4,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
 #include <map>
 #include <set>
 #include <thread>
@@ -17,9 +15,12 @@
 #include "sparse/packed_blocks.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/in_parallel.h"
 
 namespace tessera::sparse {
 namespace {
+
+using test::in_parallel;
 
 using Position = std::pair<uint32_t, uint32_t>;
 using Model = std::map<Position, std::vector<float>>;
@@ -175,17 +176,6 @@ TEST(DynamicBlocks, FollowAnySequenceOfChanges) {
       if (testing::Test::HasFailure()) return;
     }
   }
-}
-
-/// On three threads, in any order.
-void in_parallel(uint32_t count, const std::function<void(uint32_t)>& job) {
-  std::atomic<uint32_t> next = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t)
-    threads.emplace_back([&] {
-      for (uint32_t i = next++; i < count; i = next++) job(i);
-    });
-  for (std::thread& thread : threads) thread.join();
 }
 
 /// A weight of so many blocks that threads share its changes; each block has a value of its own.

@@ -6,7 +6,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <thread>
 #include <utility>
@@ -16,23 +15,14 @@
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/in_parallel.h"
 
 namespace tessera::sparse {
 namespace {
 
 using test::error_of;
+using test::in_parallel;
 using test::says;
-
-/// On three threads, in any order.
-void in_parallel(uint32_t count, const std::function<void(uint32_t)>& job) {
-  std::atomic<uint32_t> next = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t)
-    threads.emplace_back([&] {
-      for (uint32_t i = next++; i < count; i = next++) job(i);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
 
 using Elements = std::map<std::pair<uint32_t, uint32_t>, float>;
 
