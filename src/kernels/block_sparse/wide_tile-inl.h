@@ -75,11 +75,15 @@ struct WideTile {
 inline constexpr size_t kValuesAhead = 1024;
 inline constexpr size_t kNarrowAhead = 2048;
 
-// Blocks between the one in work and the one whose rows of X are prefetched: small blocks take
-// less time than a read from the L2 cache.
-template <int kGroup>
-inline constexpr size_t kBlocksAhead = kGroup == 4 ? 3 : kLanes == 16 ? 1 : 2;
-inline constexpr size_t kMostBlocksAhead = 3;
+// Blocks between the one in work and the one whose rows of X are prefetched: columns of W that take as long as a
+// read from the L2 cache, and for rows in place, spread over many pages, a look into the page tables too.
+inline constexpr size_t kMostBlocksAhead = 6;
+template <XForm kForm>
+constexpr size_t blocks_ahead(uint32_t block_size) {
+  constexpr uint32_t kColumnsAhead = kForm == XForm::packed ? 12 : 24;
+  constexpr uint32_t kLeast = kLanes == kMaxLanes ? 1 : 2;
+  return std::clamp<size_t>(kColumnsAhead / block_size, kLeast, kMostBlocksAhead);
+}
 
 // Prefetches row c of a group of rows of X, each cache line once: packed rows follow one another,
 // so that of two rows of an odd number of AVX2's half-line vectors the first has a line less.
@@ -173,6 +177,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
   constexpr bool kWidens = !std::is_same_v<T, float>;
   const size_t strip_values = kGroup == 4 ? kGroupValues : size_t{t.block_size} * 8;
   const size_t ahead = slots_ahead(kValuesAhead, t.block_step);
+  const size_t x_ahead = kGroup == 4 ? blocks_ahead<kForm>(4) : blocks_ahead<kForm>(t.block_size);
   if (kWidens && t.blocks > 0) widen_block<T>(t.widening, 0, strip_values);
   for (size_t i = 0; i < t.blocks; ++i) {
     const float* w = nullptr;
@@ -185,7 +190,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       next_w = t.w + t.slots[i + ahead] * t.block_step;
     }
     const float* x = t.x + t.columns[i] * x_block;
-    const float* next_x = t.x + t.columns[i + kBlocksAhead<kGroup>] * x_block;
+    const float* next_x = t.x + t.columns[i + x_ahead] * x_block;
     const float* values = w;
     const float* lines = next_w;
     for (uint32_t part = 0; part < parts; ++part) {
