@@ -8,8 +8,15 @@
 namespace tessera::kernels {
 namespace {
 
-// Share of the reads of X from the L2 cache that multiply-adds do not hide.
+constexpr double kLineBytes = 64;
+// Share of the reads of X from the L2 cache that multiply-adds do not hide, and what each line of it costs
+// more where X lies in place, over many pages.
 constexpr double kExposedPanelReads = 0.25;
+constexpr double kInPlaceLineCycles = 0.35;
+// Share of the stream of W that shows beside multiply-adds, or they beside it.
+constexpr double kExposedStream = 0.15;
+// Copying a cache line of X into a panel, beside reading it.
+constexpr double kCopyLineCycles = 10;
 // Eight sums just cover the latency of multiply-adds, four cycles of two each: any delay shows.
 constexpr double kFewSums = 8;
 constexpr double kFewSumsFactor = 1.07;
@@ -36,9 +43,11 @@ constexpr double kLookupCycles = 3;
 // A transposed product takes 256 bytes of a block at a time, which nothing but its own prefetches foresees: where
 // values come from beyond the L2 cache, the part of their reads that adds to all else.
 constexpr double kExposedPieces = 1.5;
-// Part of the L2 cache that a panel may take before the streams of W and Y push some of it out, and how many L2
-// caches it takes before none of it stays: until then what it costs is prefetched well.
-constexpr double kPanelShareOfL2 = 0.5;
+// Part of the L2 cache that a panel may take before the streams of W and Y push some of it out, rows in place
+// before a packed one, and how many L2 caches it takes before none of it stays: until then what it costs is
+// prefetched well.
+constexpr double kInPlaceShareOfL2 = 0.5;
+constexpr double kPanelShareOfL2 = 0.75;
 constexpr double kPanelShareLost = 1.5;
 
 /// The sizes of a share.
@@ -76,22 +85,25 @@ double tile_rows_of(const BlockShare& share) {
   return share.weight.block_size == 4 ? 4 : std::min<double>(share.cut.tile_rows, 8);
 }
 
-// Cycles of one pass of a share's values through registers, for one tile of `vectors`.
+// Cycles of one pass of a share's values through registers, for one tile of `vectors`. line_cycles: of each
+// cache line of X that it reads, beside its part of panel_rate.
 double tile_cycles(const BlockShare& share, const Sizes& s, double vectors, double panel_rate,
-                   const machine::HostFigures& f) {
+                   double line_cycles, const machine::HostFigures& f) {
   const double tile_rows = tile_rows_of(share);
   const double multiply_adds = tile_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
   const double loads = (tile_rows + 2 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
   const double panel = vectors * s.lanes * 4 / panel_rate;
+  const double lines = vectors * s.lanes * 4 / kLineBytes;
   const double waiting = tile_rows * vectors <= kFewSums ? kFewSumsFactor : 1;
   const double step = waiting * std::max(multiply_adds, loads) +
-                      f.exposed_loads * std::min(multiply_adds, loads) + kExposedPanelReads * panel;
+                      f.exposed_loads * std::min(multiply_adds, loads) + kExposedPanelReads * panel +
+                      line_cycles * lines;
   return s.values / tile_rows * step + s.rows / tile_rows * (kTileCycles + tile_rows * vectors);
 }
 
 double pack_cycles(const BlockShare& share, const Sizes& s, const machine::HostFigures& f) {
   const double bytes = 4.0 * share.weight.cols * s.cols;
-  double cycles = bytes / streaming_rate(bytes, f) + bytes / f.l2_bytes_per_cycle;
+  double cycles = bytes / streaming_rate(bytes, f) + bytes / kLineBytes * kCopyLineCycles;
   if (share.x.col_stride != 1) cycles += bytes / 4 / s.lanes * kTurnCyclesPerVector;
   return cycles;
 }
@@ -149,25 +161,22 @@ double piece_cycles(const BlockWeight& w, const Sizes& s, double streaming, cons
 program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigures& f) {
   const Sizes s = sizes_of(share, f);
   const BlockWeight& w = share.weight;
-  const double panel_cols = std::min<double>(std::max(share.cut.panel_cols, 1U), s.cols);
-  const double panels = std::ceil(s.cols / panel_cols);
-  const double panel_bytes = 4.0 * w.cols * panel_cols;
+  const double panels = panels_of(share.cut, share.col_end - share.col_begin).tiles();
+  const double panel_bytes = 4.0 * w.cols * s.cols / panels;
   const double panel_rate = panel_rate_of(panel_bytes, f);
 
   program::PhaseTimes cycles;
-  cycles[program::Phase::pack] = packed_calls(share, s) * pack_cycles(share, s, f);
-  const auto panel_compute = [&](double vectors) {
-    const double tiles = std::ceil(vectors / share.cut.tile_vectors);
-    return vectors > 0 ? tiles * tile_cycles(share, s, vectors / tiles, panel_rate, f) : 0;
-  };
-  const double all = std::ceil(s.cols / s.lanes);
-  const double most = std::ceil(panel_cols / s.lanes);
-  const double whole = std::floor(all / most);
-  double compute = whole * panel_compute(most) + panel_compute(all - whole * most);
+  const double packed = packed_calls(share, s);
+  cycles[program::Phase::pack] = packed * pack_cycles(share, s, f);
+  const double panel_vectors = std::ceil(s.cols / s.lanes) / panels;
+  const double tiles = std::ceil(panel_vectors / share.cut.tile_vectors);
+  const double line_cycles = (1 - packed) * kInPlaceLineCycles;
+  double compute = panels * tiles * tile_cycles(share, s, panel_vectors / tiles, panel_rate, line_cycles, f);
   compute += panels * s.blocks * (kIndexCycles + (has_slots(w) ? kSlotCycles : 0));
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
-  cycles[program::Phase::compute] = std::max(compute, streaming) + piece_cycles(w, s, streaming, f) +
+  cycles[program::Phase::compute] = std::max(compute, streaming) + kExposedStream * std::min(compute, streaming) +
+                                       piece_cycles(w, s, streaming, f) +
                                        write_cycles(share, s, f) + border_cycles(share, s, panels);
   return cycles;
 }
@@ -222,7 +231,7 @@ struct TileShape {
 std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t n) {
   if (lanes < 16 && block_size > 4 && n <= 2 * lanes) return {{8, 1}, {4, 2}};
   if (lanes < 16) return {{4, 3}, {4, 2}};
-  if (block_size == 4) return {{4, 4}, {4, 3}};
+  if (block_size == 4) return {{4, 6}, {4, 4}, {4, 3}};
   return {{8, 3}, {8, 2}, {4, 4}};
 }
 
@@ -230,7 +239,7 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
 // one another out of the L2 cache.
 bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures& f) {
   const bool whole = !p.x_column_major && p.n % lanes == 0 && p.k % p.block_size == 0;
-  return whole && 4.0 * p.k * p.n <= kPanelShareOfL2 * static_cast<double>(f.l2_bytes);
+  return whole && 4.0 * p.k * p.n <= kInPlaceShareOfL2 * static_cast<double>(f.l2_bytes);
 }
 
 }  // namespace

@@ -54,6 +54,11 @@ inline double reads_worth_a_copy(bool turned, uint32_t block_size) {
   return turned && block_size >= 16 ? 20 : 12;
 }
 
+/// How the wide kernel cuts columns of Y, counted in cache lines of a row, into panels.
+inline TileCut panels_of(const BlockCut& cut, uint32_t cols) {
+  return {round_up(cols, kMaxLanes) / kMaxLanes, std::max(round_up(cut.panel_cols, kMaxLanes) / kMaxLanes, 1U)};
+}
+
 /// Scratch of the wide kernel, in floats from its beginning.
 struct WideScratch {
   size_t panel = 0;       ///< packed X: a [k][columns] matrix a tile
@@ -67,7 +72,8 @@ struct WideScratch {
   size_t total;
 
   WideScratch(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols) {
-    const size_t width = round_up(std::min(cut.panel_cols, std::max(cols, 1U)), kMaxLanes);
+    const TileCut panels = panels_of(cut, cols);
+    const size_t width = size_t{std::min(panels.most, panels.vectors)} * kMaxLanes;
     const size_t depth = round_up(k, block_size);
     const size_t strip_rows = sparse::order_of(block_size).strip_rows;
     strip = panel + depth * width;

@@ -33,10 +33,11 @@ class WideShare {
 
   void run() {
     number();
-    const uint32_t cols = share_.col_end - share_.col_begin;
-    const uint32_t step = round_up(std::clamp(share_.cut.panel_cols, 1U, std::max(cols, 1U)), kLanes);
-    for (uint32_t c = share_.col_begin; c < share_.col_end; c += step) {
-      panel(c, std::min(step, share_.col_end - c));
+    const TileCut panels = panels_of(share_.cut, share_.col_end - share_.col_begin);
+    for (uint32_t i = 0; i < panels.tiles(); ++i) {
+      const uint32_t begin = share_.col_begin + panels.begin(i) * kMaxLanes;
+      const uint32_t end = share_.col_begin + panels.begin(i + 1) * kMaxLanes;
+      panel(begin, std::min(end, share_.col_end) - begin);
     }
   }
 
