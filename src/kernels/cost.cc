@@ -28,6 +28,15 @@ double stream_cycles(const machine::HostFigures& f, const HostWork& work) {
 
 }  // namespace
 
+double lanes_of(const machine::HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
+
+// Operands of a core that fill less of its L2 cache than half are still there from one product to the next.
+double streaming_rate(double bytes, const machine::HostFigures& f) {
+  if (bytes <= static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
+  if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
+  return memory_bytes_per_cycle(f);
+}
+
 double host_cycles(const machine::Machine& m, const HostWork& work) {
   const machine::HostFigures& f = m.figures;
   const double operations_per_cycle =

@@ -1,8 +1,9 @@
-// What the costs of simple codelets have in common.
+// What the costs of codelets have in common.
 #pragma once
 
 #include <cstdint>
 
+#include "machine/figures.h"
 #include "machine/machine.h"
 #include "program/codelet.h"
 
@@ -22,6 +23,16 @@ double host_cycles(const machine::Machine& m, const HostWork& work);
 /// Vector operations on a host that turn an element of a type into FP32, and round it back.
 double widen_operations(Type type);
 double round_operations(Type type);
+
+/// FP32 lanes of a host's vectors.
+double lanes_of(const machine::HostFigures& f);
+
+/// Bytes a cycle that a core of a host streams of a working set of its own of so many bytes.
+double streaming_rate(double bytes, const machine::HostFigures& f);
+
+/// Cycles of copying a cache line from one place to another, beside those of bringing it near.
+inline constexpr double kLineBytes = 64;
+inline constexpr double kCopyLineCycles = 10;
 
 /// Bytes of a field's elements.
 double bytes_of(const program::FieldView& field);

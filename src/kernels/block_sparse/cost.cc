@@ -4,19 +4,17 @@
 #include <cmath>
 
 #include "kernels/block_sparse/layout.h"
+#include "kernels/cost.h"
 
 namespace tessera::kernels {
 namespace {
 
-constexpr double kLineBytes = 64;
 // Share of the reads of X from the L2 cache that multiply-adds do not hide, and what each line of it costs
 // more where X lies in place, over many pages.
 constexpr double kExposedPanelReads = 0.25;
 constexpr double kInPlaceLineCycles = 0.35;
 // Share of the stream of W that shows beside multiply-adds, or they beside it.
 constexpr double kExposedStream = 0.15;
-// Copying a cache line of X into a panel, beside reading it.
-constexpr double kCopyLineCycles = 10;
 // Eight sums just cover the latency of multiply-adds, four cycles of two each: any delay shows.
 constexpr double kFewSums = 8;
 constexpr double kFewSumsFactor = 1.07;
@@ -55,8 +53,6 @@ struct Sizes {
   double blocks, values, value_bytes, block_rows, rows, cols, lanes;
 };
 
-double lanes_of(const machine::HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
-
 Sizes sizes_of(const BlockShare& share, const machine::HostFigures& f) {
   const BlockWeight& w = share.weight;
   Sizes s{};
@@ -69,13 +65,6 @@ Sizes sizes_of(const BlockShare& share, const machine::HostFigures& f) {
   s.cols = share.col_end - share.col_begin;
   s.lanes = lanes_of(f);
   return s;
-}
-
-// Bytes a cycle that a core streams of a working set of its own of so many bytes.
-double streaming_rate(double bytes, const machine::HostFigures& f) {
-  if (bytes <= static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
-  if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
-  return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
 }
 
 // A pattern not known yet is that of a weight whose blocks have slots.

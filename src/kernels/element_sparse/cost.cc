@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cost.h"
 #include "kernels/element_sparse/layout.h"
 
 namespace tessera::kernels {
@@ -93,15 +94,6 @@ struct Counts {
   }
 };
 
-double lanes_of(const HostFigures& f) { return std::max(1.0, f.flops_per_cycle / 4); }
-
-/// Operands of a core that fill less of its L2 cache than half are still there from one product to the next.
-double far_bytes_per_cycle(const HostFigures& f, double bytes) {
-  if (bytes < static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
-  const double memory = std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
-  return bytes * f.threads < static_cast<double>(f.l3_bytes) ? f.l3_bytes_per_cycle : memory;
-}
-
 /// Cycles of the inner loops for one column.
 double column_cycles(const ElementWeight& w, const Counts& counts, const HostFigures& f) {
   const double vectors = kBundleLanes / std::min<double>(kBundleLanes, lanes_of(f));
@@ -173,7 +165,7 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
   const Counts counts(share);
   const Panels panels = panels_of(share, f);
   const bool single = std::min<double>(share.cut.panel_cols, cols) == 1;
-  const double stream = counts.bytes / far_bytes_per_cycle(f, counts.bytes);
+  const double stream = counts.bytes / streaming_rate(counts.bytes, f);
   const double inner = single ? column_cycles(w, counts, f)
                               : panel_cycles(w, counts, panels.vectors, panels.lanes, f);
   const double x_bytes = cols * w.cols * sizeof(float);
@@ -181,10 +173,11 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
   const double x_turn = share.x.col_stride == 1 ? 0 : kTurnPerElement * cols * w.cols;
   const double y_turn = share.y.col_stride == 1 ? 0 : kTurnPerElement * cols * rows;
   const bool whole_rows = panels.count == 1 && share.x.row_stride == static_cast<int64_t>(cols);
-  const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / far_bytes_per_cycle(f, x_bytes) + x_turn;
+  const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
+                      x_bytes / kLineBytes * kCopyLineCycles + x_turn;
   const double shared_lines = share.cut.col_parts > 1 && share.y.col_stride == 1 ? rows : 0;
   const double write =
-      kWriteTraffic * y_bytes / far_bytes_per_cycle(f, y_bytes) + kSharedLineCycles * shared_lines + y_turn;
+      kWriteTraffic * y_bytes / streaming_rate(y_bytes, f) + kSharedLineCycles * shared_lines + y_turn;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cost.h"
 #include "kernels/sddmm/layout.h"
 
 namespace tessera::kernels {
@@ -34,18 +35,8 @@ constexpr double kShareForX = 0.75;
 constexpr double kUpdateTraffic = 3;
 // Turning a column-major operand: loads, shuffles and short stores, for each element.
 constexpr double kTurnPerElement = 0.5;
-constexpr double kCopyCyclesPerLine = 10;
 // Addresses of a task's four rows of X and two of dY.
 constexpr double kTaskCycles = 8;
-
-double lanes_of(const HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
-
-/// Bytes a cycle that a core streams of a working set of its own of so many bytes.
-double streaming_rate(double bytes, const HostFigures& f) {
-  if (bytes <= static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
-  if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
-  return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
-}
 
 double blocks_of(const BlockSddmmShare& share) {
   const BlockWeight& w = share.weight;
@@ -162,7 +153,7 @@ program::PhaseTimes element_cycles(const ElementSddmmShare& share, const HostFig
   const double groups = std::ceil(panels / std::max<double>(1, share.cut.group_panels));
   const double chunks = share.chunk_end - share.chunk_begin;
   const auto pack = [&](double elements, const MatrixView<const float>& m) {
-    return elements / 16 * kCopyCyclesPerLine + pack_cycles(elements, m.col_stride != 1, lanes);
+    return elements / 16 * kCopyLineCycles + pack_cycles(elements, m.col_stride != 1, lanes);
   };
 
   program::PhaseTimes out;
