@@ -76,13 +76,33 @@ inline void turn(const float* from, size_t from_step, size_t rows, size_t cols, 
   }
 }
 
+// Rows that begin `columns` after a boundary of vectors, each turned by as many columns: its last ones go first.
+// Then all vectors are aligned, the first in two parts. Pointers to them stand at the boundary.
+struct Turn {
+  uint32_t columns = 0;
+  size_t length = 0;  // of a row
+
+  // The parts of the first vector: where its last lanes stand, and its first ones.
+  HWY_INLINE hn::Mask<Floats> end_of_row() const { return hn::FirstN(Floats(), columns); }
+  HWY_INLINE hn::Vec<Floats> load(const float* row) const {
+    const Floats d;
+    return hn::Or(hn::MaskedLoad(end_of_row(), d, row + length), hn::MaskedLoad(hn::Not(end_of_row()), d, row));
+  }
+  HWY_INLINE void store(hn::Vec<Floats> v, float* row) const {
+    const Floats d;
+    hn::BlendedStore(v, end_of_row(), d, row + length);
+    hn::BlendedStore(v, hn::Not(end_of_row()), d, row);
+  }
+};
+
 // The columns of X from col_begin that one tile of a panel holds: `cols` of them, zeros up to
-// `width`.
+// `width`. Turned rows stand in a row-major X.
 struct PanelTile {
-  uint32_t col_begin;
+  int64_t col_begin;
   uint32_t cols;
   uint32_t width;
   float* to;
+  Turn turn = {};
 };
 
 inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const PanelTile& tile) {
@@ -94,6 +114,11 @@ inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const Pa
   float* to = tile.to;
   for (uint32_t i = 0; i < k; ++i, row += row_stride) {
     uint32_t c = 0;
+    if (tile.turn.columns != 0) {
+      hn::StoreU(tile.turn.load(row), d, to);
+      c += kLanes;
+      to += kLanes;
+    }
     for (; c + kLanes <= tile.cols; c += kLanes, to += kLanes) {
       hn::StoreU(hn::LoadU(d, row + c), d, to);
       hwy::Prefetch(row + kAhead * row_stride + c);

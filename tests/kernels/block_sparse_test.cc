@@ -323,6 +323,31 @@ TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
   }
 }
 
+// Rows of Y that begin anywhere in a cache line and are written past the caches.
+TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Product p(seed);
+    p.n = 16 * (1 + p.random.below(9));
+    p.m = p.b * (1 + p.random.below(8));
+    p.x_columns = false;
+    p.x_leading = p.n + p.random.below(20);
+    p.x_offset = p.random.below(16);
+    p.y_columns = false;
+    p.y_leading = p.n + 16 * p.random.below(3);
+    p.y_offset = p.random.below(16);
+    p.epilogue = {};
+    p.has_bias = false;
+    p.cut.kernel = BlockCut::Kernel::wide;
+    p.cut.panel_cols = 16 * (1 + p.random.below(6));
+    p.cut.pack_x = true;
+    p.cut.stream_y = true;
+    p.row_cut = p.random.below(p.m / p.b + 1);
+    p.col_cut = 16 * p.random.below(p.n / 16 + 1);
+    expect_right(p, block_spmm);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // One 16-row strip of ones over 40 columns, of which the last 8 overhang a k of 32 + 3.
 TEST_P(BlockSparse, OnlyStoredValuesContribute) {
   for (const auto kernel : {BlockCut::Kernel::wide, BlockCut::Kernel::narrow}) {

@@ -116,7 +116,7 @@ double packed_calls(const BlockShare& share, const Sizes& s) {
 double write_cycles(const BlockShare& share, const Sizes& s, const machine::HostFigures& f) {
   const double bytes = 4 * s.rows * s.cols;
   const bool by_columns = share.y.col_stride != 1;
-  const double passes = share.cut.stream_y && !by_columns ? 2 - kAlignedCalls : 2;
+  const double passes = !share.cut.stream_y || by_columns ? 2 : share.cut.pack_x ? 1 : 2 - kAlignedCalls;
   double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
   if (share.cut.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
   if (by_columns) cycles += bytes / 4 / s.lanes * kTurnCyclesPerVector;

@@ -34,10 +34,11 @@ class WideShare {
   void run() {
     number();
     const TileCut panels = panels_of(share_.cut, share_.col_end - share_.col_begin);
+    row_turn_ = turn_of_y();
     for (uint32_t i = 0; i < panels.tiles(); ++i) {
       const uint32_t begin = share_.col_begin + panels.begin(i) * kMaxLanes;
       const uint32_t end = share_.col_begin + panels.begin(i + 1) * kMaxLanes;
-      panel(begin, std::min(end, share_.col_end) - begin);
+      panel(int64_t{begin} - row_turn_.columns, std::min(end, share_.col_end) - begin);
     }
   }
 
@@ -61,7 +62,7 @@ class WideShare {
     if (share_.clock != nullptr) share_.clock->enter(phase);
   }
 
-  void panel(uint32_t col, uint32_t cols) {
+  void panel(int64_t col, uint32_t cols) {
     col_ = col;
     cols_ = cols;
     const auto vectors = static_cast<uint32_t>((cols + kLanes - 1) / kLanes);
@@ -70,6 +71,7 @@ class WideShare {
     turned_ = columns_turned();
     packed_ = share_.cut.pack_x || !can_stay();
     if (packed_) turned_ = 0;
+    begins_row_ = col <= share_.col_begin;
     widening_tile_ = nullptr;
     if (packed_)
       widening_tile_ = widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, tiles_.begin(1));
@@ -112,7 +114,8 @@ class WideShare {
     x.data += begin * x.row_stride;
     const uint32_t depth = end == w_.cols ? padded_k(w_) : end;
     pack_tile(x, end - begin, depth - begin,
-              {col_ + first, std::min(last, cols_) - first, last - first, panel_of(first) + size_t{begin} * (last - first)});
+              {col_ + first, std::min(last, cols_) - first, last - first,
+               panel_of(first) + size_t{begin} * (last - first), packed_turn(first)});
   }
 
   void block_rows(uint32_t begin, uint32_t end) {
@@ -120,6 +123,9 @@ class WideShare {
     for (uint32_t r = begin; r < end; ++r) block_row(r);
     flush(first_row(end));
   }
+
+  // Of the tile of a packed panel that begins with this column.
+  Turn packed_turn(uint32_t first_col) const { return begins_row_ && first_col == 0 ? row_turn_ : Turn{}; }
 
   float* panel_of(uint32_t first_col) const {
     return share_.scratch + scratch_.panel + size_t{first_col} * padded_k(w_);
@@ -140,11 +146,26 @@ class WideShare {
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
+  // By how much rows of Y must be turned to write them past the caches: where X is packed, so that it can be turned
+  // on the way, and all of Y goes straight there.
+  Turn turn_of_y() const {
+    const uint32_t cols = share_.col_end - share_.col_begin;
+    const bool packs = share_.cut.pack_x && share_.x.col_stride == 1;
+    const bool is_direct = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols % kLanes == 0 &&
+                           w_.rows % tile_rows_ == 0;
+    if (!share_.cut.stream_y || !packs || !is_direct || share_.y.row_stride % kLanes != 0) return {};
+    return {columns_past_vector(&share_.y(0, share_.col_begin)), cols};
+  }
+
+  static uint32_t columns_past_vector(const float* at) {
+    const auto address = reinterpret_cast<uintptr_t>(at);
+    return address % sizeof(float) == 0 ? static_cast<uint32_t>(address / sizeof(float) % kLanes) : 0;
+  }
+
   // By how many columns rows must be turned to read X in place as aligned vectors.
   uint32_t columns_turned() const {
     if (!can_turn(kLanes, tile_rows_, width_) || share_.x.row_stride % kLanes != 0) return 0;
-    const auto first = reinterpret_cast<uintptr_t>(&share_.x(0, col_));
-    return first % sizeof(float) == 0 ? static_cast<uint32_t>(first / sizeof(float) % kLanes) : 0;
+    return columns_past_vector(&share_.x(0, col_));
   }
 
   // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache
@@ -246,7 +267,6 @@ class WideShare {
     tile.blocks = blocks.count;
     tile.stream = direct && stream_;
     tile.fetch_y = direct && fetch_y_;
-    tile.turn = {turned_, width_};
     const bool keeps = tiles_.tiles() > 1 || order_.strip_rows > tile_rows_;
     tile.widening = {strip.narrow, order_.block_values(),           blocks.slots,
                      strip_part(), lists_ + scratch_.strip, keeps};
@@ -257,6 +277,7 @@ class WideShare {
       tile.x_step = packed_ ? last - first : static_cast<size_t>(share_.x.row_stride);
       tile.y = (direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first) -
                turned_;
+      tile.turn = packed_ ? packed_turn(first) : Turn{turned_, width_};
       tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : width_;
       const bool widens = strip.narrow != nullptr && t == 0;
       const auto function =
@@ -275,7 +296,7 @@ class WideShare {
 
   // Finishes the gathered rows, those before `row`, and begins to gather there.
   void flush(uint32_t row) {
-    const Piece piece{chunk_row_, col_, row - chunk_row_, cols_};
+    const Piece piece{chunk_row_, static_cast<uint32_t>(col_), row - chunk_row_, cols_};
     chunk_row_ = row;
     if (piece.rows == 0) return;
     const float* raw = lists_ + scratch_.rows;
@@ -295,13 +316,15 @@ class WideShare {
   float* lists_;  // scratch of the thread at work; the panel is in the share's
   const uint32_t tile_rows_;
   const uint32_t tile_vectors_;
-  uint32_t col_ = 0;   // the panel: its first column
+  Turn row_turn_{};    // of all columns of the share
+  int64_t col_ = 0;    // the panel: its first column
   uint32_t cols_ = 0;  // columns of Y in it
   uint32_t width_ = 0;  // the same in whole vectors
   TileCut tiles_{};
   WideTileFunction widening_tile_ = nullptr;
   uint32_t turned_ = 0;  // columns by which rows of X are turned
   bool packed_ = true;
+  bool begins_row_ = true;  // the panel is the first of the share
   bool direct_ = false;  // tiles go straight to Y
   bool stream_ = false;
   bool fetch_y_ = false;

@@ -26,14 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 enum class XForm : uint8_t {
   packed,    // in a panel as wide as the tile
   in_place,  // in rows `x_step` apart
-  turned,    // in place; the rows turned as Turn says
-};
-
-// Rows that begin `columns` after a cache line, each turned by as many columns: its last ones go
-// first. Then all vectors are aligned, the first in two parts. x and y stand at the cache line.
-struct Turn {
-  uint32_t columns;
-  size_t length;  // of a row of the panel
+  turned,    // in place, the rows turned
 };
 
 // Values of a block that stand together in a strip, and from such a part to the next.
@@ -67,7 +60,7 @@ struct WideTile {
   size_t y_step;  // floats between rows of Y
   bool stream;    // write past the caches; y is then aligned to vectors
   bool fetch_y;   // prefetch what will be written
-  Turn turn;
+  Turn turn;  // of Y, and of X in place
   Widening widening;
 };
 
@@ -142,12 +135,9 @@ HWY_INLINE size_t line_offset(uint32_t c, size_t depth_step) {
 template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, class T = float>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
-  const auto last_columns = hn::FirstN(d, t.turn.columns);
-  const auto first_columns = hn::Not(last_columns);
+  const Turn turn = t.turn;
   const auto load_x = [&](const float* x, int v) HWY_ATTR {
-    if (kForm != XForm::turned || v > 0) return hn::LoadU(d, x + v * kLanes);
-    return hn::Or(hn::MaskedLoad(last_columns, d, x + t.turn.length),
-                  hn::MaskedLoad(first_columns, d, x));
+    return kForm == XForm::turned && v == 0 ? turn.load(x) : hn::LoadU(d, x + v * kLanes);
   };
   const size_t x_step = kForm == XForm::packed ? kVectors * kLanes : t.x_step;
   // Columns of W an iteration: in AVX2's small tiles a loop over less costs up to a tenth.
@@ -226,9 +216,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       float* to = t.y + r * t.y_step + v * kLanes;
       auto total = sum[0][r][v];
       if constexpr (kFlights == 2) total = hn::Add(total, sum[1][r][v]);
-      if (kForm == XForm::turned && v == 0) {
-        hn::BlendedStore(total, last_columns, d, to + t.turn.length);
-        hn::BlendedStore(total, first_columns, d, to);
+      if (kForm != XForm::in_place && v == 0 && turn.columns != 0) {
+        turn.store(total, to);
       } else if (t.stream) {
         hn::Stream(total, d, to);
       } else {
