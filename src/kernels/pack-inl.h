@@ -95,6 +95,18 @@ struct Turn {
   }
 };
 
+inline uint32_t columns_past_vector(const float* at) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  return address % sizeof(float) == 0 ? static_cast<uint32_t>(address / sizeof(float) % kLanes) : 0;
+}
+
+// By how much `cols` columns of Y from `col` on must be turned to be written as aligned vectors; not at all where
+// that cannot be.
+inline Turn turn_to_align(const MatrixView<float>& y, uint32_t col, uint32_t cols) {
+  if (y.col_stride != 1 || y.row_stride % kLanes != 0 || cols % kLanes != 0) return {};
+  return {columns_past_vector(&y(0, col)), cols};
+}
+
 // The columns of X from col_begin that one tile of a panel holds: `cols` of them, zeros up to
 // `width`. Turned rows stand in a row-major X.
 struct PanelTile {

@@ -146,20 +146,13 @@ class WideShare {
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
-  // By how much rows of Y must be turned to write them past the caches: where X is packed, so that it can be turned
-  // on the way, and all of Y goes straight there.
+  // By how much rows of Y are turned to be written past the caches: where X is packed, so that it can be turned on
+  // the way, and all of Y goes straight there.
   Turn turn_of_y() const {
-    const uint32_t cols = share_.col_end - share_.col_begin;
     const bool packs = share_.cut.pack_x && share_.x.col_stride == 1;
-    const bool is_direct = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols % kLanes == 0 &&
-                           w_.rows % tile_rows_ == 0;
-    if (!share_.cut.stream_y || !packs || !is_direct || share_.y.row_stride % kLanes != 0) return {};
-    return {columns_past_vector(&share_.y(0, share_.col_begin)), cols};
-  }
-
-  static uint32_t columns_past_vector(const float* at) {
-    const auto address = reinterpret_cast<uintptr_t>(at);
-    return address % sizeof(float) == 0 ? static_cast<uint32_t>(address / sizeof(float) % kLanes) : 0;
+    const bool is_direct = is_plain(share_.epilogue) && w_.rows % tile_rows_ == 0;
+    if (!share_.cut.stream_y || !packs || !is_direct) return {};
+    return turn_to_align(share_.y, share_.col_begin, share_.col_end - share_.col_begin);
   }
 
   // By how many columns rows must be turned to read X in place as aligned vectors.

@@ -26,8 +26,9 @@ constexpr std::array<FieldSpec, element_field::count> kFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
-constexpr std::array<std::string_view, 8> kParams = {"k_block",   "first_chunk", "capacity",   "activation",
-                                                     "row_parts", "col_parts",   "panel_cols", "group_chunks"};
+constexpr std::array<std::string_view, 9> kParams = {"k_block",   "first_chunk", "capacity",   "activation",
+                                                     "row_parts", "col_parts",   "panel_cols", "group_chunks",
+                                                     "stream_y"};
 
 /// The share's weight begins with its first chunk, and so does its Y.
 ElementShare share_of(const Vertex& v) {

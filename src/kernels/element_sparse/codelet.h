@@ -14,6 +14,7 @@ void visit_element_knobs(Cut& cut, const Visit& visit) {
   visit("col_parts", cut.col_parts);
   visit("panel_cols", cut.panel_cols);
   visit("group_chunks", cut.group_chunks);
+  visit("stream_y", cut.stream_y);
 }
 
 /// Fields and parameters of element_spmm, by position. The parameters go on with the knobs.

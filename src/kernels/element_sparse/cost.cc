@@ -30,8 +30,9 @@ constexpr double kL1Share = 0.75;
 constexpr double kExposedStream = 0.4;
 // Parts of rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
 constexpr double kShortRuns = 3;
-// Writing Y: the line is read before it is written, and written back.
+// Writing Y: the line is read before it is written, and written back; past the caches it is only written.
 constexpr double kWriteTraffic = 3;
+constexpr double kStreamTraffic = 1.5;
 // A cache line of Y that two cores write: one each row where columns are cut, since callers' arrays
 // seldom begin at one.
 constexpr double kSharedLineCycles = 60;
@@ -176,8 +177,11 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
   const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
                       x_bytes / kLineBytes * kCopyLineCycles + x_turn;
   const double shared_lines = share.cut.col_parts > 1 && share.y.col_stride == 1 ? rows : 0;
+  const bool streams = share.cut.stream_y && share.y.col_stride == 1;
+  double write_line = (streams ? kStreamTraffic : kWriteTraffic) / streaming_rate(y_bytes, f);
+  if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
   const double write =
-      kWriteTraffic * y_bytes / streaming_rate(y_bytes, f) + kSharedLineCycles * shared_lines + y_turn;
+      y_bytes * write_line + kSharedLineCycles * shared_lines + y_turn;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 
@@ -216,7 +220,10 @@ std::vector<ElementCut> element_candidates(const ElementWeight& w, uint32_t n, u
       cut.panel_cols = static_cast<uint16_t>(panel);
       cut.group_chunks =
           static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1, 1000));
-      cuts.push_back(cut);
+      for (const bool stream_y : {false, true}) {
+        cut.stream_y = stream_y;
+        cuts.push_back(cut);
+      }
     }
   }
   return cuts;

@@ -19,6 +19,7 @@ struct ElementCut {
   uint16_t col_parts = 1;    ///< shares along the columns of Y
   uint16_t panel_cols = 64;  ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
   uint16_t group_chunks = 1;  ///< chunks whose sums wait in the L2 cache while X streams by
+  bool stream_y = false;      ///< write Y past the caches, where it is row-major and not read
 
   bool operator==(const ElementCut&) const = default;
 };

@@ -53,7 +53,7 @@ struct ComingRows {
   MatrixView<const float> x;
   uint32_t row;
   uint32_t end;
-  uint32_t col;
+  int64_t col;
   uint32_t cols;
   uint32_t step;
 
@@ -74,11 +74,13 @@ class PanelShare {
   PanelShare(const ElementShare& share, uint32_t col, uint32_t cols)
       : share_(share),
         w_(share.weight),
-        col_(col),
+        turn_(turn_of_y(share)),
+        col_(int64_t{col} - turn_.columns),
         cols_(cols),
         keeps_x_(keeps_panel(share.cut, w_.chunks)) {
     x_ = share.scratch + ElementScratch(share.cut, w_, share.col_end - share.col_begin).x;
     work_in(share.scratch);
+    if (col != share.col_begin) turn_ = {};
   }
 
   // The first group packs a panel that is kept: others can take part in those behind it.
@@ -96,6 +98,16 @@ class PanelShare {
   }
 
  private:
+  static bool streams(const ElementShare& share) {
+    return share.cut.stream_y && share.y.col_stride == 1 && share.epilogue.beta == 0;
+  }
+
+  // By how much rows of Y, and of X with them, are turned to write Y past the caches.
+  static Turn turn_of_y(const ElementShare& share) {
+    if (!streams(share) || share.x.col_stride != 1 || Loop::width() < kLanes) return {};
+    return turn_to_align(share.y, share.col_begin, share.col_end - share.col_begin);
+  }
+
   // Takes the scratch of the thread at work; the panel of X is in the share's.
   void work_in(float* scratch) {
     const ElementScratch layout(share_.cut, w_, share_.col_end - share_.col_begin);
@@ -140,7 +152,7 @@ class PanelShare {
     const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
     MatrixView<const float> x = share_.x;
     x.data += begin * x.row_stride;
-    pack_tile(x, rows, w_.k_block + 1, {col_, cols_, static_cast<uint32_t>(width()), x_of(block)});
+    pack_tile(x, rows, w_.k_block + 1, {col_, cols_, static_cast<uint32_t>(width()), x_of(block), turn_});
     enter(program::Phase::compute);
   }
 
@@ -200,9 +212,7 @@ class PanelShare {
     const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
     if (share_.y.col_stride == 1) {
       for (uint32_t r = 0; r < rows; ++r) {
-        const float* ahead = &share_.y(begin + r + kRowsAhead, col_);
-        for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(ahead + c);
-        hwy::Prefetch(ahead + cols_ - 1);
+        if (!streams(share_)) fetch_row(begin + r + kRowsAhead);
         write_row(begin + r, sums + r * width());
       }
     } else {
@@ -210,9 +220,24 @@ class PanelShare {
     }
   }
 
+  void fetch_row(uint32_t row) const {
+    const float* y = &share_.y(row, col_);
+    for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(y + c);
+    hwy::Prefetch(y + cols_ - 1);
+  }
+
   void write_row(uint32_t row, const float* sums) const {
-    const float* bias = share_.epilogue.bias == nullptr ? nullptr : share_.epilogue.bias + row;
-    finish_line(share_.epilogue, sums, cols_, bias, 0, &share_.y(row, col_));
+    const Epilogue& e = share_.epilogue;
+    const float* bias = e.bias == nullptr ? nullptr : e.bias + row;
+    float* y = &share_.y(row, col_);
+    size_t first = 0;
+    if (turn_.columns != 0) {
+      HWY_ALIGN float parts[kLanes];
+      finish_line(e, sums, kLanes, bias, 0, parts);
+      turn_.store(hn::Load(Floats(), parts), y);
+      first = kLanes;
+    }
+    finish_line(e, sums + first, cols_ - first, bias, 0, y + first, streams(share_));
   }
 
   void write_columns(uint32_t begin, uint32_t rows, const float* sums) const {
@@ -232,7 +257,8 @@ class PanelShare {
 
   const ElementShare& share_;
   const ElementWeight& w_;
-  uint32_t col_;
+  Turn turn_;    // of the panel's first vector
+  int64_t col_;  // of Y and X, less what rows are turned by
   uint32_t cols_;
   bool keeps_x_;
   float* x_;
