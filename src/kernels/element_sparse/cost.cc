@@ -26,8 +26,14 @@ constexpr double kLoadSlack = 1.08;
 constexpr double kMultiplyAddSlack = 1.25;
 // Of the L1 cache, what X may fill: W and the sums pass through the rest.
 constexpr double kL1Share = 0.75;
+// Of the time that rows of X take from the L2 cache, where the L1 cache lacks them, the part that shows.
+constexpr double kExposedRows = 0.35;
 // Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
+// Part of the L2 cache that sums, and a panel of X that is kept, may take before the stream of W pushes some of
+// them out, and how many L2 caches they take before none of them stays.
+constexpr double kSumsShareOfL2 = 0.25;
+constexpr double kSumsShareLost = 1.5;
 // Parts of rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
 constexpr double kShortRuns = 3;
 // Writing Y: the line is read before it is written, and written back; past the caches it is only written.
@@ -109,8 +115,18 @@ double column_cycles(const ElementWeight& w, const Counts& counts, const HostFig
          counts.bundles * (2 * kBundleLanes * kScalarUpdate + kLoopsPerBundle * kMispredict);
 }
 
+/// Bytes a cycle at which sums of a group come and go, and rows of X that is kept.
+double waiting_rate(const ElementShare& share, double rows, double panel_cols, const HostFigures& f) {
+  const double chunks = share.chunk_end - share.chunk_begin;
+  const double group_rows = rows / chunks * std::min<double>(share.cut.group_chunks, chunks);
+  const double kept = keeps_panel(share.cut, share.weight.chunks) ? share.weight.cols : 0;
+  const double share_of_l2 = (group_rows + kept) * panel_cols * sizeof(float) / static_cast<double>(f.l2_bytes);
+  const double lost = std::clamp((share_of_l2 - kSumsShareOfL2) / (kSumsShareLost - kSumsShareOfL2), 0.0, 1.0);
+  return 1 / ((1 - lost) / f.l2_bytes_per_cycle + lost / f.l3_bytes_per_cycle);
+}
+
 /// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
-double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes,
+double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes, double waiting_rate,
                     const HostFigures& f) {
   // Narrower vectors may use a third port.
   const double ports = lanes < lanes_of(f) ? 1.5 : 1;
@@ -122,14 +138,12 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
   // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
   const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
-  double shared = step(vectors + 2.5);
-  double apart = step(2 * vectors + 3);
   const double row_bytes = vectors * lanes * sizeof(float);
-  if ((w.k_block + 1) * row_bytes > kL1Share * static_cast<double>(f.l1_bytes)) {
-    shared = std::max(shared, row_bytes / f.l2_bytes_per_cycle);
-    apart = std::max(apart, 2 * row_bytes / f.l2_bytes_per_cycle);
-  }
-  const double sums = 2 * row_bytes / f.l2_bytes_per_cycle;  // written back while others are read
+  const double far = std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / ((w.k_block + 1) * row_bytes));
+  const double row = kExposedRows * far * row_bytes / waiting_rate;
+  const double shared = step(vectors + 2.5) + row;
+  const double apart = step(2 * vectors + 3) + 2 * row;
+  const double sums = 2 * row_bytes / waiting_rate;  // written back while others are read
   return counts.shared_steps * shared + counts.apart_steps * apart +
          counts.tasks * (kTaskEntry + sums) + counts.bundles * kLoopsPerBundle * kMispredict;
 }
@@ -168,7 +182,8 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
   const bool single = std::min<double>(share.cut.panel_cols, cols) == 1;
   const double stream = counts.bytes / streaming_rate(counts.bytes, f);
   const double inner = single ? column_cycles(w, counts, f)
-                              : panel_cycles(w, counts, panels.vectors, panels.lanes, f);
+                              : panel_cycles(w, counts, panels.vectors, panels.lanes,
+                                             waiting_rate(share, rows, panels.vectors * panels.lanes, f), f);
   const double x_bytes = cols * w.cols * sizeof(float);
   const double y_bytes = cols * rows * sizeof(float);
   const double x_turn = share.x.col_stride == 1 ? 0 : kTurnPerElement * cols * w.cols;
