@@ -38,7 +38,8 @@ class WideShare {
     for (uint32_t i = 0; i < panels.tiles(); ++i) {
       const uint32_t begin = share_.col_begin + panels.begin(i) * kMaxLanes;
       const uint32_t end = share_.col_begin + panels.begin(i + 1) * kMaxLanes;
-      panel(int64_t{begin} - row_turn_.columns, std::min(end, share_.col_end) - begin);
+      panel_ = panel_of(begin, std::min(end, share_.col_end) - begin);
+      run_panel();
     }
   }
 
@@ -62,25 +63,47 @@ class WideShare {
     if (share_.clock != nullptr) share_.clock->enter(phase);
   }
 
-  void panel(int64_t col, uint32_t cols) {
-    col_ = col;
-    cols_ = cols;
-    const auto vectors = static_cast<uint32_t>((cols + kLanes - 1) / kLanes);
-    tiles_ = {vectors, tile_vectors_};
-    width_ = vectors * kLanes;
-    turned_ = columns_turned();
-    packed_ = share_.cut.pack_x || !can_stay();
-    if (packed_) turned_ = 0;
-    begins_row_ = col <= share_.col_begin;
+  // Columns of Y whose part of X stays in the L2 cache.
+  struct Panel {
+    uint32_t begin = 0;
+    uint32_t cols = 0;
+    int64_t col = 0;     // where it begins, less what rows are turned by
+    uint32_t width = 0;  // the same in whole vectors
+    TileCut tiles{};
+    bool packed = true;
+    Turn turn{};  // of the first tile
+  };
+
+  Panel panel_of(uint32_t begin, uint32_t cols) const {
+    Panel p;
+    p.begin = begin;
+    p.cols = cols;
+    p.col = int64_t{begin} - row_turn_.columns;
+    p.tiles = {static_cast<uint32_t>((cols + kLanes - 1) / kLanes), tile_vectors_};
+    p.width = static_cast<uint32_t>(p.tiles.vectors * kLanes);
+    const Turn in_place = turn_in_place(p);
+    p.packed = share_.cut.pack_x || !can_stay(p, in_place);
+    if (!p.packed) {
+      p.turn = in_place;
+      p.col -= in_place.columns;
+    } else if (begin == share_.col_begin) {
+      p.turn = row_turn_;
+    }
+    return p;
+  }
+
+  void run_panel() {
     widening_tile_ = nullptr;
-    if (packed_)
-      widening_tile_ = widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, tiles_.begin(1));
-    if (packed_) pack();
-    direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && cols == width_;
-    stream_ = direct_ && turned_ == 0 && share_.cut.stream_y && is_aligned(share_.y);
+    if (panel_.packed)
+      widening_tile_ = widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, panel_.tiles.begin(1));
+    if (panel_.packed) pack();
+    direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && panel_.cols == panel_.width;
+    // Rows turned in place are short: the lines that they share with their neighbours are better left in the caches.
+    const bool shares_lines = !panel_.packed && panel_.turn.columns != 0;
+    stream_ = direct_ && !shares_lines && share_.cut.stream_y && is_aligned(share_.y, panel_.col);
     // Else the stores are early enough, and prefetching takes up to 3 %.
     fetch_y_ =
-        !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && share_.y.row_stride > width_;
+        !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && share_.y.row_stride > panel_.width;
     const PartCut rows(share_.block_row_begin, share_.block_row_end, w_.block_size);
     program::share_work(share_.crew, rows.parts(), lists_, [&](uint32_t i, std::byte* scratch) {
       for_thread(scratch).block_rows(rows.begin_of(i), rows.end_of(i));
@@ -101,21 +124,20 @@ class WideShare {
     enter(program::Phase::pack);
     const PartCut rows(0, w_.cols, 1);
     program::share_work(share_.crew, rows.parts(), nullptr, [&](uint32_t i, std::byte*) {
-      for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack_rows_of(t, rows.begin_of(i), rows.end_of(i));
+      for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) pack_rows_of(t, rows.begin_of(i), rows.end_of(i));
     });
     enter(program::Phase::compute);
   }
 
   // Rows of X in tile t of the panel; behind the last one zeros for the overhang of its block.
   void pack_rows_of(uint32_t t, uint32_t begin, uint32_t end) const {
-    const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
-    const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
+    const uint32_t first = first_col(t), last = first_col(t + 1);
     MatrixView<const float> x = share_.x;
     x.data += begin * x.row_stride;
     const uint32_t depth = end == w_.cols ? padded_k(w_) : end;
     pack_tile(x, end - begin, depth - begin,
-              {col_ + first, std::min(last, cols_) - first, last - first,
-               panel_of(first) + size_t{begin} * (last - first), packed_turn(first)});
+              {panel_.col + first, std::min(last, panel_.cols) - first, last - first,
+               packed_x(first) + size_t{begin} * (last - first), turn_of(t)});
   }
 
   void block_rows(uint32_t begin, uint32_t end) {
@@ -124,10 +146,12 @@ class WideShare {
     flush(first_row(end));
   }
 
-  // Of the tile of a packed panel that begins with this column.
-  Turn packed_turn(uint32_t first_col) const { return begins_row_ && first_col == 0 ? row_turn_ : Turn{}; }
+  // Where tile t of the panel begins.
+  uint32_t first_col(uint32_t t) const { return static_cast<uint32_t>(panel_.tiles.begin(t) * kLanes); }
 
-  float* panel_of(uint32_t first_col) const {
+  Turn turn_of(uint32_t t) const { return t == 0 ? panel_.turn : Turn{}; }
+
+  float* packed_x(uint32_t first_col) const {
     return share_.scratch + scratch_.panel + size_t{first_col} * padded_k(w_);
   }
 
@@ -141,8 +165,8 @@ class WideShare {
   }
 
   template <class Element>
-  bool is_aligned(const MatrixView<Element>& view) const {
-    const auto first = reinterpret_cast<uintptr_t>(&view(0, col_));
+  bool is_aligned(const MatrixView<Element>& view, int64_t col) const {
+    const auto first = reinterpret_cast<uintptr_t>(&view(0, col));
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
@@ -155,18 +179,18 @@ class WideShare {
     return turn_to_align(share_.y, share_.col_begin, share_.col_end - share_.col_begin);
   }
 
-  // By how many columns rows must be turned to read X in place as aligned vectors.
-  uint32_t columns_turned() const {
-    if (!can_turn(kLanes, tile_rows_, width_) || share_.x.row_stride % kLanes != 0) return 0;
-    return columns_past_vector(&share_.x(0, col_));
+  // By how much rows must be turned to read X in place as aligned vectors.
+  Turn turn_in_place(const Panel& p) const {
+    if (!can_turn(kLanes, tile_rows_, p.width) || share_.x.row_stride % kLanes != 0) return {0, p.width};
+    return {columns_past_vector(&share_.x(0, p.col)), p.width};
   }
 
   // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache
   // lines and in two parts cost more than a copy, unless they are read few times.
-  bool can_stay() const {
-    return share_.x.col_stride == 1 && cols_ == width_ && w_.cols % w_.block_size == 0 &&
-           (is_aligned(share_.x) ||
-            reads_of_x(share_, tile_rows_) < reads_worth_a_copy(turned_ != 0, w_.block_size));
+  bool can_stay(const Panel& p, const Turn& in_place) const {
+    return share_.x.col_stride == 1 && p.cols == p.width && w_.cols % w_.block_size == 0 &&
+           (is_aligned(share_.x, p.col) ||
+            reads_of_x(share_, tile_rows_) < reads_worth_a_copy(in_place.columns != 0, w_.block_size));
   }
 
   void block_row(uint32_t block_row) {
@@ -260,18 +284,18 @@ class WideShare {
     tile.blocks = blocks.count;
     tile.stream = direct && stream_;
     tile.fetch_y = direct && fetch_y_;
-    const bool keeps = tiles_.tiles() > 1 || order_.strip_rows > tile_rows_;
+    const bool keeps = panel_.tiles.tiles() > 1 || order_.strip_rows > tile_rows_;
     tile.widening = {strip.narrow, order_.block_values(),           blocks.slots,
                      strip_part(), lists_ + scratch_.strip, keeps};
-    for (uint32_t t = 0; t < tiles_.tiles(); ++t) {
-      const auto first = static_cast<uint32_t>(tiles_.begin(t) * kLanes);
-      const auto last = static_cast<uint32_t>(tiles_.begin(t + 1) * kLanes);
-      tile.x = packed_ ? panel_of(first) : &share_.x(0, col_ + first) - turned_;
-      tile.x_step = packed_ ? last - first : static_cast<size_t>(share_.x.row_stride);
-      tile.y = (direct ? &share_.y(row, col_ + first) : raw + (row - chunk_row_) * width_ + first) -
-               turned_;
-      tile.turn = packed_ ? packed_turn(first) : Turn{turned_, width_};
-      tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : width_;
+    // Rows that are gathered stand as in Y, less what those in place are turned by.
+    float* const gathered = raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.turn.columns);
+    for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) {
+      const uint32_t first = first_col(t), last = first_col(t + 1);
+      tile.x = panel_.packed ? packed_x(first) : &share_.x(0, panel_.col + first);
+      tile.x_step = panel_.packed ? last - first : static_cast<size_t>(share_.x.row_stride);
+      tile.y = direct ? &share_.y(row, panel_.col + first) : gathered + first;
+      tile.y_step = direct ? static_cast<size_t>(share_.y.row_stride) : panel_.width;
+      tile.turn = turn_of(t);
       const bool widens = strip.narrow != nullptr && t == 0;
       const auto function =
           widens ? widening_tile_ : tile_of(t, static_cast<uint32_t>((last - first) / kLanes));
@@ -282,22 +306,22 @@ class WideShare {
 
   WideTileFunction tile_of(uint32_t t, uint32_t vectors) const {
     const bool small_block = w_.block_size == 4;
-    if (packed_) return tile_function<kTransposed, XForm::packed>(small_block, tile_rows_, vectors);
-    if (turned_ != 0 && t == 0) return turned_tile_function<kTransposed>(vectors);
+    if (panel_.packed) return tile_function<kTransposed, XForm::packed>(small_block, tile_rows_, vectors);
+    if (panel_.turn.columns != 0 && t == 0) return turned_tile_function<kTransposed>(vectors);
     return tile_function<kTransposed, XForm::in_place>(small_block, tile_rows_, vectors);
   }
 
   // Finishes the gathered rows, those before `row`, and begins to gather there.
   void flush(uint32_t row) {
-    const Piece piece{chunk_row_, static_cast<uint32_t>(col_), row - chunk_row_, cols_};
+    const Piece piece{chunk_row_, panel_.begin, row - chunk_row_, panel_.cols};
     chunk_row_ = row;
     if (piece.rows == 0) return;
     const float* raw = lists_ + scratch_.rows;
     if (share_.y.col_stride == 1) {
-      finish_by_rows(share_, piece, raw, width_);
+      finish_by_rows(share_, piece, raw, panel_.width);
     } else {
       float* turned = lists_ + scratch_.turned;
-      turn(raw, width_, piece.rows, width_, turned, kChunkRows);
+      turn(raw, panel_.width, piece.rows, panel_.width, turned, kChunkRows);
       finish_by_columns(share_, piece, turned, kChunkRows);
     }
   }
@@ -310,14 +334,8 @@ class WideShare {
   const uint32_t tile_rows_;
   const uint32_t tile_vectors_;
   Turn row_turn_{};    // of all columns of the share
-  int64_t col_ = 0;    // the panel: its first column
-  uint32_t cols_ = 0;  // columns of Y in it
-  uint32_t width_ = 0;  // the same in whole vectors
-  TileCut tiles_{};
+  Panel panel_{};
   WideTileFunction widening_tile_ = nullptr;
-  uint32_t turned_ = 0;  // columns by which rows of X are turned
-  bool packed_ = true;
-  bool begins_row_ = true;  // the panel is the first of the share
   bool direct_ = false;  // tiles go straight to Y
   bool stream_ = false;
   bool fetch_y_ = false;
