@@ -1,8 +1,12 @@
 // The commands of the tool. Each adds itself to the parser and returns what runs it.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+
+namespace CLI {
+class App;
+}
 
 namespace tessera::cli {
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <tessera/error.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"

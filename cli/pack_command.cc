@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/commands.h"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/parse.h"
 
 namespace tessera::cli {

@@ -3,11 +3,14 @@
 
 #include <tessera/pack_index.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace tessera::cli {
 

@@ -4,7 +4,7 @@
 #include <tessera/pack_batch.h>
 #include <tessera/pack_index.h>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>

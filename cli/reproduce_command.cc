@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/isa.h"
 #include "cli/parse.h"

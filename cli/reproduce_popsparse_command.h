@@ -1,8 +1,6 @@
 // `tessera reproduce popsparse`.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "cli/commands.h"
 
 namespace tessera::cli::popsparse {

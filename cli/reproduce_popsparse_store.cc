@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "io/fail.h"
