@@ -9,6 +9,6 @@ foreach(name IN LISTS TESSERA_MACHINES)
   string(APPEND builtin_files "    {\"${name}\", R\"toml(${content})toml\"},\n")
 endforeach()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/builtin_machines.cc.in ${PROJECT_BINARY_DIR}/builtin_machines.cc @ONLY)
-target_sources(tessera PRIVATE ${PROJECT_BINARY_DIR}/builtin_machines.cc)
+target_sources(tessera_machine PRIVATE ${PROJECT_BINARY_DIR}/builtin_machines.cc)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera FILES_MATCHING PATTERN *.toml)

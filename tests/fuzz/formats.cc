@@ -190,7 +190,7 @@ std::vector<std::string> length_histogram_examples() {
 }
 
 std::vector<std::string> idx_examples() {
-  const std::string images = std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03", 16) + "abcdef";
+  const std::string images = std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03" "abcdef", 22);
   const std::string labels = std::string("\0\0\x08\x01\0\0\0\x02\x07\x01", kIdxLabelsBytes);
   return {images + labels, test::gzipped(images) + labels};
 }

@@ -1,0 +1,21 @@
+# TESSERA_PRECOMPILE: the headers that most files include are parsed once for many files. No file
+# relies on it: each includes what it uses, as a build without it shows.
+option(TESSERA_PRECOMPILE "Precompile the headers that most files include" OFF)
+
+# tessera_precompile(TARGET HEADERS...): these of other libraries and the standard ones that cost most.
+# JSON's and the parser's of options are not among them: every file would pay for what they define.
+function(tessera_precompile target)
+  if(TESSERA_PRECOMPILE)
+    target_precompile_headers(${target} PRIVATE
+      <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional>
+      <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <thread> <tuple> <variant> <vector>
+      <fmt/format.h> ${ARGN})
+  endif()
+endfunction()
+
+# tessera_precompiled_as(TARGET OTHER): the headers of another target, which is compiled with the same options.
+function(tessera_precompiled_as target other)
+  if(TESSERA_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+  endif()
+endfunction()
