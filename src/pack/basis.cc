@@ -34,11 +34,11 @@ class Elimination {
         step_of_row_(columns.size(), kNone),
         pending_(static_cast<uint32_t>(columns.size())) {
     for (const Column& column : columns)
-      for (const Entry& entry : column) ++entries_in_row_[entry.row];
+      for (const ColumnEntry& entry : column) ++entries_in_row_[entry.row];
   }
 
   void load(Column column) {
-    for (const Entry& entry : column) add(entry.row, entry.value);
+    for (const ColumnEntry& entry : column) add(entry.row, entry.value);
   }
 
   void add(uint32_t row, double value) {
@@ -72,7 +72,7 @@ class Elimination {
   }
 
   /// Empties the column into entries, divided by the pivot.
-  void unload(std::vector<Entry>& out, double pivot) {
+  void unload(std::vector<ColumnEntry>& out, double pivot) {
     for (const uint32_t row : touched_) {
       const double value = take(row);
       if (std::abs(value) > kDrop) out.push_back({row, value / pivot});
@@ -125,7 +125,7 @@ bool Basis::factor(std::span<const Column> columns) {
 
 void Basis::solve(Column column, std::vector<double>& out) const {
   std::vector<double> rows(steps_.size());
-  for (const Entry& entry : column) rows[entry.row] = entry.value;
+  for (const ColumnEntry& entry : column) rows[entry.row] = entry.value;
   solve(rows, out);
 }
 

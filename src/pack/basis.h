@@ -7,13 +7,13 @@
 
 namespace tessera::pack {
 
-/// An entry of a sparse column.
-struct Entry {
+/// An entry of a sparse column, not to be taken for that of a pack (tessera/pack_stream.h).
+struct ColumnEntry {
   uint32_t row = 0;
   double value = 0;
 };
 
-using Column = std::span<const Entry>;
+using Column = std::span<const ColumnEntry>;
 
 /// A square matrix of sparse columns as L · U, and its successors in which single columns were
 /// replaced, as factors on top (the product form of the inverse).
@@ -51,10 +51,10 @@ class Basis {
   };
 
   std::vector<Step> steps_;
-  std::vector<Entry> lower_;  // by columns; rows of the matrix
-  std::vector<Entry> upper_;  // by columns; row is the step
+  std::vector<ColumnEntry> lower_;  // by columns; rows of the matrix
+  std::vector<ColumnEntry> upper_;  // by columns; row is the step
   std::vector<Eta> etas_;
-  std::vector<Entry> eta_entries_;  // row is the position
+  std::vector<ColumnEntry> eta_entries_;  // row is the position
   mutable std::vector<double> work_;
 };
 

@@ -58,7 +58,7 @@ class ActiveSet {
   double gradient_of(size_t column, const std::vector<double>& residual) const {
     if (column == columns_.size()) return 0;
     double sum = 0;
-    for (const Entry& entry : columns_[column]) sum += entry.value * residual[entry.row];
+    for (const ColumnEntry& entry : columns_[column]) sum += entry.value * residual[entry.row];
     return sum;
   }
 

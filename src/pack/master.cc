@@ -38,7 +38,7 @@ void Master::add(const Pattern& pattern) {
 
 double Master::reduced_cost(uint32_t index) const {
   double value = cost(index);
-  for (const Entry& entry : column(index)) value -= duals_[entry.row] * entry.value;
+  for (const ColumnEntry& entry : column(index)) value -= duals_[entry.row] * entry.value;
   return value;
 }
 
@@ -158,7 +158,7 @@ std::vector<Master::Use> Master::solution() const {
 
 Pattern Master::pattern(uint32_t index) const {
   Pattern result;
-  for (const Entry& entry : column(index + static_cast<uint32_t>(demand_.size())))
+  for (const ColumnEntry& entry : column(index + static_cast<uint32_t>(demand_.size())))
     result.push_back({entry.row, static_cast<uint32_t>(entry.value)});
   return result;
 }

@@ -62,7 +62,7 @@ class Master {
   bool enter(uint32_t index);
 
   std::vector<double> demand_;
-  std::vector<Entry> entries_;  // of the columns: first demand_.size() exchanges, then patterns
+  std::vector<ColumnEntry> entries_;  // of the columns: first demand_.size() exchanges, then patterns
   std::vector<size_t> begins_ = {0};
   std::vector<uint32_t> basic_;  // column at each position
   std::vector<uint8_t> is_basic_;

@@ -62,7 +62,7 @@ class Columns {
   }
 
  private:
-  std::vector<Entry> entries_;
+  std::vector<ColumnEntry> entries_;
   std::vector<size_t> ends_;
 };
 

@@ -24,7 +24,7 @@ bool Orthogonal::append(Column column) {
   if (columns_ == size_) return false;
   std::vector<double> image(size_);  // Qᵀ · column
   for (size_t i = 0; i < size_; ++i)
-    for (const Entry& entry : column) image[i] += row(i)[entry.row] * entry.value;
+    for (const ColumnEntry& entry : column) image[i] += row(i)[entry.row] * entry.value;
   double norm = 0;
   double rest = 0;
   for (size_t i = 0; i < size_; ++i) (i < columns_ ? norm : rest) += image[i] * image[i];

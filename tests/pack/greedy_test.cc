@@ -97,9 +97,9 @@ TEST(NonNegativeLeastSquares, MeetsTheConditionsOfTheOptimum) {
     std::uniform_real_distribution<double> uniform(-1, 1);
     constexpr uint32_t kRows = 20;
     const size_t count = 5 + random() % 60;
-    std::vector<std::vector<Entry>> entries(count);
+    std::vector<std::vector<ColumnEntry>> entries(count);
     std::vector<Column> columns;
-    for (std::vector<Entry>& column : entries) {
+    for (std::vector<ColumnEntry>& column : entries) {
       for (uint32_t row = random() % 5; row < kRows; row += 1 + random() % 6)
         column.push_back({row, uniform(random)});
       columns.emplace_back(column);
@@ -109,10 +109,10 @@ TEST(NonNegativeLeastSquares, MeetsTheConditionsOfTheOptimum) {
     const std::vector<double> x =
         non_negative_least_squares(columns, residual, [] { return false; });
     for (size_t i = 0; i < count; ++i)
-      for (const Entry& entry : columns[i]) residual[entry.row] -= entry.value * x[i];
+      for (const ColumnEntry& entry : columns[i]) residual[entry.row] -= entry.value * x[i];
     for (size_t i = 0; i < count; ++i) {
       double gradient = 0;
-      for (const Entry& entry : columns[i]) gradient += entry.value * residual[entry.row];
+      for (const ColumnEntry& entry : columns[i]) gradient += entry.value * residual[entry.row];
       EXPECT_GE(x[i], 0);
       EXPECT_LT(gradient, 1e-8);
       EXPECT_LT(x[i] > 0 ? std::abs(gradient) : 0, 1e-8);
