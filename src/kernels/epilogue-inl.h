@@ -28,7 +28,9 @@ inline HWY_NOINLINE void finish_line(const Epilogue& e, const float* sums, size_
   const size_t lanes = hn::Lanes(d);
   const auto alpha = hn::Set(d, e.alpha);
   const auto beta = hn::Set(d, e.beta);
-  const size_t past_vector = stream ? reinterpret_cast<uintptr_t>(y) / sizeof(float) % lanes : 0;
+  const auto address = reinterpret_cast<uintptr_t>(y);
+  stream = stream && address % sizeof(float) == 0;
+  const size_t past_vector = stream ? address / sizeof(float) % lanes : 0;
   for (size_t i = 0, step = lanes - past_vector; i < count; i += step, step = lanes) {
     const bool whole = step == lanes && i + lanes <= count;
     const auto some = hn::FirstN(d, std::min(step, count - i));

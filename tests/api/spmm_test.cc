@@ -5,6 +5,8 @@
 #include <tessera/spmm.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -92,6 +94,27 @@ std::vector<Shape> shapes() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, SpmmTest, ::testing::ValuesIn(shapes()));
+
+// Callers may have cut their arrays out of a buffer of bytes. Y is written past the caches and through them.
+TEST(Spmm, TakesArraysThatBeginAtAnyByte) {
+  constexpr uint32_t kN = 128;
+  for (const uint32_t block_size : {1U, 4U, 16U})
+    for (const int64_t stream_y : {0, 1}) {
+      const Weight weight(random_matrix(64, 96, block_size));
+      const Spmm product(weight, kN, {.force = {{"stream_y", stream_y}}});
+      std::vector<float> x(weight.cols() * kN), expected(weight.rows() * kN), y(expected.size());
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) - 6;
+      product(x.data(), expected.data());
+      for (const size_t offset : {1U, 2U, 4U, 16U, 63U}) {
+        std::vector<std::byte> x_bytes(offset + sizeof(float) * x.size()), y_bytes(offset + sizeof(float) * y.size());
+        std::memcpy(x_bytes.data() + offset, x.data(), sizeof(float) * x.size());
+        product(reinterpret_cast<const float*>(x_bytes.data() + offset),
+                reinterpret_cast<float*>(y_bytes.data() + offset));
+        std::memcpy(y.data(), y_bytes.data() + offset, sizeof(float) * y.size());
+        EXPECT_EQ(y, expected) << "blocks of " << block_size << ", stream_y " << stream_y << ", byte " << offset;
+      }
+    }
+}
 
 TEST(Weight, DenseIsAPatternLikeAnyOther) {
   std::vector<float> w(20 * 33);
