@@ -37,6 +37,12 @@ double streaming_rate(double bytes, const machine::HostFigures& f) {
   return memory_bytes_per_cycle(f);
 }
 
+double resident_rate(double bytes, double stays, double lost, const machine::HostFigures& f) {
+  const double caches = bytes / static_cast<double>(f.l2_bytes);
+  const double far = std::clamp((caches - stays) / (lost - stays), 0.0, 1.0);
+  return 1 / ((1 - far) / f.l2_bytes_per_cycle + far / f.l3_bytes_per_cycle);
+}
+
 double host_cycles(const machine::Machine& m, const HostWork& work) {
   const machine::HostFigures& f = m.figures;
   const double operations_per_cycle =

@@ -132,13 +132,6 @@ double border_cycles(const BlockShare& share, const Sizes& s, double panels) {
   return s.rows * ((ragged ? kRaggedRowCycles : 0) + (meets ? kSharedLineCycles : 0));
 }
 
-// Bytes a cycle that a core reads of a panel of X again and again.
-double panel_rate_of(double panel_bytes, const machine::HostFigures& f) {
-  const double share = panel_bytes / static_cast<double>(f.l2_bytes);
-  const double lost = std::clamp((share - kPanelShareOfL2) / (kPanelShareLost - kPanelShareOfL2), 0.0, 1.0);
-  return 1 / ((1 - lost) / f.l2_bytes_per_cycle + lost / f.l3_bytes_per_cycle);
-}
-
 // Reads of values in pieces that are not hidden.
 double piece_cycles(const BlockWeight& w, const Sizes& s, double streaming, const machine::HostFigures& f) {
   const bool is_far = s.value_bytes > static_cast<double>(f.l2_bytes);
@@ -152,7 +145,7 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   const BlockWeight& w = share.weight;
   const double panels = panels_of(share.cut, share.col_end - share.col_begin).tiles();
   const double panel_bytes = 4.0 * w.cols * s.cols / panels;
-  const double panel_rate = panel_rate_of(panel_bytes, f);
+  const double panel_rate = resident_rate(panel_bytes, kPanelShareOfL2, kPanelShareLost, f);
 
   program::PhaseTimes cycles;
   const double packed = packed_calls(share, s);

@@ -120,9 +120,7 @@ double waiting_rate(const ElementShare& share, double rows, double panel_cols, c
   const double chunks = share.chunk_end - share.chunk_begin;
   const double group_rows = rows / chunks * std::min<double>(share.cut.group_chunks, chunks);
   const double kept = keeps_panel(share.cut, share.weight.chunks) ? share.weight.cols : 0;
-  const double share_of_l2 = (group_rows + kept) * panel_cols * sizeof(float) / static_cast<double>(f.l2_bytes);
-  const double lost = std::clamp((share_of_l2 - kSumsShareOfL2) / (kSumsShareLost - kSumsShareOfL2), 0.0, 1.0);
-  return 1 / ((1 - lost) / f.l2_bytes_per_cycle + lost / f.l3_bytes_per_cycle);
+  return resident_rate((group_rows + kept) * panel_cols * sizeof(float), kSumsShareOfL2, kSumsShareLost, f);
 }
 
 /// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
@@ -195,8 +193,7 @@ program::PhaseTimes element_cost(const ElementShare& share, const HostFigures& f
   const bool streams = share.cut.stream_y && share.y.col_stride == 1;
   double write_line = (streams ? kStreamTraffic : kWriteTraffic) / streaming_rate(y_bytes, f);
   if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
-  const double write =
-      y_bytes * write_line + kSharedLineCycles * shared_lines + y_turn;
+  const double write = y_bytes * write_line + kSharedLineCycles * shared_lines + y_turn;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 
