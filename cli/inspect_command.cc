@@ -63,20 +63,27 @@ std::string mode_text(const ops::Advice& advice) {
 ordered_json json_of(const Inspected& m) {
   ordered_json blocks = ordered_json::array();
   for (const sparse::BlockCovering& c : m.counts.coverings)
-    blocks.push_back({{"block", c.block_size}, {"blocks", c.blocks}, {"density", c.density}, {"fill_in", c.fill_in}});
+    blocks.push_back(
+        {{"block", c.block_size}, {"blocks", c.blocks}, {"density", c.density}, {"fill_in", c.fill_in}});
   ordered_json advice = ordered_json::array();
   for (const ops::Advice& a : m.advice)
     advice.push_back({{"mode", a.is_dense ? "dense" : "static"},
                       {"block", a.is_dense ? ordered_json(nullptr) : ordered_json(a.block_size)},
                       {"predicted_seconds", a.seconds}});
-  return {{"name", m.name},           {"m", m.counts.rows},          {"k", m.counts.cols},
-          {"nnz", m.counts.non_zeros}, {"density", m.counts.density}, {"has_values", m.has_values},
-          {"blocks", blocks},          {"advice", advice}};
+  return {{"name", m.name},
+          {"m", m.counts.rows},
+          {"k", m.counts.cols},
+          {"nnz", m.counts.non_zeros},
+          {"density", m.counts.density},
+          {"has_values", m.has_values},
+          {"blocks", blocks},
+          {"advice", advice}};
 }
 
 std::string text_of(const Inspected& m, uint32_t n) {
-  std::string out = fmt::format("{}: {} × {}, {} non-zeros, density {:.4g}{}\n", m.name, m.counts.rows, m.counts.cols,
-                                m.counts.non_zeros, m.counts.density, m.has_values ? "" : ", no values");
+  std::string out =
+      fmt::format("{}: {} × {}, {} non-zeros, density {:.4g}{}\n", m.name, m.counts.rows, m.counts.cols,
+                  m.counts.non_zeros, m.counts.density, m.has_values ? "" : ", no values");
   report::Table table({"block", "blocks", "stored density", "fill-in", fmt::format("predicted, n = {}", n)});
   for (const sparse::BlockCovering& c : m.counts.coverings) {
     const auto advice = std::find_if(m.advice.begin(), m.advice.end(), [&](const ops::Advice& a) {
@@ -85,7 +92,8 @@ std::string text_of(const Inspected& m, uint32_t n) {
     table.add({std::to_string(c.block_size), std::to_string(c.blocks), fmt::format("{:.4g}", c.density),
                fmt::format("{:.2f}", c.fill_in), report::seconds_text(advice->seconds)});
   }
-  const auto dense = std::find_if(m.advice.begin(), m.advice.end(), [](const ops::Advice& a) { return a.is_dense; });
+  const auto dense =
+      std::find_if(m.advice.begin(), m.advice.end(), [](const ops::Advice& a) { return a.is_dense; });
   table.add({"dense", "-", "1", "-", report::seconds_text(dense->seconds)});
   const ops::Advice& best = m.advice.front();
   const double gain = dense->seconds / best.seconds;
@@ -110,7 +118,10 @@ int run(const Options& options) {
     if (!options.common.json) fmt::print("\n{}", text_of(matrix, options.n));
   }
   if (options.common.json)
-    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "inspect"}, {"tensors", listed}, {"results", results}}.dump(2));
+    fmt::print(
+        "{}\n",
+        ordered_json{{"schema", 1}, {"command", "inspect"}, {"tensors", listed}, {"results", results}}.dump(
+            2));
   return 0;
 }
 

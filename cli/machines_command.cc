@@ -65,18 +65,19 @@ void print(const machine::HostMeasurement& measured) {
   fmt::print("{}, {} threads\n\n", measured.cpu, measured.threads);
   report::Table peaks({"arithmetic", "GFLOP/s, one thread", "all threads", "GHz"});
   for (const machine::PeakRate& p : measured.peaks)
-    peaks.add({std::string(name_of(p.isa)), fmt::format("{:.1f}", p.gflops.one), fmt::format("{:.1f}", p.gflops.all),
-               fmt::format("{:.2f}", p.ghz)});
+    peaks.add({std::string(name_of(p.isa)), fmt::format("{:.1f}", p.gflops.one),
+               fmt::format("{:.1f}", p.gflops.all), fmt::format("{:.2f}", p.ghz)});
   fmt::print("{}\n", peaks.text());
   report::Table levels({"reading", "of a thread", "GB/s, one thread", "all threads"});
   for (const machine::LevelRate& level : measured.levels)
-    levels.add({level.level, base::bytes_text(level.thread_bytes),
-                fmt::format("{:.1f}", level.read.one), fmt::format("{:.1f}", level.read.all)});
+    levels.add({level.level, base::bytes_text(level.thread_bytes), fmt::format("{:.1f}", level.read.one),
+                fmt::format("{:.1f}", level.read.all)});
   levels.add({"memory, writing", "", fmt::format("{:.1f}", measured.memory_write.one),
               fmt::format("{:.1f}", measured.memory_write.all)});
   levels.add({"memory, copying", "", fmt::format("{:.1f}", measured.memory_copy.one),
               fmt::format("{:.1f}", measured.memory_copy.all)});
-  fmt::print("{}\nbarrier of all threads: {}\n", levels.text(), report::seconds_text(measured.barrier_seconds));
+  fmt::print("{}\nbarrier of all threads: {}\n", levels.text(),
+             report::seconds_text(measured.barrier_seconds));
   print_roofline(measured);
 }
 
@@ -94,8 +95,11 @@ int measure(const CommonOptions& options) {
   progress.clear();
   machine::save_measurement(measured, file);
   if (options.json) {
-    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "machines measure"}, {"file", file.string()},
-                                    {"results", ordered_json::parse(machine::to_json(measured))}}.dump(2));
+    fmt::print("{}\n", ordered_json{{"schema", 1},
+                                    {"command", "machines measure"},
+                                    {"file", file.string()},
+                                    {"results", ordered_json::parse(machine::to_json(measured))}}
+                           .dump(2));
     return 0;
   }
   print(measured);
@@ -110,7 +114,8 @@ Command add_machines_command(CLI::App& app) {
   auto options = std::make_shared<CommonOptions>();
   auto name = std::make_shared<std::string>();
   add_common_options(command, *options);
-  CLI::App& show_command = *command.add_subcommand("show", "One machine: host, gc2, gc200, bow, or a .toml file");
+  CLI::App& show_command =
+      *command.add_subcommand("show", "One machine: host, gc2, gc200, bow, or a .toml file");
   show_command.add_option("machine", *name, "host, a modelled machine's name, or a .toml file")->required();
   add_common_options(show_command, *options);
   CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and keep the figures");

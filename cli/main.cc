@@ -30,14 +30,16 @@ void on_interrupt(int signal) {
   io::remove_unfinished_files();
   constexpr char message[] = "\r\033[Kinterrupted\n";
   const char* text = isatty(STDERR_FILENO) == 1 ? message : "interrupted\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, text == message ? sizeof(message) - 1 : 12);
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, text, text == message ? sizeof(message) - 1 : 12);
   _exit(128 + signal);
 }
 
 /// Touching a mapped file where it became shorter ends the process; say why.
 void on_lost_page(int signal) {
   io::remove_unfinished_files();
-  constexpr char message[] = "tessera: an input file became shorter while it was read; run again when it is whole\n";
+  constexpr char message[] =
+      "tessera: an input file became shorter while it was read; run again when it is whole\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
   _exit(signal == SIGBUS ? kFailure : 128 + signal);
 }
@@ -78,8 +80,11 @@ int run(const CLI::App& parsed, const Command& command) {
     throw;
   } catch (const std::exception& e) {
     if (wants_json(parsed))
-      fmt::print("{}\n", nlohmann::ordered_json{{"schema", 1}, {"command", parsed.get_name()},
-                                                {"error", e.what()}, {"results", nlohmann::json::array()}}.dump(2));
+      fmt::print("{}\n", nlohmann::ordered_json{{"schema", 1},
+                                                {"command", parsed.get_name()},
+                                                {"error", e.what()},
+                                                {"results", nlohmann::json::array()}}
+                             .dump(2));
     throw;
   }
 }
@@ -89,8 +94,9 @@ int run(int argc, char** argv) {
   app.name("tessera");
   app.set_version_flag("--version", TESSERA_VERSION);
   app.require_subcommand(1);
-  app.footer("\nExample:\n  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256\n"
-             "\nResults go to stdout, progress and messages to stderr. Exit status: 0 done, 1 failed, 2 usage.");
+  app.footer(
+      "\nExample:\n  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256\n"
+      "\nResults go to stdout, progress and messages to stderr. Exit status: 0 done, 1 failed, 2 usage.");
 
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const auto& add : {add_spmm_command, add_pack_command, add_inspect_command, add_machines_command,
@@ -113,7 +119,8 @@ int run(int argc, char** argv) {
 void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON object");
   command.add_option_function<std::string>(
-      "--threads", [&options](const std::string& s) { options.threads = parse_count("--threads", s, 1, 4096); },
+      "--threads",
+      [&options](const std::string& s) { options.threads = parse_count("--threads", s, 1, 4096); },
       "Threads, which are the host's tiles (default: one a physical core)");
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },

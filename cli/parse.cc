@@ -33,7 +33,8 @@ std::vector<std::string> parse_names(const std::string& text, char separator) {
 uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least, uint32_t most) {
   const auto count = parse_number<uint32_t>(text);
   if (!count || *count < least || *count > most)
-    throw UsageError(fmt::format("{} takes a whole number from {} to {}; '{}' is not one", option, least, most, text));
+    throw UsageError(
+        fmt::format("{} takes a whole number from {} to {}; '{}' is not one", option, least, most, text));
   return *count;
 }
 
@@ -42,8 +43,9 @@ std::vector<uint32_t> parse_counts(const std::string& option, const std::string&
   for (const std::string& item : parse_names(text)) {
     const auto count = parse_number<uint32_t>(item);
     if (!count || *count > kMostCount)
-      throw UsageError(fmt::format("{} takes whole numbers from 0 to {}, separated by commas; '{}' is not one", option,
-                                   kMostCount, item));
+      throw UsageError(
+          fmt::format("{} takes whole numbers from 0 to {}, separated by commas; '{}' is not one", option,
+                      kMostCount, item));
     counts.push_back(*count);
   }
   return counts;
@@ -52,7 +54,8 @@ std::vector<uint32_t> parse_counts(const std::string& option, const std::string&
 uint64_t parse_seed(const std::string& text, const std::string& option) {
   const auto seed = parse_number<uint64_t>(text);
   if (!seed)
-    throw UsageError(fmt::format("{} takes a whole number from 0 to {}; '{}' is not one", option, UINT64_MAX, text));
+    throw UsageError(
+        fmt::format("{} takes a whole number from 0 to {}; '{}' is not one", option, UINT64_MAX, text));
   return *seed;
 }
 
@@ -68,7 +71,8 @@ std::vector<double> parse_densities(const std::string& text) {
   for (const std::string& item : parse_names(text)) {
     const auto density = parse_density(item);
     if (!density || !(*density >= 0 && *density <= 1))
-      throw UsageError(fmt::format("--density takes shares from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
+      throw UsageError(
+          fmt::format("--density takes shares from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
     densities.push_back(*density);
   }
   return densities;

@@ -30,6 +30,6 @@ uint32_t parse_count(const std::string& option, const std::string& text, uint32_
 std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
 uint64_t parse_seed(const std::string& text, const std::string& option = "--seed");
 double parse_seconds(const std::string& option, const std::string& text);  ///< finite and above 0
-std::vector<double> parse_densities(const std::string& text);  ///< 1/16, 0.1, …
+std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 
 }  // namespace tessera::cli

@@ -71,7 +71,9 @@ Command add_reproduce_command(CLI::App& app) {
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
   const Command popsparse = popsparse::add_command(command);
-  command.footer("\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce packing --data data --html packing.html");
+  command.footer(
+      "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce packing --data data --html "
+      "packing.html");
   return [packing, popsparse, &packing_command] {
     return packing_command.parsed() ? reproduce_packing(*packing) : popsparse();
   };

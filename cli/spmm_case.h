@@ -32,16 +32,16 @@ struct SpmmResult {
   uint32_t m = 0;
   uint32_t k = 0;
   double density = 0;
-  uint64_t nnz = 0;       ///< stored elements, fill-in included
-  double fill_in = 1;     ///< stored elements / non-zeros of the file
+  uint64_t nnz = 0;    ///< stored elements, fill-in included
+  double fill_in = 1;  ///< stored elements / non-zeros of the file
   bool fits = true;
-  std::string failure;    ///< why there is no result; empty where there is one
+  std::string failure;  ///< why there is no result; empty where there is one
   std::optional<double> seconds;
   std::optional<double> cycles;
   std::optional<double> dense_seconds;
   std::optional<double> update_seconds;  ///< of a new pattern, where the mode is dynamic
   std::optional<uint32_t> steps;         ///< propagation steps of a dynamic product on tiles
-  std::optional<double> peak_share;  ///< of the host's arithmetic
+  std::optional<double> peak_share;      ///< of the host's arithmetic
   std::optional<bool> verified;
   std::optional<double> max_abs_error;
   std::optional<double> max_rel_error;

@@ -54,7 +54,8 @@ void add_weight_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--pattern", r.pattern, "Pattern of a generated W: random, banded or power-law")
       ->check(CLI::IsMember({"random", "banded", "power-law"}));
   command.add_option_function<std::string>(
-      "--seed", [&r](const std::string& s) { r.seed = parse_seed(s); }, "Seed of generated patterns and values");
+      "--seed", [&r](const std::string& s) { r.seed = parse_seed(s); },
+      "Seed of generated patterns and values");
 }
 
 void add_run_options(CLI::App& command, SpmmRequest& r) {
@@ -64,10 +65,12 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "--block", [&r](const std::string& s) { r.blocks = parse_counts("--block", s); },
       "Block size b: 1, 4, 8, 16 or 32; a file's non-zeros are covered with b × b blocks *");
   command.add_option_function<std::string>(
-      "--type", [&r](const std::string& s) { r.types = parse_types(s); }, "Type of W: f32, f16 or bf16; on tiled machines also f16-f32 (FP16 values, FP32 partial sums) *");
+      "--type", [&r](const std::string& s) { r.types = parse_types(s); },
+      "Type of W: f32, f16 or bf16; on tiled machines also f16-f32 (FP16 values, FP32 partial sums) *");
   command.add_option_function<std::string>(
       "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); },
-      "static (sparse, its pattern known ahead), dynamic (sparse, its pattern may change) or dense; static and dense if left out *");
+      "static (sparse, its pattern known ahead), dynamic (sparse, its pattern may change) or dense; static "
+      "and dense if left out *");
   command.add_option_function<std::string>(
       "--product", [&r](const std::string& s) { r.products = parse_products(s); },
       "forward (Y = W·X), dx (Wᵀ·dY) or dw (dY·Xᵀ at the pattern of W); forward if left out *");
@@ -76,7 +79,8 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "host, gc2, gc200, bow, or a machine's .toml file (docs/machines.md) *");
   command.add_option_function<std::string>(
       "--set", [&r](const std::string& s) { r.settings = parse_settings(s); },
-      "Change figures of the modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines shows the keys)");
+      "Change figures of the modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
+      "shows the keys)");
   command.add_option_function<std::string>(
       "--layout", [&r](const std::string& s) { r.layout = layout_of(s); },
       "Order of X and Y in memory: row or column (major)");
@@ -89,13 +93,17 @@ void add_output_options(CLI::App& command, SpmmRequest& r) {
       "Compare with float64: full, sample or none; full up to 2 GFLOP if left out");
   command.add_option("--print", r.print, "Also show: plan, candidates, passes (of the compiler) or program")
       ->check(CLI::IsMember({"plan", "candidates", "passes", "program"}));
-  command.add_option("--report", r.report, "Write a page about the runs: results, schedule, memory, plan (.html)");
-  command.add_option("--trace", r.trace, "Write a trace of the runs for Perfetto or chrome://tracing (.json)");
+  command.add_option("--report", r.report,
+                     "Write a page about the runs: results, schedule, memory, plan (.html)");
+  command.add_option("--trace", r.trace,
+                     "Write a trace of the runs for Perfetto or chrome://tracing (.json)");
   command.add_option_function<std::string>(
       "--planner", [&r](const std::string& s) { r.planner = planner_of(s); },
-      "How products are cut for modelled machines: best, or published (as the vendor's libraries are known to)");
+      "How products are cut for modelled machines: best, or published (as the vendor's libraries are known "
+      "to)");
   command.add_option_function<std::string>(
-      "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); }, "Force a cut, that of static where both modes run: KEY=NUMBER, …");
+      "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); },
+      "Force a cut, that of static where both modes run: KEY=NUMBER, …");
 }
 
 SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
@@ -109,8 +117,9 @@ SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
 }
 
 std::string title(const SpmmCase& what) {
-  return fmt::format("{} {} {} n = {}", machine_title(what), flag_of(what.product),
-                     what.mode == Mode::dense ? "dense" : fmt::format("{} b = {}", name_of(what.mode), what.block), what.n);
+  return fmt::format(
+      "{} {} {} n = {}", machine_title(what), flag_of(what.product),
+      what.mode == Mode::dense ? "dense" : fmt::format("{} b = {}", name_of(what.mode), what.block), what.n);
 }
 
 std::vector<SpmmResult> run_all(SpmmRunner& runner, const std::vector<SpmmCase>& cases) {
@@ -170,18 +179,21 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_spmm_command(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("spmm", "Sparse times dense: plan, run, verify and measure Y = W·X");
+  CLI::App& command =
+      *app.add_subcommand("spmm", "Sparse times dense: plan, run, verify and measure Y = W·X");
   auto options = std::make_shared<Options>();
   add_weight_options(command, options->request);
   add_run_options(command, options->request);
   add_output_options(command, options->request);
   add_common_options(command, options->common);
-  command.footer("\n* takes a list separated by commas; every combination runs.\n"
-                 "\nExamples:\n"
-                 "  tessera spmm --weights layer.smtx --n 512\n"
-                 "  tessera spmm --m 4096 --k 4096 --density 1/4,1/16 --block 1,16 --n 64,512\n"
-                 "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json\n"
-                 "  tessera spmm --m 4096 --k 4096 --density 1/16 --n 256 --type f16 --machine bow --set tiles=1472:2944");
+  command.footer(
+      "\n* takes a list separated by commas; every combination runs.\n"
+      "\nExamples:\n"
+      "  tessera spmm --weights layer.smtx --n 512\n"
+      "  tessera spmm --m 4096 --k 4096 --density 1/4,1/16 --block 1,16 --n 64,512\n"
+      "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json\n"
+      "  tessera spmm --m 4096 --k 4096 --density 1/16 --n 256 --type f16 --machine bow --set "
+      "tiles=1472:2944");
   return [options] { return run(*options); };
 }
 

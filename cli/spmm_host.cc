@@ -46,8 +46,7 @@ double measure_update(Weight& weight, uint64_t seed) {
 
 void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const machine::Machine& machine) {
   const Type type = what.precision.type;
-  if (packed_is_of_ && packed_is_of_->precision == what.precision && packed_is_of_->mode == what.mode)
-    return;
+  if (packed_is_of_ && packed_is_of_->precision == what.precision && packed_is_of_->mode == what.mode) return;
   packed_is_of_ = std::nullopt;
   dynamic_ = std::nullopt;
   if (what.mode == Mode::dynamic_sparse) {
@@ -64,8 +63,9 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const mach
 SpmmResult HostRuns::run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                          const machine::Machine& machine, const ops::ForcedKnobs& force) {
   pack(what, matrix, machine);
-  SpmmResult result = what.product == ops::Product::weight_gradient ? run_gradient(request, what, matrix, machine, force)
-                                                                    : run_product(request, what, matrix, machine, force);
+  SpmmResult result = what.product == ops::Product::weight_gradient
+                          ? run_gradient(request, what, matrix, machine, force)
+                          : run_product(request, what, matrix, machine, force);
   if (!dynamic_ || request.estimate || !result.fits) return result;
   result.update_seconds = measure_update(*dynamic_, request.seed);
   packed_is_of_ = std::nullopt;  // values are lost with the blocks that they stood in
@@ -75,8 +75,8 @@ SpmmResult HostRuns::run(const SpmmRequest& request, const SpmmCase& what, const
 namespace {
 
 /// Runs what is bound, as often as it takes.
-void measure(const engine::Engine& engine, std::span<const engine::Binding> bindings, const std::function<void()>& before,
-             SpmmResult& result) {
+void measure(const engine::Engine& engine, std::span<const engine::Binding> bindings,
+             const std::function<void()>& before, SpmmResult& result) {
   const Timed timed = median_run([&](Trace& trace) {
     before();
     return engine.run(bindings, {.trace = result.run ? &trace : nullptr});
@@ -124,19 +124,22 @@ SpmmResult HostRuns::run_product(const SpmmRequest& request, const SpmmCase& wha
   std::array<float, 2> scalars = {1, 0};
   const program::Variable& values = engine.executable().program->variable(variables.values);
   std::vector<engine::Binding> bindings = bindings_of(variables.index);
-  bindings.insert(bindings.end(), {{variables.values, const_cast<std::byte*>(packed_->values()), values.cols, 1},
-                                   bind(variables.x, x),
-                                   bind(variables.y, y),
-                                   {variables.scalars, scalars.data(), 2, 1},
-                                   {variables.bias, nullptr, 0, 1}});
-  measure(engine, bindings, [&] { ops::update_index(*packed_, problem); }, result);
+  bindings.insert(bindings.end(),
+                  {{variables.values, const_cast<std::byte*>(packed_->values()), values.cols, 1},
+                   bind(variables.x, x),
+                   bind(variables.y, y),
+                   {variables.scalars, scalars.data(), 2, 1},
+                   {variables.bias, nullptr, 0, 1}});
+  measure(
+      engine, bindings, [&] { ops::update_index(*packed_, problem); }, result);
   const Type type = what.precision.type;
   verify(request, transpose ? sparse::transpose(matrix) : matrix, {type, Type::f32, Type::f32}, x, y, result);
   return result;
 }
 
-SpmmResult HostRuns::run_gradient(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
-                                  const machine::Machine& machine, const ops::ForcedKnobs& force) const {
+SpmmResult HostRuns::run_gradient(const SpmmRequest& request, const SpmmCase& what,
+                                  const SparseMatrix& matrix, const machine::Machine& machine,
+                                  const ops::ForcedKnobs& force) const {
   const ops::SddmmProblem problem{what.n, request.layout, request.layout};
   const ops::SddmmPlan plan = ops::plan_sddmm(*packed_, problem, machine, force);
   ops::SddmmProgram built = ops::build_sddmm(packed_, problem, plan);
@@ -161,7 +164,8 @@ SpmmResult HostRuns::run_gradient(const SpmmRequest& request, const SpmmCase& wh
                                    bind(variables.dy, dy),
                                    bind(variables.x, x),
                                    {variables.scalars, scalars.data(), 2, 1}});
-  measure(engine, bindings, [] {}, result);
+  measure(
+      engine, bindings, [] {}, result);
   SparseMatrix gradient = matrix;
   std::visit([&](const auto& form) { form.unpack(packed, gradient.values); }, packed_->form);
   verify_weight_gradient(request, gradient, {Type::f32, Type::f32, Type::f32}, x, dy, result);

@@ -23,10 +23,12 @@ using report::value_text;
 std::string title_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
   const std::string weight =
-      dense ? "dense" : fmt::format("{}, density {:.4g}, b = {}", name_of(r.what.mode), r.density, r.what.block);
+      dense ? "dense"
+            : fmt::format("{}, density {:.4g}, b = {}", name_of(r.what.mode), r.density, r.what.block);
   const std::string product =
       r.what.product == ops::Product::forward ? "" : fmt::format("{} of ", name_of(r.what.product));
-  return fmt::format("{}: {}{}, {}, n = {}", machine_title(r.what), product, weight, name_of(r.what.precision), r.what.n);
+  return fmt::format("{}: {}{}, {}, n = {}", machine_title(r.what), product, weight,
+                     name_of(r.what.precision), r.what.n);
 }
 
 KeyFigure time_figure(const SpmmResult& r) {

@@ -42,7 +42,8 @@ std::vector<Item> parse_named(const std::string& text, std::initializer_list<Ite
                               std::string_view what) {
   std::vector<Item> items;
   for (const std::string& wanted : parse_names(text)) {
-    const auto found = std::find_if(known.begin(), known.end(), [&](const Item& item) { return name(item) == wanted; });
+    const auto found =
+        std::find_if(known.begin(), known.end(), [&](const Item& item) { return name(item) == wanted; });
     if (found == known.end()) throw UsageError(fmt::format("{}; '{}' is none of them", what, wanted));
     items.push_back(*found);
   }
@@ -54,7 +55,8 @@ std::vector<double> parse_values(const std::string& key, const std::string& text
   for (const std::string& item : parse_names(text, ':')) {
     const auto value = parse_number<double>(item);
     if (!value)
-      throw UsageError(fmt::format("--set {}: '{}' is not a number; several are separated by colons", key, item));
+      throw UsageError(
+          fmt::format("--set {}: '{}' is not a number; several are separated by colons", key, item));
     values.push_back(*value);
   }
   return values;
@@ -63,29 +65,36 @@ std::vector<double> parse_values(const std::string& key, const std::string& text
 }  // namespace
 
 std::vector<Precision> parse_types(const std::string& text) {
-  return parse_named(text, {Precision{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}},
-                     [](const Precision& precision) { return name_of(precision); },
-                     "--type takes f32, f16, bf16 and f16-f32");
+  return parse_named(
+      text, {Precision{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}},
+      [](const Precision& precision) { return name_of(precision); },
+      "--type takes f32, f16, bf16 and f16-f32");
 }
 
 std::vector<Mode> parse_modes(const std::string& text) {
-  return parse_named(text, {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}, [](Mode mode) { return name_of(mode); },
-                     "--mode takes static, dynamic and dense");
+  return parse_named(
+      text, {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}, [](Mode mode) { return name_of(mode); },
+      "--mode takes static, dynamic and dense");
 }
 
 std::vector<ops::Product> parse_products(const std::string& text) {
-  return parse_named(text, {ops::Product::forward, ops::Product::input_gradient, ops::Product::weight_gradient}, flag_of,
-                     "--product takes forward, dx and dw");
+  return parse_named(text,
+                     {ops::Product::forward, ops::Product::input_gradient, ops::Product::weight_gradient},
+                     flag_of, "--product takes forward, dx and dw");
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {
   std::map<std::string, int64_t> knobs;
   for (const std::string& item : parse_names(text)) {
     const size_t equals = item.find('=');
-    const auto value = equals == std::string::npos ? std::nullopt : parse_number<int64_t>(std::string_view(item).substr(equals + 1));
+    const auto value = equals == std::string::npos
+                           ? std::nullopt
+                           : parse_number<int64_t>(std::string_view(item).substr(equals + 1));
     if (!value)
-      throw UsageError(fmt::format("--plan takes KEY=NUMBER, separated by commas; '{}' is not one "
-                                   "(--print plan shows the keys)", item));
+      throw UsageError(
+          fmt::format("--plan takes KEY=NUMBER, separated by commas; '{}' is not one "
+                      "(--print plan shows the keys)",
+                      item));
     if (!knobs.emplace(item.substr(0, equals), *value).second)
       throw UsageError(fmt::format("--plan has '{}' twice; give each key once", item.substr(0, equals)));
   }
@@ -99,10 +108,13 @@ std::vector<Settings> parse_settings(const std::string& text) {
     const size_t equals = item.find('=');
     const std::string key = item.substr(0, equals);
     if (equals == std::string::npos || key.empty())
-      throw UsageError(fmt::format("--set takes KEY=VALUE, separated by commas; '{}' is not one "
-                                   "(tessera machines shows the keys)", item));
+      throw UsageError(
+          fmt::format("--set takes KEY=VALUE, separated by commas; '{}' is not one "
+                      "(tessera machines shows the keys)",
+                      item));
     if (!keys.insert(key).second)
-      throw UsageError(fmt::format("--set has '{0}' twice; give it once, as {0}=VALUE:VALUE to run several", key));
+      throw UsageError(
+          fmt::format("--set has '{0}' twice; give it once, as {0}=VALUE:VALUE to run several", key));
     std::vector<Settings> longer;
     for (const double value : parse_values(key, item.substr(equals + 1)))
       for (Settings settings : combinations) {
@@ -115,19 +127,22 @@ std::vector<Settings> parse_settings(const std::string& text) {
 }
 
 void check(const SpmmRequest& r) {
-  const bool only_host = std::all_of(r.machines.begin(), r.machines.end(), [](const auto& m) { return m == "host"; });
+  const bool only_host =
+      std::all_of(r.machines.begin(), r.machines.end(), [](const auto& m) { return m == "host"; });
   if (only_host && r.settings != std::vector<Settings>{{}})
     throw UsageError("--set changes a modelled machine and --machine names none, such as --machine bow");
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
     throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");
   if (!r.report.empty() && r.report == r.trace)
-    throw UsageError(fmt::format("--report and --trace both name '{}'; give each a file of its own", r.report));
+    throw UsageError(
+        fmt::format("--report and --trace both name '{}'; give each a file of its own", r.report));
   if (r.json && !r.print.empty())
     throw UsageError("--print is for people and --json for programs; leave out one of them");
   if (!r.weights.empty()) {
     if (r.m || r.k || !r.densities.empty() || !r.pattern.empty())
-      throw UsageError("--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
+      throw UsageError(
+          "--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
     return;
   }
   if (!r.tensor.empty()) throw UsageError("--tensor names a tensor of a --weights file; there is none");

@@ -19,8 +19,8 @@ namespace tessera::cli {
 
 /// Arithmetic of a product, as --type names it.
 struct Precision {
-  Type type = Type::f32;       ///< of W; on tiles, of X and Y too
-  bool f32_partials = false;   ///< f16-f32: partial sums that leave a tile are FP32, not FP16
+  Type type = Type::f32;      ///< of W; on tiles, of X and Y too
+  bool f32_partials = false;  ///< f16-f32: partial sums that leave a tile are FP32, not FP16
 
   bool operator==(const Precision&) const = default;
   auto operator<=>(const Precision&) const = default;

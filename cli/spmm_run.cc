@@ -38,7 +38,8 @@ void enter(const report::Verification& v, SpmmResult& result) {
 
 }  // namespace
 
-Activations::Activations(uint32_t height, uint32_t width, Layout order) : rows(height), cols(width), layout(order) {
+Activations::Activations(uint32_t height, uint32_t width, Layout order)
+    : rows(height), cols(width), layout(order) {
   base::require_memory(4 * uint64_t{rows} * cols, fmt::format("an activation matrix of {} × {}", rows, cols));
   elements.resize(uint64_t{rows} * cols);
 }
@@ -75,26 +76,29 @@ void estimate(const engine::Engine& engine, std::span<const engine::Binding> kno
   const machine::Machine& machine = engine.executable().machine;
   Trace trace;
   const engine::Profile profile = engine.run(known, {.dry = true, .trace = result.run ? &trace : nullptr});
-  if (result.run) result.run = report::summarize(engine.executable(), profile, trace, report::Times::accounted);
+  if (result.run)
+    result.run = report::summarize(engine.executable(), profile, trace, report::Times::accounted);
   result.phases = profile.cycles.scaled(1 / machine.clock_hz);
   result.seconds = result.phases.total();
   if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();
 }
 
-void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types, const Activations& x,
-            const Activations& y, SpmmResult& result) {
+void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types,
+            const Activations& x, const Activations& y, SpmmResult& result) {
   if (request.verify == Verify::none) return;
   const SparseMatrix w = report::rounded(matrix, types.weights);
-  enter(report::verify_product({w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials, types.roundings},
-                               extent_of(request.verify), request.seed, threads_of(request)),
+  enter(report::verify_product(
+            {w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials, types.roundings},
+            extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }
 
 void verify_weight_gradient(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
                             const Activations& x, const Activations& dy, SpmmResult& result) {
   if (request.verify == Verify::none) return;
-  enter(report::verify_weight_gradient({dw, x.view(), dy.view(), x.cols, types.result, Type::f32, types.partials},
-                                       extent_of(request.verify), request.seed, threads_of(request)),
+  enter(report::verify_weight_gradient(
+            {dw, x.view(), dy.view(), x.cols, types.result, Type::f32, types.partials},
+            extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }
 

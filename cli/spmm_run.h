@@ -82,8 +82,8 @@ struct Rounding {
 };
 
 /// Compares Y with W·X in float64, as far as the request wants it.
-void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types, const Activations& x,
-            const Activations& y, SpmmResult& result);
+void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types,
+            const Activations& x, const Activations& y, SpmmResult& result);
 
 /// Compares dW with dY·Xᵀ at its pattern.
 void verify_weight_gradient(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,

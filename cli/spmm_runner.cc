@@ -24,8 +24,7 @@ PatternKind kind_of(const std::string& name) {
 SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request) {
   if (request.weights.empty()) return;
   file_ = io::read_weights(request.weights, request.tensor);
-  if (!file_->has_values)
-    file_->matrix.values = sparse::random_values(file_->matrix.pattern, request.seed);
+  if (!file_->has_values) file_->matrix.values = sparse::random_values(file_->matrix.pattern, request.seed);
 }
 
 const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
@@ -53,7 +52,8 @@ void SpmmRunner::check(const SpmmCase& what) {
     check(what.block, knobs_of(what));
   } else {
     if (request_.layout != Layout::row_major)
-      throw UsageError(fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
+      throw UsageError(
+          fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
     ops::check_tiled_spmm(tiled_problem(request_, what), machine, knobs_of(what));
   }
 }
@@ -69,7 +69,8 @@ SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {
 
 const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
   const auto same = [&](const SpmmCase& other) {
-    return (other.mode == Mode::dense) == (what.mode == Mode::dense) && other.density == what.density && other.block == what.block;
+    return (other.mode == Mode::dense) == (what.mode == Mode::dense) && other.density == what.density &&
+           other.block == what.block;
   };
   if (matrix_is_of_ && same(*matrix_is_of_)) return *matrix_;
   host_.forget_weight();
@@ -98,7 +99,8 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   if (file_ && what.mode != Mode::dense && file_->matrix.pattern.blocks() != 0)
     result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(file_->matrix.pattern.blocks());
   compare_with_dense(what, result);
-  if (const auto gflops = result.useful_gflops(); gflops && machine.kind == machine::Kind::host && !request_.estimate)
+  if (const auto gflops = result.useful_gflops();
+      gflops && machine.kind == machine::Kind::host && !request_.estimate)
     result.peak_share = *gflops / (machine.figures.core_gflops() * machine.tiles);
   return result;
 }

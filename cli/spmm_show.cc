@@ -72,7 +72,9 @@ ordered_json settings(const SpmmCase& what) {
 
 ordered_json json_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
-  const auto if_ran = [&](auto value) { return r.failure.empty() ? ordered_json(value) : ordered_json(nullptr); };
+  const auto if_ran = [&](auto value) {
+    return r.failure.empty() ? ordered_json(value) : ordered_json(nullptr);
+  };
   return {{"machine", r.what.machine},
           {"settings", settings(r.what)},
           {"mode", name_of(r.what.mode)},
@@ -137,7 +139,8 @@ report::Table table(std::span<const SpmmResult> results) {
     if (products) row.emplace_back(flag_of(r.what.product));
     row.insert(row.end(), {name_of(r.what.precision), dense ? "-" : std::to_string(r.what.block),
                            dense ? "1" : fmt::format("{:.4g}", r.density), std::to_string(r.what.n),
-                           r.seconds ? report::seconds_text(*r.seconds) : "-", rate_text(r), or_dash(r.speedup(), "{:.2f}")});
+                           r.seconds ? report::seconds_text(*r.seconds) : "-", rate_text(r),
+                           or_dash(r.speedup(), "{:.2f}")});
     if (updates) row.push_back(r.update_seconds ? report::seconds_text(*r.update_seconds) : "-");
     if (steps) row.push_back(or_dash(r.steps, "{}"));
     row.insert(row.end(), {r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
@@ -148,8 +151,8 @@ report::Table table(std::span<const SpmmResult> results) {
 }
 
 std::string details(const SpmmResult& r) {
-  std::string out = fmt::format("\n{}: {} × {}, n = {}, {} non-zeros (density {:.4g}", name_of(r.what.product), r.m, r.k,
-                                r.what.n, r.nnz, r.density);
+  std::string out = fmt::format("\n{}: {} × {}, n = {}, {} non-zeros (density {:.4g}",
+                                name_of(r.what.product), r.m, r.k, r.what.n, r.nnz, r.density);
   out += r.fill_in > 1 ? fmt::format(", fill-in {:.2f})\n", r.fill_in) : ")\n";
   out += fmt::format("  plan   {}; {} of {} tiles; predicted {}\n", r.cut, r.tiles_used, r.tiles,
                      report::seconds_text(r.predicted_seconds));
@@ -157,15 +160,17 @@ std::string details(const SpmmResult& r) {
     out += "  time   " + report::seconds_text(*r.seconds);
     for (size_t p = 0; p < program::kPhases; ++p)
       if (r.phases.at[p] != 0)
-        out += fmt::format(", {} {}", name_of(static_cast<program::Phase>(p)), report::seconds_text(r.phases.at[p]));
+        out += fmt::format(", {} {}", name_of(static_cast<program::Phase>(p)),
+                           report::seconds_text(r.phases.at[p]));
     out += '\n';
   }
   if (r.verified)
-    out += fmt::format("  error  {:.2e} of |W|·|X| at most ({:.2e} allowed), {:.2e} absolute: {}\n", *r.max_rel_error,
-                       *r.tolerance, *r.max_abs_error, *r.verified ? "verified" : "NOT VERIFIED");
-  out += fmt::format("  memory {} in all, fullest tile {} of {}\n", base::bytes_text(r.memory.total_bytes),
-                     base::bytes_text(r.memory.max_tile_bytes),
-                     base::bytes_text(r.memory.tile_capacity_bytes));
+    out += fmt::format("  error  {:.2e} of |W|·|X| at most ({:.2e} allowed), {:.2e} absolute: {}\n",
+                       *r.max_rel_error, *r.tolerance, *r.max_abs_error,
+                       *r.verified ? "verified" : "NOT VERIFIED");
+  out +=
+      fmt::format("  memory {} in all, fullest tile {} of {}\n", base::bytes_text(r.memory.total_bytes),
+                  base::bytes_text(r.memory.max_tile_bytes), base::bytes_text(r.memory.tile_capacity_bytes));
   return out + category_lines(r.memory.fullest);
 }
 

@@ -17,12 +17,14 @@ namespace {
 std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
   std::vector<std::byte> bytes(elements.size() * size_of(type));
   const program::FieldView view{bytes.data(), type, 1, static_cast<uint32_t>(elements.size())};
-  for (size_t i = 0; i < elements.size(); ++i) kernels::set_number(view, 0, static_cast<int64_t>(i), elements[i]);
+  for (size_t i = 0; i < elements.size(); ++i)
+    kernels::set_number(view, 0, static_cast<int64_t>(i), elements[i]);
   return bytes;
 }
 
 void as_floats(const std::vector<std::byte>& bytes, Type type, std::span<float> elements) {
-  const program::FieldView view{const_cast<std::byte*>(bytes.data()), type, 1, static_cast<uint32_t>(elements.size())};
+  const program::FieldView view{const_cast<std::byte*>(bytes.data()), type, 1,
+                                static_cast<uint32_t>(elements.size())};
   for (size_t i = 0; i < elements.size(); ++i)
     elements[i] = static_cast<float>(kernels::number_at(view, 0, static_cast<int64_t>(i)));
 }
@@ -32,8 +34,12 @@ class Operands {
  public:
   Operands(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
            const ops::TiledSpmmProgram& built)
-      : product_(what.product), type_(what.precision.type), built_(built), w_(report::rounded(matrix, type_)),
-        x_(matrix.pattern.cols, what.n, Layout::row_major), y_(matrix.pattern.rows, what.n, Layout::row_major) {
+      : product_(what.product),
+        type_(what.precision.type),
+        built_(built),
+        w_(report::rounded(matrix, type_)),
+        x_(matrix.pattern.cols, what.n, Layout::row_major),
+        y_(matrix.pattern.rows, what.n, Layout::row_major) {
     base::RandomStream(request.seed, 0, 1).fill_symmetric(x_.elements);
     base::RandomStream(request.seed, 0, 2).fill_symmetric(y_.elements);
     for (Activations* given : {&x_, &y_}) as_floats(as_type(given->elements, type_), type_, given->elements);
@@ -88,7 +94,8 @@ class Operands {
 std::vector<engine::Binding> metadata_of(const ops::TiledSpmmProgram& built) {
   if (!built.dynamic) return {};
   const ops::DynamicWeight& dynamic = *built.dynamic;
-  return {{dynamic.metadata, const_cast<uint16_t*>(dynamic.encoding.metadata.data()), dynamic.grid.bucket_words, 1}};
+  return {{dynamic.metadata, const_cast<uint16_t*>(dynamic.encoding.metadata.data()),
+           dynamic.grid.bucket_words, 1}};
 }
 
 }  // namespace

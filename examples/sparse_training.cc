@@ -44,8 +44,8 @@ struct Settings {
   uint64_t seed = 1;
 };
 
-// One layer: Y = W·X + bias with ReLU or without, a column an image. The weight, its gradient and its momentum are
-// arrays in one order, the packed one, so that the optimizer walks all three.
+// One layer: Y = W·X + bias with ReLU or without, a column an image. The weight, its gradient and its
+// momentum are arrays in one order, the packed one, so that the optimizer walks all three.
 class Layer {
  public:
   Layer(Weight weight, uint32_t batch, Activation activation)
@@ -141,10 +141,12 @@ Weight make_weight(uint32_t m, uint32_t k, double density, uint32_t block, std::
 
 class Network {
  public:
-  Network(const tessera::ImageSet& images, const Settings& s, double density) : settings_(s), random_(s.seed) {
+  Network(const tessera::ImageSet& images, const Settings& s, double density)
+      : settings_(s), random_(s.seed) {
     const auto inputs = static_cast<uint32_t>(images.image_size());
     layers_.emplace_back(make_weight(s.hidden, inputs, density, s.block, random_), s.batch, Activation::relu);
-    layers_.emplace_back(make_weight(s.hidden, s.hidden, density, s.block, random_), s.batch, Activation::relu);
+    layers_.emplace_back(make_weight(s.hidden, s.hidden, density, s.block, random_), s.batch,
+                         Activation::relu);
     layers_.emplace_back(make_weight(images.classes, s.hidden, 1, 1, random_), s.batch, Activation::none);
   }
 
@@ -165,13 +167,15 @@ class Network {
       for (size_t c = 0; c < classes; ++c) sum += dy[c * batch + j] = std::exp(scores[c * batch + j] - most);
       total -= std::log(dy[labels[j] * batch + j] / sum);
       for (size_t c = 0; c < classes; ++c)
-        dy[c * batch + j] = (dy[c * batch + j] / sum - (c == labels[j] ? 1.0F : 0.0F)) / static_cast<float>(batch);
+        dy[c * batch + j] =
+            (dy[c * batch + j] / sum - (c == labels[j] ? 1.0F : 0.0F)) / static_cast<float>(batch);
     }
     return total / static_cast<double>(batch);
   }
 
   // One step on a batch; with a share of blocks to exchange, their exchange.
-  double step(const std::vector<float>& x, const std::vector<uint8_t>& labels, float rate, double drop_share) {
+  double step(const std::vector<float>& x, const std::vector<uint8_t>& labels, float rate,
+              double drop_share) {
     activations_ = {&x};
     for (Layer& layer : layers_) activations_.push_back(&layer.forward(*activations_.back()));
     const double mean = loss(*activations_.back(), labels);
@@ -192,8 +196,8 @@ class Network {
 };
 
 // Images [first, first + batch) of an order, a column an image, pixels to about -1 to 1.
-void load_batch(const tessera::ImageSet& set, const std::vector<uint32_t>& order, size_t first, std::vector<float>& x,
-                std::vector<uint8_t>& labels) {
+void load_batch(const tessera::ImageSet& set, const std::vector<uint32_t>& order, size_t first,
+                std::vector<float>& x, std::vector<uint8_t>& labels) {
   for (size_t j = 0; j < labels.size(); ++j) {
     const uint32_t i = order[(first + j) % order.size()];
     const auto pixels = set.image(i);
@@ -235,21 +239,25 @@ Outcome train(const tessera::ImageSplit& images, const Settings& s, double densi
   std::vector<float> x(images.train.image_size() * s.batch);
   std::vector<uint8_t> labels(s.batch);
   std::vector<double> times;
-  const size_t steps_an_epoch = std::max<size_t>(1, order.size() / s.batch), steps = steps_an_epoch * s.epochs;
+  const size_t steps_an_epoch = std::max<size_t>(1, order.size() / s.batch),
+               steps = steps_an_epoch * s.epochs;
   double loss = 0;
   for (size_t step = 0; step < steps; ++step) {
     if (step % steps_an_epoch == 0) std::shuffle(order.begin(), order.end(), random);
     load_batch(images.train, order, step % steps_an_epoch * s.batch, x, labels);
-    const double cosine = 0.5 + 0.5 * std::cos(3.14159265 * static_cast<double>(step) / static_cast<double>(steps));
+    const double cosine =
+        0.5 + 0.5 * std::cos(3.14159265 * static_cast<double>(step) / static_cast<double>(steps));
     const bool exchanges = step > 0 && step % s.update_every == 0 && step < steps * 3 / 4;
     const auto start = std::chrono::steady_clock::now();
     loss = network.step(x, labels, s.rate * static_cast<float>(cosine), exchanges ? s.drop * cosine : 0);
     if (!exchanges)
-      times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+      times.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
   const Outcome outcome{accuracy(network, images.test, s.batch), times[times.size() / 2]};
-  std::printf("%-8s %6.2f %% right, last loss %.4f, %.3f ms a step\n", name, outcome.accuracy, loss, outcome.step_ms);
+  std::printf("%-8s %6.2f %% right, last loss %.4f, %.3f ms a step\n", name, outcome.accuracy, loss,
+              outcome.step_ms);
   std::fflush(stdout);
   return outcome;
 }
@@ -265,20 +273,31 @@ Settings parse(int argc, char** argv) {
       char* end = nullptr;
       const double parsed = std::strtod(value, &end);
       if (end == value || *end != '\0' || !(parsed >= least && parsed <= most))
-        throw tessera::UsageError(std::string(option) + " " + value + ": a number from " + std::to_string(least) +
-                                  " to " + std::to_string(most) + " is needed");
+        throw tessera::UsageError(std::string(option) + " " + value + ": a number from " +
+                                  std::to_string(least) + " to " + std::to_string(most) + " is needed");
       return parsed;
     };
-    if (option == "--data") s.data = value;
-    else if (option == "--set") s.set = value;
-    else if (option == "--hidden") s.hidden = static_cast<uint32_t>(number(16, 65536));
-    else if (option == "--block") s.block = static_cast<uint32_t>(number(1, 32));
-    else if (option == "--sparsity") s.sparsity = number(0, 0.999);
-    else if (option == "--epochs") s.epochs = static_cast<uint32_t>(number(1, 10000));
-    else if (option == "--batch") s.batch = static_cast<uint32_t>(number(1, 65536));
-    else if (option == "--rate") s.rate = static_cast<float>(number(0, 10));
-    else if (option == "--seed") s.seed = static_cast<uint64_t>(number(0, 1e15));
-    else throw tessera::UsageError("unknown option " + std::string(option) + "; the head of this file has them all");
+    if (option == "--data")
+      s.data = value;
+    else if (option == "--set")
+      s.set = value;
+    else if (option == "--hidden")
+      s.hidden = static_cast<uint32_t>(number(16, 65536));
+    else if (option == "--block")
+      s.block = static_cast<uint32_t>(number(1, 32));
+    else if (option == "--sparsity")
+      s.sparsity = number(0, 0.999);
+    else if (option == "--epochs")
+      s.epochs = static_cast<uint32_t>(number(1, 10000));
+    else if (option == "--batch")
+      s.batch = static_cast<uint32_t>(number(1, 65536));
+    else if (option == "--rate")
+      s.rate = static_cast<float>(number(0, 10));
+    else if (option == "--seed")
+      s.seed = static_cast<uint64_t>(number(0, 1e15));
+    else
+      throw tessera::UsageError("unknown option " + std::string(option) +
+                                "; the head of this file has them all");
   }
   return s;
 }
@@ -289,8 +308,9 @@ int main(int argc, char** argv) try {
   const Settings s = parse(argc, argv);
   const tessera::ImageSplit images =
       s.data.empty() ? tessera::synthetic_images(8000, 2000, s.seed) : tessera::load_images(s.data, s.set);
-  std::printf("%s: %zu images to learn from, %zu to test; hidden layers of %u, blocks of %u, %.0f %% sparse\n",
-              images.name.c_str(), images.train.count(), images.test.count(), s.hidden, s.block, 100 * s.sparsity);
+  std::printf(
+      "%s: %zu images to learn from, %zu to test; hidden layers of %u, blocks of %u, %.0f %% sparse\n",
+      images.name.c_str(), images.train.count(), images.test.count(), s.hidden, s.block, 100 * s.sparsity);
   const Outcome dense = train(images, s, 1.0, "dense");
   const Outcome sparse = train(images, s, 1.0 - s.sparsity, "sparse");
   std::printf("sparse is %.2f points from dense, and a step takes 1/%.2f of the time\n",

@@ -31,8 +31,8 @@ int main(int argc, char** argv) try {
     for (float& element : x) element /= 2;
   }
 
-  std::printf("%u x %u with %llu non-zeros in %llu bytes; y[0] = %g\n%s\n", weight.rows(),
-              weight.cols(), static_cast<unsigned long long>(weight.non_zeros()),
+  std::printf("%u x %u with %llu non-zeros in %llu bytes; y[0] = %g\n%s\n", weight.rows(), weight.cols(),
+              static_cast<unsigned long long>(weight.non_zeros()),
               static_cast<unsigned long long>(weight.bytes()), static_cast<double>(y[0]),
               product.plan().c_str());
 } catch (const tessera::Error& error) {

@@ -89,8 +89,7 @@ class Model {
       pattern_ = Pattern{c.size, c.size, 1, std::vector<uint64_t>(c.size + 1), {}};
       if (!c.dense)
         pattern_ =
-            generate({PatternKind::random, c.size, c.size, 1.0 / c.inverse_density, c.block, kSeed})
-                .pattern;
+            generate({PatternKind::random, c.size, c.size, 1.0 / c.inverse_density, c.block, kSeed}).pattern;
       pattern_is_of_ = c;
     }
     return pattern_;
@@ -131,8 +130,7 @@ class Table {
       return v ? fmt::format("{:.4g}", *v) : std::string("does not fit");
     };
     if (print_)
-      fmt::print("{:<44} {:>12} published {:>12}  ln {}\n", cell, number(model), number(published),
-                 text);
+      fmt::print("{:<44} {:>12} published {:>12}  ln {}\n", cell, number(model), number(published), text);
   }
 
   void add_gain(std::optional<double> published, std::optional<double> free) {
@@ -152,8 +150,7 @@ class Table {
     fmt::print(
         "  does not fit: {} of {} empty cells found, {} of {} full ones refused; {:.1f} % of "
         "verdicts right\n",
-        found_, empty_, refused_, full_,
-        100.0 * (found_ + full_ - refused_) / std::max(1, full_ + empty_));
+        found_, empty_, refused_, full_, 100.0 * (found_ + full_ - refused_) / std::max(1, full_ + empty_));
     if (!gains_.empty())
       fmt::print(
           "  the free planner: {:.2f} times as fast in the median, {:.2f} in the 90th percentile, "
@@ -178,9 +175,9 @@ std::optional<double> ratio(std::optional<double> of, std::optional<double> to) 
 }
 
 std::string name_of_case(const Case& c) {
-  return fmt::format(
-      "{} {} m = k = {}, n = {}", tessera::name_of(c.type),
-      c.dense ? "dense" : fmt::format("b = {}, d = 1/{}", c.block, c.inverse_density), c.size, c.n);
+  return fmt::format("{} {} m = k = {}, n = {}", tessera::name_of(c.type),
+                     c.dense ? "dense" : fmt::format("b = {}, d = 1/{}", c.block, c.inverse_density), c.size,
+                     c.n);
 }
 
 void compare_dense(const Options& o, Model& model) {
@@ -218,14 +215,13 @@ std::optional<double> best_rate(Model& model, Case c) {
 }
 
 void compare_best(const Options& o, Model& model, bool dynamic) {
-  Table table(dynamic ? "dynamic over dense, best over n" : "static over dense, best over n",
-              o.cells);
+  Table table(dynamic ? "dynamic over dense, best over n" : "static over dense, best over n", o.cells);
   for (const report::BestCell& cell : report::published_best()) {
     const Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type, dynamic};
     const auto sparse = best_rate(model, c);
     const auto dense = best_rate(model, {true, 1, 1, kBestSize, 0, cell.type});
-    table.add(fmt::format("{} b = {}", tessera::name_of(cell.type), cell.block),
-              ratio(sparse, dense), dynamic ? cell.dynamic_speedup : cell.static_speedup);
+    table.add(fmt::format("{} b = {}", tessera::name_of(cell.type), cell.block), ratio(sparse, dense),
+              dynamic ? cell.dynamic_speedup : cell.static_speedup);
   }
   table.print_summary();
 }
@@ -234,8 +230,8 @@ void compare_rates(const Options& o, Model& model, bool dynamic) {
   Table table(dynamic ? "dynamic TFLOP/s, best over n" : "static TFLOP/s, best over n", o.cells);
   for (const report::RateCell& cell : report::published_rates()) {
     if (cell.dynamic != dynamic) continue;
-    const auto columns = best_rate(
-        model, {false, cell.block, cell.inverse_density, kBestSize, 0, Type::f16, dynamic});
+    const auto columns =
+        best_rate(model, {false, cell.block, cell.inverse_density, kBestSize, 0, Type::f16, dynamic});
     const double tflop = 2e-12 * kBestSize * kBestSize / cell.inverse_density;
     table.add(fmt::format("b = {}, d = 1/{}", cell.block, cell.inverse_density),
               columns ? std::optional(*columns * tflop) : std::nullopt, cell.tflops);
@@ -257,8 +253,7 @@ machine::Machine machine_of(const Options& o) {
 int run(int argc, char** argv) {
   Options o;
   CLI::App app("Holds the model of tiled machines against published measurements.");
-  app.add_option("--published", o.published,
-                 "Folder of the published tables; $TESSERA_DATA/published");
+  app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_DATA/published");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
   app.add_option("--table", o.tables, "ratio, dense, best, best-dynamic, static-rate, dynamic-rate")

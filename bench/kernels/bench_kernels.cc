@@ -39,19 +39,17 @@ double seconds_per_run(program::RunVertex run, const program::Vertex& vertex) {
   return rounds[kRounds / 2];
 }
 
-void measure(const kernels::ListedCodelet& listed, const kernels::NamedSample& named,
-             uint32_t scale) {
+void measure(const kernels::ListedCodelet& listed, const kernels::NamedSample& named, uint32_t scale) {
   const program::Codelet& codelet = *listed.codelet;
   const kernels::Sample sample = named.make(scale, 1);
   const kernels::SampleVertex placed(sample);
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
-    const double seconds = seconds_per_run(
-        codelet.simd != nullptr ? codelet.simd : codelet.reference, placed.vertex());
+    const double seconds =
+        seconds_per_run(codelet.simd != nullptr ? codelet.simd : codelet.reference, placed.vertex());
     const machine::Machine host = machine::host(1);
     const bool has_cost = codelet.runs_on != program::RunsOn::tiles;
-    const double predicted =
-        has_cost ? host.seconds(codelet.cost(placed.vertex(), host).total()) : 0;
+    const double predicted = has_cost ? host.seconds(codelet.cost(placed.vertex(), host).total()) : 0;
     fmt::print("{:<24} {:>6} {:<8} {:>12.0f} {:>12.0f} {:>8.2f} {:>8.1f} {:>8.1f}\n",
                fmt::format("{}/{}", codelet.name, named.name), scale, name_of(isa), seconds * 1e9,
                predicted * 1e9, predicted / seconds, sample.bytes() / seconds * 1e-9,
@@ -61,8 +59,8 @@ void measure(const kernels::ListedCodelet& listed, const kernels::NamedSample& n
 }
 
 void run(const std::string& wanted, const std::vector<uint32_t>& scales) {
-  fmt::print("{:<24} {:>6} {:<8} {:>12} {:>12} {:>8} {:>8} {:>8}\n", "codelet", "scale", "isa",
-             "ns", "predicted ns", "ratio", "GB/s", "GFLOP/s");
+  fmt::print("{:<24} {:>6} {:<8} {:>12} {:>12} {:>8} {:>8} {:>8}\n", "codelet", "scale", "isa", "ns",
+             "predicted ns", "ratio", "GB/s", "GFLOP/s");
   for (const kernels::ListedCodelet& listed : kernels::all_codelets())
     for (const kernels::NamedSample& sample : listed.samples)
       if (fmt::format("{}/{}", listed.codelet->name, sample.name).find(wanted) != std::string::npos)

@@ -69,8 +69,7 @@ int run(uint32_t max_length, const std::string& path) {
       if (algorithm == pack::Algorithm::nnlshp && (depth != 3 || max_length > 2048)) continue;
       for (const bool certify : {false, true}) {
         if (certify && algorithm != pack::Algorithm::best) continue;
-        const pack::Options options{
-            .algorithm = algorithm, .max_per_pack = depth, .certify = certify};
+        const pack::Options options{.algorithm = algorithm, .max_per_pack = depth, .certify = certify};
         table.add(row_of(median_plan(histogram, options), certify));
       }
     }

@@ -40,22 +40,18 @@ class BlasProduct : public Product {
     if (n_ == 1)
       sgemv_(kBlasRowMajor, kBlasNoTrans, m_, k_, 1, weights_, k_, x, 1, 0, y, 1);
     else if (by_rows_)
-      sgemm_(kBlasRowMajor, kBlasNoTrans, kBlasNoTrans, m_, n_, k_, 1, weights_, k_, x, n_, 0, y,
-             n_);
+      sgemm_(kBlasRowMajor, kBlasNoTrans, kBlasNoTrans, m_, n_, k_, 1, weights_, k_, x, n_, 0, y, n_);
     else
-      sgemm_(kBlasColumnMajor, kBlasTrans, kBlasNoTrans, m_, n_, k_, 1, weights_, k_, x, k_, 0, y,
-             m_);
+      sgemm_(kBlasColumnMajor, kBlasTrans, kBlasNoTrans, m_, n_, k_, 1, weights_, k_, x, k_, 0, y, m_);
   }
 
   void input_gradient(const float* dy, float* dx) {
     if (n_ == 1)
       sgemv_(kBlasRowMajor, kBlasTrans, m_, k_, 1, weights_, k_, dy, 1, 0, dx, 1);
     else if (by_rows_)
-      sgemm_(kBlasRowMajor, kBlasTrans, kBlasNoTrans, k_, n_, m_, 1, weights_, k_, dy, n_, 0, dx,
-             n_);
+      sgemm_(kBlasRowMajor, kBlasTrans, kBlasNoTrans, k_, n_, m_, 1, weights_, k_, dy, n_, 0, dx, n_);
     else
-      sgemm_(kBlasColumnMajor, kBlasNoTrans, kBlasNoTrans, k_, n_, m_, 1, weights_, k_, dy, m_, 0,
-             dx, k_);
+      sgemm_(kBlasColumnMajor, kBlasNoTrans, kBlasNoTrans, k_, n_, m_, 1, weights_, k_, dy, m_, 0, dx, k_);
   }
 
   void weight_gradient(const float* dy, const float* x, float* dw) {

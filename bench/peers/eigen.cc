@@ -58,8 +58,8 @@ class EigenPeer : public Peer {
   Kind kind() const override { return Kind::sparse; }
 
   std::string version() const override {
-    return fmt::format("Eigen {}.{}.{}, OpenMP, compiled for {}", EIGEN_WORLD_VERSION,
-                       EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION, name_of(isa_));
+    return fmt::format("Eigen {}.{}.{}, OpenMP, compiled for {}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
+                       EIGEN_MINOR_VERSION, name_of(isa_));
   }
 
   std::string why_not(const Work& work) const override {

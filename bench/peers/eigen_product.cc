@@ -14,15 +14,13 @@ template <int order>
 void multiply(const EigenWork& work, const float* x, float* y) {
   using Dense = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, order>;
   using Sparse = Eigen::SparseMatrix<float, Eigen::RowMajor, int>;
-  const Eigen::Map<const Sparse> w(work.m, work.k, work.nonzeros, work.row_begin, work.columns,
-                                   work.values);
+  const Eigen::Map<const Sparse> w(work.m, work.k, work.nonzeros, work.row_begin, work.columns, work.values);
   Eigen::Map<Dense>(y, work.m, work.n).noalias() = w * Eigen::Map<const Dense>(x, work.k, work.n);
 }
 
 }  // namespace
 
-void TESSERA_JOIN(eigen_product_, TESSERA_EIGEN_ISA)(const EigenWork& work, const float* x,
-                                                     float* y) {
+void TESSERA_JOIN(eigen_product_, TESSERA_EIGEN_ISA)(const EigenWork& work, const float* x, float* y) {
   if (work.row_major)
     multiply<Eigen::RowMajor>(work, x, y);
   else

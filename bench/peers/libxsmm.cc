@@ -16,10 +16,9 @@ namespace {
 class SpmdmProduct : public Product {
  public:
   SpmdmProduct(const Work& work, unsigned threads)
-      : threads_(static_cast<int>(threads)),
-        transposed_(work.layout == Layout::row_major ? 'N' : 'T') {
-    libxsmm_spmdm_init(static_cast<int>(work.m()), static_cast<int>(work.n),
-                       static_cast<int>(work.k()), threads_, &handle_, &slices_);
+      : threads_(static_cast<int>(threads)), transposed_(work.layout == Layout::row_major ? 'N' : 'T') {
+    libxsmm_spmdm_init(static_cast<int>(work.m()), static_cast<int>(work.n), static_cast<int>(work.k()),
+                       threads_, &handle_, &slices_);
     const int blocks = libxsmm_spmdm_get_num_createSparseSlice_blocks(&handle_);
 #pragma omp parallel for num_threads(threads_)
     for (int block = 0; block < blocks; ++block)
@@ -35,8 +34,8 @@ class SpmdmProduct : public Product {
     const int blocks = libxsmm_spmdm_get_num_compute_blocks(&handle_);
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (int block = 0; block < blocks; ++block)
-      libxsmm_spmdm_compute_fp32_thread(&handle_, 'N', transposed_, &alpha, slices_, a.x, transposed_,
-                                        &beta, a.y, block, omp_get_thread_num(), threads_);
+      libxsmm_spmdm_compute_fp32_thread(&handle_, 'N', transposed_, &alpha, slices_, a.x, transposed_, &beta,
+                                        a.y, block, omp_get_thread_num(), threads_);
   }
 
  private:

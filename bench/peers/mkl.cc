@@ -82,8 +82,8 @@ class MklDense : public Peer {
   std::string why_not(const Work&) const override { return {}; }
 
   std::unique_ptr<Product> prepare(const Work& work) override {
-    return blas_product(library_.function<Sgemm>("cblas_sgemm"),
-                        library_.function<Sgemv>("cblas_sgemv"), work);
+    return blas_product(library_.function<Sgemm>("cblas_sgemm"), library_.function<Sgemv>("cblas_sgemv"),
+                        work);
   }
 
  private:
@@ -116,9 +116,8 @@ class MklSparseProduct : public Product {
     if (n_ == 1)
       check(mv_(kOperationNonTranspose, 1, handle_, {}, a.x, 0, a.y), "mkl_sparse_s_mv");
     else
-      check(
-          mm_(kOperationNonTranspose, 1, handle_, {}, layout_, a.x, n_, x_leading_, 0, a.y, y_leading_),
-          "mkl_sparse_s_mm");
+      check(mm_(kOperationNonTranspose, 1, handle_, {}, layout_, a.x, n_, x_leading_, 0, a.y, y_leading_),
+            "mkl_sparse_s_mm");
   }
 
   uint64_t weight_bytes() const override {
@@ -126,14 +125,14 @@ class MklSparseProduct : public Product {
   }
 
  private:
-  using Mm = int(int operation, float alpha, Handle a, MatrixDescription, int layout,
-                 const float* x, int columns, int ldx, float beta, float* y, int ldy);
-  using Mv = int(int operation, float alpha, Handle a, MatrixDescription, const float* x,
-                 float beta, float* y);
+  using Mm = int(int operation, float alpha, Handle a, MatrixDescription, int layout, const float* x,
+                 int columns, int ldx, float beta, float* y, int ldy);
+  using Mv = int(int operation, float alpha, Handle a, MatrixDescription, const float* x, float beta,
+                 float* y);
   using CreateCsr = int(Handle*, int base, int rows, int cols, int* begin, int* end, int* columns,
                         float* values);
-  using CreateBsr = int(Handle*, int base, int block_layout, int rows, int cols, int block,
-                        int* begin, int* end, int* columns, float* values);
+  using CreateBsr = int(Handle*, int base, int block_layout, int rows, int cols, int block, int* begin,
+                        int* end, int* columns, float* values);
 
   static void check(int status, const char* call) {
     if (status != kSuccess) throw Error(fmt::format("{} returned status {}", call, status));
@@ -144,14 +143,14 @@ class MklSparseProduct : public Product {
     const int cols = static_cast<int>(pattern.block_cols());
     const int block = static_cast<int>(pattern.block_size);
     if (block == 1)
-      check(opened.function<CreateCsr>("mkl_sparse_s_create_csr")(
-                &handle_, kIndexBaseZero, rows, cols, rows_.data(), rows_.data() + 1,
-                columns_.data(), values_.data()),
+      check(opened.function<CreateCsr>("mkl_sparse_s_create_csr")(&handle_, kIndexBaseZero, rows, cols,
+                                                                  rows_.data(), rows_.data() + 1,
+                                                                  columns_.data(), values_.data()),
             "mkl_sparse_s_create_csr");
     else
       check(opened.function<CreateBsr>("mkl_sparse_s_create_bsr")(
-                &handle_, kIndexBaseZero, kLayoutRowMajor, rows, cols, block, rows_.data(),
-                rows_.data() + 1, columns_.data(), values_.data()),
+                &handle_, kIndexBaseZero, kLayoutRowMajor, rows, cols, block, rows_.data(), rows_.data() + 1,
+                columns_.data(), values_.data()),
             "mkl_sparse_s_create_bsr");
   }
 

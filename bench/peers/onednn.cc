@@ -34,8 +34,8 @@ class DnnlProduct : public Product {
         weights_first_(work.layout == Layout::row_major && work.n > 1),
         stream_(engine) {
     const Operands asked = operands_of(work);
-    const dnnl::matmul::primitive_desc primitive(
-        dnnl::matmul::desc(asked.src, asked.weights, asked.dst), engine);
+    const dnnl::matmul::primitive_desc primitive(dnnl::matmul::desc(asked.src, asked.weights, asked.dst),
+                                                 engine);
     matmul_ = dnnl::matmul(primitive);
     src_ = dnnl::memory(primitive.src_desc(), engine, nullptr);
     weights_ = dnnl::memory(primitive.weights_desc(), engine, nullptr);
@@ -61,9 +61,7 @@ class DnnlProduct : public Product {
   }
 
   uint64_t weight_bytes() const override {
-    return task_ == Task::weight_gradient
-               ? 0
-               : (weights_first_ ? src_ : weights_).get_desc().get_size();
+    return task_ == Task::weight_gradient ? 0 : (weights_first_ ? src_ : weights_).get_desc().get_size();
   }
   uint64_t gradient_size() const override {
     return task_ == Task::weight_gradient ? uint64_t{pattern_.rows} * pattern_.cols : 0;
@@ -81,8 +79,7 @@ class DnnlProduct : public Product {
       return {matrix(m, n, tag), matrix(n, k, turned), matrix(m, k, Tag::ab)};
     }
     const int64_t in = task_ == Task::forward ? k : m, out = m + k - in;
-    if (weights_first_)
-      return {matrix(out, in, Tag::any), matrix(in, n, Tag::ab), matrix(out, n, Tag::ab)};
+    if (weights_first_) return {matrix(out, in, Tag::any), matrix(in, n, Tag::ab), matrix(out, n, Tag::ab)};
     return {matrix(n, in, Tag::ab), matrix(in, out, Tag::any), matrix(n, out, Tag::ab)};
   }
 
@@ -100,8 +97,7 @@ class DnnlProduct : public Product {
   }
 
   void execute() {
-    matmul_.execute(stream_,
-                    {{DNNL_ARG_SRC, src_}, {DNNL_ARG_WEIGHTS, weights_}, {DNNL_ARG_DST, dst_}});
+    matmul_.execute(stream_, {{DNNL_ARG_SRC, src_}, {DNNL_ARG_WEIGHTS, weights_}, {DNNL_ARG_DST, dst_}});
     stream_.wait();
   }
 

@@ -53,8 +53,7 @@ void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> 
   const uint32_t b = pattern.block_size;
   std::fill(stored.begin(), stored.end(), 0.0F);
   for (uint32_t block_row = 0; block_row < pattern.block_rows(); ++block_row)
-    for (uint64_t block = pattern.row_begin[block_row]; block < pattern.row_begin[block_row + 1];
-         ++block)
+    for (uint64_t block = pattern.row_begin[block_row]; block < pattern.row_begin[block_row + 1]; ++block)
       for (uint32_t e = 0; e < b * b; ++e) {
         const uint32_t row = block_row * b + e / b, col = pattern.columns[block] * b + e % b;
         if (row < pattern.rows && col < pattern.cols)

@@ -24,7 +24,9 @@ constexpr Entry kEntries[] = {
 #else
     {"onednn", nullptr},
 #endif
-    {"openblas", openblas},    {"mkl-csr", mkl_csr}, {"mkl-bsr", mkl_bsr},
+    {"openblas", openblas},
+    {"mkl-csr", mkl_csr},
+    {"mkl-bsr", mkl_bsr},
 #ifdef TESSERA_HAS_LIBXSMM
     {"libxsmm", libxsmm},
 #else
@@ -54,8 +56,7 @@ Peers load_peers(const Limits& limits, const std::vector<std::string>& names) {
   check_names(names);
   Peers peers;
   for (const Entry& entry : kEntries) {
-    if (!names.empty() && std::find(names.begin(), names.end(), entry.name) == names.end())
-      continue;
+    if (!names.empty() && std::find(names.begin(), names.end(), entry.name) == names.end()) continue;
     if (entry.load == nullptr) {
       peers.missing.push_back(fmt::format("{}: not found when this was built", entry.name));
       continue;

@@ -26,8 +26,7 @@ double seconds_of(const Change& change) {
 Pattern like(const Pattern& pattern) {
   const double cells = double{1} * pattern.block_rows() * pattern.block_cols();
   return sparse::generate_pattern({PatternKind::random, pattern.rows, pattern.cols,
-                                   static_cast<double>(pattern.blocks()) / cells,
-                                   pattern.block_size, 2});
+                                   static_cast<double>(pattern.blocks()) / cells, pattern.block_size, 2});
 }
 
 /// Every twentieth block of one pattern that the other lacks.
@@ -36,12 +35,9 @@ std::vector<BlockPosition> twentieth(const Pattern& of, const Pattern& without, 
   uint64_t seen = 0;
   for (uint32_t row = 0; row < of.block_rows(); ++row)
     for (uint64_t i = of.row_begin[row]; i < of.row_begin[row + 1]; ++i) {
-      const auto begin =
-          without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row]);
-      const auto end =
-          without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row + 1]);
-      if (!std::binary_search(begin, end, of.columns[i]) && seen++ % 19 == 0 &&
-          positions.size() < most)
+      const auto begin = without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row]);
+      const auto end = without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row + 1]);
+      if (!std::binary_search(begin, end, of.columns[i]) && seen++ % 19 == 0 && positions.size() < most)
         positions.push_back({row, of.columns[i]});
     }
   return positions;
@@ -52,8 +48,7 @@ PatternTimes pattern_times(Weight& weight) {
   constexpr int kTimes = 4;
   const Pattern one = weight.pattern(), other = like(one);
   const size_t count = one.blocks() / 20;
-  const std::vector<BlockPosition> drop = twentieth(one, other, count),
-                                   grow = twentieth(other, one, count);
+  const std::vector<BlockPosition> drop = twentieth(one, other, count), grow = twentieth(other, one, count);
   std::vector<double> replaced, changed;
   for (int i = 0; i < kTimes; ++i) {
     replaced.push_back(seconds_of([&] { weight.set_pattern(other); }));
@@ -116,9 +111,7 @@ enum class Form { fixed, dynamic, dense };
 
 class TesseraPeer : public Peer {
  public:
-  TesseraPeer(const Limits& limits, Form form) : limits_(limits), form_(form) {
-    restrict_isa(limits.isa);
-  }
+  TesseraPeer(const Limits& limits, Form form) : limits_(limits), form_(form) { restrict_isa(limits.isa); }
 
   std::string_view name() const override {
     constexpr std::string_view kNames[] = {"tessera", "tessera-dynamic", "tessera-dense"};
@@ -154,8 +147,7 @@ class TesseraPeer : public Peer {
   Weight weight_of(const Work& work) const {
     switch (form_) {
       case Form::fixed: return Weight(work.weights, work.type);
-      case Form::dynamic:
-        return Weight::dynamic(work.weights, work.weights.pattern.blocks(), work.type);
+      case Form::dynamic: return Weight::dynamic(work.weights, work.weights.pattern.blocks(), work.type);
       default: return Weight::dense(row_major(work.dense.data(), work.k()), work.m(), work.k());
     }
   }

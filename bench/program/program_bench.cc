@@ -63,8 +63,7 @@ Program six_a_tile(uint32_t distance) {
   const auto y = p.add(rows_on_tiles("y", Role::output));
   const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
   std::vector<Box> far(kVertices);
-  for (uint32_t i = 0; i < kVertices; ++i)
-    far[i] = {(i + distance * kPerTile) % kVertices, 1, 0, kWidth};
+  for (uint32_t i = 0; i < kVertices; ++i) far[i] = {(i + distance * kPerTile) % kVertices, 1, 0, kWidth};
   program::VertexGroup group{
       &kNothing,
       0,
@@ -85,11 +84,9 @@ Program wide_reads(uint32_t reach) {
   const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
   std::vector<Box> far(kVertices);
   for (uint32_t i = 0; i < kVertices; ++i)
-    far[i] = {std::min(i * 7 % kVertices, kVertices - reach * kPerTile), reach * kPerTile,
-              i % kWidth, 1};
+    far[i] = {std::min(i * 7 % kVertices, kVertices - reach * kPerTile), reach * kPerTile, i % kWidth, 1};
   program::VertexGroup group{
-      &kNothing, 0, kTiles, kPerTile, {{a, own}, {x, BoxSeries::table(std::move(far))}, {y, own}},
-      {}};
+      &kNothing, 0, kTiles, kPerTile, {{a, own}, {x, BoxSeries::table(std::move(far))}, {y, own}}, {}};
   p.set_main(p.execute({"set", Phase::compute, {std::move(group)}}));
   return p;
 }
@@ -145,14 +142,12 @@ void measure_compile(const char* name, const std::function<Program()>& build, ui
     const double start = now();
     executable = compiler::compile(std::move(p), machine);
     const double took = now() - start;
-    for (size_t i = 0; i < passes.size(); ++i)
-      passes[i] = std::min(passes[i], executable->passes[i].seconds);
+    for (size_t i = 0; i < passes.size(); ++i) passes[i] = std::min(passes[i], executable->passes[i].seconds);
     return took;
   });
   const auto each = [&](double seconds) { return seconds / count * 1e9; };
-  fmt::print("{:<22} {:>8.0f} {:>8.0f} {:>8.0f} {:>8.0f}  ", name, each(build_seconds),
-             each(compile_seconds), static_cast<double>(kept) / count,
-             static_cast<double>(peak) / count);
+  fmt::print("{:<22} {:>8.0f} {:>8.0f} {:>8.0f} {:>8.0f}  ", name, each(build_seconds), each(compile_seconds),
+             static_cast<double>(kept) / count, static_cast<double>(peak) / count);
   for (size_t i = 0; i < passes.size(); ++i)
     fmt::print(" {} {:.0f}", executable->passes[i].name, each(passes[i]));
   fmt::print("\n");
@@ -173,27 +168,22 @@ double superstep_seconds(uint32_t threads) {
   constexpr uint32_t kTimes = 10000;
   machine::Machine host = machine::host(threads);
   Program p;
-  const auto v = p.add(Variable{"v", Type::f32, threads, kWidth, Role::inout,
-                                program::map_shared(threads, kWidth), nullptr});
-  const auto field = [&] {
-    return program::Field{v, BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0})};
-  };
+  const auto v = p.add(
+      Variable{"v", Type::f32, threads, kWidth, Role::inout, program::map_shared(threads, kWidth), nullptr});
+  const auto field = [&] { return program::Field{v, BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0})}; };
   program::VertexGroup group{&kNothing, 0, threads, 1, {field(), field(), field()}, {}};
   p.set_main(p.repeat(kTimes, p.execute({"set", Phase::compute, {std::move(group)}})));
   const engine::Engine engine(compiler::compile(std::move(p), host));
   std::vector<float> array(threads * kWidth);
   const engine::Binding binding{v, array.data(), kWidth, 1};
-  return median_of(21, [&] {
-    return engine.run({&binding, 1}, {.threads = threads}).seconds / kTimes;
-  });
+  return median_of(21, [&] { return engine.run({&binding, 1}, {.threads = threads}).seconds / kTimes; });
 }
 
 }  // namespace
 
 int main() {
   fmt::print("{} tiles of {} vertices, ns and bytes a vertex\n", kTiles, kPerTile);
-  fmt::print("{:<22} {:>8} {:>8} {:>8} {:>8}   passes\n", "program", "build", "compile", "kept",
-             "peak");
+  fmt::print("{:<22} {:>8} {:>8} {:>8} {:>8}   passes\n", "program", "build", "compile", "kept", "peak");
   measure_compile("all on its tile", [] { return six_a_tile(0); });
   measure_compile("x on another tile", [] { return six_a_tile(700); });
   measure_compile("x over 4 tiles", [] { return wide_reads(4); });
@@ -201,7 +191,6 @@ int main() {
   measure_compile("scattered rows, a row", scattered_rows, kTiles * kRowsPerTile);
   fmt::print("dispatch: {:.0f} ns a vertex\n", dispatch_seconds() * 1e9);
   for (uint32_t threads : {1U, 2U})
-    fmt::print("superstep on the host, {} threads: {:.2f} µs\n", threads,
-               superstep_seconds(threads) * 1e6);
+    fmt::print("superstep on the host, {} threads: {:.2f} µs\n", threads, superstep_seconds(threads) * 1e6);
   return 0;
 }

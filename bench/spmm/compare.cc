@@ -105,8 +105,7 @@ class Contest {
     if (contestant.timing.absent.empty()) {
       const auto start = Clock::now();
       contestant.product = prepare(peer, work);
-      contestant.timing.prepare_seconds =
-          std::chrono::duration<double>(Clock::now() - start).count();
+      contestant.timing.prepare_seconds = std::chrono::duration<double>(Clock::now() - start).count();
       contestant.timing.weight_bytes = contestant.product->weight_bytes();
       contestant.timing.predicted_seconds = contestant.product->predicted_seconds();
       contestant.timing.plan = contestant.product->plan();
@@ -126,7 +125,8 @@ class Contest {
       contestant.last = seconds_of(*contestant.product, arrays());
       pinning.bind_new_threads();
       if (contestant.product->gradient_size() > 0) contestant.product->get_gradient(dw_.data(), gradient);
-      contestant.timing.error = reference.largest_error(contestant.timing.task, y_.all(), dx_.all(), gradient);
+      contestant.timing.error =
+          reference.largest_error(contestant.timing.task, y_.all(), dx_.all(), gradient);
     }
   }
 
@@ -212,8 +212,7 @@ const Timing* Comparison::best(Kind kind, Task task) const {
 
 double Comparison::gflops(const Timing& timing) const {
   const bool dense = timing.kind == Kind::dense || timing.kind == Kind::tessera_dense;
-  const double multiplied =
-      dense ? static_cast<double>(work.m) * work.k : static_cast<double>(work.nonzeros);
+  const double multiplied = dense ? static_cast<double>(work.m) * work.k : static_cast<double>(work.nonzeros);
   const double products = timing.task == Task::triple ? 3 : 1;
   return 2 * products * multiplied * work.n / timing.seconds * 1e-9;
 }
@@ -228,8 +227,8 @@ double Comparison::against_bandwidth(const Timing& timing) const {
 }
 
 Comparison compare(const Case& work, const SparseMatrix& weights, const std::vector<float>& dense,
-                   const std::vector<std::unique_ptr<Peer>>& peers, const Rules& rules,
-                   Pinning& pinning, double peak_gflops) {
+                   const std::vector<std::unique_ptr<Peer>>& peers, const Rules& rules, Pinning& pinning,
+                   double peak_gflops) {
   Comparison result;
   result.work = work;
   result.peak_gflops = peak_gflops;
@@ -254,8 +253,7 @@ Comparison compare(const Case& work, const SparseMatrix& weights, const std::vec
   result.timings = contest.timings();
   if (const Timing* tessera = result.tessera()) {
     result.bytes = bytes_moved(work, *tessera);
-    result.read_gbps =
-        machine::measure_read_gbps(static_cast<uint64_t>(result.bytes), rules.threads);
+    result.read_gbps = machine::measure_read_gbps(static_cast<uint64_t>(result.bytes), rules.threads);
   }
   return result;
 }

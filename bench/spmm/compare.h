@@ -39,9 +39,8 @@ struct Timing {
   double prepare_seconds = 0;  ///< of W, once
   double predicted_seconds = 0;
   uint64_t weight_bytes = 0;
-  int rounds = 0;  ///< that it took part in
-  double error =
-      0;  ///< largest |result - reference| ÷ the sum of its terms' sizes, over sampled elements
+  int rounds = 0;    ///< that it took part in
+  double error = 0;  ///< largest |result - reference| ÷ the sum of its terms' sizes, over sampled elements
   PatternTimes pattern = {};  ///< of dynamic weights
   std::string absent;         ///< why it took no part
   std::string plan;
@@ -74,7 +73,7 @@ struct Rules {
 
 /// Everybody's timings, interleaved round by round. `dense` are the weights as a dense array.
 Comparison compare(const Case& work, const SparseMatrix& weights, const std::vector<float>& dense,
-                   const std::vector<std::unique_ptr<Peer>>& peers, const Rules& rules,
-                   Pinning& pinning, double peak_gflops);
+                   const std::vector<std::unique_ptr<Peer>>& peers, const Rules& rules, Pinning& pinning,
+                   double peak_gflops);
 
 }  // namespace tessera::bench

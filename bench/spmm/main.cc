@@ -37,8 +37,8 @@ std::vector<Source> files_below(const std::string& name) {
   std::vector<Source> sources;
   for (const auto& entry : fs::recursive_directory_iterator(root))
     if (entry.path().extension() == ".smtx")
-      sources.push_back({entry.path().string(),
-                         entry.path().lexically_relative(root).replace_extension().string()});
+      sources.push_back(
+          {entry.path().string(), entry.path().lexically_relative(root).replace_extension().string()});
   std::sort(sources.begin(), sources.end(),
             [](const Source& a, const Source& b) { return a.label < b.label; });
   return sources;
@@ -135,8 +135,7 @@ void run(const Options& options) {
     const SparseMatrix weights = weights_of(source, options);
     const std::vector<float> dense = sparse::to_dense(weights);
     for (const Case& work : cases_of(case_of(source, weights), options)) {
-      comparisons.push_back(
-          compare(work, weights, dense, peers.loaded, rules, pinning, setting.peak_gflops));
+      comparisons.push_back(compare(work, weights, dense, peers.loaded, rules, pinning, setting.peak_gflops));
       print(row(comparisons.back()));
       if (options.plans) print_plans(comparisons.back());
     }

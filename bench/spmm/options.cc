@@ -24,9 +24,9 @@ double number(const std::string& text, const std::string& whole) {
 /// "1/16" or "0.0625".
 double density_of(const std::string& text) {
   const size_t slash = text.find('/');
-  const double value = slash == std::string::npos ? number(text, text)
-                                                  : number(text.substr(0, slash), text) /
-                                                        number(text.substr(slash + 1), text);
+  const double value = slash == std::string::npos
+                           ? number(text, text)
+                           : number(text.substr(0, slash), text) / number(text.substr(slash + 1), text);
   if (!(value >= 0 && value <= 1))
     throw UsageError(fmt::format("--density: '{}' is not between 0 and 1", text));
   return value;
@@ -80,8 +80,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--isa", isa, "instruction set of all: generic, avx2, avx512");
   app.add_option("--threads", options.limits.threads, "threads of all")->check(CLI::Range(1, 4096));
   list(app.add_option("--peers", options.peers, "who takes part (list); default: all there are"));
-  app.add_option("--rounds", options.rounds, "rounds that medians are taken of")
-      ->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", options.rounds, "rounds that medians are taken of")->check(CLI::Range(1, 1000));
   app.add_flag("--cold", options.cold, "empty the caches before every timed call");
   app.add_option("--array-offset", options.array_offset,
                  "bytes after a cache line at which the arrays begin: 0, as PyTorch's do; 16, as malloc's do")

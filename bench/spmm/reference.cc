@@ -55,8 +55,7 @@ Reference::Reference(const SparseMatrix& weights, const Case& work, std::span<co
     const double w = weights.values[position];
     const auto r = std::lower_bound(rows.begin(), rows.end(), row);
     const auto c = std::lower_bound(columns.begin(), columns.end(), column);
-    const bool in_row = r != rows.end() && *r == row,
-               in_column = c != columns.end() && *c == column;
+    const bool in_row = r != rows.end() && *r == row, in_column = c != columns.end() && *c == column;
     for (size_t j = 0; j < ns.size() && in_row; ++j)
       y_[(r - rows.begin()) * ns.size() + j].add(w * x[at(column, ns[j], work.k)]);
     for (size_t j = 0; j < ns.size() && in_column; ++j)
@@ -75,8 +74,7 @@ double Reference::largest_error(Task task, std::span<const float> y, std::span<c
     case Task::input_gradient: return largest_error(dx_, dx);
     case Task::weight_gradient: return largest_error(gradient_, gradient);
     case Task::triple:
-      return std::max(
-          {largest_error(y_, y), largest_error(dx_, dx), largest_error(gradient_, gradient)});
+      return std::max({largest_error(y_, y), largest_error(dx_, dx), largest_error(gradient_, gradient)});
   }
   return INFINITY;
 }

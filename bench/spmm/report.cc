@@ -24,9 +24,7 @@ std::string density_text(double density) {
   return fmt::format("{:.3f}", density);
 }
 
-std::string milliseconds(double seconds) {
-  return seconds == 0 ? "-" : fmt::format("{:.3f}", seconds * 1e3);
-}
+std::string milliseconds(double seconds) { return seconds == 0 ? "-" : fmt::format("{:.3f}", seconds * 1e3); }
 
 /// "412.3 mkl", or "-".
 std::string rate_and_name(const Comparison& comparison, const Timing* timing) {
@@ -37,17 +35,14 @@ std::string rate_and_name(const Comparison& comparison, const Timing* timing) {
 std::string ratio(double value) { return value == 0 ? "-" : fmt::format("{:.2f}", value); }
 
 std::string verdict_text(const Verdict& verdict) {
-  const std::string aim =
-      verdict.aim > 0 && verdict.measured >= verdict.aim ? " (aim reached)" : "";
+  const std::string aim = verdict.aim > 0 && verdict.measured >= verdict.aim ? " (aim reached)" : "";
   return fmt::format("{} {:.2f} {} {:.2f} {}{}", verdict.what, verdict.measured,
-                     verdict.at_least ? ">=" : "<=", verdict.limit,
-                     verdict.reached() ? "ok" : "MISSED", aim);
+                     verdict.at_least ? ">=" : "<=", verdict.limit, verdict.reached() ? "ok" : "MISSED", aim);
 }
 
 std::string verdicts_text(const Comparison& comparison) {
   std::string text;
-  for (const Verdict& verdict : judge(comparison))
-    text += (text.empty() ? "" : "; ") + verdict_text(verdict);
+  for (const Verdict& verdict : judge(comparison)) text += (text.empty() ? "" : "; ") + verdict_text(verdict);
   return text;
 }
 
@@ -71,8 +66,7 @@ std::string companions(const Comparison& comparison) {
     text += fmt::format("{:>40} {:>7} {:>9}", "", "dynamic", milliseconds(dynamic->seconds));
     if (dynamic->pattern.replaced > 0)
       text += fmt::format("  a new pattern {} ms, 5 % dropped and grown {} ms",
-                          milliseconds(dynamic->pattern.replaced),
-                          milliseconds(dynamic->pattern.drop_grow));
+                          milliseconds(dynamic->pattern.replaced), milliseconds(dynamic->pattern.drop_grow));
     text += "\n";
   }
   return text;
@@ -103,13 +97,12 @@ double over(const Comparison& comparison, Kind kind) {
 }  // namespace
 
 std::string head(const Setting& setting) {
-  std::string text = fmt::format(
-      "{}, {} threads, {}: peak {:.0f} GFLOP/s; {} caches; arrays {} bytes after a cache line\n", setting.cpu, setting.limits.threads,
-      tessera::name_of(setting.limits.isa), setting.peak_gflops, setting.cold ? "cold" : "warm",
-      setting.array_offset);
+  std::string text =
+      fmt::format("{}, {} threads, {}: peak {:.0f} GFLOP/s; {} caches; arrays {} bytes after a cache line\n",
+                  setting.cpu, setting.limits.threads, tessera::name_of(setting.limits.isa),
+                  setting.peak_gflops, setting.cold ? "cold" : "warm", setting.array_offset);
   for (const std::string& version : setting.versions) text += fmt::format("  {}\n", version);
-  for (const std::string& missing : setting.missing)
-    text += fmt::format("  not here: {}\n", missing);
+  for (const std::string& missing : setting.missing) text += fmt::format("  not here: {}\n", missing);
   return text +
          "GF/s: useful GFLOP/s, 2 nnz n / time. eff: useful rate / rate of the best dense "
          "library.\n"
@@ -132,10 +125,9 @@ std::string row(const Comparison& comparison) {
   const Case& work = comparison.work;
   const Timing* tessera = comparison.tessera();
   std::string text = work.label.empty() ? "" : work.label + "\n";
-  text +=
-      fmt::format("{:>6} {:>6} {:>5} {:>3} {:>6} {:>4} {:>3} {:>7} ", work.m, work.k, work.n,
-                  work.block, density_text(work.label.empty() ? work.asked_density : work.density),
-                  tessera::name_of(work.type), name_of(work.layout), name_of(work.task));
+  text += fmt::format("{:>6} {:>6} {:>5} {:>3} {:>6} {:>4} {:>3} {:>7} ", work.m, work.k, work.n, work.block,
+                      density_text(work.label.empty() ? work.asked_density : work.density),
+                      tessera::name_of(work.type), name_of(work.layout), name_of(work.task));
   const double rate = tessera == nullptr ? 0 : comparison.gflops(*tessera);
   const double predicted = tessera == nullptr ? 0 : tessera->predicted_seconds / tessera->seconds;
   text += fmt::format(
@@ -144,15 +136,10 @@ std::string row(const Comparison& comparison) {
       tessera == nullptr ? "-" : fmt::format("{:.1f}", rate),
       tessera == nullptr ? "-" : fmt::format("{:.0f}", 100 * rate / comparison.peak_gflops),
       rate_and_name(comparison, comparison.best(Kind::dense)),
-      ratio(tessera == nullptr ? 0 : comparison.efficiency(*tessera)),
-      ratio(over(comparison, Kind::dense)),
-      rate_and_name(comparison, comparison.best(Kind::sparse)),
-      ratio(over(comparison, Kind::sparse)),
-      ratio(tessera == nullptr || work.n > kBandwidthBound
-                ? 0
-                : comparison.against_bandwidth(*tessera)),
-      ratio(predicted),
-      tessera == nullptr ? "-" : fmt::format("{:.1f}", tessera->prepare_seconds * 1e3),
+      ratio(tessera == nullptr ? 0 : comparison.efficiency(*tessera)), ratio(over(comparison, Kind::dense)),
+      rate_and_name(comparison, comparison.best(Kind::sparse)), ratio(over(comparison, Kind::sparse)),
+      ratio(tessera == nullptr || work.n > kBandwidthBound ? 0 : comparison.against_bandwidth(*tessera)),
+      ratio(predicted), tessera == nullptr ? "-" : fmt::format("{:.1f}", tessera->prepare_seconds * 1e3),
       verdicts_text(comparison), wrong_results(comparison));
   return text + companions(comparison);
 }

@@ -71,10 +71,8 @@ json comparison_json(const Comparison& comparison) {
                  {"read_gbps", measured(comparison.read_gbps)},
                  {"peers", json::array()},
                  {"targets", json::array()}};
-  for (const Timing& timing : comparison.timings)
-    object["peers"].push_back(timing_json(comparison, timing));
-  for (const Verdict& verdict : judge(comparison))
-    object["targets"].push_back(verdict_json(verdict));
+  for (const Timing& timing : comparison.timings) object["peers"].push_back(timing_json(comparison, timing));
+  for (const Verdict& verdict : judge(comparison)) object["targets"].push_back(verdict_json(verdict));
   return object;
 }
 
@@ -94,8 +92,7 @@ std::string to_csv(const std::vector<Comparison>& comparisons) {
           work.label, work.m, work.k, work.n, work.block, work.density, tessera::name_of(work.type),
           name_of(work.layout), timing.peer, name_of(timing.kind), tessera::name_of(timing.type),
           name_of(timing.task), timing.seconds, timing.fastest, comparison.gflops(timing),
-          timing.prepare_seconds, timing.predicted_seconds, timing.weight_bytes, timing.rounds,
-          timing.error);
+          timing.prepare_seconds, timing.predicted_seconds, timing.weight_bytes, timing.rounds, timing.error);
     }
   }
   return text;
@@ -113,8 +110,7 @@ std::string to_json(const Setting& setting, const std::vector<Comparison>& compa
                  {"peers", setting.versions},
                  {"missing", setting.missing},
                  {"results", json::array()}};
-  for (const Comparison& comparison : comparisons)
-    object["results"].push_back(comparison_json(comparison));
+  for (const Comparison& comparison : comparisons) object["results"].push_back(comparison_json(comparison));
   return object.dump(2) + "\n";
 }
 

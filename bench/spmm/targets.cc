@@ -95,9 +95,7 @@ class Judge {
     return dense == nullptr ? 0 : dense->seconds / tessera_->seconds;
   }
 
-  double layout_share() const {
-    return work_.layout == Layout::column_major ? kColumnMajorShare : 1;
-  }
+  double layout_share() const { return work_.layout == Layout::column_major ? kColumnMajorShare : 1; }
 
   void training() {
     if (work_.type != Type::f32) return;
@@ -106,8 +104,7 @@ class Judge {
       const double rate = forward->seconds / tessera_->seconds;
       if (work_.task == Task::input_gradient) add("dx rate", rate, kInputGradientRate, 0, true);
       if (work_.task == Task::weight_gradient && sparse)
-        add("dw rate", rate, elements ? kWeightGradientRateOfElements : kWeightGradientRate, 0,
-            true);
+        add("dw rate", rate, elements ? kWeightGradientRateOfElements : kWeightGradientRate, 0, true);
     }
     if (work_.task == Task::triple && sparse && work_.block == 16)
       add("x dense", dense_speedup(), kTripleOverDense, kTripleOverDenseAim, true);
@@ -122,8 +119,7 @@ class Judge {
   void efficiency() {
     if (work_.type != Type::f32) return;
     for (const Efficiency& row : kEfficiencies) {
-      if (row.n != work_.n || work_.block < row.first_block || work_.block > row.last_block)
-        continue;
+      if (row.n != work_.n || work_.block < row.first_block || work_.block > row.last_block) continue;
       for (size_t i = 0; i < kDensities; ++i)
         if (near(work_.asked_density, kDensity[i]))
           add("efficiency", comparison_.efficiency(*tessera_), row.at_least[i] * layout_share(),
@@ -163,15 +159,13 @@ class Judge {
     double below = 1. / 4;
     if (work_.n == 512 && work_.block == 1) below = 1. / 2;
     if (work_.n == 512 && work_.block >= 8) below = 7. / 8;
-    if (work_.density <= below * 1.001 && work_.n <= 4096)
-      add("x dense", dense_speedup(), 1, 0, true);
+    if (work_.density <= below * 1.001 && work_.n <= 4096) add("x dense", dense_speedup(), 1, 0, true);
   }
 
   void layers() {
     if (work_.n != 256 || work_.block != 1 || !near(1 - work_.density, 0.9)) return;
     const Timing* sparse = comparison_.best(Kind::sparse);
-    if (sparse != nullptr)
-      add("x sparse", sparse->seconds / tessera_->seconds, kLayerOverSparse, 0, true);
+    if (sparse != nullptr) add("x sparse", sparse->seconds / tessera_->seconds, kLayerOverSparse, 0, true);
     add("x dense", dense_speedup(), kLayerOverDense, 0, true);
   }
 

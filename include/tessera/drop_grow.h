@@ -16,7 +16,8 @@ std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count);
 
 /// `count` blocks that are not stored, uniformly chosen (SET; Mocanu et al., Nature Communications
 /// 9, 2018); fewer where there are fewer. The choice is a function of the pattern, `seed` and `step`.
-std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed, uint32_t step);
+std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed,
+                                               uint32_t step);
 
 /// The `count` blocks, of those that are not stored, in which the gradient of the dense m × k matrix has
 /// the largest sum of absolute values (RigL; Evci et al., ICML 2020); fewer where there are fewer.

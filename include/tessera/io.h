@@ -19,8 +19,7 @@ namespace tessera {
 /// The result has block size 1. A file without values gets seeded ones, as generate() makes them.
 /// Throws Error, naming the file and the place in it, when it cannot be read, is malformed or does
 /// not fit in memory; UsageError when the extension or the tensor is unknown.
-SparseMatrix read_matrix(const std::string& path, const std::string& tensor = "",
-                         uint64_t seed = 0);
+SparseMatrix read_matrix(const std::string& path, const std::string& tensor = "", uint64_t seed = 0);
 
 /// How a generated pattern places its blocks.
 enum class PatternKind : uint8_t {

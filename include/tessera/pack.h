@@ -77,9 +77,8 @@ enum class Algorithm : uint8_t {
   next_fit,  ///< one open pack; of a histogram in descending order of lengths
 };
 
-inline constexpr Algorithm algorithms[] = {Algorithm::best,  Algorithm::spfhp,
-                                           Algorithm::lpfhp, Algorithm::nnlshp,
-                                           Algorithm::ffd,   Algorithm::next_fit};
+inline constexpr Algorithm algorithms[] = {Algorithm::best,   Algorithm::spfhp, Algorithm::lpfhp,
+                                           Algorithm::nnlshp, Algorithm::ffd,   Algorithm::next_fit};
 
 /// "best", "spfhp", …, "next-fit".
 std::string_view name_of(Algorithm algorithm);

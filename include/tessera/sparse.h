@@ -10,9 +10,9 @@ namespace tessera {
 /// Where b does not divide m or k, the last block row or column overhangs the matrix; what
 /// overhangs is padding and takes part in nothing.
 struct Pattern {
-  uint32_t rows = 0;        ///< m, in elements
-  uint32_t cols = 0;        ///< k, in elements
-  uint32_t block_size = 1;  ///< b
+  uint32_t rows = 0;                      ///< m, in elements
+  uint32_t cols = 0;                      ///< k, in elements
+  uint32_t block_size = 1;                ///< b
   std::vector<uint64_t> row_begin = {0};  ///< first block of each block row; block_rows() + 1 entries
   std::vector<uint32_t> columns;          ///< block column of each block, ascending in a block row
 

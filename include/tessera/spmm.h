@@ -38,7 +38,7 @@ struct SpmmArguments {
   float* y = nullptr;
   int64_t y_leading = 0;  ///< 0: without gaps
   float alpha = 1.0F;
-  float beta = 0.0F;  ///< with 0, Y is not read
+  float beta = 0.0F;            ///< with 0, Y is not read
   const float* bias = nullptr;  ///< as many elements as Y has rows, where SpmmOptions::bias is set
 };
 

@@ -46,11 +46,15 @@ struct MatrixView {
 
 /// Row-major: element (i, j) at data[i * leading + j].
 template <class T>
-MatrixView<T> row_major(T* data, int64_t leading) { return {data, leading, 1}; }
+MatrixView<T> row_major(T* data, int64_t leading) {
+  return {data, leading, 1};
+}
 
 /// Column-major, as a framework's batch-major activations: element (i, j) at data[i + j * leading].
 template <class T>
-MatrixView<T> column_major(T* data, int64_t leading) { return {data, 1, leading}; }
+MatrixView<T> column_major(T* data, int64_t leading) {
+  return {data, 1, leading};
+}
 
 /// Applied to each element of a product while it is still in registers.
 enum class Activation : uint8_t {

@@ -54,8 +54,8 @@ class Weight {
   Type type() const;
   bool is_dense() const;
   bool is_dynamic() const;
-  uint64_t capacity() const;  ///< blocks that there is room for; of a static weight, its blocks
-  Pattern pattern() const;    ///< as it is now
+  uint64_t capacity() const;   ///< blocks that there is room for; of a static weight, its blocks
+  Pattern pattern() const;     ///< as it is now
   uint64_t non_zeros() const;  ///< stored values inside the matrix
   uint64_t bytes() const;      ///< of the packed form, values and indices; the transposed index, which
                                ///< the first transposed product builds, too

@@ -10,11 +10,10 @@ engine::Binding bind_matrix(program::VariableId variable, const float* data, std
   const int64_t inner = layout == Layout::row_major ? cols : rows;
   if (leading == 0) leading = inner;
   if (leading < inner)
-    throw UsageError(fmt::format("the leading dimension of {} is {}; {} × {} needs at least {}",
-                                 name, leading, rows, cols, inner));
+    throw UsageError(fmt::format("the leading dimension of {} is {}; {} × {} needs at least {}", name,
+                                 leading, rows, cols, inner));
   if (data == nullptr && rows != 0 && cols != 0)
-    throw UsageError(
-        fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
+    throw UsageError(fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
   float* array = const_cast<float*>(data);
   return layout == Layout::row_major ? engine::Binding{variable, array, leading, 1}
                                      : engine::Binding{variable, array, 1, leading};

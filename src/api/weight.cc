@@ -29,8 +29,10 @@ uint32_t threads() {
 
 void require_count(size_t have, uint64_t want) {
   if (have != want)
-    throw UsageError(fmt::format("{} values for a weight of {}: pass one for each stored value, in the order "
-                                 "of SparseMatrix::values", have, want));
+    throw UsageError(
+        fmt::format("{} values for a weight of {}: pass one for each stored value, in the order "
+                    "of SparseMatrix::values",
+                    have, want));
 }
 
 void require_packed(std::string_view what, size_t have, uint64_t want) {
@@ -98,9 +100,10 @@ void renumber(std::span<const uint32_t> former_slots, uint64_t slot_values, std:
   const auto slots = static_cast<uint32_t>(former_slots.size());
   sparse::for_each_part(slots, sparse::parts_for(state.size_bytes()), parallel(),
                         [&](uint32_t, uint32_t begin, uint32_t end) {
-    for (uint32_t slot = begin; slot < end; ++slot)
-      std::copy_n(former.data() + former_slots[slot] * slot_values, slot_values, state.data() + slot * slot_values);
-  });
+                          for (uint32_t slot = begin; slot < end; ++slot)
+                            std::copy_n(former.data() + former_slots[slot] * slot_values, slot_values,
+                                        state.data() + slot * slot_values);
+                        });
   std::fill(state.begin() + static_cast<ptrdiff_t>(slots * slot_values), state.end(), 0.0F);
 }
 
@@ -121,10 +124,12 @@ void Relocation::apply(std::span<float> state) const {
   if (moves_->of_elements != nullptr) return sparse::follow(*moves_->of_elements, state, parallel());
   if (moves_->former_slots) return renumber(*moves_->former_slots, moves_->slot_values, state);
   for (const uint32_t slot : moves_->cleared)
-    std::fill_n(state.begin() + static_cast<ptrdiff_t>(uint64_t{slot} * moves_->slot_values), moves_->slot_values, 0.0F);
+    std::fill_n(state.begin() + static_cast<ptrdiff_t>(uint64_t{slot} * moves_->slot_values),
+                moves_->slot_values, 0.0F);
 }
 
-Weight::Weight(const SparseMatrix& matrix, Type type) : storage_(store(ops::pack_weight(matrix, type, threads()))) {}
+Weight::Weight(const SparseMatrix& matrix, Type type)
+    : storage_(store(ops::pack_weight(matrix, type, threads()))) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
   PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
@@ -164,7 +169,8 @@ bool Weight::is_dynamic() const {
 }
 
 uint32_t Weight::block_size() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.block_size(); }, [](const PackedElements&) { return 1U; });
+  return by_form(
+      *this, [](const PackedBlocks& w) { return w.block_size(); }, [](const PackedElements&) { return 1U; });
 }
 
 uint64_t Weight::capacity() const {
@@ -172,18 +178,21 @@ uint64_t Weight::capacity() const {
 }
 
 Pattern Weight::pattern() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.pattern(); },
-                 [](const PackedElements& w) { return w.pattern(parallel()); });
+  return by_form(
+      *this, [](const PackedBlocks& w) { return w.pattern(); },
+      [](const PackedElements& w) { return w.pattern(parallel()); });
 }
 
 uint64_t Weight::non_zeros() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.non_zeros(); },
-                 [](const PackedElements& w) { return w.nonzeros(); });
+  return by_form(
+      *this, [](const PackedBlocks& w) { return w.non_zeros(); },
+      [](const PackedElements& w) { return w.nonzeros(); });
 }
 
 uint64_t Weight::bytes() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.bytes(); },
-                 [](const PackedElements& w) { return uint64_t{w.value_bytes() + w.index_bytes()}; });
+  return by_form(
+      *this, [](const PackedBlocks& w) { return w.bytes(); },
+      [](const PackedElements& w) { return uint64_t{w.value_bytes() + w.index_bytes()}; });
 }
 
 void Weight::set_values(std::span<const float> values) {
@@ -219,16 +228,21 @@ void Weight::get_values(std::span<float> values) const {
 }
 
 uint64_t Weight::packed_size() const {
-  return by_form(*this, [](const PackedBlocks& w) { return w.capacity() * w.order().block_values(); },
-                 [](const PackedElements& w) { return w.places(); });
+  return by_form(
+      *this, [](const PackedBlocks& w) { return w.capacity() * w.order().block_values(); },
+      [](const PackedElements& w) { return w.places(); });
 }
 
 std::span<float> Weight::packed_values() {
   if (type() != Type::f32)
-    throw UsageError(fmt::format("the packed values of this weight are {}; only those of FP32 can be handed out. "
-                                 "Keep an FP32 master copy, and set_values()", name_of(type())));
-  return by_form(*this, [&](PackedBlocks& w) { return std::span(reinterpret_cast<float*>(w.values().data()), packed_size()); },
-                 [&](PackedElements& w) { return std::span(reinterpret_cast<float*>(w.values()), packed_size()); });
+    throw UsageError(
+        fmt::format("the packed values of this weight are {}; only those of FP32 can be handed out. "
+                    "Keep an FP32 master copy, and set_values()",
+                    name_of(type())));
+  return by_form(
+      *this,
+      [&](PackedBlocks& w) { return std::span(reinterpret_cast<float*>(w.values().data()), packed_size()); },
+      [&](PackedElements& w) { return std::span(reinterpret_cast<float*>(w.values()), packed_size()); });
 }
 
 std::span<const float> Weight::packed_values() const { return Weight(*this).packed_values(); }
@@ -280,9 +294,11 @@ Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const 
 }
 
 Relocation Weight::compact() {
-  if (!is_dynamic()) throw UsageError("a static weight: its values are in order; only dynamic ones are to be compacted");
-  return by_form(*this, [](PackedBlocks& w) { return tessera::compact(w); },
-                 [](PackedElements& w) { return relocation(w, std::make_shared<const sparse::Moves>()); });
+  if (!is_dynamic())
+    throw UsageError("a static weight: its values are in order; only dynamic ones are to be compacted");
+  return by_form(
+      *this, [](PackedBlocks& w) { return tessera::compact(w); },
+      [](PackedElements& w) { return relocation(w, std::make_shared<const sparse::Moves>()); });
 }
 
 }  // namespace tessera

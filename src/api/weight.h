@@ -24,7 +24,7 @@ struct Relocation::Moves {
   uint64_t packed_size = 0;
   uint32_t slot_values = 1;
   std::vector<uint32_t> cleared = {};
-  std::optional<std::vector<uint32_t>> former_slots = {};  ///< of each slot that has a block, from 0
+  std::optional<std::vector<uint32_t>> former_slots = {};      ///< of each slot that has a block, from 0
   std::shared_ptr<const sparse::Moves> of_elements = nullptr;  ///< null: blocks
 };
 

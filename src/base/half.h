@@ -12,9 +12,7 @@ enum class Half : uint16_t {};
 /// Bits of a bfloat16: the upper half of an FP32.
 enum class Bfloat16 : uint16_t {};
 
-inline float to_float(Bfloat16 value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
-}
+inline float to_float(Bfloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
 
 inline Bfloat16 to_bfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

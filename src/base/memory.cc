@@ -49,10 +49,10 @@ void require_memory(uint64_t bytes, const std::string& what) {
   if (bytes <= kAlwaysFits) return;
   const uint64_t available = available_memory();
   if (bytes <= available) return;
-  throw Error(fmt::format(
-      "{} needs {} of memory and {} are available; use a smaller or sparser matrix, or a machine "
-      "with more memory",
-      what, bytes_text(bytes), bytes_text(available)));
+  throw Error(
+      fmt::format("{} needs {} of memory and {} are available; use a smaller or sparser matrix, or a machine "
+                  "with more memory",
+                  what, bytes_text(bytes), bytes_text(available)));
 }
 
 }  // namespace tessera::base

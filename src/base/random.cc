@@ -110,18 +110,15 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 }
 
 std::array<uint32_t, 4> RandomStream::words(uint64_t block) const {
-  return philox(
-      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), operation_, step_},
-      {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+  return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), operation_, step_},
+                {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
 }
 
 float RandomStream::uniform(uint64_t element) const { return uniform_of(word(element)); }
 
 float RandomStream::symmetric(uint64_t element) const { return symmetric_of(word(element)); }
 
-float RandomStream::normal(uint64_t element) const {
-  return normals_of(words(element / 4))[element % 4];
-}
+float RandomStream::normal(uint64_t element) const { return normals_of(words(element / 4))[element % 4]; }
 
 void RandomStream::fill_uniform(std::span<float> out, uint64_t first) const {
   fill(*this, out, first, each_of<uniform_of>);

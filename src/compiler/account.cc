@@ -28,8 +28,8 @@ class CycleCount {
     PhaseTimes slowest;
     compiled.tile_cycles.reserve(compiled.tiles.size());
     for (size_t t = 0; t < compiled.tiles.size(); ++t) {
-      const PhaseTimes cycles =
-          tile_cycles_.of(set, compiled, t, [&](const VertexGroup& group, const CompiledVertex& vertex, size_t f) {
+      const PhaseTimes cycles = tile_cycles_.of(
+          set, compiled, t, [&](const VertexGroup& group, const CompiledVertex& vertex, size_t f) {
             return view_of(group.fields[f], vertex.index);
           });
       compiled.tile_cycles.push_back(static_cast<float>(cycles.total()));

@@ -96,7 +96,8 @@ class Reader {
       x = byte != 0;
     } else if constexpr (std::is_enum_v<T>) {
       raw(&x, sizeof(x));
-      if (x > kLast<T>) throw Error(fmt::format("it has a number {} that means nothing", static_cast<uint64_t>(x)));
+      if (x > kLast<T>)
+        throw Error(fmt::format("it has a number {} that means nothing", static_cast<uint64_t>(x)));
     } else if constexpr (std::is_arithmetic_v<T>) {
       raw(&x, sizeof(x));
     } else {

@@ -134,19 +134,18 @@ class Checker {
         check(source, set, set.vertices[i], set.tiles[t]);
   }
 
-  void check(const program::ComputeSet& source, const CompiledSet& set,
-             const CompiledVertex& vertex, TileId tile) {
+  void check(const program::ComputeSet& source, const CompiledSet& set, const CompiledVertex& vertex,
+             TileId tile) {
     if (vertex.group >= source.groups.size() || vertex.index >= source.groups[vertex.group].count() ||
         vertex.first_place + source.groups[vertex.group].fields.size() > set.places.size())
       fail(fmt::format("{} has a vertex that its program has not", where_()));
     const program::VertexGroup& group = source.groups[vertex.group];
     if (group.tile_of(vertex.index) != tile)
-      fail(fmt::format("{}: a vertex of tile {} runs on tile {}", where_(),
-                       group.tile_of(vertex.index), tile));
+      fail(fmt::format("{}: a vertex of tile {} runs on tile {}", where_(), group.tile_of(vertex.index),
+                       tile));
     for (size_t f = 0; f < group.fields.size(); ++f) {
       const VariableId v = group.fields[f].variable;
-      const Box box =
-          intersection(group.fields[f].boxes.at(vertex.index), program_.variable(v).whole());
+      const Box box = intersection(group.fields[f].boxes.at(vertex.index), program_.variable(v).whole());
       if (!box.empty())
         check_field(v, box, group.codelet->fields[f], set.places[vertex.first_place + f], tile);
     }
@@ -157,8 +156,7 @@ class Checker {
                    TileId tile) {
     const Variable& variable = program_.variable(v);
     const auto field = [&] {
-      return fmt::format("{}: field '{}' of '{}' on tile {}", where_(), spec.name, variable.name,
-                         tile);
+      return fmt::format("{}: field '{}' of '{}' on tile {}", where_(), spec.name, variable.name, tile);
     };
     if (place.tile() != tile && place.tile() != program::kShared)
       fail(fmt::format("{} lies on tile {}", field(), place.tile()));
@@ -190,7 +188,9 @@ class Checker {
 
   void check_ends(const Exchange& exchange) const {
     for (const Transfer& t : exchange.transfers) {
-      const auto what = [&] { return fmt::format("{}: a transfer of {} × {} elements", where_(), t.rows, t.cols); };
+      const auto what = [&] {
+        return fmt::format("{}: a transfer of {} × {} elements", where_(), t.rows, t.cols);
+      };
       if (t.runtime != kNoRuntimeRow && t.runtime >= exchange.runtime_rows.size())
         fail(fmt::format("{} has no run-time row {}", what(), t.runtime));
       const RuntimeRows rows = t.runtime != kNoRuntimeRow ? exchange.runtime_rows[t.runtime] : RuntimeRows{};
@@ -204,7 +204,8 @@ class Checker {
   void check_end(const Place& end, const Transfer& t, uint32_t room, const What& what) const {
     if (end.store == Store::arena)
       return check_in_arena(end, uint64_t{t.rows} + room, t.cols, size_of(t.type), what);
-    if (end.space >= program_.variables().size() || size_of(program_.variable(end.space).type) != size_of(t.type))
+    if (end.space >= program_.variables().size() ||
+        size_of(program_.variable(end.space).type) != size_of(t.type))
       fail(fmt::format("{} has no variable {}", what(), end.space));
     check_inside(end, end.space, uint64_t{t.rows} + room, t.cols, what);
   }
@@ -225,22 +226,25 @@ class Checker {
 
   void check_copy(const program::CopyGroup& group, const Box& source, const Box& target) {
     if (!group.source_rows) return check_boxes(group, source, target);
-    program::each_run_of_rows(*group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
-      const auto rows = static_cast<uint32_t>(count);
-      check_boxes(group, {(*group.source_rows)[first], rows, source.col, source.cols},
-                  {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
-    });
+    program::each_run_of_rows(
+        *group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
+          const auto rows = static_cast<uint32_t>(count);
+          check_boxes(
+              group, {(*group.source_rows)[first], rows, source.col, source.cols},
+              {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
+        });
   }
 
   void check_boxes(const program::CopyGroup& group, const Box& source, const Box& target) {
     const size_t element = size_of(program_.variable(group.from).type);
     each_home(group.from, source, [&](const Place& from, const Box& part, TileId) {
-      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col), part.cols};
+      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
+                        part.cols};
       each_home(group.to, shifted, [&](const Place& to, const Box& common, TileId) {
         const Place origin = moved(from, common.row - shifted.row, common.col - shifted.col, element);
         if (!before_.has(origin, to, common))
-          fail(fmt::format("{} misses a transfer from '{}' to '{}'", where_(), program_.variable(group.from).name,
-                           program_.variable(group.to).name));
+          fail(fmt::format("{} misses a transfer from '{}' to '{}'", where_(),
+                           program_.variable(group.from).name, program_.variable(group.to).name));
       });
     });
   }
@@ -248,11 +252,9 @@ class Checker {
   // Places.
 
   template <class What>
-  void check_inside(const Place& place, VariableId v, uint64_t rows, uint64_t cols,
-                    const What& what) const {
+  void check_inside(const Place& place, VariableId v, uint64_t rows, uint64_t cols, const What& what) const {
     const Variable& variable = program_.variable(v);
-    if (place.store == Store::arena)
-      return check_in_arena(place, rows, cols, size_of(variable.type), what);
+    if (place.store == Store::arena) return check_in_arena(place, rows, cols, size_of(variable.type), what);
     if (rows == 0 || cols == 0) return;
     uint64_t row = place.offset >> 32;
     uint64_t col = place.offset & 0xFFFFFFFFU;

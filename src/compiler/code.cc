@@ -27,7 +27,8 @@ class CodeCount {
     for (Moves& moves : c_.copies)
       if (moves.reached) count_exchange(moves);
     count_codelets();
-    for (TileId tile = 0; tile < c_.machine.tiles; ++tile) c_.memory[tile][MemoryUse::stack] = program::kStackBytes;
+    for (TileId tile = 0; tile < c_.machine.tiles; ++tile)
+      c_.memory[tile][MemoryUse::stack] = program::kStackBytes;
   }
 
   uint64_t exchange_bytes() const { return exchange_bytes_; }
@@ -76,7 +77,8 @@ class CodeCount {
   void count_codelets() {
     std::sort(codelets_.begin(), codelets_.end());
     codelets_.erase(std::unique(codelets_.begin(), codelets_.end()), codelets_.end());
-    for (const auto& [tile, codelet] : codelets_) c_.memory[tile][MemoryUse::vertex_code] += codelet->code_bytes;
+    for (const auto& [tile, codelet] : codelets_)
+      c_.memory[tile][MemoryUse::vertex_code] += codelet->code_bytes;
   }
 
   Compilation& c_;

@@ -8,8 +8,8 @@
 namespace tessera::compiler {
 
 /// Compiles a program for a machine. The passes, in order: verify, exchange, liveness, code,
-/// placement, control, resolve, check, account. A program that overflows a tile compiles too, with memory.fits() false.
-/// Throws Error where the program is unsound.
+/// placement, control, resolve, check, account. A program that overflows a tile compiles too, with
+/// memory.fits() false. Throws Error where the program is unsound.
 std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine);
 
 }  // namespace tessera::compiler

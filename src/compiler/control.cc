@@ -68,8 +68,7 @@ class KnownVariables {
     const program::Codelet& codelet = *group.codelet;
     bool known = codelet.integer_only;
     for (size_t f = 0; f < group.fields.size(); ++f)
-      if (codelet.fields[f].access != Access::out)
-        known = known && known_[group.fields[f].variable];
+      if (codelet.fields[f].access != Access::out) known = known && known_[group.fields[f].variable];
     for (size_t f = 0; f < group.fields.size() && !known; ++f)
       if (codelet.fields[f].access != Access::in) forget(group.fields[f].variable);
   }
@@ -96,7 +95,8 @@ void find_runtime_control(Executable& e) {
   e.known_ahead = variables_known(*e.program, {});
   e.costed_at_run.clear();
   for (const program::ComputeSet& set : e.program->compute_sets())
-    e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled && reads_changing_metadata(*e.program, set));
+    e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled &&
+                              reads_changing_metadata(*e.program, set));
 }
 
 std::vector<bool> variables_known(const Program& program, const std::vector<VariableId>& given) {

@@ -42,7 +42,8 @@ void describe(A& a, Variable& x) {
   a(has_contents);
   if (!has_contents) return;
   if constexpr (A::kReads) {
-    if (x.elements() > std::numeric_limits<uint64_t>::max() / size_of(x.type)) throw Error("it has too long a constant");
+    if (x.elements() > std::numeric_limits<uint64_t>::max() / size_of(x.type))
+      throw Error("it has too long a constant");
     a.require(x.bytes());
     auto bytes = std::make_shared<std::vector<std::byte>>(x.bytes());
     a.raw(bytes->data(), bytes->size());
@@ -65,7 +66,8 @@ void describe(A& a, BoxSeries& x) {
   std::vector<Box> table = x.boxes();
   a(first, outer, inner_count, inner, table);
   if constexpr (A::kReads)
-    x = table.empty() ? BoxSeries::grid(first, outer, inner_count, inner) : BoxSeries::table(std::move(table));
+    x = table.empty() ? BoxSeries::grid(first, outer, inner_count, inner)
+                      : BoxSeries::table(std::move(table));
 }
 
 template <class A>
@@ -207,8 +209,8 @@ void describe(A& a, TileMemory& x) {
 }
 template <class A>
 void describe(A& a, MemoryReport& x) {
-  a(x.tiles, x.shared, x.total_bytes, x.max_tile_bytes, x.tile_capacity_bytes, x.overflow_bytes, x.fullest_tile,
-    x.total, x.fullest);
+  a(x.tiles, x.shared, x.total_bytes, x.max_tile_bytes, x.tile_capacity_bytes, x.overflow_bytes,
+    x.fullest_tile, x.total, x.fullest);
 }
 template <class A>
 void describe(A& a, ArenaAddresses& x) {

@@ -40,7 +40,8 @@ class PieceIndex {
     std::optional<PieceId> found;
     each_overlap(variable, {box.row, 1, box.col, 1}, [&](PieceId id, const Box&) {
       const Piece& piece = c_.pieces[id];
-      if ((piece.tile == program::kShared || (piece.tile == tile && begins_at(piece, box) % alignment == 0)) &&
+      if ((piece.tile == program::kShared ||
+           (piece.tile == tile && begins_at(piece, box) % alignment == 0)) &&
           contains(piece.box, box))
         found = id;
     });
@@ -209,21 +210,23 @@ class CopyExchange {
  private:
   void add_copy(const CopyGroup& group, Box source, Box target) {
     if (!group.source_rows) return add_boxes(group, source, target);
-    program::each_run_of_rows(*group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
-      const auto rows = static_cast<uint32_t>(count);
-      add_boxes(group, {(*group.source_rows)[first], rows, source.col, source.cols},
-                {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
-    });
+    program::each_run_of_rows(
+        *group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
+          const auto rows = static_cast<uint32_t>(count);
+          add_boxes(group, {(*group.source_rows)[first], rows, source.col, source.cols},
+                    {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
+        });
   }
 
   void add_boxes(const CopyGroup& group, const Box& source, const Box& target) {
     index_.each_overlap(group.from, source, [&](PieceId from, const Box& part) {
-      const Box shifted{target.row + (part.row - source.row), part.rows,
-                        target.col + (part.col - source.col), part.cols};
+      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
+                        part.cols};
       index_.each_overlap(group.to, shifted, [&](PieceId to, const Box& common) {
         const Box origin{source.row + (common.row - target.row), common.rows,
                          source.col + (common.col - target.col), common.cols};
-        out_.moves.push_back({from, to, origin, common, runtime_rows(group, origin, common), group.source_rows != nullptr});
+        out_.moves.push_back(
+            {from, to, origin, common, runtime_rows(group, origin, common), group.source_rows != nullptr});
       });
     });
   }
@@ -234,8 +237,8 @@ class CopyExchange {
       const uint64_t room = program_.variable(v).rows - box.row_end();
       return RuntimeRows::End{row, v, static_cast<uint32_t>(room)};
     };
-    out_.runtime_rows.push_back({end(group.source_offset, group.from, source),
-                                 end(group.target_offset, group.to, target)});
+    out_.runtime_rows.push_back(
+        {end(group.source_offset, group.from, source), end(group.target_offset, group.to, target)});
     return static_cast<uint32_t>(out_.runtime_rows.size() - 1);
   }
 

@@ -92,12 +92,12 @@ struct CompiledVertex {
 struct CompiledSet {
   Exchange before;
   Exchange after;
-  std::vector<program::TileId> tiles;     ///< that have vertices, ascending
-  std::vector<uint32_t> tile_begin;       ///< first vertex of each of them, and the end
+  std::vector<program::TileId> tiles;  ///< that have vertices, ascending
+  std::vector<uint32_t> tile_begin;    ///< first vertex of each of them, and the end
   std::vector<CompiledVertex> vertices;
-  std::vector<Place> places;              ///< of the fields of each vertex; any, where empty
-  std::vector<float> tile_cycles;         ///< what the vertices of each of `tiles` take
-  Balance balance;                        ///< of that, over all tiles of the machine
+  std::vector<Place> places;       ///< of the fields of each vertex; any, where empty
+  std::vector<float> tile_cycles;  ///< what the vertices of each of `tiles` take
+  Balance balance;                 ///< of that, over all tiles of the machine
 };
 
 /// Where the arena of a tile lies in the tile's memory: after its code, in one or two parts.
@@ -118,11 +118,11 @@ struct PassRecord {
 struct Executable {
   std::shared_ptr<const program::Program> program;
   machine::Machine machine;
-  std::vector<CompiledSet> sets;       ///< by ComputeSetId
-  std::vector<Exchange> copies;        ///< by CopySetId
-  std::vector<std::vector<Place>> mapped;   ///< by VariableId, for each mapped box
+  std::vector<CompiledSet> sets;           ///< by ComputeSetId
+  std::vector<Exchange> copies;            ///< by CopySetId
+  std::vector<std::vector<Place>> mapped;  ///< by VariableId, for each mapped box
   std::map<program::TileId, uint64_t> arena_bytes;
-  std::vector<ArenaAddresses> addresses;    ///< by tile
+  std::vector<ArenaAddresses> addresses;        ///< by tile
   std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs, with
                                                 ///< the exchanges before and after
   MemoryReport memory;
@@ -135,6 +135,7 @@ struct Executable {
 
 /// By VariableId: whether its contents follow from the program and from what is bound to the integer
 /// inputs `given`, so that a dry run that binds them has it.
-std::vector<bool> variables_known(const program::Program& program, const std::vector<program::VariableId>& given);
+std::vector<bool> variables_known(const program::Program& program,
+                                  const std::vector<program::VariableId>& given);
 
 }  // namespace tessera::compiler

@@ -49,12 +49,12 @@ void check_machine(const std::map<std::string, double>& wanted, const machine::M
   for (const auto& [name, value] : wanted) {
     const auto is = figures.find(name);
     if (is == figures.end() || is->second != value)
-      throw Error(fmt::format("it was compiled for a machine with {} = {}; '{}' has {}", name, value, machine.name,
-                              is == figures.end() ? "none" : fmt::format("{}", is->second)));
+      throw Error(fmt::format("it was compiled for a machine with {} = {}; '{}' has {}", name, value,
+                              machine.name, is == figures.end() ? "none" : fmt::format("{}", is->second)));
   }
   if (figures.size() != wanted.size())
-    throw Error(fmt::format("it was compiled for a machine of {} figures; '{}' has {}", wanted.size(), machine.name,
-                            figures.size()));
+    throw Error(fmt::format("it was compiled for a machine of {} figures; '{}' has {}", wanted.size(),
+                            machine.name, figures.size()));
 }
 
 /// Every vertex and every copy stands in the file. A few bytes that claim more would make verifying long.
@@ -72,10 +72,11 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   Reader reader(bytes, find);
   Header header;
   reader(header);
-  if (header.magic != kMagic) throw Error("it is no executable of Tessera's on a computer of this byte order");
+  if (header.magic != kMagic)
+    throw Error("it is no executable of Tessera's on a computer of this byte order");
   if (header.version != kVersion)
-    throw Error(fmt::format("it is of version {} of the format; this build reads {}: compile it again", header.version,
-                            kVersion));
+    throw Error(fmt::format("it is of version {} of the format; this build reads {}: compile it again",
+                            header.version, kVersion));
   if (header.checksum != base::checksum(bytes.subspan(kHeaderBytes))) throw Error("it is damaged");
   std::map<std::string, double> figures;
   reader(figures);
@@ -112,7 +113,8 @@ void save(const Executable& executable, const std::string& file) {
   output.commit();
 }
 
-std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine, FindCodelet find) {
+std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine,
+                                       FindCodelet find) {
   const std::vector<char> content = io::Source::open(file).read_all();
   try {
     return read(std::as_bytes(std::span(content)), machine, find);

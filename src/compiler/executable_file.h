@@ -19,6 +19,7 @@ using FindCodelet = const program::Codelet* (*)(std::string_view name);
 /// Throws Error, which begins with the file's name, where it is none, damaged, of another version of the
 /// format, of another machine, runs a codelet that this build lacks, or is unsound: nothing in it is
 /// trusted before it is verified.
-std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine, FindCodelet find);
+std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine,
+                                       FindCodelet find);
 
 }  // namespace tessera::compiler

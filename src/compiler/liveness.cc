@@ -97,9 +97,7 @@ class Schedule {
     walk(branch.then);
     walk(branch.otherwise);
   }
-  void walk_inside(const program::Call& call) {
-    walk(c_.program.functions().at(call.function).body);
-  }
+  void walk_inside(const program::Call& call) { walk(c_.program.functions().at(call.function).body); }
 
   Compilation& c_;
   uint32_t position_ = 0;

@@ -51,7 +51,8 @@ MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shar
     const TileMemory& tile = tiles[t];
     const TileMemory& fullest = tiles[report.fullest_tile];
     sum += tile;
-    if (std::pair(excess(tile, capacity), tile.total()) > std::pair(excess(fullest, capacity), fullest.total()))
+    if (std::pair(excess(tile, capacity), tile.total()) >
+        std::pair(excess(fullest, capacity), fullest.total()))
       report.fullest_tile = static_cast<program::TileId>(t);
   }
   const TileMemory& fullest = tiles.at(report.fullest_tile);
@@ -69,9 +70,11 @@ std::string overflow_text(const MemoryReport& memory) {
   for (const auto& [name, bytes] : memory.fullest) uses.emplace_back(bytes, name);
   std::sort(uses.rbegin(), uses.rend());
   std::string held;
-  for (const auto& [bytes, name] : uses) held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name, bytes);
-  const std::string where = memory.fullest_tile == program::kShared ? std::string("main memory")
-                                                                    : fmt::format("tile {}", memory.fullest_tile);
+  for (const auto& [bytes, name] : uses)
+    held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name, bytes);
+  const std::string where = memory.fullest_tile == program::kShared
+                                ? std::string("main memory")
+                                : fmt::format("tile {}", memory.fullest_tile);
   return fmt::format("{} overflows by {} bytes of {}; it holds {}", where, memory.overflow_bytes,
                      memory.tile_capacity_bytes, held);
 }

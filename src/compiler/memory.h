@@ -17,16 +17,16 @@ namespace tessera::compiler {
 enum class MemoryUse : uint8_t {
   inputs,
   outputs,
-  constants,       ///< of floating-point type
-  work_lists,      ///< integer constants, which vertices read as metadata
-  vertex_state,    ///< records of vertices: pointers, lengths, parameters
-  vertex_code,     ///< codelets, each once on every tile that runs it
-  control_code,    ///< that starts supersteps
-  exchange_code,   ///< of each end of each transfer
-  stack,           ///< of supervisor and workers
-  temporaries,     ///< not always alive: at the step at which most is
-  landings,        ///< not always alive: what exchanges bring or take, at that step
-  padding,         ///< alignment, over-read space, and gaps between what is alive at different times
+  constants,      ///< of floating-point type
+  work_lists,     ///< integer constants, which vertices read as metadata
+  vertex_state,   ///< records of vertices: pointers, lengths, parameters
+  vertex_code,    ///< codelets, each once on every tile that runs it
+  control_code,   ///< that starts supersteps
+  exchange_code,  ///< of each end of each transfer
+  stack,          ///< of supervisor and workers
+  temporaries,    ///< not always alive: at the step at which most is
+  landings,       ///< not always alive: what exchanges bring or take, at that step
+  padding,        ///< alignment, over-read space, and gaps between what is alive at different times
 };
 inline constexpr size_t kMemoryUses = 12;
 
@@ -54,13 +54,13 @@ struct TileMemory {
 };
 
 struct MemoryReport {
-  std::vector<TileMemory> tiles;      ///< by tile; of a host: one, main memory
-  TileMemory shared;                  ///< of a tiled machine that has a shared space beside its tiles
+  std::vector<TileMemory> tiles;  ///< by tile; of a host: one, main memory
+  TileMemory shared;              ///< of a tiled machine that has a shared space beside its tiles
   uint64_t total_bytes = 0;
-  uint64_t max_tile_bytes = 0;        ///< of the fullest tile; on a host: total_bytes
-  uint64_t tile_capacity_bytes = 0;   ///< on a host: main memory
-  uint64_t overflow_bytes = 0;        ///< by which the fullest tile exceeds its memory
-  program::TileId fullest_tile = 0;   ///< that overflows most, or else has most bytes; on a host kShared
+  uint64_t max_tile_bytes = 0;       ///< of the fullest tile; on a host: total_bytes
+  uint64_t tile_capacity_bytes = 0;  ///< on a host: main memory
+  uint64_t overflow_bytes = 0;       ///< by which the fullest tile exceeds its memory
+  program::TileId fullest_tile = 0;  ///< that overflows most, or else has most bytes; on a host kShared
   Categories total;
   Categories fullest;
 

@@ -30,8 +30,7 @@ class Overlaps {
     std::sort(ids.begin(), ids.end(),
               [&](PieceId a, PieceId b) { return c_.pieces[a].offset < c_.pieces[b].offset; });
     const auto shares_bytes = [&](PieceId a, PieceId b) { return end_of(a) > c_.pieces[b].offset; };
-    if (std::adjacent_find(ids.begin(), ids.end(), shares_bytes) != ids.end())
-      check_shared_bytes(ids);
+    if (std::adjacent_find(ids.begin(), ids.end(), shares_bytes) != ids.end()) check_shared_bytes(ids);
   }
 
   /// Where pieces share bytes: sweeps down the schedule with those that are alive, by offset.
@@ -39,9 +38,7 @@ class Overlaps {
     std::sort(ids.begin(), ids.end(),
               [&](PieceId a, PieceId b) { return c_.pieces[a].first < c_.pieces[b].first; });
     // Equal offsets cannot be alive together, so an order by offset is strict among the living.
-    const auto by_offset = [&](PieceId a, PieceId b) {
-      return c_.pieces[a].offset < c_.pieces[b].offset;
-    };
+    const auto by_offset = [&](PieceId a, PieceId b) { return c_.pieces[a].offset < c_.pieces[b].offset; };
     const auto by_last = [&](PieceId a, PieceId b) {
       return std::tuple(c_.pieces[a].last, a) < std::tuple(c_.pieces[b].last, b);
     };

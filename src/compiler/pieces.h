@@ -68,7 +68,7 @@ struct Compilation {
   std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
   std::vector<SetPieces> sets;
   std::vector<Moves> copies;
-  uint32_t positions = 0;  ///< length of the schedule
+  uint32_t positions = 0;          ///< length of the schedule
   std::vector<TileMemory> memory;  ///< by slot: each tile, and last the shared space
   std::shared_ptr<Executable> executable;
 };

@@ -37,8 +37,10 @@ class Arena {
       : c_(c),
         memory_(c.memory[slot_of(c, tile)]),
         base_(aligned(memory_.total(), program::kDataAlignment)),
-        has_region_(std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
-        capacity_(has_region_ ? c.machine.tile_bytes / program::kDataAlignment * program::kDataAlignment : kNever) {
+        has_region_(
+            std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
+        capacity_(has_region_ ? c.machine.tile_bytes / program::kDataAlignment * program::kDataAlignment
+                              : kNever) {
     place(ids);
     count(ids);
     for (PieceId id : ids) c.pieces[id].offset -= base_ + (c.pieces[id].offset >= top_ ? gap_ : 0);
@@ -71,7 +73,8 @@ class Arena {
       return std::tuple(!piece.always_live, !piece.interleaved, kNever - bytes_of(c_, piece));
     };
     std::stable_sort(ids.begin(), ids.end(), [&](PieceId a, PieceId b) { return rank(a) < rank(b); });
-    const auto dynamic = std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
+    const auto dynamic =
+        std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
     for (auto id = ids.begin(); id != dynamic; ++id) place_always(c_.pieces[*id]);
     if (low_ > base_) add({base_, low_, 0, ~0U});
     if (top_ < capacity_) add({top_, capacity_, 0, ~0U});
@@ -86,7 +89,8 @@ class Arena {
       return;
     }
     piece.offset = aligned(low_, alignment_of(piece));
-    if (piece.offset < capacity_ && (piece.interleaved || piece.offset + room > top_)) piece.offset = capacity_;
+    if (piece.offset < capacity_ && (piece.interleaved || piece.offset + room > top_))
+      piece.offset = capacity_;
     low_ = piece.offset + room;
   }
 
@@ -128,10 +132,12 @@ class Arena {
 
   void add(const Block& block) {
     by_begin_.insert(std::upper_bound(by_begin_.begin(), by_begin_.end(), block,
-                                      [](const Block& a, const Block& b) { return a.begin < b.begin; }), block);
+                                      [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+                     block);
     if (has_region_)
       by_end_.insert(std::upper_bound(by_end_.begin(), by_end_.end(), block,
-                                      [](const Block& a, const Block& b) { return a.end > b.end; }), block);
+                                      [](const Block& a, const Block& b) { return a.end > b.end; }),
+                     block);
   }
 
   void count(std::span<const PieceId> ids) {
@@ -185,10 +191,10 @@ class Arena {
 
   Compilation& c_;
   TileMemory& memory_;
-  const uint64_t base_;      ///< where data begins
-  const bool has_region_;    ///< whether any piece belongs into the interleaved region
-  const uint64_t capacity_;  ///< where pieces that grow down begin
-  uint64_t low_ = base_;     ///< end of what lives always and grows up
+  const uint64_t base_;       ///< where data begins
+  const bool has_region_;     ///< whether any piece belongs into the interleaved region
+  const uint64_t capacity_;   ///< where pieces that grow down begin
+  uint64_t low_ = base_;      ///< end of what lives always and grows up
   uint64_t top_ = capacity_;  ///< begin of what grows down
   std::vector<Block> by_begin_;
   std::vector<Block> by_end_;  ///< the last first

@@ -41,9 +41,8 @@ class TileCycles {
         workers_[dealt++ % workers_.size()] += cost;
     }
     if (dealt == 0) return cycles;
-    const auto longest =
-        std::max_element(workers_.begin(), workers_.end(),
-                         [](const auto& a, const auto& b) { return a.total() < b.total(); });
+    const auto longest = std::max_element(workers_.begin(), workers_.end(),
+                                          [](const auto& a, const auto& b) { return a.total() < b.total(); });
     cycles += longest->scaled(static_cast<double>(workers_.size()));
     return cycles;
   }

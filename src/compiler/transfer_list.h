@@ -31,9 +31,9 @@ class TransferList {
       return true;
     }
     if (sorted_.empty()) sort();
-    const auto it = std::lower_bound(
-        sorted_.begin(), sorted_.end(), wanted,
-        [](const Transfer* a, const Transfer& b) { return key_of(*a) < key_of(b); });
+    const auto it =
+        std::lower_bound(sorted_.begin(), sorted_.end(), wanted,
+                         [](const Transfer* a, const Transfer& b) { return key_of(*a) < key_of(b); });
     if (it == sorted_.end() || !same(**it, wanted)) return false;
     next_ = static_cast<size_t>(*it - transfers_.data()) + 1;
     return true;

@@ -35,7 +35,8 @@ bool needs_memory(const compiler::Executable& executable, const RunOptions& opti
 std::vector<bool> known_in_run(const compiler::Executable& executable, std::span<const Binding> bindings) {
   std::vector<program::VariableId> given;
   for (const Binding& binding : bindings)
-    if (executable.program->variable(binding.variable).role == program::Role::input) given.push_back(binding.variable);
+    if (executable.program->variable(binding.variable).role == program::Role::input)
+      given.push_back(binding.variable);
   return given.empty() ? executable.known_ahead : compiler::variables_known(*executable.program, given);
 }
 
@@ -71,7 +72,8 @@ class Engine::Run {
     profile_.sets.resize(program_.compute_sets().size());
     profile_.copies.resize(program_.copy_sets().size());
     for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
-    for (size_t s = 0; s < profile_.copies.size(); ++s) profile_.copies[s].name = program_.copy_sets()[s].name;
+    for (size_t s = 0; s < profile_.copies.size(); ++s)
+      profile_.copies[s].name = program_.copy_sets()[s].name;
   }
 
   Profile run() {
@@ -110,7 +112,8 @@ class Engine::Run {
     StepProfile& step = profile_.sets[execute.set];
     run_step(step, {false, execute.set, 0, {}, executable_.set_cycles[execute.set]}, [&](PhaseTimes& cycles) {
       transfer(set.before, step);
-      if (executable_.costed_at_run[execute.set]) cycles = cycles_of(program_.compute_sets()[execute.set], set);
+      if (executable_.costed_at_run[execute.set])
+        cycles = cycles_of(program_.compute_sets()[execute.set], set);
       compute(program_.compute_sets()[execute.set], set, step);
       transfer(set.after, step);
     });
@@ -123,9 +126,11 @@ class Engine::Run {
     PhaseTimes slowest;
     for (size_t t = 0; t < set.tiles.size(); ++t) {
       const PhaseTimes cycles = tile_cycles.of(
-          source, set, t, [&](const program::VertexGroup& group, const compiler::CompiledVertex& vertex, size_t f) {
+          source, set, t,
+          [&](const program::VertexGroup& group, const compiler::CompiledVertex& vertex, size_t f) {
             FieldView view = view_of(set, group, vertex, f);
-            if (!is_integer(view.type) || (options_.dry && !known_[group.fields[f].variable])) view.data = nullptr;
+            if (!is_integer(view.type) || (options_.dry && !known_[group.fields[f].variable]))
+              view.data = nullptr;
             return view;
           });
       if (cycles.total() > slowest.total()) slowest = cycles;
@@ -133,17 +138,18 @@ class Engine::Run {
     return compiler::superstep_of(executable_.machine, set, slowest);
   }
 
-  FieldView view_of(const CompiledSet& set, const program::VertexGroup& group, const compiler::CompiledVertex& vertex,
-                    size_t field) const {
+  FieldView view_of(const CompiledSet& set, const program::VertexGroup& group,
+                    const compiler::CompiledVertex& vertex, size_t field) const {
     const program::Box box = program::field_box(program_, group.fields[field], vertex.index);
-    return memory_.view(set.places[vertex.first_place + field], program_.variable(group.fields[field].variable).type,
-                        box.rows, box.cols);
+    return memory_.view(set.places[vertex.first_place + field],
+                        program_.variable(group.fields[field].variable).type, box.rows, box.cols);
   }
 
   void walk_inside(const program::Copy& copy) {
     const Exchange& exchange = executable_.copies[copy.set];
     StepProfile& step = profile_.copies[copy.set];
-    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles}, [&](PhaseTimes&) { transfer(exchange, step); });
+    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles},
+             [&](PhaseTimes&) { transfer(exchange, step); });
   }
 
   /// Runs a step and keeps its accounts; `event` has its cycles, which the work may correct.
@@ -210,7 +216,9 @@ class Engine::Run {
     std::array<int64_t, program::kMaxParams> params;
     for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
-    const program::Vertex v{{fields.data(), group.fields.size()}, {params.data(), group.params.size()}, &member.clock,
+    const program::Vertex v{{fields.data(), group.fields.size()},
+                            {params.data(), group.params.size()},
+                            &member.clock,
                             helps ? &member : nullptr};
     if (helps) member.take(group, scratch_of(codelet, v.fields));
     const bool plain = options_.reference || codelet.simd == nullptr;
@@ -238,9 +246,10 @@ class Engine::Run {
 
   uint32_t control(program::VariableId variable) const {
     if (options_.dry && !known_[variable])
-      throw Error(fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
-                              "which only a full run computes, or one that the integer inputs are bound to",
-                              program_.variable(variable).name));
+      throw Error(
+          fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
+                      "which only a full run computes, or one that the integer inputs are bound to",
+                      program_.variable(variable).name));
     return memory_.control(variable);
   }
 
@@ -271,9 +280,7 @@ class Engine::Run {
     const compiler::RuntimeRows& rows = exchange.runtime_rows[t.runtime];
     return is_known(rows.from) && is_known(rows.to);
   }
-  bool is_known(const compiler::RuntimeRows::End& end) const {
-    return !end.row || known_[end.row->index];
-  }
+  bool is_known(const compiler::RuntimeRows::End& end) const { return !end.row || known_[end.row->index]; }
 
   /// Rows by which one exchange moves a transfer.
   struct Shift {
@@ -285,8 +292,9 @@ class Engine::Run {
     if (!end.row || (options_.dry && !is_known(end))) return 0;
     const uint64_t shift = uint64_t{memory_.control(end.row->index)} * end.row->stride;
     if (shift > end.room)
-      throw Error(fmt::format("a copy with a run-time row leaves '{}': {} rows further down, where {} are left",
-                              program_.variable(end.variable).name, shift, end.room));
+      throw Error(
+          fmt::format("a copy with a run-time row leaves '{}': {} rows further down, where {} are left",
+                      program_.variable(end.variable).name, shift, end.room));
     return shift;
   }
 
@@ -328,7 +336,8 @@ void Engine::give_back(std::unique_ptr<State> state) const {
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const compiler::MemoryReport& memory = executable_->memory;
   if (!options.dry && !memory.fits())
-    throw Error(fmt::format("the program does not fit {}: {}", executable_->machine.name, overflow_text(memory)));
+    throw Error(
+        fmt::format("the program does not fit {}: {}", executable_->machine.name, overflow_text(memory)));
   std::unique_ptr<State> state = take_state(needs_memory(*executable_, options));
   if (!options.dry) {
     state->memory.bind(bindings);

@@ -41,9 +41,9 @@ struct TraceEvent {
 inline constexpr size_t kMostTraceEvents = 100'000;
 
 struct RunOptions {
-  uint32_t threads = 0;    ///< 0: one a tile, as many as the host has by default
-  bool reference = false;  ///< the codelets' reference implementations
-  bool dry = false;        ///< walk and account, without floating-point work
+  uint32_t threads = 0;                      ///< 0: one a tile, as many as the host has by default
+  bool reference = false;                    ///< the codelets' reference implementations
+  bool dry = false;                          ///< walk and account, without floating-point work
   std::vector<TraceEvent>* trace = nullptr;  ///< gets the run's events, kMostTraceEvents at most
 };
 
@@ -56,9 +56,9 @@ struct StepProfile {
 };
 
 struct Profile {
-  double seconds = 0;           ///< wall clock, all supersteps
-  program::PhaseTimes phases;   ///< measured seconds, adding up to `seconds`
-  program::PhaseTimes cycles;   ///< of the machine, as the codelets' costs account for them
+  double seconds = 0;               ///< wall clock, all supersteps
+  program::PhaseTimes phases;       ///< measured seconds, adding up to `seconds`
+  program::PhaseTimes cycles;       ///< of the machine, as the codelets' costs account for them
   std::vector<StepProfile> sets;    ///< by ComputeSetId
   std::vector<StepProfile> copies;  ///< by CopySetId
   uint64_t supersteps = 0;

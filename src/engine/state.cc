@@ -30,15 +30,19 @@ void copy_as(const FieldView& from, const FieldView& to) {
 }
 
 FieldView contents_view(const Variable& variable) {
-  return {const_cast<std::byte*>(variable.contents.get()), variable.type, variable.rows, variable.cols,
-          variable.cols, 1};
+  return {const_cast<std::byte*>(variable.contents.get()),
+          variable.type,
+          variable.rows,
+          variable.cols,
+          variable.cols,
+          1};
 }
 
 /// The part of a view that a mapped box covers.
 FieldView part_of(const FieldView& whole, const program::Box& box) {
   FieldView part = whole;
-  part.data += (box.row * whole.row_stride + box.col * whole.col_stride) *
-               static_cast<int64_t>(size_of(whole.type));
+  part.data +=
+      (box.row * whole.row_stride + box.col * whole.col_stride) * static_cast<int64_t>(size_of(whole.type));
   part.rows = box.rows;
   part.cols = box.cols;
   return part;
@@ -97,7 +101,8 @@ void Memory::set_bindings(std::span<const Binding> bindings) {
   for (Binding& bound : bound_) bound = {};
   for (const Binding& binding : bindings) {
     if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
-      throw Error(fmt::format("an array is bound to variable {}, which is none of the caller's", binding.variable));
+      throw Error(
+          fmt::format("an array is bound to variable {}, which is none of the caller's", binding.variable));
     bound_[binding.variable] = binding;
   }
 }
@@ -115,11 +120,13 @@ void Memory::bind(std::span<const Binding> bindings) {
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Variable& variable = executable_.program->variable(v);
     if (variable.is_external() && variable.elements() != 0 && bound_[v].data == nullptr)
-      throw Error(fmt::format("no array is bound to '{}' ({} × {})", variable.name, variable.rows, variable.cols));
+      throw Error(
+          fmt::format("no array is bound to '{}' ({} × {})", variable.name, variable.rows, variable.cols));
   }
 }
 
-FieldView Memory::view(const Place& place, Type type, uint32_t rows, uint32_t cols, uint64_t row_shift) const {
+FieldView Memory::view(const Place& place, Type type, uint32_t rows, uint32_t cols,
+                       uint64_t row_shift) const {
   FieldView view{nullptr, type, rows, cols, place.stride, 1};
   if (view.empty()) return view;
   const uint64_t element = size_of(type);
@@ -150,8 +157,12 @@ FieldView Memory::view(const Place& place, Type type, uint32_t rows, uint32_t co
 void Memory::copy_mapped(VariableId v, bool to_tiles) const {
   const Variable& variable = executable_.program->variable(v);
   const Binding& bound = bound_[v];
-  const FieldView whole{static_cast<std::byte*>(bound.data), variable.type, variable.rows, variable.cols,
-                        bound.row_stride, bound.col_stride};
+  const FieldView whole{static_cast<std::byte*>(bound.data),
+                        variable.type,
+                        variable.rows,
+                        variable.cols,
+                        bound.row_stride,
+                        bound.col_stride};
   for (size_t i = 0; i < variable.mapping.size(); ++i) {
     const Place& place = executable_.mapped[v][i];
     if (place.store != Store::arena) continue;

@@ -40,12 +40,14 @@ class Memory {
   void allocate_arenas();
   void place_constants() const;
   std::byte* arena(program::TileId tile) const {
-    return tile == program::kShared ? shared_arena_ : tile < tile_arenas_.size() ? tile_arenas_[tile] : nullptr;
+    return tile == program::kShared     ? shared_arena_
+           : tile < tile_arenas_.size() ? tile_arenas_[tile]
+                                        : nullptr;
   }
 
   const compiler::Executable& executable_;
-  base::Buffer storage_;  ///< all arenas
-  std::vector<std::byte*> tile_arenas_;             ///< by tile; null where it has none
+  base::Buffer storage_;                 ///< all arenas
+  std::vector<std::byte*> tile_arenas_;  ///< by tile; null where it has none
   std::byte* shared_arena_ = nullptr;
   std::vector<Binding> bound_;  ///< by VariableId
 };

@@ -89,8 +89,8 @@ class PieceReader {
       if (!std::isinf(floats_[i])) continue;
       const auto value = load<double>(bytes_.data() + i * sizeof(double), swap_);
       if (std::isinf(value)) continue;
-      fail(source_.name(), "element {} is {}, which FP32 cannot hold; scale the weights down",
-           done_ + i, value);
+      fail(source_.name(), "element {} is {}, which FP32 cannot hold; scale the weights down", done_ + i,
+           value);
     }
   }
 
@@ -106,8 +106,7 @@ class PieceReader {
 // Calls visit(values, row, first column) for each part of a row in the file; "row" is a column of
 // a column-major array.
 template <class Visit>
-void for_each_row_part(const Source& source, const DenseArray& array, uint64_t row_length,
-                       Visit visit) {
+void for_each_row_part(const Source& source, const DenseArray& array, uint64_t row_length, Visit visit) {
   PieceReader reader(source, array);
   uint64_t row = 0;
   uint64_t col = 0;
@@ -209,8 +208,8 @@ SparseMatrix read_dense(const Source& source, const DenseArray& array) {
   const uint64_t bytes = m.pattern.row_begin.back() * 8 + uint64_t{rows} * 8;
   // Transposing takes a second copy, and the permutation between them.
   base::require_memory(array.column_major ? 3 * bytes : bytes,
-                       fmt::format("{}: the {} x {} matrix with {} non-zeros", source.name(),
-                                   array.rows, array.cols, m.pattern.row_begin.back()));
+                       fmt::format("{}: the {} x {} matrix with {} non-zeros", source.name(), array.rows,
+                                   array.cols, m.pattern.row_begin.back()));
   fill(source, array, m);
   return array.column_major ? sparse::transpose(m) : m;
 }

@@ -12,8 +12,7 @@ namespace tessera::io {
 
 /// Throws Error "NAME: MESSAGE".
 template <class... Args>
-[[noreturn]] void fail(const std::string& name, fmt::format_string<Args...> format,
-                       Args&&... args) {
+[[noreturn]] void fail(const std::string& name, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(name + ": " + fmt::format(format, std::forward<Args>(args)...));
 }
 

@@ -9,8 +9,7 @@ namespace tessera::io {
 
 void require_sane_sides(const std::string& name, uint64_t rows, uint64_t cols) {
   if (std::max(rows, cols) <= sparse::kMaxDimension) return;
-  fail(name, "a matrix of {} x {}; each side may have at most {}", rows, cols,
-       sparse::kMaxDimension);
+  fail(name, "a matrix of {} x {}; each side may have at most {}", rows, cols, sparse::kMaxDimension);
 }
 
 void require_sane_sizes(const std::string& name, uint64_t rows, uint64_t cols, uint64_t non_zeros) {

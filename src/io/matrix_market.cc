@@ -137,12 +137,10 @@ Sizes read_sizes(TextScanner& scanner, const Header& header, const std::string& 
 // Collects elements, and their mirror images where the matrix is symmetric.
 class Elements {
  public:
-  Elements(const std::string& name, const Header& header, const Sizes& sizes)
-      : symmetry_(header.symmetry) {
+  Elements(const std::string& name, const Header& header, const Sizes& sizes) : symmetry_(header.symmetry) {
     const uint64_t most = symmetry_ == Symmetry::general ? sizes.entries : 2 * sizes.entries;
     // Three numbers an element here, two in the matrix, and the matrix twice while it is sorted.
-    base::require_memory(most * 36 + 16 * (uint64_t{sizes.rows} + sizes.cols),
-                         name + ": the matrix");
+    base::require_memory(most * 36 + 16 * (uint64_t{sizes.rows} + sizes.cols), name + ": the matrix");
     if (!header.coordinate) return;
     elements_.rows.reserve(most);
     elements_.cols.reserve(most);
@@ -183,14 +181,13 @@ void require_lower_triangle(TextScanner& scanner, const Header& header, uint32_t
        header.symmetry == Symmetry::symmetric ? "symmetric" : "skew-symmetric");
 }
 
-void read_coordinates(TextScanner& scanner, const Header& header, const Sizes& sizes,
-                      const std::string& name, Elements& elements) {
+void read_coordinates(TextScanner& scanner, const Header& header, const Sizes& sizes, const std::string& name,
+                      Elements& elements) {
   for (uint64_t i = 0; i < sizes.entries; ++i) {
     const uint32_t row = scanner.integer("row", sizes.rows);
     const uint32_t col = scanner.integer("column", sizes.cols);
     if (row == 0 || col == 0) {
-      fail(name, "line {}: entry ({}, {}); rows and columns count from 1", scanner.line_number(),
-           row, col);
+      fail(name, "line {}: entry ({}, {}); rows and columns count from 1", scanner.line_number(), row, col);
     }
     require_lower_triangle(scanner, header, row, col, name);
     elements.add(row - 1, col - 1, read_value(scanner, header.field));
@@ -198,8 +195,7 @@ void read_coordinates(TextScanner& scanner, const Header& header, const Sizes& s
   }
 }
 
-void read_array(TextScanner& scanner, const Header& header, const Sizes& sizes,
-                Elements& elements) {
+void read_array(TextScanner& scanner, const Header& header, const Sizes& sizes, Elements& elements) {
   for (uint32_t col = 0; col < sizes.cols; ++col) {
     const uint32_t first = header.symmetry == Symmetry::general     ? 0
                            : header.symmetry == Symmetry::symmetric ? col

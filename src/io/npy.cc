@@ -32,17 +32,15 @@ SparseMatrix read_npy(const Source& source) {
   SparseMatrix matrix = read_dense(source, array);
   const uint64_t end = array.offset + array.rows * array.cols * size_of(array.element);
   if (end != source.size()) {
-    fail(source.name(), "{} bytes follow the array of {} x {}; a file holds one array",
-         source.size() - end, array.rows, array.cols);
+    fail(source.name(), "{} bytes follow the array of {} x {}; a file holds one array", source.size() - end,
+         array.rows, array.cols);
   }
   return matrix;
 }
 
-void write_npy(const std::string& path, uint32_t rows, uint32_t cols,
-               std::span<const float> values) {
+void write_npy(const std::string& path, uint32_t rows, uint32_t cols, std::span<const float> values) {
   if (values.size() != uint64_t{rows} * cols) {
-    throw UsageError(
-        fmt::format("{}: {} values for an array of {} x {}", path, values.size(), rows, cols));
+    throw UsageError(fmt::format("{}: {} values for an array of {} x {}", path, values.size(), rows, cols));
   }
   const uint64_t shape[] = {rows, cols};
   const std::string header = npy_header_text(Element::f32, shape);

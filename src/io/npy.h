@@ -18,7 +18,6 @@ SparseMatrix read_npy(const Source& source);
 
 /// Writes a row-major rows × cols array of FP32. Throws Error when that fails; an existing file
 /// is replaced only by a complete one.
-void write_npy(const std::string& path, uint32_t rows, uint32_t cols,
-               std::span<const float> values);
+void write_npy(const std::string& path, uint32_t rows, uint32_t cols, std::span<const float> values);
 
 }  // namespace tessera::io

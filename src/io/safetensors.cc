@@ -39,10 +39,9 @@ const Dtype* find_dtype(std::string_view name) {
 }
 
 std::string shape_text(const std::vector<uint64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(),
-                                       shape.begin() + std::min<ptrdiff_t>(
-                                                           8, static_cast<ptrdiff_t>(shape.size())),
-                                       ", "));
+  return fmt::format(
+      "[{}]", fmt::join(shape.begin(),
+                        shape.begin() + std::min<ptrdiff_t>(8, static_cast<ptrdiff_t>(shape.size())), ", "));
 }
 
 // Product of the sizes and `size`; nothing where it exceeds 64 bits.
@@ -117,8 +116,8 @@ std::string names_text(const std::vector<TensorInfo>& tensors) {
   constexpr size_t kMost = 20;
   std::string text;
   for (size_t i = 0; i < std::min(kMost, tensors.size()); ++i) {
-    text += fmt::format("{}{} ({} {})", i == 0 ? "" : ", ", excerpt(tensors[i].name),
-                        tensors[i].dtype, shape_text(tensors[i].shape));
+    text += fmt::format("{}{} ({} {})", i == 0 ? "" : ", ", excerpt(tensors[i].name), tensors[i].dtype,
+                        shape_text(tensors[i].shape));
   }
   return text + (tensors.size() > kMost ? fmt::format(" and {} more", tensors.size() - kMost) : "");
 }
@@ -129,8 +128,8 @@ const TensorInfo& find_tensor(const std::string& name, const std::vector<TensorI
   for (const TensorInfo& tensor : tensors) {
     if (wanted.empty() ? tensor.shape.size() != 2 : tensor.name != wanted) continue;
     if (found != nullptr) {
-      throw UsageError(fmt::format("{}: several matrices; name one of the tensors {}", name,
-                                   names_text(tensors)));
+      throw UsageError(
+          fmt::format("{}: several matrices; name one of the tensors {}", name, names_text(tensors)));
     }
     found = &tensor;
   }
@@ -145,8 +144,7 @@ const TensorInfo& find_tensor(const std::string& name, const std::vector<TensorI
 std::vector<TensorInfo> list_safetensors(const Source& source) {
   const std::string& name = source.name();
   if (source.size() < kLengthBytes) {
-    fail(name, "a file of {} bytes; .safetensors begins with 8 bytes of header length",
-         source.size());
+    fail(name, "a file of {} bytes; .safetensors begins with 8 bytes of header length", source.size());
   }
   std::byte length_bytes[kLengthBytes];
   source.read(0, length_bytes);
@@ -173,18 +171,17 @@ SparseMatrix read_safetensors(const Source& source, const std::string& tensor) {
   const std::vector<TensorInfo> tensors = list_safetensors(source);
   const TensorInfo& info = find_tensor(source.name(), tensors, tensor);
   if (info.shape.size() != 2) {
-    fail(source.name(), "tensor {} has the shape {}; a weight matrix has 2 dimensions",
-         excerpt(info.name), shape_text(info.shape));
+    fail(source.name(), "tensor {} has the shape {}; a weight matrix has 2 dimensions", excerpt(info.name),
+         shape_text(info.shape));
   }
   const Dtype* dtype = find_dtype(info.dtype);
   if (dtype == nullptr || !dtype->element) {
     fail(source.name(), "tensor {} has elements of type {}; use F64, F32, F16, BF16 or integers",
          excerpt(info.name), excerpt(info.dtype));
   }
-  return read_dense(source, {.element = *dtype->element,
-                             .rows = info.shape[0],
-                             .cols = info.shape[1],
-                             .offset = info.begin});
+  return read_dense(
+      source,
+      {.element = *dtype->element, .rows = info.shape[0], .cols = info.shape[1], .offset = info.begin});
 }
 
 void write_safetensors(const std::string& path, std::span<const TensorData> tensors) {
@@ -201,15 +198,13 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
       throw UsageError(fmt::format("{}: tensor {} is there twice", path, excerpt(tensor.name)));
     }
     const uint64_t end = offset + tensor.bytes.size();
-    header[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    header[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data
   std::string length;
-  for (size_t i = 0; i < kLengthBytes; ++i)
-    length += static_cast<char>(text.size() >> 8 * i & 0xFF);
+  for (size_t i = 0; i < kLengthBytes; ++i) length += static_cast<char>(text.size() >> 8 * i & 0xFF);
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(length)));
   file.write(std::as_bytes(std::span(text)));

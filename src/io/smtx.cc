@@ -35,8 +35,7 @@ Header read_header(TextScanner& scanner, const std::string& name) {
   return {static_cast<uint32_t>(rows), static_cast<uint32_t>(cols), non_zeros};
 }
 
-void read_row_offsets(TextScanner& scanner, const std::string& name, const Header& header,
-                      Pattern& p) {
+void read_row_offsets(TextScanner& scanner, const std::string& name, const Header& header, Pattern& p) {
   p.row_begin.resize(size_t{header.rows} + 1);
   for (size_t r = 0; r < p.row_begin.size(); ++r) {
     p.row_begin[r] = scanner.integer("row offset", header.non_zeros);

@@ -45,8 +45,8 @@ Source::~Source() {
 
 void Source::read(uint64_t offset, std::span<std::byte> out) const {
   if (offset > size_ || out.size() > size_ - offset) {
-    fail(name_, "the file ends at byte {}, and bytes up to {} are needed; it may be truncated",
-         size_, offset + out.size());
+    fail(name_, "the file ends at byte {}, and bytes up to {} are needed; it may be truncated", size_,
+         offset + out.size());
   }
   if (descriptor_ < 0) {
     if (!out.empty()) std::memcpy(out.data(), content_ + offset, out.size());

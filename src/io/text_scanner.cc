@@ -4,9 +4,7 @@
 
 namespace tessera::io {
 
-uint64_t TextScanner::line_number() const {
-  return 1 + static_cast<uint64_t>(std::count(begin_, at_, '\n'));
-}
+uint64_t TextScanner::line_number() const { return 1 + static_cast<uint64_t>(std::count(begin_, at_, '\n')); }
 
 bool TextScanner::is_tiny() const {
   long double value = 0;

@@ -36,8 +36,8 @@ class TextScanner {
     Integer value = 0;
     const auto [next, error] = std::from_chars(at_, end_, value);
     if (error != std::errc() || !ends_number(next) || value > largest) {
-      reject(what, std::is_signed_v<Integer> ? "a whole number"
-                                             : fmt::format("a whole number up to {}", largest));
+      reject(what,
+             std::is_signed_v<Integer> ? "a whole number" : fmt::format("a whole number up to {}", largest));
     }
     at_ = next;
     return value;
@@ -76,9 +76,7 @@ class TextScanner {
   uint64_t line_number() const;
 
  private:
-  static bool is_separator(char c) {
-    return c == ' ' || c == ',' || c == '\n' || c == '\r' || c == '\t';
-  }
+  static bool is_separator(char c) { return c == ' ' || c == ',' || c == '\n' || c == '\r' || c == '\t'; }
   bool ends_number(const char* p) const { return p == end_ || is_separator(*p); }
   void skip_separators() {
     while (at_ != end_ && is_separator(*at_)) ++at_;

@@ -29,9 +29,7 @@ Weights read_matrix_market_weights(const Source& source, const std::string&) {
   return {std::move(market.matrix), market.has_values};
 }
 
-Weights read_npy_weights(const Source& source, const std::string&) {
-  return {read_npy(source), true};
-}
+Weights read_npy_weights(const Source& source, const std::string&) { return {read_npy(source), true}; }
 
 Weights read_safetensors_weights(const Source& source, const std::string& tensor) {
   return {read_safetensors(source, tensor), true};

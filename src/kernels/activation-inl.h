@@ -18,8 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V erf_approximation(D d, V x) {
   const V magnitude = hn::Abs(x);
-  const V t =
-      hn::Div(hn::Set(d, 1.0F), hn::MulAdd(hn::Set(d, 0.3275911F), magnitude, hn::Set(d, 1.0F)));
+  const V t = hn::Div(hn::Set(d, 1.0F), hn::MulAdd(hn::Set(d, 0.3275911F), magnitude, hn::Set(d, 1.0F)));
   V p = hn::Set(d, 1.061405429F);
   p = hn::MulAdd(p, t, hn::Set(d, -1.453152027F));
   p = hn::MulAdd(p, t, hn::Set(d, 1.421413741F));
@@ -38,8 +37,7 @@ HWY_INLINE V activate(D d, Activation activation, V y) {
     case Activation::gelu: break;
   }
   const V half = hn::Mul(y, hn::Set(d, 0.5F));
-  return hn::Mul(
-      half, hn::Add(hn::Set(d, 1.0F), erf_approximation(d, hn::Mul(y, hn::Set(d, 0.70710678F)))));
+  return hn::Mul(half, hn::Add(hn::Set(d, 1.0F), erf_approximation(d, hn::Mul(y, hn::Set(d, 0.70710678F)))));
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

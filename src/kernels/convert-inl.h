@@ -29,8 +29,7 @@ template <class D>
 HWY_INLINE hn::Vec<D> load_f32(D d, const base::Bfloat16* from) {
   const hn::Rebind<uint16_t, D> narrow;
   const hn::RebindToUnsigned<D> bits;
-  const auto upper =
-      hn::PromoteTo(bits, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(from)));
+  const auto upper = hn::PromoteTo(bits, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(from)));
   return hn::BitCast(d, hn::ShiftLeft<16>(upper));
 }
 

@@ -45,8 +45,7 @@ double resident_rate(double bytes, double stays, double lost, const machine::Hos
 
 double host_cycles(const machine::Machine& m, const HostWork& work) {
   const machine::HostFigures& f = m.figures;
-  const double operations_per_cycle =
-      f.flops_per_cycle / 2;  // the figure counts multiply-adds twice
+  const double operations_per_cycle = f.flops_per_cycle / 2;  // the figure counts multiply-adds twice
   const double arithmetic = work.vector_operations / operations_per_cycle;
   return kHostVertexCycles + std::max(stream_cycles(f, work), arithmetic);
 }

@@ -30,8 +30,8 @@ double lanes_of(const machine::HostFigures& f);
 /// Bytes a cycle that a core of a host streams of a working set of its own of so many bytes.
 double streaming_rate(double bytes, const machine::HostFigures& f);
 
-/// Bytes a cycle at which a core of a host reads and writes a working set again and again while streams pass by:
-/// all of it stays in the L2 cache up to `stays` of such caches, none from `lost` of them on.
+/// Bytes a cycle at which a core of a host reads and writes a working set again and again while streams pass
+/// by: all of it stays in the L2 cache up to `stays` of such caches, none from `lost` of them on.
 double resident_rate(double bytes, double stays, double lost, const machine::HostFigures& f);
 
 /// Cycles of copying a cache line from one place to another, beside those of bringing it near.

@@ -49,9 +49,10 @@ void sample_block(const program::FieldView& dy, uint32_t dy_row, const program::
   for (uint32_t r = 0; r < b; ++r)
     for (uint32_t c = 0; c < b; ++c) {
       const bool inside = dy_row + r < dy.rows && x_row + c < x.rows;
-      store_one(out + r * b + c, inside ? dot(reinterpret_cast<const In*>(address_of(dy, dy_row + r, 0)),
-                                              reinterpret_cast<const In*>(address_of(x, x_row + c, 0)), dy.cols)
-                                        : 0.0F);
+      store_one(out + r * b + c, inside
+                                     ? dot(reinterpret_cast<const In*>(address_of(dy, dy_row + r, 0)),
+                                           reinterpret_cast<const In*>(address_of(x, x_row + c, 0)), dy.cols)
+                                     : 0.0F);
     }
 }
 

@@ -75,7 +75,8 @@ inline bool has_contiguous_rows(const program::FieldView& field) {
 }
 
 /// One row of `a` times one of `b`, summed in FP32; 0 where either is beyond its field.
-inline float row_product(const program::FieldView& a, uint32_t a_row, const program::FieldView& b, uint32_t b_row) {
+inline float row_product(const program::FieldView& a, uint32_t a_row, const program::FieldView& b,
+                         uint32_t b_row) {
   float sum = 0;
   for (uint32_t j = 0; a_row < a.rows && b_row < b.rows && j < a.cols; ++j)
     sum += static_cast<float>(number_at(a, a_row, j)) * static_cast<float>(number_at(b, b_row, j));

@@ -20,13 +20,12 @@ inline program::FieldView transposed(program::FieldView field) {
 }
 
 /// Copies `count` elements that lie `from_stride` and `to_stride` elements apart.
-inline void copy_strided(size_t element_bytes, const std::byte* from, int64_t from_stride,
-                         std::byte* to, int64_t to_stride, size_t count) {
+inline void copy_strided(size_t element_bytes, const std::byte* from, int64_t from_stride, std::byte* to,
+                         int64_t to_stride, size_t count) {
   const auto copy = [&]<class T>(T) {
     for (size_t i = 0; i < count; ++i)
-      store(
-          to + static_cast<int64_t>(i) * to_stride * static_cast<int64_t>(sizeof(T)),
-          load<T>(from + static_cast<int64_t>(i) * from_stride * static_cast<int64_t>(sizeof(T))));
+      store(to + static_cast<int64_t>(i) * to_stride * static_cast<int64_t>(sizeof(T)),
+            load<T>(from + static_cast<int64_t>(i) * from_stride * static_cast<int64_t>(sizeof(T))));
   };
   switch (element_bytes) {
     case 1: return copy(uint8_t{});
@@ -78,13 +77,11 @@ class LineWalk {
         const program::FieldView& field = fields_[f];
         at[f] = buffers[f].data();
         if (f + 1 < N)
-          copy_strided(size_of(field.type), address_of(field, row, col), field.col_stride, at[f], 1,
-                       count);
+          copy_strided(size_of(field.type), address_of(field, row, col), field.col_stride, at[f], 1, count);
       }
       kernel_(at, count);
       const program::FieldView& out = fields_[N - 1];
-      copy_strided(size_of(out.type), at[N - 1], 1, address_of(out, row, col), out.col_stride,
-                   count);
+      copy_strided(size_of(out.type), at[N - 1], 1, address_of(out, row, col), out.col_stride, count);
     }
   }
 

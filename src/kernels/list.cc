@@ -41,9 +41,8 @@ std::span<const ListedCodelet> all_codelets() {
 
 const ListedCodelet& find_codelet(std::string_view name) {
   const std::span<const ListedCodelet> all = all_codelets();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const ListedCodelet& listed) {
-    return listed.codelet->name == name;
-  });
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const ListedCodelet& listed) { return listed.codelet->name == name; });
   if (found == all.end()) throw UsageError(fmt::format("there is no codelet '{}'", name));
   return *found;
 }

@@ -48,8 +48,7 @@ HWY_INLINE void store_blocks(D d, V v, float* to, size_t step) {
 }
 
 // to[c * to_step + r] = from[r * from_step + c]
-inline void turn(const float* from, size_t from_step, size_t rows, size_t cols, float* to,
-                 size_t to_step) {
+inline void turn(const float* from, size_t from_step, size_t rows, size_t cols, float* to, size_t to_step) {
   const Floats d;
   size_t r = 0;
   for (; r + 4 <= rows; r += 4) {
@@ -76,8 +75,8 @@ inline void turn(const float* from, size_t from_step, size_t rows, size_t cols, 
   }
 }
 
-// Rows that begin `columns` after a boundary of vectors, each turned by as many columns: its last ones go first.
-// Then all vectors are aligned, the first in two parts. Pointers to them stand at the boundary.
+// Rows that begin `columns` after a boundary of vectors, each turned by as many columns: its last ones go
+// first. Then all vectors are aligned, the first in two parts. Pointers to them stand at the boundary.
 struct Turn {
   uint32_t columns = 0;
   size_t length = 0;  // of a row
@@ -86,7 +85,8 @@ struct Turn {
   HWY_INLINE hn::Mask<Floats> end_of_row() const { return hn::FirstN(Floats(), columns); }
   HWY_INLINE hn::Vec<Floats> load(const float* row) const {
     const Floats d;
-    return hn::Or(hn::MaskedLoad(end_of_row(), d, row + length), hn::MaskedLoad(hn::Not(end_of_row()), d, row));
+    return hn::Or(hn::MaskedLoad(end_of_row(), d, row + length),
+                  hn::MaskedLoad(hn::Not(end_of_row()), d, row));
   }
   HWY_INLINE void store(hn::Vec<Floats> v, float* row) const {
     const Floats d;
@@ -100,8 +100,8 @@ inline uint32_t columns_past_vector(const float* at) {
   return address % sizeof(float) == 0 ? static_cast<uint32_t>(address / sizeof(float) % kLanes) : 0;
 }
 
-// By how much `cols` columns of Y from `col` on must be turned to be written as aligned vectors; not at all where
-// that cannot be.
+// By how much `cols` columns of Y from `col` on must be turned to be written as aligned vectors; not at all
+// where that cannot be.
 inline Turn turn_to_align(const MatrixView<float>& y, uint32_t col, uint32_t cols) {
   if (y.col_stride != 1 || y.row_stride % kLanes != 0 || cols % kLanes != 0) return {};
   return {columns_past_vector(&y(0, col)), cols};
@@ -166,8 +166,7 @@ inline void pack_columns(const float* x, int64_t col_stride, uint32_t k, const P
 }
 
 // Copies rows 0 to k of the tile's columns, and zeros for the overhang of the last block.
-inline void pack_tile(MatrixView<const float> x, uint32_t k, uint32_t depth,
-                      const PanelTile& tile) {
+inline void pack_tile(MatrixView<const float> x, uint32_t k, uint32_t depth, const PanelTile& tile) {
   const float* first = x.data + tile.col_begin * x.col_stride;
   if (x.col_stride == 1) {
     pack_rows(first, x.row_stride, k, tile);

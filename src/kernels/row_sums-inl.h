@@ -47,8 +47,7 @@ class RowSums {
     for (; i + lanes <= n_; i += lanes)
       hn::StoreU(hn::MulAdd(factor, load_f32(d, x + i), hn::LoadU(d, &sums_[i])), d, &sums_[i]);
     if (i < n_)
-      hn::StoreU(hn::MulAdd(factor, load_first(d, x + i, n_ - i), hn::LoadU(d, &sums_[i])), d,
-                 &sums_[i]);
+      hn::StoreU(hn::MulAdd(factor, load_first(d, x + i, n_ - i), hn::LoadU(d, &sums_[i])), d, &sums_[i]);
   }
 
   template <class T>

@@ -88,8 +88,7 @@ double Sample::bytes() const {
   return sum;
 }
 
-SampleVertex::SampleVertex(const Sample& sample, const SampleLayout& layout)
-    : params_(sample.params()) {
+SampleVertex::SampleVertex(const Sample& sample, const SampleLayout& layout) : params_(sample.params()) {
   for (size_t f = 0; f < sample.fields().size(); ++f)
     place(sample.fields()[f], sample.codelet().fields[f], layout);
 }

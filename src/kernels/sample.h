@@ -48,15 +48,15 @@ class Sample {
   /// A field to be written: all bits set, which is NaN.
   Sample& unset(Type type, uint32_t rows, uint32_t cols);
   /// Element i (row-major) of an integer or floating-point field is value_at(i).
-  Sample& values(Type type, uint32_t rows, uint32_t cols,
-                 const std::function<double(uint64_t)>& value_at);
+  Sample& values(Type type, uint32_t rows, uint32_t cols, const std::function<double(uint64_t)>& value_at);
   /// A field as it is.
   Sample& field(Field field);
   /// Structures as a field of bytes, a row each, packed.
   template <class T>
   Sample& records(std::span<const T> items) {
     const std::span<const std::byte> bytes = std::as_bytes(items);
-    return field({Type::u8, static_cast<uint32_t>(items.size()), sizeof(T), {bytes.begin(), bytes.end()}, true});
+    return field(
+        {Type::u8, static_cast<uint32_t>(items.size()), sizeof(T), {bytes.begin(), bytes.end()}, true});
   }
   /// The field added last is always placed contiguous and aligned, in every layout.
   Sample& packed();
@@ -108,8 +108,7 @@ class SampleVertex {
     std::vector<bool> is_element;  ///< by byte from `begin`
   };
 
-  void place(const Sample::Field& field, const program::FieldSpec& spec,
-             const SampleLayout& layout);
+  void place(const Sample::Field& field, const program::FieldSpec& spec, const SampleLayout& layout);
 
   std::vector<Buffer> buffers_;
   std::vector<program::FieldView> views_;

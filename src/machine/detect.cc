@@ -49,10 +49,7 @@ std::optional<double> number_at(const fs::path& path) {
 uint64_t bytes_of(std::string_view text) {
   const double value = number_in(text).value_or(0);
   const char unit = text.empty() ? ' ' : text.back();
-  const double scale = unit == 'K'   ? 1024.0
-                       : unit == 'M' ? 1048576.0
-                       : unit == 'G' ? 1073741824.0
-                                     : 1.0;
+  const double scale = unit == 'K' ? 1024.0 : unit == 'M' ? 1048576.0 : unit == 'G' ? 1073741824.0 : 1.0;
   return value > 0 ? static_cast<uint64_t>(value * scale) : 0;
 }
 
@@ -100,8 +97,7 @@ std::set<int> cpu_list(const std::string& text) {
     int first = 0, last = 0;
     const int fields = std::sscanf(range.c_str(), "%d-%d", &first, &last);
     if (fields < 1) continue;
-    for (int cpu = first; cpu <= (fields == 2 ? last : first) && cpu - first < 65536; ++cpu)
-      cpus.insert(cpu);
+    for (int cpu = first; cpu <= (fields == 2 ? last : first) && cpu - first < 65536; ++cpu) cpus.insert(cpu);
   }
   return cpus;
 }
@@ -200,8 +196,7 @@ uint64_t memory(const fs::path& root) {
   for (const fs::path& folder : cgroup_folders(root, ""))
     if (const auto limit = number_at(folder / "memory.max")) bytes = std::min(bytes, *limit);
   for (const fs::path& folder : cgroup_folders(root, "memory"))
-    if (const auto limit = number_at(folder / "memory.limit_in_bytes"))
-      bytes = std::min(bytes, *limit);
+    if (const auto limit = number_at(folder / "memory.limit_in_bytes")) bytes = std::min(bytes, *limit);
   return std::isinf(bytes) ? 0 : static_cast<uint64_t>(bytes);
 }
 
@@ -239,8 +234,7 @@ unsigned default_threads(const HostFacts& facts) {
     unsigned threads = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), threads);
     if (error != std::errc() || end != value.data() + value.size() || threads < 1 || threads > 4096)
-      throw UsageError(
-          fmt::format("TESSERA_THREADS is '{}': give a whole number from 1 to 4096", value));
+      throw UsageError(fmt::format("TESSERA_THREADS is '{}': give a whole number from 1 to 4096", value));
     return threads;
   }
   if (facts.quota == 0) return facts.physical_cores;
@@ -255,12 +249,10 @@ std::string describe(const HostFacts& facts) {
   const auto kib = [](uint64_t bytes) { return fmt::format("{} KiB", bytes >> 10); };
   line("processor", facts.cpu);
   line("instruction set", std::string(name_of(facts.isa)));
-  line("nominal clock",
-       facts.nominal_ghz > 0 ? fmt::format("{:.2f} GHz", facts.nominal_ghz) : "unknown");
+  line("nominal clock", facts.nominal_ghz > 0 ? fmt::format("{:.2f} GHz", facts.nominal_ghz) : "unknown");
   line("L1 data cache a core", kib(facts.l1_bytes));
   line("L2 cache a core", kib(facts.l2_bytes));
-  line("L3 cache",
-       fmt::format("{}, shared by {} of the cores", kib(facts.l3_bytes), facts.cores_per_l3));
+  line("L3 cache", fmt::format("{}, shared by {} of the cores", kib(facts.l3_bytes), facts.cores_per_l3));
   line("memory", fmt::format("{:.1f} GiB", static_cast<double>(facts.memory_bytes) / 1073741824.0));
   line("sockets", std::to_string(facts.sockets));
   line("physical cores allowed", std::to_string(facts.physical_cores));

@@ -71,9 +71,9 @@ std::string describe(const HostFigures& figures) {
       "memory reads: {:.1f} GB/s a core, {:.1f} GB/s in all\n"
       "barrier: {:.2f} us\n",
       name_of(figures.isa), figures.ghz, figures.threads, figures.flops_per_cycle,
-      figures.core_gflops() * figures.threads, figures.l1_bytes_per_cycle,
-      figures.l2_bytes_per_cycle, figures.l3_bytes_per_cycle, figures.memory_core_gbps,
-      figures.memory_gbps, figures.barrier_seconds * 1e6);
+      figures.core_gflops() * figures.threads, figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle,
+      figures.l3_bytes_per_cycle, figures.memory_core_gbps, figures.memory_gbps,
+      figures.barrier_seconds * 1e6);
 }
 
 }  // namespace tessera::machine

@@ -70,7 +70,8 @@ Machine find(const std::string& name, unsigned threads) {
 void apply(const Setting& setting, Machine& machine) {
   const std::string where = fmt::format("--set for {}", machine.name);
   if (machine.kind != Kind::tiled)
-    throw UsageError(fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));
+    throw UsageError(
+        fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));
   const Key& key = find_key(setting.key, where);
   try {
     enter(machine, key, setting.value, "set by hand", where);

@@ -33,8 +33,8 @@ struct Machine {
   double clock_hz = 1e9;
 
   // Memory, in bytes.
-  uint64_t tile_bytes = 0;    ///< of one tile; 0 on a host
-  uint64_t shared_bytes = 0;  ///< that every tile reaches; 0 where there is none
+  uint64_t tile_bytes = 0;                   ///< of one tile; 0 on a host
+  uint64_t shared_bytes = 0;                 ///< that every tile reaches; 0 where there is none
   uint64_t interleaved_from = ~uint64_t{0};  ///< address in a tile at which its interleaved region begins
 
   // Tiled machines: bytes per cycle and tile, cycles, multiply-accumulates per cycle and tile.

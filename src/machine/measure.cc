@@ -150,8 +150,7 @@ class IsaGuard {
   Isa before_;
 };
 
-std::vector<PeakRate> measure_peaks(unsigned threads,
-                                    const std::function<void(std::string)>& step) {
+std::vector<PeakRate> measure_peaks(unsigned threads, const std::function<void(std::string)>& step) {
   const IsaGuard guard;
   std::vector<PeakRate> peaks;
   for (Isa isa : available_isas()) {
@@ -166,9 +165,7 @@ std::vector<PeakRate> measure_peaks(unsigned threads,
 
 double measure_peak_gflops(unsigned threads) { return peak_gflops(threads); }
 
-double measure_read_gbps(uint64_t bytes, unsigned threads) {
-  return read_gbps(Buffer(bytes), threads);
-}
+double measure_read_gbps(uint64_t bytes, unsigned threads) { return read_gbps(Buffer(bytes), threads); }
 
 HostMeasurement measure_host(const HostFacts& facts, unsigned threads, const Progress& progress) {
   HostMeasurement result;
@@ -183,8 +180,8 @@ HostMeasurement measure_host(const HostFacts& facts, unsigned threads, const Pro
   result.peaks = measure_peaks(threads, step);
   for (LevelRate& level : result.levels) {
     step("reads from " + level.level);
-    level.read = one_and_all(
-        threads, [&](unsigned t) { return read_gbps(Buffer(level.thread_bytes * t), t); });
+    level.read =
+        one_and_all(threads, [&](unsigned t) { return read_gbps(Buffer(level.thread_bytes * t), t); });
   }
   const Buffer buffer(result.levels.back().thread_bytes);
   step("writes to memory");

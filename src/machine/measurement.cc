@@ -50,8 +50,8 @@ HostMeasurement parse(std::string_view text) {
     result.peaks.push_back(
         {isa_of(peak.at("isa").get<std::string>()), rate(peak, "gflops"), number(peak, "ghz")});
   for (const json& level : object.at("levels"))
-    result.levels.push_back({level.at("level").get<std::string>(),
-                             level.at("thread_bytes").get<uint64_t>(), rate(level, "read_gbps")});
+    result.levels.push_back({level.at("level").get<std::string>(), level.at("thread_bytes").get<uint64_t>(),
+                             rate(level, "read_gbps")});
   if (result.peaks.empty() || result.levels.empty()) throw Error("peaks or levels are empty");
   result.memory_write = rate(object, "memory_write_gbps");
   result.memory_copy = rate(object, "memory_copy_gbps");
@@ -85,8 +85,8 @@ fs::path cache_folder() {
 
 fs::path file_in(const fs::path& folder, const HostFacts& facts) {
   // The name alone may stand for several processors: virtual machines hide the model.
-  return folder / fmt::format("host-{}-{}-{}k.json", slug(facts.cpu), name_of(facts.isa),
-                              facts.l2_bytes >> 10);
+  return folder /
+         fmt::format("host-{}-{}-{}k.json", slug(facts.cpu), name_of(facts.isa), facts.l2_bytes >> 10);
 }
 
 std::string read_text(const fs::path& file) {
@@ -106,13 +106,11 @@ std::string to_json(const HostMeasurement& measurement) {
                  {"memory_copy_gbps", to_json(measurement.memory_copy)},
                  {"barrier_seconds", measurement.barrier_seconds}};
   for (const PeakRate& peak : measurement.peaks)
-    object["peaks"].push_back({{"isa", std::string(name_of(peak.isa))},
-                               {"gflops", to_json(peak.gflops)},
-                               {"ghz", peak.ghz}});
+    object["peaks"].push_back(
+        {{"isa", std::string(name_of(peak.isa))}, {"gflops", to_json(peak.gflops)}, {"ghz", peak.ghz}});
   for (const LevelRate& level : measurement.levels)
-    object["levels"].push_back({{"level", level.level},
-                                {"thread_bytes", level.thread_bytes},
-                                {"read_gbps", to_json(level.read)}});
+    object["levels"].push_back(
+        {{"level", level.level}, {"thread_bytes", level.thread_bytes}, {"read_gbps", to_json(level.read)}});
   return object.dump(2) + "\n";
 }
 
@@ -120,9 +118,8 @@ HostMeasurement measurement_from_json(std::string_view text, const std::string& 
   try {
     return parse(text);
   } catch (const std::exception& error) {
-    throw Error(
-        fmt::format("{}: not a measurement of a host ({}): measure again, or remove the file",
-                    source, error.what()));
+    throw Error(fmt::format("{}: not a measurement of a host ({}): measure again, or remove the file", source,
+                            error.what()));
   }
 }
 

@@ -65,8 +65,7 @@ float ReadLoop(const float* from, size_t words, int repeats) {
       i = hn::MulAdd(hn::Load(d, at + 14 * lanes), hn::Load(d, at + 15 * lanes), i);
     }
   }
-  const V sum =
-      hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, i)));
+  const V sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, i)));
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 

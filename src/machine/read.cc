@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <toml++/toml.h>
 
 #include "io/source.h"
 #include "machine/keys.h"
@@ -43,8 +42,8 @@ class Reader {
     const Node node = table_[key.name];
     if (!node && !key.is_required()) return enter(machine, key, key.otherwise, "default", file_);
     if (!node)
-      throw Error(fmt::format("{}: '{}' ({}) is missing; docs/machines.md lists what a machine needs",
-                              file_, key.name, key.unit));
+      throw Error(fmt::format("{}: '{}' ({}) is missing; docs/machines.md lists what a machine needs", file_,
+                              key.name, key.unit));
     const Node value_node = node.is_table() ? node["value"] : node;
     const auto value = value_node.is_number() ? value_node.value<double>() : std::nullopt;
     if (!value) throw Error(fmt::format("{}: '{}' must be a number ({})", file_, key.name, key.unit));
@@ -68,7 +67,8 @@ class Reader {
     if (!node.is_table()) return {};
     for (const auto& [inner, value] : *node.as_table())
       if (inner.str() != "value" && inner.str() != "source")
-        throw Error(fmt::format("{}: unknown key '{}.{}'; docs/machines.md lists the keys", file_, key.name, inner.str()));
+        throw Error(fmt::format("{}: unknown key '{}.{}'; docs/machines.md lists the keys", file_, key.name,
+                                inner.str()));
     return text(node["source"], fmt::format("{}.source", key.name), "");
   }
 

@@ -21,11 +21,11 @@ using program::Role;
 uint32_t count_of(const GatherProblem& p) { return static_cast<uint32_t>(p.rows.size()); }
 
 void check(const GatherProblem& p) {
-  const auto beyond = std::find_if(p.rows.begin(), p.rows.end(),
-                                   [&](uint32_t row) { return row >= p.source_rows; });
+  const auto beyond =
+      std::find_if(p.rows.begin(), p.rows.end(), [&](uint32_t row) { return row >= p.source_rows; });
   if (beyond != p.rows.end())
-    throw UsageError(fmt::format("a gather wants row {} of {}: entry {} of its list", *beyond,
-                                 p.source_rows, beyond - p.rows.begin()));
+    throw UsageError(fmt::format("a gather wants row {} of {}: entry {} of its list", *beyond, p.source_rows,
+                                 beyond - p.rows.begin()));
 }
 
 std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
@@ -39,10 +39,8 @@ std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
 GridOperation operation_of(const GatherProblem& p) {
   const Type index = p.source_rows <= 1U << 16 ? Type::u16 : Type::u32;
   const uint32_t count = count_of(p);
-  GridOperation operation{.codelet = &kernels::gather_rows_codelet,
-                          .phase = Phase::pack,
-                          .rows = count,
-                          .cols = p.cols};
+  GridOperation operation{
+      .codelet = &kernels::gather_rows_codelet, .phase = Phase::pack, .rows = count, .cols = p.cols};
   operation.operands = {{"rows", index, Role::constant, count, 1, true, false, list_of(p, index)},
                         {"source", p.type, Role::input, p.source_rows, p.cols, false, true},
                         {"out", p.type, Role::output, count, p.cols}};
@@ -57,8 +55,8 @@ GridOperation operation_of(const CopyProblem& p) {
   return operation;
 }
 
-BuiltOperation build_exchange(program::Program& program, const GatherProblem& p,
-                              const GridPlan& plan, const Machine& machine) {
+BuiltOperation build_exchange(program::Program& program, const GatherProblem& p, const GridPlan& plan,
+                              const Machine& machine) {
   const uint32_t count = count_of(p);
   const program::VariableId source =
       program.add(program::Variable{"source",
@@ -68,8 +66,8 @@ BuiltOperation build_exchange(program::Program& program, const GatherProblem& p,
                                     Role::input,
                                     program::map_linearly(p.source_rows, p.cols, machine.tiles),
                                     {}});
-  const program::VariableId out = program.add(program::Variable{
-      "out", p.type, count, p.cols, Role::output, map_grid(plan.cut, machine), {}});
+  const program::VariableId out = program.add(
+      program::Variable{"out", p.type, count, p.cols, Role::output, map_grid(plan.cut, machine), {}});
   program::CopyGroup group;
   group.from = source;
   group.to = out;

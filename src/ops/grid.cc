@@ -47,8 +47,7 @@ Box operand_box(const GridOperand& operand, const Box& own) {
 
 BoxSeries operand_boxes(const GridOperand& operand, const GridCut& cut) {
   const Box first = operand_box(operand, {0, cut.rows_per_tile, 0, cut.cols_per_tile});
-  return BoxSeries::grid(first, {operand.cut_rows ? cut.rows_per_tile : 0, 0},
-                         std::max(1U, cut.col_parts),
+  return BoxSeries::grid(first, {operand.cut_rows ? cut.rows_per_tile : 0, 0}, std::max(1U, cut.col_parts),
                          {0, operand.cut_cols ? cut.cols_per_tile : 0});
 }
 
@@ -93,8 +92,8 @@ GridCut cut_grid(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_
 }
 
 std::string to_string(const GridCut& cut) {
-  return fmt::format("{} × {} tiles, {} × {} a tile", cut.row_parts, cut.col_parts,
-                     cut.rows_per_tile, cut.cols_per_tile);
+  return fmt::format("{} × {} tiles, {} × {} a tile", cut.row_parts, cut.col_parts, cut.rows_per_tile,
+                     cut.cols_per_tile);
 }
 
 GridPlan choose_cut(uint32_t rows, uint32_t cols, const Machine& machine,
@@ -106,8 +105,7 @@ GridPlan choose_cut(uint32_t rows, uint32_t cols, const Machine& machine,
     PlanCandidate& candidate = plan.candidates.emplace_back(predict(cut));
     candidate.cut = to_string(cut);
     if (candidate.rejected.empty() && candidate.max_tile_bytes > capacity)
-      candidate.rejected =
-          fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
+      candidate.rejected = fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
   }
   const size_t best = choose_fastest(plan.candidates);
   plan.cut = cuts[best];
@@ -141,13 +139,12 @@ PlanCandidate predict(const GridCut& cut, const Machine& machine, const BuildSte
 std::vector<program::MappedBox> map_grid(const GridCut& cut, const Machine& machine) {
   if (machine.kind == Kind::host) return program::map_shared(cut.rows, cut.cols);
   std::vector<program::MappedBox> mapping;
-  for (program::TileId tile = 0; tile < cut.tiles(); ++tile)
-    mapping.push_back({cut.box(tile), tile});
+  for (program::TileId tile = 0; tile < cut.tiles(); ++tile) mapping.push_back({cut.box(tile), tile});
   return mapping;
 }
 
-BuiltOperation build_grid(program::Program& program, const GridOperation& operation,
-                          const GridPlan& plan, const Machine& machine) {
+BuiltOperation build_grid(program::Program& program, const GridOperation& operation, const GridPlan& plan,
+                          const Machine& machine) {
   const GridCut& cut = plan.cut;
   program::VertexGroup group{operation.codelet, 0, cut.tiles(), 1, {}, {}};
   BuiltOperation built;

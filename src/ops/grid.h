@@ -84,8 +84,8 @@ struct BuiltOperation {
 
 /// Adds variables and compute set to a program. On a tiled machine each operand lies on the tiles
 /// that own its boxes, so nothing is exchanged; every operand must then follow the cut.
-BuiltOperation build_grid(program::Program& program, const GridOperation& operation,
-                          const GridPlan& plan, const machine::Machine& machine);
+BuiltOperation build_grid(program::Program& program, const GridOperation& operation, const GridPlan& plan,
+                          const machine::Machine& machine);
 
 /// Adds what a plan builds to a program, and returns its step.
 using BuildStep = std::function<program::StepId(program::Program&, const GridPlan&)>;

@@ -47,13 +47,12 @@ void apply_knobs(const ForcedKnobs& force, typename Family::Cut& cut) {
   for (const auto& [name, value] : force) {
     bool known = false;
     std::string names;
-    Family::visit_knobs(
-        cut, [&, wanted = std::string_view(name)](std::string_view knob_name, auto& knob) {
-          names += fmt::format("{}{}", names.empty() ? "" : ", ", knob_name);
-          if (knob_name != wanted) return;
-          known = true;
-          set_knob(knob_name, value, knob);
-        });
+    Family::visit_knobs(cut, [&, wanted = std::string_view(name)](std::string_view knob_name, auto& knob) {
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", knob_name);
+      if (knob_name != wanted) return;
+      known = true;
+      set_knob(knob_name, value, knob);
+    });
     if (!known) throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
   }
 }
@@ -67,7 +66,8 @@ void check_knobs(const ForcedKnobs& force) {
 
 /// The fastest of a family's cuts, each weighed once with the forced knobs set, and what every one costs.
 template <class Family, class Weigh>
-auto plan_fastest(const std::vector<typename Family::Cut>& cuts, const ForcedKnobs& force, const Weigh& weigh) {
+auto plan_fastest(const std::vector<typename Family::Cut>& cuts, const ForcedKnobs& force,
+                  const Weigh& weigh) {
   std::vector<decltype(weigh(cuts[0]))> plans;
   std::vector<PlanCandidate> candidates;
   std::vector<typename Family::Cut> seen;

@@ -14,8 +14,7 @@ std::vector<uint32_t> cut_evenly(uint32_t total, uint32_t parts, uint32_t grain)
 }
 
 PartedMatrix::PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices,
-                           uint32_t row_parts, uint32_t row_grain, uint32_t col_parts,
-                           uint32_t col_grain)
+                           uint32_t row_parts, uint32_t row_grain, uint32_t col_parts, uint32_t col_grain)
     : rows_(rows),
       cols_(cols),
       row_slices_(row_slices),

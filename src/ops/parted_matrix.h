@@ -20,8 +20,8 @@ class PartedMatrix {
  public:
   PartedMatrix() = default;
   /// Parts at whole grains.
-  PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices,
-               uint32_t row_parts, uint32_t row_grain, uint32_t col_parts, uint32_t col_grain);
+  PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices, uint32_t row_parts,
+               uint32_t row_grain, uint32_t col_parts, uint32_t col_grain);
 
   uint32_t rows() const { return rows_; }
   uint32_t cols() const { return cols_; }

@@ -33,19 +33,17 @@ size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
   if (best == candidates.size()) throw Error("no plan is feasible:\n" + to_string(candidates));
   for (size_t i = 0; i < candidates.size(); ++i)
     if (i != best && candidates[i].rejected.empty())
-      candidates[i].rejected =
-          fmt::format("{:.3g} us, slower than {:.3g} us", candidates[i].total() * 1e6,
-                      candidates[best].total() * 1e6);
+      candidates[i].rejected = fmt::format("{:.3g} us, slower than {:.3g} us", candidates[i].total() * 1e6,
+                                           candidates[best].total() * 1e6);
   return best;
 }
 
 std::string to_string(std::span<const PlanCandidate> candidates) {
   std::string text;
   for (const PlanCandidate& candidate : candidates)
-    text +=
-        fmt::format("{}: {:.3g} us{}; {}; {}\n", candidate.cut, candidate.total() * 1e6,
-                    phases_of(candidate.seconds), base::bytes_text(candidate.max_tile_bytes),
-                    candidate.rejected.empty() ? "feasible" : "rejected: " + candidate.rejected);
+    text += fmt::format("{}: {:.3g} us{}; {}; {}\n", candidate.cut, candidate.total() * 1e6,
+                        phases_of(candidate.seconds), base::bytes_text(candidate.max_tile_bytes),
+                        candidate.rejected.empty() ? "feasible" : "rejected: " + candidate.rejected);
   return text;
 }
 

@@ -47,9 +47,7 @@ struct BlockGradient {
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Blocks{weight}.row_parts(parts); }
-  uint32_t first_row(uint32_t unit) const {
-    return std::min(unit * weight.block_size(), weight.rows());
-  }
+  uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), weight.rows()); }
 
   PhaseTimes cost(const Cut& cut, const SddmmProblem& problem, uint32_t begin, uint32_t end,
                   const Machine& m) const {
@@ -64,8 +62,7 @@ struct BlockGradient {
     return kernels::block_sddmm_cost(share, m.figures);
   }
 
-  size_t scratch_floats(const Cut& cut, const SddmmProblem& problem, uint32_t begin,
-                        uint32_t end) const {
+  size_t scratch_floats(const Cut& cut, const SddmmProblem& problem, uint32_t begin, uint32_t end) const {
     return kernels::block_sddmm_scratch(
         cut, kernels::view_of(weight), end - begin, problem.n,
         {problem.x_layout == Layout::column_major, problem.dy_layout == Layout::column_major});
@@ -86,15 +83,14 @@ struct ElementGradient {
   }
 
   std::vector<Cut> candidates(const SddmmProblem& problem, const Machine& m) const {
-    return kernels::element_sddmm_candidates(kernels::view_of(weight), problem.n, m.tiles,
-                                             m.figures);
+    return kernels::element_sddmm_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
   }
 
-  std::vector<uint32_t> row_parts(uint32_t parts) const {
-    return Elements{weight}.row_parts(parts);
-  }
+  std::vector<uint32_t> row_parts(uint32_t parts) const { return Elements{weight}.row_parts(parts); }
   uint32_t first_row(uint32_t unit) const { return Elements{weight}.first_row(unit); }
-  uint64_t capacity_of(uint32_t begin, uint32_t end) const { return Elements{weight}.capacity_of(begin, end); }
+  uint64_t capacity_of(uint32_t begin, uint32_t end) const {
+    return Elements{weight}.capacity_of(begin, end);
+  }
 
   PhaseTimes cost(const Cut& cut, const SddmmProblem& problem, uint32_t begin, uint32_t end,
                   const Machine& m) const {
@@ -133,8 +129,7 @@ SddmmPlan weigh(const Family& family, const typename Family::Cut& cut, const Sdd
   for (size_t p = 0; p + 1 < plan.row_begin.size(); ++p) {
     const PhaseTimes cost = family.cost(cut, problem, plan.row_begin[p], plan.row_begin[p + 1], m);
     if (cost.total() > slowest.total()) slowest = cost;
-    scratch += family.scratch_floats(cut, problem, plan.row_begin[p], plan.row_begin[p + 1]) *
-               sizeof(float);
+    scratch += family.scratch_floats(cut, problem, plan.row_begin[p], plan.row_begin[p + 1]) * sizeof(float);
   }
   slowest[program::Phase::sync] += program::sync_cycles(m, plan.tiles_used()) / m.clock_hz;
   plan.chosen = {describe_knobs<Family>(cut), slowest, scratch, ""};
@@ -147,8 +142,8 @@ SddmmPlan weigh(const Family& family, const typename Family::Cut& cut, const Sdd
 template <class Family>
 class Builder {
  public:
-  Builder(const Family& family, std::shared_ptr<const PackedWeight> owner,
-          const SddmmProblem& problem, const SddmmPlan& plan)
+  Builder(const Family& family, std::shared_ptr<const PackedWeight> owner, const SddmmProblem& problem,
+          const SddmmPlan& plan)
       : family_(family), owner_(std::move(owner)), problem_(problem), plan_(plan) {}
 
   /// An array of the weight's index: a constant, or bound in each run where the pattern changes.
@@ -168,9 +163,7 @@ class Builder {
     return id;
   }
 
-  Field whole(VariableId id) const {
-    return {id, BoxSeries::same(out_.program.variable(id).whole())};
-  }
+  Field whole(VariableId id) const { return {id, BoxSeries::same(out_.program.variable(id).whole())}; }
 
   template <class MakeBox>
   Field parts(VariableId id, const MakeBox& make) const {
@@ -212,9 +205,8 @@ class Builder {
     group.fields = std::move(fields);
     group.params = std::move(params);
     typename Family::Cut cut = std::get<typename Family::Cut>(plan_.cut);
-    Family::visit_knobs(cut, [&](std::string_view, auto& knob) {
-      group.params.emplace_back(static_cast<int64_t>(knob));
-    });
+    Family::visit_knobs(
+        cut, [&](std::string_view, auto& knob) { group.params.emplace_back(static_cast<int64_t>(knob)); });
     program::ComputeSet set{"sample", program::Phase::compute, {}};
     set.groups.push_back(std::move(group));
     out_.program.set_main(out_.program.execute(std::move(set)));
@@ -230,13 +222,11 @@ class Builder {
   Field scratch() {
     size_t floats = 0;
     for (size_t p = 0; p < plan_.tiles_used(); ++p)
-      floats = std::max(floats,
-                        family_.scratch_floats(std::get<typename Family::Cut>(plan_.cut), problem_,
-                                               plan_.row_begin[p], plan_.row_begin[p + 1]));
+      floats = std::max(floats, family_.scratch_floats(std::get<typename Family::Cut>(plan_.cut), problem_,
+                                                       plan_.row_begin[p], plan_.row_begin[p + 1]));
     const auto cols = static_cast<uint32_t>((floats + 15) / 16 * 16);
-    const VariableId id =
-        out_.program.add({"scratch", Type::f32, plan_.tiles_used(), cols, Role::temporary,
-                          program::map_shared(plan_.tiles_used(), cols), nullptr});
+    const VariableId id = out_.program.add({"scratch", Type::f32, plan_.tiles_used(), cols, Role::temporary,
+                                            program::map_shared(plan_.tiles_used(), cols), nullptr});
     return {id, BoxSeries::stepped({0, 1, 0, cols}, {.row = 1})};
   }
 
@@ -266,8 +256,8 @@ SddmmProgram build(const BlockGradient& family, const std::shared_ptr<const Pack
   std::vector<int64_t> first_block(dw_begin.begin(), dw_begin.end());
   first_block.resize(plan.tiles_used());
   return b.finish({b.part_of_index(row_begin), b.whole(columns), b.whole(slots)},
-                  {Param(w.block_size()), Param(std::move(first_block))}, blocks,
-                  w.order().block_values(), dw_begin);
+                  {Param(w.block_size()), Param(std::move(first_block))}, blocks, w.order().block_values(),
+                  dw_begin);
 }
 
 SddmmProgram build(const ElementGradient& family, const std::shared_ptr<const PackedWeight>& owner,
@@ -281,8 +271,8 @@ SddmmProgram build(const ElementGradient& family, const std::shared_ptr<const Pa
       b.index("W.chunk_begin", Type::u32, index.chunk_begin.data(), 1, w.chunks() + 1, false);
   const VariableId blocks = b.index("W.blocks", Type::u8, index.blocks.data(), index.blocks.size(),
                                     sizeof(sparse::ElementBlock), changes);
-  const VariableId bundles = b.index("W.bundles", Type::u8, index.bundles.data(),
-                                     index.bundles.size(), sizeof(sparse::ElementBundle), changes);
+  const VariableId bundles = b.index("W.bundles", Type::u8, index.bundles.data(), index.bundles.size(),
+                                     sizeof(sparse::ElementBundle), changes);
   const VariableId words = b.index("W.words", Type::u32, index.words.data(),
                                    index.words.size() / kBundleLanes, kBundleLanes, changes);
   // Where parts take the whole of dW, the last one clears what no bundle has.
@@ -326,8 +316,8 @@ void check_sddmm(uint32_t block_size, const ForcedKnobs& force) {
   block_size == 1 ? check_knobs<ElementGradient>(force) : check_knobs<BlockGradient>(force);
 }
 
-SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem,
-                     const Machine& machine, const ForcedKnobs& force) {
+SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem, const Machine& machine,
+                     const ForcedKnobs& force) {
   return with_gradient(weight, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;
     return plan_fastest<Family>(family.candidates(problem, machine), force,
@@ -335,10 +325,9 @@ SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem,
   });
 }
 
-SddmmProgram build_sddmm(const std::shared_ptr<const PackedWeight>& weight,
-                         const SddmmProblem& problem, const SddmmPlan& plan) {
-  return with_gradient(*weight,
-                       [&](const auto& family) { return build(family, weight, problem, plan); });
+SddmmProgram build_sddmm(const std::shared_ptr<const PackedWeight>& weight, const SddmmProblem& problem,
+                         const SddmmPlan& plan) {
+  return with_gradient(*weight, [&](const auto& family) { return build(family, weight, problem, plan); });
 }
 
 std::string to_string(const SddmmPlan& plan) {

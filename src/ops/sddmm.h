@@ -36,7 +36,8 @@ struct SddmmPlan {
 /// Elements of the packed order: of the weight's array of values, of dW, of an optimizer's state.
 uint64_t packed_elements(const PackedWeight& weight);
 
-/// Clears what no vertex of a gradient's program writes of dW: the slots that no block of a dynamic weight has.
+/// Clears what no vertex of a gradient's program writes of dW: the slots that no block of a dynamic weight
+/// has.
 void clear_free_places(const PackedWeight& weight, float* packed);
 
 /// Throws UsageError where no kernel takes blocks of this size (1: single elements), or its plans
@@ -45,15 +46,15 @@ void check_sddmm(uint32_t block_size, const ForcedKnobs& force);
 
 /// Cuts the gradient over the machine's tiles as its cost model finds best. Throws UsageError for
 /// knobs that do not exist or leave no cut.
-SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem,
-                     const machine::Machine& machine, const ForcedKnobs& force = {});
+SddmmPlan plan_sddmm(const PackedWeight& weight, const SddmmProblem& problem, const machine::Machine& machine,
+                     const ForcedKnobs& force = {});
 
 /// The variables of a gradient's program that the caller binds.
 struct SddmmVariables {
-  program::VariableId dw = 0;  ///< in the packed order: blocks × values of one, or steps × sixteen
-  program::VariableId dy = 0;                    ///< m × n
-  program::VariableId x = 0;                     ///< k × n
-  program::VariableId scalars = 0;               ///< alpha, beta
+  program::VariableId dw = 0;       ///< in the packed order: blocks × values of one, or steps × sixteen
+  program::VariableId dy = 0;       ///< m × n
+  program::VariableId x = 0;        ///< k × n
+  program::VariableId scalars = 0;  ///< alpha, beta
   std::vector<SpmmVariables::Index> index = {};  ///< of a dynamic weight, as in a product
 };
 
@@ -63,8 +64,8 @@ struct SddmmProgram {
 };
 
 /// Builds the plan's program. It refers to the weight's index as that of a product does.
-SddmmProgram build_sddmm(const std::shared_ptr<const PackedWeight>& weight,
-                         const SddmmProblem& problem, const SddmmPlan& plan);
+SddmmProgram build_sddmm(const std::shared_ptr<const PackedWeight>& weight, const SddmmProblem& problem,
+                         const SddmmPlan& plan);
 
 /// The cut, tiles used and the predicted time, for people.
 std::string to_string(const SddmmPlan& plan);

@@ -73,8 +73,8 @@ void check_spmm(uint32_t block_size, const ForcedKnobs& force);
 
 /// Cuts the product over the machine's tiles as its cost model finds best. Throws UsageError for
 /// knobs that do not exist or leave no cut.
-SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem,
-                   const machine::Machine& machine, const ForcedKnobs& force = {});
+SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem, const machine::Machine& machine,
+                   const ForcedKnobs& force = {});
 
 /// The variables of a product's program that the caller binds.
 struct SpmmVariables {

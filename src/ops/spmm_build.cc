@@ -21,7 +21,8 @@ class Builder {
       : family_(family), owner_(std::move(owner)), problem_(problem), plan_(plan) {}
 
   VariableId external(std::string name, Role role, Type type, uint32_t rows, uint32_t cols) {
-    return out_.program.add({std::move(name), type, rows, cols, role, program::map_shared(rows, cols), nullptr});
+    return out_.program.add(
+        {std::move(name), type, rows, cols, role, program::map_shared(rows, cols), nullptr});
   }
 
   /// An array of the weight's index. It stays where it is, and keeps the weight alive. That of a
@@ -34,7 +35,12 @@ class Builder {
       out_.variables.index.push_back({id, data, cols});
       return id;
     }
-    return out_.program.add({std::move(name), type, r, cols, Role::constant, program::map_shared(r, cols),
+    return out_.program.add({std::move(name),
+                             type,
+                             r,
+                             cols,
+                             Role::constant,
+                             program::map_shared(r, cols),
                              {owner_, static_cast<const std::byte*>(data)}});
   }
 
@@ -63,12 +69,19 @@ class Builder {
     v.y = external("Y", Role::inout, Type::f32, m, problem_.n);
     v.scalars = external("scalars", Role::input, Type::f32, 1, 2);
     v.bias = external("bias", Role::input, Type::f32, 1, problem_.bias ? m : 0);
-    return {parts(v.x, [&](size_t, size_t c) { return Box{0, k, first_col(c), cols_of(c)}; }),
-            parts(v.y, [&](size_t r, size_t c) { return Box{first_row(r), rows_of(r), first_col(c), cols_of(c)}; }),
+    return {parts(v.x,
+                  [&](size_t, size_t c) {
+                    return Box{0, k, first_col(c), cols_of(c)};
+                  }),
+            parts(v.y,
+                  [&](size_t r, size_t c) {
+                    return Box{first_row(r), rows_of(r), first_col(c), cols_of(c)};
+                  }),
             whole(v.scalars),
-            parts(v.bias, [&](size_t r, size_t) {
-              return problem_.bias ? Box{0, 1, first_row(r), rows_of(r)} : Box{};
-            }),
+            parts(v.bias,
+                  [&](size_t r, size_t) {
+                    return problem_.bias ? Box{0, 1, first_row(r), rows_of(r)} : Box{};
+                  }),
             scratch()};
   }
 
@@ -85,12 +98,14 @@ class Builder {
 
   std::vector<Param> with_knobs(std::vector<Param> params) const {
     typename Family::Cut cut = std::get<typename Family::Cut>(plan_.cut);
-    Family::visit_knobs(cut, [&](std::string_view, auto& knob) { params.emplace_back(static_cast<int64_t>(knob)); });
+    Family::visit_knobs(
+        cut, [&](std::string_view, auto& knob) { params.emplace_back(static_cast<int64_t>(knob)); });
     return params;
   }
 
   /// The product, behind the steps that it needs first.
-  SpmmProgram finish(std::vector<Field> fields, std::vector<Param> params, std::vector<program::StepId> steps = {}) {
+  SpmmProgram finish(std::vector<Field> fields, std::vector<Param> params,
+                     std::vector<program::StepId> steps = {}) {
     program::VertexGroup group;
     group.codelet = &Family::codelet();
     group.tiles = plan_.tiles_used();
@@ -126,23 +141,27 @@ SpmmProgram build(const Blocks& family, const std::shared_ptr<const PackedWeight
   const sparse::BlockIndex& index = problem.transpose ? w.transposed_index() : w.index();
   const bool changes = w.is_dynamic();
   const VariableId values = b.external("W.values", Role::input, w.type(), blocks, w.order().block_values());
-  const VariableId row_begin = b.index("W.row_begin", Type::u32, index.row_begin.data(), 1, index.rows() + 1, changes);
-  const VariableId columns = b.index("W.columns", index.column_type, index.columns.data(), 1, blocks, changes);
+  const VariableId row_begin =
+      b.index("W.row_begin", Type::u32, index.row_begin.data(), 1, index.rows() + 1, changes);
+  const VariableId columns =
+      b.index("W.columns", index.column_type, index.columns.data(), 1, blocks, changes);
   const VariableId slots = b.index("W.slots", Type::u32, index.slots.data(), 1,
                                    static_cast<uint32_t>(index.slots.size()), changes);
   b.out().variables.values = values;
   return b.finish(
-      concat({b.whole(values), b.parts(row_begin, [&](size_t r, size_t) {
-                return Box{0, 1, plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r] + 1};
-              }),
+      concat({b.whole(values),
+              b.parts(row_begin,
+                      [&](size_t r, size_t) {
+                        return Box{0, 1, plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r] + 1};
+                      }),
               b.whole(columns), b.whole(slots)},
              b.activations()),
       {Param(w.block_size()), Param(problem.transpose), Param(static_cast<int64_t>(problem.activation))});
 }
 
 /// Brings the values of a weight into the order of its transpose, on the tiles of the product.
-std::pair<VariableId, program::StepId> gather_values(Builder<Elements>& b, const Elements& family, VariableId values,
-                                                     uint32_t tiles) {
+std::pair<VariableId, program::StepId> gather_values(Builder<Elements>& b, const Elements& family,
+                                                     VariableId values, uint32_t tiles) {
   const PackedElements& w = family.weight;
   const uint32_t rows = family.value_rows();
   const uint32_t lanes = sparse::kBundleLanes;
@@ -153,7 +172,8 @@ std::pair<VariableId, program::StepId> gather_values(Builder<Elements>& b, const
       {"W.gathered", w.type(), rows, lanes, Role::temporary, program::map_shared(rows, lanes), nullptr});
   const std::vector<uint32_t> begin = family.gather_parts(tiles);
   std::vector<Box> boxes;
-  for (size_t p = 0; p + 1 < begin.size(); ++p) boxes.push_back({begin[p], begin[p + 1] - begin[p], 0, lanes});
+  for (size_t p = 0; p + 1 < begin.size(); ++p)
+    boxes.push_back({begin[p], begin[p + 1] - begin[p], 0, lanes});
   program::VertexGroup group;
   group.codelet = &kernels::gather_elements_codelet;
   group.tiles = static_cast<uint32_t>(boxes.size());
@@ -179,7 +199,8 @@ SpmmProgram build(const Elements& family, const std::shared_ptr<const PackedWeig
     values = gathered;
     before.push_back(step);
   }
-  const VariableId chunks = b.index("W.chunk_begin", Type::u32, index.chunk_begin.data(), 1, index.chunks() + 1);
+  const VariableId chunks =
+      b.index("W.chunk_begin", Type::u32, index.chunk_begin.data(), 1, index.chunks() + 1);
   const VariableId blocks = b.index("W.blocks", Type::u8, index.blocks.data(), index.blocks.size(),
                                     sizeof(sparse::ElementBlock), changes);
   const VariableId bundles = b.index("W.bundles", Type::u8, index.bundles.data(), index.bundles.size(),
@@ -193,9 +214,11 @@ SpmmProgram build(const Elements& family, const std::shared_ptr<const PackedWeig
                     static_cast<int64_t>(family.capacity_of(plan.row_begin[r], plan.row_begin[r + 1])));
   }
   return b.finish(
-      concat({b.whole(values), b.parts(chunks, [&](size_t r, size_t) {
-                return Box{0, 1, plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r] + 1};
-              }),
+      concat({b.whole(values),
+              b.parts(chunks,
+                      [&](size_t r, size_t) {
+                        return Box{0, 1, plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r] + 1};
+                      }),
               b.whole(blocks), b.whole(bundles), b.whole(indices)},
              b.activations()),
       {Param(index.k_block), Param(std::move(first_chunk)), Param(std::move(capacity)),
@@ -225,7 +248,8 @@ void update_index(const PackedWeight& weight, const SpmmProblem& problem, const 
 
 SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,
                        const SpmmPlan& plan, const machine::Machine&) {
-  return with_family(*weight, problem.transpose, [&](const auto& family) { return build(family, weight, problem, plan); });
+  return with_family(*weight, problem.transpose,
+                     [&](const auto& family) { return build(family, weight, problem, plan); });
 }
 
 }  // namespace tessera::ops

@@ -186,7 +186,8 @@ struct Elements {
 /// Calls visit with the family of a weight, or of its transpose.
 template <class Visit>
 auto with_family(const PackedWeight& weight, bool transpose, const Visit& visit) {
-  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form)) return visit(Blocks{*blocks, transpose});
+  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form))
+    return visit(Blocks{*blocks, transpose});
   return visit(Elements{std::get<sparse::PackedElements>(weight.form), transpose});
 }
 

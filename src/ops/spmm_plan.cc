@@ -65,7 +65,8 @@ std::string_view name_of(Product product) {
 void check_spmm(uint32_t block_size, const ForcedKnobs& force) {
   if (block_size == 1) return check_knobs<Elements>(force);
   if (!sparse::is_kernel_block_size(block_size))
-    throw UsageError(fmt::format("a block size of {} has no kernel on a host; use 1, 4, 8, 16 or 32", block_size));
+    throw UsageError(
+        fmt::format("a block size of {} has no kernel on a host; use 1, 4, 8, 16 or 32", block_size));
   check_knobs<Blocks>(force);
 }
 

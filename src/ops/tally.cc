@@ -60,10 +60,9 @@ uint64_t placed_end(std::span<Piece> pieces) {
       piece.begin = other.begin + other.room;
     }
     end = std::max(end, piece.begin + piece.room);
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), piece,
-                         [](const Piece& a, const Piece& b) { return a.begin < b.begin; }),
-        piece);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), piece,
+                                   [](const Piece& a, const Piece& b) { return a.begin < b.begin; }),
+                  piece);
   }
   return end;
 }
@@ -71,7 +70,11 @@ uint64_t placed_end(std::span<Piece> pieces) {
 class Counter {
  public:
   Counter(const Program& program, const Machine& machine, const Foresight& foresight)
-      : program_(program), machine_(machine), foresight_(foresight), traffic_(machine), tiles_(machine.tiles) {
+      : program_(program),
+        machine_(machine),
+        foresight_(foresight),
+        traffic_(machine),
+        tiles_(machine.tiles) {
     std::vector<Box> boxes;
     for (const Variable& variable : program.variables()) {
       boxes.clear();
@@ -198,8 +201,7 @@ class Counter {
         for (size_t f = 0; f < group.fields.size(); ++f)
           bring(group.fields[f], group.codelet->fields[f], i, tile);
         tiles_[tile].code += program::vertex_state_bytes(*group.codelet);
-        if (i % group.per_tile == 0)
-          groups.emplace_back(tile, 1), use_code(tiles_[tile], group.codelet);
+        if (i % group.per_tile == 0) groups.emplace_back(tile, 1), use_code(tiles_[tile], group.codelet);
       }
     }
     std::sort(groups.begin(), groups.end());
@@ -217,8 +219,7 @@ class Counter {
   }
 
   static void use_code(Tile& tile, const program::Codelet* codelet) {
-    if (std::find(tile.codelets.begin(), tile.codelets.end(), codelet) != tile.codelets.end())
-      return;
+    if (std::find(tile.codelets.begin(), tile.codelets.end(), codelet) != tile.codelets.end()) return;
     tile.codelets.push_back(codelet);
     tile.code += codelet->code_bytes;
   }
@@ -239,8 +240,8 @@ class Counter {
                          (uint64_t{box.row} * variable.cols + box.col) * size_of(variable.type);
     }
     for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex);
-    return group.codelet->cost(
-        {{fields.data(), group.fields.size()}, {params.data(), group.params.size()}}, machine_);
+    return group.codelet->cost({{fields.data(), group.fields.size()}, {params.data(), group.params.size()}},
+                               machine_);
   }
 
   // Exchange.
@@ -258,10 +259,9 @@ class Counter {
     const Box box = field_box(program_, field, vertex);
     if (box.empty()) return;
     bool resident = false;
-    each_home(field.variable, {box.row, 1, box.col, 1},
-              [&](const program::MappedBox& home, const Box&) {
-                resident |= home.tile == tile && contains(home.box, box);
-              });
+    each_home(field.variable, {box.row, 1, box.col, 1}, [&](const program::MappedBox& home, const Box&) {
+      resident |= home.tile == tile && contains(home.box, box);
+    });
     if (resident) return;
     assert(spec.access == Access::in);
     const uint64_t element = size_of(program_.variable(field.variable).type);
@@ -288,8 +288,7 @@ class Counter {
 
   PhaseTimes add_copies(const program::CopySet& set) {
     for (const program::CopyGroup& group : set.groups)
-      for (uint32_t i = 0; i < group.count; ++i)
-        add_copy(group, group.source.at(i), group.target.at(i));
+      for (uint32_t i = 0; i < group.count; ++i) add_copy(group, group.source.at(i), group.target.at(i));
     return exchange();
   }
 
@@ -318,8 +317,7 @@ class Counter {
 
   PhaseTimes exchange() {
     traffic_.count();
-    for (TileId tile = 0; tile < tiles_.size(); ++tile)
-      tiles_[tile].code += traffic_.code_bytes(tile);
+    for (TileId tile = 0; tile < tiles_.size(); ++tile) tiles_[tile].code += traffic_.code_bytes(tile);
     return traffic_.cycles();
   }
 
@@ -333,11 +331,11 @@ class Counter {
   /// the machine has no such region, all grow up. The gap between them is of whole lines.
   uint64_t bytes_of(Tile& tile) const {
     const uint64_t fixed = aligned(tile.code, program::kDataAlignment) + tile.always_live;
-    const auto others = std::partition(tile.pieces.begin(), tile.pieces.end(),
-                                       [](const Piece& p) { return p.interleaved; });
+    const auto others =
+        std::partition(tile.pieces.begin(), tile.pieces.end(), [](const Piece& p) { return p.interleaved; });
     const bool two_regions = tile.has_two_regions || others != tile.pieces.begin();
-    return fixed + placed_end({tile.pieces.begin(), others}) +
-           placed_end({others, tile.pieces.end()}) + (two_regions ? 2 * program::kDataAlignment : 0);
+    return fixed + placed_end({tile.pieces.begin(), others}) + placed_end({others, tile.pieces.end()}) +
+           (two_regions ? 2 * program::kDataAlignment : 0);
   }
 
   void place_variables() {

@@ -25,6 +25,7 @@ struct Foresight {
 
 /// Cycles by phase and bytes of the fullest tile. The program's control flow may be sequences,
 /// executions, copies, repeats and loops whose rounds are foreseen: what a product's is made of.
-Tally tally(const program::Program& program, const machine::Machine& machine, const Foresight& foresight = {});
+Tally tally(const program::Program& program, const machine::Machine& machine,
+            const Foresight& foresight = {});
 
 }  // namespace tessera::ops

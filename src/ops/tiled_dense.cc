@@ -103,8 +103,8 @@ class Estimate {
     t.local = partial_ / cut_.k_parts;
     t.in = t.out = partial_ - t.local;
     add_exchange(cycles, program::traffic_cycles(m_, t));
-    cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, cut_.k_parts,
-                                           std::ceil(double{1} * rows_ * cols_ / cut_.k_parts));
+    cycles[Phase::reduce] +=
+        reduce_cycles(m_, s_.numbers, cut_.k_parts, std::ceil(double{1} * rows_ * cols_ / cut_.k_parts));
     cycles[Phase::control] += program::superstep_cycles(m_, cut_.tiles());
   }
 
@@ -206,22 +206,20 @@ class GridSearch {
 }  // namespace
 
 std::string to_string(const DenseCut& cut) {
-  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}",
-                     cut.m_parts, cut.k_parts, cut.n_parts, cut.m_slices, cut.n_slices,
-                     cut.pairs_share_x ? "x" : "w");
+  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}", cut.m_parts,
+                     cut.k_parts, cut.n_parts, cut.m_slices, cut.n_slices, cut.pairs_share_x ? "x" : "w");
 }
 
-std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner,
-                                           const Machine& machine, const DenseCut& forced) {
+std::vector<Expected<DenseCut>> dense_cuts(const DenseShape& shape, Planner planner, const Machine& machine,
+                                           const DenseCut& forced) {
   return GridSearch(shape, planner, machine, forced).search();
 }
 
 DenseLayouts dense_layouts(const DenseShape& s, const DenseCut& cut) {
   const uint32_t grain = in_grain(s.numbers.operands);
-  return {
-      PartedMatrix(s.m, s.k, cut.m_slices, 1, cut.m_parts, kOutGrain, cut.k_parts, grain),
-      PartedMatrix(s.k, s.n, 1, cut.n_slices, cut.k_parts, grain, cut.n_parts, 1),
-      PartedMatrix(s.m, s.n, cut.m_slices, cut.n_slices, cut.m_parts, kOutGrain, cut.n_parts, 1)};
+  return {PartedMatrix(s.m, s.k, cut.m_slices, 1, cut.m_parts, kOutGrain, cut.k_parts, grain),
+          PartedMatrix(s.k, s.n, 1, cut.n_slices, cut.k_parts, grain, cut.n_parts, 1),
+          PartedMatrix(s.m, s.n, cut.m_slices, cut.n_slices, cut.m_parts, kOutGrain, cut.n_parts, 1)};
 }
 
 }  // namespace tessera::ops

@@ -55,10 +55,8 @@ class Builder {
   }
   Place place_of(TileId tile) const {
     if (cut_.pairs_share_x)
-      return {tile % cut_.m_parts, tile / cut_.m_parts / cut_.n_parts,
-              tile / cut_.m_parts % cut_.n_parts};
-    return {tile / cut_.n_parts % cut_.m_parts, tile / cut_.n_parts / cut_.m_parts,
-            tile % cut_.n_parts};
+      return {tile % cut_.m_parts, tile / cut_.m_parts / cut_.n_parts, tile / cut_.m_parts % cut_.n_parts};
+    return {tile / cut_.n_parts % cut_.m_parts, tile / cut_.n_parts / cut_.m_parts, tile % cut_.n_parts};
   }
 
   /// Calls visit(box of the share, its holder's number) for each share of a run of elements.
@@ -87,15 +85,9 @@ class Builder {
   VariableId temporary(std::string name, Type type, const PartedMatrix& layout, uint32_t copies,
                        const BoxOf& box_of) {
     std::vector<MappedBox> mapping;
-    for (TileId tile = 0; tile < cut_.tiles(); ++tile)
-      mapping.push_back({box_of(place_of(tile)), tile});
-    return program().add({std::move(name),
-                          type,
-                          copies,
-                          layout.slice_elements(),
-                          Role::temporary,
-                          std::move(mapping),
-                          {}});
+    for (TileId tile = 0; tile < cut_.tiles(); ++tile) mapping.push_back({box_of(place_of(tile)), tile});
+    return program().add(
+        {std::move(name), type, copies, layout.slice_elements(), Role::temporary, std::move(mapping), {}});
   }
 
   VariableId operand(std::string name, Role role, const PartedMatrix& layout,
@@ -111,20 +103,19 @@ class Builder {
 
   void add_operands() {
     const auto& [w, x, y] = layouts_;
-    out_.w = operand(shape_.names.left, Role::input, w,
-                     shares(w, w.slices(), std::min(cut_.n_parts, kMostHolders),
-                            [&](uint32_t i, uint32_t j, uint32_t h) {
-                              return tile_of({i, j, h});
-                            }));
-    out_.x = operand(shape_.names.right, Role::input, x,
-                     shares(x, x.slices(), std::min(cut_.m_parts, kMostHolders),
-                            [&](uint32_t i, uint32_t j, uint32_t h) {
-                              return tile_of({h, i, j});
-                            }));
+    out_.w = operand(
+        shape_.names.left, Role::input, w,
+        shares(w, w.slices(), std::min(cut_.n_parts, kMostHolders), [&](uint32_t i, uint32_t j, uint32_t h) {
+          return tile_of({i, j, h});
+        }));
+    out_.x = operand(
+        shape_.names.right, Role::input, x,
+        shares(x, x.slices(), std::min(cut_.m_parts, kMostHolders), [&](uint32_t i, uint32_t j, uint32_t h) {
+          return tile_of({h, i, j});
+        }));
     out_.y = operand(shape_.names.result, Role::output, y, y_shares(y.slices()));
     if (cut_.slices() > 1)
-      slice_ = program().add(
-          {"slice", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0), {}});
+      slice_ = program().add({"slice", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0), {}});
   }
 
   std::vector<MappedBox> y_shares(uint32_t rows) const {
@@ -150,13 +141,8 @@ class Builder {
     }
     y_slice_ = out_.y;
     if (cut_.slices() > 1)
-      y_slice_ = program().add({"Y.slice",
-                                shape_.numbers.operands,
-                                1,
-                                y.slice_elements(),
-                                Role::temporary,
-                                y_shares(1),
-                                {}});
+      y_slice_ = program().add(
+          {"Y.slice", shape_.numbers.operands, 1, y.slice_elements(), Role::temporary, y_shares(1), {}});
     partials_ = y_slice_;
     if (cut_.k_parts > 1)
       partials_ = temporary("partials", shape_.numbers.partials, y, cut_.k_parts,
@@ -166,14 +152,9 @@ class Builder {
   /// Copies a slice of an operand to each row of its parts.
   void broadcast(VariableId from, VariableId to, uint32_t copies, bool sliced) {
     const uint32_t cols = program().variable(from).cols;
-    CopyGroup group{from,
-                    to,
-                    copies,
-                    BoxSeries::same({0, 1, 0, cols}),
-                    BoxSeries::stepped({0, 1, 0, cols}, {1, 0}),
-                    {},
-                    {},
-                    {}};
+    CopyGroup group{
+        from, to, copies, BoxSeries::same({0, 1, 0, cols}), BoxSeries::stepped({0, 1, 0, cols}, {1, 0}),
+        {},   {}, {}};
     if (sliced) group.source_offset = CopyGroup::RuntimeRow{*slice_, 1};
     input_copies_.groups.push_back(std::move(group));
   }
@@ -214,8 +195,7 @@ class Builder {
 
   program::CopySet store_slice() const {
     const Box slice{0, 1, 0, layouts_.y.slice_elements()};
-    CopyGroup group{y_slice_, out_.y, 1, BoxSeries::same(slice), BoxSeries::same(slice),
-                    {},       {},     {}};
+    CopyGroup group{y_slice_, out_.y, 1, BoxSeries::same(slice), BoxSeries::same(slice), {}, {}, {}};
     group.target_offset = CopyGroup::RuntimeRow{*slice_, 1};
     return {"store slice", {std::move(group)}};
   }
@@ -234,8 +214,6 @@ class Builder {
 
 }  // namespace
 
-DenseProgram build_dense(const DenseShape& shape, const DenseCut& cut) {
-  return Builder(shape, cut).build();
-}
+DenseProgram build_dense(const DenseShape& shape, const DenseCut& cut) { return Builder(shape, cut).build(); }
 
 }  // namespace tessera::ops

@@ -50,10 +50,8 @@ double rows_with_blocks(double rows, double blocks) {
 /// Of a bucket: what one full of a single subgroup needs, at random rows with head room, or at
 /// worst; and a header more.
 uint32_t words_of_bucket(uint32_t header, uint32_t part_rows, uint32_t blocks) {
-  const double expected =
-      header + kernels::kBucketRowWords * rows_with_blocks(part_rows, blocks) + blocks;
-  const double worst =
-      header + double{kernels::kBucketRowWords} * std::min(part_rows, blocks) + blocks;
+  const double expected = header + kernels::kBucketRowWords * rows_with_blocks(part_rows, blocks) + blocks;
+  const double worst = header + double{kernels::kBucketRowWords} * std::min(part_rows, blocks) + blocks;
   const double words = std::max((1 + kHeadRoom) * expected, worst);
   return kernels::kBucketHeaderWords + header + static_cast<uint32_t>(std::ceil(words));
 }
@@ -67,8 +65,8 @@ double fullest(double partitions, double mean) {
 double largest_mean(const DynamicShape& s, uint32_t m_parts, uint32_t k_parts) {
   const double rows = std::max(1U, blocks_across(s.m, s.block_size));
   const double cols = std::max(1U, blocks_across(s.k, s.block_size));
-  return static_cast<double>(s.capacity) * std::ceil(rows / m_parts) / rows *
-         std::ceil(cols / k_parts) / cols;
+  return static_cast<double>(s.capacity) * std::ceil(rows / m_parts) / rows * std::ceil(cols / k_parts) /
+         cols;
 }
 
 /// Steps that a random pattern is expected to need: each carries the share of overflowing buckets
@@ -78,9 +76,8 @@ double expected_steps(double partitions, double mean, double room) {
   const double deviation = std::max(0.5, std::sqrt(mean));
   const double z = (room - mean) / deviation;
   const double overflowing = 0.5 * std::erfc(z / std::sqrt(2));
-  return std::min(partitions - 1,
-                  std::max(1.0, std::ceil(std::log(1 + partitions * overflowing) /
-                                          -std::log(std::min(0.95, 2 * overflowing)))));
+  return std::min(partitions - 1, std::max(1.0, std::ceil(std::log(1 + partitions * overflowing) /
+                                                          -std::log(std::min(0.95, 2 * overflowing)))));
 }
 
 /// What one cut is expected to cost a random pattern of all blocks that W may have.
@@ -118,8 +115,7 @@ class Estimate {
   double x_bytes() const { return inner_ * cols_ * size_; }
   double partial_bytes() const { return rows_ * cols_ * partial_size_; }
   double bucket_bytes() const {
-    return cut_.bucket_blocks * double{1} * s_.block_size * s_.block_size * size_ +
-           2.0 * grid_.bucket_words;
+    return cut_.bucket_blocks * double{1} * s_.block_size * s_.block_size * size_ + 2.0 * grid_.bucket_words;
   }
 
   double product_cycles(double blocks) const {
@@ -128,13 +124,12 @@ class Estimate {
       rows = std::ceil(rows / m_.workers_per_tile);
       blocks = std::ceil(blocks / m_.workers_per_tile);
     }
-    return kernels::bucket_cycles(m_, s_.numbers.operands, s_.block_size,
-                                  static_cast<uint32_t>(cols_), {1, 1, rows, blocks});
+    return kernels::bucket_cycles(m_, s_.numbers.operands, s_.block_size, static_cast<uint32_t>(cols_),
+                                  {1, 1, rows, blocks});
   }
 
   void add_exchange(program::PhaseTimes& cycles, const program::TileTraffic& traffic) const {
-    cycles[Phase::exchange] +=
-        program::traffic_cycles(m_, traffic) + program::exchange_overhead_cycles(m_);
+    cycles[Phase::exchange] += program::traffic_cycles(m_, traffic) + program::exchange_overhead_cycles(m_);
     cycles[Phase::sync] += program::exchange_sync_cycles(m_);
   }
 
@@ -185,8 +180,7 @@ class Estimate {
     const double working = x_bytes() + 2 * bucket_bytes();
     const double received = cut_.k_parts * owned() * partial_size_;
     const double x_rows = std::ceil(double{1} * s_.k / m_.tiles);
-    const double transfers =
-        inner_ / std::max(1.0, x_rows) + rows_ / std::max(1.0, x_rows) + cut_.k_parts;
+    const double transfers = inner_ / std::max(1.0, x_rows) + rows_ / std::max(1.0, x_rows) + cut_.k_parts;
     return resident + partial_bytes() + std::max(working, received) +
            transfers * program::kExchangeCodeBytes + program::kStackBytes;
   }
@@ -244,8 +238,7 @@ class Search {
     if (forced_.n_parts != 0) return {forced_.n_parts};
     if (most == 0) return {};
     const uint64_t all = std::min(std::max(1U, s_.n), most);
-    return {static_cast<uint32_t>(
-        ceil_divide(std::max(1U, s_.n), ceil_divide(std::max(1U, s_.n), all)))};
+    return {static_cast<uint32_t>(ceil_divide(std::max(1U, s_.n), ceil_divide(std::max(1U, s_.n), all)))};
   }
 
   void consider(uint32_t m, uint32_t k, uint32_t n) {
@@ -256,8 +249,7 @@ class Search {
     const double mean = static_cast<double>(s_.capacity) / m / k;
     const auto with_room = [&](double blocks) {
       const double room = std::max({1.0, std::ceil(mean), std::ceil(blocks)});
-      const double most =
-          double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
+      const double most = double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
       add({m, k, n, static_cast<uint32_t>(std::min(room, std::max(most, std::ceil(mean)) + 1))});
     };
     with_room((1 + kHeadRoom) * mean);
@@ -290,10 +282,10 @@ DynamicGrid::DynamicGrid(const DynamicShape& s, const DynamicCut& c, const Machi
     : cut(c),
       block_size(s.block_size),
       workers(machine.workers_per_tile),
-      part_rows(std::max(
-          1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.m, s.block_size), c.m_parts)))),
-      part_cols(std::max(
-          1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.k, s.block_size), c.k_parts)))),
+      part_rows(
+          std::max(1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.m, s.block_size), c.m_parts)))),
+      part_cols(
+          std::max(1U, static_cast<uint32_t>(ceil_divide(blocks_across(s.k, s.block_size), c.k_parts)))),
       row_begin(cut_equally(s.m, c.m_parts, s.block_size)),
       x_begin(cut_equally(s.k, c.k_parts, s.block_size)),
       col_begin(cut_equally(s.n, c.n_parts, 1)),

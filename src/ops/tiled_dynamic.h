@@ -52,8 +52,7 @@ std::string to_string(const DynamicCut& cut);
 /// others. Parts that `forced` does not leave at 0 are kept. The published planner's limits may
 /// leave none.
 std::vector<Expected<DynamicCut>> dynamic_cuts(const DynamicShape& shape, Planner planner,
-                                               const machine::Machine& machine,
-                                               const DynamicCut& forced);
+                                               const machine::Machine& machine, const DynamicCut& forced);
 
 /// Where the partitions of a cut lie, and how large their buckets are.
 struct DynamicGrid {
@@ -61,9 +60,7 @@ struct DynamicGrid {
 
   /// Partitions are numbered in the order of the ring in which buckets move: along k, then along m.
   /// (Tiles that differ in n have the same partition: between them no block needs to move.)
-  uint32_t partition(uint32_t m_part, uint32_t k_part) const {
-    return m_part * cut.k_parts + k_part;
-  }
+  uint32_t partition(uint32_t m_part, uint32_t k_part) const { return m_part * cut.k_parts + k_part; }
   uint32_t m_part(uint32_t partition) const { return partition / cut.k_parts; }
   uint32_t k_part(uint32_t partition) const { return partition % cut.k_parts; }
   /// Neighbouring tiles share their part of X.
@@ -86,12 +83,11 @@ struct DynamicGrid {
 struct DynamicEncoding {
   static constexpr uint64_t kNoBlock = ~uint64_t{0};
 
-  std::vector<uint16_t> metadata;  ///< bucket after bucket
-  std::vector<uint64_t>
-      block_order;         ///< place i of the buckets has the pattern's block block_order[i]
-  uint32_t steps = 0;      ///< propagation steps that a product takes
-  uint64_t moved = 0;      ///< blocks outside of their own partition's bucket
-  uint32_t roundings = 1;  ///< the most times that a partial sum is rounded
+  std::vector<uint16_t> metadata;     ///< bucket after bucket
+  std::vector<uint64_t> block_order;  ///< place i of the buckets has the pattern's block block_order[i]
+  uint32_t steps = 0;                 ///< propagation steps that a product takes
+  uint64_t moved = 0;                 ///< blocks outside of their own partition's bucket
+  uint32_t roundings = 1;             ///< the most times that a partial sum is rounded
 };
 
 /// Puts the blocks of a pattern into buckets: each row of a partition into its own bucket while it
@@ -111,8 +107,7 @@ DynamicProgram build_dynamic(const DynamicShape& shape, const DynamicGrid& grid,
 
 /// What such a program costs for an encoded pattern: cycles by phase as a run counts them, bytes
 /// not below.
-Tally tally(const program::Program& program, program::VariableId bucket_metadata,
-            const DynamicGrid& grid, const DynamicEncoding& encoding,
-            const machine::Machine& machine);
+Tally tally(const program::Program& program, program::VariableId bucket_metadata, const DynamicGrid& grid,
+            const DynamicEncoding& encoding, const machine::Machine& machine);
 
 }  // namespace tessera::ops

@@ -28,11 +28,7 @@ constexpr uint32_t kMostFlags = 64;
 class Builder {
  public:
   Builder(const DynamicShape& shape, const DynamicGrid& grid, const machine::Machine& machine)
-      : shape_(shape),
-        grid_(grid),
-        cut_(grid.cut),
-        tiles_(machine.tiles),
-        partitions_(cut_.partitions()) {}
+      : shape_(shape), grid_(grid), cut_(grid.cut), tiles_(machine.tiles), partitions_(cut_.partitions()) {}
 
   DynamicProgram build() {
     add_operands();
@@ -87,9 +83,8 @@ class Builder {
         homes(cut_.bucket_blocks, 1, [&](uint32_t p, uint32_t begin, uint32_t count) {
           return Box{p * cut_.bucket_blocks + begin, count, 0, block_elements_};
         });
-    out_.values =
-        add(is_sampled() ? "dW" : "W.values", type, uint64_t{partitions_} * cut_.bucket_blocks,
-            block_elements_, is_sampled() ? Role::output : Role::input, std::move(value_homes));
+    out_.values = add(is_sampled() ? "dW" : "W.values", type, uint64_t{partitions_} * cut_.bucket_blocks,
+                      block_elements_, is_sampled() ? Role::output : Role::input, std::move(value_homes));
     constexpr uint32_t kWholeWords = 4 / sizeof(uint16_t);  // of the exchange
     out_.metadata =
         add("W.metadata", Type::u16, partitions_, grid_.bucket_words, Role::input,
@@ -100,8 +95,7 @@ class Builder {
       return add(name, type, rows, shape_.n, role, program::map_linearly(rows, shape_.n, tiles_));
     };
     const bool forward = shape_.product == Product::forward;
-    out_.x = matrix(is_transposed() ? "dX" : "X", shape_.k,
-                    is_transposed() ? Role::output : Role::input);
+    out_.x = matrix(is_transposed() ? "dX" : "X", shape_.k, is_transposed() ? Role::output : Role::input);
     out_.y = matrix(forward ? "Y" : "dY", shape_.m, forward ? Role::output : Role::input);
   }
 
@@ -112,8 +106,8 @@ class Builder {
     const std::vector<uint32_t> begin = cut_evenly(units, cut_.n_parts, grain);
     for (uint32_t p = 0; p < partitions_; ++p)
       for (uint32_t n = 0; n + 1 < begin.size(); ++n)
-        mapping.push_back({box_of(p, begin[n], begin[n + 1] - begin[n]),
-                           grid_.tile(grid_.m_part(p), grid_.k_part(p), n)});
+        mapping.push_back(
+            {box_of(p, begin[n], begin[n + 1] - begin[n]), grid_.tile(grid_.m_part(p), grid_.k_part(p), n)});
     return mapping;
   }
 
@@ -132,13 +126,11 @@ class Builder {
     metadata_boxes_ = tile_boxes([&](auto... at) { return metadata_box(at...); });
     const uint64_t copies = uint64_t{cut_.n_parts} * partitions_;
     const auto values = [&](const char* name) {
-      return add(
-          name, needs_sum() && is_sampled() ? shape_.numbers.partials : shape_.numbers.operands,
-          copies * cut_.bucket_blocks, block_elements_, Role::temporary, on_tiles(value_boxes_));
+      return add(name, needs_sum() && is_sampled() ? shape_.numbers.partials : shape_.numbers.operands,
+                 copies * cut_.bucket_blocks, block_elements_, Role::temporary, on_tiles(value_boxes_));
     };
     const auto metadata = [&](const char* name) {
-      return add(name, Type::u16, copies, grid_.bucket_words, Role::temporary,
-                 on_tiles(metadata_boxes_));
+      return add(name, Type::u16, copies, grid_.bucket_words, Role::temporary, on_tiles(metadata_boxes_));
     };
     bucket_ = {values("bucket.values"), metadata("bucket.metadata")};
     if (partitions_ > 1) next_ = {values("next.values"), metadata("next.metadata")};
@@ -164,8 +156,8 @@ class Builder {
   };
   Parts add_parts(const char* name, Type type, const Side& side) {
     std::vector<Box> boxes = side_boxes(side);
-    const VariableId variable = add(name, type, uint64_t{side.copies} * side.rows, shape_.n,
-                                    Role::temporary, on_tiles(boxes));
+    const VariableId variable =
+        add(name, type, uint64_t{side.copies} * side.rows, shape_.n, Role::temporary, on_tiles(boxes));
     return {variable, std::move(boxes)};
   }
 
@@ -229,8 +221,8 @@ class Builder {
       flags_ = add("pending", Type::u32, partitions_, 1, Role::temporary,
                    program::map_rows_to_tiles(partitions_, 1));
     program::VertexGroup pending{&kernels::bucket_pending_codelet, 0, partitions_, 1, {}, {}};
-    pending.fields = {{bucket_.metadata, BoxSeries::table({metadata_boxes_.begin(),
-                                                           metadata_boxes_.begin() + partitions_})},
+    pending.fields = {{bucket_.metadata,
+                       BoxSeries::table({metadata_boxes_.begin(), metadata_boxes_.begin() + partitions_})},
                       {flags_, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}};
     partition.resize(partitions_);
     pending.params = {std::move(partition), int64_t{partitions_}};
@@ -241,8 +233,7 @@ class Builder {
 
   /// Steps that buckets have come, on tile 0: by as many they go back.
   program::VertexGroup count_steps(int64_t by, bool is_first) {
-    if (is_first)
-      steps_ = add("steps", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0));
+    if (is_first) steps_ = add("steps", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0));
     program::VertexGroup count{&kernels::count_codelet, 0, 1, 1, {}, {}};
     count.fields = {{steps_, BoxSeries::same({0, 1, 0, 1})}};
     count.params = {by, int64_t{is_first}};
@@ -257,8 +248,8 @@ class Builder {
       const uint32_t fan =
           count <= kMostFlags ? count : std::max(kMostFlags, (count + kMostFlags - 1) / kMostFlags);
       const uint32_t groups = (count + fan - 1) / fan;
-      const VariableId any = add("any pending", Type::u32, groups, 1, Role::temporary,
-                                 program::map_rows_to_tiles(groups, 1));
+      const VariableId any =
+          add("any pending", Type::u32, groups, 1, Role::temporary, program::map_rows_to_tiles(groups, 1));
       program::VertexGroup group{&kernels::any_flag_codelet, 0, groups, 1, {}, {}};
       group.fields = {{flags, BoxSeries::stepped({0, fan, 0, 1}, {fan, 0})},
                       {any, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}};
@@ -266,10 +257,9 @@ class Builder {
       flags = any;
       count = groups;
     }
-    const StepId body = program().sequence({program().copy(shift()), program().copy(keep()),
-                                            program().execute(multiply("propagation", false))});
-    return program().add(
-        program::Step{program::While{program().sequence(std::move(test)), flags, body}});
+    const StepId body = program().sequence(
+        {program().copy(shift()), program().copy(keep()), program().execute(multiply("propagation", false))});
+    return program().add(program::Step{program::While{program().sequence(std::move(test)), flags, body}});
   }
 
   /// The bucket of each partition to the one before it.
@@ -281,8 +271,7 @@ class Builder {
   }
 
   /// Moves buckets, of so many rows each, by one partition: to the one before, or the one behind.
-  void add_ring(VariableId from, VariableId to, uint32_t bucket_rows, bool back,
-                CopySet& set) const {
+  void add_ring(VariableId from, VariableId to, uint32_t bucket_rows, bool back, CopySet& set) const {
     const uint32_t cols = out_.program.variable(from).cols;
     const uint32_t rows = partitions_ * bucket_rows;
     const auto move = [&](uint32_t source, uint32_t target, uint32_t count) {
@@ -318,9 +307,9 @@ class Builder {
     add_ring(bucket_.values, next_.values, cut_.bucket_blocks, true, back);
     CopySet kept{"keep values", {}};
     add_kept(next_.values, bucket_.values, kept);
-    const StepId body = program().sequence(
-        {program().copy(std::move(back)), program().copy(std::move(kept)),
-         program().execute({"homeward", Phase::control, {count_steps(-1, false)}})});
+    const StepId body =
+        program().sequence({program().copy(std::move(back)), program().copy(std::move(kept)),
+                            program().execute({"homeward", Phase::control, {count_steps(-1, false)}})});
     return program().add(program::Step{program::While{program().sequence({}), steps_, body}});
   }
 
@@ -360,10 +349,8 @@ class Builder {
       received_boxes_.push_back({first, owned.box.rows * summands, owned.box.col, owned.box.cols});
       mapping.push_back({received_boxes_.back(), owned.tile});
       for (uint32_t i = 0; i < summands; ++i) {
-        sources.push_back(
-            {i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols});
-        targets.push_back(
-            {first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols});
+        sources.push_back({i * rows + owned.box.row, owned.box.rows, owned.box.col, owned.box.cols});
+        targets.push_back({first + i * owned.box.rows, owned.box.rows, owned.box.col, owned.box.cols});
       }
     }
     received_ = add("partials.received", shape_.numbers.partials, uint64_t{summands} * rows, cols,
@@ -424,12 +411,10 @@ DynamicProgram build_dynamic(const DynamicShape& shape, const DynamicGrid& grid,
 Tally tally(const program::Program& program, VariableId bucket_metadata, const DynamicGrid& grid,
             const DynamicEncoding& encoding, const machine::Machine& machine) {
   const uint32_t partitions = grid.cut.partitions();
-  const auto contents = [&](VariableId variable, const Box& box,
-                            uint32_t round) -> const std::byte* {
+  const auto contents = [&](VariableId variable, const Box& box, uint32_t round) -> const std::byte* {
     if (variable != bucket_metadata) return nullptr;
     const uint64_t bucket = (box.row % partitions + round) % partitions;
-    return reinterpret_cast<const std::byte*>(encoding.metadata.data() +
-                                              bucket * grid.bucket_words);
+    return reinterpret_cast<const std::byte*>(encoding.metadata.data() + bucket * grid.bucket_words);
   };
   return tally(program, machine, {encoding.steps, contents});
 }

@@ -38,15 +38,13 @@ class Encoder {
         partitions_(grid.cut.partitions()),
         header_words_(kernels::subgroup_header_words(grid.block_size, grid.workers)),
         waiting_(partitions_),
-        buckets_(partitions_,
-                 {grid.cut.bucket_blocks, grid.bucket_words - kernels::kBucketHeaderWords, {}}) {}
+        buckets_(partitions_, {grid.cut.bucket_blocks, grid.bucket_words - kernels::kBucketHeaderWords, {}}) {
+  }
 
   DynamicEncoding encode() {
     cut_rows();
-    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance)
-      place_all(distance, false);
-    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance)
-      place_all(distance, true);
+    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance) place_all(distance, false);
+    for (uint32_t distance = 0; distance < partitions_ && left_ > 0; ++distance) place_all(distance, true);
     if (left_ > 0)
       throw Error(fmt::format(
           "{} of the pattern's {} blocks find no room in the {} buckets of {} blocks and {} words "
@@ -118,13 +116,10 @@ class Encoder {
 
   void write() {
     out_.metadata.resize(uint64_t{partitions_} * grid_.bucket_words);
-    out_.block_order.assign(uint64_t{partitions_} * grid_.cut.bucket_blocks,
-                            DynamicEncoding::kNoBlock);
-    std::vector<uint32_t> visits(uint64_t{partitions_} *
-                                 (transposed_ ? grid_.part_cols : grid_.part_rows));
+    out_.block_order.assign(uint64_t{partitions_} * grid_.cut.bucket_blocks, DynamicEncoding::kNoBlock);
+    std::vector<uint32_t> visits(uint64_t{partitions_} * (transposed_ ? grid_.part_cols : grid_.part_rows));
     for (uint32_t b = 0; b < partitions_; ++b) {
-      const std::span words(out_.metadata.data() + uint64_t{b} * grid_.bucket_words,
-                            grid_.bucket_words);
+      const std::span words(out_.metadata.data() + uint64_t{b} * grid_.bucket_words, grid_.bucket_words);
       kernels::BucketWriter writer(words, b, grid_.block_size, grid_.workers);
       uint64_t* order = out_.block_order.data() + uint64_t{b} * grid_.cut.bucket_blocks;
       for (const Group& group : buckets_[b].groups) {
@@ -133,12 +128,9 @@ class Encoder {
           const std::span<const uint32_t> columns = columns_of(piece, group.partition);
           writer.add_row(piece.row, columns);
           for (uint32_t i = 0; i < piece.blocks; ++i) *order++ = piece.first + i;
-          const auto visit = [&](uint64_t at) {
-            out_.roundings = std::max(out_.roundings, ++visits[at]);
-          };
+          const auto visit = [&](uint64_t at) { out_.roundings = std::max(out_.roundings, ++visits[at]); };
           if (transposed_)
-            for (uint32_t column : columns)
-              visit(uint64_t{group.partition} * grid_.part_cols + column);
+            for (uint32_t column : columns) visit(uint64_t{group.partition} * grid_.part_cols + column);
           else
             visit(uint64_t{group.partition} * grid_.part_rows + piece.row);
         }
@@ -150,8 +142,7 @@ class Encoder {
   std::span<const uint32_t> columns_of(const RowPiece& piece, uint32_t partition) {
     const uint32_t first = grid_.k_part(partition) * grid_.part_cols;
     columns_.clear();
-    for (uint32_t i = 0; i < piece.blocks; ++i)
-      columns_.push_back(pattern_.columns[piece.first + i] - first);
+    for (uint32_t i = 0; i < piece.blocks; ++i) columns_.push_back(pattern_.columns[piece.first + i] - first);
     return columns_;
   }
 
@@ -171,14 +162,14 @@ class Encoder {
 
 DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid) {
   if (pattern.rows != shape.m || pattern.cols != shape.k || pattern.block_size != shape.block_size)
-    throw UsageError(fmt::format(
-        "a pattern of {} × {} in blocks of {} does not go into a product planned for {} × {} "
-        "in blocks of {}",
-        pattern.rows, pattern.cols, pattern.block_size, shape.m, shape.k, shape.block_size));
+    throw UsageError(
+        fmt::format("a pattern of {} × {} in blocks of {} does not go into a product planned for {} × {} "
+                    "in blocks of {}",
+                    pattern.rows, pattern.cols, pattern.block_size, shape.m, shape.k, shape.block_size));
   if (pattern.blocks() > shape.capacity)
-    throw UsageError(fmt::format(
-        "the pattern has {} blocks, {} more than the capacity of {} that was planned for",
-        pattern.blocks(), pattern.blocks() - shape.capacity, shape.capacity));
+    throw UsageError(
+        fmt::format("the pattern has {} blocks, {} more than the capacity of {} that was planned for",
+                    pattern.blocks(), pattern.blocks() - shape.capacity, shape.capacity));
   return Encoder(pattern, grid, shape.product == Product::input_gradient).encode();
 }
 

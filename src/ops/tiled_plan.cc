@@ -8,8 +8,7 @@
 
 namespace tessera::ops {
 
-double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials,
-                     double elements) {
+double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements) {
   const auto rows = static_cast<uint32_t>(std::ceil(partials));
   const auto cols = static_cast<uint32_t>(std::ceil(elements));
   const std::array<program::FieldView, 2> fields = {

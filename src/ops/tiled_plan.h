@@ -33,7 +33,6 @@ struct Expected {
 };
 
 /// Expected cycles of adding `partials` arrays of `elements` on a tile.
-double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials,
-                     double elements);
+double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements);
 
 }  // namespace tessera::ops

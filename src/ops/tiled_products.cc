@@ -5,8 +5,7 @@ namespace tessera::ops {
 DenseShape dense_shape(const Pattern& p, const TiledSpmmProblem& problem) {
   const TiledNumbers numbers = problem.numbers();
   switch (problem.product) {
-    case Product::input_gradient:
-      return {p.cols, p.rows, problem.n, numbers, {"W.values", "dY", "dX"}};
+    case Product::input_gradient: return {p.cols, p.rows, problem.n, numbers, {"W.values", "dY", "dX"}};
     case Product::weight_gradient: return {p.rows, problem.n, p.cols, numbers, {"dY", "X", "dW"}};
     default: return {p.rows, p.cols, problem.n, numbers};
   }
@@ -16,8 +15,8 @@ DynamicShape dynamic_shape(const Pattern& p, const TiledSpmmProblem& problem) {
   return {p.rows, p.cols, problem.n, p.block_size, *problem.capacity, problem.numbers(), problem.product};
 }
 
-StaticProduct::StaticProduct(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
-                             const StaticCut& forward)
+StaticProduct::StaticProduct(const Pattern& pattern, const TiledSpmmProblem& problem,
+                             const machine::Machine& m, const StaticCut& forward)
     : pattern_(pattern), problem_(problem), machine_(m) {
   if (problem.product == Product::forward) return;
   values_ = value_layout(pattern, forward, m.tiles);

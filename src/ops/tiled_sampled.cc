@@ -28,22 +28,18 @@ class SampledEstimate : public CutEstimate {
     t.gathered_in += row_bytes(size_);
     program::TileTraffic owner;
     owner.gathered_out = gathered_from_owner() + dy_from_owner();
-    add_exchange(cycles,
-                 std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
+    add_exchange(cycles, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
     cycles[Phase::compute] = multiply_cycles();
     cycles[Phase::control] = program::superstep_cycles(m_, cut_.tiles());
     if (!stays_) send(cycles);
     return {cut_, cycles, bytes()};
   }
 
-  bool is_published() const {
-    return keeps_published_limits(x_bytes() + row_bytes(size_) + sent_bytes());
-  }
+  bool is_published() const { return keeps_published_limits(x_bytes() + row_bytes(size_) + sent_bytes()); }
 
  private:
   double dy_from_owner() const {
-    return largest_share(parts_of_rows(), pattern_.rows, m_.tiles) * owned_cols(pattern_.rows) *
-           size_;
+    return largest_share(parts_of_rows(), pattern_.rows, m_.tiles) * owned_cols(pattern_.rows) * size_;
   }
 
   double multiply_cycles() const {
@@ -54,9 +50,7 @@ class SampledEstimate : public CutEstimate {
     return rates.start + rows_ * rates.per_row + blocks_ * rates.per_block;
   }
 
-  double sent_bytes() const {
-    return blocks_ * b_ * b_ * (cut_.col_parts > 1 ? partial_size_ : size_);
-  }
+  double sent_bytes() const { return blocks_ * b_ * b_ * (cut_.col_parts > 1 ? partial_size_ : size_); }
 
   /// Blocks of the tile that owns most.
   double owned_blocks() const {
@@ -82,8 +76,7 @@ class SampledEstimate : public CutEstimate {
         x_transfers() + rows_ * b_ + (stays_ ? 0 : blocks_ + owned_blocks() * cut_.col_parts);
     const double lists = 2.0 * (rows_ + blocks_);
     return resident_bytes(pattern_.cols) + resident_bytes(pattern_.rows) + lists +
-           owned_blocks() * b_ * b_ * size_ + sent +
-           std::max(x_bytes() + row_bytes(size_), received) +
+           owned_blocks() * b_ * b_ * size_ + sent + std::max(x_bytes() + row_bytes(size_), received) +
            transfers * program::kExchangeCodeBytes + program::kStackBytes;
   }
 
@@ -95,11 +88,10 @@ class SampledEstimate : public CutEstimate {
 
 std::vector<Expected<StaticCut>> sampled_cuts(const SampledShape& shape, Planner planner,
                                               const Machine& machine, const StaticCut& forced) {
-  return search_cuts(
-      shape.pattern, shape.n, planner, machine, forced,
-      [&](const PatternCounts& counts, const BandCounts& bands, const StaticCut& cut) {
-        return SampledEstimate(shape, counts, bands, cut, machine);
-      });
+  return search_cuts(shape.pattern, shape.n, planner, machine, forced,
+                     [&](const PatternCounts& counts, const BandCounts& bands, const StaticCut& cut) {
+                       return SampledEstimate(shape, counts, bands, cut, machine);
+                     });
 }
 
 }  // namespace tessera::ops

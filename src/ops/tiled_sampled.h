@@ -28,8 +28,7 @@ struct SampledShape {
 
 /// All cuts worth weighing, as static_cuts() has them.
 std::vector<Expected<StaticCut>> sampled_cuts(const SampledShape& shape, Planner planner,
-                                              const machine::Machine& machine,
-                                              const StaticCut& forced);
+                                              const machine::Machine& machine, const StaticCut& forced);
 
 struct SampledProgram {
   program::Program program;

@@ -37,8 +37,8 @@ class Builder {
                                           program().execute(multiply_set())};
     if (!stays) {
       const VariableId to = cut_.col_parts == 1 ? out_.dw : add_received();
-      steps.push_back(program().copy(
-          {"send blocks", {gather_rows(found_, to, block_elements_, rows_received())}}));
+      steps.push_back(
+          program().copy({"send blocks", {gather_rows(found_, to, block_elements_, rows_received())}}));
       if (to != out_.dw) steps.push_back(program().execute(reduce_set(to)));
     }
     program().set_main(program().sequence(std::move(steps)));
@@ -57,19 +57,16 @@ class Builder {
   void add_operands(uint32_t tiles) {
     const Pattern& p = shape_.pattern;
     const Type type = shape_.numbers.operands;
-    out_.x = add("X", type, p.cols, shape_.n, Role::input,
-                 program::map_linearly(p.cols, shape_.n, tiles));
-    out_.dy = add("dY", type, p.rows, shape_.n, Role::input,
-                  program::map_linearly(p.rows, shape_.n, tiles));
+    out_.x = add("X", type, p.cols, shape_.n, Role::input, program::map_linearly(p.cols, shape_.n, tiles));
+    out_.dy = add("dY", type, p.rows, shape_.n, Role::input, program::map_linearly(p.rows, shape_.n, tiles));
     out_.dw = add("dW", type, blocks_, block_elements_, Role::output, shape_.values.mapping);
   }
 
   void add_dy_rows(program::CopySet& gather) {
-    local_dy_ = add("dY.rows", shape_.numbers.operands, parts_.y_rows.size(), shape_.n,
-                    Role::temporary, on_tiles(layout_.boxes(parts_.y_begin)));
-    gather.groups.push_back(
-        gather_rows(out_.dy, local_dy_, shape_.n,
-                    std::make_shared<const std::vector<uint32_t>>(parts_.y_rows)));
+    local_dy_ = add("dY.rows", shape_.numbers.operands, parts_.y_rows.size(), shape_.n, Role::temporary,
+                    on_tiles(layout_.boxes(parts_.y_begin)));
+    gather.groups.push_back(gather_rows(out_.dy, local_dy_, shape_.n,
+                                        std::make_shared<const std::vector<uint32_t>>(parts_.y_rows)));
   }
 
   /// What each part of the columns finds, one below the other. Sums of several parts travel as
@@ -107,10 +104,9 @@ class Builder {
 
   VariableId add_received() {
     std::vector<MappedBox> mapping;
-    for (const MappedBox& owned : shape_.values.mapping)
-      mapping.push_back({received(owned.box), owned.tile});
-    return add("dW.received", shape_.numbers.partials, uint64_t{blocks_} * cut_.col_parts,
-               block_elements_, Role::temporary, std::move(mapping));
+    for (const MappedBox& owned : shape_.values.mapping) mapping.push_back({received(owned.box), owned.tile});
+    return add("dW.received", shape_.numbers.partials, uint64_t{blocks_} * cut_.col_parts, block_elements_,
+               Role::temporary, std::move(mapping));
   }
   Box received(const Box& owned) const {
     return {owned.row * cut_.col_parts, owned.rows * cut_.col_parts, owned.col, owned.cols};
@@ -121,8 +117,7 @@ class Builder {
     const auto table = [](std::vector<Box> boxes) { return BoxSeries::table(std::move(boxes)); };
     const std::vector<Box> x = layout_.boxes(parts_.x_begin);
     const std::vector<Box> dy = layout_.boxes(parts_.y_begin);
-    const std::vector<Box> found =
-        boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
+    const std::vector<Box> found = boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
     for (uint32_t c = 0; c < cut_.col_parts; ++c) {
       program::VertexGroup group{
           &kernels::sampled_product_codelet, layout_.tile_of(c, 0), cut_.parts(), 1, {}, {}};
@@ -140,10 +135,9 @@ class Builder {
     std::vector<Box> from;
     for (const MappedBox& owned : shape_.values.mapping) from.push_back(received(owned.box));
     return {"reduce", Phase::reduce,
-            groups_of_owners(
-                shape_.values.mapping, kernels::reduce_sum_codelet,
-                {{received_blocks, std::move(from)}, {out_.dw, boxes_of(shape_.values.mapping)}},
-                {kernels::param_of(1.0F)})};
+            groups_of_owners(shape_.values.mapping, kernels::reduce_sum_codelet,
+                             {{received_blocks, std::move(from)}, {out_.dw, boxes_of(shape_.values.mapping)}},
+                             {kernels::param_of(1.0F)})};
   }
 
   const SampledShape& shape_;

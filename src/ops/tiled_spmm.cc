@@ -10,8 +10,8 @@ namespace {
 
 using machine::Machine;
 
-TiledSpmmProgram build_dynamic_product(const Pattern& pattern, const DynamicShape& shape, const DynamicCut& cut,
-                                       const Machine& m) {
+TiledSpmmProgram build_dynamic_product(const Pattern& pattern, const DynamicShape& shape,
+                                       const DynamicCut& cut, const Machine& m) {
   const DynamicGrid grid(shape, cut, m);
   DynamicProgram built = build_dynamic(shape, grid, m);
   TiledSpmmProgram out;
@@ -22,8 +22,7 @@ TiledSpmmProgram build_dynamic_product(const Pattern& pattern, const DynamicShap
   return out;
 }
 
-TiledSpmmProgram build_dense_product(const DenseShape& shape, Product product,
-                                     const DenseCut& cut) {
+TiledSpmmProgram build_dense_product(const DenseShape& shape, Product product, const DenseCut& cut) {
   DenseProgram built = build_dense(shape, cut);
   const auto [left, right, result] = dense_layouts(shape, cut);
   TiledSpmmProgram out;
@@ -62,13 +61,11 @@ TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem
     return build_dense_product(dense_shape(pattern, problem), problem.product, *cut);
   if (const auto* cut = std::get_if<DynamicCut>(&plan.cut))
     return build_dynamic_product(pattern, dynamic_shape(pattern, problem), *cut, machine);
-  return StaticProduct(pattern, problem, machine, plan.values_of)
-      .build(std::get<StaticCut>(plan.cut));
+  return StaticProduct(pattern, problem, machine, plan.values_of).build(std::get<StaticCut>(plan.cut));
 }
 
 std::vector<float> StoredMatrix::store(std::span<const float> matrix) const {
-  return transposed ? layout.store(turned_over(matrix, layout.cols(), layout.rows()))
-                    : layout.store(matrix);
+  return transposed ? layout.store(turned_over(matrix, layout.cols(), layout.rows())) : layout.store(matrix);
 }
 
 void StoredMatrix::load(std::span<const float> stored, std::span<float> matrix) const {

@@ -41,8 +41,7 @@ struct TiledSpmmProblem {
 /// of it: cycles by phase are the account's, and bytes not below.
 struct TiledSpmmPlan {
   std::variant<StaticCut, DenseCut, DynamicCut> cut;
-  StaticCut
-      values_of;  ///< gradients of a sparse W: the forward product's cut, as which W and dW lie
+  StaticCut values_of;   ///< gradients of a sparse W: the forward product's cut, as which W and dW lie
   PlanCandidate chosen;  ///< `rejected` where not even this one fits the memory
   std::vector<PlanCandidate> candidates;
   uint32_t steps = 0;  ///< of a dynamic W: propagation steps of the random pattern that was counted
@@ -101,10 +100,9 @@ struct TiledSpmmProgram {
   program::Program program;
   SpmmVariables variables;
 
-  std::vector<uint64_t>
-      block_order;       ///< sparse: stored block i is the pattern's block block_order[i]; of a dynamic
-                         ///< W, DynamicEncoding::kNoBlock where there is none
-  StoredMatrix w, x, y;  ///< dense: how the operands are stored; sparse X and Y are as they are
+  std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; of a
+                                      ///< dynamic W, DynamicEncoding::kNoBlock where there is none
+  StoredMatrix w, x, y;               ///< dense: how the operands are stored; sparse X and Y are as they are
   bool dense = false;
   std::optional<DynamicWeight> dynamic;
 

@@ -43,17 +43,16 @@ TiledSpmmPlan choose(const std::vector<Expected<Cut>>& cuts, size_t recounted, c
     const Tally tally = count(expected.cut);
     PlanCandidate candidate{to_string(expected.cut), tally.cycles.scaled(1 / m.clock_hz),
                             tally.max_tile_bytes, ""};
-    if (tally.max_tile_bytes > m.tile_bytes)
-      candidate.rejected = too_large(tally.max_tile_bytes, m);
+    if (tally.max_tile_bytes > m.tile_bytes) candidate.rejected = too_large(tally.max_tile_bytes, m);
     any_fits |= candidate.rejected.empty();
     counted.push_back(expected.cut);
     plan.candidates.push_back(std::move(candidate));
   }
-  const auto smallest = std::min_element(
-      plan.candidates.begin(), plan.candidates.end(),
-      [](const auto& a, const auto& b) { return a.max_tile_bytes < b.max_tile_bytes; });
-  const size_t best = any_fits ? choose_fastest(plan.candidates)
-                               : static_cast<size_t>(smallest - plan.candidates.begin());
+  const auto smallest =
+      std::min_element(plan.candidates.begin(), plan.candidates.end(),
+                       [](const auto& a, const auto& b) { return a.max_tile_bytes < b.max_tile_bytes; });
+  const size_t best =
+      any_fits ? choose_fastest(plan.candidates) : static_cast<size_t>(smallest - plan.candidates.begin());
   plan.cut = counted[best];
   plan.chosen = plan.candidates[best];
   for (size_t i = counted.size(); i < std::min(cuts.size(), kShown); ++i)
@@ -72,9 +71,8 @@ template <size_t count>
 void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint64_t tiles) {
   for (const Knob& knob : knobs) *knob.value = 0;
   for (const auto& [name, value] : force) {
-    const auto knob =
-        std::find_if(knobs.begin(), knobs.end(),
-                     [&, n = std::string_view(name)](const Knob& k) { return k.name == n; });
+    const auto knob = std::find_if(knobs.begin(), knobs.end(),
+                                   [&, n = std::string_view(name)](const Knob& k) { return k.name == n; });
     if (knob == knobs.end()) {
       std::string names;
       for (const Knob& k : knobs) names += fmt::format("{}{}", names.empty() ? "" : ", ", k.name);
@@ -83,9 +81,9 @@ void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint6
     const bool slices = name.ends_with("slices");
     const int64_t most = slices ? 1 << 16 : static_cast<int64_t>(tiles);
     if (value < 1 || value > most)
-      throw UsageError(slices ? fmt::format("{}={}: this knob takes 1 to {}", name, value, most)
-                              : fmt::format("{}={}: a machine of {} tiles takes 1 to {}", name,
-                                            value, tiles, tiles));
+      throw UsageError(
+          slices ? fmt::format("{}={}: this knob takes 1 to {}", name, value, most)
+                 : fmt::format("{}={}: a machine of {} tiles takes 1 to {}", name, value, tiles, tiles));
     *knob->value = static_cast<uint32_t>(value);
   }
 }
@@ -94,18 +92,14 @@ void check_product(std::initializer_list<uint32_t> parts, std::string_view names
   uint64_t product = 1;
   for (uint32_t p : parts) product *= std::max(1U, p);
   if (product > tiles)
-    throw UsageError(
-        fmt::format("{} is {}, more than the machine's {} tiles", names, product, tiles));
+    throw UsageError(fmt::format("{} is {}, more than the machine's {} tiles", names, product, tiles));
 }
 
 StaticCut forced_static(const ForcedKnobs& force, const Machine& m) {
   StaticCut cut;
-  enter<3>(
-      force,
-      {{{"col_parts", &cut.col_parts}, {"bands", &cut.bands}, {"band_tiles", &cut.band_tiles}}},
-      m.tiles);
-  check_product({cut.col_parts, cut.bands, cut.band_tiles}, "col_parts × bands × band_tiles",
-                m.tiles);
+  enter<3>(force, {{{"col_parts", &cut.col_parts}, {"bands", &cut.bands}, {"band_tiles", &cut.band_tiles}}},
+           m.tiles);
+  check_product({cut.col_parts, cut.bands, cut.band_tiles}, "col_parts × bands × band_tiles", m.tiles);
   return cut;
 }
 
@@ -126,7 +120,8 @@ DenseCut forced_dense(const ForcedKnobs& force, const Machine& m) {
 
 DynamicCut forced_dynamic(const ForcedKnobs& force, const Machine& m) {
   DynamicCut cut;
-  enter<3>(force, {{{"m_parts", &cut.m_parts}, {"k_parts", &cut.k_parts}, {"n_parts", &cut.n_parts}}}, m.tiles);
+  enter<3>(force, {{{"m_parts", &cut.m_parts}, {"k_parts", &cut.k_parts}, {"n_parts", &cut.n_parts}}},
+           m.tiles);
   check_product({cut.m_parts, cut.k_parts, cut.n_parts}, "m_parts × k_parts × n_parts", m.tiles);
   return cut;
 }
@@ -137,8 +132,7 @@ template <class Cut>
 size_t put_first(const std::vector<Expected<Cut>>& published, size_t count,
                  std::vector<Expected<Cut>>& cuts) {
   std::vector<Expected<Cut>> merged(
-      published.begin(),
-      published.begin() + static_cast<int64_t>(std::min(count, published.size())));
+      published.begin(), published.begin() + static_cast<int64_t>(std::min(count, published.size())));
   const size_t first = merged.size();
   for (const Expected<Cut>& expected : cuts)
     if (std::none_of(merged.begin(), merged.begin() + static_cast<int64_t>(first),
@@ -160,13 +154,12 @@ TiledSpmmPlan plan_static(const Pattern& pattern, const TiledSpmmProblem& proble
     recounted = put_first(published, recounted, cuts);
   }
   if (cuts.empty())
-    throw UsageError(fmt::format("no cut of a {} × {} matrix has these numbers of parts",
-                                 pattern.rows, pattern.cols));
+    throw UsageError(
+        fmt::format("no cut of a {} × {} matrix has these numbers of parts", pattern.rows, pattern.cols));
   TiledSpmmPlan plan =
       choose(cuts, recounted, m, [&](const StaticCut& cut) { return tally(product.build(cut).program, m); });
   plan.values_of = forward;
-  if (!within_limits)
-    plan.chosen.rejected = kNoPublishedPlan;
+  if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
   return plan;
 }
 
@@ -232,11 +225,9 @@ uint32_t TiledSpmmPlan::tiles_used() const {
   return std::visit([](const auto& c) { return c.tiles(); }, cut);
 }
 
-void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine,
-                      const ForcedKnobs& force) {
+void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine, const ForcedKnobs& force) {
   if (problem.type != Type::f32 && problem.type != Type::f16)
-    throw UsageError(
-        fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
+    throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
   if (problem.partials != problem.type && problem.partials != Type::f32)
     throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type),
                                  name_of(problem.type), name_of(problem.partials)));
@@ -248,9 +239,8 @@ void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine,
     (void)forced_static(force, machine);
 }
 
-TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
-                              const Machine& machine, const ForcedKnobs& force,
-                              const TiledSpmmPlan* forward) {
+TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& machine,
+                              const ForcedKnobs& force, const TiledSpmmPlan* forward) {
   check_tiled_spmm(problem, machine, force);
   if (problem.dense) return plan_dense(pattern, problem, machine, forced_dense(force, machine));
   TiledSpmmPlan planned;
@@ -261,17 +251,19 @@ TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& pr
     forward = &planned;
   }
   if (problem.capacity && problem.product == Product::forward)
-    return plan_dynamic(dynamic_shape(pattern, problem), problem.planner, machine, forced_dynamic(force, machine));
+    return plan_dynamic(dynamic_shape(pattern, problem), problem.planner, machine,
+                        forced_dynamic(force, machine));
   if (problem.capacity)
-    return choose_dynamic({{std::get<DynamicCut>(forward->cut), {}, 0}}, 1, dynamic_shape(pattern, problem), machine);
-  const StaticCut values_of = problem.product == Product::forward ? StaticCut{} : std::get<StaticCut>(forward->cut);
+    return choose_dynamic({{std::get<DynamicCut>(forward->cut), {}, 0}}, 1, dynamic_shape(pattern, problem),
+                          machine);
+  const StaticCut values_of =
+      problem.product == Product::forward ? StaticCut{} : std::get<StaticCut>(forward->cut);
   return plan_static(pattern, problem, machine, forced_static(force, machine), values_of);
 }
 
 std::string to_string(const TiledSpmmPlan& plan) {
-  return fmt::format("{} on {} tiles; predicted {:.3g} us, {} bytes on the fullest tile",
-                     plan.chosen.cut, plan.tiles_used(), plan.chosen.total() * 1e6,
-                     plan.chosen.max_tile_bytes);
+  return fmt::format("{} on {} tiles; predicted {:.3g} us, {} bytes on the fullest tile", plan.chosen.cut,
+                     plan.tiles_used(), plan.chosen.total() * 1e6, plan.chosen.max_tile_bytes);
 }
 
 }  // namespace tessera::ops

@@ -29,8 +29,7 @@ class ProductEstimate : public CutEstimate {
     receive_values(t);
     program::TileTraffic owner;
     owner.gathered_out = gathered_from_owner();
-    add_exchange(cycles,
-                 std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
+    add_exchange(cycles, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
     cycles[Phase::compute] = multiply_cycles();
     add_reduction(cycles);
     cycles[Phase::control] = 2 * program::superstep_cycles(m_, cut_.tiles());
@@ -74,8 +73,7 @@ class ProductEstimate : public CutEstimate {
     t.gathered_in = rows * cols * partial_size_;
     t.gathered_out = row_bytes(partial_size_);
     add_exchange(cycles, program::traffic_cycles(m_, t));
-    cycles[Phase::reduce] =
-        reduce_cycles(m_, numbers_, rows / std::max(1.0, own_rows), own_rows * cols);
+    cycles[Phase::reduce] = reduce_cycles(m_, numbers_, rows / std::max(1.0, own_rows), own_rows * cols);
   }
 
   double bytes() const {
@@ -84,9 +82,7 @@ class ProductEstimate : public CutEstimate {
     const double taken = lent_ != nullptr ? spread : 0;
     const double transfers =
         x_transfers() +
-        (lent_ != nullptr
-             ? (spread + (cut_.col_parts > 1 ? spread : value_bytes())) / (b_ * b_ * size_)
-             : 0);
+        (lent_ != nullptr ? (spread + (cut_.col_parts > 1 ? spread : value_bytes())) / (b_ * b_ * size_) : 0);
     const double lists = 2.0 * (rows_ + blocks_);
     return resident_bytes(pattern_.cols) + resident_bytes(pattern_.rows) + lists + values + taken +
            x_bytes() + row_bytes(partial_size_) + transfers * program::kExchangeCodeBytes +
@@ -99,17 +95,16 @@ class ProductEstimate : public CutEstimate {
 }  // namespace
 
 std::string to_string(const StaticCut& cut) {
-  return fmt::format("col_parts={} bands={} band_tiles={}{}", cut.col_parts, cut.bands,
-                     cut.band_tiles, cut.whole_bands ? " whole_bands" : "");
+  return fmt::format("col_parts={} bands={} band_tiles={}{}", cut.col_parts, cut.bands, cut.band_tiles,
+                     cut.whole_bands ? " whole_bands" : "");
 }
 
 std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner,
                                              const Machine& machine, const StaticCut& forced) {
-  return search_cuts(
-      shape.pattern, shape.n, planner, machine, forced,
-      [&](const PatternCounts& counts, const BandCounts& bands, const StaticCut& cut) {
-        return ProductEstimate(shape, counts, bands, cut, machine);
-      });
+  return search_cuts(shape.pattern, shape.n, planner, machine, forced,
+                     [&](const PatternCounts& counts, const BandCounts& bands, const StaticCut& cut) {
+                       return ProductEstimate(shape, counts, bands, cut, machine);
+                     });
 }
 
 }  // namespace tessera::ops

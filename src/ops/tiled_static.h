@@ -62,8 +62,7 @@ ValueLayout value_layout(const Pattern& pattern, const StaticCut& cut, uint32_t 
 /// Values of Wᵀ that are those of W: dX = Wᵀ·dY reads them where the forward product has them.
 struct LentValues {
   ValueLayout layout;
-  std::vector<uint32_t>
-      row_of;  ///< row of the layout that has block i of Wᵀ, to be read as its transpose
+  std::vector<uint32_t> row_of;  ///< row of the layout that has block i of Wᵀ, to be read as its transpose
 };
 LentValues lend(ValueLayout layout, const sparse::TransposedPattern& transposed);
 
@@ -78,15 +77,13 @@ struct StaticShape {
 /// others. Numbers that `forced` does not leave at 0 are kept. The published planner's limits may
 /// leave none.
 std::vector<Expected<StaticCut>> static_cuts(const StaticShape& shape, Planner planner,
-                                             const machine::Machine& machine,
-                                             const StaticCut& forced);
+                                             const machine::Machine& machine, const StaticCut& forced);
 
 struct StaticProgram {
   program::Program program;
   program::VariableId values = 0, x = 0, y = 0;
   std::vector<uint64_t> block_order;  ///< stored block i is block block_order[i] of W
 };
-StaticProgram build_static(const StaticShape& shape, const StaticCut& cut,
-                           const machine::Machine& machine);
+StaticProgram build_static(const StaticShape& shape, const StaticCut& cut, const machine::Machine& machine);
 
 }  // namespace tessera::ops

@@ -33,8 +33,8 @@ class Builder {
     add_partials();
     steps_.push_back(program().copy(std::move(gather)));
     steps_.push_back(program().execute(multiply_set()));
-    steps_.push_back(program().copy(
-        {"send partials", {gather_rows(partials_, received_, shape_.n, partial_rows_)}}));
+    steps_.push_back(
+        program().copy({"send partials", {gather_rows(partials_, received_, shape_.n, partial_rows_)}}));
     steps_.push_back(program().execute(reduce_set()));
     program().set_main(program().sequence(std::move(steps_)));
     out_.block_order = shape_.lent != nullptr ? shape_.lent->layout.order : parts_.order;
@@ -46,8 +46,8 @@ class Builder {
 
   VariableId add(std::string name, Type type, uint64_t rows, uint32_t cols, Role role,
                  std::vector<MappedBox> mapping, std::shared_ptr<const std::byte> contents = {}) {
-    return program().add({std::move(name), type, static_cast<uint32_t>(rows), cols, role,
-                          std::move(mapping), std::move(contents)});
+    return program().add({std::move(name), type, static_cast<uint32_t>(rows), cols, role, std::move(mapping),
+                          std::move(contents)});
   }
 
   void add_operands() {
@@ -55,9 +55,8 @@ class Builder {
     const Type type = shape_.numbers.operands;
     const bool gradient = shape_.lent != nullptr;
     block_elements_ = p.block_size * p.block_size;
-    out_.values =
-        add("W.values", type, p.blocks(), block_elements_, Role::input,
-            gradient ? shape_.lent->layout.mapping : layout_.value_mapping(p.block_size, tiles_));
+    out_.values = add("W.values", type, p.blocks(), block_elements_, Role::input,
+                      gradient ? shape_.lent->layout.mapping : layout_.value_mapping(p.block_size, tiles_));
     out_.x = add(gradient ? "dY" : "X", type, p.cols, shape_.n, Role::input,
                  program::map_linearly(p.cols, shape_.n, tiles_));
     y_mapping_ = program::map_linearly(p.rows, shape_.n, tiles_);
@@ -104,12 +103,11 @@ class Builder {
   /// row of Y and by part, so that neighbouring rows of a part travel together.
   void add_partials() {
     y_boxes_ = layout_.boxes(parts_.y_begin);
-    partials_ = add("partials", shape_.numbers.partials, parts_.y_rows.size(), shape_.n,
-                    Role::temporary, on_tiles(y_boxes_));
+    partials_ = add("partials", shape_.numbers.partials, parts_.y_rows.size(), shape_.n, Role::temporary,
+                    on_tiles(y_boxes_));
     std::vector<uint32_t> first_row;  // of the owners' ranges of rows
     for (const MappedBox& owned : y_mapping_)
-      if (first_row.empty() || first_row.back() != owned.box.row)
-        first_row.push_back(owned.box.row);
+      if (first_row.empty() || first_row.back() != owned.box.row) first_row.push_back(owned.box.row);
     std::vector<uint32_t> owner(shape_.pattern.rows);
     for (uint32_t o = 0; o < first_row.size(); ++o)
       std::fill(owner.begin() + first_row[o],
@@ -144,8 +142,7 @@ class Builder {
     program::ComputeSet set{"multiply", Phase::compute, {}};
     const std::vector<Box> x_boxes = layout_.boxes(parts_.x_begin);
     const auto table = [](std::vector<Box> boxes) { return BoxSeries::table(std::move(boxes)); };
-    const std::vector<Box> values =
-        boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
+    const std::vector<Box> values = boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
     for (uint32_t c = 0; c < cut_.col_parts; ++c) {
       program::VertexGroup group{
           &kernels::sparse_product_codelet, layout_.tile_of(c, 0), cut_.parts(), 1, {}, {}};
@@ -169,17 +166,15 @@ class Builder {
       const Box& from = received_boxes_[i];
       list_boxes.push_back({static_cast<uint32_t>(lists.size()), from.rows, 0, 1});
       mapping.push_back({list_boxes.back(), y_mapping_[i].tile});
-      lists.insert(lists.end(), row_within_.begin() + from.row,
-                   row_within_.begin() + from.row + from.rows);
+      lists.insert(lists.end(), row_within_.begin() + from.row, row_within_.begin() + from.row + from.rows);
     }
     const Indices indices(lists);
-    const VariableId rows = add("Y.lists", indices.type, lists.size(), 1, Role::constant,
-                                std::move(mapping), indices.contents);
+    const VariableId rows =
+        add("Y.lists", indices.type, lists.size(), 1, Role::constant, std::move(mapping), indices.contents);
     return {"reduce", Phase::reduce,
             groups_of_owners(
                 y_mapping_, kernels::reduce_rows_codelet,
-                {{received_, received_boxes_}, {rows, list_boxes}, {out_.y, boxes_of(y_mapping_)}},
-                {})};
+                {{received_, received_boxes_}, {rows, list_boxes}, {out_.y, boxes_of(y_mapping_)}}, {})};
   }
 
   const StaticShape& shape_;
@@ -199,14 +194,12 @@ class Builder {
   std::vector<Box> y_boxes_;
   std::vector<Box> received_boxes_;
   Rows partial_rows_;
-  std::vector<uint32_t>
-      row_within_;  ///< row of Y that a received partial is of, from its owner's first
+  std::vector<uint32_t> row_within_;  ///< row of Y that a received partial is of, from its owner's first
 };
 
 }  // namespace
 
-StaticProgram build_static(const StaticShape& shape, const StaticCut& cut,
-                           const machine::Machine& machine) {
+StaticProgram build_static(const StaticShape& shape, const StaticCut& cut, const machine::Machine& machine) {
   return Builder(shape, cut, machine).build();
 }
 

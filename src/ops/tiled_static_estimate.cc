@@ -73,8 +73,8 @@ double largest_share(const std::vector<double>& of_row, uint32_t rows, uint32_t 
   };
   double most = 0;
   for (uint64_t t = 0; t < tiles; t += std::max<uint64_t>(1, tiles / kSampled))
-    most = std::max(most, before_row(uint64_t{rows} * (t + 1) / tiles) -
-                              before_row(uint64_t{rows} * t / tiles));
+    most =
+        std::max(most, before_row(uint64_t{rows} * (t + 1) / tiles) - before_row(uint64_t{rows} * t / tiles));
   return most;
 }
 
@@ -102,8 +102,7 @@ bool CutEstimate::keeps_published_limits(double bytes) const {
   const double run = bands_.cols * b_ * cols_ * size_;
   return cut_.col_parts <= kMostColParts && cut_.bands <= kMostBands &&
          uint64_t{2} * cut_.col_parts * cut_.bands <= std::max(2U, m_.tiles) &&
-         run <= static_cast<double>(kMostRun) * (b_ > 1 ? 8 * b_ : 1) &&
-         (b_ > 1 || blocks_ <= kMostRun) &&
+         run <= static_cast<double>(kMostRun) * (b_ > 1 ? 8 * b_ : 1) && (b_ > 1 || blocks_ <= kMostRun) &&
          bytes <= kPublishedMemoryShare * static_cast<double>(m_.tile_bytes);
 }
 
@@ -147,16 +146,14 @@ void CutEstimate::receive_x(program::TileTraffic& t) const {
 
 double CutEstimate::gathered_from_owner() const {
   if (cut_.whole_bands) return 0;
-  return largest_share(pairs_of_column(), pattern_.cols, m_.tiles) * owned_cols(pattern_.cols) *
-         size_;
+  return largest_share(pairs_of_column(), pattern_.cols, m_.tiles) * owned_cols(pattern_.cols) * size_;
 }
 
 /// Pairs of tiles that want a column's rows of X, by block column.
 std::vector<double> CutEstimate::pairs_of_column() const {
   const double pairs = std::max(1.0, cut_.band_tiles / 2.0);
   const std::vector<uint32_t>& counts = counts_.of_some_columns;
-  std::vector<double> by_count(
-      1 + (counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end())));
+  std::vector<double> by_count(1 + (counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end())));
   for (size_t i = 0; i < by_count.size(); ++i)
     by_count[i] = pairs * (1 - std::pow(1 - 1 / pairs, static_cast<double>(i)));
   std::vector<double> of_column;
@@ -165,8 +162,7 @@ std::vector<double> CutEstimate::pairs_of_column() const {
 }
 
 double CutEstimate::x_transfers() const {
-  return used_ *
-         (pattern_.cols > m_.tiles ? std::ceil(double{1} * b_ * m_.tiles / pattern_.cols) : b_);
+  return used_ * (pattern_.cols > m_.tiles ? std::ceil(double{1} * b_ * m_.tiles / pattern_.cols) : b_);
 }
 
 double CutEstimate::resident_bytes(uint32_t rows) const {

@@ -106,8 +106,7 @@ void keep_best(std::vector<Expected<StaticCut>>& cuts, const machine::Machine& m
 /// has all() and is_published().
 template <class EstimateOf>
 std::vector<Expected<StaticCut>> search_cuts(const Pattern& pattern, uint32_t n, Planner planner,
-                                             const machine::Machine& machine,
-                                             const StaticCut& forced,
+                                             const machine::Machine& machine, const StaticCut& forced,
                                              const EstimateOf& estimate_of) {
   const PatternCounts counts(pattern);
   std::vector<Expected<StaticCut>> found;

@@ -14,8 +14,7 @@ using program::TileId;
 using program::VariableId;
 
 Indices::Indices(const std::vector<uint32_t>& numbers) {
-  const bool narrow =
-      std::all_of(numbers.begin(), numbers.end(), [](uint32_t i) { return i <= 0xFFFF; });
+  const bool narrow = std::all_of(numbers.begin(), numbers.end(), [](uint32_t i) { return i <= 0xFFFF; });
   type = narrow ? Type::u16 : Type::u32;
   auto bytes = std::make_shared<std::vector<std::byte>>(numbers.size() * size_of(type));
   if (narrow) {
@@ -52,13 +51,12 @@ std::vector<program::VertexGroup> groups_of_owners(const std::vector<MappedBox>&
   for (size_t begin = 0; begin < owners.size();) {
     size_t end = begin + 1;
     while (end < owners.size() && owners[end].tile == owners[end - 1].tile + 1) ++end;
-    program::VertexGroup group{
-        &codelet, owners[begin].tile, static_cast<uint32_t>(end - begin), 1, {}, params};
+    program::VertexGroup group{&codelet, owners[begin].tile, static_cast<uint32_t>(end - begin), 1, {},
+                               params};
     for (const OwnerField& field : fields)
-      group.fields.push_back(
-          {field.variable,
-           BoxSeries::table(std::vector<Box>(field.boxes.begin() + static_cast<int64_t>(begin),
-                                             field.boxes.begin() + static_cast<int64_t>(end)))});
+      group.fields.push_back({field.variable, BoxSeries::table(std::vector<Box>(
+                                                  field.boxes.begin() + static_cast<int64_t>(begin),
+                                                  field.boxes.begin() + static_cast<int64_t>(end)))});
     groups.push_back(std::move(group));
     begin = end;
   }
@@ -75,8 +73,8 @@ std::vector<Box> PartLayout::boxes(const std::vector<uint32_t>& begin) const {
   std::vector<Box> boxes;
   for (uint32_t c = 0; c < cut_.col_parts; ++c)
     for (uint32_t part = 0; part < cut_.parts(); ++part)
-      boxes.push_back({begin[part], begin[part + 1] - begin[part], col_begin_[c],
-                       col_begin_[c + 1] - col_begin_[c]});
+      boxes.push_back(
+          {begin[part], begin[part + 1] - begin[part], col_begin_[c], col_begin_[c + 1] - col_begin_[c]});
   return boxes;
 }
 
@@ -93,8 +91,7 @@ std::vector<MappedBox> PartLayout::on_parts(const std::vector<uint32_t>& begin, 
   return mapping;
 }
 
-std::vector<MappedBox> PartLayout::on_all_parts(const std::vector<uint32_t>& begin,
-                                                uint32_t cols) const {
+std::vector<MappedBox> PartLayout::on_all_parts(const std::vector<uint32_t>& begin, uint32_t cols) const {
   std::vector<MappedBox> mapping;
   for (uint32_t c = 0; c < cut_.col_parts; ++c) {
     const std::vector<MappedBox> part = on_parts(begin, cols, c, c * begin.back());
@@ -114,13 +111,12 @@ std::vector<VariableId> PartLayout::add_lists(program::Program& program) const {
   const auto rows = static_cast<uint32_t>(parts_.lists.size());
   std::vector<VariableId> added;
   for (uint32_t c = 0; c < cut_.col_parts; ++c)
-    added.push_back(program.add({"W.lists", lists.type, rows, 1, Role::constant,
-                                 on_parts(parts_.list_begin, 1, c), lists.contents}));
+    added.push_back(program.add(
+        {"W.lists", lists.type, rows, 1, Role::constant, on_parts(parts_.list_begin, 1, c), lists.contents}));
   return added;
 }
 
-VariableId PartLayout::add_x_rows(program::Program& program, VariableId x,
-                                  program::CopySet& gather) const {
+VariableId PartLayout::add_x_rows(program::Program& program, VariableId x, program::CopySet& gather) const {
   const program::Variable& source = program.variable(x);
   const VariableId local_x = program.add({source.name + ".rows",
                                           source.type,
@@ -130,9 +126,9 @@ VariableId PartLayout::add_x_rows(program::Program& program, VariableId x,
                                           on_tiles(boxes(parts_.x_begin)),
                                           {}});
   gather.groups.push_back(
-      cut_.whole_bands ? copy_bands(x, local_x)
-                       : gather_rows(x, local_x, n_,
-                                     std::make_shared<const std::vector<uint32_t>>(parts_.x_rows)));
+      cut_.whole_bands
+          ? copy_bands(x, local_x)
+          : gather_rows(x, local_x, n_, std::make_shared<const std::vector<uint32_t>>(parts_.x_rows)));
   return local_x;
 }
 
@@ -141,8 +137,7 @@ CopyGroup PartLayout::copy_bands(VariableId x, VariableId local_x) const {
   const std::vector<Box> to = boxes(parts_.x_begin);
   std::vector<Box> from = to;
   for (Box& box : from) box.row = box.empty() ? 0 : parts_.x_rows[box.row];
-  return {x,  local_x, cut_.tiles(), BoxSeries::table(std::move(from)), BoxSeries::table(to), {},
-          {}, {}};
+  return {x, local_x, cut_.tiles(), BoxSeries::table(std::move(from)), BoxSeries::table(to), {}, {}, {}};
 }
 
 }  // namespace tessera::ops

@@ -26,8 +26,7 @@ struct Indices {
 std::vector<program::MappedBox> on_tiles(const std::vector<program::Box>& boxes);
 
 /// Copies rows[i] of one variable to row i of another, all columns.
-program::CopyGroup gather_rows(program::VariableId from, program::VariableId to, uint32_t cols,
-                               Rows rows);
+program::CopyGroup gather_rows(program::VariableId from, program::VariableId to, uint32_t cols, Rows rows);
 
 /// One box for each owner of a part of a variable.
 struct OwnerField {
@@ -49,9 +48,7 @@ class PartLayout {
 
   const StaticCut& cut() const { return cut_; }
   const StaticParts& parts() const { return parts_; }
-  program::TileId tile_of(uint32_t col_part, uint32_t part) const {
-    return col_part * cut_.parts() + part;
-  }
+  program::TileId tile_of(uint32_t col_part, uint32_t part) const { return col_part * cut_.parts() + part; }
 
   /// Rows [begin[part], begin[part + 1]) × the columns of a part of X, for every tile.
   std::vector<program::Box> boxes(const std::vector<uint32_t>& begin) const;
@@ -61,8 +58,7 @@ class PartLayout {
   std::vector<program::MappedBox> on_parts(const std::vector<uint32_t>& begin, uint32_t cols,
                                            uint32_t col_part, uint32_t offset = 0) const;
   /// Rows of a variable of which every part of X has its own.
-  std::vector<program::MappedBox> on_all_parts(const std::vector<uint32_t>& begin,
-                                               uint32_t cols) const;
+  std::vector<program::MappedBox> on_all_parts(const std::vector<uint32_t>& begin, uint32_t cols) const;
 
   /// Where the values of the cut's own product lie.
   std::vector<program::MappedBox> value_mapping(uint32_t block_size, uint32_t tiles) const;

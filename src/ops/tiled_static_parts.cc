@@ -68,8 +68,7 @@ class Dealer {
       const uint32_t row = row_[i];
       const size_t count_at = out_.lists.size();
       out_.lists.push_back(0);
-      for (; i < end && row_[i] == row; ++i)
-        out_.lists.push_back(place_[p_.columns[out_.order[i]]]);
+      for (; i < end && row_[i] == row; ++i) out_.lists.push_back(place_[p_.columns[out_.order[i]]]);
       out_.lists[count_at] = static_cast<uint32_t>(out_.lists.size() - count_at - 1);
       add_rows(out_.y_rows, row, p_.rows);
     }
@@ -121,14 +120,12 @@ class Dealer {
 }  // namespace
 
 std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, uint32_t bands) {
-  const uint64_t all =
-      std::accumulate(blocks_of_column.begin(), blocks_of_column.end(), uint64_t{0});
+  const uint64_t all = std::accumulate(blocks_of_column.begin(), blocks_of_column.end(), uint64_t{0});
   std::vector<uint32_t> first = {0};
   uint64_t before = 0;
   for (uint32_t column = 0; column < blocks_of_column.size(); ++column) {
     // The border nearer to an equal share: before this column or after it.
-    while (first.size() < bands &&
-           2 * all * first.size() < (2 * before + blocks_of_column[column]) * bands)
+    while (first.size() < bands && 2 * all * first.size() < (2 * before + blocks_of_column[column]) * bands)
       first.push_back(column);
     before += blocks_of_column[column];
   }
@@ -137,9 +134,7 @@ std::vector<uint32_t> cut_bands(const std::vector<uint32_t>& blocks_of_column, u
   return first;
 }
 
-StaticParts deal_out(const Pattern& pattern, const StaticCut& cut) {
-  return Dealer(pattern, cut).deal();
-}
+StaticParts deal_out(const Pattern& pattern, const StaticCut& cut) { return Dealer(pattern, cut).deal(); }
 
 ValueLayout value_layout(const Pattern& pattern, const StaticCut& cut, uint32_t tiles) {
   const PartLayout layout(pattern, cut, 0);

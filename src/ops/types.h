@@ -12,8 +12,7 @@ namespace tessera::ops {
 /// Throws UsageError where the type is none that kernels compute with in FP32.
 inline void require_float(Type type, std::string_view what) {
   if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
-    throw UsageError(
-        fmt::format("{} of {} is not possible: use f32, f16 or bf16", what, name_of(type)));
+    throw UsageError(fmt::format("{} of {} is not possible: use f32, f16 or bf16", what, name_of(type)));
 }
 
 }  // namespace tessera::ops

@@ -136,8 +136,7 @@ void Basis::solve(std::vector<double>& rows, std::vector<double>& out) const {
   for (const Step& step : steps_) {
     const double value = rows[step.row];
     if (value != 0)
-      for (size_t i = begin; i < step.lower_end; ++i)
-        rows[lower_[i].row] -= lower_[i].value * value;
+      for (size_t i = begin; i < step.lower_end; ++i) rows[lower_[i].row] -= lower_[i].value * value;
     begin = step.lower_end;
   }
   for (size_t k = size; k-- > 0;) {
@@ -152,8 +151,7 @@ void Basis::solve(std::vector<double>& rows, std::vector<double>& out) const {
   for (const Eta& eta : etas_) {
     const double value = out[eta.position] / eta.pivot;
     if (value != 0)
-      for (size_t i = begin; i < eta.end; ++i)
-        out[eta_entries_[i].row] -= eta_entries_[i].value * value;
+      for (size_t i = begin; i < eta.end; ++i) out[eta_entries_[i].row] -= eta_entries_[i].value * value;
     out[eta.position] = value;
     begin = eta.end;
   }
@@ -173,8 +171,7 @@ void Basis::solve_transposed(std::vector<double>& costs, std::vector<double>& ou
   for (size_t k = 0; k < size; ++k) {
     const Step& step = steps_[k];
     double value = costs[step.position];
-    for (size_t i = begin; i < step.upper_end; ++i)
-      value -= upper_[i].value * by_step[upper_[i].row];
+    for (size_t i = begin; i < step.upper_end; ++i) value -= upper_[i].value * by_step[upper_[i].row];
     by_step[k] = value / step.pivot;
     begin = step.upper_end;
   }

@@ -29,8 +29,7 @@ constexpr double kImproveWork = 1e8;
 class Start {
  public:
   Start(const Histogram& histogram, uint32_t max_per_pack)
-      : packings_{longest_pack_first(histogram, max_per_pack),
-                  first_fit_decreasing(histogram, max_per_pack),
+      : packings_{longest_pack_first(histogram, max_per_pack), first_fit_decreasing(histogram, max_per_pack),
                   shortest_pack_first(histogram, max_per_pack)} {}
 
   const std::vector<Strategy>& best() const {
@@ -55,8 +54,7 @@ void sharpen(Certificate& certificate, const ColumnGeneration& relaxation) {
   if (sharper.lower_bound > certificate.lower_bound) certificate = std::move(sharper);
 }
 
-std::vector<double> duals_by_length(const Histogram& histogram,
-                                    const ColumnGeneration& relaxation) {
+std::vector<double> duals_by_length(const Histogram& histogram, const ColumnGeneration& relaxation) {
   std::vector<double> duals(histogram.counts.size());
   const std::vector<uint32_t> lengths = lengths_of(histogram);
   for (size_t i = 0; i < lengths.size(); ++i) duals[lengths[i]] = relaxation.best_duals()[i];
@@ -75,10 +73,8 @@ void sharpen_on_coarse_scale(Certificate& certificate, const CoarseScale& scale,
 }
 
 /// Better packs on a coarser scale.
-void pack_on_coarse_scale(Found& found, const CoarseScale& scale, const Options& options,
-                          Watch& watch) {
-  std::vector<Strategy> packs =
-      scale.packs_of(find_best(scale.rounded_up(), options, watch).strategies);
+void pack_on_coarse_scale(Found& found, const CoarseScale& scale, const Options& options, Watch& watch) {
+  std::vector<Strategy> packs = scale.packs_of(find_best(scale.rounded_up(), options, watch).strategies);
   if (packs_of(packs) < packs_of(found.strategies)) found.strategies = std::move(packs);
 }
 

@@ -8,8 +8,7 @@ namespace tessera::pack {
 namespace {
 
 /// As many copies of the length in one pack as room, depth and the sequences left allow.
-uint32_t copies_that_fit(const PackGroup& group, uint32_t length, uint32_t depth_limit,
-                         uint64_t sequences) {
+uint32_t copies_that_fit(const PackGroup& group, uint32_t length, uint32_t depth_limit, uint64_t sequences) {
   const uint32_t most = std::min(group.room / length, depth_limit - group.depth);
   return static_cast<uint32_t>(std::min<uint64_t>(most, sequences));
 }

@@ -39,8 +39,7 @@ Items worthwhile_items(const Certificate& certificate) {
 /// The exact largest weight of a pack of at most so many sequences; 0: any number.
 uint64_t heaviest_pack(const Certificate& certificate, uint32_t max_per_pack) {
   const Items items = worthwhile_items(certificate);
-  Knapsack<uint64_t> knapsack(items.lengths, certificate.histogram.max_length(),
-                              depth_limit(max_per_pack));
+  Knapsack<uint64_t> knapsack(items.lengths, certificate.histogram.max_length(), depth_limit(max_per_pack));
   knapsack.weigh(items.weights);
   return knapsack.heaviest();
 }
@@ -53,8 +52,7 @@ WideCount total_weight(const Certificate& certificate) {
 }
 
 void complete(Certificate& certificate) {
-  certificate.heaviest =
-      std::max<uint64_t>(1, heaviest_pack(certificate, certificate.max_per_pack));
+  certificate.heaviest = std::max<uint64_t>(1, heaviest_pack(certificate, certificate.max_per_pack));
   certificate.lower_bound = ceil_divide(total_weight(certificate), certificate.heaviest);
 }
 
@@ -64,8 +62,7 @@ void require_consistent(const Certificate& certificate) {
     throw UsageError(fmt::format("a certificate for lengths up to {} has weights for {}",
                                  certificate.histogram.max_length(), certificate.weights.size()));
   if (certificate.heaviest == 0) throw Error("a certificate says that no pack weighs anything");
-  const uint64_t largest =
-      *std::max_element(certificate.weights.begin(), certificate.weights.end());
+  const uint64_t largest = *std::max_element(certificate.weights.begin(), certificate.weights.end());
   if (WideCount{largest} * certificate.histogram.max_length() > kLargestWeight)
     throw Error(
         fmt::format("a certificate has a weight of {}, so that packs could weigh 2^62 or "
@@ -104,12 +101,12 @@ void verify(const Certificate& certificate) {
   if (heaviest > certificate.heaviest && certificate.max_per_pack != 0)
     heaviest = heaviest_pack(certificate, certificate.max_per_pack);
   if (heaviest > certificate.heaviest)
-    throw Error(fmt::format("a pack can weigh {}, more than the {} that the certificate says",
-                            heaviest, certificate.heaviest));
+    throw Error(fmt::format("a pack can weigh {}, more than the {} that the certificate says", heaviest,
+                            certificate.heaviest));
   const uint64_t bound = ceil_divide(total_weight(certificate), certificate.heaviest);
   if (bound != certificate.lower_bound)
-    throw Error(fmt::format("the weights prove {} packs, the certificate says {}", bound,
-                            certificate.lower_bound));
+    throw Error(
+        fmt::format("the weights prove {} packs, the certificate says {}", bound, certificate.lower_bound));
 }
 
 }  // namespace tessera::pack

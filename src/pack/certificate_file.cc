@@ -32,8 +32,7 @@ class Reader {
 
   uint64_t number(const json& value, const char* what, uint64_t largest) const {
     if (!value.is_number_unsigned() || value.get<uint64_t>() > largest)
-      io::fail(path_, "\"{}\" is {}, not a whole number up to {}", what, io::excerpt(value.dump()),
-               largest);
+      io::fail(path_, "\"{}\" is {}, not a whole number up to {}", what, io::excerpt(value.dump()), largest);
     return value.get<uint64_t>();
   }
 
@@ -84,12 +83,11 @@ Certificate load_certificate(const std::string& path) {
     io::fail(path, "the certificate has schema {}, this version reads {}", schema, kSchema);
   const json& rows = reader.rows();
   const uint32_t max_length = static_cast<uint32_t>(reader.number("max_length", kLongestMaximum));
-  Certificate certificate{
-      .histogram = Histogram::of_max_length(max_length),
-      .max_per_pack = static_cast<uint32_t>(reader.number("max_per_pack", UINT32_MAX)),
-      .weights = std::vector<uint64_t>(size_t{max_length} + 1),
-      .heaviest = reader.number("heaviest", UINT64_MAX),
-      .lower_bound = reader.number("lower_bound", UINT64_MAX)};
+  Certificate certificate{.histogram = Histogram::of_max_length(max_length),
+                          .max_per_pack = static_cast<uint32_t>(reader.number("max_per_pack", UINT32_MAX)),
+                          .weights = std::vector<uint64_t>(size_t{max_length} + 1),
+                          .heaviest = reader.number("heaviest", UINT64_MAX),
+                          .lower_bound = reader.number("lower_bound", UINT64_MAX)};
   uint64_t previous = 0;
   for (const json& row : rows) {
     const uint64_t length = reader.number(row[0], "length", max_length);

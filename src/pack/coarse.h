@@ -14,8 +14,7 @@ class CoarseScale {
  public:
   /// With a maximum of about `coarse_maximum`.
   CoarseScale(const Histogram& histogram, uint32_t coarse_maximum)
-      : histogram_(histogram),
-        unit_((histogram.max_length() + coarse_maximum - 1) / coarse_maximum) {}
+      : histogram_(histogram), unit_((histogram.max_length() + coarse_maximum - 1) / coarse_maximum) {}
 
   Histogram rounded_up() const;
   Histogram rounded_down() const;  ///< lengths below a unit are left out

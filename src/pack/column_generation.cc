@@ -10,12 +10,11 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kAttractive = 1e-9;  // how much heavier than 1 a pack must be to help
-constexpr double kRounding = 1e-6;    // packs that rounding errors may hide
-constexpr double kShareOfBest = 0.5;  // of the best known duals in those that find strategies
-constexpr double kDisturbance =
-    1e-3;                           // sequences; parts ties between rows, which else cause cycles
-constexpr double kMostSteps = 2e8;  // of one dynamic program
+constexpr double kAttractive = 1e-9;   // how much heavier than 1 a pack must be to help
+constexpr double kRounding = 1e-6;     // packs that rounding errors may hide
+constexpr double kShareOfBest = 0.5;   // of the best known duals in those that find strategies
+constexpr double kDisturbance = 1e-3;  // sequences; parts ties between rows, which else cause cycles
+constexpr double kMostSteps = 2e8;     // of one dynamic program
 
 std::vector<double> demand_of(const Histogram& histogram) {
   std::vector<double> demand;
@@ -31,8 +30,7 @@ std::vector<double> disturbed(std::vector<double> demand) {
   return demand;
 }
 
-std::vector<uint32_t> most_copies(std::span<const uint32_t> lengths, uint32_t max_length,
-                                  uint32_t limit) {
+std::vector<uint32_t> most_copies(std::span<const uint32_t> lengths, uint32_t max_length, uint32_t limit) {
   std::vector<uint32_t> copies;
   for (const uint32_t length : lengths) copies.push_back(std::min(limit, max_length / length));
   return copies;
@@ -67,14 +65,12 @@ ColumnGeneration::ColumnGeneration(const Histogram& histogram, uint32_t max_per_
       lengths_(lengths_of(histogram)),
       demand_(demand_of(histogram)),
       knapsack_(lengths_, histogram.max_length(), depth_limit(max_per_pack)),
-      master_(disturbed(demand_),
-              most_copies(lengths_, histogram.max_length(), depth_limit(max_per_pack))) {
+      master_(disturbed(demand_), most_copies(lengths_, histogram.max_length(), depth_limit(max_per_pack))) {
   const std::vector<uint32_t> copies =
       most_copies(lengths_, histogram.max_length(), depth_limit(max_per_pack));
   for (uint32_t row = 0; row < lengths_.size(); ++row) known_.insert(hash_of({{row, copies[row]}}));
   for (const uint32_t length : lengths_)
-    best_duals_.push_back(static_cast<double>(start.weights[length]) /
-                          static_cast<double>(start.heaviest));
+    best_duals_.push_back(static_cast<double>(start.weights[length]) / static_cast<double>(start.heaviest));
   bound_ = weight_of(demand_, best_duals_);
   packs_ = demand_.empty() ? 0 : std::numeric_limits<double>::infinity();
 }
@@ -173,8 +169,7 @@ std::vector<std::vector<Part>> ColumnGeneration::strategies_within(double reduce
   std::vector<std::vector<Part>> result;
   for (uint32_t i = 0; i < master_.patterns(); ++i) {
     const Pattern pattern = master_.pattern(i);
-    if (1 - weight_of(pattern, master_.duals()) <= reduced_cost)
-      result.push_back(parts_of(pattern));
+    if (1 - weight_of(pattern, master_.duals()) <= reduced_cost) result.push_back(parts_of(pattern));
   }
   return result;
 }

@@ -29,8 +29,7 @@ class Contents {
 
   /// The group with `copies` sequences of that length added to each of `count` of its packs.
   PackGroup add(const PackGroup& group, uint64_t count, uint32_t length, uint32_t copies) {
-    return {count, with(group.content, length, copies), group.room - length * copies,
-            group.depth + copies};
+    return {count, with(group.content, length, copies), group.room - length * copies, group.depth + copies};
   }
 
   Strategy strategy(const PackGroup& group) const;

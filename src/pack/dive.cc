@@ -74,8 +74,7 @@ Dived dive(const Histogram& histogram, uint32_t max_per_pack, const ColumnGenera
     const std::vector<Strategy> filled = fill_slots(counts, left);
     fixed.insert(fixed.end(), filled.begin(), filled.end());
     std::vector<Strategy> completed = longest_pack_first(left, max_per_pack, fixed);
-    if (best.packs.empty() || packs_of(completed) < packs_of(best.packs))
-      best.packs = std::move(completed);
+    if (best.packs.empty() || packs_of(completed) < packs_of(best.packs)) best.packs = std::move(completed);
     const uint64_t remaining = left.sequences();
     if (packs_of(best.packs) <= options.target || remaining == 0 || remaining == before || stop())
       return best;
@@ -85,8 +84,7 @@ Dived dive(const Histogram& histogram, uint32_t max_per_pack, const ColumnGenera
     const bool is_solved = next.solve(options.most_work - best.work, stop);
     best.work += next.work();
     const double promised = static_cast<double>(packs_of(fixed)) + next.bound();
-    const bool is_hopeless =
-        std::ceil(promised - kRounding) >= static_cast<double>(options.give_up);
+    const bool is_hopeless = std::ceil(promised - kRounding) >= static_cast<double>(options.give_up);
     if (!is_solved || is_hopeless) return best;
     solution = next.solution();
     pool = next.strategies_within(kReducedCost);

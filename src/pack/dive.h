@@ -12,9 +12,9 @@ namespace tessera::pack {
 
 /// How a dive rounds.
 struct DiveOptions {
-  uint64_t target = 0;    ///< packs that are as good as any
-  double round_up = 0.6;  ///< the least fraction of a strategy's count that may become a pack
-  double most_work = 0;   ///< of ColumnGeneration::work()
+  uint64_t target = 0;              ///< packs that are as good as any
+  double round_up = 0.6;            ///< the least fraction of a strategy's count that may become a pack
+  double most_work = 0;             ///< of ColumnGeneration::work()
   uint64_t give_up = ~uint64_t{0};  ///< a dive that cannot have fewer packs than this ends
 };
 

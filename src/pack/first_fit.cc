@@ -13,14 +13,12 @@ namespace {
 /// most room, so that finding the first with enough of it takes about the root of their number.
 class AgedPacks {
  public:
-  AgedPacks(uint32_t max_length, uint32_t depth_limit)
-      : max_length_(max_length), depth_limit_(depth_limit) {}
+  AgedPacks(uint32_t max_length, uint32_t depth_limit) : max_length_(max_length), depth_limit_(depth_limit) {}
 
   /// Opens as many packs as these sequences need.
   void open_for(uint32_t length, uint64_t sequences) {
     const uint64_t count = ceil_divide(sequences, std::min(max_length_ / length, depth_limit_));
-    if (stretches_.empty() || stretches_.back().groups.size() >= kLongestStretch)
-      stretches_.emplace_back();
+    if (stretches_.empty() || stretches_.back().groups.size() >= kLongestStretch) stretches_.emplace_back();
     stretches_.back().groups.push_back({count, Contents::kEmpty, max_length_, 0});
     stretches_.back().most_room = max_length_;
   }
@@ -32,8 +30,8 @@ class AgedPacks {
     const auto stretch = std::find_if(stretches_.begin(), stretches_.end(), has_room);
     if (stretch == stretches_.end()) return std::nullopt;
     std::vector<PackGroup>& groups = stretch->groups;
-    const auto at = std::find_if(groups.begin(), groups.end(),
-                                 [length](const PackGroup& g) { return g.room >= length; });
+    const auto at =
+        std::find_if(groups.begin(), groups.end(), [length](const PackGroup& g) { return g.room >= length; });
     const size_t index = static_cast<size_t>(at - groups.begin());
 
     PackGroup rest = *at;
@@ -81,15 +79,13 @@ class AgedPacks {
   void replace(size_t stretch_index, size_t index, const std::vector<PackGroup>& parts) {
     std::vector<PackGroup>& groups = stretches_[stretch_index].groups;
     groups[index] = parts[0];
-    groups.insert(groups.begin() + static_cast<ptrdiff_t>(index) + 1, parts.begin() + 1,
-                  parts.end());
+    groups.insert(groups.begin() + static_cast<ptrdiff_t>(index) + 1, parts.begin() + 1, parts.end());
     if (groups.size() > 2 * kLongestStretch) {
       const auto middle = groups.begin() + kLongestStretch;
       Stretch second{.groups = {middle, groups.end()}};
       second.update();
       groups.erase(middle, groups.end());
-      stretches_.insert(stretches_.begin() + static_cast<ptrdiff_t>(stretch_index) + 1,
-                        std::move(second));
+      stretches_.insert(stretches_.begin() + static_cast<ptrdiff_t>(stretch_index) + 1, std::move(second));
     }
     stretches_[stretch_index].update();
   }
@@ -141,8 +137,7 @@ std::vector<Strategy> next_fit_decreasing(const Histogram& histogram, uint32_t m
     const uint32_t copies = fit(fresh);
     const uint64_t last = left % copies == 0 ? copies : left % copies;
     const uint64_t before = (left - last) / copies;
-    if (before > 0)
-      result.push_back(contents.strategy(contents.add(fresh, before, length, copies)));
+    if (before > 0) result.push_back(contents.strategy(contents.add(fresh, before, length, copies)));
     open = contents.add(fresh, 1, length, static_cast<uint32_t>(last));
   }
   close();

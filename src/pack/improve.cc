@@ -35,14 +35,13 @@ std::vector<size_t> by_waste(const std::vector<Strategy>& packs, std::span<const
   for (const Strategy& strategy : packs) wastes.push_back(waste(strategy, duals));
   std::vector<size_t> order(packs.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return wastes[a] > wastes[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wastes[a] > wastes[b]; });
   return order;
 }
 
 /// Packs that together waste a little more than one pack, and `others` at random.
-std::vector<Strategy> choose(std::vector<Strategy>& packs, std::span<const double> duals,
-                             uint32_t others, base::RandomSequence& random) {
+std::vector<Strategy> choose(std::vector<Strategy>& packs, std::span<const double> duals, uint32_t others,
+                             base::RandomSequence& random) {
   std::vector<Strategy> chosen;
   double wasted = 0;
   uint64_t taken = 0;
@@ -65,8 +64,7 @@ std::vector<Strategy> choose(std::vector<Strategy>& packs, std::span<const doubl
 Histogram sequences_of(const std::vector<Strategy>& packs, uint32_t max_length) {
   Histogram histogram = Histogram::of_max_length(max_length);
   for (const Strategy& strategy : packs)
-    for (const Part& part : strategy.parts)
-      histogram.counts[part.length] += strategy.count * part.copies;
+    for (const Part& part : strategy.parts) histogram.counts[part.length] += strategy.count * part.copies;
   return histogram;
 }
 

@@ -94,8 +94,7 @@ class ActiveSet {
 
 }  // namespace
 
-std::vector<double> non_negative_least_squares(std::span<const Column> columns,
-                                               std::vector<double> b,
+std::vector<double> non_negative_least_squares(std::span<const Column> columns, std::vector<double> b,
                                                const std::function<bool()>& stop) {
   const size_t most_steps = kStepsPerRow * b.size();
   ActiveSet set(columns, std::move(b));

@@ -41,8 +41,7 @@ class LengthSet {
     for (size_t level = 0; level < levels_.size(); ++level) {
       if (at / 64 >= levels_[level].size()) return std::nullopt;
       const uint64_t word = levels_[level][at / 64] >> at % 64;
-      if (word != 0)
-        return smallest_under(level, at + static_cast<uint64_t>(std::countr_zero(word)));
+      if (word != 0) return smallest_under(level, at + static_cast<uint64_t>(std::countr_zero(word)));
       at = at / 64 + 1;
     }
     return std::nullopt;

@@ -15,8 +15,7 @@ constexpr size_t kCandidates = 40;  // of these that are tried
 
 }  // namespace
 
-Master::Master(std::vector<double> demand, std::span<const uint32_t> copies)
-    : demand_(std::move(demand)) {
+Master::Master(std::vector<double> demand, std::span<const uint32_t> copies) : demand_(std::move(demand)) {
   const uint32_t rows = static_cast<uint32_t>(demand_.size());
   for (uint32_t row = 0; row < rows; ++row) {  // slots of this row, given to the one before
     if (row > 0) entries_.push_back({row - 1, 1.0});
@@ -95,15 +94,13 @@ bool Master::enter(uint32_t index) {
   for (size_t i = 0; i < basic_.size(); ++i) {
     if (direction_[i] <= kSmallestPivot) continue;
     const double ratio = values_[i] / direction_[i];
-    if (leaving == basic_.size() || ratio < step ||
-        (ratio == step && direction_[i] > direction_[leaving])) {
+    if (leaving == basic_.size() || ratio < step || (ratio == step && direction_[i] > direction_[leaving])) {
       leaving = i;
       step = ratio;
     }
   }
   if (leaving == basic_.size()) return false;
-  for (size_t i = 0; i < basic_.size(); ++i)
-    values_[i] = std::max(0.0, values_[i] - step * direction_[i]);
+  for (size_t i = 0; i < basic_.size(); ++i) values_[i] = std::max(0.0, values_[i] - step * direction_[i]);
   values_[leaving] = step;
   is_basic_[basic_[leaving]] = 0;
   is_basic_[index] = 1;

@@ -11,8 +11,7 @@ namespace tessera::pack {
 /// Packs by the full packs of at most three sequences whose sequences come closest to the histogram
 /// (Krell, Kosec, Perez and Fitzgibbon 2021), their counts rounded. What is left goes into the
 /// remaining room, longest-pack-first. When `stop` ends the search, from the counts so far.
-std::vector<Strategy> least_squares_packing(const Histogram& histogram,
-                                            const std::function<bool()>& stop);
+std::vector<Strategy> least_squares_packing(const Histogram& histogram, const std::function<bool()>& stop);
 
 /// Most sequences in one of its packs.
 inline constexpr uint32_t kLeastSquaresDepth = 3;

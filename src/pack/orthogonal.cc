@@ -8,8 +8,7 @@ namespace {
 
 constexpr double kDependent = 1e-10;  // of a column's norm, what must be new in it
 
-void add_multiple(double* __restrict to, const double* __restrict from, size_t size,
-                  double factor) {
+void add_multiple(double* __restrict to, const double* __restrict from, size_t size, double factor) {
   for (size_t i = 0; i < size; ++i) to[i] += factor * from[i];
 }
 
@@ -96,8 +95,7 @@ std::vector<double> Orthogonal::solve() const {
 
 std::vector<double> Orthogonal::residual() const {
   std::vector<double> result(size_);
-  for (size_t i = columns_; i < size_; ++i)
-    add_multiple(result.data(), row(i), size_, projected_[i]);
+  for (size_t i = columns_; i < size_; ++i) add_multiple(result.data(), row(i), size_, projected_[i]);
   return result;
 }
 

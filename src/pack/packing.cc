@@ -22,8 +22,8 @@ void require_fits(const Strategy& strategy, const Packing& packing) {
     throw Error(fmt::format("a pack has {} tokens, more than the maximum of {}", strategy.tokens(),
                             packing.max_length));
   if (packing.max_per_pack != 0 && strategy.depth() > packing.max_per_pack)
-    throw Error(fmt::format("a pack has {} sequences, more than the maximum of {}",
-                            strategy.depth(), packing.max_per_pack));
+    throw Error(fmt::format("a pack has {} sequences, more than the maximum of {}", strategy.depth(),
+                            packing.max_per_pack));
 }
 
 }  // namespace
@@ -71,13 +71,12 @@ std::vector<uint64_t> Packing::depths() const {
 void verify(const Packing& packing, const Histogram& histogram) {
   require_sane(histogram);
   if (packing.max_length != histogram.max_length())
-    throw Error(fmt::format("the packs are of {} tokens, the histogram is of {}",
-                            packing.max_length, histogram.max_length()));
+    throw Error(fmt::format("the packs are of {} tokens, the histogram is of {}", packing.max_length,
+                            histogram.max_length()));
   std::vector<WideCount> packed(histogram.counts.size());
   for (const Strategy& strategy : packing.strategies) {
     require_fits(strategy, packing);
-    for (const Part& part : strategy.parts)
-      packed[part.length] += WideCount{strategy.count} * part.copies;
+    for (const Part& part : strategy.parts) packed[part.length] += WideCount{strategy.count} * part.copies;
   }
   for (size_t l = 0; l < packed.size(); ++l) {
     if (packed[l] != histogram.counts[l])

@@ -15,8 +15,7 @@ namespace {
 
 void require_sane(const Options& options, uint32_t max_length) {
   if (std::isnan(options.time_limit) || options.time_limit < 0)
-    throw UsageError(
-        fmt::format("a time limit is 0 (none) or more seconds, not {}", options.time_limit));
+    throw UsageError(fmt::format("a time limit is 0 (none) or more seconds, not {}", options.time_limit));
   if (options.algorithm != Algorithm::nnlshp) return;
   if (options.max_per_pack != 0 && options.max_per_pack != kLeastSquaresDepth)
     throw UsageError(
@@ -28,11 +27,9 @@ void require_sane(const Options& options, uint32_t max_length) {
                                  kLongestLeastSquares, max_length));
 }
 
-std::vector<Strategy> pack_simply(const Histogram& histogram, const Options& options,
-                                  Watch& watch) {
+std::vector<Strategy> pack_simply(const Histogram& histogram, const Options& options, Watch& watch) {
   switch (options.algorithm) {
-    case Algorithm::nnlshp:
-      return least_squares_packing(histogram, [&] { return watch.is_over(); });
+    case Algorithm::nnlshp: return least_squares_packing(histogram, [&] { return watch.is_over(); });
     case Algorithm::spfhp: return shortest_pack_first(histogram, options.max_per_pack);
     case Algorithm::ffd: return first_fit_decreasing(histogram, options.max_per_pack);
     case Algorithm::next_fit: return next_fit_decreasing(histogram, options.max_per_pack);

@@ -49,8 +49,8 @@ void Knapsack<Weight>::weigh(std::span<const Weight> weights) {
   if (is_layered()) {
     for (size_t d = 1; d < tables_.size(); ++d)
       for (size_t row = 0; row < lengths_.size(); ++row)
-        raise(tables_[d].data() + lengths_[row], tables_[d - 1].data(),
-              max_length_ + 1 - lengths_[row], weights_[row]);
+        raise(tables_[d].data() + lengths_[row], tables_[d - 1].data(), max_length_ + 1 - lengths_[row],
+              weights_[row]);
     return;
   }
   Weight* const table = tables_[0].data();
@@ -68,8 +68,7 @@ Weight Knapsack<Weight>::heaviest_with(uint32_t row) const {
 }
 
 template <class Weight>
-std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room,
-                                                       const std::vector<Weight>& rest,
+std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room, const std::vector<Weight>& rest,
                                                        uint32_t turn) const {
   const auto fitting = std::upper_bound(lengths_.begin(), lengths_.end(), room) - lengths_.begin();
   std::optional<uint32_t> best;

@@ -31,8 +31,7 @@ class Knapsack {
   Pattern pack_with(uint32_t row, uint32_t turn) const;
 
  private:
-  std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest,
-                                       uint32_t turn) const;
+  std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest, uint32_t turn) const;
   bool is_layered() const { return depth_limit_ < deepest_; }
   const std::vector<Weight>& beside_one() const {
     return is_layered() ? tables_[tables_.size() - 2] : tables_.back();

@@ -36,8 +36,7 @@ FilledRanges fill_ranges(const std::vector<Strategy>& slots, Histogram& left) {
     while (sequences > 0 && !open.empty()) {
       SlotRange& range = open.back();
       const uint64_t count = std::min(sequences, range.end - range.begin);
-      filled[range.strategy].push_back(
-          {range.begin, range.begin + count, static_cast<uint32_t>(length)});
+      filled[range.strategy].push_back({range.begin, range.begin + count, static_cast<uint32_t>(length)});
       sequences -= count;
       range.begin += count;
       if (range.begin == range.end) open.pop_back();
@@ -66,8 +65,7 @@ std::vector<Strategy> fill_slots(const std::vector<Strategy>& slots, Histogram& 
   for (const std::vector<FilledRange>& ranges : fill_ranges(slots, left)) {
     std::set<uint64_t> ends;
     for (const FilledRange& range : ranges) ends.insert({range.begin, range.end});
-    for (auto begin = ends.begin(); begin != ends.end() && std::next(begin) != ends.end();
-         ++begin) {
+    for (auto begin = ends.begin(); begin != ends.end() && std::next(begin) != ends.end(); ++begin) {
       Strategy strategy = packs_between(ranges, *begin, *std::next(begin));
       if (!strategy.parts.empty()) packs.push_back(std::move(strategy));
     }

@@ -35,8 +35,9 @@ void BoxIndex::sort_into_bands(std::span<const Box> boxes) {
   std::vector<uint32_t> next(band_begin_.begin(), band_begin_.end() - 1);
   entries_.resize(band_begin_.back());
   for (uint32_t i = 0; i < boxes.size(); ++i)
-    each_band(boxes[i], cursor,
-              [&](size_t band) { entries_[next[band]++] = {boxes[i], i, boxes[i].col_end()}; });
+    each_band(boxes[i], cursor, [&](size_t band) {
+      entries_[next[band]++] = {boxes[i], i, boxes[i].col_end()};
+    });
 
   for (size_t band = 0; band < cuts_.size(); ++band) {
     const std::span<Entry> entries(&entries_[band_begin_[band]], band_begin_[band + 1] - band_begin_[band]);

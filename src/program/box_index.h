@@ -31,9 +31,8 @@ class BoxIndex {
     const size_t first = band_of(query.row, cursor);
     for (size_t band = first; band < cuts_.size() && cuts_[band] < query.row_end(); ++band) {
       const auto begin = entries_.begin() + band_begin_[band];
-      auto it = std::partition_point(begin, entries_.begin() + band_begin_[band + 1], [&](const Entry& e) {
-        return e.box.col < query.col_end();
-      });
+      auto it = std::partition_point(begin, entries_.begin() + band_begin_[band + 1],
+                                     [&](const Entry& e) { return e.box.col < query.col_end(); });
       while (it != begin && (--it)->furthest_col > query.col) {
         // A box that reaches into several bands of the query counts in the first of them.
         if (band != first && it->box.row < cuts_[band]) continue;

@@ -154,9 +154,9 @@ struct Codelet {
   RunVertex reference = nullptr;  ///< plain and readable
   RunVertex simd = nullptr;       ///< fast, dispatched to the active instruction set; null: reference
   VertexCost cost = nullptr;
-  uint32_t code_bytes = 0;   ///< vertex code on a tile that runs it
+  uint32_t code_bytes = 0;  ///< vertex code on a tile that runs it
   RunsOn runs_on = RunsOn::any;
-  bool integer_only = false; ///< touches no floating-point payload, so a dry run executes it
+  bool integer_only = false;  ///< touches no floating-point payload, so a dry run executes it
 };
 
 }  // namespace tessera::program

@@ -27,17 +27,14 @@ void TouchLog::check(std::string_view where, VariableId id) const {
   const Touches& reads = variables_[id].reads;
   const BoxIndex index(writes.boxes);
   const auto fail = [&](const Box& common, std::string_view how) {
-    reject(fmt::format("{}: {} of '{}' are {}", where, box_text(common), program_.variable(id).name,
-                       how));
+    reject(fmt::format("{}: {} of '{}' are {}", where, box_text(common), program_.variable(id).name, how));
   };
   index.each_internal_overlap([&](const Box& common) { fail(common, "written twice"); });
   BoxIndex::Cursor cursor;
   for (uint32_t i = 0; i < reads.boxes.size(); ++i)
     index.each_overlap(reads.boxes[i], cursor, [&](uint32_t write, const Box& common) {
-      if (writes.owners[write] != reads.owners[i])
-        fail(common, "written by one and read by another");
-      if (writes.boxes[write] != reads.boxes[i])
-        fail(common, "updated in place through two different boxes");
+      if (writes.owners[write] != reads.owners[i]) fail(common, "written by one and read by another");
+      if (writes.boxes[write] != reads.boxes[i]) fail(common, "updated in place through two different boxes");
     });
 }
 

@@ -14,8 +14,7 @@ namespace tessera::program {
 /// serves set after set.
 class TouchLog {
  public:
-  explicit TouchLog(const Program& program)
-      : program_(program), variables_(program.variables().size()) {}
+  explicit TouchLog(const Program& program) : program_(program), variables_(program.variables().size()) {}
 
   void add_write(VariableId variable, const Box& box, uint64_t owner) {
     if (!box.empty()) log(variable).writes.add(box, owner);

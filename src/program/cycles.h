@@ -20,7 +20,7 @@ struct TileTraffic {
   double gathered_paired_in = 0;
   double out = 0;
   double gathered_out = 0;
-  double local = 0;       ///< moved within the tile
+  double local = 0;        ///< moved within the tile
   uint32_t transfers = 0;  ///< that end or begin here
 };
 
@@ -47,6 +47,8 @@ inline double sync_cycles(const machine::Machine& m, size_t tiles) {
 }
 
 /// Starting a compute set on `tiles` tiles of a tiled machine, and finding that all are done.
-inline double superstep_cycles(const machine::Machine& m, size_t tiles) { return tiles > 0 ? m.superstep_cycles : 0; }
+inline double superstep_cycles(const machine::Machine& m, size_t tiles) {
+  return tiles > 0 ? m.superstep_cycles : 0;
+}
 
 }  // namespace tessera::program

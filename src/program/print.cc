@@ -48,10 +48,9 @@ class Printer {
     if (variable.is_shared()) return "shared";
     std::string text;
     for (size_t i = 0; i < variable.mapping.size() && i < kShown; ++i)
-      text += fmt::format("{}{} on tile {}", i == 0 ? "" : ", ",
-                          box_text(variable.mapping[i].box), variable.mapping[i].tile);
-    if (variable.mapping.size() > kShown)
-      text += fmt::format(", … {} boxes", variable.mapping.size());
+      text += fmt::format("{}{} on tile {}", i == 0 ? "" : ", ", box_text(variable.mapping[i].box),
+                          variable.mapping[i].tile);
+    if (variable.mapping.size() > kShown) text += fmt::format(", … {} boxes", variable.mapping.size());
     return text;
   }
 
@@ -68,30 +67,26 @@ class Printer {
 
   void print(const Variable& v) {
     ++depth_;
-    line("{}: {}{} {} × {}, {}", v.name, role_text(v.role), name_of(v.type), v.rows, v.cols,
-         mapping_text(v));
+    line("{}: {}{} {} × {}, {}", v.name, role_text(v.role), name_of(v.type), v.rows, v.cols, mapping_text(v));
     --depth_;
   }
 
   void print(const VertexGroup& group) {
-    line("{} on tiles {}:{}{}", group.codelet->name, group.first_tile,
-         group.first_tile + group.tiles,
+    line("{} on tiles {}:{}{}", group.codelet->name, group.first_tile, group.first_tile + group.tiles,
          group.per_tile == 1 ? "" : fmt::format(", {} a tile", group.per_tile));
     ++depth_;
     for (size_t f = 0; f < group.fields.size(); ++f) {
       std::string boxes;
       for (uint32_t i = 0; i < group.count() && i < kShown; ++i)
         boxes += (i == 0 ? "" : ", ") + box_text(field_box(program_, group.fields[f], i));
-      line("{} = {} {}{}", group.codelet->fields[f].name,
-           program_.variable(group.fields[f].variable).name, boxes,
-           group.count() > kShown ? ", …" : "");
+      line("{} = {} {}{}", group.codelet->fields[f].name, program_.variable(group.fields[f].variable).name,
+           boxes, group.count() > kShown ? ", …" : "");
     }
     for (size_t p = 0; p < group.params.size(); ++p) {
       std::string values;
       const Param& param = group.params[p];
       const uint32_t shown = param.table.empty() ? 1 : std::min(kShown, group.count());
-      for (uint32_t i = 0; i < shown; ++i)
-        values += fmt::format("{}{}", i == 0 ? "" : ", ", param.at(i));
+      for (uint32_t i = 0; i < shown; ++i) values += fmt::format("{}{}", i == 0 ? "" : ", ", param.at(i));
       line("{} = {}{}", group.codelet->params[p], values,
            !param.table.empty() && group.count() > kShown ? ", …" : "");
     }
@@ -100,14 +95,12 @@ class Printer {
 
   void print(const CopyGroup& group) {
     const auto shifted = [&](const std::optional<CopyGroup::RuntimeRow>& offset) {
-      return offset ? fmt::format(" + {} · {} rows", program_.variable(offset->index).name,
-                                  offset->stride)
+      return offset ? fmt::format(" + {} · {} rows", program_.variable(offset->index).name, offset->stride)
                     : std::string();
     };
-    line("{} {}{}{} → {} {}{}{}", program_.variable(group.from).name,
-         box_text(group.source.at(0)), shifted(group.source_offset),
-         group.source_rows ? " by row list" : "", program_.variable(group.to).name,
-         box_text(group.target.at(0)), shifted(group.target_offset),
+    line("{} {}{}{} → {} {}{}{}", program_.variable(group.from).name, box_text(group.source.at(0)),
+         shifted(group.source_offset), group.source_rows ? " by row list" : "",
+         program_.variable(group.to).name, box_text(group.target.at(0)), shifted(group.target_offset),
          group.count > 1 ? fmt::format(", … {} boxes", group.count) : "");
   }
 

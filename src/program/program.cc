@@ -29,9 +29,7 @@ Box field_box(const Program& program, const Field& field, uint32_t vertex) {
   return intersection(field.boxes.at(vertex), program.variable(field.variable).whole());
 }
 
-std::vector<MappedBox> map_shared(uint32_t rows, uint32_t cols) {
-  return {{{0, rows, 0, cols}, kShared}};
-}
+std::vector<MappedBox> map_shared(uint32_t rows, uint32_t cols) { return {{{0, rows, 0, cols}, kShared}}; }
 
 std::vector<MappedBox> map_to_tile(uint32_t rows, uint32_t cols, TileId tile) {
   return {{{0, rows, 0, cols}, tile}};

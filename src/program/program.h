@@ -49,15 +49,13 @@ struct Variable {
   uint32_t rows = 0;
   uint32_t cols = 0;
   Role role = Role::temporary;
-  std::vector<MappedBox> mapping;            ///< disjoint boxes that cover the variable
+  std::vector<MappedBox> mapping;             ///< disjoint boxes that cover the variable
   std::shared_ptr<const std::byte> contents;  ///< of a constant: rows · cols elements, row-major
 
   Box whole() const { return {0, rows, 0, cols}; }
   uint64_t elements() const { return uint64_t{rows} * cols; }
   uint64_t bytes() const { return elements() * size_of(type); }
-  bool is_external() const {
-    return role == Role::input || role == Role::output || role == Role::inout;
-  }
+  bool is_external() const { return role == Role::input || role == Role::output || role == Role::inout; }
   bool is_shared() const { return mapping.size() == 1 && mapping[0].tile == kShared; }
 };
 

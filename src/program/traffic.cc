@@ -44,8 +44,8 @@ uint64_t rows_of_both(Iterator begin, Iterator end) {
 
 }  // namespace
 
-/// Moves by tile, by columns within a tile, by targets that are told apart and by rows within those. Tiles are many and each has
-/// few, so they are dealt out before they are compared.
+/// Moves by tile, by columns within a tile, by targets that are told apart and by rows within those. Tiles
+/// are many and each has few, so they are dealt out before they are compared.
 template <class TileOf, class Target>
 void Traffic::sort_by(const TileOf& tile_of, const Target& target_of) {
   std::vector<uint32_t> begin(tiles_.size() + 1, 0);
@@ -104,7 +104,8 @@ void Traffic::count_sent() {
     return a.from == b.from && columns_of(a) == columns_of(b) && a.gathered == b.gathered &&
            (!a.gathered || a.to / 2 == b.to / 2);
   };
-  each_run(sorted_.cbegin(), sorted_.cend(), alike, [&](Iterator begin, Iterator end) { count_sent(begin, end); });
+  each_run(sorted_.cbegin(), sorted_.cend(), alike,
+           [&](Iterator begin, Iterator end) { count_sent(begin, end); });
 }
 
 void Traffic::count_sent(Iterator begin, Iterator end) {
@@ -112,11 +113,12 @@ void Traffic::count_sent(Iterator begin, Iterator end) {
   const double bytes = static_cast<double>(rows_in_union(begin, end)) * begin->row_bytes();
   (begin->gathered ? tile.traffic.gathered_out : tile.traffic.out) += bytes;
   sent_bytes_ += static_cast<uint64_t>(bytes);
-  each_run(begin, end, [](const Move& a, const Move& b) { return a.box == b.box; },
-           [&](Iterator send, Iterator) {
-             ++tile.traffic.transfers;
-             tile.code_bytes += exchange_code_bytes(send->box.elements() * send->element);
-           });
+  each_run(
+      begin, end, [](const Move& a, const Move& b) { return a.box == b.box; },
+      [&](Iterator send, Iterator) {
+        ++tile.traffic.transfers;
+        tile.code_bytes += exchange_code_bytes(send->box.elements() * send->element);
+      });
 }
 
 void Traffic::count_received() {
@@ -125,7 +127,8 @@ void Traffic::count_received() {
   const auto alike = [](const Move& a, const Move& b) {
     return (a.to | 1) == (b.to | 1) && columns_of(a) == columns_of(b) && a.gathered == b.gathered;
   };
-  each_run(sorted_.cbegin(), sorted_.cend(), alike, [&](Iterator begin, Iterator end) { count_received(begin, end); });
+  each_run(sorted_.cbegin(), sorted_.cend(), alike,
+           [&](Iterator begin, Iterator end) { count_received(begin, end); });
 }
 
 void Traffic::count_received(Iterator begin, Iterator end) {

@@ -55,8 +55,7 @@ class Verifier {
   static bool is_read_only(const Variable& v) { return v.role == Role::input || v.role == Role::constant; }
 
   void check_writable(const Variable& v, std::string_view where) const {
-    if (is_read_only(v))
-      reject(fmt::format("{} writes '{}', which is read only", where, v.name));
+    if (is_read_only(v)) reject(fmt::format("{} writes '{}', which is read only", where, v.name));
   }
 
   static void check_series(const BoxSeries& boxes, uint32_t count, std::string_view where) {
@@ -104,15 +103,15 @@ class Verifier {
                          codelet.params.size()));
     for (const Param& param : group.params)
       if (!param.table.empty() && param.table.size() != group.count())
-        reject(fmt::format("{}: a parameter has {} values for {} vertices", where,
-                           param.table.size(), group.count()));
+        reject(fmt::format("{}: a parameter has {} values for {} vertices", where, param.table.size(),
+                           group.count()));
   }
 
   void check_field(const ComputeSet& set, const VertexGroup& group, size_t f, uint64_t first_owner) {
     const FieldSpec& spec = group.codelet->fields[f];
     const Field& field = group.fields[f];
-    const std::string where = fmt::format("field '{}' of '{}' in compute set '{}'", spec.name,
-                                          group.codelet->name, set.name);
+    const std::string where =
+        fmt::format("field '{}' of '{}' in compute set '{}'", spec.name, group.codelet->name, set.name);
     const Variable& v = variable(field.variable, where);
     if (spec.access != Access::in) check_writable(v, where);
     check_series(field.boxes, group.count(), where);
@@ -120,7 +119,8 @@ class Verifier {
     for (uint32_t i = 0; i < group.count(); ++i) {
       const Box box = field.boxes.at(i);
       if (box.row > v.rows || box.col > v.cols || (field.boxes.is_table() && !contains(v.whole(), box)))
-        reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
+        reject(
+            fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
       const Box clipped = intersection(box, v.whole());
       if (spec.scattered && i > 0 && box == field.boxes.at(i - 1)) continue;
       if (reads) touched_.add_read(field.variable, clipped, first_owner + i);
@@ -140,8 +140,9 @@ class Verifier {
       check_runtime_row(where, group.from, group.source_offset);
       check_runtime_row(where, group.to, group.target_offset);
       if (group.source_rows && group.source_offset)
-        reject(fmt::format("{} gathers listed rows of '{}' and moves them at run time; it may do one of the two",
-                           where, program_.variables()[group.from].name));
+        reject(
+            fmt::format("{} gathers listed rows of '{}' and moves them at run time; it may do one of the two",
+                        where, program_.variables()[group.from].name));
       // A copy reads as one owner and writes as another: it must not overlap itself either.
       for (uint32_t i = 0; i < group.count; ++i, owner += 2) check_copy(where, group, i, owner);
     }
@@ -164,8 +165,10 @@ class Verifier {
     const Variable& v = program_.variables()[id];
     for (const MappedBox& mapped : v.mapping)
       if (mapped.box.rows != v.rows)
-        reject(fmt::format("{} has a run-time row of '{}', whose rows lie in several spaces; map whole "
-                           "columns of it", where, v.name));
+        reject(
+            fmt::format("{} has a run-time row of '{}', whose rows lie in several spaces; map whole "
+                        "columns of it",
+                        where, v.name));
   }
 
   void check_copy(const std::string& where, const CopyGroup& group, uint32_t index, uint64_t owner) {
@@ -178,7 +181,8 @@ class Verifier {
                          from.name, box_text(target), to.name));
     const auto check_inside = [&](const Box& bounds, const Box& box, const Variable& v) {
       if (!contains(bounds, box))
-        reject(fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
+        reject(
+            fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
     };
     check_inside(to.whole(), target, to);
     const Box list{0, group.source_rows ? static_cast<uint32_t>(group.source_rows->size()) : 0, 0, from.cols};
@@ -215,10 +219,12 @@ class Verifier {
 
   void visit(StepId id) {
     if (id == kNoStep) return;
-    if (id >= program_.steps().size()) reject(fmt::format("step {} of {} does not exist", id, program_.steps().size()));
+    if (id >= program_.steps().size())
+      reject(fmt::format("step {} of {} does not exist", id, program_.steps().size()));
     if (states_[id] == State::done) return;
     if (states_[id] == State::open) reject(fmt::format("step {} reaches itself", id));
-    if (++depth_ > kDeepestStep) reject(fmt::format("steps lie within one another deeper than {}", kDeepestStep));
+    if (++depth_ > kDeepestStep)
+      reject(fmt::format("steps lie within one another deeper than {}", kDeepestStep));
     states_[id] = State::open;
     std::visit([this](const auto& step) { visit_inside(step); }, program_.steps()[id]);
     states_[id] = State::done;
@@ -252,17 +258,19 @@ class Verifier {
     visit(branch.otherwise);
   }
   void visit_inside(const Call& c) {
-    if (c.function >= program_.functions().size()) reject(fmt::format("function {} does not exist", c.function));
+    if (c.function >= program_.functions().size())
+      reject(fmt::format("function {} does not exist", c.function));
     visit(program_.functions()[c.function].body);
   }
 
   void check_control_variable(VariableId id) const {
     const Variable& v = variable(id, "control flow");
     if (v.type != Type::u32 || v.elements() != 1)
-      reject(fmt::format("control variable '{}' is {} {} × {}; it must be one u32", v.name,
-                         name_of(v.type), v.rows, v.cols));
+      reject(fmt::format("control variable '{}' is {} {} × {}; it must be one u32", v.name, name_of(v.type),
+                         v.rows, v.cols));
     if (v.mapping.size() != 1)
-      reject(fmt::format("control variable '{}' is mapped by {} boxes; it must be one", v.name, v.mapping.size()));
+      reject(fmt::format("control variable '{}' is mapped by {} boxes; it must be one", v.name,
+                         v.mapping.size()));
   }
 
   const Program& program_;

@@ -27,8 +27,7 @@ void take_off(Column& column, double share, const Column& direction) {
 
 double logarithm(double value) {
   if (!(value > 0) || !std::isfinite(value))
-    throw UsageError(
-        fmt::format("a power law has no place for {}: only for numbers above 0", value));
+    throw UsageError(fmt::format("a power law has no place for {}: only for numbers above 0", value));
   return std::log(value);
 }
 
@@ -71,13 +70,12 @@ double PowerLaw::at(std::span<const double> factors) const {
 std::optional<PowerLawFit> fit_power_law(std::span<const PowerLawSample> samples) {
   if (samples.empty()) return std::nullopt;
   const size_t factors = samples.front().factors.size();
-  std::vector<Column> columns(factors + 1,
-                              Column(samples.size(), 1.0));  // the first is the scale's
+  std::vector<Column> columns(factors + 1, Column(samples.size(), 1.0));  // the first is the scale's
   Column y(samples.size());
   for (size_t s = 0; s < samples.size(); ++s) {
     if (samples[s].factors.size() != factors)
-      throw UsageError(fmt::format("sample {} has {} factors, the first has {}", s,
-                                   samples[s].factors.size(), factors));
+      throw UsageError(
+          fmt::format("sample {} has {} factors, the first has {}", s, samples[s].factors.size(), factors));
     for (size_t f = 0; f < factors; ++f) columns[f + 1][s] = logarithm(samples[s].factors[f]);
     y[s] = logarithm(samples[s].value);
   }

@@ -23,8 +23,7 @@ class Row {
 
   const std::string& text(const std::string& name) const {
     const auto field = fields_.find(name);
-    if (field == fields_.end())
-      throw Error(fmt::format("{}: there is no column '{}'", where_, name));
+    if (field == fields_.end()) throw Error(fmt::format("{}: there is no column '{}'", where_, name));
     return field->second;
   }
 

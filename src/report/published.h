@@ -69,8 +69,7 @@ std::filesystem::path published_folder(const std::string& given);
 
 // Tables of a folder, by their files' names; without rows where the folder lacks the file. All
 // throw Error naming file, line and field.
-std::vector<RatioCell> read_ratios(
-    const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
-std::vector<DenseCell> read_dense(const std::filesystem::path& folder);  // dense-bow.csv
+std::vector<RatioCell> read_ratios(const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
+std::vector<DenseCell> read_dense(const std::filesystem::path& folder);   // dense-bow.csv
 
 }  // namespace tessera::report

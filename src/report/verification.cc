@@ -18,12 +18,13 @@ namespace {
 
 constexpr double kFullUpToFlops = 2e9;
 constexpr uint32_t kSampledColumns = 32;
-constexpr uint32_t kPanel = 32;      // columns of X that are held in float64 at a time
-constexpr uint32_t kRowGrain = 16;   // block rows that a thread takes at a time
+constexpr uint32_t kPanel = 32;     // columns of X that are held in float64 at a time
+constexpr uint32_t kRowGrain = 16;  // block rows that a thread takes at a time
 
 uint64_t longest_row(const Pattern& p) {
   uint64_t longest = 0;
-  for (uint32_t r = 0; r < p.block_rows(); ++r) longest = std::max(longest, p.row_begin[r + 1] - p.row_begin[r]);
+  for (uint32_t r = 0; r < p.block_rows(); ++r)
+    longest = std::max(longest, p.row_begin[r + 1] - p.row_begin[r]);
   return longest * p.block_size;
 }
 
@@ -58,7 +59,8 @@ class Verifier {
     result_.tolerance = tolerance_of(longest_row(product.w.pattern), product.accumulation, product.result);
     result_.underflow = underflow_of(longest_row(product.w.pattern), product.partials, product.result);
     // The magnitudes of the parts of a sum add up to no more than that of all its products.
-    if (product.partials != product.accumulation) result_.tolerance += product.roundings * epsilon_of(product.partials) / 2;
+    if (product.partials != product.accumulation)
+      result_.tolerance += product.roundings * epsilon_of(product.partials) / 2;
     result_.verified = true;
   }
 
@@ -128,8 +130,8 @@ class Verifier {
   }
 
   template <class JudgeRow>
-  void compare_block_row(const Panel& panel, const JudgeRow& judge_row, uint32_t block_row, std::vector<double>& sum,
-                         std::vector<double>& magnitude, Verification& own) const {
+  void compare_block_row(const Panel& panel, const JudgeRow& judge_row, uint32_t block_row,
+                         std::vector<double>& sum, std::vector<double>& magnitude, Verification& own) const {
     const Pattern& p = product_.w.pattern;
     const uint32_t b = p.block_size;
     const uint32_t rows = std::min(b, p.rows - block_row * b);
@@ -151,7 +153,8 @@ class Verifier {
         }
     }
     for (uint32_t r = 0; r < rows; ++r)
-      judge_row(block_row * b + r, &sum[uint64_t{r} * panel.width], &magnitude[uint64_t{r} * panel.width], own);
+      judge_row(block_row * b + r, &sum[uint64_t{r} * panel.width], &magnitude[uint64_t{r} * panel.width],
+                own);
   }
 
   const Product& product_;
@@ -164,7 +167,9 @@ class Verifier {
 
 double underflow_of(uint64_t length, Type partials, Type result) {
   // The distance between numbers of a type below its normal range.
-  const auto spacing = [](Type type) { return type == Type::f16 ? 0x1p-24 : type == Type::bf16 ? 0x1p-133 : 0x1p-149; };
+  const auto spacing = [](Type type) {
+    return type == Type::f16 ? 0x1p-24 : type == Type::bf16 ? 0x1p-133 : 0x1p-149;
+  };
   return spacing(result) / 2 + std::sqrt(static_cast<double>(length)) * spacing(partials);
 }
 

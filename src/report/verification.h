@@ -58,7 +58,8 @@ struct WeightGradient {
 
 /// The same for a weight gradient, element by element. A sample is of whole blocks, the first and the
 /// last among them. (dX = Wᵀ·dY is a product like any other: of the transposed matrix.)
-Verification verify_weight_gradient(const WeightGradient& gradient, Extent extent, uint64_t seed, uint32_t threads);
+Verification verify_weight_gradient(const WeightGradient& gradient, Extent extent, uint64_t seed,
+                                    uint32_t threads);
 
 /// The matrix with its values rounded to `type`, as a weight of that type has them.
 SparseMatrix rounded(SparseMatrix matrix, Type type);

@@ -19,8 +19,8 @@ constexpr uint64_t kBlockGrain = 64;  // blocks that a thread takes at a time
 std::vector<uint64_t> blocks_to_check(const WeightGradient& g, Extent extent, uint64_t seed) {
   const double flops = 2.0 * static_cast<double>(g.dw.values.size()) * g.n;
   const double most = extent == Extent::sample ? kSampleFlops : kFullUpToFlops;
-  const auto one_in = static_cast<uint32_t>(
-      extent == Extent::full ? 1.0 : std::clamp(std::ceil(flops / most), 1.0, 1e9));
+  const auto one_in =
+      static_cast<uint32_t>(extent == Extent::full ? 1.0 : std::clamp(std::ceil(flops / most), 1.0, 1e9));
   base::RandomSequence random{base::RandomStream(seed, 0, 0x67726164)};
   const uint64_t all = g.dw.pattern.blocks();
   std::vector<uint64_t> blocks;
@@ -57,8 +57,7 @@ void check_block(const WeightGradient& g, uint64_t block, uint32_t block_row, Ve
 
 }  // namespace
 
-Verification verify_weight_gradient(const WeightGradient& g, Extent extent, uint64_t seed,
-                                    uint32_t threads) {
+Verification verify_weight_gradient(const WeightGradient& g, Extent extent, uint64_t seed, uint32_t threads) {
   Verification result;
   result.verified = true;
   result.tolerance = tolerance_of(g.n, g.accumulation, g.result);

@@ -82,8 +82,7 @@ void locate(const BlockIndex& index, std::span<BlockEdit> edits) {
   with_columns(index, [&](const auto* columns) {
     for (BlockEdit& edit : edits) {
       const uint32_t begin = index.row_begin[edit.row];
-      edit.at =
-          begin + count_below(columns + begin, index.row_begin[edit.row + 1] - begin, edit.col);
+      edit.at = begin + count_below(columns + begin, index.row_begin[edit.row + 1] - begin, edit.col);
     }
   });
 }
@@ -116,8 +115,7 @@ void Splice::write(const Column* columns, RowEdits& edits, uint64_t begin) {
   uint32_t* to_slots = spare_.slots.data() + begin;
   uint32_t next = index_.row_begin[edits.first_row], to = 0;
   const auto keep_up_to = [&](uint32_t stop) {
-    const uint32_t kept =
-        stop > next ? stop - next : 0;  // a block that goes and comes is behind `stop`
+    const uint32_t kept = stop > next ? stop - next : 0;  // a block that goes and comes is behind `stop`
     if (stop + uint64_t{kLineBytes} > index_.slots.size()) {
       std::copy_n(columns + next, kept, to_columns + to);
       std::copy_n(slots + next, kept, to_slots + to);
@@ -145,12 +143,11 @@ void Splice::finish(uint32_t part) {
   const Part& p = parts_[part];
   uint32_t first = 0;
   for (uint32_t i = 0; i < part; ++i) first += parts_[i].blocks;
-  for (uint32_t r = p.first_row; r < p.end_row; ++r)
-    index_.row_begin[r + 1] = first + spare_.row_begin[r];
+  for (uint32_t r = p.first_row; r < p.end_row; ++r) index_.row_begin[r + 1] = first + spare_.row_begin[r];
   std::copy_n(spare_.slots.data() + begin_of(part), p.blocks, index_.slots.data() + first);
   with_columns(index_, [&](auto* columns) {
-    std::copy_n(reinterpret_cast<decltype(columns)>(spare_.columns.data()) + begin_of(part),
-                p.blocks, columns + first);
+    std::copy_n(reinterpret_cast<decltype(columns)>(spare_.columns.data()) + begin_of(part), p.blocks,
+                columns + first);
   });
 }
 

@@ -53,9 +53,7 @@ struct SpareIndex {
   std::vector<uint32_t> slots;
   std::vector<std::byte> columns;
 
-  uint64_t bytes() const {
-    return (row_begin.size() + slots.size()) * sizeof(uint32_t) + columns.size();
-  }
+  uint64_t bytes() const { return (row_begin.size() + slots.size()) * sizeof(uint32_t) + columns.size(); }
 };
 
 /// Applies edits to an index, part by part of its rows. The cost beside that of the edits is one of
@@ -70,9 +68,7 @@ class Splice {
   void prepare(uint32_t part, RowEdits& edits);
 
   /// Gives a block that has grown in a prepared part its slot.
-  void set_slot(uint32_t part, const BlockEdit& edit) {
-    spare_.slots[begin_of(part) + edit.at] = edit.slot;
-  }
+  void set_slot(uint32_t part, const BlockEdit& edit) { spare_.slots[begin_of(part) + edit.at] = edit.slot; }
 
   /// Brings a part into the index, once all are prepared.
   void finish(uint32_t part);

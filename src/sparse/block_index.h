@@ -30,9 +30,7 @@ struct BlockIndex {
     if (column_type == Type::u16) return reinterpret_cast<const uint16_t*>(columns.data())[block];
     return reinterpret_cast<const uint32_t*>(columns.data())[block];
   }
-  uint32_t slot(uint64_t block) const {
-    return slots.empty() ? static_cast<uint32_t>(block) : slots[block];
-  }
+  uint32_t slot(uint64_t block) const { return slots.empty() ? static_cast<uint32_t>(block) : slots[block]; }
 };
 
 /// An index of `rows` empty rows, with room for `capacity` blocks in `cols` columns.

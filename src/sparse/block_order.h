@@ -19,8 +19,8 @@ struct BlockOrder {
   constexpr uint32_t block_values() const { return block_size * block_size; }
   constexpr uint32_t strip_values() const { return block_size * strip_rows; }
   constexpr uint32_t offset(uint32_t r, uint32_t c) const {
-    return r / strip_rows * strip_values() + c / group * (strip_rows * group) +
-           r % strip_rows * group + c % group;
+    return r / strip_rows * strip_values() + c / group * (strip_rows * group) + r % strip_rows * group +
+           c % group;
   }
 };
 

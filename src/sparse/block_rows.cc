@@ -76,8 +76,7 @@ struct RowList {
 
 /// Applies edits of one row to its list. Calls refuse with one that cannot be.
 template <class Refuse>
-void edit_row(std::span<const ElementEdit> edits, uint32_t none, RowList& row,
-              const Refuse& refuse) {
+void edit_row(std::span<const ElementEdit> edits, uint32_t none, RowList& row, const Refuse& refuse) {
   for (size_t i = 0; i < edits.size(); ++i) {
     const ElementEdit e = edits[i];
     if (i > 0 && edits[i - 1].key == e.key) refuse(e, " twice");
@@ -114,10 +113,9 @@ void BlockRows::take(const ElementIndex& index, uint32_t block, std::span<const 
   bundle();
 }
 
-void BlockRows::take(const ElementIndex& index, uint32_t block, const Pattern& pattern,
-                     const RowCuts& cuts, bool finds_values, uint32_t none) {
-  const uint32_t chunk = block / index.k_blocks(), k = block % index.k_blocks(),
-                 first = k * index.k_block;
+void BlockRows::take(const ElementIndex& index, uint32_t block, const Pattern& pattern, const RowCuts& cuts,
+                     bool finds_values, uint32_t none) {
+  const uint32_t chunk = block / index.k_blocks(), k = block % index.k_blocks(), first = k * index.k_block;
   const uint32_t* begin = cuts.begin(k) + index.chunk_begin[chunk];
   const uint32_t* end = cuts.begin(k + 1) + index.chunk_begin[chunk];
   const uint32_t rows = index.rows_of(chunk);
@@ -129,8 +127,7 @@ void BlockRows::take(const ElementIndex& index, uint32_t block, const Pattern& p
   uint32_t size = 0;
   const auto take_row = [&](uint32_t row, const ElementSlice& slice) {
     const uint64_t tag = row + uint64_t{1};
-    for_each_step(index, slice,
-                  [&](uint32_t column, uint64_t place) { last[column] = tag << 32 | place; });
+    for_each_step(index, slice, [&](uint32_t column, uint64_t place) { last[column] = tag << 32 | place; });
     const uint32_t* from = pattern.columns.data() + begin[row];
     const uint32_t length = end[row] - begin[row];
     uint16_t* columns = columns_.data() + size;
@@ -161,16 +158,15 @@ void BlockRows::take(const ElementIndex& index, uint32_t block, const Pattern& p
 
 void BlockRows::bundle() {
   std::array<uint16_t, kMaxChunkRows> lengths;
-  for (size_t row = 0; row < rows_.size(); ++row)
-    lengths[row] = static_cast<uint16_t>(rows_[row].length);
+  for (size_t row = 0; row < rows_.size(); ++row) lengths[row] = static_cast<uint16_t>(rows_[row].length);
   bundles_ = bundle_by_length({lengths.data(), rows_.size()});
   places_ = 0;
   for (const ElementBundle& b : bundles_) places_ += b.value_count();
 }
 
 size_t BlockRows::bytes() const {
-  return rows_.size() * sizeof(Row) + columns_.size() * sizeof(uint16_t) +
-         values_.size() * sizeof(uint32_t) + bundles_.size() * sizeof(ElementBundle);
+  return rows_.size() * sizeof(Row) + columns_.size() * sizeof(uint16_t) + values_.size() * sizeof(uint32_t) +
+         bundles_.size() * sizeof(ElementBundle);
 }
 
 }  // namespace tessera::sparse

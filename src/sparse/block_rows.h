@@ -26,8 +26,7 @@ class BlockRows {
 
   /// The rows as edits leave them, whose new elements have their values at `none`. Throws
   /// UsageError for an element that goes and is not there, grows and is there, or is named twice.
-  void take(const ElementIndex& index, uint32_t block, std::span<const ElementEdit> edits,
-            uint32_t none);
+  void take(const ElementIndex& index, uint32_t block, std::span<const ElementEdit> edits, uint32_t none);
 
   /// The rows of a pattern. Where it says so, elements that are there already have their values.
   void take(const ElementIndex& index, uint32_t block, const Pattern& pattern, const RowCuts& cuts,
@@ -36,9 +35,7 @@ class BlockRows {
   const std::vector<ElementBundle>& bundles() const { return bundles_; }
   uint64_t places() const { return places_; }
   /// None behind the last row.
-  Row row(uint32_t row) const {
-    return row < rows_.size() && rows_[row].length > 0 ? rows_[row] : Row{};
-  }
+  Row row(uint32_t row) const { return row < rows_.size() && rows_[row].length > 0 ? rows_[row] : Row{}; }
   /// They lie far apart, in an order that no hardware prefetcher follows.
   void fetch(uint32_t row) const {
     const Row r = this->row(row);

@@ -78,11 +78,7 @@ class RowMatcher {
  public:
   /// Writes the slots of new blocks to `slots`.
   RowMatcher(const BlockIndex& index, const Column* columns, uint32_t block_cols, uint32_t* slots)
-      : index_(index),
-        columns_(columns),
-        slot_at_(block_cols, kNoSlot),
-        grown_(block_cols),
-        slots_(slots) {}
+      : index_(index), columns_(columns), slot_at_(block_cols, kNoSlot), grown_(block_cols), slots_(slots) {}
 
   /// Blocks that grow take slots that this row and those before it have lost.
   void match(const Pattern& pattern, uint32_t row, LostSlots& lost) {
@@ -114,15 +110,14 @@ void check_edits(const BlockIndex& index, std::span<const BlockEdit> edits) {
     if (same && edits[i - 1].grows == e.grows)
       malformed("block ({}, {}) is to {} twice", uint32_t{e.row}, e.col, e.grows ? "grow" : "go");
     const bool is_there = e.at < index.row_begin[e.row + 1] && index.column(e.at) == e.col;
-    if (!e.grows && !is_there)
-      malformed("block ({}, {}) is to go, and is not there", uint32_t{e.row}, e.col);
+    if (!e.grows && !is_there) malformed("block ({}, {}) is to go, and is not there", uint32_t{e.row}, e.col);
     if (e.grows && is_there && !same)
       malformed("block ({}, {}) is to grow, and is there already", uint32_t{e.row}, e.col);
   }
 }
 
-void check_positions(std::span<const BlockPosition> positions, const char* what,
-                     uint32_t block_rows, uint32_t block_cols) {
+void check_positions(std::span<const BlockPosition> positions, const char* what, uint32_t block_rows,
+                     uint32_t block_cols) {
   for (const BlockPosition& p : positions)
     if (p.row >= block_rows || p.col >= block_cols)
       malformed("block ({}, {}) to {}; there are {} × {} of them", p.row, p.col, what, block_rows,
@@ -154,15 +149,15 @@ void clear_block(std::byte* values, size_t bytes) {
 
 void PackedBlocks::check_capacity(uint64_t blocks) const {
   if (blocks > capacity_)
-    malformed("{} blocks, {} more than its capacity of {}; give it more, or drop blocks first",
-              blocks, blocks - capacity_, capacity_);
+    malformed("{} blocks, {} more than its capacity of {}; give it more, or drop blocks first", blocks,
+              blocks - capacity_, capacity_);
 }
 
 void PackedBlocks::check_successor(const Pattern& pattern) const {
   if (!is_dynamic_) malformed("its pattern is fixed; make it a dynamic one");
   if (pattern.rows != rows_ || pattern.cols != cols_ || pattern.block_size != block_size())
-    malformed("a pattern of {} × {} in blocks of {}, for a weight of {} × {} in blocks of {}",
-              pattern.rows, pattern.cols, pattern.block_size, rows_, cols_, block_size());
+    malformed("a pattern of {} × {} in blocks of {}, for a weight of {} × {} in blocks of {}", pattern.rows,
+              pattern.cols, pattern.block_size, rows_, cols_, block_size());
   validate(pattern);
   check_capacity(pattern.blocks());
 }
@@ -174,8 +169,7 @@ void PackedBlocks::number_slots() {
 }
 
 void PackedBlocks::clear_slots(std::span<const uint32_t> slots) {
-  for (const uint32_t slot : slots)
-    clear_block(values_.get() + slot * block_bytes(), block_bytes());
+  for (const uint32_t slot : slots) clear_block(values_.get() + slot * block_bytes(), block_bytes());
 }
 
 void PackedBlocks::set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel) {
@@ -184,8 +178,7 @@ void PackedBlocks::set_matrix(const SparseMatrix& matrix, const base::ParallelFo
   for_each_part(static_cast<uint32_t>(blocks()), parts_for(blocks() * sizeof(uint32_t)), parallel,
                 [&](uint32_t, uint32_t begin, uint32_t end) {
                   for (uint32_t i = begin; i < end; ++i)
-                    if (index_.slots[i] >= matrix.pattern.blocks())
-                      clear_slots({&index_.slots[i], 1});
+                    if (index_.slots[i] >= matrix.pattern.blocks()) clear_slots({&index_.slots[i], 1});
                 });
   set_positions(index_, matrix.pattern, parallel);
   number_slots();
@@ -193,8 +186,7 @@ void PackedBlocks::set_matrix(const SparseMatrix& matrix, const base::ParallelFo
   set_values(matrix.values, parallel);
 }
 
-std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern,
-                                                const base::ParallelFor& parallel) {
+std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern, const base::ParallelFor& parallel) {
   check_successor(pattern);
   std::vector<uint32_t>& slots = changes_->spare.slots;
   slots.resize(std::max<size_t>(slots.size(), capacity_));
@@ -212,8 +204,8 @@ std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern,
                     lost[part] = std::move(of_part);
                   });
   });
-  std::vector<uint32_t> dropped = settle(
-      lost, free_slots_, [&](uint32_t, uint32_t block, uint32_t slot) { slots[block] = slot; });
+  std::vector<uint32_t> dropped =
+      settle(lost, free_slots_, [&](uint32_t, uint32_t block, uint32_t slot) { slots[block] = slot; });
   set_positions(index_, pattern, parallel);
   copy_bytes(slots.data(), index_.slots.data(), pattern.blocks() * sizeof(uint32_t), parallel);
   transposed_->is_current = false;
@@ -238,11 +230,10 @@ std::vector<uint32_t> PackedBlocks::replace(std::span<const BlockPosition> drop,
   });
   check_capacity(blocks() - drop.size() + grow.size());
   const bool are_few = exchange.size() < blocks() / kBlocksBuiltInAnEdit;
-  std::vector<uint32_t> dropped =
-      settle(lost, free_slots_, [&](uint32_t part, uint32_t i, uint32_t slot) {
-        edits[part].edits[i].slot = slot;
-        splice.set_slot(part, edits[part].edits[i]);
-      });
+  std::vector<uint32_t> dropped = settle(lost, free_slots_, [&](uint32_t part, uint32_t i, uint32_t slot) {
+    edits[part].edits[i].slot = slot;
+    splice.set_slot(part, edits[part].edits[i]);
+  });
   parallel(parts, [&](uint32_t part) {
     splice.finish(part);
     clear_slots(lost[part].all());

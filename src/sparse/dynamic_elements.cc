@@ -33,8 +33,7 @@ std::vector<uint32_t> edited_blocks(const ElementEdits& edits, uint32_t blocks) 
 }
 
 /// The first position of each row after a change.
-std::vector<uint64_t> edited_rows(const std::vector<uint64_t>& row_begin,
-                                  std::span<const BlockPosition> drop,
+std::vector<uint64_t> edited_rows(const std::vector<uint64_t>& row_begin, std::span<const BlockPosition> drop,
                                   std::span<const BlockPosition> grow) {
   std::vector<uint64_t> added(row_begin.size());  // modulo 2^64, one entry late
   for (const BlockPosition& p : drop) --added[p.row + 1];
@@ -61,15 +60,14 @@ PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t ca
 
 void PackedElements::check_places(uint64_t places) const {
   if (places < kMostPlaces) return;
-  throw UsageError(fmt::format(
-      "single elements of {} x {} need {} places with their filler; there are numbers for "
-      "{}: use blocks, or a smaller capacity",
-      rows(), cols(), places, kMostPlaces));
+  throw UsageError(
+      fmt::format("single elements of {} x {} need {} places with their filler; there are numbers for "
+                  "{}: use blocks, or a smaller capacity",
+                  rows(), cols(), places, kMostPlaces));
 }
 
 void PackedElements::check_dynamic() const {
-  if (!is_dynamic())
-    throw UsageError("a static weight: its pattern is fixed; make it a dynamic one");
+  if (!is_dynamic()) throw UsageError("a static weight: its pattern is fixed; make it a dynamic one");
 }
 
 void PackedElements::check(const Pattern& pattern) const {
@@ -84,8 +82,8 @@ void PackedElements::check(const Pattern& pattern) const {
 void PackedElements::check_capacity(uint64_t nonzeros) const {
   if (nonzeros <= dynamic_->capacity) return;
   throw UsageError(
-      fmt::format("{} non-zeros, {} more than its capacity of {}; give it more, or drop some first",
-                  nonzeros, nonzeros - dynamic_->capacity, dynamic_->capacity));
+      fmt::format("{} non-zeros, {} more than its capacity of {}; give it more, or drop some first", nonzeros,
+                  nonzeros - dynamic_->capacity, dynamic_->capacity));
 }
 
 void PackedElements::set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel) {
@@ -156,8 +154,7 @@ std::shared_ptr<const Moves> PackedElements::repack(std::span<const uint32_t> bl
 }
 
 /// Notes the rows of blocks that are not to change.
-void PackedElements::take_others(std::span<const uint32_t> blocks,
-                                 const base::ParallelFor& parallel) {
+void PackedElements::take_others(std::span<const uint32_t> blocks, const base::ParallelFor& parallel) {
   std::vector<bool> changes(dynamic_->rows.size());
   for (const uint32_t block : blocks) changes[block] = true;
   parallel(static_cast<uint32_t>(changes.size()), [&](uint32_t block) {
@@ -192,14 +189,12 @@ void PackedElements::repack_all(Moves* moves, const base::ParallelFor& parallel)
   if (moves != nullptr) copy_bytes(values, former.get(), used * sizeof(T), parallel);
   place(dynamic_->rows, index_.words.size() * 2, index_);
   parallel(static_cast<uint32_t>(dynamic_->rows.size()), [&](uint32_t block) {
-    write(dynamic_->rows[block], block, none, index_,
-          MovingValues<T>{{former.get(), used + 1}, 0, values},
+    write(dynamic_->rows[block], block, none, index_, MovingValues<T>{{former.get(), used + 1}, 0, values},
           moves == nullptr ? nullptr : moves->former.data());
   });
   if (used > value_count()) std::fill(values + value_count(), values + used, T{});
   if (moves == nullptr) return;
-  std::fill(moves->former.begin() + static_cast<ptrdiff_t>(value_count()), moves->former.end(),
-            none);
+  std::fill(moves->former.begin() + static_cast<ptrdiff_t>(value_count()), moves->former.end(), none);
   moves->ranges = {{0, places()}};
 }
 

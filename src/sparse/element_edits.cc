@@ -25,8 +25,7 @@ struct BlockOf {
 }  // namespace
 
 void refuse(uint64_t row, uint64_t col, bool grows, const char* why) {
-  throw UsageError(
-      fmt::format("element ({}, {}) is to {}{}", row, col, grows ? "grow" : "go", why));
+  throw UsageError(fmt::format("element ({}, {}) is to {}{}", row, col, grows ? "grow" : "go", why));
 }
 
 ElementEdits::ElementEdits(const ElementIndex& index, std::span<const BlockPosition> drop,
@@ -59,8 +58,8 @@ ElementEdits::ElementEdits(const ElementIndex& index, std::span<const BlockPosit
     for (uint32_t i = begin; i < end; ++i) {
       const BlockPosition p = at(i);
       const uint32_t chunk = of.chunk[p.row], k = of.k_block[p.col];
-      edits_[next[part][chunk * k_blocks + k]++] = ElementEdit(
-          p.row - index.chunk_begin[chunk], p.col - k * index.k_block, i >= drop.size());
+      edits_[next[part][chunk * k_blocks + k]++] =
+          ElementEdit(p.row - index.chunk_begin[chunk], p.col - k * index.k_block, i >= drop.size());
     }
   });
 }

@@ -158,8 +158,7 @@ void fill_random_columns(Pattern& p, uint64_t seed) {
   ColumnSampler sampler(p.block_cols());
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
     const auto count = static_cast<uint32_t>(p.row_begin[r + 1] - p.row_begin[r]);
-    sampler.sample(RandomSequence(RandomStream(seed, kColumns, r)), count,
-                   p.columns.data() + p.row_begin[r]);
+    sampler.sample(RandomSequence(RandomStream(seed, kColumns, r)), count, p.columns.data() + p.row_begin[r]);
   }
 }
 

@@ -20,8 +20,7 @@ BlockCovering describe(const Pattern& covering, uint64_t non_zeros) {
 
 Inspection inspect(const Pattern& pattern) {
   if (pattern.block_size != 1) {
-    throw UsageError(
-        fmt::format("inspecting a pattern of block size {}; it must be 1", pattern.block_size));
+    throw UsageError(fmt::format("inspecting a pattern of block size {}; it must be 1", pattern.block_size));
   }
   Inspection result;
   result.rows = pattern.rows;

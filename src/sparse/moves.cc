@@ -8,15 +8,15 @@
 namespace tessera::sparse {
 namespace {
 
-void follow(const Moves& moves, Moves::Range range, float* state,
-            const base::ParallelFor& parallel) {
+void follow(const Moves& moves, Moves::Range range, float* state, const base::ParallelFor& parallel) {
   const uint64_t count = range.end - range.begin;
   const auto former = std::make_unique_for_overwrite<float[]>(count);
   copy_bytes(state + range.begin, former.get(), count * sizeof(float), parallel);
-  for_each_part(count, parts_for(count * sizeof(float)), parallel, [&](uint32_t, uint64_t begin, uint64_t end) {
-    for (uint64_t i = range.begin + begin; i < range.begin + end; ++i)
-      state[i] = moves.former[i] == moves.none ? 0.0F : former[moves.former[i] - range.begin];
-  });
+  for_each_part(count, parts_for(count * sizeof(float)), parallel,
+                [&](uint32_t, uint64_t begin, uint64_t end) {
+                  for (uint64_t i = range.begin + begin; i < range.begin + end; ++i)
+                    state[i] = moves.former[i] == moves.none ? 0.0F : former[moves.former[i] - range.begin];
+                });
 }
 
 }  // namespace

@@ -25,8 +25,7 @@ uint32_t column_over_filler(uint32_t column, uint32_t filler, uint32_t half) {
 }
 
 /// The places of a block.
-void fill(std::vector<uint32_t>& of_places, const ElementIndex& index, uint64_t block,
-          uint32_t value) {
+void fill(std::vector<uint32_t>& of_places, const ElementIndex& index, uint64_t block, uint32_t value) {
   std::fill(of_places.begin() + static_cast<int64_t>(index.blocks[block].value),
             of_places.begin() + static_cast<int64_t>(index.blocks[block + 1].value), value);
 }
@@ -193,8 +192,7 @@ std::vector<ElementBundle> bundle_by_length(std::span<const uint16_t> lengths) {
 }
 
 uint64_t most_places(const ElementIndex& cut, uint64_t elements) {
-  const uint64_t most =
-      elements + kBundleRows * std::min(elements, uint64_t{cut.chunks()} * cut.cols);
+  const uint64_t most = elements + kBundleRows * std::min(elements, uint64_t{cut.chunks()} * cut.cols);
   return most - most % kBundleRows;  // whole bundles
 }
 
@@ -203,8 +201,7 @@ void reserve(ElementIndex& index, uint64_t elements) {
   uint64_t bundles = 0;
   for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk)
     bundles += (index.rows_of(chunk) + kBundleRows - 1) / kBundleRows;
-  index.bundles.resize(std::min(bundles * index.k_blocks(), places / kBundleRows) +
-                       index.blocks.size() - 1);
+  index.bundles.resize(std::min(bundles * index.k_blocks(), places / kBundleRows) + index.blocks.size() - 1);
   index.words.resize(places / 2);
 }
 
@@ -264,10 +261,10 @@ void write(const BlockRows& rows, uint32_t block, uint32_t none, ElementIndex& i
   }
 }
 
-template void write(const BlockRows&, uint32_t, uint32_t, ElementIndex&,
-                    const MovingValues<uint16_t>&, uint32_t*);
-template void write(const BlockRows&, uint32_t, uint32_t, ElementIndex&,
-                    const MovingValues<uint32_t>&, uint32_t*);
+template void write(const BlockRows&, uint32_t, uint32_t, ElementIndex&, const MovingValues<uint16_t>&,
+                    uint32_t*);
+template void write(const BlockRows&, uint32_t, uint32_t, ElementIndex&, const MovingValues<uint32_t>&,
+                    uint32_t*);
 
 void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
                      std::vector<uint32_t>& source, const base::ParallelFor& parallel) {

@@ -21,8 +21,7 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
     while (last != end && *last < end_column) ++last;
     if (last == first) continue;
     next[row] += last - first;
-    slices.push_back(
-        {static_cast<uint16_t>(row - row_begin), static_cast<uint16_t>(last - first), first});
+    slices.push_back({static_cast<uint16_t>(row - row_begin), static_cast<uint16_t>(last - first), first});
   }
   return slices;
 }
@@ -88,8 +87,8 @@ void sort_tasks(std::vector<RowPair>& tasks) {
 
 /// Writes one task's lane of index words. `first_column` begins the k-block, `filler` is the index
 /// of none.
-void write_columns(const RowPair& task, const ElementBundle& bundle, uint32_t first_column,
-                   uint32_t filler, uint32_t* words) {
+void write_columns(const RowPair& task, const ElementBundle& bundle, uint32_t first_column, uint32_t filler,
+                   uint32_t* words) {
   std::vector<uint32_t> shared, a, b;
   uint32_t i = 0, j = 0;
   while (i < task.a.count || j < task.b.count) {

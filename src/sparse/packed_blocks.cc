@@ -40,19 +40,20 @@ void PackedBlocks::Free::operator()(Changes* changes) const { delete changes; }
 
 namespace {
 
-/// Whether the blocks of a column of a full pattern, row after row, would stand in a few sets of a cache: it chooses
-/// a set by some of the lower bits of addresses.
+/// Whether the blocks of a column of a full pattern, row after row, would stand in a few sets of a cache: it
+/// chooses a set by some of the lower bits of addresses.
 bool has_columns_in_few_sets(const Pattern& pattern, uint64_t block_bytes) {
   constexpr uint64_t kSpan = 4096;
   const uint64_t all = uint64_t{pattern.block_rows()} * pattern.block_cols();
   return all > 0 && pattern.blocks() == all && pattern.block_cols() * block_bytes % kSpan == 0;
 }
 
-/// Gives the blocks of each row of a full pattern the row's slots, turned by the row's number: then those of a
-/// column stand a row and a block apart.
+/// Gives the blocks of each row of a full pattern the row's slots, turned by the row's number: then those of
+/// a column stand a row and a block apart.
 void turn_slots(BlockIndex& index, uint32_t cols) {
   for (uint32_t r = 0; r < index.rows(); ++r)
-    for (uint32_t c = 0; c < cols; ++c) index.slots[index.row_begin[r] + c] = index.row_begin[r] + (c + r) % cols;
+    for (uint32_t c = 0; c < cols; ++c)
+      index.slots[index.row_begin[r] + c] = index.row_begin[r] + (c + r) % cols;
 }
 
 }  // namespace

@@ -33,8 +33,7 @@ float load(const std::byte* values, Type type, uint64_t i) {
     return value;
   }
   std::memcpy(&bits, values + 2 * i, 2);
-  return type == Type::f16 ? base::to_float(base::Half(bits))
-                           : base::to_float(base::Bfloat16(bits));
+  return type == Type::f16 ? base::to_float(base::Half(bits)) : base::to_float(base::Bfloat16(bits));
 }
 
 }  // namespace
@@ -79,32 +78,28 @@ void PackedElements::pack(std::span<const float> values, std::span<float> packed
                           const base::ParallelFor& parallel) const {
   assert(values.size() == nonzeros() && packed.size() == places());
   std::fill(packed.begin(), packed.end(), 0.0F);
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
-    packed[place] = values[position];
-  });
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t place, uint32_t) { packed[place] = values[position]; });
 }
 
 void PackedElements::unpack(std::span<const float> packed, std::span<float> values,
                             const base::ParallelFor& parallel) const {
   assert(values.size() == nonzeros() && packed.size() == places());
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
-    values[position] = packed[place];
-  });
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t place, uint32_t) { values[position] = packed[place]; });
 }
 
 std::vector<uint64_t> PackedElements::permutation() const {
   std::vector<uint64_t> place_of(nonzeros());
-  for_each_nonzero(base::serial_for, [&](uint64_t position, uint64_t place, uint32_t) {
-    place_of[position] = place;
-  });
+  for_each_nonzero(base::serial_for,
+                   [&](uint64_t position, uint64_t place, uint32_t) { place_of[position] = place; });
   return place_of;
 }
 
 Pattern PackedElements::pattern(const base::ParallelFor& parallel) const {
   Pattern pattern{rows(), cols(), 1, row_begin_, std::vector<uint32_t>(nonzeros())};
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t, uint32_t column) {
-    pattern.columns[position] = column;
-  });
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t, uint32_t column) { pattern.columns[position] = column; });
   return pattern;
 }
 
@@ -133,8 +128,7 @@ uint64_t PackedElements::capacity() const { return is_dynamic() ? dynamic_->capa
 size_t PackedElements::index_bytes() const {
   size_t bytes = index_.bytes();
   if (transposed_->is_current)
-    bytes += transposed_->elements.index.bytes() +
-             transposed_->elements.source.size() * sizeof(uint32_t);
+    bytes += transposed_->elements.index.bytes() + transposed_->elements.source.size() * sizeof(uint32_t);
   if (dynamic_ != nullptr) bytes += dynamic_->bytes();
   return bytes;
 }

@@ -20,8 +20,7 @@ namespace tessera::sparse {
 /// The index of Wᵀ over the values of W.
 struct TransposedElements {
   ElementIndex index;
-  std::vector<uint32_t>
-      source;  ///< the place in W of the value of each place; filler: zero_place()
+  std::vector<uint32_t> source;  ///< the place in W of the value of each place; filler: zero_place()
 };
 
 /// An unstructured sparse matrix, packed. The values are the master copy; their order is a
@@ -127,11 +126,9 @@ class PackedElements {
   void check_capacity(uint64_t nonzeros) const;
   void take_pattern(const Pattern& pattern, bool keeps_values, const base::ParallelFor& parallel);
   void take_others(std::span<const uint32_t> blocks, const base::ParallelFor& parallel);
-  std::shared_ptr<const Moves> repack(std::span<const uint32_t> blocks,
-                                      const base::ParallelFor& parallel);
+  std::shared_ptr<const Moves> repack(std::span<const uint32_t> blocks, const base::ParallelFor& parallel);
   template <class T>
-  void repack_in_place(std::span<const uint32_t> blocks, Moves& moves,
-                       const base::ParallelFor& parallel);
+  void repack_in_place(std::span<const uint32_t> blocks, Moves& moves, const base::ParallelFor& parallel);
   template <class T>
   void repack_all(Moves* moves, const base::ParallelFor& parallel);
 

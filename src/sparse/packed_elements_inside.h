@@ -38,15 +38,13 @@ template <class Visit>
 void PackedElements::for_each_nonzero(const base::ParallelFor& parallel, const Visit& visit) const {
   parallel(chunks(), [&](uint32_t chunk) {
     const uint32_t first_row = index_.chunk_begin[chunk];
-    std::vector<uint64_t> next(&row_begin_[first_row],
-                               &row_begin_[first_row + index_.rows_of(chunk)]);
+    std::vector<uint64_t> next(&row_begin_[first_row], &row_begin_[first_row + index_.rows_of(chunk)]);
     for (uint32_t k = 0; k < k_blocks(); ++k)
-      for_each_slice(index_, uint64_t{chunk} * k_blocks() + k,
-                     [&](uint16_t row, const ElementSlice& slice) {
-                       for_each_in_order(index_, slice, [&](uint32_t column, uint64_t place) {
-                         visit(next[row]++, place, k * k_block() + column);
-                       });
-                     });
+      for_each_slice(index_, uint64_t{chunk} * k_blocks() + k, [&](uint16_t row, const ElementSlice& slice) {
+        for_each_in_order(index_, slice, [&](uint32_t column, uint64_t place) {
+          visit(next[row]++, place, k * k_block() + column);
+        });
+      });
   });
 }
 

@@ -18,9 +18,7 @@ inline uint32_t parts_for(uint64_t bytes) {
 /// Calls job(part, begin, end) for equal parts of `units`.
 template <class Units, class Job>
 void for_each_part(Units units, uint32_t parts, const base::ParallelFor& parallel, const Job& job) {
-  const auto border = [&](uint32_t part) {
-    return static_cast<Units>(uint64_t{units} * part / parts);
-  };
+  const auto border = [&](uint32_t part) { return static_cast<Units>(uint64_t{units} * part / parts); };
   if (parts == 1) return job(0, Units{0}, units);
   parallel(parts, [&](uint32_t part) { job(part, border(part), border(part + 1)); });
 }

@@ -26,13 +26,11 @@ void validate_row_begin(const Pattern& p) {
   if (p.row_begin.front() != 0) reject("row_begin[0] is {}; it must be 0", p.row_begin.front());
   for (size_t r = 0; r < p.block_rows(); ++r) {
     if (p.row_begin[r] > p.row_begin[r + 1]) {
-      reject("row_begin decreases from {} to {} at block row {}", p.row_begin[r],
-             p.row_begin[r + 1], r);
+      reject("row_begin decreases from {} to {} at block row {}", p.row_begin[r], p.row_begin[r + 1], r);
     }
   }
   if (p.row_begin.back() != p.blocks()) {
-    reject("row_begin ends with {}, and there are {} block columns", p.row_begin.back(),
-           p.blocks());
+    reject("row_begin ends with {}, and there are {} block columns", p.row_begin.back(), p.blocks());
   }
 }
 
@@ -52,8 +50,8 @@ bool ascending_below(const uint32_t* begin, const uint32_t* end, uint32_t limit)
              p.block_cols());
     }
     if (i > p.row_begin[row] && p.columns[i - 1] >= p.columns[i]) {
-      reject("in block row {} column {} comes after {}; columns must ascend, each once", row,
-             p.columns[i], p.columns[i - 1]);
+      reject("in block row {} column {} comes after {}; columns must ascend, each once", row, p.columns[i],
+             p.columns[i - 1]);
     }
   }
   reject("the columns of block row {} do not ascend", row);
@@ -135,8 +133,8 @@ void accumulate(std::vector<uint64_t>& counts) {
 
 void validate_coordinates(uint32_t rows, uint32_t cols, const Coordinates& e) {
   if (e.rows.size() != e.cols.size() || e.rows.size() != e.values.size()) {
-    reject("{} row indices, {} column indices and {} values; there must be as many of each",
-           e.rows.size(), e.cols.size(), e.values.size());
+    reject("{} row indices, {} column indices and {} values; there must be as many of each", e.rows.size(),
+           e.cols.size(), e.values.size());
   }
   for (size_t i = 0; i < e.rows.size(); ++i) {
     if (e.rows[i] >= rows || e.cols[i] >= cols) {
@@ -173,8 +171,7 @@ void validate(const SparseMatrix& matrix) {
   const uint64_t b = matrix.pattern.block_size;
   const uint64_t blocks = matrix.pattern.blocks();
   if (matrix.values.size() % (b * b) != 0 || matrix.values.size() / (b * b) != blocks) {
-    reject("{} values; {} blocks of {} x {} need {} each", matrix.values.size(), blocks, b, b,
-           b * b);
+    reject("{} values; {} blocks of {} x {} need {} each", matrix.values.size(), blocks, b, b, b * b);
   }
 }
 
@@ -271,8 +268,7 @@ std::vector<float> values_at(const Pattern& p, std::span<const float> dense) {
 }
 
 TransposedPattern transpose(const Pattern& p) {
-  TransposedPattern out{without_blocks(p.cols, p.rows, p.block_size),
-                        std::vector<uint64_t>(p.blocks())};
+  TransposedPattern out{without_blocks(p.cols, p.rows, p.block_size), std::vector<uint64_t>(p.blocks())};
   Pattern& t = out.pattern;
   t.columns.resize(p.blocks());
   for (uint32_t c : p.columns) ++t.row_begin[size_t{c} + 1];
@@ -317,8 +313,8 @@ SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& e
     out.values[position] = elements.values[i];
   }
   const auto ascends = [&](uint32_t r) {
-    return ascending_below(p.columns.data() + p.row_begin[r],
-                           p.columns.data() + p.row_begin[size_t{r} + 1], cols);
+    return ascending_below(p.columns.data() + p.row_begin[r], p.columns.data() + p.row_begin[size_t{r} + 1],
+                           cols);
   };
   for (uint32_t r = 0; r < rows; ++r) {
     if (ascends(r)) continue;

@@ -44,8 +44,7 @@ class ColumnSets {
 
 }  // namespace
 
-std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_column,
-                               uint32_t width) {
+std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_column, uint32_t width) {
   std::stable_sort(slices.begin(), slices.end(),
                    [](const RowSlice& a, const RowSlice& b) { return a.count > b.count; });
   const ColumnSets sets(slices, first_column, width);
@@ -62,8 +61,7 @@ std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_colu
     uint32_t best_worth = 0;
     for (size_t candidate = head + 1; candidate < end; ++candidate) {
       const uint32_t overlap = sets.overlap(waiting[head], waiting[candidate]);
-      const uint32_t worth =
-          kSharedColumn * overlap + kPartnerElement * slices[waiting[candidate]].count;
+      const uint32_t worth = kSharedColumn * overlap + kPartnerElement * slices[waiting[candidate]].count;
       if (worth > best_worth) {
         best = candidate;
         best_overlap = overlap;
@@ -72,8 +70,7 @@ std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_colu
     }
     const uint32_t partner = waiting[best];
     // Shift the ones passed over, so that those next in line keep their order.
-    std::move_backward(waiting.begin() + head + 1, waiting.begin() + best,
-                       waiting.begin() + best + 1);
+    std::move_backward(waiting.begin() + head + 1, waiting.begin() + best, waiting.begin() + best + 1);
     pairs.push_back({slices[waiting[head]], slices[partner], static_cast<uint16_t>(best_overlap)});
   }
   if (head < waiting.size()) {

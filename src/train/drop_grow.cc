@@ -63,7 +63,8 @@ std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count) 
   return lowest(std::move(blocks), count);
 }
 
-std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed, uint32_t step) {
+std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed,
+                                               uint32_t step) {
   const base::RandomStream random(seed, step);
   std::vector<Scored> blocks;
   each_empty_block(weight.pattern(), [&](uint32_t row, uint32_t col) {
@@ -80,7 +81,8 @@ std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t
   each_empty_block(pattern, [&](uint32_t row, uint32_t col) {
     float sum = 0;
     for (uint32_t i = row * b; i < std::min(pattern.rows, (row + 1) * b); ++i)
-      for (uint32_t j = col * b; j < std::min(pattern.cols, (col + 1) * b); ++j) sum += std::abs(dense_gradient(i, j));
+      for (uint32_t j = col * b; j < std::min(pattern.cols, (col + 1) * b); ++j)
+        sum += std::abs(dense_gradient(i, j));
     blocks.push_back({-sum, {row, col}});
   });
   return lowest(std::move(blocks), count);

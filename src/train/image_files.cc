@@ -36,9 +36,10 @@ Idx read_idx(const io::Source& source, uint8_t dimensions) {
   if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
     io::fail(source.name(), "not an IDX file, which begins with two zero bytes");
   if (bytes[2] != std::byte{kIdxBytes} || bytes[3] != std::byte{dimensions})
-    io::fail(source.name(), "type {} in {} dimensions; bytes (type {}) in {} are needed", std::to_integer<int>(bytes[2]),
-             std::to_integer<int>(bytes[3]), kIdxBytes, dimensions);
-  if (bytes.size() < idx.begin) io::fail(source.name(), "{} bytes; the header alone has {}", bytes.size(), idx.begin);
+    io::fail(source.name(), "type {} in {} dimensions; bytes (type {}) in {} are needed",
+             std::to_integer<int>(bytes[2]), std::to_integer<int>(bytes[3]), kIdxBytes, dimensions);
+  if (bytes.size() < idx.begin)
+    io::fail(source.name(), "{} bytes; the header alone has {}", bytes.size(), idx.begin);
   uint64_t elements = 1;
   for (uint8_t i = 0; i < dimensions; ++i) {
     idx.sides.push_back(big_endian(&bytes[size_t{4} + size_t{4} * i]));
@@ -47,12 +48,14 @@ Idx read_idx(const io::Source& source, uint8_t dimensions) {
     elements *= idx.sides[i];
   }
   if (elements != bytes.size() - idx.begin)
-    io::fail(source.name(), "{} bytes of elements; its header promises {}", bytes.size() - idx.begin, elements);
+    io::fail(source.name(), "{} bytes of elements; its header promises {}", bytes.size() - idx.begin,
+             elements);
   return idx;
 }
 
 void require_classes(const std::string& name, const std::vector<uint8_t>& labels) {
-  const auto wrong = std::find_if(labels.begin(), labels.end(), [](uint8_t label) { return label >= kClasses; });
+  const auto wrong =
+      std::find_if(labels.begin(), labels.end(), [](uint8_t label) { return label >= kClasses; });
   if (wrong != labels.end())
     io::fail(name, "label {} of image {}; classes are 0 to {}", *wrong, wrong - labels.begin(), kClasses - 1);
 }
@@ -68,8 +71,13 @@ ImageSet read_idx_images(const io::Source& images, const io::Source& labels) {
   const Idx pixels = read_idx(images, 3);
   const Idx classes = read_idx(labels, 1);
   if (pixels.sides[0] != classes.sides[0])
-    io::fail(labels.name(), "{} labels for the {} images of {}", classes.sides[0], pixels.sides[0], images.name());
-  ImageSet set{1, pixels.sides[1], pixels.sides[2], kClasses, as_bytes(pixels.content, pixels.begin),
+    io::fail(labels.name(), "{} labels for the {} images of {}", classes.sides[0], pixels.sides[0],
+             images.name());
+  ImageSet set{1,
+               pixels.sides[1],
+               pixels.sides[2],
+               kClasses,
+               as_bytes(pixels.content, pixels.begin),
                as_bytes(classes.content, classes.begin)};
   require_classes(labels.name(), set.labels);
   return set;

@@ -1,7 +1,6 @@
-#include <tessera/images.h>
-
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/images.h>
 
 #include <filesystem>
 #include <optional>
@@ -59,7 +58,8 @@ std::optional<ImageSplit> find_cifar10(const fs::path& folder) {
     ImageSplit split{"CIFAR-10", {}, read_cifar10(*test)};
     for (int i = 1; i <= 5; ++i) {
       const auto batch = find_file(place, fmt::format("data_batch_{}.bin", i));
-      if (!batch) throw Error(fmt::format("{}: data_batch_{}.bin is missing beside test_batch.bin", place.string(), i));
+      if (!batch)
+        throw Error(fmt::format("{}: data_batch_{}.bin is missing beside test_batch.bin", place.string(), i));
       ImageSet part = read_cifar10(*batch);
       if (i == 1) {
         split.train = std::move(part);
@@ -88,9 +88,10 @@ ImageSplit load_images(const std::string& folder, const std::string& name) {
     if (auto split = find_mnist(folder)) return std::move(*split);
   if (name != "mnist")
     if (auto split = find_cifar10(folder)) return std::move(*split);
-  throw Error(fmt::format("{}: no images of {} here; expected are t10k-images-idx3-ubyte[.gz] (MNIST) or "
-                          "test_batch.bin (CIFAR-10, binary version), in it or in mnist/, cifar-10-batches-bin/",
-                          folder, name.empty() ? "MNIST or CIFAR-10" : name));
+  throw Error(
+      fmt::format("{}: no images of {} here; expected are t10k-images-idx3-ubyte[.gz] (MNIST) or "
+                  "test_batch.bin (CIFAR-10, binary version), in it or in mnist/, cifar-10-batches-bin/",
+                  folder, name.empty() ? "MNIST or CIFAR-10" : name));
 }
 
 }  // namespace tessera

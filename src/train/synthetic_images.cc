@@ -49,7 +49,8 @@ void add_image(const Template& from, uint64_t seed, uint32_t index, ImageSet& se
       const int r = std::clamp(row + down, 0, static_cast<int>(kSide) - 1);
       const int c = std::clamp(col + right, 0, static_cast<int>(kSide) - 1);
       const auto pixel = static_cast<uint64_t>(row) * kSide + static_cast<uint64_t>(col);
-      const float value = contrast * from[static_cast<size_t>(r) * kSide + static_cast<size_t>(c)] + kNoise * noise.normal(pixel);
+      const float value = contrast * from[static_cast<size_t>(r) * kSide + static_cast<size_t>(c)] +
+                          kNoise * noise.normal(pixel);
       set.pixels.push_back(static_cast<uint8_t>(std::clamp(127.5F + 90.0F * value, 0.0F, 255.0F)));
     }
 }
@@ -70,7 +71,8 @@ ImageSet make_set(const std::vector<Template>& templates, size_t count, uint64_t
 
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed) {
   std::vector<Template> templates;
-  for (uint32_t i = 0; i < kClasses * kTemplates; ++i) templates.push_back(make_template(RandomStream(seed, i, 0)));
+  for (uint32_t i = 0; i < kClasses * kTemplates; ++i)
+    templates.push_back(make_template(RandomStream(seed, i, 0)));
   return {"synthetic images", make_set(templates, train, seed, 0),
           make_set(templates, test, seed, static_cast<uint32_t>(train))};
 }

@@ -28,8 +28,7 @@ struct Array {
     for (size_t i = 0; i < data.size(); ++i) data[i] = std::sin(phase * static_cast<float>(i + 1));
   }
   double at(int64_t i, int64_t j) const {
-    return data[static_cast<size_t>(layout == Layout::row_major ? i * leading + j
-                                                                : i + j * leading)];
+    return data[static_cast<size_t>(layout == Layout::row_major ? i * leading + j : i + j * leading)];
   }
 
   Layout layout;
@@ -76,8 +75,8 @@ std::vector<float> some_state(const Weight& weight) {
   return packed;
 }
 
-void run_and_check(const Weight& weight, const Sddmm& gradient, uint32_t n, Layout layout,
-                   float alpha, float beta) {
+void run_and_check(const Weight& weight, const Sddmm& gradient, uint32_t n, Layout layout, float alpha,
+                   float beta) {
   const Array dy(kRows, n, layout, 0.7F);
   const Array x(kCols, n, layout, 0.3F);
   const std::vector<float> before = some_state(weight);
@@ -146,10 +145,8 @@ TEST(Sddmm, FollowsBlocksThatAreDroppedAndGrown) {
   const Pattern pattern = weight.pattern();
   std::vector<BlockPosition> drop, grow;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    const auto begin =
-        pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row]);
-    const auto end =
-        pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row + 1]);
+    const auto begin = pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row]);
+    const auto end = pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row + 1]);
     if (begin != end && row % 2 == 0) drop.push_back({row, *begin});
     for (uint32_t col = 0; col < pattern.block_cols() && row % 3 == 0; ++col)
       if (std::find(begin, end, col) == end) {
@@ -172,9 +169,8 @@ TEST(Sddmm, RefusesWrongArguments) {
   EXPECT_TRUE(test::says(message_of({.x = x.data(), .dw = dw.data()}), "dY is null"));
   EXPECT_TRUE(test::says(message_of({.dy = dy.data(), .dw = dw.data()}), "X is null"));
   EXPECT_TRUE(test::says(message_of({.dy = dy.data(), .x = x.data()}), "dW is null"));
-  EXPECT_TRUE(
-      test::says(message_of({.dy = dy.data(), .x = x.data(), .x_leading = 9, .dw = dw.data()}),
-                 "leading dimension of X is 9"));
+  EXPECT_TRUE(test::says(message_of({.dy = dy.data(), .x = x.data(), .x_leading = 9, .dw = dw.data()}),
+                         "leading dimension of X is 9"));
   EXPECT_THROW(Sddmm(weight, 10, {.force = {{"colour", 1}}}), UsageError);
 }
 
@@ -202,15 +198,18 @@ std::vector<double> product(uint32_t m, uint32_t k, uint32_t n, const A& a, cons
 void expect_near(const std::vector<double>& want, const std::vector<float>& have, uint32_t terms) {
   ASSERT_EQ(want.size(), have.size());
   // Operands are below 1.
-  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(want[i], have[i], terms * terms * epsilon_of(Type::f32)) << i;
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(want[i], have[i], terms * terms * epsilon_of(Type::f32)) << i;
 }
 
-// 128 columns make rows of 4 KB: their blocks take turns, so that those of a column are not in the same cache sets.
+// 128 columns make rows of 4 KB: their blocks take turns, so that those of a column are not in the same cache
+// sets.
 TEST(DenseTriple, AgreesWithFloat64WhereBlocksTakeTurns) {
   constexpr uint32_t m = 40, k = 128, n = 50;
   std::vector<float> w(size_t{m} * k), x(size_t{k} * n), dy(size_t{m} * n);
   for (std::vector<float>* array : {&w, &x, &dy})
-    for (size_t i = 0; i < array->size(); ++i) (*array)[i] = std::sin(0.1F * static_cast<float>(array->size() + i));
+    for (size_t i = 0; i < array->size(); ++i)
+      (*array)[i] = std::sin(0.1F * static_cast<float>(array->size() + i));
   const Weight weight = Weight::dense({w.data(), k}, m, k);
   std::vector<float> y(size_t{m} * n), dx(size_t{k} * n), dw(weight.packed_size()), gradient(w.size());
   Spmm(weight, n)(x.data(), y.data());
@@ -221,7 +220,9 @@ TEST(DenseTriple, AgreesWithFloat64WhereBlocksTakeTurns) {
   const auto x_at = [&](uint32_t i, uint32_t j) { return x[size_t{i} * n + j]; };
   const auto dy_at = [&](uint32_t i, uint32_t j) { return dy[size_t{i} * n + j]; };
   expect_near(product(m, k, n, w_at, x_at), y, k);
-  expect_near(product(k, m, n, [&](uint32_t i, uint32_t j) { return w_at(j, i); }, dy_at), dx, m);
+  expect_near(product(
+                  k, m, n, [&](uint32_t i, uint32_t j) { return w_at(j, i); }, dy_at),
+              dx, m);
   expect_near(product(m, n, k, dy_at, [&](uint32_t i, uint32_t j) { return x_at(j, i); }), gradient, n);
   std::vector<float> values(w.size());
   weight.get_values(values);

@@ -20,7 +20,8 @@ SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size) {
 }
 
 /// activation(alpha · W·X + beta · Y + bias) in float64.
-std::vector<double> reference(const SparseMatrix& w, uint32_t n, const SpmmOptions& options, const SpmmArguments& a) {
+std::vector<double> reference(const SparseMatrix& w, uint32_t n, const SpmmOptions& options,
+                              const SpmmArguments& a) {
   const Pattern& p = w.pattern;
   const uint32_t b = p.block_size;
   const auto at = [](Layout layout, int64_t leading, int64_t i, int64_t j) {
@@ -34,7 +35,8 @@ std::vector<double> reference(const SparseMatrix& w, uint32_t n, const SpmmOptio
         const uint32_t col = p.columns[block] * b + e % b;
         if (row >= p.rows || col >= p.cols) continue;
         for (uint32_t j = 0; j < n; ++j)
-          sums[row * n + j] += double{w.values[block * b * b + e]} * a.x[at(options.x_layout, a.x_leading, col, j)];
+          sums[row * n + j] +=
+              double{w.values[block * b * b + e]} * a.x[at(options.x_layout, a.x_leading, col, j)];
       }
   for (uint32_t i = 0; i < p.rows; ++i)
     for (uint32_t j = 0; j < n; ++j) {
@@ -106,12 +108,14 @@ TEST(Spmm, TakesArraysThatBeginAtAnyByte) {
       for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) - 6;
       product(x.data(), expected.data());
       for (const size_t offset : {1U, 2U, 4U, 16U, 63U}) {
-        std::vector<std::byte> x_bytes(offset + sizeof(float) * x.size()), y_bytes(offset + sizeof(float) * y.size());
+        std::vector<std::byte> x_bytes(offset + sizeof(float) * x.size()),
+            y_bytes(offset + sizeof(float) * y.size());
         std::memcpy(x_bytes.data() + offset, x.data(), sizeof(float) * x.size());
         product(reinterpret_cast<const float*>(x_bytes.data() + offset),
                 reinterpret_cast<float*>(y_bytes.data() + offset));
         std::memcpy(y.data(), y_bytes.data() + offset, sizeof(float) * y.size());
-        EXPECT_EQ(y, expected) << "blocks of " << block_size << ", stream_y " << stream_y << ", byte " << offset;
+        EXPECT_EQ(y, expected) << "blocks of " << block_size << ", stream_y " << stream_y << ", byte "
+                               << offset;
       }
     }
 }
@@ -151,7 +155,10 @@ TEST(Weight, ReplacedValuesReachEveryProduct) {
     weight.set_values(values);
     product(x.data(), twice.data());
     for (size_t i = 0; i < once.size(); ++i) EXPECT_FLOAT_EQ(twice[i], 2 * once[i]);
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_values({values.data(), 3}); }), "3 values"));
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                             weight.set_values({values.data(), 3});
+                           }),
+                           "3 values"));
   }
 }
 
@@ -181,10 +188,13 @@ TEST(Spmm, RefusesWrongArguments) {
   const Spmm product(weight, 10);
   std::vector<float> x(32 * 10);
   std::vector<float> y(64 * 10);
-  const auto message_of = [&](const SpmmArguments& a) { return test::error_of<UsageError>([&] { product(a); }); };
+  const auto message_of = [&](const SpmmArguments& a) {
+    return test::error_of<UsageError>([&] { product(a); });
+  };
   EXPECT_TRUE(test::says(message_of({.x = nullptr, .y = y.data()}), "X is null"));
   EXPECT_TRUE(test::says(message_of({.x = x.data(), .y = nullptr}), "Y is null"));
-  EXPECT_TRUE(test::says(message_of({.x = x.data(), .x_leading = 9, .y = y.data()}), "leading dimension of X is 9"));
+  EXPECT_TRUE(
+      test::says(message_of({.x = x.data(), .x_leading = 9, .y = y.data()}), "leading dimension of X is 9"));
   EXPECT_TRUE(test::says(message_of({.x = x.data(), .y = y.data(), .bias = x.data()}), "without a bias"));
 }
 

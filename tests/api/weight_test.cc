@@ -35,7 +35,8 @@ std::vector<double> dense_of(const Weight& weight) {
 }
 
 /// Expects activation(alpha · W·X + beta · Y + bias), or the same of Wᵀ, for a product of any options.
-void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const SpmmOptions& options, uint64_t seed) {
+void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const SpmmOptions& options,
+                    uint64_t seed) {
   const uint32_t rows = options.transpose ? weight.cols() : weight.rows();
   const uint32_t depth = options.transpose ? weight.rows() : weight.cols();
   const std::vector<double> w = dense_of(weight);
@@ -50,14 +51,19 @@ void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const
   const auto at = [&](Layout layout, uint32_t i, uint32_t j, uint32_t height) {
     return layout == Layout::row_major ? uint64_t{i} * n + j : i + uint64_t{j} * height;
   };
-  product({.x = x.data(), .y = y.data(), .alpha = 1.5F, .beta = -0.5F, .bias = options.bias ? bias.data() : nullptr});
+  product({.x = x.data(),
+           .y = y.data(),
+           .alpha = 1.5F,
+           .beta = -0.5F,
+           .bias = options.bias ? bias.data() : nullptr});
   for (uint32_t i = 0; i < rows; ++i)
     for (uint32_t j = 0; j < n; ++j) {
       double sum = 0;
       double magnitude = 0;
       uint32_t length = 0;
       for (uint32_t l = 0; l < depth; ++l) {
-        const double value = options.transpose ? w[uint64_t{l} * weight.cols() + i] : w[uint64_t{i} * weight.cols() + l];
+        const double value =
+            options.transpose ? w[uint64_t{l} * weight.cols() + i] : w[uint64_t{i} * weight.cols() + l];
         const double term = value * x[at(options.x_layout, l, j, depth)];
         sum += term;
         magnitude += std::abs(term);
@@ -67,7 +73,8 @@ void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const
       double want = 1.5 * sum - 0.5 * y_before[place] + (options.bias ? bias[i] : 0);
       if (options.activation == Activation::relu) want = std::max(0.0, want);
       if (options.activation == Activation::gelu) want = want / 2 * (1 + std::erf(want / std::sqrt(2.0)));
-      ASSERT_NEAR(y[place], want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2)) << "(" << i << ", " << j << ")";
+      ASSERT_NEAR(y[place], want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2))
+          << "(" << i << ", " << j << ")";
     }
 }
 
@@ -77,8 +84,8 @@ struct Drawn {
     static constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
     block_size = kBlocks[random.below(5)];
     type = kTypes[random.below(3)];
-    matrix = generate({static_cast<PatternKind>(random.below(3)), random.below(150) + 1, random.below(150) + 1,
-                       0.05 + 0.2 * random.below(4), block_size, seed});
+    matrix = generate({static_cast<PatternKind>(random.below(3)), random.below(150) + 1,
+                       random.below(150) + 1, 0.05 + 0.2 * random.below(4), block_size, seed});
     if (random.below(3) == 0) drop_rows();
     n = random.below(3) == 0 ? random.below(8) + 1 : random.below(90) + 1;
     options.x_layout = static_cast<Layout>(random.below(2));
@@ -106,7 +113,8 @@ struct Drawn {
 
   std::string describe() const {
     return fmt::format("{} × {}, {} blocks of {}, n {}, {}{}", matrix.pattern.rows, matrix.pattern.cols,
-                       matrix.pattern.blocks(), block_size, n, name_of(type), options.transpose ? ", transposed" : "");
+                       matrix.pattern.blocks(), block_size, n, name_of(type),
+                       options.transpose ? ", transposed" : "");
   }
 
   base::RandomSequence random;
@@ -185,7 +193,8 @@ TEST(Weight, DynamicWithTheSamePatternGivesTheSameBits) {
     base::RandomStream(2).fill_symmetric(x);
     std::vector<float> a(200 * 48);
     std::vector<float> b(200 * 48);
-    const SpmmOptions options{.force = {{"kernel", 0}, {"panel_cols", 48}, {"row_parts", 1}, {"col_parts", 1}}};
+    const SpmmOptions options{
+        .force = {{"kernel", 0}, {"panel_cols", 48}, {"row_parts", 1}, {"col_parts", 1}}};
     Spmm(fixed, 48, options)(x.data(), a.data());
     Spmm(dynamic, 48, options)(x.data(), b.data());
     EXPECT_EQ(a, b);
@@ -250,7 +259,8 @@ TEST_P(StateOfBlocks, FollowsWhereBlocksStay) {
   const Relocation moved = weight.replace({&gone, 1}, {&grown, 1});
   moved.apply(momentum);
   EXPECT_TRUE(std::equal(momentum.begin(), momentum.end(), weight.packed_values().begin()));
-  EXPECT_EQ(momentum.size() - std::count(momentum.begin(), momentum.end(), 0.0F), matrix.values.size() - b * b);
+  EXPECT_EQ(momentum.size() - std::count(momentum.begin(), momentum.end(), 0.0F),
+            matrix.values.size() - b * b);
   std::vector<float> small(64);
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { moved.apply(small); }), "64 elements"));
 }
@@ -262,7 +272,8 @@ TEST_P(StateOfBlocks, FollowsWhenTheyAreCompacted) {
     Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks() + 3, type);
     base::RandomSequence random{base::RandomStream(5)};
     for (int step = 0; step < 4; ++step) drop_and_grow(weight, random);
-    std::vector<float> values(weight.pattern().blocks() * b * b), state(weight.packed_size()), after(state.size());
+    std::vector<float> values(weight.pattern().blocks() * b * b), state(weight.packed_size()),
+        after(state.size());
     weight.get_values(values);
     weight.pack(values, state);
     const Spmm product(weight, 40), back(weight, 40, {.transpose = true});
@@ -289,7 +300,8 @@ INSTANTIATE_TEST_SUITE_P(BlockSizes, StateOfBlocks, testing::Values(1U, 4U, 8U))
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
   for (const SparseMatrix& m : {matrix, generate({PatternKind::random, 64, 64, 0.5, 1, 3})}) {
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Weight::dynamic(m, 7); }), "more than its capacity of 7"));
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Weight::dynamic(m, 7); }),
+                           "more than its capacity of 7"));
     Weight fixed(m);
     EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(m); }), "its pattern is fixed"));
   }

@@ -26,8 +26,7 @@ std::vector<fs::path> sources_under(const std::string& folder) {
   if (!fs::exists(kRoot / folder)) return files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / folder)) {
     const std::string extension = entry.path().extension();
-    if (entry.is_regular_file() && (extension == ".h" || extension == ".cc"))
-      files.push_back(entry.path());
+    if (entry.is_regular_file() && (extension == ".h" || extension == ".cc")) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   return files;

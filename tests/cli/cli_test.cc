@@ -38,9 +38,28 @@ TEST_F(CliTest, JsonHoldsEveryCombinationWithItsKeys) {
   EXPECT_EQ(j["command"], "spmm");
   EXPECT_EQ(j["results"].size(), 2U * (2 + 2 * 2 * 2));  // types × (dense n + density × block × n)
   for (const json& r : j["results"]) {
-    for (const char* key : {"machine", "mode", "type", "block", "m", "k", "n", "requested_density", "density", "nnz",
-                            "fits", "seconds", "cycles", "useful_gflops", "dense_seconds", "speedup", "verified",
-                            "max_abs_error", "max_rel_error", "phases", "memory", "plan"})
+    for (const char* key : {"machine",
+                            "mode",
+                            "type",
+                            "block",
+                            "m",
+                            "k",
+                            "n",
+                            "requested_density",
+                            "density",
+                            "nnz",
+                            "fits",
+                            "seconds",
+                            "cycles",
+                            "useful_gflops",
+                            "dense_seconds",
+                            "speedup",
+                            "verified",
+                            "max_abs_error",
+                            "max_rel_error",
+                            "phases",
+                            "memory",
+                            "plan"})
       EXPECT_TRUE(r.contains(key)) << key;
     EXPECT_EQ(r["verified"], true);
     EXPECT_TRUE(r["cycles"].is_null());
@@ -105,7 +124,9 @@ TEST_F(CliTest, PrintsPlanCandidatesAndProgram) {
 
 TEST_F(CliTest, RunsOnAMachineOfOnesOwn) {
   const std::string machine = file("toy.toml", fmt::format(fmt::runtime(kSmallMachine), 100000));
-  const std::string spmm = fmt::format("spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --type f32,f16,f16-f32 --machine '{}' --json", machine);
+  const std::string spmm = fmt::format(
+      "spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --type f32,f16,f16-f32 --machine '{}' --json",
+      machine);
   const Outcome run_out = run(spmm);
   ASSERT_EQ(run_out.status, 0) << run_out.err;
   const Outcome estimate = run(spmm + " --estimate");
@@ -121,7 +142,8 @@ TEST_F(CliTest, RunsOnAMachineOfOnesOwn) {
 
 TEST_F(CliTest, NotFittingIsAnAnswer) {
   const std::string machine = file("small.toml", fmt::format(fmt::runtime(kSmallMachine), 3500));
-  const Outcome o = run(fmt::format("spmm --m 256 --k 256 --density 1/4 --block 4 --n 64 --machine '{}' --json", machine));
+  const Outcome o =
+      run(fmt::format("spmm --m 256 --k 256 --density 1/4 --block 4 --n 64 --machine '{}' --json", machine));
   EXPECT_EQ(o.status, 0);
   for (const json& r : results_of(o)) {
     EXPECT_EQ(r["fits"], false);
@@ -174,8 +196,9 @@ TEST_F(CliTest, MachinesListsTheModelledOnesWithTheirSources) {
 }
 
 TEST_F(CliTest, SetSweepsFiguresOfModelledMachines) {
-  const Outcome o = run("spmm --m 64 --k 64 --density 1/4 --n 8 --mode static --machine host,gc2,bow "
-                        "--set tiles=2:4,exchange_bytes=4:8 --estimate --json");
+  const Outcome o =
+      run("spmm --m 64 --k 64 --density 1/4 --n 8 --mode static --machine host,gc2,bow "
+          "--set tiles=2:4,exchange_bytes=4:8 --estimate --json");
   ASSERT_EQ(o.status, 0) << o.err;
   const json results = results_of(o);
   ASSERT_EQ(results.size(), 1U + 2 * 4);
@@ -189,8 +212,9 @@ TEST_F(CliTest, SetSweepsFiguresOfModelledMachines) {
 }
 
 TEST_F(CliTest, EstimatesWhatItExecutesOnEveryMachine) {
-  const std::string spmm = "spmm --m 96 --k 80 --density 1/8 --block 1,8 --n 5,33 --type f16,f16-f32,f32 "
-                           "--machine gc2,gc200,bow --json";
+  const std::string spmm =
+      "spmm --m 96 --k 80 --density 1/8 --block 1,8 --n 5,33 --type f16,f16-f32,f32 "
+      "--machine gc2,gc200,bow --json";
   const Outcome run_out = run(spmm);
   ASSERT_EQ(run_out.status, 0) << run_out.err;
   const json results = results_of(run_out);
@@ -205,8 +229,9 @@ TEST_F(CliTest, EstimatesWhatItExecutesOnEveryMachine) {
 
 TEST_F(CliTest, RunsOnMachinesOfAbsurdShapes) {
   const std::string spmm = "spmm --m 37 --k 53 --density 1/4 --block 1,4 --n 7 --type f16 --machine bow ";
-  for (const char* settings : {"tiles=1", "tiles=7", "tiles=1471", "workers_per_tile=1", "tile_bytes=1000000000000",
-                               "interleaved_from=0", "interleaved_from=1000000000000"}) {
+  for (const char* settings :
+       {"tiles=1", "tiles=7", "tiles=1471", "workers_per_tile=1", "tile_bytes=1000000000000",
+        "interleaved_from=0", "interleaved_from=1000000000000"}) {
     const Outcome o = run(spmm + "--json --set " + settings);
     ASSERT_EQ(o.status, 0) << settings << o.err;
     for (const json& r : results_of(o)) EXPECT_EQ(r["verified"], true) << settings << r;
@@ -231,40 +256,41 @@ struct Misuse {
 };
 
 TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
-  for (const Misuse& misuse : {Misuse{"spmm --m 4 --k 4 --density 1/2", "--n is missing"},
-                               {"spmm --m 4 --k 4 --density 3/2 --n 4", "--density takes shares from 0 to 1"},
-                               {"spmm --m 4 --k 4 --density nan --n 4", "--density takes shares from 0 to 1"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n -4", "--n takes whole numbers"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4,", "--n takes whole numbers"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f8", "--type takes"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f16-f32", "for tiled machines"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode magic", "--mode takes"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --block 5", "block size of 5"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine moon", "unknown machine 'moon'"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=0",
-                                "'tiles' is 0; it must be a whole number from 1 to 1048576"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set cores=2", "has no 'cores'"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set exchange=2", "may mean"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles", "KEY=VALUE"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=2:x", "not a number"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=2,tiles=3", "twice"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --set tiles=2", "--machine names none"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --product dw --plan tile_rows=8", "no knob 'tile_rows'"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --seed -1", "--seed takes"},
-                               {"spmm --m -4 --k 4 --density 1/2 --n 4", "--m takes a whole number"},
-                               {"spmm --m 4 --density 1/2 --n 4", "--m, --k and --density"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --threads 0", "--threads takes"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --estimate --verify full", "leave out one"},
-                               {"spmm --m 4 --k 4 --density 1/2 --n 4 --json --print plan", "leave out one"},
-                               {"inspect a.npy --n 0", "--n takes a whole number from 1"},
-                               {"spmm --weights a.smtx --n 4 --pattern banded", "leave out --m"},
-                               {"frob", "unknown command 'frob'"},
-                               {"spmm --weights a.smtx --m 4 --n 4", "leave out --m"},
-                               {"spmm --weights a.xyz --n 4", ".xyz"},
-                               {"spmm --n 4", "--weights FILE"}}) {
+  for (const Misuse& misuse :
+       {Misuse{"spmm --m 4 --k 4 --density 1/2", "--n is missing"},
+        {"spmm --m 4 --k 4 --density 3/2 --n 4", "--density takes shares from 0 to 1"},
+        {"spmm --m 4 --k 4 --density nan --n 4", "--density takes shares from 0 to 1"},
+        {"spmm --m 4 --k 4 --density 1/2 --n -4", "--n takes whole numbers"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4,", "--n takes whole numbers"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f8", "--type takes"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f16-f32", "for tiled machines"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode magic", "--mode takes"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --block 5", "block size of 5"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine moon", "unknown machine 'moon'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=0",
+         "'tiles' is 0; it must be a whole number from 1 to 1048576"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set cores=2", "has no 'cores'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set exchange=2", "may mean"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles", "KEY=VALUE"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=2:x", "not a number"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --machine bow --set tiles=2,tiles=3", "twice"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --set tiles=2", "--machine names none"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --product dw --plan tile_rows=8", "no knob 'tile_rows'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --seed -1", "--seed takes"},
+        {"spmm --m -4 --k 4 --density 1/2 --n 4", "--m takes a whole number"},
+        {"spmm --m 4 --density 1/2 --n 4", "--m, --k and --density"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --threads 0", "--threads takes"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --estimate --verify full", "leave out one"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --json --print plan", "leave out one"},
+        {"inspect a.npy --n 0", "--n takes a whole number from 1"},
+        {"spmm --weights a.smtx --n 4 --pattern banded", "leave out --m"},
+        {"frob", "unknown command 'frob'"},
+        {"spmm --weights a.smtx --m 4 --n 4", "leave out --m"},
+        {"spmm --weights a.xyz --n 4", ".xyz"},
+        {"spmm --n 4", "--weights FILE"}}) {
     const Outcome o = run(misuse.arguments);
     EXPECT_EQ(o.status, 2) << misuse.arguments;
     EXPECT_NE(o.err.find(misuse.message), std::string::npos) << misuse.arguments << ": " << o.err;
@@ -284,7 +310,8 @@ TEST_F(CliTest, FailuresEndWithStatus1AndOneMessage) {
   const Outcome huge = run("spmm --m 2000000000 --k 2000000000 --density 1/2 --n 4");
   EXPECT_EQ(huge.status, 1);
   EXPECT_NE(huge.err.find("memory"), std::string::npos) << huge.err;
-  const Outcome machine = run(fmt::format("spmm --m 4 --k 4 --density 1/2 --n 4 --machine '{}'", file("m.toml", "tiles = nan\n")));
+  const Outcome machine = run(
+      fmt::format("spmm --m 4 --k 4 --density 1/2 --n 4 --machine '{}'", file("m.toml", "tiles = nan\n")));
   EXPECT_EQ(machine.status, 1);
   EXPECT_NE(machine.err.find("'tiles'"), std::string::npos) << machine.err;
 }
@@ -292,11 +319,11 @@ TEST_F(CliTest, FailuresEndWithStatus1AndOneMessage) {
 TEST_F(CliTest, MisuseOfOneCombinationIsRefusedBeforeAnyRuns) {
   const std::string machine = file("toy.toml", fmt::format(fmt::runtime(kSmallMachine), 100000));
   const std::string spmm = "spmm --m 64 --k 64 --density 1/2 --n 4 ";
-  for (const std::string& wrong : {std::string("--block 4,5"), "--machine host," + machine + " --type f32,f16-f32",
-                                   "--machine host," + machine + " --layout column",
-                                   "--machine host," + machine + " --type bf16", std::string("--machine host,moon"),
-                                   "--machine " + machine + " --plan row_parts=4,col_parts=4",
-                                   std::string("--block 1,8 --plan tile_rows=4"), std::string("--block 32768,32769")}) {
+  for (const std::string& wrong :
+       {std::string("--block 4,5"), "--machine host," + machine + " --type f32,f16-f32",
+        "--machine host," + machine + " --layout column", "--machine host," + machine + " --type bf16",
+        std::string("--machine host,moon"), "--machine " + machine + " --plan row_parts=4,col_parts=4",
+        std::string("--block 1,8 --plan tile_rows=4"), std::string("--block 32768,32769")}) {
     const Outcome o = run(spmm + wrong);
     EXPECT_EQ(o.status, 2) << wrong;
     EXPECT_EQ(o.out, "") << wrong;
@@ -305,14 +332,16 @@ TEST_F(CliTest, MisuseOfOneCombinationIsRefusedBeforeAnyRuns) {
 }
 
 TEST_F(CliTest, PanelsMayBeWiderThanEverything) {
-  const Outcome o = run("spmm --m 64 --k 64 --density 1/2 --n 20 --block 8 --plan kernel=0,panel_cols=4294967295 --json");
+  const Outcome o =
+      run("spmm --m 64 --k 64 --density 1/2 --n 20 --block 8 --plan kernel=0,panel_cols=4294967295 --json");
   ASSERT_EQ(o.status, 0) << o.err;
   EXPECT_EQ(json::parse(o.out)["results"][1]["verified"], true);
 }
 
 TEST_F(CliTest, AGradientsCutCanBeForced) {
   for (const char* cut : {"--block 8 --plan group_rows=16", "--block 1 --plan group_panels=1"}) {
-    const Outcome o = run(fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product dw --mode static {} --json", cut));
+    const Outcome o =
+        run(fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product dw --mode static {} --json", cut));
     ASSERT_EQ(o.status, 0) << o.err;
     EXPECT_EQ(results_of(o)[0]["verified"], true) << cut;
   }
@@ -354,12 +383,14 @@ TEST_F(CliTest, BadEnvironmentIsNamed) {
   for (const char* setting : {"TESSERA_THREADS=0", "TESSERA_THREADS=many", "TESSERA_ISA=sse9"}) {
     const Outcome o = run("machines", std::string(setting) + " {}");
     EXPECT_EQ(o.status, 2) << setting;
-    EXPECT_NE(o.err.find(std::string(setting).substr(0, std::string(setting).find('='))), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find(std::string(setting).substr(0, std::string(setting).find('='))), std::string::npos)
+        << o.err;
   }
 }
 
 TEST_F(CliTest, InterruptedRunsEndWith130AndLeaveNothing) {
-  for (const char* command : {"spmm --m 4096 --k 4096 --density 1/2 --n 4096 --verify full", "machines measure"}) {
+  for (const char* command :
+       {"spmm --m 4096 --k 4096 --density 1/2 --n 4096 --verify full", "machines measure"}) {
     const Outcome o = run(command, "timeout --preserve-status --signal=INT 0.3 {}");
     EXPECT_EQ(o.status, 130) << command;
     EXPECT_EQ(o.err, "interrupted\n") << command;
@@ -383,11 +414,13 @@ TEST_F(CliTest, MachineFilesAreRegularFiles) {
 }
 
 TEST_F(CliTest, NanAndInfinityAreData) {
-  const std::string weights =
-      file("w.mtx", "%%MatrixMarket matrix coordinate real general\n9 9 4\n1 1 nan\n2 3 inf\n3 4 -inf\n4 4 1.0\n");
+  const std::string weights = file(
+      "w.mtx", "%%MatrixMarket matrix coordinate real general\n9 9 4\n1 1 nan\n2 3 inf\n3 4 -inf\n4 4 1.0\n");
   for (const char* isa : {"generic", "avx2", "avx512"}) {
-    const Outcome o = run(fmt::format("spmm --weights '{}' --n 1,3,20 --block 1,4,8 --type f32,f16,bf16 --mode static "
-                                      "--isa {} --json", weights, isa));
+    const Outcome o =
+        run(fmt::format("spmm --weights '{}' --n 1,3,20 --block 1,4,8 --type f32,f16,bf16 --mode static "
+                        "--isa {} --json",
+                        weights, isa));
     if (o.err.find("this processor has no") != std::string::npos) continue;
     ASSERT_EQ(o.status, 0) << o.err;
     for (const json& r : results_of(o)) EXPECT_EQ(r["verified"], true) << isa << r;

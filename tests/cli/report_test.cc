@@ -100,7 +100,8 @@ TEST_F(ReportTest, OneFileIsNotTwo) {
 
 TEST_F(ReportTest, ResultsArePrintedWhereFilesFail) {
   // Room for what is printed, not for a page.
-  const Outcome o = run(fmt::format("{}--mode static --report '{}'", kProduct, path("r.html")), "ulimit -f 8; {}");
+  const Outcome o =
+      run(fmt::format("{}--mode static --report '{}'", kProduct, path("r.html")), "ulimit -f 8; {}");
   EXPECT_EQ(o.status, 1);
   EXPECT_NE(o.out.find("static"), std::string::npos);
   EXPECT_NE(o.err.find("r.html"), std::string::npos) << o.err;

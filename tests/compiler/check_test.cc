@@ -30,11 +30,9 @@ Program sample() {
   const auto u = p.add(variable("u", Type::f32, 2, 4, Role::temporary, 0));
   const auto y = p.add(variable("y", Type::f32, 2, 4, Role::output, 0));
   const program::Box whole{0, 2, 0, 4};
-  const auto add =
-      vertex(testing::add_codelet, 0, {field(a, whole), field(a, whole), field(t, whole)});
+  const auto add = vertex(testing::add_codelet, 0, {field(a, whole), field(a, whole), field(t, whole)});
   const auto scale = vertex(testing::scale_codelet, 1, {field(t, whole)}, {int64_t{2}});
-  const auto sum =
-      vertex(testing::add_codelet, 0, {field(t, whole), field(t, whole), field(u, whole)});
+  const auto sum = vertex(testing::add_codelet, 0, {field(t, whole), field(t, whole), field(u, whole)});
   p.set_main(p.sequence({
       p.execute(ComputeSet{"add", Phase::compute, {add}}),
       p.execute(ComputeSet{"scale", Phase::compute, {scale}}),
@@ -66,9 +64,7 @@ struct Compiled {
   }
 
   CompiledSet& set(SampleSet s) { return executable->sets[s]; }
-  Place& place_of(SampleSet s, size_t f) {
-    return set(s).places[set(s).vertices[0].first_place + f];
-  }
+  Place& place_of(SampleSet s, size_t f) { return set(s).places[set(s).vertices[0].first_place + f]; }
   Piece& piece_of(SampleVariable v) { return c.pieces[c.mapped[v][0]]; }
 
   void rejects(const std::string& message) {
@@ -93,7 +89,8 @@ bool damage(Compiled& x, base::RandomSequence& random) {
     exchanges.insert(exchanges.end(), {&set.before, &set.after});
     for (const CompiledVertex& v : set.vertices)
       for (size_t f = 0; f < x.program->compute_sets()[s].groups[v.group].fields.size(); ++f)
-        if (!x.c.sets[s].fields[v.first_place + f].box.empty()) places.push_back(&set.places[v.first_place + f]);
+        if (!x.c.sets[s].fields[v.first_place + f].box.empty())
+          places.push_back(&set.places[v.first_place + f]);
   }
   for (size_t s = 0; s < x.executable->copies.size(); ++s)
     if (x.c.copies[s].reached) exchanges.push_back(&x.executable->copies[s]);
@@ -104,7 +101,8 @@ bool damage(Compiled& x, base::RandomSequence& random) {
     places[random.below(static_cast<uint32_t>(places.size()))]->offset += 4;
     return true;
   }
-  std::vector<Transfer>& transfers = exchanges[random.below(static_cast<uint32_t>(exchanges.size()))]->transfers;
+  std::vector<Transfer>& transfers =
+      exchanges[random.below(static_cast<uint32_t>(exchanges.size()))]->transfers;
   Transfer& t = transfers[random.below(static_cast<uint32_t>(transfers.size()))];
   switch (random.below(3)) {
     case 0: t.to.offset += 4; break;
@@ -126,12 +124,10 @@ TEST(Check, AcceptsWhatThePassesMake) {
 TEST(Check, FindsAMissingExchange) {
   Compiled before;
   before.set(kAdd).before.transfers.clear();
-  before.rejects(
-      "compute set 'add': field 'a' of 'a' on tile 0 misses the exchange that brings it");
+  before.rejects("compute set 'add': field 'a' of 'a' on tile 0 misses the exchange that brings it");
   Compiled after;
   after.set(kScale).after.transfers.clear();
-  after.rejects(
-      "compute set 'scale': field 'y' of 't' on tile 1 misses the exchange that takes it back");
+  after.rejects("compute set 'scale': field 'y' of 't' on tile 1 misses the exchange that takes it back");
   Compiled copy;
   copy.executable->copies[0].transfers.clear();
   copy.rejects("copy 'result' misses a transfer from 'u' to 'y'");
@@ -210,7 +206,8 @@ struct Demanding : Compiled {
     std::vector<program::Field> fields;
     for (const char* name : {"a", "b", "y"})
       fields.push_back(field(p.add(variable(name, Type::f32, 2, 4, Role::inout, 0)), whole));
-    p.set_main(p.execute(ComputeSet{"subtract", Phase::compute, {vertex(testing::subtract_codelet, 0, fields)}}));
+    p.set_main(
+        p.execute(ComputeSet{"subtract", Phase::compute, {vertex(testing::subtract_codelet, 0, fields)}}));
     return p;
   }
   Demanding() : Compiled(demanding(), testing::toy_machine_with_regions(1)) {}

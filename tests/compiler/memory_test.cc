@@ -35,17 +35,14 @@ struct Temporaries {
       t.push_back(program.add(variable("t", Type::f32, 4, 8, Role::temporary, 0)));
   }
   StepId fill(uint32_t i) {
-    return program.execute(
-        ComputeSet{"fill",
-                   Phase::compute,
-                   {vertex(testing::fill_codelet, 0, {field(t[i], kWhole)}, {int64_t{1}})}});
+    return program.execute(ComputeSet{
+        "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(t[i], kWhole)}, {int64_t{1}})}});
   }
   StepId add(uint32_t a, uint32_t b, uint32_t y) {
-    return program.execute(
-        ComputeSet{"add",
-                   Phase::compute,
-                   {vertex(testing::add_codelet, 0,
-                           {field(t[a], kWhole), field(t[b], kWhole), field(t[y], kWhole)})}});
+    return program.execute(ComputeSet{
+        "add",
+        Phase::compute,
+        {vertex(testing::add_codelet, 0, {field(t[a], kWhole), field(t[b], kWhole), field(t[y], kWhole)})}});
   }
   std::shared_ptr<const Executable> compile(std::vector<StepId> steps) {
     program.set_main(program.sequence(std::move(steps)));
@@ -56,8 +53,8 @@ struct Temporaries {
 
 TEST(Placement, TemporariesThatAreNotAliveTogetherShareBytes) {
   Temporaries p(6);
-  const auto e = p.compile(
-      {p.fill(0), p.add(0, 0, 1), p.add(1, 1, 2), p.add(2, 2, 3), p.add(3, 3, 4), p.add(4, 4, 5)});
+  const auto e =
+      p.compile({p.fill(0), p.add(0, 0, 1), p.add(1, 1, 2), p.add(2, 2, 3), p.add(3, 3, 4), p.add(4, 4, 5)});
   EXPECT_EQ(Temporaries::arena(*e), 2 * kBytes);
   EXPECT_EQ(e->memory.fullest.at("temporaries"), 2 * kBytes);
 }
@@ -119,10 +116,8 @@ TEST(Liveness, LandingBuffersLiveForTheirSuperstepOnly) {
 StepId land(Temporaries& p) {
   const auto x = p.program.add(variable("x", Type::f32, 4, 8, Role::input, 1));
   const auto z = p.program.add(variable("z", Type::f32, 1, 1, Role::temporary, 1));
-  return p.program.execute(
-      ComputeSet{"sum",
-                 Phase::compute,
-                 {vertex(testing::sum_codelet, 0, {field(x, kWhole), field(z, {0, 1, 0, 1})})}});
+  return p.program.execute(ComputeSet{
+      "sum", Phase::compute, {vertex(testing::sum_codelet, 0, {field(x, kWhole), field(z, {0, 1, 0, 1})})}});
 }
 
 TEST(Liveness, ALandingBufferSparesWhatTheNextTurnReads) {
@@ -134,8 +129,7 @@ TEST(Liveness, ALandingBufferSparesWhatTheNextTurnReads) {
   Temporaries nested(2);
   const StepId inner = nested.program.repeat(2, nested.add(0, 0, 1));
   const StepId outer = nested.program.sequence({inner, land(nested)});
-  nested.program.set_main(
-      nested.program.sequence({nested.fill(0), nested.program.repeat(2, outer)}));
+  nested.program.set_main(nested.program.sequence({nested.fill(0), nested.program.repeat(2, outer)}));
   EXPECT_GE(compile(nested.program, toy_machine(2))->arena_bytes.at(0), 2 * kBytes + kLandings);
 }
 
@@ -145,9 +139,7 @@ TEST(Placement, PiecesOfTheHostBeginAtCacheLines) {
   for (int i = 0; i < 3; ++i) {
     const auto t = p.add(variable("t", Type::f32, 1, 3, Role::temporary, program::kShared));
     steps.push_back(p.execute(ComputeSet{
-        "fill",
-        Phase::compute,
-        {vertex(testing::fill_codelet, 0, {field(t, {0, 1, 0, 3})}, {int64_t{1}})}}));
+        "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(t, {0, 1, 0, 3})}, {int64_t{1}})}}));
   }
   p.set_main(p.repeat(2, p.sequence(std::move(steps))));
   const auto e = compile(p, testing::toy_host(2));
@@ -175,10 +167,14 @@ Program subtraction(uint32_t rows, uint32_t cols) {
   const auto y = p.add(variable("y", Type::f32, rows, cols, Role::output, 0));
   const program::Box inside{1, rows, 0, cols};
   p.set_main(p.sequence(
-      {p.execute(ComputeSet{"subtract", Phase::compute,
-                            {vertex(testing::subtract_codelet, 0, {field(a, inside), field(b, whole), field(y, whole)})}}),
-       p.execute(ComputeSet{"use", Phase::compute,
-                            {vertex(testing::accumulate_codelet, 0, {field(first, {0, 1, 0, 1}), field(y, whole)})}})}));
+      {p.execute(ComputeSet{
+           "subtract",
+           Phase::compute,
+           {vertex(testing::subtract_codelet, 0, {field(a, inside), field(b, whole), field(y, whole)})}}),
+       p.execute(ComputeSet{
+           "use",
+           Phase::compute,
+           {vertex(testing::accumulate_codelet, 0, {field(first, {0, 1, 0, 1}), field(y, whole)})}})}));
   return p;
 }
 
@@ -225,8 +221,10 @@ TEST(Placement, ARegionOverflowsByItself) {
 TEST(Placement, OrdinaryPiecesMayLieAcrossTheRegions) {
   Program p;
   const auto t = p.add(variable("t", Type::f32, 10, 1024, Role::temporary, 0));
-  p.set_main(p.execute(ComputeSet{
-      "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(t, {0, 10, 0, 1024})}, {int64_t{1}})}}));
+  p.set_main(
+      p.execute(ComputeSet{"fill",
+                           Phase::compute,
+                           {vertex(testing::fill_codelet, 0, {field(t, {0, 10, 0, 1024})}, {int64_t{1}})}}));
   EXPECT_TRUE(compile(p, testing::toy_machine_with_regions(1, 64 << 10))->memory.fits());
 }
 
@@ -234,10 +232,10 @@ TEST(Memory, OverflowOfATileIsAnAnswer) {
   Program p;
   const auto small = p.add(variable("small", Type::f32, 4, 8, Role::input, 0));
   const auto large = p.add(variable("large", Type::f32, 64, 64, Role::output, 1));
-  p.set_main(p.execute(ComputeSet{"fill",
-                                  Phase::compute,
-                                  {vertex(testing::accumulate_codelet, 1,
-                                          {field(small, kWhole), field(large, {0, 64, 0, 64})})}}));
+  p.set_main(p.execute(ComputeSet{
+      "fill",
+      Phase::compute,
+      {vertex(testing::accumulate_codelet, 1, {field(small, kWhole), field(large, {0, 64, 0, 64})})}}));
   const auto e = compile(p, toy_machine(3, 8192));
   EXPECT_FALSE(e->memory.fits());
   EXPECT_EQ(e->memory.fullest_tile, 1u);
@@ -258,8 +256,12 @@ TEST(Memory, OverflowSaysWhichTileByHowMuchAndWhatFillsIt) {
   const auto e = compile(p, toy_machine(3, 16000));
   const std::string text = overflow_text(e->memory);
   const uint64_t over = e->memory.max_tile_bytes - 16000;
-  EXPECT_EQ(text.rfind("tile 2 overflows by " + std::to_string(over) + " bytes of 16000; it holds temporaries 16384, "
-                       "stack 3072, ", 0), 0u) << text;
+  EXPECT_EQ(text.rfind("tile 2 overflows by " + std::to_string(over) +
+                           " bytes of 16000; it holds temporaries 16384, "
+                           "stack 3072, ",
+                       0),
+            0u)
+      << text;
 }
 
 uint64_t sum_of(const Categories& categories) {
@@ -269,11 +271,10 @@ uint64_t sum_of(const Categories& categories) {
 
 TEST(Memory, TotalsAreTheSumsOfTheirCategories) {
   for (uint64_t seed = 0; seed < 200; ++seed)
-    for (const machine::Machine& machine :
-         {toy_machine(3), toy_machine(7), toy_machine(3, 65536, 65536), testing::toy_host(2),
-          testing::toy_machine_with_regions(5)}) {
-      const auto e = compile(
-          testing::random_program(seed, {machine.tiles, machine.has_shared_space()}), machine);
+    for (const machine::Machine& machine : {toy_machine(3), toy_machine(7), toy_machine(3, 65536, 65536),
+                                            testing::toy_host(2), testing::toy_machine_with_regions(5)}) {
+      const auto e =
+          compile(testing::random_program(seed, {machine.tiles, machine.has_shared_space()}), machine);
       ASSERT_EQ(sum_of(e->memory.total), e->memory.total_bytes) << "seed " << seed;
       ASSERT_EQ(sum_of(e->memory.fullest), e->memory.max_tile_bytes) << "seed " << seed;
       uint64_t arenas = 0;
@@ -296,8 +297,8 @@ TEST(Account, TheSlowestTileSetsTheCyclesOfASuperstep) {
   const auto fill = [](VariableId v, program::TileId tile, uint32_t row, uint32_t rows) {
     return vertex(testing::fill_codelet, tile, {field(v, {row, rows, 0, 8})}, {int64_t{1}});
   };
-  p.set_main(p.execute(
-      ComputeSet{"fill", Phase::compute, {fill(x, 0, 0, 8), fill(y, 1, 0, 2), fill(y, 1, 2, 2)}}));
+  p.set_main(
+      p.execute(ComputeSet{"fill", Phase::compute, {fill(x, 0, 0, 8), fill(y, 1, 0, 2), fill(y, 1, 2, 2)}}));
   const auto e = compile(p, toy_machine(2));
   // A cycle for each element and one for each vertex: 65 on tile 0, 17 + 17 on tile 1.
   EXPECT_EQ(e->set_cycles[0][Phase::compute], 65);
@@ -309,15 +310,8 @@ TEST(Account, AnExchangeLastsAsLongAsItsBusiestTile) {
   Program p;
   const auto x = p.add(variable("x", Type::f32, 4, 8, Role::input, 0));
   const auto y = p.add(variable("y", Type::f32, 4, 8, Role::output, 1));
-  p.set_main(p.copy({"move",
-                     {{x,
-                       y,
-                       1,
-                       program::BoxSeries::same(kWhole),
-                       program::BoxSeries::same(kWhole),
-                       {},
-                       {},
-                       {}}}}));
+  p.set_main(p.copy(
+      {"move", {{x, y, 1, program::BoxSeries::same(kWhole), program::BoxSeries::same(kWhole), {}, {}, {}}}}));
   const auto e = compile(p, toy_machine(2));
   EXPECT_EQ(e->copies[0].cost.cycles[Phase::sync], 10);
   EXPECT_EQ(e->copies[0].cost.cycles[Phase::exchange], 20 + kBytes / 4.0);

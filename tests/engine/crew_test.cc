@@ -33,7 +33,9 @@ class OneLongVertex {
     });
   }
 
-  uint32_t thread_of(const std::byte* scratch) const { return static_cast<uint32_t>(scratch - scratch_.data()); }
+  uint32_t thread_of(const std::byte* scratch) const {
+    return static_cast<uint32_t>(scratch - scratch_.data());
+  }
   const program::PhaseTimes& times(uint32_t thread) const { return times_[thread]; }
 
  private:

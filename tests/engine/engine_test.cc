@@ -79,8 +79,7 @@ TEST(Engine, CallersOfSeveralThreadsShareAnEngine) {
         }
       });
     for (std::thread& caller : callers) caller.join();
-    for (const std::vector<uint32_t>& x : results)
-      EXPECT_EQ(x, (std::vector<uint32_t>{1000, 1000, 1000}));
+    for (const std::vector<uint32_t>& x : results) EXPECT_EQ(x, (std::vector<uint32_t>{1000, 1000, 1000}));
   }
 }
 
@@ -88,16 +87,15 @@ TEST(Engine, AnExceptionOfAVertexReachesTheCallerAndTheEngineGoesOn) {
   Program p;
   const auto x = p.add(variable("x", Type::u32, 4, 1, Role::inout));
   const auto fails = p.add(variable("fails", Type::u32, 1, 1, Role::input));
-  const auto on_row = [&](const program::Codelet& codelet, uint32_t row,
-                          std::vector<program::Param> params) {
+  const auto on_row = [&](const program::Codelet& codelet, uint32_t row, std::vector<program::Param> params) {
     return vertex(codelet, row, {field(x, {row, 1, 0, 1})}, std::move(params));
   };
-  const StepId bad = p.execute(ComputeSet{"bad",
-                                          Phase::compute,
-                                          {on_row(testing::increment_codelet, 0, {int64_t{1}}),
-                                           on_row(testing::throw_codelet, 3, {})}});
-  const StepId good = p.execute(
-      ComputeSet{"good", Phase::compute, {on_row(testing::increment_codelet, 1, {int64_t{1}})}});
+  const StepId bad = p.execute(ComputeSet{
+      "bad",
+      Phase::compute,
+      {on_row(testing::increment_codelet, 0, {int64_t{1}}), on_row(testing::throw_codelet, 3, {})}});
+  const StepId good =
+      p.execute(ComputeSet{"good", Phase::compute, {on_row(testing::increment_codelet, 1, {int64_t{1}})}});
   p.set_main(p.sequence({p.add(program::Step{program::If{fails, bad, program::kNoStep}}), good}));
   const Engine engine(compiler::compile(p, toy_host(4)));
   for (int run = 0; run < 100; ++run) {
@@ -141,8 +139,7 @@ TEST(Engine, RejectsARunTimeRowThatLeavesItsVariable) {
     const auto y = p.add(variable("y", Type::f32, 2, 2, Role::output, space));
     const auto row = p.add(variable("row", Type::u32, 1, 1, Role::input, space));
     program::CopyGroup copy{
-        x,  y,  1, program::BoxSeries::same({3, 2, 0, 2}), program::BoxSeries::same({0, 2, 0, 2}),
-        {}, {}, {}};
+        x, y, 1, program::BoxSeries::same({3, 2, 0, 2}), program::BoxSeries::same({0, 2, 0, 2}), {}, {}, {}};
     copy.source_offset = program::CopyGroup::RuntimeRow{row, 1};
     p.set_main(p.copy({"slice", {copy}}));
     const Engine engine(compiler::compile(p, shared ? toy_host(1) : toy_machine(1)));
@@ -163,8 +160,8 @@ TEST(Engine, UsesTheFastImplementationUnlessAskedForTheReference) {
   codelet.simd = [](const program::Vertex& v) { *v.fields[0].as<float>() = -1; };
   Program p;
   const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output));
-  p.set_main(p.execute(
-      ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
+  p.set_main(
+      p.execute(ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
   const Engine engine(compiler::compile(p, toy_host(1)));
   float value = 0;
   const Binding binding{y, &value, 1, 1};
@@ -177,13 +174,11 @@ TEST(Engine, UsesTheFastImplementationUnlessAskedForTheReference) {
 TEST(Profile, PhasesAddUpToTheSecondsAndStepsToThePhases) {
   for (const machine::Machine& machine : {toy_machine(5), toy_host(2)})
     for (uint64_t seed = 0; seed < 40; ++seed) {
-      const Program program =
-          testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
+      const Program program = testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
       const Engine engine(compiler::compile(program, machine));
       testing::BoundArrays arrays(program, testing::flat_variables(program));
       const Profile profile = engine.run(arrays.bindings(), {.threads = 2});
-      EXPECT_NEAR(profile.phases.total(), profile.seconds, 1e-9 + 1e-6 * profile.seconds)
-          << "seed " << seed;
+      EXPECT_NEAR(profile.phases.total(), profile.seconds, 1e-9 + 1e-6 * profile.seconds) << "seed " << seed;
       program::PhaseTimes steps;
       double cycles = 0;
       uint64_t supersteps = 0;
@@ -212,8 +207,8 @@ TEST(Profile, AVertexSplitsItsTimeOverPhases) {
   };
   Program p;
   const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output));
-  p.set_main(p.execute(
-      ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
+  p.set_main(
+      p.execute(ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
   float value = 0;
   const Binding binding{y, &value, 1, 1};
   const Profile profile = Engine(compiler::compile(p, toy_host(1))).run({&binding, 1});
@@ -279,7 +274,8 @@ TEST(DryRun, FollowsControlThatBoundIntegersDecide) {
     EXPECT_EQ(dry.supersteps, value < 4 ? 2U : 1U);
     EXPECT_EQ(dry.cycles.total(), engine.run({&binding, 1}).cycles.total());
   }
-  EXPECT_THAT(error_of([&] { engine.run({}, {.dry = true}); }), HasSubstr("its control flow depends on 'flag'"));
+  EXPECT_THAT(error_of([&] { engine.run({}, {.dry = true}); }),
+              HasSubstr("its control flow depends on 'flag'"));
 }
 
 TEST(DryRun, CountsTheCyclesOfAFullRun) {

@@ -27,8 +27,8 @@ using ::testing::HasSubstr;
 const program::Codelet* toy_codelet(std::string_view name) {
   for (const program::Codelet* codelet :
        {&testing::fill_codelet, &testing::add_codelet, &testing::subtract_codelet, &testing::scale_codelet,
-        &testing::sum_codelet, &testing::accumulate_codelet, &testing::gather_codelet, &testing::increment_codelet,
-        &testing::below_codelet, &testing::odd_codelet})
+        &testing::sum_codelet, &testing::accumulate_codelet, &testing::gather_codelet,
+        &testing::increment_codelet, &testing::below_codelet, &testing::odd_codelet})
     if (codelet->name == name) return codelet;
   return nullptr;
 }
@@ -69,16 +69,17 @@ class ExecutableFile : public ::testing::Test {
   }
 
   std::string path_ = (std::filesystem::path(::testing::TempDir()) /
-                       ::testing::UnitTest::GetInstance()->current_test_info()->name()).string();
+                       ::testing::UnitTest::GetInstance()->current_test_info()->name())
+                          .string();
 };
 
 TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
-  for (const machine::Machine& machine :
-       {testing::toy_machine(3), testing::toy_machine_with_regions(5), testing::toy_machine(4, 64 << 10, 1 << 20),
-        testing::toy_host(2)})
+  for (const machine::Machine& machine : {testing::toy_machine(3), testing::toy_machine_with_regions(5),
+                                          testing::toy_machine(4, 64 << 10, 1 << 20), testing::toy_host(2)})
     for (uint64_t seed = 0; seed < 60; ++seed) {
       SCOPED_TRACE(seed);
-      const program::Program program = testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
+      const program::Program program =
+          testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
       const auto saved = save(program, machine);
       const auto loaded = load(machine);
       ASSERT_EQ(program::to_string(*loaded->program), program::to_string(program));
@@ -106,7 +107,8 @@ TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
 
 TEST_F(ExecutableFile, IsForItsMachineOnly) {
   save(testing::random_program(1, {3, false}), testing::toy_machine(3));
-  EXPECT_THAT(error_of(testing::toy_machine(4)), HasSubstr("compiled for a machine with tiles = 3; 'toy' has 4"));
+  EXPECT_THAT(error_of(testing::toy_machine(4)),
+              HasSubstr("compiled for a machine with tiles = 3; 'toy' has 4"));
   EXPECT_THAT(error_of(testing::toy_machine(3, 1000)), HasSubstr("with tile_bytes = 65536; 'toy' has 1000"));
   machine::Machine other = testing::toy_machine(3);
   other.sources.push_back({"sync_cycles", 5, "", ""});

@@ -33,12 +33,8 @@ program::PhaseTimes sum_cost(const program::Vertex& v, const machine::Machine& m
   return cycles;
 }
 
-const program::Codelet kSum = {.name = "sum",
-                               .fields = kSumFields,
-                               .params = {},
-                               .reference = sum,
-                               .cost = sum_cost,
-                               .code_bytes = 64};
+const program::Codelet kSum = {
+    .name = "sum", .fields = kSumFields, .params = {}, .reference = sum, .cost = sum_cost, .code_bytes = 64};
 
 // Sums a 4 × 8 matrix: every tile sums a row, then tile 0 sums what they found.
 program::Program sum_of_matrix() {
@@ -48,21 +44,20 @@ program::Program sum_of_matrix() {
       p.add({"partial", Type::f32, 4, 1, Role::temporary, program::map_rows_to_tiles(4, 1), {}});
   const auto y = p.add({"y", Type::f32, 1, 1, Role::output, program::map_to_tile(1, 1, 0), {}});
 
-  const program::VertexGroup rows = {
-      .codelet = &kSum,
-      .first_tile = 0,
-      .tiles = 4,
-      .fields = {{x, BoxSeries::stepped({0, 1, 0, 8}, {1, 0})},
-                 {partial, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}},
-      .params = {}};
+  const program::VertexGroup rows = {.codelet = &kSum,
+                                     .first_tile = 0,
+                                     .tiles = 4,
+                                     .fields = {{x, BoxSeries::stepped({0, 1, 0, 8}, {1, 0})},
+                                                {partial, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}},
+                                     .params = {}};
   const program::VertexGroup all = {
       .codelet = &kSum,
       .first_tile = 0,
       .tiles = 1,
       .fields = {{partial, BoxSeries::same({0, 4, 0, 1})}, {y, BoxSeries::same({0, 1, 0, 1})}},
       .params = {}};
-  p.set_main(p.sequence({p.execute({"sum rows", Phase::compute, {rows}}),
-                         p.execute({"sum partials", Phase::reduce, {all}})}));
+  p.set_main(p.sequence(
+      {p.execute({"sum rows", Phase::compute, {rows}}), p.execute({"sum partials", Phase::reduce, {all}})}));
   return p;
 }
 

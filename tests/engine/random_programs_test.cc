@@ -40,8 +40,7 @@ void fill_externals(const program::Program& program, uint64_t seed, FlatVariable
 void expect_like_oracle(uint64_t seed, const machine::Machine& machine,
                         const std::vector<uint32_t>& threads) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
-  const program::Program program =
-      testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
+  const program::Program program = testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
   FlatVariables expected = testing::flat_variables(program);
   fill_externals(program, seed, expected);
   const FlatVariables initial = expected;
@@ -84,9 +83,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param) {
       const bool shared = param.param.name == "toy" && param.param.has_shared_space();
       return fmt::format("{}{}{}", param.param.name, param.param.tiles,
-                         shared                                  ? "shared"
+                         shared                                 ? "shared"
                          : param.param.has_interleaved_region() ? "regions"
-                                                                 : "");
+                                                                : "");
     });
 
 /// What a full run and a dry run account for. False where control depends on payload.
@@ -98,7 +97,8 @@ bool estimates_as_it_runs(const Engine& engine, const Profile& run) {
     for (size_t s = 0; s < run.sets.size(); ++s) EXPECT_EQ(dry.sets[s].times, run.sets[s].times);
     return true;
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("a dry run cannot follow the program"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("a dry run cannot follow the program"), std::string::npos)
+        << e.what();
     return false;
   }
 }
@@ -119,8 +119,8 @@ TEST(RandomMachines, RunWhatFitsAndSayWhatDoesNot) {
     for (const compiler::TileMemory& tile : memory.tiles) ASSERT_LE(tile.total(), tile.end);
     if (!memory.fits()) {
       ++overflowing;
-      const std::string why = fmt::format("tile {} overflows by {} bytes of {}; it holds ", memory.fullest_tile,
-                                          memory.overflow_bytes, machine.tile_bytes);
+      const std::string why = fmt::format("tile {} overflows by {} bytes of {}; it holds ",
+                                          memory.fullest_tile, memory.overflow_bytes, machine.tile_bytes);
       try {
         engine.run(arrays.bindings());
         FAIL() << "ran";

@@ -60,8 +60,7 @@ bool read_safetensors(std::span<const std::byte> content) {
   return accepts(content, [](const io::Source& source) {
     const auto tensors = io::list_safetensors(source);
     for (const io::TensorInfo& tensor : tensors) {
-      accepts({},
-              [&](const io::Source&) { require_sound(io::read_safetensors(source, tensor.name)); });
+      accepts({}, [&](const io::Source&) { require_sound(io::read_safetensors(source, tensor.name)); });
     }
   });
 }
@@ -73,8 +72,8 @@ constexpr size_t kIdxLabelsBytes = 10;  // of two labels
 void require_sound(const pack::Lengths& lengths) {
   for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split}) {
     const pack::Input input = pack::count(lengths, kMaxLength, policy);
-    const bool agrees = input.sequences == lengths.size() &&
-                        input.histogram.tokens() + input.lost_tokens == input.tokens;
+    const bool agrees =
+        input.sequences == lengths.size() && input.histogram.tokens() + input.lost_tokens == input.tokens;
     if (!agrees) throw std::logic_error("a reader counted lengths wrong");
   }
 }
@@ -103,7 +102,8 @@ bool read_length_histogram(std::span<const std::byte> content) {
 }
 
 void require_sound(const ImageSet& set) {
-  if (set.pixels.size() != set.count() * set.image_size()) throw std::logic_error("images without all their pixels");
+  if (set.pixels.size() != set.count() * set.image_size())
+    throw std::logic_error("images without all their pixels");
   for (uint8_t label : set.labels)
     if (label >= set.classes) throw std::logic_error("a class that does not exist");
 }
@@ -162,15 +162,15 @@ std::vector<std::string> safetensors_examples() {
   return {
       safetensors_example("{}", 0),
       safetensors_example(
-          R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})",
-          24),
+          R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24),
       safetensors_example(
           R"({"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[4,12]},"a":{"dtype":"F16","shape":[1,2],"data_offsets":[0,4]},"c":{"dtype":"F64","shape":[3],"data_offsets":[12,36]}})",
           36)};
 }
 
 std::vector<std::string> lengths_examples() {
-  return {npy_example("|u1", "(1,)", "False", 0) + "\x07", npy_example("<u2", "(2,)", "False", 0) + std::string("\1\0\x90\x3F", 4),
+  return {npy_example("|u1", "(1,)", "False", 0) + "\x07",
+          npy_example("<u2", "(2,)", "False", 0) + std::string("\1\0\x90\x3F", 4),
           npy_example(">i8", "(1,)", "True", 0) + std::string("\0\0\0\0\0\0\1\2", 8),
           npy_example("<i4", "(0,)", "False", 0)};
 }
@@ -190,7 +190,10 @@ std::vector<std::string> length_histogram_examples() {
 }
 
 std::vector<std::string> idx_examples() {
-  const std::string images = std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03" "abcdef", 22);
+  const std::string images = std::string(
+      "\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03"
+      "abcdef",
+      22);
   const std::string labels = std::string("\0\0\x08\x01\0\0\0\x02\x07\x01", kIdxLabelsBytes);
   return {images + labels, test::gzipped(images) + labels};
 }

@@ -13,9 +13,7 @@ using test::content_of;
 using test::error_of;
 using test::says;
 
-void append(AtomicFile& file, const std::string& text) {
-  file.write(std::as_bytes(std::span(text)));
-}
+void append(AtomicFile& file, const std::string& text) { file.write(std::as_bytes(std::span(text))); }
 
 TEST(AtomicFile, AppearsOnlyWhenCommitted) {
   const test::TemporaryFolder folder;
@@ -58,10 +56,8 @@ TEST(AtomicFile, SaysWhatIsWrong) {
   const test::TemporaryFolder folder;
   EXPECT_TRUE(says(error_of([&] { AtomicFile file(folder.file("missing/out")); }),
                    "missing/out: cannot create a temporary file beside it: No such file"));
-  EXPECT_TRUE(
-      says(error_of([&] { AtomicFile file(folder.path().string()); }), "not a regular file"));
-  EXPECT_TRUE(
-      says(error_of([] { AtomicFile file("/dev/null"); }), "/dev/null: not a regular file"));
+  EXPECT_TRUE(says(error_of([&] { AtomicFile file(folder.path().string()); }), "not a regular file"));
+  EXPECT_TRUE(says(error_of([] { AtomicFile file("/dev/null"); }), "/dev/null: not a regular file"));
 }
 
 TEST(AtomicFile, AnInterruptedProgramLeavesNothing) {

@@ -54,9 +54,7 @@ inline std::string content_of(const std::string& path) {
 }
 
 /// A source named "w" with this content, which must outlive it.
-inline io::Source in_memory(const std::string& content) {
-  return {"w", std::as_bytes(std::span(content))};
-}
+inline io::Source in_memory(const std::string& content) { return {"w", std::as_bytes(std::span(content))}; }
 
 /// The bytes of a value, as it lies in memory.
 template <class T>

@@ -55,9 +55,7 @@ uint32_t below(RandomSequence& random, size_t bound) {
   return random.below(static_cast<uint32_t>(std::max<size_t>(bound, 1)));
 }
 
-void truncate(RandomSequence& random, std::string& file) {
-  file.resize(below(random, file.size() + 1));
-}
+void truncate(RandomSequence& random, std::string& file) { file.resize(below(random, file.size() + 1)); }
 
 void flip_bits(RandomSequence& random, std::string& file) {
   for (uint32_t i = 0; i <= random.below(4) && !file.empty(); ++i) {
@@ -132,8 +130,7 @@ std::string mutate(RandomSequence& random, std::string file) {
                                      remove_bytes,  repeat_bytes, change_number, change_number,
                                      change_number, change_length};
   const uint32_t times = 1 + random.below(3);
-  for (uint32_t i = 0; i < times; ++i)
-    kMutations[random.below(std::size(kMutations))](random, file);
+  for (uint32_t i = 0; i < times; ++i) kMutations[random.below(std::size(kMutations))](random, file);
   return file;
 }
 
@@ -148,8 +145,7 @@ void fuzz(const Format& format, uint32_t runs) {
   uint32_t accepted = 0;
   for (uint32_t seed = 0; seed < runs; ++seed) {
     RandomSequence random(RandomStream(seed, 0, static_cast<uint32_t>(format.name[0])));
-    const std::string file =
-        mutate(random, examples[random.below(static_cast<uint32_t>(examples.size()))]);
+    const std::string file = mutate(random, examples[random.below(static_cast<uint32_t>(examples.size()))]);
     const size_t before = allocated;
     peak = before;
     try {

@@ -28,9 +28,8 @@ std::vector<float> dense(const std::string& text) {
 using Values = std::vector<float>;
 
 TEST(MatrixMarket, Coordinates) {
-  EXPECT_EQ(
-      dense("coordinate real general\n% a comment\n\n%\n2 3 3\n2 3 -1.5e1\n1 1 .25\n2 1 +4\n"),
-      (Values{0.25, 0, 0, 4, 0, -15}));
+  EXPECT_EQ(dense("coordinate real general\n% a comment\n\n%\n2 3 3\n2 3 -1.5e1\n1 1 .25\n2 1 +4\n"),
+            (Values{0.25, 0, 0, 4, 0, -15}));
   EXPECT_EQ(dense("coordinate integer general\r\n2 2 1\r\n1 2 -7\r\n"), (Values{0, -7, 0, 0}));
   EXPECT_EQ(dense("coordinate double general\n1 1 1\n1 1 2"), (Values{2}));
   EXPECT_EQ(dense("coordinate real symmetric\n3 3 3\n1 1 1\n3 1 2\n3 2 3\n"),
@@ -41,18 +40,15 @@ TEST(MatrixMarket, Coordinates) {
 TEST(MatrixMarket, Arrays) {
   EXPECT_EQ(dense("array real general\n2 3\n1\n2\n3\n4\n5\n6\n"), (Values{1, 3, 5, 2, 4, 6}));
   EXPECT_EQ(dense("array integer symmetric\n2 2\n1 2 3\n"), (Values{1, 2, 2, 3}));
-  EXPECT_EQ(dense("array real skew-symmetric\n3 3\n1 2 3\n"),
-            (Values{0, -1, -2, 1, 0, -3, 2, 3, 0}));
+  EXPECT_EQ(dense("array real skew-symmetric\n3 3\n1 2 3\n"), (Values{0, -1, -2, 1, 0, -3, 2, 3, 0}));
 }
 
 TEST(MatrixMarket, TheBannerIsCaseInsensitive) {
-  EXPECT_EQ(read("%%MATRIXMARKET Matrix Coordinate Real General\n1 1 1\n1 1 3\n").matrix.values,
-            (Values{3}));
+  EXPECT_EQ(read("%%MATRIXMARKET Matrix Coordinate Real General\n1 1 1\n1 1 3\n").matrix.values, (Values{3}));
 }
 
 TEST(MatrixMarket, PatternsHaveNoValues) {
-  const MatrixMarket market =
-      read("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n");
+  const MatrixMarket market = read("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n");
   EXPECT_FALSE(market.has_values);
   EXPECT_TRUE(market.matrix.values.empty());
   EXPECT_EQ(market.matrix.pattern.row_begin, (std::vector<uint64_t>{0, 1, 2, 3}));
@@ -60,11 +56,9 @@ TEST(MatrixMarket, PatternsHaveNoValues) {
 }
 
 TEST(MatrixMarket, StoredZerosStayOnlyAsCoordinates) {
-  EXPECT_EQ(
-      read("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 0\n").matrix.pattern.blocks(),
-      1u);
-  EXPECT_EQ(
-      read("%%MatrixMarket matrix array real general\n2 2\n0 1 0 0\n").matrix.pattern.blocks(), 1u);
+  EXPECT_EQ(read("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 0\n").matrix.pattern.blocks(),
+            1u);
+  EXPECT_EQ(read("%%MatrixMarket matrix array real general\n2 2\n0 1 0 0\n").matrix.pattern.blocks(), 1u);
 }
 
 TEST(MatrixMarket, TakesSpecialValues) {
@@ -101,8 +95,7 @@ TEST(MatrixMarket, SaysWhatIsWrong) {
       {"matrix coordinate real\n", "it must be \"%%MatrixMarket matrix\""},
       {"matrix coordinate real general\n", "number of rows: a whole number"},
       {"matrix coordinate real general\n2 2 1 7\n1 1 1\n", "sizes: the end of the line"},
-      {"matrix coordinate real general\n% x\n2 2 1\n3 1 1\n",
-       "w: line 4: row: a whole number up to 2"},
+      {"matrix coordinate real general\n% x\n2 2 1\n3 1 1\n", "w: line 4: row: a whole number up to 2"},
       {"matrix coordinate real general\n2 2 1\n1 0 1\n",
        "line 3: entry (1, 0); rows and columns count from 1"},
       {"matrix coordinate real general\n2 2 1\n1 1 x\n",
@@ -113,15 +106,12 @@ TEST(MatrixMarket, SaysWhatIsWrong) {
        "value: a whole number was expected, and there is \"1.5\""},
       {"matrix coordinate pattern general\n2 2 1\n1 1 1\n", "entry: the end of the line"},
       {"matrix coordinate real general\n2 2 1\n1 1 1 2\n", "line 3: entry: the end of the line"},
-      {"matrix coordinate real general\n2 2 1\n1 1 1\n2 2 2\n",
-       "after the last entry: the end of the file"},
-      {"matrix coordinate real general\n2 2 2\n1 1 1\n1 1 2\n",
-       "in block row 0 column 0 comes after 0"},
+      {"matrix coordinate real general\n2 2 1\n1 1 1\n2 2 2\n", "after the last entry: the end of the file"},
+      {"matrix coordinate real general\n2 2 2\n1 1 1\n1 1 2\n", "in block row 0 column 0 comes after 0"},
       {"matrix coordinate real general\n2 2 2\n1 1 1\n", "the end of the file"},
       {"matrix coordinate real general\n2 2 5\n1 1 1\n", "5 non-zeros do not fit"},
       {"matrix coordinate real symmetric\n2 3 1\n1 1 1\n", "it must be square"},
-      {"matrix coordinate real symmetric\n2 2 1\n1 2 1\n",
-       "entry (1, 2); a symmetric matrix is given by"},
+      {"matrix coordinate real symmetric\n2 2 1\n1 2 1\n", "entry (1, 2); a symmetric matrix is given by"},
       {"matrix coordinate real skew-symmetric\n2 2 1\n1 1 1\n", "entry (1, 1); a skew-symmetric"},
       {"matrix coordinate real general\n1000000 1000000 1000000000000\n1 1 1\n",
        "announces 1000000000000 entries"},
@@ -131,8 +121,7 @@ TEST(MatrixMarket, SaysWhatIsWrong) {
       {"matrix array real general\n2 2\n1\n2\n3\n", "value: a number"},
   };
   for (const Case& c : kCases) {
-    EXPECT_TRUE(says(error_of([&] { read(std::string("%%MatrixMarket ") + c.text); }), c.message))
-        << c.text;
+    EXPECT_TRUE(says(error_of([&] { read(std::string("%%MatrixMarket ") + c.text); }), c.message)) << c.text;
   }
   EXPECT_TRUE(says(error_of([] { read("1 1 1\n"); }), "line 1 is \"1 1 1\""));
   EXPECT_TRUE(says(error_of([] { read(""); }), "line 1 is \"\""));

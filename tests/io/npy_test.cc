@@ -22,8 +22,8 @@ using test::says;
 
 std::string with_header(const std::string& dictionary, const std::string& data, char version = 1) {
   std::string text = "\x93NUMPY";
-  text += {version, '\0', static_cast<char>(dictionary.size() & 0xFF),
-           static_cast<char>(dictionary.size() >> 8)};
+  text +=
+      {version, '\0', static_cast<char>(dictionary.size() & 0xFF), static_cast<char>(dictionary.size() >> 8)};
   if (version > 1) text += std::string(2, '\0');
   return text + dictionary + data;
 }
@@ -53,12 +53,9 @@ std::string data_of(std::initializer_list<T> values, bool swap = false) {
 using Values = std::vector<float>;
 
 template <class T>
-void expect_both_orders(const std::string& code, std::initializer_list<T> values,
-                        const Values& expected) {
-  EXPECT_EQ(read_dense_values(with_header(header("<" + code, "(2, 2)"), data_of(values))), expected)
-      << code;
-  EXPECT_EQ(read_dense_values(with_header(header(">" + code, "(2, 2)"), data_of(values, true))),
-            expected)
+void expect_both_orders(const std::string& code, std::initializer_list<T> values, const Values& expected) {
+  EXPECT_EQ(read_dense_values(with_header(header("<" + code, "(2, 2)"), data_of(values))), expected) << code;
+  EXPECT_EQ(read_dense_values(with_header(header(">" + code, "(2, 2)"), data_of(values, true))), expected)
       << code;
 }
 
@@ -100,8 +97,8 @@ TEST(Npy, TakesAnySpellingOfTheHeader) {
 }
 
 TEST(Npy, KeepsNanAndInfinityAndDropsZeros) {
-  const SparseMatrix m = read_npy(in_memory(
-      with_header(header("<f8", "(1, 5)"), data_of<double>({0, -0.0, NAN, -INFINITY, 1e-300}))));
+  const SparseMatrix m = read_npy(
+      in_memory(with_header(header("<f8", "(1, 5)"), data_of<double>({0, -0.0, NAN, -INFINITY, 1e-300}))));
   EXPECT_EQ(m.pattern.columns, (std::vector<uint32_t>{2, 3}));
   EXPECT_TRUE(std::isnan(m.values[0]));
   EXPECT_EQ(m.values[1], -INFINITY);
@@ -127,29 +124,24 @@ TEST(Npy, SaysWhatIsWrong) {
       {with_header(header("<f4", "(1, 2)"), eight, 4), "version 4; versions 1 to 3"},
       {with_header(header("<f4", "(1, 2)"), eight).substr(0, 30), "it may be truncated"},
       {"\x93NUMPY\x02" + std::string(1, '\0') + "\xff\xff\xff\xff", "a header of 4294967295 bytes"},
-      {with_header(header("<f4", "(1, 2)"), "xxx"),
-       "1 x 2 elements of 4 bytes, and the file has only 3"},
+      {with_header(header("<f4", "(1, 2)"), "xxx"), "1 x 2 elements of 4 bytes, and the file has only 3"},
       {with_header(header("<f4", "(1, 2)"), eight + "x"), "1 bytes follow the array"},
       {with_header(header("<c8", "(1, 1)"), eight), "elements of type \"<c8\""},
       {with_header(header("|O", "(1, 1)"), eight), "elements of type \"|O\""},
       {with_header(header("", "(1, 1)"), eight), "elements of type \"\""},
-      {with_header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1, 1)}", eight),
-       "records"},
+      {with_header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1, 1)}", eight), "records"},
       {with_header(header("<f4", "(2,)"), eight), "an array of 1 dimension; a weight matrix has 2"},
       {with_header(header("<f4", "()"), eight), "an array of 0 dimensions"},
       {with_header(header("<f4", "(1, 1, 2)"), eight), "an array of 3 dimensions"},
-      {with_header(header("<f4", "(1000000000000000000, 1000000000000000000)"), eight),
-       "at most 2147483647"},
+      {with_header(header("<f4", "(1000000000000000000, 1000000000000000000)"), eight), "at most 2147483647"},
       {with_header(header("<f4", "(2147483647, 2147483647)"), eight), "it may be truncated"},
       {with_header(header("<f4", "(2147483647, 0)"), ""), "with only 0 non-zeros"},
       {with_header(header("<f4", "(99999999999999999999, 1)"), eight), "malformed: a size"},
       {with_header(header("<f4", "(-1, 1)"), eight), "malformed: a size"},
       {with_header("{'descr': '<f4', 'shape': (1, 2)}", eight), "lacks one of"},
       {with_header("{'descr': '<f4', 'descr': '<f4'}", eight), "unknown or repeated key \"descr\""},
-      {with_header("{'descr': '<f4', 'colour': 'red'}", eight),
-       "unknown or repeated key \"colour\""},
-      {with_header("{'descr': '<f4', 'fortran_order': Maybe}", eight),
-       "True or False was expected"},
+      {with_header("{'descr': '<f4', 'colour': 'red'}", eight), "unknown or repeated key \"colour\""},
+      {with_header("{'descr': '<f4', 'fortran_order': Maybe}", eight), "True or False was expected"},
       {with_header("{'descr': '<f4", eight.substr(0, 0)), "a closing quote"},
       {with_header("{'descr' '<f4'}", eight), "':' was expected"},
       {with_header(header("<f4", "(1, 2)") + "}", eight), "nothing was expected"},
@@ -181,8 +173,7 @@ TEST(Npy, FortranOrderAcrossPieces) {
   const Values columns = sparse::to_dense(sparse::transpose(m));
   std::string data;
   for (float value : columns) data += bytes_of(value);
-  const SparseMatrix back =
-      read_npy(in_memory(with_header(header("<f4", "(501, 307)", true), data)));
+  const SparseMatrix back = read_npy(in_memory(with_header(header("<f4", "(501, 307)", true), data)));
   EXPECT_EQ(back.pattern.columns, m.pattern.columns);
   EXPECT_EQ(back.values, m.values);
 }

@@ -23,8 +23,8 @@ std::string with_header(const std::string& json, const std::string& data) {
 
 std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape,
                    const std::string& offsets) {
-  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape +
-         "],\"data_offsets\":[" + offsets + "]}";
+  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
+         offsets + "]}";
 }
 
 std::string list_error(const std::string& file) {
@@ -56,8 +56,8 @@ TEST(Safetensors, ReadsEveryFloatingPointType) {
 
 TEST(Safetensors, FindsTheTensorByName) {
   const std::string file = with_header(
-      "{\"__metadata__\":{\"format\":\"pt\",\"format\":\"x\"}," + tensor("b", "F32", "1,1", "4,8") +
-          "," + tensor("a", "F32", "1,1", "0,4") + "," + tensor("bias", "F32", "1", "8,12") + "}  ",
+      "{\"__metadata__\":{\"format\":\"pt\",\"format\":\"x\"}," + tensor("b", "F32", "1,1", "4,8") + "," +
+          tensor("a", "F32", "1,1", "0,4") + "," + tensor("bias", "F32", "1", "8,12") + "}  ",
       bytes_of(1.0F) + bytes_of(2.0F) + bytes_of(3.0F));
   EXPECT_EQ(dense(file, "a"), (Values{1}));
   EXPECT_EQ(dense(file, "b"), (Values{2}));
@@ -68,8 +68,7 @@ TEST(Safetensors, FindsTheTensorByName) {
   const auto message = [&](const std::string& name) {
     return error_of<UsageError>([&] { read_safetensors(in_memory(file), name); });
   };
-  EXPECT_TRUE(
-      says(message(""), "several matrices; name one of the tensors \"a\" (F32 [1, 1]), \"b\""));
+  EXPECT_TRUE(says(message(""), "several matrices; name one of the tensors \"a\" (F32 [1, 1]), \"b\""));
   EXPECT_TRUE(says(message("c"), "no tensor \"c\"; the file has \"a\""));
   EXPECT_TRUE(says(error_of([&] { read_safetensors(in_memory(file), "bias"); }),
                    "has the shape [1]; a weight matrix has 2 dimensions"));
@@ -77,9 +76,8 @@ TEST(Safetensors, FindsTheTensorByName) {
 
 TEST(Safetensors, TakesEmptyFilesAndTensors) {
   EXPECT_TRUE(list_safetensors(in_memory(with_header("{}", ""))).empty());
-  EXPECT_TRUE(
-      says(error_of<UsageError>([] { read_safetensors(in_memory(with_header("{}", "")), ""); }),
-           "no 2-D tensor; the file has no tensors"));
+  EXPECT_TRUE(says(error_of<UsageError>([] { read_safetensors(in_memory(with_header("{}", "")), ""); }),
+                   "no 2-D tensor; the file has no tensors"));
   EXPECT_EQ(dense(with_header("{" + tensor("w", "F32", "0,5", "0,0") + "}", "")), Values{});
 }
 
@@ -108,8 +106,7 @@ TEST(Safetensors, SaysWhatIsWrongWithTheHeader) {
       {"{\"w\":7}", "the header has a number"},
       {"{\"w\":{}}", "tensor \"w\" lacks a dtype, a shape or two data_offsets"},
       {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0]}}", "lacks"},
-      {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4,8]}}",
-       "has a number where"},
+      {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4,8]}}", "has a number where"},
       {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,-1],\"data_offsets\":[0,4]}}", "a negative number"},
       {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1.5],\"data_offsets\":[0,4]}}", "a fraction"},
       {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1e99],\"data_offsets\":[0,4]}}", "a fraction"},
@@ -120,16 +117,13 @@ TEST(Safetensors, SaysWhatIsWrongWithTheHeader) {
       {"{" + good + "," + good + "}", "tensor \"w\" is there twice"},
       {"{\"__metadata__\":{\"a\":{}}}", "has an object where it may not be"},
       {"{\"__metadata__\":7}", "has a number where"},
-      {"{" + tensor("w", "F32", "1,1", "0,8") + "}",
-       "data_offsets [0, 8], and the file has 4 bytes"},
+      {"{" + tensor("w", "F32", "1,1", "0,8") + "}", "data_offsets [0, 8], and the file has 4 bytes"},
       {"{" + tensor("w", "F32", "1,1", "4,0") + "}", "data_offsets [4, 0]"},
-      {"{" + tensor("w", "F32", "1,2", "0,4") + "}",
-       "of F32 [1, 2] has data of 4 bytes, which do not agree"},
+      {"{" + tensor("w", "F32", "1,2", "0,4") + "}", "of F32 [1, 2] has data of 4 bytes, which do not agree"},
       {"{" + tensor("w", "F32", "4294967296,4294967296,4", "0,4") + "}", "do not agree"},
       {"{" + tensor("w", "U8", "1,2", "1,3") + "}", "there is a gap"},
       {"{" + tensor("w", "U8", "1,2", "0,2") + "}", "2 bytes after the last tensor belong to none"},
-      {"{" + tensor("v", "U8", "1,3", "0,3") + "," + tensor("w", "U8", "1,2", "2,4") + "}",
-       "they overlap"},
+      {"{" + tensor("v", "U8", "1,3", "0,3") + "," + tensor("w", "U8", "1,2", "2,4") + "}", "they overlap"},
   };
   for (const Case& c : cases) {
     EXPECT_TRUE(says(list_error(with_header(c.json, "xxxx")), c.message)) << c.json;
@@ -138,8 +132,7 @@ TEST(Safetensors, SaysWhatIsWrongWithTheHeader) {
 
 TEST(Safetensors, RefusesAbsurdHeaderLengths) {
   EXPECT_TRUE(says(list_error("1234567"), "a file of 7 bytes"));
-  EXPECT_TRUE(
-      says(list_error(bytes_of(uint64_t{1} << 60) + "{}"), "a header of 1152921504606846976"));
+  EXPECT_TRUE(says(list_error(bytes_of(uint64_t{1} << 60) + "{}"), "a header of 1152921504606846976"));
   EXPECT_TRUE(says(list_error(bytes_of(~uint64_t{0}) + "{}"), "a header of 18446744073709551615"));
 }
 
@@ -158,14 +151,10 @@ TEST(Safetensors, WritesWhatItReads) {
   const std::vector<uint16_t> b = {0x3F80, 0};
   const TensorData tensors[] = {
       {.name = "a", .dtype = "F32", .shape = {2, 3}, .bytes = std::as_bytes(std::span(a))},
-      {.name = "layer \"b\"",
-       .dtype = "BF16",
-       .shape = {2, 1},
-       .bytes = std::as_bytes(std::span(b))},
+      {.name = "layer \"b\"", .dtype = "BF16", .shape = {2, 1}, .bytes = std::as_bytes(std::span(b))},
   };
   write_safetensors(path, tensors);
-  EXPECT_EQ(read_safetensors(Source::open(path), "a").pattern.columns,
-            (std::vector<uint32_t>{0, 2, 1, 2}));
+  EXPECT_EQ(read_safetensors(Source::open(path), "a").pattern.columns, (std::vector<uint32_t>{0, 2, 1, 2}));
   EXPECT_EQ(sparse::to_dense(read_safetensors(Source::open(path), "layer \"b\"")), (Values{1, 0}));
   EXPECT_EQ(list_safetensors(Source::open(path))[0].begin % 8, 0u);
 }
@@ -174,8 +163,7 @@ TEST(Safetensors, RefusesToWriteNonsense) {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("w.safetensors");
   const Values a = {1, 2};
-  TensorData tensor{
-      .name = "a", .dtype = "F32", .shape = {3}, .bytes = std::as_bytes(std::span(a))};
+  TensorData tensor{.name = "a", .dtype = "F32", .shape = {3}, .bytes = std::as_bytes(std::span(a))};
   const auto message = [&](std::vector<TensorData> tensors) {
     return error_of<UsageError>([&] { write_safetensors(path, tensors); });
   };

@@ -47,14 +47,12 @@ TEST(ReadWeights, SaysWhatIsWrong) {
   EXPECT_TRUE(says(message("missing.npy"), "missing.npy: cannot open the file: No such file"));
   EXPECT_TRUE(says(message("w.pt"), "the extension .pt is not known; weights are read from .smtx"));
   EXPECT_TRUE(says(message("weights"), "the extension (none) is not known"));
-  EXPECT_TRUE(
-      says(message("w.npy", "layer"), "tensor \"layer\" was asked for; a .npy file holds one"));
+  EXPECT_TRUE(says(message("w.npy", "layer"), "tensor \"layer\" was asked for; a .npy file holds one"));
   std::filesystem::create_directory(folder.path() / "folder.mtx");
   EXPECT_TRUE(says(message("folder.mtx"), "not a regular file"));
   ASSERT_EQ(::mkfifo(folder.file("pipe.mtx").c_str(), 0600), 0);
   EXPECT_TRUE(says(message("pipe.mtx"), "not a regular file"));
-  EXPECT_EQ(error_of<UsageError>([&] { read_weights("w.pt"); }).find("(no error)"),
-            std::string::npos);
+  EXPECT_EQ(error_of<UsageError>([&] { read_weights("w.pt"); }).find("(no error)"), std::string::npos);
 }
 
 TEST(ReadWeights, RefusesFilesBeyondTheMemory) {

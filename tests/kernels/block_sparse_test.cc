@@ -52,11 +52,10 @@ struct Product {
   }
 
   std::string describe() const {
-    return "seed " + std::to_string(seed) + ": " + std::to_string(m) + " x " + std::to_string(k) +
-           " x " + std::to_string(n) + ", b " + std::to_string(b) + ", " +
-           std::string(name_of(type)) + (x_columns ? ", X by columns" : "") +
-           (y_columns ? ", Y by columns" : "") + (transposed ? ", transposed" : "") +
-           (scattered ? ", scattered" : "") +
+    return "seed " + std::to_string(seed) + ": " + std::to_string(m) + " x " + std::to_string(k) + " x " +
+           std::to_string(n) + ", b " + std::to_string(b) + ", " + std::string(name_of(type)) +
+           (x_columns ? ", X by columns" : "") + (y_columns ? ", Y by columns" : "") +
+           (transposed ? ", transposed" : "") + (scattered ? ", scattered" : "") +
            (cut.kernel == BlockCut::Kernel::wide ? ", wide" : ", narrow") + ", panel " +
            std::to_string(cut.panel_cols) + ", tile " + std::to_string(cut.tile_rows) + " x " +
            std::to_string(cut.tile_vectors);
@@ -155,7 +154,8 @@ struct Arrays {
     const auto blocks = static_cast<uint32_t>(weight.blocks());
     std::vector<uint32_t> moved(2 * blocks + 3);
     std::iota(moved.begin(), moved.end(), 0U);
-    for (uint32_t i = 0; i < blocks; ++i) std::swap(moved[i], moved[i + p.random.below(static_cast<uint32_t>(moved.size()) - i)]);
+    for (uint32_t i = 0; i < blocks; ++i)
+      std::swap(moved[i], moved[i + p.random.below(static_cast<uint32_t>(moved.size()) - i)]);
     const size_t bytes = size_t{p.b} * p.b * size_of(p.type);
     scattered_values = base::allocate_buffer(moved.size() * bytes);
     std::memset(scattered_values.get(), 0xFF, moved.size() * bytes);
@@ -233,7 +233,8 @@ void multiply(const Product& p, Arrays& a, Kernel kernel) {
       share.y = a.y_view(p);
       share.epilogue = p.epilogue;
       share.cut = p.cut;
-      const size_t floats = block_scratch_floats(p.cut, p.k, p.b, share.col_end - share.col_begin, p.transposed);
+      const size_t floats =
+          block_scratch_floats(p.cut, p.k, p.b, share.col_end - share.col_begin, p.transposed);
       std::vector<float> scratch(floats + 16, kNaN);
       void* aligned = scratch.data();
       size_t space = scratch.size() * sizeof(float);
@@ -358,8 +359,8 @@ TEST_P(BlockSparse, OnlyStoredValuesContribute) {
       const sparse::PackedBlocks weight(SparseMatrix{pattern, values}, Type::f32);
       std::vector<float> x(35 * n + 64, kNaN);
       std::fill(x.begin(), x.begin() + 35 * n, 1.0F);
-      std::fill(x.begin(), x.begin() + n, kInfinity);                      // row 0: no block
-      std::fill(x.begin() + 11 * n, x.begin() + 12 * n, kInfinity);        // row 11
+      std::fill(x.begin(), x.begin() + n, kInfinity);                // row 0: no block
+      std::fill(x.begin() + 11 * n, x.begin() + 12 * n, kInfinity);  // row 11
       std::vector<float> y(8 * n, kNaN);
       BlockShare share;
       share.weight = view_of(weight);

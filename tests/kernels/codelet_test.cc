@@ -23,8 +23,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.codelet->name << "/" 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const ListedCodelet& listed : all_codelets())
-    for (const NamedSample& sample : listed.samples)
-      cases.push_back({listed.codelet, sample});
+    for (const NamedSample& sample : listed.samples) cases.push_back({listed.codelet, sample});
   return cases;
 }
 
@@ -72,9 +71,8 @@ TEST_P(CodeletTest, SimdAgreesWithTheReference) {
     restrict_isa(isa);
     for (const SampleLayout& layout : kLayouts)
       for (uint32_t scale : {0U, 1U, 2U, 5U, 11U}) {
-        SCOPED_TRACE(fmt::format("{}, scale {}, seed {}, shift {}, padding {}, column-major {}",
-                                 name_of(isa), scale, scale, layout.shift, layout.padding,
-                                 layout.column_major));
+        SCOPED_TRACE(fmt::format("{}, scale {}, seed {}, shift {}, padding {}, column-major {}", name_of(isa),
+                                 scale, scale, layout.shift, layout.padding, layout.column_major));
         const Sample sample = named.make(scale, scale);
         const SampleVertex fast(sample, layout);
         const SampleVertex plain(sample, layout);
@@ -120,14 +118,12 @@ TEST_P(CodeletTest, CostReadsNoPayload) {
   const auto [codelet, named] = GetParam();
   const Sample sample = named.make(4, 1);
   const SampleVertex placed(sample);
-  std::vector<program::FieldView> blind(placed.vertex().fields.begin(),
-                                        placed.vertex().fields.end());
+  std::vector<program::FieldView> blind(placed.vertex().fields.begin(), placed.vertex().fields.end());
   for (program::FieldView& field : blind)
     if (epsilon_of(field.type) != 0) field.data = nullptr;
   const program::Vertex vertex{blind, placed.vertex().params};
   for (const machine::Machine& machine : machines_for(codelet->runs_on))
-    EXPECT_EQ(codelet->cost(vertex, machine).total(),
-              codelet->cost(placed.vertex(), machine).total());
+    EXPECT_EQ(codelet->cost(vertex, machine).total(), codelet->cost(placed.vertex(), machine).total());
 }
 
 INSTANTIATE_TEST_SUITE_P(List, CodeletTest, ::testing::ValuesIn(all_cases()), name_of_case);

@@ -77,10 +77,9 @@ Case random_case(uint64_t seed) {
   c.x_by_columns = random.coin();
   c.y_by_columns = random.coin();
   c.dynamic = seed % 3 == 0;
-  c.text = "seed " + std::to_string(seed) + ": " + std::to_string(c.m) + " x " +
-           std::to_string(c.k) + " x " + std::to_string(c.n) + ", " +
-           std::to_string(c.w.pattern.blocks()) + " non-zeros, " + std::string(name_of(c.type)) +
-           ", k_block " + std::to_string(c.packing.k_block) + ", chunk_rows " +
+  c.text = "seed " + std::to_string(seed) + ": " + std::to_string(c.m) + " x " + std::to_string(c.k) + " x " +
+           std::to_string(c.n) + ", " + std::to_string(c.w.pattern.blocks()) + " non-zeros, " +
+           std::string(name_of(c.type)) + ", k_block " + std::to_string(c.packing.k_block) + ", chunk_rows " +
            std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.cut.panel_cols) +
            (c.dynamic ? ", dynamic" : "");
   return c;
@@ -98,9 +97,7 @@ class Dense {
   }
   float& operator()(int64_t i, int64_t j) const { return view_(i, j); }
   MatrixView<float> view() const { return view_; }
-  MatrixView<const float> const_view() const {
-    return {view_.data, view_.row_stride, view_.col_stride};
-  }
+  MatrixView<const float> const_view() const { return {view_.data, view_.row_stride, view_.col_stride}; }
   const std::vector<float>& data() const { return data_; }
 
  private:
@@ -287,12 +284,10 @@ TEST_P(EveryIsa, FillerTakesNoPart) {
     for (uint32_t row = 0; row < c.m; ++row) {
       const auto begin = pattern.columns.begin() + static_cast<int64_t>(pattern.row_begin[row]);
       const auto end = pattern.columns.begin() + static_cast<int64_t>(pattern.row_begin[row + 1]);
-      const bool touched = std::any_of(std::begin(kInfinite), std::end(kInfinite), [&](uint32_t k) {
-        return std::binary_search(begin, end, k);
-      });
+      const bool touched = std::any_of(std::begin(kInfinite), std::end(kInfinite),
+                                       [&](uint32_t k) { return std::binary_search(begin, end, k); });
       for (uint32_t j = 0; j < n; ++j) {
-        EXPECT_EQ(std::isfinite(p.y(row, j)), !touched)
-            << "row " << row << " of " << n << " columns";
+        EXPECT_EQ(std::isfinite(p.y(row, j)), !touched) << "row " << row << " of " << n << " columns";
       }
     }
   }
@@ -348,8 +343,7 @@ TEST(PackedElements, ReturnsWhatItWasGiven) {
     ASSERT_EQ(packed.nonzeros(), c.w.values.size());
     std::vector<float> values(c.w.values.size());
     packed.get_values(values.data());
-    for (size_t i = 0; i < values.size(); ++i)
-      ASSERT_EQ(values[i], rounded(c.w.values[i], c.type)) << c.text;
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], rounded(c.w.values[i], c.type)) << c.text;
 
     std::vector<float> others(values.size());
     for (size_t i = 0; i < others.size(); ++i) others[i] = static_cast<float>(i % 97);
@@ -370,8 +364,7 @@ TEST(PackedElements, NeedsLittleFiller) {
   Random random(3);
   const SparseMatrix w = random_matrix(2048, 512, 0.125, false, random);
   const sparse::PackedElements packed(w, Type::f32);
-  EXPECT_LT(static_cast<double>(packed.value_count()),
-            1.15 * static_cast<double>(packed.nonzeros()));
+  EXPECT_LT(static_cast<double>(packed.value_count()), 1.15 * static_cast<double>(packed.nonzeros()));
 }
 
 }  // namespace

@@ -38,8 +38,7 @@ class Dense {
       : leading_((by_columns ? rows : cols) + random.below(4)),
         data_(4 + size_t{by_columns ? cols : rows} * leading_, kNan) {
     float* first = data_.data() + random.below(4);
-    view_ =
-        by_columns ? MatrixView<float>{first, 1, leading_} : MatrixView<float>{first, leading_, 1};
+    view_ = by_columns ? MatrixView<float>{first, 1, leading_} : MatrixView<float>{first, leading_, 1};
     for (uint32_t i = 0; i < rows; ++i)
       for (uint32_t j = 0; j < cols; ++j) view_(i, j) = random.value();
   }
@@ -72,14 +71,13 @@ struct Case {
         beta(random.one_of({0.0F, 1.0F, 0.25F})),
         x_by_columns(random.coin()),
         dy_by_columns(random.coin()),
-        text(fmt::format("seed {}: {} x {} x {}, beta {}, X by columns {}, dY by columns {}", seed,
-                         m, k, n, beta, x_by_columns, dy_by_columns)) {}
+        text(fmt::format("seed {}: {} x {} x {}, beta {}, X by columns {}, dY by columns {}", seed, m, k, n,
+                         beta, x_by_columns, dy_by_columns)) {}
 };
 
 /// Runs a gradient and compares all of dW: stored elements with float64, everything else with 0.
 template <class Run>
-void check(const Case& c, const std::vector<Place>& places, uint64_t size, Random& random,
-           const Run& run) {
+void check(const Case& c, const std::vector<Place>& places, uint64_t size, Random& random, const Run& run) {
   const Dense dy(c.m, c.n, c.dy_by_columns, random);
   const Dense x(c.k, c.n, c.x_by_columns, random);
   // What lies where no element is stored must not matter; neither must dW where it is not read.
@@ -158,9 +156,8 @@ void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmShare&)) {
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
     for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
       for (uint32_t e = 0; e < b * b; ++e) {
-        const Place place{
-            row * b + e / b, pattern.columns[i] * b + e % b,
-            (with_slots ? slots[i] : i) * b * b + packed.order().offset(e / b, e % b)};
+        const Place place{row * b + e / b, pattern.columns[i] * b + e % b,
+                          (with_slots ? slots[i] : i) * b * b + packed.order().offset(e / b, e % b)};
         if (place.row < c.m && place.col < c.k) places.push_back(place);
       }
   const uint32_t parts = random.one_of({1U, 2U, 3U});
@@ -215,19 +212,16 @@ TEST_F(SddmmTest, BlocksAgreeWithFloat64) {
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
     SCOPED_TRACE(name_of(isa));
-    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed)
-      check_blocks(seed, block_sddmm);
+    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed) check_blocks(seed, block_sddmm);
   }
-  for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed)
-    check_blocks(seed, block_sddmm_reference);
+  for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed) check_blocks(seed, block_sddmm_reference);
 }
 
 TEST_F(SddmmTest, ElementsAgreeWithFloat64) {
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
     SCOPED_TRACE(name_of(isa));
-    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed)
-      check_elements(seed, element_sddmm);
+    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed) check_elements(seed, element_sddmm);
   }
   for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed)
     check_elements(seed, element_sddmm_reference);
@@ -237,8 +231,8 @@ TEST_F(SddmmTest, ElementsAgreeWithFloat64) {
 TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
   Random random(5);
   const Pattern pattern = random_pattern(40, 50, 1, 0.3, random);
-  const sparse::PackedElements packed(
-      SparseMatrix{pattern, std::vector<float>(pattern.blocks(), 1)}, Type::f32);
+  const sparse::PackedElements packed(SparseMatrix{pattern, std::vector<float>(pattern.blocks(), 1)},
+                                      Type::f32);
   std::vector<float> dy(40 * 20, 1.0F), x(50 * 20, 1.0F), dw(packed.value_count(), kNan);
   std::fill_n(x.begin() + 7 * 20, 20, std::numeric_limits<float>::infinity());
   std::fill_n(dy.begin() + 3 * 20, 20, -std::numeric_limits<float>::infinity());

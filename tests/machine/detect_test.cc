@@ -19,10 +19,9 @@ class Detect : public testing::Test {
  protected:
   void SetUp() override {
     root_ = fs::temp_directory_path() / ("tessera-detect-" + std::to_string(getpid()));
-    write(
-        "proc/cpuinfo",
-        "processor\t: 0\nmodel name\t: Some CPU @ 2.50GHz\nflags\t\t: fpu\nbogomips\t: 4800.00\n\n"
-        "processor\t: 1\nmodel name\t: Another\n");
+    write("proc/cpuinfo",
+          "processor\t: 0\nmodel name\t: Some CPU @ 2.50GHz\nflags\t\t: fpu\nbogomips\t: 4800.00\n\n"
+          "processor\t: 1\nmodel name\t: Another\n");
     write("proc/meminfo", "MemTotal:       1024 kB\n");
     for (int cpu = 0; cpu < 8; ++cpu) {
       const std::string folder = "sys/devices/system/cpu/cpu" + std::to_string(cpu);
@@ -40,8 +39,8 @@ class Detect : public testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text << "\n";
   }
-  void cache(const std::string& cpu, int index, const char* level, const char* type,
-             const char* size, const char* shared) {
+  void cache(const std::string& cpu, int index, const char* level, const char* type, const char* size,
+             const char* shared) {
     const std::string folder = cpu + "/cache/index" + std::to_string(index) + "/";
     write(folder + "level", level);
     write(folder + "type", type);

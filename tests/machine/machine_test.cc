@@ -44,8 +44,7 @@ class MachineFile : public ::testing::Test {
   }
 
   std::filesystem::path path_ = std::filesystem::path(::testing::TempDir()) /
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name() +=
-      ".toml";
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name() += ".toml";
 };
 
 TEST_F(MachineFile, ReadsEveryNumber) {
@@ -78,7 +77,9 @@ TEST_F(MachineFile, KeepsTheSourceOfEachNumber) {
   for (const Figure& figure : m.sources) {
     EXPECT_FALSE(figure.unit.empty()) << figure.name;
     const bool is_given = kToyToml.find(figure.name + " = ") != std::string::npos;
-    EXPECT_EQ(figure.source, figure.name == "exchange_bytes_per_cycle" ? "made up" : is_given ? "" : "default")
+    EXPECT_EQ(figure.source, figure.name == "exchange_bytes_per_cycle" ? "made up"
+                             : is_given                                ? ""
+                                                                       : "default")
         << figure.name;
   }
 }
@@ -108,16 +109,14 @@ TEST_F(MachineFile, RefusesAbsurdNumbers) {
   EXPECT_THAT(error_with("tiles", "tiles = 0"),
               HasSubstr("'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)"));
   EXPECT_THAT(error_with("tiles", "tiles = -3"), HasSubstr("'tiles' is -3;"));
-  EXPECT_THAT(error_with("tiles", "tiles = 2.5"),
-              HasSubstr("'tiles' is 2.5; it must be a whole number"));
+  EXPECT_THAT(error_with("tiles", "tiles = 2.5"), HasSubstr("'tiles' is 2.5; it must be a whole number"));
   EXPECT_THAT(error_with("tiles", "tiles = 4294967296"), HasSubstr("'tiles' is 4294967296;"));
   EXPECT_THAT(error_with("clock_ghz", "clock_ghz = nan"), HasSubstr("'clock_ghz' is nan;"));
   EXPECT_THAT(error_with("clock_ghz", "clock_ghz = inf"), HasSubstr("'clock_ghz' is inf;"));
   EXPECT_THAT(error_with("clock_ghz", "clock_ghz = 0.0"), HasSubstr("'clock_ghz' is 0;"));
   EXPECT_THAT(error_with("sync_cycles", "sync_cycles = -inf"), HasSubstr("'sync_cycles' is -inf;"));
   EXPECT_THAT(error_with("tile_bytes", "tile_bytes = 1e300"), HasSubstr("'tile_bytes' is 1e+300;"));
-  EXPECT_THAT(error_with("workers_per_tile", "workers_per_tile = 65"),
-              HasSubstr("from 1 to 64 (workers)"));
+  EXPECT_THAT(error_with("workers_per_tile", "workers_per_tile = 65"), HasSubstr("from 1 to 64 (workers)"));
 }
 
 TEST_F(MachineFile, RefusesValuesThatAreNoNumbers) {
@@ -138,8 +137,7 @@ TEST_F(MachineFile, RefusesKeysThatItDoesNotKnow) {
 
 TEST_F(MachineFile, RefusesNamesThatAreNoText) {
   EXPECT_THAT(error_with("name", "name = 3"), HasSubstr("'name' must be text"));
-  EXPECT_THAT(error_with("description", "description = [1]"),
-              HasSubstr("'description' must be text"));
+  EXPECT_THAT(error_with("description", "description = [1]"), HasSubstr("'description' must be text"));
   EXPECT_THAT(error_with("exchange_cycles", "exchange_cycles = { value = 20, source = 3 }"),
               HasSubstr("'exchange_cycles.source' must be text"));
 }
@@ -195,17 +193,20 @@ TEST(Settings, ChangeAFigureAndItsSource) {
   EXPECT_EQ(m.exchange_bytes_per_cycle, 8);
   ASSERT_EQ(m.sources.size(), keys().size());
   for (const Figure& figure : m.sources)
-    EXPECT_EQ(figure.source == "set by hand", figure.name == "tiles" || figure.name == "exchange_bytes_per_cycle");
+    EXPECT_EQ(figure.source == "set by hand",
+              figure.name == "tiles" || figure.name == "exchange_bytes_per_cycle");
 }
 
 TEST(Settings, RefuseWhatNoMachineHas) {
   EXPECT_EQ(error_of({"tiles", 0}),
             "--set for bow: 'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)");
   EXPECT_THAT(error_of({"clock_ghz", NAN}), HasSubstr("'clock_ghz' is nan;"));
-  EXPECT_THAT(error_of({"cores", 4}), HasSubstr("a machine has no 'cores'; it has tiles, workers_per_tile, "));
+  EXPECT_THAT(error_of({"cores", 4}),
+              HasSubstr("a machine has no 'cores'; it has tiles, workers_per_tile, "));
   EXPECT_THAT(error_of({"", 4}), HasSubstr("a machine has no ''"));
-  EXPECT_THAT(error_of({"exchange", 4}),
-              HasSubstr("'exchange' may mean exchange_bytes_per_cycle, exchange_cycles, exchange_transfer_cycles"));
+  EXPECT_THAT(
+      error_of({"exchange", 4}),
+      HasSubstr("'exchange' may mean exchange_bytes_per_cycle, exchange_cycles, exchange_transfer_cycles"));
   EXPECT_THAT(error_of({"tiles", 4}, "host"), HasSubstr("its figures are those of this computer"));
 }
 

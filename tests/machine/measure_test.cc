@@ -22,8 +22,7 @@ HostMeasurement made_up() {
   m.cpu = "Some CPU";
   m.threads = 2;
   m.peaks = {{Isa::generic, {10, 20}, 3.0}, {Isa::avx2, {90, 180}, 3.0}};
-  m.levels = {
-      {"L1", 1 << 14, {180, 360}}, {"L2", 1 << 19, {90, 180}}, {"memory", 1 << 28, {12, 18}}};
+  m.levels = {{"L1", 1 << 14, {180, 360}}, {"L2", 1 << 19, {90, 180}}, {"memory", 1 << 28, {12, 18}}};
   m.memory_write = {6, 9};
   m.memory_copy = {8, 12};
   m.barrier_seconds = 2e-7;

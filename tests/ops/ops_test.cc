@@ -39,8 +39,8 @@ std::vector<Setting> all_settings() {
   for (const auto& [name, machine] : machines)
     for (const auto& [rows, cols] : kShapes)
       for (int layouts = 0; layouts < 4; ++layouts)
-        settings.push_back({fmt::format("{}_{}x{}_{}{}", name, rows, cols,
-                                        layouts & 1 ? "col" : "row", layouts & 2 ? "col" : "row"),
+        settings.push_back({fmt::format("{}_{}x{}_{}{}", name, rows, cols, layouts & 1 ? "col" : "row",
+                                        layouts & 2 ? "col" : "row"),
                             machine, rows, cols, (layouts & 1) != 0, (layouts & 2) != 0});
   return settings;
 }
@@ -100,8 +100,7 @@ TEST_P(OperationTest, Binary) {
       Array b = in(type, 2);
       Array y = out(type);
       run_operation(BinaryProblem{op, type, s().rows, s().cols}, s().machine, {&a, &b, &y});
-      expect_numbers(y, type,
-                     [&](uint32_t r, uint32_t c) { return expected(op, a.at(r, c), b.at(r, c)); });
+      expect_numbers(y, type, [&](uint32_t r, uint32_t c) { return expected(op, a.at(r, c), b.at(r, c)); });
     }
 }
 
@@ -189,8 +188,7 @@ TEST(PlanTest, TilesWithTheirOwnMemoryShareTheWork) {
 }
 
 TEST(PlanTest, EveryCandidateButTheChosenHasAReason) {
-  const GridPlan made =
-      plan(UnaryProblem{kernels::Unary::gelu, Type::f32, 64, 64}, machine::host(4));
+  const GridPlan made = plan(UnaryProblem{kernels::Unary::gelu, Type::f32, 64, 64}, machine::host(4));
   ASSERT_GT(made.candidates.size(), 1U);
   size_t accepted = 0;
   for (const PlanCandidate& candidate : made.candidates) {

@@ -10,13 +10,12 @@ namespace tessera::ops {
 namespace {
 
 TEST(PartedMatrix, LoadsWhatItStores) {
-  for (const auto& [rows, cols] :
-       {std::pair{7U, 5U}, {16U, 33U}, {1U, 1U}, {40U, 3U}, {0U, 4U}, {4U, 0U}})
+  for (const auto& [rows, cols] : {std::pair{7U, 5U}, {16U, 33U}, {1U, 1U}, {40U, 3U}, {0U, 4U}, {4U, 0U}})
     for (uint32_t row_slices : {1U, 3U})
       for (uint32_t col_slices : {1U, 2U})
         for (uint32_t parts : {1U, 2U, 5U}) {
-          SCOPED_TRACE(fmt::format("{} × {}, slices {} × {}, parts {}", rows, cols, row_slices,
-                                   col_slices, parts));
+          SCOPED_TRACE(
+              fmt::format("{} × {}, slices {} × {}, parts {}", rows, cols, row_slices, col_slices, parts));
           const PartedMatrix layout(rows, cols, row_slices, col_slices, parts, 4, parts, 1);
           std::vector<float> matrix(uint64_t{rows} * cols);
           std::iota(matrix.begin(), matrix.end(), 1.0F);

@@ -21,8 +21,7 @@ class Array {
  public:
   static constexpr uint32_t kGap = 3;
 
-  Array(Type type, uint32_t rows, uint32_t cols, bool column_major)
-      : type_(type), rows_(rows), cols_(cols) {
+  Array(Type type, uint32_t rows, uint32_t cols, bool column_major) : type_(type), rows_(rows), cols_(cols) {
     row_stride_ = column_major ? 1 : cols + kGap;
     col_stride_ = column_major ? rows + kGap : 1;
     bytes_.resize((size_t{rows} + kGap) * (cols + kGap) * size_of(type), std::byte{0xFF});
@@ -37,9 +36,7 @@ class Array {
     return array;
   }
 
-  void set(uint32_t row, uint32_t col, double value) {
-    kernels::set_number(view(), row, col, value);
-  }
+  void set(uint32_t row, uint32_t col, double value) { kernels::set_number(view(), row, col, value); }
   double at(uint32_t row, uint32_t col) const { return kernels::number_at(view(), row, col); }
   uint32_t rows() const { return rows_; }
   uint32_t cols() const { return cols_; }
@@ -61,16 +58,13 @@ class Array {
 };
 
 /// Cycles by phase equal the account; bytes are within 5 % and never below.
-inline void expect_plan_keeps_its_word(const GridPlan& plan,
-                                       const compiler::Executable& executable) {
+inline void expect_plan_keeps_its_word(const GridPlan& plan, const compiler::Executable& executable) {
   program::PhaseTimes cycles;
   for (const program::PhaseTimes& set : executable.set_cycles) cycles += set;
-  for (const compiler::Exchange& copy : executable.copies)
-    cycles += copy.cost.cycles;
+  for (const compiler::Exchange& copy : executable.copies) cycles += copy.cost.cycles;
   for (size_t i = 0; i < program::kPhases; ++i) {
     const double predicted = plan.chosen.seconds.at[i] * executable.machine.clock_hz;
-    EXPECT_NEAR(predicted, cycles.at[i], 1e-9 * cycles.total())
-        << name_of(static_cast<program::Phase>(i));
+    EXPECT_NEAR(predicted, cycles.at[i], 1e-9 * cycles.total()) << name_of(static_cast<program::Phase>(i));
   }
   EXPECT_GE(plan.chosen.max_tile_bytes, executable.memory.max_tile_bytes);
   if (plan.cut.tiles() > 0) {
@@ -81,8 +75,7 @@ inline void expect_plan_keeps_its_word(const GridPlan& plan,
 
 /// Plans, builds, compiles and runs; `arrays` are the operands in order.
 template <class Problem>
-void run_operation(const Problem& problem, const machine::Machine& machine,
-                   std::vector<Array*> arrays) {
+void run_operation(const Problem& problem, const machine::Machine& machine, std::vector<Array*> arrays) {
   const GridPlan made = plan(problem, machine);
   program::Program program;
   const BuiltOperation built = build(program, problem, made, machine);
@@ -97,8 +90,7 @@ void run_operation(const Problem& problem, const machine::Machine& machine,
 
 /// Every element within rounding once to `type`, and `absolute`, of the number wanted.
 inline void expect_numbers(const Array& out, Type type,
-                           const std::function<double(uint32_t, uint32_t)>& wanted,
-                           double absolute = 0) {
+                           const std::function<double(uint32_t, uint32_t)>& wanted, double absolute = 0) {
   constexpr double kLeastHalf = 0x1p-25;  // half of the least subnormal FP16
   for (uint32_t r = 0; r < out.rows(); ++r)
     for (uint32_t c = 0; c < out.cols(); ++c) {

@@ -35,8 +35,7 @@ inline std::vector<std::byte> as_type(std::span<const float> elements, Type type
 
 inline std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type type) {
   std::vector<float> elements(bytes.size() / size_of(type));
-  for (size_t i = 0; i < elements.size(); ++i)
-    elements[i] = kernels::value_at(type, bytes.data(), i);
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = kernels::value_at(type, bytes.data(), i);
   return elements;
 }
 
@@ -54,9 +53,8 @@ struct Planned {
   std::shared_ptr<const compiler::Executable> executable;
 };
 
-inline Planned make(const Pattern& pattern, const TiledSpmmProblem& problem,
-                    const machine::Machine& m, const ForcedKnobs& force = {},
-                    const TiledSpmmPlan* forward = nullptr) {
+inline Planned make(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
+                    const ForcedKnobs& force = {}, const TiledSpmmPlan* forward = nullptr) {
   Planned product;
   product.plan = plan_tiled_spmm(pattern, problem, m, force, forward);
   product.program = build_tiled_spmm(pattern, problem, product.plan, m);
@@ -82,10 +80,9 @@ class ProductRun {
     std::vector<std::byte> y = as_type(product.program.stored_y(y_), problem_.type);
     std::vector<std::byte>& result = written(values, x, y);
     std::fill(result.begin(), result.end(), std::byte{0xFF});
-    std::vector<engine::Binding> bindings = {
-        {v.values, values.data(), p.variable(v.values).cols, 1},
-        {v.x, x.data(), p.variable(v.x).cols, 1},
-        {v.y, y.data(), p.variable(v.y).cols, 1}};
+    std::vector<engine::Binding> bindings = {{v.values, values.data(), p.variable(v.values).cols, 1},
+                                             {v.x, x.data(), p.variable(v.x).cols, 1},
+                                             {v.y, y.data(), p.variable(v.y).cols, 1}};
     std::vector<engine::Binding> metadata;
     if (product.program.dynamic) {
       const DynamicWeight& dynamic = *product.program.dynamic;
@@ -116,22 +113,19 @@ class ProductRun {
   report::Verification compare(const TiledSpmmProgram& program, const std::vector<float>& stored) {
     const auto n = problem_.n;
     const uint32_t roundings = program.dynamic ? program.dynamic->encoding.roundings : 1;
-    const auto of = [n](const std::vector<float>& m) {
-      return MatrixView<const float>{m.data(), n, 1};
-    };
+    const auto of = [n](const std::vector<float>& m) { return MatrixView<const float>{m.data(), n, 1}; };
     std::vector<float> found(written(w_.values, x_, y_).size(), NAN);
     switch (problem_.product) {
       case Product::input_gradient:
         program.load_x(stored, found);
-        return report::verify_product({sparse::transpose(w_), of(y_), of(found), n, problem_.type,
-                                       Type::f32, problem_.partials, roundings},
+        return report::verify_product({sparse::transpose(w_), of(y_), of(found), n, problem_.type, Type::f32,
+                                       problem_.partials, roundings},
                                       report::Extent::full, 1, 1);
       case Product::weight_gradient: {
         SparseMatrix dw{w_.pattern, {}};
         program.load_weight(stored, dw);
         return report::verify_weight_gradient(
-            {dw, of(x_), of(y_), n, problem_.type, Type::f32, problem_.partials},
-            report::Extent::full, 1, 1);
+            {dw, of(x_), of(y_), n, problem_.type, Type::f32, problem_.partials}, report::Extent::full, 1, 1);
       }
       default:
         program.load_y(stored, found);
@@ -163,8 +157,7 @@ inline void expect_kept(const Planned& product, const machine::Machine& m) {
         << name_of(static_cast<program::Phase>(phase));
   const uint64_t bytes = product.executable->memory.max_tile_bytes;
   EXPECT_LE(bytes, product.plan.chosen.max_tile_bytes);
-  EXPECT_GE(1.05 * static_cast<double>(bytes),
-            static_cast<double>(product.plan.chosen.max_tile_bytes));
+  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(product.plan.chosen.max_tile_bytes));
 }
 
 }  // namespace tessera::ops

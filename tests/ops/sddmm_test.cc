@@ -33,8 +33,7 @@ TEST(SddmmPlan, EveryRejectedCandidateSaysWhy) {
   for (uint32_t block_size : {1U, 16U}) {
     const SddmmPlan plan = plan_sddmm(*random_weight(512, 2048, block_size), {512}, machine::host(2));
     size_t chosen = 0;
-    for (const PlanCandidate& candidate : plan.candidates)
-      chosen += candidate.rejected.empty() ? 1 : 0;
+    for (const PlanCandidate& candidate : plan.candidates) chosen += candidate.rejected.empty() ? 1 : 0;
     EXPECT_EQ(chosen, 1U);
     EXPECT_GE(plan.candidates.size(), 2U);
   }
@@ -56,11 +55,9 @@ TEST(SddmmPlan, PredictsTheAccountOfTheExecutable) {
     const auto weight = random_weight(300, 200, block_size);
     const SddmmProblem problem{70};
     const SddmmPlan plan = plan_sddmm(*weight, problem, host);
-    const engine::Engine engine(
-        compiler::compile(build_sddmm(weight, problem, plan).program, host));
+    const engine::Engine engine(compiler::compile(build_sddmm(weight, problem, plan).program, host));
     const engine::Profile profile = engine.run({}, {.dry = true});
-    EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(),
-                1e-9 * plan.chosen.total());
+    EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
   }
 }
 

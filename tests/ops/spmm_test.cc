@@ -14,9 +14,9 @@ namespace tessera::ops {
 namespace {
 
 std::shared_ptr<const PackedWeight> pack(const SparseMatrix& matrix, Type type = Type::f32) {
-  return std::make_shared<const PackedWeight>(
-      matrix.pattern.block_size == 1 ? PackedWeight{sparse::PackedElements(matrix, type), false}
-                                     : PackedWeight{sparse::PackedBlocks(matrix, type), false});
+  return std::make_shared<const PackedWeight>(matrix.pattern.block_size == 1
+                                                  ? PackedWeight{sparse::PackedElements(matrix, type), false}
+                                                  : PackedWeight{sparse::PackedBlocks(matrix, type), false});
 }
 
 SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2) {
@@ -50,14 +50,17 @@ TEST(SpmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
   const SpmmPlan plan = plan_spmm(*weight, {64}, machine::host(2), {{"row_parts", 2}, {"col_parts", 1}});
   EXPECT_EQ(plan.row_begin.size(), 3U);
   EXPECT_EQ(plan.col_begin.size(), 2U);
-  const std::string message = test::error_of<UsageError>(
-      [&] { plan_spmm(*weight, {64}, machine::host(2), {{"colour", 1}}); });
+  const std::string message = test::error_of<UsageError>([&] {
+    plan_spmm(*weight, {64}, machine::host(2), {{"colour", 1}});
+  });
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "row_parts"));
-  for (const auto& [name, value] : {std::pair{"panel_cols", -1}, {"panel_cols", 0}, {"pack_x", 2}, {"tile_rows", 300}})
-    EXPECT_TRUE(test::says(
-        test::error_of<UsageError>([&, n = name, v = value] { plan_spmm(*weight, {64}, machine::host(2), {{n, v}}); }),
-        fmt::format("{}={}: this knob takes", name, value)));
+  for (const auto& [name, value] :
+       {std::pair{"panel_cols", -1}, {"panel_cols", 0}, {"pack_x", 2}, {"tile_rows", 300}})
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&, n = name, v = value] {
+                             plan_spmm(*weight, {64}, machine::host(2), {{n, v}});
+                           }),
+                           fmt::format("{}={}: this knob takes", name, value)));
 }
 
 TEST(SpmmPlan, PredictsTheAccountOfTheExecutable) {
@@ -81,10 +84,10 @@ TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
           const machine::Machine host = machine::host(2);
           const SparseMatrix matrix = random_matrix(300, 200, block_size);
           const uint64_t capacity = matrix.pattern.blocks() + 7;
-          auto weight = std::make_shared<PackedWeight>(PackedWeight{
-              is_dynamic ? sparse::PackedBlocks(matrix.pattern, Type::f32, capacity)
-                         : sparse::PackedBlocks(matrix.pattern, Type::f32),
-              false});
+          auto weight = std::make_shared<PackedWeight>(
+              PackedWeight{is_dynamic ? sparse::PackedBlocks(matrix.pattern, Type::f32, capacity)
+                                      : sparse::PackedBlocks(matrix.pattern, Type::f32),
+                           false});
           SpmmProblem problem{n};
           problem.transpose = transpose;
           const SpmmPlan plan = plan_spmm(*weight, problem, host);
@@ -92,7 +95,8 @@ TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
           EXPECT_EQ(built.variables.index.size(), is_dynamic ? 3U : 0U);
           const engine::Engine engine(compiler::compile(std::move(built.program), host));
           const engine::Profile profile = engine.run({}, {.dry = true});
-          EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
+          EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(),
+                      1e-9 * plan.chosen.total());
         }
 }
 

@@ -36,7 +36,8 @@ void expect_right(Planned& product, const SparseMatrix& matrix, const TiledSpmmP
   ProductRun run(matrix, problem, seed);
   const report::Verification v = run.run(product);
   EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
-  const Tally word = product.program.dynamic->tally(*product.executable->program, product.executable->machine);
+  const Tally word =
+      product.program.dynamic->tally(*product.executable->program, product.executable->machine);
   const program::PhaseTimes& cycles = run.profile().cycles;
   for (size_t phase = 0; phase < program::kPhases; ++phase)
     EXPECT_NEAR(cycles.at[phase], word.cycles.at[phase], 1e-9 * cycles.total())
@@ -97,8 +98,8 @@ TEST(TiledDynamicGradients, AreRightForEveryGridAndRandomPatterns) {
                                                           : testing::toy_machine_with_regions(48, 1 << 20);
     Planned product = make(matrix.pattern, problem, machine, grid);
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}: {}", seed,
-                             name_of(problem.product), m, k, problem.n, block_size,
-                             name_of(problem.type), name_of(problem.partials), product.plan.chosen.cut));
+                             name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
+                             name_of(problem.partials), product.plan.chosen.cut));
     expect_right(product, matrix, problem, seed);
   }
 }

@@ -24,8 +24,7 @@ SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64
   uint32_t side = 1;
   while (uint64_t{side} * side < blocks) ++side;
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
-    for (uint32_t c = 0;
-         r < side && c < std::min(side, p.block_cols()) && p.columns.size() < blocks; ++c)
+    for (uint32_t c = 0; r < side && c < std::min(side, p.block_cols()) && p.columns.size() < blocks; ++c)
       p.columns.push_back(c);
     p.row_begin.push_back(p.columns.size());
   }
@@ -33,8 +32,8 @@ SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64
   return matrix;
 }
 
-SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_size,
-                       double density, uint64_t seed) {
+SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_size, double density,
+                       uint64_t seed) {
   return generate({kind, m, k, density, block_size, seed});
 }
 
@@ -53,18 +52,15 @@ report::Verification run_pattern(Planned& product, const SparseMatrix& matrix,
   const SpmmVariables& v = product.program.variables;
   const SparseMatrix w = report::rounded(matrix, problem.type);
   std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
-  const std::vector<float> x =
-      random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, 3);
+  const std::vector<float> x = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, 3);
   std::vector<std::byte> stored_x = as_type(x, problem.type);
   std::vector<std::byte> y(p.variable(v.y).bytes(), std::byte{0xFF});
   std::vector<uint16_t> metadata = dynamic.encoding.metadata;
-  const engine::Binding of_metadata{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words,
-                                    1};
-  const std::array<engine::Binding, 4> bindings = {
-      {{v.values, values.data(), p.variable(v.values).cols, 1},
-       of_metadata,
-       {v.x, stored_x.data(), p.variable(v.x).cols, 1},
-       {v.y, y.data(), p.variable(v.y).cols, 1}}};
+  const engine::Binding of_metadata{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words, 1};
+  const std::array<engine::Binding, 4> bindings = {{{v.values, values.data(), p.variable(v.values).cols, 1},
+                                                    of_metadata,
+                                                    {v.x, stored_x.data(), p.variable(v.x).cols, 1},
+                                                    {v.y, y.data(), p.variable(v.y).cols, 1}}};
   const engine::Engine engine(product.executable);
   const engine::Profile profile = engine.run(bindings);
   const engine::Profile dry = engine.run(std::array{of_metadata}, {.dry = true});
@@ -102,22 +98,20 @@ TEST(TiledDynamic, OneProgramServesEveryPattern) {
           const uint32_t rows = 61, cols = 45;
           const uint64_t capacity = random_matrix(rows, cols, block_size, 0.25).pattern.blocks();
           const TiledSpmmProblem problem = dynamic_problem(n, numbers, capacity);
-          Planned product = make(random_matrix(rows, cols, block_size, 0.25).pattern, problem,
-                                 testing::toy_machine(tiles));
+          Planned product =
+              make(random_matrix(rows, cols, block_size, 0.25).pattern, problem, testing::toy_machine(tiles));
           const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
-            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size,
-                                     n, name_of(numbers.operands), name_of(numbers.partials), what,
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size, n,
+                                     name_of(numbers.operands), name_of(numbers.partials), what,
                                      product.plan.chosen.cut));
             const report::Verification v = run_pattern(product, matrix, problem);
             EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
           };
           for (uint64_t seed : {1U, 2U})
-            expect_right("random",
-                         generated(PatternKind::random, rows, cols, block_size, 0.2, seed));
+            expect_right("random", generated(PatternKind::random, rows, cols, block_size, 0.2, seed));
           expect_right("empty", generated(PatternKind::random, rows, cols, block_size, 0, 1));
           expect_right("worst", cornered_matrix(rows, cols, block_size, capacity));
-          expect_right("power law",
-                       generated(PatternKind::power_law, rows, cols, block_size, 0.15, 1));
+          expect_right("power law", generated(PatternKind::power_law, rows, cols, block_size, 0.15, 1));
           expect_right("banded", generated(PatternKind::banded, rows, cols, block_size, 0.15, 1));
         }
 }
@@ -147,21 +141,20 @@ std::vector<ReadBucket> read_back(const DynamicEncoding& encoding, const Dynamic
       EXPECT_TRUE(read.partitions.insert(subgroup.partition()).second);
       read.blocks += subgroup.blocks();
       read.words += subgroup.words();
-      subgroup.each_row(
-          grid.block_size, [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
-            read.pieces.push_back({subgroup.partition(),
-                                   row,
-                                   {columns.begin(), columns.end()},
-                                   uint64_t{b} * grid.cut.bucket_blocks + first + value});
-          });
+      subgroup.each_row(grid.block_size,
+                        [&](uint32_t row, uint32_t value, std::span<const uint16_t> columns) {
+                          read.pieces.push_back({subgroup.partition(),
+                                                 row,
+                                                 {columns.begin(), columns.end()},
+                                                 uint64_t{b} * grid.cut.bucket_blocks + first + value});
+                        });
     });
   }
   return buckets;
 }
 
 /// Whether a bucket could have taken so many blocks of a row of a partition.
-bool has_room(const ReadBucket& bucket, uint32_t partition, size_t blocks,
-              const DynamicGrid& grid) {
+bool has_room(const ReadBucket& bucket, uint32_t partition, size_t blocks, const DynamicGrid& grid) {
   const uint32_t header = bucket.partitions.contains(partition)
                               ? 0
                               : kernels::subgroup_header_words(grid.block_size, grid.workers);
@@ -169,8 +162,7 @@ bool has_room(const ReadBucket& bucket, uint32_t partition, size_t blocks,
          bucket.words + header + kernels::kBucketRowWords + blocks <= grid.bucket_words;
 }
 
-void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape,
-                         const DynamicGrid& grid) {
+void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid) {
   const DynamicEncoding encoding = encode(pattern, shape, grid);
   const std::vector<ReadBucket> buckets = read_back(encoding, grid);
   const auto partitions = static_cast<uint32_t>(buckets.size());
@@ -185,8 +177,7 @@ void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape,
         const uint64_t block = encoding.block_order.at(piece.first_place + i);
         ASSERT_LT(block, pattern.blocks());
         ++times[block];
-        EXPECT_EQ(pattern.columns[block],
-                  grid.k_part(piece.partition) * grid.part_cols + piece.columns[i]);
+        EXPECT_EQ(pattern.columns[block], grid.k_part(piece.partition) * grid.part_cols + piece.columns[i]);
         EXPECT_GE(block, pattern.row_begin[row]);
         EXPECT_LT(block, pattern.row_begin[row + 1]);
       }
@@ -199,10 +190,9 @@ void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape,
     }
   }
   EXPECT_TRUE(std::all_of(times.begin(), times.end(), [](uint32_t t) { return t == 1; }));
-  EXPECT_EQ(
-      static_cast<uint64_t>(std::count(encoding.block_order.begin(), encoding.block_order.end(),
-                                       DynamicEncoding::kNoBlock)),
-      encoding.block_order.size() - pattern.blocks());
+  EXPECT_EQ(static_cast<uint64_t>(std::count(encoding.block_order.begin(), encoding.block_order.end(),
+                                             DynamicEncoding::kNoBlock)),
+            encoding.block_order.size() - pattern.blocks());
   EXPECT_EQ(encoding.steps, furthest);
 }
 
@@ -211,10 +201,9 @@ TEST(TiledDynamic, BucketsHoldEveryBlockOnceAsNearAsThereIsRoom) {
   for (uint32_t block_size : {1U, 4U, 16U})
     for (const auto& [m_parts, k_parts] : {std::pair{1U, 1U}, {2U, 3U}, {4U, 5U}, {7U, 1U}})
       for (uint64_t seed : {1U, 2U, 3U})
-        for (PatternKind kind :
-             {PatternKind::random, PatternKind::banded, PatternKind::power_law}) {
-          SCOPED_TRACE(fmt::format("b = {}, {} × {} parts, seed {}, kind {}", block_size, m_parts,
-                                   k_parts, seed, static_cast<int>(kind)));
+        for (PatternKind kind : {PatternKind::random, PatternKind::banded, PatternKind::power_law}) {
+          SCOPED_TRACE(fmt::format("b = {}, {} × {} parts, seed {}, kind {}", block_size, m_parts, k_parts,
+                                   seed, static_cast<int>(kind)));
           const Pattern pattern = generated(kind, 130, 151, block_size, 0.2, seed).pattern;
           const DynamicShape shape{130, 151, 8, block_size, pattern.blocks(), {}};
           const auto share = static_cast<uint32_t>(pattern.blocks() / (m_parts * k_parts));
@@ -237,12 +226,12 @@ TEST(TiledDynamic, SaysByHowMuchAPatternDoesNotFit) {
   const Pattern pattern = random_matrix(64, 64, 4, 0.25).pattern;
   const DynamicShape shape{64, 64, 8, 4, pattern.blocks() - 5, {}};
   const DynamicGrid grid(shape, {2, 2, 1, static_cast<uint32_t>(pattern.blocks())}, m);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { encode(pattern, shape, grid); }),
-                         fmt::format("has {} blocks, 5 more than the capacity of {}",
-                                     pattern.blocks(), shape.capacity)));
   EXPECT_TRUE(test::says(
-      test::error_of<UsageError>([&] { encode(random_matrix(64, 60, 4).pattern, shape, grid); }),
-      "does not go into a product planned for 64 × 64"));
+      test::error_of<UsageError>([&] { encode(pattern, shape, grid); }),
+      fmt::format("has {} blocks, 5 more than the capacity of {}", pattern.blocks(), shape.capacity)));
+  EXPECT_TRUE(
+      test::says(test::error_of<UsageError>([&] { encode(random_matrix(64, 60, 4).pattern, shape, grid); }),
+                 "does not go into a product planned for 64 × 64"));
   const DynamicShape roomy{64, 64, 8, 4, pattern.blocks(), {}};
   DynamicGrid narrow(roomy, {2, 2, 1, static_cast<uint32_t>(pattern.blocks())}, m);
   narrow.bucket_words = 20;
@@ -255,8 +244,7 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
   const uint32_t size = 1024;
   for (uint32_t block_size : {1U, 16U}) {
     const SparseMatrix random = random_matrix(size, size, block_size, 1.0 / 16);
-    const TiledSpmmProblem problem =
-        dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
+    const TiledSpmmProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
     Planned product = make(random.pattern, problem, bow);
     const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
       SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
@@ -265,11 +253,10 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
     };
     expect_right("random", random);
     expect_right("banded", generated(PatternKind::banded, size, size, block_size, 1.0 / 20, 1));
-    expect_right("power law",
-                 generated(PatternKind::power_law, size, size, block_size, 1.0 / 20, 1));
+    expect_right("power law", generated(PatternKind::power_law, size, size, block_size, 1.0 / 20, 1));
     // All non-zeros in few partitions, and as many as the steps of these let run in time.
-    expect_right("worst", cornered_matrix(size, size, block_size,
-                                          random.pattern.blocks() / (block_size > 1 ? 1 : 8)));
+    expect_right("worst",
+                 cornered_matrix(size, size, block_size, random.pattern.blocks() / (block_size > 1 ? 1 : 8)));
   }
 }
 
@@ -288,10 +275,9 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
       EXPECT_EQ(product.plan.steps, dynamic.encoding.steps);
       std::vector<uint16_t> metadata = dynamic.encoding.metadata;
       const engine::Engine engine(product.executable);
-      const engine::Profile profile =
-          engine.run(std::array{engine::Binding{dynamic.metadata, metadata.data(),
-                                                dynamic.grid.bucket_words, 1}},
-                     {.dry = true});
+      const engine::Profile profile = engine.run(
+          std::array{engine::Binding{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words, 1}},
+          {.dry = true});
       for (size_t phase = 0; phase < program::kPhases; ++phase)
         EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * bow.clock_hz,
                     1e-9 * profile.cycles.total());
@@ -309,8 +295,7 @@ TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
       TiledSpmmProblem problem = dynamic_problem(n, {Type::f16, Type::f16}, pattern.blocks());
       const double free = plan_tiled_spmm(pattern, problem, bow).chosen.total();
       problem.planner = Planner::published;
-      EXPECT_LE(free, plan_tiled_spmm(pattern, problem, bow).chosen.total())
-          << size << ", n = " << n;
+      EXPECT_LE(free, plan_tiled_spmm(pattern, problem, bow).chosen.total()) << size << ", n = " << n;
     }
 }
 

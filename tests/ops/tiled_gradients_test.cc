@@ -27,9 +27,9 @@ TEST(TiledGradients, AreRightOnMachinesOfAnyNumberOfTiles) {
         for (const TiledNumbers& numbers : kNumbers)
           for (Product product : kGradients)
             for (bool dense : {false, true}) {
-              SCOPED_TRACE(fmt::format(
-                  "{}: {} tiles, b = {}, n = {}, {} {}, dense {}", name_of(product), tiles,
-                  block_size, n, name_of(numbers.operands), name_of(numbers.partials), dense));
+              SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}, dense {}", name_of(product),
+                                       tiles, block_size, n, name_of(numbers.operands),
+                                       name_of(numbers.partials), dense));
               TiledSpmmProblem problem = problem_of(product, n, numbers);
               problem.dense = dense;
               const report::Verification v =
@@ -52,13 +52,12 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
           plan_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), m, forward_cut);
       for (const ForcedKnobs& cut : cuts)
         for (Product product : kGradients) {
-          SCOPED_TRACE(
-              fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.cut));
+          SCOPED_TRACE(fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.cut));
           const TiledSpmmProblem problem = problem_of(product, 9);
           const Planned gradient = make(matrix.pattern, problem, m, cut, &forward);
-          EXPECT_EQ(gradient.program.block_order,
-                    build_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), forward, m)
-                        .block_order);
+          EXPECT_EQ(
+              gradient.program.block_order,
+              build_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), forward, m).block_order);
           EXPECT_TRUE(ProductRun(matrix, problem).run(gradient).verified);
         }
     }
@@ -81,8 +80,7 @@ TEST(TiledGradients, StoreTheValuesOfWOnce) {
     }
     size_t inputs_of_w = 0;
     for (const program::Variable& v : gradient.executable->program->variables())
-      if (v.role == program::Role::input && v.cols == 16 && v.rows == pattern.blocks())
-        ++inputs_of_w;
+      if (v.role == program::Role::input && v.cols == 16 && v.rows == pattern.blocks()) ++inputs_of_w;
     EXPECT_EQ(inputs_of_w, product == Product::input_gradient ? 1U : 0U);
   }
 }
@@ -99,48 +97,39 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
 }
 
 TEST(TiledGradients, TakeEmptyShapesAndSingleElements) {
-  for (const auto& [m, k, n] : {std::array{0U, 5U, 3U},
-                                {5U, 0U, 3U},
-                                {5U, 4U, 0U},
-                                {1U, 1U, 1U},
-                                {1U, 40U, 1U},
-                                {40U, 1U, 7U}})
+  for (const auto& [m, k, n] :
+       {std::array{0U, 5U, 3U}, {5U, 0U, 3U}, {5U, 4U, 0U}, {1U, 1U, 1U}, {1U, 40U, 1U}, {40U, 1U, 7U}})
     for (uint32_t block_size : {1U, 8U})
       for (double density : {0.5, 0.0})
         for (Product product : kGradients)
           for (bool dense : {false, true}) {
-            SCOPED_TRACE(fmt::format("{}: {} × {} × {}, b = {}, dense {}", name_of(product), m, k,
-                                     n, block_size, dense));
+            SCOPED_TRACE(fmt::format("{}: {} × {} × {}, b = {}, dense {}", name_of(product), m, k, n,
+                                     block_size, dense));
             TiledSpmmProblem problem = problem_of(product, n);
             problem.dense = dense;
             EXPECT_TRUE(
-                run(random_matrix(m, k, block_size, density), problem, testing::toy_machine(4))
-                    .verified);
+                run(random_matrix(m, k, block_size, density), problem, testing::toy_machine(4)).verified);
           }
 }
 
 TEST(TiledGradients, AreRightForRandomShapesPatternsAndMachines) {
-  constexpr PatternKind kKinds[] = {PatternKind::random, PatternKind::banded,
-                                    PatternKind::power_law};
+  constexpr PatternKind kKinds[] = {PatternKind::random, PatternKind::banded, PatternKind::power_law};
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     base::RandomSequence random{base::RandomStream(seed)};
     const uint32_t block_size = std::array{1U, 4U, 8U, 16U}[random.below(4)];
     const uint32_t m = 1 + random.below(200);
     const uint32_t k = 1 + random.below(200);
     const double density = 0.01 + 0.5 * random.below(100) / 100;
-    const SparseMatrix matrix =
-        generate({kKinds[random.below(3)], m, k, density, block_size, seed});
+    const SparseMatrix matrix = generate({kKinds[random.below(3)], m, k, density, block_size, seed});
     const uint32_t tiles = 1 + random.below(40);
-    const machine::Machine machine = random.below(2) == 0
-                                         ? testing::toy_machine(tiles, 1 << 20)
-                                         : testing::toy_machine_with_regions(tiles, 1 << 20);
+    const machine::Machine machine = random.below(2) == 0 ? testing::toy_machine(tiles, 1 << 20)
+                                                          : testing::toy_machine_with_regions(tiles, 1 << 20);
     TiledSpmmProblem problem =
         problem_of(kGradients[random.below(2)], 1 + random.below(70), kNumbers[random.below(3)]);
     problem.dense = random.below(4) == 0;
-    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}",
-                             seed, name_of(problem.product), m, k, problem.n, block_size,
-                             name_of(problem.type), name_of(problem.partials), tiles,
-                             problem.dense));
+    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}", seed,
+                             name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
+                             name_of(problem.partials), tiles, problem.dense));
     const Planned product = make(matrix.pattern, problem, machine);
     const report::Verification v = ProductRun(matrix, problem, seed).run(product);
     EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
@@ -155,9 +144,8 @@ TEST(TiledGradients, KeepTheirWord) {
         for (uint32_t n : {1U, 20U, 65U})
           for (Product product : kGradients)
             for (bool dense : {false, true}) {
-              SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, {}, n = {}, dense {}",
-                                       name_of(product), tiles, block_size,
-                                       name_of(numbers.operands), n, dense));
+              SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, {}, n = {}, dense {}", name_of(product), tiles,
+                                       block_size, name_of(numbers.operands), n, dense));
               const machine::Machine m = testing::toy_machine(tiles);
               TiledSpmmProblem problem = problem_of(product, n, numbers);
               problem.dense = dense;
@@ -185,10 +173,10 @@ TEST(TiledGradients, AreRightOnBow) {
   for (uint32_t block_size : {1U, 4U, 8U, 16U})
     for (Product product : kGradients)
       for (const TiledNumbers& numbers : kNumbers) {
-        SCOPED_TRACE(fmt::format("{}, b = {}, {} {}", name_of(product), block_size,
-                                 name_of(numbers.operands), name_of(numbers.partials)));
-        const report::Verification v = run(random_matrix(512, 768, block_size, 1.0 / 16),
-                                           problem_of(product, 96, numbers), bow);
+        SCOPED_TRACE(fmt::format("{}, b = {}, {} {}", name_of(product), block_size, name_of(numbers.operands),
+                                 name_of(numbers.partials)));
+        const report::Verification v =
+            run(random_matrix(512, 768, block_size, 1.0 / 16), problem_of(product, 96, numbers), bow);
         EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
       }
 }

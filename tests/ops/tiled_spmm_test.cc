@@ -21,13 +21,12 @@ TEST(TiledSpmm, IsRightOnMachinesOfAnyNumberOfTiles) {
       for (uint32_t n : {1U, 5U, 33U})
         for (const TiledNumbers& numbers : kNumbers)
           for (bool dense : {false, true}) {
-            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, dense {}", tiles, block_size,
-                                     n, name_of(numbers.operands), name_of(numbers.partials),
-                                     dense));
-            const report::Verification v = run(
-                random_matrix(61, 45, block_size),
-                {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense},
-                testing::toy_machine(tiles));
+            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, dense {}", tiles, block_size, n,
+                                     name_of(numbers.operands), name_of(numbers.partials), dense));
+            const report::Verification v =
+                run(random_matrix(61, 45, block_size),
+                    {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense},
+                    testing::toy_machine(tiles));
             EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
           }
 }
@@ -57,9 +56,9 @@ TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
   const SparseMatrix matrix = random_matrix(1024, 1024, 16, 0.25);
   const TiledSpmmProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16};
   const TiledSpmmPlan plan = plan_tiled_spmm(matrix.pattern, problem, bow);
-  const bool considered = std::any_of(
-      plan.candidates.begin(), plan.candidates.end(),
-      [](const PlanCandidate& c) { return c.cut.find("whole_bands") != std::string::npos; });
+  const bool considered =
+      std::any_of(plan.candidates.begin(), plan.candidates.end(),
+                  [](const PlanCandidate& c) { return c.cut.find("whole_bands") != std::string::npos; });
   EXPECT_TRUE(considered);
   StaticCut cut{2, 4, 8, true};
   const StaticParts parts = deal_out(matrix.pattern, cut);
@@ -70,8 +69,7 @@ TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
 
 TEST(TiledSpmm, DealsEveryBlockOutOnceAndInEqualCounts) {
   for (uint32_t block_size : {1U, 4U})
-    for (const StaticCut& cut :
-         {StaticCut{1, 1, 7}, StaticCut{2, 5, 3}, StaticCut{1, 12, 1, true}}) {
+    for (const StaticCut& cut : {StaticCut{1, 1, 7}, StaticCut{2, 5, 3}, StaticCut{1, 12, 1, true}}) {
       const Pattern pattern = random_matrix(61, 45, block_size).pattern;
       const StaticParts parts = deal_out(pattern, cut);
       std::vector<uint64_t> order = parts.order;
@@ -90,21 +88,17 @@ TEST(TiledSpmm, DealsEveryBlockOutOnceAndInEqualCounts) {
 }
 
 TEST(TiledSpmm, TakesEmptyShapesAndSingleElements) {
-  for (const auto& [m, k, n] : {std::array{0U, 5U, 3U},
-                                {5U, 0U, 3U},
-                                {5U, 4U, 0U},
-                                {1U, 1U, 1U},
-                                {1U, 40U, 1U},
-                                {40U, 1U, 7U}})
+  for (const auto& [m, k, n] :
+       {std::array{0U, 5U, 3U}, {5U, 0U, 3U}, {5U, 4U, 0U}, {1U, 1U, 1U}, {1U, 40U, 1U}, {40U, 1U, 7U}})
     for (uint32_t block_size : {1U, 8U})
       for (bool dense : {false, true}) {
         SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}, dense {}", m, k, n, block_size, dense));
-        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.5), {.n = n, .dense = dense},
-                        testing::toy_machine(4))
-                        .verified);
-        EXPECT_TRUE(run(random_matrix(m, k, block_size, 0.0), {.n = n, .dense = dense},
-                        testing::toy_machine(4))
-                        .verified);
+        EXPECT_TRUE(
+            run(random_matrix(m, k, block_size, 0.5), {.n = n, .dense = dense}, testing::toy_machine(4))
+                .verified);
+        EXPECT_TRUE(
+            run(random_matrix(m, k, block_size, 0.0), {.n = n, .dense = dense}, testing::toy_machine(4))
+                .verified);
       }
 }
 
@@ -118,13 +112,10 @@ TEST(TiledSpmm, KeepsItsWord) {
                                      name_of(numbers.operands), n, dense));
             const machine::Machine m = testing::toy_machine(tiles);
             const Pattern pattern = random_matrix(61, 45, block_size).pattern;
-            expect_kept(make(pattern,
-                             {.n = n,
-                              .type = numbers.operands,
-                              .partials = numbers.partials,
-                              .dense = dense},
-                             m),
-                        m);
+            expect_kept(
+                make(pattern,
+                     {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense}, m),
+                m);
           }
 }
 
@@ -135,8 +126,7 @@ TEST(TiledSpmm, KeepsItsWordAtRealSize) {
   for (Planner planner : {Planner::best, Planner::published})
     for (uint32_t n : {4U, 64U, 256U}) {
       SCOPED_TRACE(fmt::format("n = {}, planner {}", n, static_cast<int>(planner)));
-      const TiledSpmmProblem problem{
-          .n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
+      const TiledSpmmProblem problem{.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
       expect_kept(make(blocks, problem, bow), bow);
       expect_kept(make(elements, problem, bow), bow);
       TiledSpmmProblem dense = problem;
@@ -182,8 +172,7 @@ TEST(TiledSpmm, RefusesWhatTilesLackAndUnknownKnobs) {
   EXPECT_TRUE(test::says(message({.n = 1, .type = Type::bf16}, {}), "f32 or f16, not in bf16"));
   EXPECT_TRUE(test::says(message({.n = 1}, {{"colour", 1}}),
                          "no knob 'colour': it has col_parts, bands, band_tiles"));
-  EXPECT_TRUE(
-      test::says(message({.n = 1}, {{"bands", 7}}), "bands=7: a machine of 6 tiles takes 1 to 6"));
+  EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 7}}), "bands=7: a machine of 6 tiles takes 1 to 6"));
   EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 3}, {"col_parts", 3}}),
                          "is 9, more than the machine's 6 tiles"));
   EXPECT_TRUE(test::says(message({.n = 1, .dense = true}, {{"m_slices", 2}, {"n_slices", 2}}),

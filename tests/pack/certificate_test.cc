@@ -26,8 +26,7 @@ class Exhaustive {
       : max_length_(max_length), depth_(max_per_pack == 0 ? max_length : max_per_pack) {}
 
   uint64_t fewest(const std::vector<uint64_t>& counts) {
-    const auto longest =
-        std::find_if(counts.rbegin(), counts.rend(), [](uint64_t c) { return c > 0; });
+    const auto longest = std::find_if(counts.rbegin(), counts.rend(), [](uint64_t c) { return c > 0; });
     if (longest == counts.rend()) return 0;
     if (const auto known = known_.find(counts); known != known_.end()) return known->second;
     const uint32_t length = static_cast<uint32_t>(counts.rend() - longest) - 1;
@@ -37,8 +36,7 @@ class Exhaustive {
   }
 
  private:
-  uint64_t fewest_after(std::vector<uint64_t>& left, uint32_t room, uint32_t depth,
-                        uint32_t longest) {
+  uint64_t fewest_after(std::vector<uint64_t>& left, uint32_t room, uint32_t depth, uint32_t longest) {
     uint64_t best = fewest(left);
     for (uint32_t l = std::min(room, longest); depth > 0 && l > 0; --l) {
       if (left[l] == 0) continue;
@@ -66,8 +64,7 @@ TEST(Best, IsOptimalOnTinyHistograms) {
       for (const uint32_t depth : {0U, 2U, 3U}) {
         const uint64_t fewest = Exhaustive(max_length, depth).fewest(histogram.counts);
         const Packing best = plan(histogram, {.max_per_pack = depth});
-        EXPECT_EQ(best.packs(), fewest)
-            << "shape " << static_cast<int>(shape) << ", depth " << depth;
+        EXPECT_EQ(best.packs(), fewest) << "shape " << static_cast<int>(shape) << ", depth " << depth;
         EXPECT_LE(best.lower_bound(), fewest);
         proven += best.optimal();
         ++cases;
@@ -81,8 +78,7 @@ TEST(Certificate, OfShuffledSequencesIsTheSame) {
   std::mt19937 random(5);
   const Histogram once = test::random_histogram(test::Shape::uniform, 200, 1000, random);
   std::vector<uint32_t> lengths;
-  for (uint32_t l = 1; l <= once.max_length(); ++l)
-    lengths.insert(lengths.end(), once.counts[l], l);
+  for (uint32_t l = 1; l <= once.max_length(); ++l) lengths.insert(lengths.end(), once.counts[l], l);
   std::shuffle(lengths.begin(), lengths.end(), random);
   Histogram again = Histogram::of_max_length(200);
   for (const uint32_t length : lengths) ++again.counts[length];
@@ -95,13 +91,12 @@ TEST(Certificate, OfShuffledSequencesIsTheSame) {
 }
 
 /// The largest weight of a pack by recursion over the lengths, to compare with.
-uint64_t heaviest_plainly(const Certificate& certificate, uint32_t room, uint64_t depth,
-                          uint32_t longest) {
+uint64_t heaviest_plainly(const Certificate& certificate, uint32_t room, uint64_t depth, uint32_t longest) {
   uint64_t heaviest = 0;
   for (uint32_t l = std::min(room, longest); depth > 0 && l > 0; --l)
     if (certificate.histogram.counts[l] > 0)
-      heaviest = std::max(
-          heaviest, certificate.weights[l] + heaviest_plainly(certificate, room - l, depth - 1, l));
+      heaviest =
+          std::max(heaviest, certificate.weights[l] + heaviest_plainly(certificate, room - l, depth - 1, l));
   return heaviest;
 }
 
@@ -110,10 +105,9 @@ TEST(Certificate, IsCheckedByAnExactKnapsack) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const uint32_t max_length = std::uniform_int_distribution<uint32_t>(1, 30)(random);
-    Certificate certificate{
-        .histogram = test::random_histogram(test::Shape::uniform, max_length, 12, random),
-        .max_per_pack = seed % 5,
-        .weights = {}};
+    Certificate certificate{.histogram = test::random_histogram(test::Shape::uniform, max_length, 12, random),
+                            .max_per_pack = seed % 5,
+                            .weights = {}};
     certificate.weights.resize(max_length + 1);
     for (uint64_t& weight : certificate.weights) weight = random() % 100;
     const uint64_t depth = certificate.max_per_pack == 0 ? max_length : certificate.max_per_pack;
@@ -199,8 +193,7 @@ TEST_F(CertificateFile, ReadsWhatItWrote) {
   EXPECT_EQ(read.max_per_pack, certificate_.max_per_pack);
   EXPECT_EQ(read.heaviest, certificate_.heaviest);
   EXPECT_EQ(read.lower_bound, certificate_.lower_bound);
-  for (const uint32_t length : {5, 6})
-    EXPECT_EQ(read.weights[length], certificate_.weights[length]);
+  for (const uint32_t length : {5, 6}) EXPECT_EQ(read.weights[length], certificate_.weights[length]);
 }
 
 TEST_F(CertificateFile, IsRefusedWhereItIsWrong) {

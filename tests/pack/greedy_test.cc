@@ -106,8 +106,7 @@ TEST(NonNegativeLeastSquares, MeetsTheConditionsOfTheOptimum) {
     }
     std::vector<double> residual(kRows);
     for (double& value : residual) value = uniform(random);
-    const std::vector<double> x =
-        non_negative_least_squares(columns, residual, [] { return false; });
+    const std::vector<double> x = non_negative_least_squares(columns, residual, [] { return false; });
     for (size_t i = 0; i < count; ++i)
       for (const ColumnEntry& entry : columns[i]) residual[entry.row] -= entry.value * x[i];
     for (size_t i = 0; i < count; ++i) {

@@ -159,10 +159,9 @@ TEST(PackIndex, RefusesWhatDoesNotBelongTogether) {
   EXPECT_TRUE(says(error_of([&] { index_packs(packing, input, changed); }), "changed while it was packed"));
   const std::vector<uint32_t> longer = {3, 4, 11};  // 11 vanishes where too long ones are dropped
   const Input dropping = count(lengths, 10, TooLong::drop);
-  EXPECT_TRUE(says(error_of([&] {
-                     index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)});
-                   }),
-                   "changed while it was packed"));
+  EXPECT_TRUE(
+      says(error_of([&] { index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)}); }),
+           "changed while it was packed"));
   const Input more = count(changed, 10);
   EXPECT_TRUE(
       says(error_of<UsageError>([&] { index_packs(packing, more, changed); }), "plan the histogram of this"));

@@ -18,8 +18,7 @@ constexpr uint32_t kDepths[] = {0, 1, 2, 3, 5, 8};
 
 Packing planned(const Histogram& histogram, Algorithm algorithm, uint32_t max_per_pack,
                 bool certify = false) {
-  return plan(histogram,
-              {.algorithm = algorithm, .max_per_pack = max_per_pack, .certify = certify});
+  return plan(histogram, {.algorithm = algorithm, .max_per_pack = max_per_pack, .certify = certify});
 }
 
 bool takes(Algorithm algorithm, uint32_t max_per_pack) {
@@ -53,12 +52,10 @@ TEST(Plan, PacksEverySequenceOnceWithinLengthAndDepth) {
     const uint32_t max_length = std::uniform_int_distribution<uint32_t>(1, 160)(random);
     for (const test::Shape shape : test::shapes) {
       SCOPED_TRACE(static_cast<int>(shape));
-      const Histogram histogram =
-          test::random_histogram(shape, max_length, 20U << seed % 6, random);
+      const Histogram histogram = test::random_histogram(shape, max_length, 20U << seed % 6, random);
       for (const uint32_t depth : kDepths)
         for (const Algorithm algorithm : algorithms)
-          if (takes(algorithm, depth))
-            expect_sound(planned(histogram, algorithm, depth), histogram);
+          if (takes(algorithm, depth)) expect_sound(planned(histogram, algorithm, depth), histogram);
     }
   }
 }
@@ -178,8 +175,7 @@ TEST(Plan, RefusesWhatItCannotPack) {
   Histogram histogram = Histogram::of_max_length(8);
   histogram.counts[0] = 4;
   EXPECT_TRUE(says(error_of<UsageError>([&] { plan(histogram); }), "4 sequences have length 0"));
-  EXPECT_TRUE(
-      says(error_of<UsageError>([&] { plan(Histogram{}); }), "1 to 268435456 tokens, not 0"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] { plan(Histogram{}); }), "1 to 268435456 tokens, not 0"));
   histogram.counts = {0, 0, uint64_t{1} << 63, uint64_t{1} << 63};
   EXPECT_TRUE(says(error_of<UsageError>([&] { plan(histogram); }), "2^63 tokens or more"));
   histogram.counts = {0, 1};
@@ -191,8 +187,7 @@ TEST(Plan, RefusesWhatItCannotPack) {
 }
 
 TEST(Plan, AlgorithmsAreFoundByTheirNames) {
-  for (const Algorithm algorithm : algorithms)
-    EXPECT_EQ(algorithm_named(name_of(algorithm)), algorithm);
+  for (const Algorithm algorithm : algorithms) EXPECT_EQ(algorithm_named(name_of(algorithm)), algorithm);
 }
 
 TEST(VerifyPacking, FindsWhatIsWrong) {

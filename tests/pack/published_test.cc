@@ -36,11 +36,10 @@ double nnlshp_efficiency(const Histogram& histogram) {
 TEST(Published, Wikipedia) {
   const std::optional<Histogram> histogram = test::published("wikipedia-512", 512);
   if (!histogram) GTEST_SKIP() << "set TESSERA_DATA to a folder with lengths/wikipedia-512.csv";
-  const Reference references[] = {
-      {1, 16279552, 16279552, 16279552}, {2, 10101683, 10099081, 10099081},
-      {3, 9094695, 9090154, 8143829},    {4, 8658996, 8657119, 8135727},
-      {8, 8224673, 8207569, 8135727},    {12, 8166708, 8149619, 8135727},
-      {16, 8166708, 8140006, 8135727},   {0, 8166708, 8138483, 8135727}};
+  const Reference references[] = {{1, 16279552, 16279552, 16279552}, {2, 10101683, 10099081, 10099081},
+                                  {3, 9094695, 9090154, 8143829},    {4, 8658996, 8657119, 8135727},
+                                  {8, 8224673, 8207569, 8135727},    {12, 8166708, 8149619, 8135727},
+                                  {16, 8166708, 8140006, 8135727},   {0, 8166708, 8138483, 8135727}};
   for (const Reference& reference : references) expect_reference(*histogram, reference);
   EXPECT_GT(nnlshp_efficiency(*histogram), 0.9975);
 }

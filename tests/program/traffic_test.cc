@@ -72,7 +72,8 @@ TEST(Traffic, GathersComeAtTheirShareOfTheRateAndGoOutToEachPair) {
   EXPECT_EQ(traffic.of(4).in, 0);
   EXPECT_EQ(traffic.of(0).gathered_out, 2 * 32);
   const double rate = m.gather_exchange_share * m.exchange_bytes_per_cycle;
-  EXPECT_EQ(traffic_cycles(m, traffic.of(2)), 32 / (m.paired_exchange_factor * rate) + m.exchange_transfer_cycles);
+  EXPECT_EQ(traffic_cycles(m, traffic.of(2)),
+            32 / (m.paired_exchange_factor * rate) + m.exchange_transfer_cycles);
   EXPECT_EQ(traffic_cycles(m, traffic.of(4)), 32 / rate + m.exchange_transfer_cycles);
   EXPECT_EQ(traffic_cycles(m, traffic.of(0)), 64 / rate + 2 * m.exchange_transfer_cycles);
 }
@@ -129,7 +130,8 @@ TEST(Traffic, CountsAsElementsDo) {
       const bool is_gather = random.below(3) == 0;
       ByElement& kind = is_gather ? gathered : broadcast;
       bool again = false;  // a tile lands no element twice
-      for (uint64_t r = box.row; r < box.row_end(); ++r) again |= kind.received[to].count(r * 8 + box.col) != 0;
+      for (uint64_t r = box.row; r < box.row_end(); ++r)
+        again |= kind.received[to].count(r * 8 + box.col) != 0;
       if (again && from != to) continue;
       traffic.add(from, to, kX, box, 4, is_gather);
       if (from == to) local[to] += static_cast<double>(box.elements() * 4);

@@ -193,8 +193,7 @@ TEST(Verify, RejectsBoxesThatDoNotMatchTheVertices) {
 TEST(Verify, RejectsFieldsOutsideTheirVariable) {
   Sample stepped;
   stepped.add.fields[0].boxes = BoxSeries::stepped({0, 1, 0, 8}, {2, 0});
-  stepped.rejects(
-      "field 'a' of 'add' in compute set 'add': rows 6:7 × columns 0:8 lie outside 'x' (4 × 8)");
+  stepped.rejects("field 'a' of 'add' in compute set 'add': rows 6:7 × columns 0:8 lie outside 'x' (4 × 8)");
   Sample table;
   table.fill.fields[0].boxes = BoxSeries::table({{0, 2, 0, 8}, {2, 3, 0, 8}});
   table.rejects("rows 2:5 × columns 0:8 lie outside 'y' (4 × 8)");

@@ -17,8 +17,7 @@ std::vector<PowerLawSample> grid(const PowerLaw& law) {
   std::vector<PowerLawSample> samples;
   for (double m : {256., 512., 1024., 2048., 4096., 8192.})
     for (double d : {1. / 4, 1. / 8, 1. / 16, 1. / 32})
-      for (double b : {1., 4., 8., 16.})
-        samples.push_back({{m, d, b}, law.at(std::vector<double>{m, d, b})});
+      for (double b : {1., 4., 8., 16.}) samples.push_back({{m, d, b}, law.at(std::vector<double>{m, d, b})});
   return samples;
 }
 
@@ -45,8 +44,7 @@ TEST(PowerLaw, NoLawIsNearerToNoisySamples) {
   ASSERT_TRUE(fit);
   const auto squares = [&](const PowerLaw& law) {
     double sum = 0;
-    for (const PowerLawSample& s : samples)
-      sum += std::pow(std::log(s.value / law.at(s.factors)), 2);
+    for (const PowerLawSample& s : samples) sum += std::pow(std::log(s.value / law.at(s.factors)), 2);
     return sum;
   };
   const double least = squares(fit->law);

@@ -15,15 +15,12 @@ namespace {
 class PublishedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() / ("tessera_published_" + std::to_string(getpid()));
+    folder_ = std::filesystem::temp_directory_path() / ("tessera_published_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  void file(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-  }
+  void file(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
   std::filesystem::path folder_;
 };
@@ -58,8 +55,7 @@ TEST_F(PublishedTest, ErrorsNameFileLineAndField) {
     return std::string();
   };
   file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP16,1024,8,6.5\nFP16,1024,eight,6.5\n");
-  EXPECT_NE(message().find("dense-bow.csv:3: 'eight' of column 'n'"), std::string::npos)
-      << message();
+  EXPECT_NE(message().find("dense-bow.csv:3: 'eight' of column 'n'"), std::string::npos) << message();
   file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP8,1024,8,6.5\n");
   EXPECT_NE(message().find("dense-bow.csv:2: type 'FP8'"), std::string::npos) << message();
   file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP16,1024,8\n");

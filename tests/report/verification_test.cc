@@ -66,7 +66,9 @@ TEST(Verification, WantsNaNAndInfinityWhereTheReferenceHasThem) {
 /// dY·Xᵀ at a pattern by plain sums, to be broken on purpose.
 struct GradientCase {
   GradientCase(uint32_t size, uint32_t columns)
-      : n(columns), dw(generate({PatternKind::random, size, size - 1, 0.9, 4, 3})), x(uint64_t{size} * n),
+      : n(columns),
+        dw(generate({PatternKind::random, size, size - 1, 0.9, 4, 3})),
+        x(uint64_t{size} * n),
         dy(uint64_t{size} * n) {
     for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
     for (size_t i = 0; i < dy.size(); ++i) dy[i] = std::cos(static_cast<float>(i));
@@ -77,7 +79,8 @@ struct GradientCase {
           const uint32_t row = r * 4 + e / 4;
           const uint32_t col = p.columns[b] * 4 + e % 4;
           double sum = 0;
-          for (uint32_t j = 0; row < p.rows && col < p.cols && j < n; ++j) sum += double{dy[row * n + j]} * x[col * n + j];
+          for (uint32_t j = 0; row < p.rows && col < p.cols && j < n; ++j)
+            sum += double{dy[row * n + j]} * x[col * n + j];
           dw.values[b * 16 + e] = static_cast<float>(sum);
         }
   }
@@ -121,7 +124,8 @@ TEST(Verification, ForgivesWhatTheTypeOfTheResultCannotHold) {
   const float dy = 0x1.8p-12F;
   dw.values[0] = 0x1p-24F;  // the nearest FP16 number to 0x1.8p-25
   const auto check = [&](Type type) {
-    return verify_weight_gradient({dw, {&x, 1, 1}, {&dy, 1, 1}, 1, type, Type::f32, Type::f32}, Extent::full, 1, 1);
+    return verify_weight_gradient({dw, {&x, 1, 1}, {&dy, 1, 1}, 1, type, Type::f32, Type::f32}, Extent::full,
+                                  1, 1);
   };
   EXPECT_TRUE(check(Type::f16).verified);
   EXPECT_FALSE(check(Type::f32).verified);

@@ -70,12 +70,10 @@ uint64_t fingerprint(const Pattern& p) {
 
 // The same on every platform.
 TEST(Generate, KnownAnswers) {
-  EXPECT_EQ(fingerprint(generate_pattern({PatternKind::random, 500, 700, 0.1, 1, 1})),
-            11555329926377201409U);
+  EXPECT_EQ(fingerprint(generate_pattern({PatternKind::random, 500, 700, 0.1, 1, 1})), 11555329926377201409U);
   EXPECT_EQ(fingerprint(generate_pattern({PatternKind::random, 500, 700, 0.001, 1, 1})),
             11533280204589811854U);
-  EXPECT_EQ(fingerprint(generate_pattern({PatternKind::banded, 500, 700, 0.1, 1, 1})),
-            7140077940658296687U);
+  EXPECT_EQ(fingerprint(generate_pattern({PatternKind::banded, 500, 700, 0.1, 1, 1})), 7140077940658296687U);
   EXPECT_EQ(fingerprint(generate_pattern({PatternKind::power_law, 500, 700, 0.1, 1, 1})),
             4343372746043156872U);
 }
@@ -143,8 +141,7 @@ TEST(GeneratePowerLaw, RowLengthsFollowTheRank) {
   // 25,000 = scale · H(1000), H(1000) = 7.485.
   const double scale = 25'000 / 7.485;
   for (size_t rank : {1, 2, 5, 20, 100, 500}) {
-    EXPECT_NEAR(static_cast<double>(lengths[rank - 1]), scale / static_cast<double>(rank), 70)
-        << rank;
+    EXPECT_NEAR(static_cast<double>(lengths[rank - 1]), scale / static_cast<double>(rank), 70) << rank;
   }
 }
 
@@ -165,24 +162,18 @@ TEST(Generate, ValuesAreNeverZero) {
 }
 
 TEST(Generate, SaysWhatIsWrong) {
-  const auto message = [](GeneratedMatrix wanted) {
-    return error_of<UsageError>([&] { generate(wanted); });
-  };
-  EXPECT_TRUE(
-      says(message({.rows = 4, .cols = 4, .density = 1.5}), "density 1.5; it must be from 0 to 1"));
+  const auto message = [](GeneratedMatrix wanted) { return error_of<UsageError>([&] { generate(wanted); }); };
+  EXPECT_TRUE(says(message({.rows = 4, .cols = 4, .density = 1.5}), "density 1.5; it must be from 0 to 1"));
   EXPECT_TRUE(says(message({.rows = 4, .cols = 4, .density = -0.1}), "density -0.1"));
   EXPECT_TRUE(says(message({.rows = 4, .cols = 4, .density = NAN}), "density nan"));
   EXPECT_TRUE(says(message({.rows = 0x80000000, .cols = 4}), "at most 2147483647"));
   EXPECT_TRUE(says(message({.rows = 4, .cols = 4, .block_size = 0}), "block size 0"));
-  EXPECT_TRUE(
-      says(message({.kind = PatternKind{9}, .rows = 4, .cols = 4}), "unknown kind of pattern: 9"));
+  EXPECT_TRUE(says(message({.kind = PatternKind{9}, .rows = 4, .cols = 4}), "unknown kind of pattern: 9"));
 }
 
 TEST(Generate, RefusesWhatDoesNotFitInMemory) {
   for (PatternKind kind : kKinds) {
-    const std::string message = error_of([&] {
-      generate({kind, 0x7FFFFFFF, 0x7FFFFFFF, 0.5, 1, 0});
-    });
+    const std::string message = error_of([&] { generate({kind, 0x7FFFFFFF, 0x7FFFFFFF, 0.5, 1, 0}); });
     EXPECT_TRUE(says(message, "of memory and"));
     EXPECT_TRUE(says(message, "2147483647 x 2147483647 matrix of density 0.5"));
   }

@@ -24,8 +24,8 @@ TEST(Inspect, AgreesWithCoveringDirectly) {
     EXPECT_EQ(covering.block_size, sizes[i]);
     EXPECT_EQ(covering.blocks, direct.blocks());
     EXPECT_DOUBLE_EQ(covering.density, density(direct));
-    EXPECT_DOUBLE_EQ(covering.fill_in, static_cast<double>(stored_elements(direct)) /
-                                           static_cast<double>(p.blocks()));
+    EXPECT_DOUBLE_EQ(covering.fill_in,
+                     static_cast<double>(stored_elements(direct)) / static_cast<double>(p.blocks()));
   }
 }
 

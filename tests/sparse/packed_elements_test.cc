@@ -289,10 +289,11 @@ TEST(DynamicElements, FollowSequencesOfExchanges) {
     base::RandomSequence random{base::RandomStream(seed)};
     const uint32_t rows = 300 + random.below(900), cols = 300 + random.below(900);
     const Type type = std::vector{Type::f32, Type::f16, Type::bf16}[random.below(3)];
-    const SparseMatrix first = generate({PatternKind::random, rows, cols, 0.02 + 0.03 * random.below(4), 1, seed});
+    const SparseMatrix first =
+        generate({PatternKind::random, rows, cols, 0.02 + 0.03 * random.below(4), 1, seed});
     const uint64_t capacity = first.values.size() + random.below(2) * first.values.size() / 10;
-    SCOPED_TRACE(fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}", seed, rows, cols, first.values.size(),
-                             capacity, name_of(type)));
+    SCOPED_TRACE(fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}", seed, rows, cols,
+                             first.values.size(), capacity, name_of(type)));
     PackedElements packed = PackedElements::dynamic(rows, cols, capacity, type, {.parts = 2});
     packed.set_matrix(first, in_parallel);
     std::vector<float> state = state_of(packed);

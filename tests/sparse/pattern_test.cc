@@ -16,9 +16,8 @@ using test::says;
 
 // A 3 × 5 matrix with 4 non-zeros.
 SparseMatrix small() {
-  return {
-      {.rows = 3, .cols = 5, .block_size = 1, .row_begin = {0, 2, 2, 4}, .columns = {1, 4, 0, 3}},
-      {1, 2, 3, 4}};
+  return {{.rows = 3, .cols = 5, .block_size = 1, .row_begin = {0, 2, 2, 4}, .columns = {1, 4, 0, 3}},
+          {1, 2, 3, 4}};
 }
 
 // Elements that are non-zero with probability `density`, in a rows × cols array.
@@ -40,8 +39,8 @@ SparseMatrix random_matrix(uint32_t rows, uint32_t cols, float density, uint64_t
 TEST(ValidatePattern, AcceptsWhatIsSound) {
   EXPECT_NO_THROW(validate(small()));
   EXPECT_NO_THROW(validate(Pattern{}));
-  EXPECT_NO_THROW(validate(
-      Pattern{.rows = 5, .cols = 9, .block_size = 4, .row_begin = {0, 1, 2}, .columns = {2, 2}}));
+  EXPECT_NO_THROW(
+      validate(Pattern{.rows = 5, .cols = 9, .block_size = 4, .row_begin = {0, 1, 2}, .columns = {2, 2}}));
 }
 
 TEST(ValidatePattern, SaysWhatIsWrong) {
@@ -55,8 +54,7 @@ TEST(ValidatePattern, SaysWhatIsWrong) {
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin.pop_back(); }), "has 3 entries"));
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin.clear(); }), "has 0 entries"));
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[0] = 1; }), "row_begin[0] is 1"));
-  EXPECT_TRUE(
-      says(message([](auto& m) { m.pattern.row_begin[1] = 3; }), "from 3 to 2 at block row 1"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[1] = 3; }), "from 3 to 2 at block row 1"));
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[1] = 100; }), "from 100 to 2"));
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[3] = 5; }), "ends with 5"));
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.columns[1] = 5; }), "in column 5; there are 5"));
@@ -70,8 +68,7 @@ TEST(Density, CountsOnlyWhatLiesInsideTheMatrix) {
   EXPECT_DOUBLE_EQ(density(small().pattern), 4.0 / 15);
   EXPECT_EQ(density(Pattern{}), 0);
   // Blocks of 4 in a 5 × 9 matrix: a whole one, and the corner, of which one element is inside.
-  const Pattern overhanging{
-      .rows = 5, .cols = 9, .block_size = 4, .row_begin = {0, 1, 2}, .columns = {0, 2}};
+  const Pattern overhanging{.rows = 5, .cols = 9, .block_size = 4, .row_begin = {0, 1, 2}, .columns = {0, 2}};
   EXPECT_EQ(stored_elements(overhanging), 17u);
 }
 
@@ -105,8 +102,7 @@ TEST(Cover, KeepsEveryElementAndNoEmptyBlock) {
         const SparseMatrix covered = cover(m, b);
         validate(covered);
         EXPECT_EQ(covered.pattern.columns, cover(m.pattern, b).columns);
-        EXPECT_EQ(to_dense(covered), to_dense(m))
-            << shape.rows << " x " << shape.cols << " b " << b;
+        EXPECT_EQ(to_dense(covered), to_dense(m)) << shape.rows << " x " << shape.cols << " b " << b;
         for (uint64_t i = 0; i < covered.pattern.blocks(); ++i) {
           const auto* block = covered.values.data() + i * b * b;
           EXPECT_TRUE(std::any_of(block, block + b * b, [](float v) { return v != 0; }));

@@ -33,8 +33,7 @@ class BoundArrays {
     std::vector<engine::Binding> bindings;
     for (program::VariableId v = 0; v < arrays_.size(); ++v)
       if (program_.variable(v).is_external())
-        bindings.push_back(
-            {v, arrays_[v].bytes.data(), arrays_[v].row_stride, arrays_[v].col_stride});
+        bindings.push_back({v, arrays_[v].bytes.data(), arrays_[v].row_stride, arrays_[v].col_stride});
     return bindings;
   }
 
@@ -66,8 +65,7 @@ class BoundArrays {
     for (uint32_t i = 0; i < variable.rows; ++i)
       for (uint32_t j = 0; j < variable.cols; ++j) {
         const int64_t element = i * array.row_stride + j * array.col_stride;
-        visit(&array.bytes[static_cast<size_t>(element) * size], uint64_t{i} * variable.cols + j,
-              size);
+        visit(&array.bytes[static_cast<size_t>(element) * size], uint64_t{i} * variable.cols + j, size);
       }
   }
 

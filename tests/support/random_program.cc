@@ -45,8 +45,7 @@ class Dice {
   Box box_within(const Box& outer) {
     const uint32_t rows = between(1, outer.rows);
     const uint32_t cols = between(1, outer.cols);
-    return {outer.row + below(outer.rows - rows + 1), rows,
-            outer.col + below(outer.cols - cols + 1), cols};
+    return {outer.row + below(outer.rows - rows + 1), rows, outer.col + below(outer.cols - cols + 1), cols};
   }
   /// The box cut into at most `parts` disjoint ones that cover it.
   std::vector<Box> split(const Box& whole, uint32_t parts) {
@@ -115,8 +114,7 @@ bool aliases_partly(const Program& program, const VertexGroup& group, uint32_t i
     for (size_t b = 0; b < group.fields.size(); ++b) {
       const Field& fa = group.fields[a];
       const Field& fb = group.fields[b];
-      if (a == b || fa.variable != fb.variable || group.codelet->fields[a].access == Access::in)
-        continue;
+      if (a == b || fa.variable != fb.variable || group.codelet->fields[a].access == Access::in) continue;
       const Box box_a = field_box(program, fa, index);
       const Box box_b = field_box(program, fb, index);
       if (overlap(box_a, box_b) && box_a != box_b) return true;
@@ -124,8 +122,7 @@ bool aliases_partly(const Program& program, const VertexGroup& group, uint32_t i
   return false;
 }
 
-void log_group(const Program& program, const VertexGroup& group, uint32_t first_owner,
-               ElementLog& log) {
+void log_group(const Program& program, const VertexGroup& group, uint32_t first_owner, ElementLog& log) {
   for (uint32_t i = 0; i < group.count(); ++i)
     for (size_t f = 0; f < group.fields.size(); ++f) {
       const Box box = field_box(program, group.fields[f], i);
@@ -156,8 +153,7 @@ bool is_sound(const Program& program, const CopySet& set) {
   for (const CopyGroup& group : set.groups)
     for (uint32_t i = 0; i < group.count; ++i) {
       const Box source = group.source.at(i);
-      log.write(group.to, anywhere(group.target.at(i), group.to, group.target_offset.has_value()),
-                ++owner);
+      log.write(group.to, anywhere(group.target.at(i), group.to, group.target_offset.has_value()), ++owner);
       ++owner;
       if (!group.source_rows)
         log.read(group.from, anywhere(source, group.from, group.source_offset.has_value()), owner);
@@ -201,9 +197,7 @@ class Generator {
   // Variables.
 
   TileId random_tile() { return dice_.below(space_.tiles); }
-  TileId random_space() {
-    return space_.has_shared_space && dice_.chance(60) ? kShared : random_tile();
-  }
+  TileId random_space() { return space_.has_shared_space && dice_.chance(60) ? kShared : random_tile(); }
 
   std::vector<MappedBox> random_mapping(uint32_t rows, uint32_t cols) {
     std::vector<MappedBox> mapping;
@@ -252,8 +246,7 @@ class Generator {
     for (uint64_t i = 0; i < v.elements(); ++i) {
       const uint32_t integer = dice_.below(50);
       const auto real = static_cast<float>(integer);
-      std::memcpy(bytes.get() + i * 4,
-                  v.type == Type::f32 ? static_cast<const void*>(&real) : &integer, 4);
+      std::memcpy(bytes.get() + i * 4, v.type == Type::f32 ? static_cast<const void*>(&real) : &integer, 4);
     }
     return bytes;
   }
@@ -286,8 +279,8 @@ class Generator {
     VertexGroup group{&fill_codelet, 0, 1, count, {}, {int64_t{dice_.below(20)}}};
     group.first_tile = random_tile();
     group.fields.push_back({v, BoxSeries::stepped({0, rows, 0, variable.cols}, {rows, 0})});
-    steps.push_back(program_.execute(
-        {fmt::format("fill {}", variable.name), program::Phase::pack, {std::move(group)}}));
+    steps.push_back(
+        program_.execute({fmt::format("fill {}", variable.name), program::Phase::pack, {std::move(group)}}));
   }
 
   /// Boxes that overlap one another or not, inside the variable.
@@ -341,15 +334,14 @@ class Generator {
   }
 
   VertexGroup random_group() {
-    static const std::vector<const Codelet*> kCodelets = {
-        &add_codelet,        &subtract_codelet, &scale_codelet, &sum_codelet,
-        &accumulate_codelet, &gather_codelet,   &fill_codelet};
+    static const std::vector<const Codelet*> kCodelets = {&add_codelet, &subtract_codelet,   &scale_codelet,
+                                                          &sum_codelet, &accumulate_codelet, &gather_codelet,
+                                                          &fill_codelet};
     VertexGroup group;
     group.codelet = dice_.pick(kCodelets);
     const VariableId y = pick_writable();
-    const bool can_gather = std::any_of(numeric_.begin(), numeric_.end(), [&](VariableId v) {
-      return program_.variable(v).type == Type::u32;
-    });
+    const bool can_gather = std::any_of(numeric_.begin(), numeric_.end(),
+                                        [&](VariableId v) { return program_.variable(v).type == Type::u32; });
     if (group.codelet == &gather_codelet && !can_gather) group.codelet = &add_codelet;
     group.first_tile = random_tile();
     group.tiles = dice_.between(1, space_.tiles - group.first_tile);
@@ -357,13 +349,11 @@ class Generator {
     const Field target{y, disjoint_series(y, group.count())};
     for (const program::FieldSpec& spec : group.codelet->fields) {
       if (spec.access != Access::in || dice_.chance(15)) {
-        group.fields.push_back(spec.name == "rows"
-                                   ? Field{pick_of_type(Type::u32), BoxSeries::same({0, 1, 0, 1})}
-                                   : target);
+        group.fields.push_back(
+            spec.name == "rows" ? Field{pick_of_type(Type::u32), BoxSeries::same({0, 1, 0, 1})} : target);
         continue;
       }
-      const VariableId x =
-          pick_of_type(spec.name == "rows" ? Type::u32 : program_.variable(y).type);
+      const VariableId x = pick_of_type(spec.name == "rows" ? Type::u32 : program_.variable(y).type);
       group.fields.push_back({x, any_series(x, group.count())});
     }
     for (size_t p = 0; p < group.codelet->params.size(); ++p)
@@ -379,8 +369,7 @@ class Generator {
   }
 
   void add_execute(std::vector<StepId>& steps) {
-    ComputeSet set{
-        fmt::format("compute {}", program_.compute_sets().size()), program::Phase::compute, {}};
+    ComputeSet set{fmt::format("compute {}", program_.compute_sets().size()), program::Phase::compute, {}};
     for (uint32_t tries = dice_.between(1, 4); tries > 0; --tries) {
       set.groups.push_back(random_group());
       if (!is_sound(program_, set)) set.groups.pop_back();
@@ -419,8 +408,7 @@ class Generator {
       source_rows = static_cast<uint32_t>(list->size());
       group.source_rows = std::move(list);
     }
-    const Box shape =
-        dice_.box_within({0, std::min(source_rows, to.rows), 0, std::min(from.cols, to.cols)});
+    const Box shape = dice_.box_within({0, std::min(source_rows, to.rows), 0, std::min(from.cols, to.cols)});
     group.count = dice_.between(1, 3);
     const auto series = [&](uint32_t rows, uint32_t cols) {
       if (dice_.chance(50) && uint64_t{shape.rows} * group.count <= rows)
@@ -428,32 +416,29 @@ class Generator {
                                   {shape.rows, 0});
       std::vector<Box> boxes;
       for (uint32_t i = 0; i < group.count; ++i)
-        boxes.push_back({dice_.below(rows - shape.rows + 1), shape.rows,
-                         dice_.below(cols - shape.cols + 1), shape.cols});
+        boxes.push_back(
+            {dice_.below(rows - shape.rows + 1), shape.rows, dice_.below(cols - shape.cols + 1), shape.cols});
       return BoxSeries::table(std::move(boxes));
     };
     group.source = series(source_rows, from.cols);
     group.target = series(to.rows, to.cols);
-    if (!group.source_rows)
-      group.source_offset = runtime_row(from, group.source, group.count, steps);
+    if (!group.source_rows) group.source_offset = runtime_row(from, group.source, group.count, steps);
     group.target_offset = runtime_row(to, group.target, group.count, steps);
     return group;
   }
 
   /// An index that stays within the variable, where its mapping allows one.
-  std::optional<CopyGroup::RuntimeRow> runtime_row(const Variable& v, const BoxSeries& boxes,
-                                                   uint32_t count, std::vector<StepId>& steps) {
-    const bool whole_columns =
-        std::all_of(v.mapping.begin(), v.mapping.end(),
-                    [&](const MappedBox& m) { return m.box.rows == v.rows; });
+  std::optional<CopyGroup::RuntimeRow> runtime_row(const Variable& v, const BoxSeries& boxes, uint32_t count,
+                                                   std::vector<StepId>& steps) {
+    const bool whole_columns = std::all_of(v.mapping.begin(), v.mapping.end(),
+                                           [&](const MappedBox& m) { return m.box.rows == v.rows; });
     if (!whole_columns || dice_.chance(40)) return std::nullopt;
     uint64_t lowest = 0;
     for (uint32_t i = 0; i < count; ++i) lowest = std::max(lowest, boxes.at(i).row_end());
     const auto room = static_cast<uint32_t>(v.rows - lowest);
     if (!counters_.empty() && dice_.chance(70)) {
       const Counter counter = dice_.pick(counters_);
-      return CopyGroup::RuntimeRow{counter.variable,
-                                   dice_.below(room / std::max(counter.most, 1U) + 1)};
+      return CopyGroup::RuntimeRow{counter.variable, dice_.below(room / std::max(counter.most, 1U) + 1)};
     }
     const uint32_t value = dice_.below(room + 1);
     const VariableId index = set_control(value, steps);
@@ -502,8 +487,7 @@ class Generator {
     if (x < 80) return add_repeat(depth, steps);
     if (x < 87) return add_while(depth, steps);
     if (x < 94) return add_if(depth, steps);
-    if (functions_ != 0)
-      steps.push_back(program_.add(program::Step{program::Call{dice_.below(functions_)}}));
+    if (functions_ != 0) steps.push_back(program_.add(program::Step{program::Call{dice_.below(functions_)}}));
   }
 
   void add_repeat(uint32_t depth, std::vector<StepId>& steps) {
@@ -529,8 +513,7 @@ class Generator {
     const StepId body = nested_block(depth);
     counters_.pop_back();
     const StepId next = vertex_step(increment_codelet, {field(counter, one)}, 1);
-    steps.push_back(
-        program_.add(program::Step{program::While{test, flag, program_.sequence({body, next})}}));
+    steps.push_back(program_.add(program::Step{program::While{test, flag, program_.sequence({body, next})}}));
   }
 
   void add_if(uint32_t depth, std::vector<StepId>& steps) {
@@ -538,8 +521,8 @@ class Generator {
     make_ready(x, steps);
     const VariableId flag = add_control();
     steps.push_back(vertex_step(
-        odd_codelet,
-        {field(x, dice_.box_within(program_.variable(x).whole())), field(flag, {0, 1, 0, 1})}, 0));
+        odd_codelet, {field(x, dice_.box_within(program_.variable(x).whole())), field(flag, {0, 1, 0, 1})},
+        0));
     const StepId then = dice_.chance(90) ? nested_block(depth) : program::kNoStep;
     const StepId otherwise = dice_.chance(60) ? nested_block(depth) : program::kNoStep;
     steps.push_back(program_.add(program::Step{program::If{flag, then, otherwise}}));
@@ -563,16 +546,12 @@ class Generator {
 
 }  // namespace
 
-Program random_program(uint64_t seed, const ProgramSpace& space) {
-  return Generator(seed, space).program();
-}
+Program random_program(uint64_t seed, const ProgramSpace& space) { return Generator(seed, space).program(); }
 
 Program random_compute_set(uint64_t seed, const ProgramSpace& space) {
   return Generator(seed, space).compute_set();
 }
 
-bool has_conflict(const Program& program) {
-  return !is_sound(program, program.compute_sets().at(0));
-}
+bool has_conflict(const Program& program) { return !is_sound(program, program.compute_sets().at(0)); }
 
 }  // namespace tessera::testing

@@ -14,8 +14,7 @@ using program::VariableId;
 
 class Interpreter {
  public:
-  Interpreter(const Program& program, FlatVariables& variables)
-      : program_(program), variables_(variables) {}
+  Interpreter(const Program& program, FlatVariables& variables) : program_(program), variables_(variables) {}
 
   void walk(StepId id) {
     if (id == program::kNoStep) return;
@@ -72,13 +71,12 @@ class Interpreter {
             const uint32_t row =
                 (group.source_rows ? group.source_rows->at(position) : position) + from_shift;
             const std::byte* from = element(group.from, row, source.col + c);
-            writes.push_back({element(group.to, target.row + r + to_shift, target.col + c),
-                              {from, from + size}});
+            writes.push_back(
+                {element(group.to, target.row + r + to_shift, target.col + c), {from, from + size}});
           }
       }
     }
-    for (const Write& write : writes)
-      std::memcpy(write.to, write.element.data(), write.element.size());
+    for (const Write& write : writes) std::memcpy(write.to, write.element.data(), write.element.size());
   }
 
   uint32_t shift(const std::optional<CopyGroup::RuntimeRow>& row) {
@@ -89,19 +87,13 @@ class Interpreter {
 
   std::byte* element(VariableId id, uint32_t row, uint32_t col) {
     const program::Variable& v = program_.variable(id);
-    if (row >= v.rows || col >= v.cols)
-      throw std::logic_error("the interpreter left '" + v.name + "'");
+    if (row >= v.rows || col >= v.cols) throw std::logic_error("the interpreter left '" + v.name + "'");
     return &variables_.at(id).at((uint64_t{row} * v.cols + col) * size_of(v.type));
   }
 
   FieldView view(VariableId id, const Box& box) {
     const program::Variable& v = program_.variable(id);
-    return {box.empty() ? nullptr : element(id, box.row, box.col),
-            v.type,
-            box.rows,
-            box.cols,
-            v.cols,
-            1};
+    return {box.empty() ? nullptr : element(id, box.row, box.col), v.type, box.rows, box.cols, v.cols, 1};
   }
 
   const Program& program_;

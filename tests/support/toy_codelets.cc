@@ -37,8 +37,7 @@ void assign(const FieldView& y, const Value& value) {
 
 void fill(const Vertex& v) {
   with_type(v.fields[0], [&]<class T>(T) {
-    assign<T>(v.fields[0],
-              [&](uint32_t i, uint32_t j) { return static_cast<T>(v.params[0] + 3 * i + j); });
+    assign<T>(v.fields[0], [&](uint32_t i, uint32_t j) { return static_cast<T>(v.params[0] + 3 * i + j); });
   });
 }
 
@@ -94,17 +93,13 @@ void gather(const Vertex& v) {
   });
 }
 
-void increment(const Vertex& v) {
-  *v.fields[0].as<uint32_t>() += static_cast<uint32_t>(v.params[0]);
-}
+void increment(const Vertex& v) { *v.fields[0].as<uint32_t>() += static_cast<uint32_t>(v.params[0]); }
 
 void below(const Vertex& v) {
   *v.fields[1].as<uint32_t>() = *v.fields[0].as<uint32_t>() < static_cast<uint32_t>(v.params[0]);
 }
 
-void odd(const Vertex& v) {
-  *v.fields[1].as<uint32_t>() = repeated<uint32_t>(v.fields[0], 0, 0) % 2;
-}
+void odd(const Vertex& v) { *v.fields[1].as<uint32_t>() = repeated<uint32_t>(v.fields[0], 0, 0) % 2; }
 
 [[noreturn]] void fail(const Vertex&) { throw std::runtime_error("vertex failed"); }
 
@@ -112,8 +107,7 @@ void odd(const Vertex& v) {
 PhaseTimes cost(const Vertex& v, const machine::Machine&) {
   PhaseTimes cycles;
   for (const FieldView& f : v.fields)
-    cycles[Phase::compute] =
-        std::max(cycles[Phase::compute], static_cast<double>(f.elements()) + 1);
+    cycles[Phase::compute] = std::max(cycles[Phase::compute], static_cast<double>(f.elements()) + 1);
   return cycles;
 }
 
@@ -124,9 +118,9 @@ constexpr FieldSpec kFlag{"flag", Access::out};
 constexpr std::array kFill = {kY};
 constexpr std::array kAdd = {FieldSpec{"a"}, FieldSpec{"b", Access::in, 8}, kY};
 /// b is read beyond its end, and y lies where loads are fast.
-constexpr std::array kSubtract = {FieldSpec{.name = "a", .alignment = 16},
-                                  FieldSpec{.name = "b", .alignment = 8, .over_read = 32},
-                                  FieldSpec{.name = "y", .access = Access::out, .alignment = 32, .interleaved = true}};
+constexpr std::array kSubtract = {
+    FieldSpec{.name = "a", .alignment = 16}, FieldSpec{.name = "b", .alignment = 8, .over_read = 32},
+    FieldSpec{.name = "y", .access = Access::out, .alignment = 32, .interleaved = true}};
 constexpr std::array kScale = {kYInOut};
 constexpr std::array kSum = {kX, kY};
 constexpr std::array kAccumulate = {FieldSpec{"x", Access::in, 4, false, true}, kYInOut};
@@ -158,20 +152,18 @@ program::Codelet codelet(std::string_view name, std::span<const FieldSpec> field
 const program::Codelet fill_codelet = codelet("fill", kFill, kValue, fill);
 const program::Codelet add_codelet = codelet("add", kAdd, {}, add);
 const program::Codelet subtract_codelet = codelet("subtract", kSubtract, {}, subtract);
-const program::Codelet scale_codelet =
-    codelet("scale", kScale, kFactor, scale, Workers::single_worker);
+const program::Codelet scale_codelet = codelet("scale", kScale, kFactor, scale, Workers::single_worker);
 const program::Codelet sum_codelet = codelet("sum", kSum, {}, sum, Workers::single_worker);
 const program::Codelet accumulate_codelet = codelet("accumulate", kAccumulate, {}, accumulate);
 const program::Codelet gather_codelet = codelet("gather", kGather, {}, gather);
 const program::Codelet increment_codelet =
     codelet("increment", kIncrement, kBy, increment, Workers::whole_tile, true);
-const program::Codelet below_codelet =
-    codelet("below", kBelow, kLimit, below, Workers::whole_tile, true);
+const program::Codelet below_codelet = codelet("below", kBelow, kLimit, below, Workers::whole_tile, true);
 const program::Codelet odd_codelet = codelet("odd", kOdd, {}, odd);
 const program::Codelet throw_codelet = codelet("throw", kThrow, {}, fail);
 
-program::Variable variable(std::string name, Type type, uint32_t rows, uint32_t cols,
-                           program::Role role, program::TileId tile) {
+program::Variable variable(std::string name, Type type, uint32_t rows, uint32_t cols, program::Role role,
+                           program::TileId tile) {
   return {std::move(name), type, rows, cols, role, program::map_to_tile(rows, cols, tile), nullptr};
 }
 
@@ -180,8 +172,7 @@ program::Field field(program::VariableId variable, program::Box box) {
 }
 
 program::VertexGroup vertex(const program::Codelet& codelet, program::TileId tile,
-                            std::vector<program::Field> fields,
-                            std::vector<program::Param> params) {
+                            std::vector<program::Field> fields, std::vector<program::Param> params) {
   return {&codelet, tile, 1, 1, std::move(fields), std::move(params)};
 }
 

@@ -33,15 +33,14 @@ extern const program::Codelet odd_codelet;
 extern const program::Codelet throw_codelet;
 
 /// A variable of one piece: on one tile, or shared.
-program::Variable variable(std::string name, Type type, uint32_t rows, uint32_t cols,
-                           program::Role role, program::TileId tile = program::kShared);
+program::Variable variable(std::string name, Type type, uint32_t rows, uint32_t cols, program::Role role,
+                           program::TileId tile = program::kShared);
 
 /// A field with the same box for every vertex.
 program::Field field(program::VariableId variable, program::Box box);
 
 /// One vertex on one tile.
 program::VertexGroup vertex(const program::Codelet& codelet, program::TileId tile,
-                            std::vector<program::Field> fields,
-                            std::vector<program::Param> params = {});
+                            std::vector<program::Field> fields, std::vector<program::Param> params = {});
 
 }  // namespace tessera::testing

@@ -14,7 +14,8 @@ using Places = std::set<std::pair<uint32_t, uint32_t>>;
 
 Places places_of(const std::vector<BlockPosition>& blocks) {
   Places places;
-  for (const BlockPosition& b : blocks) EXPECT_TRUE(places.emplace(b.row, b.col).second) << b.row << ", " << b.col;
+  for (const BlockPosition& b : blocks)
+    EXPECT_TRUE(places.emplace(b.row, b.col).second) << b.row << ", " << b.col;
   return places;
 }
 
@@ -53,9 +54,9 @@ TEST(DropGrow, RandomOnesAreEmptyAndFollowFromTheSeed) {
 TEST(DropGrow, GrowsWhereTheDenseGradientIsLargest) {
   const Weight weight = Weight::dynamic(small_matrix(), 6);
   std::vector<float> gradient(10 * 11, 0.01F);
-  gradient[0] = 100;           // in a stored block
-  gradient[5 * 11 + 1] = -3;   // block (1, 0)
-  gradient[9 * 11 + 10] = 2;   // block (2, 2), the overhanging corner
+  gradient[0] = 100;          // in a stored block
+  gradient[5 * 11 + 1] = -3;  // block (1, 0)
+  gradient[9 * 11 + 10] = 2;  // block (2, 2), the overhanging corner
   EXPECT_EQ(places_of(strongest_empty_blocks(weight, 1, {gradient.data(), 11})), (Places{{1, 0}}));
   EXPECT_EQ(places_of(strongest_empty_blocks(weight, 2, {gradient.data(), 11})), (Places{{1, 0}, {2, 2}}));
 }

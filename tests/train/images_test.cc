@@ -73,7 +73,8 @@ TEST(Images, DamagedIdxFilesAreRefused) {
   const std::string images = idx({2, 2, 2}, pixels(8)), classes = idx({2}, labels(2));
   EXPECT_THAT(idx_error("\x1f" + images, classes), HasSubstr("images: not an IDX file"));
   EXPECT_THAT(idx_error(images.substr(0, 10), classes), HasSubstr("10 bytes; the header alone has 16"));
-  EXPECT_THAT(idx_error(images.substr(0, 20), classes), HasSubstr("4 bytes of elements; its header promises 8"));
+  EXPECT_THAT(idx_error(images.substr(0, 20), classes),
+              HasSubstr("4 bytes of elements; its header promises 8"));
   EXPECT_THAT(idx_error(images + "x", classes), HasSubstr("9 bytes of elements"));
   EXPECT_THAT(idx_error(classes, classes), HasSubstr("in 1 dimensions; bytes (type 8) in 3"));
   EXPECT_THAT(idx_error(images, idx({3}, labels(3))), HasSubstr("labels: 3 labels for the 2 images"));
@@ -136,7 +137,8 @@ TEST(Images, OfficialFilesAreRead) {
 }
 
 TEST(Images, MadeUpOnesFollowFromTheSeed) {
-  const ImageSplit a = synthetic_images(300, 60, 5), b = synthetic_images(300, 60, 5), c = synthetic_images(300, 60, 6);
+  const ImageSplit a = synthetic_images(300, 60, 5), b = synthetic_images(300, 60, 5),
+                   c = synthetic_images(300, 60, 6);
   EXPECT_EQ(a.train.pixels, b.train.pixels);
   EXPECT_EQ(a.test.labels, b.test.labels);
   EXPECT_NE(a.train.pixels, c.train.pixels);

@@ -24,7 +24,8 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 template <class T, class Index>
 void run_narrow(const BlockShare& share) {
-  share.weight.transposed ? NarrowShare<T, Index, true>(share).run() : NarrowShare<T, Index, false>(share).run();
+  share.weight.transposed ? NarrowShare<T, Index, true>(share).run()
+                          : NarrowShare<T, Index, false>(share).run();
 }
 
 template <class T>
@@ -79,7 +80,8 @@ BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed) {
   return view;
 }
 
-size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols, bool transposed) {
+size_t block_scratch_floats(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols,
+                            bool transposed) {
   if (cut.kernel == BlockCut::Kernel::wide) return WideScratch(cut, k, block_size, cols).total;
   return NarrowScratch(k, block_size, cols, transposed).total;
 }

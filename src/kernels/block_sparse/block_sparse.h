@@ -20,13 +20,13 @@ struct BlockCut {
   };
 
   Kernel kernel = Kernel::wide;
-  uint16_t row_parts = 1;     ///< shares along the rows of Y
-  uint16_t col_parts = 1;     ///< shares along the columns of Y
-  uint8_t tile_rows = 8;      ///< wide: rows of a register tile, 4 or 8 (4 × 4 blocks: 4)
-  uint8_t tile_vectors = 3;   ///< wide: vectors in a row of a register tile, at most
-  uint32_t panel_cols = 48;   ///< wide: columns of X that stay in the L2 cache while W streams by
-  bool pack_x = true;         ///< wide: copy the panel of X; else only where X lacks aligned vectors
-  bool stream_y = false;      ///< wide: write Y past the caches where it is aligned
+  uint16_t row_parts = 1;    ///< shares along the rows of Y
+  uint16_t col_parts = 1;    ///< shares along the columns of Y
+  uint8_t tile_rows = 8;     ///< wide: rows of a register tile, 4 or 8 (4 × 4 blocks: 4)
+  uint8_t tile_vectors = 3;  ///< wide: vectors in a row of a register tile, at most
+  uint32_t panel_cols = 48;  ///< wide: columns of X that stay in the L2 cache while W streams by
+  bool pack_x = true;        ///< wide: copy the panel of X; else only where X lacks aligned vectors
+  bool stream_y = false;     ///< wide: write Y past the caches where it is aligned
 
   bool operator==(const BlockCut&) const = default;
 };
@@ -34,8 +34,8 @@ struct BlockCut {
 /// A block-sparse weight as the kernels see it: the arrays of sparse::PackedBlocks. Transposed, it is
 /// Wᵀ: rows, columns and index are those of Wᵀ, each block is the transpose of the stored one.
 struct BlockWeight {
-  uint32_t rows = 0;        ///< m
-  uint32_t cols = 0;        ///< k
+  uint32_t rows = 0;  ///< m
+  uint32_t cols = 0;  ///< k
   uint32_t block_size = 8;
   Type type = Type::f32;         ///< of the values: f32, f16 or bf16
   Type column_type = Type::u16;  ///< of the columns: u16 or u32
@@ -63,7 +63,7 @@ struct BlockShare {
   MatrixView<float> y;
   Epilogue epilogue;
   BlockCut cut;
-  float* scratch = nullptr;  ///< block_scratch_floats() of them, aligned to a cache line
+  float* scratch = nullptr;              ///< block_scratch_floats() of them, aligned to a cache line
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Crew* crew = nullptr;         ///< may be null
 };

@@ -26,8 +26,8 @@ constexpr std::array<FieldSpec, block_field::count> kFields = {{
 }};
 
 constexpr std::array<std::string_view, 11> kParams = {
-    "block_size", "transposed", "activation",   "kernel",     "row_parts", "col_parts",
-    "tile_rows",  "tile_vectors", "panel_cols", "pack_x",    "stream_y"};
+    "block_size", "transposed",   "activation", "kernel", "row_parts", "col_parts",
+    "tile_rows",  "tile_vectors", "panel_cols", "pack_x", "stream_y"};
 
 BlockShare share_of(const Vertex& v) {
   using namespace block_field;
@@ -90,7 +90,8 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
-  s.unset(Type::f32, 1, static_cast<uint32_t>(block_scratch_floats(cut, cols, block_size, n, transposed))).packed();
+  s.unset(Type::f32, 1, static_cast<uint32_t>(block_scratch_floats(cut, cols, block_size, n, transposed)))
+      .packed();
   s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
   visit_block_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1 in another order.
@@ -101,10 +102,14 @@ Sample sample(uint32_t scale, uint64_t seed) {
 constexpr BlockCut::Kernel kWide = BlockCut::Kernel::wide;
 constexpr BlockCut::Kernel kNarrow = BlockCut::Kernel::narrow;
 constexpr NamedSample kSamples[] = {
-    {"b4-f32-wide", sample<4, Type::f32, kWide>},     {"b8-f32-wide", sample<8, Type::f32, kWide>},
-    {"b16-f16-wide", sample<16, Type::f16, kWide>},   {"b32-bf16-wide", sample<32, Type::bf16, kWide>},
-    {"b4-bf16-narrow", sample<4, Type::bf16, kNarrow>}, {"b8-f16-narrow", sample<8, Type::f16, kNarrow>},
-    {"b16-f32-narrow", sample<16, Type::f32, kNarrow>}, {"b32-f32-narrow", sample<32, Type::f32, kNarrow>},
+    {"b4-f32-wide", sample<4, Type::f32, kWide>},
+    {"b8-f32-wide", sample<8, Type::f32, kWide>},
+    {"b16-f16-wide", sample<16, Type::f16, kWide>},
+    {"b32-bf16-wide", sample<32, Type::bf16, kWide>},
+    {"b4-bf16-narrow", sample<4, Type::bf16, kNarrow>},
+    {"b8-f16-narrow", sample<8, Type::f16, kNarrow>},
+    {"b16-f32-narrow", sample<16, Type::f32, kNarrow>},
+    {"b32-f32-narrow", sample<32, Type::f32, kNarrow>},
     {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true>},
     {"b8-f16-wide-transposed", sample<8, Type::f16, kWide, true>},
     {"b16-f32-wide-transposed", sample<16, Type::f32, kWide, true>},

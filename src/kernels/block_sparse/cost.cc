@@ -38,8 +38,8 @@ constexpr double kNarrowFinishCycles = 12;
 constexpr double kTransposedFinishCycles = 8;
 // Addresses of one block's rows of X, and of those to prefetch.
 constexpr double kLookupCycles = 3;
-// A transposed product takes 256 bytes of a block at a time, which nothing but its own prefetches foresees: where
-// values come from beyond the L2 cache, the part of their reads that adds to all else.
+// A transposed product takes 256 bytes of a block at a time, which nothing but its own prefetches foresees:
+// where values come from beyond the L2 cache, the part of their reads that adds to all else.
 constexpr double kExposedPieces = 1.5;
 // Part of the L2 cache that a panel may take before the streams of W and Y push some of it out, rows in place
 // before a packed one, and how many L2 caches it takes before none of it stays: until then what it costs is
@@ -105,8 +105,7 @@ constexpr double kAlignedCalls = 0.5;
 double packed_calls(const BlockShare& share, const Sizes& s) {
   if (share.cut.pack_x) return 1;
   const auto tile_rows = static_cast<uint32_t>(tile_rows_of(share));
-  const bool turned =
-      can_turn(static_cast<size_t>(s.lanes), tile_rows, static_cast<uint32_t>(s.cols));
+  const bool turned = can_turn(static_cast<size_t>(s.lanes), tile_rows, static_cast<uint32_t>(s.cols));
   const bool is_read_often =
       reads_of_x(share, tile_rows) >= reads_worth_a_copy(turned, share.weight.block_size);
   return is_read_often ? 1 - kAlignedCalls : 0;
@@ -157,9 +156,9 @@ program::PhaseTimes wide_cycles(const BlockShare& share, const machine::HostFigu
   compute += panels * s.blocks * (kIndexCycles + (has_slots(w) ? kSlotCycles : 0));
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
-  cycles[program::Phase::compute] = std::max(compute, streaming) + kExposedStream * std::min(compute, streaming) +
-                                       piece_cycles(w, s, streaming, f) +
-                                       write_cycles(share, s, f) + border_cycles(share, s, panels);
+  cycles[program::Phase::compute] =
+      std::max(compute, streaming) + kExposedStream * std::min(compute, streaming) +
+      piece_cycles(w, s, streaming, f) + write_cycles(share, s, f) + border_cycles(share, s, panels);
   return cycles;
 }
 
@@ -171,7 +170,8 @@ program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFi
   const double tile_cols = std::min(s.cols, most_cols);
   const double tiles = std::ceil(s.cols / std::max(1.0, tile_cols));
   const double together = transposed && share.weight.block_size > 4 ? 4  // groups that one load of X serves
-                          : share.weight.block_size >= 16 && s.lanes >= 16 ? 2 : 1;
+                          : share.weight.block_size >= 16 && s.lanes >= 16 ? 2
+                                                                           : 1;
   const double multiply_adds = tile_cols * vectors * 2 * s.lanes / f.flops_per_cycle;
   const double loads = (tile_cols / together + 3 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
   const double repeats = transposed ? sparse::order_of(share.weight.block_size).group : 1;
@@ -190,8 +190,7 @@ program::PhaseTimes narrow_cycles(const BlockShare& share, const machine::HostFi
   // Reading ahead ends with a block row, and of several passes only the first one streams, so the
   // shorter is not hidden altogether.
   const double exposed = tiles > 1 ? 0.5 : 0.15;
-  cycles[program::Phase::compute] =
-      std::max(compute, streaming) + exposed * std::min(compute, streaming);
+  cycles[program::Phase::compute] = std::max(compute, streaming) + exposed * std::min(compute, streaming);
   return cycles;
 }
 

@@ -10,7 +10,8 @@
 namespace tessera::kernels {
 
 /// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern (or the capacity,
-/// where the pattern is not known yet) and the host's figures. Reads no values, no X and no Y; their strides only.
+/// where the pattern is not known yet) and the host's figures. Reads no values, no X and no Y; their strides
+/// only.
 program::PhaseTimes block_cost(const BlockShare& share, const machine::HostFigures& figures);
 
 /// What decides which cuts are worth weighing.

@@ -37,8 +37,7 @@ inline void finish_by_rows(const BlockShare& share, const Piece& p, const float*
 }
 
 // Y's piece from its sums by columns, column c at sums + c * step.
-inline void finish_by_columns(const BlockShare& share, const Piece& p, const float* sums,
-                              size_t step) {
+inline void finish_by_columns(const BlockShare& share, const Piece& p, const float* sums, size_t step) {
   for (uint32_t c = 0; c < p.cols; ++c) {
     float* y = &share.y(p.row, p.col + c);
     finish_line(share.epilogue, sums + c * step, p.rows, bias_of(share.epilogue, p.row), 1, y);

@@ -56,19 +56,20 @@ inline double reads_worth_a_copy(bool turned, uint32_t block_size) {
 
 /// How the wide kernel cuts columns of Y, counted in cache lines of a row, into panels.
 inline TileCut panels_of(const BlockCut& cut, uint32_t cols) {
-  return {round_up(cols, kMaxLanes) / kMaxLanes, std::max(round_up(cut.panel_cols, kMaxLanes) / kMaxLanes, 1U)};
+  return {round_up(cols, kMaxLanes) / kMaxLanes,
+          std::max(round_up(cut.panel_cols, kMaxLanes) / kMaxLanes, 1U)};
 }
 
 /// Scratch of the wide kernel, in floats from its beginning.
 struct WideScratch {
-  size_t panel = 0;       ///< packed X: a [k][columns] matrix a tile
-  size_t strip;           ///< values of one strip of a block row, widened to FP32
-  size_t columns;         ///< block columns of one block row (uint32_t)
-  size_t slots;           ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
-  size_t numbers;         ///< 0, 1, 2 …, as many: slots of values in order
-  size_t list;            ///< how many those are
-  size_t rows;            ///< raw results of a chunk: [kChunkRows][panel columns]
-  size_t turned;          ///< the same by columns
+  size_t panel = 0;  ///< packed X: a [k][columns] matrix a tile
+  size_t strip;      ///< values of one strip of a block row, widened to FP32
+  size_t columns;    ///< block columns of one block row (uint32_t)
+  size_t slots;      ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
+  size_t numbers;    ///< 0, 1, 2 …, as many: slots of values in order
+  size_t list;       ///< how many those are
+  size_t rows;       ///< raw results of a chunk: [kChunkRows][panel columns]
+  size_t turned;     ///< the same by columns
   size_t total;
 
   WideScratch(const BlockCut& cut, uint32_t k, uint32_t block_size, uint32_t cols) {

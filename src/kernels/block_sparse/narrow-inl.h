@@ -33,7 +33,8 @@ class NarrowShare {
     enter(program::Phase::compute);
     const PartCut rows(share_.block_row_begin, share_.block_row_end, w_.block_size);
     program::share_work(share_.crew, rows.parts(), share_.scratch, [&](uint32_t i, std::byte* scratch) {
-      for (uint32_t r = rows.begin_of(i); r < rows.end_of(i); ++r) block_row(r, reinterpret_cast<float*>(scratch));
+      for (uint32_t r = rows.begin_of(i); r < rows.end_of(i); ++r)
+        block_row(r, reinterpret_cast<float*>(scratch));
     });
   }
 
@@ -45,12 +46,13 @@ class NarrowShare {
   uint32_t tile_cols(uint32_t t) const { return tiles_.begin(t + 1) - tiles_.begin(t); }
 
   float* panel_of(uint32_t t) const {
-    return share_.scratch + scratch_.panel + size_t{tiles_.begin(t)} * padded_k(w_) * (kTransposed ? order_.group : 1);
+    return share_.scratch + scratch_.panel +
+           size_t{tiles_.begin(t)} * padded_k(w_) * (kTransposed ? order_.group : 1);
   }
 
   void pack(uint32_t t) const {
-    const MatrixView<const float> x{&share_.x(0, share_.col_begin + tiles_.begin(t)),
-                                    share_.x.row_stride, share_.x.col_stride};
+    const MatrixView<const float> x{&share_.x(0, share_.col_begin + tiles_.begin(t)), share_.x.row_stride,
+                                    share_.x.col_stride};
     const auto pack = kTransposed ? (order_.group == 4 ? pack_repeated<4> : pack_repeated<2>)
                                   : (order_.group == 4 ? pack_groups<4> : pack_groups<2>);
     pack(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
@@ -78,12 +80,14 @@ class NarrowShare {
       uint32_t s = 0;
       while (s < strips) {
         const uint32_t step = strips_at_once(tile_cols(t), strips - s);
-        tile.w = values + s * (kTransposed ? size_t{order_.strip_rows} * order_.strip_rows : order_.strip_values());
+        tile.w = values +
+                 s * (kTransposed ? size_t{order_.strip_rows} * order_.strip_rows : order_.strip_values());
         tile.y = results + s * order_.strip_rows;
         run_tile(tile, step, tile_cols(t));
         s += step;
       }
-      finish({row, share_.col_begin + tiles_.begin(t), rows, tile_cols(t)}, results, scratch + scratch_.turned);
+      finish({row, share_.col_begin + tiles_.begin(t), rows, tile_cols(t)}, results,
+             scratch + scratch_.turned);
     }
   }
 

@@ -37,8 +37,8 @@ inline constexpr size_t kNarrowBlocksAhead = 3;
 // What a tile reads and writes: some strips of one block row, times some columns of X.
 template <class T, class Index>
 struct NarrowTile {
-  const T* w;  // the strips in the row's first block, or with slots in slot 0
-  const Index* columns;  // of its blocks
+  const T* w;             // the strips in the row's first block, or with slots in slot 0
+  const Index* columns;   // of its blocks
   const uint32_t* slots;  // of its blocks; null: one after the other
   size_t blocks;
   size_t last;  // block of the share whose column may still be looked at

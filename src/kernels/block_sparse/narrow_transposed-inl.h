@@ -22,11 +22,13 @@ inline constexpr size_t kTransposedTileCols =
 
 // Rows 0 to k of X to [depth / strip rows][cols][kGroupValues], each element kGroup times, zeros from k on.
 template <int kGroup>
-HWY_NOINLINE void pack_repeated(MatrixView<const float> x, uint32_t k, uint32_t depth, uint32_t cols, float* to) {
+HWY_NOINLINE void pack_repeated(MatrixView<const float> x, uint32_t k, uint32_t depth, uint32_t cols,
+                                float* to) {
   constexpr uint32_t kStripRows = kGroupValues / kGroup;
   for (uint32_t i = 0; i < depth; i += kStripRows) {
     for (uint32_t c = 0; c < cols; ++c) {
-      for (uint32_t r = i; r < i + kStripRows; ++r, to += kGroup) std::fill_n(to, kGroup, r < k ? x(r, c) : 0.0F);
+      for (uint32_t r = i; r < i + kStripRows; ++r, to += kGroup)
+        std::fill_n(to, kGroup, r < k ? x(r, c) : 0.0F);
     }
   }
 }
@@ -96,7 +98,8 @@ HWY_NOINLINE void narrow_transposed_tile(const NarrowTile<T, Index>& t) {
 // The micro-kernels for 1 to kTransposedTileCols columns.
 template <class T, class Index, int kGroup, int... kCol>
 NarrowTileFunction<T, Index> narrow_transposed_function(uint32_t cols, std::integer_sequence<int, kCol...>) {
-  static constexpr NarrowTileFunction<T, Index> kTable[] = {narrow_transposed_tile<T, Index, kCol + 1, kGroup>...};
+  static constexpr NarrowTileFunction<T, Index> kTable[] = {
+      narrow_transposed_tile<T, Index, kCol + 1, kGroup>...};
   return kTable[cols - 1];
 }
 

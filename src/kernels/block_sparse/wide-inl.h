@@ -95,15 +95,16 @@ class WideShare {
   void run_panel() {
     widening_tile_ = nullptr;
     if (panel_.packed)
-      widening_tile_ = widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, panel_.tiles.begin(1));
+      widening_tile_ =
+          widening_tile_function<kTransposed, T>(w_.block_size == 4, tile_rows_, panel_.tiles.begin(1));
     if (panel_.packed) pack();
     direct_ = share_.y.col_stride == 1 && is_plain(share_.epilogue) && panel_.cols == panel_.width;
-    // Rows turned in place are short: the lines that they share with their neighbours are better left in the caches.
+    // Rows turned in place are short: the lines that they share with their neighbours are better left in the
+    // caches.
     const bool shares_lines = !panel_.packed && panel_.turn.columns != 0;
     stream_ = direct_ && !shares_lines && share_.cut.stream_y && is_aligned(share_.y, panel_.col);
     // Else the stores are early enough, and prefetching takes up to 3 %.
-    fetch_y_ =
-        !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && share_.y.row_stride > panel_.width;
+    fetch_y_ = !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && share_.y.row_stride > panel_.width;
     const PartCut rows(share_.block_row_begin, share_.block_row_end, w_.block_size);
     program::share_work(share_.crew, rows.parts(), lists_, [&](uint32_t i, std::byte* scratch) {
       for_thread(scratch).block_rows(rows.begin_of(i), rows.end_of(i));
@@ -155,13 +156,10 @@ class WideShare {
     return share_.scratch + scratch_.panel + size_t{first_col} * padded_k(w_);
   }
 
-  uint32_t first_row(uint32_t block_row) const {
-    return std::min(block_row * w_.block_size, w_.rows);
-  }
+  uint32_t first_row(uint32_t block_row) const { return std::min(block_row * w_.block_size, w_.rows); }
 
   static bool is_plain(const Epilogue& e) {
-    return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr &&
-           e.activation == Activation::none;
+    return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr && e.activation == Activation::none;
   }
 
   template <class Element>
@@ -170,8 +168,8 @@ class WideShare {
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
-  // By how much rows of Y are turned to be written past the caches: where X is packed, so that it can be turned on
-  // the way, and all of Y goes straight there.
+  // By how much rows of Y are turned to be written past the caches: where X is packed, so that it can be
+  // turned on the way, and all of Y goes straight there.
   Turn turn_of_y() const {
     const bool packs = share_.cut.pack_x && share_.x.col_stride == 1;
     const bool is_direct = is_plain(share_.epilogue) && w_.rows % tile_rows_ == 0;
@@ -223,7 +221,8 @@ class WideShare {
     const uint32_t count = w_.row_begin[block_row + 1] - begin;
     const T* values = static_cast<const T*>(w_.values);
     if (w_.slots == nullptr)
-      return {values + size_t{begin} * order_.block_values(), count, columns_of(begin, count), list(scratch_.numbers)};
+      return {values + size_t{begin} * order_.block_values(), count, columns_of(begin, count),
+              list(scratch_.numbers)};
     return {values, count, columns_of(begin, count), slots_of(begin, count)};
   }
 
@@ -285,10 +284,11 @@ class WideShare {
     tile.stream = direct && stream_;
     tile.fetch_y = direct && fetch_y_;
     const bool keeps = panel_.tiles.tiles() > 1 || order_.strip_rows > tile_rows_;
-    tile.widening = {strip.narrow, order_.block_values(),           blocks.slots,
+    tile.widening = {strip.narrow, order_.block_values(),   blocks.slots,
                      strip_part(), lists_ + scratch_.strip, keeps};
     // Rows that are gathered stand as in Y, less what those in place are turned by.
-    float* const gathered = raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.turn.columns);
+    float* const gathered =
+        raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.turn.columns);
     for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) {
       const uint32_t first = first_col(t), last = first_col(t + 1);
       tile.x = panel_.packed ? packed_x(first) : &share_.x(0, panel_.col + first);
@@ -333,7 +333,7 @@ class WideShare {
   float* lists_;  // scratch of the thread at work; the panel is in the share's
   const uint32_t tile_rows_;
   const uint32_t tile_vectors_;
-  Turn row_turn_{};    // of all columns of the share
+  Turn row_turn_{};  // of all columns of the share
   Panel panel_{};
   WideTileFunction widening_tile_ = nullptr;
   bool direct_ = false;  // tiles go straight to Y

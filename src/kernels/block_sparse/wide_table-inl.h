@@ -88,10 +88,9 @@ WideTileFunction widening_tile_function(bool small_block, uint32_t rows, uint32_
         wide_tile<kRows, 2, 2, kTransposed, kForm, T>,
         wide_tile<kRows, 3, 2, kTransposed, kForm, T>,
     };
-    const std::span<const WideTileFunction> functions(
-        small_block ? std::span<const WideTileFunction>(kFour) : kOfEight);
-    return vectors <= functions.size() && (small_block || rows == kRows) ? functions[vectors - 1]
-                                                                         : nullptr;
+    const std::span<const WideTileFunction> functions(small_block ? std::span<const WideTileFunction>(kFour)
+                                                                  : kOfEight);
+    return vectors <= functions.size() && (small_block || rows == kRows) ? functions[vectors - 1] : nullptr;
   }
 }
 

@@ -37,19 +37,19 @@ struct StripPart {
 
 // Values of 16 bits that a tile widens on its way, each block while it multiplies the one before.
 struct Widening {
-  const void* values;      // the strip in the block of slot 0
-  size_t block_step;       // values from slot to slot
-  const uint32_t* slots;   // of the row's blocks
-  StripPart part;          // how the strip lies in a block
-  float* to;               // where their FP32 goes, one strip after the other
-  bool keeps;              // all of it, for other tiles; else two blocks take turns
+  const void* values;     // the strip in the block of slot 0
+  size_t block_step;      // values from slot to slot
+  const uint32_t* slots;  // of the row's blocks
+  StripPart part;         // how the strip lies in a block
+  float* to;              // where their FP32 goes, one strip after the other
+  bool keeps;             // all of it, for other tiles; else two blocks take turns
 };
 
 // What a tile reads and writes: some rows of a strip of one block row, times some vectors of X.
 struct WideTile {
-  const float* w;           // the strip in the block of slot 0, from the tile's first row on
-  size_t block_step;        // floats from slot to slot
-  size_t depth_step;        // transposed: floats from 8 rows of a block to the next 8
+  const float* w;     // the strip in the block of slot 0, from the tile's first row on
+  size_t block_step;  // floats from slot to slot
+  size_t depth_step;  // transposed: floats from 8 rows of a block to the next 8
   uint32_t block_size;
   const uint32_t* columns;  // block column of each block and kMostBlocksAhead more
   const uint32_t* slots;    // of each block and kMostSlotsAhead more
@@ -60,7 +60,7 @@ struct WideTile {
   size_t y_step;  // floats between rows of Y
   bool stream;    // write past the caches; y is then aligned to vectors
   bool fetch_y;   // prefetch what will be written
-  Turn turn;  // of Y, and of X in place
+  Turn turn;      // of Y, and of X in place
   Widening widening;
 };
 
@@ -68,8 +68,9 @@ struct WideTile {
 inline constexpr size_t kValuesAhead = 1024;
 inline constexpr size_t kNarrowAhead = 2048;
 
-// Blocks between the one in work and the one whose rows of X are prefetched: columns of W that take as long as a
-// read from the L2 cache, and for rows in place, spread over many pages, a look into the page tables too.
+// Blocks between the one in work and the one whose rows of X are prefetched: columns of W that take as long
+// as a read from the L2 cache, and for rows in place, spread over many pages, a look into the page tables
+// too.
 inline constexpr size_t kMostBlocksAhead = 6;
 template <XForm kForm>
 constexpr size_t blocks_ahead(uint32_t block_size) {

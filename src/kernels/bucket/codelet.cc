@@ -74,8 +74,8 @@ void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t 
       for (uint32_t j = 0; j < out.cols; ++j) {
         auto sum = static_cast<float>(number_at(out, columns[i] * b + c, j));
         for (uint32_t r = 0; r < b && block_row * b + r < in.rows; ++r)
-          sum += static_cast<float>(number_at(v.fields[values], first + static_cast<int64_t>(i),
-                                              int64_t{r} * b + c)) *
+          sum += static_cast<float>(
+                     number_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r} * b + c)) *
                  static_cast<float>(number_at(in, block_row * b + r, j));
         set_number(out, columns[i] * b + c, j, sum);
       }
@@ -90,10 +90,9 @@ void product_reference(const Vertex& v) {
   using namespace bucket_product_field;
   if (v.params[2] != 0) clear(v.fields[y]);
   const auto add = v.params[3] != 0 ? add_row_transposed_reference : add_row_reference;
-  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), static_cast<uint32_t>(v.params[0]),
-               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
-                 add(v, row, first, columns);
-               });
+  each_row_of(
+      v.fields[metadata], static_cast<uint32_t>(v.params[1]), static_cast<uint32_t>(v.params[0]),
+      [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) { add(v, row, first, columns); });
 }
 
 void sampled_reference(const Vertex& v) {
@@ -101,15 +100,15 @@ void sampled_reference(const Vertex& v) {
   const auto b = static_cast<uint32_t>(v.params[0]);
   if (v.params[2] != 0) clear(v.fields[dw]);
   each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), static_cast<uint32_t>(v.params[0]),
-               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
-                 for (size_t i = 0; i < columns.size() * b * b; ++i) {
-                   const auto block = static_cast<uint32_t>(i / (b * b));
-                   const auto element = static_cast<uint32_t>(i % (b * b));
-                   set_number(v.fields[dw], first + block, element,
-                              row_product(v.fields[dy], row * b + element / b, v.fields[x],
-                                          columns[block] * b + element % b));
-                 }
-               });
+              [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                for (size_t i = 0; i < columns.size() * b * b; ++i) {
+                  const auto block = static_cast<uint32_t>(i / (b * b));
+                  const auto element = static_cast<uint32_t>(i % (b * b));
+                  set_number(v.fields[dw], first + block, element,
+                             row_product(v.fields[dy], row * b + element / b, v.fields[x],
+                                         columns[block] * b + element % b));
+                }
+              });
 }
 
 void sampled_simd(const Vertex& v) {
@@ -132,9 +131,7 @@ void pending(const Vertex& v) {
   const auto partitions = static_cast<uint32_t>(v.params[1]);
   const BucketView bucket(v.fields[0].as<const uint16_t>());
   // How far the bucket has come, and how far it has to.
-  const auto steps_to = [&](uint32_t to) {
-    return (bucket.number() + partitions - to) % partitions;
-  };
+  const auto steps_to = [&](uint32_t to) { return (bucket.number() + partitions - to) % partitions; };
   bool pending = false;
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
     pending |= steps_to(subgroup.partition()) > steps_to(partition);
@@ -144,8 +141,7 @@ void pending(const Vertex& v) {
 
 void any_flag(const Vertex& v) {
   bool any = false;
-  for (uint32_t i = 0; i < v.fields[0].rows; ++i)
-    any |= v.fields[0].matrix<const uint32_t>()(i, 0) != 0;
+  for (uint32_t i = 0; i < v.fields[0].rows; ++i) any |= v.fields[0].matrix<const uint32_t>()(i, 0) != 0;
   v.fields[1].matrix<uint32_t>()(0, 0) = any ? 1 : 0;
 }
 
@@ -156,15 +152,11 @@ program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) {
 program::PhaseTimes sampled_cost(const Vertex& v, const machine::Machine& m) {
   return bucket_sampled_cost(v, m);
 }
-program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) {
-  return count_cost(v, m);
-}
+program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) { return count_cost(v, m); }
 program::PhaseTimes pending_cost(const Vertex& v, const machine::Machine& m) {
   return bucket_pending_cost(v, m);
 }
-program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) {
-  return any_flag_cost(v, m);
-}
+program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { return any_flag_cost(v, m); }
 
 constexpr uint32_t kSampleWorkers = 6;
 constexpr uint32_t kSamplePartition = 3;
@@ -193,9 +185,7 @@ struct SampleBucket {
   }
 
   void add_to(Sample& sample) const {
-    sample
-        .values(Type::u16, 1, static_cast<uint32_t>(words.size()),
-                [&](uint64_t i) { return words[i]; })
+    sample.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) { return words[i]; })
         .packed();
   }
 };
@@ -238,8 +228,7 @@ Sample sampled_sample(uint32_t scale, uint64_t seed) {
 template <int64_t by, bool is_first>
 Sample count_sample(uint32_t scale, uint64_t seed) {
   Sample s(count_codelet);
-  s.values(Type::u32, 2 * scale, 1,
-           [&](uint64_t i) { return static_cast<double>(3 + (i + seed) % 5); });
+  s.values(Type::u32, 2 * scale, 1, [&](uint64_t i) { return static_cast<double>(3 + (i + seed) % 5); });
   return s.param(by).param(is_first);
 }
 
@@ -252,9 +241,7 @@ Sample pending_sample(uint32_t scale, uint64_t) {
     writer.end_subgroup();
   }
   Sample s(bucket_pending_codelet);
-  s.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) {
-     return words[i];
-   }).packed();
+  s.values(Type::u16, 1, static_cast<uint32_t>(words.size()), [&](uint64_t i) { return words[i]; }).packed();
   return s.unset(Type::u32, 1, 1).param(at).param(7);
 }
 
@@ -281,9 +268,8 @@ constexpr NamedSample kSampledSamples[] = {
     {"b8-f32", sampled_sample<Type::f32, Type::f32, 8, true>},
     {"b16-f16-f32", sampled_sample<Type::f16, Type::f32, 16, true>},
 };
-constexpr NamedSample kCountSamples[] = {{"first", count_sample<0, true>},
-                                         {"up", count_sample<1, false>},
-                                         {"down", count_sample<-1, false>}};
+constexpr NamedSample kCountSamples[] = {
+    {"first", count_sample<0, true>}, {"up", count_sample<1, false>}, {"down", count_sample<-1, false>}};
 constexpr NamedSample kPendingSamples[] = {
     {"at-home", pending_sample<5>}, {"on-its-way", pending_sample<4>}, {"done", pending_sample<3>}};
 constexpr NamedSample kAnySamples[] = {{"flags", any_sample}};

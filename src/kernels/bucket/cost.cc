@@ -29,8 +29,7 @@ struct Supervisor {
 
   double cycles(const BucketWork& work) const {
     const double before = std::max(0.0, (work.subgroups - 1) / 2);
-    return start + foreign * (work.subgroups - work.own) +
-           work.own * (searched * (before + 1) + own);
+    return start + foreign * (work.subgroups - work.own) + work.own * (searched * (before + 1) + own);
   }
 };
 constexpr Supervisor kBlockSupervisor = {40, 33, 56, 46};
@@ -90,8 +89,7 @@ double sampled_block_cycles(const machine::Machine& m, Type type, uint32_t block
   const double load = 15 + block_bytes(type, size) / m.load_bytes_per_cycle;
   return kBlockSupervisor.cycles(work) + work.own * workers * worker.start +
          work.rows * side * (workers * worker.row + 17 + pieces * load) +
-         work.blocks * side * side * pieces * workers *
-             (worker.inner + worker.column * (columns - 1));
+         work.blocks * side * side * pieces * workers * (worker.inner + worker.column * (columns - 1));
 }
 
 /// Of single elements: a worker's start, and for each row of Y elements `row` + `element` Y.
@@ -133,8 +131,7 @@ ElementWorker sampled_element_worker(Type type, uint32_t n) {
   return {type == Type::f16 ? 33.0 : 27.0, 12, 16 + 3 * (whole - 1) + rest};
 }
 
-double element_cycles(const machine::Machine& m, const ElementWorker& worker,
-                      const BucketWork& work) {
+double element_cycles(const machine::Machine& m, const ElementWorker& worker, const BucketWork& work) {
   return kElementSupervisor.cycles(work) +
          m.workers_per_tile *
              (work.own * worker.start + work.rows * worker.row + work.blocks * worker.element);
@@ -146,8 +143,7 @@ void add_slowest(const Subgroup& subgroup, const ElementWorker& cost, BucketWork
   double most = -1;
   for (uint32_t w = 0; w < subgroup.workers(); ++w) {
     const Subgroup::WorkerRows rows = subgroup.worker(w);
-    const uint32_t end =
-        w + 1 < subgroup.workers() ? subgroup.worker(w + 1).first_value : subgroup.blocks();
+    const uint32_t end = w + 1 < subgroup.workers() ? subgroup.worker(w + 1).first_value : subgroup.blocks();
     const double elements = end - rows.first_value;
     const double cycles = cost.row * rows.rows + cost.element * elements;
     if (cycles > most) slowest = {0, 0, double{1} * rows.rows, elements}, most = cycles;
@@ -159,8 +155,8 @@ void add_slowest(const Subgroup& subgroup, const ElementWorker& cost, BucketWork
 /// What a vertex finds in a bucket of `blocks` blocks; where there is no metadata to read, a bucket
 /// full of its tile's own, in as many of `rows` block rows as it can be. Single elements are dealt
 /// to workers of which `cost` is given.
-BucketWork work_of(const FieldView& metadata, const Vertex& v, const machine::Machine& m,
-                   double blocks, double rows, const ElementWorker* cost) {
+BucketWork work_of(const FieldView& metadata, const Vertex& v, const machine::Machine& m, double blocks,
+                   double rows, const ElementWorker* cost) {
   if (metadata.data == nullptr) {
     const double share = cost != nullptr ? m.workers_per_tile : 1;
     return {1, 1, std::ceil(std::min(rows, blocks) / share), std::ceil(blocks / share)};
@@ -186,8 +182,8 @@ double block_rows(const FieldView& field, uint32_t block_size) {
 double product_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                       const BucketWork& work, bool transposed) {
   if (block_size > 1) return block_cycles(m, type, block_size, n, work, transposed);
-  return element_cycles(
-      m, transposed ? transposed_element_worker(m, type, n) : element_worker(type, n), work);
+  return element_cycles(m, transposed ? transposed_element_worker(m, type, n) : element_worker(type, n),
+                        work);
 }
 
 }  // namespace
@@ -209,9 +205,9 @@ PhaseTimes bucket_product_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[y];
   const Type type = v.fields[values].type;
   const ElementWorker cost = element_worker(type, out.cols);
-  const BucketWork work = work_of(v.fields[metadata], v, m, v.fields[values].rows,
-                                  block_rows(transposed ? v.fields[x] : out, b),
-                                  b == 1 && !transposed ? &cost : nullptr);
+  const BucketWork work =
+      work_of(v.fields[metadata], v, m, v.fields[values].rows, block_rows(transposed ? v.fields[x] : out, b),
+              b == 1 && !transposed ? &cost : nullptr);
   const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(out)) : 0;
   return in_phase(Phase::compute, zeroing + product_cycles(m, type, b, out.cols, work, transposed));
 }
@@ -221,12 +217,11 @@ PhaseTimes bucket_sampled_cost(const Vertex& v, const machine::Machine& m) {
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& left = v.fields[dy];
   const ElementWorker cost = sampled_element_worker(left.type, left.cols);
-  const BucketWork work = work_of(v.fields[metadata], v, m, v.fields[dw].rows, block_rows(left, b),
-                                  b == 1 ? &cost : nullptr);
+  const BucketWork work =
+      work_of(v.fields[metadata], v, m, v.fields[dw].rows, block_rows(left, b), b == 1 ? &cost : nullptr);
   const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(v.fields[dw])) : 0;
-  return in_phase(Phase::compute,
-                  zeroing + (b > 1 ? sampled_block_cycles(m, left.type, b, left.cols, work)
-                                   : element_cycles(m, cost, work)));
+  return in_phase(Phase::compute, zeroing + (b > 1 ? sampled_block_cycles(m, left.type, b, left.cols, work)
+                                                   : element_cycles(m, cost, work)));
 }
 
 // Derived: the search for subgroups that the product does too.

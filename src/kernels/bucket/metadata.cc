@@ -17,8 +17,7 @@ uint32_t subgroup_header_words(uint32_t block_size, uint32_t workers) {
   return block_size > 1 ? kBlockHeaderWords : kElementHeaderWords + kWorkerWords * workers;
 }
 
-BucketWriter::BucketWriter(std::span<uint16_t> words, uint32_t number, uint32_t block_size,
-                           uint32_t workers)
+BucketWriter::BucketWriter(std::span<uint16_t> words, uint32_t number, uint32_t block_size, uint32_t workers)
     : words_(words),
       header_words_(subgroup_header_words(block_size, workers)),
       workers_(block_size > 1 ? 0 : workers) {
@@ -70,8 +69,7 @@ void BucketWriter::deal_to_workers() {
     const uint32_t first_row = row;
     // A row goes to the worker in whose equal share of the work its middle lies.
     while (row < rows_ &&
-           (2 * (value + uint64_t{kRowElements} * row) + words_[word + 1] + kRowElements) *
-                   workers_ <
+           (2 * (value + uint64_t{kRowElements} * row) + words_[word + 1] + kRowElements) * workers_ <
                2 * all * (w + 1)) {
       const uint32_t elements = words_[word + 1];
       value += elements;

@@ -102,7 +102,8 @@ class BucketView {
 /// Calls visit(block row, its first value in the bucket, block columns) for each row of a partition in
 /// a field of metadata, which may be empty.
 template <class Visit>
-void each_row_of(const program::FieldView& metadata, uint32_t partition, uint32_t block_size, const Visit& visit) {
+void each_row_of(const program::FieldView& metadata, uint32_t partition, uint32_t block_size,
+                 const Visit& visit) {
   if (metadata.empty()) return;
   const BucketView bucket(metadata.as<const uint16_t>());
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t first) {

@@ -48,21 +48,20 @@ void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint
 
 // The same blocks as their transposes: each adds its rows of dX, from the block row's rows of dY.
 template <class In, class Out>
-void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first,
-                        std::span<const uint16_t> columns, RowSums& sums) {
+void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
+                        RowSums& sums) {
   using namespace bucket_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
   for (size_t i = 0; i < columns.size(); ++i) {
-    const auto* w = reinterpret_cast<const In*>(
-        address_of(v.fields[values], first + static_cast<int64_t>(i), 0));
+    const auto* w =
+        reinterpret_cast<const In*>(address_of(v.fields[values], first + static_cast<int64_t>(i), 0));
     for (uint32_t c = 0; c < std::min(b, out.rows - columns[i] * b); ++c) {
       auto* to = reinterpret_cast<Out*>(address_of(out, columns[i] * b + c, 0));
       sums.load(to);
       for (uint32_t r = 0; r < std::min(b, in.rows - row * b); ++r)
-        sums.add(widened(w[r * b + c]),
-                 reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
+        sums.add(widened(w[r * b + c]), reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
       sums.store(to);
     }
   }
@@ -83,12 +82,12 @@ void add_bucket(const Vertex& v) {
   const bool transposed = v.params[3] != 0;
   RowSums sums(out.cols);
   each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
-               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
-                 if (transposed)
-                   add_row_transposed<In, Out>(v, row, first, columns, sums);
-                 else
-                   add_row<In, Out>(v, row, first, columns, sums);
-               });
+              [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                if (transposed)
+                  add_row_transposed<In, Out>(v, row, first, columns, sums);
+                else
+                  add_row<In, Out>(v, row, first, columns, sums);
+              });
 }
 
 template <class In, class Out>
@@ -97,11 +96,11 @@ void sample_bucket(const Vertex& v) {
   const auto b = static_cast<uint32_t>(v.params[0]);
   if (v.params[2] != 0) clear<Out>(v.fields[dw]);
   each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
-               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
-                 for (uint32_t column : columns)
-                   sample_block<In>(v.fields[dy], row * b, v.fields[x], column * b, b,
-                                    reinterpret_cast<Out*>(address_of(v.fields[dw], first++, 0)));
-               });
+              [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
+                for (uint32_t column : columns)
+                  sample_block<In>(v.fields[dy], row * b, v.fields[x], column * b, b,
+                                   reinterpret_cast<Out*>(address_of(v.fields[dw], first++, 0)));
+              });
 }
 
 }  // namespace

@@ -26,8 +26,7 @@ struct Identity {
 void cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
   with_float_type(from, [&]<class From>(From) HWY_ATTR {
     with_float_type(to, [&]<class To>(To) HWY_ATTR {
-      map_elements(Identity{}, count, reinterpret_cast<To*>(out),
-                   reinterpret_cast<const From*>(in));
+      map_elements(Identity{}, count, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));
     });
   });
 }

@@ -36,11 +36,9 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   const double elements = static_cast<double>(in.elements());
   if (m.kind == machine::Kind::host) {
     const double operations = 1 + widen_operations(in.type) + round_operations(out.type);
-    return in_phase(Phase::compute,
-                    host_cycles(m, {bytes_of(in), bytes_of(out), operations * elements}));
+    return in_phase(Phase::compute, host_cycles(m, {bytes_of(in), bytes_of(out), operations * elements}));
   }
-  const double worker =
-      kTileWorkerCycles + std::ceil(worker_share(m, elements) / kTileElementsPerCycle);
+  const double worker = kTileWorkerCycles + std::ceil(worker_share(m, elements) / kTileElementsPerCycle);
   return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
 }
 

@@ -26,9 +26,9 @@ constexpr std::array<FieldSpec, element_field::count> kFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
-constexpr std::array<std::string_view, 9> kParams = {"k_block",   "first_chunk", "capacity",   "activation",
-                                                     "row_parts", "col_parts",   "panel_cols", "group_chunks",
-                                                     "stream_y"};
+constexpr std::array<std::string_view, 9> kParams = {"k_block",    "first_chunk",  "capacity",
+                                                     "activation", "row_parts",    "col_parts",
+                                                     "panel_cols", "group_chunks", "stream_y"};
 
 /// The share's weight begins with its first chunk, and so does its Y.
 ElementShare share_of(const Vertex& v) {
@@ -43,7 +43,8 @@ ElementShare share_of(const Vertex& v) {
   w.chunk_begin = v.fields[chunk_begin].as<const uint32_t>();
   w.rows = w.chunk_begin[w.chunks];
   w.blocks = v.fields[blocks].as<const sparse::ElementBlock>();
-  if (w.blocks != nullptr) w.blocks += static_cast<uint64_t>(v.params[element_param::first_chunk]) * w.k_blocks();
+  if (w.blocks != nullptr)
+    w.blocks += static_cast<uint64_t>(v.params[element_param::first_chunk]) * w.k_blocks();
   w.bundles = v.fields[bundles].as<const sparse::ElementBundle>();
   w.indices = v.fields[indices].as<const uint32_t>();
   w.capacity = static_cast<uint64_t>(v.params[element_param::capacity]);
@@ -77,8 +78,8 @@ template <Type type, uint32_t n>
 Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
   const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
-  const sparse::PackedElements packed(
-      generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), type, {.k_block = 64, .chunk_rows = 128});
+  const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), type,
+                                      {.k_block = 64, .chunk_rows = 128});
   ElementCut cut;
   cut.panel_cols = n == 1 ? 1 : 64;
   const sparse::ElementIndex& index = packed.index();
@@ -88,7 +89,8 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return index.chunk_begin[i]; }).packed();
   s.records(std::span(index.blocks)).records(std::span(index.bundles));
   s.values(Type::u32, static_cast<uint32_t>(index.words.size() / sparse::kBundleLanes), sparse::kBundleLanes,
-           [&](uint64_t i) { return index.words[i]; }).packed();
+           [&](uint64_t i) { return index.words[i]; })
+      .packed();
   s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
@@ -101,8 +103,9 @@ Sample sample(uint32_t scale, uint64_t seed) {
 }
 
 constexpr NamedSample kSamples[] = {
-    {"f32-n37", sample<Type::f32, 37>}, {"f16-n64", sample<Type::f16, 64>}, {"bf16-n5", sample<Type::bf16, 5>},
-    {"f32-n1", sample<Type::f32, 1>},   {"bf16-n1", sample<Type::bf16, 1>}, {"f32-n8", sample<Type::f32, 8>},
+    {"f32-n37", sample<Type::f32, 37>}, {"f16-n64", sample<Type::f16, 64>},
+    {"bf16-n5", sample<Type::bf16, 5>}, {"f32-n1", sample<Type::f32, 1>},
+    {"bf16-n1", sample<Type::bf16, 1>}, {"f32-n8", sample<Type::f32, 8>},
 };
 
 }  // namespace

@@ -34,8 +34,7 @@ class Gathered {
   explicit Gathered(const float* x) : x_(x) {}
 
   HWY_INLINE hn::Vec<Lanes> lower(hn::Vec<Words> word) const {
-    return hn::GatherIndex(Lanes(), x_,
-                           hn::ShiftRight<kScaleBits>(hn::And(word, hn::Set(Words(), 0xFFFF))));
+    return hn::GatherIndex(Lanes(), x_, hn::ShiftRight<kScaleBits>(hn::And(word, hn::Set(Words(), 0xFFFF))));
   }
   HWY_INLINE hn::Vec<Lanes> upper(hn::Vec<Words> word) const {
     return hn::GatherIndex(Lanes(), x_, hn::ShiftRight<16 + kScaleBits>(word));
@@ -66,8 +65,7 @@ class LookedUp {
   template <size_t kCount>
   HWY_INLINE hn::Vec<Lanes> find(hn::Vec<Words> column, size_t first) const {
     if constexpr (kCount == 2) {
-      return hn::Vec<Lanes>{
-          _mm512_permutex2var_ps(table_[first].raw, column.raw, table_[first + 1].raw)};
+      return hn::Vec<Lanes>{_mm512_permutex2var_ps(table_[first].raw, column.raw, table_[first + 1].raw)};
     } else {
       constexpr size_t kHalf = kCount / 2;
       const auto bit = hn::Set(Words(), static_cast<int32_t>(kHalf * hn::Lanes(Lanes())));

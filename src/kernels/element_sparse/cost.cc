@@ -30,8 +30,8 @@ constexpr double kL1Share = 0.75;
 constexpr double kExposedRows = 0.35;
 // Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
-// Part of the L2 cache that sums, and a panel of X that is kept, may take before the stream of W pushes some of
-// them out, and how many L2 caches they take before none of them stays.
+// Part of the L2 cache that sums, and a panel of X that is kept, may take before the stream of W pushes some
+// of them out, and how many L2 caches they take before none of them stays.
 constexpr double kSumsShareOfL2 = 0.25;
 constexpr double kSumsShareLost = 1.5;
 // Parts of rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
@@ -90,7 +90,8 @@ struct Counts {
     const double row_length = elements / std::max(1.0, chunk_rows);
     const double filled_rows = chunk_rows * (1 - std::exp(-row_length));
     // Half a bundle at each change of length; lengths spread over six standard deviations.
-    const double filler = kBundleLanes * std::min(6 * std::sqrt(row_length), std::ceil(filled_rows / (2 * kBundleLanes)));
+    const double filler =
+        kBundleLanes * std::min(6 * std::sqrt(row_length), std::ceil(filled_rows / (2 * kBundleLanes)));
     const double places = blocks * (elements + filler);
     tasks = blocks * filled_rows / 2;
     apart_steps = places / 2;
@@ -108,7 +109,7 @@ double column_cycles(const ElementWeight& w, const Counts& counts, const HostFig
   if (f.isa == Isa::avx512 && w.k_block < 256) {
     const double tables = std::max(4.0, std::exp2(std::ceil(std::log2((w.k_block + 1) / 16.0))));
     find = (tables - 1 + std::log2(tables)) / kMultiplyAddsPerCycle;  // permutes, blends, tests
-    if (tables == 16) find /= 2;  // every other one is gathered meanwhile
+    if (tables == 16) find /= 2;                                      // every other one is gathered meanwhile
   }
   const double word = 2 * find + 3;
   return counts.words * word * vectors +
@@ -124,12 +125,11 @@ double waiting_rate(const ElementShare& share, double rows, double panel_cols, c
 }
 
 /// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
-double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes, double waiting_rate,
-                    const HostFigures& f) {
+double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes,
+                    double waiting_rate, const HostFigures& f) {
   // Narrower vectors may use a third port.
   const double ports = lanes < lanes_of(f) ? 1.5 : 1;
-  const double loads_per_cycle =
-      ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
+  const double loads_per_cycle = ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
   const double most_tasks = (f.isa == Isa::avx512 ? 16 : 12) / (2 * vectors);
   const double tasks_at_a_time = most_tasks >= 4 ? 4 : most_tasks >= 2 ? 2 : 1;
   const double multiply_adds = kMultiplyAddSlack * 2 * vectors / kMultiplyAddsPerCycle;
@@ -137,13 +137,14 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
   const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
   const double row_bytes = vectors * lanes * sizeof(float);
-  const double far = std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / ((w.k_block + 1) * row_bytes));
+  const double far =
+      std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / ((w.k_block + 1) * row_bytes));
   const double row = kExposedRows * far * row_bytes / waiting_rate;
   const double shared = step(vectors + 2.5) + row;
   const double apart = step(2 * vectors + 3) + 2 * row;
   const double sums = 2 * row_bytes / waiting_rate;  // written back while others are read
-  return counts.shared_steps * shared + counts.apart_steps * apart +
-         counts.tasks * (kTaskEntry + sums) + counts.bundles * kLoopsPerBundle * kMispredict;
+  return counts.shared_steps * shared + counts.apart_steps * apart + counts.tasks * (kTaskEntry + sums) +
+         counts.bundles * kLoopsPerBundle * kMispredict;
 }
 
 struct Panels {
@@ -157,8 +158,7 @@ Panels panels_of(const ElementShare& share, const HostFigures& f) {
   const double cols = share.col_end - share.col_begin;
   const double most_lanes = lanes_of(f);
   const double panel = std::min<double>(share.cut.panel_cols, cols);
-  if (panel < most_lanes)
-    return {std::ceil(cols / panel), 1, panel <= 4 ? std::min(4.0, most_lanes) : 8.0};
+  if (panel < most_lanes) return {std::ceil(cols / panel), 1, panel <= 4 ? std::min(4.0, most_lanes) : 8.0};
   const double most =
       std::min(f.isa == Isa::avx512 ? 8.0 : 6.0, std::floor(share.cut.panel_cols / most_lanes));
   const double vectors = std::ceil(cols / most_lanes);
@@ -230,8 +230,7 @@ std::vector<ElementCut> element_candidates(const ElementWeight& w, uint32_t n, u
       cut.row_parts = static_cast<uint16_t>(row_parts);
       cut.col_parts = static_cast<uint16_t>(threads / row_parts);
       cut.panel_cols = static_cast<uint16_t>(panel);
-      cut.group_chunks =
-          static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1, 1000));
+      cut.group_chunks = static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1, 1000));
       for (const bool stream_y : {false, true}) {
         cut.stream_y = stream_y;
         cuts.push_back(cut);

@@ -10,11 +10,12 @@
 namespace tessera::kernels {
 
 /// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern, or the share's
-/// capacity where that may change, and the host's figures. Reads no values, no X and no Y; their strides only.
+/// capacity where that may change, and the host's figures. Reads no values, no X and no Y; their strides
+/// only.
 program::PhaseTimes element_cost(const ElementShare& share, const machine::HostFigures& figures);
 
 /// Cuts that may be the best for such a product on `threads` cores.
-std::vector<ElementCut> element_candidates(const ElementWeight& weight, uint32_t n,
-                                           uint32_t threads, const machine::HostFigures& figures);
+std::vector<ElementCut> element_candidates(const ElementWeight& weight, uint32_t n, uint32_t threads,
+                                           const machine::HostFigures& figures);
 
 }  // namespace tessera::kernels

@@ -15,9 +15,9 @@ namespace tessera::kernels {
 
 /// How a product is cut over cores, and how a core works on its share: the knobs of a plan.
 struct ElementCut {
-  uint16_t row_parts = 1;    ///< shares along the rows of Y, in whole chunks
-  uint16_t col_parts = 1;    ///< shares along the columns of Y
-  uint16_t panel_cols = 64;  ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
+  uint16_t row_parts = 1;     ///< shares along the rows of Y, in whole chunks
+  uint16_t col_parts = 1;     ///< shares along the columns of Y
+  uint16_t panel_cols = 64;   ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
   uint16_t group_chunks = 1;  ///< chunks whose sums wait in the L2 cache while X streams by
   bool stream_y = false;      ///< write Y past the caches, where it is row-major and not read
 
@@ -58,7 +58,7 @@ struct ElementShare {
   MatrixView<float> y;
   Epilogue epilogue;
   ElementCut cut;
-  float* scratch = nullptr;  ///< element_scratch_floats() of them, aligned to a cache line
+  float* scratch = nullptr;              ///< element_scratch_floats() of them, aligned to a cache line
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Crew* crew = nullptr;         ///< may be null
 };

@@ -35,8 +35,7 @@ struct ElementScratch {
   ElementScratch(const ElementCut& cut, const ElementWeight& w, uint32_t cols) {
     constexpr size_t kLine = 16;
     const size_t width =
-        (std::min<size_t>({cut.panel_cols, kMaxPanelCols, std::max(cols, 1U)}) + kLine - 1) /
-        kLine * kLine;
+        (std::min<size_t>({cut.panel_cols, kMaxPanelCols, std::max(cols, 1U)}) + kLine - 1) / kLine * kLine;
     const size_t kept = keeps_panel(cut, w.chunks) ? w.k_blocks() : 1;
     uint32_t chunk_rows = 0;
     for (uint32_t c = 0; c < w.chunks; ++c)

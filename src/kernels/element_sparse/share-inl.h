@@ -25,8 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D, size_t kVectors>
 struct TaskLoop {
   static size_t width() { return kVectors * hn::Lanes(D()); }
-  static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
-                             const uint32_t* words, const ElementOperands& operands) {
+  static HWY_INLINE void run(const ElementBundle& bundle, const float* values, const uint32_t* words,
+                             const ElementOperands& operands) {
     // Sixteen sums at most of 32 registers, twelve of sixteen.
     constexpr size_t kMostSums = HWY_TARGET == HWY_AVX2 ? 12 : 16;
     constexpr size_t kMostTasks = kMostSums / (2 * kVectors);
@@ -39,8 +39,8 @@ struct TaskLoop {
 template <class X>
 struct ColumnLoop {
   static size_t width() { return 1; }
-  static HWY_INLINE void run(const ElementBundle& bundle, const float* values,
-                             const uint32_t* words, const ElementOperands& operands) {
+  static HWY_INLINE void run(const ElementBundle& bundle, const float* values, const uint32_t* words,
+                             const ElementOperands& operands) {
     run_column(bundle, values, words, X(operands.x), operands.y);
   }
 };
@@ -174,8 +174,7 @@ class PanelShare {
     return {share_.x, begin, end, col_, cols_, step};
   }
 
-  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands,
-                 ComingRows& coming) const {
+  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands, ComingRows& coming) const {
     const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
     uint64_t value = at->value;
     const uint32_t* words = w_.indices + at->index;
@@ -246,11 +245,9 @@ class PanelShare {
     for (uint32_t r = 0; r < rows; r += kRows) {
       const uint32_t count = std::min(kRows, rows - r);
       turn(sums + r * width(), width(), count, cols_, turned, kRows);
-      const float* bias =
-          share_.epilogue.bias == nullptr ? nullptr : share_.epilogue.bias + begin + r;
+      const float* bias = share_.epilogue.bias == nullptr ? nullptr : share_.epilogue.bias + begin + r;
       for (uint32_t c = 0; c < cols_; ++c) {
-        finish_line(share_.epilogue, turned + c * kRows, count, bias, 1,
-                    &share_.y(begin + r, col_ + c));
+        finish_line(share_.epilogue, turned + c * kRows, count, bias, 1, &share_.y(begin + r, col_ + c));
       }
     }
   }

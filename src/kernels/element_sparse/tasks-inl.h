@@ -79,8 +79,8 @@ struct RowSum {
 };
 
 template <class D, size_t kVectors>
-HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x,
-                           RowSum<D, kVectors>& a, RowSum<D, kVectors>& b) {
+HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x, RowSum<D, kVectors>& a,
+                           RowSum<D, kVectors>& b) {
   const auto w_a = hn::Set(d, value_a);
   const auto w_b = hn::Set(d, value_b);
   for (size_t v = 0; v < kVectors; ++v) {

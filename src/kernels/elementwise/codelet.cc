@@ -53,9 +53,8 @@ void fill(const FieldView& out, const Evaluate& evaluate_at) {
 
 template <Unary op>
 void reference(const Vertex& v) {
-  fill(v.fields[1], [&](uint32_t r, uint32_t c) {
-    return evaluate(op, factor_of(v), f32_at(v.fields[0], r, c));
-  });
+  fill(v.fields[1],
+       [&](uint32_t r, uint32_t c) { return evaluate(op, factor_of(v), f32_at(v.fields[0], r, c)); });
 }
 
 template <Binary op>
@@ -103,8 +102,8 @@ program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, double
   const Type type = v.fields[0].type;
   const double elements = static_cast<double>(v.fields[0].elements());
   const double vectors = std::ceil(worker_share(m, elements) / tile_vector_width(type));
-  const double worker = (type == Type::f32 ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) +
-                        vector_cycles * vectors;
+  const double worker =
+      (type == Type::f32 ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) + vector_cycles * vectors;
   return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
 }
 

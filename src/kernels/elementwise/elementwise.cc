@@ -39,16 +39,15 @@ struct BinaryOperation {
 };
 
 template <class Operation>
-void unary_run(Type type, const Operation& operation, const std::byte* in, size_t count,
-               std::byte* out) {
+void unary_run(Type type, const Operation& operation, const std::byte* in, size_t count, std::byte* out) {
   with_float_type(type, [&]<class T>(T) HWY_ATTR {
     map_elements(operation, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(in));
   });
 }
 
 template <class Operation>
-void binary_run(Type type, const Operation& operation, const std::byte* a, const std::byte* b,
-                size_t count, std::byte* out) {
+void binary_run(Type type, const Operation& operation, const std::byte* a, const std::byte* b, size_t count,
+                std::byte* out) {
   with_float_type(type, [&]<class T>(T) HWY_ATTR {
     map_elements(operation, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(a),
                  reinterpret_cast<const T*>(b));
@@ -66,8 +65,7 @@ void unary(Unary op, Type type, float factor, const std::byte* in, size_t count,
   }
 }
 
-void binary(Binary op, Type type, const std::byte* a, const std::byte* b, size_t count,
-            std::byte* out) {
+void binary(Binary op, Type type, const std::byte* a, const std::byte* b, size_t count, std::byte* out) {
   switch (op) {
 #define TESSERA_CASE(name) \
   case Binary::name: return binary_run(type, BinaryOperation<Binary::name>{}, a, b, count, out);
@@ -85,8 +83,7 @@ namespace tessera::kernels {
 HWY_EXPORT(unary);
 HWY_EXPORT(binary);
 
-void apply_unary(Unary op, float factor, const program::FieldView& in,
-                 const program::FieldView& out) {
+void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out) {
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
     HWY_DYNAMIC_DISPATCH(unary)(op, in.type, factor, at[0], count, at[1]);
   });

@@ -17,8 +17,7 @@ enum class Binary : uint8_t { TESSERA_BINARY_OPERATIONS(TESSERA_ENUMERATOR) };
 #undef TESSERA_ENUMERATOR
 
 /// out = op(in); `factor` is that of Unary::scale. Fields of one shape and type.
-void apply_unary(Unary op, float factor, const program::FieldView& in,
-                 const program::FieldView& out);
+void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out);
 
 /// out = op(a, b). Fields of one shape and type.
 void apply_binary(Binary op, const program::FieldView& a, const program::FieldView& b,

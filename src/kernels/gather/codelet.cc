@@ -18,14 +18,11 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kGatherFields[] = {
-    {"rows", Access::in, 2}, {"source"}, {"out", Access::out}};
+constexpr program::FieldSpec kGatherFields[] = {{"rows", Access::in, 2}, {"source"}, {"out", Access::out}};
 constexpr program::FieldSpec kElementFields[] = {{"source"}, {"places"}, {"out", Access::out}};
 constexpr program::FieldSpec kCopyFields[] = {{"in"}, {"out", Access::out}};
 
-uint32_t row_at(const FieldView& rows, uint32_t i) {
-  return static_cast<uint32_t>(number_at(rows, i, 0));
-}
+uint32_t row_at(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
 void move_element(const FieldView& from, uint32_t from_row, const FieldView& to, uint32_t to_row,
                   uint32_t col) {
@@ -35,8 +32,7 @@ void move_element(const FieldView& from, uint32_t from_row, const FieldView& to,
 void gather_reference(const Vertex& v) {
   const FieldView& out = v.fields[2];
   for (uint32_t i = 0; i < out.rows; ++i)
-    for (uint32_t c = 0; c < out.cols; ++c)
-      move_element(v.fields[1], row_at(v.fields[0], i), out, i, c);
+    for (uint32_t c = 0; c < out.cols; ++c) move_element(v.fields[1], row_at(v.fields[0], i), out, i, c);
 }
 
 void gather(const Vertex& v) {
@@ -94,8 +90,8 @@ void transpose(const FieldView& in, const FieldView& out) {
   for (uint32_t r = 0; r < out.rows; r += kSide)
     for (uint32_t c = 0; c < out.cols; c += kSide)
       for (uint32_t i = r; i < std::min(r + kSide, out.rows); ++i)
-        copy_strided(element, address_of(in, i, c), in.col_stride, address_of(out, i, c),
-                     out.col_stride, std::min(kSide, out.cols - c));
+        copy_strided(element, address_of(in, i, c), in.col_stride, address_of(out, i, c), out.col_stride,
+                     std::min(kSide, out.cols - c));
 }
 
 void copy(const Vertex& v) {
@@ -131,9 +127,8 @@ program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
     return in_phase(Phase::pack, host_cycles(m, work) + rows * kHostRowCycles);
   }
   const double vectors = std::ceil(out.cols / tile_vector_width(out.type));
-  const double worker =
-      kTileGatherWorkerCycles +
-      worker_share(m, rows) * (kTileGatherRowCycles + kTileGatherVectorCycles * vectors);
+  const double worker = kTileGatherWorkerCycles +
+                        worker_share(m, rows) * (kTileGatherRowCycles + kTileGatherVectorCycles * vectors);
   return in_phase(Phase::pack, m.workers_per_tile * worker);
 }
 
@@ -147,8 +142,7 @@ program::PhaseTimes gather_elements_cost(const Vertex& v, const machine::Machine
 program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[1];
   if (m.kind != machine::Kind::host)
-    return in_phase(Phase::pack,
-                    kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
+    return in_phase(Phase::pack, kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
   const bool strided = v.fields[0].col_stride != 1 || out.col_stride != 1;
   const HostWork work{bytes_of(out), bytes_of(out),
                       strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
@@ -194,9 +188,8 @@ constexpr NamedSample kGatherSamples[] = {
 constexpr NamedSample kElementSamples[] = {{"f32", gather_elements_sample<Type::f32>},
                                            {"f16", gather_elements_sample<Type::f16>},
                                            {"bf16", gather_elements_sample<Type::bf16>}};
-constexpr NamedSample kCopySamples[] = {{"f32", copy_sample<Type::f32>},
-                                        {"f16", copy_sample<Type::f16>},
-                                        {"bf16", copy_sample<Type::bf16>}};
+constexpr NamedSample kCopySamples[] = {
+    {"f32", copy_sample<Type::f32>}, {"f16", copy_sample<Type::f16>}, {"bf16", copy_sample<Type::bf16>}};
 
 }  // namespace
 

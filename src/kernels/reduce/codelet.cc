@@ -46,8 +46,7 @@ double tile_store_cycles(Type partials, Type out) {
   return out == Type::f32 ? 7 : 8;
 }
 
-double tile_cycles(const machine::Machine& m, Type from, Type to, double partials,
-                   double elements) {
+double tile_cycles(const machine::Machine& m, Type from, Type to, double partials, double elements) {
   const double accumulators = 2 * tile_vector_width(from);  // half8, float4
   const double vectors = std::ceil(worker_share(m, elements) / accumulators);
   const double per_vector = tile_store_cycles(from, to) + kTileVectorCycles + partials - 1;
@@ -76,22 +75,16 @@ Sample sample(uint32_t scale, uint64_t seed) {
 }
 
 constexpr NamedSample kSamples[] = {
-    {"f32-f32", sample<Type::f32, Type::f32>},
-    {"f16-f16", sample<Type::f16, Type::f16>},
-    {"f16-f32", sample<Type::f16, Type::f32>},
-    {"f32-f16", sample<Type::f32, Type::f16>},
-    {"bf16-bf16", sample<Type::bf16, Type::bf16>},
-    {"rows-f32-f16", sample<Type::f32, Type::f16, 3>},
+    {"f32-f32", sample<Type::f32, Type::f32>},     {"f16-f16", sample<Type::f16, Type::f16>},
+    {"f16-f32", sample<Type::f16, Type::f32>},     {"f32-f16", sample<Type::f32, Type::f16>},
+    {"bf16-bf16", sample<Type::bf16, Type::bf16>}, {"rows-f32-f16", sample<Type::f32, Type::f16, 3>},
 };
 
 // Sums of rows that a list deals out.
 
-constexpr program::FieldSpec kRowsFields[] = {
-    {"partials", Access::in, 8}, {"rows"}, {"out", Access::out, 8}};
+constexpr program::FieldSpec kRowsFields[] = {{"partials", Access::in, 8}, {"rows"}, {"out", Access::out, 8}};
 
-uint32_t target_of(const FieldView& rows, uint32_t i) {
-  return static_cast<uint32_t>(number_at(rows, i, 0));
-}
+uint32_t target_of(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
 void rows_reference(const Vertex& v) {
   const FieldView& partials = v.fields[0];
@@ -118,8 +111,7 @@ program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
   for (uint32_t count : partials) ++rows_with[count];
   double cycles = 0;
   for (const auto& [count, rows] : rows_with)
-    cycles += tile_cycles(m, v.fields[0].type, out.type, std::max(1U, count),
-                          double{1} * rows * out.cols);
+    cycles += tile_cycles(m, v.fields[0].type, out.type, std::max(1U, count), double{1} * rows * out.cols);
   return in_phase(Phase::reduce, cycles);
 }
 

@@ -68,8 +68,7 @@ struct ColumnSums {
   HWY_INLINE void add_rest(size_t i, size_t rest) const {
     const hn::ScalableTag<float> d;
     auto sum = hn::Zero(d);
-    for (uint32_t p = 0; p < count; ++p)
-      sum = hn::Add(sum, load_first(d, partials + p * stride + i, rest));
+    for (uint32_t p = 0; p < count; ++p) sum = hn::Add(sum, load_first(d, partials + p * stride + i, rest));
     store_first(d, hn::Mul(hn::Set(d, scale), sum), out + i, rest);
   }
 };
@@ -84,9 +83,8 @@ void reduce_sum(const program::FieldView& partials, float scale, const program::
   with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
     with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
       for (uint32_t r = 0; r < rows; ++r)
-        ColumnSums<In, Out>{partials.as<const In>() + r * partials.row_stride,
-                            partials.row_stride * out.rows, partials.rows / out.rows, scale,
-                            out.as<Out>() + r * out.row_stride}
+        ColumnSums<In, Out>{partials.as<const In>() + r * partials.row_stride, partials.row_stride * out.rows,
+                            partials.rows / out.rows, scale, out.as<Out>() + r * out.row_stride}
             .run(elements);
     });
   });
@@ -120,18 +118,15 @@ namespace tessera::kernels {
 HWY_EXPORT(reduce_sum);
 HWY_EXPORT(reduce_rows);
 
-bool apply_reduce_sum(const program::FieldView& partials, float scale,
-                      const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1)))
-    return false;
+bool apply_reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
+  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
   if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_sum)(partials, scale, out);
   return true;
 }
 
 bool apply_reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
                        const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1)))
-    return false;
+  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
   if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_rows)(partials, rows, out);
   return true;
 }

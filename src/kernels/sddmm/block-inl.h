@@ -55,8 +55,7 @@ struct RowPanel {
   HWY_INLINE void take(uint32_t i, const float* (&to)[kCount]) const {
     const float* at = row(i);
     const int64_t by = i + kCount <= rows ? step : 0;
-    for (size_t q = 0; q < kCount; ++q, at += by)
-      to[q] = by != 0 ? at : row(i + static_cast<uint32_t>(q));
+    for (size_t q = 0; q < kCount; ++q, at += by) to[q] = by != 0 ? at : row(i + static_cast<uint32_t>(q));
   }
 };
 
@@ -95,8 +94,8 @@ class BlockSddmm {
   uint32_t column(uint32_t block) const { return static_cast<const Index*>(w_.columns)[block]; }
 
   // Rows of some columns of a matrix, where they are or packed to `to`.
-  RowPanel panel_of(MatrixView<const float> m, uint32_t all_rows, uint32_t begin, uint32_t end,
-                    uint32_t col, uint32_t cols, float* to) const {
+  RowPanel panel_of(MatrixView<const float> m, uint32_t all_rows, uint32_t begin, uint32_t end, uint32_t col,
+                    uint32_t cols, float* to) const {
     if (m.col_stride == 1) return {&m(begin, col), m.row_stride, begin, all_rows};
     enter(program::Phase::pack);
     m.data += begin * m.row_stride;
@@ -109,8 +108,7 @@ class BlockSddmm {
     const uint32_t b = w_.block_size;
     const uint32_t first = share_.block_row_begin, end = share_.block_row_end;
     std::copy(w_.row_begin + first, w_.row_begin + end, next_);
-    y_ = panel_of(o_.dy, w_.rows, first * b, std::min(end * b, w_.rows), col, cols,
-                  o_.scratch + scratch_.dy);
+    y_ = panel_of(o_.dy, w_.rows, first * b, std::min(end * b, w_.rows), col, cols, o_.scratch + scratch_.dy);
     const uint32_t step = std::max(share_.cut.group_rows / b, 1U);
     for (uint32_t c = 0; c * b < w_.cols; c += step) {
       x_ = panel_of(o_.x, w_.cols, c * b, std::min((c + step) * b, w_.cols), col, cols,
@@ -214,8 +212,7 @@ class BlockSddmm {
     const uint32_t b = w_.block_size;
     for (uint32_t r = 0; r < b; ++r)
       for (uint32_t c = 0; c < b; ++c)
-        if (block_row * b + r >= w_.rows || block_col * b + c >= w_.cols)
-          dw[order_.offset(r, c)] = 0;
+        if (block_row * b + r >= w_.rows || block_col * b + c >= w_.cols) dw[order_.offset(r, c)] = 0;
   }
 
   const BlockSddmmShare& share_;
@@ -240,11 +237,9 @@ class BlockSddmm {
 inline void run_block_sddmm(const BlockSddmmShare& share) {
   const bool small = share.weight.block_size == 4;
   if (share.weight.column_type == Type::u16) {
-    small ? BlockSddmm<SmallTile, uint16_t>(share).run()
-          : BlockSddmm<WideTileOfRows, uint16_t>(share).run();
+    small ? BlockSddmm<SmallTile, uint16_t>(share).run() : BlockSddmm<WideTileOfRows, uint16_t>(share).run();
   } else {
-    small ? BlockSddmm<SmallTile, uint32_t>(share).run()
-          : BlockSddmm<WideTileOfRows, uint32_t>(share).run();
+    small ? BlockSddmm<SmallTile, uint32_t>(share).run() : BlockSddmm<WideTileOfRows, uint32_t>(share).run();
   }
 }
 

@@ -39,9 +39,9 @@ constexpr std::array<FieldSpec, element_sddmm_field::count> kElementFields = {{
 
 constexpr std::array<std::string_view, 5> kBlockParams = {"block_size", "first_block", "row_parts",
                                                           "group_rows", "panel_cols"};
-constexpr std::array<std::string_view, 8> kElementParams = {
-    "k_block",  "first_chunk", "first_step", "end_step",
-    "capacity", "row_parts",   "panel_cols", "group_panels"};
+constexpr std::array<std::string_view, 8> kElementParams = {"k_block",    "first_chunk", "first_step",
+                                                            "end_step",   "capacity",    "row_parts",
+                                                            "panel_cols", "group_panels"};
 
 /// dy and dw begin `first_row` rows and `first_value` values behind those of the whole matrices.
 SddmmOperands operands_of(const FieldView& dy, const FieldView& x, const FieldView& dw,
@@ -80,15 +80,13 @@ BlockSddmmShare block_share_of(const Vertex& v) {
   if (!v.fields[slots].empty()) w.slots = v.fields[slots].as<const uint32_t>();
   w.capacity = v.fields[columns].cols;
   share.block_row_end = v.fields[row_begin].cols - 1;
-  const int64_t first_value =
-      v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
-  share.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[scratch], 0, first_value);
+  const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
+  share.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
+                               0, first_value);
   share.operands.clock = v.clock;
   share.operands.crew = v.crew;
   size_t param = block_sddmm_param::first_knob;
-  visit_block_sddmm_knobs(share.cut,
-                          [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
+  visit_block_sddmm_knobs(share.cut, [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
   return share;
 }
 
@@ -110,15 +108,13 @@ ElementSddmmShare element_share_of(const Vertex& v) {
   w.capacity = static_cast<uint64_t>(v.params[element_sddmm_param::capacity]);
   share.chunk_end = w.chunks;
   const int64_t first_value = v.params[element_sddmm_param::first_step] * sparse::kBundleLanes;
-  share.end_place =
-      static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kBundleLanes;
-  share.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[scratch], w.chunk_begin[0], first_value);
+  share.end_place = static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kBundleLanes;
+  share.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
+                               w.chunk_begin[0], first_value);
   share.operands.clock = v.clock;
   share.operands.crew = v.crew;
   size_t param = element_sddmm_param::first_knob;
-  visit_element_sddmm_knobs(share.cut,
-                            [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
+  visit_element_sddmm_knobs(share.cut, [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
   return share;
 }
 
@@ -156,8 +152,7 @@ template <uint32_t block_size, uint32_t n, bool with_slots = false>
 Sample block_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = cols_at(scale);
   const sparse::PackedBlocks packed(
-      sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}),
-      Type::f32);
+      sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}), Type::f32);
   const sparse::BlockIndex& index = packed.index();
   const auto blocks = static_cast<uint32_t>(index.blocks());
   BlockSddmmCut cut;
@@ -166,17 +161,14 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   Sample s(block_sddmm_codelet);
   s.values(Type::u32, 1, index.rows() + 1, [&](uint64_t i) { return index.row_begin[i]; }).packed();
   s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
-  s.values(Type::u32, 1, with_slots ? blocks : 0, [&](uint64_t i) {
-     return blocks - 1 - i;
-   }).packed();
+  s.values(Type::u32, 1, with_slots ? blocks : 0, [&](uint64_t i) { return blocks - 1 - i; }).packed();
   s.random(Type::f32, rows, n, seed + 1).random(Type::f32, cols, n, seed + 2);
   add_gradient(s, blocks, packed.order().block_values(), !with_slots, seed + 3);
   add_scalars(s, with_slots ? 0 : -0.5);
   const size_t scratch = block_sddmm_scratch(cut, view_of(packed), index.rows(), n, {});
   s.unset(Type::f32, 1, static_cast<uint32_t>(scratch)).packed();
   s.param(block_size).param(0);
-  visit_block_sddmm_knobs(
-      cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
+  visit_block_sddmm_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of n products below 1 in another order.
   s.tolerance({.absolute = (n + 4) * epsilon_of(Type::f32)});
   return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
@@ -186,8 +178,8 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
 template <uint32_t n, bool accumulates>
 Sample element_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = cols_at(scale);
-  const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}),
-                                      Type::f32, {.k_block = 64, .chunk_rows = 128});
+  const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), Type::f32,
+                                      {.k_block = 64, .chunk_rows = 128});
   ElementSddmmCut cut;
   cut.panel_cols = n > 100 ? 128 : 32;
   const ElementWeight w = view_of(packed);
@@ -205,8 +197,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   add_scalars(s, accumulates ? -0.5 : 0);
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_sddmm_scratch(cut, w, n))).packed();
   s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0);
-  visit_element_sddmm_knobs(
-      cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
+  visit_element_sddmm_knobs(cut, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of n products below 1 in another order.
   s.tolerance({.absolute = (n + 4) * epsilon_of(Type::f32)});
   return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);

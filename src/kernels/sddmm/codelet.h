@@ -45,8 +45,8 @@ enum : size_t { k_block, first_chunk, first_step, end_step, capacity, first_knob
 
 /// The same at single elements. chunk_begin holds the share's chunks and the end, dy their rows;
 /// the other arrays of W are whole; dw, sixteen values a row, begins with row `first_step`, and is
-/// cleared from the share's last one to `end_step`. The cost reads the pattern where it is constant, and takes
-/// it for `capacity` non-zeros in the share otherwise.
+/// cleared from the share's last one to `end_step`. The cost reads the pattern where it is constant, and
+/// takes it for `capacity` non-zeros in the share otherwise.
 extern const program::Codelet element_sddmm_codelet;
 
 std::span<const ListedCodelet> sddmm_codelets();

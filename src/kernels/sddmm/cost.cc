@@ -57,17 +57,14 @@ program::PhaseTimes block_cycles(const BlockSddmmShare& share, const HostFigures
   const double tile_rows = lanes < 16 && b == 4 ? 2 : 4;
   const double tile_cols = lanes < 16 && b > 4 ? 2 : 4;
   const double tile = tile_rows * tile_cols;
-  const double width =
-      std::min<double>(round_up(share.cut.panel_cols, kMaxLanes), std::max(o.n, 1U));
+  const double width = std::min<double>(round_up(share.cut.panel_cols, kMaxLanes), std::max(o.n, 1U));
   const double passes = std::max(1.0, std::ceil(o.n / width));
   const double vectors = std::ceil(width / lanes);
 
   const double multiply_adds = tile / kMultiplyAddsPerCycle;
   const double loads = (tile_rows + tile_cols) * lanes * 4 / f.l1_bytes_per_cycle;
-  const double step =
-      std::max(multiply_adds, loads) + f.exposed_loads * std::min(multiply_adds, loads);
-  double cycles =
-      values / tile * passes * (kSlack * vectors * step + tile * kTotalPerSum + kTileCycles);
+  const double step = std::max(multiply_adds, loads) + f.exposed_loads * std::min(multiply_adds, loads);
+  double cycles = values / tile * passes * (kSlack * vectors * step + tile * kTotalPerSum + kTileCycles);
   // Rows of X come once for each strip of a block, from the L2 cache as far as they have stayed there, rows
   // of dY once a group of rows of X.
   const double strips = b / sddmm_strip_rows(w.block_size, static_cast<uint32_t>(width));
@@ -81,8 +78,8 @@ program::PhaseTimes block_cycles(const BlockSddmmShare& share, const HostFigures
   const double dy_bytes = rows * passes * width * 4;
   const double dy_rate = streaming_rate(dy_bytes + group_bytes, f);
   cycles += kExposedRows * groups * dy_bytes / dy_rate;
-  cycles += kExposedStream * passes * kUpdateTraffic * values * 4 /
-            streaming_rate(values * 4 + group_bytes, f);
+  cycles +=
+      kExposedStream * passes * kUpdateTraffic * values * 4 / streaming_rate(values * 4 + group_bytes, f);
 
   program::PhaseTimes out;
   out[program::Phase::pack] = pack_cycles(double{1} * w.cols * o.n, o.x.col_stride != 1, lanes) +
@@ -147,8 +144,8 @@ program::PhaseTimes element_cycles(const ElementSddmmShare& share, const HostFig
            kExposedL2 * missed * (loads - 2) * row_bytes / f.l2_bytes_per_cycle;
   };
   double pass = kBundleLanes * (counts.shared_groups * task(4) + counts.apart_groups * task(6));
-  pass += 2 * kExposedL2 * kBundleLanes * (counts.shared_groups + counts.apart_groups) / 4 *
-          row_bytes / f.l2_bytes_per_cycle;
+  pass += 2 * kExposedL2 * kBundleLanes * (counts.shared_groups + counts.apart_groups) / 4 * row_bytes /
+          f.l2_bytes_per_cycle;
   const double updates = kUpdateTraffic * counts.values * 4 / streaming_rate(counts.values * 4, f);
   const double groups = std::ceil(panels / std::max<double>(1, share.cut.group_panels));
   const double chunks = share.chunk_end - share.chunk_begin;
@@ -157,8 +154,7 @@ program::PhaseTimes element_cycles(const ElementSddmmShare& share, const HostFig
   };
 
   program::PhaseTimes out;
-  out[program::Phase::pack] =
-      pack(counts.rows * o.n, o.dy) + chunks * pack(double{1} * w.cols * o.n, o.x);
+  out[program::Phase::pack] = pack(counts.rows * o.n, o.dy) + chunks * pack(double{1} * w.cols * o.n, o.x);
   out[program::Phase::compute] = panels * pass + kExposedStream * groups * updates;
   return out;
 }
@@ -175,14 +171,15 @@ program::PhaseTimes element_sddmm_cost(const ElementSddmmShare& share, const Hos
   return element_cycles(share, f).scaled(1 / (f.ghz * 1e9));
 }
 
-std::vector<BlockSddmmCut> block_sddmm_candidates(const BlockWeight& w, uint32_t n,
-                                                  uint32_t threads, const HostFigures& f) {
+std::vector<BlockSddmmCut> block_sddmm_candidates(const BlockWeight& w, uint32_t n, uint32_t threads,
+                                                  const HostFigures& f) {
   std::vector<BlockSddmmCut> cuts;
   for (uint32_t panel : {128U, 256U, 512U, 1024U}) {
     const uint32_t width = std::min(panel, std::max(n, 1U));
     // Rows of X in so many L2 caches: what one has room for beside dY and dW, more of them, or all.
     for (const double share : {0.25, 0.5, 0.7, 1.0, 2.0, 1e9}) {
-      const double rows = std::min(share * static_cast<double>(f.l2_bytes) / (4.0 * width), double{1} * w.cols);
+      const double rows =
+          std::min(share * static_cast<double>(f.l2_bytes) / (4.0 * width), double{1} * w.cols);
       BlockSddmmCut cut;
       cut.row_parts = static_cast<uint16_t>(threads);
       cut.group_rows = std::max(w.block_size, round_up(static_cast<uint32_t>(rows), 32));
@@ -195,8 +192,8 @@ std::vector<BlockSddmmCut> block_sddmm_candidates(const BlockWeight& w, uint32_t
   return cuts;
 }
 
-std::vector<ElementSddmmCut> element_sddmm_candidates(const ElementWeight& w, uint32_t n,
-                                                      uint32_t threads, const HostFigures& f) {
+std::vector<ElementSddmmCut> element_sddmm_candidates(const ElementWeight& w, uint32_t n, uint32_t threads,
+                                                      const HostFigures& f) {
   uint32_t chunk_rows = 1;
   for (uint32_t c = 0; c < w.chunks; ++c)
     chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
@@ -207,8 +204,8 @@ std::vector<ElementSddmmCut> element_sddmm_candidates(const ElementWeight& w, ui
     cut.row_parts = static_cast<uint16_t>(threads);
     cut.panel_cols = static_cast<uint16_t>(panel);
     // Half of the L2 cache for rows of dY.
-    cut.group_panels = static_cast<uint16_t>(std::clamp<uint64_t>(
-        f.l2_bytes / 2 / (uint64_t{chunk_rows} * panel * sizeof(float)), 1, 8));
+    cut.group_panels = static_cast<uint16_t>(
+        std::clamp<uint64_t>(f.l2_bytes / 2 / (uint64_t{chunk_rows} * panel * sizeof(float)), 1, 8));
     cuts.push_back(cut);
     if (panel >= n) break;
   }

@@ -11,17 +11,13 @@ namespace tessera::kernels {
 
 /// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern (or the capacity,
 /// where the pattern is not known yet) and the host's figures. Reads strides, no payload.
-program::PhaseTimes block_sddmm_cost(const BlockSddmmShare& share,
-                                     const machine::HostFigures& figures);
-program::PhaseTimes element_sddmm_cost(const ElementSddmmShare& share,
-                                       const machine::HostFigures& figures);
+program::PhaseTimes block_sddmm_cost(const BlockSddmmShare& share, const machine::HostFigures& figures);
+program::PhaseTimes element_sddmm_cost(const ElementSddmmShare& share, const machine::HostFigures& figures);
 
 /// Cuts that may be the best for n columns.
-std::vector<BlockSddmmCut> block_sddmm_candidates(const BlockWeight& weight, uint32_t n,
-                                                  uint32_t threads,
+std::vector<BlockSddmmCut> block_sddmm_candidates(const BlockWeight& weight, uint32_t n, uint32_t threads,
                                                   const machine::HostFigures& figures);
 std::vector<ElementSddmmCut> element_sddmm_candidates(const ElementWeight& weight, uint32_t n,
-                                                      uint32_t threads,
-                                                      const machine::HostFigures& figures);
+                                                      uint32_t threads, const machine::HostFigures& figures);
 
 }  // namespace tessera::kernels

@@ -62,8 +62,7 @@ HWY_INLINE DotVec add_blocks(const DotVec* v) {
   } else {
     const auto even = add_halves(v[0], v[2]);
     const auto odd = add_halves(v[1], v[3]);
-    return hn::Add(hn::OddEvenBlocks(odd, even),
-                   hn::SwapAdjacentBlocks(hn::OddEvenBlocks(even, odd)));
+    return hn::Add(hn::OddEvenBlocks(odd, even), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(even, odd)));
   }
 }
 
@@ -84,8 +83,7 @@ struct DotCut {
 
   // For rows like `row`, of n columns.
   static DotCut of(const float* row, uint32_t n) {
-    const auto past =
-        static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float) % kDotLanes);
+    const auto past = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float) % kDotLanes);
     const uint32_t head = std::min(n, past == 0 ? 0 : static_cast<uint32_t>(kDotLanes) - past);
     const auto tail = static_cast<uint32_t>((n - head) % kDotLanes);
     return {head, n - head - tail, tail};
@@ -143,9 +141,7 @@ struct LoadSome {
   hn::Mask<DotFloats> some;
 
   HWY_INLINE explicit LoadSome(uint32_t count) : some(hn::FirstN(DotFloats(), count)) {}
-  HWY_INLINE DotVec operator()(const float* from) const {
-    return hn::MaskedLoad(some, DotFloats(), from);
-  }
+  HWY_INLINE DotVec operator()(const float* from) const { return hn::MaskedLoad(some, DotFloats(), from); }
 };
 
 // The dot products of the rows of a tile to totals, one at each of its slots; meanwhile fetches the

@@ -32,8 +32,7 @@ class BundleDots {
       : x_(x), dy_(dy), filler_(k_block * sparse::kColumnScale), alpha_(alpha), beta_(beta) {}
 
   // `next` is the bundle that follows.
-  void run(const ElementBundle& bundle, const ElementBundle& next, const uint32_t* words,
-           float* dw) const {
+  void run(const ElementBundle& bundle, const ElementBundle& next, const uint32_t* words, float* dw) const {
     constexpr size_t kStep = kBundleLanes;
     uint32_t line = 0;
     for (uint32_t s = 0; s < bundle.shared_steps; s += 2, words += kStep, dw += 4 * kStep)
@@ -45,16 +44,13 @@ class BundleDots {
   }
 
  private:
-  const float* x_row(uint32_t half_word) const {
-    return x_ + half_word / sparse::kColumnScale * kWidth;
-  }
+  const float* x_row(uint32_t half_word) const { return x_ + half_word / sparse::kColumnScale * kWidth; }
 
   // Four products of each task. Word `lower` has the columns of the first two, `upper` of the
   // others, or both rows share the columns in the halves of one word.
   template <bool kShared>
   HWY_INLINE void four(const ElementBundle& bundle, const ElementBundle& next, uint32_t line,
-                       const uint32_t* lower, const uint32_t* upper, float* dw,
-                       int products) const {
+                       const uint32_t* lower, const uint32_t* upper, float* dw, int products) const {
     for (size_t first = 0; first < kBundleLanes; first += kDotLanes) {
       DotVec turned[4];
 #pragma GCC unroll 4
@@ -67,8 +63,8 @@ class BundleDots {
             hwy::Prefetch(dy_ + next.row_a[t] * kWidth + line * 16);
             hwy::Prefetch(dy_ + next.row_b[t] * kWidth + line * 16);
           }
-          blocks[q] = task<kShared>(dy_ + bundle.row_a[t] * kWidth, dy_ + bundle.row_b[t] * kWidth,
-                                    lower[t], upper[t]);
+          blocks[q] = task<kShared>(dy_ + bundle.row_a[t] * kWidth, dy_ + bundle.row_b[t] * kWidth, lower[t],
+                                    upper[t]);
         }
         turned[j] = add_blocks(blocks);
       }
@@ -110,8 +106,8 @@ class BundleDots {
   }
 
   template <bool kShared>
-  HWY_INLINE void finish(const DotVec* sums, const uint32_t* lower, const uint32_t* upper,
-                         float* dw, int products) const {
+  HWY_INLINE void finish(const DotVec* sums, const uint32_t* lower, const uint32_t* upper, float* dw,
+                         int products) const {
     const DotFloats d;
     const hn::RebindToUnsigned<DotFloats> du;
     const auto filler = hn::Set(du, filler_);
@@ -149,8 +145,9 @@ class ElementSddmm {
         panels_(sddmm_panels(share.cut, std::max(o_.n, 1U), static_cast<uint32_t>(kDotLanes))) {}
 
   void run() const {
-    program::share_work(o_.crew, share_.chunk_end - share_.chunk_begin, scratch_,
-                        [&](uint32_t i, std::byte* scratch) { for_thread(scratch).run_chunk(share_.chunk_begin + i); });
+    program::share_work(
+        o_.crew, share_.chunk_end - share_.chunk_begin, scratch_,
+        [&](uint32_t i, std::byte* scratch) { for_thread(scratch).run_chunk(share_.chunk_begin + i); });
   }
 
  private:
@@ -164,7 +161,8 @@ class ElementSddmm {
 
   void run_chunk(uint32_t chunk) const {
     const uint32_t step = std::max<uint32_t>(share_.cut.group_panels, 1);
-    for (uint32_t p = 0; p < panels_.tiles(); p += step) run_group(chunk, p, std::min(p + step, panels_.tiles()));
+    for (uint32_t p = 0; p < panels_.tiles(); p += step)
+      run_group(chunk, p, std::min(p + step, panels_.tiles()));
   }
 
   void enter(program::Phase phase) const {
@@ -172,8 +170,8 @@ class ElementSddmm {
   }
 
   // Copies rows of a panel's columns; zeros behind the last column and the last row.
-  void pack(MatrixView<const float> m, uint32_t begin, uint32_t rows, uint32_t depth,
-            uint32_t panel, float* to) const {
+  void pack(MatrixView<const float> m, uint32_t begin, uint32_t rows, uint32_t depth, uint32_t panel,
+            float* to) const {
     const auto first = static_cast<uint32_t>(panels_.begin(panel) * kDotLanes);
     const auto last = static_cast<uint32_t>(panels_.begin(panel + 1) * kDotLanes);
     m.data += begin * m.row_stride;

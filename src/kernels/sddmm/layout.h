@@ -48,15 +48,14 @@ inline TileCut sddmm_panels(const ElementSddmmCut& cut, uint32_t n, uint32_t lan
 
 /// Scratch of a share at single elements.
 struct ElementSddmmScratch {
-  size_t x = 0;  ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
-  size_t dy;     ///< a chunk's rows of dY and a row of zeros: [panels of a group][rows + 1][panel]
+  size_t x = 0;    ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
+  size_t dy;       ///< a chunk's rows of dY and a row of zeros: [panels of a group][rows + 1][panel]
   size_t dy_step;  ///< from one panel of the group to the next
   size_t total;
 
   ElementSddmmScratch(const ElementSddmmCut& cut, const ElementWeight& w, uint32_t n) {
-    const size_t width =
-        std::min(round_up(std::max<uint32_t>(cut.panel_cols, kMaxLanes), kMaxLanes),
-                 std::min(kMaxSddmmPanel, round_up(std::max(n, 1U), kMaxLanes)));
+    const size_t width = std::min(round_up(std::max<uint32_t>(cut.panel_cols, kMaxLanes), kMaxLanes),
+                                  std::min(kMaxSddmmPanel, round_up(std::max(n, 1U), kMaxLanes)));
     uint32_t chunk_rows = 0;
     for (uint32_t c = 0; c < w.chunks; ++c)
       chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);

@@ -51,8 +51,7 @@ void element_sddmm(const ElementSddmmShare& share) {
 void clear_rest(const ElementSddmmShare& share) {
   const ElementWeight& w = share.weight;
   const uint64_t end = w.blocks[uint64_t{share.chunk_end} * w.k_blocks()].value;
-  if (end < share.end_place)
-    std::fill(share.operands.dw + end, share.operands.dw + share.end_place, 0.0F);
+  if (end < share.end_place) std::fill(share.operands.dw + end, share.operands.dw + share.end_place, 0.0F);
 }
 
 size_t block_sddmm_scratch(const BlockSddmmCut& cut, const BlockWeight& weight, uint32_t block_rows,

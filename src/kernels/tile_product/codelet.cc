@@ -87,8 +87,9 @@ void sampled_reference(const Vertex& v) {
   for (uint32_t row = 0; block < v.fields[dw].rows; row += b)
     for (uint32_t blocks = entry_at(v.fields[lists], at++); blocks > 0; --blocks, ++block, ++at)
       for (uint32_t i = 0; i < b * b; ++i)
-        set_number(v.fields[dw], block, i,
-                   row_product(v.fields[dy], row + i / b, v.fields[x], entry_at(v.fields[lists], at) * b + i % b));
+        set_number(
+            v.fields[dw], block, i,
+            row_product(v.fields[dy], row + i / b, v.fields[x], entry_at(v.fields[lists], at) * b + i % b));
 }
 
 void sampled_simd(const Vertex& v) {

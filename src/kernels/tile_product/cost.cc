@@ -56,8 +56,8 @@ double element_cycles(const FieldView& lists, const ElementRates& rates, const m
   double slowest = 0;
   for (uint64_t w = 0; w < m.workers_per_tile; ++w) {
     double cycles = rates.start;
-    for (uint64_t r = rows.size() * w / m.workers_per_tile;
-         r < rows.size() * (w + 1) / m.workers_per_tile; ++r)
+    for (uint64_t r = rows.size() * w / m.workers_per_tile; r < rows.size() * (w + 1) / m.workers_per_tile;
+         ++r)
       cycles += rows[r];
     slowest = std::max(slowest, cycles);
   }
@@ -74,7 +74,8 @@ double block_cycles(const BlockRates& rates, uint32_t rows, uint32_t block_size,
 double multiplier_cycles(const machine::Machine& m, Type type, double cycles) {
   constexpr double kMacsF16 = 64;  // a cycle, of the machine for which the formulas were written
   constexpr double kMacsF32 = 16;
-  return type == Type::f16 ? cycles * kMacsF16 / m.macs_per_cycle_f16 : cycles * kMacsF32 / m.macs_per_cycle_f32;
+  return type == Type::f16 ? cycles * kMacsF16 / m.macs_per_cycle_f16
+                           : cycles * kMacsF32 / m.macs_per_cycle_f32;
 }
 
 uint32_t kernel_size(uint32_t block_size) { return block_size <= 4 ? 4 : block_size <= 8 ? 8 : 16; }
@@ -90,10 +91,10 @@ BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size
   const double workers = m.workers_per_tile;
   const double block_bytes = static_cast<double>(size) * size * static_cast<double>(size_of(type));
   const double turn = transposed ? 2 * block_bytes / m.load_bytes_per_cycle : 0;
-  return {30 + workers * kernel.h, side * (workers * kernel.x + 17),
-          side * side *
-              (load_cycles(m, block_bytes) + turn +
-               workers * (kernel.first + kernel.further * (columns - 1)))};
+  return {
+      30 + workers * kernel.h, side * (workers * kernel.x + 17),
+      side * side *
+          (load_cycles(m, block_bytes) + turn + workers * (kernel.first + kernel.further * (columns - 1)))};
 }
 
 // Derived: n is taken in pieces of as many columns as the kernel has. The piece of a block row of dY
@@ -107,8 +108,7 @@ BlockRates sampled_block_rates(const machine::Machine& m, Type type, uint32_t bl
   const BlockKernel kernel = kernel_of(m, type, size, columns);
   const double workers = m.workers_per_tile;
   const double piece_bytes = static_cast<double>(size) * size * static_cast<double>(size_of(type));
-  return {30 + workers * kernel.h,
-          side * (workers * kernel.x + 17 + pieces * load_cycles(m, piece_bytes)),
+  return {30 + workers * kernel.h, side * (workers * kernel.x + 17 + pieces * load_cycles(m, piece_bytes)),
           side * side * pieces * workers * (kernel.first + kernel.further * (columns - 1))};
 }
 
@@ -141,8 +141,7 @@ ElementRates sampled_element_rates(Type type, uint32_t n) {
 // A pass of the multipliers takes 16 × 16 (FP16) or 8 × 16 (FP32) weights over all columns: loading
 // them, and for each worker 38 + 4(n − 3), 46 + 8(n − 3) in FP32. Around it 50, 19 for each 16
 // rows, 7.
-double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner,
-                    uint32_t cols) {
+double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols) {
   constexpr double kOut = 16;
   const bool half = type == Type::f16;
   const double in = half ? 16 : 8;
@@ -171,16 +170,16 @@ PhaseTimes sampled_product_cost(const Vertex& v, const machine::Machine& m) {
   const auto b = static_cast<uint32_t>(v.params[0]);
   const FieldView& left = v.fields[dy];
   if (b == 1)
-    return in_phase(Phase::compute, element_cycles(v.fields[lists],
-                                                   sampled_element_rates(left.type, left.cols), m));
+    return in_phase(Phase::compute,
+                    element_cycles(v.fields[lists], sampled_element_rates(left.type, left.cols), m));
   const BlockRates rates = sampled_block_rates(m, left.type, b, left.cols);
   return in_phase(Phase::compute, block_cycles(rates, left.rows, b, v.fields[dw].rows));
 }
 
 PhaseTimes dense_product_cost(const Vertex& v, const machine::Machine& m) {
   const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
-  return in_phase(Phase::compute, dense_cycles(m, v.fields[dense_product_field::w].type, param(0),
-                                               param(1), param(2)));
+  return in_phase(Phase::compute,
+                  dense_cycles(m, v.fields[dense_product_field::w].type, param(0), param(1), param(2)));
 }
 
 }  // namespace tessera::kernels

@@ -42,8 +42,7 @@ ElementRates element_rates(Type type, uint32_t n);
 ElementRates sampled_element_rates(Type type, uint32_t n);
 
 /// Cycles of a tile for a dense product of m × k by k × n.
-double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner,
-                    uint32_t cols);
+double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols);
 
 program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes sampled_product_cost(const program::Vertex& v, const machine::Machine& m);

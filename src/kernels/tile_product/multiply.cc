@@ -116,7 +116,8 @@ HWY_EXPORT(dense_product);
 
 bool apply_sparse_product(const program::Vertex& v) {
   using namespace sparse_product_field;
-  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) || !has_contiguous_rows(v.fields[y]))
+  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) ||
+      !has_contiguous_rows(v.fields[y]))
     return false;
   HWY_DYNAMIC_DISPATCH(sparse_product)(v);
   return true;
@@ -124,7 +125,9 @@ bool apply_sparse_product(const program::Vertex& v) {
 
 bool apply_sampled_product(const program::Vertex& v) {
   using namespace sampled_product_field;
-  if (!has_contiguous_rows(v.fields[dy]) || !has_contiguous_rows(v.fields[x]) || !has_contiguous_rows(v.fields[dw])) return false;
+  if (!has_contiguous_rows(v.fields[dy]) || !has_contiguous_rows(v.fields[x]) ||
+      !has_contiguous_rows(v.fields[dw]))
+    return false;
   HWY_DYNAMIC_DISPATCH(sampled_product)(v);
   return true;
 }
