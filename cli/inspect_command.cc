@@ -9,8 +9,8 @@
 #include "cli/parse.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
-#include "machine/machine.h"
-#include "ops/advise.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/host/advise.h"
 #include "report/table.h"
 #include "sparse/inspect.h"
 

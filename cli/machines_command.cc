@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "machine/machine.h"
-#include "machine/measure.h"
+#include "machine/host/measure.h"
+#include "machine/model/machine.h"
 #include "report/table.h"
 
 namespace tessera::cli {

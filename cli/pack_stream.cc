@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "pack/bounds.h"
-#include "pack/text_lengths.h"
+#include "packing/bounds.h"
+#include "packing/text_lengths.h"
 
 namespace tessera::cli {
 namespace {

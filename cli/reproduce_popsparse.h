@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cli/spmm_request.h"
-#include "machine/machine.h"
-#include "ops/tiled_plan.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/tiled_plan.h"
 
 namespace tessera::cli::popsparse {
 

@@ -14,7 +14,7 @@
 #include "cli/reproduce_popsparse_sweep.h"
 #include "cli/reproduce_popsparse_tables.h"
 #include "io/atomic_file.h"
-#include "machine/detect.h"
+#include "machine/host/detect.h"
 
 namespace tessera::cli::popsparse {
 namespace {

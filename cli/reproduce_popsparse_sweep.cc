@@ -14,8 +14,8 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/spmm_runner.h"
-#include "machine/detect.h"
-#include "sparse/packed_blocks.h"
+#include "machine/host/detect.h"
+#include "sparse/blocks/packed_blocks.h"
 
 namespace tessera::cli::popsparse {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "sparse/packed_blocks.h"
+#include "sparse/blocks/packed_blocks.h"
 
 namespace tessera::cli {
 

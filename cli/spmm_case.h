@@ -41,14 +41,14 @@ struct SpmmResult {
   std::optional<double> dense_seconds;
   std::optional<double> update_seconds;  ///< of a new pattern, where the mode is dynamic
   std::optional<uint32_t> steps;         ///< propagation steps of a dynamic product on tiles
-  std::optional<double> peak_share;      ///< of the host's arithmetic
+  std::optional<double> peak_fraction;   ///< of the host's arithmetic
   std::optional<bool> verified;
   std::optional<double> max_abs_error;
   std::optional<double> max_rel_error;
   std::optional<double> tolerance;
   program::PhaseTimes phases;  ///< seconds
   compiler::MemoryReport memory;
-  std::string cut;
+  std::string partition;
   uint32_t tiles = 0;
   uint32_t tiles_used = 0;
   double predicted_seconds = 0;

@@ -15,7 +15,7 @@
 #include "cli/spmm_run.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "ops/sddmm.h"
+#include "ops/sparse/host/sddmm.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -53,7 +53,7 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const mach
     dynamic_ = Weight::dynamic(matrix, matrix.pattern.blocks(), type);
     packed_ = dynamic_->storage()->packed;
   } else {
-    ops::PackedWeight packed = ops::pack_weight(matrix, type, machine.tiles);
+    ops::PackedWeight packed = ops::prepack_weight(matrix, type, machine.tiles);
     packed.is_dense = what.mode == Mode::dense;
     packed_ = std::make_shared<const ops::PackedWeight>(std::move(packed));
   }
@@ -63,7 +63,7 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const mach
 SpmmResult HostRuns::run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                          const machine::Machine& machine, const ops::ForcedKnobs& force) {
   pack(what, matrix, machine);
-  SpmmResult result = what.product == ops::Product::weight_gradient
+  SpmmResult result = what.product == ops::Product::sddmm
                           ? run_gradient(request, what, matrix, machine, force)
                           : run_product(request, what, matrix, machine, force);
   if (!dynamic_ || request.estimate || !result.fits) return result;
@@ -168,7 +168,7 @@ SpmmResult HostRuns::run_gradient(const SpmmRequest& request, const SpmmCase& wh
       engine, bindings, [] {}, result);
   SparseMatrix gradient = matrix;
   std::visit([&](const auto& form) { form.unpack(packed, gradient.values); }, packed_->form);
-  verify_weight_gradient(request, gradient, {Type::f32, Type::f32, Type::f32}, x, dy, result);
+  verify_sddmm(request, gradient, {Type::f32, Type::f32, Type::f32}, x, dy, result);
   return result;
 }
 

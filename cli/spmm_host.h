@@ -8,8 +8,8 @@
 
 #include "cli/spmm_case.h"
 #include "cli/spmm_request.h"
-#include "machine/machine.h"
-#include "ops/spmm.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/host/spmm.h"
 
 namespace tessera::cli {
 

@@ -44,8 +44,8 @@ KeyFigure rate_figure(const SpmmResult& r) {
   const std::string rate =
       gflops >= 1000 ? fmt::format("{:.3g} TFLOP/s", gflops / 1000) : fmt::format("{:.3g} GFLOP/s", gflops);
   return {"useful arithmetic", rate,
-          r.peak_share ? fmt::format("{:.0f} % of the peak", 100 * *r.peak_share)
-                       : fmt::format("{} non-zeros", report::count_text(r.nnz))};
+          r.peak_fraction ? fmt::format("{:.0f} % of the peak", 100 * *r.peak_fraction)
+                          : fmt::format("{} non-zeros", report::count_text(r.nnz))};
 }
 
 KeyFigure memory_figure(const SpmmResult& r) {
@@ -87,7 +87,7 @@ report::Html section_of(const SpmmResult& r) {
   section.figures = figures_of(r);
   section.remark = remark_on(r);
   if (r.run) section.run = *r.run;
-  section.cut = r.cut;
+  section.partition = r.partition;
   section.tiles_used = r.tiles_used;
   section.predicted_seconds = r.predicted_seconds;
   section.candidates = r.candidates;

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "machine/machine.h"
-#include "ops/spmm.h"
-#include "ops/tiled_plan.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/sparse/tiled_plan.h"
 
 namespace tessera::cli {
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/memory.h"
-#include "machine/detect.h"
+#include "check/verification.h"
+#include "machine/host/detect.h"
 #include "report/table.h"
-#include "report/verification.h"
 
 namespace tessera::cli {
 namespace {
@@ -17,11 +17,11 @@ constexpr size_t kLeastRuns = 7;
 constexpr size_t kMostRuns = 200;
 constexpr double kMeasureSeconds = 0.3;
 
-report::Extent extent_of(Verify verify) {
+check::Extent extent_of(Verify verify) {
   switch (verify) {
-    case Verify::full: return report::Extent::full;
-    case Verify::sample: return report::Extent::sample;
-    default: return report::Extent::automatic;
+    case Verify::full: return check::Extent::full;
+    case Verify::sample: return check::Extent::sample;
+    default: return check::Extent::automatic;
   }
 }
 
@@ -29,7 +29,7 @@ uint32_t threads_of(const SpmmRequest& request) {
   return request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
 }
 
-void enter(const report::Verification& v, SpmmResult& result) {
+void enter(const check::Verification& v, SpmmResult& result) {
   result.verified = v.verified;
   result.max_abs_error = v.max_abs_error;
   result.max_rel_error = v.max_rel_error;
@@ -86,19 +86,18 @@ void estimate(const engine::Engine& engine, std::span<const engine::Binding> kno
 void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types,
             const Activations& x, const Activations& y, SpmmResult& result) {
   if (request.verify == Verify::none) return;
-  const SparseMatrix w = report::rounded(matrix, types.weights);
-  enter(report::verify_product(
+  const SparseMatrix w = check::rounded(matrix, types.weights);
+  enter(check::verify_product(
             {w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials, types.roundings},
             extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }
 
-void verify_weight_gradient(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
-                            const Activations& x, const Activations& dy, SpmmResult& result) {
+void verify_sddmm(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
+                  const Activations& x, const Activations& dy, SpmmResult& result) {
   if (request.verify == Verify::none) return;
-  enter(report::verify_weight_gradient(
-            {dw, x.view(), dy.view(), x.cols, types.result, Type::f32, types.partials},
-            extent_of(request.verify), request.seed, threads_of(request)),
+  enter(check::verify_sddmm({dw, x.view(), dy.view(), x.cols, types.result, Type::f32, types.partials},
+                            extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }
 

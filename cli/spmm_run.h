@@ -61,7 +61,7 @@ SpmmResult start(const Plan& plan, const compiler::Executable& executable, const
   SpmmResult result;
   result.printed = printed(request.print, plan, executable);
   result.memory = executable.memory;
-  result.cut = plan.chosen.cut;
+  result.partition = plan.chosen.partition;
   result.tiles_used = plan.tiles_used();
   result.predicted_seconds = plan.chosen.total();
   result.fits = result.memory.fits();
@@ -86,7 +86,7 @@ void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Roundi
             const Activations& x, const Activations& y, SpmmResult& result);
 
 /// Compares dW with dY·Xᵀ at its pattern.
-void verify_weight_gradient(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
-                            const Activations& x, const Activations& dy, SpmmResult& result);
+void verify_sddmm(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
+                  const Activations& x, const Activations& dy, SpmmResult& result);
 
 }  // namespace tessera::cli

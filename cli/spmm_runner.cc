@@ -5,7 +5,7 @@
 #include <tessera/io.h>
 
 #include "cli/spmm_tiled.h"
-#include "ops/sddmm.h"
+#include "ops/sparse/host/sddmm.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -48,7 +48,7 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::host) {
     if (what.precision.f32_partials)
       throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
-    const auto check = what.product == ops::Product::weight_gradient ? ops::check_sddmm : ops::check_spmm;
+    const auto check = what.product == ops::Product::sddmm ? ops::check_sddmm : ops::check_spmm;
     check(what.block, knobs_of(what));
   } else {
     if (request_.layout != Layout::row_major)
@@ -101,7 +101,7 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   compare_with_dense(what, result);
   if (const auto gflops = result.useful_gflops();
       gflops && machine.kind == machine::Kind::host && !request_.estimate)
-    result.peak_share = *gflops / (machine.figures.core_gflops() * machine.tiles);
+    result.peak_fraction = *gflops / (machine.figures.core_gflops() * machine.tiles);
   return result;
 }
 

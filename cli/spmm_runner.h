@@ -12,8 +12,8 @@
 #include "cli/spmm_host.h"
 #include "cli/spmm_request.h"
 #include "io/weights.h"
-#include "machine/machine.h"
-#include "ops/spmm.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/host/spmm.h"
 
 namespace tessera::cli {
 

@@ -48,7 +48,7 @@ ordered_json phases(const SpmmResult& r) {
 
 ordered_json plan(const SpmmResult& r) {
   if (!r.failure.empty()) return nullptr;
-  return {{"cut", r.cut},
+  return {{"cut", r.partition},
           {"tiles", r.tiles},
           {"tiles_used", r.tiles_used},
           {"predicted_seconds", r.predicted_seconds}};
@@ -93,7 +93,7 @@ ordered_json json_of(const SpmmResult& r) {
           {"seconds", or_null(r.seconds)},
           {"cycles", or_null(r.cycles)},
           {"useful_gflops", or_null(r.useful_gflops())},
-          {"peak_share", or_null(r.peak_share)},
+          {"peak_share", or_null(r.peak_fraction)},
           {"dense_seconds", or_null(r.dense_seconds)},
           {"speedup", or_null(r.speedup())},
           {"update_seconds", or_null(r.update_seconds)},
@@ -143,7 +143,7 @@ report::Table table(std::span<const SpmmResult> results) {
                            or_dash(r.speedup(), "{:.2f}")});
     if (updates) row.push_back(r.update_seconds ? report::seconds_text(*r.update_seconds) : "-");
     if (steps) row.push_back(or_dash(r.steps, "{}"));
-    row.insert(row.end(), {r.peak_share ? fmt::format("{:.0f} %", 100 * *r.peak_share) : "-",
+    row.insert(row.end(), {r.peak_fraction ? fmt::format("{:.0f} %", 100 * *r.peak_fraction) : "-",
                            base::bytes_text(r.memory.max_tile_bytes), verdict(r)});
     table.add(row);
   }
@@ -154,7 +154,7 @@ std::string details(const SpmmResult& r) {
   std::string out = fmt::format("\n{}: {} × {}, n = {}, {} non-zeros (density {:.4g}",
                                 name_of(r.what.product), r.m, r.k, r.what.n, r.nnz, r.density);
   out += r.fill_in > 1 ? fmt::format(", fill-in {:.2f})\n", r.fill_in) : ")\n";
-  out += fmt::format("  plan   {}; {} of {} tiles; predicted {}\n", r.cut, r.tiles_used, r.tiles,
+  out += fmt::format("  plan   {}; {} of {} tiles; predicted {}\n", r.partition, r.tiles_used, r.tiles,
                      report::seconds_text(r.predicted_seconds));
   if (r.seconds) {
     out += "  time   " + report::seconds_text(*r.seconds);

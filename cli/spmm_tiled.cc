@@ -3,11 +3,11 @@
 #include <chrono>
 
 #include "base/random.h"
+#include "check/verification.h"
 #include "cli/spmm_run.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "kernels/element.h"
-#include "report/verification.h"
+#include "kernels/common/element.h"
 #include "sparse/pattern.h"
 
 namespace tessera::cli {
@@ -37,7 +37,7 @@ class Operands {
       : product_(what.product),
         type_(what.precision.type),
         built_(built),
-        w_(report::rounded(matrix, type_)),
+        w_(check::rounded(matrix, type_)),
         x_(matrix.pattern.cols, what.n, Layout::row_major),
         y_(matrix.pattern.rows, what.n, Layout::row_major) {
     base::RandomStream(request.seed, 0, 1).fill_symmetric(x_.elements);
@@ -66,9 +66,9 @@ class Operands {
       case ops::Product::input_gradient:
         built_.load_x(floats_of(stored_x_), x_.elements);
         return cli::verify(request, sparse::transpose(w_), types, y_, x_, result);
-      case ops::Product::weight_gradient:
+      case ops::Product::sddmm:
         built_.load_weight(floats_of(stored_w_), w_);
-        return verify_weight_gradient(request, w_, types, x_, y_, result);
+        return verify_sddmm(request, w_, types, x_, y_, result);
     }
   }
 

@@ -5,9 +5,9 @@
 
 #include "cli/spmm_case.h"
 #include "cli/spmm_request.h"
-#include "machine/machine.h"
-#include "ops/spmm.h"
-#include "ops/tiled_spmm.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/sparse/tiled_spmm.h"
 
 namespace tessera::cli {
 

@@ -9,9 +9,9 @@
 
 int main(int argc, char** argv) try {
   namespace pack = tessera::pack;
-  const std::vector<uint32_t> made_up = {300, 120, 500, 90, 210, 512, 30, 180, 60, 400};
+  const std::vector<uint32_t> synthetic = {300, 120, 500, 90, 210, 512, 30, 180, 60, 400};
   const pack::Lengths lengths =
-      argc > 1 ? pack::read_lengths(argv[1]) : pack::Lengths(std::span<const uint32_t>(made_up));
+      argc > 1 ? pack::read_lengths(argv[1]) : pack::Lengths(std::span<const uint32_t>(synthetic));
 
   const pack::Input input = pack::count(lengths, 512, pack::TooLong::split);
   const pack::Packing packing = pack::plan(input.histogram);

@@ -175,7 +175,7 @@ class Network {
 
   // One step on a batch; with a share of blocks to exchange, their exchange.
   double step(const std::vector<float>& x, const std::vector<uint8_t>& labels, float rate,
-              double drop_share) {
+              double drop_fraction) {
     activations_ = {&x};
     for (Layer& layer : layers_) activations_.push_back(&layer.forward(*activations_.back()));
     const double mean = loss(*activations_.back(), labels);
@@ -183,7 +183,7 @@ class Network {
       layers_[i].backward(*activations_[i], i == 0 ? nullptr : &layers_[i - 1].dy());
     for (size_t i = 0; i < layers_.size(); ++i) {
       layers_[i].step(settings_, rate);
-      if (drop_share > 0) layers_[i].drop_and_grow(drop_share, *activations_[i]);
+      if (drop_fraction > 0) layers_[i].drop_and_grow(drop_fraction, *activations_[i]);
     }
     return mean;
   }

@@ -22,8 +22,8 @@
 #include <string>
 #include <tuple>
 
-#include "machine/machine.h"
-#include "ops/tiled_spmm.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/tiled_spmm.h"
 #include "report/published.h"
 
 namespace tessera::fidelity {
@@ -72,7 +72,7 @@ class Model {
     if (c.dynamic) problem.capacity = pattern_of(c).blocks();
     const ops::TiledSpmmPlan plan = ops::plan_tiled_spmm(pattern_of(c), problem, machine_);
     if (print_)
-      fmt::print(stderr, "  n = {}: {}, {} steps, {:.1f} us {}\n", c.n, plan.chosen.cut, plan.steps,
+      fmt::print(stderr, "  n = {}: {}, {} steps, {:.1f} us {}\n", c.n, plan.chosen.partition, plan.steps,
                  plan.chosen.total() * 1e6, plan.chosen.rejected);
     std::optional<double> seconds;
     if (plan.chosen.rejected.empty()) seconds = plan.chosen.total();

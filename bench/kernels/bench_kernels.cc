@@ -13,7 +13,7 @@
 
 #include "base/isa.h"
 #include "kernels/list.h"
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 
 namespace tessera {
 namespace {

@@ -21,7 +21,7 @@ class BlasProduct : public Product {
     switch (task_) {
       case Task::forward: return forward(a.x, a.y);
       case Task::input_gradient: return input_gradient(a.dy, a.dx);
-      default: return weight_gradient(a.dy, a.x, a.dw);
+      default: return sddmm(a.dy, a.x, a.dw);
     }
   }
 
@@ -29,7 +29,7 @@ class BlasProduct : public Product {
     return sizeof(float) * static_cast<uint64_t>(m_) * static_cast<uint64_t>(k_);
   }
   uint64_t gradient_size() const override {
-    return task_ == Task::weight_gradient ? uint64_t{pattern_.rows} * pattern_.cols : 0;
+    return task_ == Task::sddmm ? uint64_t{pattern_.rows} * pattern_.cols : 0;
   }
   void get_gradient(const float* dw, std::span<float> stored) const override {
     pick_gradient(pattern_, dw, stored);
@@ -54,7 +54,7 @@ class BlasProduct : public Product {
       sgemm_(kBlasColumnMajor, kBlasNoTrans, kBlasNoTrans, k_, n_, m_, 1, weights_, k_, dy, m_, 0, dx, k_);
   }
 
-  void weight_gradient(const float* dy, const float* x, float* dw) {
+  void sddmm(const float* dy, const float* x, float* dw) {
     if (by_rows_)
       sgemm_(kBlasRowMajor, kBlasNoTrans, kBlasTrans, m_, k_, n_, 1, dy, n_, x, n_, 0, dw, k_);
     else

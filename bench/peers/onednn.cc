@@ -40,7 +40,7 @@ class DnnlProduct : public Product {
     src_ = dnnl::memory(primitive.src_desc(), engine, nullptr);
     weights_ = dnnl::memory(primitive.weights_desc(), engine, nullptr);
     dst_ = dnnl::memory(primitive.dst_desc(), engine, nullptr);
-    if (task_ == Task::weight_gradient) return;
+    if (task_ == Task::sddmm) return;
     dnnl::memory& w = weights_first_ ? src_ : weights_;
     dnnl::memory plain(plain_weights(work), engine, const_cast<float*>(work.dense.data()));
     w = dnnl::memory(w.get_desc(), engine);
@@ -61,10 +61,10 @@ class DnnlProduct : public Product {
   }
 
   uint64_t weight_bytes() const override {
-    return task_ == Task::weight_gradient ? 0 : (weights_first_ ? src_ : weights_).get_desc().get_size();
+    return task_ == Task::sddmm ? 0 : (weights_first_ ? src_ : weights_).get_desc().get_size();
   }
   uint64_t gradient_size() const override {
-    return task_ == Task::weight_gradient ? uint64_t{pattern_.rows} * pattern_.cols : 0;
+    return task_ == Task::sddmm ? uint64_t{pattern_.rows} * pattern_.cols : 0;
   }
   void get_gradient(const float* dw, std::span<float> stored) const override {
     pick_gradient(pattern_, dw, stored);
@@ -74,7 +74,7 @@ class DnnlProduct : public Product {
   Operands operands_of(const Work& work) const {
     const int64_t m = work.m(), k = work.k(), n = work.n;
     const Tag tag = tag_of(work.layout);
-    if (task_ == Task::weight_gradient) {
+    if (task_ == Task::sddmm) {
       const Tag turned = tag == Tag::ab ? Tag::ba : Tag::ab;
       return {matrix(m, n, tag), matrix(n, k, turned), matrix(m, k, Tag::ab)};
     }

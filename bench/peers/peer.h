@@ -24,12 +24,12 @@ struct Limits {
 
 /// What is measured: one of the products of training, or all three in turn.
 enum class Task : uint8_t {
-  forward,          ///< Y = W·X
-  input_gradient,   ///< dX = Wᵀ·dY
-  weight_gradient,  ///< dW = dY·Xᵀ, of sparse weights at their pattern
+  forward,         ///< Y = W·X
+  input_gradient,  ///< dX = Wᵀ·dY
+  sddmm,           ///< dW = dY·Xᵀ, of sparse weights at their pattern
   triple,
 };
-inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::weight_gradient};
+inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::sddmm};
 
 /// "forward", "dx", "dw", "triple".
 std::string_view name_of(Task task);

@@ -131,7 +131,7 @@ class TesseraPeer : public Peer {
   }
 
   std::unique_ptr<Product> prepare(const Work& work) override {
-    if (work.task == Task::weight_gradient) {
+    if (work.task == Task::sddmm) {
       const SddmmOptions options{
           .dy_layout = work.layout, .x_layout = work.layout, .threads = limits_.threads};
       return std::make_unique<TesseraGradient>(weight_of(work), work.weights.pattern, work.n, options);

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/random.h"
-#include "machine/affinity.h"
-#include "machine/measure.h"
+#include "machine/host/affinity.h"
+#include "machine/host/measure.h"
 #include "spmm/reference.h"
 
 namespace tessera::bench {
@@ -243,7 +243,7 @@ Comparison compare(const Case& work, const SparseMatrix& weights, const std::vec
       contest.add(*peer, asked);
     }
     // Gradients are held against the product whose gradients they are.
-    if (own && (work.task == Task::input_gradient || work.task == Task::weight_gradient)) {
+    if (own && (work.task == Task::input_gradient || work.task == Task::sddmm)) {
       asked.task = Task::forward;
       contest.add(*peer, asked);
     }

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "io/atomic_file.h"
-#include "machine/detect.h"
-#include "machine/measure.h"
+#include "machine/host/detect.h"
+#include "machine/host/measure.h"
 #include "sparse/pattern.h"
 #include "spmm/compare.h"
 #include "spmm/options.h"

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "machine/detect.h"
+#include "machine/host/detect.h"
 
 namespace tessera::bench {
 namespace {
@@ -45,7 +45,7 @@ Layout layout_of(const std::string& text) {
 }
 
 Task task_of(const std::string& text) {
-  for (Task task : {Task::forward, Task::input_gradient, Task::weight_gradient, Task::triple})
+  for (Task task : {Task::forward, Task::input_gradient, Task::sddmm, Task::triple})
     if (name_of(task) == text) return task;
   throw UsageError(fmt::format("--product: '{}' is none of forward, dx, dw, triple", text));
 }

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "machine/affinity.h"
-#include "machine/detect.h"
+#include "machine/host/affinity.h"
+#include "machine/host/detect.h"
 
 namespace tessera::bench {
 namespace {

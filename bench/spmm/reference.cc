@@ -50,7 +50,7 @@ Reference::Reference(const SparseMatrix& weights, const Case& work, std::span<co
     for (uint32_t j : ns) y_.push_back({at(row, j, work.m)});
   for (uint32_t column : columns)
     for (uint32_t j : ns) dx_.push_back({at(column, j, work.k)});
-  const bool with_gradient = work.task == Task::weight_gradient || work.task == Task::triple;
+  const bool with_gradient = work.task == Task::sddmm || work.task == Task::triple;
   for_each_stored(weights.pattern, [&](uint32_t row, uint32_t column, uint64_t position) {
     const double w = weights.values[position];
     const auto r = std::lower_bound(rows.begin(), rows.end(), row);
@@ -72,7 +72,7 @@ double Reference::largest_error(Task task, std::span<const float> y, std::span<c
   switch (task) {
     case Task::forward: return largest_error(y_, y);
     case Task::input_gradient: return largest_error(dx_, dx);
-    case Task::weight_gradient: return largest_error(gradient_, gradient);
+    case Task::sddmm: return largest_error(gradient_, gradient);
     case Task::triple:
       return std::max({largest_error(y_, y), largest_error(dx_, dx), largest_error(gradient_, gradient)});
   }

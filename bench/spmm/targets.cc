@@ -25,7 +25,7 @@ constexpr Efficiency kEfficiencies[] = {
     {64, 4, 4, {.90, .90, .85, .83, .80}, {}},
     {64, 8, 32, {1.0, 1.0, .97, .93, .90}, {}},
 };
-constexpr double kColumnMajorShare = 0.9;
+constexpr double kColumnMajorFraction = 0.9;
 constexpr double kOwnDense = 0.97;
 
 /// Time at most this multiple of what reading W, X and Y takes, at d = 1/8, in either layout.
@@ -51,8 +51,8 @@ constexpr double kPrepareElements = 300e-3;
 /// Training, m = k = 4096, FP32, n = 512, against the own forward product in the same run: rates of
 /// gradients; the three products together at d = 1/16, b = 16 against the dense three.
 constexpr double kInputGradientRate = 0.85;
-constexpr double kWeightGradientRate = 0.85;
-constexpr double kWeightGradientRateOfElements = 0.6;
+constexpr double kSddmmRate = 0.85;
+constexpr double kSddmmRateOfElements = 0.6;
 constexpr double kTripleOverDense = 11;
 constexpr double kTripleOverDenseAim = 13;
 
@@ -95,7 +95,7 @@ class Judge {
     return dense == nullptr ? 0 : dense->seconds / tessera_->seconds;
   }
 
-  double layout_share() const { return work_.layout == Layout::column_major ? kColumnMajorShare : 1; }
+  double layout_slice() const { return work_.layout == Layout::column_major ? kColumnMajorFraction : 1; }
 
   void training() {
     if (work_.type != Type::f32) return;
@@ -103,8 +103,8 @@ class Judge {
     if (const Timing* forward = comparison_.best(Kind::tessera, Task::forward)) {
       const double rate = forward->seconds / tessera_->seconds;
       if (work_.task == Task::input_gradient) add("dx rate", rate, kInputGradientRate, 0, true);
-      if (work_.task == Task::weight_gradient && sparse)
-        add("dw rate", rate, elements ? kWeightGradientRateOfElements : kWeightGradientRate, 0, true);
+      if (work_.task == Task::sddmm && sparse)
+        add("dw rate", rate, elements ? kSddmmRateOfElements : kSddmmRate, 0, true);
     }
     if (work_.task == Task::triple && sparse && work_.block == 16)
       add("x dense", dense_speedup(), kTripleOverDense, kTripleOverDenseAim, true);
@@ -122,8 +122,8 @@ class Judge {
       if (row.n != work_.n || work_.block < row.first_block || work_.block > row.last_block) continue;
       for (size_t i = 0; i < kDensities; ++i)
         if (near(work_.asked_density, kDensity[i]))
-          add("efficiency", comparison_.efficiency(*tessera_), row.at_least[i] * layout_share(),
-              row.aim[i] * layout_share(), true);
+          add("efficiency", comparison_.efficiency(*tessera_), row.at_least[i] * layout_slice(),
+              row.aim[i] * layout_slice(), true);
     }
   }
 
@@ -151,7 +151,7 @@ class Judge {
   void own_dense() {
     const Timing* own = comparison_.best(Kind::tessera_dense);
     if (own != nullptr && work_.n == 512 && work_.m == 4096 && work_.k == 4096)
-      add("own dense", comparison_.efficiency(*own), kOwnDense * layout_share(), 0, true);
+      add("own dense", comparison_.efficiency(*own), kOwnDense * layout_slice(), 0, true);
   }
 
   /// Sparse beats dense: below a density for every n and b, and from higher ones on at n = 512.

@@ -1,4 +1,4 @@
-#include "ops/sddmm.h"
+#include "ops/sparse/host/sddmm.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>

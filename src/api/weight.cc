@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "engine/pool.h"
-#include "machine/detect.h"
+#include "machine/host/detect.h"
 #include "sparse/moves.h"
 #include "sparse/parts.h"
 
@@ -129,7 +129,7 @@ void Relocation::apply(std::span<float> state) const {
 }
 
 Weight::Weight(const SparseMatrix& matrix, Type type)
-    : storage_(store(ops::pack_weight(matrix, type, threads()))) {}
+    : storage_(store(ops::prepack_weight(matrix, type, threads()))) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
   PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);

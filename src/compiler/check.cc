@@ -7,7 +7,7 @@
 #include "compiler/soundness.h"
 #include "compiler/transfer_list.h"
 #include "program/box_index.h"
-#include "program/reach.h"
+#include "program/reachability.h"
 
 namespace tessera::compiler {
 namespace {
@@ -39,7 +39,7 @@ class Checker {
     arena_bytes_.resize(machine_.tiles);
     for (const auto& [tile, bytes] : e_.arena_bytes)
       (tile == program::kShared ? shared_bytes_ : arena_bytes_.at(tile)) = bytes;
-    const program::Reach reach = program::reach_of(program_);
+    const program::Reachability reach = program::reachability_of(program_);
     for (size_t s = 0; s < e_.sets.size(); ++s)
       if (reach.sets[s]) check(program_.compute_sets()[s], e_.sets[s]);
     for (size_t s = 0; s < e_.copies.size(); ++s) {

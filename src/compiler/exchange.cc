@@ -149,23 +149,23 @@ class SetExchange {
     const Access access = spec.access;
     const uint32_t alignment = spec.alignment > kWordBytes ? spec.alignment : 1;
     if (const auto resident = index_.resident(variable, box, tile, alignment)) return *resident;
-    auto [it, is_new] = landings_.try_emplace(Key{variable, tile, box});
-    Landing& landing = it->second;
+    auto [it, is_new] = stagings_.try_emplace(Key{variable, tile, box});
+    Staging& staging = it->second;
     if (is_new) {
-      landing.piece = static_cast<PieceId>(c_.pieces.size());
+      staging.piece = static_cast<PieceId>(c_.pieces.size());
       Piece piece{variable, box, tile};
-      piece.landing = true;
+      piece.staging = true;
       c_.pieces.push_back(piece);
     }
-    if (access != Access::out && !std::exchange(landing.filled, true))
+    if (access != Access::out && !std::exchange(staging.filled, true))
       index_.each_overlap(variable, box, [&](PieceId from, const Box& common) {
-        out_.before.moves.push_back({from, landing.piece, common, common});
+        out_.before.moves.push_back({from, staging.piece, common, common});
       });
-    if (access != Access::in && !std::exchange(landing.emptied, true))
+    if (access != Access::in && !std::exchange(staging.emptied, true))
       index_.each_overlap(variable, box, [&](PieceId to, const Box& common) {
-        out_.after.moves.push_back({landing.piece, to, common, common});
+        out_.after.moves.push_back({staging.piece, to, common, common});
       });
-    return landing.piece;
+    return staging.piece;
   }
 
   void sort_by_tile() {
@@ -184,7 +184,7 @@ class SetExchange {
     out_.tile_of = std::move(tiles);
   }
 
-  struct Landing {
+  struct Staging {
     PieceId piece = 0;
     bool filled = false;
     bool emptied = false;
@@ -192,7 +192,7 @@ class SetExchange {
 
   Compilation& c_;
   PieceIndex& index_;
-  std::unordered_map<Key, Landing, KeyHash> landings_;
+  std::unordered_map<Key, Staging, KeyHash> stagings_;
   SetPieces out_;
 };
 

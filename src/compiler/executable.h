@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/memory.h"
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 #include "program/program.h"
 
 namespace tessera::compiler {

@@ -51,7 +51,7 @@ class Schedule {
     const uint32_t end = std::max(begin, position_ == 0 ? 0 : position_ - 1);
     for (PieceId id : touched) {
       Piece& piece = c_.pieces[id];
-      if (!piece.landing) {
+      if (!piece.staging) {
         piece.first = std::min(piece.first, begin);
         piece.last = std::max(piece.last, end);
       }

@@ -17,16 +17,16 @@ namespace tessera::compiler {
 enum class MemoryUse : uint8_t {
   inputs,
   outputs,
-  constants,      ///< of floating-point type
-  work_lists,     ///< integer constants, which vertices read as metadata
-  vertex_state,   ///< records of vertices: pointers, lengths, parameters
-  vertex_code,    ///< codelets, each once on every tile that runs it
-  control_code,   ///< that starts supersteps
-  exchange_code,  ///< of each end of each transfer
-  stack,          ///< of supervisor and workers
-  temporaries,    ///< not always alive: at the step at which most is
-  landings,       ///< not always alive: what exchanges bring or take, at that step
-  padding,        ///< alignment, over-read space, and gaps between what is alive at different times
+  constants,        ///< of floating-point type
+  work_lists,       ///< integer constants, which vertices read as metadata
+  vertex_state,     ///< records of vertices: pointers, lengths, parameters
+  vertex_code,      ///< codelets, each once on every tile that runs it
+  control_code,     ///< that starts supersteps
+  exchange_code,    ///< of each end of each transfer
+  stack,            ///< of supervisor and workers
+  temporaries,      ///< not always alive: at the step at which most is
+  staging_buffers,  ///< not always alive: what exchanges bring or take, at that step
+  padding,          ///< alignment, over-read space, and gaps between what is alive at different times
 };
 inline constexpr size_t kMemoryUses = 12;
 
@@ -34,7 +34,7 @@ std::string_view name_of(MemoryUse use);
 
 /// Alive during the whole program. Temporaries and landings share their bytes from step to step.
 constexpr bool is_always_live(MemoryUse use) {
-  return use != MemoryUse::temporaries && use != MemoryUse::landings && use != MemoryUse::padding;
+  return use != MemoryUse::temporaries && use != MemoryUse::staging_buffers && use != MemoryUse::padding;
 }
 
 /// Bytes by name of their use, without those of none.

@@ -14,7 +14,7 @@ struct Piece {
   program::VariableId variable = 0;
   program::Box box;
   program::TileId tile = program::kShared;
-  bool landing = false;
+  bool staging = false;
   bool always_live = false;
   bool interleaved = false;  ///< belongs into the interleaved region of its tile
   uint8_t over_read = 0;     ///< bytes after it that must be memory of its own

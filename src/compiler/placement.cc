@@ -25,7 +25,7 @@ MemoryUse use_of(const Compilation& c, const Piece& piece) {
       return epsilon_of(variable.type) == 0.0 ? MemoryUse::work_lists : MemoryUse::constants;
     case program::Role::temporary: break;
   }
-  return piece.landing ? MemoryUse::landings : MemoryUse::temporaries;
+  return piece.staging ? MemoryUse::staging_buffers : MemoryUse::temporaries;
 }
 
 /// One memory: what lies in it at which addresses and when. A tile's code comes first. First fit,
@@ -186,7 +186,7 @@ class Arena {
       if (alive[0] + alive[1] > peak[0] + peak[1]) peak = alive;
     }
     memory_[MemoryUse::temporaries] += peak[0];
-    memory_[MemoryUse::landings] += peak[1];
+    memory_[MemoryUse::staging_buffers] += peak[1];
   }
 
   Compilation& c_;

@@ -8,9 +8,9 @@
 #include <atomic>
 
 #include "compiler/tile_cycles.h"
-#include "engine/crew.h"
 #include "engine/pool.h"
 #include "engine/state.h"
+#include "engine/work_sharing.h"
 
 namespace tessera::engine {
 namespace {
@@ -68,7 +68,7 @@ class Engine::Run {
         has_memory_(needs_memory(executable, options)),
         known_(options.dry ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
-        crew_(team.threads()) {
+        helpers_(team.threads()) {
     profile_.sets.resize(program_.compute_sets().size());
     profile_.copies.resize(program_.copy_sets().size());
     for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
@@ -166,7 +166,7 @@ class Engine::Run {
     if (!is_traced) return;
     event.seconds = step.seconds;
     event.seconds += before.scaled(-1);
-    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(busy_of(crew_[t].clock));
+    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(busy_of(helpers_[t].clock));
     options_.trace->push_back(std::move(event));
   }
 
@@ -178,12 +178,12 @@ class Engine::Run {
     const uint32_t threads = std::min(team_.threads(), tiles);
     std::atomic<uint32_t> next{threads};
     const bool helps = threads > 1 && executable_.machine.kind == machine::Kind::host;
-    crew_.start(threads);
+    helpers_.start(threads);
     const auto job = [&](uint32_t thread) {
       if (thread >= threads) return;
-      ThreadClock& clock = crew_[thread].clock;
+      ThreadClock& clock = helpers_[thread].clock;
       clock.start(source.phase);
-      crew_.run(thread, helps, [&](CrewMember& member) {
+      helpers_.run(thread, helps, [&](Helper& member) {
         for (uint32_t t = thread; t < tiles; t = next.fetch_add(1, std::memory_order_relaxed))
           for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
             run_vertex(source, set, set.vertices[v], member, helps);
@@ -208,7 +208,7 @@ class Engine::Run {
   }
 
   void run_vertex(const program::ComputeSet& source, const CompiledSet& set,
-                  const compiler::CompiledVertex& vertex, CrewMember& member, bool helps) const {
+                  const compiler::CompiledVertex& vertex, Helper& member, bool helps) const {
     const program::VertexGroup& group = source.groups[vertex.group];
     const program::Codelet& codelet = *group.codelet;
     if (options_.dry && !runs_dry(group)) return;
@@ -305,7 +305,7 @@ class Engine::Run {
   bool has_memory_;
   std::vector<bool> known_;  ///< by VariableId, in a dry run
   Pool::Team& team_;
-  Crew crew_;
+  Helpers helpers_;
   std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(team_.threads());
   Profile profile_;
   Clock::time_point start_;

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/pause.h"
-#include "machine/affinity.h"
-#include "machine/detect.h"
+#include "machine/host/affinity.h"
+#include "machine/host/detect.h"
 
 namespace tessera::engine {
 namespace {

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/block_sparse/codelet.h"
-#include "kernels/bucket/codelet.h"
-#include "kernels/cast/codelet.h"
-#include "kernels/element_sparse/codelet.h"
-#include "kernels/elementwise/codelet.h"
-#include "kernels/gather/codelet.h"
-#include "kernels/reduce/codelet.h"
-#include "kernels/sddmm/codelet.h"
-#include "kernels/tile_product/codelet.h"
+#include "kernels/host/block_sparse/codelet.h"
+#include "kernels/host/element_sparse/codelet.h"
+#include "kernels/host/sddmm/codelet.h"
+#include "kernels/map/cast/codelet.h"
+#include "kernels/map/elementwise/codelet.h"
+#include "kernels/map/gather/codelet.h"
+#include "kernels/map/reduce/codelet.h"
+#include "kernels/tile/bucket/codelet.h"
+#include "kernels/tile/tile_product/codelet.h"
 
 namespace tessera::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/random.h"
-#include "kernels/element.h"
+#include "kernels/common/element.h"
 
 namespace tessera::kernels {
 namespace {

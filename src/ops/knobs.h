@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ops/plan.h"
-#include "ops/spmm.h"
+#include "ops/sparse/host/spmm.h"
 
 namespace tessera::ops {
 
@@ -32,9 +32,9 @@ void set_knob(std::string_view name, int64_t value, Knob& knob) {
 
 /// "row_parts=2 panel_cols=64"
 template <class Family>
-std::string describe_knobs(typename Family::Cut cut) {
+std::string describe_knobs(typename Family::Schedule schedule) {
   std::string text;
-  Family::visit_knobs(cut, [&](std::string_view name, auto& knob) {
+  Family::visit_knobs(schedule, [&](std::string_view name, auto& knob) {
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, static_cast<int64_t>(knob));
   });
   return text;
@@ -43,16 +43,17 @@ std::string describe_knobs(typename Family::Cut cut) {
 /// Sets the knobs that are forced. Throws UsageError for one that the family lacks, or a value out
 /// of range.
 template <class Family>
-void apply_knobs(const ForcedKnobs& force, typename Family::Cut& cut) {
+void apply_knobs(const ForcedKnobs& force, typename Family::Schedule& schedule) {
   for (const auto& [name, value] : force) {
     bool known = false;
     std::string names;
-    Family::visit_knobs(cut, [&, wanted = std::string_view(name)](std::string_view knob_name, auto& knob) {
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", knob_name);
-      if (knob_name != wanted) return;
-      known = true;
-      set_knob(knob_name, value, knob);
-    });
+    Family::visit_knobs(schedule,
+                        [&, wanted = std::string_view(name)](std::string_view knob_name, auto& knob) {
+                          names += fmt::format("{}{}", names.empty() ? "" : ", ", knob_name);
+                          if (knob_name != wanted) return;
+                          known = true;
+                          set_knob(knob_name, value, knob);
+                        });
     if (!known) throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
   }
 }
@@ -60,22 +61,22 @@ void apply_knobs(const ForcedKnobs& force, typename Family::Cut& cut) {
 /// Throws as apply_knobs() does.
 template <class Family>
 void check_knobs(const ForcedKnobs& force) {
-  typename Family::Cut cut;
-  apply_knobs<Family>(force, cut);
+  typename Family::Schedule schedule;
+  apply_knobs<Family>(force, schedule);
 }
 
 /// The fastest of a family's cuts, each weighed once with the forced knobs set, and what every one costs.
 template <class Family, class Weigh>
-auto plan_fastest(const std::vector<typename Family::Cut>& cuts, const ForcedKnobs& force,
+auto plan_fastest(const std::vector<typename Family::Schedule>& schedules, const ForcedKnobs& force,
                   const Weigh& weigh) {
-  std::vector<decltype(weigh(cuts[0]))> plans;
+  std::vector<decltype(weigh(schedules[0]))> plans;
   std::vector<PlanCandidate> candidates;
-  std::vector<typename Family::Cut> seen;
-  for (typename Family::Cut cut : cuts) {
-    apply_knobs<Family>(force, cut);
-    if (std::find(seen.begin(), seen.end(), cut) != seen.end()) continue;
-    seen.push_back(cut);
-    plans.push_back(weigh(cut));
+  std::vector<typename Family::Schedule> seen;
+  for (typename Family::Schedule schedule : schedules) {
+    apply_knobs<Family>(force, schedule);
+    if (std::find(seen.begin(), seen.end(), schedule) != seen.end()) continue;
+    seen.push_back(schedule);
+    plans.push_back(weigh(schedule));
     candidates.push_back(plans.back().chosen);
   }
   auto plan = std::move(plans[choose_fastest(candidates)]);

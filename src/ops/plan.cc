@@ -41,7 +41,7 @@ size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
 std::string to_string(std::span<const PlanCandidate> candidates) {
   std::string text;
   for (const PlanCandidate& candidate : candidates)
-    text += fmt::format("{}: {:.3g} us{}; {}; {}\n", candidate.cut, candidate.total() * 1e6,
+    text += fmt::format("{}: {:.3g} us{}; {}; {}\n", candidate.partition, candidate.total() * 1e6,
                         phases_of(candidate.seconds), base::bytes_text(candidate.max_tile_bytes),
                         candidate.rejected.empty() ? "feasible" : "rejected: " + candidate.rejected);
   return text;

@@ -13,7 +13,7 @@ namespace tessera::ops {
 
 /// One way to cut an operation over the tiles of a machine.
 struct PlanCandidate {
-  std::string cut;              ///< for people: "2 × 1 tiles, 64 × 512 a tile"
+  std::string partition;        ///< for people: "2 × 1 tiles, 64 × 512 a tile"
   program::PhaseTimes seconds;  ///< predicted
   uint64_t max_tile_bytes = 0;  ///< of the fullest tile; on a host, of the shared space
   std::string rejected;         ///< why not; empty where it is feasible

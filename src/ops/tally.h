@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 #include "program/program.h"
 
 namespace tessera::ops {

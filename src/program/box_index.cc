@@ -3,11 +3,11 @@
 namespace tessera::program {
 
 BoxIndex::BoxIndex(std::span<const Box> boxes) {
-  cut_rows(boxes);
+  split_rows(boxes);
   if (!cuts_.empty()) sort_into_bands(boxes);
 }
 
-void BoxIndex::cut_rows(std::span<const Box> boxes) {
+void BoxIndex::split_rows(std::span<const Box> boxes) {
   for (const Box& box : boxes)
     if (!box.empty() && (cuts_.empty() || cuts_.back() != box.row)) cuts_.push_back(box.row);
   if (!std::is_sorted(cuts_.begin(), cuts_.end())) std::sort(cuts_.begin(), cuts_.end());

@@ -63,7 +63,7 @@ class BoxIndex {
     uint64_t furthest_col = 0;  ///< end of the columns of this entry and those before it in its band
   };
 
-  void cut_rows(std::span<const Box> boxes);
+  void split_rows(std::span<const Box> boxes);
   void sort_into_bands(std::span<const Box> boxes);
 
   /// Calls visit(band) for every band that a box of the list reaches into.

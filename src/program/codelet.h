@@ -18,7 +18,7 @@ namespace tessera::program {
 enum class Access : uint8_t { in, out, inout };
 
 /// What a tile is doing. Profiles and accounts split their time over these.
-enum class Phase : uint8_t { pack, compute, reduce, exchange, sync, control };
+enum class Phase : uint8_t { rearrange, compute, reduce, exchange, sync, control };
 inline constexpr size_t kPhases = 6;
 std::string_view name_of(Phase phase);
 
@@ -90,11 +90,11 @@ class PhaseClock {
 
 /// Threads of a host that are done with their own vertices of a superstep and take part in those of
 /// others: cores of one clock rate are rarely equally fast, for what else runs on them.
-class Crew {
+class Helpers {
  public:
   using Job = void (*)(const void* context, uint32_t i, std::byte* scratch);
 
-  virtual ~Crew() = default;
+  virtual ~Helpers() = default;
   /// Calls job(context, i, scratch) once for each i < count, on any thread of the crew, and returns when
   /// all are done. `scratch` belongs to that thread: the vertex's own field, or one as large.
   virtual void share(uint32_t count, Job job, const void* context) = 0;
@@ -102,9 +102,9 @@ class Crew {
 
 /// Calls job(i, scratch) once for each i < count: with the crew, or without one with `scratch`.
 template <class Work>
-void share_work(Crew* crew, uint32_t count, void* scratch, const Work& work) {
-  if (crew != nullptr && count > 1)
-    return crew->share(
+void share_work(Helpers* helpers, uint32_t count, void* scratch, const Work& work) {
+  if (helpers != nullptr && count > 1)
+    return helpers->share(
         count,
         [](const void* context, uint32_t i, std::byte* of_thread) {
           (*static_cast<const Work*>(context))(i, of_thread);
@@ -118,7 +118,7 @@ struct Vertex {
   std::span<const FieldView> fields;  ///< in the order of the codelet's specifications
   std::span<const int64_t> params;    ///< in the order of the codelet's parameter names
   PhaseClock* clock = nullptr;        ///< null outside a run
-  Crew* crew = nullptr;               ///< null where nobody could help
+  Helpers* helpers = nullptr;         ///< null where nobody could help
 
   void enter(Phase phase) const {
     if (clock != nullptr) clock->enter(phase);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 
 namespace tessera::program {
 

@@ -154,7 +154,7 @@ class Printer {
 
 std::string_view name_of(Phase phase) {
   switch (phase) {
-    case Phase::pack: return "pack";
+    case Phase::rearrange: return "rearrange";
     case Phase::compute: return "compute";
     case Phase::reduce: return "reduce";
     case Phase::exchange: return "exchange";

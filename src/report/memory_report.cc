@@ -31,7 +31,7 @@ size_t colour_of_use(MemoryUse use) {
     case MemoryUse::exchange_code: return 1;
     case MemoryUse::stack: return 9;
     case MemoryUse::temporaries: return 5;
-    case MemoryUse::landings: return 10;
+    case MemoryUse::staging_buffers: return 10;
     case MemoryUse::padding: return kGrey;
   }
   return kGrey;

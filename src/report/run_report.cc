@@ -53,12 +53,13 @@ std::vector<std::string> differences_of(const std::vector<std::string>& cuts) {
 /// What the best candidates would take, phase by phase.
 Html comparison_of(const std::vector<const ops::PlanCandidate*>& candidates) {
   BarChart bars;
-  bars.frame.title = "The best cuts by how they differ, and what they were predicted to take";
+  bars.frame.title = "The best partitions by how they differ, and what they were predicted to take";
   bars.value.unit = Unit::seconds;
   bars.categories = phase_categories();
-  std::vector<std::string> cuts;
-  for (size_t i = 0; i < std::min(candidates.size(), kMostCompared); ++i) cuts.push_back(candidates[i]->cut);
-  const std::vector<std::string> names = differences_of(cuts);
+  std::vector<std::string> partitions;
+  for (size_t i = 0; i < std::min(candidates.size(), kMostCompared); ++i)
+    partitions.push_back(candidates[i]->partition);
+  const std::vector<std::string> names = differences_of(partitions);
   for (size_t i = 0; i < names.size(); ++i)
     bars.bars.push_back({names[i], {candidates[i]->seconds.at.begin(), candidates[i]->seconds.at.end()}});
   return chart(bars);
@@ -67,13 +68,13 @@ Html comparison_of(const std::vector<const ops::PlanCandidate*>& candidates) {
 }  // namespace
 
 Html plan_of(const RunReport& report) {
-  Html all = paragraph(fmt::format("{}; {} of {} tiles; predicted {}.", report.cut,
+  Html all = paragraph(fmt::format("{}; {} of {} tiles; predicted {}.", report.partition,
                                    count_text(report.tiles_used), count_text(report.run.tiles),
                                    value_text(report.predicted_seconds, Unit::seconds)));
-  RichTable table({{"cut", Align::left}, {"predicted"}, {"fullest tile"}, {"verdict", Align::left}});
+  RichTable table({{"partition", Align::left}, {"predicted"}, {"fullest tile"}, {"verdict", Align::left}});
   const std::vector<const ops::PlanCandidate*> order = by_time(report.candidates);
   for (size_t i = 0; i < std::min(order.size(), kMostCandidates); ++i)
-    table.add({order[i]->cut, value_text(order[i]->total(), Unit::seconds),
+    table.add({order[i]->partition, value_text(order[i]->total(), Unit::seconds),
                base::bytes_text(order[i]->max_tile_bytes),
                order[i]->rejected.empty() ? "chosen" : order[i]->rejected},
               order[i]->rejected.empty());
@@ -111,7 +112,7 @@ Html section_of(const RunReport& report) {
   if (!report.remark.empty()) all += paragraph(report.remark);
   if (!report.run.steps.empty()) all += subheading("Schedule") + schedule_of(report.run);
   if (report.run.memory.total_bytes != 0) all += subheading("Memory") + memory_of(report.run);
-  if (!report.cut.empty()) all += subheading("Plan") + plan_of(report);
+  if (!report.partition.empty()) all += subheading("Plan") + plan_of(report);
   return all + passes_of(report.run) + figures_of(report.run);
 }
 

@@ -16,7 +16,7 @@ struct RunReport {
   std::vector<KeyFigure> figures;  ///< what is to be seen first
   std::string remark;              ///< such as why there is no result
   RunSummary run;
-  std::string cut;  ///< the plan in a line
+  std::string partition;  ///< the plan in a line
   uint32_t tiles_used = 0;
   double predicted_seconds = 0;
   std::vector<ops::PlanCandidate> candidates;

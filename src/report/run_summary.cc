@@ -15,8 +15,8 @@ using program::PhaseTimes;
 constexpr size_t kNotRun = ~size_t{0};
 
 /// The order in which a superstep goes through its phases.
-constexpr std::array<Phase, program::kPhases> kOrder = {Phase::control, Phase::pack, Phase::compute,
-                                                        Phase::reduce,  Phase::sync, Phase::exchange};
+constexpr std::array<Phase, program::kPhases> kOrder = {Phase::control, Phase::rearrange, Phase::compute,
+                                                        Phase::reduce,  Phase::sync,      Phase::exchange};
 
 void append(const PhaseTimes& seconds, std::vector<PhaseSpan>& spans) {
   for (Phase phase : kOrder)

@@ -9,7 +9,7 @@
 
 #include "compiler/executable.h"
 #include "engine/engine.h"
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 
 namespace tessera::report {
 

@@ -14,9 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A room may include itself and the rooms before it.
-const std::vector<std::string> kRooms = {"base",    "sparse", "io",       "machine", "program",
-                                         "kernels", "ops",    "compiler", "engine",  "model",
-                                         "pack",    "train",  "report",   "api"};
+const std::vector<std::string> kRooms = {"base",     "sparse", "io",     "machine", "program", "kernels",
+                                         "compiler", "ops",    "engine", "product", "model",   "packing",
+                                         "data",     "api",    "train",  "check",   "report",  "studies"};
 constexpr size_t kMostLines = 800;
 
 const fs::path kRoot = TESSERA_SOURCE_DIR;

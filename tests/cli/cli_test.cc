@@ -278,7 +278,7 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
-        {"spmm --m 4 --k 4 --density 1/2 --n 4 --product dw --plan tile_rows=8", "no knob 'tile_rows'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --product dw --plan micro_rows=8", "no knob 'micro_rows'"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --seed -1", "--seed takes"},
         {"spmm --m -4 --k 4 --density 1/2 --n 4", "--m takes a whole number"},
         {"spmm --m 4 --density 1/2 --n 4", "--m, --k and --density"},
@@ -323,7 +323,7 @@ TEST_F(CliTest, MisuseOfOneCombinationIsRefusedBeforeAnyRuns) {
        {std::string("--block 4,5"), "--machine host," + machine + " --type f32,f16-f32",
         "--machine host," + machine + " --layout column", "--machine host," + machine + " --type bf16",
         std::string("--machine host,moon"), "--machine " + machine + " --plan row_parts=4,col_parts=4",
-        std::string("--block 1,8 --plan tile_rows=4"), std::string("--block 32768,32769")}) {
+        std::string("--block 1,8 --plan micro_rows=4"), std::string("--block 32768,32769")}) {
     const Outcome o = run(spmm + wrong);
     EXPECT_EQ(o.status, 2) << wrong;
     EXPECT_EQ(o.out, "") << wrong;

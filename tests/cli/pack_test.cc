@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "cli/tool.h"
-#include "pack/npy_text.h"
+#include "packing/npy_text.h"
 
 namespace tessera {
 namespace {

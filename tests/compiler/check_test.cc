@@ -188,10 +188,10 @@ TEST(Check, FindsPiecesThatShareBytesWhileBothAreAlive) {
 
 TEST(Check, LetsPiecesShareBytesOneAfterAnother) {
   Compiled x;
-  Piece& landing = x.c.pieces.back();  // of scale on tile 1, beside the landing of nothing else
-  EXPECT_TRUE(landing.landing);
-  Piece later = landing;
-  later.first = later.last = landing.last + 1;
+  Piece& staging = x.c.pieces.back();  // of scale on tile 1, beside the landing of nothing else
+  EXPECT_TRUE(staging.staging);
+  Piece later = staging;
+  later.first = later.last = staging.last + 1;
   x.c.pieces.push_back(later);
   EXPECT_NO_THROW(check(x.c));
   x.c.pieces.back().first = x.c.pieces[x.c.pieces.size() - 2].last;

@@ -121,16 +121,16 @@ StepId land(Temporaries& p) {
 }
 
 TEST(Liveness, ALandingBufferSparesWhatTheNextTurnReads) {
-  constexpr uint64_t kLandings = kBytes + 4;  // x, and z on its way back
+  constexpr uint64_t kStaging = kBytes + 4;  // x, and z on its way back
   Temporaries late(1);
   const StepId turn = late.program.sequence({land(late), late.fill(0)});
   late.program.set_main(late.program.repeat(2, turn));
-  EXPECT_GE(compile(late.program, toy_machine(2))->arena_bytes.at(0), kBytes + kLandings);
+  EXPECT_GE(compile(late.program, toy_machine(2))->arena_bytes.at(0), kBytes + kStaging);
   Temporaries nested(2);
   const StepId inner = nested.program.repeat(2, nested.add(0, 0, 1));
   const StepId outer = nested.program.sequence({inner, land(nested)});
   nested.program.set_main(nested.program.sequence({nested.fill(0), nested.program.repeat(2, outer)}));
-  EXPECT_GE(compile(nested.program, toy_machine(2))->arena_bytes.at(0), 2 * kBytes + kLandings);
+  EXPECT_GE(compile(nested.program, toy_machine(2))->arena_bytes.at(0), 2 * kBytes + kStaging);
 }
 
 TEST(Placement, PiecesOfTheHostBeginAtCacheLines) {

@@ -191,7 +191,7 @@ TEST(Profile, PhasesAddUpToTheSecondsAndStepsToThePhases) {
         steps += step.seconds;
         cycles += step.cycles.total();
       }
-      for (Phase phase : {Phase::pack, Phase::compute, Phase::reduce, Phase::exchange, Phase::sync})
+      for (Phase phase : {Phase::rearrange, Phase::compute, Phase::reduce, Phase::exchange, Phase::sync})
         EXPECT_NEAR(steps[phase], profile.phases[phase], 1e-9);
       EXPECT_NEAR(cycles, profile.cycles.total(), 1e-6 * cycles);
       EXPECT_EQ(supersteps, profile.supersteps);
@@ -201,7 +201,7 @@ TEST(Profile, PhasesAddUpToTheSecondsAndStepsToThePhases) {
 TEST(Profile, AVertexSplitsItsTimeOverPhases) {
   program::Codelet codelet = testing::fill_codelet;
   codelet.reference = [](const program::Vertex& v) {
-    v.enter(Phase::pack);
+    v.enter(Phase::rearrange);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     v.enter(Phase::compute);
   };
@@ -212,8 +212,8 @@ TEST(Profile, AVertexSplitsItsTimeOverPhases) {
   float value = 0;
   const Binding binding{y, &value, 1, 1};
   const Profile profile = Engine(compiler::compile(p, toy_host(1))).run({&binding, 1});
-  EXPECT_GE(profile.phases[Phase::pack], 0.002);
-  EXPECT_LE(profile.phases[Phase::pack], profile.seconds);
+  EXPECT_GE(profile.phases[Phase::rearrange], 0.002);
+  EXPECT_LE(profile.phases[Phase::rearrange], profile.seconds);
 }
 
 /// Counts up to a limit that lies in `limit`: known to the program, or bound by the caller.

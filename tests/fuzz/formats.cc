@@ -6,15 +6,15 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "data/image_files.h"
 #include "io/matrix_market.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/smtx.h"
 #include "io/source.h"
-#include "pack/length_file.h"
+#include "packing/length_file.h"
 #include "sparse/pattern.h"
 #include "support/gzipped.h"
-#include "train/image_files.h"
 
 namespace tessera::fuzz {
 namespace {

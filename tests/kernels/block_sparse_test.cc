@@ -1,5 +1,5 @@
 // Block-sparse products against float64, over random shapes, layouts, cuts and instruction sets.
-#include "kernels/block_sparse/block_sparse.h"
+#include "kernels/host/block_sparse/block_sparse.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "base/buffer.h"
 #include "base/isa.h"
 #include "base/random.h"
-#include "sparse/packed_blocks.h"
+#include "sparse/blocks/packed_blocks.h"
 #include "sparse/pattern.h"
 
 namespace tessera::kernels {
@@ -48,7 +48,7 @@ struct Product {
     has_bias = random.below(2) == 1;
     transposed = random.below(2) == 1;
     scattered = random.below(2) == 1;
-    draw_cut();
+    draw_split();
   }
 
   std::string describe() const {
@@ -56,9 +56,9 @@ struct Product {
            std::to_string(n) + ", b " + std::to_string(b) + ", " + std::string(name_of(type)) +
            (x_columns ? ", X by columns" : "") + (y_columns ? ", Y by columns" : "") +
            (transposed ? ", transposed" : "") + (scattered ? ", scattered" : "") +
-           (cut.kernel == BlockCut::Kernel::wide ? ", wide" : ", narrow") + ", panel " +
-           std::to_string(cut.panel_cols) + ", tile " + std::to_string(cut.tile_rows) + " x " +
-           std::to_string(cut.tile_vectors);
+           (schedule.kernel == BlockSchedule::Kernel::wide ? ", wide" : ", narrow") + ", panel " +
+           std::to_string(schedule.panel_cols) + ", tile " + std::to_string(schedule.micro_rows) + " x " +
+           std::to_string(schedule.micro_vectors);
   }
 
   uint64_t seed;
@@ -72,9 +72,9 @@ struct Product {
   bool has_bias;
   bool transposed;  // the weight that is stored is k × m
   bool scattered;   // its blocks have slots of any order, with others between
-  BlockCut cut;
-  uint32_t row_cut = 0;  // block row and column where the shares meet
-  uint32_t col_cut = 0;
+  BlockSchedule schedule;
+  uint32_t row_split = 0;  // block row and column where the shares meet
+  uint32_t col_split = 0;
 
  private:
   // 0 and 1 are as likely as all multiples of the block size together.
@@ -86,15 +86,15 @@ struct Product {
     }
   }
 
-  void draw_cut() {
-    cut.kernel = random.below(2) == 0 ? BlockCut::Kernel::wide : BlockCut::Kernel::narrow;
-    cut.tile_rows = random.below(2) == 0 ? 4 : 8;
-    cut.tile_vectors = static_cast<uint8_t>(random.below(6) + 1);
-    cut.panel_cols = 16 * (random.below(5) + 1);
-    cut.pack_x = random.below(2) == 0;
-    cut.stream_y = random.below(2) == 0;
-    row_cut = random.below((m + b - 1) / b + 1);
-    col_cut = random.below(n + 1);
+  void draw_split() {
+    schedule.kernel = random.below(2) == 0 ? BlockSchedule::Kernel::wide : BlockSchedule::Kernel::few_columns;
+    schedule.micro_rows = random.below(2) == 0 ? 4 : 8;
+    schedule.micro_vectors = static_cast<uint8_t>(random.below(6) + 1);
+    schedule.panel_cols = 16 * (random.below(5) + 1);
+    schedule.copy_x = random.below(2) == 0;
+    schedule.stream_y = random.below(2) == 0;
+    row_split = random.below((m + b - 1) / b + 1);
+    col_split = random.below(n + 1);
   }
 };
 
@@ -214,33 +214,33 @@ double finished(const Epilogue& e, double sum, double y, uint32_t row) {
   return value;
 }
 
-using Kernel = void (*)(const BlockShare&);
+using Kernel = void (*)(const BlockSlice&);
 
 // The product by up to four shares.
 void multiply(const Product& p, Arrays& a, Kernel kernel) {
-  const uint32_t rows[] = {0, p.row_cut, (p.m + p.b - 1) / p.b};
-  const uint32_t cols[] = {0, p.col_cut, p.n};
+  const uint32_t rows[] = {0, p.row_split, (p.m + p.b - 1) / p.b};
+  const uint32_t cols[] = {0, p.col_split, p.n};
   for (int r = 0; r < 2; ++r) {
     for (int c = 0; c < 2; ++c) {
-      BlockShare share;
-      share.weight = a.share_weight;
-      share.block_row_begin = rows[r];
-      share.block_row_end = rows[r + 1];
-      share.col_begin = cols[c];
-      share.col_end = cols[c + 1];
+      BlockSlice slice;
+      slice.weight = a.share_weight;
+      slice.block_row_begin = rows[r];
+      slice.block_row_end = rows[r + 1];
+      slice.col_begin = cols[c];
+      slice.col_end = cols[c + 1];
       const MatrixView<float> x = a.x_view(p);
-      share.x = {x.data, x.row_stride, x.col_stride};
-      share.y = a.y_view(p);
-      share.epilogue = p.epilogue;
-      share.cut = p.cut;
+      slice.x = {x.data, x.row_stride, x.col_stride};
+      slice.y = a.y_view(p);
+      slice.epilogue = p.epilogue;
+      slice.schedule = p.schedule;
       const size_t floats =
-          block_scratch_floats(p.cut, p.k, p.b, share.col_end - share.col_begin, p.transposed);
+          block_scratch_floats(p.schedule, p.k, p.b, slice.col_end - slice.col_begin, p.transposed);
       std::vector<float> scratch(floats + 16, kNaN);
       void* aligned = scratch.data();
       size_t space = scratch.size() * sizeof(float);
-      share.scratch = static_cast<float*>(std::align(64, floats * sizeof(float), aligned, space));
-      ASSERT_NE(share.scratch, nullptr);
-      kernel(share);
+      slice.scratch = static_cast<float*>(std::align(64, floats * sizeof(float), aligned, space));
+      ASSERT_NE(slice.scratch, nullptr);
+      kernel(slice);
     }
   }
 }
@@ -285,15 +285,15 @@ TEST_P(BlockSparse, MatchesFloat64OnRandomProducts) {
 TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
   for (uint32_t n = 1; n <= 70; ++n) {
     for (uint32_t b : {4, 8, 16, 32}) {
-      for (const auto kernel : {BlockCut::Kernel::wide, BlockCut::Kernel::narrow}) {
+      for (const auto kernel : {BlockSchedule::Kernel::wide, BlockSchedule::Kernel::few_columns}) {
         Product p(n * 100 + b);
         p.n = n;
         p.b = b;
         p.x_leading = std::max(p.k, n) + 3;
         p.y_leading = std::max(p.m, n) + 5;
-        p.cut.kernel = kernel;
-        p.row_cut = 0;
-        p.col_cut = 0;
+        p.schedule.kernel = kernel;
+        p.row_split = 0;
+        p.col_split = 0;
         expect_right(p, block_spmm);
         if (HasFatalFailure()) return;
       }
@@ -313,12 +313,12 @@ TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
     p.y_columns = false;
     p.y_leading = p.n + 16 * p.random.below(3);
     p.y_offset = p.random.below(2) == 0 ? p.x_offset : p.random.below(16);
-    p.cut.kernel = BlockCut::Kernel::wide;
-    p.cut.tile_rows = 8;
-    p.cut.panel_cols = p.n;
-    p.cut.pack_x = false;
-    p.row_cut = 0;
-    p.col_cut = p.random.below(2) == 0 ? 0 : 16;
+    p.schedule.kernel = BlockSchedule::Kernel::wide;
+    p.schedule.micro_rows = 8;
+    p.schedule.panel_cols = p.n;
+    p.schedule.copy_x = false;
+    p.row_split = 0;
+    p.col_split = p.random.below(2) == 0 ? 0 : 16;
     expect_right(p, block_spmm);
     if (HasFatalFailure()) return;
   }
@@ -338,12 +338,12 @@ TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
     p.y_offset = p.random.below(16);
     p.epilogue = {};
     p.has_bias = false;
-    p.cut.kernel = BlockCut::Kernel::wide;
-    p.cut.panel_cols = 16 * (1 + p.random.below(6));
-    p.cut.pack_x = true;
-    p.cut.stream_y = true;
-    p.row_cut = p.random.below(p.m / p.b + 1);
-    p.col_cut = 16 * p.random.below(p.n / 16 + 1);
+    p.schedule.kernel = BlockSchedule::Kernel::wide;
+    p.schedule.panel_cols = 16 * (1 + p.random.below(6));
+    p.schedule.copy_x = true;
+    p.schedule.stream_y = true;
+    p.row_split = p.random.below(p.m / p.b + 1);
+    p.col_split = 16 * p.random.below(p.n / 16 + 1);
     expect_right(p, block_spmm);
     if (HasFatalFailure()) return;
   }
@@ -351,7 +351,7 @@ TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
 
 // One 16-row strip of ones over 40 columns, of which the last 8 overhang a k of 32 + 3.
 TEST_P(BlockSparse, OnlyStoredValuesContribute) {
-  for (const auto kernel : {BlockCut::Kernel::wide, BlockCut::Kernel::narrow}) {
+  for (const auto kernel : {BlockSchedule::Kernel::wide, BlockSchedule::Kernel::few_columns}) {
     for (const uint32_t n : {1U, 5U, 16U, 48U}) {
       Pattern pattern{8, 35, 8, {0, 2}, {1, 4}};
       std::vector<float> values(2 * 64, 1.0F);
@@ -362,17 +362,17 @@ TEST_P(BlockSparse, OnlyStoredValuesContribute) {
       std::fill(x.begin(), x.begin() + n, kInfinity);                // row 0: no block
       std::fill(x.begin() + 11 * n, x.begin() + 12 * n, kInfinity);  // row 11
       std::vector<float> y(8 * n, kNaN);
-      BlockShare share;
-      share.weight = view_of(weight);
-      share.block_row_end = 1;
-      share.col_end = n;
-      share.x = row_major<const float>(x.data(), n);
-      share.y = row_major(y.data(), n);
-      share.cut.kernel = kernel;
-      share.cut.pack_x = false;
-      std::vector<float> scratch(block_scratch_floats(share.cut, 35, 8, n) + 16);
-      share.scratch = scratch.data();
-      block_spmm(share);
+      BlockSlice slice;
+      slice.weight = view_of(weight);
+      slice.block_row_end = 1;
+      slice.col_end = n;
+      slice.x = row_major<const float>(x.data(), n);
+      slice.y = row_major(y.data(), n);
+      slice.schedule.kernel = kernel;
+      slice.schedule.copy_x = false;
+      std::vector<float> scratch(block_scratch_floats(slice.schedule, 35, 8, n) + 16);
+      slice.scratch = scratch.data();
+      block_spmm(slice);
       for (uint32_t j = 0; j < n; ++j) {
         EXPECT_TRUE(std::isnan(y[j])) << n;
         for (uint32_t i = 1; i < 8; ++i) EXPECT_EQ(y[i * n + j], kInfinity) << n;

@@ -1,5 +1,5 @@
 // Every FP16 and BF16 number, and the FP32 numbers around every place where rounding turns.
-#include "kernels/cast/cast.h"
+#include "kernels/map/cast/cast.h"
 
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ class CastTest : public ::testing::Test {
   }
 };
 
-using NarrowTypes = ::testing::Types<base::Half, base::Bfloat16>;
-TYPED_TEST_SUITE(CastTest, NarrowTypes);
+using SixteenBitTypes = ::testing::Types<base::Half, base::Bfloat16>;
+TYPED_TEST_SUITE(CastTest, SixteenBitTypes);
 
 TYPED_TEST(CastTest, WidensEveryNumberExactly) {
   const std::vector<TypeParam> numbers = this->all_numbers();

@@ -7,7 +7,7 @@
 
 #include "base/isa.h"
 #include "kernels/list.h"
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 #include "support/toy_machine.h"
 
 namespace tessera::kernels {

@@ -1,5 +1,5 @@
 // The unstructured product against a float64 reference, on every instruction set of the processor.
-#include "kernels/element_sparse/element_sparse.h"
+#include "kernels/host/element_sparse/element_sparse.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ struct Case {
   Type type = Type::f32;
   sparse::ElementPacking packing;
   bool dynamic = false;
-  ElementCut cut;
+  ElementSchedule schedule;
   Epilogue epilogue;
   bool has_bias = false;
   bool x_by_columns = false;
@@ -67,9 +67,9 @@ Case random_case(uint64_t seed) {
   c.packing.k_block = random.one_of({0U, 1U, 16U, 63U, 64U, 100U, 127U, 255U, 1024U});
   c.packing.chunk_rows = random.one_of({0U, 1U, 16U, 64U, 1000U});
   c.packing.parts = random.one_of({1U, 2U, 4U, 500U});
-  c.cut.panel_cols = random.one_of<uint16_t>({1, 2, 4, 8, 16, 48, 64, 128, 1000});
-  c.cut.group_chunks = random.one_of<uint16_t>({1, 2, 100});
-  c.cut.stream_y = random.below(2) == 0;
+  c.schedule.panel_cols = random.one_of<uint16_t>({1, 2, 4, 8, 16, 48, 64, 128, 1000});
+  c.schedule.group_chunks = random.one_of<uint16_t>({1, 2, 100});
+  c.schedule.stream_y = random.below(2) == 0;
   c.epilogue.alpha = random.one_of({1.0F, -0.5F});
   c.epilogue.beta = random.one_of({0.0F, 1.0F, 0.25F});
   c.epilogue.activation = random.one_of({Activation::none, Activation::relu, Activation::gelu});
@@ -80,7 +80,7 @@ Case random_case(uint64_t seed) {
   c.text = "seed " + std::to_string(seed) + ": " + std::to_string(c.m) + " x " + std::to_string(c.k) + " x " +
            std::to_string(c.n) + ", " + std::to_string(c.w.pattern.blocks()) + " non-zeros, " +
            std::string(name_of(c.type)) + ", k_block " + std::to_string(c.packing.k_block) + ", chunk_rows " +
-           std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.cut.panel_cols) +
+           std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.schedule.panel_cols) +
            (c.dynamic ? ", dynamic" : "");
   return c;
 }
@@ -152,24 +152,24 @@ struct Problem {
   }
 
   /// Rows parts × column parts shares, one after another.
-  void run(void (*kernel)(const ElementShare&), uint32_t row_parts, uint32_t col_parts) {
-    ElementShare share;
-    share.weight = view_of(packed);
-    share.x = x.const_view();
-    share.y = y.view();
-    share.epilogue = c.epilogue;
-    share.cut = c.cut;
-    std::vector<float> scratch(element_scratch_floats(c.cut, share.weight, c.n) + 16,
+  void run(void (*kernel)(const ElementSlice&), uint32_t row_parts, uint32_t col_parts) {
+    ElementSlice slice;
+    slice.weight = view_of(packed);
+    slice.x = x.const_view();
+    slice.y = y.view();
+    slice.epilogue = c.epilogue;
+    slice.schedule = c.schedule;
+    std::vector<float> scratch(element_scratch_floats(c.schedule, slice.weight, c.n) + 16,
                                std::numeric_limits<float>::quiet_NaN());
-    share.scratch = scratch.data();
-    while (reinterpret_cast<uintptr_t>(share.scratch) % 64 != 0) ++share.scratch;
+    slice.scratch = scratch.data();
+    while (reinterpret_cast<uintptr_t>(slice.scratch) % 64 != 0) ++slice.scratch;
     for (uint32_t r = 0; r < row_parts; ++r) {
       for (uint32_t p = 0; p < col_parts; ++p) {
-        share.chunk_begin = packed.chunks() * r / row_parts;
-        share.chunk_end = packed.chunks() * (r + 1) / row_parts;
-        share.col_begin = c.n * p / col_parts;
-        share.col_end = c.n * (p + 1) / col_parts;
-        kernel(share);
+        slice.chunk_begin = packed.chunks() * r / row_parts;
+        slice.chunk_end = packed.chunks() * (r + 1) / row_parts;
+        slice.col_begin = c.n * p / col_parts;
+        slice.col_end = c.n * (p + 1) / col_parts;
+        kernel(slice);
       }
     }
   }
@@ -197,7 +197,7 @@ Expected expected_at(const Problem& p, float y, uint32_t row, uint32_t col) {
   return {value, magnitude};
 }
 
-void check(const Case& c, uint64_t seed, void (*kernel)(const ElementShare&), uint32_t row_parts,
+void check(const Case& c, uint64_t seed, void (*kernel)(const ElementSlice&), uint32_t row_parts,
            uint32_t col_parts) {
   Problem p(c, seed);
   const Problem before(c, seed);
@@ -239,7 +239,7 @@ TEST_P(EveryIsa, TakesEveryNumberOfColumns) {
   c.w = random_matrix(c.m, c.k, 0.2, false, random);
   for (c.n = 1; c.n <= 70; ++c.n) {
     for (uint16_t panel : {1, 4, 8, 16, 64, 128}) {
-      c.cut.panel_cols = panel;
+      c.schedule.panel_cols = panel;
       c.text = std::to_string(c.n) + " columns, panel " + std::to_string(panel);
       check(c, c.n, element_spmm, 1, 1);
       if (HasFatalFailure()) return;
@@ -256,8 +256,8 @@ TEST_P(EveryIsa, StreamsYWhereverItsRowsBegin) {
     c.x_by_columns = false;
     c.y_by_columns = false;
     c.epilogue.beta = 0;
-    c.cut.panel_cols = static_cast<uint16_t>(16 * (1 + seed % 8));
-    c.cut.stream_y = true;
+    c.schedule.panel_cols = static_cast<uint16_t>(16 * (1 + seed % 8));
+    c.schedule.stream_y = true;
     check(c, seed, element_spmm, 1 + seed % 3, 1 + seed % 2);
     if (HasFatalFailure()) return;
   }
@@ -272,7 +272,7 @@ TEST_P(EveryIsa, FillerTakesNoPart) {
     c.k = 200;
     c.n = n;
     c.w = random_matrix(c.m, c.k, 0.1, true, random);
-    c.cut.panel_cols = static_cast<uint16_t>(n);
+    c.schedule.panel_cols = static_cast<uint16_t>(n);
     c.packing.k_block = 64;
     Problem p(c, 5);
     constexpr uint32_t kInfinite[] = {0, 63, 64, 199};

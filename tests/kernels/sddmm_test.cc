@@ -1,5 +1,5 @@
 // The gradient of a weight against a float64 reference, on every instruction set of the processor.
-#include "kernels/sddmm/sddmm.h"
+#include "kernels/host/sddmm/sddmm.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -135,23 +135,23 @@ class SddmmTest : public ::testing::Test {
   void TearDown() override { restrict_isa(available_isas().back()); }
 };
 
-void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmShare&)) {
+void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmSlice&)) {
   Random random(seed);
   const Case c(seed, random);
   const auto b = random.one_of({4U, 8U, 16U, 32U});
   const Pattern pattern = random_pattern(c.m, c.k, b, random.one_of({0.05, 0.3, 1.0}), random);
   SCOPED_TRACE(fmt::format("{}, blocks of {}", c.text, b));
   const sparse::PackedBlocks packed(pattern, Type::f32);
-  BlockSddmmShare share;
-  share.weight = view_of(packed);
+  BlockSddmmSlice slice;
+  slice.weight = view_of(packed);
   // With slots, the values of blocks stand in another order.
   std::vector<uint32_t> slots;
   for (uint64_t i = 0; i < pattern.blocks(); ++i)
     slots.push_back(static_cast<uint32_t>(pattern.blocks() - 1 - i));
   const bool with_slots = random.coin();
-  if (with_slots) share.weight.slots = slots.data();
-  share.cut.group_rows = random.one_of({1U, 32U, 96U, 5000U});
-  share.cut.panel_cols = random.one_of({1U, 64U, 128U, 512U});
+  if (with_slots) slice.weight.slots = slots.data();
+  slice.schedule.group_rows = random.one_of({1U, 32U, 96U, 5000U});
+  slice.schedule.panel_cols = random.one_of({1U, 64U, 128U, 512U});
   std::vector<Place> places;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
     for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
@@ -161,19 +161,19 @@ void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmShare&)) {
         if (place.row < c.m && place.col < c.k) places.push_back(place);
       }
   const uint32_t parts = random.one_of({1U, 2U, 3U});
-  Scratch scratch(block_sddmm_scratch(share.cut, share.weight, pattern.block_rows(), c.n, {}));
+  Scratch scratch(block_sddmm_scratch(slice.schedule, slice.weight, pattern.block_rows(), c.n, {}));
   check(c, places, pattern.blocks() * b * b, random, [&](const SddmmOperands& operands) {
-    share.operands = operands;
-    share.operands.scratch = scratch.data();
+    slice.operands = operands;
+    slice.operands.scratch = scratch.data();
     for (uint32_t p = 0; p < parts; ++p) {
-      share.block_row_begin = pattern.block_rows() * p / parts;
-      share.block_row_end = pattern.block_rows() * (p + 1) / parts;
-      kernel(share);
+      slice.block_row_begin = pattern.block_rows() * p / parts;
+      slice.block_row_end = pattern.block_rows() * (p + 1) / parts;
+      kernel(slice);
     }
   });
 }
 
-void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmShare&)) {
+void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmSlice&)) {
   Random random(seed);
   const Case c(seed, random);
   SCOPED_TRACE(c.text + ", single elements");
@@ -184,10 +184,10 @@ void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmShare&)) {
   packing.k_block = random.one_of({0U, 16U, 63U, 127U});
   packing.chunk_rows = random.one_of({0U, 16U, 100U});
   const sparse::PackedElements packed(w, Type::f32, packing);
-  ElementSddmmShare share;
-  share.weight = view_of(packed);
-  share.cut.panel_cols = random.one_of<uint16_t>({1, 16, 48, 64, 128, 1000});
-  share.cut.group_panels = random.one_of<uint16_t>({1, 2, 7});
+  ElementSddmmSlice slice;
+  slice.weight = view_of(packed);
+  slice.schedule.panel_cols = random.one_of<uint16_t>({1, 16, 48, 64, 128, 1000});
+  slice.schedule.group_panels = random.one_of<uint16_t>({1, 2, 7});
   const std::vector<uint64_t> places_of = packed.permutation();
   std::vector<Place> places;
   for (uint32_t row = 0; row < c.m; ++row)
@@ -195,15 +195,15 @@ void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmShare&)) {
       places.push_back({row, w.pattern.columns[i], places_of[i]});
   const uint32_t parts = random.one_of({1U, 2U, 3U});
   const uint64_t size = packed.value_count() + 40;
-  Scratch scratch(element_sddmm_scratch(share.cut, share.weight, c.n));
+  Scratch scratch(element_sddmm_scratch(slice.schedule, slice.weight, c.n));
   check(c, places, size, random, [&](const SddmmOperands& operands) {
-    share.operands = operands;
-    share.operands.scratch = scratch.data();
+    slice.operands = operands;
+    slice.operands.scratch = scratch.data();
     for (uint32_t p = 0; p < parts; ++p) {
-      share.chunk_begin = packed.chunks() * p / parts;
-      share.chunk_end = packed.chunks() * (p + 1) / parts;
-      share.end_place = p + 1 == parts ? size : 0;
-      kernel(share);
+      slice.chunk_begin = packed.chunks() * p / parts;
+      slice.chunk_end = packed.chunks() * (p + 1) / parts;
+      slice.end_place = p + 1 == parts ? size : 0;
+      kernel(slice);
     }
   });
 }
@@ -236,15 +236,15 @@ TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
   std::vector<float> dy(40 * 20, 1.0F), x(50 * 20, 1.0F), dw(packed.value_count(), kNan);
   std::fill_n(x.begin() + 7 * 20, 20, std::numeric_limits<float>::infinity());
   std::fill_n(dy.begin() + 3 * 20, 20, -std::numeric_limits<float>::infinity());
-  ElementSddmmShare share;
-  share.weight = view_of(packed);
-  share.chunk_end = packed.chunks();
-  share.operands = {20, {dy.data(), 20, 1}, {x.data(), 20, 1}, dw.data()};
-  Scratch scratch(element_sddmm_scratch(share.cut, share.weight, 20));
-  share.operands.scratch = scratch.data();
+  ElementSddmmSlice slice;
+  slice.weight = view_of(packed);
+  slice.chunk_end = packed.chunks();
+  slice.operands = {20, {dy.data(), 20, 1}, {x.data(), 20, 1}, dw.data()};
+  Scratch scratch(element_sddmm_scratch(slice.schedule, slice.weight, 20));
+  slice.operands.scratch = scratch.data();
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
-    element_sddmm(share);
+    element_sddmm(slice);
     const std::vector<uint64_t> places = packed.permutation();
     std::vector<float> gradient;
     for (uint64_t place : places) gradient.push_back(dw[place]);

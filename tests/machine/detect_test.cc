@@ -1,4 +1,4 @@
-#include "machine/detect.h"
+#include "machine/host/detect.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "machine/affinity.h"
+#include "machine/host/affinity.h"
 
 namespace tessera::machine {
 namespace {

@@ -1,4 +1,4 @@
-#include "machine/figures.h"
+#include "machine/model/figures.h"
 
 #include <gtest/gtest.h>
 

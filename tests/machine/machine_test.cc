@@ -1,5 +1,5 @@
 // Machine files: what is read, and what is refused with which message.
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <regex>
 
-#include "machine/keys.h"
+#include "machine/model/keys.h"
 #include "support/toy_machine.h"
 
 namespace tessera::machine {

@@ -1,4 +1,4 @@
-#include "machine/measure.h"
+#include "machine/host/measure.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "machine/probes.h"
+#include "machine/host/probes.h"
 
 namespace tessera::machine {
 namespace {
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 /// Of one iteration of fma_loop: 12 multiply-adds.
 constexpr size_t kFlopsPerLane = 24;
 
-HostMeasurement made_up() {
+HostMeasurement synthetic() {
   HostMeasurement m;
   m.cpu = "Some CPU";
   m.threads = 2;
@@ -29,7 +29,7 @@ HostMeasurement made_up() {
   return m;
 }
 
-HostFacts made_up_facts() {
+HostFacts synthetic_facts() {
   HostFacts facts;
   facts.cpu = "Some CPU";
   return facts;
@@ -77,7 +77,7 @@ TEST(Probes, UseTheActiveInstructionSet) {
 }
 
 TEST(Measure, JsonKeepsEverything) {
-  const HostMeasurement before = made_up();
+  const HostMeasurement before = synthetic();
   const HostMeasurement after = measurement_from_json(to_json(before), "test");
   EXPECT_EQ(to_json(after), to_json(before));
   ASSERT_EQ(after.levels.size(), 3u);
@@ -87,11 +87,11 @@ TEST(Measure, JsonKeepsEverything) {
 }
 
 TEST(Measure, HostileFilesGiveOneClearError) {
-  std::string negative = to_json(made_up());
+  std::string negative = to_json(synthetic());
   negative.replace(negative.find("180.0"), 5, "-18.0");
-  std::string schema = to_json(made_up());
+  std::string schema = to_json(synthetic());
   schema.replace(schema.find("\"schema\": 1"), 11, "\"schema\": 9");
-  const std::string whole = to_json(made_up());
+  const std::string whole = to_json(synthetic());
   for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"schema\": 1}"),
                                   whole.substr(0, whole.size() / 2), negative, schema}) {
     try {
@@ -117,32 +117,32 @@ class MeasurementFile : public testing::Test {
 };
 
 TEST_F(MeasurementFile, IsFoundAgainByTheProcessor) {
-  EXPECT_FALSE(load_measurement(made_up_facts()).has_value());
-  save_measurement(made_up(), measurement_file(made_up_facts()));
-  const auto found = load_measurement(made_up_facts());
+  EXPECT_FALSE(load_measurement(synthetic_facts()).has_value());
+  save_measurement(synthetic(), measurement_file(synthetic_facts()));
+  const auto found = load_measurement(synthetic_facts());
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(to_json(*found), to_json(made_up()));
-  HostFacts other = made_up_facts();
+  EXPECT_EQ(to_json(*found), to_json(synthetic()));
+  HostFacts other = synthetic_facts();
   other.cpu = "Some Other CPU";
   EXPECT_FALSE(load_measurement(other).has_value());
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
 TEST_F(MeasurementFile, DamageIsNoticed) {
-  const fs::path file = measurement_file(made_up_facts());
-  save_measurement(made_up(), file);
+  const fs::path file = measurement_file(synthetic_facts());
+  save_measurement(synthetic(), file);
   std::ofstream(file) << "{";
-  EXPECT_THROW(load_measurement(made_up_facts()), Error);
+  EXPECT_THROW(load_measurement(synthetic_facts()), Error);
 }
 
 TEST_F(MeasurementFile, UnwritableFolderIsAnError) {
   std::ofstream(folder_) << "a file where the folder should be";
-  EXPECT_THROW(save_measurement(made_up(), measurement_file(made_up_facts())), Error);
+  EXPECT_THROW(save_measurement(synthetic(), measurement_file(synthetic_facts())), Error);
 }
 
 TEST(MeasuredFigures, TakeMeasuredRatesWhereThereAreAny) {
-  const HostFacts facts = made_up_facts();
-  const HostFigures avx2 = measured_figures(made_up(), facts, Isa::avx2, 2);
+  const HostFacts facts = synthetic_facts();
+  const HostFigures avx2 = measured_figures(synthetic(), facts, Isa::avx2, 2);
   EXPECT_DOUBLE_EQ(avx2.core_gflops(), 90);
   EXPECT_DOUBLE_EQ(avx2.l2_bytes_per_cycle * avx2.ghz, 90);
   EXPECT_DOUBLE_EQ(avx2.memory_core_gbps, 12);
@@ -153,7 +153,7 @@ TEST(MeasuredFigures, TakeMeasuredRatesWhereThereAreAny) {
   // Cost models count lanes and ports with these, which a peak that falls short must not change.
   EXPECT_DOUBLE_EQ(avx2.flops_per_cycle, builtin.flops_per_cycle);
   EXPECT_DOUBLE_EQ(avx2.l1_bytes_per_cycle, builtin.l1_bytes_per_cycle);
-  const HostFigures avx512 = measured_figures(made_up(), facts, Isa::avx512, 2);
+  const HostFigures avx512 = measured_figures(synthetic(), facts, Isa::avx512, 2);
   EXPECT_DOUBLE_EQ(avx512.flops_per_cycle, builtin_figures(facts, Isa::avx512, 2).flops_per_cycle);
 }
 

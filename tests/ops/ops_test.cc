@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/cast.h"
-#include "ops/elementwise.h"
-#include "ops/gather.h"
-#include "ops/reduce.h"
+#include "ops/map/cast.h"
+#include "ops/map/elementwise.h"
+#include "ops/map/gather.h"
+#include "ops/map/reduce.h"
 #include "ops/run_operation.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
@@ -168,33 +168,33 @@ INSTANTIATE_TEST_SUITE_P(Settings, OperationTest, ::testing::ValuesIn(all_settin
 
 TEST(PlanTest, SmallWorkStaysOnOneThread) {
   const machine::Machine host = machine::host(4);
-  EXPECT_EQ(plan(UnaryProblem{kernels::Unary::relu, Type::f32, 16, 16}, host).cut.tiles(), 1U);
-  EXPECT_EQ(plan(CastProblem{Type::f32, Type::bf16, 8, 8}, host).cut.tiles(), 1U);
-  EXPECT_EQ(plan(ReduceProblem{4, 64}, host).cut.tiles(), 1U);
+  EXPECT_EQ(plan(UnaryProblem{kernels::Unary::relu, Type::f32, 16, 16}, host).partition.tiles(), 1U);
+  EXPECT_EQ(plan(CastProblem{Type::f32, Type::bf16, 8, 8}, host).partition.tiles(), 1U);
+  EXPECT_EQ(plan(ReduceProblem{4, 64}, host).partition.tiles(), 1U);
 }
 
 TEST(PlanTest, LargeWorkUsesEveryThread) {
   const machine::Machine host = machine::host(4);
-  EXPECT_EQ(plan(UnaryProblem{kernels::Unary::relu, Type::f32, 4096, 4096}, host).cut.tiles(), 4U);
-  EXPECT_EQ(plan(ReduceProblem{8, 1 << 20}, host).cut.tiles(), 4U);
+  EXPECT_EQ(plan(UnaryProblem{kernels::Unary::relu, Type::f32, 4096, 4096}, host).partition.tiles(), 4U);
+  EXPECT_EQ(plan(ReduceProblem{8, 1 << 20}, host).partition.tiles(), 4U);
 }
 
 TEST(PlanTest, TilesWithTheirOwnMemoryShareTheWork) {
   const machine::Machine tiles = tessera::testing::toy_machine(4);
-  EXPECT_EQ(plan(UnaryProblem{kernels::Unary::relu, Type::f32, 64, 64}, tiles).cut.tiles(), 4U);
+  EXPECT_EQ(plan(UnaryProblem{kernels::Unary::relu, Type::f32, 64, 64}, tiles).partition.tiles(), 4U);
   GatherProblem reversal{Type::f32, 64, 64, {}};
   for (uint32_t i = 0; i < 64; ++i) reversal.rows.push_back(63 - i);
-  EXPECT_EQ(plan(reversal, tiles).cut.tiles(), 4U);
+  EXPECT_EQ(plan(reversal, tiles).partition.tiles(), 4U);
 }
 
 TEST(PlanTest, EveryCandidateButTheChosenHasAReason) {
-  const GridPlan made = plan(UnaryProblem{kernels::Unary::gelu, Type::f32, 64, 64}, machine::host(4));
+  const MapPlan made = plan(UnaryProblem{kernels::Unary::gelu, Type::f32, 64, 64}, machine::host(4));
   ASSERT_GT(made.candidates.size(), 1U);
   size_t accepted = 0;
   for (const PlanCandidate& candidate : made.candidates) {
     if (candidate.rejected.empty()) ++accepted;
     EXPECT_GE(candidate.total(), made.chosen.total());
-    EXPECT_NE(to_string(made.candidates).find(candidate.cut), std::string::npos);
+    EXPECT_NE(to_string(made.candidates).find(candidate.partition), std::string::npos);
   }
   EXPECT_EQ(accepted, 1U);
 }

@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "kernels/element.h"
-#include "ops/grid.h"
+#include "kernels/common/element.h"
+#include "ops/map/map.h"
 
 namespace tessera::ops {
 
@@ -58,7 +58,7 @@ class Array {
 };
 
 /// Cycles by phase equal the account; bytes are within 5 % and never below.
-inline void expect_plan_keeps_its_word(const GridPlan& plan, const compiler::Executable& executable) {
+inline void expect_plan_keeps_its_word(const MapPlan& plan, const compiler::Executable& executable) {
   program::PhaseTimes cycles;
   for (const program::PhaseTimes& set : executable.set_cycles) cycles += set;
   for (const compiler::Exchange& copy : executable.copies) cycles += copy.cost.cycles;
@@ -67,7 +67,7 @@ inline void expect_plan_keeps_its_word(const GridPlan& plan, const compiler::Exe
     EXPECT_NEAR(predicted, cycles.at[i], 1e-9 * cycles.total()) << name_of(static_cast<program::Phase>(i));
   }
   EXPECT_GE(plan.chosen.max_tile_bytes, executable.memory.max_tile_bytes);
-  if (plan.cut.tiles() > 0) {
+  if (plan.partition.tiles() > 0) {
     EXPECT_LE(static_cast<double>(plan.chosen.max_tile_bytes),
               1.05 * static_cast<double>(executable.memory.max_tile_bytes));
   }
@@ -76,7 +76,7 @@ inline void expect_plan_keeps_its_word(const GridPlan& plan, const compiler::Exe
 /// Plans, builds, compiles and runs; `arrays` are the operands in order.
 template <class Problem>
 void run_operation(const Problem& problem, const machine::Machine& machine, std::vector<Array*> arrays) {
-  const GridPlan made = plan(problem, machine);
+  const MapPlan made = plan(problem, machine);
   program::Program program;
   const BuiltOperation built = build(program, problem, made, machine);
   program.set_main(built.step);

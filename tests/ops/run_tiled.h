@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/random.h"
+#include "check/verification.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "kernels/element.h"
-#include "ops/tiled_spmm.h"
-#include "report/verification.h"
+#include "kernels/common/element.h"
+#include "ops/sparse/tiled_spmm.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -67,12 +67,12 @@ inline Planned make(const Pattern& pattern, const TiledSpmmProblem& problem, con
 class ProductRun {
  public:
   ProductRun(const SparseMatrix& matrix, const TiledSpmmProblem& problem, uint64_t seed = 3)
-      : problem_(problem), w_(report::rounded(matrix, problem.type)) {
+      : problem_(problem), w_(check::rounded(matrix, problem.type)) {
     x_ = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, seed);
     y_ = random_elements(uint64_t{matrix.pattern.rows} * problem.n, problem.type, seed + 1);
   }
 
-  report::Verification run(const Planned& product) {
+  check::Verification run(const Planned& product) {
     const SpmmVariables& v = product.program.variables;
     const program::Program& p = *product.executable->program;
     std::vector<std::byte> values = as_type(product.program.stored_weight(w_), problem_.type);
@@ -105,12 +105,12 @@ class ProductRun {
   T& written(T& values, T& x, T& y) const {
     switch (problem_.product) {
       case Product::input_gradient: return x;
-      case Product::weight_gradient: return values;
+      case Product::sddmm: return values;
       default: return y;
     }
   }
 
-  report::Verification compare(const TiledSpmmProgram& program, const std::vector<float>& stored) {
+  check::Verification compare(const TiledSpmmProgram& program, const std::vector<float>& stored) {
     const auto n = problem_.n;
     const uint32_t roundings = program.dynamic ? program.dynamic->encoding.roundings : 1;
     const auto of = [n](const std::vector<float>& m) { return MatrixView<const float>{m.data(), n, 1}; };
@@ -118,20 +118,20 @@ class ProductRun {
     switch (problem_.product) {
       case Product::input_gradient:
         program.load_x(stored, found);
-        return report::verify_product({sparse::transpose(w_), of(y_), of(found), n, problem_.type, Type::f32,
-                                       problem_.partials, roundings},
-                                      report::Extent::full, 1, 1);
-      case Product::weight_gradient: {
+        return check::verify_product({sparse::transpose(w_), of(y_), of(found), n, problem_.type, Type::f32,
+                                      problem_.partials, roundings},
+                                     check::Extent::full, 1, 1);
+      case Product::sddmm: {
         SparseMatrix dw{w_.pattern, {}};
         program.load_weight(stored, dw);
-        return report::verify_weight_gradient(
-            {dw, of(x_), of(y_), n, problem_.type, Type::f32, problem_.partials}, report::Extent::full, 1, 1);
+        return check::verify_sddmm({dw, of(x_), of(y_), n, problem_.type, Type::f32, problem_.partials},
+                                   check::Extent::full, 1, 1);
       }
       default:
         program.load_y(stored, found);
-        return report::verify_product(
+        return check::verify_product(
             {w_, of(x_), of(found), n, problem_.type, Type::f32, problem_.partials, roundings},
-            report::Extent::full, 1, 1);
+            check::Extent::full, 1, 1);
     }
   }
 
@@ -143,8 +143,8 @@ class ProductRun {
 };
 
 /// Plans, compiles and runs a product, and compares it with float64.
-inline report::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
-                                const machine::Machine& m, const ForcedKnobs& force = {}) {
+inline check::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
+                               const machine::Machine& m, const ForcedKnobs& force = {}) {
   return ProductRun(matrix, problem).run(make(matrix.pattern, problem, m, force));
 }
 

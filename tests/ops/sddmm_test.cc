@@ -1,5 +1,5 @@
 // Plans and programs of weights' gradients on the host.
-#include "ops/sddmm.h"
+#include "ops/sparse/host/sddmm.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 std::shared_ptr<const PackedWeight> random_weight(uint32_t m, uint32_t k, uint32_t block_size) {
   return std::make_shared<const PackedWeight>(
-      pack_weight(generate({PatternKind::random, m, k, 0.2, block_size, 7}), Type::f32, 2));
+      prepack_weight(generate({PatternKind::random, m, k, 0.2, block_size, 7}), Type::f32, 2));
 }
 
 TEST(SddmmPlan, UsesNoMoreTilesThanTheMachineHas) {

@@ -1,5 +1,5 @@
 // Plans and programs of products on the host.
-#include "ops/spmm.h"
+#include "ops/sparse/host/spmm.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "ops/advise.h"
+#include "ops/sparse/host/advise.h"
 #include "support/error_of.h"
 
 namespace tessera::ops {
@@ -56,7 +56,7 @@ TEST(SpmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "row_parts"));
   for (const auto& [name, value] :
-       {std::pair{"panel_cols", -1}, {"panel_cols", 0}, {"pack_x", 2}, {"tile_rows", 300}})
+       {std::pair{"panel_cols", -1}, {"panel_cols", 0}, {"copy_x", 2}, {"micro_rows", 300}})
     EXPECT_TRUE(test::says(test::error_of<UsageError>([&, n = name, v = value] {
                              plan_spmm(*weight, {64}, machine::host(2), {{n, v}});
                            }),

@@ -7,14 +7,14 @@
 
 #include "base/random.h"
 #include "ops/run_tiled.h"
-#include "ops/tiled_static_layout.h"
+#include "ops/sparse/static/static_layout.h"
 #include "sparse/generate.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
 
-constexpr Product kGradients[] = {Product::input_gradient, Product::weight_gradient};
+constexpr Product kGradients[] = {Product::input_gradient, Product::sddmm};
 
 /// All blocks in the first rows and columns: one partition's bucket, and many steps.
 SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64_t blocks) {
@@ -34,7 +34,7 @@ void expect_right(Planned& product, const SparseMatrix& matrix, const TiledSpmmP
                   uint64_t seed = 3) {
   product.program.set_pattern(matrix.pattern);
   ProductRun run(matrix, problem, seed);
-  const report::Verification v = run.run(product);
+  const check::Verification v = run.run(product);
   EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
   const Tally word =
       product.program.dynamic->tally(*product.executable->program, product.executable->machine);
@@ -65,7 +65,7 @@ TEST(TiledDynamicGradients, OneProgramServesEveryPattern) {
             Planned product = make(planned.pattern, problem, testing::toy_machine(tiles));
             SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}: {}", name_of(gradient), tiles,
                                      block_size, n, name_of(numbers.operands), name_of(numbers.partials),
-                                     product.plan.chosen.cut));
+                                     product.plan.chosen.partition));
             expect_right(product, planned, problem);
             expect_right(product, random_matrix(kRows, kCols, block_size, 0), problem);
             expect_right(product, cornered_matrix(kRows, kCols, block_size, capacity), problem);
@@ -99,7 +99,7 @@ TEST(TiledDynamicGradients, AreRightForEveryGridAndRandomPatterns) {
     Planned product = make(matrix.pattern, problem, machine, grid);
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}: {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
-                             name_of(problem.partials), product.plan.chosen.cut));
+                             name_of(problem.partials), product.plan.chosen.partition));
     expect_right(product, matrix, problem, seed);
   }
 }
@@ -113,7 +113,7 @@ TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
   for (Product gradient : kGradients) {
     problem.product = gradient;
     const Planned product = make(pattern, problem, m, {}, &forward.plan);
-    EXPECT_EQ(product.plan.cut, forward.plan.cut);
+    EXPECT_EQ(product.plan.partition, forward.plan.partition);
     EXPECT_EQ(product.program.dynamic->encoding.metadata, forward.program.dynamic->encoding.metadata);
     EXPECT_EQ(product.program.block_order, forward.program.block_order);
     const auto boxes_of_values = [](const Planned& p) {
@@ -134,7 +134,8 @@ TEST(TiledDynamicGradients, AreRightOnBow) {
                                      .product = gradient,
                                      .capacity = matrix.pattern.blocks()};
       Planned product = make(matrix.pattern, problem, bow);
-      SCOPED_TRACE(fmt::format("{}, b = {}: {}", name_of(gradient), block_size, product.plan.chosen.cut));
+      SCOPED_TRACE(
+          fmt::format("{}, b = {}: {}", name_of(gradient), block_size, product.plan.chosen.partition));
       expect_right(product, matrix, problem);
       expect_right(product, generate({PatternKind::power_law, 512, 768, 1.0 / 20, block_size, 2}), problem);
     }

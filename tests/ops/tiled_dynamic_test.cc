@@ -1,7 +1,5 @@
 // Dynamic products on machines whose tiles have memories of their own: every pattern right with one
 // program, buckets as they should be, and costs as foreseen.
-#include "ops/tiled_dynamic.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,8 +7,9 @@
 #include <map>
 #include <set>
 
-#include "kernels/bucket/metadata.h"
+#include "kernels/tile/bucket/metadata.h"
 #include "ops/run_tiled.h"
+#include "ops/sparse/dynamic/dynamic.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
@@ -43,14 +42,14 @@ TiledSpmmProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capa
 
 /// Sets the pattern, runs and compares with float64. A dry run with the metadata alone, and the
 /// word given before, have the same cycles.
-report::Verification run_pattern(Planned& product, const SparseMatrix& matrix,
-                                 const TiledSpmmProblem& problem) {
+check::Verification run_pattern(Planned& product, const SparseMatrix& matrix,
+                                const TiledSpmmProblem& problem) {
   product.program.set_pattern(matrix.pattern);
   const DynamicWeight& dynamic = *product.program.dynamic;
   const program::Program& p = *product.executable->program;
   const machine::Machine& m = product.executable->machine;
   const SpmmVariables& v = product.program.variables;
-  const SparseMatrix w = report::rounded(matrix, problem.type);
+  const SparseMatrix w = check::rounded(matrix, problem.type);
   std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
   const std::vector<float> x = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, 3);
   std::vector<std::byte> stored_x = as_type(x, problem.type);
@@ -79,15 +78,15 @@ report::Verification run_pattern(Planned& product, const SparseMatrix& matrix,
     }
   }
   std::vector<float> found = as_floats(y, problem.type);
-  return report::verify_product({w,
-                                 {x.data(), problem.n, 1},
-                                 {found.data(), problem.n, 1},
-                                 problem.n,
-                                 problem.type,
-                                 Type::f32,
-                                 problem.partials,
-                                 dynamic.encoding.roundings},
-                                report::Extent::full, 1, 1);
+  return check::verify_product({w,
+                                {x.data(), problem.n, 1},
+                                {found.data(), problem.n, 1},
+                                problem.n,
+                                problem.type,
+                                Type::f32,
+                                problem.partials,
+                                dynamic.encoding.roundings},
+                               check::Extent::full, 1, 1);
 }
 
 TEST(TiledDynamic, OneProgramServesEveryPattern) {
@@ -103,8 +102,8 @@ TEST(TiledDynamic, OneProgramServesEveryPattern) {
           const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
             SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size, n,
                                      name_of(numbers.operands), name_of(numbers.partials), what,
-                                     product.plan.chosen.cut));
-            const report::Verification v = run_pattern(product, matrix, problem);
+                                     product.plan.chosen.partition));
+            const check::Verification v = run_pattern(product, matrix, problem);
             EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
           };
           for (uint64_t seed : {1U, 2U})
@@ -132,7 +131,7 @@ struct ReadBucket {
 };
 
 std::vector<ReadBucket> read_back(const DynamicEncoding& encoding, const DynamicGrid& grid) {
-  std::vector<ReadBucket> buckets(grid.cut.partitions());
+  std::vector<ReadBucket> buckets(grid.tiling.partitions());
   for (uint32_t b = 0; b < buckets.size(); ++b) {
     ReadBucket& read = buckets[b];
     const kernels::BucketView bucket(encoding.metadata.data() + uint64_t{b} * grid.bucket_words);
@@ -146,7 +145,7 @@ std::vector<ReadBucket> read_back(const DynamicEncoding& encoding, const Dynamic
                           read.pieces.push_back({subgroup.partition(),
                                                  row,
                                                  {columns.begin(), columns.end()},
-                                                 uint64_t{b} * grid.cut.bucket_blocks + first + value});
+                                                 uint64_t{b} * grid.tiling.bucket_blocks + first + value});
                         });
     });
   }
@@ -158,7 +157,7 @@ bool has_room(const ReadBucket& bucket, uint32_t partition, size_t blocks, const
   const uint32_t header = bucket.partitions.contains(partition)
                               ? 0
                               : kernels::subgroup_header_words(grid.block_size, grid.workers);
-  return bucket.blocks + blocks <= grid.cut.bucket_blocks &&
+  return bucket.blocks + blocks <= grid.tiling.bucket_blocks &&
          bucket.words + header + kernels::kBucketRowWords + blocks <= grid.bucket_words;
 }
 
@@ -169,7 +168,7 @@ void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape, cons
   std::vector<uint32_t> times(pattern.blocks());
   uint32_t furthest = 0;
   for (uint32_t b = 0; b < partitions; ++b) {
-    EXPECT_LE(buckets[b].blocks, grid.cut.bucket_blocks);
+    EXPECT_LE(buckets[b].blocks, grid.tiling.bucket_blocks);
     EXPECT_LE(buckets[b].words, grid.bucket_words);
     for (const Piece& piece : buckets[b].pieces) {
       const uint32_t row = grid.m_part(piece.partition) * grid.part_rows + piece.row;
@@ -248,7 +247,7 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
     Planned product = make(random.pattern, problem, bow);
     const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
       SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
-      const report::Verification v = run_pattern(product, matrix, problem);
+      const check::Verification v = run_pattern(product, matrix, problem);
       EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
     };
     expect_right("random", random);

@@ -8,13 +8,13 @@
 
 #include "base/random.h"
 #include "ops/run_tiled.h"
-#include "ops/tiled_static_layout.h"
+#include "ops/sparse/static/static_layout.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
 
-constexpr Product kGradients[] = {Product::input_gradient, Product::weight_gradient};
+constexpr Product kGradients[] = {Product::input_gradient, Product::sddmm};
 
 TiledSpmmProblem problem_of(Product product, uint32_t n, const TiledNumbers& numbers = {}) {
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .product = product};
@@ -32,7 +32,7 @@ TEST(TiledGradients, AreRightOnMachinesOfAnyNumberOfTiles) {
                                        name_of(numbers.partials), dense));
               TiledSpmmProblem problem = problem_of(product, n, numbers);
               problem.dense = dense;
-              const report::Verification v =
+              const check::Verification v =
                   run(random_matrix(61, 45, block_size), problem, testing::toy_machine(tiles));
               EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
             }
@@ -41,20 +41,21 @@ TEST(TiledGradients, AreRightOnMachinesOfAnyNumberOfTiles) {
 /// Every pair of cuts: of the forward product, as which W lies, and of the gradient.
 TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
   const machine::Machine m = testing::toy_machine(24);
-  const ForcedKnobs cuts[] = {{{"col_parts", 1}, {"bands", 1}, {"band_tiles", 1}},
-                              {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}},
-                              {{"col_parts", 3}, {"bands", 2}, {"band_tiles", 4}},
-                              {{"col_parts", 2}, {"bands", 5}, {"band_tiles", 1}}};
+  const ForcedKnobs partitions[] = {{{"col_parts", 1}, {"bands", 1}, {"band_tiles", 1}},
+                                    {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}},
+                                    {{"col_parts", 3}, {"bands", 2}, {"band_tiles", 4}},
+                                    {{"col_parts", 2}, {"bands", 5}, {"band_tiles", 1}}};
   for (uint32_t block_size : {1U, 4U, 16U}) {
     const SparseMatrix matrix = random_matrix(61, 45, block_size);
-    for (const ForcedKnobs& forward_cut : cuts) {
+    for (const ForcedKnobs& forward_partition : partitions) {
       const TiledSpmmPlan forward =
-          plan_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), m, forward_cut);
-      for (const ForcedKnobs& cut : cuts)
+          plan_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), m, forward_partition);
+      for (const ForcedKnobs& partition : partitions)
         for (Product product : kGradients) {
-          SCOPED_TRACE(fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.cut));
+          SCOPED_TRACE(
+              fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.partition));
           const TiledSpmmProblem problem = problem_of(product, 9);
-          const Planned gradient = make(matrix.pattern, problem, m, cut, &forward);
+          const Planned gradient = make(matrix.pattern, problem, m, partition, &forward);
           EXPECT_EQ(
               gradient.program.block_order,
               build_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), forward, m).block_order);
@@ -89,9 +90,9 @@ TEST(TiledGradients, StoreTheValuesOfWOnce) {
 TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const machine::Machine m = testing::toy_machine(12);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
-  const ForcedKnobs cut = {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}};
-  const TiledSpmmPlan forward = plan_tiled_spmm(pattern, problem_of(Product::forward, 8), m, cut);
-  const Planned gradient = make(pattern, problem_of(Product::weight_gradient, 8), m, cut, &forward);
+  const ForcedKnobs partition = {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}};
+  const TiledSpmmPlan forward = plan_tiled_spmm(pattern, problem_of(Product::forward, 8), m, partition);
+  const Planned gradient = make(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
   EXPECT_EQ(gradient.executable->program->copy_sets().size(), 1U);
   EXPECT_EQ(gradient.executable->program->compute_sets().size(), 1U);
 }
@@ -131,7 +132,7 @@ TEST(TiledGradients, AreRightForRandomShapesPatternsAndMachines) {
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
                              name_of(problem.partials), tiles, problem.dense));
     const Planned product = make(matrix.pattern, problem, machine);
-    const report::Verification v = ProductRun(matrix, problem, seed).run(product);
+    const check::Verification v = ProductRun(matrix, problem, seed).run(product);
     EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
     expect_kept(product, machine);
   }
@@ -175,7 +176,7 @@ TEST(TiledGradients, AreRightOnBow) {
       for (const TiledNumbers& numbers : kNumbers) {
         SCOPED_TRACE(fmt::format("{}, b = {}, {} {}", name_of(product), block_size, name_of(numbers.operands),
                                  name_of(numbers.partials)));
-        const report::Verification v =
+        const check::Verification v =
             run(random_matrix(512, 768, block_size, 1.0 / 16), problem_of(product, 96, numbers), bow);
         EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
       }

@@ -1,5 +1,5 @@
 // Products on machines whose tiles have memories of their own: right, and as planned.
-#include "ops/tiled_spmm.h"
+#include "ops/sparse/tiled_spmm.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(TiledSpmm, IsRightOnMachinesOfAnyNumberOfTiles) {
           for (bool dense : {false, true}) {
             SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, dense {}", tiles, block_size, n,
                                      name_of(numbers.operands), name_of(numbers.partials), dense));
-            const report::Verification v =
+            const check::Verification v =
                 run(random_matrix(61, 45, block_size),
                     {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense},
                     testing::toy_machine(tiles));
@@ -56,32 +56,33 @@ TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
   const SparseMatrix matrix = random_matrix(1024, 1024, 16, 0.25);
   const TiledSpmmProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16};
   const TiledSpmmPlan plan = plan_tiled_spmm(matrix.pattern, problem, bow);
-  const bool considered =
-      std::any_of(plan.candidates.begin(), plan.candidates.end(),
-                  [](const PlanCandidate& c) { return c.cut.find("whole_bands") != std::string::npos; });
+  const bool considered = std::any_of(
+      plan.candidates.begin(), plan.candidates.end(),
+      [](const PlanCandidate& c) { return c.partition.find("whole_bands") != std::string::npos; });
   EXPECT_TRUE(considered);
-  StaticCut cut{2, 4, 8, true};
-  const StaticParts parts = deal_out(matrix.pattern, cut);
-  for (uint32_t part = 0; part < cut.parts(); ++part)
+  StaticPartition partition{2, 4, 8, true};
+  const StaticParts parts = deal_out(matrix.pattern, partition);
+  for (uint32_t part = 0; part < partition.parts(); ++part)
     for (uint32_t i = parts.x_begin[part] + 1; i < parts.x_begin[part + 1]; ++i)
       EXPECT_EQ(parts.x_rows[i], parts.x_rows[i - 1] + 1);
 }
 
 TEST(TiledSpmm, DealsEveryBlockOutOnceAndInEqualCounts) {
   for (uint32_t block_size : {1U, 4U})
-    for (const StaticCut& cut : {StaticCut{1, 1, 7}, StaticCut{2, 5, 3}, StaticCut{1, 12, 1, true}}) {
+    for (const StaticPartition& partition :
+         {StaticPartition{1, 1, 7}, StaticPartition{2, 5, 3}, StaticPartition{1, 12, 1, true}}) {
       const Pattern pattern = random_matrix(61, 45, block_size).pattern;
-      const StaticParts parts = deal_out(pattern, cut);
+      const StaticParts parts = deal_out(pattern, partition);
       std::vector<uint64_t> order = parts.order;
       std::sort(order.begin(), order.end());
       for (uint64_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i);
       EXPECT_EQ(parts.block_begin.back(), pattern.blocks());
-      for (uint32_t band = 0; band < cut.bands; ++band) {
+      for (uint32_t band = 0; band < partition.bands; ++band) {
         const auto count = [&](uint32_t tile) {
-          const uint32_t part = band * cut.band_tiles + tile;
+          const uint32_t part = band * partition.band_tiles + tile;
           return parts.block_begin[part + 1] - parts.block_begin[part];
         };
-        for (uint32_t tile = 1; tile < cut.band_tiles; ++tile)
+        for (uint32_t tile = 1; tile < partition.band_tiles; ++tile)
           EXPECT_LE(std::max(count(0), count(tile)) - std::min(count(0), count(tile)), 1U);
       }
     }

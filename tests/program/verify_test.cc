@@ -48,7 +48,7 @@ struct Sample {
       filled.contents = {new std::byte[filled.bytes()](), std::default_delete<std::byte[]>()};
     program.add(filled);
     program.add(counter);
-    std::vector<StepId> steps = {program.execute({"fill", Phase::pack, {fill}}),
+    std::vector<StepId> steps = {program.execute({"fill", Phase::rearrange, {fill}}),
                                  program.execute({"add", Phase::compute, {add, second}})};
     steps.push_back(program.repeat(3, program.copy({"move", {copy}}), VariableId{3}));
     for (const Step& step : extra) steps.push_back(program.add(step));

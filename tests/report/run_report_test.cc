@@ -93,10 +93,10 @@ TEST(RunReport, NamesPassesAndFigures) {
 TEST(RunReport, SortsCandidatesByTimeFeasibleFirst) {
   const testing::Run run = random_run(2, testing::toy_machine(5, 1 << 20));
   RunReport report = report_of(run, Times::accounted);
-  report.cut = "b";
-  for (const auto& [cut, seconds, why] :
+  report.partition = "b";
+  for (const auto& [partition, seconds, why] :
        {std::tuple("a", 3.0, "slower"), std::tuple("b", 2.0, ""), std::tuple("c", 1.0, "no room")}) {
-    ops::PlanCandidate candidate{cut, {}, 10, why};
+    ops::PlanCandidate candidate{partition, {}, 10, why};
     candidate.seconds[program::Phase::compute] = seconds;
     report.candidates.push_back(candidate);
   }

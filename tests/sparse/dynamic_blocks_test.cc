@@ -12,7 +12,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "sparse/packed_blocks.h"
+#include "sparse/blocks/packed_blocks.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
 #include "support/in_parallel.h"

@@ -1,4 +1,4 @@
-#include "sparse/packed_blocks.h"
+#include "sparse/blocks/packed_blocks.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>

@@ -1,5 +1,5 @@
 // Packing single elements: patterns that change, and the transposed index.
-#include "sparse/packed_elements.h"
+#include "sparse/elements/packed_elements.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -201,11 +201,11 @@ std::vector<std::vector<uint16_t>> tasks_of(const PackedElements& packed) {
   std::vector<std::vector<uint16_t>> tasks;
   for (size_t block = 0; block + 1 < packed.blocks().size(); ++block) {
     tasks.emplace_back();
-    for (uint64_t i = packed.blocks()[block].bundle; i < packed.blocks()[block + 1].bundle; ++i) {
-      const ElementBundle& bundle = packed.bundles()[i];
-      if (bundle.tasks > 0) tasks.back().push_back(bundle.apart_steps);
-      tasks.back().insert(tasks.back().end(), bundle.row_a, bundle.row_a + bundle.tasks);
-      tasks.back().insert(tasks.back().end(), bundle.row_b, bundle.row_b + bundle.tasks);
+    for (uint64_t i = packed.blocks()[block].row_group; i < packed.blocks()[block + 1].row_group; ++i) {
+      const RowGroup& row_group = packed.row_groups()[i];
+      if (row_group.tasks > 0) tasks.back().push_back(row_group.unpaired_steps);
+      tasks.back().insert(tasks.back().end(), row_group.row_a, row_group.row_a + row_group.tasks);
+      tasks.back().insert(tasks.back().end(), row_group.row_b, row_group.row_b + row_group.tasks);
     }
   }
   return tasks;

@@ -279,8 +279,8 @@ class Generator {
     VertexGroup group{&fill_codelet, 0, 1, count, {}, {int64_t{dice_.below(20)}}};
     group.first_tile = random_tile();
     group.fields.push_back({v, BoxSeries::stepped({0, rows, 0, variable.cols}, {rows, 0})});
-    steps.push_back(
-        program_.execute({fmt::format("fill {}", variable.name), program::Phase::pack, {std::move(group)}}));
+    steps.push_back(program_.execute(
+        {fmt::format("fill {}", variable.name), program::Phase::rearrange, {std::move(group)}}));
   }
 
   /// Boxes that overlap one another or not, inside the variable.

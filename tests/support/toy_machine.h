@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "machine/machine.h"
+#include "machine/model/machine.h"
 
 namespace tessera::testing {
 

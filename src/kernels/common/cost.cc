@@ -1,0 +1,80 @@
+#include "kernels/common/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::kernels {
+namespace {
+
+// From the engine's call to the first element: type and instruction set are looked up.
+constexpr double kHostVertexCycles = 60;
+
+// Beyond the L2 cache a store first reads its line.
+constexpr double kReadForOwnership = 2;
+
+double memory_bytes_per_cycle(const machine::HostFigures& f) {
+  return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
+}
+
+/// Cycles to stream through `work` when all of it was last touched at the level that holds it.
+double stream_cycles(const machine::HostFigures& f, const HostWork& work) {
+  const double near = work.read_bytes + work.written_bytes;
+  const double far = work.read_bytes + kReadForOwnership * work.written_bytes;
+  if (near <= static_cast<double>(f.l1_bytes)) return near / f.l1_bytes_per_cycle;
+  if (near <= static_cast<double>(f.l2_bytes)) return near / f.l2_bytes_per_cycle;
+  if (near <= static_cast<double>(f.l3_bytes) / f.threads) return far / f.l3_bytes_per_cycle;
+  return far / memory_bytes_per_cycle(f);
+}
+
+}  // namespace
+
+double lanes_of(const machine::HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
+
+// Operands of a core that fill less of its L2 cache than half are still there from one product to the next.
+double streaming_rate(double bytes, const machine::HostFigures& f) {
+  if (bytes <= static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
+  if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
+  return memory_bytes_per_cycle(f);
+}
+
+double resident_rate(double bytes, double stays, double lost, const machine::HostFigures& f) {
+  const double caches = bytes / static_cast<double>(f.l2_bytes);
+  const double far = std::clamp((caches - stays) / (lost - stays), 0.0, 1.0);
+  return 1 / ((1 - far) / f.l2_bytes_per_cycle + far / f.l3_bytes_per_cycle);
+}
+
+double host_cycles(const machine::Machine& m, const HostWork& work) {
+  const machine::HostFigures& f = m.figures;
+  const double operations_per_cycle = f.flops_per_cycle / 2;  // the figure counts multiply-adds twice
+  const double arithmetic = work.vector_operations / operations_per_cycle;
+  return kHostVertexCycles + std::max(stream_cycles(f, work), arithmetic);
+}
+
+// FP16 has instructions of its own; BF16 takes shifts, and integer arithmetic to round.
+double widen_operations(Type type) {
+  if (type == Type::f32) return 0;
+  return type == Type::f16 ? 1 : 2;
+}
+
+double round_operations(Type type) {
+  if (type == Type::f32) return 0;
+  return type == Type::f16 ? 2 : 5;
+}
+
+double bytes_of(const program::FieldView& field) {
+  return static_cast<double>(field.elements() * size_of(field.type));
+}
+
+double tile_vector_width(Type type) { return 8.0 / static_cast<double>(size_of(type)); }
+
+double worker_slice(const machine::Machine& m, double elements) {
+  return std::ceil(elements / m.workers_per_tile);
+}
+
+program::PhaseTimes in_phase(program::Phase phase, double cycles) {
+  program::PhaseTimes times;
+  times[phase] = cycles;
+  return times;
+}
+
+}  // namespace tessera::kernels

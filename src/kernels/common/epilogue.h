@@ -1,0 +1,43 @@
+// What a product does to each element of Y on its way out of the registers.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+
+#include "kernels/common/activation.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// y = activation(alpha · (W·x) + beta · y + bias[row]). With beta = 0, Y is never read.
+struct Epilogue {
+  float alpha = 1.0F;
+  float beta = 0.0F;
+  const float* bias = nullptr;  ///< one a row of Y, or null
+  Activation activation = Activation::none;
+};
+
+/// One element of Y from its sum, as the references compute it.
+inline float finish(const Epilogue& e, uint32_t row, float sum, const float& y) {
+  float value = e.alpha * sum;
+  if (e.beta != 0) value += e.beta * y;
+  if (e.bias != nullptr) value += e.bias[row];
+  return activate(e.activation, value);
+}
+
+/// From the fields of a vertex: alpha and beta, and a bias that may have no elements. In a dry run
+/// they hold no data.
+inline Epilogue epilogue_of(const program::FieldView& scalars, const program::FieldView& bias,
+                            int64_t activation) {
+  Epilogue epilogue;
+  if (scalars.data != nullptr) {
+    epilogue.alpha = scalars.as<const float>()[0];
+    epilogue.beta = scalars.as<const float>()[1];
+  }
+  if (!bias.empty()) epilogue.bias = bias.as<const float>();
+  epilogue.activation = static_cast<Activation>(activation);
+  return epilogue;
+}
+
+}  // namespace tessera::kernels

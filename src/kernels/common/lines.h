@@ -1,0 +1,97 @@
+// Fields of equal shape as contiguous runs of elements, whatever their strides.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/common/element.h"
+
+namespace tessera::kernels {
+
+/// The field with rows and columns exchanged.
+inline program::FieldView transposed(program::FieldView field) {
+  std::swap(field.rows, field.cols);
+  std::swap(field.row_stride, field.col_stride);
+  return field;
+}
+
+/// Copies `count` elements that lie `from_stride` and `to_stride` elements apart.
+inline void copy_strided(size_t element_bytes, const std::byte* from, int64_t from_stride, std::byte* to,
+                         int64_t to_stride, size_t count) {
+  const auto copy = [&]<class T>(T) {
+    for (size_t i = 0; i < count; ++i)
+      store(to + static_cast<int64_t>(i) * to_stride * static_cast<int64_t>(sizeof(T)),
+            load<T>(from + static_cast<int64_t>(i) * from_stride * static_cast<int64_t>(sizeof(T))));
+  };
+  switch (element_bytes) {
+    case 1: return copy(uint8_t{});
+    case 2: return copy(uint16_t{});
+    case 4: return copy(uint32_t{});
+    default: return copy(uint64_t{});
+  }
+}
+
+/// Calls kernel(pointers, count) on contiguous runs of elements that cover the fields; the last
+/// field is written, the others are read. Elements that lie apart go through small buffers.
+template <size_t N, class Kernel>
+class LineWalk {
+ public:
+  LineWalk(const std::array<program::FieldView, N>& fields, const Kernel& kernel)
+      : fields_(fields), kernel_(kernel) {}
+
+  void run() {
+    if (fields_[0].empty()) return;
+    if (all([](const auto& f) { return f.row_stride == 1 && f.col_stride != 1; }))
+      for (program::FieldView& field : fields_) field = transposed(field);
+    const bool contiguous = all([](const auto& f) { return f.col_stride == 1; });
+    if (contiguous && all([](const auto& f) { return f.row_stride == f.cols || f.rows == 1; }))
+      return direct(0, fields_[0].elements());
+    for (uint32_t row = 0; row < fields_[0].rows; ++row)
+      contiguous ? direct(row, fields_[0].cols) : staged(row);
+  }
+
+ private:
+  static constexpr size_t kStagedElements = 256;
+
+  template <class Holds>
+  bool all(const Holds& holds) const {
+    return std::all_of(fields_.begin(), fields_.end(), holds);
+  }
+
+  void direct(uint32_t row, size_t count) const {
+    std::array<std::byte*, N> at;
+    for (size_t f = 0; f < N; ++f) at[f] = address_of(fields_[f], row, 0);
+    kernel_(at, count);
+  }
+
+  void staged(uint32_t row) const {
+    for (uint32_t col = 0; col < fields_[0].cols; col += kStagedElements) {
+      const size_t count = std::min<size_t>(kStagedElements, fields_[0].cols - col);
+      alignas(64) std::array<std::array<std::byte, kStagedElements * 8>, N> buffers;
+      std::array<std::byte*, N> at;
+      for (size_t f = 0; f < N; ++f) {
+        const program::FieldView& field = fields_[f];
+        at[f] = buffers[f].data();
+        if (f + 1 < N)
+          copy_strided(size_of(field.type), address_of(field, row, col), field.col_stride, at[f], 1, count);
+      }
+      kernel_(at, count);
+      const program::FieldView& out = fields_[N - 1];
+      copy_strided(size_of(out.type), at[N - 1], 1, address_of(out, row, col), out.col_stride, count);
+    }
+  }
+
+  std::array<program::FieldView, N> fields_;
+  const Kernel& kernel_;
+};
+
+template <size_t N, class Kernel>
+void for_each_run(const std::array<program::FieldView, N>& fields, const Kernel& kernel) {
+  LineWalk<N, Kernel>(fields, kernel).run();
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,33 @@
+// What a share of a block-sparse product costs on a host, and the cuts worth weighing.
+#pragma once
+
+#include <vector>
+
+#include "kernels/host/block_sparse/block_sparse.h"
+#include "machine/model/figures.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern (or the capacity,
+/// where the pattern is not known yet) and the host's figures. Reads no values, no X and no Y; their strides
+/// only.
+program::PhaseTimes block_cost(const BlockSlice& slice, const machine::HostFigures& figures);
+
+/// What decides which cuts are worth weighing.
+struct BlockProblem {
+  uint32_t m = 0;
+  uint32_t k = 0;
+  uint32_t n = 0;
+  uint32_t block_size = 8;
+  uint64_t non_zeros = 0;
+  Type type = Type::f32;
+  uint32_t threads = 1;
+  bool x_column_major = false;
+  bool y_column_major = false;
+};
+
+/// Cuts that may be the best for such a product.
+std::vector<BlockSchedule> block_candidates(const BlockProblem& problem, const machine::HostFigures& figures);
+
+}  // namespace tessera::kernels

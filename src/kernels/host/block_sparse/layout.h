@@ -1,0 +1,108 @@
+// Where a share keeps what in its scratch, and when it reads X in place.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/splits.h"
+#include "kernels/host/block_sparse/block_sparse.h"
+
+namespace tessera::kernels {
+
+/// Values of one group of columns in a strip, for every block size.
+inline constexpr size_t kGroupValues = 16;
+
+/// Rows of Y that are gathered before they leave for a Y that needs more than plain stores. A whole
+/// cache line of a column-major Y.
+inline constexpr uint32_t kChunkRows = 32;
+
+/// Blocks between the one in work and the one whose values are prefetched, at most: lists of slots
+/// go on beyond the last block by as many.
+inline constexpr uint32_t kMostSlotsAhead = 64;
+
+/// Columns that the narrow kernel keeps in registers, at most.
+inline constexpr uint32_t kFewColumns = 8;
+
+/// Floats that packing X for the narrow kernel may write beyond a panel, to be overwritten.
+inline constexpr uint32_t kPackSpill = kFewColumns * 4;
+
+/// Rows of a packed panel of X: k and the overhang of the last block.
+inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }
+
+/// Blocks of a share: counted, or where the pattern is not known yet an even part of all.
+inline double blocks_of(const BlockSlice& slice) {
+  const BlockWeight& w = slice.weight;
+  if (w.row_begin == nullptr) return double{1} * w.capacity / slice.schedule.row_parts;
+  return w.row_begin[slice.block_row_end] - w.row_begin[slice.block_row_begin];
+}
+
+/// How often a share reads a row of X from first to last in tiles of so many rows, on average.
+inline double reads_of_x(const BlockSlice& slice, uint32_t micro_rows) {
+  const BlockWeight& w = slice.weight;
+  return blocks_of(slice) * w.block_size * w.block_size / (double{1} * micro_rows * w.cols);
+}
+
+/// Whether rows of X that do not begin at a cache line are worth reading as aligned vectors, the
+/// first of them in two parts (wide_tile-inl.h, Rotation): among several, and where parts are cheap.
+inline bool can_rotate(size_t lanes, uint32_t micro_rows, uint32_t cols) {
+  return lanes == kMaxLanes && micro_rows == 8 && cols >= 4 * lanes;
+}
+
+/// Reads of X for which a copy of aligned vectors pays, where its rows begin elsewhere.
+inline double reads_worth_a_copy(bool transposed, uint32_t block_size) {
+  return transposed && block_size >= 16 ? 20 : 12;
+}
+
+/// How the wide kernel cuts columns of Y, counted in cache lines of a row, into panels.
+inline TileSplit panels_of(const BlockSchedule& schedule, uint32_t cols) {
+  return {round_up(cols, kMaxLanes) / kMaxLanes,
+          std::max(round_up(schedule.panel_cols, kMaxLanes) / kMaxLanes, 1U)};
+}
+
+/// Scratch of the wide kernel, in floats from its beginning.
+struct WideScratch {
+  size_t panel = 0;   ///< packed X: a [k][columns] matrix a tile
+  size_t strip;       ///< values of one strip of a block row, widened to FP32
+  size_t columns;     ///< block columns of one block row (uint32_t)
+  size_t slots;       ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
+  size_t numbers;     ///< 0, 1, 2 …, as many: slots of values in order
+  size_t list;        ///< how many those are
+  size_t rows;        ///< raw results of a chunk: [kChunkRows][panel columns]
+  size_t transposed;  ///< the same by columns
+  size_t total;
+
+  WideScratch(const BlockSchedule& schedule, uint32_t k, uint32_t block_size, uint32_t cols) {
+    const TileSplit panels = panels_of(schedule, cols);
+    const size_t width = size_t{std::min(panels.most, panels.vectors)} * kMaxLanes;
+    const size_t depth = round_up(k, block_size);
+    const size_t strip_rows = sparse::order_of(block_size).strip_rows;
+    strip = panel + depth * width;
+    columns = strip + depth * strip_rows;
+    const size_t blocks = round_up(static_cast<uint32_t>(depth / block_size), kMaxLanes);
+    list = blocks + kMostSlotsAhead;
+    slots = columns + blocks + kMaxLanes;
+    numbers = slots + list;
+    rows = numbers + list;
+    transposed = rows + kChunkRows * width;
+    total = transposed + kChunkRows * width;
+  }
+};
+
+/// Scratch of the narrow kernel, in floats from its beginning.
+struct FewColumnScratch {
+  size_t panel = 0;   ///< packed X: [k / group][columns][group] for every kFewColumns columns;
+                      ///< transposed, [k / strip rows][columns][strip rows][group]
+  size_t results;     ///< of up to kChunkRows rows, by columns
+  size_t transposed;  ///< the same by rows
+  size_t total;
+
+  FewColumnScratch(uint32_t k, uint32_t block_size, uint32_t cols, bool transposed) {
+    const uint32_t repeats = transposed ? sparse::order_of(block_size).group : 1;
+    results = panel + round_up(round_up(k, block_size) * cols * repeats + kPackSpill, kMaxLanes);
+    transposed = results + kChunkRows * kFewColumns;
+    total = transposed + kChunkRows * kFewColumns;
+  }
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,45 @@
+// The block-sparse product in plain loops.
+#include <algorithm>
+
+#include "kernels/common/element.h"
+#include "kernels/host/block_sparse/block_sparse.h"
+
+namespace tessera::kernels {
+namespace {
+
+uint32_t column_at(const BlockWeight& w, size_t block) {
+  if (w.column_type == Type::u16) return static_cast<const uint16_t*>(w.columns)[block];
+  return static_cast<const uint32_t*>(w.columns)[block];
+}
+
+float dot(const BlockSlice& slice, uint32_t row, uint32_t col) {
+  const BlockWeight& w = slice.weight;
+  const uint32_t b = w.block_size;
+  const sparse::BlockOrder order = sparse::order_of(b);
+  float sum = 0;
+  for (uint32_t i = w.row_begin[row / b]; i < w.row_begin[row / b + 1]; ++i) {
+    const uint32_t first = column_at(w, i) * b;
+    const size_t block = size_t{w.slots == nullptr ? i : w.slots[i]} * order.block_values();
+    for (uint32_t c = 0; c < std::min(b, w.cols - first); ++c) {
+      const size_t at = block + (w.transposed ? order.offset(c, row % b) : order.offset(row % b, c));
+      sum += value_at(w.type, w.values, at) * slice.x(first + c, col);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+void block_spmm_reference(const BlockSlice& slice) {
+  const uint32_t b = slice.weight.block_size;
+  const uint32_t begin = slice.block_row_begin * b;
+  const uint32_t end = std::min(slice.block_row_end * b, slice.weight.rows);
+  for (uint32_t row = begin; row < end; ++row) {
+    for (uint32_t col = slice.col_begin; col < slice.col_end; ++col) {
+      float& y = slice.y(row, col);
+      y = finish(slice.epilogue, row, dot(slice, row, col), y);
+    }
+  }
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,245 @@
+#include "kernels/host/element_sparse/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/cost.h"
+#include "kernels/host/element_sparse/layout.h"
+
+namespace tessera::kernels {
+namespace {
+
+using machine::HostFigures;
+using sparse::kRowGroupLanes;
+
+// Cycles of a core, from the ports' limits and, where those say nothing, from what the instruction
+// tables of x86 cores since 2013 have in common.
+constexpr double kMultiplyAddsPerCycle = 2;
+constexpr double kMultiplyAddLatency = 4;
+constexpr double kMispredict = 20;
+constexpr double kLoopsPerRowGroup = 2;  // whose trip counts change with the bundle
+constexpr double kTaskEntry = 8;         // addresses of two rows, two loops entered
+constexpr double kScalarUpdate = 1.5;    // y[row] += sum: two loads, an add, a store
+constexpr double kGatherPerElement = 0.5;
+// How near loops that are bound by loads, or by multiply-adds, come to the ports' limit.
+constexpr double kLoadSlack = 1.08;
+constexpr double kMultiplyAddSlack = 1.25;
+// Of the L1 cache, what X may fill: W and the sums pass through the rest.
+constexpr double kL1Share = 0.75;
+// Of the time that rows of X take from the L2 cache, where the L1 cache lacks them, the part that shows.
+constexpr double kExposedRows = 0.35;
+// Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
+constexpr double kExposedStream = 0.4;
+// Part of the L2 cache that sums, and a panel of X that is kept, may take before the stream of W pushes some
+// of them out, and how many L2 caches they take before none of them stays.
+constexpr double kSumsFractionOfL2 = 0.25;
+constexpr double kSumsFractionLost = 1.5;
+// Parts of rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
+constexpr double kShortRuns = 3;
+// Writing Y: the line is read before it is written, and written back; past the caches it is only written.
+constexpr double kWriteTraffic = 3;
+constexpr double kStreamTraffic = 1.5;
+// A cache line of Y that two cores write: one each row where columns are cut, since callers' arrays
+// seldom begin at one.
+constexpr double kSharedLineCycles = 60;
+// Turning a column-major operand: loads, shuffles and short stores for every four elements.
+constexpr double kTransposePerElement = 0.5;
+
+/// What a share takes of a weight.
+struct Counts {
+  double row_groups = 0;
+  double tasks = 0;
+  double shared_steps = 0;  ///< of all tasks
+  double unpaired_steps = 0;
+  double words = 0;  ///< index words a lane, of all bundles
+  double bytes = 0;  ///< of W as packed
+
+  explicit Counts(const ElementSlice& slice) {
+    if (slice.weight.blocks != nullptr)
+      count(slice);
+    else
+      estimate(slice);
+  }
+
+ private:
+  /// On its bundles.
+  void count(const ElementSlice& slice) {
+    const ElementWeight& w = slice.weight;
+    const auto& first = w.blocks[uint64_t{slice.chunk_begin} * w.k_blocks()];
+    const auto& last = w.blocks[uint64_t{slice.chunk_end} * w.k_blocks()];
+    for (uint64_t i = first.row_group; i < last.row_group; ++i) {
+      const sparse::RowGroup& row_group = w.row_groups[i];
+      tasks += row_group.tasks;
+      shared_steps += double{1} * row_group.tasks * row_group.shared_steps;
+      unpaired_steps += double{1} * row_group.tasks * row_group.unpaired_steps;
+      words += static_cast<double>(row_group.index_count()) / kRowGroupLanes;
+    }
+    row_groups = static_cast<double>(last.row_group - first.row_group);
+    bytes = static_cast<double>((last.value - first.value) * size_of(w.type) +
+                                (last.index - first.index) * sizeof(uint32_t)) +
+            row_groups * sizeof(sparse::RowGroup);
+  }
+
+  /// For random rows in bundles by length.
+  void estimate(const ElementSlice& slice) {
+    const ElementWeight& w = slice.weight;
+    const double chunks = slice.chunk_end - slice.chunk_begin;
+    const double chunk_rows = (w.chunk_begin[slice.chunk_end] - w.chunk_begin[slice.chunk_begin]) / chunks;
+    const double blocks = chunks * w.k_blocks();
+    const double elements = static_cast<double>(w.capacity) / std::max(1.0, blocks);  // of a block
+    const double row_length = elements / std::max(1.0, chunk_rows);
+    const double filled_rows = chunk_rows * (1 - std::exp(-row_length));
+    // Half a bundle at each change of length; lengths spread over six standard deviations.
+    const double filler =
+        kRowGroupLanes * std::min(6 * std::sqrt(row_length), std::ceil(filled_rows / (2 * kRowGroupLanes)));
+    const double places = blocks * (elements + filler);
+    tasks = blocks * filled_rows / 2;
+    unpaired_steps = places / 2;
+    words = unpaired_steps / kRowGroupLanes;
+    row_groups = std::ceil(tasks / kRowGroupLanes);
+    bytes = places * static_cast<double>(size_of(w.type)) + places / 2 * sizeof(uint32_t) +
+            row_groups * sizeof(sparse::RowGroup);
+  }
+};
+
+/// Cycles of the inner loops for one column.
+double column_cycles(const ElementWeight& w, const Counts& counts, const HostFigures& f) {
+  const double vectors = kRowGroupLanes / std::min<double>(kRowGroupLanes, lanes_of(f));
+  double find = kGatherPerElement * kRowGroupLanes / vectors;
+  if (f.isa == Isa::avx512 && w.k_block < 256) {
+    const double tables = std::max(4.0, std::exp2(std::ceil(std::log2((w.k_block + 1) / 16.0))));
+    find = (tables - 1 + std::log2(tables)) / kMultiplyAddsPerCycle;  // permutes, blends, tests
+    if (tables == 16) find /= 2;                                      // every other one is gathered meanwhile
+  }
+  const double word = 2 * find + 3;
+  return counts.words * word * vectors +
+         counts.row_groups * (2 * kRowGroupLanes * kScalarUpdate + kLoopsPerRowGroup * kMispredict);
+}
+
+/// Bytes a cycle at which sums of a group come and go, and rows of X that is kept.
+double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, const HostFigures& f) {
+  const double chunks = slice.chunk_end - slice.chunk_begin;
+  const double group_rows = rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
+  const double kept = keeps_panel(slice.schedule, slice.weight.chunks) ? slice.weight.cols : 0;
+  return resident_rate((group_rows + kept) * panel_cols * sizeof(float), kSumsFractionOfL2, kSumsFractionLost,
+                       f);
+}
+
+/// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
+double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes,
+                    double waiting_rate, const HostFigures& f) {
+  // Narrower vectors may use a third port.
+  const double ports = lanes < lanes_of(f) ? 1.5 : 1;
+  const double loads_per_cycle = ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
+  const double most_tasks = (f.isa == Isa::avx512 ? 16 : 12) / (2 * vectors);
+  const double tasks_at_a_time = most_tasks >= 4 ? 4 : most_tasks >= 2 ? 2 : 1;
+  const double multiply_adds = kMultiplyAddSlack * 2 * vectors / kMultiplyAddsPerCycle;
+  const double latency = kMultiplyAddLatency / tasks_at_a_time;
+  // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
+  const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
+  const double row_bytes = vectors * lanes * sizeof(float);
+  const double far =
+      std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / ((w.k_block + 1) * row_bytes));
+  const double row = kExposedRows * far * row_bytes / waiting_rate;
+  const double shared = step(vectors + 2.5) + row;
+  const double unpaired = step(2 * vectors + 3) + 2 * row;
+  const double sums = 2 * row_bytes / waiting_rate;  // written back while others are read
+  return counts.shared_steps * shared + counts.unpaired_steps * unpaired +
+         counts.tasks * (kTaskEntry + sums) + counts.row_groups * kLoopsPerRowGroup * kMispredict;
+}
+
+struct Panels {
+  double count;
+  double vectors;  ///< of one
+  double lanes;    ///< of a vector
+};
+
+/// How the kernel cuts the columns of a share.
+Panels panels_of(const ElementSlice& slice, const HostFigures& f) {
+  const double cols = slice.col_end - slice.col_begin;
+  const double most_lanes = lanes_of(f);
+  const double panel = std::min<double>(slice.schedule.panel_cols, cols);
+  if (panel < most_lanes) return {std::ceil(cols / panel), 1, panel <= 4 ? std::min(4.0, most_lanes) : 8.0};
+  const double most =
+      std::min(f.isa == Isa::avx512 ? 8.0 : 6.0, std::floor(slice.schedule.panel_cols / most_lanes));
+  const double vectors = std::ceil(cols / most_lanes);
+  const double count = std::ceil(vectors / most);
+  return {count, vectors / count, most_lanes};
+}
+
+}  // namespace
+
+program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f) {
+  program::PhaseTimes seconds;
+  const ElementWeight& w = slice.weight;
+  const double cols = slice.col_end - slice.col_begin;
+  const double rows = w.chunk_begin[slice.chunk_end] - w.chunk_begin[slice.chunk_begin];
+  if (cols == 0 || rows == 0) return seconds;
+
+  const Counts counts(slice);
+  const Panels panels = panels_of(slice, f);
+  const bool single = std::min<double>(slice.schedule.panel_cols, cols) == 1;
+  const double stream = counts.bytes / streaming_rate(counts.bytes, f);
+  const double inner = single ? column_cycles(w, counts, f)
+                              : panel_cycles(w, counts, panels.vectors, panels.lanes,
+                                             waiting_rate(slice, rows, panels.vectors * panels.lanes, f), f);
+  const double x_bytes = cols * w.cols * sizeof(float);
+  const double y_bytes = cols * rows * sizeof(float);
+  const double x_transpose = slice.x.col_stride == 1 ? 0 : kTransposePerElement * cols * w.cols;
+  const double y_transpose = slice.y.col_stride == 1 ? 0 : kTransposePerElement * cols * rows;
+  const bool whole_rows = panels.count == 1 && slice.x.row_stride == static_cast<int64_t>(cols);
+  const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
+                      x_bytes / kLineBytes * kCopyLineCycles + x_transpose;
+  const double shared_lines = slice.schedule.col_parts > 1 && slice.y.col_stride == 1 ? rows : 0;
+  const bool streams = slice.schedule.stream_y && slice.y.col_stride == 1;
+  double write_line = (streams ? kStreamTraffic : kWriteTraffic) / streaming_rate(y_bytes, f);
+  if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
+  const double write = y_bytes * write_line + kSharedLineCycles * shared_lines + y_transpose;
+  const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
+  const double pass = std::max(stream, inner + exposed * stream);
+
+  const double hz = f.ghz * 1e9;
+  seconds[program::Phase::rearrange] = pack / hz;
+  seconds[program::Phase::compute] = (panels.count * pass + write) / hz;
+  return seconds;
+}
+
+std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t n, uint32_t threads,
+                                                const HostFigures& f) {
+  const auto lanes = static_cast<uint32_t>(lanes_of(f));
+  std::vector<uint32_t> widths;
+  for (uint32_t few : {1U, 4U, 8U})
+    if (few < lanes && n <= 2 * few) widths.push_back(few);
+  for (uint32_t vectors = 1; vectors <= 8; ++vectors) widths.push_back(vectors * lanes);
+  // The first that holds all columns is the last of use.
+  std::vector<uint32_t> panels;
+  for (uint32_t width : widths) {
+    panels.push_back(width);
+    if (width >= n) break;
+  }
+  uint32_t chunk_rows = 1;
+  for (uint32_t c = 0; c < w.chunks; ++c)
+    chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
+
+  std::vector<ElementSchedule> schedules;
+  for (uint32_t row_parts = 1; row_parts <= threads; ++row_parts) {
+    if (threads % row_parts != 0 && row_parts != threads) continue;
+    for (uint32_t panel : panels) {
+      // About a quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest.
+      const uint64_t sums = uint64_t{chunk_rows} * panel * sizeof(float);
+      ElementSchedule schedule;
+      schedule.row_parts = static_cast<uint16_t>(row_parts);
+      schedule.col_parts = static_cast<uint16_t>(threads / row_parts);
+      schedule.panel_cols = static_cast<uint16_t>(panel);
+      schedule.group_chunks =
+          static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1, 1000));
+      for (const bool stream_y : {false, true}) {
+        schedule.stream_y = stream_y;
+        schedules.push_back(schedule);
+      }
+    }
+  }
+  return schedules;
+}
+
+}  // namespace tessera::kernels

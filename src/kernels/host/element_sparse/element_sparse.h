@@ -1,0 +1,76 @@
+// Y = W·X with an unstructured sparse weight.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/common/epilogue.h"
+#include "program/codelet.h"
+#include "sparse/elements/packed_elements.h"
+
+namespace tessera::kernels {
+
+/// How a product is cut over cores, and how a core works on its share: the knobs of a plan.
+struct ElementSchedule {
+  uint16_t row_parts = 1;     ///< shares along the rows of Y, in whole chunks
+  uint16_t col_parts = 1;     ///< shares along the columns of Y
+  uint16_t panel_cols = 64;   ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
+  uint16_t group_chunks = 1;  ///< chunks whose sums wait in the L2 cache while X streams by
+  bool stream_y = false;      ///< write Y past the caches, where it is row-major and not read
+
+  bool operator==(const ElementSchedule&) const = default;
+};
+
+/// An unstructured sparse weight as the kernels see it: the arrays of sparse::ElementIndex.
+struct ElementWeight {
+  uint32_t rows = 0;  ///< m
+  uint32_t cols = 0;  ///< k
+  uint32_t k_block = 1;
+  uint32_t chunks = 0;
+  Type type = Type::f32;  ///< of the values: f32, f16 or bf16
+  const void* values = nullptr;
+  const uint32_t* chunk_begin = nullptr;
+  const sparse::ElementBlock* blocks = nullptr;
+  const sparse::RowGroup* row_groups = nullptr;
+  const uint32_t* indices = nullptr;
+  /// Non-zeros that a cost assumes, spread evenly, where the index is not known: blocks is null.
+  uint64_t capacity = 0;
+
+  uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
+};
+
+/// W itself, or its transpose, whose values stand elsewhere.
+ElementWeight view_of(const sparse::PackedElements& weight);
+ElementWeight view_of(const sparse::ElementIndex& index, Type type, const void* values);
+
+/// One core's share of Y = activation(alpha · W·X + beta · Y + bias): some chunks of W times some
+/// columns of X. x and y are the whole matrices.
+struct ElementSlice {
+  ElementWeight weight;
+  uint32_t chunk_begin = 0;
+  uint32_t chunk_end = 0;
+  uint32_t col_begin = 0;
+  uint32_t col_end = 0;
+  MatrixView<const float> x;
+  MatrixView<float> y;
+  Epilogue epilogue;
+  ElementSchedule schedule;
+  float* scratch = nullptr;              ///< element_scratch_floats() of them, aligned to a cache line
+  program::PhaseClock* clock = nullptr;  ///< may be null
+  program::Helpers* helpers = nullptr;   ///< may be null
+};
+
+/// Computes a share. Its bits depend on the share, the cut and the instruction set, on nothing
+/// else.
+void element_spmm(const ElementSlice& slice);
+
+/// The same in plain loops.
+void element_spmm_reference(const ElementSlice& slice);
+
+/// Floats of scratch for a share of `cols` columns.
+size_t element_scratch_floats(const ElementSchedule& schedule, const ElementWeight& weight, uint32_t cols);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,52 @@
+// Where a share keeps what in its scratch, and how it cuts columns into panels.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/element_sparse/element_sparse.h"
+
+namespace tessera::kernels {
+
+/// Columns of a panel, at most: eight AVX-512 vectors.
+inline constexpr uint32_t kMaxPanelCols = 128;
+
+/// The rows of X that a k-block multiplies, packed, with a row of zeros behind them, and the sums
+/// of a chunk's rows of Y, with one more row that nobody reads.
+struct ElementOperands {
+  const float* x;
+  float* y;
+};
+
+/// Whether a share has several groups of chunks, so that each of its panels of X is used again
+/// and kept whole, not k-block by k-block.
+inline bool keeps_panel(const ElementSchedule& schedule, uint32_t slice_chunks) {
+  return slice_chunks > schedule.group_chunks;
+}
+
+/// Scratch of a share, in floats from its beginning; each part starts on a cache line.
+struct ElementScratch {
+  size_t x = 0;    ///< [k-blocks that are kept][k_block + 1][panel columns]
+  size_t y;        ///< [rows of a group, and one more a chunk][panel columns]
+  size_t widened;  ///< the values of one bundle as FP32, where they are stored in less
+  size_t total;
+
+  ElementScratch(const ElementSchedule& schedule, const ElementWeight& w, uint32_t cols) {
+    constexpr size_t kLine = 16;
+    const size_t width =
+        (std::min<size_t>({schedule.panel_cols, kMaxPanelCols, std::max(cols, 1U)}) + kLine - 1) / kLine *
+        kLine;
+    const size_t kept = keeps_panel(schedule, w.chunks) ? w.k_blocks() : 1;
+    uint32_t chunk_rows = 0;
+    for (uint32_t c = 0; c < w.chunks; ++c)
+      chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
+    y = kept * (w.k_block + size_t{1}) * width;
+    widened = y + std::min<size_t>(schedule.group_chunks, w.chunks) * (chunk_rows + size_t{1}) * width;
+    // A row of a bundle has at most one element a column.
+    const size_t row_group = w.type == Type::f32 ? 0 : size_t{2} * sparse::kRowGroupLanes * w.k_block;
+    total = widened + row_group;
+  }
+};
+
+}  // namespace tessera::kernels

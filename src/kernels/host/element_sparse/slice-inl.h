@@ -1,0 +1,269 @@
+// The loop nest of a share: panels of columns, groups of chunks, k-blocks, chunks, bundles.
+#if defined(TESSERA_ELEMENT_SPARSE_SHARE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#undef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#else
+#define TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/convert-inl.h"
+#include "kernels/common/epilogue-inl.h"
+#include "kernels/common/panels-inl.h"
+#include "kernels/host/element_sparse/column-inl.h"
+#include "kernels/host/element_sparse/layout.h"
+#include "kernels/host/element_sparse/tasks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The inner loop on kVectors vectors of columns.
+template <class D, size_t kVectors>
+struct TaskLoop {
+  static size_t width() { return kVectors * hn::Lanes(D()); }
+  static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
+                             const ElementOperands& operands) {
+    // Sixteen sums at most of 32 registers, twelve of sixteen.
+    constexpr size_t kMostSums = HWY_TARGET == HWY_AVX2 ? 12 : 16;
+    constexpr size_t kMostTasks = kMostSums / (2 * kVectors);
+    constexpr size_t kTasks = kMostTasks >= 4 ? 4 : kMostTasks >= 2 ? 2 : 1;
+    run_tasks<kVectors, kTasks>(D(), row_group, values, words, operands);
+  }
+};
+
+// The inner loop on a single column, X being how elements of x are found.
+template <class X>
+struct ColumnLoop {
+  static size_t width() { return 1; }
+  static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
+                             const ElementOperands& operands) {
+    run_column(row_group, values, words, X(operands.x), operands.y);
+  }
+};
+
+inline void prefetch_l2(const float* line) { __builtin_prefetch(line, 0, 2); }
+
+// Rows of a row-major X that are soon to be packed, fetched into the L2 cache: the L1 cache is full
+// of those that are. Rows are often a power of two apart, which no hardware prefetcher follows.
+struct ComingRows {
+  MatrixView<const float> x;
+  uint32_t row;
+  uint32_t end;
+  int64_t col;
+  uint32_t cols;
+  uint32_t step;
+
+  HWY_INLINE void advance() {
+    if (x.col_stride != 1) return;
+    for (const uint32_t stop = std::min(end, row + step); row < stop; ++row) {
+      const float* line = &x(row, col);
+      for (uint32_t c = 0; c < cols; c += 16) prefetch_l2(line + c);
+      prefetch_l2(line + cols - 1);
+    }
+  }
+};
+
+// One panel of columns of a share.
+template <class Loop>
+class PanelSlice {
+ public:
+  PanelSlice(const ElementSlice& slice, uint32_t col, uint32_t cols)
+      : slice_(slice),
+        w_(slice.weight),
+        rotation_(rotation_of_y(slice)),
+        col_(int64_t{col} - rotation_.columns),
+        cols_(cols),
+        keeps_x_(keeps_panel(slice.schedule, w_.chunks)) {
+    x_ = slice.scratch + ElementScratch(slice.schedule, w_, slice.col_end - slice.col_begin).x;
+    work_in(slice.scratch);
+    if (col != slice.col_begin) rotation_ = {};
+  }
+
+  // The first group packs a panel that is kept: others can take part in those behind it.
+  void run() const {
+    enter(program::Phase::compute);
+    const uint32_t step = slice_.schedule.group_chunks;
+    const uint32_t groups = (slice_.chunk_end - slice_.chunk_begin + step - 1) / step;
+    if (groups == 0) return;
+    run_group(0);
+    program::share_work(slice_.helpers, groups - 1, slice_.scratch, [&](uint32_t i, std::byte* scratch) {
+      PanelSlice panel = *this;
+      panel.work_in(reinterpret_cast<float*>(scratch));
+      panel.run_group(i + 1);
+    });
+  }
+
+ private:
+  static bool streams(const ElementSlice& slice) {
+    return slice.schedule.stream_y && slice.y.col_stride == 1 && slice.epilogue.beta == 0;
+  }
+
+  // By how much rows of Y, and of X with them, are turned to write Y past the caches.
+  static Rotation rotation_of_y(const ElementSlice& slice) {
+    if (!streams(slice) || slice.x.col_stride != 1 || Loop::width() < kLanes) return {};
+    return rotation_to_align(slice.y, slice.col_begin, slice.col_end - slice.col_begin);
+  }
+
+  // Takes the scratch of the thread at work; the panel of X is in the share's.
+  void work_in(float* scratch) {
+    const ElementScratch layout(slice_.schedule, w_, slice_.col_end - slice_.col_begin);
+    y_ = scratch + layout.y;
+    widened_ = scratch + layout.widened;
+  }
+
+  void enter(program::Phase phase) const {
+    if (slice_.clock != nullptr) slice_.clock->enter(phase);
+  }
+
+  size_t width() const { return Loop::width(); }
+
+  // Sums of a chunk in the group that starts at chunk `first`.
+  float* sums(uint32_t first, uint32_t chunk) const {
+    return y_ + (w_.chunk_begin[chunk] - w_.chunk_begin[first] + (chunk - first)) * width();
+  }
+
+  void run_group(uint32_t group) const {
+    const uint32_t first = slice_.chunk_begin + group * slice_.schedule.group_chunks;
+    const uint32_t end = std::min(first + slice_.schedule.group_chunks, slice_.chunk_end);
+    std::fill(sums(first, first), sums(first, end), 0.0F);
+    const bool packs = !keeps_x_ || first == slice_.chunk_begin;
+    for (uint32_t block = 0; block < w_.k_blocks(); ++block) {
+      if (packs) pack_block(block);
+      ComingRows coming = rows_after(block, packs ? row_groups_of(first, end, block) : 0);
+      for (uint32_t chunk = first; chunk < end; ++chunk) {
+        run_block(chunk, block, {x_of(block), sums(first, chunk)}, coming);
+      }
+    }
+    for (uint32_t chunk = first; chunk < end; ++chunk) write(chunk, sums(first, chunk));
+  }
+
+  // The packed rows of a k-block.
+  float* x_of(uint32_t block) const {
+    return x_ + (keeps_x_ ? block * (w_.k_block + size_t{1}) * width() : 0);
+  }
+
+  void pack_block(uint32_t block) const {
+    enter(program::Phase::rearrange);
+    const uint32_t begin = block * w_.k_block;
+    const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
+    MatrixView<const float> x = slice_.x;
+    x.data += begin * x.row_stride;
+    copy_micro_tile(x, rows, w_.k_block + 1,
+                    {col_, cols_, static_cast<uint32_t>(width()), x_of(block), rotation_});
+    enter(program::Phase::compute);
+  }
+
+  uint64_t row_groups_of(uint32_t first, uint32_t end, uint32_t block) const {
+    uint64_t row_groups = 0;
+    for (uint32_t chunk = first; chunk < end; ++chunk) {
+      const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
+      row_groups += at[1].row_group - at[0].row_group;
+    }
+    return row_groups;
+  }
+
+  // The rows of X behind a k-block, to be fetched evenly during the work on `bundles` bundles; none
+  // for no bundles.
+  ComingRows rows_after(uint32_t block, uint64_t row_groups) const {
+    const uint32_t begin = std::min((block + 1) * w_.k_block, w_.cols);
+    const uint32_t end = row_groups == 0 ? begin : std::min((block + 2) * w_.k_block, w_.cols);
+    const auto step = static_cast<uint32_t>((end - begin + row_groups) / (row_groups + 1));
+    return {slice_.x, begin, end, col_, cols_, step};
+  }
+
+  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands, ComingRows& coming) const {
+    const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
+    uint64_t value = at->value;
+    const uint32_t* words = w_.indices + at->index;
+    for (uint64_t i = at[0].row_group; i < at[1].row_group; ++i) {
+      const RowGroup& row_group = w_.row_groups[i];
+      coming.advance();
+      Loop::run(row_group, values_of(row_group, value), words, operands);
+      value += row_group.value_count();
+      words += row_group.index_count();
+    }
+  }
+
+  const float* values_of(const RowGroup& row_group, uint64_t value) const {
+    switch (w_.type) {
+      case Type::f16: return widen(static_cast<const base::Half*>(w_.values) + value, row_group);
+      case Type::bf16: return widen(static_cast<const base::Bfloat16*>(w_.values) + value, row_group);
+      default: return static_cast<const float*>(w_.values) + value;
+    }
+  }
+
+  template <class T>
+  const float* widen(const T* values, const RowGroup& row_group) const {
+    const hn::CappedTag<float, kRowGroupLanes> d;
+    for (size_t i = 0; i < row_group.value_count(); i += hn::Lanes(d)) {
+      hn::Store(load_f32(d, values + i), d, widened_ + i);
+    }
+    return widened_;
+  }
+
+  static constexpr uint32_t kRowsAhead = 8;
+
+  void write(uint32_t chunk, float* sums) const {
+    const uint32_t begin = w_.chunk_begin[chunk];
+    const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
+    if (slice_.y.col_stride == 1) {
+      for (uint32_t r = 0; r < rows; ++r) {
+        if (!streams(slice_)) fetch_row(begin + r + kRowsAhead);
+        write_row(begin + r, sums + r * width());
+      }
+    } else {
+      write_columns(begin, rows, sums);
+    }
+  }
+
+  void fetch_row(uint32_t row) const {
+    const float* y = &slice_.y(row, col_);
+    for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(y + c);
+    hwy::Prefetch(y + cols_ - 1);
+  }
+
+  void write_row(uint32_t row, const float* sums) const {
+    const Epilogue& e = slice_.epilogue;
+    const float* bias = e.bias == nullptr ? nullptr : e.bias + row;
+    float* y = &slice_.y(row, col_);
+    size_t first = 0;
+    if (rotation_.columns != 0) {
+      HWY_ALIGN float parts[kLanes];
+      finish_line(e, sums, kLanes, bias, 0, parts);
+      rotation_.store(hn::Load(Floats(), parts), y);
+      first = kLanes;
+    }
+    finish_line(e, sums + first, cols_ - first, bias, 0, y + first, streams(slice_));
+  }
+
+  void write_columns(uint32_t begin, uint32_t rows, const float* sums) const {
+    constexpr uint32_t kRows = 32;  // at a time: two cache lines of a column
+    HWY_ALIGN float transposed[kRows * kMaxPanelCols];
+    for (uint32_t r = 0; r < rows; r += kRows) {
+      const uint32_t count = std::min(kRows, rows - r);
+      transpose(sums + r * width(), width(), count, cols_, transposed, kRows);
+      const float* bias = slice_.epilogue.bias == nullptr ? nullptr : slice_.epilogue.bias + begin + r;
+      for (uint32_t c = 0; c < cols_; ++c) {
+        finish_line(slice_.epilogue, transposed + c * kRows, count, bias, 1, &slice_.y(begin + r, col_ + c));
+      }
+    }
+  }
+
+  const ElementSlice& slice_;
+  const ElementWeight& w_;
+  Rotation rotation_;  // of the panel's first vector
+  int64_t col_;        // of Y and X, less what rows are turned by
+  uint32_t cols_;
+  bool keeps_x_;
+  float* x_;
+  float* y_;
+  float* widened_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

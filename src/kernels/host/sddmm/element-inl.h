@@ -1,0 +1,230 @@
+// The gradient at single elements: for four products of each of a bundle's tasks, dot products over
+// a panel of columns, added up and turned so that lane t gets the sums of task t, as dW has them.
+#if defined(TESSERA_SDDMM_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SDDMM_ELEMENT_INL_H_
+#undef TESSERA_SDDMM_ELEMENT_INL_H_
+#else
+#define TESSERA_SDDMM_ELEMENT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/panels-inl.h"
+#include "kernels/host/sddmm/dots-inl.h"
+#include "kernels/host/sddmm/layout.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using sparse::kRowGroupLanes;
+using sparse::RowGroup;
+
+// A bundle's part of dW over a panel of kVectors vectors. Packed rows of X and dY are that wide.
+template <size_t kVectors>
+class RowGroupDots {
+ public:
+  static constexpr size_t kWidth = kVectors * kDotLanes;
+
+  RowGroupDots(const float* x, const float* dy, uint32_t k_block, float alpha, float beta)
+      : x_(x), dy_(dy), filler_(k_block * sparse::kColumnScale), alpha_(alpha), beta_(beta) {}
+
+  // `next` is the bundle that follows.
+  void run(const RowGroup& row_group, const RowGroup& next, const uint32_t* words, float* dw) const {
+    constexpr size_t kStep = kRowGroupLanes;
+    uint32_t line = 0;
+    for (uint32_t s = 0; s < row_group.shared_steps; s += 2, words += kStep, dw += 4 * kStep)
+      four<true>(row_group, next, line++, words, words, dw, 4);
+    uint32_t left = row_group.unpaired_steps;
+    for (; left >= 2; left -= 2, words += 2 * kStep, dw += 4 * kStep)
+      four<false>(row_group, next, line++, words, words + kStep, dw, 4);
+    if (left == 1) four<false>(row_group, next, line, words, words, dw, 2);
+  }
+
+ private:
+  const float* x_row(uint32_t half_word) const { return x_ + half_word / sparse::kColumnScale * kWidth; }
+
+  // Four products of each task. Word `lower` has the columns of the first two, `upper` of the
+  // others, or both rows share the columns in the halves of one word.
+  template <bool kShared>
+  HWY_INLINE void four(const RowGroup& row_group, const RowGroup& next, uint32_t line, const uint32_t* lower,
+                       const uint32_t* upper, float* dw, int products) const {
+    for (size_t first = 0; first < kRowGroupLanes; first += kDotLanes) {
+      DotVec transposed[4];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < 4; ++j) {
+        DotVec blocks[kDotBlocks];
+#pragma GCC unroll 4
+        for (size_t q = 0; q < kDotBlocks; ++q) {
+          const size_t t = first + 4 * q + j;
+          if (line < (kWidth + 15) / 16) {
+            hwy::Prefetch(dy_ + next.row_a[t] * kWidth + line * 16);
+            hwy::Prefetch(dy_ + next.row_b[t] * kWidth + line * 16);
+          }
+          blocks[q] = task<kShared>(dy_ + row_group.row_a[t] * kWidth, dy_ + row_group.row_b[t] * kWidth,
+                                    lower[t], upper[t]);
+        }
+        transposed[j] = add_blocks(blocks);
+      }
+      transpose_four(DotFloats(), transposed[0], transposed[1], transposed[2], transposed[3]);
+      finish<kShared>(transposed, lower + first, upper + first, dw + first, products);
+    }
+  }
+
+  // In each 128-bit block a part of the four sums of a task.
+  template <bool kShared>
+  HWY_INLINE DotVec task(const float* a, const float* b, uint32_t lower, uint32_t upper) const {
+    const DotFloats d;
+    const float* x0 = x_row(lower & 0xFFFF);
+    const float* x1 = x_row(lower >> 16);
+    const float* x2 = x_row(upper & 0xFFFF);
+    const float* x3 = x_row(upper >> 16);
+    DotVec sum[4];
+#pragma GCC unroll 4
+    for (int s = 0; s < 4; ++s) sum[s] = hn::Zero(d);
+#pragma GCC unroll 16
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t at = v * kDotLanes;
+      const DotVec va = hn::Load(d, a + at);
+      const DotVec vb = hn::Load(d, b + at);
+      const DotVec v0 = hn::Load(d, x0 + at);
+      const DotVec v1 = hn::Load(d, x1 + at);
+      sum[0] = hn::MulAdd(va, v0, sum[0]);
+      if constexpr (kShared) {
+        sum[1] = hn::MulAdd(vb, v0, sum[1]);
+        sum[2] = hn::MulAdd(va, v1, sum[2]);
+        sum[3] = hn::MulAdd(vb, v1, sum[3]);
+      } else {
+        sum[1] = hn::MulAdd(vb, v1, sum[1]);
+        sum[2] = hn::MulAdd(va, hn::Load(d, x2 + at), sum[2]);
+        sum[3] = hn::MulAdd(vb, hn::Load(d, x3 + at), sum[3]);
+      }
+    }
+    return totals_in_blocks(sum);
+  }
+
+  template <bool kShared>
+  HWY_INLINE void finish(const DotVec* sums, const uint32_t* lower, const uint32_t* upper, float* dw,
+                         int products) const {
+    const DotFloats d;
+    const hn::RebindToUnsigned<DotFloats> du;
+    const auto filler = hn::Set(du, filler_);
+    const auto alpha = hn::Set(d, alpha_);
+    const auto beta = hn::Set(d, beta_);
+    for (int p = 0; p < products; ++p) {
+      const bool high = kShared ? p >= 2 : p % 2 == 1;
+      const auto words = hn::LoadU(du, kShared || p < 2 ? lower : upper);
+      const auto column = high ? hn::ShiftRight<16>(words) : hn::And(words, hn::Set(du, 0xFFFF));
+      float* to = dw + p * kRowGroupLanes;
+      auto value = hn::Mul(alpha, sums[p]);
+      if (beta_ != 0) value = hn::MulAdd(beta, hn::LoadU(d, to), value);
+      // What is stored nowhere stays 0, whatever the rows beside it hold.
+      value = hn::IfThenElseZero(hn::RebindMask(d, hn::Ne(column, filler)), value);
+      hn::StoreU(value, d, to);
+    }
+  }
+
+  const float* x_;
+  const float* dy_;
+  uint32_t filler_;
+  float alpha_;
+  float beta_;
+};
+
+class ElementSddmm {
+ public:
+  explicit ElementSddmm(const ElementSddmmSlice& slice)
+      : slice_(slice),
+        w_(slice.weight),
+        o_(slice.operands),
+        layout_(slice.schedule, w_, o_.n),
+        scratch_(o_.scratch),
+        clock_(o_.clock),
+        panels_(sddmm_panels(slice.schedule, std::max(o_.n, 1U), static_cast<uint32_t>(kDotLanes))) {}
+
+  void run() const {
+    program::share_work(
+        o_.helpers, slice_.chunk_end - slice_.chunk_begin, scratch_,
+        [&](uint32_t i, std::byte* scratch) { for_thread(scratch).run_chunk(slice_.chunk_begin + i); });
+  }
+
+ private:
+  // The share as the thread with this scratch works on it. A helper's time is not split.
+  ElementSddmm for_thread(std::byte* scratch) const {
+    ElementSddmm slice = *this;
+    slice.scratch_ = reinterpret_cast<float*>(scratch);
+    if (slice.scratch_ != scratch_) slice.clock_ = nullptr;
+    return slice;
+  }
+
+  void run_chunk(uint32_t chunk) const {
+    const uint32_t step = std::max<uint32_t>(slice_.schedule.group_panels, 1);
+    for (uint32_t p = 0; p < panels_.tiles(); p += step)
+      run_group(chunk, p, std::min(p + step, panels_.tiles()));
+  }
+
+  void enter(program::Phase phase) const {
+    if (clock_ != nullptr) clock_->enter(phase);
+  }
+
+  // Copies rows of a panel's columns; zeros behind the last column and the last row.
+  void pack(MatrixView<const float> m, uint32_t begin, uint32_t rows, uint32_t depth, uint32_t panel,
+            float* to) const {
+    const auto first = static_cast<uint32_t>(panels_.begin(panel) * kDotLanes);
+    const auto last = static_cast<uint32_t>(panels_.begin(panel + 1) * kDotLanes);
+    m.data += begin * m.row_stride;
+    copy_micro_tile(m, rows, depth, {first, std::min(last, o_.n) - first, last - first, to});
+  }
+
+  float* dy_of(uint32_t slot) const { return scratch_ + layout_.dy + slot * layout_.dy_step; }
+
+  void run_group(uint32_t chunk, uint32_t first, uint32_t end) const {
+    const uint32_t row = w_.chunk_begin[chunk];
+    const uint32_t rows = w_.chunk_begin[chunk + 1] - row;
+    enter(program::Phase::rearrange);
+    for (uint32_t p = first; p < end; ++p) pack(o_.dy, row, rows, rows + 1, p, dy_of(p - first));
+    for (uint32_t block = 0; block < w_.k_blocks(); ++block)
+      for (uint32_t p = first; p < end; ++p) {
+        enter(program::Phase::rearrange);
+        const uint32_t column = block * w_.k_block;
+        float* x = scratch_ + layout_.x;
+        pack(o_.x, column, std::min(w_.k_block, w_.cols - column), w_.k_block + 1, p, x);
+        enter(program::Phase::compute);
+        const auto vectors = panels_.begin(p + 1) - panels_.begin(p);
+        run_block<kMaxSddmmPanel / kDotLanes>(vectors, chunk, block, x, dy_of(p - first),
+                                              p == 0 ? o_.beta : 1);
+      }
+  }
+
+  template <size_t kVectors>
+  void run_block(size_t vectors, uint32_t chunk, uint32_t block, const float* x, const float* dy,
+                 float beta) const {
+    if constexpr (kVectors > 0) {
+      if (vectors < kVectors) return run_block<kVectors - 1>(vectors, chunk, block, x, dy, beta);
+      const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
+      const RowGroupDots<kVectors> dots(x, dy, w_.k_block, o_.alpha, beta);
+      const uint32_t* words = w_.indices + at->index;
+      float* dw = o_.dw + at->value;
+      for (uint64_t i = at[0].row_group; i < at[1].row_group; ++i) {
+        const RowGroup& row_group = w_.row_groups[i];
+        dots.run(row_group, i + 1 < at[1].row_group ? w_.row_groups[i + 1] : row_group, words, dw);
+        dw += row_group.value_count();
+        words += row_group.index_count();
+      }
+    }
+  }
+
+  const ElementSddmmSlice& slice_;
+  const ElementWeight& w_;
+  const SddmmOperands& o_;
+  const ElementSddmmScratch layout_;
+  float* scratch_;  // of the thread at work
+  program::PhaseClock* clock_;
+  const TileSplit panels_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

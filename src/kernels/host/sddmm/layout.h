@@ -1,0 +1,68 @@
+// Where a share keeps what in its scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/splits.h"
+#include "kernels/host/sddmm/sddmm.h"
+
+namespace tessera::kernels {
+
+/// Rows of dY of a block that its rows of X pass by together, those that two thirds of an L1 cache hold.
+inline uint32_t sddmm_strip_rows(uint32_t block_size, uint32_t cols) {
+  constexpr uint32_t kStripFloats = 8192, kTileRows = 4;
+  uint32_t rows = block_size;
+  while (rows > kTileRows && rows * cols > kStripFloats) rows /= 2;
+  return rows;
+}
+
+/// Scratch of a share at blocks, in floats from its beginning; each part starts on a cache line.
+struct BlockSddmmScratch {
+  size_t next = 0;  ///< of each block row, the first block that is still to be done (uint32_t)
+  size_t x;         ///< rows of X of a group, where X comes by columns: [rows][width]
+  size_t dy;        ///< rows of dY of the share, where dY comes by columns: [rows][width]
+  uint32_t width;   ///< columns of a pass, in whole vectors
+  size_t total;
+
+  BlockSddmmScratch(const BlockSddmmSchedule& schedule, const BlockWeight& w, uint32_t block_rows, uint32_t n,
+                    const SddmmLayouts& layouts)
+      : width(round_up(std::min(std::max(schedule.panel_cols, 1U), std::max(n, 1U)), kMaxLanes)) {
+    x = round_up(block_rows, kMaxLanes);
+    const size_t x_rows = std::min(round_up(std::max(schedule.group_rows, 1U), w.block_size), w.cols);
+    const size_t dy_rows = std::min(block_rows * w.block_size, w.rows);
+    dy = x + (layouts.x_by_columns ? x_rows * width : 0);
+    total = dy + (layouts.dy_by_columns ? dy_rows * width : 0);
+  }
+};
+
+/// Clears the places of dW behind the share's that are its own too.
+void clear_rest(const ElementSddmmSlice& slice);
+
+/// How a share at single elements cuts its columns: panels that differ by one vector at most.
+inline TileSplit sddmm_panels(const ElementSddmmSchedule& schedule, uint32_t n, uint32_t lanes) {
+  const uint32_t most = std::clamp<uint32_t>(schedule.panel_cols, lanes, kMaxSddmmPanel);
+  return {(n + lanes - 1) / lanes, most / lanes};
+}
+
+/// Scratch of a share at single elements.
+struct ElementSddmmScratch {
+  size_t x = 0;    ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
+  size_t dy;       ///< a chunk's rows of dY and a row of zeros: [panels of a group][rows + 1][panel]
+  size_t dy_step;  ///< from one panel of the group to the next
+  size_t total;
+
+  ElementSddmmScratch(const ElementSddmmSchedule& schedule, const ElementWeight& w, uint32_t n) {
+    const size_t width = std::min(round_up(std::max<uint32_t>(schedule.panel_cols, kMaxLanes), kMaxLanes),
+                                  std::min(kMaxSddmmPanel, round_up(std::max(n, 1U), kMaxLanes)));
+    uint32_t chunk_rows = 0;
+    for (uint32_t c = 0; c < w.chunks; ++c)
+      chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
+    dy = (w.k_block + size_t{1}) * width;
+    dy_step = (chunk_rows + size_t{1}) * width;
+    total = dy + dy_step * std::max<size_t>(schedule.group_panels, 1);
+  }
+};
+
+}  // namespace tessera::kernels

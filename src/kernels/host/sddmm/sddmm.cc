@@ -1,0 +1,67 @@
+#include "kernels/host/sddmm/sddmm.h"
+
+#include <algorithm>
+
+#include "base/isa.h"
+#include "base/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/host/sddmm/sddmm.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/host/sddmm/layout.h"
+
+// One lane has nothing to vectorise: there the reference is the kernel.
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define TESSERA_SDDMM_VECTORS 1
+#include "kernels/host/sddmm/block-inl.h"
+#include "kernels/host/sddmm/element-inl.h"
+#else
+#define TESSERA_SDDMM_VECTORS 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+#if TESSERA_SDDMM_VECTORS
+void run_blocks(const BlockSddmmSlice& slice) { run_block_sddmm(slice); }
+void run_elements(const ElementSddmmSlice& slice) { ElementSddmm(slice).run(); }
+#else
+void run_blocks(const BlockSddmmSlice& slice) { block_sddmm_reference(slice); }
+void run_elements(const ElementSddmmSlice& slice) { element_sddmm_reference(slice); }
+#endif
+#undef TESSERA_SDDMM_VECTORS
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(run_blocks);
+HWY_EXPORT(run_elements);
+
+void block_sddmm(const BlockSddmmSlice& slice) { HWY_DYNAMIC_DISPATCH(run_blocks)(slice); }
+void element_sddmm(const ElementSddmmSlice& slice) {
+  HWY_DYNAMIC_DISPATCH(run_elements)(slice);
+  clear_rest(slice);
+}
+
+void clear_rest(const ElementSddmmSlice& slice) {
+  const ElementWeight& w = slice.weight;
+  const uint64_t end = w.blocks[uint64_t{slice.chunk_end} * w.k_blocks()].value;
+  if (end < slice.end_place) std::fill(slice.operands.dw + end, slice.operands.dw + slice.end_place, 0.0F);
+}
+
+size_t block_sddmm_scratch(const BlockSddmmSchedule& schedule, const BlockWeight& weight, uint32_t block_rows,
+                           uint32_t n, const SddmmLayouts& layouts) {
+  return BlockSddmmScratch(schedule, weight, block_rows, n, layouts).total;
+}
+
+size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const ElementWeight& weight, uint32_t n) {
+  return ElementSddmmScratch(schedule, weight, n).total;
+}
+
+}  // namespace tessera::kernels
+#endif

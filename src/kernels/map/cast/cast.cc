@@ -1,0 +1,49 @@
+#include "kernels/map/cast/cast.h"
+
+#include "base/simd.h"
+#include "kernels/common/lines.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/map/cast/cast.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+struct Identity {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x) const {
+    return x;
+  }
+};
+
+}  // namespace
+
+void cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
+  with_float_type(from, [&]<class From>(From) HWY_ATTR {
+    with_float_type(to, [&]<class To>(To) HWY_ATTR {
+      map_elements(Identity{}, count, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));
+    });
+  });
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(cast);
+
+void apply_cast(const program::FieldView& in, const program::FieldView& out) {
+  for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
+    HWY_DYNAMIC_DISPATCH(cast)(in.type, out.type, at[0], count, at[1]);
+  });
+}
+
+}  // namespace tessera::kernels
+#endif

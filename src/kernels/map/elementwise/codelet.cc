@@ -1,0 +1,209 @@
+#include "kernels/map/elementwise/codelet.h"
+
+#include <cmath>
+
+#include "kernels/common/activation.h"
+#include "kernels/common/cost.h"
+#include "kernels/common/element.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::Access;
+using program::Codelet;
+using program::FieldSpec;
+using program::FieldView;
+using program::Phase;
+using program::Vertex;
+
+constexpr FieldSpec kUnaryFields[] = {{"in"}, {"out", Access::out}};
+constexpr FieldSpec kBinaryFields[] = {{"a"}, {"b"}, {"out", Access::out}};
+constexpr std::string_view kFactor[] = {"factor"};
+
+float factor_of(const Vertex& v) { return v.params.empty() ? 1 : float_of(v.params[0]); }
+
+float evaluate(Unary op, float factor, float x) {
+  switch (op) {
+    case Unary::relu: return activate(Activation::relu, x);
+    case Unary::gelu: return activate(Activation::gelu, x);
+    case Unary::neg: return -x;
+    case Unary::scale: return factor * x;
+  }
+  return x;
+}
+
+float evaluate(Binary op, float a, float b) {
+  switch (op) {
+    case Binary::add: return a + b;
+    case Binary::sub: return a - b;
+    case Binary::mul: return a * b;
+  }
+  return a;
+}
+
+float f32_at(const FieldView& field, uint32_t row, uint32_t col) {
+  return static_cast<float>(number_at(field, row, col));
+}
+
+template <class Evaluate>
+void fill(const FieldView& out, const Evaluate& evaluate_at) {
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, evaluate_at(r, c));
+}
+
+template <Unary op>
+void reference(const Vertex& v) {
+  fill(v.fields[1],
+       [&](uint32_t r, uint32_t c) { return evaluate(op, factor_of(v), f32_at(v.fields[0], r, c)); });
+}
+
+template <Binary op>
+void reference(const Vertex& v) {
+  fill(v.fields[2], [&](uint32_t r, uint32_t c) {
+    return evaluate(op, f32_at(v.fields[0], r, c), f32_at(v.fields[1], r, c));
+  });
+}
+
+template <Unary op>
+void simd(const Vertex& v) {
+  apply_unary(op, factor_of(v), v.fields[0], v.fields[1]);
+}
+
+template <Binary op>
+void simd(const Vertex& v) {
+  apply_binary(op, v.fields[0], v.fields[1], v.fields[2]);
+}
+
+// Vector operations for each element on a host. GELU: a division, an exponential and a polynomial.
+constexpr double kSimpleOperations = 1;
+constexpr double kGeluOperations = 65;
+
+program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double operations) {
+  const size_t inputs = v.fields.size() - 1;
+  const Type type = v.fields[0].type;
+  HostWork work;
+  for (size_t f = 0; f < inputs; ++f) work.read_bytes += bytes_of(v.fields[f]);
+  work.written_bytes = bytes_of(v.fields[inputs]);
+  operations += widen_operations(type) * static_cast<double>(inputs) + round_operations(type);
+  work.vector_operations = operations * static_cast<double>(v.fields[0].elements());
+  return in_phase(Phase::compute, host_cycles(m, work));
+}
+
+// Cycles on a tile, W = workers: 11 + W(26 half | 29 float + 3 a vector) (PopLibs, binary
+// operations; unary ones are taken to be equal). GELU has no public figure; 24 a vector is an
+// estimate of its polynomial and exponential.
+constexpr double kTileSupervisorCycles = 11;
+constexpr double kTileWorkerCyclesHalf = 26;
+constexpr double kTileWorkerCyclesFloat = 29;
+constexpr double kTileVectorCycles = 3;
+constexpr double kTileVectorCyclesGelu = 24;
+
+program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, double vector_cycles) {
+  const Type type = v.fields[0].type;
+  const double elements = static_cast<double>(v.fields[0].elements());
+  const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(type));
+  const double worker =
+      (type == Type::f32 ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) + vector_cycles * vectors;
+  return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
+}
+
+template <Unary op>
+program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+  if (m.kind == machine::Kind::host)
+    return host_cost(v, m, op == Unary::gelu ? kGeluOperations : kSimpleOperations);
+  return tile_cost(v, m, op == Unary::gelu ? kTileVectorCyclesGelu : kTileVectorCycles);
+}
+
+template <Binary op>
+program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+  if (m.kind == machine::Kind::host) return host_cost(v, m, kSimpleOperations);
+  return tile_cost(v, m, kTileVectorCycles);
+}
+
+template <auto op>
+constexpr Codelet make_codelet(std::string_view name, std::span<const FieldSpec> fields,
+                               std::span<const std::string_view> params) {
+  return {.name = name,
+          .fields = fields,
+          .params = params,
+          .reference = reference<op>,
+          .simd = simd<op>,
+          .cost = cost<op>,
+          .code_bytes = 256};
+}
+
+constexpr std::span<const std::string_view> params_of(Unary op) {
+  return op == Unary::scale ? std::span<const std::string_view>(kFactor)
+                            : std::span<const std::string_view>();
+}
+
+constexpr Codelet kUnary[] = {
+#define TESSERA_CODELET(op) make_codelet<Unary::op>(#op, kUnaryFields, params_of(Unary::op)),
+    TESSERA_UNARY_OPERATIONS(TESSERA_CODELET)
+#undef TESSERA_CODELET
+};
+constexpr Codelet kBinary[] = {
+#define TESSERA_CODELET(op) make_codelet<Binary::op>(#op, kBinaryFields, {}),
+    TESSERA_BINARY_OPERATIONS(TESSERA_CODELET)
+#undef TESSERA_CODELET
+};
+
+constexpr float kSampleRange = 4;
+constexpr float kSampleFactor = -0.375F;
+
+uint32_t sample_rows(uint32_t scale) { return 3 * scale; }
+uint32_t sample_cols(uint32_t scale) { return 37 * scale; }
+
+// Single IEEE operations are exact; the SIMD form's erf is off by 1.5e-7, times x / 2, and may
+// round to the neighbour.
+Tolerance tolerance_of(Unary op, Type type) {
+  if (op != Unary::gelu) return {};
+  return {4 * epsilon_of(Type::f32) + epsilon_of(type), 1.5e-7 * kSampleRange};
+}
+
+template <Unary op, Type type>
+Sample unary_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = sample_rows(scale);
+  const uint32_t cols = sample_cols(scale);
+  Sample sample(codelet_of(op));
+  sample.random(type, rows, cols, seed, kSampleRange, true).unset(type, rows, cols);
+  if (op == Unary::scale) sample.param(param_of(kSampleFactor));
+  return sample.tolerance(tolerance_of(op, type));
+}
+
+template <Binary op, Type type>
+Sample binary_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = sample_rows(scale);
+  const uint32_t cols = sample_cols(scale);
+  Sample sample(codelet_of(op));
+  sample.random(type, rows, cols, seed, kSampleRange, true);
+  sample.random(type, rows, cols, seed, kSampleRange, true);
+  return sample.unset(type, rows, cols);
+}
+
+template <Unary op>
+constexpr NamedSample kUnarySamples[] = {{"f32", unary_sample<op, Type::f32>},
+                                         {"f16", unary_sample<op, Type::f16>},
+                                         {"bf16", unary_sample<op, Type::bf16>}};
+template <Binary op>
+constexpr NamedSample kBinarySamples[] = {{"f32", binary_sample<op, Type::f32>},
+                                          {"f16", binary_sample<op, Type::f16>},
+                                          {"bf16", binary_sample<op, Type::bf16>}};
+
+constexpr ListedCodelet kListed[] = {
+#define TESSERA_LIST(op) {kUnary[static_cast<size_t>(Unary::op)], kUnarySamples<Unary::op>},
+    TESSERA_UNARY_OPERATIONS(TESSERA_LIST)
+#undef TESSERA_LIST
+#define TESSERA_LIST(op) {kBinary[static_cast<size_t>(Binary::op)], kBinarySamples<Binary::op>},
+        TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
+#undef TESSERA_LIST
+};
+
+}  // namespace
+
+const Codelet& codelet_of(Unary op) { return kUnary[static_cast<size_t>(op)]; }
+const Codelet& codelet_of(Binary op) { return kBinary[static_cast<size_t>(op)]; }
+
+std::span<const ListedCodelet> elementwise_codelets() { return kListed; }
+
+}  // namespace tessera::kernels

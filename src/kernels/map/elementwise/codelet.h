@@ -1,0 +1,19 @@
+// The elementwise functions as codelets.
+#pragma once
+
+#include <span>
+
+#include "kernels/map/elementwise/elementwise.h"
+#include "kernels/sample.h"
+
+namespace tessera::kernels {
+
+/// Fields "in", "out"; for Unary::scale one parameter, the bits of the factor (param_of).
+const program::Codelet& codelet_of(Unary op);
+
+/// Fields "a", "b", "out".
+const program::Codelet& codelet_of(Binary op);
+
+std::span<const ListedCodelet> elementwise_codelets();
+
+}  // namespace tessera::kernels

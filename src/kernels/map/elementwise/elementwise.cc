@@ -1,0 +1,100 @@
+#include "kernels/map/elementwise/elementwise.h"
+
+#include "base/simd.h"
+#include "kernels/common/lines.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/map/elementwise/elementwise.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/activation-inl.h"
+#include "kernels/common/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+template <Unary op>
+struct UnaryOperation {
+  float factor;
+
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    if constexpr (op == Unary::relu) return activate(d, Activation::relu, x);
+    if constexpr (op == Unary::gelu) return activate(d, Activation::gelu, x);
+    if constexpr (op == Unary::neg) return hn::Neg(x);
+    if constexpr (op == Unary::scale) return hn::Mul(hn::Set(d, factor), x);
+  }
+};
+
+template <Binary op>
+struct BinaryOperation {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    if constexpr (op == Binary::add) return hn::Add(a, b);
+    if constexpr (op == Binary::sub) return hn::Sub(a, b);
+    if constexpr (op == Binary::mul) return hn::Mul(a, b);
+  }
+};
+
+template <class Operation>
+void unary_run(Type type, const Operation& operation, const std::byte* in, size_t count, std::byte* out) {
+  with_float_type(type, [&]<class T>(T) HWY_ATTR {
+    map_elements(operation, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(in));
+  });
+}
+
+template <class Operation>
+void binary_run(Type type, const Operation& operation, const std::byte* a, const std::byte* b, size_t count,
+                std::byte* out) {
+  with_float_type(type, [&]<class T>(T) HWY_ATTR {
+    map_elements(operation, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(a),
+                 reinterpret_cast<const T*>(b));
+  });
+}
+
+}  // namespace
+
+void unary(Unary op, Type type, float factor, const std::byte* in, size_t count, std::byte* out) {
+  switch (op) {
+#define TESSERA_CASE(name) \
+  case Unary::name: return unary_run(type, UnaryOperation<Unary::name>{factor}, in, count, out);
+    TESSERA_UNARY_OPERATIONS(TESSERA_CASE)
+#undef TESSERA_CASE
+  }
+}
+
+void binary(Binary op, Type type, const std::byte* a, const std::byte* b, size_t count, std::byte* out) {
+  switch (op) {
+#define TESSERA_CASE(name) \
+  case Binary::name: return binary_run(type, BinaryOperation<Binary::name>{}, a, b, count, out);
+    TESSERA_BINARY_OPERATIONS(TESSERA_CASE)
+#undef TESSERA_CASE
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(unary);
+HWY_EXPORT(binary);
+
+void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out) {
+  for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
+    HWY_DYNAMIC_DISPATCH(unary)(op, in.type, factor, at[0], count, at[1]);
+  });
+}
+
+void apply_binary(Binary op, const program::FieldView& a, const program::FieldView& b,
+                  const program::FieldView& out) {
+  for_each_run<3>({a, b, out}, [&](const std::array<std::byte*, 3>& at, size_t count) {
+    HWY_DYNAMIC_DISPATCH(binary)(op, a.type, at[0], at[1], count, at[2]);
+  });
+}
+
+}  // namespace tessera::kernels
+#endif

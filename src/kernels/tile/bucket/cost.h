@@ -1,0 +1,35 @@
+// Cycles of dynamic sparse products on a tile.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+
+#include "machine/model/machine.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// What a tile finds in a bucket. Of single elements, rows and blocks are those of its slowest
+/// worker.
+struct BucketWork {
+  double subgroups = 0;
+  double own = 0;     ///< subgroups of the tile's partition
+  double rows = 0;    ///< of these
+  double blocks = 0;  ///< of these
+};
+
+/// Cycles for n columns, zeroing Y apart.
+double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+                     const BucketWork& work);
+
+/// Cycles of setting so many bytes to 0.
+double fill_cycles(const machine::Machine& m, double bytes);
+
+program::PhaseTimes bucket_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes bucket_sddmm_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes bucket_pending_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes count_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes any_flag_cost(const program::Vertex& v, const machine::Machine& m);
+
+}  // namespace tessera::kernels

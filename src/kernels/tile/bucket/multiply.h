@@ -1,0 +1,13 @@
+// The fast forms of dynamic sparse products on a tile.
+#pragma once
+
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// bucket_product and bucket_sddmm, with their fields. False where the elements of a row do not
+/// follow one another, which has no fast form.
+bool apply_bucket_product(const program::Vertex& v);
+bool apply_bucket_sddmm(const program::Vertex& v);
+
+}  // namespace tessera::kernels

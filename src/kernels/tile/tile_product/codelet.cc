@@ -1,0 +1,252 @@
+#include "kernels/tile/tile_product/codelet.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/common/element.h"
+#include "kernels/tile/tile_product/cost.h"
+#include "kernels/tile/tile_product/multiply.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::Access;
+using program::FieldSpec;
+using program::FieldView;
+using program::Vertex;
+
+// As PopLibs' vertices demand: weights and X are loaded in 8 bytes, blocks stored in 16 and
+// interleaved; loops run ahead by 16 bytes of X, and by up to 128 of Y (blocks of 16).
+constexpr std::array<FieldSpec, sparse_product_field::count> kSparseFields = {{
+    {.name = "values", .alignment = 8},
+    {.name = "lists"},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
+}};
+constexpr std::array<std::string_view, 2> kSparseParams = {"block_size", "transposed"};
+
+constexpr std::array<FieldSpec, tile_sddmm_field::count> kSddmmFields = {{
+    {.name = "dy", .alignment = 8, .over_read = 16},
+    {.name = "lists"},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "dw", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
+}};
+constexpr std::array<std::string_view, 1> kSddmmParams = {"block_size"};
+
+constexpr std::array<FieldSpec, dense_product_field::count> kDenseFields = {{
+    {.name = "w", .alignment = 8},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true},
+}};
+constexpr std::array<std::string_view, 3> kDenseParams = {"m", "k", "n"};
+
+float f32_at(const FieldView& field, int64_t row, int64_t col) {
+  return static_cast<float>(number_at(field, row, col));
+}
+
+/// Entry i of a work list.
+uint32_t entry_at(const FieldView& lists, uint32_t i) {
+  return static_cast<uint32_t>(number_at(lists, i, 0));
+}
+
+void sparse_reference(const Vertex& v) {
+  using namespace sparse_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const bool transposed = v.params[1] != 0;
+  const FieldView& out = v.fields[y];
+  const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
+  uint32_t block = 0;
+  uint32_t at = 0;
+  for (uint32_t row = 0; row < out.rows; row += b) {
+    const uint32_t blocks = entry(at++);
+    for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r)
+      for (uint32_t j = 0; j < out.cols; ++j) {
+        float sum = 0;
+        for (uint32_t i = 0; i < blocks; ++i) {
+          const uint32_t first = entry(at + i) * b;
+          for (uint32_t c = 0; c < b && first + c < v.fields[x].rows; ++c)
+            sum += f32_at(v.fields[values], block + i, transposed ? c * b + r : r * b + c) *
+                   f32_at(v.fields[x], first + c, j);
+        }
+        set_number(out, row + r, j, sum);
+      }
+    block += blocks;
+    at += blocks;
+  }
+}
+
+void sparse_simd(const Vertex& v) {
+  if (!apply_sparse_product(v)) sparse_reference(v);
+}
+
+void sddmm_reference(const Vertex& v) {
+  using namespace tile_sddmm_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  uint32_t block = 0;
+  uint32_t at = 0;
+  for (uint32_t row = 0; block < v.fields[dw].rows; row += b)
+    for (uint32_t blocks = entry_at(v.fields[lists], at++); blocks > 0; --blocks, ++block, ++at)
+      for (uint32_t i = 0; i < b * b; ++i)
+        set_number(
+            v.fields[dw], block, i,
+            row_product(v.fields[dy], row + i / b, v.fields[x], entry_at(v.fields[lists], at) * b + i % b));
+}
+
+void sddmm_simd(const Vertex& v) {
+  if (!apply_tile_sddmm(v)) sddmm_reference(v);
+}
+
+void dense_reference(const Vertex& v) {
+  using namespace dense_product_field;
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int64_t c = 0; c < k; ++c)
+        sum += f32_at(v.fields[w], 0, i * k + c) * f32_at(v.fields[x], 0, c * n + j);
+      set_number(v.fields[y], 0, i * n + j, sum);
+    }
+}
+
+void dense_simd(const Vertex& v) {
+  if (!apply_dense_product(v)) dense_reference(v);
+}
+
+// Defined here, where the list sees that they are there.
+program::PhaseTimes sparse_cost(const Vertex& v, const machine::Machine& m) {
+  return sparse_product_cost(v, m);
+}
+program::PhaseTimes sddmm_cost(const Vertex& v, const machine::Machine& m) { return tile_sddmm_cost(v, m); }
+program::PhaseTimes dense_cost(const Vertex& v, const machine::Machine& m) {
+  return dense_product_cost(v, m);
+}
+
+/// Every third block of a square of blocks, the last of X and of Y short by one row where they can
+/// be.
+struct SddmmPattern {
+  std::vector<double> lists;
+  uint32_t blocks = 0;
+  uint32_t rows = 0;
+
+  SddmmPattern(uint32_t side, uint32_t block_size)
+      : rows(side * block_size - (side > 0 && block_size > 1 ? 1 : 0)) {
+    for (uint32_t r = 0; r < side; ++r) {
+      const size_t count_at = lists.size();
+      lists.push_back(0);
+      for (uint32_t c = r % 3; c < side; c += 3, ++blocks) {
+        lists.push_back(c);
+        ++lists[count_at];
+      }
+    }
+  }
+
+  void add_lists(Sample& s) const {
+    s.values(Type::u16, static_cast<uint32_t>(lists.size()), 1, [&](uint64_t i) { return lists[i]; });
+  }
+};
+
+template <Type in, Type out, uint32_t block_size, bool transposed = false>
+Sample sparse_sample(uint32_t scale, uint64_t seed) {
+  constexpr uint32_t kCols = 9;
+  const SddmmPattern p(2 * scale, block_size);
+  Sample s(sparse_product_codelet);
+  s.random(in, p.blocks, block_size * block_size, seed);
+  p.add_lists(s);
+  s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
+  return s.param(block_size)
+      .param(transposed)
+      .tolerance(product_tolerance(in, out, 2.0 * scale * block_size))
+      .flops(2.0 * p.blocks * block_size * block_size * kCols);
+}
+
+/// Vectors of the fast form add in another order than the reference.
+template <Type in, Type out, uint32_t block_size>
+Sample sddmm_sample(uint32_t scale, uint64_t seed) {
+  const SddmmPattern p(2 * scale, block_size);
+  const uint32_t cols = 13 * scale;
+  Sample s(tile_sddmm_codelet);
+  s.random(in, p.rows, cols, seed);
+  p.add_lists(s);
+  s.random(in, p.rows, cols, seed + 1).unset(out, p.blocks, block_size * block_size);
+  return s.param(block_size)
+      .tolerance({epsilon_of(out), cols * epsilon_of(Type::f32)})
+      .flops(2.0 * p.blocks * block_size * block_size * cols);
+}
+
+template <Type in, Type out>
+Sample dense_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = 5 * scale;
+  const uint32_t k = 7 * scale;
+  const uint32_t n = 6 * scale + (scale > 0 ? 1 : 0);
+  Sample s(dense_product_codelet);
+  s.random(in, 1, m * k, seed).random(in, 1, k * n, seed + 1).unset(out, 1, m * n);
+  s.param(m).param(k).param(n);
+  return s.tolerance(product_tolerance(in, out, k)).flops(2.0 * m * k * n);
+}
+
+constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},
+                                          {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
+                                          {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
+                                          {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
+                                          {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>},
+                                          {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>},
+                                          {"b4-f32-t", sparse_sample<Type::f32, Type::f32, 4, true>},
+                                          {"b16-f16-t", sparse_sample<Type::f16, Type::f16, 16, true>}};
+
+constexpr NamedSample kSddmmSamples[] = {{"b1-f32", sddmm_sample<Type::f32, Type::f32, 1>},
+                                         {"b1-f16", sddmm_sample<Type::f16, Type::f16, 1>},
+                                         {"b4-f16", sddmm_sample<Type::f16, Type::f16, 4>},
+                                         {"b8-f16-f32", sddmm_sample<Type::f16, Type::f32, 8>},
+                                         {"b16-f16", sddmm_sample<Type::f16, Type::f16, 16>},
+                                         {"b16-f32", sddmm_sample<Type::f32, Type::f32, 16>}};
+
+constexpr NamedSample kDenseSamples[] = {{"f32", dense_sample<Type::f32, Type::f32>},
+                                         {"f16", dense_sample<Type::f16, Type::f16>},
+                                         {"f16-f32", dense_sample<Type::f16, Type::f32>}};
+
+}  // namespace
+
+constexpr program::Codelet sparse_product_codelet = {
+    .name = "sparse_product",
+    .workers = program::Workers::whole_tile,
+    .fields = kSparseFields,
+    .params = kSparseParams,
+    .reference = sparse_reference,
+    .simd = sparse_simd,
+    .cost = sparse_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
+constexpr program::Codelet tile_sddmm_codelet = {
+    .name = "tile_sddmm",
+    .workers = program::Workers::whole_tile,
+    .fields = kSddmmFields,
+    .params = kSddmmParams,
+    .reference = sddmm_reference,
+    .simd = sddmm_simd,
+    .cost = sddmm_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
+constexpr program::Codelet dense_product_codelet = {
+    .name = "dense_product",
+    .workers = program::Workers::whole_tile,
+    .fields = kDenseFields,
+    .params = kDenseParams,
+    .reference = dense_reference,
+    .simd = dense_simd,
+    .cost = dense_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
+std::span<const ListedCodelet> tile_product_codelets() {
+  static constexpr ListedCodelet kListed[] = {{sparse_product_codelet, kSparseSamples},
+                                              {tile_sddmm_codelet, kSddmmSamples},
+                                              {dense_product_codelet, kDenseSamples}};
+  return kListed;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,51 @@
+// Cycles of products on a tile.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+
+#include "machine/model/machine.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Cycles of formulas that the multipliers bound, on a machine with faster or slower ones.
+double multiplier_cycles(const machine::Machine& m, Type type, double cycles);
+
+/// The size of blocks, 4, 8 or 16, of which those of b × b are made.
+uint32_t kernel_size(uint32_t block_size);
+
+/// What blocks of b × b cost a tile with n columns: a fixed part, and cycles for each block row and
+/// each block. Blocks of other sizes than 4, 8 and 16 are made of these.
+struct BlockRates {
+  double start = 0;
+  double per_row = 0;
+  double per_block = 0;
+};
+BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+                       bool transposed = false);
+
+/// The same for blocks of dY·Xᵀ, n columns each.
+BlockRates sddmm_block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n);
+
+/// What single elements cost one worker with n columns: a fixed part, and cycles for each row and
+/// each element of a row beyond its first. A tile takes as many times its slowest worker as it has.
+struct ElementRates {
+  double start = 0;
+  double per_row = 0;
+  double per_further = 0;
+};
+ElementRates element_rates(Type type, uint32_t n);
+
+/// The same for elements of dY·Xᵀ, n columns each.
+ElementRates sddmm_element_rates(Type type, uint32_t n);
+
+/// Cycles of a tile for a dense product of m × k by k × n.
+double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols);
+
+program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes tile_sddmm_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes dense_product_cost(const program::Vertex& v, const machine::Machine& m);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,142 @@
+#include "kernels/tile/tile_product/multiply.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/simd.h"
+#include "kernels/common/element.h"
+#include "kernels/tile/tile_product/codelet.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/tile/tile_product/multiply.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/convert-inl.h"
+#include "kernels/common/dot-inl.h"
+#include "kernels/common/row_sums-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+using program::FieldView;
+using program::Vertex;
+
+// Entry i of a work list.
+HWY_INLINE uint32_t entry(const FieldView& lists, uint32_t i) {
+  const std::byte* at = address_of(lists, i, 0);
+  return lists.type == Type::u16 ? load<uint16_t>(at) : load<uint32_t>(at);
+}
+
+template <class In, class Out>
+void sparse_rows(const Vertex& v) {
+  using namespace sparse_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& in = v.fields[x];
+  const FieldView& out = v.fields[y];
+  const bool transposed = v.params[1] != 0;
+  const uint32_t row_step = transposed ? 1 : b;
+  const uint32_t col_step = transposed ? b : 1;
+  RowSums sums(out.cols);
+  uint32_t block = 0;
+  for (uint32_t at = 0, row = 0; row < out.rows; row += b) {
+    const uint32_t blocks = entry(v.fields[lists], at++);
+    for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r) {
+      sums.clear();
+      for (uint32_t i = 0; i < blocks; ++i) {
+        const uint32_t first = entry(v.fields[lists], at + i) * b;
+        const auto* w =
+            reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * row_step));
+        for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
+          sums.add(widened(w[c * col_step]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
+      }
+      sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
+    }
+    block += blocks;
+    at += blocks;
+  }
+}
+
+template <class In, class Out>
+void sample_rows(const Vertex& v) {
+  using namespace tile_sddmm_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  uint32_t block = 0;
+  for (uint32_t at = 0, row = 0; block < v.fields[dw].rows; row += b)
+    for (uint32_t left = entry(v.fields[lists], at++); left > 0; --left, ++at, ++block)
+      sample_block<In>(v.fields[dy], row, v.fields[x], entry(v.fields[lists], at) * b, b,
+                       reinterpret_cast<Out*>(address_of(v.fields[dw], block, 0)));
+}
+
+template <class In, class Out>
+void dense_rows(const Vertex& v) {
+  using namespace dense_product_field;
+  const int64_t m = v.params[0];
+  const int64_t k = v.params[1];
+  const int64_t n = v.params[2];
+  RowSums sums(static_cast<size_t>(n));
+  for (int64_t i = 0; i < m; ++i) {
+    sums.clear();
+    for (int64_t j = 0; j < k; ++j)
+      sums.add(widened(v.fields[w].as<const In>()[i * k + j]), v.fields[x].as<const In>() + j * n);
+    sums.store(v.fields[y].as<Out>() + i * n);
+  }
+}
+
+}  // namespace
+
+void sparse_product(const Vertex& v) {
+  using namespace sparse_product_field;
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { sparse_rows<In, Out>(v); });
+}
+
+void tile_sddmm(const Vertex& v) {
+  using namespace tile_sddmm_field;
+  with_float_types(v.fields[x].type, v.fields[dw].type,
+                   [&]<class In, class Out>(In, Out) { sample_rows<In, Out>(v); });
+}
+
+void dense_product(const Vertex& v) {
+  using namespace dense_product_field;
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { dense_rows<In, Out>(v); });
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(sparse_product);
+HWY_EXPORT(tile_sddmm);
+HWY_EXPORT(dense_product);
+
+bool apply_sparse_product(const program::Vertex& v) {
+  using namespace sparse_product_field;
+  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) ||
+      !has_contiguous_rows(v.fields[y]))
+    return false;
+  HWY_DYNAMIC_DISPATCH(sparse_product)(v);
+  return true;
+}
+
+bool apply_tile_sddmm(const program::Vertex& v) {
+  using namespace tile_sddmm_field;
+  if (!has_contiguous_rows(v.fields[dy]) || !has_contiguous_rows(v.fields[x]) ||
+      !has_contiguous_rows(v.fields[dw]))
+    return false;
+  HWY_DYNAMIC_DISPATCH(tile_sddmm)(v);
+  return true;
+}
+
+bool apply_dense_product(const program::Vertex& v) {
+  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+  HWY_DYNAMIC_DISPATCH(dense_product)(v);
+  return true;
+}
+
+}  // namespace tessera::kernels
+#endif

@@ -1,0 +1,14 @@
+// The fast forms of products on a tile.
+#pragma once
+
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// sparse_product, tile_sddmm and dense_product, with their fields. False where the elements of
+/// a row do not follow one another, which has no fast form.
+bool apply_sparse_product(const program::Vertex& v);
+bool apply_tile_sddmm(const program::Vertex& v);
+bool apply_dense_product(const program::Vertex& v);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,87 @@
+#include "machine/host/team.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "machine/host/affinity.h"
+#include "machine/host/detect.h"
+
+namespace tessera::machine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A barrier for threads that have a processor each; where they have not, it yields.
+class SpinBarrier {
+ public:
+  explicit SpinBarrier(unsigned threads) : threads_(threads) {}
+
+  void wait() {
+    const unsigned generation = generation_.load(std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      generation_.store(generation + 1, std::memory_order_release);
+      return;
+    }
+    for (int spins = 0; generation_.load(std::memory_order_acquire) == generation; ++spins)
+      if (spins >= kSpins) std::this_thread::yield();
+  }
+
+ private:
+  static constexpr int kSpins = 1 << 14;
+  const unsigned threads_;
+  alignas(64) std::atomic<unsigned> arrived_{0};
+  alignas(64) std::atomic<unsigned> generation_{0};
+};
+
+/// Runs body(thread) on threads 0 … threads - 1, the caller being the first, each on a core of its
+/// own as far as there are enough.
+void run_team(unsigned threads, const std::function<void(unsigned)>& body) {
+  const std::vector<int> cpus = cpus_by_core();
+  const auto bound_body = [&](unsigned thread) {
+    const BoundHere bound(cpus[thread % cpus.size()]);
+    body(thread);
+  };
+  std::vector<std::jthread> others;
+  for (unsigned thread = 1; thread < threads; ++thread) others.emplace_back(bound_body, thread);
+  bound_body(0);
+}
+
+}  // namespace
+
+double best_round_seconds(unsigned threads, int rounds, const std::function<void(unsigned)>& work) {
+  SpinBarrier barrier(threads);
+  double best = INFINITY;
+  run_team(threads, [&](unsigned thread) {
+    for (int round = 0; round < rounds; ++round) {
+      barrier.wait();
+      const auto start = Clock::now();
+      work(thread);
+      barrier.wait();
+      if (thread == 0) best = std::min(best, seconds_since(start));
+    }
+  });
+  return best;
+}
+
+double barrier_seconds(unsigned threads) {
+  if (threads == 1) return 0;
+  constexpr int kBarriers = 1000;
+  constexpr int kRounds = 20;
+  SpinBarrier barrier(threads);
+  return best_round_seconds(threads, kRounds,
+                            [&](unsigned) {
+                              for (int i = 0; i < kBarriers; ++i) barrier.wait();
+                            }) /
+         kBarriers;
+}
+
+}  // namespace tessera::machine

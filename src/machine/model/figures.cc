@@ -1,0 +1,79 @@
+#include "machine/model/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera::machine {
+namespace {
+
+/// What a core of today does a cycle with an instruction set.
+struct CoreRates {
+  Isa isa;
+  double flops, l1, l2, l3, exposed_loads;
+};
+
+// flops: FP32 multiply-adds on two vector units (generic: multiplies and adds of SSE2).
+// l1: two loads of a vector a cycle. l2, l3: sustained by streaming reads, about two thirds of the
+// peak that vendors' optimization manuals give (64 B a cycle from L2 on x86; L3 shared by all).
+// exposed_loads: 512-bit loads and multiply-adds, two a cycle each alone, take turns; by the product
+// kernels on a Sapphire-Rapids-like core.
+constexpr CoreRates kCoreRates[] = {
+    {Isa::generic, 8, 32, 16, 8, 0},
+    {Isa::neon, 16, 32, 24, 10, 0},
+    {Isa::avx2, 32, 64, 32, 10, 0},
+    {Isa::avx512, 64, 128, 44, 10, 0.35},
+};
+
+constexpr double kDefaultGhz = 2.0;
+// A core's own limit is its line-fill buffers; a socket's, its channels: two DDR4-3200 at least.
+constexpr double kMemoryCoreGbps = 10;
+constexpr double kMemorySocketGbps = 40;
+// A store that another core sees takes about 100 ns; a barrier is two such in a row.
+constexpr double kBarrierSeconds = 0.5e-6;
+
+const CoreRates& rates_of(Isa isa) {
+  return *std::find_if(std::begin(kCoreRates), std::end(kCoreRates),
+                       [&](const CoreRates& rates) { return rates.isa == isa; });
+}
+
+}  // namespace
+
+HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads) {
+  const CoreRates& rates = rates_of(isa);
+  HostFigures figures;
+  figures.isa = isa;
+  figures.ghz = facts.nominal_ghz > 0 ? facts.nominal_ghz : kDefaultGhz;
+  figures.flops_per_cycle = rates.flops;
+  figures.l1_bytes_per_cycle = rates.l1;
+  figures.exposed_loads = rates.exposed_loads;
+  figures.l2_bytes_per_cycle = rates.l2;
+  figures.l3_bytes_per_cycle = rates.l3;
+  figures.memory_core_gbps = kMemoryCoreGbps;
+  figures.memory_gbps = std::min(kMemoryCoreGbps * threads, kMemorySocketGbps * facts.sockets);
+  figures.barrier_seconds = threads > 1 ? kBarrierSeconds : 0;
+  figures.l1_bytes = facts.l1_bytes;
+  figures.l2_bytes = facts.l2_bytes;
+  figures.l3_bytes = facts.l3_bytes;
+  figures.threads = threads;
+  return figures;
+}
+
+std::string describe(const HostFigures& figures) {
+  return fmt::format(
+      "instruction set: {}\n"
+      "clock: {:.2f} GHz\n"
+      "threads: {}\n"
+      "peak: {:.0f} FP32 operations a cycle and core, {:.1f} GFLOP/s in all\n"
+      "L1 reads: {:.0f} bytes a cycle and core\n"
+      "L2 reads: {:.0f} bytes a cycle and core\n"
+      "L3 reads: {:.1f} bytes a cycle and core\n"
+      "memory reads: {:.1f} GB/s a core, {:.1f} GB/s in all\n"
+      "barrier: {:.2f} us\n",
+      name_of(figures.isa), figures.ghz, figures.threads, figures.flops_per_cycle,
+      figures.core_gflops() * figures.threads, figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle,
+      figures.l3_bytes_per_cycle, figures.memory_core_gbps, figures.memory_gbps,
+      figures.barrier_seconds * 1e6);
+}
+
+}  // namespace tessera::machine

@@ -1,0 +1,83 @@
+#include "machine/model/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include "machine/host/measure.h"
+#include "machine/model/builtin.h"
+#include "machine/model/keys.h"
+
+namespace tessera::machine {
+namespace {
+
+std::vector<Figure> host_sources(const Machine& m, const std::string& rates) {
+  const HostFigures& f = m.figures;
+  const std::string system = "operating system";
+  return {
+      {"tiles", static_cast<double>(m.tiles), "threads", "one per physical core allowed, or as asked"},
+      {"clock", f.ghz, "GHz", rates},
+      {"flops", f.flops_per_cycle, "per cycle and core", rates},
+      {"l1", static_cast<double>(f.l1_bytes), "bytes a core", system},
+      {"l2", static_cast<double>(f.l2_bytes), "bytes a core", system},
+      {"l3", static_cast<double>(f.l3_bytes), "bytes", system},
+      {"l1_rate", f.l1_bytes_per_cycle, "bytes per cycle and core", rates},
+      {"l2_rate", f.l2_bytes_per_cycle, "bytes per cycle and core", rates},
+      {"l3_rate", f.l3_bytes_per_cycle, "bytes per cycle and core", rates},
+      {"memory_rate", f.memory_gbps, "GB/s, all cores", rates},
+      {"barrier", f.barrier_seconds * 1e6, "µs", rates},
+      {"memory", static_cast<double>(m.shared_bytes), "bytes", system},
+  };
+}
+
+}  // namespace
+
+Machine host(unsigned threads) {
+  Machine m;
+  m.name = "host";
+  m.kind = Kind::host;
+  m.facts = detect_host();
+  m.description = m.facts.cpu;
+  m.tiles = threads != 0 ? threads : default_threads(m.facts);
+  const Isa isa = active_isa();
+  m.figures = builtin_figures(m.facts, isa, m.tiles);
+  std::string rates = fmt::format("built in for {}", name_of(isa));
+  if (const auto measurement = load_measurement(m.facts)) {
+    m.figures = measured_figures(*measurement, m.facts, isa, m.tiles);
+    rates = "tessera machines measure";
+  }
+  m.clock_hz = m.figures.ghz * 1e9;
+  m.shared_bytes = m.facts.memory_bytes;
+  m.sources = host_sources(m, rates);
+  return m;
+}
+
+std::vector<std::string> builtin_names() {
+  std::vector<std::string> names;
+  for (const BuiltinFile& file : kBuiltinFiles) names.emplace_back(file.name);
+  return names;
+}
+
+Machine find(const std::string& name, unsigned threads) {
+  if (name == "host") return host(threads);
+  for (const BuiltinFile& file : kBuiltinFiles)
+    if (file.name == name) return parse(file.content, fmt::format("machines/{}.toml", name));
+  if (name.ends_with(".toml")) return read(name);
+  throw UsageError(fmt::format("unknown machine '{}': use host, {} or a .toml file (docs/machines.md)", name,
+                               fmt::join(builtin_names(), ", ")));
+}
+
+void apply(const Setting& setting, Machine& machine) {
+  const std::string where = fmt::format("--set for {}", machine.name);
+  if (machine.kind != Kind::tiled)
+    throw UsageError(
+        fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));
+  const Key& key = find_key(setting.key, where);
+  try {
+    enter(machine, key, setting.value, "set by hand", where);
+  } catch (const Error& e) {
+    throw UsageError(e.what());
+  }
+}
+
+}  // namespace tessera::machine

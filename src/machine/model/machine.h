@@ -1,0 +1,94 @@
+// What a machine is: tiles with their memories, and what computing and exchanging costs on them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "machine/model/figures.h"
+
+namespace tessera::machine {
+
+enum class Kind : uint8_t {
+  host,   ///< this computer: tiles are threads, variables lie in the shared space
+  tiled,  ///< modelled: every tile has a memory of its own, and exchange is a planned copy
+};
+
+/// A machine with one number in the wrong place is a wrong machine, so each keeps its source.
+struct Figure {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string source;
+};
+
+struct Machine {
+  std::string name;
+  std::string description;
+  Kind kind = Kind::host;
+  uint32_t tiles = 1;
+  uint32_t workers_per_tile = 1;
+  double clock_hz = 1e9;
+
+  // Memory, in bytes.
+  uint64_t tile_bytes = 0;                   ///< of one tile; 0 on a host
+  uint64_t shared_bytes = 0;                 ///< that every tile reaches; 0 where there is none
+  uint64_t interleaved_from = ~uint64_t{0};  ///< address in a tile at which its interleaved region begins
+
+  // Tiled machines: bytes per cycle and tile, cycles, multiply-accumulates per cycle and tile.
+  double load_bytes_per_cycle = 0;
+  double interleaved_load_factor = 1;  ///< loads from the interleaved region: times load_bytes_per_cycle
+  double exchange_bytes_per_cycle = 0;
+  double paired_exchange_factor = 1;    ///< where tiles 2i and 2i + 1 receive the same data: times the rate
+  double gather_exchange_share = 1;     ///< of the rate, that gathers of scattered rows reach
+  double exchange_cycles = 0;           ///< fixed cost of an exchange, its sync apart
+  double exchange_transfer_cycles = 0;  ///< that each end of a transfer adds
+  double sync_cycles = 0;               ///< of all tiles, before an exchange
+  double superstep_cycles = 0;          ///< fixed cost of a compute set
+  double macs_per_cycle_f16 = 0;
+  double macs_per_cycle_f32 = 0;
+
+  HostFacts facts;      ///< hosts only
+  HostFigures figures;  ///< hosts only
+
+  std::vector<Figure> sources;  ///< every number above, for people
+
+  bool has_shared_space() const { return shared_bytes != 0; }
+  bool has_interleaved_region() const { return interleaved_from < tile_bytes; }
+  double interleaved_load_bytes_per_cycle() const { return load_bytes_per_cycle * interleaved_load_factor; }
+  double seconds(double cycles) const { return cycles / clock_hz; }
+};
+
+/// This computer with `threads` tiles (0: default_threads), for the active instruction set.
+/// Rates measured by `tessera machines measure` are used where its cache file has this processor,
+/// else built-in ones.
+Machine host(unsigned threads = 0);
+
+/// A machine from a TOML file (docs/machines.md). Throws Error naming file, key and value where a
+/// number is missing, not finite, or out of the range that a machine can have.
+Machine read(const std::filesystem::path& file);
+
+/// The same from the text of such a file; `name` stands in messages.
+Machine parse(std::string_view content, const std::string& name);
+
+/// Machines that the library knows by name (machines/*.toml), oldest first.
+std::vector<std::string> builtin_names();
+
+/// "host", the name of a built-in machine, or a TOML file. Throws UsageError for another name.
+Machine find(const std::string& name, unsigned threads = 0);
+
+/// A figure of a machine changed by hand. The key may be cut short where it stays unambiguous.
+struct Setting {
+  std::string key;
+  double value = 0;
+
+  bool operator==(const Setting&) const = default;
+};
+
+/// Changes a tiled machine. Throws UsageError naming key, value and range for a key that there is
+/// none of or a value that it cannot have, and for a host, whose figures are facts.
+void apply(const Setting& setting, Machine& machine);
+
+}  // namespace tessera::machine

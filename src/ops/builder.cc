@@ -1,0 +1,58 @@
+#include "ops/builder.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+namespace tessera::ops {
+
+using program::MappedBox;
+using program::Role;
+
+Builder::Builder(program::Program& program, const machine::Machine& machine)
+    : program_(program), machine_(machine) {}
+
+Builder::Builder(program::Program& program, const machine::Machine& machine, program::TileId first_tile,
+                 uint32_t tiles)
+    : program_(program), machine_(machine), first_tile_(first_tile) {
+  const bool is_whole = first_tile == 0 && tiles == machine.tiles;
+  if (tiles == 0 || first_tile > machine.tiles || tiles > machine.tiles - first_tile ||
+      (is_host() && !is_whole))
+    throw UsageError(fmt::format("an operation cannot be built on tiles {} to {} of '{}', which has {}{}",
+                                 first_tile, uint64_t{first_tile} + tiles, machine.name, machine.tiles,
+                                 is_host() ? "; on a host operations take all of them" : ""));
+  machine_.tiles = tiles;
+}
+
+Operand Builder::whole(program::VariableId variable) const {
+  return {variable, program_.variable(variable).whole()};
+}
+
+Operand Builder::add(program::Variable variable) const {
+  if (variable.mapping.empty())
+    variable.mapping = is_host() ? program::map_shared(variable.rows, variable.cols)
+                                 : program::map_linearly(variable.rows, variable.cols, machine_.tiles);
+  for (MappedBox& mapped : variable.mapping) mapped.tile = tile(mapped.tile);
+  return whole(program_.add(std::move(variable)));
+}
+
+Operand Builder::temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
+                           std::vector<MappedBox> mapping) const {
+  return add({std::move(name), type, rows, cols, Role::temporary, std::move(mapping), {}});
+}
+
+Operand Builder::constant(std::string name, Type type, uint32_t rows, uint32_t cols,
+                          std::shared_ptr<const std::byte> contents, std::vector<MappedBox> mapping) const {
+  return add({std::move(name), type, rows, cols, Role::constant, std::move(mapping), std::move(contents)});
+}
+
+Operand Builder::external(std::string name, Role role, Type type, uint32_t rows, uint32_t cols,
+                          std::vector<MappedBox> mapping) const {
+  return add({std::move(name), type, rows, cols, role, std::move(mapping), {}});
+}
+
+program::StepId Builder::execute(program::ComputeSet set) const {
+  for (program::VertexGroup& group : set.groups) group.first_tile = tile(group.first_tile);
+  return program_.execute(std::move(set));
+}
+
+}  // namespace tessera::ops

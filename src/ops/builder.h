@@ -1,0 +1,67 @@
+// Where operations are built: many in one program, each on a range of tiles.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/operand.h"
+#include "program/program.h"
+
+namespace tessera::ops {
+
+/// Adds operations to a program, on a range of a machine's tiles. An operation numbers its tiles from 0;
+/// the builder says which those are. Program and machine must outlive it.
+class Builder {
+ public:
+  Builder(program::Program& program, const machine::Machine& machine);
+  /// On the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine lacks, and
+  /// on a host for any but all of them.
+  Builder(program::Program& program, const machine::Machine& machine, program::TileId first_tile,
+          uint32_t tiles);
+
+  program::Program& program() const { return program_; }
+  /// The machine as far as the range goes: what planners are to be given.
+  const machine::Machine& machine() const { return machine_; }
+  bool is_host() const { return machine_.kind == machine::Kind::host; }
+  /// The machine's number of a tile of the range; the shared space is what it is.
+  program::TileId tile(program::TileId of_range) const {
+    return of_range == program::kShared ? of_range : first_tile_ + of_range;
+  }
+  program::TileId first_tile() const { return first_tile_; }
+
+  /// A whole variable as an operand.
+  Operand whole(program::VariableId variable) const;
+  Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
+
+  /// Variables whose mappings number tiles from 0. Without a mapping: the shared space of a host; on tiles
+  /// linearly over the range.
+  Operand add(program::Variable variable) const;
+  Operand temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
+                    std::vector<program::MappedBox> mapping = {}) const;
+  /// Row-major contents, which the caller's `contents` keeps alive.
+  Operand constant(std::string name, Type type, uint32_t rows, uint32_t cols,
+                   std::shared_ptr<const std::byte> contents,
+                   std::vector<program::MappedBox> mapping = {}) const;
+  /// Bound by the caller on each run.
+  Operand external(std::string name, program::Role role, Type type, uint32_t rows, uint32_t cols,
+                   std::vector<program::MappedBox> mapping = {}) const;
+
+  /// A compute set whose groups number tiles from 0.
+  program::StepId execute(program::ComputeSet set) const;
+  program::StepId copy(program::CopySet set) const { return program_.copy(std::move(set)); }
+  program::StepId sequence(std::vector<program::StepId> steps) const {
+    return program_.sequence(std::move(steps));
+  }
+
+ private:
+  program::Program& program_;
+  machine::Machine machine_;
+  program::TileId first_tile_ = 0;
+};
+
+}  // namespace tessera::ops

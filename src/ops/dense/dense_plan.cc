@@ -1,0 +1,229 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/tile/tile_product/codelet.h"
+#include "kernels/tile/tile_product/cost.h"
+#include "ops/dense/dense.h"
+#include "program/cycles.h"
+#include "program/sizes.h"
+
+namespace tessera::ops {
+namespace {
+
+using machine::Machine;
+using program::Phase;
+
+constexpr uint32_t kOutGrain = 16;  // rows of W that the multipliers take at once
+constexpr uint32_t kMostSlices = 64;
+constexpr size_t kMostCuts = 64;
+
+uint32_t in_grain(Type type) { return type == Type::f16 ? 16 : 8; }
+
+uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+/// Numbers of parts, up to `most`, that differ in the size of their largest part; and for each of
+/// them that is odd the even one above, which leaves no tile without a neighbour.
+std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
+  std::vector<uint32_t> counts;
+  uint32_t size = ~0U;
+  for (uint32_t parts = 1; parts <= std::min(std::max(1U, units), most); ++parts) {
+    const bool even_sibling = parts % 2 == 0 && !counts.empty() && counts.back() == parts - 1;
+    if (ceil_divide(units, parts) == size && !even_sibling) continue;
+    size = ceil_divide(units, parts);
+    counts.push_back(parts);
+  }
+  return counts;
+}
+
+/// What one cut is expected to cost, in closed form: parts are as equal as they can be.
+class Estimate {
+ public:
+  Estimate(const DenseShape& s, const DensePartition& partition, const Machine& m)
+      : s_(s), partition_(partition), m_(m) {
+    const uint32_t grain = in_grain(s.numbers.operands);
+    const auto largest = [](uint32_t total, uint32_t slices, uint32_t parts, uint32_t g) {
+      const uint32_t units = ceil_divide(ceil_divide(total, slices), g);
+      return std::min<uint32_t>(total, ceil_divide(units, parts) * g);
+    };
+    rows_ = largest(s.m, partition.m_slices, partition.m_parts, kOutGrain);
+    inner_ = largest(s.k, 1, partition.k_parts, grain);
+    cols_ = largest(s.n, partition.n_slices, partition.n_parts, 1);
+    const auto size = static_cast<double>(size_of(s.numbers.operands));
+    w_ = size * rows_ * inner_;
+    x_ = size * inner_ * cols_;
+    y_ = size * rows_ * cols_;
+    partial_ = y_ / size * static_cast<double>(size_of(s.numbers.partials));
+  }
+
+  Expected<DensePartition> all() const {
+    program::PhaseTimes cycles;
+    add_exchange(cycles, broadcast_cycles());
+    cycles[Phase::compute] += kernels::dense_cycles(m_, s_.numbers.operands, rows_, inner_, cols_);
+    cycles[Phase::control] += program::superstep_cycles(m_, partition_.tiles());
+    if (partition_.k_parts > 1) add_reduction(cycles);
+    if (partition_.slices() > 1) cycles[Phase::exchange] += y_ / partition_.k_parts / m_.load_bytes_per_cycle;
+    return {partition_, cycles.scaled(partition_.slices()), bytes()};
+  }
+
+  /// The most that is alive at one time: what is multiplied and the partials, or these as they are
+  /// computed and as they are received.
+  double temporaries() const {
+    const double multiplied = (copies_w() ? w_ : 0) + (copies_x() ? x_ : 0);
+    return partition_.k_parts > 1 ? partial_ + std::max(multiplied, partial_) : multiplied;
+  }
+
+ private:
+  bool copies_w() const { return partition_.n_parts > 1 || partition_.m_slices > 1; }
+  bool copies_x() const { return partition_.m_parts > 1 || partition_.n_slices > 1; }
+
+  void add_exchange(program::PhaseTimes& cycles, double transfer) const {
+    if (transfer == 0) return;
+    cycles[Phase::exchange] += transfer + program::exchange_overhead_cycles(m_);
+    cycles[Phase::sync] += program::exchange_sync_cycles(m_);
+  }
+
+  /// Of its own share a tile makes a copy; the rest it receives, with its neighbour if they share
+  /// it.
+  double broadcast_cycles() const {
+    program::TileTraffic t;
+    const auto receive = [&](double bytes, uint32_t users, bool neighbours) {
+      const double own = bytes / std::min(users, 16U);
+      t.local += own;
+      (neighbours && users % 2 == 0 ? t.paired_in : t.in) += bytes - own;
+    };
+    if (copies_w()) receive(w_, partition_.n_parts, !partition_.pairs_share_x);
+    if (copies_x()) receive(x_, partition_.m_parts, partition_.pairs_share_x);
+    return program::traffic_cycles(m_, t);
+  }
+
+  void add_reduction(program::PhaseTimes& cycles) const {
+    program::TileTraffic t;
+    t.local = partial_ / partition_.k_parts;
+    t.in = t.out = partial_ - t.local;
+    add_exchange(cycles, program::traffic_cycles(m_, t));
+    cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, partition_.k_parts,
+                                           std::ceil(double{1} * rows_ * cols_ / partition_.k_parts));
+    cycles[Phase::control] += program::superstep_cycles(m_, partition_.tiles());
+  }
+
+  double bytes() const {
+    const double resident = w_ * partition_.m_slices / partition_.n_parts +
+                            x_ * partition_.n_slices / partition_.m_parts +
+                            y_ * partition_.slices() / partition_.k_parts;
+    return resident + temporaries() + program::kStackBytes;
+  }
+
+  const DenseShape& s_;
+  const DensePartition& partition_;
+  const Machine& m_;
+  uint32_t rows_ = 0;
+  uint32_t inner_ = 0;
+  uint32_t cols_ = 0;
+  double w_ = 0;
+  double x_ = 0;
+  double y_ = 0;
+  double partial_ = 0;
+};
+
+/// Grids over the tiles for given slices.
+class GridSearch {
+ public:
+  GridSearch(const DenseShape& shape, Planner planner, const Machine& m, const DensePartition& forced)
+      : shape_(shape), planner_(planner), m_(m), forced_(forced) {}
+
+  std::vector<Expected<DensePartition>> search() {
+    for (uint32_t slices = 1; slices <= kMostSlices; slices *= 2) {
+      if (may_slice(shape_.n, slices, forced_.n_slices))
+        search(forced_.m_slices == 0 ? 1 : forced_.m_slices, slices);
+      if (slices > 1 && may_slice(shape_.m, slices, forced_.m_slices) && forced_.n_slices <= 1)
+        search(slices, 1);
+    }
+    if (forced_.n_slices > 1) search(1, forced_.n_slices);
+    if (forced_.m_slices > 1) search(forced_.m_slices, 1);
+    const double capacity = static_cast<double>(m_.tile_bytes);
+    std::sort(found_.begin(), found_.end(), [&](const auto& a, const auto& b) {
+      if ((a.bytes > capacity) != (b.bytes > capacity)) return a.bytes <= capacity;
+      return a.bytes > capacity ? a.bytes < b.bytes : a.cycles.total() < b.cycles.total();
+    });
+    if (found_.size() > kMostCuts) found_.resize(kMostCuts);
+    return std::move(found_);
+  }
+
+ private:
+  static bool may_slice(uint32_t total, uint32_t slices, uint32_t forced) {
+    return forced == 0 ? slices == 1 || slices <= total : slices == 1 && forced == 1;
+  }
+
+  std::vector<uint32_t> counts(uint32_t units, uint32_t forced, uint32_t most) const {
+    if (forced != 0) return {std::min({forced, std::max(1U, units), most})};
+    return part_counts(units, most);
+  }
+
+  void search(uint32_t m_slices, uint32_t n_slices) {
+    const uint32_t m_units = ceil_divide(ceil_divide(shape_.m, m_slices), kOutGrain);
+    const uint32_t k_units = ceil_divide(shape_.k, in_grain(shape_.numbers.operands));
+    const uint32_t n_units = ceil_divide(shape_.n, n_slices);
+    for (uint32_t m : counts(m_units, forced_.m_parts, m_.tiles))
+      for (uint32_t k : counts(k_units, forced_.k_parts, m_.tiles / m))
+        for (uint32_t n : n_counts(n_units, m_.tiles / m / k))
+          for (bool slice_x : {true, false}) consider({m, k, n, m_slices, n_slices, slice_x});
+  }
+
+  /// Of the parts of n only the most that the tiles allow, and few.
+  std::vector<uint32_t> n_counts(uint32_t units, uint32_t most) const {
+    if (forced_.n_parts != 0) return counts(units, forced_.n_parts, most);
+    const uint32_t all = std::min(std::max(1U, units), most);
+    std::vector<uint32_t> parts = {all};
+    if (all > 1 && all % 2 == 1) parts.push_back(all - 1);
+    if (all > 1) parts.push_back(ceil_divide(units, ceil_divide(units, all)));
+    if (all > 2) parts.push_back(1);
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    return parts;
+  }
+
+  void consider(const DensePartition& partition) {
+    if (!partition.pairs_share_x && partition.n_parts == 1) return;
+    if (uint64_t{shape_.m} * shape_.n > ~0U || uint64_t{shape_.m} * shape_.k > ~0U ||
+        uint64_t{shape_.k} * shape_.n > ~0U)
+      return;
+    const Estimate estimate(shape_, partition, m_);
+    Expected<DensePartition> expected = estimate.all();
+    if (planner_ == Planner::published &&
+        estimate.temporaries() > kPublishedMemoryFraction * static_cast<double>(m_.tile_bytes))
+      expected.bytes = std::max(expected.bytes, 1.0 + static_cast<double>(m_.tile_bytes));
+    found_.push_back(expected);
+  }
+
+  const DenseShape& shape_;
+  Planner planner_;
+  const Machine& m_;
+  const DensePartition& forced_;
+  std::vector<Expected<DensePartition>> found_;
+};
+
+}  // namespace
+
+std::string to_string(const DensePartition& partition) {
+  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}",
+                     partition.m_parts, partition.k_parts, partition.n_parts, partition.m_slices,
+                     partition.n_slices, partition.pairs_share_x ? "x" : "w");
+}
+
+std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
+                                                       const Machine& machine, const DensePartition& forced) {
+  return GridSearch(shape, planner, machine, forced).search();
+}
+
+DenseLayouts dense_layouts(const DenseShape& s, const DensePartition& partition) {
+  const uint32_t grain = in_grain(s.numbers.operands);
+  return {
+      PartedMatrix(s.m, s.k, partition.m_slices, 1, partition.m_parts, kOutGrain, partition.k_parts, grain),
+      PartedMatrix(s.k, s.n, 1, partition.n_slices, partition.k_parts, grain, partition.n_parts, 1),
+      PartedMatrix(s.m, s.n, partition.m_slices, partition.n_slices, partition.m_parts, kOutGrain,
+                   partition.n_parts, 1)};
+}
+
+}  // namespace tessera::ops

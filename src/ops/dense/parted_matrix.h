@@ -1,0 +1,63 @@
+// Matrices stored part by part, as plans of dense products lay out their operands.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "program/box.h"
+
+namespace tessera::ops {
+
+/// `total` units in at most `parts` ranges of nearly equal whole grains: the first of each, and the
+/// end.
+std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32_t grain);
+
+/// A rows × cols matrix cut first into slices, which are computed one after another, and each slice
+/// into a grid of parts. A slice is one row of storage, a part a run of elements within it, row by
+/// row. Slices are of equal size: what the last ones lack is padding, and 0.
+class PartedMatrix {
+ public:
+  PartedMatrix() = default;
+  /// Parts at whole grains.
+  PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices, uint32_t row_parts,
+               uint32_t row_grain, uint32_t col_parts, uint32_t col_grain);
+
+  uint32_t rows() const { return rows_; }
+  uint32_t cols() const { return cols_; }
+  uint32_t slices() const { return row_slices_ * col_slices_; }
+  uint32_t slice_elements() const { return row_begin_.back() * col_begin_.back(); }
+  uint64_t elements() const { return uint64_t{slices()} * slice_elements(); }
+  uint32_t row_parts() const { return static_cast<uint32_t>(row_begin_.size()) - 1; }
+  uint32_t col_parts() const { return static_cast<uint32_t>(col_begin_.size()) - 1; }
+  uint32_t rows_of(uint32_t i) const { return row_begin_[i + 1] - row_begin_[i]; }
+  uint32_t cols_of(uint32_t j) const { return col_begin_[j + 1] - col_begin_[j]; }
+
+  /// Columns of storage that part (i, j) takes.
+  uint32_t begin(uint32_t i, uint32_t j) const {
+    return row_begin_[i] * col_begin_.back() + col_begin_[j] * rows_of(i);
+  }
+  uint32_t elements_of(uint32_t i, uint32_t j) const { return rows_of(i) * cols_of(j); }
+  /// Part (i, j) in row `row` of a variable of this layout.
+  program::Box part(uint32_t row, uint32_t i, uint32_t j) const {
+    return {row, 1, begin(i, j), elements_of(i, j)};
+  }
+
+  /// The matrix (row-major) as it is stored, and back.
+  std::vector<float> store(std::span<const float> matrix) const;
+  void load(std::span<const float> stored, std::span<float> matrix) const;
+
+ private:
+  /// Calls visit(first stored element, first element of the matrix, count) for each stored run.
+  template <class Visit>
+  void each_run(const Visit& visit) const;
+
+  uint32_t rows_ = 0;
+  uint32_t cols_ = 0;
+  uint32_t row_slices_ = 1;
+  uint32_t col_slices_ = 1;
+  std::vector<uint32_t> row_begin_ = {0};
+  std::vector<uint32_t> col_begin_ = {0};
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,31 @@
+#include "ops/map/cast.h"
+
+#include "kernels/map/cast/codelet.h"
+#include "ops/types.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Role;
+
+MapOperation operation_of(const CastProblem& p) {
+  require_float(p.from, "a cast");
+  require_float(p.to, "a cast");
+  MapOperation operation{.codelet = &kernels::cast_codelet, .rows = p.rows, .cols = p.cols};
+  operation.operands = {{"in", p.from, Role::input, p.rows, p.cols},
+                        {"out", p.to, Role::output, p.rows, p.cols}};
+  return operation;
+}
+
+}  // namespace
+
+MapPlan plan(const CastProblem& problem, const machine::Machine& machine) {
+  return plan_map(operation_of(problem), machine);
+}
+
+BuiltOperation build(program::Program& program, const CastProblem& problem, const MapPlan& plan,
+                     const machine::Machine& machine) {
+  return build_map(program, operation_of(problem), plan, machine);
+}
+
+}  // namespace tessera::ops

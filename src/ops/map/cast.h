@@ -1,0 +1,24 @@
+// A matrix in another floating-point type.
+#pragma once
+
+#include "ops/map/map.h"
+
+namespace tessera::ops {
+
+/// out = in, rows × cols, each of f32, f16 or bf16. Rounds once, to nearest even; overflow is
+/// infinity.
+struct CastProblem {
+  Type from = Type::f32;
+  Type to = Type::f16;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+};
+
+/// Throws UsageError for a type that is not floating-point.
+MapPlan plan(const CastProblem& problem, const machine::Machine& machine);
+
+/// Adds external variables "in", "out", and the step.
+BuiltOperation build(program::Program& program, const CastProblem& problem, const MapPlan& plan,
+                     const machine::Machine& machine);
+
+}  // namespace tessera::ops

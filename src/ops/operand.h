@@ -1,0 +1,25 @@
+// Operands of operations: variables that lie in a program already.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace tessera::ops {
+
+/// A matrix in a program: a variable, or a box of one.
+struct Operand {
+  program::VariableId variable = 0;
+  program::Box box;
+
+  uint32_t rows() const { return box.rows; }
+  uint32_t cols() const { return box.cols; }
+  /// A box of the operand, as one of its variable.
+  program::Box inside(const program::Box& part) const {
+    return {box.row + part.row, part.rows, box.col + part.col, part.cols};
+  }
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,114 @@
+// Dynamic sparse products on tiled machines, as PopSparse (Li et al. 2023, section 3.3 and appendix
+// A.2) computes them: what is planned is fixed by the shape and the most blocks that W may have,
+// and serves every pattern. docs/dynamic-sparsity.md says how.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/sparse/tiled_plan.h"
+#include "ops/tally.h"
+#include "program/program.h"
+
+namespace tessera::ops {
+
+struct DynamicShape {
+  uint32_t m = 0;
+  uint32_t k = 0;
+  uint32_t n = 0;
+  uint32_t block_size = 1;
+  uint64_t capacity = 0;  ///< the most blocks that W may have
+  TiledNumbers numbers;
+  Product product = Product::forward;
+};
+
+/// A grid of m_parts × k_parts × n_parts tiles. W is cut into m_parts × k_parts partitions of equal
+/// shape, each with a bucket of room for so many blocks, which lies spread over the n_parts tiles
+/// of its partition and is copied to each of them on every call.
+///
+/// Gradients are cut alike. For dX tiles have rows of dY in place of X, read blocks as their
+/// transposes, and results are added over m in place of k. For dW tiles have rows of both; buckets
+/// travel empty and are filled where their blocks belong, travel back by as many steps, and are
+/// added over n.
+struct DynamicTiling {
+  uint32_t m_parts = 1;
+  uint32_t k_parts = 1;
+  uint32_t n_parts = 1;
+  uint32_t bucket_blocks = 0;
+
+  uint32_t partitions() const { return m_parts * k_parts; }
+  uint32_t tiles() const { return partitions() * n_parts; }
+  bool operator==(const DynamicTiling&) const = default;
+};
+
+std::string to_string(const DynamicTiling& tiling);
+
+/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
+/// others. Parts that `forced` does not leave at 0 are kept. The published planner's limits may
+/// leave none.
+std::vector<Expected<DynamicTiling>> dynamic_tilings(const DynamicShape& shape, Planner planner,
+                                                     const machine::Machine& machine,
+                                                     const DynamicTiling& forced);
+
+/// Where the partitions of a cut lie, and how large their buckets are.
+struct DynamicGrid {
+  DynamicGrid(const DynamicShape& shape, const DynamicTiling& tiling, const machine::Machine& machine);
+
+  /// Partitions are numbered in the order of the ring in which buckets move: along k, then along m.
+  /// (Tiles that differ in n have the same partition: between them no block needs to move.)
+  uint32_t partition(uint32_t m_part, uint32_t k_part) const { return m_part * tiling.k_parts + k_part; }
+  uint32_t m_part(uint32_t partition) const { return partition / tiling.k_parts; }
+  uint32_t k_part(uint32_t partition) const { return partition % tiling.k_parts; }
+  /// Neighbouring tiles share their part of X.
+  program::TileId tile(uint32_t m_part, uint32_t k_part, uint32_t n_part) const {
+    return (n_part * tiling.k_parts + k_part) * tiling.m_parts + m_part;
+  }
+
+  DynamicTiling tiling;
+  uint32_t block_size;
+  uint32_t workers;
+  uint32_t part_rows;               ///< block rows of a partition
+  uint32_t part_cols;               ///< block columns
+  std::vector<uint32_t> row_begin;  ///< first row of each part of m, and the end
+  std::vector<uint32_t> x_begin;    ///< first row of X of each part of k, and the end
+  std::vector<uint32_t> col_begin;  ///< first column of each part of n, and the end
+  uint32_t bucket_words;            ///< of metadata
+};
+
+/// A pattern as the buckets of a cut have it.
+struct DynamicEncoding {
+  static constexpr uint64_t kNoBlock = ~uint64_t{0};
+
+  std::vector<uint16_t> metadata;     ///< bucket after bucket
+  std::vector<uint64_t> block_order;  ///< place i of the buckets has the pattern's block block_order[i]
+  uint32_t steps = 0;                 ///< propagation steps that a product takes
+  uint64_t moved = 0;                 ///< blocks outside of their own partition's bucket
+  uint32_t roundings = 1;             ///< the most times that a partial sum is rounded
+};
+
+/// Puts the blocks of a pattern into buckets: each row of a partition into its own bucket while it
+/// fits; rows that do not into the nearest bucket with room for all of it; parts of rows into the
+/// nearest with any. Near is what a bucket passes after few steps of the ring. Throws UsageError
+/// where the pattern is not of the shape or has more blocks than the capacity, and Error where the
+/// buckets' metadata have no room for it, each saying how many blocks too many there are.
+DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid);
+
+struct DynamicProgram {
+  program::Program program;
+  program::VariableId values = 0, metadata = 0, x = 0, y = 0;
+  program::VariableId bucket_metadata = 0;  ///< the metadata that a tile works on
+};
+DynamicProgram build_dynamic(const DynamicShape& shape, const DynamicGrid& grid,
+                             const machine::Machine& machine);
+
+/// What such a program costs for an encoded pattern: cycles by phase as a run counts them, bytes
+/// not below.
+Tally tally(const program::Program& program, program::VariableId bucket_metadata, const DynamicGrid& grid,
+            const DynamicEncoding& encoding, const machine::Machine& machine);
+
+}  // namespace tessera::ops

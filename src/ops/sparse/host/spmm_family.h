@@ -1,0 +1,194 @@
+// The two families of product kernels, as the planner and the builder of products see them.
+#pragma once
+
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/host/block_sparse/codelet.h"
+#include "kernels/host/block_sparse/cost.h"
+#include "kernels/host/element_sparse/codelet.h"
+#include "kernels/host/element_sparse/cost.h"
+#include "kernels/map/gather/codelet.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/split.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+
+/// Where the elements of a matrix of the caller's lie, without the elements.
+template <class T>
+MatrixView<T> placed(Layout layout, uint32_t rows, uint32_t cols) {
+  return layout == Layout::row_major ? row_major<T>(nullptr, cols) : column_major<T>(nullptr, rows);
+}
+
+/// What the shares of both families have in common, as their costs see it.
+template <class Slice, class Family>
+void describe_slice(Slice& slice, const Family& family, const typename Family::Schedule& schedule,
+                    const SpmmProblem& problem, const program::Box& units) {
+  slice.weight = family.view();
+  slice.col_begin = units.col;
+  slice.col_end = static_cast<uint32_t>(units.col_end());
+  slice.schedule = schedule;
+  slice.x = placed<const float>(problem.x_layout, family.cols(), problem.n);
+  slice.y = placed<float>(problem.y_layout, family.rows(), problem.n);
+}
+
+/// What the planner and the builder need to know of the block kernels.
+struct Blocks {
+  using Schedule = kernels::BlockSchedule;
+
+  const sparse::PackedBlocks& weight;
+  bool transpose = false;
+
+  uint32_t rows() const { return transpose ? weight.cols() : weight.rows(); }
+  uint32_t cols() const { return transpose ? weight.rows() : weight.cols(); }
+  kernels::BlockWeight view() const { return kernels::view_of(weight, transpose); }
+
+  static constexpr const program::Codelet& codelet() { return kernels::block_spmm_codelet; }
+
+  template <class Visit>
+  static void visit_knobs(Schedule& schedule, const Visit& visit) {
+    kernels::visit_block_knobs(schedule, visit);
+  }
+
+  std::vector<Schedule> candidates(const SpmmProblem& problem, const machine::Machine& m) const {
+    return kernels::block_candidates({.m = rows(),
+                                      .k = cols(),
+                                      .n = problem.n,
+                                      .block_size = weight.block_size(),
+                                      .non_zeros = weight.non_zeros(),
+                                      .type = weight.type(),
+                                      .threads = m.tiles,
+                                      .x_column_major = problem.x_layout == Layout::column_major,
+                                      .y_column_major = problem.y_layout == Layout::column_major},
+                                     m.figures);
+  }
+
+  std::vector<uint32_t> row_parts(uint32_t parts) const {
+    const sparse::BlockIndex& index = transpose ? weight.transposed_index() : weight.index();
+    if (weight.is_dynamic()) return split_evenly(index.rows(), parts);
+    return split_rows(index.row_begin, index.rows(), parts);
+  }
+
+  uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), rows()); }
+
+  program::PhaseTimes cost(const Schedule& schedule, const SpmmProblem& problem, program::Box units,
+                           const machine::Machine& m) const {
+    kernels::BlockSlice slice;
+    describe_slice(slice, *this, schedule, problem, units);
+    if (weight.is_dynamic()) slice.weight.row_begin = nullptr;
+    slice.weight.capacity = static_cast<uint32_t>(weight.capacity());
+    slice.block_row_begin = units.row;
+    slice.block_row_end = static_cast<uint32_t>(units.row_end());
+    return kernels::block_cost(slice, m.figures);
+  }
+
+  /// Nothing comes before a product.
+  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
+  uint64_t prologue_bytes() const { return 0; }
+
+  size_t scratch_floats(const Schedule& schedule, uint32_t cols) const {
+    return kernels::block_scratch_floats(schedule, this->cols(), weight.block_size(), cols, transpose);
+  }
+};
+
+/// The same of the element kernels. A transposed product has an index of its own, and first gathers
+/// the values into its order.
+struct Elements {
+  using Schedule = kernels::ElementSchedule;
+
+  const sparse::PackedElements& weight;
+  bool transpose = false;
+
+  const sparse::ElementIndex& index() const { return transpose ? weight.transposed().index : weight.index(); }
+  uint32_t rows() const { return index().rows; }
+  uint32_t cols() const { return index().cols; }
+  kernels::ElementWeight view() const { return kernels::view_of(index(), weight.type(), nullptr); }
+  /// Of the values in the order of the product, in rows of kRowGroupLanes.
+  uint32_t value_rows() const {
+    const uint64_t places = transpose ? weight.transposed().source.size() : weight.places();
+    return static_cast<uint32_t>(places / sparse::kRowGroupLanes);
+  }
+
+  static constexpr const program::Codelet& codelet() { return kernels::element_spmm_codelet; }
+
+  template <class Visit>
+  static void visit_knobs(Schedule& schedule, const Visit& visit) {
+    kernels::visit_element_knobs(schedule, visit);
+  }
+
+  std::vector<Schedule> candidates(const SpmmProblem& problem, const machine::Machine& m) const {
+    return kernels::element_candidates(view(), problem.n, m.tiles, m.figures);
+  }
+
+  std::vector<uint32_t> row_parts(uint32_t parts) const {
+    const uint32_t chunks = index().chunks();
+    if (weight.is_dynamic()) return split_evenly(chunks, parts);
+    std::vector<uint64_t> places_before;
+    for (uint64_t chunk = 0; chunk <= chunks; ++chunk)
+      places_before.push_back(index().blocks[chunk * index().k_blocks()].value);
+    return split_rows(places_before, chunks, parts);
+  }
+
+  uint32_t first_row(uint32_t unit) const { return index().chunk_begin[unit]; }
+
+  /// Non-zeros that the cost takes a part for where the pattern may change: an even share of the
+  /// capacity; 0 where it counts them.
+  uint64_t capacity_of(uint32_t chunk_begin, uint32_t chunk_end) const {
+    if (!weight.is_dynamic() || rows() == 0) return 0;
+    return weight.capacity() * (first_row(chunk_end) - first_row(chunk_begin)) / rows();
+  }
+
+  program::PhaseTimes cost(const Schedule& schedule, const SpmmProblem& problem, program::Box units,
+                           const machine::Machine& m) const {
+    kernels::ElementSlice slice;
+    describe_slice(slice, *this, schedule, problem, units);
+    slice.chunk_begin = units.row;
+    slice.chunk_end = static_cast<uint32_t>(units.row_end());
+    if (weight.is_dynamic()) slice.weight.blocks = nullptr;
+    slice.weight.capacity = capacity_of(slice.chunk_begin, slice.chunk_end);
+    return kernels::element_cost(slice, m.figures);
+  }
+
+  /// Rows of values that each of some tiles gathers.
+  std::vector<uint32_t> gather_parts(uint32_t tiles) const { return split_evenly(value_rows(), tiles); }
+
+  /// Cycles of gathering the values on `tiles` tiles.
+  program::PhaseTimes prologue(uint32_t tiles, const machine::Machine& m) const {
+    if (!transpose) return {};
+    const std::vector<uint32_t> parts = gather_parts(tiles);
+    uint32_t most = 0;
+    for (size_t p = 0; p + 1 < parts.size(); ++p) most = std::max(most, parts[p + 1] - parts[p]);
+    const auto rows_of = [](Type type, uint32_t rows) {
+      return program::FieldView{nullptr, type, rows, sparse::kRowGroupLanes, sparse::kRowGroupLanes, 1};
+    };
+    const std::array fields = {rows_of(weight.type(), value_rows()), rows_of(Type::u32, most),
+                               rows_of(weight.type(), most)};
+    program::PhaseTimes cycles = kernels::gather_elements_codelet.cost({fields, {}}, m);
+    cycles[program::Phase::sync] += program::sync_cycles(m, parts.size() - 1);
+    return cycles;
+  }
+
+  /// Bytes of the values gathered.
+  uint64_t prologue_bytes() const {
+    return transpose ? uint64_t{value_rows()} * sparse::kRowGroupLanes * size_of(weight.type()) : 0;
+  }
+
+  size_t scratch_floats(const Schedule& schedule, uint32_t cols) const {
+    return kernels::element_scratch_floats(schedule, view(), cols);
+  }
+};
+
+/// Calls visit with the family of a weight, or of its transpose.
+template <class Visit>
+auto with_family(const PackedWeight& weight, bool transpose, const Visit& visit) {
+  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form))
+    return visit(Blocks{*blocks, transpose});
+  return visit(Elements{std::get<sparse::PackedElements>(weight.form), transpose});
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "ops/knobs.h"
+#include "ops/sparse/host/spmm_family.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+namespace {
+
+using machine::Machine;
+using program::Box;
+using program::PhaseTimes;
+
+constexpr uint32_t kColumnGrain = 16;  // columns of a cache line of Y, which no two tiles share
+
+/// Cuts columns into parts of nearly equal width that begin at cache lines.
+std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {
+  const uint32_t grains = (n + kColumnGrain - 1) / kColumnGrain;
+  std::vector<uint32_t> begin;
+  for (uint64_t p = 0; p <= parts; ++p)
+    begin.push_back(std::min<uint32_t>(n, static_cast<uint32_t>(grains * p / parts) * kColumnGrain));
+  begin.erase(std::unique(begin.begin(), begin.end()), begin.end());
+  if (begin.size() == 1) begin.push_back(n);
+  return begin;
+}
+
+/// A cut with its parts, and what it is predicted to cost: each phase as its slowest tile has it.
+template <class Family>
+SpmmPlan weigh(const Family& family, const typename Family::Schedule& schedule, const SpmmProblem& problem,
+               const Machine& m) {
+  SpmmPlan plan;
+  plan.schedule = schedule;
+  plan.row_begin = family.row_parts(schedule.row_parts);
+  plan.col_begin = split_columns(problem.n, schedule.col_parts);
+  PhaseTimes slowest;
+  uint64_t scratch = family.prologue_bytes();
+  for (size_t r = 0; r + 1 < plan.row_begin.size(); ++r)
+    for (size_t c = 0; c + 1 < plan.col_begin.size(); ++c) {
+      const Box units{plan.row_begin[r], plan.row_begin[r + 1] - plan.row_begin[r], plan.col_begin[c],
+                      plan.col_begin[c + 1] - plan.col_begin[c]};
+      const PhaseTimes cost = family.cost(schedule, problem, units, m);
+      if (cost.total() > slowest.total()) slowest = cost;
+      scratch += family.scratch_floats(schedule, units.cols) * sizeof(float);
+    }
+  slowest[program::Phase::sync] += program::sync_cycles(m, plan.tiles_used()) / m.clock_hz;
+  slowest += family.prologue(plan.tiles_used(), m).scaled(1 / m.clock_hz);
+  plan.chosen = {describe_knobs<Family>(schedule), slowest, scratch, ""};
+  if (plan.tiles_used() > m.tiles)
+    plan.chosen.rejected = fmt::format("{} parts for {} tiles", plan.tiles_used(), m.tiles);
+  return plan;
+}
+
+}  // namespace
+
+std::string_view name_of(Product product) {
+  switch (product) {
+    case Product::forward: return "forward";
+    case Product::input_gradient: return "input gradient";
+    case Product::sddmm: return "weight gradient";
+  }
+  return "";
+}
+
+void check_spmm(uint32_t block_size, const ForcedKnobs& force) {
+  if (block_size == 1) return check_knobs<Elements>(force);
+  if (!sparse::is_kernel_block_size(block_size))
+    throw UsageError(
+        fmt::format("a block size of {} has no kernel on a host; use 1, 4, 8, 16 or 32", block_size));
+  check_knobs<Blocks>(force);
+}
+
+SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem, const Machine& machine,
+                   const ForcedKnobs& force) {
+  return with_family(weight, problem.transpose, [&](const auto& family) {
+    using Family = std::decay_t<decltype(family)>;
+    return plan_fastest<Family>(family.candidates(problem, machine), force, [&](const auto& schedule) {
+      return weigh(family, schedule, problem, machine);
+    });
+  });
+}
+
+std::string to_string(const SpmmPlan& plan) {
+  return fmt::format("{}; {} × {} parts on {} tiles; predicted {:.3g} us", plan.chosen.partition,
+                     plan.row_begin.size() - 1, plan.col_begin.size() - 1, plan.tiles_used(),
+                     plan.chosen.total() * 1e6);
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,41 @@
+// The weight gradient of static sparse products on tiled machines: dW = dY·Xᵀ at the pattern of W.
+#pragma once
+
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/sparse/static/static.h"
+
+namespace tessera::ops {
+
+/// The forward product mirrored: its cut deals out the same blocks and the same columns of n, but a
+/// tile gathers rows of X and of dY, computes its blocks for its columns, and sends them to the
+/// tiles that own W's values, which add what the parts of the columns found. Where the columns are
+/// in one part and W lies in the parts of this very cut, blocks stay where they are computed. X and
+/// dY lie spread over all tiles.
+struct StaticSddmmShape {
+  const Pattern& pattern;
+  uint32_t n = 0;
+  TiledNumbers numbers;
+  const ValueLayout& values;  ///< where W lies, hence dW
+
+  /// Whether the cut computes blocks where they are wanted.
+  bool stays(const StaticPartition& partition) const {
+    return partition.col_parts == 1 && values.partition.col_parts == 1 &&
+           partition.bands == values.partition.bands && partition.band_tiles == values.partition.band_tiles;
+  }
+};
+
+/// All cuts worth weighing, as static_partitions() has them.
+std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape, Planner planner,
+                                                        const machine::Machine& machine,
+                                                        const StaticPartition& forced);
+
+struct StaticSddmmProgram {
+  program::Program program;
+  program::VariableId dw = 0, x = 0, dy = 0;
+};
+StaticSddmmProgram build_static_sddmm(const StaticSddmmShape& shape, const StaticPartition& partition,
+                                      const machine::Machine& machine);
+
+}  // namespace tessera::ops

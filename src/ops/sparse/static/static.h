@@ -1,0 +1,91 @@
+// Static sparse products on tiled machines, cut as PopSparse (Li et al. 2023) cuts them.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/sparse/tiled_plan.h"
+#include "program/program.h"
+#include "sparse/pattern.h"
+
+namespace tessera::ops {
+
+/// The columns of X in col_parts parts; the columns of W in bands of equal non-zeros; the blocks of
+/// a band, row by row, dealt in equal counts to band_tiles tiles, and those again for each part of
+/// X. A tile gathers the rows of X that its blocks touch, or is sent all rows of its band in one
+/// broadcast (whole_bands, which PopSparse does not do): more bytes, at a better rate. It computes
+/// the rows of Y in which it has blocks, and sends these to the tiles that own Y, which add them. X
+/// and Y lie spread over all tiles.
+struct StaticPartition {
+  uint32_t col_parts = 1;
+  uint32_t bands = 1;
+  uint32_t band_tiles = 1;
+  bool whole_bands = false;
+
+  uint32_t parts() const { return bands * band_tiles; }
+  uint32_t tiles() const { return col_parts * parts(); }
+  bool operator==(const StaticPartition&) const = default;
+};
+
+std::string to_string(const StaticPartition& partition);
+
+/// First block column of each band, and the end: bands of nearly equal numbers of blocks.
+std::vector<uint32_t> split_bands(const std::vector<uint32_t>& blocks_of_column, uint32_t bands);
+
+/// Which part has which blocks, in band after band, tile after tile.
+struct StaticParts {
+  std::vector<uint64_t> order;        ///< block i of the parts is the pattern's block order[i]
+  std::vector<uint32_t> block_begin;  ///< of each part, and the end; so for the others
+  std::vector<uint32_t> lists;        ///< work lists, as sparse_product has them
+  std::vector<uint32_t> list_begin;
+  std::vector<uint32_t> x_rows;  ///< rows of X that each part gathers
+  std::vector<uint32_t> x_begin;
+  std::vector<uint32_t> y_rows;  ///< rows of Y that each part computes
+  std::vector<uint32_t> y_begin;
+};
+StaticParts deal_out(const Pattern& pattern, const StaticPartition& partition);
+
+/// How the values of W lie on the tiles: a row for each block.
+struct ValueLayout {
+  StaticPartition partition;    ///< of the product whose values they are
+  std::vector<uint64_t> order;  ///< row i is block order[i] of the pattern
+  std::vector<program::MappedBox> mapping;
+};
+/// In the parts of the cut; once, spread over all tiles, where each part of X needs them all.
+ValueLayout value_layout(const Pattern& pattern, const StaticPartition& partition, uint32_t tiles);
+
+/// Values of Wᵀ that are those of W: dX = Wᵀ·dY reads them where the forward product has them.
+struct AliasedValues {
+  ValueLayout layout;
+  std::vector<uint32_t> row_of;  ///< row of the layout that has block i of Wᵀ, to be read as its transpose
+};
+AliasedValues alias_values(ValueLayout layout, const sparse::TransposedPattern& transposed);
+
+struct StaticShape {
+  const Pattern& pattern;
+  uint32_t n = 0;
+  TiledNumbers numbers;
+  const AliasedValues* aliased = nullptr;  ///< where the values lie otherwise than the cut wants them
+};
+
+/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
+/// others. Numbers that `forced` does not leave at 0 are kept. The published planner's limits may
+/// leave none.
+std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
+                                                         const machine::Machine& machine,
+                                                         const StaticPartition& forced);
+
+struct StaticProgram {
+  program::Program program;
+  program::VariableId values = 0, x = 0, y = 0;
+  std::vector<uint64_t> block_order;  ///< stored block i is block block_order[i] of W
+};
+StaticProgram build_static(const StaticShape& shape, const StaticPartition& partition,
+                           const machine::Machine& machine);
+
+}  // namespace tessera::ops

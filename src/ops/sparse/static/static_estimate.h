@@ -1,0 +1,137 @@
+// What a cut of a sparse product lets expect, before it is dealt out and counted.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/tile/tile_product/cost.h"
+#include "machine/model/machine.h"
+#include "ops/sparse/static/static.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+
+/// What a pattern lets expect, whatever the cut.
+struct PatternCounts {
+  std::vector<uint32_t> of_column;        ///< blocks of each block column
+  std::vector<uint32_t> of_some_columns;  ///< at equal distances; estimates look at all of them
+  std::vector<uint32_t> of_some_rows;
+  double blocks = 0;
+  double rows = 0;  ///< block rows
+
+  explicit PatternCounts(const Pattern& pattern);
+};
+
+/// Bands of a pattern: what does not depend on the number of tiles of each.
+struct BandCounts {
+  double blocks = 0;                 ///< of the fullest
+  double cols = 0;                   ///< block columns of the widest
+  double rows = 0;                   ///< rows with blocks, of one of average size
+  std::vector<double> parts_of_row;  ///< bands that some rows have blocks in, expected
+
+  BandCounts(const PatternCounts& counts, uint32_t bands);
+};
+
+/// The most that a tile has where the rows of a matrix lie on the tiles in runs of nearly equal
+/// length; `of_row` holds what each row has, for rows at equal distances.
+double largest_fraction(const std::vector<double>& of_row, uint32_t rows, uint32_t tiles);
+
+/// A cut's parts. Expects that the blocks of a pattern lie anywhere in their row and in their
+/// column alike.
+class PartitionEstimate {
+ public:
+  PartitionEstimate(const Pattern& pattern, uint32_t n, TiledNumbers numbers, const PatternCounts& counts,
+                    const BandCounts& bands, const StaticPartition& partition, const machine::Machine& m);
+
+ protected:
+  double x_bytes() const { return used_ * b_ * cols_ * size_; }
+  double value_bytes() const { return blocks_ * b_ * b_ * size_; }
+  double all_value_bytes() const { return counts_.blocks * b_ * b_ * size_; }
+  double row_bytes(double element) const { return rows_ * b_ * cols_ * element; }
+
+  /// Whether the numbers of parts, and what a tile has of X and of W, are as published; `bytes` are
+  /// those that count towards the share of its memory.
+  bool keeps_published_limits(double bytes) const;
+
+  /// Block columns of a band that `tiles` neighbouring ones use together.
+  double used_columns(double tiles) const;
+  /// Columns of a matrix of n columns that lie on one tile, of each of its rows there.
+  double owned_cols(uint32_t rows) const;
+  /// Parts that have blocks of a row, for some rows.
+  std::vector<double> parts_of_rows() const;
+
+  /// A tile's compute where blocks are single elements, whose rows are dealt to the workers.
+  double element_cycles(const kernels::ElementRates& rates) const;
+
+  /// Receiving the rows of X, in one broadcast or gathered.
+  void receive_x(program::TileTraffic& traffic) const;
+  /// What the owner of most of X sends, where they are gathered.
+  double gathered_from_owner() const;
+  /// Pieces in which the rows of X come.
+  double x_transfers() const;
+  /// Bytes of a matrix of so many rows that lie on a tile.
+  double resident_bytes(uint32_t rows) const;
+
+  void add_exchange(program::PhaseTimes& cycles, double transfer) const;
+
+  const Pattern& pattern_;
+  uint32_t n_;
+  TiledNumbers numbers_;
+  const PatternCounts& counts_;
+  const BandCounts& bands_;
+  const StaticPartition& partition_;
+  const machine::Machine& m_;
+  uint32_t b_;
+  double size_ = 0;
+  double partial_size_ = 0;
+  double cols_ = 0;    ///< of X, of a tile
+  double blocks_ = 0;  ///< of the fullest tile
+  double rows_ = 0;    ///< block rows of a tile
+  double used_ = 0;    ///< block columns that a tile uses
+
+ private:
+  std::vector<double> pairs_of_column() const;
+};
+
+/// Numbers of parts to try: the forced one, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to
+/// `most`.
+std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most);
+
+/// Sorts cuts, the fastest first, behind those that are not expected to fit, and keeps the first
+/// ones.
+void keep_best(std::vector<Expected<StaticPartition>>& partitions, const machine::Machine& machine);
+
+/// All cuts of a pattern worth weighing. `estimate_of(counts, bands, cut)` makes a PartitionEstimate that
+/// has all() and is_published().
+template <class EstimateOf>
+std::vector<Expected<StaticPartition>> search_partitions(const Pattern& pattern, uint32_t n, Planner planner,
+                                                         const machine::Machine& machine,
+                                                         const StaticPartition& forced,
+                                                         const EstimateOf& estimate_of) {
+  const PatternCounts counts(pattern);
+  std::vector<Expected<StaticPartition>> found;
+  for (uint32_t bands : counts_or(forced.bands, std::min(machine.tiles, pattern.block_cols()))) {
+    const BandCounts of(counts, bands);
+    for (uint32_t cols : counts_or(forced.col_parts, std::min(machine.tiles / bands, n))) {
+      const auto most = static_cast<uint32_t>(machine.tiles / (uint64_t{bands} * cols));
+      const uint32_t band_tiles = forced.band_tiles != 0 ? forced.band_tiles : most;
+      if (band_tiles == 0 || band_tiles > most) continue;
+      if (pattern.blocks() * cols > ~0U)
+        continue;  // copies of W, or its partial gradients, beyond what a variable may have
+      const auto consider = [&](const StaticPartition& partition) {
+        const auto estimate = estimate_of(counts, of, partition);
+        if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
+      };
+      consider({cols, bands, band_tiles});
+      if (planner == Planner::published) continue;
+      // A broadcast reaches both tiles of a pair at once: no tile should be without its neighbour.
+      const bool may_be_even = forced.band_tiles == 0 && band_tiles > 1;
+      consider({cols, bands, may_be_even ? band_tiles & ~1U : band_tiles, true});
+    }
+  }
+  keep_best(found, machine);
+  return found;
+}
+
+}  // namespace tessera::ops

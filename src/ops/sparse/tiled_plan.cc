@@ -1,0 +1,20 @@
+#include "ops/sparse/tiled_plan.h"
+
+#include <array>
+#include <cmath>
+
+#include "kernels/common/element.h"
+#include "kernels/map/reduce/codelet.h"
+
+namespace tessera::ops {
+
+double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements) {
+  const auto rows = static_cast<uint32_t>(std::ceil(partials));
+  const auto cols = static_cast<uint32_t>(std::ceil(elements));
+  const std::array<program::FieldView, 2> fields = {
+      {{nullptr, numbers.partials, rows, cols, cols}, {nullptr, numbers.operands, 1, cols, cols}}};
+  const std::array<int64_t, 1> params = {kernels::param_of(1.0F)};
+  return kernels::reduce_sum_codelet.cost({fields, params}, m).total();
+}
+
+}  // namespace tessera::ops

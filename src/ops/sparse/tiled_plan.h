@@ -1,0 +1,38 @@
+// What the planners of products on tiled machines share.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "machine/model/machine.h"
+#include "program/codelet.h"
+
+namespace tessera::ops {
+
+/// Who plans: Tessera as it finds best, or as the vendor's libraries are known to.
+enum class Planner : uint8_t { best, published };
+
+/// Number types of a product: of its operands, and of partial sums that leave a tile.
+struct TiledNumbers {
+  Type operands = Type::f32;
+  Type partials = Type::f32;
+};
+
+/// The published planners' share of a tile's memory for temporaries.
+inline constexpr double kPublishedMemoryFraction = 0.6;
+
+/// A cut, and what it is expected to cost.
+template <class Partition>
+struct Expected {
+  Partition partition;
+  program::PhaseTimes cycles;
+  double bytes = 0;  ///< of the fullest tile
+};
+
+/// Expected cycles of adding `partials` arrays of `elements` on a tile.
+double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements);
+
+}  // namespace tessera::ops

@@ -1,0 +1,127 @@
+// Y = W·X, W sparse or dense, and its gradients, on a machine whose tiles have memories of their
+// own.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/dense/dense.h"
+#include "ops/plan.h"
+#include "ops/sparse/dynamic/dynamic.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/sparse/static/sddmm.h"
+#include "ops/sparse/static/static.h"
+#include "program/program.h"
+
+namespace tessera::ops {
+
+/// A product of tiles, but for its weight.
+struct TiledSpmmProblem {
+  uint32_t n = 0;
+  Type type = Type::f32;      ///< of W, X and Y: f32 or f16
+  Type partials = Type::f32;  ///< of sums that leave a tile: `type`, or f32
+  Planner planner = Planner::best;
+  bool dense = false;  ///< whether W is taken as full, whatever its pattern
+  Product product = Product::forward;
+  /// Of a dynamic W, the most blocks that it may have; none: the pattern is fixed.
+  std::optional<uint64_t> capacity = {};
+
+  TiledNumbers numbers() const { return {type, partials}; }
+};
+
+/// How a product is cut over tiles. Its words are those of the program that build_tiled_spmm makes
+/// of it: cycles by phase are the account's, and bytes not below.
+struct TiledSpmmPlan {
+  std::variant<StaticPartition, DensePartition, DynamicTiling> partition;
+  StaticPartition values_of;  ///< gradients of a sparse W: the forward product's cut, as which W and dW lie
+  PlanCandidate chosen;       ///< `rejected` where not even this one fits the memory
+  std::vector<PlanCandidate> candidates;
+  uint32_t steps = 0;  ///< of a dynamic W: propagation steps of the random pattern that was counted
+
+  uint32_t tiles_used() const;
+};
+
+/// Throws UsageError for types that tiled machines lack, and for knobs that do not exist or are out
+/// of range.
+void check_tiled_spmm(const TiledSpmmProblem& problem, const machine::Machine& machine,
+                      const ForcedKnobs& force);
+
+/// Weighs cuts by expected counts, recounts the most promising ones exactly and keeps the fastest
+/// that fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an
+/// answer. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices,
+/// n_slices (dense).
+///
+/// A gradient of a sparse product reads or writes the values of W where the forward product has
+/// them: dX = Wᵀ·dY is the product of the transposed pattern, dW = dY·Xᵀ is computed at the
+/// pattern's blocks. `forward` is the forward product's plan; without it the forward product is
+/// planned too. A dense gradient is a dense product of other operands, each laid out as its own
+/// plan wants it.
+///
+/// Of a dynamic W only the shape of the pattern counts. What its cuts cost is counted for a random
+/// pattern of as many blocks as W may have. Knobs: m_parts, k_parts, n_parts. Its gradients take the
+/// forward product's grid and buckets as they are, so that one encoding serves all three products.
+TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
+                              const machine::Machine& machine, const ForcedKnobs& force = {},
+                              const TiledSpmmPlan* forward = nullptr);
+
+/// How a dense plan stores an operand: in parts, and maybe as its transpose.
+struct StoredMatrix {
+  PartedMatrix layout;
+  bool transposed = false;
+
+  std::vector<float> store(std::span<const float> matrix) const;
+  void load(std::span<const float> stored, std::span<float> matrix) const;
+};
+
+/// What serves every pattern of a dynamic product, and the one that it has at present.
+struct DynamicWeight {
+  DynamicShape shape;
+  DynamicGrid grid;
+  DynamicEncoding encoding;
+  program::VariableId metadata = 0;         ///< to bind encoding.metadata to, beside the values
+  program::VariableId bucket_metadata = 0;  ///< what of it a tile works on
+
+  /// What the program costs with the present pattern.
+  Tally tally(const program::Program& program, const machine::Machine& machine) const;
+};
+
+/// A plan's program, and the order in which it wants its operands. Of the variables, `values` is W
+/// or dW, `x` is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes the
+/// third.
+struct TiledSpmmProgram {
+  program::Program program;
+  SpmmVariables variables;
+
+  std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; of a
+                                      ///< dynamic W, DynamicEncoding::kNoBlock where there is none
+  StoredMatrix w, x, y;               ///< dense: how the operands are stored; sparse X and Y are as they are
+  bool dense = false;
+  std::optional<DynamicWeight> dynamic;
+
+  /// Encodes another pattern of a dynamic W; the program stays as it is. Throws as encode() does.
+  void set_pattern(const Pattern& pattern);
+
+  /// The elements to bind to the variables, from row-major matrices, and results back; load_weight
+  /// fills the values of a matrix that has the product's pattern.
+  std::vector<float> stored_weight(const SparseMatrix& matrix) const;
+  std::vector<float> stored_x(std::span<const float> x) const;
+  std::vector<float> stored_y(std::span<const float> y) const;
+  void load_weight(std::span<const float> stored, SparseMatrix& matrix) const;
+  void load_x(std::span<const float> stored, std::span<float> x) const;
+  void load_y(std::span<const float> stored, std::span<float> y) const;
+};
+
+TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
+                                  const TiledSpmmPlan& plan, const machine::Machine& machine);
+
+std::string to_string(const TiledSpmmPlan& plan);
+
+}  // namespace tessera::ops

@@ -1,0 +1,81 @@
+// Which sequence goes into which pack, piece by piece: what index arrays and files are made from.
+#pragma once
+
+#include <tessera/pack_index.h>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "packing/pack_order.h"
+
+namespace tessera::pack {
+
+/// A few packs' entries, one array a field.
+struct EntryBlock {
+  std::vector<uint64_t> sequence;
+  std::vector<uint32_t> start;
+  std::vector<uint64_t> begin;   ///< only where pieces are cut
+  std::vector<uint32_t> length;  ///< likewise
+  std::vector<uint64_t> ends;    ///< of each pack: entries up to its end, counted from the first pack
+};
+
+/// The pieces of all sequences sorted by length, and the groups of equal packs that they fill.
+class Assembly {
+ public:
+  /// Sorts. Throws as index_packs() does.
+  Assembly(const Packing& packing, const Input& input, const Lengths& lengths, const Order& order);
+
+  uint64_t packs() const { return order_.packs(); }
+  uint64_t entries() const { return pieces_; }
+  bool has_splits() const { return cuts_; }
+  uint64_t longest_sequence() const { return longest_; }  ///< where pieces are cut
+
+  /// Calls f(block) for all packs in order, some tens of thousands of entries at a time. The block
+  /// is used again.
+  template <class F>
+  void for_each_block(F f) {
+    EntryBlock block;
+    for (uint64_t pack = 0; pack < packs();) {
+      pack = fill(pack, block);
+      f(std::as_const(block));
+    }
+  }
+
+ private:
+  /// A part of a group's packs: copies · packs pieces of one length that lie side by side.
+  struct Column {
+    uint64_t first = 0;   // piece of the first pack
+    uint32_t copies = 0;  // pieces of one pack
+    uint32_t length = 0;
+    uint32_t start = 0;  // of the first of them in each pack
+  };
+
+  void lay_out(const Packing& packing);
+  template <class Id, class At>
+  void sort(const Lengths& lengths);
+  uint64_t fill(uint64_t first_pack, EntryBlock& block);
+  template <class Id>
+  uint64_t fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& block);
+  template <class Id>
+  void prefetch(const Id* pieces, uint64_t first_pack) const;
+  template <class Id>
+  void cut(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block, size_t entry) const;
+
+  TooLong policy_;
+  uint32_t max_length_;
+  const Lengths& lengths_;
+  PackOrder order_;
+  bool cuts_ = false;
+  uint64_t longest_ = 0;
+  uint64_t pieces_ = 0;
+  uint64_t entries_done_ = 0;
+  uint64_t deepest_ = 1;
+  std::vector<uint64_t> first_of_length_;  // piece, by length; one more at the end
+  std::vector<Column> columns_;
+  std::vector<uint64_t> first_column_;  // of each group, and one more
+  IndexArray sequence_of_;              // piece → sequence
+};
+
+}  // namespace tessera::pack

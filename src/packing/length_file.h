@@ -1,0 +1,25 @@
+// What files of lengths hold, apart from where their bytes come from.
+#pragma once
+
+#include <tessera/pack_index.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "io/source.h"
+#include "packing/text_lengths.h"
+
+namespace tessera::pack {
+
+/// The readers behind read_lengths(), read_offsets() and read_histogram(). All throw Error, naming
+/// the source and the place in it, for anything malformed.
+class LengthFile {
+ public:
+  /// `content` is that of `source`, and `owner` keeps it.
+  static Lengths from_npy(const io::Source& source, std::shared_ptr<const void> owner, const void* content,
+                          bool differences);
+  static Lengths from_text(TextLengths& text);
+  static Input histogram(const io::Source& source, uint32_t max_length, TooLong policy);
+};
+
+}  // namespace tessera::pack

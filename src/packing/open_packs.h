@@ -1,0 +1,56 @@
+// Packs with room left, found by their room.
+#pragma once
+
+#include <tessera/pack.h>
+
+#include <optional>
+#include <vector>
+
+#include "packing/contents.h"
+#include "packing/length_set.h"
+
+namespace tessera::pack {
+
+/// Groups of open packs; of those with equal room the latest comes first. A pack closes when it is
+/// full or as deep as it may be.
+class OpenPacks {
+ public:
+  OpenPacks(uint32_t max_length, uint32_t depth_limit)
+      : depth_limit_(depth_limit), rooms_(max_length), groups_(size_t{max_length} + 1) {
+    fresh_.room = max_length;
+  }
+
+  /// Adds packs that hold something already.
+  void open(const Strategy& strategy);
+
+  /// The least room of an open pack that is at least `length`.
+  std::optional<uint32_t> least_room(uint32_t length) const { return rooms_.at_least(length); }
+  /// The most room of an open pack.
+  std::optional<uint32_t> most_room() const { return rooms_.largest(); }
+
+  /// Takes a group out of those with that room.
+  PackGroup take(uint32_t room);
+  /// Puts back packs of a group that was taken.
+  void put_back(const PackGroup& group);
+  /// Adds `copies` sequences of that length to each of `count` packs of a group.
+  void fill(const PackGroup& group, uint64_t count, uint32_t length, uint32_t copies);
+  /// An empty pack, to be filled.
+  const PackGroup& fresh() const { return fresh_; }
+
+  uint32_t depth_limit() const { return depth_limit_; }
+
+  /// All packs, open or closed, as strategies.
+  std::vector<Strategy> strategies() const;
+
+ private:
+  void keep(const PackGroup& group);
+
+  uint32_t depth_limit_;
+  Contents contents_;
+  PackGroup fresh_;
+  LengthSet rooms_;
+  std::vector<std::vector<PackGroup>> groups_;  // open ones, by room
+  std::vector<PackGroup> closed_;
+};
+
+}  // namespace tessera::pack

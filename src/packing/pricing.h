@@ -1,0 +1,53 @@
+// Heaviest packs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "packing/master.h"
+
+namespace tessera::pack {
+
+/// The largest weights of packs of each room, by dynamic programming over rooms and, where the
+/// depth is limited, over the number of sequences. `Weight` is double or uint64_t.
+template <class Weight>
+class Knapsack {
+ public:
+  /// `lengths` ascend. `depth_limit` as depth_limit().
+  Knapsack(std::vector<uint32_t> lengths, uint32_t max_length, uint32_t depth_limit);
+
+  /// Fills the tables for these weights, one a length.
+  void weigh(std::span<const Weight> weights);
+
+  /// Largest weight of any pack.
+  Weight heaviest() const { return tables_.back()[max_length_]; }
+
+  /// Largest weight of a pack that has a sequence of that row.
+  Weight heaviest_with(uint32_t row) const;
+
+  /// A pack of that weight, with a slot for the row. `turn` decides between equally heavy ones.
+  Pattern pack_with(uint32_t row, uint32_t turn) const;
+
+ private:
+  std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest, uint32_t turn) const;
+  bool is_layered() const { return depth_limit_ < deepest_; }
+  const std::vector<Weight>& beside_one() const {
+    return is_layered() ? tables_[tables_.size() - 2] : tables_.back();
+  }
+
+  std::vector<uint32_t> lengths_;
+  uint32_t max_length_;
+  uint32_t depth_limit_;
+  uint32_t deepest_;  // a pack without a limit
+  std::vector<Weight> weights_;
+  // tables_[d][room]: largest weight of at most d sequences in that room. One table for any number
+  // of them where depth is no limit.
+  std::vector<std::vector<Weight>> tables_;
+};
+
+extern template class Knapsack<double>;
+extern template class Knapsack<uint64_t>;
+
+}  // namespace tessera::pack

@@ -1,0 +1,91 @@
+// Blocks that go from an index and blocks that come to it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/parallel.h"
+#include "sparse/blocks/block_index.h"
+
+namespace tessera::sparse {
+
+struct BlockEdit {
+  uint32_t row : 31 = 0;
+  uint32_t grows : 1 = 0;
+  uint32_t col = 0;
+  uint32_t slot = 0;
+  uint32_t at = 0;  ///< in the index: the row's first block that is not left of this one
+};
+
+/// Blocks that go and come, by rows of blocks.
+struct Exchange {
+  std::span<const BlockPosition> drop, grow;
+
+  size_t size() const { return drop.size() + grow.size(); }
+};
+
+/// The edits of some consecutive rows, by row; in a row by column, drops before grows.
+struct RowEdits {
+  uint32_t first_row = 0;
+  std::vector<uint32_t> row_begin = {0};  ///< first edit of each row, and their number
+  std::vector<BlockEdit> edits;
+
+  uint32_t end_row() const { return first_row + static_cast<uint32_t>(row_begin.size()) - 1; }
+  std::span<const BlockEdit> of(uint32_t row) const {
+    const uint32_t* begin = &row_begin[row - first_row];
+    return {edits.data() + begin[0], edits.data() + begin[1]};
+  }
+};
+
+/// Those of [begin, end) among the edits of an exchange, in any order, not located.
+RowEdits edits_of_rows(const Exchange& exchange, uint32_t begin, uint32_t end);
+
+/// The same among the edits of parts of another index as its transpose sees them.
+RowEdits edits_of_rows(std::span<const RowEdits> transposed, uint32_t begin, uint32_t end);
+
+/// Finds the places of edits.
+void locate(const BlockIndex& index, std::span<BlockEdit> edits);
+
+/// Room for changed rows before they take the place of the present ones, whose arrays stay.
+struct SpareIndex {
+  std::vector<uint32_t> row_begin;
+  std::vector<uint32_t> slots;
+  std::vector<std::byte> columns;
+
+  uint64_t bytes() const { return (row_begin.size() + slots.size()) * sizeof(uint32_t) + columns.size(); }
+};
+
+/// Applies edits to an index, part by part of its rows. The cost beside that of the edits is one of
+/// copying the index twice.
+class Splice {
+ public:
+  /// For `parts` parts of all rows and no more than `most_grown` blocks that come.
+  Splice(BlockIndex& index, SpareIndex& spare, uint32_t parts, uint64_t most_grown);
+
+  /// Puts a part's rows together, of located edits, and leaves the index as it is. Blocks that grow
+  /// get their new place in the part as `at`. Parts may be prepared at once.
+  void prepare(uint32_t part, RowEdits& edits);
+
+  /// Gives a block that has grown in a prepared part its slot.
+  void set_slot(uint32_t part, const BlockEdit& edit) { spare_.slots[begin_of(part) + edit.at] = edit.slot; }
+
+  /// Brings a part into the index, once all are prepared.
+  void finish(uint32_t part);
+
+ private:
+  struct Part {
+    uint32_t first_row = 0, end_row = 0, first_block = 0;
+    uint32_t blocks = 0;  ///< afterwards
+  };
+  template <class Column>
+  void write(const Column* columns, RowEdits& edits, uint64_t begin);
+  uint64_t begin_of(uint32_t part) const { return parts_[part].first_block + part * step_; }
+
+  BlockIndex& index_;
+  SpareIndex& spare_;
+  std::vector<Part> parts_;
+  uint64_t step_;  ///< blocks between where parts would begin in the index and where they do
+};
+
+}  // namespace tessera::sparse

@@ -1,0 +1,52 @@
+// The values of a block, between row-major order and the packed one.
+#pragma once
+
+#include <cstdint>
+
+#include "base/half.h"
+#include "sparse/blocks/block_order.h"
+
+namespace tessera::sparse {
+
+inline void convert(float from, float& to) { to = from; }
+inline void convert(float from, base::Half& to) { to = base::to_half(from); }
+inline void convert(float from, base::Bfloat16& to) { to = base::to_bfloat16(from); }
+inline float number(float value) { return value; }
+inline float number(base::Half value) { return base::to_float(value); }
+inline float number(base::Bfloat16 value) { return base::to_float(value); }
+
+/// Calls move(row-major position, packed position) for each value of a block, in packed order. The
+/// orders are known ahead, so that the positions are.
+template <uint32_t kBlockSize, class Move>
+void for_each_position(const Move& move) {
+  constexpr BlockOrder kOrder = order_of(kBlockSize);
+  uint32_t packed = 0;
+  for (uint32_t strip = 0; strip < kBlockSize; strip += kOrder.strip_rows)
+    for (uint32_t col = 0; col < kBlockSize; col += kOrder.group)
+      for (uint32_t r = 0; r < kOrder.strip_rows; ++r)
+        for (uint32_t c = 0; c < kOrder.group; ++c) move((strip + r) * kBlockSize + col + c, packed++);
+}
+
+template <class Move>
+void for_each_position(uint32_t block_size, const Move& move) {
+  switch (block_size) {
+    case 4: return for_each_position<4>(move);
+    case 8: return for_each_position<8>(move);
+    case 16: return for_each_position<16>(move);
+    default: return for_each_position<32>(move);
+  }
+}
+
+/// Rounds a row-major block into its packed place.
+template <class T>
+void pack_block(uint32_t block_size, const float* block, T* packed) {
+  for_each_position(block_size, [&](uint32_t from, uint32_t to) { convert(block[from], packed[to]); });
+}
+
+/// And back.
+template <class T>
+void unpack_block(uint32_t block_size, const T* packed, float* block) {
+  for_each_position(block_size, [&](uint32_t to, uint32_t from) { block[to] = number(packed[from]); });
+}
+
+}  // namespace tessera::sparse

@@ -1,0 +1,156 @@
+// A block-sparse weight in the order in which the block kernels read it: the master copy.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/parallel.h"
+#include "sparse/blocks/block_index.h"
+#include "sparse/blocks/block_order.h"
+
+namespace tessera::sparse {
+
+struct RowEdits;
+
+/// Whether the block kernels have this block size: 4, 8, 16 or 32.
+bool is_kernel_block_size(uint32_t block_size);
+
+/// Block size of dense weights: the rows of a register tile, so that its values are one stream.
+inline constexpr uint32_t kDenseBlockSize = 8;
+
+/// The pattern in which every block of an m × k matrix is stored: a dense matrix.
+Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
+
+/// A sparse weight: one array of values, the master copy, with its index on top. A block's values stand in
+/// its *slot*, in the order that BlockOrder says. A static weight's blocks have the slots in the order of the
+/// BSR pattern, or of a full one each row's in turn. A dynamic weight has slots for as many blocks as its
+/// capacity says, and a block keeps its slot for as long as it stays; the values of free slots are zero. What
+/// overhangs the matrix is stored as zeros and takes part in nothing.
+class PackedBlocks {
+ public:
+  /// Takes the pattern; all values are zero. `type` is f32, f16 or bf16. Throws UsageError for
+  /// another type, for a block size that the kernels lack, and for a malformed pattern.
+  PackedBlocks(const Pattern& pattern, Type type);
+
+  /// The same as a dynamic weight. Throws UsageError too where the pattern has more blocks than
+  /// `capacity`, or that is above 2^32 - 1.
+  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity);
+
+  /// Takes the values too, rounded to `type`.
+  PackedBlocks(const SparseMatrix& matrix, Type type);
+
+  Type type() const { return type_; }
+  uint32_t rows() const { return rows_; }
+  uint32_t cols() const { return cols_; }
+  uint32_t block_size() const { return order_.block_size; }
+  uint32_t block_rows() const { return index_.rows(); }
+  uint32_t block_cols() const { return (cols_ + block_size() - 1) / block_size(); }
+  uint64_t blocks() const { return index_.blocks(); }
+  /// Blocks that there is room for: of a static weight, those that it has.
+  uint64_t capacity() const { return capacity_; }
+  /// Whether the pattern may change.
+  bool is_dynamic() const { return is_dynamic_; }
+  const BlockOrder& order() const { return order_; }
+
+  /// Stored values inside the matrix, so without the overhang.
+  uint64_t non_zeros() const;
+
+  /// Values of `type()`, capacity() × order().block_values(), aligned to a cache line.
+  std::span<const std::byte> values() const { return {values_.get(), value_bytes()}; }
+  std::span<std::byte> values() { return {values_.get(), value_bytes()}; }
+
+  /// Slots without a block, in no order.
+  std::span<const uint32_t> free_slots() const { return free_slots_; }
+
+  /// The blocks by rows of blocks.
+  const BlockIndex& index() const { return index_; }
+
+  /// The blocks by columns of blocks, their slots too: the index of the transposed weight, over the
+  /// same values. Built on first use; from several threads at once if need be.
+  const BlockIndex& transposed_index() const;
+
+  /// Bytes of values and index, the transposed one where it has been built.
+  uint64_t bytes() const;
+
+  /// The pattern; where its blocks lie in values(), index() tells.
+  Pattern pattern() const;
+
+  /// Replaces all values, given as those of SparseMatrix. One pass.
+  void set_values(std::span<const float> values, const base::ParallelFor& parallel = base::serial_for);
+
+  /// The values as those of SparseMatrix, the overhang as zeros. One pass.
+  void get_values(std::span<float> values) const;
+
+  /// Between arrays of numbers of any meaning, such as gradients: from the order of SparseMatrix to
+  /// that of values(), 0 where that has no stored value; and back. Throws UsageError where a size
+  /// is another.
+  void pack(std::span<const float> values, std::span<float> packed) const;
+  void unpack(std::span<const float> packed, std::span<float> values) const;
+
+  /// What follows is for dynamic weights, while no one reads them.
+
+  /// Takes another matrix of the same shape and block size: its blocks get the slots in order.
+  /// Throws UsageError, and changes nothing, where it is malformed or beyond the capacity.
+  void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
+
+  /// Takes another pattern of the same shape and block size. Blocks of both keep slot and values;
+  /// the values of new ones are zero. Returns the slots that have lost their block: whatever else is
+  /// kept for each value is to be cleared there. Throws as set_matrix() does.
+  std::vector<uint32_t> set_pattern(const Pattern& pattern,
+                                    const base::ParallelFor& parallel = base::serial_for);
+
+  /// The same by what goes and what comes, in any order. A block may do both: then it begins anew.
+  /// Throws UsageError, and changes nothing, where a block is not there to drop, is there already,
+  /// is named twice, lies outside, or the capacity does not suffice.
+  std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow,
+                                const base::ParallelFor& parallel = base::serial_for);
+
+  /// Takes the values at the pattern from a dense matrix.
+  void set_values_from(MatrixView<const float> dense);
+
+ private:
+  struct Transposed;
+  struct Changes;
+  struct Free {
+    void operator()(Transposed* transposed) const;
+    void operator()(Changes* changes) const;
+  };
+
+  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic);
+
+  size_t block_bytes() const { return order_.block_values() * size_of(type_); }
+  size_t value_bytes() const { return capacity_ * block_bytes(); }
+  void check_count(const char* what, size_t have, uint64_t blocks) const;
+  void check_capacity(uint64_t blocks) const;
+  void check_successor(const Pattern& pattern) const;
+  void number_slots();
+  void clear_slots(std::span<const uint32_t> slots);
+  void edit_transposed(std::span<const RowEdits> edits, uint64_t grown, const base::ParallelFor& parallel);
+  template <class Visit>
+  void for_each_block(uint32_t row_begin, uint32_t row_end, Visit&& visit) const;
+  template <class T>
+  void pack_rows(uint32_t row_begin, uint32_t row_end, const float* values, T* packed) const;
+  template <class T>
+  void unpack_all(const T* packed, float* values) const;
+
+  Type type_;
+  uint32_t rows_ = 0;
+  uint32_t cols_ = 0;
+  uint64_t capacity_ = 0;
+  bool is_dynamic_ = false;
+  BlockOrder order_;
+  BlockIndex index_;
+  std::vector<uint32_t> free_slots_;  ///< the next one last
+  std::unique_ptr<Transposed, Free> transposed_;
+  std::unique_ptr<Changes, Free> changes_;  ///< of a dynamic weight
+  base::Buffer values_;
+};
+
+}  // namespace tessera::sparse

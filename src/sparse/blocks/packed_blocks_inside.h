@@ -1,0 +1,61 @@
+// What the sources of PackedBlocks share.
+#pragma once
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/half.h"
+#include "sparse/blocks/block_edits.h"
+#include "sparse/blocks/packed_blocks.h"
+#include "sparse/parts.h"
+
+namespace tessera::sparse {
+
+/// The transposed index, built by whoever needs it first.
+struct PackedBlocks::Transposed {
+  std::mutex mutex;
+  std::atomic<bool> is_current = false;
+  bool is_allocated = false;
+  BlockIndex index;
+};
+
+/// Room to prepare changes in, for a capacity.
+struct PackedBlocks::Changes {
+  explicit Changes(uint64_t capacity) : lost(capacity + 1) {}
+
+  /// For the slots that rows may lose, the first of which begins with `block`.
+  uint32_t* lost_room(uint32_t block) { return lost.data() + block; }
+  uint64_t bytes() const { return spare.bytes() + lost.size() * sizeof(uint32_t); }
+
+  SpareIndex spare;
+  std::vector<uint32_t> lost;
+};
+
+template <class... Args>
+[[noreturn]] void malformed(fmt::format_string<Args...> format, Args&&... args) {
+  throw UsageError("block-sparse weight: " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Calls visit with the packed values as the array that they are.
+template <class Weight, class Visit>
+void with_values(Weight& weight, const Visit& visit) {
+  const auto as = [&]<class T>(T) {
+    using Element = std::conditional_t<std::is_const_v<Weight>, const T, T>;
+    visit(reinterpret_cast<Element*>(weight.values().data()));
+  };
+  switch (weight.type()) {
+    case Type::f16: return as(base::Half{});
+    case Type::bf16: return as(base::Bfloat16{});
+    default: return as(float{});
+  }
+}
+
+}  // namespace tessera::sparse

@@ -1,0 +1,60 @@
+// Single elements that go and come, by the block of the index that they belong to.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/parallel.h"
+#include "sparse/elements/element_index.h"
+
+namespace tessera::sparse {
+
+/// One of a block: in ascending order by row, column, and drops before grows.
+struct ElementEdit {
+  uint32_t key = 0;
+
+  ElementEdit() = default;
+  ElementEdit(uint32_t row, uint32_t column, bool grows) : key((row << 10 | column) << 1 | (grows ? 1 : 0)) {}
+
+  uint32_t row() const { return key >> 11; }                 ///< in the chunk
+  uint32_t column() const { return key >> 1 & kMaxKBlock; }  ///< in the k-block
+  bool grows() const { return (key & 1) != 0; }
+};
+
+class ElementEdits {
+ public:
+  /// Throws UsageError for one outside the matrix.
+  ElementEdits(const ElementIndex& index, std::span<const BlockPosition> drop,
+               std::span<const BlockPosition> grow, const base::ParallelFor& parallel);
+
+  /// In no order.
+  std::span<const ElementEdit> of(uint32_t block) const {
+    return {edits_.data() + begin_[block], edits_.data() + begin_[block + 1]};
+  }
+
+ private:
+  std::vector<uint32_t> begin_;
+  std::vector<ElementEdit> edits_;
+};
+
+/// A block's edits in order, by the rows of its chunk.
+class SortedEdits {
+ public:
+  SortedEdits(std::span<const ElementEdit> edits, uint32_t rows);
+
+  std::span<const ElementEdit> of(uint32_t row) const {
+    return {edits_.data() + begin_[row], edits_.data() + begin_[row + 1]};
+  }
+
+ private:
+  std::vector<uint32_t> begin_;
+  std::vector<ElementEdit> edits_;
+};
+
+/// Throws UsageError for an element that cannot go or come.
+[[noreturn]] void refuse(uint64_t row, uint64_t col, bool grows, const char* why);
+
+}  // namespace tessera::sparse

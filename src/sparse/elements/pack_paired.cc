@@ -1,0 +1,151 @@
+#include "sparse/elements/pack_paired.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "sparse/elements/row_pairs.h"
+
+namespace tessera::sparse {
+namespace {
+
+/// The non-empty slices of a chunk's rows in the k-block that starts at first_column. Advances
+/// `next`, the first element of each row behind the earlier k-blocks.
+std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uint32_t row_end,
+                                 uint32_t end_column, std::vector<uint64_t>& next) {
+  std::vector<RowSlice> slices;
+  for (uint32_t row = row_begin; row < row_end; ++row) {
+    const uint32_t* first = pattern.columns.data() + next[row];
+    const uint32_t* end = pattern.columns.data() + pattern.row_begin[row + 1];
+    const uint32_t* last = first;
+    while (last != end && *last < end_column) ++last;
+    if (last == first) continue;
+    next[row] += last - first;
+    slices.push_back({static_cast<uint16_t>(row - row_begin), static_cast<uint16_t>(last - first), first});
+  }
+  return slices;
+}
+
+/// The steps of a bundle follow from its least shared and its longest row: where a task shares
+/// more, the rest of its shared columns go apart.
+RowGroup make_row_group(std::span<const RowPair> tasks, uint32_t chunk_rows) {
+  RowGroup row_group{};
+  row_group.tasks = static_cast<uint16_t>(tasks.size());
+  std::fill(row_group.row_a, row_group.row_a + kRowGroupLanes, static_cast<uint16_t>(chunk_rows));
+  std::fill(row_group.row_b, row_group.row_b + kRowGroupLanes, static_cast<uint16_t>(chunk_rows));
+  uint16_t longest = 0;
+  row_group.shared_steps = tasks[0].shared;
+  for (size_t lane = 0; lane < tasks.size(); ++lane) {
+    row_group.row_a[lane] = tasks[lane].a.row;
+    if (tasks[lane].b.count > 0) row_group.row_b[lane] = tasks[lane].b.row;
+    row_group.shared_steps = std::min(row_group.shared_steps, tasks[lane].shared);
+    longest = std::max(longest, tasks[lane].a.count);
+  }
+  row_group.shared_steps -= row_group.shared_steps % 2;
+  row_group.unpaired_steps = longest - row_group.shared_steps;
+  return row_group;
+}
+
+/// Loads that a kernel spends on a step of a task, at four vectors of columns and per half.
+constexpr uint64_t kSharedStepCost = 13;
+constexpr uint64_t kUnpairedStepCost = 22;
+
+uint64_t cost_of_row_groups(std::span<const RowPair> tasks) {
+  uint64_t cost = 0;
+  for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
+    const size_t count = std::min<size_t>(kRowGroupLanes, tasks.size() - first);
+    const RowGroup row_group = make_row_group(tasks.subspan(first, count), 0);
+    cost += kSharedStepCost * row_group.shared_steps + kUnpairedStepCost * row_group.unpaired_steps;
+  }
+  return cost;
+}
+
+/// Sorts by shared columns in strips of `strip` of them; in a strip, by the longer row, up and down
+/// in turn, so that neighbours across a border are alike too.
+void sort_in_strips(std::vector<RowPair>& tasks, int strip) {
+  std::stable_sort(tasks.begin(), tasks.end(), [=](const RowPair& x, const RowPair& y) {
+    const int x_strip = x.shared / strip, y_strip = y.shared / strip;
+    if (x_strip != y_strip) return x_strip > y_strip;
+    return x_strip % 2 == 0 ? x.a.count > y.a.count : x.a.count < y.a.count;
+  });
+}
+
+/// Puts tasks that are alike next to each other, so that their bundles lose the least: narrow
+/// strips where there are many tasks, wide ones where there are few.
+void sort_tasks(std::vector<RowPair>& tasks) {
+  int best = 0;
+  uint64_t least = UINT64_MAX;
+  for (const int strip : {2, 4, 8, 1 << 16}) {
+    sort_in_strips(tasks, strip);
+    const uint64_t cost = cost_of_row_groups(tasks);
+    if (cost >= least) continue;
+    least = cost;
+    best = strip;
+  }
+  sort_in_strips(tasks, best);
+}
+
+/// Writes one task's lane of index words. `first_column` begins the k-block, `filler` is the index
+/// of none.
+void write_columns(const RowPair& task, const RowGroup& row_group, uint32_t first_column, uint32_t filler,
+                   uint32_t* words) {
+  std::vector<uint32_t> shared, a, b;
+  uint32_t i = 0, j = 0;
+  while (i < task.a.count || j < task.b.count) {
+    const uint32_t column_a = i < task.a.count ? task.a.columns[i] : UINT32_MAX;
+    const uint32_t column_b = j < task.b.count ? task.b.columns[j] : UINT32_MAX;
+    const uint32_t index = std::min(column_a, column_b) - first_column;
+    i += column_a <= column_b;
+    j += column_b <= column_a;
+    if (column_a == column_b && shared.size() < row_group.shared_steps) {
+      shared.push_back(index);
+      continue;
+    }
+    if (column_a <= column_b) a.push_back(index);
+    if (column_b <= column_a) b.push_back(index);
+  }
+  a.resize(row_group.unpaired_steps, filler);
+  b.resize(row_group.unpaired_steps, filler);
+  for (size_t s = 0; s < shared.size(); s += 2, words += kRowGroupLanes) {
+    *words = pack_columns(shared[s], shared[s + 1]);
+  }
+  for (size_t s = 0; s < a.size(); ++s, words += kRowGroupLanes) *words = pack_columns(a[s], b[s]);
+}
+
+void append_columns(const RowGroup& row_group, std::span<const RowPair> tasks, uint32_t first_column,
+                    ElementIndex& index) {
+  const size_t begin = index.words.size();
+  index.words.resize(begin + row_group.index_count(), pack_columns(index.k_block, index.k_block));
+  for (size_t lane = 0; lane < tasks.size(); ++lane) {
+    write_columns(tasks[lane], row_group, first_column, index.k_block, &index.words[begin + lane]);
+  }
+}
+
+}  // namespace
+
+void pack_paired(const Pattern& pattern, ElementIndex& index) {
+  index.words.reserve(pattern.blocks() + pattern.blocks() / 8);
+  index.blocks.clear();
+  std::vector<uint64_t> next(pattern.row_begin.begin(), std::prev(pattern.row_begin.end()));
+  uint64_t value_count = 0;
+  for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk) {
+    const uint32_t begin = index.chunk_begin[chunk];
+    const uint32_t end = index.chunk_begin[chunk + 1];
+    for (uint32_t column = 0; column < index.cols; column += index.k_block) {
+      index.blocks.push_back({index.row_groups.size(), value_count, index.words.size()});
+      std::vector<RowPair> tasks =
+          pair_rows(slice_rows(pattern, begin, end, column + index.k_block, next), column, index.k_block);
+      sort_tasks(tasks);
+      for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
+        const size_t count = std::min<size_t>(kRowGroupLanes, tasks.size() - first);
+        const auto lanes = std::span<const RowPair>(tasks).subspan(first, count);
+        index.row_groups.push_back(make_row_group(lanes, end - begin));
+        append_columns(index.row_groups.back(), lanes, column, index);
+        value_count += index.row_groups.back().value_count();
+      }
+    }
+  }
+  index.blocks.push_back({index.row_groups.size(), value_count, index.words.size()});
+}
+
+}  // namespace tessera::sparse

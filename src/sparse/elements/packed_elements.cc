@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "base/half.h"
+#include "sparse/elements/pack_paired.h"
+#include "sparse/elements/packed_elements_inside.h"
+
+namespace tessera::sparse {
+namespace {
+
+void store(std::byte* values, Type type, uint64_t i, float value) {
+  switch (type) {
+    case Type::f16: {
+      const base::Half bits = base::to_half(value);
+      std::memcpy(values + 2 * i, &bits, 2);
+      return;
+    }
+    case Type::bf16: {
+      const base::Bfloat16 bits = base::to_bfloat16(value);
+      std::memcpy(values + 2 * i, &bits, 2);
+      return;
+    }
+    default: std::memcpy(values + 4 * i, &value, 4);
+  }
+}
+
+float load(const std::byte* values, Type type, uint64_t i) {
+  uint16_t bits = 0;
+  float value = 0;
+  if (type == Type::f32) {
+    std::memcpy(&value, values + 4 * i, 4);
+    return value;
+  }
+  std::memcpy(&bits, values + 2 * i, 2);
+  return type == Type::f16 ? base::to_float(base::Half(bits)) : base::to_float(base::Bfloat16(bits));
+}
+
+}  // namespace
+
+PackedElements::PackedElements() : PackedElements(ElementIndex{}, Type::f32, {}) {}
+PackedElements::~PackedElements() = default;
+PackedElements::PackedElements(PackedElements&&) noexcept = default;
+PackedElements& PackedElements::operator=(PackedElements&&) noexcept = default;
+
+PackedElements::PackedElements(ElementIndex cut, Type type, const ElementPacking& packing)
+    : type_(type),
+      packing_(packing),
+      row_begin_(cut.rows + size_t{1}),
+      index_(std::move(cut)),
+      values_(kRowGroupLanes * size_of(type)),
+      transposed_(std::make_unique<Transposed>()) {
+  assert(type == Type::f32 || type == Type::f16 || type == Type::bf16);
+}
+
+PackedElements::PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing)
+    : PackedElements(split_for(matrix.pattern, packing), type, packing) {
+  assert(matrix.pattern.block_size == 1);
+  row_begin_ = matrix.pattern.row_begin;
+  pack_paired(matrix.pattern, index_);
+  values_.resize((value_count() + kRowGroupLanes) * size_of(type));
+  set_values(matrix.values.data());
+}
+
+void PackedElements::set_values(const float* values, const base::ParallelFor& parallel) {
+  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
+    store(values_.data(), type_, place, values[position]);
+  });
+}
+
+void PackedElements::get_values(float* values, const base::ParallelFor& parallel) const {
+  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
+    values[position] = load(values_.data(), type_, place);
+  });
+}
+
+void PackedElements::pack(std::span<const float> values, std::span<float> packed,
+                          const base::ParallelFor& parallel) const {
+  assert(values.size() == nonzeros() && packed.size() == places());
+  std::fill(packed.begin(), packed.end(), 0.0F);
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t place, uint32_t) { packed[place] = values[position]; });
+}
+
+void PackedElements::unpack(std::span<const float> packed, std::span<float> values,
+                            const base::ParallelFor& parallel) const {
+  assert(values.size() == nonzeros() && packed.size() == places());
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t place, uint32_t) { values[position] = packed[place]; });
+}
+
+std::vector<uint64_t> PackedElements::permutation() const {
+  std::vector<uint64_t> place_of(nonzeros());
+  for_each_nonzero(base::serial_for,
+                   [&](uint64_t position, uint64_t place, uint32_t) { place_of[position] = place; });
+  return place_of;
+}
+
+Pattern PackedElements::pattern(const base::ParallelFor& parallel) const {
+  Pattern pattern{rows(), cols(), 1, row_begin_, std::vector<uint32_t>(nonzeros())};
+  for_each_nonzero(parallel,
+                   [&](uint64_t position, uint64_t, uint32_t column) { pattern.columns[position] = column; });
+  return pattern;
+}
+
+const TransposedElements& PackedElements::transposed(const base::ParallelFor& parallel) const {
+  Transposed& t = *transposed_;
+  if (t.is_current.load(std::memory_order_acquire)) return t.elements;
+  const std::lock_guard lock(t.mutex);
+  if (t.is_current.load(std::memory_order_relaxed)) return t.elements;
+  check_places(places());
+  const auto none = static_cast<uint32_t>(zero_place());
+  ElementIndex& index = t.elements.index;
+  if (index.rows != cols() || index.cols != rows()) {
+    index = split_for_shape(cols(), rows(), capacity(), {.parts = packing_.parts});
+    if (is_dynamic()) {
+      reserve(index, capacity());
+      t.elements.source.assign(most_places(index, capacity()), none);
+    }
+  }
+  pack_transposed(index_, none, index, t.elements.source, parallel);
+  t.is_current.store(true, std::memory_order_release);
+  return t.elements;
+}
+
+uint64_t PackedElements::capacity() const { return is_dynamic() ? dynamic_->capacity : nonzeros(); }
+
+size_t PackedElements::index_bytes() const {
+  size_t bytes = index_.bytes();
+  if (transposed_->is_current)
+    bytes += transposed_->elements.index.bytes() + transposed_->elements.source.size() * sizeof(uint32_t);
+  if (dynamic_ != nullptr) bytes += dynamic_->bytes();
+  return bytes;
+}
+
+}  // namespace tessera::sparse

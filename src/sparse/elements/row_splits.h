@@ -1,0 +1,32 @@
+// Where the rows of a pattern cross from one k-block into the next.
+#pragma once
+
+#include <tessera/sparse.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/parallel.h"
+
+namespace tessera::sparse {
+
+/// Positions of the first element of each row in each k-block, and behind the last.
+class RowSplits {
+ public:
+  RowSplits() = default;
+
+  /// Of a pattern of block size 1 with fewer than 2^32 elements. Throws UsageError where it is
+  /// malformed.
+  RowSplits(const Pattern& pattern, uint32_t k_block, const base::ParallelFor& parallel);
+
+  /// Of all rows. k_block may be the number of k-blocks.
+  const uint32_t* begin(uint32_t k_block) const { return begin_.data() + uint64_t{k_block} * rows_; }
+
+ private:
+  bool cut(const Pattern& pattern, uint32_t k_block, uint32_t first_row, uint32_t end_row);
+
+  uint32_t rows_ = 0;
+  std::vector<uint32_t> begin_;
+};
+
+}  // namespace tessera::sparse

@@ -1,0 +1,302 @@
+// Index arrays and folders of packs: every token of the input is in exactly one place.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <tessera/error.h>
+#include <tessera/pack_batch.h>
+#include <tessera/pack_index.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/random.h"
+#include "io/files.h"
+#include "packing/npy_text.h"
+#include "support/error_of.h"
+
+namespace tessera::pack {
+namespace {
+
+using test::content_of;
+using test::error_of;
+using test::npy_values;
+using test::says;
+
+std::vector<uint32_t> random_lengths(uint64_t seed, size_t most, uint32_t longest) {
+  base::RandomSequence random{base::RandomStream(seed)};
+  std::vector<uint32_t> lengths(random.below(static_cast<uint32_t>(most)) + 1);
+  const uint32_t few = random.below(4) == 0 ? 3 : longest;  // now and then just a few different ones
+  for (uint32_t& length : lengths) length = longest - random.below(few);
+  return lengths;
+}
+
+/// An index in plain vectors.
+struct Plain {
+  std::vector<uint64_t> offsets, sequence, start, begin, length;
+};
+
+std::vector<uint64_t> plain(const IndexArray& array) {
+  std::vector<uint64_t> values;
+  for (uint64_t i = 0; i < array.size(); ++i) values.push_back(array[i]);
+  return values;
+}
+
+Plain plain(const PackIndex& index) {
+  return {plain(index.offsets), plain(index.sequence), plain(index.start), plain(index.begin),
+          plain(index.length)};
+}
+
+/// What every index must be. Without cuts, begin and length are empty.
+void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, const Packing& packing,
+                  TooLong policy) {
+  const uint32_t most = packing.max_length;
+  const size_t packs = index.offsets.size() - 1;
+  ASSERT_EQ(packs, packing.packs());
+  ASSERT_EQ(index.offsets.front(), 0u);
+  ASSERT_EQ(index.offsets.back(), index.sequence.size());
+  ASSERT_EQ(index.start.size(), index.sequence.size());
+  std::map<uint64_t, std::map<uint64_t, uint64_t>> pieces;  // sequence → begin → length
+  for (size_t p = 0; p < packs; ++p) {
+    ASSERT_LT(index.offsets[p], index.offsets[p + 1]) << "pack " << p << " is empty";
+    const uint64_t deepest = packing.max_per_pack == 0 ? UINT64_MAX : packing.max_per_pack;
+    ASSERT_LE(index.offsets[p + 1] - index.offsets[p], deepest);
+    uint64_t used = 0;
+    for (uint64_t e = index.offsets[p]; e < index.offsets[p + 1]; ++e) {
+      ASSERT_LT(index.sequence[e], lengths.size());
+      const uint64_t whole = lengths[index.sequence[e]];
+      const uint64_t begin = index.begin.empty() ? 0 : index.begin[e];
+      const uint64_t length = index.length.empty() ? whole : index.length[e];
+      ASSERT_EQ(index.start[e], used) << "entry " << e;
+      used += length;
+      ASSERT_LE(begin + length, whole);
+      ASSERT_TRUE(pieces[index.sequence[e]].emplace(begin, length).second) << "twice: " << index.sequence[e];
+    }
+    ASSERT_LE(used, most) << "pack " << p << " overflows";
+  }
+  for (uint64_t s = 0; s < lengths.size(); ++s) {
+    const bool too_long = lengths[s] > most;
+    if (too_long && policy == TooLong::drop) {
+      ASSERT_EQ(pieces.count(s), 0u);
+      continue;
+    }
+    uint64_t at = 0;
+    for (const auto& [begin, length] : pieces[s]) {
+      ASSERT_EQ(begin, at) << "sequence " << s << " has a gap";
+      at += length;
+    }
+    ASSERT_EQ(at, too_long && policy == TooLong::truncate ? most : lengths[s]) << "sequence " << s;
+  }
+}
+
+TEST(PackIndex, HoldsEverySequenceOnce) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<uint32_t> values = random_lengths(seed, 3000, 100);
+    const Lengths lengths{std::span<const uint32_t>(values)};
+    const uint32_t most = seed % 3 == 0 ? 100 : 30;
+    const TooLong policy = most == 100
+                               ? TooLong::error
+                               : std::array{TooLong::drop, TooLong::truncate, TooLong::split}[seed / 3 % 3];
+    const Input input = count(lengths, most, policy);
+    Options options;
+    options.algorithm = seed % 2 == 0 ? Algorithm::lpfhp : Algorithm::spfhp;
+    options.max_per_pack = std::array{0U, 1U, 2U, 5U}[seed % 4];
+    const Packing packing = plan(input.histogram, options);
+    for (const Order& order :
+         {Order{}, Order{.shuffle = seed}, Order{.ranks = 4}, Order{.shuffle = seed, .ranks = 7}})
+      expect_sound(plain(index_packs(packing, input, lengths, order)), values, packing, policy);
+  }
+}
+
+TEST(PackIndex, SequencesOfOneLengthAreTakenInOrder) {
+  const std::vector<uint32_t> values(100, 5);
+  const Lengths lengths{std::span<const uint32_t>(values)};
+  const Input input = count(lengths, 10);
+  const Plain index = plain(index_packs(plan(input.histogram), input, lengths));
+  EXPECT_TRUE(std::is_sorted(index.sequence.begin(), index.sequence.end()));
+}
+
+TEST(PackIndex, OfAGiantSequenceIsPieceByPiece) {
+  const std::vector<uint64_t> values = {7, 1'000'003, 7};
+  const Lengths lengths{std::span<const uint64_t>(values)};
+  const Input input = count(lengths, 10, TooLong::split);
+  const Packing packing = plan(input.histogram);
+  for (const Order& order : {Order{}, Order{.shuffle = 3}}) {
+    const std::vector<uint32_t> narrow(values.begin(), values.end());
+    expect_sound(plain(index_packs(packing, input, lengths, order)), narrow, packing, TooLong::split);
+  }
+}
+
+TEST(PackIndex, OfNothingIsEmpty) {
+  const Lengths none;
+  const Input input = count(none, 10);
+  const PackIndex index = index_packs(plan(input.histogram), input, none, {.shuffle = 1});
+  EXPECT_EQ(index.offsets.size(), 1u);
+  EXPECT_EQ(index.offsets[0], 0u);
+  EXPECT_EQ(index.sequence.size(), 0u);
+}
+
+TEST(PackIndex, TheSameSeedGivesTheSameOrder) {
+  const std::vector<uint32_t> values = random_lengths(1, 3000, 100);
+  const Lengths lengths{std::span<const uint32_t>(values)};
+  const Input input = count(lengths, 100);
+  const Packing packing = plan(input.histogram, {.algorithm = Algorithm::lpfhp});
+  const auto order = [&](const Order& o) { return plain(index_packs(packing, input, lengths, o)).sequence; };
+  EXPECT_EQ(order({.shuffle = 1}), order({.shuffle = 1}));
+  EXPECT_NE(order({.shuffle = 1}), order({.shuffle = 2}));
+  EXPECT_NE(order({.shuffle = 1}), order({}));
+}
+
+TEST(PackIndex, RefusesWhatDoesNotBelongTogether) {
+  const std::vector<uint32_t> values = {3, 4, 5};
+  const std::vector<uint32_t> others = {3, 4, 6};
+  const Lengths lengths{std::span<const uint32_t>(values)};
+  const Lengths changed{std::span<const uint32_t>(others)};
+  const Input input = count(lengths, 10);
+  const Packing packing = plan(input.histogram);
+  EXPECT_TRUE(says(error_of([&] { index_packs(packing, input, changed); }), "changed while it was packed"));
+  const std::vector<uint32_t> longer = {3, 4, 11};  // 11 vanishes where too long ones are dropped
+  const Input dropping = count(lengths, 10, TooLong::drop);
+  EXPECT_TRUE(
+      says(error_of([&] { index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)}); }),
+           "changed while it was packed"));
+  const Input more = count(changed, 10);
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { index_packs(packing, more, changed); }), "plan the histogram of this"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { index_packs(packing, input, Lengths{}); }), "plan the histogram"));
+}
+
+TEST(PackIndex, UsesEightBytesOnlyWhereFourDoNotSuffice) {
+  EXPECT_EQ(IndexArray(3, UINT32_MAX).width(), 4u);
+  EXPECT_EQ(IndexArray(3, uint64_t{UINT32_MAX} + 1).width(), 8u);
+  const std::vector<uint64_t> values = {uint64_t{1} << 33};
+  const Lengths lengths{std::span<const uint64_t>(values)};
+  const Input input = count(lengths, 1 << 20, TooLong::split);
+  const PackIndex index = index_packs(plan(input.histogram), input, lengths);
+  EXPECT_EQ(index.begin.width(), 8u);
+  EXPECT_EQ(index.begin[8191], uint64_t{8191} << 20);
+  EXPECT_EQ(index.sequence.width(), 4u);
+}
+
+Plain read_folder(const std::string& folder) {
+  const auto array = [&](const std::string& name) {
+    const std::string path = folder + "/" + name + ".npy";
+    std::vector<uint64_t> values;
+    if (!std::filesystem::exists(path)) return values;
+    const std::string text = content_of(path);
+    if (text.find("<u4") != std::string::npos)
+      for (const uint32_t value : npy_values<uint32_t>(text)) values.push_back(value);
+    else
+      values = npy_values<uint64_t>(text);
+    return values;
+  };
+  return {array("offsets"), array("sequence"), array("start"), array("begin"), array("length")};
+}
+
+TEST(PackFolder, HoldsTheIndexAndItsOrigin) {
+  const test::TemporaryFolder folder;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<uint32_t> values = random_lengths(seed, 100'000, 100);
+    const Lengths lengths{std::span<const uint32_t>(values)};
+    const TooLong policy = seed % 2 == 0 ? TooLong::split : TooLong::drop;
+    const Input input = count(lengths, 60, policy);
+    const Packing packing = plan(input.histogram, {.algorithm = Algorithm::lpfhp});
+    const Order order = {.shuffle = seed};
+    const std::string path = folder.file("packs");  // replaced each time
+    write_packs(path + "/", packing, input, lengths, order, {"lengths.npy", 5});
+    const Plain written = read_folder(path);
+    expect_sound(written, values, packing, policy);
+    const Plain made = plain(index_packs(packing, input, lengths, order));
+    EXPECT_EQ(written.offsets, made.offsets);
+    EXPECT_EQ(written.sequence, made.sequence);
+    EXPECT_EQ(written.start, made.start);
+    EXPECT_EQ(written.begin, made.begin);
+    EXPECT_EQ(written.length, made.length);
+    const auto meta = nlohmann::json::parse(content_of(path + "/meta.json"));
+    EXPECT_EQ(meta["sequences"], values.size());
+    EXPECT_EQ(meta["max_length"], 60);
+    EXPECT_EQ(meta["algorithm"], "lpfhp");
+    EXPECT_EQ(meta["seed"], 5);
+    EXPECT_EQ(meta["shuffle"], seed);
+    EXPECT_EQ(meta["arrays"]["sequence"]["type"], "u32");
+    EXPECT_EQ(meta["too_long"]["policy"], name_of(policy));
+    EXPECT_EQ(folder.count(), 1u);
+  }
+}
+
+TEST(PackFolder, OfAHistogramHoldsItsStrategies) {
+  const test::TemporaryFolder folder;
+  const Input input = read_histogram(folder.write("h.csv", "3,2\n7,2\n"), 10);
+  write_strategies(folder.file("packs"), plan(input.histogram), input, {"h.csv", 0});
+  EXPECT_EQ(content_of(folder.file("packs/strategies.csv")), "packs,lengths\n2,7 3\n");
+  EXPECT_EQ(nlohmann::json::parse(content_of(folder.file("packs/meta.json")))["strategies"], 1);
+}
+
+TEST(PackFolder, ReplacesOnlyItsOwn) {
+  const test::TemporaryFolder folder;
+  const std::vector<uint32_t> values = {3, 4};
+  const Lengths lengths{std::span<const uint32_t>(values)};
+  const Input input = count(lengths, 10);
+  const Packing packing = plan(input.histogram);
+  const auto write = [&](const std::string& path) {
+    write_packs(path, packing, input, lengths, {}, {"x", 0});
+  };
+  folder.write("file", "precious");
+  EXPECT_TRUE(says(error_of([&] { write(folder.file("file")); }), "not a folder"));
+  EXPECT_EQ(content_of(folder.file("file")), "precious");
+  std::filesystem::create_directory(folder.file("thesis"));
+  folder.write("thesis/chapter1.tex", "precious");
+  EXPECT_TRUE(says(error_of([&] { write(folder.file("thesis")); }), "holds \"chapter1.tex\""));
+  EXPECT_EQ(content_of(folder.file("thesis/chapter1.tex")), "precious");
+  EXPECT_TRUE(
+      says(error_of([&] { write(folder.file("missing/packs")); }), "cannot create a temporary folder"));
+  EXPECT_EQ(folder.count(), 2u);
+}
+
+/// Files of this process may have so many bytes.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_ = {};
+  void (*handler_)(int);
+};
+
+TEST(PackFolder, ThatDoesNotFitLeavesNothingAndKeepsTheOldOne) {
+  const test::TemporaryFolder folder;
+  const std::vector<uint32_t> values = random_lengths(1, 100'000, 100);
+  const Lengths lengths{std::span<const uint32_t>(values)};
+  const Input input = count(lengths, 100);
+  const Packing packing = plan(input.histogram, {.algorithm = Algorithm::lpfhp});
+  const std::string path = folder.file("packs");
+  write_packs(path, packing, input, lengths, {}, {"x", 0});
+  const std::string before = content_of(path + "/sequence.npy");
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{1000}, rlim_t{before.size() - 1}}) {
+    const FileLimit limit(bytes);
+    EXPECT_TRUE(says(error_of([&] {
+                       write_packs(path, packing, input, lengths, {}, {"x", 0});
+                     }),
+                     "cannot write"))
+        << bytes;
+    EXPECT_EQ(folder.count(), 1u) << bytes;
+    EXPECT_EQ(content_of(path + "/sequence.npy"), before) << bytes;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::pack
