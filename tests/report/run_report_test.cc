@@ -100,7 +100,7 @@ TEST(RunReport, SortsCandidatesByTimeFeasibleFirst) {
     candidate.seconds[program::Phase::compute] = seconds;
     report.candidates.push_back(candidate);
   }
-  const auto rows = rows_of(read(report), "cut");
+  const auto rows = rows_of(read(report), "partition");
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0][0], "b");
   EXPECT_EQ(rows[0][3], "chosen");

@@ -105,9 +105,9 @@ constexpr double kAlignedCalls = 0.5;
 double packed_calls(const BlockSlice& slice, const Sizes& s) {
   if (slice.schedule.copy_x) return 1;
   const auto micro_rows = static_cast<uint32_t>(micro_rows_of(slice));
-  const bool transposed = can_rotate(static_cast<size_t>(s.lanes), micro_rows, static_cast<uint32_t>(s.cols));
+  const bool rotated = can_rotate(static_cast<size_t>(s.lanes), micro_rows, static_cast<uint32_t>(s.cols));
   const bool is_read_often =
-      reads_of_x(slice, micro_rows) >= reads_worth_a_copy(transposed, slice.weight.block_size);
+      reads_of_x(slice, micro_rows) >= reads_worth_a_copy(rotated, slice.weight.block_size);
   return is_read_often ? 1 - kAlignedCalls : 0;
 }
 

@@ -87,7 +87,7 @@ class FewColumnSlice {
         s += step;
       }
       finish({row, slice_.col_begin + tiles_.begin(t), rows, tile_cols(t)}, results,
-             scratch + scratch_.transposed);
+             scratch + scratch_.by_rows);
     }
   }
 

@@ -50,8 +50,8 @@ inline bool can_rotate(size_t lanes, uint32_t micro_rows, uint32_t cols) {
 }
 
 /// Reads of X for which a copy of aligned vectors pays, where its rows begin elsewhere.
-inline double reads_worth_a_copy(bool transposed, uint32_t block_size) {
-  return transposed && block_size >= 16 ? 20 : 12;
+inline double reads_worth_a_copy(bool rotated, uint32_t block_size) {
+  return rotated && block_size >= 16 ? 20 : 12;
 }
 
 /// How the wide kernel cuts columns of Y, counted in cache lines of a row, into panels.
@@ -69,7 +69,7 @@ struct WideScratch {
   size_t numbers;     ///< 0, 1, 2 …, as many: slots of values in order
   size_t list;        ///< how many those are
   size_t rows;        ///< raw results of a chunk: [kChunkRows][panel columns]
-  size_t transposed;  ///< the same by columns
+  size_t by_columns;  ///< the same by columns
   size_t total;
 
   WideScratch(const BlockSchedule& schedule, uint32_t k, uint32_t block_size, uint32_t cols) {
@@ -84,24 +84,24 @@ struct WideScratch {
     slots = columns + blocks + kMaxLanes;
     numbers = slots + list;
     rows = numbers + list;
-    transposed = rows + kChunkRows * width;
-    total = transposed + kChunkRows * width;
+    by_columns = rows + kChunkRows * width;
+    total = by_columns + kChunkRows * width;
   }
 };
 
 /// Scratch of the narrow kernel, in floats from its beginning.
 struct FewColumnScratch {
-  size_t panel = 0;   ///< packed X: [k / group][columns][group] for every kFewColumns columns;
-                      ///< transposed, [k / strip rows][columns][strip rows][group]
-  size_t results;     ///< of up to kChunkRows rows, by columns
-  size_t transposed;  ///< the same by rows
+  size_t panel = 0;  ///< packed X: [k / group][columns][group] for every kFewColumns columns;
+                     ///< transposed, [k / strip rows][columns][strip rows][group]
+  size_t results;    ///< of up to kChunkRows rows, by columns
+  size_t by_rows;    ///< the same by rows
   size_t total;
 
   FewColumnScratch(uint32_t k, uint32_t block_size, uint32_t cols, bool transposed) {
     const uint32_t repeats = transposed ? sparse::order_of(block_size).group : 1;
     results = panel + round_up(round_up(k, block_size) * cols * repeats + kPackSpill, kMaxLanes);
-    transposed = results + kChunkRows * kFewColumns;
-    total = transposed + kChunkRows * kFewColumns;
+    by_rows = results + kChunkRows * kFewColumns;
+    total = by_rows + kChunkRows * kFewColumns;
   }
 };
 

@@ -320,7 +320,7 @@ class WideSlice {
     if (slice_.y.col_stride == 1) {
       finish_by_rows(slice_, piece, raw, panel_.width);
     } else {
-      float* transposed = lists_ + scratch_.transposed;
+      float* transposed = lists_ + scratch_.by_columns;
       transpose(raw, panel_.width, piece.rows, panel_.width, transposed, kChunkRows);
       finish_by_columns(slice_, piece, transposed, kChunkRows);
     }
