@@ -1,7 +1,7 @@
 // What `tessera pack` was asked for.
 #pragma once
 
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <optional>

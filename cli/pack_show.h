@@ -1,8 +1,7 @@
 // How results of `tessera pack` are shown: a table, what stands behind one row, or JSON.
 #pragma once
 
-#include <tessera/pack_batch.h>
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack_stream.h>
+#include <tessera/packing.h>
 
 #include <chrono>
 #include <cstdio>

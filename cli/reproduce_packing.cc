@@ -1,7 +1,7 @@
 #include "cli/reproduce_packing.h"
 
 #include <fmt/format.h>
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 // `tessera reproduce packing`: the published packing tables with our results beside them.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <functional>

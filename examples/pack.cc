@@ -1,7 +1,7 @@
 // From the lengths of sequences to packs and what a training step takes from one.
 //   example_pack [FILE]      lengths: .npy of integers or text; without it, a few made-up ones
 #include <tessera/error.h>
-#include <tessera/pack_batch.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <cstdio>

@@ -4,12 +4,11 @@
 //   example_sparse_training [--data FOLDER] [--set mnist|cifar-10] [--hidden 1024] [--block 16]
 //                           [--sparsity 0.9] [--epochs 20] [--batch 256] [--rate 0.05] [--seed 1]
 // Without --data it looks into TESSERA_DATA, and without that it makes images up.
-#include <tessera/drop_grow.h>
 #include <tessera/error.h>
-#include <tessera/images.h>
 #include <tessera/io.h>
 #include <tessera/sddmm.h>
 #include <tessera/spmm.h>
+#include <tessera/training.h>
 
 #include <algorithm>
 #include <chrono>

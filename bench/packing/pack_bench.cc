@@ -4,8 +4,7 @@
 //                                         median
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack_index.h>
-#include <tessera/pack_stream.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <chrono>

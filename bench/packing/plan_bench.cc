@@ -4,7 +4,7 @@
 //     bench_pack_plans MAX_LENGTH HISTOGRAM      such as 512 wikipedia-512.csv
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <cstdio>

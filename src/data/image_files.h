@@ -1,7 +1,7 @@
 // Image formats, from any source of bytes.
 #pragma once
 
-#include <tessera/images.h>
+#include <tessera/training.h>
 
 #include "io/source.h"
 

@@ -1,4 +1,4 @@
-#include <tessera/images.h>
+#include <tessera/training.h>
 
 #include <algorithm>
 #include <array>

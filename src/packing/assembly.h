@@ -1,7 +1,7 @@
 // Which sequence goes into which pack, piece by piece: what index arrays and files are made from.
 #pragma once
 
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <span>

@@ -7,7 +7,7 @@
 
 namespace tessera::pack {
 
-/// An entry of a sparse column, not to be taken for that of a pack (tessera/pack_stream.h).
+/// An entry of a sparse column, not to be taken for that of a pack (tessera/packing.h).
 struct ColumnEntry {
   uint32_t row = 0;
   double value = 0;

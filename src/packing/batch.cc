@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack_batch.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
 // The fewest packs that can be found, and the sharpest bound.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Lower bounds that a pass over the histogram gives.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 namespace tessera::pack {
 

@@ -1,7 +1,7 @@
 // Certificates out of duals.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
 // Certificates as JSON files.
 #include <tessera/error.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <nlohmann/json.hpp>
 #include <span>

@@ -1,7 +1,7 @@
 // Histograms on a coarser scale, for maxima that are too long for exact tables.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 // The linear relaxation of packing, by column generation (Gilmore and Gomory 1961).
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 // What packs hold while they are being filled.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 // Counting lengths, one place for all inputs.
 #pragma once
 
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // From a fractional packing to packs.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <functional>
 #include <vector>

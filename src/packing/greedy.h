@@ -1,7 +1,7 @@
 // Packing in one pass over the histogram, in descending order of lengths.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <limits>

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <numeric>
 

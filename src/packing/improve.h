@@ -1,7 +1,7 @@
 // Better packings by repacking a part.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <functional>
 #include <span>

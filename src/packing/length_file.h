@@ -1,7 +1,7 @@
 // What files of lengths hold, apart from where their bytes come from.
 #pragma once
 
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // Non-negative least squares histogram packing.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <functional>
 #include <vector>

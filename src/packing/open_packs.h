@@ -1,7 +1,7 @@
 // Packs with room left, found by their room.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <optional>
 #include <vector>

@@ -1,5 +1,5 @@
 #include <tessera/error.h>
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <cstring>

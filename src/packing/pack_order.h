@@ -1,7 +1,7 @@
 // The order in which packs stand in an index.
 #pragma once
 
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <vector>

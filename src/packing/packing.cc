@@ -1,7 +1,7 @@
 // What packings say of themselves, and what proves that they hold their sequences.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 

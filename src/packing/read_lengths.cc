@@ -1,5 +1,5 @@
 #include <fcntl.h>
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 #include <unistd.h>
 
 #include <bit>

@@ -1,7 +1,7 @@
 // From counts of strategies to packs of sequences.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <vector>
 

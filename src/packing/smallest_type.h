@@ -1,7 +1,7 @@
 // Index arrays by the type of their elements.
 #pragma once
 
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <cstdint>
 #include <span>

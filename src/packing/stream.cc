@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pack_stream.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,7 @@
 // Time and patience of a search.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <chrono>
 

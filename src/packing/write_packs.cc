@@ -1,4 +1,4 @@
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include <tessera/drop_grow.h>
+#include <tessera/training.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // What training takes from packs.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <tessera/pack_batch.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <numeric>

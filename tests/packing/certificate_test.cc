@@ -1,6 +1,6 @@
 // Lower bounds: true, checkable, and as sharp as they can be on small histograms.
 #include <gtest/gtest.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Histograms for tests.
 #pragma once
 
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <cmath>
 #include <cstdint>

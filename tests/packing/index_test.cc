@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <tessera/error.h>
-#include <tessera/pack_batch.h>
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <csignal>

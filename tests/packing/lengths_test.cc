@@ -1,6 +1,6 @@
 // Lengths of sequences from arrays, files and text.
 #include <gtest/gtest.h>
-#include <tessera/pack_index.h>
+#include <tessera/packing.h>
 #include <unistd.h>
 
 #include <algorithm>

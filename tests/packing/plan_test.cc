@@ -1,6 +1,6 @@
 // Every algorithm on every kind of histogram: what a packing promises holds.
 #include <gtest/gtest.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <cmath>

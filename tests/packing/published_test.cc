@@ -1,7 +1,7 @@
 // The published pack counts of BERT's pre-training and of SQuAD, where $TESSERA_DATA has the
 // lengths.
 #include <gtest/gtest.h>
-#include <tessera/pack.h>
+#include <tessera/packing.h>
 
 #include "packing/histograms.h"
 

@@ -1,7 +1,7 @@
 // Packing a stream: bounded memory, every sequence once, and as good as the window allows.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <tessera/pack_stream.h>
+#include <tessera/packing.h>
 
 #include <algorithm>
 #include <map>

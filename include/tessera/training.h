@@ -1,5 +1,9 @@
-// Labelled images to learn from: MNIST and CIFAR-10 in their official formats, or made up.
+// What sparse training takes: labelled images to learn from, and which blocks of a dynamic weight to drop
+// and grow.
 #pragma once
+
+#include <tessera/types.h>
+#include <tessera/weight.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -45,8 +49,24 @@ ImageSet read_cifar10(const std::string& batch);
 /// the test, the others train. Throws Error where there are none.
 ImageSplit load_images(const std::string& folder, const std::string& name = "");
 
-/// Made up: each class a few smooth random templates, an image a template moved, scaled and with noise.
+/// Synthetic: each class a few smooth random templates, an image a template moved, scaled and with noise.
 /// Ten classes of 28 × 28, and a function of the seed alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed);
+
+// Dropping and growing blocks of a dynamic weight, as sparse training does every so many steps.
+
+/// The `count` stored blocks whose values have the smallest sum of absolute values; fewer where the
+/// weight has fewer. FP32 weights.
+std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count);
+
+/// `count` blocks that are not stored, uniformly chosen (SET; Mocanu et al., Nature Communications
+/// 9, 2018); fewer where there are fewer. The choice is a function of the pattern, `seed` and `step`.
+std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed,
+                                               uint32_t step);
+
+/// The `count` blocks, of those that are not stored, in which the gradient of the dense m × k matrix has
+/// the largest sum of absolute values (RigL; Evci et al., ICML 2020); fewer where there are fewer.
+std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t count,
+                                                  MatrixView<const float> dense_gradient);
 
 }  // namespace tessera
