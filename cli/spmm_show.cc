@@ -60,7 +60,9 @@ ordered_json memory(const SpmmResult& r) {
           {"max_tile_bytes", r.memory.max_tile_bytes},
           {"tile_capacity_bytes", r.memory.tile_capacity_bytes},
           {"categories", categories(r.memory.fullest)},
-          {"total_categories", categories(r.memory.total)}};
+          {"total_categories", categories(r.memory.total)},
+          {"purposes", categories(r.memory.fullest_purposes)},
+          {"total_purposes", categories(r.memory.total_purposes)}};
 }
 
 /// What --set changed of the machine.
@@ -171,7 +173,11 @@ std::string details(const SpmmResult& r) {
   out +=
       fmt::format("  memory {} in all, fullest tile {} of {}\n", base::bytes_text(r.memory.total_bytes),
                   base::bytes_text(r.memory.max_tile_bytes), base::bytes_text(r.memory.tile_capacity_bytes));
-  return out + category_lines(r.memory.fullest);
+  out += category_lines(r.memory.fullest);
+  std::string purposes;
+  for (const auto& [name, bytes] : r.memory.fullest_purposes)
+    purposes += fmt::format("{}{} {}", purposes.empty() ? "" : ", ", name, base::bytes_text(bytes));
+  return out + fmt::format("  data   {}\n", purposes);
 }
 
 std::string overflow(const SpmmResult& r) {

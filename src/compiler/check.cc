@@ -259,7 +259,8 @@ class Checker {
     uint64_t row = place.offset >> 32;
     uint64_t col = place.offset & 0xFFFFFFFFU;
     if (place.store == Store::contents) {
-      if (variable.contents == nullptr || place.stride != variable.cols || place.stride == 0)
+      if (variable.role != program::Role::constant || variable.contents == nullptr ||
+          place.stride != variable.cols || place.stride == 0)
         fail(fmt::format("{} has no contents", what()));
       row = place.offset / size_of(variable.type) / variable.cols;
       col = place.offset / size_of(variable.type) % variable.cols;

@@ -11,7 +11,9 @@ namespace tessera::compiler {
 template <>
 inline constexpr Type kLast<Type> = Type::f64;
 template <>
-inline constexpr program::Role kLast<program::Role> = program::Role::constant;
+inline constexpr program::Role kLast<program::Role> = program::Role::state;
+template <>
+inline constexpr program::Purpose kLast<program::Purpose> = program::Purpose::metadata;
 template <>
 inline constexpr program::Phase kLast<program::Phase> = program::Phase::control;
 template <>
@@ -34,10 +36,10 @@ void describe(A& a, PhaseTimes& x) {
   a(x.at);
 }
 
-/// Contents of constants are as long as their shape says.
+/// Contents of constants and state are as long as their shape says.
 template <class A>
 void describe(A& a, Variable& x) {
-  a(x.name, x.type, x.rows, x.cols, x.role, x.mapping);
+  a(x.name, x.type, x.rows, x.cols, x.role, x.mapping, x.purpose);
   bool has_contents = x.contents != nullptr;
   a(has_contents);
   if (!has_contents) return;
@@ -205,12 +207,12 @@ void describe(A& a, CompiledSet& x) {
 }
 template <class A>
 void describe(A& a, TileMemory& x) {
-  a(x.bytes, x.end);
+  a(x.bytes, x.purposes, x.end);
 }
 template <class A>
 void describe(A& a, MemoryReport& x) {
   a(x.tiles, x.shared, x.total_bytes, x.max_tile_bytes, x.tile_capacity_bytes, x.overflow_bytes,
-    x.fullest_tile, x.total, x.fullest);
+    x.fullest_tile, x.total, x.fullest, x.total_purposes, x.fullest_purposes);
 }
 template <class A>
 void describe(A& a, ArenaAddresses& x) {

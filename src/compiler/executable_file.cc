@@ -16,7 +16,7 @@ namespace {
 /// The first word of a file; bytes of another order make another number of it.
 constexpr uint64_t kMagic = 0x4558454152455354;  // "TSERAEXE"
 /// Of what describe.h lists: another list, another version.
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct Header {
   uint64_t magic = kMagic;

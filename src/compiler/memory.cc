@@ -9,8 +9,8 @@ namespace tessera::compiler {
 namespace {
 
 constexpr std::array<std::string_view, kMemoryUses> kNames = {
-    "inputs",       "outputs",       "constants", "work lists",  "vertex state", "vertex code",
-    "control code", "exchange code", "stack",     "temporaries", "landings",     "padding"};
+    "inputs",       "outputs",       "state", "constants",   "work lists", "vertex state", "vertex code",
+    "control code", "exchange code", "stack", "temporaries", "landings",   "padding"};
 
 uint64_t excess(const TileMemory& tile, uint64_t capacity) {
   return tile.end > capacity ? tile.end - capacity : 0;
@@ -36,7 +36,15 @@ Categories TileMemory::categories() const {
   return named;
 }
 
+Categories TileMemory::by_purpose() const {
+  Categories named;
+  for (size_t p = 0; p < program::kPurposes; ++p)
+    if (purposes[p] != 0) named[std::string(name_of(static_cast<program::Purpose>(p)))] = purposes[p];
+  return named;
+}
+
 TileMemory& TileMemory::operator+=(const TileMemory& other) {
+  for (size_t p = 0; p < program::kPurposes; ++p) purposes[p] += other.purposes[p];
   for (size_t use = 0; use < kMemoryUses; ++use) bytes[use] += other.bytes[use];
   end += other.end;
   return *this;
@@ -58,8 +66,10 @@ MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shar
   const TileMemory& fullest = tiles.at(report.fullest_tile);
   report.total_bytes = sum.total();
   report.total = sum.categories();
+  report.total_purposes = sum.by_purpose();
   report.max_tile_bytes = fullest.total();
   report.fullest = fullest.categories();
+  report.fullest_purposes = fullest.by_purpose();
   report.overflow_bytes = excess(fullest, capacity);
   report.tiles = std::move(tiles);
   return report;

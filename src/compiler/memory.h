@@ -17,6 +17,7 @@ namespace tessera::compiler {
 enum class MemoryUse : uint8_t {
   inputs,
   outputs,
+  state,
   constants,        ///< of floating-point type
   work_lists,       ///< integer constants, which vertices read as metadata
   vertex_state,     ///< records of vertices: pointers, lengths, parameters
@@ -28,7 +29,7 @@ enum class MemoryUse : uint8_t {
   staging_buffers,  ///< not always alive: what exchanges bring or take, at that step
   padding,          ///< alignment, over-read space, and gaps between what is alive at different times
 };
-inline constexpr size_t kMemoryUses = 12;
+inline constexpr size_t kMemoryUses = 13;
 
 std::string_view name_of(MemoryUse use);
 
@@ -43,13 +44,22 @@ using Categories = std::map<std::string, uint64_t>;
 /// One tile's memory, or the shared one.
 struct TileMemory {
   std::array<uint64_t, kMemoryUses> bytes{};
+  std::array<uint64_t, program::kPurposes> purposes{};  ///< of data: what `bytes` has but for code, vertex
+                                                        ///< state, stack and padding
   uint64_t end = 0;  ///< total(), or where that does not fit the memory's regions the last address in use
 
   uint64_t& operator[](MemoryUse use) { return bytes[static_cast<size_t>(use)]; }
   uint64_t operator[](MemoryUse use) const { return bytes[static_cast<size_t>(use)]; }
+  uint64_t operator[](program::Purpose purpose) const { return purposes[static_cast<size_t>(purpose)]; }
+  /// Data of one variable, or of several.
+  void add(MemoryUse use, program::Purpose purpose, uint64_t more) {
+    bytes[static_cast<size_t>(use)] += more;
+    purposes[static_cast<size_t>(purpose)] += more;
+  }
   uint64_t total() const;
   uint64_t always_live() const;
   Categories categories() const;
+  Categories by_purpose() const;
   TileMemory& operator+=(const TileMemory& other);
 };
 
@@ -63,6 +73,8 @@ struct MemoryReport {
   program::TileId fullest_tile = 0;  ///< that overflows most, or else has most bytes; on a host kShared
   Categories total;
   Categories fullest;
+  Categories total_purposes;  ///< data by purpose, of all memories
+  Categories fullest_purposes;
 
   bool fits() const { return overflow_bytes == 0; }
 };

@@ -88,7 +88,8 @@ inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {
 inline bool needs_storage(const Compilation& c, const Piece& piece) {
   const program::Variable& variable = c.program.variable(piece.variable);
   if (!piece.used() || piece.box.empty()) return false;
-  return piece.tile != program::kShared || variable.role == program::Role::temporary;
+  return piece.tile != program::kShared || variable.role == program::Role::temporary ||
+         variable.role == program::Role::state;
 }
 
 }  // namespace tessera::compiler

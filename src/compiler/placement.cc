@@ -23,10 +23,21 @@ MemoryUse use_of(const Compilation& c, const Piece& piece) {
     case program::Role::inout: return MemoryUse::outputs;
     case program::Role::constant:
       return epsilon_of(variable.type) == 0.0 ? MemoryUse::work_lists : MemoryUse::constants;
+    case program::Role::state: return MemoryUse::state;
     case program::Role::temporary: break;
   }
   return piece.staging ? MemoryUse::staging_buffers : MemoryUse::temporaries;
 }
+
+program::Purpose purpose_of(const Compilation& c, const Piece& piece) {
+  return program::purpose_of(c.program.variable(piece.variable));
+}
+
+/// Bytes of what is alive at one step of the schedule: of each purpose, temporaries and staging buffers.
+struct Alive {
+  std::array<std::array<uint64_t, 2>, program::kPurposes> bytes{};
+  uint64_t total = 0;
+};
 
 /// One memory: what lies in it at which addresses and when. A tile's code comes first. First fit,
 /// always-live pieces first and then by size: pieces that belong into the interleaved region from the
@@ -152,7 +163,7 @@ class Arena {
     for (PieceId id : ids) {
       const Piece& piece = c_.pieces[id];
       if (piece.always_live)
-        memory_[use_of(c_, piece)] += bytes_of(c_, piece);
+        memory_.add(use_of(c_, piece), purpose_of(c_, piece), bytes_of(c_, piece));
       else
         dynamic.push_back(id);
     }
@@ -177,16 +188,20 @@ class Arena {
     std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return a.position != b.position ? a.position < b.position : a.begins < b.begins;
     });
-    std::array<uint64_t, 2> alive{};  // temporaries, landings
-    std::array<uint64_t, 2> peak{};
+    Alive alive;
+    Alive peak;
     for (const Event& event : events) {
-      uint64_t& bytes = alive[use_of(c_, c_.pieces[event.id]) != MemoryUse::temporaries];
-      const uint64_t change = bytes_of(c_, c_.pieces[event.id]);
-      bytes = event.begins ? bytes + change : bytes - change;
-      if (alive[0] + alive[1] > peak[0] + peak[1]) peak = alive;
+      const Piece& piece = c_.pieces[event.id];
+      const uint64_t change = event.begins ? bytes_of(c_, piece) : -bytes_of(c_, piece);
+      alive.bytes[static_cast<size_t>(purpose_of(c_, piece))][piece.staging] += change;
+      alive.total += change;
+      if (alive.total > peak.total) peak = alive;
     }
-    memory_[MemoryUse::temporaries] += peak[0];
-    memory_[MemoryUse::staging_buffers] += peak[1];
+    for (size_t p = 0; p < program::kPurposes; ++p) {
+      const auto purpose = static_cast<program::Purpose>(p);
+      memory_.add(MemoryUse::temporaries, purpose, peak.bytes[p][0]);
+      memory_.add(MemoryUse::staging_buffers, purpose, peak.bytes[p][1]);
+    }
   }
 
   Compilation& c_;
@@ -232,7 +247,7 @@ std::string place(Compilation& c) {
   for (const Piece& piece : c.pieces)  // bound arrays and constants of a shared space
     if (piece.always_live && !needs_storage(c, piece)) {
       TileMemory& memory = c.memory[slot_of(c, piece.tile)];
-      memory[use_of(c, piece)] += bytes_of(c, piece);
+      memory.add(use_of(c, piece), purpose_of(c, piece), bytes_of(c, piece));
       memory.end = memory.total();
     }
   return fmt::format("{} bytes in {} arenas", total, c.executable->arena_bytes.size());

@@ -1,71 +1,21 @@
 // Runs executables on this computer's cores.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "compiler/executable.h"
+#include "engine/run.h"
 
 namespace tessera::engine {
 
-/// The caller's array for an external variable. Strides in elements.
-struct Binding {
-  program::VariableId variable = 0;
-  void* data = nullptr;
-  int64_t row_stride = 0;
-  int64_t col_stride = 1;
-};
-
-/// When a thread worked on a superstep, in seconds since the run began.
-struct Busy {
-  double begin = 0;
-  double end = 0;
-};
-
-/// One superstep or copy set of a run, in the order in which they ran.
-struct TraceEvent {
-  bool is_copy = false;
-  uint32_t id = 0;              ///< ComputeSetId, or CopySetId
-  double start = 0;             ///< seconds since the run began
-  program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< accounted; what came before adds up to when it begins
-  std::vector<Busy> threads{};  ///< of a superstep
-};
-
-/// A trace ends here: loops may run for longer than anyone reads.
-inline constexpr size_t kMostTraceEvents = 100'000;
-
-struct RunOptions {
-  uint32_t threads = 0;                      ///< 0: one a tile, as many as the host has by default
-  bool reference = false;                    ///< the codelets' reference implementations
-  bool dry = false;                          ///< walk and account, without floating-point work
-  std::vector<TraceEvent>* trace = nullptr;  ///< gets the run's events, kMostTraceEvents at most
-};
-
-/// What one compute set or copy set took, over all times that it ran.
-struct StepProfile {
-  std::string name;
-  uint64_t times = 0;
-  program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< accounted
-};
-
-struct Profile {
-  double seconds = 0;               ///< wall clock, all supersteps
-  program::PhaseTimes phases;       ///< measured seconds, adding up to `seconds`
-  program::PhaseTimes cycles;       ///< of the machine, as the codelets' costs account for them
-  std::vector<StepProfile> sets;    ///< by ComputeSetId
-  std::vector<StepProfile> copies;  ///< by CopySetId
-  uint64_t supersteps = 0;
-};
+class RunMemory;
 
 /// An executable ready to run. run() may be called from several threads at once: each call has
-/// arenas of its own, and calls take turns with the process's pool of threads.
+/// arenas of its own, and calls take turns with the process's pool of threads. State begins each run
+/// with its initial contents and is forgotten afterwards; a Session keeps it.
 class Engine {
  public:
   explicit Engine(std::shared_ptr<const compiler::Executable> executable);
@@ -79,15 +29,12 @@ class Engine {
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {}) const;
 
  private:
-  struct State;
-  class Run;
-
-  std::unique_ptr<State> take_state(bool allocate) const;
-  void give_back(std::unique_ptr<State> state) const;
+  std::unique_ptr<RunMemory> take_memory(bool allocate) const;
+  void give_back(std::unique_ptr<RunMemory> memory) const;
 
   std::shared_ptr<const compiler::Executable> executable_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<State>> idle_;
+  mutable std::vector<std::unique_ptr<RunMemory>> idle_;
 };
 
 }  // namespace tessera::engine

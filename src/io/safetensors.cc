@@ -194,6 +194,9 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
                                    excerpt(tensor.name), tensor.dtype, shape_text(tensor.shape),
                                    tensor.bytes.size()));
     }
+    if (tensor.name == "__metadata__") {
+      throw UsageError(fmt::format("{}: no tensor may be called {}", path, excerpt(tensor.name)));
+    }
     if (header.contains(tensor.name)) {
       throw UsageError(fmt::format("{}: tensor {} is there twice", path, excerpt(tensor.name)));
     }

@@ -61,13 +61,16 @@ class Printer {
       case Role::output: return "output ";
       case Role::inout: return "inout ";
       case Role::constant: return "constant ";
+      case Role::state: return "state ";
     }
     return "";
   }
 
   void print(const Variable& v) {
     ++depth_;
-    line("{}: {}{} {} × {}, {}", v.name, role_text(v.role), name_of(v.type), v.rows, v.cols, mapping_text(v));
+    const std::string purpose = v.purpose ? std::string(name_of(*v.purpose)) + ' ' : std::string();
+    line("{}: {}{}{} {} × {}, {}", v.name, purpose, role_text(v.role), name_of(v.type), v.rows, v.cols,
+         mapping_text(v));
     --depth_;
   }
 
@@ -160,6 +163,18 @@ std::string_view name_of(Phase phase) {
     case Phase::exchange: return "exchange";
     case Phase::sync: return "sync";
     case Phase::control: return "control";
+  }
+  return "?";
+}
+
+std::string_view name_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::parameter: return "parameter";
+    case Purpose::gradient: return "gradient";
+    case Purpose::optimizer: return "optimizer";
+    case Purpose::activation: return "activation";
+    case Purpose::stash: return "stash";
+    case Purpose::metadata: return "metadata";
   }
   return "?";
 }

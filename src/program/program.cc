@@ -25,6 +25,13 @@ VariableId Program::find(std::string_view name) const {
   throw Error(fmt::format("the program has no variable '{}'", name));
 }
 
+Purpose purpose_of(const Variable& variable) {
+  if (variable.purpose) return *variable.purpose;
+  if (epsilon_of(variable.type) == 0.0) return Purpose::metadata;
+  const bool is_kept = variable.role == Role::constant || variable.role == Role::state;
+  return is_kept ? Purpose::parameter : Purpose::activation;
+}
+
 Box field_box(const Program& program, const Field& field, uint32_t vertex) {
   return intersection(field.boxes.at(vertex), program.variable(field.variable).whole());
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -40,7 +41,20 @@ enum class Role : uint8_t {
   output,     ///< bound by the caller
   inout,      ///< bound by the caller, read and written
   constant,   ///< known when the program is built, such as work lists
+  state,      ///< stays where it is from one run of a session to the next
 };
+
+/// What a variable is for. Memory reports count by it.
+enum class Purpose : uint8_t {
+  parameter,   ///< weights and biases, which training changes
+  gradient,    ///< of parameters
+  optimizer,   ///< what an optimizer keeps beside each parameter, such as a momentum
+  activation,  ///< values on their way through a network, and their gradients
+  stash,       ///< activations kept for the backward pass
+  metadata,    ///< integers that say where values lie: work lists, indices, counters
+};
+inline constexpr size_t kPurposes = 6;
+std::string_view name_of(Purpose purpose);
 
 /// A two-dimensional array of elements. Vectors are one row.
 struct Variable {
@@ -49,15 +63,22 @@ struct Variable {
   uint32_t rows = 0;
   uint32_t cols = 0;
   Role role = Role::temporary;
-  std::vector<MappedBox> mapping;             ///< disjoint boxes that cover the variable
-  std::shared_ptr<const std::byte> contents;  ///< of a constant: rows · cols elements, row-major
+  std::vector<MappedBox> mapping;  ///< disjoint boxes that cover the variable
+  /// Of a constant, or of state before the first run (null: zeros): rows · cols elements, row-major.
+  std::shared_ptr<const std::byte> contents;
+  std::optional<Purpose> purpose{};  ///< none: that of its type and role, see purpose_of()
 
   Box whole() const { return {0, rows, 0, cols}; }
   uint64_t elements() const { return uint64_t{rows} * cols; }
   uint64_t bytes() const { return elements() * size_of(type); }
   bool is_external() const { return role == Role::input || role == Role::output || role == Role::inout; }
+  bool is_read_only() const { return role == Role::input || role == Role::constant; }
   bool is_shared() const { return mapping.size() == 1 && mapping[0].tile == kShared; }
 };
+
+/// The purpose that a variable names. Else integers are metadata, constants and state parameters, and
+/// everything else is an activation.
+Purpose purpose_of(const Variable& variable);
 
 /// One field of every vertex of a group. Boxes are clipped to the variable.
 struct Field {

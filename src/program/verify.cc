@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "program/conflicts.h"
 #include "program/program.h"
@@ -19,6 +20,7 @@ class Verifier {
 
   void verify() {
     for (const Variable& variable : program_.variables()) check(variable);
+    check_names_of_state();
     for (const ComputeSet& set : program_.compute_sets()) check(set);
     for (const CopySet& set : program_.copy_sets()) check(set);
     check_control_flow();
@@ -51,11 +53,18 @@ class Verifier {
       reject(fmt::format("constant '{}' has no contents", v.name));
   }
 
-  /// Nobody writes what is read only, so reading it cannot conflict.
-  static bool is_read_only(const Variable& v) { return v.role == Role::input || v.role == Role::constant; }
+  /// State is read, written, saved and loaded by name.
+  void check_names_of_state() const {
+    std::set<std::string_view> names;
+    for (const Variable& v : program_.variables()) {
+      if (v.role != Role::state) continue;
+      if (v.name.empty()) reject("a state variable has no name");
+      if (!names.insert(v.name).second) reject(fmt::format("two state variables are called '{}'", v.name));
+    }
+  }
 
   void check_writable(const Variable& v, std::string_view where) const {
-    if (is_read_only(v)) reject(fmt::format("{} writes '{}', which is read only", where, v.name));
+    if (v.is_read_only()) reject(fmt::format("{} writes '{}', which is read only", where, v.name));
   }
 
   static void check_series(const BoxSeries& boxes, uint32_t count, std::string_view where) {
@@ -115,7 +124,8 @@ class Verifier {
     const Variable& v = variable(field.variable, where);
     if (spec.access != Access::in) check_writable(v, where);
     check_series(field.boxes, group.count(), where);
-    const bool reads = spec.access != Access::out && !is_read_only(v);
+    // Nobody writes what is read only, so reading it cannot conflict.
+    const bool reads = spec.access != Access::out && !v.is_read_only();
     for (uint32_t i = 0; i < group.count(); ++i) {
       const Box box = field.boxes.at(i);
       if (box.row > v.rows || box.col > v.cols || (field.boxes.is_table() && !contains(v.whole(), box)))
@@ -191,7 +201,7 @@ class Verifier {
     const auto anywhere = [](Box box, const Variable& v) { return Box{0, v.rows, box.col, box.cols}; };
     touched_.add_write(group.to, group.target_offset ? anywhere(target, to) : target, owner);
     if (group.source_rows) check_rows(where, group, source);
-    if (is_read_only(from)) return;
+    if (from.is_read_only()) return;
     if (!group.source_rows)
       touched_.add_read(group.from, group.source_offset ? anywhere(source, from) : source, owner + 1);
     else

@@ -23,6 +23,7 @@ size_t colour_of_use(MemoryUse use) {
   switch (use) {
     case MemoryUse::inputs: return 0;
     case MemoryUse::outputs: return 2;
+    case MemoryUse::state: return 11;
     case MemoryUse::constants: return 8;
     case MemoryUse::work_lists: return 4;
     case MemoryUse::vertex_state: return 3;
@@ -129,18 +130,30 @@ Html uses_table(const TileMemory& memory) {
   return table.html();
 }
 
+/// Data of all memories by what it is for.
+Html purposes_table(const compiler::MemoryReport& memory) {
+  RichTable table({{"data", Align::left}, {"fullest tile"}, {"in all"}});
+  for (const auto& [name, bytes] : memory.total_purposes) {
+    const auto fullest = memory.fullest_purposes.find(name);
+    table.add({name, count_text(fullest == memory.fullest_purposes.end() ? 0 : fullest->second),
+               count_text(bytes)});
+  }
+  return table.html();
+}
+
 }  // namespace
 
 Html memory_of(const RunSummary& run) {
   const compiler::MemoryReport& memory = run.memory;
   if (memory.tiles.empty()) return {};
-  if (memory.tiles.size() == 1) return uses_table(memory.tiles[0]);
+  if (memory.tiles.size() == 1) return uses_table(memory.tiles[0]) + purposes_table(memory);
   const std::string heading =
       fmt::format("Tile {}, the fullest: {} of {}", memory.fullest_tile,
                   base::bytes_text(memory.max_tile_bytes), base::bytes_text(memory.tile_capacity_bytes));
   return columns_of(memory) +
          side_by_side({histogram_of(memory),
-                       figure(Frame{heading}, {}, uses_table(memory.tiles[memory.fullest_tile]))});
+                       figure(Frame{heading}, {}, uses_table(memory.tiles[memory.fullest_tile]))}) +
+         purposes_table(memory);
 }
 
 }  // namespace tessera::report

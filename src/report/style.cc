@@ -10,14 +10,14 @@ const std::string_view kStyle = R"css(
   --paper: #ffffff; --panel: #f6f7f9; --ink: #1a2029; --soft: #5b6675; --line: #dfe3e8; --grid: #e8ebef;
   --good: #1f9d62; --bad: #d33d3d; --accent: #2f5fd0;
   --c0: #3566d6; --c1: #f09a2a; --c2: #1d9a73; --c3: #c9486b; --c4: #8a63d2;
-  --c5: #3fb6d0; --c6: #96701f; --c7: #ee8fb5; --c8: #6f8f1f; --c9: #5a6b82; --c10: #e8c52e; --c11: #b3bac4;
+  --c5: #3fb6d0; --c6: #96701f; --c7: #ee8fb5; --c8: #6f8f1f; --c9: #5a6b82; --c10: #e8c52e; --c11: #12606f; --c12: #b3bac4;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #12161c; --panel: #1a2028; --ink: #e8ecf2; --soft: #9aa6b5; --line: #2d3541; --grid: #262d37;
     --good: #4cc38a; --bad: #ff6b6b; --accent: #86a9ff;
     --c0: #6e97ff; --c1: #ffb454; --c2: #3fc79a; --c3: #ef6f8f; --c4: #b091f5;
-    --c5: #67d3ea; --c6: #c79f4b; --c7: #ffb3d1; --c8: #a8c64e; --c9: #8fa3bd; --c10: #f5dd6b; --c11: #5f6a79;
+    --c5: #67d3ea; --c6: #c79f4b; --c7: #ffb3d1; --c8: #a8c64e; --c9: #8fa3bd; --c10: #f5dd6b; --c11: #4a9fb0; --c12: #5f6a79;
   }
 }
 * { box-sizing: border-box; }

@@ -8,7 +8,7 @@
 namespace tessera::report {
 
 /// Colours that charts tell things apart by; the last is a grey, for what matters least.
-inline constexpr size_t kColours = 12;
+inline constexpr size_t kColours = 13;
 inline constexpr size_t kGrey = kColours - 1;
 
 /// The CSS of a colour, the same again after kColours.

@@ -228,6 +228,53 @@ TEST(Placement, OrdinaryPiecesMayLieAcrossTheRegions) {
   EXPECT_TRUE(compile(p, testing::toy_machine_with_regions(1, 64 << 10))->memory.fits());
 }
 
+/// y += w with w a state on another tile, by way of temporaries that live one after another.
+TEST(Memory, CountsDataByPurpose) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 4, 8, Role::input, 0));
+  const auto w = p.add(variable("w", Type::f32, 4, 8, Role::state, 1));
+  const auto y = p.add(variable("y", Type::f32, 4, 8, Role::output, 0));
+  program::Variable kept = variable("kept", Type::f32, 4, 8, Role::temporary, 0);
+  kept.purpose = program::Purpose::stash;
+  const auto stash = p.add(kept);
+  p.set_main(p.sequence(
+      {p.execute(ComputeSet{
+           "keep",
+           Phase::compute,
+           {vertex(testing::add_codelet, 0, {field(x, kWhole), field(x, kWhole), field(stash, kWhole)})}}),
+       p.execute(ComputeSet{
+           "add",
+           Phase::compute,
+           {vertex(testing::add_codelet, 0, {field(stash, kWhole), field(w, kWhole), field(y, kWhole)})}})}));
+  const auto e = compile(p, toy_machine(2));
+  const MemoryReport& memory = e->memory;
+  EXPECT_EQ(memory.tiles[1][MemoryUse::state], kBytes);
+  EXPECT_EQ(memory.tiles[1][program::Purpose::parameter], kBytes);
+  EXPECT_EQ(memory.tiles[0][program::Purpose::parameter], kBytes);  // brought by the exchange
+  EXPECT_EQ(memory.tiles[0][program::Purpose::stash], kBytes);
+  EXPECT_EQ(memory.tiles[0][program::Purpose::activation], 2 * kBytes);
+  EXPECT_EQ(memory.total_purposes,
+            (Categories{{"activation", 2 * kBytes}, {"parameter", 2 * kBytes}, {"stash", kBytes}}));
+  EXPECT_EQ(memory.fullest_purposes,
+            (Categories{{"activation", 2 * kBytes}, {"parameter", kBytes}, {"stash", kBytes}}));
+}
+
+TEST(Memory, DataOfRandomProgramsHaveAPurposeEach) {
+  for (uint64_t seed = 0; seed < 100; ++seed)
+    for (const machine::Machine& m : {toy_machine(3), testing::toy_host(2)}) {
+      const auto e = compile(testing::random_program(seed, {m.tiles, m.has_shared_space()}), m);
+      for (const TileMemory& tile : e->memory.tiles) {
+        uint64_t by_purpose = 0;
+        for (uint64_t bytes : tile.purposes) by_purpose += bytes;
+        uint64_t by_use = tile.total();
+        for (MemoryUse use : {MemoryUse::vertex_state, MemoryUse::vertex_code, MemoryUse::control_code,
+                              MemoryUse::exchange_code, MemoryUse::stack, MemoryUse::padding})
+          by_use -= tile[use];
+        ASSERT_EQ(by_purpose, by_use) << "seed " << seed;
+      }
+    }
+}
+
 TEST(Memory, OverflowOfATileIsAnAnswer) {
   Program p;
   const auto small = p.add(variable("small", Type::f32, 4, 8, Role::input, 0));

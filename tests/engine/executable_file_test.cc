@@ -126,7 +126,7 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
   std::string version = whole;
   version[8] = 77;
   write(version);
-  EXPECT_THAT(error_of(machine), HasSubstr("it is of version 77 of the format; this build reads 1"));
+  EXPECT_THAT(error_of(machine), HasSubstr("it is of version 77 of the format; this build reads 2"));
   std::string damaged = whole;
   damaged.back() ^= 1;
   write(damaged);

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "engine/session.h"
 #include "support/bound_arrays.h"
 #include "support/random_machine.h"
 #include "support/random_program.h"
@@ -36,7 +37,48 @@ void fill_externals(const program::Program& program, uint64_t seed, FlatVariable
   }
 }
 
-/// The external variables after the program, as the reference interpreter has them.
+void expect_equal(const program::Program& program, const FlatVariables& actual, const FlatVariables& expected,
+                  program::Role role) {
+  for (program::VariableId v = 0; v < actual.size(); ++v) {
+    const program::Variable& variable = program.variable(v);
+    if (role == program::Role::state ? variable.role != role : !variable.is_external()) continue;
+    ASSERT_EQ(actual[v], expected[v]) << "variable " << variable.name << "\n" << program::to_string(program);
+  }
+}
+
+/// State as a session has it.
+FlatVariables state_of(const Session& session) {
+  const program::Program& program = *session.executable().program;
+  FlatVariables state(program.variables().size());
+  for (program::VariableId v = 0; v < state.size(); ++v) {
+    const program::Variable& variable = program.variable(v);
+    if (variable.role != program::Role::state) continue;
+    state[v].resize(variable.bytes());
+    session.read(variable.name,
+                 {state[v].data(), variable.type, variable.rows, variable.cols, variable.cols, 1});
+  }
+  return state;
+}
+
+/// Runs that follow one another in a session, of which the first leaves `first`.
+void expect_state_to_stay(const Engine& engine, const FlatVariables& initial, const FlatVariables& first) {
+  const program::Program& program = *engine.executable().program;
+  Session session(std::make_shared<const compiler::Executable>(engine.executable()));
+  BoundArrays arrays(program, initial);
+  FlatVariables expected = first;
+  for (uint32_t run = 0; run < 3; ++run) {
+    SCOPED_TRACE(run);
+    if (run != 0) testing::interpret(program, expected);
+    session.run(arrays.bindings(), {.threads = 1 + run % 2});
+    expect_equal(program, arrays.flat(), expected, program::Role::output);
+    expect_equal(program, state_of(session), expected, program::Role::state);
+  }
+  session.reset();
+  expect_equal(program, state_of(session), testing::flat_variables(program), program::Role::state);
+}
+
+/// The external variables after the program, as the reference interpreter has them; and state, from run to
+/// run.
 void expect_like_oracle(uint64_t seed, const machine::Machine& machine,
                         const std::vector<uint32_t>& threads) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -59,6 +101,7 @@ void expect_like_oracle(uint64_t seed, const machine::Machine& machine,
     }
     ASSERT_GT(profile.seconds, 0);
   }
+  expect_state_to_stay(engine, initial, expected);
 }
 
 class RandomPrograms : public ::testing::TestWithParam<machine::Machine> {};

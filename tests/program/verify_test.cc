@@ -71,6 +71,41 @@ struct Sample {
 
 TEST(Verify, AcceptsASoundProgram) { Sample().accepts(); }
 
+TEST(Verify, RejectsStateThatNamesDoNotTell) {
+  Sample s;
+  s.x.role = s.y.role = Role::state;
+  s.accepts();
+  s.x.name = s.y.name;
+  s.rejects("two state variables are called 'y'");
+  s.x.name.clear();
+  s.rejects("a state variable has no name");
+}
+
+TEST(Print, NamesRolesAndPurposes) {
+  Sample s;
+  s.x.purpose = Purpose::parameter;
+  s.y.role = Role::state;
+  s.y.purpose = Purpose::optimizer;
+  const std::string text = to_string(s.build());
+  EXPECT_THAT(text, HasSubstr("x: parameter input f32 4 × 8, [0:4, 0:8] on tile 0\n"));
+  EXPECT_THAT(text, HasSubstr("y: optimizer state f32 4 × 8, [0:4, 0:8] on tile 0\n"));
+  EXPECT_THAT(text, HasSubstr("weights: constant f32 1 × 8, [0:1, 0:8] on tile 0\n"));
+}
+
+TEST(Purpose, FollowsFromTypeAndRoleUnlessNamed) {
+  const auto of = [](Type type, Role role) { return purpose_of(variable("v", type, 1, 1, role)); };
+  EXPECT_EQ(of(Type::f32, Role::temporary), Purpose::activation);
+  EXPECT_EQ(of(Type::f16, Role::input), Purpose::activation);
+  EXPECT_EQ(of(Type::f32, Role::output), Purpose::activation);
+  EXPECT_EQ(of(Type::f32, Role::constant), Purpose::parameter);
+  EXPECT_EQ(of(Type::f32, Role::state), Purpose::parameter);
+  EXPECT_EQ(of(Type::u16, Role::constant), Purpose::metadata);
+  EXPECT_EQ(of(Type::u32, Role::state), Purpose::metadata);
+  Variable stash = variable("v", Type::u8, 1, 1, Role::temporary);
+  stash.purpose = Purpose::stash;
+  EXPECT_EQ(purpose_of(stash), Purpose::stash);
+}
+
 TEST(Verify, RejectsAMappingOutsideItsVariable) {
   Sample s;
   s.x.mapping[0].box.rows = 5;

@@ -220,7 +220,8 @@ class Generator {
 
   Role random_role() {
     const uint32_t x = dice_.below(100);
-    return x < 60   ? Role::temporary
+    return x < 50   ? Role::temporary
+           : x < 60 ? Role::state
            : x < 72 ? Role::input
            : x < 84 ? Role::output
            : x < 94 ? Role::inout
@@ -236,7 +237,8 @@ class Generator {
       v.cols = dice_.between(1, 9);
       v.role = i == 0 ? Role::inout : random_role();
       v.mapping = random_mapping(v.rows, v.cols);
-      if (v.role == Role::constant) v.contents = random_contents(v);
+      if (v.role == Role::constant || (v.role == Role::state && dice_.chance(50)))
+        v.contents = random_contents(v);
       numeric_.push_back(program_.add(std::move(v)));
     }
   }

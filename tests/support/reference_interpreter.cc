@@ -106,7 +106,8 @@ FlatVariables flat_variables(const Program& program) {
   constexpr std::byte kUnwritten{0xA5};
   FlatVariables variables;
   for (const program::Variable& v : program.variables()) {
-    std::vector<std::byte>& flat = variables.emplace_back(v.bytes(), kUnwritten);
+    const bool is_zero = v.role == program::Role::state && v.contents == nullptr;
+    std::vector<std::byte>& flat = variables.emplace_back(v.bytes(), is_zero ? std::byte{0} : kUnwritten);
     if (v.contents != nullptr) std::memcpy(flat.data(), v.contents.get(), flat.size());
   }
   return variables;

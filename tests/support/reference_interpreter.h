@@ -12,10 +12,11 @@ namespace tessera::testing {
 /// Contents of every variable by VariableId, each flat and row-major.
 using FlatVariables = std::vector<std::vector<std::byte>>;
 
-/// Room for every variable, filled with a byte that no test writes, constants in place.
+/// Room for every variable, filled with a byte that no test writes; constants and initial state in place.
 FlatVariables flat_variables(const program::Program& program);
 
-/// Runs the program step by step on one thread with the codelets' reference implementations.
+/// Runs the program step by step on one thread with the codelets' reference implementations. State is
+/// what the variables hold, so that one run may follow another.
 void interpret(const program::Program& program, FlatVariables& variables);
 
 }  // namespace tessera::testing

@@ -1,4 +1,4 @@
-// Memory of one run of an executable.
+// Memory of the runs of an executable.
 #pragma once
 
 #include <tessera/error.h>
@@ -7,15 +7,19 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "engine/engine.h"
+#include "compiler/executable.h"
+#include "engine/run.h"
 
 namespace tessera::engine {
 
-/// The arenas of one run, and where the caller's arrays are.
-class Memory {
+/// The arenas of one run at a time, and where the caller's arrays are.
+class RunMemory {
  public:
-  /// Arenas hold the constants of private memories from the start.
-  Memory(const compiler::Executable& executable, bool allocate);
+  /// Arenas hold the constants of private memories and the initial contents of state from the start.
+  /// Not allocated, it serves a dry run that reads no memory.
+  RunMemory(const compiler::Executable& executable, bool allocate);
+
+  bool is_allocated() const { return is_allocated_; }
 
   /// Binds the caller's arrays. Throws Error where an external variable has none.
   void bind(std::span<const Binding> bindings);
@@ -31,14 +35,26 @@ class Memory {
   void load_inputs() const;
   void store_outputs() const;
 
+  /// State as it is before the first run.
+  void reset_state() const;
+  /// Integer state as another memory of the same executable has it, so that a dry run has it too.
+  void copy_integer_state(const RunMemory& other) const;
+
+  /// The elements of a variable that lies in arenas, to and from an array of its shape.
+  void read(program::VariableId variable, const program::FieldView& to) const;
+  void write(program::VariableId variable, const program::FieldView& from) const;
+  /// Its bytes, where it is one box whose rows follow one another; else none.
+  std::span<const std::byte> contiguous(program::VariableId variable) const;
+
   uint32_t& control(program::VariableId variable) const;
 
  private:
   void set_bindings(std::span<const Binding> bindings);
-  void copy_mapped(program::VariableId variable, bool to_tiles) const;
+  program::FieldView bound_view(program::VariableId variable) const;
 
   void allocate_arenas();
   void place_constants() const;
+  program::FieldView mapped_view(program::VariableId variable, size_t box) const;
   std::byte* arena(program::TileId tile) const {
     return tile == program::kShared     ? shared_arena_
            : tile < tile_arenas_.size() ? tile_arenas_[tile]
@@ -46,6 +62,8 @@ class Memory {
   }
 
   const compiler::Executable& executable_;
+  bool is_allocated_ = false;
+  std::vector<program::VariableId> state_;
   base::Buffer storage_;                 ///< all arenas
   std::vector<std::byte*> tile_arenas_;  ///< by tile; null where it has none
   std::byte* shared_arena_ = nullptr;

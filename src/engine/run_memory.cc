@@ -1,4 +1,4 @@
-#include "engine/state.h"
+#include "engine/run_memory.h"
 
 #include <fmt/format.h>
 
@@ -60,14 +60,17 @@ void copy_elements(const FieldView& from, const FieldView& to) {
   }
 }
 
-Memory::Memory(const compiler::Executable& executable, bool allocate)
-    : executable_(executable), bound_(executable.program->variables().size()) {
+RunMemory::RunMemory(const compiler::Executable& executable, bool allocate)
+    : executable_(executable), is_allocated_(allocate), bound_(executable.program->variables().size()) {
   if (!allocate) return;
+  for (VariableId v = 0; v < bound_.size(); ++v)
+    if (executable.program->variable(v).role == Role::state) state_.push_back(v);
   allocate_arenas();
   place_constants();
+  reset_state();
 }
 
-void Memory::allocate_arenas() {
+void RunMemory::allocate_arenas() {
   // Arenas begin on cache lines of their own, and kernels may read a vector beyond the last.
   constexpr uint64_t kSpacing = 128;
   const auto spaced = [](uint64_t bytes) { return (bytes + kSpacing - 1) / kSpacing * kSpacing + kSpacing; };
@@ -84,20 +87,64 @@ void Memory::allocate_arenas() {
   }
 }
 
-void Memory::place_constants() const {
+void RunMemory::place_constants() const {
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Variable& variable = executable_.program->variable(v);
-    if (variable.role != Role::constant || variable.contents == nullptr) continue;
+    if (variable.role == Role::constant && variable.contents != nullptr) write(v, contents_view(variable));
+  }
+}
+
+void RunMemory::reset_state() const {
+  for (VariableId v : state_) {
+    const Variable& variable = executable_.program->variable(v);
+    if (variable.contents != nullptr) {
+      write(v, contents_view(variable));
+      continue;
+    }
     for (size_t i = 0; i < variable.mapping.size(); ++i) {
-      const Place& place = executable_.mapped[v][i];
-      const program::Box& box = variable.mapping[i].box;
-      if (place.store == Store::arena)
-        copy_elements(part_of(contents_view(variable), box), view(place, variable.type, box.rows, box.cols));
+      const FieldView box = mapped_view(v, i);
+      if (!box.empty()) std::memset(box.data, 0, box.elements() * size_of(box.type));
     }
   }
 }
 
-void Memory::set_bindings(std::span<const Binding> bindings) {
+void RunMemory::copy_integer_state(const RunMemory& other) const {
+  for (VariableId v : state_) {
+    const Variable& variable = executable_.program->variable(v);
+    if (epsilon_of(variable.type) != 0.0) continue;
+    for (size_t i = 0; i < variable.mapping.size(); ++i)
+      copy_elements(other.mapped_view(v, i), mapped_view(v, i));
+  }
+}
+
+FieldView RunMemory::mapped_view(VariableId v, size_t box) const {
+  const Variable& variable = executable_.program->variable(v);
+  return view(executable_.mapped[v][box], variable.type, variable.mapping[box].box.rows,
+              variable.mapping[box].box.cols);
+}
+
+void RunMemory::read(VariableId v, const FieldView& to) const {
+  const Variable& variable = executable_.program->variable(v);
+  for (size_t i = 0; i < variable.mapping.size(); ++i)
+    if (executable_.mapped[v][i].store == Store::arena)
+      copy_elements(mapped_view(v, i), part_of(to, variable.mapping[i].box));
+}
+
+void RunMemory::write(VariableId v, const FieldView& from) const {
+  const Variable& variable = executable_.program->variable(v);
+  for (size_t i = 0; i < variable.mapping.size(); ++i)
+    if (executable_.mapped[v][i].store == Store::arena)
+      copy_elements(part_of(from, variable.mapping[i].box), mapped_view(v, i));
+}
+
+std::span<const std::byte> RunMemory::contiguous(VariableId v) const {
+  const Variable& variable = executable_.program->variable(v);
+  if (variable.mapping.size() != 1) return {};
+  const FieldView box = mapped_view(v, 0);
+  return {box.data, box.row_stride == variable.cols ? variable.bytes() : 0};
+}
+
+void RunMemory::set_bindings(std::span<const Binding> bindings) {
   for (Binding& bound : bound_) bound = {};
   for (const Binding& binding : bindings) {
     if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
@@ -107,15 +154,16 @@ void Memory::set_bindings(std::span<const Binding> bindings) {
   }
 }
 
-void Memory::bind_metadata(std::span<const Binding> bindings) {
+void RunMemory::bind_metadata(std::span<const Binding> bindings) {
   set_bindings(bindings);
   for (const Binding& binding : bindings) {
     const Variable& variable = executable_.program->variable(binding.variable);
-    if (variable.role == Role::input && epsilon_of(variable.type) == 0.0) copy_mapped(binding.variable, true);
+    if (variable.role == Role::input && epsilon_of(variable.type) == 0.0)
+      write(binding.variable, bound_view(binding.variable));
   }
 }
 
-void Memory::bind(std::span<const Binding> bindings) {
+void RunMemory::bind(std::span<const Binding> bindings) {
   set_bindings(bindings);
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Variable& variable = executable_.program->variable(v);
@@ -125,8 +173,8 @@ void Memory::bind(std::span<const Binding> bindings) {
   }
 }
 
-FieldView Memory::view(const Place& place, Type type, uint32_t rows, uint32_t cols,
-                       uint64_t row_shift) const {
+FieldView RunMemory::view(const Place& place, Type type, uint32_t rows, uint32_t cols,
+                          uint64_t row_shift) const {
   FieldView view{nullptr, type, rows, cols, place.stride, 1};
   if (view.empty()) return view;
   const uint64_t element = size_of(type);
@@ -154,43 +202,32 @@ FieldView Memory::view(const Place& place, Type type, uint32_t rows, uint32_t co
   return view;
 }
 
-void Memory::copy_mapped(VariableId v, bool to_tiles) const {
+FieldView RunMemory::bound_view(VariableId v) const {
   const Variable& variable = executable_.program->variable(v);
   const Binding& bound = bound_[v];
-  const FieldView whole{static_cast<std::byte*>(bound.data),
-                        variable.type,
-                        variable.rows,
-                        variable.cols,
-                        bound.row_stride,
-                        bound.col_stride};
-  for (size_t i = 0; i < variable.mapping.size(); ++i) {
-    const Place& place = executable_.mapped[v][i];
-    if (place.store != Store::arena) continue;
-    const program::Box& box = variable.mapping[i].box;
-    const FieldView outside = part_of(whole, box);
-    const FieldView inside = view(place, variable.type, box.rows, box.cols);
-    if (to_tiles)
-      copy_elements(outside, inside);
-    else
-      copy_elements(inside, outside);
-  }
+  return {static_cast<std::byte*>(bound.data),
+          variable.type,
+          variable.rows,
+          variable.cols,
+          bound.row_stride,
+          bound.col_stride};
 }
 
-void Memory::load_inputs() const {
+void RunMemory::load_inputs() const {
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Role role = executable_.program->variable(v).role;
-    if (role == Role::input || role == Role::inout) copy_mapped(v, true);
+    if (role == Role::input || role == Role::inout) write(v, bound_view(v));
   }
 }
 
-void Memory::store_outputs() const {
+void RunMemory::store_outputs() const {
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Role role = executable_.program->variable(v).role;
-    if (role == Role::output || role == Role::inout) copy_mapped(v, false);
+    if (role == Role::output || role == Role::inout) read(v, bound_view(v));
   }
 }
 
-uint32_t& Memory::control(VariableId variable) const {
+uint32_t& RunMemory::control(VariableId variable) const {
   return *view(executable_.mapped[variable].at(0), Type::u32, 1, 1).as<uint32_t>();
 }
 

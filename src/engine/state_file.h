@@ -1,0 +1,14 @@
+// The state of a session in a file.
+#pragma once
+
+#include <string>
+
+#include "engine/run_memory.h"
+
+namespace tessera::engine {
+
+/// See Session::save() and Session::load().
+void save_state(const program::Program& program, const RunMemory& memory, const std::string& path);
+void load_state(const program::Program& program, const RunMemory& memory, const std::string& path);
+
+}  // namespace tessera::engine

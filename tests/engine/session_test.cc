@@ -1,0 +1,322 @@
+// State that stays from run to run.
+#include "engine/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "io/safetensors.h"
+#include "support/error_of.h"
+#include "support/toy_codelets.h"
+#include "support/toy_machine.h"
+
+namespace tessera::engine {
+namespace {
+
+using program::ComputeSet;
+using program::FieldView;
+using program::Phase;
+using program::Program;
+using program::Role;
+using program::VariableId;
+using test::error_of;
+using testing::field;
+using ::testing::HasSubstr;
+using testing::toy_host;
+using testing::toy_machine;
+using testing::variable;
+using testing::vertex;
+
+constexpr program::Box kWhole{0, 4, 0, 3};
+constexpr program::Box kOne{0, 1, 0, 1};
+
+template <class T>
+std::shared_ptr<const std::byte> contents_of(const std::vector<T>& values) {
+  auto kept = std::make_shared<const std::vector<T>>(values);
+  return {kept, reinterpret_cast<const std::byte*>(kept->data())};
+}
+
+/// sum += x and steps += 1 on each run, with both in state; rows of sum lie on a tile each where there are
+/// tiles.
+std::shared_ptr<const compiler::Executable> summing(const machine::Machine& machine) {
+  Program p;
+  const bool tiled = machine.kind == machine::Kind::tiled;
+  const program::TileId space = tiled ? 0 : program::kShared;
+  const auto x = p.add(variable("x", Type::f32, 4, 3, Role::input, space));
+  program::Variable sum = variable("sum", Type::f32, 4, 3, Role::state, space);
+  if (tiled) sum.mapping = program::map_rows_to_tiles(4, 3);
+  sum.contents = contents_of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto total = p.add(sum);
+  const auto steps = p.add(variable("steps", Type::u32, 1, 1, Role::state, space));
+  const auto row = program::BoxSeries::stepped({0, 1, 0, 3}, {1, 0});
+  const program::VertexGroup add{&testing::accumulate_codelet, 0, 4, 1, {{x, row}, {total, row}}, {}};
+  p.set_main(p.sequence(
+      {p.execute(ComputeSet{"add", Phase::compute, {add}}),
+       p.execute(ComputeSet{"count",
+                            Phase::compute,
+                            {vertex(testing::increment_codelet, 0, {field(steps, kOne)}, {int64_t{1}})}})}));
+  return compiler::compile(std::move(p), machine);
+}
+
+template <class T>
+FieldView view_of(std::vector<T>& values, Type type, uint32_t rows, uint32_t cols) {
+  return {reinterpret_cast<std::byte*>(values.data()), type, rows, cols, cols, 1};
+}
+
+std::vector<float> sum_of(const Session& session) {
+  std::vector<float> sum(12);
+  session.read("sum", view_of(sum, Type::f32, 4, 3));
+  return sum;
+}
+
+uint32_t steps_of(const Session& session) {
+  std::vector<uint32_t> steps(1);
+  session.read("steps", view_of(steps, Type::u32, 1, 1));
+  return steps[0];
+}
+
+void run(Session& session, float x, uint32_t times = 1) {
+  std::vector<float> values(12, x);
+  const Binding binding{0, values.data(), 3, 1};
+  for (uint32_t i = 0; i < times; ++i) session.run({&binding, 1}, {.threads = 2});
+}
+
+std::vector<float> counted_from(float first) {
+  std::vector<float> values(12);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
+  return values;
+}
+
+class Sessions : public ::testing::TestWithParam<machine::Machine> {};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Sessions, ::testing::Values(toy_machine(4), toy_host(4)),
+                         [](const auto& param) { return param.param.name; });
+
+TEST_P(Sessions, KeepStateFromRunToRun) {
+  Session session(summing(GetParam()));
+  EXPECT_EQ(sum_of(session), counted_from(1));
+  EXPECT_EQ(steps_of(session), 0U);
+  run(session, 2);
+  EXPECT_EQ(sum_of(session), counted_from(3));
+  run(session, 0.5F, 4);
+  EXPECT_EQ(sum_of(session), counted_from(5));
+  EXPECT_EQ(steps_of(session), 5U);
+  session.reset();
+  EXPECT_EQ(sum_of(session), counted_from(1));
+  EXPECT_EQ(steps_of(session), 0U);
+}
+
+TEST_P(Sessions, OfOneExecutableAreIndependent) {
+  const auto executable = summing(GetParam());
+  Session first(executable);
+  Session second(executable);
+  std::thread other([&] { run(second, 1, 200); });
+  run(first, 2, 200);
+  other.join();
+  EXPECT_EQ(sum_of(first), counted_from(401));
+  EXPECT_EQ(sum_of(second), counted_from(201));
+}
+
+TEST_P(Sessions, CallersOfOneTakeTurns) {
+  Session session(summing(GetParam()));
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&] {
+      run(session, 1, 50);
+      EXPECT_GE(steps_of(session), 50U);
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum_of(session), counted_from(201));
+  EXPECT_EQ(steps_of(session), 200U);
+}
+
+TEST_P(Sessions, ReadAndWriteArraysOfAnyStrides) {
+  Session session(summing(GetParam()));
+  std::vector<float> columns(3 * 5, -1);
+  const FieldView by_column{reinterpret_cast<std::byte*>(columns.data()), Type::f32, 4, 3, 1, 5};
+  session.read("sum", by_column);
+  EXPECT_EQ(columns, (std::vector<float>{1, 4, 7, 10, -1, 2, 5, 8, 11, -1, 3, 6, 9, 12, -1}));
+  for (float& value : columns) value *= 10;
+  session.write("sum", by_column);
+  EXPECT_EQ(sum_of(session), (std::vector<float>{10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120}));
+  run(session, 1);
+  EXPECT_EQ(sum_of(session)[11], 121);
+}
+
+TEST_P(Sessions, SayWhatStateThereIs) {
+  Session session(summing(GetParam()));
+  std::vector<float> array(12);
+  const FieldView view = view_of(array, Type::f32, 4, 3);
+  EXPECT_EQ(error_of([&] { session.read("x", view); }),
+            "the program has no state 'x'; its state is sum, steps");
+  EXPECT_EQ(error_of([&] { session.write("steps", view); }),
+            "the state 'steps' is u32 1 × 1; the array is f32 4 × 3");
+  EXPECT_EQ(error_of([&] { session.read("sum", view_of(array, Type::f32, 3, 4)); }),
+            "the state 'sum' is f32 4 × 3; the array is f32 3 × 4");
+}
+
+TEST_P(Sessions, EnginesForgetState) {
+  Program p;
+  const program::TileId space = GetParam().kind == machine::Kind::tiled ? 0 : program::kShared;
+  const auto sum = p.add(variable("sum", Type::u32, 1, 1, Role::state, space));
+  const auto y = p.add(variable("y", Type::u32, 1, 1, Role::output, space));
+  p.set_main(p.sequence(
+      {p.execute(ComputeSet{"count",
+                            Phase::compute,
+                            {vertex(testing::increment_codelet, 0, {field(sum, kOne)}, {int64_t{1}})}}),
+       p.copy({"tell",
+               {{sum, y, 1, program::BoxSeries::same(kOne), program::BoxSeries::same(kOne), {}, {}, {}}}})}));
+  const auto executable = compiler::compile(std::move(p), GetParam());
+  const Engine engine(executable);
+  Session session(executable);
+  uint32_t value = 0;
+  const Binding binding{y, &value, 1, 1};
+  for (uint32_t i = 1; i < 4; ++i) {
+    engine.run({&binding, 1});
+    EXPECT_EQ(value, 1U);
+    session.run({&binding, 1});
+    EXPECT_EQ(value, i);
+  }
+}
+
+/// Runs twice as long when its state is odd.
+Program alternating() {
+  Program p;
+  const auto state = p.add(variable("state", Type::u32, 1, 1, Role::state, 0));
+  const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
+  const auto execute = [&](const program::Codelet& codelet, std::vector<program::Field> fields,
+                           std::vector<program::Param> params) {
+    return p.execute(ComputeSet{std::string(codelet.name),
+                                Phase::compute,
+                                {vertex(codelet, 0, std::move(fields), std::move(params))}});
+  };
+  const auto test = execute(testing::below_codelet, {field(state, kOne), field(flag, kOne)}, {int64_t{1}});
+  const auto then = execute(testing::increment_codelet, {field(state, kOne)}, {int64_t{1}});
+  p.set_main(p.sequence({test, p.add(program::Step{program::If{flag, then, program::kNoStep}})}));
+  return p;
+}
+
+TEST(SessionDryRun, FollowsTheIntegersOfItsStateAndLeavesThem) {
+  Session session(compiler::compile(alternating(), toy_machine(1)));
+  for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(session.run({}, {.dry = true}).supersteps, 2U);
+  EXPECT_EQ(session.run({}).supersteps, 2U);
+  for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(session.run({}, {.dry = true}).supersteps, 1U);
+  EXPECT_EQ(session.run({}).supersteps, 1U);
+  session.reset();
+  const Profile dry = session.run({}, {.dry = true});
+  EXPECT_EQ(dry.cycles.at, session.run({}).cycles.at);
+}
+
+TEST(SessionDryRun, NeedsNoMemoryOfTheMachine) {
+  Session session(compiler::compile(alternating(), toy_machine(1, 100)));
+  EXPECT_EQ(session.run({}, {.dry = true}).supersteps, 2U);
+  EXPECT_THAT(error_of([&] { session.run({}); }),
+              HasSubstr("the program does not fit toy: tile 0 overflows"));
+  EXPECT_THAT(error_of([&] { session.reset(); }), HasSubstr("the program does not fit toy"));
+}
+
+TEST(SessionCycles, StateIsNotTakenToTheTilesAndBack) {
+  const auto executable = summing(toy_machine(4));
+  EXPECT_EQ(executable->memory.tiles[3][compiler::MemoryUse::state], 12U);
+  for (const compiler::CompiledSet& set : executable->sets) EXPECT_TRUE(set.after.empty());
+}
+
+class StateFile : public ::testing::TestWithParam<machine::Machine> {
+ protected:
+  StateFile() { std::filesystem::create_directories(folder_); }
+  ~StateFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string bytes() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::path(::testing::TempDir()) / ("state_file_" + GetParam().name);
+  std::string path_ = (folder_ / "state.safetensors").string();
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, StateFile, ::testing::Values(toy_machine(4), toy_host(4)),
+                         [](const auto& param) { return param.param.name; });
+
+TEST_P(StateFile, KeepsEveryBit) {
+  Session saved(summing(GetParam()));
+  std::vector<uint32_t> patterns = {0x7FC12345, 0xFF800000, 0x80000000, 1,          0x7F7FFFFF, 0xFFC00001,
+                                    0x00800000, 0x3F800000, 0x7F800001, 0xDEADBEEF, 0,          0xBF800000};
+  saved.write("sum", {reinterpret_cast<std::byte*>(patterns.data()), Type::f32, 4, 3, 3, 1});
+  saved.save(path_);
+  Session loaded(summing(GetParam()));
+  run(loaded, 1);
+  loaded.load(path_);
+  std::vector<uint32_t> got(12);
+  loaded.read("sum", {reinterpret_cast<std::byte*>(got.data()), Type::f32, 4, 3, 3, 1});
+  EXPECT_EQ(got, patterns);
+  EXPECT_EQ(steps_of(loaded), 0U);
+  const std::string once = bytes();
+  loaded.save(path_);
+  EXPECT_EQ(bytes(), once);
+}
+
+TEST_P(StateFile, IsOfAnyMachine) {
+  Session saved(summing(GetParam()));
+  run(saved, 3);
+  saved.save(path_);
+  for (const machine::Machine& machine : {toy_machine(4), toy_host(4)}) {
+    Session loaded(summing(machine));
+    loaded.load(path_);
+    EXPECT_EQ(sum_of(loaded), counted_from(4));
+    EXPECT_EQ(steps_of(loaded), 1U);
+  }
+}
+
+TEST_P(StateFile, ThatDoesNotFitChangesNothing) {
+  Session session(summing(GetParam()));
+  run(session, 1);
+  std::vector<float> sum(12);
+  const uint32_t steps = 77;
+  const io::TensorData good_sum{"sum", "F32", {4, 3}, std::as_bytes(std::span(sum))};
+  const io::TensorData good_steps{"steps", "U32", {1, 1}, std::as_bytes(std::span(&steps, 1))};
+  io::TensorData turned = good_sum;
+  turned.shape = {3, 4};
+  io::TensorData integers = good_steps;
+  integers.dtype = "I32";
+  io::TensorData extra = good_steps;
+  extra.name = "velocity";
+  using Tensors = std::vector<io::TensorData>;
+  const std::vector<std::pair<Tensors, std::string>> cases = {
+      {{good_steps}, "it lacks the state 'sum'"},
+      {{turned, good_steps}, "'sum' is F32 [3, 4]; the program's is F32 [4, 3]"},
+      {{good_sum, integers}, "'steps' is I32 [1, 1]; the program's is U32 [1, 1]"},
+      {{good_sum, good_steps, extra}, "it has 3 tensors; the program has 2 state variables"},
+  };
+  for (const auto& [tensors, message] : cases) {
+    io::write_safetensors(path_, tensors);
+    EXPECT_EQ(error_of([&] { session.load(path_); }), path_ + ": " + message);
+  }
+  std::ofstream(path_, std::ios::binary) << "no tensors";
+  EXPECT_THAT(error_of([&] { session.load(path_); }), HasSubstr(path_));
+  EXPECT_EQ(sum_of(session), counted_from(2));
+  EXPECT_EQ(steps_of(session), 1U);
+}
+
+TEST_P(StateFile, ThatCannotBeWrittenLeavesTheOldOne) {
+  Session session(summing(GetParam()));
+  session.save(path_);
+  const std::string before = bytes();
+  run(session, 1);
+  const std::string blocked = (folder_ / "a folder").string();
+  std::filesystem::create_directory(blocked);
+  EXPECT_THROW(session.save(blocked), Error);
+  EXPECT_THROW(session.save((folder_ / "none" / "state").string()), Error);
+  EXPECT_EQ(bytes(), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);  // no temporary is left
+}
+
+}  // namespace
+}  // namespace tessera::engine
