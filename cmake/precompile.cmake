@@ -3,9 +3,13 @@
 option(TESSERA_PRECOMPILE "Precompile the headers that most files include" OFF)
 
 # tessera_precompile(TARGET HEADERS...): these of other libraries and the standard ones that cost most.
-# JSON's and the parser's of options are not among them: every file would pay for what they define.
+# JSON's and the parser's of options are not among them: every file would pay for what they define, which
+# costs nothing where nothing is compiled.
 function(tessera_precompile target)
   if(TESSERA_PRECOMPILE)
+    if(TESSERA_SYNTAX_ONLY)
+      list(APPEND ARGN <nlohmann/json.hpp>)
+    endif()
     target_precompile_headers(${target} PRIVATE
       <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional>
       <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <thread> <tuple> <variant> <vector>

@@ -5,5 +5,12 @@
 // then <hwy/highway.h>.
 #pragma once
 
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+// Under the thread sanitizer without AVX-512: threads race on any instruction set.
+#ifdef __SANITIZE_THREAD__
+#define TESSERA_DISABLED_UNDER_SANITIZER HWY_AVX3
+#else
+#define TESSERA_DISABLED_UNDER_SANITIZER 0
+#endif
+#define HWY_DISABLED_TARGETS                                                              \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
+   TESSERA_DISABLED_UNDER_SANITIZER)

@@ -151,7 +151,7 @@ void describe(Archive& a, std::optional<T>& maybe) {
   a(has);
   if constexpr (Archive::kReads) {
     maybe.reset();
-    if (has) maybe.emplace();
+    if (has) maybe = T{};  // emplace() asks what clang knows only once the class around T ends
   }
   if (has) a(*maybe);
 }

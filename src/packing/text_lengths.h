@@ -34,7 +34,6 @@ class TextLengths {
   int descriptor_ = -1;
   std::string_view text_;  // what is left, where there is no descriptor
   std::vector<char> chunk_;
-  size_t filled_ = 0;
   std::vector<uint64_t> lengths_;
   uint64_t line_ = 1;
   bool at_end_ = false;
