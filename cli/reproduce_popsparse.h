@@ -11,7 +11,7 @@
 
 #include "cli/spmm_request.h"
 #include "machine/model/machine.h"
-#include "ops/sparse/tiled_plan.h"
+#include "ops/tiles/expected.h"
 
 namespace tessera::cli::popsparse {
 

@@ -13,7 +13,7 @@
 
 #include "machine/model/machine.h"
 #include "ops/sparse/host/spmm.h"
-#include "ops/sparse/tiled_plan.h"
+#include "ops/tiles/expected.h"
 
 namespace tessera::cli {
 

@@ -54,7 +54,7 @@ void SpmmRunner::check(const SpmmCase& what) {
     if (request_.layout != Layout::row_major)
       throw UsageError(
           fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
-    ops::check_tiled_spmm(tiled_problem(request_, what), machine, knobs_of(what));
+    ops::check_tile_product(tiled_problem(request_, what), machine, knobs_of(what));
   }
 }
 

@@ -33,7 +33,7 @@ void as_floats(const std::vector<std::byte>& bytes, Type type, std::span<float> 
 class Operands {
  public:
   Operands(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
-           const ops::TiledSpmmProgram& built)
+           const ops::TileProductProgram& built)
       : product_(what.product),
         type_(what.precision.type),
         built_(built),
@@ -49,7 +49,7 @@ class Operands {
   }
 
   std::vector<engine::Binding> bindings(const program::Program& program) {
-    const ops::SpmmVariables& v = built_.variables;
+    const ops::TileProductProgram::Variables& v = built_.variables;
     const auto cols_of = [&](program::VariableId id) { return int64_t{program.variable(id).cols}; };
     return {{v.values, stored_w_.data(), cols_of(v.values), 1},
             {v.x, stored_x_.data(), cols_of(v.x), 1},
@@ -81,7 +81,7 @@ class Operands {
 
   ops::Product product_;
   Type type_;
-  const ops::TiledSpmmProgram& built_;
+  const ops::TileProductProgram& built_;
   SparseMatrix w_;
   Activations x_;
   Activations y_;
@@ -91,7 +91,7 @@ class Operands {
 };
 
 /// Where the blocks of a dynamic weight are, to be bound; nothing of others.
-std::vector<engine::Binding> metadata_of(const ops::TiledSpmmProgram& built) {
+std::vector<engine::Binding> metadata_of(const ops::TileProductProgram& built) {
   if (!built.dynamic) return {};
   const ops::DynamicWeight& dynamic = *built.dynamic;
   return {{dynamic.metadata, const_cast<uint16_t*>(dynamic.encoding.metadata.data()),
@@ -100,8 +100,8 @@ std::vector<engine::Binding> metadata_of(const ops::TiledSpmmProgram& built) {
 
 }  // namespace
 
-ops::TiledSpmmProblem tiled_problem(const SpmmRequest& request, const SpmmCase& what, uint64_t blocks) {
-  ops::TiledSpmmProblem problem{what.n, what.precision.type, what.precision.type, request.planner};
+ops::ProductProblem tiled_problem(const SpmmRequest& request, const SpmmCase& what, uint64_t blocks) {
+  ops::ProductProblem problem{what.n, what.precision.type, what.precision.type, request.planner};
   if (what.precision.f32_partials) problem.partials = Type::f32;
   problem.dense = what.mode == Mode::dense;
   problem.product = what.product;
@@ -111,9 +111,9 @@ ops::TiledSpmmProblem tiled_problem(const SpmmRequest& request, const SpmmCase& 
 
 SpmmResult run_on_tiles(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                         const machine::Machine& machine, const ops::ForcedKnobs& force) {
-  const ops::TiledSpmmProblem problem = tiled_problem(request, what, matrix.pattern.blocks());
-  const ops::TiledSpmmPlan plan = ops::plan_tiled_spmm(matrix.pattern, problem, machine, force);
-  ops::TiledSpmmProgram built = ops::build_tiled_spmm(matrix.pattern, problem, plan, machine);
+  const ops::ProductProblem problem = tiled_problem(request, what, matrix.pattern.blocks());
+  const ops::TileProductPlan plan = ops::plan_tile_product(matrix.pattern, problem, machine, force);
+  ops::TileProductProgram built = ops::build_tile_product(matrix.pattern, problem, plan, machine);
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
   SpmmResult result = start(plan, engine.executable(), request);

@@ -23,7 +23,7 @@
 #include <tuple>
 
 #include "machine/model/machine.h"
-#include "ops/sparse/tiled_spmm.h"
+#include "ops/tiles/product.h"
 #include "report/published.h"
 
 namespace tessera::fidelity {
@@ -68,9 +68,9 @@ class Model {
     const auto key = std::pair(c, planner);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    ops::TiledSpmmProblem problem{c.n, c.type, c.type, planner, c.dense};
+    ops::ProductProblem problem{c.n, c.type, c.type, planner, c.dense};
     if (c.dynamic) problem.capacity = pattern_of(c).blocks();
-    const ops::TiledSpmmPlan plan = ops::plan_tiled_spmm(pattern_of(c), problem, machine_);
+    const ops::TileProductPlan plan = ops::plan_tile_product(pattern_of(c), problem, machine_);
     if (print_)
       fmt::print(stderr, "  n = {}: {}, {} steps, {:.1f} us {}\n", c.n, plan.chosen.partition, plan.steps,
                  plan.chosen.total() * 1e6, plan.chosen.rejected);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+
 namespace tessera::ops {
 
 using program::MappedBox;
@@ -27,6 +29,24 @@ Operand Builder::whole(program::VariableId variable) const {
   return {variable, program_.variable(variable).whole()};
 }
 
+std::vector<MappedBox> Builder::mapping_of(const Operand& operand) const {
+  std::vector<MappedBox> mapping;
+  for (const MappedBox& mapped : program_.variable(operand.variable).mapping) {
+    program::Box box = intersection(mapped.box, operand.box);
+    if (box.empty()) continue;
+    box.row -= operand.box.row;
+    box.col -= operand.box.col;
+    const bool is_shared = mapped.tile == program::kShared;
+    mapping.push_back({box, is_shared ? mapped.tile : mapped.tile - first_tile_});
+  }
+  return mapping;
+}
+
+bool Builder::holds(const Operand& operand) const {
+  return std::ranges::all_of(mapping_of(operand),
+                             [&](const MappedBox& mapped) { return mapped.tile < machine_.tiles; });
+}
+
 Operand Builder::add(program::Variable variable) const {
   if (variable.mapping.empty())
     variable.mapping = is_host() ? program::map_shared(variable.rows, variable.cols)
@@ -48,6 +68,20 @@ Operand Builder::constant(std::string name, Type type, uint32_t rows, uint32_t c
 Operand Builder::external(std::string name, Role role, Type type, uint32_t rows, uint32_t cols,
                           std::vector<MappedBox> mapping) const {
   return add({std::move(name), type, rows, cols, role, std::move(mapping), {}});
+}
+
+void Builder::send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
+  if (from == to || from.box.empty()) return;
+  const std::string name = "send " + program_.variable(to.variable).name;
+  steps.push_back(copy({name,
+                        {{from.variable,
+                          to.variable,
+                          1,
+                          program::BoxSeries::same(from.box),
+                          program::BoxSeries::same(to.box),
+                          {},
+                          {},
+                          {}}}}));
 }
 
 program::StepId Builder::execute(program::ComputeSet set) const {

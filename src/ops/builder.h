@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/layout.h"
 #include "ops/operand.h"
 #include "program/program.h"
 
@@ -36,6 +38,10 @@ class Builder {
 
   /// A whole variable as an operand.
   Operand whole(program::VariableId variable) const;
+  /// Where an operand lies: boxes of it, on tiles of the range.
+  std::vector<program::MappedBox> mapping_of(const Operand& operand) const;
+  /// Whether all of an operand lies on tiles of the range.
+  bool holds(const Operand& operand) const;
   Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
 
   /// Variables whose mappings number tiles from 0. Without a mapping: the shared space of a host; on tiles
@@ -51,8 +57,26 @@ class Builder {
   Operand external(std::string name, program::Role role, Type type, uint32_t rows, uint32_t cols,
                    std::vector<program::MappedBox> mapping = {}) const;
 
+  Operand external(std::string name, program::Role role, Type type, const OperandLayout& layout) const {
+    return external(std::move(name), role, type, layout.rows, layout.cols, layout.mapping);
+  }
+  Operand temporary(std::string name, Type type, const OperandLayout& layout) const {
+    return temporary(std::move(name), type, layout.rows, layout.cols, layout.mapping);
+  }
+
+  /// All of one operand to another of its shape, in one copy; for two that are one, nothing.
+  void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
+
   /// A compute set whose groups number tiles from 0.
   program::StepId execute(program::ComputeSet set) const;
+  program::StepId repeat(uint32_t count, program::StepId body,
+                         std::optional<program::VariableId> counter = {}) const {
+    return program_.repeat(count, body, counter);
+  }
+  program::StepId loop_while(program::StepId test, program::VariableId condition,
+                             program::StepId body) const {
+    return program_.add(program::Step{program::While{test, condition, body}});
+  }
   program::StepId copy(program::CopySet set) const { return program_.copy(std::move(set)); }
   program::StepId sequence(std::vector<program::StepId> steps) const {
     return program_.sequence(std::move(steps));

@@ -4,6 +4,7 @@
 #include <tessera/types.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "program/program.h"
 
@@ -14,11 +15,16 @@ struct Operand {
   program::VariableId variable = 0;
   program::Box box;
 
+  bool operator==(const Operand&) const = default;
   uint32_t rows() const { return box.rows; }
   uint32_t cols() const { return box.cols; }
   /// A box of the operand, as one of its variable.
   program::Box inside(const program::Box& part) const {
     return {box.row + part.row, part.rows, box.col + part.col, part.cols};
+  }
+  std::vector<program::Box> inside(std::vector<program::Box> parts) const {
+    for (program::Box& part : parts) part = inside(part);
+    return parts;
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,18 @@ struct PlanCandidate {
   std::string rejected;         ///< why not; empty where it is feasible
 
   double total() const { return seconds.total(); }
+};
+
+/// Knobs of a partition that the planner must use, by name.
+using ForcedKnobs = std::map<std::string, int64_t>;
+
+/// What a planner gives: the partition that it has chosen, what that is predicted to cost, and all that
+/// were weighed.
+template <class Partition>
+struct Plan {
+  Partition partition;
+  PlanCandidate chosen;
+  std::vector<PlanCandidate> candidates;
 };
 
 /// Index of the fastest feasible candidate, the first among equals. Rejects the other feasible ones

@@ -7,12 +7,14 @@
 
 namespace tessera::ops {
 
-/// Cuts `units` into at most `parts` ranges that differ by one at most. The first of each range, and
-/// the end.
-inline std::vector<uint32_t> split_evenly(uint32_t units, uint32_t parts) {
-  parts = std::clamp(parts, 1U, std::max(units, 1U));
+/// Splits `total` units into at most `parts` ranges of nearly equal whole grains. The first of each range,
+/// and the end.
+inline std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32_t grain = 1) {
+  const uint64_t grains = (uint64_t{total} + grain - 1) / grain;
+  const uint64_t count = std::clamp<uint64_t>(grains, 1, std::max(1U, parts));
   std::vector<uint32_t> begin;
-  for (uint64_t p = 0; p <= parts; ++p) begin.push_back(static_cast<uint32_t>(units * p / parts));
+  for (uint64_t p = 0; p <= count; ++p)
+    begin.push_back(static_cast<uint32_t>(std::min<uint64_t>(total, grains * p / count * grain)));
   return begin;
 }
 

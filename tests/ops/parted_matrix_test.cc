@@ -1,5 +1,5 @@
 // Matrices stored part by part.
-#include "ops/dense/parted_matrix.h"
+#include "ops/parted_matrix.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

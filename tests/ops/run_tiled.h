@@ -13,7 +13,7 @@
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "kernels/common/element.h"
-#include "ops/sparse/tiled_spmm.h"
+#include "ops/tiles/product.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -48,16 +48,16 @@ inline std::vector<float> random_elements(uint64_t count, Type type, uint64_t se
 
 /// A planned product, compiled.
 struct Planned {
-  TiledSpmmPlan plan;
-  TiledSpmmProgram program;
+  TileProductPlan plan;
+  TileProductProgram program;
   std::shared_ptr<const compiler::Executable> executable;
 };
 
-inline Planned make(const Pattern& pattern, const TiledSpmmProblem& problem, const machine::Machine& m,
-                    const ForcedKnobs& force = {}, const TiledSpmmPlan* forward = nullptr) {
+inline Planned make(const Pattern& pattern, const ProductProblem& problem, const machine::Machine& m,
+                    const ForcedKnobs& force = {}, const TileProductPlan* forward = nullptr) {
   Planned product;
-  product.plan = plan_tiled_spmm(pattern, problem, m, force, forward);
-  product.program = build_tiled_spmm(pattern, problem, product.plan, m);
+  product.plan = plan_tile_product(pattern, problem, m, force, forward);
+  product.program = build_tile_product(pattern, problem, product.plan, m);
   product.executable = compiler::compile(std::move(product.program.program), m);
   return product;
 }
@@ -66,14 +66,14 @@ inline Planned make(const Pattern& pattern, const TiledSpmmProblem& problem, con
 /// float64.
 class ProductRun {
  public:
-  ProductRun(const SparseMatrix& matrix, const TiledSpmmProblem& problem, uint64_t seed = 3)
+  ProductRun(const SparseMatrix& matrix, const ProductProblem& problem, uint64_t seed = 3)
       : problem_(problem), w_(check::rounded(matrix, problem.type)) {
     x_ = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, seed);
     y_ = random_elements(uint64_t{matrix.pattern.rows} * problem.n, problem.type, seed + 1);
   }
 
   check::Verification run(const Planned& product) {
-    const SpmmVariables& v = product.program.variables;
+    const TileProductProgram::Variables& v = product.program.variables;
     const program::Program& p = *product.executable->program;
     std::vector<std::byte> values = as_type(product.program.stored_weight(w_), problem_.type);
     std::vector<std::byte> x = as_type(product.program.stored_x(x_), problem_.type);
@@ -110,7 +110,7 @@ class ProductRun {
     }
   }
 
-  check::Verification compare(const TiledSpmmProgram& program, const std::vector<float>& stored) {
+  check::Verification compare(const TileProductProgram& program, const std::vector<float>& stored) {
     const auto n = problem_.n;
     const uint32_t roundings = program.dynamic ? program.dynamic->encoding.roundings : 1;
     const auto of = [n](const std::vector<float>& m) { return MatrixView<const float>{m.data(), n, 1}; };
@@ -135,7 +135,7 @@ class ProductRun {
     }
   }
 
-  TiledSpmmProblem problem_;
+  ProductProblem problem_;
   engine::Profile profile_;
   SparseMatrix w_;
   std::vector<float> x_;
@@ -143,7 +143,7 @@ class ProductRun {
 };
 
 /// Plans, compiles and runs a product, and compares it with float64.
-inline check::Verification run(const SparseMatrix& matrix, const TiledSpmmProblem& problem,
+inline check::Verification run(const SparseMatrix& matrix, const ProductProblem& problem,
                                const machine::Machine& m, const ForcedKnobs& force = {}) {
   return ProductRun(matrix, problem).run(make(matrix.pattern, problem, m, force));
 }

@@ -30,7 +30,7 @@ SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64
 }
 
 /// Sets the pattern, runs, and compares with float64 and with the word given for the pattern.
-void expect_right(Planned& product, const SparseMatrix& matrix, const TiledSpmmProblem& problem,
+void expect_right(Planned& product, const SparseMatrix& matrix, const ProductProblem& problem,
                   uint64_t seed = 3) {
   product.program.set_pattern(matrix.pattern);
   ProductRun run(matrix, problem, seed);
@@ -57,11 +57,11 @@ TEST(TiledDynamicGradients, OneProgramServesEveryPattern) {
           for (Product gradient : kGradients) {
             const SparseMatrix planned = random_matrix(kRows, kCols, block_size, 0.25);
             const uint64_t capacity = planned.pattern.blocks();
-            const TiledSpmmProblem problem{.n = n,
-                                           .type = numbers.operands,
-                                           .partials = numbers.partials,
-                                           .product = gradient,
-                                           .capacity = capacity};
+            const ProductProblem problem{.n = n,
+                                         .type = numbers.operands,
+                                         .partials = numbers.partials,
+                                         .product = gradient,
+                                         .capacity = capacity};
             Planned product = make(planned.pattern, problem, testing::toy_machine(tiles));
             SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}: {}", name_of(gradient), tiles,
                                      block_size, n, name_of(numbers.operands), name_of(numbers.partials),
@@ -86,11 +86,11 @@ TEST(TiledDynamicGradients, AreRightForEveryGridAndRandomPatterns) {
     const SparseMatrix matrix =
         generate({kKinds[random.below(3)], m, k, 0.02 + 0.3 * random.below(100) / 100, block_size, seed});
     const TiledNumbers& numbers = kNumbers[random.below(3)];
-    const TiledSpmmProblem problem{.n = 1 + random.below(50),
-                                   .type = numbers.operands,
-                                   .partials = numbers.partials,
-                                   .product = kGradients[random.below(2)],
-                                   .capacity = matrix.pattern.blocks() + random.below(10)};
+    const ProductProblem problem{.n = 1 + random.below(50),
+                                 .type = numbers.operands,
+                                 .partials = numbers.partials,
+                                 .product = kGradients[random.below(2)],
+                                 .capacity = matrix.pattern.blocks() + random.below(10)};
     const ForcedKnobs grid = {{"m_parts", 1 + random.below(std::min(4U, matrix.pattern.block_rows()))},
                               {"k_parts", 1 + random.below(std::min(4U, matrix.pattern.block_cols()))},
                               {"n_parts", 1 + random.below(std::min(3U, problem.n))}};
@@ -108,7 +108,7 @@ TEST(TiledDynamicGradients, AreRightForEveryGridAndRandomPatterns) {
 TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
   const machine::Machine m = testing::toy_machine(24);
   const Pattern pattern = random_matrix(96, 80, 4, 0.2).pattern;
-  TiledSpmmProblem problem{.n = 12, .capacity = pattern.blocks()};
+  ProductProblem problem{.n = 12, .capacity = pattern.blocks()};
   const Planned forward = make(pattern, problem, m);
   for (Product gradient : kGradients) {
     problem.product = gradient;
@@ -128,11 +128,11 @@ TEST(TiledDynamicGradients, AreRightOnBow) {
   for (uint32_t block_size : {1U, 4U, 16U})
     for (Product gradient : kGradients) {
       const SparseMatrix matrix = random_matrix(512, 768, block_size, 1.0 / 16);
-      const TiledSpmmProblem problem{.n = 96,
-                                     .type = Type::f16,
-                                     .partials = Type::f32,
-                                     .product = gradient,
-                                     .capacity = matrix.pattern.blocks()};
+      const ProductProblem problem{.n = 96,
+                                   .type = Type::f16,
+                                   .partials = Type::f32,
+                                   .product = gradient,
+                                   .capacity = matrix.pattern.blocks()};
       Planned product = make(matrix.pattern, problem, bow);
       SCOPED_TRACE(
           fmt::format("{}, b = {}: {}", name_of(gradient), block_size, product.plan.chosen.partition));

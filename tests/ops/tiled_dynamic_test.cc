@@ -36,19 +36,18 @@ SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_
   return generate({kind, m, k, density, block_size, seed});
 }
 
-TiledSpmmProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capacity) {
+ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capacity) {
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .capacity = capacity};
 }
 
 /// Sets the pattern, runs and compares with float64. A dry run with the metadata alone, and the
 /// word given before, have the same cycles.
-check::Verification run_pattern(Planned& product, const SparseMatrix& matrix,
-                                const TiledSpmmProblem& problem) {
+check::Verification run_pattern(Planned& product, const SparseMatrix& matrix, const ProductProblem& problem) {
   product.program.set_pattern(matrix.pattern);
   const DynamicWeight& dynamic = *product.program.dynamic;
   const program::Program& p = *product.executable->program;
   const machine::Machine& m = product.executable->machine;
-  const SpmmVariables& v = product.program.variables;
+  const TileProductProgram::Variables& v = product.program.variables;
   const SparseMatrix w = check::rounded(matrix, problem.type);
   std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
   const std::vector<float> x = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, 3);
@@ -96,7 +95,7 @@ TEST(TiledDynamic, OneProgramServesEveryPattern) {
         for (const TiledNumbers& numbers : kNumbers) {
           const uint32_t rows = 61, cols = 45;
           const uint64_t capacity = random_matrix(rows, cols, block_size, 0.25).pattern.blocks();
-          const TiledSpmmProblem problem = dynamic_problem(n, numbers, capacity);
+          const ProductProblem problem = dynamic_problem(n, numbers, capacity);
           Planned product =
               make(random_matrix(rows, cols, block_size, 0.25).pattern, problem, testing::toy_machine(tiles));
           const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
@@ -243,7 +242,7 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
   const uint32_t size = 1024;
   for (uint32_t block_size : {1U, 16U}) {
     const SparseMatrix random = random_matrix(size, size, block_size, 1.0 / 16);
-    const TiledSpmmProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
+    const ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
     Planned product = make(random.pattern, problem, bow);
     const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
       SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
@@ -267,7 +266,7 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
       SCOPED_TRACE(fmt::format("b = {}, planner {}", block_size, static_cast<int>(planner)));
       const GeneratedMatrix typical{PatternKind::random, 1024, 1024, 1.0 / 16, block_size, 1};
       const Pattern pattern = sparse::generate_pattern(typical);
-      TiledSpmmProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, pattern.blocks());
+      ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, pattern.blocks());
       problem.planner = planner;
       const Planned product = make(pattern, problem, bow);
       const DynamicWeight& dynamic = *product.program.dynamic;
@@ -291,10 +290,10 @@ TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
   for (const auto& [size, block_size, density] : {std::tuple{1024U, 8U, 1.0 / 16}, {257U, 1U, 0.1}})
     for (uint32_t n : {3U, 64U}) {
       const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
-      TiledSpmmProblem problem = dynamic_problem(n, {Type::f16, Type::f16}, pattern.blocks());
-      const double free = plan_tiled_spmm(pattern, problem, bow).chosen.total();
+      ProductProblem problem = dynamic_problem(n, {Type::f16, Type::f16}, pattern.blocks());
+      const double free = plan_tile_product(pattern, problem, bow).chosen.total();
       problem.planner = Planner::published;
-      EXPECT_LE(free, plan_tiled_spmm(pattern, problem, bow).chosen.total()) << size << ", n = " << n;
+      EXPECT_LE(free, plan_tile_product(pattern, problem, bow).chosen.total()) << size << ", n = " << n;
     }
 }
 
@@ -304,7 +303,7 @@ TEST(TiledDynamic, TakesEmptyShapesAndSingleElements) {
     for (uint32_t block_size : {1U, 8U}) {
       SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}", m, k, n, block_size));
       const SparseMatrix matrix = random_matrix(m, k, block_size, 0.5);
-      const TiledSpmmProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
+      const ProductProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
       Planned product = make(matrix.pattern, problem, testing::toy_machine(4));
       EXPECT_TRUE(run_pattern(product, matrix, problem).verified);
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Product kGradients[] = {Product::input_gradient, Product::sddmm};
 
-TiledSpmmProblem problem_of(Product product, uint32_t n, const TiledNumbers& numbers = {}) {
+ProductProblem problem_of(Product product, uint32_t n, const TiledNumbers& numbers = {}) {
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .product = product};
 }
 
@@ -30,7 +30,7 @@ TEST(TiledGradients, AreRightOnMachinesOfAnyNumberOfTiles) {
               SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}, dense {}", name_of(product),
                                        tiles, block_size, n, name_of(numbers.operands),
                                        name_of(numbers.partials), dense));
-              TiledSpmmProblem problem = problem_of(product, n, numbers);
+              ProductProblem problem = problem_of(product, n, numbers);
               problem.dense = dense;
               const check::Verification v =
                   run(random_matrix(61, 45, block_size), problem, testing::toy_machine(tiles));
@@ -48,17 +48,17 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
   for (uint32_t block_size : {1U, 4U, 16U}) {
     const SparseMatrix matrix = random_matrix(61, 45, block_size);
     for (const ForcedKnobs& forward_partition : partitions) {
-      const TiledSpmmPlan forward =
-          plan_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), m, forward_partition);
+      const TileProductPlan forward =
+          plan_tile_product(matrix.pattern, problem_of(Product::forward, 9), m, forward_partition);
       for (const ForcedKnobs& partition : partitions)
         for (Product product : kGradients) {
           SCOPED_TRACE(
               fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.partition));
-          const TiledSpmmProblem problem = problem_of(product, 9);
+          const ProductProblem problem = problem_of(product, 9);
           const Planned gradient = make(matrix.pattern, problem, m, partition, &forward);
           EXPECT_EQ(
               gradient.program.block_order,
-              build_tiled_spmm(matrix.pattern, problem_of(Product::forward, 9), forward, m).block_order);
+              build_tile_product(matrix.pattern, problem_of(Product::forward, 9), forward, m).block_order);
           EXPECT_TRUE(ProductRun(matrix, problem).run(gradient).verified);
         }
     }
@@ -91,7 +91,7 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const machine::Machine m = testing::toy_machine(12);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
   const ForcedKnobs partition = {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}};
-  const TiledSpmmPlan forward = plan_tiled_spmm(pattern, problem_of(Product::forward, 8), m, partition);
+  const TileProductPlan forward = plan_tile_product(pattern, problem_of(Product::forward, 8), m, partition);
   const Planned gradient = make(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
   EXPECT_EQ(gradient.executable->program->copy_sets().size(), 1U);
   EXPECT_EQ(gradient.executable->program->compute_sets().size(), 1U);
@@ -106,7 +106,7 @@ TEST(TiledGradients, TakeEmptyShapesAndSingleElements) {
           for (bool dense : {false, true}) {
             SCOPED_TRACE(fmt::format("{}: {} × {} × {}, b = {}, dense {}", name_of(product), m, k, n,
                                      block_size, dense));
-            TiledSpmmProblem problem = problem_of(product, n);
+            ProductProblem problem = problem_of(product, n);
             problem.dense = dense;
             EXPECT_TRUE(
                 run(random_matrix(m, k, block_size, density), problem, testing::toy_machine(4)).verified);
@@ -125,7 +125,7 @@ TEST(TiledGradients, AreRightForRandomShapesPatternsAndMachines) {
     const uint32_t tiles = 1 + random.below(40);
     const machine::Machine machine = random.below(2) == 0 ? testing::toy_machine(tiles, 1 << 20)
                                                           : testing::toy_machine_with_regions(tiles, 1 << 20);
-    TiledSpmmProblem problem =
+    ProductProblem problem =
         problem_of(kGradients[random.below(2)], 1 + random.below(70), kNumbers[random.below(3)]);
     problem.dense = random.below(4) == 0;
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}", seed,
@@ -148,7 +148,7 @@ TEST(TiledGradients, KeepTheirWord) {
               SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, {}, n = {}, dense {}", name_of(product), tiles,
                                        block_size, name_of(numbers.operands), n, dense));
               const machine::Machine m = testing::toy_machine(tiles);
-              TiledSpmmProblem problem = problem_of(product, n, numbers);
+              ProductProblem problem = problem_of(product, n, numbers);
               problem.dense = dense;
               expect_kept(make(random_matrix(61, 45, block_size).pattern, problem, m), m);
             }
@@ -161,7 +161,7 @@ TEST(TiledGradients, KeepTheirWordAtRealSize) {
   for (Product product : kGradients)
     for (uint32_t n : {4U, 64U, 512U}) {
       SCOPED_TRACE(fmt::format("{}, n = {}", name_of(product), n));
-      TiledSpmmProblem problem = problem_of(product, n, {Type::f16, Type::f16});
+      ProductProblem problem = problem_of(product, n, {Type::f16, Type::f16});
       expect_kept(make(blocks, problem, bow), bow);
       expect_kept(make(elements, problem, bow), bow);
       problem.dense = true;

@@ -1,6 +1,4 @@
 // Products on machines whose tiles have memories of their own: right, and as planned.
-#include "ops/sparse/tiled_spmm.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <tuple>
 
 #include "ops/run_tiled.h"
+#include "ops/tiles/product.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
@@ -54,8 +53,8 @@ TEST(TiledSpmm, IsRightForEveryCut) {
 TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
   const machine::Machine bow = machine::find("bow");
   const SparseMatrix matrix = random_matrix(1024, 1024, 16, 0.25);
-  const TiledSpmmProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16};
-  const TiledSpmmPlan plan = plan_tiled_spmm(matrix.pattern, problem, bow);
+  const ProductProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16};
+  const TileProductPlan plan = plan_tile_product(matrix.pattern, problem, bow);
   const bool considered = std::any_of(
       plan.candidates.begin(), plan.candidates.end(),
       [](const PlanCandidate& c) { return c.partition.find("whole_bands") != std::string::npos; });
@@ -127,10 +126,10 @@ TEST(TiledSpmm, KeepsItsWordAtRealSize) {
   for (Planner planner : {Planner::best, Planner::published})
     for (uint32_t n : {4U, 64U, 256U}) {
       SCOPED_TRACE(fmt::format("n = {}, planner {}", n, static_cast<int>(planner)));
-      const TiledSpmmProblem problem{.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
+      const ProductProblem problem{.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
       expect_kept(make(blocks, problem, bow), bow);
       expect_kept(make(elements, problem, bow), bow);
-      TiledSpmmProblem dense = problem;
+      ProductProblem dense = problem;
       dense.dense = true;
       expect_kept(make(blocks, dense, bow), bow);
     }
@@ -144,9 +143,9 @@ TEST(TiledSpmm, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
       for (bool dense : {false, true}) {
         const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
         const auto seconds = [&](Planner planner) {
-          const TiledSpmmProblem problem{
+          const ProductProblem problem{
               .n = n, .type = Type::f16, .partials = Type::f16, .planner = planner, .dense = dense};
-          return plan_tiled_spmm(pattern, problem, bow).chosen.total();
+          return plan_tile_product(pattern, problem, bow).chosen.total();
         };
         EXPECT_LE(seconds(Planner::best), seconds(Planner::published))
             << size << ", n = " << n << ", dense " << dense;
@@ -167,8 +166,8 @@ TEST(TiledSpmm, NotFittingIsAnAnswer) {
 
 TEST(TiledSpmm, RefusesWhatTilesLackAndUnknownKnobs) {
   const machine::Machine m = testing::toy_machine(6);
-  const auto message = [&](const TiledSpmmProblem& problem, const ForcedKnobs& force) {
-    return test::error_of<UsageError>([&] { check_tiled_spmm(problem, m, force); });
+  const auto message = [&](const ProductProblem& problem, const ForcedKnobs& force) {
+    return test::error_of<UsageError>([&] { check_tile_product(problem, m, force); });
   };
   EXPECT_TRUE(test::says(message({.n = 1, .type = Type::bf16}, {}), "f32 or f16, not in bf16"));
   EXPECT_TRUE(test::says(message({.n = 1}, {{"colour", 1}}),

@@ -6,31 +6,32 @@
 #include <vector>
 
 #include "machine/model/machine.h"
-#include "ops/dense/parted_matrix.h"
-#include "ops/sparse/tiled_plan.h"
+#include "ops/builder.h"
+#include "ops/layout.h"
+#include "ops/product_operands.h"
+#include "ops/tiles/expected.h"
 #include "program/program.h"
 
 namespace tessera::ops {
 
-/// Names of a product's variables in its program.
-struct DenseNames {
-  const char* left = "W.values";
-  const char* right = "X";
-  const char* result = "Y";
-};
-
+/// Y = W·X, W of m × k and X of k × n; or a gradient of that product, in its partition.
 struct DenseShape {
   uint32_t m = 0;
   uint32_t k = 0;
   uint32_t n = 0;
   TiledNumbers numbers;
-  DenseNames names = {};
+  Product product = Product::forward;
 };
 
 /// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that
 /// use it hold together and broadcast; partial sums over k are added on the tiles that share out Y.
 /// Slices of m or of n are computed one after another, by a loop. Neighbouring tiles, which receive
 /// the same data at twice the rate, share their part of X (pairs_share_x) or of W.
+///
+/// A gradient has two ways. In a partition of its own it is a product like any other, of a left factor Wᵀ
+/// or dY. In its forward product's partition (mirrored) every tile has the parts of W, X and Y that it has
+/// there, and reads one of them as its transpose: so W stays where it is, and dW comes to lie as W does.
+/// Partial sums are then over m or n. Slices are not mirrored.
 struct DensePartition {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -38,11 +39,16 @@ struct DensePartition {
   uint32_t m_slices = 1;
   uint32_t n_slices = 1;
   bool pairs_share_x = true;
+  bool mirrored = false;
 
   uint32_t tiles() const { return m_parts * k_parts * n_parts; }
   uint32_t slices() const { return m_slices * n_slices; }
   bool operator==(const DensePartition&) const = default;
 };
+
+/// Rows of W, and columns, that the multipliers take at once.
+inline constexpr uint32_t kDenseRowGrain = 16;
+inline uint32_t dense_inner_grain(Type type) { return type == Type::f16 ? 16 : 8; }
 
 std::string to_string(const DensePartition& partition);
 
@@ -52,15 +58,14 @@ std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, 
                                                        const machine::Machine& machine,
                                                        const DensePartition& forced);
 
-struct DenseLayouts {
-  PartedMatrix w, x, y;
-};
-DenseLayouts dense_layouts(const DenseShape& shape, const DensePartition& partition);
+/// How W, X and Y lie, and their gradients in a mirrored partition: parts are shared out over tiles that
+/// use them.
+ProductLayouts dense_layouts(const DenseShape& shape, const DensePartition& partition);
 
-struct DenseProgram {
-  program::Program program;
-  program::VariableId w = 0, x = 0, y = 0;
-};
-DenseProgram build_dense(const DenseShape& shape, const DensePartition& partition);
+/// Adds a product to a program: of a left operand (`values`) of m × k, a right one (`x`) and a result (`y`),
+/// two of which are read, in a mirrored partition by what the shape's product is. All are stored part by
+/// part as dense_layouts() has them, wherever they lie.
+program::StepId build_dense(const Builder& builder, const DenseShape& shape, const DensePartition& partition,
+                            const ProductOperands& operands);
 
 }  // namespace tessera::ops

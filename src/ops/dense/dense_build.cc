@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
 #include "ops/dense/dense.h"
+#include "ops/owners.h"
+#include "ops/split.h"
 
 namespace tessera::ops {
 namespace {
@@ -14,7 +17,6 @@ using program::BoxSeries;
 using program::CopyGroup;
 using program::MappedBox;
 using program::Phase;
-using program::Role;
 using program::StepId;
 using program::TileId;
 using program::VariableId;
@@ -28,198 +30,266 @@ struct Place {
   uint32_t m, k, n;
 };
 
-class Builder {
+/// The grid of a partition on tiles numbered from 0.
+class DenseGrid {
  public:
-  Builder(const DenseShape& shape, const DensePartition& partition)
-      : shape_(shape), partition_(partition), layouts_(dense_layouts(shape, partition)) {}
+  explicit DenseGrid(const DensePartition& partition) : p_(partition) {}
 
-  DenseProgram build() {
-    add_operands();
-    add_parts();
-    std::vector<StepId> steps;
-    if (!input_copies_.groups.empty()) steps.push_back(program().copy(std::move(input_copies_)));
-    steps.push_back(program().execute(multiply()));
-    if (partition_.k_parts > 1) steps.push_back(program().execute(reduce()));
-    if (partition_.slices() > 1) steps.push_back(program().copy(store_slice()));
-    const StepId body = program().sequence(std::move(steps));
-    program().set_main(partition_.slices() > 1 ? program().repeat(partition_.slices(), body, slice_) : body);
-    return std::move(out_);
+  TileId tile_of(const Place& at) const {
+    return p_.pairs_share_x ? (at.k * p_.n_parts + at.n) * p_.m_parts + at.m
+                            : (at.k * p_.m_parts + at.m) * p_.n_parts + at.n;
+  }
+  Place place_of(TileId tile) const {
+    if (p_.pairs_share_x)
+      return {tile % p_.m_parts, tile / p_.m_parts / p_.n_parts, tile / p_.m_parts % p_.n_parts};
+    return {tile / p_.n_parts % p_.m_parts, tile / p_.n_parts / p_.m_parts, tile % p_.n_parts};
   }
 
  private:
-  program::Program& program() { return out_.program; }
+  const DensePartition& p_;
+};
 
-  TileId tile_of(const Place& p) const {
-    return partition_.pairs_share_x ? (p.k * partition_.n_parts + p.n) * partition_.m_parts + p.m
-                                    : (p.k * partition_.m_parts + p.m) * partition_.n_parts + p.n;
-  }
-  Place place_of(TileId tile) const {
-    if (partition_.pairs_share_x)
-      return {tile % partition_.m_parts, tile / partition_.m_parts / partition_.n_parts,
-              tile / partition_.m_parts % partition_.n_parts};
-    return {tile / partition_.n_parts % partition_.m_parts, tile / partition_.n_parts / partition_.m_parts,
-            tile % partition_.n_parts};
+/// A mapping of `rows` rows of a matrix in parts: the elements of each part are shared out over the tiles
+/// tile_of(i, j, h) of h = 0, 1, … below `holders`.
+template <class TileOf>
+std::vector<MappedBox> share_out(const PartedMatrix& parts, uint32_t rows, uint32_t holders,
+                                 const TileOf& tile_of) {
+  std::vector<MappedBox> mapping;
+  for (uint32_t i = 0; i < parts.row_parts(); ++i)
+    for (uint32_t j = 0; j < parts.col_parts(); ++j) {
+      const std::vector<uint32_t> begin = split_evenly(parts.elements_of(i, j), holders);
+      for (uint32_t h = 0; h + 1 < begin.size(); ++h)
+        mapping.push_back(
+            {{0, rows, parts.begin(i, j) + begin[h], begin[h + 1] - begin[h]}, tile_of(i, j, h)});
+    }
+  return mapping;
+}
+
+std::vector<MappedBox> without_empty(std::vector<MappedBox> mapping) {
+  std::erase_if(mapping, [](const MappedBox& mapped) { return mapped.box.empty(); });
+  return mapping;
+}
+
+class DenseBuilder {
+ public:
+  DenseBuilder(const Builder& builder, const DenseShape& shape, const DensePartition& partition,
+               const ProductOperands& operands)
+      : b_(builder),
+        shape_(shape),
+        partition_(partition),
+        layouts_(dense_layouts(shape, partition)),
+        grid_(partition),
+        w_{*layouts_.values.parts, operands.values, partition.n_parts, partition.m_slices > 1,
+           [](const Place& p) {
+             return std::array{p.n, p.m, p.k};
+           }},
+        x_{*layouts_.x.parts, operands.x, partition.m_parts, partition.n_slices > 1,
+           [](const Place& p) {
+             return std::array{p.m, p.k, p.n};
+           }},
+        y_{*layouts_.y.parts, operands.y, partition.k_parts, partition.slices() > 1, [](const Place& p) {
+             return std::array{p.k, p.m, p.n};
+           }} {}
+
+  StepId build() {
+    if (partition_.slices() > 1)
+      slice_ = b_.temporary("slice", Type::u32, 1, 1, program::map_to_tile(1, 1, 0)).variable;
+    bring(left());
+    bring(right());
+    choose_result();
+    std::vector<StepId> steps;
+    if (!input_copies_.groups.empty()) steps.push_back(b_.copy(std::move(input_copies_)));
+    steps.push_back(b_.execute(multiply()));
+    if (result().copies > 1) steps.push_back(b_.execute(reduce()));
+    if (partition_.slices() > 1) steps.push_back(b_.copy(store_slice()));
+    const bool is_sent = partition_.slices() == 1;
+    if (is_sent) b_.send(sum_, result().operand, steps);
+    const StepId body = b_.sequence(std::move(steps));
+    return partition_.slices() > 1 ? b_.repeat(partition_.slices(), body, slice_) : body;
   }
 
-  /// Calls visit(box of the share, its holder's number) for each share of a run of elements.
-  template <class Visit>
-  static void slice_evenly(uint32_t begin, uint32_t elements, uint32_t holders, const Visit& visit) {
-    const std::vector<uint32_t> partition = split_evenly(elements, holders, 1);
-    for (uint32_t h = 0; h + 1 < partition.size(); ++h)
-      visit(begin + partition[h], partition[h + 1] - partition[h], h);
+ private:
+  /// One of the three matrices as the grid has it: each part on as many tiles as there are copies.
+  struct Side {
+    const PartedMatrix& parts;
+    const Operand& operand;
+    uint32_t copies;
+    bool is_sliced;
+    std::array<uint32_t, 3> (*where)(const Place&);  ///< which copy, and which part of it
+    VariableId local = 0;                            ///< what the tiles work on
+    bool is_local_copy = false;
+
+    /// What a tile has of the local variable, which has a row for each copy.
+    Box box(const Place& place, bool has_copies) const {
+      const auto [copy, i, j] = where(place);
+      return parts.part(has_copies ? copy : 0, i, j);
+    }
+  };
+
+  Side& left() { return shape_.product == Product::sddmm ? y_ : w_; }
+  Side& right() { return shape_.product == Product::input_gradient ? y_ : x_; }
+  Side& result() {
+    return shape_.product == Product::forward ? y_ : shape_.product == Product::sddmm ? w_ : x_;
   }
 
-  /// A variable of a layout whose parts are shared out over the tiles that `tile_of_slice` names.
-  template <class TileOfSlice>
-  std::vector<MappedBox> slices(const PartedMatrix& layout, uint32_t rows, uint32_t holders,
-                                const TileOfSlice& tile_of_slice) const {
-    std::vector<MappedBox> mapping;
-    for (uint32_t i = 0; i < layout.row_parts(); ++i)
-      for (uint32_t j = 0; j < layout.col_parts(); ++j)
-        slice_evenly(layout.begin(i, j), layout.elements_of(i, j), holders,
-                     [&](uint32_t begin, uint32_t count, uint32_t h) {
-                       mapping.push_back({{0, rows, begin, count}, tile_of_slice(i, j, h)});
-                     });
-    return mapping;
-  }
-
-  /// A temporary of `copies` rows of a layout: tile t has the part box_of(place of t).
-  template <class BoxOf>
-  VariableId temporary(std::string name, Type type, const PartedMatrix& layout, uint32_t copies,
-                       const BoxOf& box_of) {
+  /// A temporary of a row for each copy, of which each tile has its part.
+  Operand add_parts(const std::string& name, Type type, const Side& side) const {
     std::vector<MappedBox> mapping;
     for (TileId tile = 0; tile < partition_.tiles(); ++tile)
-      mapping.push_back({box_of(place_of(tile)), tile});
-    return program().add(
-        {std::move(name), type, copies, layout.slice_elements(), Role::temporary, std::move(mapping), {}});
+      mapping.push_back({side.box(grid_.place_of(tile), true), tile});
+    return b_.temporary(name, type, side.copies, side.parts.slice_elements(), std::move(mapping));
   }
 
-  VariableId operand(std::string name, Role role, const PartedMatrix& layout,
-                     std::vector<MappedBox> mapping) {
-    return program().add({std::move(name),
-                          shape_.numbers.operands,
-                          layout.slices(),
-                          layout.slice_elements(),
-                          role,
-                          std::move(mapping),
-                          {}});
-  }
-
-  void add_operands() {
-    const auto& [w, x, y] = layouts_;
-    out_.w = operand(shape_.names.left, Role::input, w,
-                     slices(w, w.slices(), std::min(partition_.n_parts, kMostHolders),
-                            [&](uint32_t i, uint32_t j, uint32_t h) {
-                              return tile_of({i, j, h});
-                            }));
-    out_.x = operand(shape_.names.right, Role::input, x,
-                     slices(x, x.slices(), std::min(partition_.m_parts, kMostHolders),
-                            [&](uint32_t i, uint32_t j, uint32_t h) {
-                              return tile_of({h, i, j});
-                            }));
-    out_.y = operand(shape_.names.result, Role::output, y, y_slices(y.slices()));
-    if (partition_.slices() > 1)
-      slice_ = program().add({"slice", Type::u32, 1, 1, Role::temporary, program::map_to_tile(1, 1, 0), {}});
-  }
-
-  std::vector<MappedBox> y_slices(uint32_t rows) const {
-    return slices(layouts_.y, rows, partition_.k_parts, [&](uint32_t i, uint32_t j, uint32_t h) {
-      return tile_of({i, h, j});
-    });
-  }
-
-  /// What each tile multiplies, where it is not at home there already.
-  void add_parts() {
-    const auto& [w, x, y] = layouts_;
-    w_part_ = out_.w;
-    x_part_ = out_.x;
-    if (partition_.n_parts > 1 || partition_.m_slices > 1) {
-      w_part_ = temporary("W.part", shape_.numbers.operands, w, partition_.n_parts,
-                          [&](const Place& p) { return w.part(p.n, p.m, p.k); });
-      broadcast(out_.w, w_part_, partition_.n_parts, partition_.m_slices > 1);
-    }
-    if (partition_.m_parts > 1 || partition_.n_slices > 1) {
-      x_part_ = temporary("X.part", shape_.numbers.operands, x, partition_.m_parts,
-                          [&](const Place& p) { return x.part(p.m, p.k, p.n); });
-      broadcast(out_.x, x_part_, partition_.m_parts, partition_.n_slices > 1);
-    }
-    y_slice_ = out_.y;
-    if (partition_.slices() > 1)
-      y_slice_ = program().add(
-          {"Y.slice", shape_.numbers.operands, 1, y.slice_elements(), Role::temporary, y_slices(1), {}});
-    partials_ = y_slice_;
-    if (partition_.k_parts > 1)
-      partials_ = temporary("partials", shape_.numbers.partials, y, partition_.k_parts,
-                            [&](const Place& p) { return y.part(p.k, p.m, p.n); });
-  }
-
-  /// Copies a slice of an operand to each row of its parts.
-  void broadcast(VariableId from, VariableId to, uint32_t copies, bool sliced) {
-    const uint32_t cols = program().variable(from).cols;
-    CopyGroup group{
-        from, to, copies, BoxSeries::same({0, 1, 0, cols}), BoxSeries::stepped({0, 1, 0, cols}, {1, 0}),
-        {},   {}, {}};
-    if (sliced) group.source_offset = CopyGroup::RuntimeRow{*slice_, 1};
+  /// What each tile multiplies, where it does not lie there already.
+  void bring(Side& side) {
+    side.local = side.operand.variable;
+    if (side.copies == 1 && !side.is_sliced) return;
+    const Operand parts =
+        add_parts(b_.program().variable(side.operand.variable).name + ".part", shape_.numbers.operands, side);
+    side.local = parts.variable;
+    side.is_local_copy = true;
+    const uint32_t cols = side.parts.slice_elements();
+    CopyGroup group{side.operand.variable,
+                    parts.variable,
+                    side.copies,
+                    BoxSeries::same({side.operand.box.row, 1, side.operand.box.col, cols}),
+                    BoxSeries::stepped({0, 1, 0, cols}, {1, 0}),
+                    {},
+                    {},
+                    {}};
+    if (side.is_sliced) group.source_offset = CopyGroup::RuntimeRow{*slice_, 1};
     input_copies_.groups.push_back(std::move(group));
   }
 
-  program::ComputeSet multiply() const {
-    const auto& [w, x, y] = layouts_;
-    std::vector<Box> w_boxes, x_boxes, y_boxes;
+  /// Where the sums of a slice lie when they are complete: where the result lies, if its tiles can add them
+  /// up there or compute them there; else as the layout has it, to be copied from there.
+  void choose_result() {
+    Side& side = result();
+    const std::vector<MappedBox>& native = layout_of_result().mapping;
+    sum_ = side.operand;
+    const bool in_place = side.copies > 1 ? b_.holds(sum_) : lies_as(sum_, native);
+    if (partition_.slices() > 1 || !in_place) {
+      std::vector<MappedBox> mapping = native;
+      for (MappedBox& mapped : mapping) mapped.box.rows = 1;
+      sum_ = b_.temporary(b_.program().variable(side.operand.variable).name + ".slice",
+                          shape_.numbers.operands, 1, side.parts.slice_elements(), std::move(mapping));
+    }
+    side.local = sum_.variable;
+    side.is_local_copy = side.copies > 1;
+    if (side.copies > 1) side.local = add_parts("partials", shape_.numbers.partials, side).variable;
+  }
+
+  const OperandLayout& layout_of_result() {
+    return shape_.product == Product::forward ? layouts_.y
+           : shape_.product == Product::sddmm ? layouts_.values
+                                              : layouts_.x;
+  }
+
+  bool lies_as(const Operand& operand, const std::vector<MappedBox>& mapping) const {
+    const auto sorted = [](std::vector<MappedBox> boxes) {
+      std::ranges::sort(boxes, {}, [](const MappedBox& m) { return std::pair(m.tile, m.box.col); });
+      return boxes;
+    };
+    return std::ranges::equal(
+        sorted(b_.mapping_of(operand)), sorted(without_empty(mapping)),
+        [](const MappedBox& a, const MappedBox& b) { return a.tile == b.tile && a.box == b.box; });
+  }
+
+  program::ComputeSet multiply() {
     std::vector<int64_t> m, k, n;
     for (TileId tile = 0; tile < partition_.tiles(); ++tile) {
-      const Place p = place_of(tile);
-      w_boxes.push_back(w.part(w_part_ == out_.w ? 0 : p.n, p.m, p.k));
-      x_boxes.push_back(x.part(x_part_ == out_.x ? 0 : p.m, p.k, p.n));
-      y_boxes.push_back(y.part(partition_.k_parts > 1 ? p.k : 0, p.m, p.n));
-      m.push_back(w.rows_of(p.m));
-      k.push_back(w.cols_of(p.k));
-      n.push_back(x.cols_of(p.n));
+      const Place p = grid_.place_of(tile);
+      m.push_back(w_.parts.rows_of(p.m));
+      k.push_back(w_.parts.cols_of(p.k));
+      n.push_back(x_.parts.cols_of(p.n));
     }
-    program::VertexGroup group{&kernels::dense_product_codelet, 0, partition_.tiles(), 1, {}, {}};
-    group.fields = {{w_part_, BoxSeries::table(std::move(w_boxes))},
-                    {x_part_, BoxSeries::table(std::move(x_boxes))},
-                    {partials_, BoxSeries::table(std::move(y_boxes))}};
+    program::VertexGroup group{&codelet(), 0, partition_.tiles(), 1, {}, {}};
+    for (const Side* side : {&left(), &right(), &result()}) group.fields.push_back(field_of(*side));
     group.params = {std::move(m), std::move(k), std::move(n)};
     return {"multiply", Phase::compute, {std::move(group)}};
   }
 
-  program::ComputeSet reduce() const {
-    // Vertices in the order of tiles, as groups have them; a tile without a share has an empty one.
-    std::vector<Box> out(partition_.tiles());
-    for (const MappedBox& slice : y_slices(1)) out[slice.tile] = slice.box;
-    std::vector<Box> in;
-    for (const Box& box : out) in.push_back({0, box.empty() ? 0 : partition_.k_parts, box.col, box.cols});
-    program::VertexGroup group{&kernels::reduce_sum_codelet, 0, partition_.tiles(), 1, {}, {}};
-    group.fields = {{partials_, BoxSeries::table(std::move(in))},
-                    {y_slice_, BoxSeries::table(std::move(out))}};
-    group.params = {kernels::param_of(1.0F)};
-    return {"reduce", Phase::reduce, {std::move(group)}};
+  program::Field field_of(const Side& side) const {
+    const Operand whole = b_.whole(side.local);
+    const bool is_operand = side.local == side.operand.variable;
+    std::vector<Box> boxes;
+    for (TileId tile = 0; tile < partition_.tiles(); ++tile)
+      boxes.push_back(
+          (is_operand ? side.operand : whole).inside(side.box(grid_.place_of(tile), side.is_local_copy)));
+    return {side.local, BoxSeries::table(std::move(boxes))};
   }
 
-  program::CopySet store_slice() const {
-    const Box slice{0, 1, 0, layouts_.y.slice_elements()};
-    CopyGroup group{y_slice_, out_.y, 1, BoxSeries::same(slice), BoxSeries::same(slice), {}, {}, {}};
+  const program::Codelet& codelet() const {
+    switch (shape_.product) {
+      case Product::input_gradient: return kernels::dense_input_gradient_codelet;
+      case Product::sddmm: return kernels::dense_weight_gradient_codelet;
+      default: return kernels::dense_product_codelet;
+    }
+  }
+
+  program::ComputeSet reduce() {
+    std::vector<MappedBox> owners = b_.mapping_of(sum_);
+    std::ranges::sort(owners, {}, &MappedBox::tile);
+    std::vector<Box> from;
+    for (const MappedBox& owned : owners) from.push_back({0, result().copies, owned.box.col, owned.box.cols});
+    const Operand partials = b_.whole(result().local);
+    return {
+        "reduce", Phase::reduce,
+        groups_of_owners(owners, kernels::reduce_sum_codelet,
+                         {{partials, std::move(from)}, {sum_, boxes_of(owners)}}, {kernels::param_of(1.0F)})};
+  }
+
+  program::CopySet store_slice() {
+    CopyGroup group{sum_.variable,
+                    result().operand.variable,
+                    1,
+                    BoxSeries::same(sum_.box),
+                    BoxSeries::same({result().operand.box.row, 1, result().operand.box.col, sum_.cols()}),
+                    {},
+                    {},
+                    {}};
     group.target_offset = CopyGroup::RuntimeRow{*slice_, 1};
     return {"store slice", {std::move(group)}};
   }
 
+  const Builder& b_;
   const DenseShape& shape_;
   const DensePartition& partition_;
-  DenseLayouts layouts_;
-  DenseProgram out_;
+  ProductLayouts layouts_;
+  DenseGrid grid_;
+  Side w_, x_, y_;
   program::CopySet input_copies_{"broadcast", {}};
   std::optional<VariableId> slice_;
-  VariableId w_part_ = 0;
-  VariableId x_part_ = 0;
-  VariableId y_slice_ = 0;
-  VariableId partials_ = 0;
+  Operand sum_;
 };
 
 }  // namespace
 
-DenseProgram build_dense(const DenseShape& shape, const DensePartition& partition) {
-  return Builder(shape, partition).build();
+ProductLayouts dense_layouts(const DenseShape& s, const DensePartition& p) {
+  const uint32_t grain = dense_inner_grain(s.numbers.operands);
+  const DenseGrid grid(p);
+  PartedMatrix w(s.m, s.k, p.m_slices, 1, p.m_parts, kDenseRowGrain, p.k_parts, grain);
+  PartedMatrix x(s.k, s.n, 1, p.n_slices, p.k_parts, grain, p.n_parts, 1);
+  PartedMatrix y(s.m, s.n, p.m_slices, p.n_slices, p.m_parts, kDenseRowGrain, p.n_parts, 1);
+  auto w_mapping =
+      share_out(w, w.slices(), std::min(p.n_parts, kMostHolders), [&](uint32_t i, uint32_t j, uint32_t h) {
+        return grid.tile_of({i, j, h});
+      });
+  auto x_mapping =
+      share_out(x, x.slices(), std::min(p.m_parts, kMostHolders), [&](uint32_t i, uint32_t j, uint32_t h) {
+        return grid.tile_of({h, i, j});
+      });
+  auto y_mapping = share_out(y, y.slices(), p.k_parts, [&](uint32_t i, uint32_t j, uint32_t h) {
+    return grid.tile_of({i, h, j});
+  });
+  return {parted_layout(std::move(w), std::move(w_mapping)),
+          parted_layout(std::move(x), std::move(x_mapping)),
+          parted_layout(std::move(y), std::move(y_mapping))};
+}
+
+StepId build_dense(const Builder& builder, const DenseShape& shape, const DensePartition& partition,
+                   const ProductOperands& operands) {
+  return DenseBuilder(builder, shape, partition, operands).build();
 }
 
 }  // namespace tessera::ops

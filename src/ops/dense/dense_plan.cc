@@ -15,11 +15,8 @@ namespace {
 using machine::Machine;
 using program::Phase;
 
-constexpr uint32_t kOutGrain = 16;  // rows of W that the multipliers take at once
 constexpr uint32_t kMostSlices = 64;
 constexpr size_t kMostCuts = 64;
-
-uint32_t in_grain(Type type) { return type == Type::f16 ? 16 : 8; }
 
 uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -42,12 +39,12 @@ class Estimate {
  public:
   Estimate(const DenseShape& s, const DensePartition& partition, const Machine& m)
       : s_(s), partition_(partition), m_(m) {
-    const uint32_t grain = in_grain(s.numbers.operands);
+    const uint32_t grain = dense_inner_grain(s.numbers.operands);
     const auto largest = [](uint32_t total, uint32_t slices, uint32_t parts, uint32_t g) {
       const uint32_t units = ceil_divide(ceil_divide(total, slices), g);
       return std::min<uint32_t>(total, ceil_divide(units, parts) * g);
     };
-    rows_ = largest(s.m, partition.m_slices, partition.m_parts, kOutGrain);
+    rows_ = largest(s.m, partition.m_slices, partition.m_parts, kDenseRowGrain);
     inner_ = largest(s.k, 1, partition.k_parts, grain);
     cols_ = largest(s.n, partition.n_slices, partition.n_parts, 1);
     const auto size = static_cast<double>(size_of(s.numbers.operands));
@@ -162,8 +159,8 @@ class GridSearch {
   }
 
   void search(uint32_t m_slices, uint32_t n_slices) {
-    const uint32_t m_units = ceil_divide(ceil_divide(shape_.m, m_slices), kOutGrain);
-    const uint32_t k_units = ceil_divide(shape_.k, in_grain(shape_.numbers.operands));
+    const uint32_t m_units = ceil_divide(ceil_divide(shape_.m, m_slices), kDenseRowGrain);
+    const uint32_t k_units = ceil_divide(shape_.k, dense_inner_grain(shape_.numbers.operands));
     const uint32_t n_units = ceil_divide(shape_.n, n_slices);
     for (uint32_t m : counts(m_units, forced_.m_parts, m_.tiles))
       for (uint32_t k : counts(k_units, forced_.k_parts, m_.tiles / m))
@@ -215,15 +212,6 @@ std::string to_string(const DensePartition& partition) {
 std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
                                                        const Machine& machine, const DensePartition& forced) {
   return GridSearch(shape, planner, machine, forced).search();
-}
-
-DenseLayouts dense_layouts(const DenseShape& s, const DensePartition& partition) {
-  const uint32_t grain = in_grain(s.numbers.operands);
-  return {
-      PartedMatrix(s.m, s.k, partition.m_slices, 1, partition.m_parts, kOutGrain, partition.k_parts, grain),
-      PartedMatrix(s.k, s.n, 1, partition.n_slices, partition.k_parts, grain, partition.n_parts, 1),
-      PartedMatrix(s.m, s.n, partition.m_slices, partition.n_slices, partition.m_parts, kOutGrain,
-                   partition.n_parts, 1)};
 }
 
 }  // namespace tessera::ops

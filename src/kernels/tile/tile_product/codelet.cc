@@ -40,6 +40,17 @@ constexpr std::array<FieldSpec, dense_product_field::count> kDenseFields = {{
 }};
 constexpr std::array<std::string_view, 3> kDenseParams = {"m", "k", "n"};
 
+constexpr std::array<FieldSpec, dense_input_gradient_field::count> kInputGradientFields = {{
+    {.name = "w", .alignment = 8},
+    {.name = "dy", .alignment = 8, .over_read = 16},
+    {.name = "dx", .access = Access::out, .alignment = 16, .interleaved = true},
+}};
+constexpr std::array<FieldSpec, dense_weight_gradient_field::count> kWeightGradientFields = {{
+    {.name = "dy", .alignment = 8},
+    {.name = "x", .alignment = 8, .over_read = 16},
+    {.name = "dw", .access = Access::out, .alignment = 16, .interleaved = true},
+}};
+
 float f32_at(const FieldView& field, int64_t row, int64_t col) {
   return static_cast<float>(number_at(field, row, col));
 }
@@ -96,16 +107,44 @@ void sddmm_simd(const Vertex& v) {
   if (!apply_tile_sddmm(v)) sddmm_reference(v);
 }
 
-void dense_reference(const Vertex& v) {
-  using namespace dense_product_field;
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) {
+/// Element (i, j) of the left factor is number i · left.row + j · left.col of its field; of the right so.
+struct Strides {
+  int64_t row;
+  int64_t col;
+};
+void multiply_reference(const Vertex& v, int64_t rows, int64_t inner, int64_t cols, Strides left,
+                        Strides right) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) {
       float sum = 0;
-      for (int64_t c = 0; c < k; ++c)
-        sum += f32_at(v.fields[w], 0, i * k + c) * f32_at(v.fields[x], 0, c * n + j);
-      set_number(v.fields[y], 0, i * n + j, sum);
+      for (int64_t c = 0; c < inner; ++c)
+        sum += f32_at(v.fields[0], 0, i * left.row + c * left.col) *
+               f32_at(v.fields[1], 0, c * right.row + j * right.col);
+      set_number(v.fields[2], 0, i * cols + j, sum);
     }
+}
+
+void dense_reference(const Vertex& v) {
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  multiply_reference(v, m, k, n, {k, 1}, {n, 1});
+}
+
+void input_gradient_reference(const Vertex& v) {
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  multiply_reference(v, k, m, n, {1, k}, {n, 1});
+}
+
+void input_gradient_simd(const Vertex& v) {
+  if (!apply_dense_input_gradient(v)) input_gradient_reference(v);
+}
+
+void weight_gradient_reference(const Vertex& v) {
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  multiply_reference(v, m, n, k, {n, 1}, {1, n});
+}
+
+void weight_gradient_simd(const Vertex& v) {
+  if (!apply_dense_weight_gradient(v)) weight_gradient_reference(v);
 }
 
 void dense_simd(const Vertex& v) {
@@ -119,6 +158,13 @@ program::PhaseTimes sparse_cost(const Vertex& v, const machine::Machine& m) {
 program::PhaseTimes sddmm_cost(const Vertex& v, const machine::Machine& m) { return tile_sddmm_cost(v, m); }
 program::PhaseTimes dense_cost(const Vertex& v, const machine::Machine& m) {
   return dense_product_cost(v, m);
+}
+
+program::PhaseTimes input_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  return dense_input_gradient_cost(v, m);
+}
+program::PhaseTimes weight_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  return dense_weight_gradient_cost(v, m);
 }
 
 /// Every third block of a square of blocks, the last of X and of Y short by one row where they can
@@ -184,6 +230,29 @@ Sample dense_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(product_tolerance(in, out, k)).flops(2.0 * m * k * n);
 }
 
+template <Type in, Type out>
+Sample input_gradient_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = 5 * scale;
+  const uint32_t k = 7 * scale;
+  const uint32_t n = 6 * scale + (scale > 0 ? 1 : 0);
+  Sample s(dense_input_gradient_codelet);
+  s.random(in, 1, m * k, seed).random(in, 1, m * n, seed + 1).unset(out, 1, k * n);
+  s.param(m).param(k).param(n);
+  return s.tolerance(product_tolerance(in, out, m)).flops(2.0 * m * k * n);
+}
+
+/// Vectors of the fast form add in another order than the reference.
+template <Type in, Type out>
+Sample weight_gradient_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = 5 * scale;
+  const uint32_t k = 7 * scale;
+  const uint32_t n = 13 * scale;
+  Sample s(dense_weight_gradient_codelet);
+  s.random(in, 1, m * n, seed).random(in, 1, k * n, seed + 1).unset(out, 1, m * k);
+  s.param(m).param(k).param(n);
+  return s.tolerance({epsilon_of(out), n * epsilon_of(Type::f32)}).flops(2.0 * m * k * n);
+}
+
 constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},
                                           {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
                                           {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
@@ -203,6 +272,14 @@ constexpr NamedSample kSddmmSamples[] = {{"b1-f32", sddmm_sample<Type::f32, Type
 constexpr NamedSample kDenseSamples[] = {{"f32", dense_sample<Type::f32, Type::f32>},
                                          {"f16", dense_sample<Type::f16, Type::f16>},
                                          {"f16-f32", dense_sample<Type::f16, Type::f32>}};
+
+constexpr NamedSample kInputGradientSamples[] = {{"f32", input_gradient_sample<Type::f32, Type::f32>},
+                                                 {"f16", input_gradient_sample<Type::f16, Type::f16>},
+                                                 {"f16-f32", input_gradient_sample<Type::f16, Type::f32>}};
+
+constexpr NamedSample kWeightGradientSamples[] = {{"f32", weight_gradient_sample<Type::f32, Type::f32>},
+                                                  {"f16", weight_gradient_sample<Type::f16, Type::f16>},
+                                                  {"f16-f32", weight_gradient_sample<Type::f16, Type::f32>}};
 
 }  // namespace
 
@@ -242,10 +319,36 @@ constexpr program::Codelet dense_product_codelet = {
     .runs_on = program::RunsOn::tiles,
 };
 
+constexpr program::Codelet dense_input_gradient_codelet = {
+    .name = "dense_input_gradient",
+    .workers = program::Workers::whole_tile,
+    .fields = kInputGradientFields,
+    .params = kDenseParams,
+    .reference = input_gradient_reference,
+    .simd = input_gradient_simd,
+    .cost = input_gradient_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
+constexpr program::Codelet dense_weight_gradient_codelet = {
+    .name = "dense_weight_gradient",
+    .workers = program::Workers::whole_tile,
+    .fields = kWeightGradientFields,
+    .params = kDenseParams,
+    .reference = weight_gradient_reference,
+    .simd = weight_gradient_simd,
+    .cost = weight_gradient_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
 std::span<const ListedCodelet> tile_product_codelets() {
   static constexpr ListedCodelet kListed[] = {{sparse_product_codelet, kSparseSamples},
                                               {tile_sddmm_codelet, kSddmmSamples},
-                                              {dense_product_codelet, kDenseSamples}};
+                                              {dense_product_codelet, kDenseSamples},
+                                              {dense_input_gradient_codelet, kInputGradientSamples},
+                                              {dense_weight_gradient_codelet, kWeightGradientSamples}};
   return kListed;
 }
 

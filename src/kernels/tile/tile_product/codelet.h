@@ -42,6 +42,24 @@ enum : size_t { w, x, y, count };
 /// · n. Types as above. Parameters: m, k, n.
 extern const program::Codelet dense_product_codelet;
 
+/// Fields of dense_input_gradient, by position.
+namespace dense_input_gradient_field {
+enum : size_t { w, dy, dx, count };
+}
+
+/// dX = Wᵀ·dY with the W of dense_product, which is read as its transpose: w: m · k elements, row by row; dy:
+/// m · n; dx: k · n. Types and parameters as above.
+extern const program::Codelet dense_input_gradient_codelet;
+
+/// Fields of dense_weight_gradient, by position.
+namespace dense_weight_gradient_field {
+enum : size_t { dy, x, dw, count };
+}
+
+/// dW = dY·Xᵀ with the X of dense_product, which is read as its transpose: dy: m · n elements, row by row; x:
+/// k · n; dw: m · k. Types and parameters as above.
+extern const program::Codelet dense_weight_gradient_codelet;
+
 std::span<const ListedCodelet> tile_product_codelets();
 
 }  // namespace tessera::kernels

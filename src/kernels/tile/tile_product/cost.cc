@@ -90,11 +90,11 @@ BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size
   const BlockKernel kernel = kernel_of(m, type, size, columns);
   const double workers = m.workers_per_tile;
   const double block_bytes = static_cast<double>(size) * size * static_cast<double>(size_of(type));
-  const double turn = transposed ? 2 * block_bytes / m.load_bytes_per_cycle : 0;
-  return {
-      30 + workers * kernel.h, side * (workers * kernel.x + 17),
-      side * side *
-          (load_cycles(m, block_bytes) + turn + workers * (kernel.first + kernel.further * (columns - 1)))};
+  const double transpose = transposed ? transpose_cycles(m, type, double{1} * size * size) : 0;
+  return {30 + workers * kernel.h, side * (workers * kernel.x + 17),
+          side * side *
+              (load_cycles(m, block_bytes) + transpose +
+               workers * (kernel.first + kernel.further * (columns - 1)))};
 }
 
 // Derived: n is taken in pieces of as many columns as the kernel has. The piece of a block row of dY
@@ -154,6 +154,11 @@ double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_
   return 57 + 19 * row_groups + passes * (load + m.workers_per_tile * worker);
 }
 
+// Derived: 8 bytes loaded and 8 stored for each 8.
+double transpose_cycles(const machine::Machine& m, Type type, double elements) {
+  return 2 * elements * static_cast<double>(size_of(type)) / m.load_bytes_per_cycle;
+}
+
 PhaseTimes sparse_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace sparse_product_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
@@ -180,6 +185,22 @@ PhaseTimes dense_product_cost(const Vertex& v, const machine::Machine& m) {
   const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
   return in_phase(Phase::compute,
                   dense_cycles(m, v.fields[dense_product_field::w].type, param(0), param(1), param(2)));
+}
+
+// Derived: a product of Wᵀ, which is written to memory before.
+PhaseTimes dense_input_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
+  const FieldView& left = v.fields[dense_input_gradient_field::w];
+  return in_phase(Phase::compute, dense_cycles(m, left.type, param(1), param(0), param(2)) +
+                                      transpose_cycles(m, left.type, static_cast<double>(left.elements())));
+}
+
+// Derived: a product with Xᵀ, which is written to memory before.
+PhaseTimes dense_weight_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
+  const FieldView& right = v.fields[dense_weight_gradient_field::x];
+  return in_phase(Phase::compute, dense_cycles(m, right.type, param(0), param(2), param(1)) +
+                                      transpose_cycles(m, right.type, static_cast<double>(right.elements())));
 }
 
 }  // namespace tessera::kernels

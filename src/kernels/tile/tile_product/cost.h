@@ -44,8 +44,14 @@ ElementRates sddmm_element_rates(Type type, uint32_t n);
 /// Cycles of a tile for a dense product of m × k by k × n.
 double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols);
 
+/// Cycles of a tile for writing the transpose of a matrix of so many elements: the multipliers take their
+/// operands in the order in which these lie.
+double transpose_cycles(const machine::Machine& m, Type type, double elements);
+
 program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes tile_sddmm_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes dense_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes dense_input_gradient_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes dense_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m);
 
 }  // namespace tessera::kernels

@@ -1,6 +1,7 @@
 #include "kernels/tile/tile_product/multiply.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/simd.h"
@@ -69,19 +70,29 @@ void sample_rows(const Vertex& v) {
                        reinterpret_cast<Out*>(address_of(v.fields[dw], block, 0)));
 }
 
+// A product of `rows` × `inner` by `inner` × `cols`, the right factor row by row. Element (i, j) of the left
+// one is number i · row_step + j · col_step of its field.
 template <class In, class Out>
-void dense_rows(const Vertex& v) {
-  using namespace dense_product_field;
-  const int64_t m = v.params[0];
-  const int64_t k = v.params[1];
-  const int64_t n = v.params[2];
-  RowSums sums(static_cast<size_t>(n));
-  for (int64_t i = 0; i < m; ++i) {
+void multiply_rows(const Vertex& v, int64_t rows, int64_t inner, int64_t cols, int64_t row_step,
+                   int64_t col_step) {
+  RowSums sums(static_cast<size_t>(cols));
+  for (int64_t i = 0; i < rows; ++i) {
     sums.clear();
-    for (int64_t j = 0; j < k; ++j)
-      sums.add(widened(v.fields[w].as<const In>()[i * k + j]), v.fields[x].as<const In>() + j * n);
-    sums.store(v.fields[y].as<Out>() + i * n);
+    for (int64_t j = 0; j < inner; ++j)
+      sums.add(widened(v.fields[0].as<const In>()[i * row_step + j * col_step]),
+               v.fields[1].as<const In>() + j * cols);
+    sums.store(v.fields[2].as<Out>() + i * cols);
   }
+}
+
+template <class In, class Out>
+void weight_gradient_rows(const Vertex& v) {
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < k; ++j)
+      store_one(v.fields[2].as<Out>() + i * k + j,
+                dot(v.fields[0].as<const In>() + i * n, v.fields[1].as<const In>() + j * n,
+                    static_cast<size_t>(n)));
 }
 
 }  // namespace
@@ -99,9 +110,20 @@ void tile_sddmm(const Vertex& v) {
 }
 
 void dense_product(const Vertex& v) {
-  using namespace dense_product_field;
-  with_float_types(v.fields[x].type, v.fields[y].type,
-                   [&]<class In, class Out>(In, Out) { dense_rows<In, Out>(v); });
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  with_float_types(v.fields[0].type, v.fields[2].type,
+                   [&]<class In, class Out>(In, Out) { multiply_rows<In, Out>(v, m, k, n, k, 1); });
+}
+
+void dense_input_gradient(const Vertex& v) {
+  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  with_float_types(v.fields[0].type, v.fields[2].type,
+                   [&]<class In, class Out>(In, Out) { multiply_rows<In, Out>(v, k, m, n, 1, k); });
+}
+
+void dense_weight_gradient(const Vertex& v) {
+  with_float_types(v.fields[0].type, v.fields[2].type,
+                   [&]<class In, class Out>(In, Out) { weight_gradient_rows<In, Out>(v); });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -113,6 +135,8 @@ namespace tessera::kernels {
 HWY_EXPORT(sparse_product);
 HWY_EXPORT(tile_sddmm);
 HWY_EXPORT(dense_product);
+HWY_EXPORT(dense_input_gradient);
+HWY_EXPORT(dense_weight_gradient);
 
 bool apply_sparse_product(const program::Vertex& v) {
   using namespace sparse_product_field;
@@ -135,6 +159,18 @@ bool apply_tile_sddmm(const program::Vertex& v) {
 bool apply_dense_product(const program::Vertex& v) {
   if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
   HWY_DYNAMIC_DISPATCH(dense_product)(v);
+  return true;
+}
+
+bool apply_dense_input_gradient(const program::Vertex& v) {
+  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+  HWY_DYNAMIC_DISPATCH(dense_input_gradient)(v);
+  return true;
+}
+
+bool apply_dense_weight_gradient(const program::Vertex& v) {
+  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+  HWY_DYNAMIC_DISPATCH(dense_weight_gradient)(v);
   return true;
 }
 

@@ -5,10 +5,12 @@
 
 namespace tessera::kernels {
 
-/// sparse_product, tile_sddmm and dense_product, with their fields. False where the elements of
+/// The codelets of these names, with their fields. False where the elements of
 /// a row do not follow one another, which has no fast form.
 bool apply_sparse_product(const program::Vertex& v);
 bool apply_tile_sddmm(const program::Vertex& v);
 bool apply_dense_product(const program::Vertex& v);
+bool apply_dense_input_gradient(const program::Vertex& v);
+bool apply_dense_weight_gradient(const program::Vertex& v);
 
 }  // namespace tessera::kernels

@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "machine/model/machine.h"
-#include "ops/sparse/host/spmm.h"
-#include "ops/sparse/tiled_plan.h"
+#include "ops/builder.h"
+#include "ops/product_operands.h"
 #include "ops/tally.h"
+#include "ops/tiles/expected.h"
 #include "program/program.h"
 
 namespace tessera::ops {
@@ -98,13 +99,15 @@ struct DynamicEncoding {
 /// buckets' metadata have no room for it, each saying how many blocks too many there are.
 DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid);
 
-struct DynamicProgram {
-  program::Program program;
-  program::VariableId values = 0, metadata = 0, x = 0, y = 0;
-  program::VariableId bucket_metadata = 0;  ///< the metadata that a tile works on
-};
-DynamicProgram build_dynamic(const DynamicShape& shape, const DynamicGrid& grid,
-                             const machine::Machine& machine);
+/// Where the values (bucket after bucket, a row for each block) and the metadata (a row for each bucket)
+/// of W lie: spread over the tiles of their partition.
+std::vector<program::MappedBox> bucket_value_mapping(const DynamicGrid& grid);
+std::vector<program::MappedBox> bucket_metadata_mapping(const DynamicGrid& grid);
+
+/// Adds a product to a program. Values and metadata are buckets, X and Y the matrices themselves; all may
+/// lie anywhere.
+BuiltProduct build_dynamic(const Builder& builder, const DynamicShape& shape, const DynamicGrid& grid,
+                           const ProductOperands& operands);
 
 /// What such a program costs for an encoded pattern: cycles by phase as a run counts them, bytes
 /// not below.

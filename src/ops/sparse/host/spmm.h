@@ -5,10 +5,8 @@
 #include <tessera/types.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "kernels/host/element_sparse/element_sparse.h"
 #include "machine/model/machine.h"
 #include "ops/plan.h"
+#include "ops/product_problem.h"
 #include "program/program.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/elements/packed_elements.h"
@@ -36,11 +35,6 @@ struct PackedWeight {
 /// out the columns of Y too.
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type, uint32_t threads);
 
-/// The products of training with a weight W of m × k: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at W's
-/// pattern. X and dX are k × n, Y and dY m × n.
-enum class Product : uint8_t { forward, input_gradient, sddmm };
-std::string_view name_of(Product product);
-
 /// A product, but for its weight.
 struct SpmmProblem {
   uint32_t n = 0;
@@ -50,9 +44,6 @@ struct SpmmProblem {
   bool bias = false;
   bool transpose = false;  ///< Wᵀ·X instead: X is m × n, Y k × n, a bias has k elements
 };
-
-/// Knobs of the cut that the planner must use, by name.
-using ForcedKnobs = std::map<std::string, int64_t>;
 
 /// How a product is cut over the tiles of a machine, and what that is predicted to cost.
 struct SpmmPlan {

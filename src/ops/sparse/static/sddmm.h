@@ -31,11 +31,8 @@ std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& 
                                                         const machine::Machine& machine,
                                                         const StaticPartition& forced);
 
-struct StaticSddmmProgram {
-  program::Program program;
-  program::VariableId dw = 0, x = 0, dy = 0;
-};
-StaticSddmmProgram build_static_sddmm(const StaticSddmmShape& shape, const StaticPartition& partition,
-                                      const machine::Machine& machine);
+/// Adds dW = dY·Xᵀ to a program. dW lies as the shape says; X and dY may lie anywhere.
+program::StepId build_static_sddmm(const Builder& builder, const StaticSddmmShape& shape,
+                                   const PartLayout& parts, const ProductOperands& operands);
 
 }  // namespace tessera::ops

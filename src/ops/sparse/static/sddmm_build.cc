@@ -11,70 +11,59 @@ using program::Box;
 using program::BoxSeries;
 using program::MappedBox;
 using program::Phase;
-using program::Role;
+using program::StepId;
 using program::VariableId;
 
-class Builder {
+class StaticSddmmBuilder {
  public:
-  Builder(const StaticSddmmShape& shape, const StaticPartition& partition, const machine::Machine& machine)
-      : shape_(shape),
-        partition_(partition),
-        layout_(shape.pattern, partition, shape.n),
+  StaticSddmmBuilder(const Builder& builder, const StaticSddmmShape& shape, const PartLayout& parts,
+                     const ProductOperands& operands)
+      : b_(builder),
+        shape_(shape),
+        partition_(parts.partition()),
+        operands_(operands),
+        dw_(operands.values),
+        layout_(parts),
         parts_(layout_.parts()),
         blocks_(static_cast<uint32_t>(shape.pattern.blocks())),
-        block_elements_(shape.pattern.block_size * shape.pattern.block_size) {
-    add_operands(machine.tiles);
-  }
+        block_elements_(shape.pattern.block_size * shape.pattern.block_size) {}
 
-  StaticSddmmProgram build() {
+  StepId build() {
+    if (dw_.box.empty()) return b_.sequence({});
     program::CopySet gather{"gather", {}};
-    local_x_ = layout_.add_x_rows(program(), out_.x, gather);
+    local_x_ = layout_.add_x_rows(b_, operands_.x, gather);
     add_dy_rows(gather);
-    lists_ = layout_.add_lists(program());
-    const bool stays = shape_.stays(partition_);
-    found_ = stays ? out_.dw : add_found();
-    std::vector<program::StepId> steps = {program().copy(std::move(gather)),
-                                          program().execute(multiply_set())};
+    lists_ = layout_.add_lists(b_);
+    const bool stays = shape_.stays(partition_) && b_.holds(dw_);
+    found_ = stays ? dw_ : add_found();
+    std::vector<StepId> steps = {b_.copy(std::move(gather)), b_.execute(multiply_set())};
     if (!stays) {
-      const VariableId to = partition_.col_parts == 1 ? out_.dw : add_received();
-      steps.push_back(
-          program().copy({"send blocks", {gather_rows(found_, to, block_elements_, rows_received())}}));
-      if (to != out_.dw) steps.push_back(program().execute(reduce_set(to)));
+      const Operand to = partition_.col_parts == 1 ? dw_ : add_received();
+      steps.push_back(b_.copy({"send blocks", {gather_rows(found_, to, rows_received())}}));
+      if (to != dw_) steps.push_back(b_.execute(reduce_set(to)));
     }
-    program().set_main(program().sequence(std::move(steps)));
-    return std::move(out_);
+    return b_.sequence(std::move(steps));
   }
 
  private:
-  program::Program& program() { return out_.program; }
-
-  VariableId add(std::string name, Type type, uint64_t rows, uint32_t cols, Role role,
-                 std::vector<MappedBox> mapping) {
-    return program().add(
-        {std::move(name), type, static_cast<uint32_t>(rows), cols, role, std::move(mapping), {}});
-  }
-
-  void add_operands(uint32_t tiles) {
-    const Pattern& p = shape_.pattern;
-    const Type type = shape_.numbers.operands;
-    out_.x = add("X", type, p.cols, shape_.n, Role::input, program::map_linearly(p.cols, shape_.n, tiles));
-    out_.dy = add("dY", type, p.rows, shape_.n, Role::input, program::map_linearly(p.rows, shape_.n, tiles));
-    out_.dw = add("dW", type, blocks_, block_elements_, Role::output, shape_.values.mapping);
+  Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols,
+                    std::vector<MappedBox> mapping) const {
+    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping));
   }
 
   void add_dy_rows(program::CopySet& gather) {
-    local_dy_ = add("dY.rows", shape_.numbers.operands, parts_.y_rows.size(), shape_.n, Role::temporary,
-                    on_tiles(layout_.boxes(parts_.y_begin)));
-    gather.groups.push_back(gather_rows(out_.dy, local_dy_, shape_.n,
-                                        std::make_shared<const std::vector<uint32_t>>(parts_.y_rows)));
+    const Operand rows = temporary("dY.rows", shape_.numbers.operands, parts_.y_rows.size(), shape_.n,
+                                   on_tiles(layout_.boxes(parts_.y_begin)));
+    gather.groups.push_back(gather_rows(operands_.y, rows, parts_.y_rows));
+    local_dy_ = rows.variable;
   }
 
   /// What each part of the columns finds, one below the other. Sums of several parts travel as
   /// partial sums do; those of one are complete.
-  VariableId add_found() {
-    return add("dW.found", partition_.col_parts > 1 ? shape_.numbers.partials : shape_.numbers.operands,
-               uint64_t{blocks_} * partition_.col_parts, block_elements_, Role::temporary,
-               layout_.on_all_parts(parts_.block_begin, block_elements_));
+  Operand add_found() const {
+    return temporary("dW.found", partition_.col_parts > 1 ? shape_.numbers.partials : shape_.numbers.operands,
+                     uint64_t{blocks_} * partition_.col_parts, block_elements_,
+                     layout_.on_all_parts(parts_.block_begin, block_elements_));
   }
 
   /// Calls visit(first row, end) for each range of rows of W that lies on one tile, or whose
@@ -90,23 +79,23 @@ class Builder {
   }
 
   /// For each range of rows of W what each part of the columns found, one below the other.
-  Rows rows_received() const {
+  std::vector<uint32_t> rows_received() const {
     std::vector<uint32_t> place(blocks_);
     for (uint32_t i = 0; i < blocks_; ++i) place[parts_.order[i]] = i;
-    auto rows = std::make_shared<std::vector<uint32_t>>();
+    std::vector<uint32_t> rows;
     each_range([&](uint32_t begin, uint32_t end) {
       for (uint32_t c = 0; c < partition_.col_parts; ++c)
         for (uint32_t row = begin; row < end; ++row)
-          rows->push_back(c * blocks_ + place[shape_.values.order[row]]);
+          rows.push_back(c * blocks_ + place[shape_.values.order[row]]);
     });
     return rows;
   }
 
-  VariableId add_received() {
+  Operand add_received() const {
     std::vector<MappedBox> mapping;
     for (const MappedBox& owned : shape_.values.mapping) mapping.push_back({received(owned.box), owned.tile});
-    return add("dW.received", shape_.numbers.partials, uint64_t{blocks_} * partition_.col_parts,
-               block_elements_, Role::temporary, std::move(mapping));
+    return temporary("dW.received", shape_.numbers.partials, uint64_t{blocks_} * partition_.col_parts,
+                     block_elements_, std::move(mapping));
   }
   Box received(const Box& owned) const {
     return {owned.row * partition_.col_parts, owned.rows * partition_.col_parts, owned.col, owned.cols};
@@ -124,40 +113,42 @@ class Builder {
       group.fields = {{local_dy_, table(layout_.slice(dy, c))},
                       {lists_[c], table(boxes_of(layout_.on_parts(parts_.list_begin, 1, c)))},
                       {local_x_, table(layout_.slice(x, c))},
-                      {found_, table(layout_.slice(found, c))}};
+                      {found_.variable, table(found_.inside(layout_.slice(found, c)))}};
       group.params = {int64_t{shape_.pattern.block_size}};
       set.groups.push_back(std::move(group));
     }
     return set;
   }
 
-  program::ComputeSet reduce_set(VariableId received_blocks) const {
+  program::ComputeSet reduce_set(const Operand& received_blocks) const {
     std::vector<Box> from;
     for (const MappedBox& owned : shape_.values.mapping) from.push_back(received(owned.box));
     return {"reduce", Phase::reduce,
             groups_of_owners(shape_.values.mapping, kernels::reduce_sum_codelet,
-                             {{received_blocks, std::move(from)}, {out_.dw, boxes_of(shape_.values.mapping)}},
+                             {{received_blocks, std::move(from)}, {dw_, boxes_of(shape_.values.mapping)}},
                              {kernels::param_of(1.0F)})};
   }
 
+  const Builder& b_;
   const StaticSddmmShape& shape_;
   const StaticPartition& partition_;
-  PartLayout layout_;
+  const ProductOperands& operands_;
+  const Operand& dw_;
+  const PartLayout& layout_;
   const StaticParts& parts_;
   uint32_t blocks_;
   uint32_t block_elements_;
-  StaticSddmmProgram out_;
   VariableId local_x_ = 0;
   VariableId local_dy_ = 0;
-  VariableId found_ = 0;
+  Operand found_;
   std::vector<VariableId> lists_;
 };
 
 }  // namespace
 
-StaticSddmmProgram build_static_sddmm(const StaticSddmmShape& shape, const StaticPartition& partition,
-                                      const machine::Machine& machine) {
-  return Builder(shape, partition, machine).build();
+StepId build_static_sddmm(const Builder& builder, const StaticSddmmShape& shape, const PartLayout& parts,
+                          const ProductOperands& operands) {
+  return StaticSddmmBuilder(builder, shape, parts, operands).build();
 }
 
 }  // namespace tessera::ops

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "machine/model/machine.h"
-#include "ops/sparse/tiled_plan.h"
+#include "ops/builder.h"
+#include "ops/product_operands.h"
+#include "ops/tiles/expected.h"
 #include "program/program.h"
 #include "sparse/pattern.h"
 
@@ -56,7 +58,7 @@ struct ValueLayout {
   std::vector<uint64_t> order;  ///< row i is block order[i] of the pattern
   std::vector<program::MappedBox> mapping;
 };
-/// In the parts of the cut; once, spread over all tiles, where each part of X needs them all.
+/// In the parts of the partition; once, spread over all tiles, where each part of X needs them all.
 ValueLayout value_layout(const Pattern& pattern, const StaticPartition& partition, uint32_t tiles);
 
 /// Values of Wᵀ that are those of W: dX = Wᵀ·dY reads them where the forward product has them.
@@ -66,11 +68,17 @@ struct AliasedValues {
 };
 AliasedValues alias_values(ValueLayout layout, const sparse::TransposedPattern& transposed);
 
+class PartLayout;
+
 struct StaticShape {
   const Pattern& pattern;
   uint32_t n = 0;
   TiledNumbers numbers;
-  const AliasedValues* aliased = nullptr;  ///< where the values lie otherwise than the cut wants them
+  const AliasedValues* aliased = nullptr;  ///< where the values lie otherwise than the partition wants them
+
+  /// What is multiplied and what is written.
+  const Operand& right(const ProductOperands& operands) const { return aliased ? operands.y : operands.x; }
+  const Operand& result(const ProductOperands& operands) const { return aliased ? operands.x : operands.y; }
 };
 
 /// All cuts worth weighing, the fastest expected first, those that are expected to fit before
@@ -80,12 +88,9 @@ std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shap
                                                          const machine::Machine& machine,
                                                          const StaticPartition& forced);
 
-struct StaticProgram {
-  program::Program program;
-  program::VariableId values = 0, x = 0, y = 0;
-  std::vector<uint64_t> block_order;  ///< stored block i is block block_order[i] of W
-};
-StaticProgram build_static(const StaticShape& shape, const StaticPartition& partition,
-                           const machine::Machine& machine);
+/// Adds Y = W·X to a program; of aliased values dX = Wᵀ·dY, with the pattern of Wᵀ. The values lie as the
+/// shape says; X and Y may lie anywhere.
+program::StepId build_static(const Builder& builder, const StaticShape& shape, const PartLayout& parts,
+                             const ProductOperands& operands);
 
 }  // namespace tessera::ops

@@ -11,88 +11,73 @@ using program::Box;
 using program::BoxSeries;
 using program::MappedBox;
 using program::Phase;
-using program::Role;
+using program::StepId;
 using program::VariableId;
 
-class Builder {
+class StaticBuilder {
  public:
-  Builder(const StaticShape& shape, const StaticPartition& partition, const machine::Machine& machine)
-      : shape_(shape),
-        partition_(partition),
-        tiles_(machine.tiles),
-        layout_(shape.pattern, partition, shape.n),
-        parts_(layout_.parts()) {}
+  StaticBuilder(const Builder& builder, const StaticShape& shape, const PartLayout& parts,
+                const ProductOperands& operands)
+      : b_(builder),
+        shape_(shape),
+        partition_(parts.partition()),
+        operands_(operands),
+        layout_(parts),
+        parts_(layout_.parts()),
+        block_elements_(shape.pattern.block_size * shape.pattern.block_size) {}
 
-  StaticProgram build() {
-    add_operands();
+  StepId build() {
+    if (shape_.result(operands_).box.empty()) return b_.sequence({});
     program::CopySet gather{"gather", {}};
     take_values(gather);
     copy_values(gather);
-    lists_ = layout_.add_lists(program());
-    local_x_ = layout_.add_x_rows(program(), out_.x, gather);
+    lists_ = layout_.add_lists(b_);
+    local_x_ = layout_.add_x_rows(b_, shape_.right(operands_), gather);
+    choose_result();
     add_partials();
-    steps_.push_back(program().copy(std::move(gather)));
-    steps_.push_back(program().execute(multiply_set()));
-    steps_.push_back(
-        program().copy({"send partials", {gather_rows(partials_, received_, shape_.n, partial_rows_)}}));
-    steps_.push_back(program().execute(reduce_set()));
-    program().set_main(program().sequence(std::move(steps_)));
-    out_.block_order = shape_.aliased != nullptr ? shape_.aliased->layout.order : parts_.order;
-    return std::move(out_);
+    steps_.push_back(b_.copy(std::move(gather)));
+    steps_.push_back(b_.execute(multiply_set()));
+    steps_.push_back(b_.copy({"send partials", {gather_rows(partials_, received_, partial_rows_)}}));
+    steps_.push_back(b_.execute(reduce_set()));
+    b_.send(result_, shape_.result(operands_), steps_);
+    return b_.sequence(std::move(steps_));
   }
 
  private:
-  program::Program& program() { return out_.program; }
-
-  VariableId add(std::string name, Type type, uint64_t rows, uint32_t cols, Role role,
-                 std::vector<MappedBox> mapping, std::shared_ptr<const std::byte> contents = {}) {
-    return program().add({std::move(name), type, static_cast<uint32_t>(rows), cols, role, std::move(mapping),
-                          std::move(contents)});
+  Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols,
+                    std::vector<MappedBox> mapping) const {
+    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping));
   }
 
-  void add_operands() {
-    const Pattern& p = shape_.pattern;
-    const Type type = shape_.numbers.operands;
-    const bool gradient = shape_.aliased != nullptr;
-    block_elements_ = p.block_size * p.block_size;
-    out_.values =
-        add("W.values", type, p.blocks(), block_elements_, Role::input,
-            gradient ? shape_.aliased->layout.mapping : layout_.value_mapping(p.block_size, tiles_));
-    out_.x = add(gradient ? "dY" : "X", type, p.cols, shape_.n, Role::input,
-                 program::map_linearly(p.cols, shape_.n, tiles_));
-    y_mapping_ = program::map_linearly(p.rows, shape_.n, tiles_);
-    out_.y = add(gradient ? "dX" : "Y", type, p.rows, shape_.n, Role::output, y_mapping_);
-  }
-
-  /// Values that are lent are put where the cut wants them: by the exchange that gathers X, or by
-  /// one before it where they are copied from there.
+  /// Values that lie otherwise than the partition wants them are brought there: by the exchange that
+  /// gathers X, or by one before it where they are copied from there.
   void take_values(program::CopySet& gather) {
-    values_ = out_.values;
+    values_ = operands_.values;
     if (shape_.aliased == nullptr) return;
     const Pattern& p = shape_.pattern;
-    values_ = add("W.blocks", shape_.numbers.operands, p.blocks(), block_elements_, Role::temporary,
-                  layout_.value_mapping(p.block_size, tiles_));
-    auto rows = std::make_shared<std::vector<uint32_t>>();
-    for (uint64_t block : parts_.order) rows->push_back(shape_.aliased->row_of[block]);
-    program::CopyGroup take = gather_rows(out_.values, values_, block_elements_, std::move(rows));
+    values_ = temporary("W.blocks", shape_.numbers.operands, p.blocks(), block_elements_,
+                        layout_.value_mapping(p.block_size, b_.machine().tiles));
+    std::vector<uint32_t> rows;
+    for (uint64_t block : parts_.order) rows.push_back(shape_.aliased->row_of[block]);
+    program::CopyGroup take = gather_rows(operands_.values, values_, rows);
     if (partition_.col_parts == 1)
       gather.groups.push_back(std::move(take));
     else
-      steps_.push_back(program().copy({"take values", {std::move(take)}}));
+      steps_.push_back(b_.copy({"take values", {std::move(take)}}));
   }
 
   /// Values lie once; each part of X has a copy of them.
   void copy_values(program::CopySet& gather) {
     if (partition_.col_parts == 1) return;
     const auto blocks = static_cast<uint32_t>(shape_.pattern.blocks());
-    const VariableId copies =
-        add("W.copies", shape_.numbers.operands, uint64_t{blocks} * partition_.col_parts, block_elements_,
-            Role::temporary, layout_.on_all_parts(parts_.block_begin, block_elements_));
+    const Operand copies =
+        temporary("W.copies", shape_.numbers.operands, uint64_t{blocks} * partition_.col_parts,
+                  block_elements_, layout_.on_all_parts(parts_.block_begin, block_elements_));
     const Box all{0, blocks, 0, block_elements_};
-    gather.groups.push_back({values_,
-                             copies,
+    gather.groups.push_back({values_.variable,
+                             copies.variable,
                              partition_.col_parts,
-                             BoxSeries::same(all),
+                             BoxSeries::same(values_.box),
                              BoxSeries::stepped(all, {blocks, 0}),
                              {},
                              {},
@@ -100,12 +85,33 @@ class Builder {
     values_ = copies;
   }
 
+  /// Sums are added where the result lies, if it lies in ranges of rows; else in even ranges, from where
+  /// they are sent.
+  void choose_result() {
+    result_ = shape_.result(operands_);
+    y_mapping_ = b_.mapping_of(result_);
+    std::ranges::sort(y_mapping_, {}, [](const MappedBox& m) { return std::pair(m.box.row, m.box.col); });
+    if (b_.holds(result_) && in_row_ranges(y_mapping_)) return;
+    result_ = temporary("result", shape_.numbers.operands, shape_.pattern.rows, shape_.n, {});
+    y_mapping_ = b_.mapping_of(result_);
+  }
+
+  /// Whether any two boxes have the same rows or none in common.
+  static bool in_row_ranges(const std::vector<MappedBox>& sorted) {
+    for (size_t i = 1; i < sorted.size(); ++i) {
+      const Box& before = sorted[i - 1].box;
+      const Box& box = sorted[i].box;
+      if (box.row < before.row_end() && (box.row != before.row || box.rows != before.rows)) return false;
+    }
+    return true;
+  }
+
   /// Partial rows where they are computed, and where they are added: sorted by the owner of their
   /// row of Y and by part, so that neighbouring rows of a part travel together.
   void add_partials() {
     y_boxes_ = layout_.boxes(parts_.y_begin);
-    partials_ = add("partials", shape_.numbers.partials, parts_.y_rows.size(), shape_.n, Role::temporary,
-                    on_tiles(y_boxes_));
+    partials_ =
+        temporary("partials", shape_.numbers.partials, parts_.y_rows.size(), shape_.n, on_tiles(y_boxes_));
     std::vector<uint32_t> first_row;  // of the owners' ranges of rows
     for (const MappedBox& owned : y_mapping_)
       if (first_row.empty() || first_row.back() != owned.box.row) first_row.push_back(owned.box.row);
@@ -117,26 +123,23 @@ class Builder {
     for (uint32_t row : parts_.y_rows) ++begin[owner[row] + 1];
     for (size_t o = 1; o < begin.size(); ++o) begin[o] += begin[o - 1];
     std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
-    auto rows = std::make_shared<std::vector<uint32_t>>(parts_.y_rows.size());
+    partial_rows_.resize(parts_.y_rows.size());
     row_within_.resize(parts_.y_rows.size());
     for (uint32_t i = 0; i < parts_.y_rows.size(); ++i) {
       const uint32_t row = parts_.y_rows[i];
       const uint32_t at = next[owner[row]]++;
-      (*rows)[at] = i;
+      partial_rows_[at] = i;
       row_within_[at] = row - first_row[owner[row]];
     }
-    partial_rows_ = std::move(rows);
     for (const MappedBox& owned : y_mapping_) {
-      const uint32_t o = owned.box.empty() ? 0 : owner[owned.box.row];
-      const uint32_t first = owned.box.empty() ? 0 : begin[o];
-      received_boxes_.push_back(
-          {first, owned.box.empty() ? 0 : begin[o + 1] - first, owned.box.col, owned.box.cols});
+      const uint32_t o = owner[owned.box.row];
+      received_boxes_.push_back({begin[o], begin[o + 1] - begin[o], owned.box.col, owned.box.cols});
     }
     std::vector<MappedBox> mapping;
     for (size_t i = 0; i < y_mapping_.size(); ++i)
       mapping.push_back({received_boxes_[i], y_mapping_[i].tile});
-    received_ = add("partials.received", shape_.numbers.partials, parts_.y_rows.size(), shape_.n,
-                    Role::temporary, std::move(mapping));
+    received_ = temporary("partials.received", shape_.numbers.partials, parts_.y_rows.size(), shape_.n,
+                          std::move(mapping));
   }
 
   program::ComputeSet multiply_set() const {
@@ -147,10 +150,10 @@ class Builder {
     for (uint32_t c = 0; c < partition_.col_parts; ++c) {
       program::VertexGroup group{
           &kernels::sparse_product_codelet, layout_.tile_of(c, 0), partition_.parts(), 1, {}, {}};
-      group.fields = {{values_, table(layout_.slice(values, c))},
+      group.fields = {{values_.variable, table(values_.inside(layout_.slice(values, c)))},
                       {lists_[c], table(boxes_of(layout_.on_parts(parts_.list_begin, 1, c)))},
                       {local_x_, table(layout_.slice(x_boxes, c))},
-                      {partials_, table(layout_.slice(y_boxes_, c))}};
+                      {partials_.variable, table(layout_.slice(y_boxes_, c))}};
       group.params = {int64_t{shape_.pattern.block_size}, int64_t{shape_.aliased != nullptr}};
       set.groups.push_back(std::move(group));
     }
@@ -170,39 +173,40 @@ class Builder {
       lists.insert(lists.end(), row_within_.begin() + from.row, row_within_.begin() + from.row + from.rows);
     }
     const Indices indices(lists);
-    const VariableId rows =
-        add("Y.lists", indices.type, lists.size(), 1, Role::constant, std::move(mapping), indices.contents);
+    const Operand rows = b_.constant("Y.lists", indices.type, static_cast<uint32_t>(lists.size()), 1,
+                                     indices.contents, std::move(mapping));
     return {"reduce", Phase::reduce,
             groups_of_owners(
                 y_mapping_, kernels::reduce_rows_codelet,
-                {{received_, received_boxes_}, {rows, list_boxes}, {out_.y, boxes_of(y_mapping_)}}, {})};
+                {{received_, received_boxes_}, {rows, list_boxes}, {result_, boxes_of(y_mapping_)}}, {})};
   }
 
+  const Builder& b_;
   const StaticShape& shape_;
   const StaticPartition& partition_;
-  uint32_t tiles_;
-  PartLayout layout_;
+  const ProductOperands& operands_;
+  const PartLayout& layout_;
   const StaticParts& parts_;
-  StaticProgram out_;
-  std::vector<program::StepId> steps_;
-  uint32_t block_elements_ = 1;
+  uint32_t block_elements_;
+  std::vector<StepId> steps_;
+  Operand result_;
   std::vector<MappedBox> y_mapping_;
-  VariableId values_ = 0;
+  Operand values_;
   std::vector<VariableId> lists_;
   VariableId local_x_ = 0;
-  VariableId partials_ = 0;
-  VariableId received_ = 0;
+  Operand partials_;
+  Operand received_;
   std::vector<Box> y_boxes_;
   std::vector<Box> received_boxes_;
-  Rows partial_rows_;
+  std::vector<uint32_t> partial_rows_;
   std::vector<uint32_t> row_within_;  ///< row of Y that a received partial is of, from its owner's first
 };
 
 }  // namespace
 
-StaticProgram build_static(const StaticShape& shape, const StaticPartition& partition,
-                           const machine::Machine& machine) {
-  return Builder(shape, partition, machine).build();
+StepId build_static(const Builder& builder, const StaticShape& shape, const PartLayout& parts,
+                    const ProductOperands& operands) {
+  return StaticBuilder(builder, shape, parts, operands).build();
 }
 
 }  // namespace tessera::ops

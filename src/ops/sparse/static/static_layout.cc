@@ -9,7 +9,6 @@ using program::Box;
 using program::BoxSeries;
 using program::CopyGroup;
 using program::MappedBox;
-using program::Role;
 using program::TileId;
 using program::VariableId;
 
@@ -26,41 +25,19 @@ Indices::Indices(const std::vector<uint32_t>& numbers) {
   contents = {bytes, bytes->data()};
 }
 
-std::vector<MappedBox> on_tiles(const std::vector<Box>& boxes) {
-  std::vector<MappedBox> mapping;
-  for (TileId tile = 0; tile < boxes.size(); ++tile) mapping.push_back({boxes[tile], tile});
-  return mapping;
-}
-
-std::vector<Box> boxes_of(const std::vector<MappedBox>& mapping) {
-  std::vector<Box> boxes;
-  for (const MappedBox& mapped : mapping) boxes.push_back(mapped.box);
-  return boxes;
-}
-
-CopyGroup gather_rows(VariableId from, VariableId to, uint32_t cols, Rows rows) {
-  const Box all{0, static_cast<uint32_t>(rows->size()), 0, cols};
-  return {from, to, 1, BoxSeries::same(all), BoxSeries::same(all), std::move(rows), {}, {}};
-}
-
-std::vector<program::VertexGroup> groups_of_owners(const std::vector<MappedBox>& owners,
-                                                   const program::Codelet& codelet,
-                                                   const std::vector<OwnerField>& fields,
-                                                   const std::vector<program::Param>& params) {
-  std::vector<program::VertexGroup> groups;
-  for (size_t begin = 0; begin < owners.size();) {
-    size_t end = begin + 1;
-    while (end < owners.size() && owners[end].tile == owners[end - 1].tile + 1) ++end;
-    program::VertexGroup group{&codelet, owners[begin].tile, static_cast<uint32_t>(end - begin), 1, {},
-                               params};
-    for (const OwnerField& field : fields)
-      group.fields.push_back({field.variable, BoxSeries::table(std::vector<Box>(
-                                                  field.boxes.begin() + static_cast<int64_t>(begin),
-                                                  field.boxes.begin() + static_cast<int64_t>(end)))});
-    groups.push_back(std::move(group));
-    begin = end;
-  }
-  return groups;
+CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows) {
+  auto positions = std::make_shared<std::vector<uint32_t>>(rows);
+  if (from.box.row != 0)
+    for (uint32_t& row : *positions) row += from.box.row;
+  const auto count = static_cast<uint32_t>(rows.size());
+  return {from.variable,
+          to.variable,
+          1,
+          BoxSeries::same({0, count, from.box.col, to.cols()}),
+          BoxSeries::same({to.box.row, count, to.box.col, to.cols()}),
+          std::move(positions),
+          {},
+          {}};
 }
 
 PartLayout::PartLayout(const Pattern& pattern, const StaticPartition& partition, uint32_t n)
@@ -106,39 +83,43 @@ std::vector<MappedBox> PartLayout::value_mapping(uint32_t block_size, uint32_t t
                                   : on_parts(parts_.block_begin, cols, 0);
 }
 
-std::vector<VariableId> PartLayout::add_lists(program::Program& program) const {
+std::vector<VariableId> PartLayout::add_lists(const Builder& builder) const {
   const Indices lists(parts_.lists);
   const auto rows = static_cast<uint32_t>(parts_.lists.size());
   std::vector<VariableId> added;
   for (uint32_t c = 0; c < partition_.col_parts; ++c)
-    added.push_back(program.add(
-        {"W.lists", lists.type, rows, 1, Role::constant, on_parts(parts_.list_begin, 1, c), lists.contents}));
+    added.push_back(
+        builder.constant("W.lists", lists.type, rows, 1, lists.contents, on_parts(parts_.list_begin, 1, c))
+            .variable);
   return added;
 }
 
-VariableId PartLayout::add_x_rows(program::Program& program, VariableId x, program::CopySet& gather) const {
-  const program::Variable& source = program.variable(x);
-  const VariableId local_x = program.add({source.name + ".rows",
-                                          source.type,
-                                          static_cast<uint32_t>(parts_.x_rows.size()),
-                                          n_,
-                                          Role::temporary,
-                                          on_tiles(boxes(parts_.x_begin)),
-                                          {}});
-  gather.groups.push_back(
-      partition_.whole_bands
-          ? copy_bands(x, local_x)
-          : gather_rows(x, local_x, n_, std::make_shared<const std::vector<uint32_t>>(parts_.x_rows)));
-  return local_x;
+VariableId PartLayout::add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const {
+  const program::Variable& source = builder.program().variable(x.variable);
+  const Operand local_x =
+      builder.temporary(source.name + ".rows", source.type, static_cast<uint32_t>(parts_.x_rows.size()), n_,
+                        on_tiles(boxes(parts_.x_begin)));
+  gather.groups.push_back(partition_.whole_bands ? copy_bands(x, local_x)
+                                                 : gather_rows(x, local_x, parts_.x_rows));
+  return local_x.variable;
 }
 
 /// The rows of a part are neighbours in X.
-CopyGroup PartLayout::copy_bands(VariableId x, VariableId local_x) const {
+CopyGroup PartLayout::copy_bands(const Operand& x, const Operand& local_x) const {
   const std::vector<Box> to = boxes(parts_.x_begin);
   std::vector<Box> from = to;
-  for (Box& box : from) box.row = box.empty() ? 0 : parts_.x_rows[box.row];
-  return {x,  local_x, partition_.tiles(), BoxSeries::table(std::move(from)), BoxSeries::table(to), {},
-          {}, {}};
+  for (Box& box : from) {
+    box.row = box.empty() ? 0 : parts_.x_rows[box.row];
+    box = x.inside(box);
+  }
+  return {x.variable,
+          local_x.variable,
+          partition_.tiles(),
+          BoxSeries::table(std::move(from)),
+          BoxSeries::table(to),
+          {},
+          {},
+          {}};
 }
 
 }  // namespace tessera::ops

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "ops/builder.h"
+#include "ops/owners.h"
 #include "ops/sparse/static/static.h"
 #include "program/program.h"
 
 namespace tessera::ops {
-
-using Rows = std::shared_ptr<const std::vector<uint32_t>>;
 
 /// Constants of the smallest type that holds them.
 struct Indices {
@@ -22,24 +22,8 @@ struct Indices {
   explicit Indices(const std::vector<uint32_t>& numbers);
 };
 
-/// Box i on tile i.
-std::vector<program::MappedBox> on_tiles(const std::vector<program::Box>& boxes);
-
-/// Copies rows[i] of one variable to row i of another, all columns.
-program::CopyGroup gather_rows(program::VariableId from, program::VariableId to, uint32_t cols, Rows rows);
-
-/// One box for each owner of a part of a variable.
-struct OwnerField {
-  program::VariableId variable = 0;
-  std::vector<program::Box> boxes;
-};
-
-/// One vertex for each box of a mapping, on its tile. Owners lie on tiles that ascend, with gaps
-/// where rows are split unevenly: a group for each run.
-std::vector<program::VertexGroup> groups_of_owners(const std::vector<program::MappedBox>& owners,
-                                                   const program::Codelet& codelet,
-                                                   const std::vector<OwnerField>& fields,
-                                                   const std::vector<program::Param>& params);
+/// Copies rows[i] of one operand to row i of another, all columns.
+program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows);
 
 /// A cut's parts on the tiles of each part of the columns: tile_of(column part, part).
 class PartLayout {
@@ -66,21 +50,17 @@ class PartLayout {
   std::vector<program::MappedBox> value_mapping(uint32_t block_size, uint32_t tiles) const;
 
   /// The work lists, on the tiles of each part of the columns.
-  std::vector<program::VariableId> add_lists(program::Program& program) const;
+  std::vector<program::VariableId> add_lists(const Builder& builder) const;
   /// The rows of X that each tile uses, and the copy that brings them.
-  program::VariableId add_x_rows(program::Program& program, program::VariableId x,
-                                 program::CopySet& gather) const;
+  program::VariableId add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const;
 
  private:
-  program::CopyGroup copy_bands(program::VariableId x, program::VariableId local_x) const;
+  program::CopyGroup copy_bands(const Operand& x, const Operand& local_x) const;
 
   StaticPartition partition_;
   uint32_t n_;
   StaticParts parts_;
   std::vector<uint32_t> col_begin_;
 };
-
-/// The boxes of a mapping.
-std::vector<program::Box> boxes_of(const std::vector<program::MappedBox>& mapping);
 
 }  // namespace tessera::ops

@@ -8,8 +8,8 @@
 #include <map>
 #include <optional>
 
-#include "ops/sparse/tiled_products.h"
 #include "ops/tally.h"
+#include "ops/tiles/kinds.h"
 #include "sparse/generate.h"
 
 namespace tessera::ops {
@@ -31,12 +31,22 @@ std::string too_large(uint64_t bytes, const Machine& m) {
   return fmt::format("needs {} bytes a tile of {}", bytes, m.tile_bytes);
 }
 
+/// What a product costs between external operands of these layouts.
+template <class Build>
+Tally count_closed(const ProductProblem& problem, const ProductLayouts& layouts, const Machine& m,
+                   const Build& build_step) {
+  program::Program program;
+  const Builder builder(program, m);
+  program.set_main(build_step(builder, add_external(builder, problem, layouts)));
+  return tally(program, m);
+}
+
 /// Recounts the cuts that are expected to be fastest, and chooses.
 template <class Partition, class Count>
-TiledSpmmPlan choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
-                     const Count& count) {
+TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
+                       const Count& count) {
   std::vector<Partition> counted;
-  TiledSpmmPlan plan;
+  TileProductPlan plan;
   bool any_fits = false;
   for (const Expected<Partition>& expected : partitions) {
     if (counted.size() >= recounted && (any_fits || counted.size() >= kMostRecounted)) break;
@@ -151,8 +161,8 @@ size_t put_first(const std::vector<Expected<Partition>>& published, size_t count
   return first + count;
 }
 
-TiledSpmmPlan plan_static(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m,
-                          const StaticPartition& forced, const StaticPartition& forward) {
+TileProductPlan plan_static(const Pattern& pattern, const ProductProblem& problem, const Machine& m,
+                            const StaticPartition& forced, const StaticPartition& forward) {
   const StaticProduct product(pattern, problem, m, forward);
   size_t recounted = pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
   std::vector<Expected<StaticPartition>> partitions = product.partitions(Planner::published, forced);
@@ -165,17 +175,22 @@ TiledSpmmPlan plan_static(const Pattern& pattern, const TiledSpmmProblem& proble
   if (partitions.empty())
     throw UsageError(
         fmt::format("no cut of a {} × {} matrix has these numbers of parts", pattern.rows, pattern.cols));
-  TiledSpmmPlan plan = choose(partitions, recounted, m, [&](const StaticPartition& partition) {
-    return tally(product.build(partition).program, m);
+  TileProductPlan plan = choose(partitions, recounted, m, [&](const StaticPartition& partition) {
+    const PartLayout parts = product.deal(partition);
+    return count_closed(problem, product.layouts(parts), m,
+                        [&](const Builder& builder, const ProductOperands& operands) {
+                          return product.build(builder, parts, operands);
+                        });
   });
   plan.values_of = forward;
   if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
   return plan;
 }
 
-TiledSpmmPlan plan_dense(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& m,
-                         const DensePartition& forced) {
-  const DenseShape shape = dense_shape(pattern, problem);
+TileProductPlan plan_dense(const Pattern& pattern, const ProductProblem& problem, const Machine& m,
+                           const DensePartition& forced) {
+  const DenseProduct product(pattern, problem);
+  const DenseShape shape = product.shape(false);
   size_t recounted = kRecounted;
   std::vector<Expected<DensePartition>> partitions = dense_partitions(shape, Planner::published, m, forced);
   if (problem.planner == Planner::best) {
@@ -185,7 +200,10 @@ TiledSpmmPlan plan_dense(const Pattern& pattern, const TiledSpmmProblem& problem
   }
   if (partitions.empty()) throw UsageError("this dense product is too large to be laid out on tiles");
   return choose(partitions, recounted, m, [&](const DensePartition& partition) {
-    return tally(build_dense(shape, partition).program, m);
+    return count_closed(problem, product.layouts(partition), m,
+                        [&](const Builder& builder, const ProductOperands& operands) {
+                          return product.build(builder, partition, operands);
+                        });
   });
 }
 
@@ -197,46 +215,51 @@ Pattern typical_pattern(const DynamicShape& s) {
 }
 
 /// Counts cuts for that pattern, and chooses.
-TiledSpmmPlan choose_dynamic(const std::vector<Expected<DynamicTiling>>& partitions, size_t recounted,
-                             const DynamicShape& shape, const Machine& m) {
+TileProductPlan choose_dynamic(const std::vector<Expected<DynamicTiling>>& partitions, size_t recounted,
+                               const ProductProblem& problem, const DynamicShape& shape, const Machine& m) {
   const Pattern typical = typical_pattern(shape);
   std::map<std::string, uint32_t> steps;
-  TiledSpmmPlan plan = choose(partitions, recounted, m, [&](const DynamicTiling& partition) {
+  TileProductPlan plan = choose(partitions, recounted, m, [&](const DynamicTiling& partition) {
     const DynamicGrid grid(shape, partition, m);
     const DynamicEncoding encoding = encode(typical, shape, grid);
     steps[to_string(partition)] = encoding.steps;
-    const DynamicProgram built = build_dynamic(shape, grid, m);
-    return tally(built.program, built.bucket_metadata, grid, encoding, m);
+    program::Program program;
+    const Builder builder(program, m);
+    const ProductOperands operands = add_external(builder, problem, dynamic_layouts(shape, grid, m.tiles));
+    const BuiltProduct built = build_dynamic(builder, shape, grid, operands);
+    program.set_main(built.step);
+    return tally(program, built.bucket_metadata, grid, encoding, m);
   });
   plan.steps = steps.at(to_string(std::get<DynamicTiling>(plan.partition)));
   return plan;
 }
 
-TiledSpmmPlan plan_dynamic(const DynamicShape& shape, Planner planner, const Machine& m,
-                           const DynamicTiling& forced) {
+TileProductPlan plan_dynamic(const Pattern& pattern, const ProductProblem& problem, const Machine& m,
+                             const DynamicTiling& forced) {
+  const DynamicShape shape = dynamic_shape(pattern, problem);
   if (shape.capacity > std::numeric_limits<uint32_t>::max())
     throw UsageError(fmt::format("a capacity of {} blocks is more than a program can hold", shape.capacity));
   size_t recounted = shape.capacity > kLargeBlocks ? kRecountedLarge : kRecounted;
   std::vector<Expected<DynamicTiling>> partitions = dynamic_tilings(shape, Planner::published, m, forced);
-  const bool within_limits = !partitions.empty() || planner == Planner::best;
-  if (planner == Planner::best || partitions.empty()) {
+  const bool within_limits = !partitions.empty() || problem.planner == Planner::best;
+  if (problem.planner == Planner::best || partitions.empty()) {
     const std::vector<Expected<DynamicTiling>> published = std::move(partitions);
     partitions = dynamic_tilings(shape, Planner::best, m, forced);
     recounted = put_first(published, recounted, partitions);
   }
   if (partitions.empty()) throw UsageError("this dynamic product is too large to be laid out on tiles");
-  TiledSpmmPlan plan = choose_dynamic(partitions, recounted, shape, m);
+  TileProductPlan plan = choose_dynamic(partitions, recounted, problem, shape, m);
   if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
   return plan;
 }
 
 }  // namespace
 
-uint32_t TiledSpmmPlan::tiles_used() const {
+uint32_t TileProductPlan::tiles_used() const {
   return std::visit([](const auto& c) { return c.tiles(); }, partition);
 }
 
-void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine, const ForcedKnobs& force) {
+void check_tile_product(const ProductProblem& problem, const Machine& machine, const ForcedKnobs& force) {
   if (problem.type != Type::f32 && problem.type != Type::f16)
     throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
   if (problem.partials != problem.type && problem.partials != Type::f32)
@@ -250,29 +273,29 @@ void check_tiled_spmm(const TiledSpmmProblem& problem, const Machine& machine, c
     (void)forced_static(force, machine);
 }
 
-TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem, const Machine& machine,
-                              const ForcedKnobs& force, const TiledSpmmPlan* forward) {
-  check_tiled_spmm(problem, machine, force);
+TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
+                                  const Machine& machine, const ForcedKnobs& force,
+                                  const TileProductPlan* forward) {
+  check_tile_product(problem, machine, force);
   if (problem.dense) return plan_dense(pattern, problem, machine, forced_dense(force, machine));
-  TiledSpmmPlan planned;
+  TileProductPlan planned;
   if (problem.product != Product::forward && forward == nullptr) {
-    TiledSpmmProblem of_forward = problem;
+    ProductProblem of_forward = problem;
     of_forward.product = Product::forward;
-    planned = plan_tiled_spmm(pattern, of_forward, machine, problem.capacity ? force : ForcedKnobs{});
+    planned = plan_tile_product(pattern, of_forward, machine, problem.capacity ? force : ForcedKnobs{});
     forward = &planned;
   }
   if (problem.capacity && problem.product == Product::forward)
-    return plan_dynamic(dynamic_shape(pattern, problem), problem.planner, machine,
-                        forced_dynamic(force, machine));
+    return plan_dynamic(pattern, problem, machine, forced_dynamic(force, machine));
   if (problem.capacity)
-    return choose_dynamic({{std::get<DynamicTiling>(forward->partition), {}, 0}}, 1,
+    return choose_dynamic({{std::get<DynamicTiling>(forward->partition), {}, 0}}, 1, problem,
                           dynamic_shape(pattern, problem), machine);
   const StaticPartition values_of =
       problem.product == Product::forward ? StaticPartition{} : std::get<StaticPartition>(forward->partition);
   return plan_static(pattern, problem, machine, forced_static(force, machine), values_of);
 }
 
-std::string to_string(const TiledSpmmPlan& plan) {
+std::string to_string(const TileProductPlan& plan) {
   return fmt::format("{} on {} tiles; predicted {:.3g} us, {} bytes on the fullest tile",
                      plan.chosen.partition, plan.tiles_used(), plan.chosen.total() * 1e6,
                      plan.chosen.max_tile_bytes);

@@ -1,4 +1,4 @@
-#include "ops/sparse/tiled_plan.h"
+#include "ops/tiles/expected.h"
 
 #include <array>
 #include <cmath>

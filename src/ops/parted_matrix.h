@@ -9,10 +9,6 @@
 
 namespace tessera::ops {
 
-/// `total` units in at most `parts` ranges of nearly equal whole grains: the first of each, and the
-/// end.
-std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32_t grain);
-
 /// A rows × cols matrix cut first into slices, which are computed one after another, and each slice
 /// into a grid of parts. A slice is one row of storage, a part a run of elements within it, row by
 /// row. Slices are of equal size: what the last ones lack is padding, and 0.

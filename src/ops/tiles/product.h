@@ -15,6 +15,7 @@
 #include "machine/model/machine.h"
 #include "ops/dense/dense.h"
 #include "ops/plan.h"
+#include "ops/product_problem.h"
 #include "ops/sparse/dynamic/dynamic.h"
 #include "ops/sparse/host/spmm.h"
 #include "ops/sparse/static/sddmm.h"
@@ -23,36 +24,20 @@
 
 namespace tessera::ops {
 
-/// A product of tiles, but for its weight.
-struct TiledSpmmProblem {
-  uint32_t n = 0;
-  Type type = Type::f32;      ///< of W, X and Y: f32 or f16
-  Type partials = Type::f32;  ///< of sums that leave a tile: `type`, or f32
-  Planner planner = Planner::best;
-  bool dense = false;  ///< whether W is taken as full, whatever its pattern
-  Product product = Product::forward;
-  /// Of a dynamic W, the most blocks that it may have; none: the pattern is fixed.
-  std::optional<uint64_t> capacity = {};
-
-  TiledNumbers numbers() const { return {type, partials}; }
-};
-
-/// How a product is cut over tiles. Its words are those of the program that build_tiled_spmm makes
-/// of it: cycles by phase are the account's, and bytes not below.
-struct TiledSpmmPlan {
-  std::variant<StaticPartition, DensePartition, DynamicTiling> partition;
-  StaticPartition values_of;  ///< gradients of a sparse W: the forward product's cut, as which W and dW lie
-  PlanCandidate chosen;       ///< `rejected` where not even this one fits the memory
-  std::vector<PlanCandidate> candidates;
-  uint32_t steps = 0;  ///< of a dynamic W: propagation steps of the random pattern that was counted
+/// How a product is partitioned over tiles. Its promise is that of the program that build_tile_product makes
+/// of it: cycles by phase are the account's, and bytes not below. `chosen.rejected` says where not even this
+/// one fits the memory.
+struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, DynamicTiling>> {
+  StaticPartition values_of;  ///< gradients of a sparse W: the forward product's, as which W and dW lie
+  uint32_t steps = 0;         ///< of a dynamic W: propagation steps of the random pattern that was counted
 
   uint32_t tiles_used() const;
 };
 
 /// Throws UsageError for types that tiled machines lack, and for knobs that do not exist or are out
 /// of range.
-void check_tiled_spmm(const TiledSpmmProblem& problem, const machine::Machine& machine,
-                      const ForcedKnobs& force);
+void check_tile_product(const ProductProblem& problem, const machine::Machine& machine,
+                        const ForcedKnobs& force);
 
 /// Weighs cuts by expected counts, recounts the most promising ones exactly and keeps the fastest
 /// that fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an
@@ -68,18 +53,18 @@ void check_tiled_spmm(const TiledSpmmProblem& problem, const machine::Machine& m
 /// Of a dynamic W only the shape of the pattern counts. What its cuts cost is counted for a random
 /// pattern of as many blocks as W may have. Knobs: m_parts, k_parts, n_parts. Its gradients take the
 /// forward product's grid and buckets as they are, so that one encoding serves all three products.
-TiledSpmmPlan plan_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
-                              const machine::Machine& machine, const ForcedKnobs& force = {},
-                              const TiledSpmmPlan* forward = nullptr);
+TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
+                                  const machine::Machine& machine, const ForcedKnobs& force = {},
+                                  const TileProductPlan* forward = nullptr);
 
-/// How a dense plan stores an operand: in parts, and maybe as its transpose.
-struct StoredMatrix {
-  PartedMatrix layout;
-  bool transposed = false;
+/// How the operands lie that a plan was made for.
+ProductLayouts layouts_of(const Pattern& pattern, const ProductProblem& problem, const TileProductPlan& plan,
+                          const machine::Machine& machine);
 
-  std::vector<float> store(std::span<const float> matrix) const;
-  void load(std::span<const float> stored, std::span<float> matrix) const;
-};
+/// Adds a planned product to a program. Operands are stored in the order of the plan's layouts, and may lie
+/// anywhere; lying otherwise than the layouts say has the price of the exchange.
+BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
+                   const TileProductPlan& plan, const ProductOperands& operands);
 
 /// What serves every pattern of a dynamic product, and the one that it has at present.
 struct DynamicWeight {
@@ -93,16 +78,19 @@ struct DynamicWeight {
   Tally tally(const program::Program& program, const machine::Machine& machine) const;
 };
 
-/// A plan's program, and the order in which it wants its operands. Of the variables, `values` is W
-/// or dW, `x` is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes the
-/// third.
-struct TiledSpmmProgram {
-  program::Program program;
-  SpmmVariables variables;
+/// A plan's program between operands that the caller binds, and how these are stored. Of the operands,
+/// `values` is W or dW, `x` is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes
+/// the third.
+struct TileProductProgram {
+  struct Variables {
+    program::VariableId values = 0, x = 0, y = 0;
+  };
 
+  program::Program program;
+  Variables variables;
+  ProductLayouts layouts;
   std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; of a
                                       ///< dynamic W, DynamicEncoding::kNoBlock where there is none
-  StoredMatrix w, x, y;               ///< dense: how the operands are stored; sparse X and Y are as they are
   bool dense = false;
   std::optional<DynamicWeight> dynamic;
 
@@ -119,9 +107,9 @@ struct TiledSpmmProgram {
   void load_y(std::span<const float> stored, std::span<float> y) const;
 };
 
-TiledSpmmProgram build_tiled_spmm(const Pattern& pattern, const TiledSpmmProblem& problem,
-                                  const TiledSpmmPlan& plan, const machine::Machine& machine);
+TileProductProgram build_tile_product(const Pattern& pattern, const ProductProblem& problem,
+                                      const TileProductPlan& plan, const machine::Machine& machine);
 
-std::string to_string(const TiledSpmmPlan& plan);
+std::string to_string(const TileProductPlan& plan);
 
 }  // namespace tessera::ops

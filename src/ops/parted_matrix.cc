@@ -1,17 +1,10 @@
-#include "ops/dense/parted_matrix.h"
+#include "ops/parted_matrix.h"
 
 #include <algorithm>
 
-namespace tessera::ops {
+#include "ops/split.h"
 
-std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32_t grain) {
-  const uint64_t grains = (uint64_t{total} + grain - 1) / grain;
-  const uint64_t count = std::clamp<uint64_t>(grains, 1, std::max(1U, parts));
-  std::vector<uint32_t> begin;
-  for (uint64_t p = 0; p <= count; ++p)
-    begin.push_back(static_cast<uint32_t>(std::min<uint64_t>(total, grains * p / count * grain)));
-  return begin;
-}
+namespace tessera::ops {
 
 PartedMatrix::PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices,
                            uint32_t row_parts, uint32_t row_grain, uint32_t col_parts, uint32_t col_grain)

@@ -4,22 +4,12 @@
 #include <tessera/types.h>
 
 #include <cstdint>
-#include <map>
-#include <string>
 
 #include "machine/model/machine.h"
+#include "ops/product_problem.h"
 #include "program/codelet.h"
 
 namespace tessera::ops {
-
-/// Who plans: Tessera as it finds best, or as the vendor's libraries are known to.
-enum class Planner : uint8_t { best, published };
-
-/// Number types of a product: of its operands, and of partial sums that leave a tile.
-struct TiledNumbers {
-  Type operands = Type::f32;
-  Type partials = Type::f32;
-};
 
 /// The published planners' share of a tile's memory for temporaries.
 inline constexpr double kPublishedMemoryFraction = 0.6;

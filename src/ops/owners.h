@@ -1,0 +1,28 @@
+// Compute sets in which each tile works on what it owns of an operand.
+#pragma once
+
+#include <vector>
+
+#include "ops/operand.h"
+#include "program/program.h"
+
+namespace tessera::ops {
+
+/// One box of an operand for each owner of a part.
+struct OwnerField {
+  Operand operand;
+  std::vector<program::Box> boxes;
+};
+
+/// One vertex for each box of a mapping, on its tile: a group for each run of ascending tiles.
+std::vector<program::VertexGroup> groups_of_owners(const std::vector<program::MappedBox>& owners,
+                                                   const program::Codelet& codelet,
+                                                   const std::vector<OwnerField>& fields,
+                                                   const std::vector<program::Param>& params);
+
+/// The boxes of a mapping.
+std::vector<program::Box> boxes_of(const std::vector<program::MappedBox>& mapping);
+/// Box i on tile i.
+std::vector<program::MappedBox> on_tiles(const std::vector<program::Box>& boxes);
+
+}  // namespace tessera::ops

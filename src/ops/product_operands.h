@@ -1,0 +1,25 @@
+// Operands of a product with a weight, which lie in a program already.
+#pragma once
+
+#include <optional>
+
+#include "ops/operand.h"
+
+namespace tessera::ops {
+
+/// Each product reads two of W, X and Y and writes the third: of dX `x` is written, of dW `values`.
+struct ProductOperands {
+  Operand values;                   ///< of W, or dW
+  Operand x;                        ///< X or dX: k × n
+  Operand y;                        ///< Y or dY: m × n
+  std::optional<Operand> bias;      ///< a number for each row of what is written, f32
+  std::optional<Operand> metadata;  ///< of a dynamic W: where its blocks are
+};
+
+/// A product in a program.
+struct BuiltProduct {
+  program::StepId step = program::kNoStep;
+  program::VariableId bucket_metadata = 0;  ///< of a dynamic W: what of the metadata a tile works on
+};
+
+}  // namespace tessera::ops

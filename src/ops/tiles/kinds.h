@@ -1,0 +1,65 @@
+// The products of tiles as the planner and the builder of each kind see them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ops/sparse/static/static_layout.h"
+#include "ops/tiles/product.h"
+#include "sparse/pattern.h"
+
+namespace tessera::ops {
+
+/// A dense product in a partition of its own or mirrored: its shape, layouts and operands by their roles in
+/// a product of a left and a right factor, or by those in W's products.
+class DenseProduct {
+ public:
+  DenseProduct(const Pattern& pattern, const ProductProblem& problem)
+      : pattern_(pattern), problem_(problem) {}
+
+  /// Of dX the left factor is Wᵀ, of dW it is dY and the right one Xᵀ; mirrored, both are read as they lie.
+  DenseShape shape(bool mirrored) const;
+  ProductLayouts layouts(const DensePartition& partition) const;
+  program::StepId build(const Builder& builder, const DensePartition& partition,
+                        const ProductOperands& operands) const;
+
+ private:
+  const Pattern& pattern_;
+  const ProductProblem& problem_;
+};
+
+DynamicShape dynamic_shape(const Pattern& pattern, const ProductProblem& problem);
+ProductLayouts dynamic_layouts(const DynamicShape& shape, const DynamicGrid& grid, uint32_t tiles);
+
+/// A static sparse product with what it needs of its forward product, which is partitioned as `forward`.
+/// Pattern, problem and machine must outlive it.
+class StaticProduct {
+ public:
+  StaticProduct(const Pattern& pattern, const ProductProblem& problem, const machine::Machine& machine,
+                const StaticPartition& forward);
+
+  std::vector<Expected<StaticPartition>> partitions(Planner planner, const StaticPartition& forced) const;
+  /// The pattern dealt out to the parts of a partition.
+  PartLayout deal(const StaticPartition& partition) const;
+  ProductLayouts layouts(const PartLayout& parts) const;
+  program::StepId build(const Builder& builder, const PartLayout& parts,
+                        const ProductOperands& operands) const;
+
+ private:
+  bool is_sddmm() const { return problem_.product == Product::sddmm; }
+  StaticShape shape() const;
+  StaticSddmmShape sddmm_shape() const { return {pattern_, problem_.n, problem_.numbers(), values_}; }
+
+  const Pattern& pattern_;
+  const ProductProblem& problem_;
+  const machine::Machine& machine_;
+  ValueLayout values_;
+  sparse::TransposedPattern transposed_;
+  AliasedValues aliased_;
+};
+
+/// Adds operands of the given layouts that the caller binds.
+ProductOperands add_external(const Builder& builder, const ProductProblem& problem,
+                             const ProductLayouts& layouts);
+
+}  // namespace tessera::ops
