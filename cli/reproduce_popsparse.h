@@ -31,7 +31,7 @@ struct Request {
   std::vector<Mode> modes;
 
   std::string out;        ///< folder of results; "": popsparse-MACHINE
-  std::string published;  ///< folder of published tables; "": that of the data sets
+  std::string published;  ///< folder of published tables; "": those committed
   std::string csv;
   std::string html;
   bool json = false;

@@ -55,9 +55,10 @@ Outcome outcome_of(const Request& request, const machine::Machine& machine, cons
 
 int run(Request request) {
   const machine::Machine machine = machine::find(request.machine, request.threads);
-  const std::filesystem::path published = report::published_folder(request.published);
   const Sweep sweep = sweep_of(request, machine);
   check(request, sweep);
+  (void)studies::popsparse::read_dense(request.published);  // a wrong folder is told before anything runs
+  (void)studies::popsparse::read_ratios(request.published);
   const std::filesystem::path folder = request.out.empty() ? "popsparse-" + machine.name : request.out;
   make_folder(folder);
   if (request.csv.empty()) request.csv = folder / "popsparse.csv";
@@ -72,7 +73,7 @@ int run(Request request) {
              store.file(), cells - left, cells);
   const size_t failed = popsparse::run(request, machine, sweep, store);
 
-  const Study study(outcome_of(request, machine, sweep, store), published);
+  const Study study(outcome_of(request, machine, sweep, store), request.published);
   io::write_text(request.csv, csv(study));
   io::write_text(request.html, page(study));
   if (request.json) {
@@ -120,8 +121,9 @@ void add_other_options(CLI::App& command, Request& r) {
   command.add_option("--out", r.out,
                      "Folder of finished cells, where a next run goes on, and of the files below "
                      "(default: popsparse-MACHINE)");
-  command.add_option("--published", r.published,
-                     "Folder of published tables (default: published/ in TESSERA_DATA)");
+  command.add_option(
+      "--published", r.published,
+      "Folder of other published tables, by the names of those in src/studies/popsparse/published");
   command.add_option("--csv", r.csv, "File for all cells (default: popsparse.csv in that folder)");
   command.add_option("--html", r.html, "File for a page with plots (default: popsparse.html in that folder)");
   command.add_flag("--json", r.json, "Print one JSON object");

@@ -22,7 +22,7 @@ std::string or_empty(const std::optional<T>& value) {
 }
 
 std::optional<double> published_speedup(const Study& study, const Cell& cell) {
-  const report::RatioCell* ratio = study.published_ratio(cell);
+  const studies::popsparse::RatioCell* ratio = study.published_ratio(cell);
   return ratio == nullptr ? std::nullopt : ratio->speedup;
 }
 
@@ -31,14 +31,14 @@ std::optional<double> published_tflops(const Study& study, const Cell& cell) {
   return o.mode == Mode::dense ? study.published_dense(o.precision, o.size, cell.n) : std::nullopt;
 }
 
-ordered_json json_of(const report::PowerLaw& law) {
+ordered_json json_of(const studies::popsparse::PowerLaw& law) {
   return {{"scale", law.scale},
           {"m", law.exponents[0]},
           {"density", law.exponents[1]},
           {"block", law.exponents[2]}};
 }
 
-ordered_json json_of(const std::optional<report::PowerLawFit>& fit) {
+ordered_json json_of(const std::optional<studies::popsparse::PowerLawFit>& fit) {
   if (!fit) return nullptr;
   ordered_json out = json_of(fit->law);
   out["samples"] = fit->samples;

@@ -155,7 +155,7 @@ Html law_chart(const Study& study) {
   double least = 1, most = 1;
   for (uint32_t block : study.blocks()) {
     Series series{.name = fmt::format("b = {}", block), .colour = ours.size(), .line = false};
-    for (const report::PowerLawSample& sample : study.law_samples(Mode::static_sparse)) {
+    for (const studies::popsparse::PowerLawSample& sample : study.law_samples(Mode::static_sparse)) {
       if (sample.factors[2] != block) continue;
       const double x = fit->law.at(sample.factors);
       least = std::min(least, x), most = std::max(most, x);

@@ -32,22 +32,20 @@ bool is_published(const Precision& precision) { return !precision.f32_partials; 
 
 }  // namespace
 
-const report::PowerLaw& published_law() {
-  static const report::PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
+const studies::popsparse::PowerLaw& published_law() {
+  static const studies::popsparse::PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
   return law;
 }
 
-std::string law_text(const report::PowerLaw& law) {
+std::string law_text(const studies::popsparse::PowerLaw& law) {
   return fmt::format("{:#.2g}·m^{:.2f}·d^{:.2f}·b^{:.2f}", law.scale, law.exponents.at(0),
                      law.exponents.at(1), law.exponents.at(2));
 }
 
 Study::Study(Outcome outcome, const std::filesystem::path& published)
-    : outcome_(std::move(outcome)), has_published_(!published.empty()) {
-  if (has_published_) {
-    ratios_ = report::read_ratios(published);
-    dense_ = report::read_dense(published);
-  }
+    : outcome_(std::move(outcome)),
+      ratios_(studies::popsparse::read_ratios(published)),
+      dense_(studies::popsparse::read_dense(published)) {
   std::set<Precision> precisions;
   std::set<uint32_t> sizes, blocks, columns, dense_columns;
   std::set<double> densities;
@@ -128,8 +126,8 @@ std::optional<double> Study::break_even(Mode mode, uint32_t block) const {
   return std::nullopt;
 }
 
-std::vector<report::PowerLawSample> Study::law_samples(Mode mode) const {
-  std::vector<report::PowerLawSample> samples;
+std::vector<studies::popsparse::PowerLawSample> Study::law_samples(Mode mode) const {
+  std::vector<studies::popsparse::PowerLawSample> samples;
   for (uint32_t size : sizes_)
     for (double density : densities_)
       for (uint32_t block : blocks_)
@@ -138,12 +136,12 @@ std::vector<report::PowerLawSample> Study::law_samples(Mode mode) const {
   return samples;
 }
 
-std::optional<report::PowerLawFit> Study::law(Mode mode) const {
-  return report::fit_power_law(law_samples(mode));
+std::optional<studies::popsparse::PowerLawFit> Study::law(Mode mode) const {
+  return studies::popsparse::fit_power_law(law_samples(mode));
 }
 
 std::optional<double> Study::published_dense(const Precision& precision, uint32_t size, uint32_t n) const {
-  for (const report::DenseCell& cell : dense_)
+  for (const studies::popsparse::DenseCell& cell : dense_)
     if (is_published(precision) && cell.type == precision.type && cell.size == size && cell.n == n)
       return cell.tflops;
   return std::nullopt;
@@ -151,7 +149,7 @@ std::optional<double> Study::published_dense(const Precision& precision, uint32_
 
 std::vector<uint32_t> Study::published_dense_columns(const Precision& precision, uint32_t size) const {
   std::set<uint32_t> columns;
-  for (const report::DenseCell& cell : dense_)
+  for (const studies::popsparse::DenseCell& cell : dense_)
     if (is_published(precision) && cell.type == precision.type && cell.size == size) columns.insert(cell.n);
   return list_of(columns);
 }
@@ -164,10 +162,10 @@ std::optional<double> Study::published_best_dense(const Precision& precision, ui
   return best;
 }
 
-const report::RatioCell* Study::published_ratio(const Cell& cell) const {
+const studies::popsparse::RatioCell* Study::published_ratio(const Cell& cell) const {
   const Operand& o = cell.operand;
   if (o.mode != Mode::static_sparse || o.precision != Precision{Type::f16}) return nullptr;
-  for (const report::RatioCell& ratio : ratios_)
+  for (const studies::popsparse::RatioCell& ratio : ratios_)
     if (ratio.block == o.block && 1.0 / ratio.inverse_density == o.density && ratio.size == o.size &&
         ratio.n == cell.n)
       return &ratio;
@@ -176,7 +174,7 @@ const report::RatioCell* Study::published_ratio(const Cell& cell) const {
 
 std::optional<double> Study::published_rate(const Operand& o) const {
   if (o.precision != Precision{Type::f16} || o.size != kPaperSize) return std::nullopt;
-  for (const report::RateCell& rate : report::published_rates())
+  for (const studies::popsparse::RateCell& rate : studies::popsparse::published_rates())
     if (rate.dynamic == (o.mode == Mode::dynamic_sparse) && o.mode != Mode::dense && rate.block == o.block &&
         1.0 / rate.inverse_density == o.density)
       return rate.tflops;
@@ -185,7 +183,7 @@ std::optional<double> Study::published_rate(const Operand& o) const {
 
 std::optional<double> Study::published_best_speedup(const Operand& o) const {
   if (o.size != kPaperSize || o.density != kPaperDensity || !is_published(o.precision)) return std::nullopt;
-  for (const report::BestCell& cell : report::published_best())
+  for (const studies::popsparse::BestCell& cell : studies::popsparse::published_best())
     if (cell.block == o.block && cell.type == o.precision.type)
       return o.mode == Mode::dynamic_sparse ? cell.dynamic_speedup : cell.static_speedup;
   return std::nullopt;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cli/reproduce_popsparse.h"
-#include "report/power_law.h"
-#include "report/published.h"
+#include "studies/popsparse/power_law.h"
+#include "studies/popsparse/published.h"
 
 namespace tessera::cli::popsparse {
 
@@ -22,18 +22,17 @@ struct Best {
 };
 
 /// The law of speed-ups that the paper gives: 0.0013 · m^0.59 · d^-0.54 · b^0.50 (section 5.3).
-const report::PowerLaw& published_law();
+const studies::popsparse::PowerLaw& published_law();
 
 /// "0.0013·m^0.59·d^-0.54·b^0.50"
-std::string law_text(const report::PowerLaw& law);
+std::string law_text(const studies::popsparse::PowerLaw& law);
 
 class Study {
  public:
-  /// Published tables from a folder; none where it is "".
+  /// Published tables from a folder; those committed with the study where it is "".
   Study(Outcome outcome, const std::filesystem::path& published);
 
   const Outcome& outcome() const { return outcome_; }
-  bool has_published() const { return has_published_; }
 
   // What the sweep has, ascending. Figures that hold something fixed take what the paper takes, or the
   // nearest that there is.
@@ -60,8 +59,8 @@ class Study {
   /// the densities of the sweep, on a line in logarithms. None where dense is faster, or slower, at all.
   std::optional<double> break_even(Mode mode, uint32_t block) const;
   /// Fitted to best_speedup() of static products, as the paper's.
-  std::vector<report::PowerLawSample> law_samples(Mode mode) const;
-  std::optional<report::PowerLawFit> law(Mode mode) const;
+  std::vector<studies::popsparse::PowerLawSample> law_samples(Mode mode) const;
+  std::optional<studies::popsparse::PowerLawFit> law(Mode mode) const;
 
   // Published numbers, where there are any. All are of Bow.
   std::optional<double> published_dense(const Precision& precision, uint32_t size, uint32_t n) const;
@@ -69,16 +68,15 @@ class Study {
   /// Over as many columns as the sweep has.
   std::optional<double> published_best_dense(const Precision& precision, uint32_t size) const;
   /// Of a row of figure 7; a row without a number did not fit.
-  const report::RatioCell* published_ratio(const Cell& cell) const;
+  const studies::popsparse::RatioCell* published_ratio(const Cell& cell) const;
   std::optional<double> published_rate(const Operand& operand) const;
   /// Table 3.
   std::optional<double> published_best_speedup(const Operand& operand) const;
 
  private:
   Outcome outcome_;
-  bool has_published_ = false;
-  std::vector<report::RatioCell> ratios_;
-  std::vector<report::DenseCell> dense_;
+  std::vector<studies::popsparse::RatioCell> ratios_;
+  std::vector<studies::popsparse::DenseCell> dense_;
   std::set<Mode> modes_;
   std::vector<Precision> precisions_;
   std::vector<uint32_t> sizes_;

@@ -145,7 +145,7 @@ Figure block_figure(const Study& study) {
       const auto best = study.best(operand);
       rates.push_back(rate_entry(best, study.published_rate(operand)));
       Entry gain{one && best ? fmt::format("{:.1f}", best->tflops / one->tflops) : "-"};
-      for (const report::BlockGain& known : report::published_block_gains())
+      for (const studies::popsparse::BlockGain& known : studies::popsparse::published_block_gains())
         if (mode == Mode::static_sparse && known.block == block && block != 1)
           gain.words += fmt::format(" ({:.1f})", known.gain);
       gains.push_back(std::move(gain));
@@ -182,7 +182,7 @@ Figure law_figure(const Study& study) {
       fmt::format("Law of speed-ups at the best n: {} (figure 4c)", cli::name_of(study.precision())),
       "",
       {"of", "law", "products", "R²", "typical error"}};
-  const report::PowerLaw& published = published_law();
+  const studies::popsparse::PowerLaw& published = published_law();
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
     if (const auto fit = study.law(mode))
       figure.rows.push_back({{std::string(cli::name_of(mode))},
@@ -243,7 +243,7 @@ std::vector<Figure> grid_figures(const Study& study, const Precision& precision)
           std::vector<Entry> row = {{fmt::format("b = {}, d = {}", block, density_text(density))}};
           for (uint32_t n : study.columns()) {
             const Cell cell{{mode, precision, size, block, density}, n};
-            const report::RatioCell* published = study.published_ratio(cell);
+            const studies::popsparse::RatioCell* published = study.published_ratio(cell);
             Entry entry =
                 speedup_entry(study.speedup(cell), published == nullptr ? std::nullopt : published->speedup);
             if (published != nullptr && !published->speedup) entry.words += " (-)";
@@ -271,11 +271,6 @@ std::vector<Figure> figures_of(const Study& study) {
 
 std::string notes_of(const Study& study) {
   std::string notes;
-  if (!study.has_published())
-    notes +=
-        "Tables of figures 2 and 7 are not here, so their columns of published numbers stay empty: pass "
-        "--published "
-        "FOLDER, or set TESSERA_DATA to a folder with published/.\n";
   size_t verified = 0, executed = 0;
   for (const auto& [cell, result] : study.outcome().results) {
     executed += result.verified.has_value();

@@ -1,14 +1,8 @@
-# The machines that the library knows by name: machines/NAME.toml, compiled in as text.
-set(TESSERA_MACHINES gc2 gc200 bow)
-
-set(builtin_files "")
-foreach(name IN LISTS TESSERA_MACHINES)
-  set(file ${PROJECT_SOURCE_DIR}/machines/${name}.toml)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  file(READ ${file} content)
-  string(APPEND builtin_files "    {\"${name}\", R\"toml(${content})toml\"},\n")
+# The machines that the library knows by name: machines/NAME.toml.
+set(named_machines "")
+foreach(name IN ITEMS gc2 gc200 bow)
+  list(APPEND named_machines ${name} ${PROJECT_SOURCE_DIR}/machines/${name}.toml)
 endforeach()
-configure_file(${CMAKE_CURRENT_LIST_DIR}/builtin_machines.cc.in ${PROJECT_BINARY_DIR}/builtin_machines.cc @ONLY)
-target_sources(tessera_machine PRIVATE ${PROJECT_BINARY_DIR}/builtin_machines.cc)
+tessera_embed(tessera_machine machine/model/builtin.h tessera::machine BuiltinFile kBuiltinFiles ${named_machines})
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera FILES_MATCHING PATTERN *.toml)

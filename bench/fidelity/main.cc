@@ -3,7 +3,7 @@
 //   fidelity [--published FOLDER] [--machine bow] [--set KEY=VALUE]…
 //   [--table ratio|dense|best|best-dynamic|static-rate|dynamic-rate]… [--cells] [--gain]
 //
-// FOLDER (or $TESSERA_DATA/published) has the tables that report/published.h names. Every cell is
+// FOLDER has other tables than those of src/studies/popsparse/published, by the same names. Every cell is
 // planned as the vendor's libraries plan, and costs what the plan's program costs; a dynamic
 // product is planned for a random pattern's number of blocks and multiplies such a pattern. For
 // each table: the median and the 90th percentile of |ln(model / published)|, and how often the
@@ -24,7 +24,7 @@
 
 #include "machine/model/machine.h"
 #include "ops/tiles/product.h"
-#include "report/published.h"
+#include "studies/popsparse/published.h"
 
 namespace tessera::fidelity {
 namespace {
@@ -182,7 +182,7 @@ std::string name_of_case(const Case& c) {
 
 void compare_dense(const Options& o, Model& model) {
   Table table("dense TFLOP/s", o.cells);
-  for (const report::DenseCell& cell : report::read_dense(o.published)) {
+  for (const studies::popsparse::DenseCell& cell : studies::popsparse::read_dense(o.published)) {
     const Case c{true, 1, 1, cell.size, cell.n, cell.type};
     const auto seconds = model.seconds(c);
     const double tflop = 2e-12 * cell.size * cell.size * cell.n;
@@ -194,7 +194,7 @@ void compare_dense(const Options& o, Model& model) {
 
 void compare_ratios(const Options& o, Model& model) {
   Table table("static over dense", o.cells);
-  for (const report::RatioCell& cell : report::read_ratios(o.published)) {
+  for (const studies::popsparse::RatioCell& cell : studies::popsparse::read_ratios(o.published)) {
     const Case c{false, cell.block, cell.inverse_density, cell.size, cell.n, Type::f16};
     const auto sparse = model.seconds(c);
     const auto dense = model.seconds({true, 1, 1, cell.size, cell.n, Type::f16});
@@ -216,7 +216,7 @@ std::optional<double> best_rate(Model& model, Case c) {
 
 void compare_best(const Options& o, Model& model, bool dynamic) {
   Table table(dynamic ? "dynamic over dense, best over n" : "static over dense, best over n", o.cells);
-  for (const report::BestCell& cell : report::published_best()) {
+  for (const studies::popsparse::BestCell& cell : studies::popsparse::published_best()) {
     const Case c{false, cell.block, kBestInverseDensity, kBestSize, 0, cell.type, dynamic};
     const auto sparse = best_rate(model, c);
     const auto dense = best_rate(model, {true, 1, 1, kBestSize, 0, cell.type});
@@ -228,7 +228,7 @@ void compare_best(const Options& o, Model& model, bool dynamic) {
 
 void compare_rates(const Options& o, Model& model, bool dynamic) {
   Table table(dynamic ? "dynamic TFLOP/s, best over n" : "static TFLOP/s, best over n", o.cells);
-  for (const report::RateCell& cell : report::published_rates()) {
+  for (const studies::popsparse::RateCell& cell : studies::popsparse::published_rates()) {
     if (cell.dynamic != dynamic) continue;
     const auto columns =
         best_rate(model, {false, cell.block, cell.inverse_density, kBestSize, 0, Type::f16, dynamic});
@@ -253,7 +253,7 @@ machine::Machine machine_of(const Options& o) {
 int run(int argc, char** argv) {
   Options o;
   CLI::App app("Holds the model of tiled machines against published measurements.");
-  app.add_option("--published", o.published, "Folder of the published tables; $TESSERA_DATA/published");
+  app.add_option("--published", o.published, "Folder of other published tables");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
   app.add_option("--table", o.tables, "ratio, dense, best, best-dynamic, static-rate, dynamic-rate")
@@ -261,11 +261,6 @@ int run(int argc, char** argv) {
   app.add_flag("--cells", o.cells, "Print every cell");
   app.add_flag("--gain", o.gain, "Plan freely too, and say what that gains");
   CLI11_PARSE(app, argc, argv);
-  o.published = report::published_folder(o.published).string();
-  if (o.published.empty())
-    throw UsageError(
-        "no published tables: give --published FOLDER, or set TESSERA_DATA to a folder with "
-        "published/");
   Model model(machine_of(o), o.cells);
   for (const std::string& table : o.tables) {
     if (table == "dense") compare_dense(o, model);

@@ -1,4 +1,4 @@
-#include "report/power_law.h"
+#include "studies/popsparse/power_law.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace tessera::report {
+namespace tessera::studies::popsparse {
 namespace {
 
 /// Columns with less than this share of their length left beside the others follow from them.
@@ -97,4 +97,4 @@ std::optional<PowerLawFit> fit_power_law(std::span<const PowerLawSample> samples
   return fit;
 }
 
-}  // namespace tessera::report
+}  // namespace tessera::studies::popsparse

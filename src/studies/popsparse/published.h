@@ -9,9 +9,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace tessera::report {
+namespace tessera::studies::popsparse {
 
 /// Speed-up of the static sparse product over the dense one, on Bow in FP16, m = k (PopSparse,
 /// figure 7).
@@ -62,14 +63,19 @@ struct BlockGain {
 };
 std::span<const BlockGain> published_block_gains();
 
-/// The folder of the tables: `given` if it is not empty, else published/ in the folder that the
-/// environment variable TESSERA_DATA names, if it is there, else "". Throws UsageError where
-/// `given` is no folder.
-std::filesystem::path published_folder(const std::string& given);
+/// A table as text: lines that begin with # say where it is from, the first other line names the columns.
+struct PublishedFile {
+  std::string_view name;
+  std::string_view content;
+};
 
-// Tables of a folder, by their files' names; without rows where the folder lacks the file. All
-// throw Error naming file, line and field.
-std::vector<RatioCell> read_ratios(const std::filesystem::path& folder);  // static-vs-dense-bow-fp16.csv
-std::vector<DenseCell> read_dense(const std::filesystem::path& folder);   // dense-bow.csv
+/// The tables that are committed with this study, generated from published/.
+extern const std::span<const PublishedFile> kPublishedFiles;
 
-}  // namespace tessera::report
+// Tables of a folder, by their files' names, without rows where the folder lacks the file; "" stands for
+// those of kPublishedFiles. All throw Error naming file, line and field, and UsageError for a folder that is
+// none.
+std::vector<RatioCell> read_ratios(const std::filesystem::path& folder = {});  // static-vs-dense-bow-fp16.csv
+std::vector<DenseCell> read_dense(const std::filesystem::path& folder = {});   // dense-bow.csv
+
+}  // namespace tessera::studies::popsparse

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace tessera::report {
+namespace tessera::studies::popsparse {
 
 struct PowerLaw {
   double scale = 1;
@@ -33,4 +33,4 @@ struct PowerLawSample {
 /// factors.
 std::optional<PowerLawFit> fit_power_law(std::span<const PowerLawSample> samples);
 
-}  // namespace tessera::report
+}  // namespace tessera::studies::popsparse

@@ -1,18 +1,18 @@
-#include "report/published.h"
+#include "studies/popsparse/published.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
 
-namespace tessera::report {
+namespace tessera::studies::popsparse {
 namespace {
 
 /// One line of a table, by the names of its first line.
@@ -57,16 +57,39 @@ std::vector<std::string> split(const std::string& line) {
   return fields;
 }
 
-void read(const std::filesystem::path& file, const std::function<void(const Row&)>& visit) {
-  if (!std::filesystem::exists(file)) return;
+std::string committed(const std::string& name) {
+  for (const PublishedFile& file : kPublishedFiles)
+    if (file.name == name) return std::string(file.content);
+  return {};
+}
+
+/// The text of a table; none where the folder lacks it.
+std::string text_of(const std::filesystem::path& folder, const std::string& name) {
+  if (folder.empty()) return committed(name);
+  if (!std::filesystem::is_directory(folder))
+    throw UsageError(fmt::format("{} is no folder with published tables", folder.string()));
+  const std::filesystem::path file = folder / name;
+  if (!std::filesystem::exists(file)) return {};
   std::ifstream stream(file);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
   if (!stream) throw Error(fmt::format("{} cannot be read", file.string()));
-  std::string line;
-  std::getline(stream, line);
-  const std::vector<std::string> names = split(line);
-  for (size_t number = 2; std::getline(stream, line); ++number) {
+  return text;
+}
+
+void read(const std::filesystem::path& folder, const std::string& name,
+          const std::function<void(const Row&)>& visit) {
+  std::istringstream stream(text_of(folder, name));
+  std::vector<std::string> names;
+  size_t number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (line.starts_with('#')) continue;
     const std::vector<std::string> fields = split(line);
-    const std::string where = fmt::format("{}:{}", file.string(), number);
+    if (names.empty()) {
+      names = fields;
+      continue;
+    }
+    const std::string where = fmt::format("{}:{}", (folder / name).string(), number);
     if (fields.size() != names.size())
       throw Error(fmt::format("{}: {} fields of {}", where, fields.size(), names.size()));
     std::map<std::string, std::string> row;
@@ -102,21 +125,9 @@ std::span<const BlockGain> published_block_gains() {
   return gains;
 }
 
-std::filesystem::path published_folder(const std::string& given) {
-  if (!given.empty()) {
-    if (!std::filesystem::is_directory(given))
-      throw UsageError(fmt::format("{} is no folder with published tables", given));
-    return given;
-  }
-  const char* data = std::getenv("TESSERA_DATA");
-  if (data == nullptr || *data == '\0') return {};
-  const std::filesystem::path folder = std::filesystem::path(data) / "published";
-  return std::filesystem::is_directory(folder) ? folder : std::filesystem::path();
-}
-
 std::vector<RatioCell> read_ratios(const std::filesystem::path& folder) {
   std::vector<RatioCell> cells;
-  read(folder / "static-vs-dense-bow-fp16.csv", [&](const Row& row) {
+  read(folder, "static-vs-dense-bow-fp16.csv", [&](const Row& row) {
     RatioCell cell{row.number<uint32_t>("block"), row.number<uint32_t>("inv_density"),
                    row.number<uint32_t>("m_eq_k"), row.number<uint32_t>("n"), std::nullopt};
     if (!row.text("speedup").empty()) cell.speedup = row.number<double>("speedup");
@@ -127,11 +138,11 @@ std::vector<RatioCell> read_ratios(const std::filesystem::path& folder) {
 
 std::vector<DenseCell> read_dense(const std::filesystem::path& folder) {
   std::vector<DenseCell> cells;
-  read(folder / "dense-bow.csv", [&](const Row& row) {
+  read(folder, "dense-bow.csv", [&](const Row& row) {
     cells.push_back({row.type(), row.number<uint32_t>("m_eq_k"), row.number<uint32_t>("n"),
                      row.number<double>("tflops")});
   });
   return cells;
 }
 
-}  // namespace tessera::report
+}  // namespace tessera::studies::popsparse

@@ -1,5 +1,5 @@
 // Fitted power laws.
-#include "report/power_law.h"
+#include "studies/popsparse/power_law.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace tessera::report {
+namespace tessera::studies::popsparse {
 namespace {
 
 /// The grid of a benchmark: sizes, densities, blocks.
@@ -91,4 +91,4 @@ TEST(PowerLaw, RefusesWhatHasNoLogarithm) {
 }
 
 }  // namespace
-}  // namespace tessera::report
+}  // namespace tessera::studies::popsparse

@@ -1,15 +1,16 @@
 // Tables of published measurements.
-#include "report/published.h"
+#include "studies/popsparse/published.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-namespace tessera::report {
+namespace tessera::studies::popsparse {
 namespace {
 
 class PublishedTest : public ::testing::Test {
@@ -64,16 +65,33 @@ TEST_F(PublishedTest, ErrorsNameFileLineAndField) {
   EXPECT_NE(message().find("no column 'n'"), std::string::npos) << message();
 }
 
-TEST_F(PublishedTest, TheFolderIsGivenOrBesideOtherData) {
-  EXPECT_EQ(published_folder(folder_.string()), folder_);
-  EXPECT_THROW(published_folder((folder_ / "nowhere").string()), UsageError);
-  setenv("TESSERA_DATA", folder_.c_str(), 1);
-  EXPECT_TRUE(published_folder("").empty());
-  std::filesystem::create_directory(folder_ / "published");
-  EXPECT_EQ(published_folder(""), folder_ / "published");
-  unsetenv("TESSERA_DATA");
-  EXPECT_TRUE(published_folder("").empty());
+TEST_F(PublishedTest, CommentsAreSkippedAndCounted) {
+  file("dense-bow.csv", "# from here\ntype,m_eq_k,n,tflops\n# and there\nFP16,1024,8,6.5\nFP16,1024,8\n");
+  try {
+    (void)read_dense(folder_);
+    FAIL() << "a short line was taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("dense-bow.csv:5: 3 fields of 4"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(PublishedTest, AFolderThatIsNoneIsRejected) {
+  EXPECT_THROW(read_dense(folder_ / "nowhere"), UsageError);
+  EXPECT_THROW(read_ratios(folder_ / "nowhere"), UsageError);
+}
+
+// Figures 2 and 7 as committed: how many there are, and some of them.
+TEST(PublishedTables, AreCommitted) {
+  const auto dense = read_dense();
+  EXPECT_EQ(dense.size(), 41U);
+  EXPECT_TRUE(std::any_of(dense.begin(), dense.end(), [](const DenseCell& c) {
+    return c.type == Type::f16 && c.size == 1024 && c.n == 256 && c.tflops == 88.9;
+  }));
+  const auto ratios = read_ratios();
+  EXPECT_EQ(ratios.size(), 160U);
+  EXPECT_EQ(std::count_if(ratios.begin(), ratios.end(), [](const RatioCell& c) { return !c.speedup; }), 1);
+  EXPECT_EQ(ratios.front().speedup, 0.923);
 }
 
 }  // namespace
-}  // namespace tessera::report
+}  // namespace tessera::studies::popsparse

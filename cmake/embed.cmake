@@ -1,0 +1,14 @@
+# tessera_embed(TARGET HEADER NAMESPACE TYPE VARIABLE NAME FILE [NAME FILE]...): compiles files in as text, so that
+# an installed library has them. HEADER declares VARIABLE, a span of TYPE {name, content}, in NAMESPACE.
+function(tessera_embed target header namespace type variable)
+  set(contents "")
+  while(ARGN)
+    list(POP_FRONT ARGN name file)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} content)
+    string(APPEND contents "    {\"${name}\", R\"text(${content})text\"},\n")
+  endwhile()
+  set(generated ${PROJECT_BINARY_DIR}/embedded/${variable}.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded.cc.in ${generated} @ONLY)
+  target_sources(${target} PRIVATE ${generated})
+endfunction()
