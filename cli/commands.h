@@ -1,4 +1,4 @@
-// The commands of the tool. Each adds itself to the parser and returns what runs it.
+// The commands of the tool. Each registers itself with the parser and returns the function that runs it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ class App;
 
 namespace tessera::cli {
 
-/// What every command takes.
+/// Options common to all commands.
 struct CommonOptions {
   bool json = false;
   uint32_t threads = 0;

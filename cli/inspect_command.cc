@@ -41,7 +41,7 @@ std::vector<io::TensorInfo> tensors_of(const Options& options) {
   return io::list_safetensors(io::Source::open(options.file));
 }
 
-/// The matrices to look into: the one that is named, or all.
+/// The matrices to inspect: the named one, or all.
 std::vector<std::string> matrices_of(const Options& options, const std::vector<io::TensorInfo>& tensors) {
   if (!options.tensor.empty() || !is_safetensors(options.file)) return {options.tensor};
   std::vector<std::string> names;
@@ -128,13 +128,14 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_inspect_command(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("inspect", "What a weight file holds, and how best to run it here");
+  CLI::App& command =
+      *app.add_subcommand("inspect", "Show what a weight file contains, and how best to run it here");
   auto options = std::make_shared<Options>();
   command.add_option("file", options->file, ".smtx, .mtx, .npy or .safetensors")->required();
-  command.add_option("--tensor", options->tensor, "Tensor of a .safetensors file; all matrices if left out");
+  command.add_option("--tensor", options->tensor, "Tensor of a .safetensors file (default: all matrices)");
   command.add_option_function<std::string>(
       "--n", [options](const std::string& s) { options->n = parse_count("--n", s, 1); },
-      "Columns of X that the advice is for");
+      "Columns of X to advise for");
   add_common_options(command, options->common);
   command.footer("\nExample:\n  tessera inspect layer.smtx --n 512");
   return [options] { return run(*options); };

@@ -46,7 +46,7 @@ int show(const std::vector<std::string>& names, const CommonOptions& options) {
   return 0;
 }
 
-/// Arithmetic intensity at which each level of memory stops being the limit.
+/// Arithmetic intensity above which each memory level is no longer the bottleneck.
 void print_roofline(const machine::HostMeasurement& measured) {
   const double peak = measured.peaks.back().gflops.all;
   fmt::print("\nroofline of {} ({:.0f} GFLOP/s)\n", name_of(measured.peaks.back().isa), peak);
@@ -103,14 +103,15 @@ int measure(const CommonOptions& options) {
     return 0;
   }
   print(measured);
-  complain(fmt::format("kept in {}; plans for host use it from now on", file.string()));
+  complain(fmt::format("saved to {}; plans for host will use it", file.string()));
   return 0;
 }
 
 }  // namespace
 
 Command add_machines_command(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("machines", "Machines, their figures and where those come from");
+  CLI::App& command =
+      *app.add_subcommand("machines", "Show machines, their figures and the sources of these");
   auto options = std::make_shared<CommonOptions>();
   auto name = std::make_shared<std::string>();
   add_common_options(command, *options);
@@ -118,7 +119,7 @@ Command add_machines_command(CLI::App& app) {
       *command.add_subcommand("show", "One machine: host, gc2, gc200, bow, or a .toml file");
   show_command.add_option("machine", *name, "host, a modelled machine's name, or a .toml file")->required();
   add_common_options(show_command, *options);
-  CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and keep the figures");
+  CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and cache the figures");
   add_common_options(measure_command, *options);
   command.require_subcommand(0, 1);
   command.footer("\nExamples:\n  tessera machines\n  tessera machines show bow\n  tessera machines measure");

@@ -22,9 +22,9 @@ namespace {
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
-/// Leaves at once, as shells expect: 130 after Ctrl-C. Only what a signal handler may call.
+/// Exits immediately, as shells expect: 130 after Ctrl-C. Calls only async-signal-safe functions.
 void on_interrupt(int signal) {
-  // Another thread may get the next signal meanwhile: it waits to be ended.
+  // Another thread may receive the next signal meanwhile; it waits for the process to end.
   static std::atomic_flag leaving;
   while (leaving.test_and_set()) pause();
   io::remove_unfinished_files();
@@ -35,11 +35,11 @@ void on_interrupt(int signal) {
   _exit(128 + signal);
 }
 
-/// Touching a mapped file where it became shorter ends the process; say why.
+/// Accessing a truncated part of a mapped file ends the process; say why.
 void on_lost_page(int signal) {
   io::remove_unfinished_files();
   constexpr char message[] =
-      "tessera: an input file became shorter while it was read; run again when it is whole\n";
+      "tessera: an input file was truncated while it was read; run again when it is complete\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
   _exit(signal == SIGBUS ? kFailure : 128 + signal);
 }
@@ -72,7 +72,7 @@ bool wants_json(const CLI::App& command) {
   return false;
 }
 
-/// A command that fails as a whole still prints one JSON object where that was asked for.
+/// A command that fails as a whole still prints one JSON object if JSON was requested.
 int run(const CLI::App& parsed, const Command& command) {
   try {
     return command();
@@ -90,7 +90,7 @@ int run(const CLI::App& parsed, const Command& command) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Sparse, structured and packed networks, planned ahead for the processor at hand."};
+  CLI::App app{"Run sparse networks fast on this processor, and analyse them on modelled ones."};
   app.name("tessera");
   app.set_version_flag("--version", TESSERA_VERSION);
   app.require_subcommand(1);
@@ -121,10 +121,10 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_option_function<std::string>(
       "--threads",
       [&options](const std::string& s) { options.threads = parse_count("--threads", s, 1, 4096); },
-      "Threads, which are the host's tiles (default: one a physical core)");
+      "Number of threads, the host's tiles (default: one per physical core)");
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },
-      "Use this instruction set at most: generic, neon, avx2, avx512 (also TESSERA_ISA)");
+      "Limit the instruction set: generic, neon, avx2, avx512 (also TESSERA_ISA)");
 }
 
 }  // namespace tessera::cli
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, tessera::cli::on_interrupt);
   std::signal(SIGTERM, tessera::cli::on_interrupt);
   std::signal(SIGBUS, tessera::cli::on_lost_page);
-  std::signal(SIGXFSZ, SIG_IGN);  // writing then fails, with a message
+  std::signal(SIGXFSZ, SIG_IGN);  // writes then fail with a message
   try {
     return finish(tessera::cli::run(argc, argv));
   } catch (const tessera::UsageError& e) {

@@ -13,7 +13,7 @@ namespace tessera::cli {
 
 void reserve_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
-    // The wrong way round, so that results written to a closed stdout are an error.
+    // Opened in the wrong direction, so that writing results to a closed stdout is an error.
     const int mode = stream == STDOUT_FILENO ? O_RDONLY : O_RDWR;
     if (fcntl(stream, F_GETFD) == -1 && errno == EBADF && open("/dev/null", mode) != stream) return;
   }
@@ -28,7 +28,7 @@ void complain(std::string_view message) {
 int finish(int status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  complain(fmt::format("cannot write the results to stdout{}{}; redirect it to where there is room",
+  complain(fmt::format("cannot write the results to stdout{}{}; redirect it to a place with free space",
                        errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
   return 1;
 }

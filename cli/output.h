@@ -1,18 +1,17 @@
-// Where the tool writes: results to stdout, everything else to stderr.
+// Output of the tool: results to stdout, everything else to stderr.
 #pragma once
 
 #include <string_view>
 
 namespace tessera::cli {
 
-/// Makes sure that no file that is opened later takes the place of a standard stream that the
-/// caller closed.
+/// Ensures that no file opened later gets the descriptor of a standard stream that the caller closed.
 void reserve_standard_streams();
 
-/// "tessera: …" on stderr. A stderr that takes nothing is no error.
+/// "tessera: …" on stderr. A failure to write there is ignored.
 void complain(std::string_view message);
 
-/// `status`, or that of a failure, with a message, where stdout did not take all results.
+/// `status`, or a failure status, with a message, if results could not be written to stdout.
 int finish(int status);
 
 }  // namespace tessera::cli

@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What is packed, and where it came from. A histogram has no lengths.
+/// The input to pack, and its origin. A histogram has no lengths.
 struct Source {
   std::optional<pack::Lengths> lengths;
   pack::Input input;
@@ -141,7 +141,7 @@ int run(const PackRequest& request, const CLI::App& command) {
 
 int verify(const std::vector<std::string>& files, bool as_json) {
   ordered_json list = ordered_json::array();
-  report::Table table({"certificate", "sequences", "tokens of a pack", "depth", "packs at least"});
+  report::Table table({"certificate", "sequences", "tokens per pack", "depth", "lower bound"});
   for (const std::string& file : files) {
     const Clock::time_point start = Clock::now();
     const pack::Certificate certificate = pack::load_certificate(file);
@@ -174,14 +174,14 @@ int verify(const std::vector<std::string>& files, bool as_json) {
 }  // namespace
 
 Command add_pack_command(CLI::App& app) {
-  CLI::App& command =
-      *app.add_subcommand("pack", "Join sequences into packs with little padding, provably few");
+  CLI::App& command = *app.add_subcommand(
+      "pack", "Pack sequences with little padding and a proven bound on the number of packs");
   auto request = std::make_shared<PackRequest>();
   auto certificates = std::make_shared<std::vector<std::string>>();
   add_pack_options(command, *request);
   CLI::App& verify_command =
-      *command.add_subcommand("verify", "Check proofs of lower bounds, with integers only");
-  verify_command.add_option("certificate", *certificates, "Files that --certify wrote")->required();
+      *command.add_subcommand("verify", "Verify proofs of lower bounds, in integer arithmetic");
+  verify_command.add_option("certificate", *certificates, "Files written by --certify")->required();
   verify_command.add_flag("--json", request->json, "Print one JSON object");
   verify_command.footer("\nExample:\n  tessera pack verify certificate.json");
   command.require_subcommand(0, 1);

@@ -33,7 +33,7 @@ Emit parse_emit(const std::string& text) {
   throw UsageError(fmt::format("--emit takes ids, jsonl and none; '{}' is none of them", text));
 }
 
-/// An option whose text `parse` turns into the value.
+/// An option whose text `parse` converts to the value.
 template <class Value, class Parse>
 void add(CLI::App& command, const std::string& name, Value& value, Parse parse, const std::string& help) {
   command.add_option_function<std::string>(
@@ -45,44 +45,43 @@ void add(CLI::App& command, const std::string& name, Value& value, Parse parse, 
 void add_pack_options(CLI::App& command, PackRequest& r) {
   command.add_option(
       "--lengths", r.lengths,
-      "Lengths of the sequences: .npy of integers, text with one a line, or - for standard input");
+      "Lengths of the sequences: .npy of integers, text with one per line, or - for standard input");
   command.add_option("--offsets", r.offsets, "Offsets of n documents instead: .npy of n + 1 integers");
   command.add_option("--histogram", r.histogram,
-                     "How many there are of each length instead: text, LENGTH,COUNT a line");
+                     "Histogram of the lengths instead: text, one LENGTH,COUNT per line");
   add(
       command, "--max-length", r.max_length,
-      [](const std::string& s) { return parse_count("--max-length", s, 1, kMostTokens); },
-      "Tokens of a pack");
-  add(command, "--max-per-pack", r.depths, parse_depths, "Most sequences in a pack (default: any) *");
+      [](const std::string& s) { return parse_count("--max-length", s, 1, kMostTokens); }, "Tokens per pack");
+  add(command, "--max-per-pack", r.depths, parse_depths,
+      "Maximum number of sequences per pack (default: any) *");
   add(command, "--algorithm", r.algorithms, parse_algorithms,
       "best (default), spfhp, lpfhp, nnlshp, ffd or next-fit *");
   add(
       command, "--too-long", r.too_long, [](const std::string& s) { return pack::too_long_named(s); },
-      "What to do with sequences above the maximum: error (default), drop, truncate or split");
-  command.add_flag("--certify", r.certify, "Find the best lower bound, and write the proof of it");
+      "Handling of sequences longer than the maximum: error (default), drop, truncate or split");
+  command.add_flag("--certify", r.certify, "Find the best lower bound, and write its proof");
   command.add_option("--certificate", r.certificate, "File for that proof (default: certificate.json)");
   add(
       command, "--time-limit", r.time_limit,
       [](const std::string& s) { return parse_seconds("--time-limit", s); },
-      "Seconds after which the best so far is taken");
+      "Seconds after which the best packing so far is used");
   add(
       command, "--seed", r.seed, [](const std::string& s) { return parse_seed(s); },
       "Seed of random choices");
-  command.add_option("--out", r.out,
-                     "Folder for the packs as index arrays; of a histogram, for the strategies");
+  command.add_option("--out", r.out, "Folder for the packs as index arrays, or for a histogram's strategies");
   add(
       command, "--shuffle", r.shuffle, [](const std::string& s) { return parse_seed(s, "--shuffle"); },
-      "Put the packs of --out in a random order, with this seed");
+      "Shuffle the packs of --out with this seed");
   add(
       command, "--ranks", r.ranks,
       [](const std::string& s) { return parse_count("--ranks", s, 1, kMostRanks); },
-      "Report how even attention's work is over so many ranks, and order the packs of --out so that it is");
+      "Report the load balance of attention over this many ranks, and order the packs of --out for it");
   add(
       command, "--window", r.window,
       [](const std::string& s) { return parse_count("--window", s, 1, kMostTokens); },
-      "Pack as a stream, holding so many sequences at most; packs go to stdout as they close");
+      "Pack a stream, holding at most this many sequences; packs are printed as they close");
   add(command, "--emit", r.emit, parse_emit,
-      "What --window prints: ids (default) of a pack a line, jsonl, or none (default with --json)");
+      "What --window prints per pack: ids (default), jsonl, or none (default with --json)");
   command.add_flag("--json", r.json, "Print one JSON object");
 }
 
@@ -96,18 +95,17 @@ void check(const PackRequest& r, const CLI::App& command) {
   if (given("--lengths") + given("--offsets") + given("--histogram") != 1)
     throw UsageError("pass the input once: --lengths FILE, --offsets FILE or --histogram FILE");
   if (r.max_length == 0)
-    throw UsageError("--max-length is missing: the tokens of a pack, such as --max-length 2048");
+    throw UsageError("--max-length is missing: the tokens per pack, such as --max-length 2048");
   const bool several = r.algorithms.size() * r.depths.size() > 1;
   if (several && (given("--out") || r.certify || given("--certificate")))
     throw UsageError("--out and --certify take one algorithm and one depth");
   if (given("--certificate") && !r.certify)
-    throw UsageError("--certificate names the file of --certify; add that");
+    throw UsageError("--certificate names the file written by --certify; add --certify");
   if (given("--histogram"))
-    refuse_with("--histogram", {"--shuffle", "--window"},
-                "it has no sequences, only their number; use --lengths");
+    refuse_with("--histogram", {"--shuffle", "--window"}, "it has only counts, not sequences; use --lengths");
   if (given("--shuffle") && !given("--out"))
-    throw UsageError("--shuffle orders the packs of --out; add that");
-  if (given("--emit") && !given("--window")) throw UsageError("--emit is for --window; add that");
+    throw UsageError("--shuffle orders the packs of --out; add --out");
+  if (given("--emit") && !given("--window")) throw UsageError("--emit is for --window; add --window");
   if (given("--window")) {
     refuse_with("--window", {"--algorithm", "--certify", "--time-limit", "--out", "--ranks", "--seed"},
                 "packs are printed as they close; leave out one of them");

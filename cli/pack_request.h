@@ -1,4 +1,4 @@
-// What `tessera pack` was asked for.
+// The request of `tessera pack`.
 #pragma once
 
 #include <tessera/packing.h>
@@ -14,18 +14,18 @@ class App;
 
 namespace tessera::cli {
 
-/// What a stream's packs are printed as.
+/// How a stream's packs are printed.
 enum class Emit { automatic, ids, json_lines, none };
 
 struct PackRequest {
-  // The input: one of these.
+  // The input: exactly one of these.
   std::string lengths;
   std::string offsets;
   std::string histogram;
 
-  // What is packed: every combination of algorithm and depth.
+  // The packings: every combination of algorithm and depth.
   uint32_t max_length = 0;
-  std::vector<uint32_t> depths = {0};  ///< most sequences in a pack; 0: any number
+  std::vector<uint32_t> depths = {0};  ///< maximum number of sequences per pack; 0: any
   std::vector<pack::Algorithm> algorithms = {pack::Algorithm::best};
   pack::TooLong too_long = pack::TooLong::error;
   bool certify = false;
@@ -33,7 +33,7 @@ struct PackRequest {
   uint64_t seed = 0;
   std::optional<uint32_t> window;  ///< pack as a stream
 
-  // What becomes of it.
+  // Output.
   std::string certificate;
   std::string out;
   std::optional<uint64_t> shuffle;
@@ -47,7 +47,7 @@ struct PackRequest {
 
 void add_pack_options(CLI::App& command, PackRequest& request);
 
-/// Throws UsageError where the options contradict one another or something is missing.
+/// Throws UsageError if options conflict or one is missing.
 void check(const PackRequest& request, const CLI::App& command);
 
 }  // namespace tessera::cli

@@ -30,7 +30,7 @@ ordered_json json_of(const pack::RankBalance& balance) {
 }
 
 std::string depth_lines(const std::vector<uint64_t>& depths) {
-  report::Table table({"sequences in a pack", "packs"});
+  report::Table table({"sequences per pack", "packs"});
   size_t shown = 0;
   uint64_t deeper = 0;
   for (size_t depth = 0; depth < depths.size(); ++depth) {
@@ -95,13 +95,13 @@ std::string details(const PackResult& r) {
     out += fmt::format("{} above {} tokens: {}", r.too_long, r.max_length, name_of(r.policy));
     out += r.lost_tokens > 0 ? fmt::format(", {} tokens lost\n", r.lost_tokens) : "\n";
   }
-  if (r.cut_short) out += "cut short: another run may end with other packs\n";
+  if (r.cut_short) out += "stopped early: another run may find other packs\n";
   out += '\n' + depth_lines(r.depths);
   if (r.ranks) {
     const RankReport& ranks = *r.ranks;
-    out += fmt::format("\nattention's work (sum of length²) over {} ranks that take packs in turn:\n",
+    out += fmt::format("\nattention cost (sum of length²) over {} ranks that take packs round-robin:\n",
                        ranks.ranks);
-    report::Table table({"order", "spread of sums", "time ranks wait"});
+    report::Table table({"order", "spread of sums", "idle time"});
     table.add({"random", percent(ranks.shuffled.spread), percent(ranks.shuffled.idle)});
     table.add({"balanced", percent(ranks.balanced.spread), percent(ranks.balanced.idle)});
     out += table.text();
@@ -109,8 +109,7 @@ std::string details(const PackResult& r) {
   if (!r.out.empty())
     out += fmt::format("\npacks are in {} (written in {})\n", r.out, report::seconds_text(r.write_seconds));
   if (!r.certificate.empty())
-    out += fmt::format("\nthe proof of the bound is in {} (tessera pack verify {})\n", r.certificate,
-                       r.certificate);
+    out += fmt::format("\nproof of the bound: {} (tessera pack verify {})\n", r.certificate, r.certificate);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// How results of `tessera pack` are shown: a table, what stands behind one row, or JSON.
+// Output of `tessera pack`: a table, details of one row, or JSON.
 #pragma once
 
 #include <tessera/packing.h>
@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-/// How even the packs are over ranks, as they are dealt out and had they been shuffled.
+/// Load balance of the packs over ranks: as ordered, and if shuffled.
 struct RankReport {
   uint32_t ranks = 0;
   pack::RankBalance balanced;
@@ -25,13 +25,13 @@ struct PackResult {
   uint32_t max_length = 0;
   uint32_t max_per_pack = 0;
   uint64_t packs = 0;
-  uint64_t sequences = 0;  ///< in packs; pieces where sequences are split
-  uint64_t tokens = 0;     ///< likewise
+  uint64_t sequences = 0;  ///< in packs; counts the pieces of split sequences
+  uint64_t tokens = 0;     ///< in packs
   uint64_t lower_bound = 0;
   uint64_t strategies = 0;
   bool cut_short = false;
   std::vector<uint64_t> depths;  ///< depths[d] packs hold d sequences
-  double seconds = 0;            ///< without reading and writing
+  double seconds = 0;            ///< excluding reading and writing
   double read_seconds = 0;
   double write_seconds = 0;
   pack::TooLong policy = pack::TooLong::error;
@@ -52,10 +52,10 @@ struct PackResult {
   uint64_t gap() const { return packs - lower_bound; }
 };
 
-/// One row a result.
+/// One row per result.
 std::string table(std::span<const PackResult> results);
 
-/// Depths, too long sequences, ranks and files of one result.
+/// Depths, overlong sequences, ranks and files of one result.
 std::string details(const PackResult& result);
 
 nlohmann::ordered_json json_of(const PackResult& result);

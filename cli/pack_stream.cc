@@ -90,7 +90,7 @@ class Printer {
   fmt::memory_buffer text_;
 };
 
-/// Calls f(lengths) with what arrives of the input, piece by piece.
+/// Calls f(lengths) on the input as it arrives, piece by piece.
 template <class F>
 void for_each_arrival(const PackRequest& request, F f) {
   if (request.lengths == "-") {

@@ -6,8 +6,7 @@
 
 namespace tessera::cli {
 
-/// Packs the input to its end. What is printed at once goes out whenever the input has nothing more
-/// to read for the moment.
+/// Packs the entire input. Output is flushed whenever no more input is available at the moment.
 PackResult pack_stream(const PackRequest& request);
 
 }  // namespace tessera::cli

@@ -62,7 +62,8 @@ uint64_t parse_seed(const std::string& text, const std::string& option) {
 double parse_seconds(const std::string& option, const std::string& text) {
   const auto seconds = parse_number<double>(text);
   if (!seconds || !std::isfinite(*seconds) || *seconds <= 0)
-    throw UsageError(fmt::format("{} takes seconds, such as 10 or 0.5; '{}' are none", option, text));
+    throw UsageError(
+        fmt::format("{} takes seconds, such as 10 or 0.5; '{}' is not a number of seconds", option, text));
   return *seconds;
 }
 
@@ -72,7 +73,7 @@ std::vector<double> parse_densities(const std::string& text) {
     const auto density = parse_density(item);
     if (!density || !(*density >= 0 && *density <= 1))
       throw UsageError(
-          fmt::format("--density takes shares from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
+          fmt::format("--density takes fractions from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
     densities.push_back(*density);
   }
   return densities;

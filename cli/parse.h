@@ -1,4 +1,4 @@
-// Numbers and lists of the command line.
+// Parsing of command-line numbers and lists.
 #pragma once
 
 #include <charconv>
@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-/// The number that the whole text stands for, if it is one.
+/// The number if the whole text is one.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
@@ -20,16 +20,16 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-/// Sides of matrices.
+/// Upper limit of matrix dimensions.
 inline constexpr uint32_t kMostCount = 0x7FFFFFFF;
 
-// Lists are separated by commas. All throw UsageError naming the option and the item that is wrong.
+// Comma-separated lists. All functions throw UsageError naming the option and the wrong item.
 std::vector<std::string> parse_names(const std::string& text, char separator = ',');
 uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least = 0,
                      uint32_t most = kMostCount);
 std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
 uint64_t parse_seed(const std::string& text, const std::string& option = "--seed");
-double parse_seconds(const std::string& option, const std::string& text);  ///< finite and above 0
+double parse_seconds(const std::string& option, const std::string& text);  ///< finite and positive
 std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 
 }  // namespace tessera::cli

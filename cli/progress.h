@@ -1,4 +1,4 @@
-// A progress bar with the remaining time, on a terminal only.
+// A progress bar with the estimated remaining time, on terminals only.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace tessera::cli {
 
-/// Drawn on stderr when it is a terminal and the work takes more than a moment; erased at the end.
+/// Drawn on stderr if it is a terminal and the work takes more than a moment; erased at the end.
 class Progress {
  public:
   explicit Progress(size_t total);
@@ -15,11 +15,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Shows that `done` of the steps are done and `next` is under way.
+  /// Shows that `done` steps are finished and `next` is running.
   void show(size_t done, const std::string& next);
-  /// The same where steps are of different length: `share` of the work is done, 0 to 1.
+  /// The same for steps of different length: a fraction `share` of the work is done, 0 to 1.
   void show(size_t done, const std::string& next, double share);
-  /// Erases the bar, to let something else be printed.
+  /// Erases the bar so that something else can be printed.
   void clear();
 
  private:

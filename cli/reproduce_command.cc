@@ -35,7 +35,7 @@ int reproduce_packing(const PackingOptions& options) {
   const std::string folder = data_folder(options.data);
   for (const std::string& file : {options.csv, options.html})
     if (!file.empty()) io::require_writable(file);
-  constexpr size_t kRows = 32;  // about: every algorithm at every depth
+  constexpr size_t kRows = 32;  // approximately: every algorithm at every depth
   Progress bar(kRows);
   size_t done = 0;
   std::vector<PackingStudy> studies;
@@ -56,7 +56,7 @@ int reproduce_packing(const PackingOptions& options) {
 }  // namespace
 
 Command add_reproduce_command(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("reproduce", "Published results, with ours beside them");
+  CLI::App& command = *app.add_subcommand("reproduce", "Reproduce published results, with ours beside them");
   command.require_subcommand(1);
   auto packing = std::make_shared<PackingOptions>();
   CLI::App& packing_command =
@@ -67,7 +67,7 @@ Command add_reproduce_command(CLI::App& app) {
   packing_command.add_option_function<std::string>(
       "--time-limit",
       [packing](const std::string& s) { packing->time_limit = parse_seconds("--time-limit", s); },
-      "Seconds for each row");
+      "Seconds per row");
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
   const Command popsparse = popsparse::add_command(command);

@@ -13,17 +13,17 @@
 
 namespace tessera::cli {
 
-/// A row as it was published (Krell, "SW/HW co-optimization on the IPU: an MLPerf case study"): what
-/// it gives, it gives.
+/// A published row (Krell, "SW/HW co-optimization on the IPU: an MLPerf case study"), with the values that it
+/// states.
 struct PublishedPacking {
   std::optional<double> packs;
   std::optional<double> efficiency;  ///< 0 to 1
   std::optional<double> packing_factor;
-  std::optional<double> speedup;  ///< of training, realized
+  std::optional<double> speedup;  ///< of training, measured
 };
 
 struct ReproducedPacking {
-  PackResult ours;  ///< its lower bound is the best that is known for the depth
+  PackResult ours;  ///< its lower bound is the best known for the depth
   std::optional<PublishedPacking> published;
 };
 
@@ -37,14 +37,14 @@ struct PackingStudy {
 /// Data sets to pack, with their depths and published rows.
 struct PackingTask {
   std::string name;
-  std::string file;  ///< in the data folder
+  std::string file;  ///< path in the data folder
   uint32_t max_length = 0;
   std::vector<uint32_t> depths;  ///< 0: any
 };
 const std::vector<PackingTask>& packing_tasks();
 
-/// Runs every algorithm at every depth, `best` certified. `told` is called before each with what
-/// comes next.
+/// Runs every algorithm at every depth, `best` with a certificate. Calls `told` before each with a
+/// description of it.
 PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, double time_limit,
                        const std::function<void(const std::string&)>& told);
 

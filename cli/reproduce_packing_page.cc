@@ -34,15 +34,15 @@ Html lengths_chart(const PackingStudy& study) {
   return report::chart(chart);
 }
 
-/// Efficiency over depth; any depth stands at the right, behind the deepest.
+/// Efficiency over depth; unlimited depth is at the right, after the largest.
 Html efficiency_chart(const PackingStudy& study) {
   report::LineChart chart;
-  chart.frame.title = "Efficiency against depth";
+  chart.frame.title = "Efficiency over depth";
   chart.frame.note =
-      "Share of tokens that are not padding, by the most sequences that a pack may hold. The bound is "
+      "Fraction of tokens that are not padding, by the maximum number of sequences per pack.  The bound is "
       "proven: no "
       "packing lies above it.";
-  chart.x = {.label = "most sequences in a pack", .growth = report::Growth::log2};
+  chart.x = {.label = "maximum number of sequences per pack", .growth = report::Growth::log2};
   chart.y = {.label = "efficiency", .unit = report::Unit::share};
   report::Series bound{.name = "upper bound", .markers = false, .reference = true};
   report::Series published{.name = "published (SPFHP)", .line = false, .reference = true};
@@ -72,14 +72,14 @@ Html efficiency_chart(const PackingStudy& study) {
   return report::chart(chart);
 }
 
-/// Packs by how many sequences they hold, of the best without a limit.
+/// Packs by number of sequences, for the best unlimited packing.
 Html depths_chart(const PackingStudy& study) {
   const PackResult* best = find(study, "best", 0);
   if (best == nullptr) return {};
   report::ColumnChart chart;
-  chart.frame.title = "Sequences in a pack";
+  chart.frame.title = "Sequences per pack";
   chart.frame.note = "Packs of the best packing without a limit, by the number of their sequences.";
-  chart.x_label = "sequences in a pack";
+  chart.x_label = "sequences per pack";
   chart.y.label = "packs";
   chart.categories = {{"packs"}};
   chart.first = 1;

@@ -1,5 +1,5 @@
-// `tessera reproduce popsparse`: the benchmark of PopSparse (Li et al. 2023), which multiplies a sparse
-// or dense m × m matrix with a dense m × n one over ranges of everything (its table 2). What is run.
+// `tessera reproduce popsparse`: the benchmark of PopSparse (Li et al. 2023), which multiplies a sparse or
+// dense m × m matrix with a dense m × n one over ranges of all parameters (its table 2). What to run.
 #pragma once
 
 #include <compare>
@@ -17,12 +17,12 @@ namespace tessera::cli::popsparse {
 
 struct Request {
   std::string machine = "bow";
-  ops::Planner planner = ops::Planner::published;  ///< of tiled machines
-  uint32_t threads = 0;                            ///< 0: one a physical core
-  bool full = false;                               ///< all of table 2
-  bool verify = true;                              ///< runs a sample of the modelled cells
+  ops::Planner planner = ops::Planner::published;  ///< for tiled machines
+  uint32_t threads = 0;                            ///< 0: one per physical core
+  bool full = false;                               ///< the whole table 2
+  bool verify = true;                              ///< execute a sample of the modelled cells
 
-  // Lists that replace those of the sweep: then every combination runs.
+  // Lists that replace those of the sweep; every combination runs.
   std::vector<uint32_t> sizes;
   std::vector<uint32_t> n;
   std::vector<uint32_t> blocks;
@@ -42,7 +42,7 @@ struct Request {
   }
 };
 
-/// A weight, and how it is multiplied. Of dense ones block and density are 1.
+/// A weight and how it is multiplied. For dense ones, block and density are 1.
 struct Operand {
   Mode mode = Mode::dense;
   Precision precision;
@@ -66,11 +66,11 @@ struct Cell {
 /// Numbers of columns for each operand, ascending.
 using Sweep = std::map<Operand, std::vector<uint32_t>>;
 
-/// What a request asks for. Throws UsageError for sizes, blocks or types that make no product.
+/// The sweep of a request. Throws UsageError for sizes, blocks or types that do not form a product.
 Sweep sweep_of(const Request& request, const machine::Machine& machine);
 
-/// Cells that are executed and verified where the others are only accounted: of each mode, type and
-/// block size the largest that takes no more than a moment.
+/// Cells that are executed and verified while the others are only accounted: for each mode, type and block
+/// size the largest one that takes at most a moment.
 std::vector<Cell> sample_of(const Sweep& sweep);
 
 /// "f16 static b = 16, d = 1/16, m = 4096, n = 256"
@@ -78,7 +78,7 @@ std::string name_of(const Cell& cell);
 /// "1/16", or "0.1"
 std::string density_text(double density);
 
-/// What came of a cell. Seconds of a modelled machine are its accounted cycles.
+/// Result of a cell. Seconds of a modelled machine are its accounted cycles at its clock.
 struct Result {
   Cell cell;
   bool fits = true;
@@ -86,7 +86,7 @@ struct Result {
   uint64_t nnz = 0;    ///< stored elements
   std::optional<double> seconds;
   std::optional<double> cycles;
-  std::optional<double> update_seconds;  ///< of a new pattern of a dynamic weight
+  std::optional<double> update_seconds;  ///< time to set a new pattern of a dynamic weight
   std::optional<uint32_t> steps;         ///< propagation steps of a dynamic product
   uint64_t tile_bytes = 0;               ///< of the fullest tile
   uint32_t tiles_used = 0;
@@ -94,14 +94,14 @@ struct Result {
   std::optional<double> max_rel_error;
   std::optional<double> tolerance;
 
-  /// 10^12 operations on stored elements a second.
+  /// 10^12 operations on stored elements per second.
   std::optional<double> tflops() const {
     if (!seconds || *seconds <= 0) return std::nullopt;
     return 2e-12 * static_cast<double>(nnz) * cell.n / *seconds;
   }
 };
 
-/// What was run, on what.
+/// What was run, and on which machine.
 struct Outcome {
   Request request;
   machine::Machine machine;

@@ -1,4 +1,4 @@
-// Which cells the sweeps of `tessera reproduce popsparse` have.
+// The cells of the sweeps of `tessera reproduce popsparse`.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
@@ -20,7 +20,7 @@ constexpr Precision kF32{Type::f32};
 // Executing this much on tiles takes about a second.
 constexpr double kSampleFlops = 0.1e9;
 
-/// Ranges whose combinations all run.
+/// Ranges; all combinations run.
 struct Ranges {
   std::vector<uint32_t> sizes;
   std::vector<uint32_t> n;
@@ -28,7 +28,7 @@ struct Ranges {
   std::vector<double> densities = {1.0 / 4, 1.0 / 8, 1.0 / 16, 1.0 / 32};
   std::vector<Precision> types;
   std::vector<Mode> modes = {Mode::dense, Mode::static_sparse, Mode::dynamic_sparse};
-  uint64_t most_elements = UINT64_MAX;  ///< of X of sparse products
+  uint64_t most_elements = UINT64_MAX;  ///< in X of sparse products
 };
 
 /// first, first · step, … up to last.
@@ -64,21 +64,21 @@ void add(const Ranges& ranges, Sweep& sweep) {
   }
 }
 
-/// Table 2. A host multiplies fewer columns: it would take hours at 2^16.
+/// Table 2. A host runs fewer columns: 2^16 would take hours.
 Ranges all_of_table_2(bool host) {
   if (host) return {.sizes = powers(256, 2, 8192), .n = powers(4, 4, 4096), .types = {kF32, kF16}};
   return {.sizes = powers(256, 2, 8192), .n = powers(4, 4, 65536), .types = {kF16, kF16F32, kF32}};
 }
 
-/// What every table and figure needs, and no more. Sparse products with larger X do not fit a Bow, but
-/// for a few, and to find that out takes longest.
+/// What the tables and figures need, and no more. Sparse products with larger X do not fit a Bow, with few
+/// exceptions, and finding that out takes longest.
 std::vector<Ranges> parts_for_tiles() {
   const std::vector<uint32_t> n = powers(4, 4, 65536);
   const std::vector<Mode> sparse = {Mode::static_sparse, Mode::dynamic_sparse};
   std::vector<Ranges> parts = {
       // The grid of speed-ups and its law.
       {.sizes = powers(256, 2, 8192), .n = n, .types = {kF16}, .modes = {Mode::dense, Mode::static_sparse}},
-      // Dense curves, in steps of their own.
+      // Dense curves, with their own steps.
       {.sizes = {1024, 4096}, .n = powers(4, 2, 65536), .types = {kF16, kF32}, .modes = {Mode::dense}},
       // Table 3.
       {.sizes = {4096},
@@ -106,7 +106,7 @@ std::vector<Ranges> parts_for_host() {
   };
 }
 
-/// The lists of a request; what it leaves out is that of the figures.
+/// The lists of a request; parameters that it omits are those of the figures.
 Ranges ranges_of(const Request& r, bool host) {
   Ranges ranges{.sizes = {1024, 4096}, .n = powers(4, 4, 1024), .types = {host ? kF32 : kF16}};
   if (!r.sizes.empty()) ranges.sizes = r.sizes;
@@ -122,13 +122,13 @@ Ranges ranges_of(const Request& r, bool host) {
 
 void check(const Ranges& ranges) {
   for (uint32_t size : ranges.sizes) {
-    if (size == 0) throw UsageError("--m takes sizes from 1 up; '0' is none");
+    if (size == 0) throw UsageError("--m takes sizes from 1; '0' is too small");
     for (uint32_t block : ranges.blocks) sparse::validate_sizes(size, size, block);
   }
   if (std::find(ranges.n.begin(), ranges.n.end(), 0U) != ranges.n.end())
-    throw UsageError("--n takes numbers of columns from 1 up; '0' is none");
+    throw UsageError("--n takes numbers of columns from 1; '0' is too small");
   if (std::find(ranges.densities.begin(), ranges.densities.end(), 0.0) != ranges.densities.end())
-    throw UsageError("--density takes shares above 0: a product without non-zeros has no rate");
+    throw UsageError("--density takes fractions above 0: a product without non-zeros has no rate");
 }
 
 }  // namespace
@@ -136,8 +136,7 @@ void check(const Ranges& ranges) {
 Sweep sweep_of(const Request& request, const machine::Machine& machine) {
   const bool host = machine.kind == machine::Kind::host;
   if (request.full && request.has_lists())
-    throw UsageError(
-        "--full is a sweep of its own: leave --m, --n, --block, --density, --type and --mode out");
+    throw UsageError("--full has its own sweep: omit --m, --n, --block, --density, --type and --mode");
   std::vector<Ranges> parts = host ? parts_for_host() : parts_for_tiles();
   if (request.full) parts = {all_of_table_2(host)};
   if (request.has_lists()) parts = {ranges_of(request, host)};

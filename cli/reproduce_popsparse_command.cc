@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What the numbers of cells depend on: a file of results holds one kind only.
+/// What the numbers of cells depend on; a result file holds cells of one kind only.
 ordered_json made_on(const Request& request, const machine::Machine& machine) {
   ordered_json what = {{"file", "tessera reproduce popsparse"}, {"schema", 1}, {"version", TESSERA_VERSION}};
   what["machine"] = machine.name;
@@ -41,7 +41,7 @@ ordered_json made_on(const Request& request, const machine::Machine& machine) {
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Error(fmt::format("{} cannot be made: {}", folder.string(), error.message()));
+  if (error) throw Error(fmt::format("cannot create {}: {}", folder.string(), error.message()));
 }
 
 Outcome outcome_of(const Request& request, const machine::Machine& machine, const Sweep& sweep,
@@ -69,8 +69,8 @@ int run(Request request) {
   size_t cells = 0;
   for (const auto& [operand, columns] : sweep) cells += columns.size();
   const size_t left = missing(sweep, store);
-  fmt::print(stderr, "{}: {} of {} cells are there; a run that is interrupted goes on where it was\n",
-             store.file(), cells - left, cells);
+  fmt::print(stderr, "{}: {} of {} cells are finished; an interrupted run resumes here\n", store.file(),
+             cells - left, cells);
   const size_t failed = popsparse::run(request, machine, sweep, store);
 
   const Study study(outcome_of(request, machine, sweep, store), request.published);
@@ -94,9 +94,9 @@ void add_sweep_options(CLI::App& command, Request& r) {
           [&r](const std::string& s) {
             r.planner = s == "best" ? ops::Planner::best : ops::Planner::published;
           },
-          "How products are cut for modelled machines: published (the default) or best")
+          "Planner for modelled machines: published (default) or best")
       ->check(CLI::IsMember({"published", "best"}));
-  command.add_flag("--full", r.full, "All of the paper's table 2, which takes about an hour");
+  command.add_flag("--full", r.full, "Run the paper's whole table 2, which takes about an hour");
   command.add_option_function<std::string>(
       "--m", [&r](const std::string& s) { r.sizes = parse_counts("--m", s); }, "Sizes m = k *");
   command.add_option_function<std::string>(
@@ -116,10 +116,10 @@ void add_sweep_options(CLI::App& command, Request& r) {
 void add_other_options(CLI::App& command, Request& r) {
   command.add_option_function<std::string>(
       "--threads", [&r](const std::string& s) { r.threads = parse_count("--threads", s, 1, 4096); },
-      "Threads of a host; cells of a modelled machine that run at once (default: one a physical core)");
-  command.add_flag("!--no-verify", r.verify, "Execute and verify no sample of the cells");
+      "Threads of a host; concurrent cells of a modelled machine (default: one per physical core)");
+  command.add_flag("!--no-verify", r.verify, "Do not execute and verify a sample of the cells");
   command.add_option("--out", r.out,
-                     "Folder of finished cells, where a next run goes on, and of the files below "
+                     "Folder of finished cells, from which the next run resumes, and of the files below "
                      "(default: popsparse-MACHINE)");
   command.add_option(
       "--published", r.published,
@@ -134,8 +134,7 @@ void add_other_options(CLI::App& command, Request& r) {
 Command add_command(CLI::App& reproduce) {
   auto request = std::make_shared<Request>();
   CLI::App& command = *reproduce.add_subcommand(
-      "popsparse",
-      "Sparse against dense products on a Bow IPU: every table and figure beside the published one");
+      "popsparse", "Compare sparse with dense products on a Bow IPU, as published: every table and figure");
   add_sweep_options(command, *request);
   add_other_options(command, *request);
   command.footer(

@@ -47,7 +47,7 @@ ordered_json json_of(const std::optional<studies::popsparse::PowerLawFit>& fit) 
   return out;
 }
 
-/// Each sparse operand at its best n, beside dense at its own.
+/// Each sparse operand at its best n, and dense at its own best n.
 ordered_json best_of(const Study& study) {
   ordered_json list = ordered_json::array();
   std::set<Operand> operands;

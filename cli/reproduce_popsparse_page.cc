@@ -19,7 +19,7 @@ report::Axis logarithmic(std::string label, Growth growth) {
   return {.label = std::move(label), .growth = growth};
 }
 
-/// Points of ours with the published ones beside them, in one colour.
+/// A series of ours and the published one, in the same colour.
 struct Pair {
   Series ours;
   Series published;
@@ -68,7 +68,7 @@ Html density_chart(const Study& study) {
   chart.x = logarithmic("density", Growth::log2);
   chart.y = logarithmic("TFLOP/s", Growth::log10);
   size_t colour = 0;
-  std::set<uint32_t> blocks;  // the smallest and the largest, as the paper has them
+  std::set<uint32_t> blocks;  // the smallest and the largest, as in the paper
   if (!study.blocks().empty()) blocks = {study.blocks().front(), study.blocks().back()};
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
     for (uint32_t block : blocks) {
@@ -136,21 +136,20 @@ Html size_chart(const Study& study) {
   return report::chart(chart);
 }
 
-/// Speed-ups against what the law says of them, on the line where both are equal or beside it.
+/// Measured speed-ups over those predicted by the law, with the line where both are equal.
 Html law_chart(const Study& study) {
   const auto fit = study.law(Mode::static_sparse);
   if (!fit) return {};
   report::LineChart chart;
   chart.frame = {
       "Static over dense against the law",
-      fmt::format("Each at its best n. Fitted here: {}. Published: {}; its marks say what it expects of "
+      fmt::format("Each at its best n. Fitted here: {}. Published: {}; its marks show its predictions for "
                   "the same products.",
                   law_text(fit->law), law_text(published_law()))};
   chart.x = logarithmic("the law, fitted to these points", Growth::log2);
   chart.y = logarithmic("speed-up", Growth::log2);
-  Series same{.name = "as the law says", .colour = report::kGrey, .markers = false};
-  Series published{
-      .name = "as the published law says", .colour = report::kGrey, .line = false, .reference = true};
+  Series same{.name = "the law", .colour = report::kGrey, .markers = false};
+  Series published{.name = "the published law", .colour = report::kGrey, .line = false, .reference = true};
   std::vector<Series> ours;
   double least = 1, most = 1;
   for (uint32_t block : study.blocks()) {
@@ -162,10 +161,9 @@ Html law_chart(const Study& study) {
       const std::string where =
           fmt::format("m = {}, d = {}, b = {}", sample.factors[0], density_text(sample.factors[1]), block);
       series.points.push_back(
-          {x, sample.value, fmt::format("{}: {:.2f}, the law says {:.2f}", where, sample.value, x)});
+          {x, sample.value, fmt::format("{}: {:.2f}, predicted {:.2f}", where, sample.value, x)});
       const double theirs = published_law().at(sample.factors);
-      published.points.push_back(
-          {x, theirs, fmt::format("{}: the published law says {:.2f}", where, theirs)});
+      published.points.push_back({x, theirs, fmt::format("{}: {:.2f} by the published law", where, theirs)});
     }
     ours.push_back(std::move(series));
   }
@@ -209,8 +207,8 @@ std::string page(const Study& study) {
   const machine::Machine& machine = study.outcome().machine;
   const bool host = machine.kind == machine::Kind::host;
   report::Page page("PopSparse on " + machine.name,
-                    host ? "Sparse against dense products, measured on this computer"
-                         : "Sparse against dense products, modelled and accounted cycle by cycle");
+                    host ? "Sparse and dense products, measured on this computer"
+                         : "Sparse and dense products, modelled and accounted cycle by cycle");
   const auto add = [&](std::string heading, Html content) {
     if (!content.empty()) page.add_section(std::move(heading), std::move(content));
   };
@@ -224,7 +222,7 @@ std::string page(const Study& study) {
   for (const Figure& figure : grid_figures(study, study.precision())) grid += html_of(figure);
   add("Grid of speed-ups", grid);
   Html about = report::paragraph(
-      "Published numbers stand in brackets, in plots as hollow marks and broken lines: Z. Li et al., "
+      "Published numbers are in brackets, in plots hollow marks and dashed lines: Z. Li et al., "
       "PopSparse: "
       "Accelerated Block Sparse Matrix Multiplication on IPU, 2023, measured on one Bow IPU; those of "
       "figures are read "

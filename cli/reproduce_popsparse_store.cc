@@ -44,16 +44,16 @@ std::string content_of(int descriptor, const std::string& file) {
   }
 }
 
-/// The first thing in which what a file was made on differs from what is here.
+/// The first property in which the file's origin differs from the present one.
 std::string difference(const ordered_json& there, const ordered_json& here) {
   for (const auto& [key, value] : here.items()) {
-    if (!there.contains(key)) return fmt::format("does not say its {}", key);
+    if (!there.contains(key)) return fmt::format("lacks its {}", key);
     if (there[key] == value) continue;
     if (value.is_object() && there[key].is_object())
       if (std::string inner = difference(there[key], value); !inner.empty()) return inner;
-    return fmt::format("was made with {} = {}, not {}", key, there[key].dump(), value.dump());
+    return fmt::format("was written with {} = {}, not {}", key, there[key].dump(), value.dump());
   }
-  return there.size() == here.size() ? "" : "says more than this version knows";
+  return there.size() == here.size() ? "" : "has properties unknown to this version";
 }
 
 }  // namespace
@@ -119,9 +119,9 @@ Store::~Store() { ::close(descriptor_); }
 void Store::read(const ordered_json& made_on) {
   const std::string content = content_of(descriptor_, file_);
   const std::string head = made_on.dump() + "\n";
-  const size_t whole = content.rfind('\n') + 1;  // 0 where there is no line
+  const size_t whole = content.rfind('\n') + 1;  // 0 if there is no line
   if (whole == 0 && !head.starts_with(content))
-    throw UsageError(fmt::format("{} is no file of results: pass another --out", file_));
+    throw UsageError(fmt::format("{} is not a result file: pass another --out", file_));
   size_t number = 1;
   for (size_t begin = 0; begin < whole; ++number) {
     const size_t end = content.find('\n', begin);
@@ -129,14 +129,14 @@ void Store::read(const ordered_json& made_on) {
     begin = end + 1;
   }
   if (whole != content.size() && ::ftruncate(descriptor_, static_cast<off_t>(whole)) != 0)
-    io::fail(file_, "its torn last line cannot be removed: {}", std::strerror(errno));
+    io::fail(file_, "its incomplete last line cannot be removed: {}", std::strerror(errno));
   if (whole == 0) write(head);
 }
 
 void Store::read_line(std::string_view line, size_t number, const ordered_json& made_on) {
   const ordered_json json = ordered_json::parse(line, nullptr, false);
   if (number == 1) {
-    const std::string what = json.is_object() ? difference(json, made_on) : "is no file of results";
+    const std::string what = json.is_object() ? difference(json, made_on) : "is not a result file";
     if (!what.empty()) throw UsageError(fmt::format("{} {}: pass another --out, or remove it", file_, what));
     return;
   }
@@ -144,7 +144,7 @@ void Store::read_line(std::string_view line, size_t number, const ordered_json& 
     const Result result = result_of(json);
     results_[result.cell] = result;
   } catch (const std::exception&) {
-    io::fail(file_, "line {} is damaged; remove it, and its cell is run again", number);
+    io::fail(file_, "line {} is damaged; remove it to run its cell again", number);
   }
 }
 
@@ -165,7 +165,7 @@ void Store::write(const std::string& line) {
   for (size_t written = 0; written < line.size();) {
     const ssize_t count = ::write(descriptor_, line.data() + written, line.size() - written);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) io::fail(file_, "cannot be written: {}; what it holds is kept", std::strerror(errno));
+    if (count <= 0) io::fail(file_, "cannot be written: {}; its contents are kept", std::strerror(errno));
     written += static_cast<size_t>(count);
   }
 }

@@ -1,4 +1,4 @@
-// Finished cells of `tessera reproduce popsparse`, kept from run to run.
+// Finished cells of `tessera reproduce popsparse`, kept between runs.
 #pragma once
 
 #include <map>
@@ -11,23 +11,23 @@
 
 namespace tessera::cli::popsparse {
 
-/// A file of JSON lines: the first says what it was made on, each of the others holds a cell. A cell
-/// is one write at the end of the file, so what ends a run loses no finished cell; a last line that was
-/// torn is dropped.
+/// A file of JSON lines: the first states what the results depend on, each other line is a cell. A cell is
+/// one write at the end of the file, so an interrupted run loses no finished cell; an incomplete last line is
+/// dropped.
 class Store {
  public:
-  /// Opens `file`, or makes it. `made_on` is what its cells depend on. Throws UsageError where the file
-  /// says something else, or another run has it open; Error where it cannot be read or written, or a
-  /// line of it is damaged.
+  /// Opens or creates `file`. `made_on` is what its cells depend on. Throws UsageError if the file states
+  /// something else or is open in another run; Error if it cannot be read or written, or one of its lines is
+  /// damaged.
   Store(std::string file, const nlohmann::ordered_json& made_on);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Null where there is none yet.
+  /// Null if there is none yet.
   const Result* find(const Cell& cell) const;
 
-  /// Appends a cell, from any thread. Throws Error where that fails.
+  /// Appends a cell; thread-safe. Throws Error on failure.
   void add(const Result& result);
 
   const std::string& file() const { return file_; }
@@ -43,7 +43,8 @@ class Store {
   std::map<Cell, Result> results_;
 };
 
-/// A result as JSON, and back. Throws nlohmann::json::exception or UsageError where it is none.
+/// Converts a result to JSON and back. Throws nlohmann::json::exception or UsageError for JSON that is not a
+/// result.
 nlohmann::ordered_json json_of(const Result& result);
 Result result_of(const nlohmann::ordered_json& json);
 

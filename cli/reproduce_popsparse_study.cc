@@ -12,7 +12,7 @@ constexpr uint32_t kPaperSize = 4096;
 constexpr uint32_t kPaperBlock = 16;
 constexpr double kPaperDensity = 1.0 / 16;
 
-/// The value nearest to `wanted`, in logarithms; `wanted` of none.
+/// The value nearest to `wanted` in logarithms; `wanted` if there are none.
 template <class T>
 T nearest(const std::vector<T>& values, T wanted) {
   const auto distance = [&](T value) {

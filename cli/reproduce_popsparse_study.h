@@ -1,4 +1,4 @@
-// What `tessera reproduce popsparse` found, put the way the paper puts it.
+// The findings of `tessera reproduce popsparse`, organised as in the paper.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace tessera::cli::popsparse {
 
-/// The fastest of an operand over n.
+/// The best n of an operand.
 struct Best {
   uint32_t n = 0;
   double tflops = 0;
@@ -34,13 +34,13 @@ class Study {
 
   const Outcome& outcome() const { return outcome_; }
 
-  // What the sweep has, ascending. Figures that hold something fixed take what the paper takes, or the
-  // nearest that there is.
+  // The contents of the sweep, ascending. Figures with a fixed parameter use the paper's value, or the
+  // nearest available one.
   const std::vector<Precision>& precisions() const { return precisions_; }
   const std::vector<uint32_t>& sizes() const { return sizes_; }
   const std::vector<uint32_t>& blocks() const { return blocks_; }
   const std::vector<double>& densities() const { return densities_; }  ///< descending
-  const std::vector<uint32_t>& columns() const { return columns_; }  ///< of sparse products, if there are any
+  const std::vector<uint32_t>& columns() const { return columns_; }    ///< of sparse products, if any
   bool has(Mode mode) const { return modes_.contains(mode); }
   Precision precision() const;  ///< FP16
   uint32_t size() const;        ///< 4096
@@ -49,23 +49,23 @@ class Study {
 
   const Result* find(const Cell& cell) const;
   std::optional<double> tflops(const Cell& cell) const;
-  /// Over columns() that fit.
+  /// Over all columns() that fit.
   std::optional<Best> best(const Operand& operand) const;
-  /// Times as fast as dense at the same n.
+  /// Speed-up over dense at the same n.
   std::optional<double> speedup(const Cell& cell) const;
   /// The same, each at its best n.
   std::optional<double> best_speedup(const Operand& operand) const;
-  /// The density at which an operand's mode and block are as fast as dense, each at its best n: between
-  /// the densities of the sweep, on a line in logarithms. None where dense is faster, or slower, at all.
+  /// The density at which an operand's mode and block are as fast as dense, each at its best n: interpolated
+  /// between densities of the sweep, linearly in logarithms. None if dense is always faster or always slower.
   std::optional<double> break_even(Mode mode, uint32_t block) const;
   /// Fitted to best_speedup() of static products, as the paper's.
   std::vector<studies::popsparse::PowerLawSample> law_samples(Mode mode) const;
   std::optional<studies::popsparse::PowerLawFit> law(Mode mode) const;
 
-  // Published numbers, where there are any. All are of Bow.
+  // Published numbers, if any. All are for Bow.
   std::optional<double> published_dense(const Precision& precision, uint32_t size, uint32_t n) const;
   std::vector<uint32_t> published_dense_columns(const Precision& precision, uint32_t size) const;
-  /// Over as many columns as the sweep has.
+  /// Over the columns of the sweep.
   std::optional<double> published_best_dense(const Precision& precision, uint32_t size) const;
   /// Of a row of figure 7; a row without a number did not fit.
   const studies::popsparse::RatioCell* published_ratio(const Cell& cell) const;

@@ -20,8 +20,8 @@
 namespace tessera::cli::popsparse {
 namespace {
 
-/// What cells take beside one another, for the remaining time; fitted by eye. Planning walks the
-/// blocks; measuring repeats the product.
+/// Relative cost of cells, for the remaining time; fitted by eye. Planning walks the blocks; measuring
+/// repeats the product.
 double weight_of(const Cell& cell, machine::Kind kind) {
   const Operand& o = cell.operand;
   if (kind == machine::Kind::host) return 0.4 + 1e-10 * cell.flops();
@@ -65,7 +65,7 @@ class SweepRun {
       all_ += task.weight;
       if (task.weight > 0) tasks_.push_back(std::move(task));
     }
-    // The longest first, so that no thread is left with one at the end.
+    // Longest first, so that no thread starts a long one at the end.
     std::stable_sort(tasks_.begin(), tasks_.end(),
                      [](const Task& a, const Task& b) { return a.weight > b.weight; });
   }
@@ -118,7 +118,7 @@ class SweepRun {
     }
   }
 
-  /// None where it fails, which is told.
+  /// None if it fails, which is reported.
   std::optional<Result> run(SpmmRunner& runner, const Cell& cell) {
     try {
       return result_of(cell, runner.run(case_of(request_, cell)));
@@ -134,8 +134,7 @@ class SweepRun {
     Result result;
     result.cell = cell;
     result.fits = r.fits;
-    if (!r.fits)
-      result.reason = "it needs more memory than the fullest tile has, or no plan is within the limits";
+    if (!r.fits) result.reason = "it exceeds tile memory, or no plan is within the limits";
     result.nnz = r.nnz;
     result.seconds = r.seconds;
     result.cycles = r.cycles;
@@ -189,7 +188,7 @@ class SweepRun {
 
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> stopped_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the following
   size_t done_ = 0;
   double done_weight_ = 0;
   size_t failed_ = 0;

@@ -12,7 +12,7 @@ namespace {
 
 using Entry = Figure::Entry;
 
-constexpr double kDarkest = 4;  // speed-ups from here on, and below its inverse, have the full shade
+constexpr double kDarkest = 4;  // speed-ups from here on, and below its inverse, get the full shade
 
 std::string rate_text(double tflops) {
   return tflops < 1 ? fmt::format("{:.3f}", tflops) : fmt::format("{:.1f}", tflops);
@@ -34,7 +34,7 @@ Entry rate_entry(const std::optional<Best>& ours, std::optional<double> publishe
   return entry;
 }
 
-/// Modes and blocks with results of these sizes and densities, dense last.
+/// Modes and blocks with results for these sizes and densities, dense last.
 struct Row {
   Mode mode = Mode::dense;
   uint32_t block = 1;
@@ -69,7 +69,7 @@ std::string fixed_text(const Study& study) {
 }  // namespace
 
 Figure dense_figure(const Study& study) {
-  Figure figure{"Dense TFLOP/s against n (figure 2)", "", {"type, m = k"}};
+  Figure figure{"Dense TFLOP/s over n (figure 2)", "", {"type, m = k"}};
   for (uint32_t n : study.columns()) figure.head.push_back(std::to_string(n));
   for (const Precision& precision : study.precisions())
     for (uint32_t size : study.sizes()) {
@@ -109,7 +109,7 @@ Figure table_3(const Study& study) {
 }
 
 Figure density_figure(const Study& study) {
-  Figure figure{fmt::format("TFLOP/s at the best n against density: {} (figure 3a)", fixed_text(study)),
+  Figure figure{fmt::format("TFLOP/s at the best n over density: {} (figure 3a)", fixed_text(study)),
                 "Only operations on stored elements count.",
                 {"mode"}};
   for (double density : study.densities()) figure.head.push_back("d = " + density_text(density));
@@ -131,14 +131,14 @@ Figure density_figure(const Study& study) {
 }
 
 Figure block_figure(const Study& study) {
-  Figure figure{fmt::format("TFLOP/s at the best n against block size: {}, d = {} (figure 4a)",
+  Figure figure{fmt::format("TFLOP/s at the best n over block size: {}, d = {} (figure 4a)",
                             fixed_text(study), density_text(study.density())),
-                "In brackets the published ones.",
+                "Published numbers in brackets.",
                 {"mode"}};
   for (uint32_t block : study.blocks()) figure.head.push_back(fmt::format("b = {}", block));
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
     std::vector<Entry> rates = {{std::string(cli::name_of(mode))}};
-    std::vector<Entry> gains = {{fmt::format("{}, times b = 1", cli::name_of(mode))}};
+    std::vector<Entry> gains = {{fmt::format("{}, relative to b = 1", cli::name_of(mode))}};
     const auto one = study.best({mode, study.precision(), study.size(), 1, study.density()});
     for (uint32_t block : study.blocks()) {
       const Operand operand{mode, study.precision(), study.size(), block, study.density()};
@@ -157,7 +157,7 @@ Figure block_figure(const Study& study) {
 }
 
 Figure size_figure(const Study& study) {
-  Figure figure{fmt::format("TFLOP/s at the best n against feature size: {}, b = {}, d = {} (figure 4b)",
+  Figure figure{fmt::format("TFLOP/s at the best n over feature size: {}, b = {}, d = {} (figure 4b)",
                             cli::name_of(study.precision()), study.block(), density_text(study.density())),
                 "Dense counts every operation.",
                 {"mode"}};
@@ -277,7 +277,8 @@ std::string notes_of(const Study& study) {
     verified += result.verified == true;
   }
   if (executed != 0)
-    notes += fmt::format("Executed and compared with float64: {} products, {} right.\n", executed, verified);
+    notes +=
+        fmt::format("Executed and compared with float64: {} products, {} correct.\n", executed, verified);
   return notes;
 }
 

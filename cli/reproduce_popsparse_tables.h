@@ -1,4 +1,4 @@
-// How `tessera reproduce popsparse` shows what it found.
+// Tables of `tessera reproduce popsparse`.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace tessera::cli::popsparse {
 
-/// A table for the terminal and for the page, its cells "ours (published)".
+/// A table for the terminal and the page, with cells "ours (published)".
 struct Figure {
   struct Entry {
     std::string words{};
-    std::string title{};            ///< shown when pointed at
-    std::optional<double> shade{};  ///< −1 … 1: how strongly bad or good
+    std::string title{};            ///< tooltip
+    std::optional<double> shade{};  ///< −1 … 1: from bad to good
   };
   std::string title{};
   std::string note{};
@@ -29,7 +29,7 @@ Figure block_figure(const Study& study);                                        
 Figure size_figure(const Study& study);                                            ///< figure 4b
 Figure law_figure(const Study& study);                                             ///< figure 4c
 Figure break_even_figure(const Study& study);                                      ///< sections 5.3 and 6
-std::vector<Figure> grid_figures(const Study& study, const Precision& precision);  ///< figure 7, a size each
+std::vector<Figure> grid_figures(const Study& study, const Precision& precision);  ///< figure 7, one per size
 
 /// All of them that have rows.
 std::vector<Figure> figures_of(const Study& study);
@@ -39,7 +39,7 @@ std::string notes_of(const Study& study);
 
 std::string text(const Figure& figure);
 
-/// All cells; the figures too in JSON; everything with plots as a page.
+/// All cells as CSV; with the figures as JSON; everything with plots as a page.
 std::string csv(const Study& study);
 std::string json(const Study& study);
 std::string page(const Study& study);

@@ -1,4 +1,4 @@
-// The combinations that `tessera spmm` runs, and what comes of one.
+// The combinations that `tessera spmm` runs, and their results.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SpmmCase {
   Mode mode = Mode::static_sparse;
   ops::Product product = ops::Product::forward;
   Precision precision;
-  std::optional<double> density;  ///< requested; none of a file or of dense
+  std::optional<double> density;  ///< requested; none for files and dense weights
   uint32_t block = 1;
   uint32_t n = 0;
 };
@@ -32,16 +32,16 @@ struct SpmmResult {
   uint32_t m = 0;
   uint32_t k = 0;
   double density = 0;
-  uint64_t nnz = 0;    ///< stored elements, fill-in included
+  uint64_t nnz = 0;    ///< stored elements, including fill-in
   double fill_in = 1;  ///< stored elements / non-zeros of the file
   bool fits = true;
-  std::string failure;  ///< why there is no result; empty where there is one
+  std::string failure;  ///< why there is no result; otherwise empty
   std::optional<double> seconds;
   std::optional<double> cycles;
   std::optional<double> dense_seconds;
-  std::optional<double> update_seconds;  ///< of a new pattern, where the mode is dynamic
+  std::optional<double> update_seconds;  ///< time to set a new pattern of a dynamic weight
   std::optional<uint32_t> steps;         ///< propagation steps of a dynamic product on tiles
-  std::optional<double> peak_fraction;   ///< of the host's arithmetic
+  std::optional<double> peak_fraction;   ///< fraction of the host's arithmetic peak
   std::optional<bool> verified;
   std::optional<double> max_abs_error;
   std::optional<double> max_rel_error;
@@ -52,7 +52,7 @@ struct SpmmResult {
   uint32_t tiles = 0;
   uint32_t tiles_used = 0;
   double predicted_seconds = 0;
-  std::string printed;  ///< what --print asks for
+  std::string printed;  ///< output of --print
   std::vector<ops::PlanCandidate> candidates;
   std::optional<report::RunSummary> run;  ///< for --report and --trace
 
@@ -66,7 +66,7 @@ struct SpmmResult {
   }
 };
 
-/// Every combination that a request asks for, dense once per machine, type and n.
+/// Every combination of a request; dense once per machine, type and n.
 std::vector<SpmmCase> cases_of(const SpmmRequest& request);
 
 }  // namespace tessera::cli

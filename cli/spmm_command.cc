@@ -50,7 +50,7 @@ void add_weight_options(CLI::App& command, SpmmRequest& r) {
       "--k", [&r](const std::string& s) { r.k = parse_count("--k", s); }, "Columns of a generated W");
   command.add_option_function<std::string>(
       "--density", [&r](const std::string& s) { r.densities = parse_densities(s); },
-      "Share of a generated W that is stored, such as 1/16 or 0.1 *");
+      "Density of a generated W, such as 1/16 or 0.1 *");
   command.add_option("--pattern", r.pattern, "Pattern of a generated W: random, banded or power-law")
       ->check(CLI::IsMember({"random", "banded", "power-law"}));
   command.add_option_function<std::string>(
@@ -69,41 +69,39 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "Type of W: f32, f16 or bf16; on tiled machines also f16-f32 (FP16 values, FP32 partial sums) *");
   command.add_option_function<std::string>(
       "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); },
-      "static (sparse, its pattern known ahead), dynamic (sparse, its pattern may change) or dense; static "
-      "and dense if left out *");
+      "static (sparse, fixed pattern), dynamic (sparse, changing pattern) or dense (default: static "
+      "and dense) *");
   command.add_option_function<std::string>(
       "--product", [&r](const std::string& s) { r.products = parse_products(s); },
-      "forward (Y = W·X), dx (Wᵀ·dY) or dw (dY·Xᵀ at the pattern of W); forward if left out *");
+      "forward (Y = W·X, default), dx (Wᵀ·dY) or dw (dY·Xᵀ at the pattern of W) *");
   command.add_option_function<std::string>(
       "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
       "host, gc2, gc200, bow, or a machine's .toml file (docs/machines.md) *");
   command.add_option_function<std::string>(
       "--set", [&r](const std::string& s) { r.settings = parse_settings(s); },
-      "Change figures of the modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
-      "shows the keys)");
+      "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
+      "lists the keys)");
   command.add_option_function<std::string>(
       "--layout", [&r](const std::string& s) { r.layout = layout_of(s); },
-      "Order of X and Y in memory: row or column (major)");
+      "Memory order of X and Y: row or column (major)");
 }
 
 void add_output_options(CLI::App& command, SpmmRequest& r) {
-  command.add_flag("--estimate", r.estimate, "Plan, compile and account only; no arithmetic");
+  command.add_flag("--estimate", r.estimate, "Plan, compile and account only, without arithmetic");
   command.add_option_function<std::string>(
       "--verify", [&r](const std::string& s) { r.verify = verify_of(s); },
-      "Compare with float64: full, sample or none; full up to 2 GFLOP if left out");
+      "Compare with float64: full, sample or none (default: full up to 2 GFLOP, otherwise sample)");
   command.add_option("--print", r.print, "Also show: plan, candidates, passes (of the compiler) or program")
       ->check(CLI::IsMember({"plan", "candidates", "passes", "program"}));
-  command.add_option("--report", r.report,
-                     "Write a page about the runs: results, schedule, memory, plan (.html)");
-  command.add_option("--trace", r.trace,
-                     "Write a trace of the runs for Perfetto or chrome://tracing (.json)");
+  command.add_option("--report", r.report, "Write a report page: results, schedule, memory, plan (.html)");
+  command.add_option("--trace", r.trace, "Write a trace for Perfetto or chrome://tracing (.json)");
   command.add_option_function<std::string>(
       "--planner", [&r](const std::string& s) { r.planner = planner_of(s); },
-      "How products are cut for modelled machines: best, or published (as the vendor's libraries are known "
+      "Planner for modelled machines: best, or published (as the vendor's libraries are known "
       "to)");
   command.add_option_function<std::string>(
       "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); },
-      "Force a cut, that of static where both modes run: KEY=NUMBER, …");
+      "Force schedule knobs (of static, if both modes run): KEY=NUMBER, …");
 }
 
 SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
@@ -145,7 +143,7 @@ void print(const std::vector<SpmmResult>& results) {
     if (!result.printed.empty()) fmt::print("\n{}:\n{}", title(result.what), result.printed);
 }
 
-/// Results that are printed stay so, whatever becomes of the files.
+/// Failing to write files does not affect printed results.
 bool write_or_complain(const SpmmRequest& request, const std::vector<SpmmResult>& results) {
   try {
     write_files(request, results);
@@ -179,8 +177,8 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_spmm_command(CLI::App& app) {
-  CLI::App& command =
-      *app.add_subcommand("spmm", "Sparse times dense: plan, run, verify and measure Y = W·X");
+  CLI::App& command = *app.add_subcommand(
+      "spmm", "Plan, run, verify and measure products Y = W·X of sparse or dense weights");
   auto options = std::make_shared<Options>();
   add_weight_options(command, options->request);
   add_run_options(command, options->request);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kUpdates = 11;
 
-/// Median seconds of taking another random pattern of as many blocks.
+/// Median seconds to set another random pattern with the same number of blocks.
 double measure_update(Weight& weight, uint64_t seed) {
   const Pattern first = weight.pattern();
   const double all = static_cast<double>(first.block_rows()) * first.block_cols();
@@ -68,13 +68,13 @@ SpmmResult HostRuns::run(const SpmmRequest& request, const SpmmCase& what, const
                           : run_product(request, what, matrix, machine, force);
   if (!dynamic_ || request.estimate || !result.fits) return result;
   result.update_seconds = measure_update(*dynamic_, request.seed);
-  packed_is_of_ = std::nullopt;  // values are lost with the blocks that they stood in
+  packed_is_of_ = std::nullopt;  // values are lost with their blocks
   return result;
 }
 
 namespace {
 
-/// Runs what is bound, as often as it takes.
+/// Runs the bound product until enough is measured.
 void measure(const engine::Engine& engine, std::span<const engine::Binding> bindings,
              const std::function<void()>& before, SpmmResult& result) {
   const Timed timed = median_run([&](Trace& trace) {

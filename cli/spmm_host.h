@@ -13,13 +13,13 @@
 
 namespace tessera::cli {
 
-/// Runs cases on this computer. The packed weight stays for neighbours of one matrix, mode and type.
+/// Runs cases on this computer. Successive cases with the same matrix, mode and type share the packed weight.
 class HostRuns {
  public:
   SpmmResult run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                  const machine::Machine& machine, const ops::ForcedKnobs& force);
 
-  /// The next case is of another matrix.
+  /// The next case has another matrix.
   void forget_weight() { packed_is_of_ = std::nullopt; }
 
  private:

@@ -94,7 +94,7 @@ report::Html section_of(const SpmmResult& r) {
   return report::section_of(section);
 }
 
-/// The times of all results, one chart a machine, for those of different machines differ by far.
+/// The times of all results, one chart per machine, because different machines differ by orders of magnitude.
 report::Html comparison(std::span<const SpmmResult> results) {
   std::vector<report::BarChart> charts;
   for (const SpmmResult& r : results) {

@@ -7,10 +7,10 @@
 
 namespace tessera::cli {
 
-/// Throws Error where a file that is asked for could not be written.
+/// Throws Error if a requested file cannot be written.
 void require_writable(const SpmmRequest& request);
 
-/// Writes the files that are asked for, each whole or not at all. Throws Error where that fails.
+/// Writes the requested files, each completely or not at all. Throws Error on failure.
 void write_files(const SpmmRequest& request, std::span<const SpmmResult> results);
 
 }  // namespace tessera::cli

@@ -36,7 +36,7 @@ std::string_view flag_of(ops::Product product) {
 
 namespace {
 
-/// The items of a list, each one of those known by name.
+/// Parses a list of named items.
 template <class Item, class Name>
 std::vector<Item> parse_named(const std::string& text, std::initializer_list<Item> known, const Name& name,
                               std::string_view what) {

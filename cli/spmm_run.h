@@ -1,4 +1,4 @@
-// What running a case takes on any machine: activations, medians, estimates, verification.
+// What running a case needs on any machine: activations, medians, estimates, verification.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -18,7 +18,7 @@
 
 namespace tessera::cli {
 
-/// An activation matrix in memory. Throws Error where it would not fit.
+/// An activation matrix in memory. Throws Error if it would not fit.
 struct Activations {
   Activations(uint32_t height, uint32_t width, Layout order);
 
@@ -40,10 +40,10 @@ struct Timed {
   Trace trace;
 };
 
-/// Runs until enough is measured; the run of median time.
+/// Repeats until enough is measured; returns the run of median time.
 Timed median_run(const std::function<engine::Profile(Trace&)>& run);
 
-/// The passes of the compiler, as --print shows them.
+/// The compiler passes, as --print shows them.
 std::string passes_text(const compiler::Executable& executable);
 
 template <class Plan>
@@ -55,7 +55,7 @@ std::string printed(const std::string& what, const Plan& plan, const compiler::E
   return "";
 }
 
-/// What is known of a case before it runs.
+/// What is known about a case before it runs.
 template <class Plan>
 SpmmResult start(const Plan& plan, const compiler::Executable& executable, const SpmmRequest& request) {
   SpmmResult result;
@@ -73,7 +73,7 @@ SpmmResult start(const Plan& plan, const compiler::Executable& executable, const
 /// Accounts without floating-point work. `known`: integers on which control flow and costs depend.
 void estimate(const engine::Engine& engine, std::span<const engine::Binding> known, SpmmResult& result);
 
-/// Types that numbers are rounded to.
+/// Types to which numbers are rounded.
 struct Rounding {
   Type weights;
   Type partials;
@@ -81,7 +81,7 @@ struct Rounding {
   uint32_t roundings = 1;  ///< of one partial sum, at most
 };
 
-/// Compares Y with W·X in float64, as far as the request wants it.
+/// Compares Y with W·X in float64, to the requested extent.
 void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Rounding& types,
             const Activations& x, const Activations& y, SpmmResult& result);
 

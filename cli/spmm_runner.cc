@@ -36,7 +36,7 @@ const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
   return machines_.emplace(title, std::move(machine)).first->second;
 }
 
-/// Where both modes run, dense is the yardstick and keeps its own plan.
+/// If both modes run, dense is the baseline and keeps its own plan.
 const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
   static const ops::ForcedKnobs none;
   return what.mode != Mode::dense || request_.modes.size() == 1 ? request_.force : none;
@@ -105,7 +105,7 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   return result;
 }
 
-/// Dense runs before what is compared with it.
+/// Dense runs before the products that are compared with it.
 void SpmmRunner::compare_with_dense(const SpmmCase& what, SpmmResult& result) {
   const std::tuple key{machine_title(what), what.precision, what.product, what.n};
   if (what.mode == Mode::dense && result.seconds) dense_seconds_[key] = *result.seconds;

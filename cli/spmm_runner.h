@@ -17,13 +17,13 @@
 
 namespace tessera::cli {
 
-/// Runs cases one after another, keeping what neighbours share: the matrix, its packed form, the
-/// time of dense.
+/// Runs cases one after another, keeping what successive ones share: the matrix, its packed form, the time of
+/// dense.
 class SpmmRunner {
  public:
   explicit SpmmRunner(const SpmmRequest& request);
 
-  /// Throws UsageError for a case that makes no sense, before any of them runs.
+  /// Throws UsageError for an invalid case, before any of them runs.
   void check(const SpmmCase& what);
 
   SpmmResult run(const SpmmCase& what);

@@ -65,7 +65,7 @@ ordered_json memory(const SpmmResult& r) {
           {"total_purposes", categories(r.memory.total_purposes)}};
 }
 
-/// What --set changed of the machine.
+/// The machine figures changed by --set.
 ordered_json settings(const SpmmCase& what) {
   ordered_json out = ordered_json::object();
   for (const machine::Setting& setting : what.settings) out[setting.key] = setting.value;
@@ -167,11 +167,11 @@ std::string details(const SpmmResult& r) {
     out += '\n';
   }
   if (r.verified)
-    out += fmt::format("  error  {:.2e} of |W|·|X| at most ({:.2e} allowed), {:.2e} absolute: {}\n",
+    out += fmt::format("  error  at most {:.2e} of |W|·|X| ({:.2e} allowed), {:.2e} absolute: {}\n",
                        *r.max_rel_error, *r.tolerance, *r.max_abs_error,
                        *r.verified ? "verified" : "NOT VERIFIED");
   out +=
-      fmt::format("  memory {} in all, fullest tile {} of {}\n", base::bytes_text(r.memory.total_bytes),
+      fmt::format("  memory {} in total, fullest tile {} of {}\n", base::bytes_text(r.memory.total_bytes),
                   base::bytes_text(r.memory.max_tile_bytes), base::bytes_text(r.memory.tile_capacity_bytes));
   out += category_lines(r.memory.fullest);
   std::string purposes;

@@ -1,4 +1,4 @@
-// How results of `tessera spmm` are shown: a table, what stands behind one row, or JSON.
+// Output of `tessera spmm`: a table, details of one row, or JSON.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace tessera::cli {
 
-/// One row a result.
+/// One row per result.
 report::Table table(std::span<const SpmmResult> results);
 
 /// Plan, phases, memory and error of one result.
 std::string details(const SpmmResult& result);
 
-/// The categories of the fullest tile of a result that does not fit.
+/// The memory categories of the fullest tile of a result that does not fit.
 std::string overflow(const SpmmResult& result);
 
 /// {"schema": 1, "command": "spmm", "results": […]}

@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-/// Elements as a tile's memory has them.
+/// Elements as they lie in a tile's memory.
 std::vector<std::byte> as_type(std::span<const float> elements, Type type) {
   std::vector<std::byte> bytes(elements.size() * size_of(type));
   const program::FieldView view{bytes.data(), type, 1, static_cast<uint32_t>(elements.size())};
@@ -29,7 +29,7 @@ void as_floats(const std::vector<std::byte>& bytes, Type type, std::span<float> 
     elements[i] = static_cast<float>(kernels::number_at(view, 0, static_cast<int64_t>(i)));
 }
 
-/// What a product of tiles reads and writes, as matrices and as its program stores them.
+/// The operands of a product on tiles, as matrices and as its program stores them.
 class Operands {
  public:
   Operands(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
@@ -56,7 +56,7 @@ class Operands {
             {v.y, stored_y_.data(), cols_of(v.y), 1}};
   }
 
-  /// Compares what the product has written with float64.
+  /// Compares the result with float64.
   void verify(const SpmmRequest& request, Type partials, SpmmResult& result) {
     const Rounding types{type_, partials, type_, built_.dynamic ? built_.dynamic->encoding.roundings : 1};
     switch (product_) {

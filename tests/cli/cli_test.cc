@@ -258,8 +258,8 @@ struct Misuse {
 TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
   for (const Misuse& misuse :
        {Misuse{"spmm --m 4 --k 4 --density 1/2", "--n is missing"},
-        {"spmm --m 4 --k 4 --density 3/2 --n 4", "--density takes shares from 0 to 1"},
-        {"spmm --m 4 --k 4 --density nan --n 4", "--density takes shares from 0 to 1"},
+        {"spmm --m 4 --k 4 --density 3/2 --n 4", "--density takes fractions from 0 to 1"},
+        {"spmm --m 4 --k 4 --density nan --n 4", "--density takes fractions from 0 to 1"},
         {"spmm --m 4 --k 4 --density 1/2 --n -4", "--n takes whole numbers"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4,", "--n takes whole numbers"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --type f8", "--type takes"},

@@ -137,12 +137,12 @@ TEST_F(PopsparseTest, AnInterruptedSweepGoesOnWithoutRepeating) {
   file("results/cells.jsonl", kept + "{\"mode\":\"static\",\"type\":\"f1");
   const Outcome again = reproduce("--no-verify");
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_NE(again.err.find("7 of 20 cells are there"), std::string::npos) << again.err;
+  EXPECT_NE(again.err.find("7 of 20 cells are finished"), std::string::npos) << again.err;
   const std::string after = contents_of(cells());
   EXPECT_TRUE(after.starts_with(kept));
   EXPECT_EQ(lines_of(after), kCells + 1);
   const Outcome third = reproduce("--no-verify");
-  EXPECT_NE(third.err.find("20 of 20 cells are there"), std::string::npos) << third.err;
+  EXPECT_NE(third.err.find("20 of 20 cells are finished"), std::string::npos) << third.err;
   EXPECT_EQ(contents_of(cells()), after);
   EXPECT_EQ(third.out, again.out);
 }
@@ -156,7 +156,7 @@ TEST_F(PopsparseTest, CtrlCKeepsWhatIsFinished) {
   const std::string kept = contents_of(cells());
   const size_t finished = lines_of(kept) - 1;
   const Outcome on = run(large, "timeout --preserve-status --signal=INT 1 {}");
-  EXPECT_NE(on.err.find(fmt::format("{} of 20 cells are there", finished)), std::string::npos) << on.err;
+  EXPECT_NE(on.err.find(fmt::format("{} of 20 cells are finished", finished)), std::string::npos) << on.err;
   EXPECT_TRUE(contents_of(cells()).starts_with(kept.substr(0, kept.rfind('\n') + 1)));
 }
 
@@ -180,7 +180,7 @@ TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
   for (const char* content :
        {"1, 2, 3\n", "a text without a line's end", "{}\n", "[]\n", "\n", "{\"x\": \n"}) {
     file("results/cells.jsonl", content);
-    refused("", content == std::string("{}\n") ? "does not say its file" : "no file of results");
+    refused("", content == std::string("{}\n") ? "lacks its file" : "is not a result file");
   }
 }
 
