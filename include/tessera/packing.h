@@ -1,6 +1,6 @@
-// Sequence packing: sequences joined into packs of a maximum length, so that little is padding. Planners and
-// proofs of a histogram; packs of a data set as arrays of indices; what a training batch takes from packs;
-// streams in bounded memory.
+// Sequence packing: joins sequences into packs of a maximum length to avoid padding. Planners and lower-bound
+// proofs for a histogram; packs of a data set as index arrays; inputs of a training batch of packs; streams
+// in bounded memory.
 #pragma once
 
 #include <concepts>
@@ -16,10 +16,10 @@
 
 namespace tessera::pack {
 
-/// How many sequences there are of each length. All that a planner needs to know of its input.
+/// Number of sequences of each length: all that a planner needs.
 struct Histogram {
-  /// counts[l] sequences have length l, in tokens; counts[0] is 0. The last one is that of the
-  /// longest length that fits, so counts has max_length() + 1 entries.
+  /// counts[l] sequences have length l, in tokens; counts[0] is 0. There is an entry for every length that
+  /// fits in a pack, so counts has max_length() + 1 entries.
   std::vector<uint64_t> counts = {0};
 
   /// An empty histogram for packs of `max_length` tokens.
@@ -30,58 +30,57 @@ struct Histogram {
   uint64_t tokens() const;
 };
 
-/// Throws UsageError unless the maximum is 1 to 2^28, no sequence has length 0, and all
-/// sequences padded to the maximum have fewer than 2^63 tokens, so that no sum overflows.
+/// Throws UsageError unless the maximum is 1 to 2^28, no sequence has length 0, and all sequences padded to
+/// the maximum have fewer than 2^63 tokens in total, so that no sum overflows.
 void require_sane(const Histogram& histogram);
 
-/// Equally long sequences of one pack.
+/// Sequences of equal length in one pack.
 struct Part {
   uint32_t length = 0;
   uint32_t copies = 0;
   bool operator==(const Part&) const = default;
 };
 
-/// What one pack consists of, and how many packs are like it.
+/// The contents of a pack, and the number of packs with these contents.
 struct Strategy {
   std::vector<Part> parts;  ///< by descending length, each length once
   uint64_t count = 0;
 
-  uint64_t tokens() const;  ///< of one pack, at most the maximum
+  uint64_t tokens() const;  ///< per pack, at most the maximum
   uint64_t depth() const;   ///< sequences in one pack
   bool operator==(const Strategy&) const = default;
 };
 
-/// A proof that no packing has fewer packs, which integer arithmetic alone can check: give each
-/// sequence of length l the weight weights[l]. If no pack can hold more than `heaviest`, at least
-/// ⌈Σ counts[l] · weights[l] / heaviest⌉ packs are needed. (Weights are the duals of the linear
-/// program over all strategies, Gilmore and Gomory 1961, times a constant, rounded down.)
+/// A proof that no packing has fewer packs, verifiable in integer arithmetic: give each sequence of length l
+/// the weight weights[l]. If no pack can hold more than `heaviest`, at least ⌈Σ counts[l] · weights[l] /
+/// heaviest⌉ packs are needed. (Weights are the duals of the linear program over all strategies, Gilmore and
+/// Gomory 1961, scaled and rounded down.)
 struct Certificate {
   Histogram histogram;
   uint32_t max_per_pack = 0;      ///< D; 0: any number
-  std::vector<uint64_t> weights;  ///< one a length, as Histogram::counts; weights[0] is 0
+  std::vector<uint64_t> weights;  ///< one per length, as in Histogram::counts; weights[0] is 0
   uint64_t heaviest = 1;          ///< no pack weighs more
   uint64_t lower_bound = 0;       ///< ⌈Σ counts · weights / heaviest⌉
 };
 
-/// Checks by a knapsack over all packs that none is heavier than `heaviest`, and recomputes the
-/// bound, from the histogram and the weights, in whole numbers. Throws Error, naming both values,
-/// where the certificate says otherwise; UsageError for a histogram out of range or sizes that
-/// disagree.
+/// Checks by a knapsack over all packs that none is heavier than `heaviest`, and recomputes the bound from
+/// the histogram and the weights, in integers. Throws Error, naming both values, if the certificate
+/// disagrees; UsageError for a histogram out of range or inconsistent sizes.
 void verify(const Certificate& certificate);
 
-/// Writes and reads a certificate as JSON; docs/packing.md describes the file and how to check it.
-/// Throw Error, naming the file, when that fails or the file is malformed; reading does not verify.
+/// Writes and reads a certificate as JSON; docs/packing.md describes the file and how to check it. Throw
+/// Error, naming the file, if that fails or the file is malformed; reading does not verify.
 void save_certificate(const std::string& path, const Certificate& certificate);
 Certificate load_certificate(const std::string& path);
 
 /// How sequences are joined.
 enum class Algorithm : uint8_t {
   best,      ///< column generation and rounding: fewest packs, with the sharpest bound
-  spfhp,     ///< shortest-pack-first: descending lengths, each into the pack with the most room
-  lpfhp,     ///< longest-pack-first: descending lengths, each into the pack with the least room
+  spfhp,     ///< shortest-pack-first: descending lengths, each into the emptiest pack
+  lpfhp,     ///< longest-pack-first: descending lengths, each into the fullest pack that has room
   nnlshp,    ///< non-negative least squares over all full packs of at most three sequences
   ffd,       ///< first-fit decreasing
-  next_fit,  ///< one open pack; of a histogram in descending order of lengths
+  next_fit,  ///< one open pack; for a histogram, in descending order of lengths
 };
 
 inline constexpr Algorithm algorithms[] = {Algorithm::best,   Algorithm::spfhp, Algorithm::lpfhp,
@@ -90,25 +89,26 @@ inline constexpr Algorithm algorithms[] = {Algorithm::best,   Algorithm::spfhp, 
 /// "best", "spfhp", …, "next-fit".
 std::string_view name_of(Algorithm algorithm);
 
-/// The algorithm of that name; throws UsageError, with the names there are, for another.
+/// The algorithm with that name; throws UsageError that lists the names for any other.
 Algorithm algorithm_named(std::string_view name);
 
-/// How far a planner has come.
+/// Progress of a planner.
 struct Progress {
-  uint64_t packs = 0;        ///< of the best packing so far; 0: none yet
+  uint64_t packs = 0;        ///< in the best packing so far; 0: none yet
   uint64_t lower_bound = 0;  ///< proven so far
   double seconds = 0;        ///< since the start
 };
 
 struct Options {
   Algorithm algorithm = Algorithm::best;
-  uint32_t max_per_pack = 0;  ///< D, most sequences in a pack; 0: any number
-  /// Also find the best bound and certificate for it, by column generation, whatever the algorithm.
-  /// Without it the certificate is what the algorithm has found on its way.
+  uint32_t max_per_pack = 0;  ///< D, maximum number of sequences per pack; 0: any
+  /// Also find the best bound and its certificate by column generation, whatever the algorithm. Otherwise the
+  /// certificate is the one that the algorithm finds as a by-product.
   bool certify = false;
-  double time_limit = 0;  ///< seconds after which the best so far is returned; 0: none
-  uint64_t seed = 0;      ///< of random choices
-  /// Called a few times a second during long searches; false ends them with the best so far.
+  double time_limit = 0;  ///< seconds after which the best packing so far is returned; 0: none
+  uint64_t seed = 0;      ///< for random choices
+  /// Called a few times per second during long searches; returning false ends them with the best packing so
+  /// far.
   std::function<bool(const Progress&)> poll = {};
 };
 
@@ -116,12 +116,12 @@ struct Options {
 struct Packing {
   Algorithm algorithm = Algorithm::best;
   uint32_t max_length = 0;
-  uint32_t max_per_pack = 0;  ///< as it was asked for; 0: any number
+  uint32_t max_per_pack = 0;  ///< as requested; 0: any
   std::vector<Strategy> strategies;
   uint64_t sequences = 0;
   uint64_t tokens = 0;
-  Certificate certificate;  ///< of the lower bound
-  bool cut_short = false;   ///< by the time limit or Options::poll, so not reproducible
+  Certificate certificate;  ///< proof of the lower bound
+  bool cut_short = false;   ///< ended by the time limit or Options::poll, so not reproducible
   double seconds = 0;
 
   uint64_t packs() const;
@@ -129,36 +129,36 @@ struct Packing {
   uint64_t gap() const { return packs() - lower_bound(); }
   bool optimal() const { return gap() == 0; }
   uint64_t padding() const;       ///< tokens
-  double efficiency() const;      ///< tokens / (packs · maximum), 0 to 1; of no packs 1
-  double packing_factor() const;  ///< sequences / packs; of no packs 1
+  double efficiency() const;      ///< tokens / (packs · maximum), 0 to 1; 1 without packs
+  double packing_factor() const;  ///< sequences / packs; 1 without packs
   /// depths()[d] packs hold d sequences.
   std::vector<uint64_t> depths() const;
 };
 
-/// Packs a histogram. The same result for the same histogram, options and seed, unless it is
-/// cut_short. Throws UsageError for a histogram out of range or an option that does not fit:
-/// Algorithm::nnlshp packs three, so it takes max_per_pack 0 and 3 only, and up to 2,048 tokens.
+/// Packs a histogram. The same histogram, options and seed give the same result, unless it is cut_short.
+/// Throws UsageError for a histogram out of range or an unsuitable option: Algorithm::nnlshp packs up to
+/// three sequences of up to 2,048 tokens, so it takes max_per_pack 0 and 3 only.
 Packing plan(const Histogram& histogram, const Options& options = {});
 
-/// Throws Error, saying which sequence or pack is wrong, unless the packing holds exactly the
-/// histogram's sequences and no pack is too long or too deep.
+/// Throws Error, naming the wrong sequence or pack, unless the packing contains exactly the histogram's
+/// sequences and no pack is too long or too deep.
 void verify(const Packing& packing, const Histogram& histogram);
 
-// Packs of a data set as arrays of indices: which sequences are in each pack, and where. The sequences
-// themselves are neither read nor moved.
+// Packs of a data set as index arrays: which sequences are in each pack, and where. The sequences themselves
+// are neither read nor moved.
 
-/// Lengths of sequences in the order of the input, where they lie: in a caller's array or in a
-/// mapped file. Copies share a mapping.
+/// Lengths of sequences in input order, in place: in a caller's array or in a mapped file. Copies share a
+/// mapping.
 class Lengths {
  public:
   Lengths() = default;
 
-  /// Those of an array, which must outlive it.
+  /// The lengths in an array, which must outlive this object.
   template <std::integral T>
   explicit Lengths(std::span<const T> lengths)
       : data_(lengths.data()), size_(lengths.size()), width_(sizeof(T)), signed_(std::signed_integral<T>) {}
 
-  /// Those of documents that lie one after another: document i is [offsets[i], offsets[i + 1]).
+  /// The lengths of concatenated documents: document i is [offsets[i], offsets[i + 1]).
   template <std::integral T>
   static Lengths of_offsets(std::span<const T> offsets) {
     Lengths lengths(offsets);
@@ -169,14 +169,14 @@ class Lengths {
 
   uint64_t size() const { return size_; }
 
-  /// Fills `out` with lengths `first`, first + 1, … Throws Error, naming the first that is wrong,
-  /// where one is not from 1 to 2^63 − 1.
+  /// Fills `out` with lengths `first`, first + 1, … Throws Error, naming the first wrong one, unless all are
+  /// from 1 to 2^63 − 1.
   void read(uint64_t first, std::span<uint64_t> out) const;
 
-  /// One length, not checked.
+  /// One length, unchecked.
   uint64_t operator[](uint64_t i) const;
 
-  /// Throws Error "NAME: entry ENTRY: WHAT", of a text "NAME: line LINE: WHAT".
+  /// Throws Error "NAME: entry ENTRY: WHAT", or for a text file "NAME: line LINE: WHAT".
   [[noreturn]] void fail_at(uint64_t entry, const std::string& what) const;
 
  private:
@@ -192,60 +192,60 @@ class Lengths {
   uint8_t width_ = 4;  // bytes
   bool signed_ = false;
   bool swapped_ = false;      // not in this computer's byte order
-  bool differences_ = false;  // of neighbours
-  bool lines_ = false;        // from a text, with one a line
+  bool differences_ = false;  // differences of neighbours
+  bool lines_ = false;        // from a text file with one per line
   std::string name_ = "lengths";
   std::shared_ptr<const void> owner_;
 };
 
-/// Reads lengths: `.npy` of one dimension and any type of integers, which stays mapped and must not
-/// become shorter meanwhile, or text with one length a line; "-" is such a text on standard input.
-/// Throws Error, naming the file and line, when it cannot be read.
+/// Reads lengths: a one-dimensional `.npy` of any integer type, which stays mapped and must not shrink
+/// meanwhile, or text with one length per line; "-" is text on standard input. Throws Error, naming the file
+/// and line, if it cannot be read.
 Lengths read_lengths(const std::string& path);
 
-/// Reads offsets of n documents: a `.npy` of n + 1 integers, each not below the one before.
+/// Reads offsets of n documents: a `.npy` of n + 1 non-decreasing integers.
 Lengths read_offsets(const std::string& path);
 
 /// What to do with sequences longer than the maximum.
 enum class TooLong : uint8_t {
-  error,     ///< refuse the input
-  drop,      ///< leave them out
+  error,     ///< reject the input
+  drop,      ///< omit them
   truncate,  ///< keep the first tokens
-  split,     ///< into pieces of the maximum and what is left
+  split,     ///< into pieces of the maximum length and a remainder
 };
 
 std::string_view name_of(TooLong policy);
-/// Throws UsageError, with the names there are, for another.
+/// Throws UsageError that lists the names for any other.
 TooLong too_long_named(std::string_view name);
 
-/// What there is to pack. Sequences within the maximum are one piece each.
+/// The sequences to pack. A sequence within the maximum is one piece.
 struct Input {
   Histogram histogram;  ///< of the pieces
   TooLong policy = TooLong::error;
-  uint64_t sequences = 0;    ///< of the input, too long ones included
-  uint64_t tokens = 0;       ///< likewise
-  uint64_t too_long = 0;     ///< sequences above the maximum
-  uint64_t lost_tokens = 0;  ///< dropped or cut off
+  uint64_t sequences = 0;    ///< of the input, including overlong ones
+  uint64_t tokens = 0;       ///< of the input, including overlong ones
+  uint64_t too_long = 0;     ///< sequences longer than the maximum
+  uint64_t lost_tokens = 0;  ///< dropped or truncated
 };
 
-/// Counts lengths. Throws Error, naming the first, where one is out of range, or too long and the
-/// policy is error; UsageError for a maximum out of range.
+/// Counts lengths. Throws Error, naming the first, if one is out of range, or too long under the error
+/// policy; UsageError for a maximum out of range.
 Input count(const Lengths& lengths, uint32_t max_length, TooLong policy = TooLong::error);
 
-/// Reads a histogram: text with `length,count` a line, in any order, below a first line that may
-/// name the two. Throws as count() does, naming the line.
+/// Reads a histogram: text with one `length,count` per line, in any order, with an optional header. Throws as
+/// count() does, naming the line.
 Input read_histogram(const std::string& path, uint32_t max_length, TooLong policy = TooLong::error);
 
 /// The order of packs in the index.
 struct Order {
   /// Seed of a random order; without it, packs with the same lengths follow one another.
   std::optional<uint64_t> shuffle = {};
-  /// Above 1: packs are ordered so that ranks which take them in turn (pack i to rank i mod ranks)
-  /// have nearly the same attention cost, Σ length², in every step. Steps, not packs, are shuffled.
+  /// Above 1: orders packs so that ranks that take them round-robin (pack i to rank i mod ranks) have nearly
+  /// the same attention cost, Σ length², in every step. Steps, not packs, are shuffled.
   uint32_t ranks = 0;
 };
 
-/// An array of unsigned integers, of 4 bytes each where those suffice, else of 8.
+/// An array of unsigned integers, of 4 bytes each if that suffices, otherwise 8.
 class IndexArray {
  public:
   IndexArray() = default;
@@ -253,7 +253,7 @@ class IndexArray {
   IndexArray(uint64_t size, uint64_t largest);
 
   uint64_t size() const { return size_; }
-  uint32_t width() const { return width_; }  ///< bytes of an element: 4 or 8
+  uint32_t width() const { return width_; }  ///< bytes per element: 4 or 8
   uint64_t operator[](uint64_t i) const;
   std::span<const std::byte> bytes() const { return {bytes_.get(), size_ * width_}; }
   std::byte* data() { return bytes_.get(); }
@@ -267,41 +267,40 @@ class IndexArray {
   uint32_t width_ = 4;
 };
 
-/// Packs as arrays. Pack p has the entries offsets[p] to offsets[p + 1] − 1; entry e is a sequence
-/// of the input and where it begins in its pack.
+/// Packs as arrays. Pack p has the entries offsets[p] to offsets[p + 1] − 1; an entry is a sequence of the
+/// input and its position in the pack.
 struct PackIndex {
-  IndexArray offsets;   ///< one more than packs
-  IndexArray sequence;  ///< of each entry: position in the input
-  IndexArray start;     ///< of each entry: first token in its pack
-  /// Of each entry: the first of the sequence's tokens that is in the pack, and how many are. Empty
-  /// where nothing was cut: each entry is then a whole sequence.
+  IndexArray offsets;   ///< one more than there are packs
+  IndexArray sequence;  ///< per entry: position in the input
+  IndexArray start;     ///< per entry: first token in its pack
+  /// Per entry: the first of the sequence's tokens that is in the pack, and their number. Empty if no
+  /// sequence was truncated or split: each entry is then a whole sequence.
   IndexArray begin;
   IndexArray length;
 };
 
-/// The index of a packing: `packing` is a plan of `input`'s histogram, and `input` the count of
-/// `lengths`. Sequences of equal length are taken in the order of the input. Takes memory for one
-/// more index a sequence meanwhile, and with an Order one a pack. Throws UsageError where the three
-/// do not belong together, Error where the lengths have changed or memory does not suffice.
+/// The index of a packing: `packing` is a plan of `input`'s histogram, and `input` the count of `lengths`.
+/// Sequences of equal length are taken in input order. Temporarily takes memory for one more index per
+/// sequence, and with an Order one per pack. Throws UsageError if the three do not belong together, Error if
+/// the lengths have changed or memory does not suffice.
 PackIndex index_packs(const Packing& packing, const Input& input, const Lengths& lengths,
                       const Order& order = {});
 
-/// Where packs came from, for meta.json.
+/// The origin of the packs, for meta.json.
 struct Provenance {
-  std::string source;  ///< of the lengths
-  uint64_t seed = 0;   ///< of the plan
+  std::string source;  ///< name of the lengths' source
+  uint64_t seed = 0;   ///< seed of the plan
 };
 
-/// How long writing took, beside computing.
+/// Time spent computing and writing.
 struct WriteTimes {
-  double computing = 0;  ///< seconds of sorting and assembling
-  double writing = 0;    ///< seconds of handing over to the disk
+  double computing = 0;  ///< seconds spent sorting and assembling
+  double writing = 0;    ///< seconds spent writing to disk
 };
 
-/// Writes that index as a folder of `.npy` files and meta.json, whole or not at all; a folder
-/// written before is replaced (docs/packing.md has the format). Arrays go to the disk as they are
-/// made. `poll` is called now and then with the share that is done. Throws as index_packs() does,
-/// and Error when writing fails.
+/// Writes that index as a folder of `.npy` files and meta.json, completely or not at all; a previous result
+/// is replaced (docs/packing.md describes the format). Arrays are written as they are produced. `poll` is
+/// called from time to time with the fraction done. Throws as index_packs() does, and Error if writing fails.
 WriteTimes write_packs(const std::string& folder, const Packing& packing, const Input& input,
                        const Lengths& lengths, const Order& order, const Provenance& provenance,
                        const std::function<void(double)>& poll = {});
@@ -310,65 +309,64 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
 void write_strategies(const std::string& folder, const Packing& packing, const Input& input,
                       const Provenance& provenance);
 
-// What training takes from packs: boundaries, positions and masks of a batch, and work that is even over
-// ranks.
+// Inputs of a training batch of packs: boundaries, positions and masks; and load balance over ranks.
 
-/// Tokens of each entry of `packs` packs from `first_pack` on. `lengths` are those that were indexed.
-/// Throws UsageError for packs that there are not.
+/// Tokens of each entry of `packs` packs from `first_pack` on. `lengths` are those that were indexed. Throws
+/// UsageError for packs out of range.
 std::vector<uint32_t> entry_lengths(const PackIndex& index, const Lengths& lengths, uint64_t first_pack,
                                     uint64_t packs = 1);
 
-/// Prefix sums of lengths, from 0 on, as attention kernels for variable lengths take them. Throws
-/// Error where the sum is above 2^31 − 1.
+/// Prefix sums of lengths, starting with 0, as variable-length attention kernels take them. Throws Error if
+/// the sum exceeds 2^31 − 1.
 std::vector<int32_t> cu_seqlens(std::span<const uint32_t> lengths);
 
-/// Positions of the tokens of a pack of out.size() tokens: they begin at `offset` in each sequence
-/// (RoBERTa: 2), and are `padding` after the last. Throws UsageError where the sequences are longer
-/// than the pack, Error where a position is above 2^31 − 1.
+/// Positions of the tokens of a pack of out.size() tokens: they begin at `offset` in each sequence (RoBERTa:
+/// 2), and are `padding` after the last. Throws UsageError if the sequences are longer than the pack, Error
+/// if a position exceeds 2^31 − 1.
 void position_ids(std::span<const uint32_t> lengths, std::span<int32_t> out, int32_t offset = 0,
                   int32_t padding = 0);
 
-/// For each token of a pack the number of its sequence in the pack, from 1 on; 0 for padding. Tokens
-/// with the same number, not 0, see one another: the block-diagonal mask. Throws as position_ids().
+/// For each token of a pack the number of its sequence in the pack, from 1 on; 0 for padding. Tokens with the
+/// same non-zero number attend to each other: the block-diagonal mask. Throws as position_ids().
 void sequence_ids(std::span<const uint32_t> lengths, std::span<int32_t> out);
 
-/// A rank for each pack such that their costs are even: packs by descending cost, one to each rank
-/// in turn, the dearest to the rank that has least (Graham 1969, with equal numbers of packs).
+/// Assigns packs to ranks such that the ranks' costs are balanced: packs by descending cost, one per rank in
+/// each round, the most expensive to the rank with the lowest sum (Graham 1969, with equal numbers of packs).
 /// `costs` may be Σ length². Throws UsageError for no ranks.
 std::vector<uint32_t> assign_to_ranks(std::span<const uint64_t> costs, uint32_t ranks);
 
-/// How even attention's work, Σ length² of each pack, is over ranks that take packs in turn: pack i
-/// goes to rank i mod ranks.
+/// Load balance of attention, Σ length² of each pack, over ranks that take packs round-robin: pack i goes to
+/// rank i mod ranks.
 struct RankBalance {
   double spread = 0;  ///< (largest − smallest) / mean of the ranks' sums
-  double idle = 0;    ///< share of all time that ranks wait for the slowest of their step, 0 to 1
+  double idle = 0;    ///< fraction of the time that ranks wait for the slowest of their step, 0 to 1
 };
 
-/// Of all packs in this order. Throws UsageError for no ranks.
+/// For all packs in this order. Throws UsageError for no ranks.
 RankBalance rank_balance(const Packing& packing, const Order& order, uint32_t ranks);
 
-// A stream of sequences, packed as they come in bounded memory.
+// A stream of sequences, packed as they arrive, in bounded memory.
 
-/// Some tokens of a sequence in a pack.
+/// Tokens of a sequence in a pack.
 struct Entry {
-  uint64_t sequence = 0;  ///< its number in the stream
-  uint64_t begin = 0;     ///< first of its tokens; 0 unless it is split
+  uint64_t sequence = 0;  ///< number of the sequence in the stream
+  uint64_t begin = 0;     ///< its first token; 0 unless it is split
   uint32_t length = 0;    ///< tokens
-  uint32_t start = 0;     ///< where they begin in the pack
+  uint32_t start = 0;     ///< their position in the pack
   bool operator==(const Entry&) const = default;
 };
 
 struct StreamOptions {
-  uint32_t max_length = 0;    ///< L, tokens of a pack
-  uint32_t window = 1000;     ///< W, pieces that wait for others at most
+  uint32_t max_length = 0;    ///< L, tokens per pack
+  uint32_t window = 1000;     ///< W, maximum number of waiting pieces
   uint32_t max_per_pack = 0;  ///< D; 0: any number
   TooLong policy = TooLong::error;
 };
 
-/// Holds a window of pieces. When it is full, packs close until a quarter is left: each begins with
-/// the longest piece, then takes what fills it best, looking two pieces ahead (of equally long ones
-/// the first that came). Every sequence is in exactly one pack; the same stream gives the same
-/// packs. Memory: a few words for each piece of the window and each length up to the maximum.
+/// Holds a window of pieces. When it is full, packs close until a quarter of it is left: each begins with the
+/// longest piece, then takes what fills it best, looking two pieces ahead (among pieces of equal length the
+/// first to arrive). Every sequence is in exactly one pack; the same stream gives the same packs. Memory: a
+/// few words for each piece of the window and each length up to the maximum.
 class StreamPacker {
  public:
   /// Throws UsageError for a maximum of 0 or above 2^28, or a window of 0 or above 2^28.
@@ -377,18 +375,17 @@ class StreamPacker {
   StreamPacker(StreamPacker&&) noexcept;
   StreamPacker& operator=(StreamPacker&&) noexcept;
 
-  /// Takes the next sequence, number 0, 1, … Packs that close are then to be had from next(). Throws
-  /// Error for a length of 0, or one above the maximum where the policy is error.
+  /// Takes the next sequence, number 0, 1, … Packs that close as a result are available from next(). Throws
+  /// Error for a length of 0, or an overlong one under the error policy.
   void push(uint64_t length);
 
-  /// The next pack that is closed, in descending order of lengths; empty where there is none. It is
-  /// good until the next call.
+  /// The next closed pack, in descending order of lengths; empty if there is none. Valid until the next call.
   std::span<const Entry> next();
 
-  /// Closes all packs: the stream is at its end.
+  /// Ends the stream: closes all packs.
   void finish();
 
-  /// What was pushed so far: sequences, tokens, those too long. Its histogram is not kept.
+  /// Sequences and tokens pushed so far, and overlong ones. Has no histogram.
   const Input& seen() const;
 
  private:

@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-/// Where the non-zero b × b blocks of an m × k matrix are, by rows of blocks (BSR). b = 1 is CSR.
-/// Where b does not divide m or k, the last block row or column overhangs the matrix; what
-/// overhangs is padding and takes part in nothing.
+/// Positions of the non-zero b × b blocks of an m × k matrix, by block rows (BSR). b = 1 is CSR. If b does
+/// not divide m or k, the last block row or column overhangs the matrix; the overhang is padding and is
+/// ignored.
 struct Pattern {
   uint32_t rows = 0;                      ///< m, in elements
   uint32_t cols = 0;                      ///< k, in elements
@@ -21,7 +21,7 @@ struct Pattern {
   uint64_t blocks() const { return columns.size(); }
 };
 
-/// A block by its row and column of blocks.
+/// A block by its block row and block column.
 struct BlockPosition {
   uint32_t row = 0;
   uint32_t col = 0;
@@ -29,8 +29,8 @@ struct BlockPosition {
   bool operator==(const BlockPosition&) const = default;
 };
 
-/// A sparse matrix. values holds the blocks in the pattern's order, each row-major and b × b;
-/// the overhang of a last block is ignored.
+/// A sparse matrix. values holds the blocks in the pattern's order, each row-major and b × b; the overhang of
+/// edge blocks is ignored.
 struct SparseMatrix {
   Pattern pattern;
   std::vector<float> values;

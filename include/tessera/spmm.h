@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-/// Order of the elements of an activation matrix in memory.
+/// Memory order of an activation matrix.
 enum class Layout : uint8_t {
   row_major,     ///< element (i, j) at [i · leading + j]
-  column_major,  ///< element (i, j) at [i + j · leading], a framework's batch-major activations
+  column_major,  ///< element (i, j) at [i + j · leading]; a framework's batch-major activations
 };
 
 /// What is fixed when a product is planned.
@@ -23,37 +23,36 @@ struct SpmmOptions {
   Layout y_layout = Layout::row_major;
   Activation activation = Activation::none;
   bool bias = false;
-  /// The product is Wᵀ·X, as the gradient dX = Wᵀ·dY needs it: X is m × n, Y k × n, and a bias has k
-  /// elements. It reads the same values.
+  /// Compute Wᵀ·X, as the input gradient dX = Wᵀ·dY requires: X is m × n, Y k × n, and a bias has k elements.
+  /// It reads the same values.
   bool transpose = false;
-  uint32_t threads = 0;  ///< 0: one a physical core that this process may use, or TESSERA_THREADS
-  /// Knobs of the cut that the planner must use, as `tessera spmm --plan` takes them.
+  uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
+  /// Schedule knobs that the planner must use, as for `tessera spmm --plan`.
   std::map<std::string, int64_t> force = {};
 };
 
-/// What one call brings. Strides beside the unit one are the leading dimensions.
+/// Arguments of one call. Leading dimensions are the strides that are not 1.
 struct SpmmArguments {
   const float* x = nullptr;
-  int64_t x_leading = 0;  ///< 0: without gaps
+  int64_t x_leading = 0;  ///< 0: contiguous
   float* y = nullptr;
-  int64_t y_leading = 0;  ///< 0: without gaps
+  int64_t y_leading = 0;  ///< 0: contiguous
   float alpha = 1.0F;
   float beta = 0.0F;            ///< with 0, Y is not read
-  const float* bias = nullptr;  ///< as many elements as Y has rows, where SpmmOptions::bias is set
+  const float* bias = nullptr;  ///< as many elements as Y has rows, if SpmmOptions::bias is set
 };
 
-/// A product planned, built and compiled for this computer: Y (m × n) = W (m × k) · X (k × n), or
-/// with SpmmOptions::transpose Y (k × n) = Wᵀ · X (m × n).
+/// A product planned, built and compiled for this computer: Y (m × n) = W (m × k) · X (k × n), or with
+/// SpmmOptions::transpose Y (k × n) = Wᵀ · X (m × n).
 ///
-/// It follows its weight: values, and of a dynamic weight the pattern, may change between calls. What
-/// it reads of a weight must not change during one.
+/// It uses the current state of its weight: values, and the pattern of a dynamic weight, may change between
+/// calls, but not during one.
 ///
-/// operator() may be called from several threads at once; calls take turns with the process's pool
-/// of threads. The bits of Y depend on the plan and the instruction set, not on timing. X and Y
-/// must not overlap.
+/// operator() may be called from several threads at once; calls take turns with the process's thread pool.
+/// The bits of Y depend on the plan and the instruction set, not on timing. X and Y must not overlap.
 class Spmm {
  public:
-  /// Plans for n columns. Throws UsageError for options that contradict one another or the weight.
+  /// Plans for n columns. Throws UsageError for options that conflict with each other or with the weight.
   Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options = {});
   ~Spmm();
   Spmm(Spmm&&) noexcept;
@@ -62,12 +61,12 @@ class Spmm {
   /// Computes Y. Throws UsageError for a null array or a leading dimension that is too small.
   void operator()(const SpmmArguments& arguments) const;
 
-  /// The same without gaps and with alpha = 1, beta = 0.
+  /// The same for contiguous arrays, with alpha = 1 and beta = 0.
   void operator()(const float* x, float* y) const { (*this)(SpmmArguments{.x = x, .y = y}); }
 
-  /// The plan, for people: cut, tiles used, predicted time.
+  /// The plan in readable form: schedule, tiles used, predicted time.
   std::string plan() const;
-  /// Seconds of one call as the plan predicts them.
+  /// Predicted seconds of one call.
   double predicted_seconds() const;
 
  private:

@@ -1,5 +1,5 @@
-// What sparse training takes: labelled images to learn from, and which blocks of a dynamic weight to drop
-// and grow.
+// Support for sparse training: labelled images, and the choice of blocks of a dynamic weight to drop and
+// grow.
 #pragma once
 
 #include <tessera/types.h>
@@ -13,59 +13,59 @@
 
 namespace tessera {
 
-/// Images of one size, each of one class.
+/// Labelled images of one size.
 struct ImageSet {
   uint32_t channels = 1;
   uint32_t height = 0;
   uint32_t width = 0;
   uint32_t classes = 10;
   std::vector<uint8_t> pixels;  ///< image after image, each channel by channel, row by row
-  std::vector<uint8_t> labels;  ///< class of each image, below `classes`
+  std::vector<uint8_t> labels;  ///< class of each image, less than `classes`
 
   size_t count() const { return labels.size(); }
   size_t image_size() const { return size_t{channels} * height * width; }
   std::span<const uint8_t> image(size_t i) const { return {pixels.data() + i * image_size(), image_size()}; }
 };
 
-/// Images to learn from, and others to test with.
+/// Images for training and testing.
 struct ImageSplit {
   std::string name;  ///< "MNIST", "CIFAR-10", …
   ImageSet train;
   ImageSet test;
 };
 
-/// MNIST and its relatives (LeCun, Cortes & Burges 1998): a file of images (IDX, 3 dimensions of
-/// bytes) and one of labels (1 dimension), as they are or compressed by gzip. Throws Error, naming
-/// the file, when one cannot be read, is malformed, or their counts differ; and for labels above 9.
+/// MNIST and its derivatives (LeCun, Cortes & Burges 1998): a file of images (IDX, 3 dimensions of bytes) and
+/// one of labels (1 dimension), optionally gzip-compressed. Throws Error, naming the file, if one cannot be
+/// read or is malformed, if their counts differ, or for labels above 9.
 ImageSet read_idx_images(const std::string& images, const std::string& labels);
 
-/// A batch of CIFAR-10 in its binary version (Krizhevsky 2009): records of a label and 3 × 32 × 32
-/// bytes. Throws Error as above.
+/// A batch of CIFAR-10 in its binary version (Krizhevsky 2009): records of a label and 3 × 32 × 32 bytes.
+/// Throws Error as above.
 ImageSet read_cifar10(const std::string& batch);
 
-/// The images that a folder holds under their official names: MNIST in it or in its `mnist`, else
-/// CIFAR-10 in it or in its `cifar-10-batches-bin`. `name` is "mnist", "cifar-10", or empty for what
-/// is found first. Where MNIST's training files are missing, the last fifth of its test images are
-/// the test, the others train. Throws Error where there are none.
+/// The images that a folder contains under their official names: MNIST in it or in its `mnist`, else CIFAR-10
+/// in it or in its `cifar-10-batches-bin`. `name` is "mnist", "cifar-10", or empty for the first found. If
+/// MNIST's training files are missing, the last fifth of its test images become the test set, the others the
+/// training set. Throws Error if there are none.
 ImageSplit load_images(const std::string& folder, const std::string& name = "");
 
-/// Synthetic: each class a few smooth random templates, an image a template moved, scaled and with noise.
-/// Ten classes of 28 × 28, and a function of the seed alone.
+/// Synthetic images: each class is a few smooth random templates, each image a template shifted, scaled and
+/// with noise. Ten classes of 28 × 28; a function of the seed alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed);
 
-// Dropping and growing blocks of a dynamic weight, as sparse training does every so many steps.
+// Dropping and growing blocks of a dynamic weight, as sparse training does periodically.
 
-/// The `count` stored blocks whose values have the smallest sum of absolute values; fewer where the
-/// weight has fewer. FP32 weights.
+/// The `count` stored blocks with the smallest sums of absolute values, or all if there are fewer. FP32
+/// weights.
 std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count);
 
-/// `count` blocks that are not stored, uniformly chosen (SET; Mocanu et al., Nature Communications
-/// 9, 2018); fewer where there are fewer. The choice is a function of the pattern, `seed` and `step`.
+/// `count` blocks that are not stored, chosen uniformly (SET; Mocanu et al., Nature Communications 9, 2018),
+/// or all if there are fewer. The choice is a function of the pattern, `seed` and `step`.
 std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed,
                                                uint32_t step);
 
-/// The `count` blocks, of those that are not stored, in which the gradient of the dense m × k matrix has
-/// the largest sum of absolute values (RigL; Evci et al., ICML 2020); fewer where there are fewer.
+/// The `count` blocks that are not stored in which the gradient of the dense m × k matrix has the largest
+/// sums of absolute values (RigL; Evci et al., ICML 2020), or all if there are fewer.
 std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t count,
                                                   MatrixView<const float> dense_gradient);
 

@@ -32,9 +32,8 @@ std::string_view name_of(Type type);
 /// Distance between 1 and the next representable value; 0 for integers.
 double epsilon_of(Type type);
 
-/// A matrix in the caller's memory, never copied for binding's sake: element (i, j) is
-/// data[i * row_stride + j * col_stride]. Strides are in elements. No alignment is required
-/// beyond the element's own.
+/// A matrix in the caller's memory, used in place: element (i, j) is data[i * row_stride + j * col_stride].
+/// Strides are in elements. No alignment is required beyond the element's own.
 template <class T>
 struct MatrixView {
   T* data = nullptr;
