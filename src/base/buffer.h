@@ -1,4 +1,4 @@
-// Memory for large arrays that kernels stream through.
+// Memory for large arrays that kernels stream.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ struct FreeBuffer {
   void operator()(std::byte* p) const;
 };
 
-/// Begins at a cache line; from 2 MiB on in huge pages, where the system grants them, which save
-/// the kernels a page walk every 4 KiB.
+/// Aligned to cache lines; from 2 MiB on in huge pages if the system grants them, which saves kernels a page
+/// walk every 4 KiB.
 using Buffer = std::unique_ptr<std::byte[], FreeBuffer>;
 
 /// `bytes` bytes, not initialised. Throws std::bad_alloc.

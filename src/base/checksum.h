@@ -1,4 +1,4 @@
-// Telling damaged bytes from whole ones.
+// Detection of damaged data.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tessera::base {
 
-/// FNV-1a over words of eight bytes, folded, and the length. Tells damage, not malice.
+/// FNV-1a over eight-byte words, folded, with the length. Detects damage, not malice.
 inline uint64_t checksum(std::span<const std::byte> bytes) {
   uint64_t sum = 0xCBF29CE484222325;
   for (size_t at = 0; at < bytes.size(); at += 8) {

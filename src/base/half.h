@@ -6,10 +6,10 @@
 
 namespace tessera::base {
 
-/// Bits of an IEEE 754 binary16.
+/// The bits of an IEEE 754 binary16.
 enum class Half : uint16_t {};
 
-/// Bits of a bfloat16: the upper half of an FP32.
+/// The bits of a bfloat16: the upper half of an FP32.
 enum class Bfloat16 : uint16_t {};
 
 inline float to_float(Bfloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
@@ -32,7 +32,7 @@ inline float to_float(Half value) {
   return std::bit_cast<float>(((magnitude << 13) + rebias) | sign);
 }
 
-/// Beyond the largest binary16 the result is infinity, never saturated.
+/// Values beyond the largest binary16 become infinity; no saturation.
 inline Half to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000;

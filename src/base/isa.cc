@@ -43,8 +43,8 @@ int64_t all_targets() {
   return targets;
 }
 
-/// The targets that restrict_isa left. Highway is not asked for them: its SupportedTargets() also
-/// resets the dispatch to all that the processor has.
+/// The targets permitted by restrict_isa. Highway is not asked for them, because its SupportedTargets() also
+/// resets the dispatch to everything the processor has.
 std::atomic<int64_t>& allowed_targets() {
   static std::atomic<int64_t> targets = all_targets();
   return targets;

@@ -23,7 +23,7 @@ uint64_t system_available() {
   return kUnknown;
 }
 
-// Inside a container the root of the cgroup tree is the container's own group.
+// Inside a container, the root of the cgroup tree is the container's own group.
 uint64_t container_limit() {
   std::ifstream file("/sys/fs/cgroup/memory.max");
   uint64_t bytes = 0;
@@ -44,15 +44,15 @@ std::string bytes_text(uint64_t bytes) {
 }
 
 void require_memory(uint64_t bytes, const std::string& what) {
-  // Small requests do not pay for asking the system.
+  // Checking small requests is not worth asking the system.
   constexpr uint64_t kAlwaysFits = 16 << 20;
   if (bytes <= kAlwaysFits) return;
   const uint64_t available = available_memory();
   if (bytes <= available) return;
-  throw Error(
-      fmt::format("{} needs {} of memory and {} are available; use a smaller or sparser matrix, or a machine "
-                  "with more memory",
-                  what, bytes_text(bytes), bytes_text(available)));
+  throw Error(fmt::format(
+      "{} needs {} of memory and {} are available; use a smaller or sparser matrix, or a computer "
+      "with more memory",
+      what, bytes_text(bytes), bytes_text(available)));
 }
 
 }  // namespace tessera::base

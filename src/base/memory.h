@@ -1,4 +1,4 @@
-// How much memory there is, asked before something large is allocated.
+// Available memory, checked before large allocations.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace tessera::base {
 
-/// Bytes that this process can still allocate: what the system has available, within the limit of
-/// the container. UINT64_MAX where that is not known.
+/// Bytes that this process can still allocate: the system's available memory, limited by the container.
+/// UINT64_MAX if unknown.
 uint64_t available_memory();
 
 /// "1.5 GB"
 std::string bytes_text(uint64_t bytes);
 
-/// Throws Error when `bytes` are more than available. `what` begins the message and says for what:
+/// Throws Error if `bytes` exceeds the available memory. `what` begins the message and says what needs it:
 /// "w.mtx: the matrix of 10 x 20 with 7 non-zeros".
 void require_memory(uint64_t bytes, const std::string& what);
 

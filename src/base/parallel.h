@@ -1,4 +1,4 @@
-// Work for several threads, in rooms below the engine, whose pool they cannot see.
+// Parallel loops for rooms below the engine, which cannot include its thread pool.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace tessera::base {
 
-/// Calls job(i) for each i below count, perhaps on several threads at once, and returns when all
-/// calls have. Rethrows an exception of one of them.
+/// Calls job(i) for each i < count, possibly on several threads at once, and returns when all calls have.
+/// Rethrows an exception of one of them.
 using ParallelFor = std::function<void(uint32_t count, const std::function<void(uint32_t)>& job)>;
 
-/// A ParallelFor that takes one after another.
+/// A ParallelFor that runs the jobs one after another.
 inline void serial_for(uint32_t count, const std::function<void(uint32_t)>& job) {
   for (uint32_t i = 0; i < count; ++i) job(i);
 }

@@ -1,4 +1,4 @@
-// A hint to the processor that this thread spins.
+// Tells the processor that this thread spins.
 #pragma once
 
 #if defined(__x86_64__)

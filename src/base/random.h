@@ -1,5 +1,5 @@
-// Counter-based random numbers: element i of a stream is a function of (seed, step, operation, i),
-// so whoever draws it, in whatever order, draws the same.
+// Counter-based random numbers: element i of a stream is a function of (seed, step, operation, i), so every
+// engine draws the same numbers in any order.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class RandomStream {
   uint32_t operation_;
 };
 
-/// The words of a stream one after another, for sampling that rejects.
+/// The words of a stream in sequence, for rejection sampling.
 class RandomSequence {
  public:
   explicit RandomSequence(const RandomStream& stream) : stream_(stream) {}
@@ -53,7 +53,7 @@ class RandomSequence {
     return words_[used_++];
   }
 
-  /// Below `bound` > 0; off from uniform by at most bound / 2^32.
+  /// Below `bound` > 0; deviates from uniform by at most bound / 2^32.
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>(uint64_t{word()} * bound >> 32); }
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kFullUpToFlops = 2e9;
 constexpr uint32_t kSddmmColumns = 32;
-constexpr uint32_t kPanel = 32;     // columns of X that are held in float64 at a time
+constexpr uint32_t kPanel = 32;     // columns of X held in float64 at a time
 constexpr uint32_t kRowGrain = 16;  // block rows that a thread takes at a time
 
 uint64_t longest_row(const Pattern& p) {
@@ -34,7 +34,7 @@ std::vector<uint32_t> all_columns(uint32_t n) {
   return columns;
 }
 
-/// Seeded columns, and the last ones of panels of the usual widths.
+/// Seeded columns, and the last ones of panels of common widths.
 std::vector<uint32_t> sddmm_columns(uint32_t n, uint64_t seed) {
   std::set<uint32_t> columns = {0, n - 1};
   for (uint32_t edge : {15U, 16U, 47U, 48U, 63U, 64U, n / 2 - 1, n / 2})
@@ -58,7 +58,7 @@ class Verifier {
       : product_(product), team_(engine::Pool::shared(), std::max(1U, threads)) {
     result_.tolerance = tolerance_of(longest_row(product.w.pattern), product.accumulation, product.result);
     result_.underflow = underflow_of(longest_row(product.w.pattern), product.partials, product.result);
-    // The magnitudes of the parts of a sum add up to no more than that of all its products.
+    // The magnitudes of partial sums add up to at most that of all products.
     if (product.partials != product.accumulation)
       result_.tolerance += product.roundings * epsilon_of(product.partials) / 2;
     result_.verified = true;
@@ -74,8 +74,8 @@ class Verifier {
     }
   }
 
-  /// Y·r against W·(X·r): an element of Y that is wrong shows, whichever it is. The magnitude is
-  /// that of |W|·(|X|·|r|), to which every element's own error is bounded.
+  /// Compares Y·r with W·(X·r), so that a single wrong element of Y shows. The magnitude |W|·(|X|·|r|) bounds
+  /// every element's error.
   void check_random_vector(uint64_t seed) {
     const uint32_t n = product_.n;
     std::vector<float> r(n);
@@ -111,8 +111,8 @@ class Verifier {
     return panel;
   }
 
-  /// Calls judge_row(row, W · panel, |W|·|panel|, verdict) for every row, block rows dealt over the
-  /// threads.
+  /// Calls judge_row(row, W · panel, |W|·|panel|, verdict) for every row, with block rows distributed over
+  /// the threads.
   template <class JudgeRow>
   void compare(const Panel& panel, const JudgeRow& judge_row) {
     const uint32_t block_rows = product_.w.pattern.block_rows();
@@ -166,7 +166,7 @@ class Verifier {
 }  // namespace
 
 double underflow_of(uint64_t length, Type partials, Type result) {
-  // The distance between numbers of a type below its normal range.
+  // Spacing of a type's numbers below its normal range.
   const auto spacing = [](Type type) {
     return type == Type::f16 ? 0x1p-24 : type == Type::bf16 ? 0x1p-133 : 0x1p-149;
   };

@@ -15,7 +15,7 @@ constexpr double kFullUpToFlops = 2e9;
 constexpr double kSampleFlops = 1e8;
 constexpr uint64_t kBlockGrain = 64;  // blocks that a thread takes at a time
 
-/// All blocks, or the first, the last and about one in so many, seeded.
+/// All blocks; or the first, the last and about one in every so many, seeded.
 std::vector<uint64_t> blocks_to_check(const Sddmm& g, Extent extent, uint64_t seed) {
   const double flops = 2.0 * static_cast<double>(g.dw.values.size()) * g.n;
   const double most = extent == Extent::sample ? kSampleFlops : kFullUpToFlops;

@@ -34,9 +34,9 @@ Idx read_idx(const io::Source& source, uint8_t dimensions) {
   Idx idx{{}, io::read_decompressed(source, kMostBytes), size_t{4} + size_t{4} * dimensions};
   const std::vector<std::byte>& bytes = idx.content;
   if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
-    io::fail(source.name(), "not an IDX file, which begins with two zero bytes");
+    io::fail(source.name(), "not an IDX file: these begin with two zero bytes");
   if (bytes[2] != std::byte{kIdxBytes} || bytes[3] != std::byte{dimensions})
-    io::fail(source.name(), "type {} in {} dimensions; bytes (type {}) in {} are needed",
+    io::fail(source.name(), "type {} in {} dimensions; expected bytes (type {}) in {}",
              std::to_integer<int>(bytes[2]), std::to_integer<int>(bytes[3]), kIdxBytes, dimensions);
   if (bytes.size() < idx.begin)
     io::fail(source.name(), "{} bytes; the header alone has {}", bytes.size(), idx.begin);

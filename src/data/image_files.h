@@ -1,4 +1,4 @@
-// Image formats, from any source of bytes.
+// Image formats, read from any source of bytes.
 #pragma once
 
 #include <tessera/training.h>
@@ -7,7 +7,7 @@
 
 namespace tessera::train {
 
-/// As the public functions of these names.
+/// Implement the public functions of the same names.
 ImageSet read_idx_images(const io::Source& images, const io::Source& labels);
 ImageSet read_cifar10(const io::Source& batch);
 

@@ -14,14 +14,14 @@ using base::RandomStream;
 
 constexpr uint32_t kSide = 28;
 constexpr uint32_t kClasses = 10;
-constexpr uint32_t kTemplates = 3;  // of a class
-constexpr uint32_t kWaves = 6;      // that a template is the sum of
+constexpr uint32_t kTemplates = 3;  // per class
+constexpr uint32_t kWaves = 6;      // per template
 constexpr int kMostShift = 2;
 constexpr float kNoise = 0.35F;
 
 using Template = std::array<float, size_t{kSide} * kSide>;
 
-/// A sum of a few random low waves, from -1 to 1.
+/// A sum of a few random waves of low frequency, from -1 to 1.
 Template make_template(const RandomStream& random) {
   Template out{};
   float most = 0;

@@ -16,7 +16,7 @@
 namespace tessera::io {
 namespace {
 
-// What an ordinary new file would get, or what the file to be replaced has.
+// The mode of an ordinary new file, or that of the file to be replaced.
 mode_t mode_for(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) {
@@ -28,7 +28,7 @@ mode_t mode_for(const std::string& path) {
   return 0666 & ~mask;
 }
 
-// The folder that a file stands in.
+// The folder that contains a file.
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);

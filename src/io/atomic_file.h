@@ -1,4 +1,4 @@
-// Writing files so that nobody ever sees half of one.
+// Atomic writing of files: nobody sees a partial one.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,22 @@
 
 namespace tessera::io {
 
-/// Writes a temporary file beside `path` and moves it there on commit(). Without commit(), and on
-/// any error, the temporary file is removed and what was at `path` stays.
+/// Writes a temporary file beside `path` and renames it to `path` on commit(). Without commit(), and on any
+/// error, the temporary file is removed and `path` is left unchanged.
 class AtomicFile {
  public:
-  /// Throws Error when the temporary file cannot be made, or `path` is something other than a
-  /// regular file, which moving would replace.
+  /// Throws Error if the temporary file cannot be created, or if `path` is not a regular file, which renaming
+  /// would replace.
   explicit AtomicFile(std::string path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  /// Appends. Throws Error when that fails.
+  /// Appends. Throws Error on failure.
   void write(std::span<const std::byte> bytes);
 
-  /// Makes the content durable, then visible under the path. Throws Error when that fails. Nothing
-  /// may be written afterwards.
+  /// Makes the content durable, then visible under the path. Throws Error on failure. Nothing may be written
+  /// afterwards.
   void commit();
 
  private:
@@ -33,14 +33,13 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Throws Error where `path` cannot be written, which is better known before a long run than after.
+/// Throws Error if `path` cannot be written, so that this is known before a long run.
 void require_writable(const std::string& path);
 
-/// Writes a text file, whole or not at all. Throws Error where that fails.
+/// Writes a text file, completely or not at all. Throws Error on failure.
 void write_text(const std::string& path, std::string_view text);
 
-/// Removes all temporary files and folders that are being written, for a signal handler that ends the
-/// process.
+/// Removes all unfinished temporary files and folders, for a signal handler that ends the process.
 void remove_unfinished_files() noexcept;
 
 }  // namespace tessera::io

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Without the slashes at its end, and through symbolic links.
+// Without trailing slashes, and with symbolic links resolved.
 std::string plain(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code missing;
@@ -83,7 +83,7 @@ AtomicFolder::~AtomicFolder() {
   forget_unfinished(slot_);
 }
 
-// Whether there is a folder to replace; throws where something else is in the way.
+// Whether there is a folder to replace; throws if something else is in the way.
 bool AtomicFolder::replaces() const {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
@@ -109,13 +109,13 @@ void AtomicFolder::commit() {
     }
   } else {
     if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
-      // A file system that cannot exchange two folders at once.
+      // The file system cannot exchange two folders atomically.
       remove(path_);
       if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
         fail(path_, "cannot move the finished folder there: {}", std::strerror(errno));
       }
     } else {
-      remove(temporary_);  // which the old one is called now
+      remove(temporary_);  // now the name of the old folder
     }
   }
   committed_ = true;

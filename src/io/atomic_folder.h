@@ -1,4 +1,4 @@
-// Writing folders so that nobody ever sees half of one.
+// Atomic writing of folders: nobody sees a partial one.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace tessera::io {
 
-/// Writes files into a temporary folder beside `path` and moves that there on commit(). Without
-/// commit(), and on any error, the temporary folder is removed and what was at `path` stays.
+/// Writes files into a temporary folder beside `path` and renames it to `path` on commit(). Without commit(),
+/// and on any error, the temporary folder is removed and `path` is left unchanged.
 class AtomicFolder {
  public:
-  /// `names` are those of all files that it may get. A folder at `path` that holds nothing else is
-  /// replaced. Throws Error where something else is there, or the temporary folder cannot be made.
+  /// `names` are those of all files that may be added. A folder at `path` that contains nothing else is
+  /// replaced. Throws Error if something else is there, or if the temporary folder cannot be created.
   AtomicFolder(std::string path, std::span<const char* const> names);
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   ~AtomicFolder();
 
-  /// One file of it.
+  /// One file of the folder.
   class File {
    public:
     File(const AtomicFolder& folder, const std::string& name);
@@ -28,25 +28,24 @@ class AtomicFolder {
     File& operator=(const File&) = delete;
     ~File();
 
-    /// Appends. Throws Error when that fails.
+    /// Appends. Throws Error on failure.
     void write(std::span<const std::byte> bytes);
 
    private:
     friend class AtomicFolder;
     void finish();
 
-    std::string shown_;      // the path that it will have
-    std::string temporary_;  // the path that it has
+    std::string shown_;      // its final path
+    std::string temporary_;  // its present path
     size_t slot_ = 0;
     int descriptor_ = -1;
   };
 
-  /// Creates one of the files that were named; it stays open until commit(). Throws Error when that
-  /// fails.
+  /// Creates one of the named files; it stays open until commit(). Throws Error on failure.
   File& add(const std::string& name) { return files_.emplace_back(*this, name); }
 
-  /// Makes all files durable, then the folder visible under its path. Throws Error when that fails.
-  /// Nothing may be added or written afterwards.
+  /// Makes all files durable, then the folder visible under its path. Throws Error on failure. Nothing may be
+  /// added or written afterwards.
   void commit();
 
  private:

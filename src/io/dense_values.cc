@@ -37,7 +37,7 @@ void convert_all(const std::byte* bytes, bool swap, std::span<float> out) {
   }
 }
 
-// Every byte but 0 is true.
+// Every non-zero byte is true.
 void convert_booleans(const std::byte* bytes, std::span<float> out) {
   for (size_t i = 0; i < out.size(); ++i) out[i] = bytes[i] == std::byte{0} ? 0.0F : 1.0F;
 }
@@ -60,7 +60,7 @@ void convert(Element element, const std::byte* bytes, bool swap, std::span<float
   }
 }
 
-// The array's elements in the order of the file, a piece at a time.
+// The array's elements in file order, in pieces.
 class PieceReader {
  public:
   PieceReader(const Source& source, const DenseArray& array)
@@ -69,7 +69,7 @@ class PieceReader {
         swap_(array.big_endian != (std::endian::native == std::endian::big)),
         elements_(array.rows * array.cols) {}
 
-  // The next elements, at most 64 k, valid until the next call; none at the end.
+  // The next elements, at most 64 Ki, valid until the next call; none at the end.
   std::span<const float> next() {
     constexpr uint64_t kPiece = 1 << 16;
     const size_t count = std::min(kPiece, elements_ - done_);
@@ -103,8 +103,8 @@ class PieceReader {
   std::vector<float> floats_;
 };
 
-// Calls visit(values, row, first column) for each part of a row in the file; "row" is a column of
-// a column-major array.
+// Calls visit(values, row, first column) for each part of a row in the file; for a column-major array, "row"
+// is a column.
 template <class Visit>
 void for_each_row_part(const Source& source, const DenseArray& array, uint64_t row_length, Visit visit) {
   PieceReader reader(source, array);
@@ -129,7 +129,7 @@ uint64_t count_non_zeros(std::span<const float> values) {
   return count;
 }
 
-// The row lengths of the pattern, as its row_begin.
+// The pattern with its row lengths counted, as row_begin.
 Pattern count_pattern(const Source& source, const DenseArray& array, uint32_t rows, uint32_t cols) {
   Pattern p;
   p.rows = rows;
@@ -142,8 +142,8 @@ Pattern count_pattern(const Source& source, const DenseArray& array, uint32_t ro
   return p;
 }
 
-// Fills columns and values. Writes every element and keeps the non-zero ones by advancing, which
-// spares a mispredicted branch for each; hence the one slot more while it runs.
+// Fills columns and values. Writes every element but advances only past non-zero ones, which avoids a
+// mispredicted branch for each; this needs one extra slot meanwhile.
 void fill(const Source& source, const DenseArray& array, SparseMatrix& m) {
   Pattern& p = m.pattern;
   const uint64_t non_zeros = p.row_begin.back();
@@ -206,7 +206,7 @@ SparseMatrix read_dense(const Source& source, const DenseArray& array) {
   if (array.column_major) std::swap(rows, cols);
   SparseMatrix m{count_pattern(source, array, rows, cols), {}};
   const uint64_t bytes = m.pattern.row_begin.back() * 8 + uint64_t{rows} * 8;
-  // Transposing takes a second copy, and the permutation between them.
+  // Transposing needs a second copy, and the permutation between the two.
   base::require_memory(array.column_major ? 3 * bytes : bytes,
                        fmt::format("{}: the {} x {} matrix with {} non-zeros", source.name(), array.rows,
                                    array.cols, m.pattern.row_begin.back()));

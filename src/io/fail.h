@@ -1,4 +1,4 @@
-// One way to report what is wrong with a file.
+// Reports errors in a file.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ template <class... Args>
   throw Error(name + ": " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Text out of a file, fit for a message: in quotes, at most 40 characters, others than printable
-/// ASCII as "?".
+/// An excerpt of a file for a message: quoted, at most 40 characters, with anything but printable ASCII as
+/// "?".
 std::string excerpt(std::string_view text);
 
 }  // namespace tessera::io

@@ -10,14 +10,14 @@
 namespace tessera::io {
 namespace {
 
-constexpr int kGzipWindow = 15 + 16;  // zlib: the largest window, and gzip's header
+constexpr int kGzipWindow = 15 + 16;  // zlib: the largest window, and a gzip header
 constexpr uint64_t kStep = 1 << 20;
 
 bool is_gzip(const std::vector<char>& bytes) {
   return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
 }
 
-/// zlib's state, freed whatever happens.
+/// zlib's state, freed on all paths.
 class Inflater {
  public:
   explicit Inflater(std::vector<char>& input) {
@@ -33,7 +33,7 @@ class Inflater {
 
   bool ready() const { return ready_; }
 
-  /// Decompresses into `out`; sets how much of it was filled.
+  /// Decompresses into `out`; sets how many bytes were written.
   int fill(std::byte* out, uint64_t room, uint64_t& filled) {
     stream_.next_out = reinterpret_cast<Bytef*>(out);
     stream_.avail_out = static_cast<uInt>(room);

@@ -1,4 +1,4 @@
-// Files that may be compressed by gzip.
+// Files that may be gzip-compressed.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace tessera::io {
 
-/// The content, decompressed where it begins as gzip does. Throws Error where that fails or gives
-/// more than `most` bytes.
+/// The content, decompressed if it begins like a gzip file. Throws Error if that fails or yields more than
+/// `most` bytes.
 std::vector<std::byte> read_decompressed(const Source& source, uint64_t most);
 
 }  // namespace tessera::io

@@ -1,4 +1,4 @@
-// Files whose content is used where it lies.
+// Memory-mapped files.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,11 @@
 
 namespace tessera::io {
 
-/// A regular file, mapped for reading: its pages come from the disk when they are touched and take
-/// no memory of this process. The file must not become shorter meanwhile; touching what is gone
-/// ends the process with SIGBUS.
+/// A regular file, mapped for reading: its pages are read when accessed and take no memory of this process.
+/// The file must not shrink meanwhile; accessing a lost page ends the process with SIGBUS.
 class MappedFile {
  public:
-  /// Throws Error when the file cannot be opened or mapped.
+  /// Throws Error if the file cannot be opened or mapped.
   explicit MappedFile(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -26,7 +26,7 @@ struct Header {
 struct Sizes {
   uint32_t rows;
   uint32_t cols;
-  uint64_t entries;  // in the file, of which symmetry may make two
+  uint64_t entries;  // in the file; symmetry may make two of one
 };
 
 // The words of a line in lower case.
@@ -123,7 +123,7 @@ Sizes read_sizes(TextScanner& scanner, const Header& header, const std::string& 
   if (header.symmetry != Symmetry::general && rows != cols) {
     fail(name, "a symmetric matrix of {} x {}; it must be square", rows, cols);
   }
-  // "1 1 1" and a line end, less what the field or format leaves out.
+  // "1 1 1" and a line end, minus what the field or format omits.
   const uint64_t shortest = !header.coordinate ? 2 : header.field == Field::pattern ? 4 : 6;
   if (entries > scanner.left() / shortest + 1) {
     fail(name,
@@ -134,12 +134,12 @@ Sizes read_sizes(TextScanner& scanner, const Header& header, const std::string& 
   return {static_cast<uint32_t>(rows), static_cast<uint32_t>(cols), entries};
 }
 
-// Collects elements, and their mirror images where the matrix is symmetric.
+// Collects elements, and their mirror images if the matrix is symmetric.
 class Elements {
  public:
   Elements(const std::string& name, const Header& header, const Sizes& sizes) : symmetry_(header.symmetry) {
     const uint64_t most = symmetry_ == Symmetry::general ? sizes.entries : 2 * sizes.entries;
-    // Three numbers an element here, two in the matrix, and the matrix twice while it is sorted.
+    // Three numbers per element here, two in the matrix, and the matrix twice while it is sorted.
     base::require_memory(most * 36 + 16 * (uint64_t{sizes.rows} + sizes.cols), name + ": the matrix");
     if (!header.coordinate) return;
     elements_.rows.reserve(most);

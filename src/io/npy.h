@@ -16,8 +16,8 @@ namespace tessera::io {
 /// anything else.
 SparseMatrix read_npy(const Source& source);
 
-/// Writes a row-major rows × cols array of FP32. Throws Error when that fails; an existing file
-/// is replaced only by a complete one.
+/// Writes a row-major rows × cols array of FP32. Throws Error on failure; an existing file is only replaced
+/// by a complete one.
 void write_npy(const std::string& path, uint32_t rows, uint32_t cols, std::span<const float> values);
 
 }  // namespace tessera::io

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// Reads the header's Python dictionary, of which only a small part of the language can occur.
+// Parses the header, a Python dictionary with a small subset of the language.
 class DictionaryParser {
  public:
   DictionaryParser(const std::string& name, std::string_view text) : name_(name), text_(text) {}
@@ -137,7 +137,7 @@ constexpr Kind kKinds[] = {
 };
 constexpr bool kBigEndian = std::endian::native == std::endian::big;
 
-// Element type and byte order of a description such as "<f4".
+// Sets element type and byte order from a description such as "<f4".
 void set_type(const std::string& name, std::string_view descr, NpyHeader& header) {
   const std::string_view orders = "<>|=";
   const bool ordered = !descr.empty() && orders.find(descr.front()) != std::string_view::npos;
@@ -156,7 +156,7 @@ std::string read_text(const Source& source, uint64_t offset, size_t size) {
   return text;
 }
 
-// The dictionary's text; sets the offset of what follows it.
+// The dictionary's text; sets the offset of the data that follows.
 std::string read_header_text(const Source& source, uint64_t& data_offset) {
   const std::string& name = source.name();
   constexpr uint64_t kFixed = 8;

@@ -1,4 +1,4 @@
-// The beginning of a `.npy` file: what its array is made of.
+// Headers of `.npy` files.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace tessera::io {
 
-/// What stands before the array of a `.npy` file.
+/// The header of a `.npy` file.
 struct NpyHeader {
   Element element = Element::f32;
   bool big_endian = false;
   bool fortran_order = false;
   std::vector<uint64_t> shape;
-  uint64_t data_offset = 0;  ///< of the first element in the file
+  uint64_t data_offset = 0;  ///< of the first element, in the file
 };
 
-/// Reads the header of format version 1 to 3: floating-point numbers of 2, 4 or 8 bytes, integers
-/// or booleans, of either byte order. Throws Error for anything else; whether the file holds as
-/// many elements is for the caller to check.
+/// Reads the header of format version 1 to 3: floating-point numbers of 2, 4 or 8 bytes, integers or
+/// booleans, of either byte order. Throws Error for anything else; the caller checks whether the file is long
+/// enough.
 NpyHeader read_npy_header(const Source& source);
 
-/// A header of format version 1 for an array in C order and this computer's byte order. bf16 has no
-/// code in the format.
+/// A version 1 header for an array in C order and this computer's byte order. The format has no code for
+/// bf16.
 std::string npy_header_text(Element element, std::span<const uint64_t> shape);
 
 }  // namespace tessera::io

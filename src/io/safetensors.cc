@@ -21,7 +21,7 @@ constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 struct Dtype {
   std::string_view name;
   size_t size;
-  std::optional<Element> element;  // none: cannot be read as weights
+  std::optional<Element> element;  // none: not readable as weights
 };
 
 constexpr Dtype kDtypes[] = {
@@ -44,7 +44,7 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
                         shape.begin() + std::min<ptrdiff_t>(8, static_cast<ptrdiff_t>(shape.size())), ", "));
 }
 
-// Product of the sizes and `size`; nothing where it exceeds 64 bits.
+// Product of the sizes and `size`; none if it exceeds 64 bits.
 std::optional<uint64_t> bytes_of(const std::vector<uint64_t>& shape, uint64_t size) {
   uint64_t bytes = size;
   for (uint64_t extent : shape) {
@@ -54,7 +54,7 @@ std::optional<uint64_t> bytes_of(const std::vector<uint64_t>& shape, uint64_t si
   return bytes;
 }
 
-// Types that are not in the list may be added to the format; only their offsets are checked.
+// The format may get further types; for those only the offsets are checked.
 void require_agreeing_size(const std::string& name, const TensorInfo& tensor) {
   const Dtype* dtype = find_dtype(tensor.dtype);
   if (dtype == nullptr) return;
@@ -64,7 +64,7 @@ void require_agreeing_size(const std::string& name, const TensorInfo& tensor) {
        tensor.dtype, shape_text(tensor.shape), tensor.end - tensor.begin);
 }
 
-// Offsets in the header count from the end of the header.
+// Offsets in the header are relative to its end.
 void check_offsets(const std::string& name, std::vector<TensorInfo>& tensors, uint64_t data_begin,
                    uint64_t file_size) {
   const uint64_t data_size = file_size - data_begin;
@@ -96,7 +96,7 @@ void check_offsets(const std::string& name, std::vector<TensorInfo>& tensors, ui
   }
 }
 
-// A name that occurs twice, if any.
+// A duplicate name, if any.
 std::optional<std::string_view> repeated_name(std::vector<std::string_view> names) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());

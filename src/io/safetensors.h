@@ -1,4 +1,4 @@
-// `.safetensors`: named tensors behind a JSON header.
+// `.safetensors`: a JSON header and named tensors.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -22,13 +22,12 @@ struct TensorInfo {
   uint64_t end = 0;
 };
 
-/// The file's tensors in the order of their data. Throws Error when the header is malformed, gives
-/// a name twice, or its offsets overlap, leave gaps, or do not agree with shapes or file.
+/// The file's tensors in the order of their data. Throws Error if the header is malformed or has a duplicate
+/// name, or if its offsets overlap, leave gaps, or disagree with shapes or file.
 std::vector<TensorInfo> list_safetensors(const Source& source);
 
-/// Reads the non-zeros of a 2-D tensor of F64, F32, F16, BF16, integers or booleans. An empty name
-/// means the only 2-D tensor. Throws UsageError, with the names there are, when there is no such
-/// tensor, and Error as above.
+/// Reads the non-zeros of a 2-D tensor of F64, F32, F16, BF16, integers or booleans. An empty name means the
+/// only 2-D tensor. Throws UsageError that lists the names if there is no such tensor, and Error as above.
 SparseMatrix read_safetensors(const Source& source, const std::string& tensor);
 
 /// A tensor to write.
@@ -39,9 +38,8 @@ struct TensorData {
   std::span<const std::byte> bytes;  ///< row-major, little-endian
 };
 
-/// Writes a file with these tensors. Throws UsageError when the bytes of one do not agree with its
-/// shape or a name occurs twice, Error when writing fails; an existing file is replaced only by a
-/// complete one.
+/// Writes a file with these tensors. Throws UsageError if the bytes of one disagree with its shape or a name
+/// occurs twice, Error if writing fails; an existing file is only replaced by a complete one.
 void write_safetensors(const std::string& path, std::span<const TensorData> tensors);
 
 }  // namespace tessera::io

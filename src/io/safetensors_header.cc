@@ -10,9 +10,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Takes the parser's events as they come, so that no document is built. The only shape allowed:
-// {name: {"dtype": string, "shape": [numbers], "data_offsets": [2 numbers]}, …,
-//  "__metadata__": {string: string, …}}.
+// Handles the parser's events directly, so that no document is built. The only accepted structure: {name:
+// {"dtype": string, "shape": [numbers], "data_offsets": [2 numbers]}, …,  "__metadata__": {string: string,
+// …}}.
 class HeaderHandler : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderHandler(const std::string& name) : name_(name) {}

@@ -24,7 +24,7 @@ Header read_header(TextScanner& scanner, const std::string& name) {
   const uint64_t non_zeros = scanner.integer("number of non-zeros", kAny);
   require_sane_sizes(name, rows, cols, non_zeros);
   scanner.end_line("sizes");
-  // A number takes two characters with what parts it from the next.
+  // A number takes at least two characters with its separator.
   const uint64_t room = scanner.left() / 2 + 1;
   if (rows + 1 + non_zeros > room) {
     fail(name,

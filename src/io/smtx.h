@@ -1,4 +1,4 @@
-// `.smtx`: sparse patterns as the Deep Learning Matrix Collection (DLMC) has them.
+// `.smtx`: sparse patterns in the format of the Deep Learning Matrix Collection (DLMC).
 #pragma once
 
 #include <tessera/sparse.h>
@@ -7,8 +7,8 @@
 
 namespace tessera::io {
 
-/// Reads "rows, cols, nnz", rows + 1 row offsets and nnz column indices, from 0, all as text. The
-/// columns of a row may come in any order, each once. Throws Error for anything else.
+/// Reads "rows, cols, nnz", rows + 1 row offsets and nnz column indices, from 0, all as text. The columns of
+/// a row may be in any order, without duplicates. Throws Error for anything else.
 Pattern read_smtx(const Source& source);
 
 }  // namespace tessera::io

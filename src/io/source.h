@@ -1,4 +1,4 @@
-// What a reader reads from.
+// Input of readers.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace tessera::io {
 
-/// A file, or bytes in memory that take the place of one. Reads at given offsets rather than
-/// mapping: a file that shrinks meanwhile is then an error and not a signal.
+/// A file, or bytes in memory that stand in for one. Reads at given offsets rather than mapping, so that a
+/// file that shrinks meanwhile causes an error and not a signal.
 class Source {
  public:
-  /// Opens a regular file for reading; throws Error when that fails.
+  /// Opens a regular file for reading; throws Error on failure.
   static Source open(const std::string& path);
 
-  /// Stands for a file with this content, which must outlive it.
+  /// A file with this content, which must outlive it.
   Source(std::string name, std::span<const std::byte> content);
 
   Source(Source&& other) noexcept;
@@ -28,10 +28,10 @@ class Source {
   const std::string& name() const { return name_; }
   uint64_t size() const { return size_; }
 
-  /// Fills `out` with the bytes from `offset` on; throws Error when there are fewer.
+  /// Fills `out` with the bytes from `offset` on; throws Error if there are fewer.
   void read(uint64_t offset, std::span<std::byte> out) const;
 
-  /// The whole content. Throws Error when it does not fit in memory.
+  /// The whole content. Throws Error if it does not fit in memory.
   std::vector<char> read_all() const;
 
  private:

@@ -1,4 +1,4 @@
-// Values as they lie in files and mapped memory: unaligned, in either byte order.
+// Values in files and mapped memory: unaligned, in either byte order.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace tessera::io {
 
-/// The value whose bytes begin at `bytes`; `swap`: they are in the other byte order.
+/// The value at `bytes`; `swap`: in the other byte order.
 template <class T>
 T load(const std::byte* bytes, bool swap) {
   std::byte copy[sizeof(T)];

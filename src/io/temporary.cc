@@ -11,7 +11,7 @@
 namespace tessera::io {
 namespace {
 
-// Where a signal handler finds them.
+// Accessible to a signal handler.
 constexpr size_t kSlots = 32;
 std::array<std::atomic<const char*>, kSlots> unfinished{};
 static_assert(std::atomic<const char*>::is_always_lock_free);
@@ -40,7 +40,7 @@ void sync_folder(const std::string& folder) {
 void remove_unfinished_files() noexcept {
   for (const std::atomic<const char*>& name : unfinished)
     if (const char* path = name; path != nullptr) ::unlink(path);
-  // Then the folders that they stood in.
+  // Then the folders that contained them.
   for (const std::atomic<const char*>& name : unfinished)
     if (const char* path = name; path != nullptr) ::rmdir(path);
 }

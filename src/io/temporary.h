@@ -1,4 +1,4 @@
-// What writers of temporary files and folders share.
+// Support for writers of temporary files and folders.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,13 @@
 
 namespace tessera::io {
 
-/// Notes the path of a temporary file or folder, which must live until it is forgotten; returns its
-/// slot. What finds no slot free is written all the same, but not removed by a signal.
+/// Registers the path of a temporary file or folder, which must live until it is unregistered; returns its
+/// slot. If no slot is free, the file is written all the same, but not removed by a signal.
 size_t note_unfinished(const char* path);
 void forget_unfinished(size_t slot);
 
-/// Makes a move within a folder durable. Some file systems do not support it, and what was moved is
-/// whole either way.
+/// Makes a rename within a folder durable. Some file systems do not support this; the renamed file is
+/// complete either way.
 void sync_folder(const std::string& folder);
 
 }  // namespace tessera::io

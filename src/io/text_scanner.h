@@ -1,4 +1,4 @@
-// Reads numbers out of a text, and says where it is when one is wrong.
+// Reads numbers from a text, with positions for error messages.
 #pragma once
 
 #include <charconv>
@@ -15,11 +15,11 @@ namespace tessera::io {
 /// A position in a text. Numbers are separated by spaces, commas or line ends.
 class TextScanner {
  public:
-  /// `name` is the file's, for messages; both must outlive the scanner.
+  /// `name` is that of the file, for messages; both must outlive the scanner.
   TextScanner(const std::string& name, std::string_view text)
       : name_(name), at_(text.data()), end_(at_ + text.size()), begin_(at_) {}
 
-  /// The next line, without its end; empty at the end of the text.
+  /// The next line, without its line end; empty at the end of the text.
   std::string_view line() {
     const char* first = at_;
     while (at_ != end_ && *at_ != '\n') ++at_;
@@ -29,7 +29,7 @@ class TextScanner {
     return text;
   }
 
-  /// The next whole number at most `largest`; `what` says for messages what it is.
+  /// The next whole number, at most `largest`; `what` describes it in messages.
   template <class Integer>
   Integer integer(const char* what, Integer largest) {
     skip_separators();
@@ -43,7 +43,7 @@ class TextScanner {
     return value;
   }
 
-  /// The next number, as the nearest FP32; one beyond the range of FP32 is an error.
+  /// The next number, as the nearest FP32; throws if it exceeds the range of FP32.
   float real(const char* what) {
     skip_separators();
     if (at_ != end_ && *at_ == '+') ++at_;
@@ -55,13 +55,13 @@ class TextScanner {
     return value;
   }
 
-  /// Steps over spaces to the next line; throws when there is something else on this one.
+  /// Skips spaces up to the next line; throws if the line has anything else.
   void end_line(const char* what) {
     while (at_ != end_ && is_separator(*at_) && *at_ != '\n') ++at_;
     if (at_ != end_ && *at_ != '\n') reject(what, "the end of the line");
   }
 
-  /// Throws when anything but separators is left.
+  /// Throws if anything but separators is left.
   void end_text(const char* what) {
     skip_separators();
     if (at_ != end_) reject(what, "the end of the file");
@@ -69,7 +69,7 @@ class TextScanner {
 
   bool at_end() const { return at_ == end_; }
 
-  /// Characters left. A number takes at least one, and one to part it from the next.
+  /// Characters left. A number takes at least one, and one to separate it from the next.
   uint64_t left() const { return static_cast<uint64_t>(end_ - at_); }
 
   /// The line of the last number read, from 1.
@@ -82,7 +82,7 @@ class TextScanner {
     while (at_ != end_ && is_separator(*at_)) ++at_;
   }
 
-  // Whether the number here is smaller than FP32 can hold, rather than larger.
+  // Whether the number here is too small for FP32, rather than too large.
   bool is_tiny() const;
 
   [[noreturn]] void reject(const char* what, const std::string& expected);

@@ -9,8 +9,8 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kPixelsPerTick = 64;    // labels side by side
-constexpr double kPixelsPerTickUp = 36;  // labels one above another
+constexpr double kPixelsPerTick = 64;    // for labels side by side
+constexpr double kPixelsPerTickUp = 36;  // for labels above each other
 constexpr size_t kMostTicks = 24;
 
 struct Prefix {
@@ -18,7 +18,7 @@ struct Prefix {
   const char* name;
 };
 
-/// The largest prefix that leaves `value` at least 1, the smallest for less.
+/// The largest prefix for which `value` is at least 1; the smallest for smaller values.
 template <size_t Count>
 const Prefix& prefix_of(double value, const std::array<Prefix, Count>& prefixes) {
   for (const Prefix& prefix : prefixes)
@@ -32,7 +32,7 @@ constexpr std::array<Prefix, 5> kNumbers = {{{1e12, " T"}, {1e9, " G"}, {1e6, " 
 
 std::string digits(double value) { return fmt::format("{:.4g}", value); }
 
-/// `value` in the prefix that fits `like`.
+/// `value` with the prefix that suits `like`.
 std::string text_like(double value, double like, Unit unit) {
   switch (unit) {
     case Unit::bytes: {
@@ -54,7 +54,7 @@ std::string text_like(double value, double like, Unit unit) {
   return digits(value);
 }
 
-/// A fraction of two is easier to read than its decimals: 1/16.
+/// Fractions of powers of two are easier to read than their decimals: 1/16.
 std::string power_of_two_text(double value, Unit unit) {
   if (unit != Unit::number || value >= 1 || value < 1.0 / 4096) return text_like(value, value, unit);
   return fmt::format("1/{:.0f}", 1 / value);
@@ -129,7 +129,7 @@ void Scale::lay_log(const Range& data, const Axis& axis, double labels) {
   const std::optional<double> end = usable(axis.most);
   least_ = begin.value_or(data.least.value_or(1));
   most_ = std::max(end.value_or(data.most.value_or(least_)), least_);
-  // Decades are long: their halves and fifths will do as ends.
+  // Decades are long, so the axis may also end at their halves and fifths.
   const auto end_near = [&](double value, bool below) {
     const double power = std::pow(base, std::floor(power_of(value) + 1e-9));
     double found = below ? power : power * base;
@@ -142,7 +142,7 @@ void Scale::lay_log(const Range& data, const Axis& axis, double labels) {
   };
   if (!begin) least_ = end_near(least_, true);
   if (!end) most_ = end_near(most_, false);
-  if (most_ <= least_) {  // one value: in the middle
+  if (most_ <= least_) {  // a single value goes in the middle
     if (!begin) least_ /= base;
     most_ *= base;
   }

@@ -1,4 +1,4 @@
-// Axes of charts: what they show, their ticks, and where a value lies.
+// Axes of charts: range, ticks, and positions of values.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@ namespace tessera::report {
 
 enum class Growth : uint8_t { linear, log2, log10 };
 
-/// How numbers are written. A share of 0.25 is written as 25 %.
+/// How numbers are written. A `share` of 0.25 is written as 25 %.
 enum class Unit : uint8_t { number, bytes, seconds, cycles, share };
 
 struct Axis {
   std::string label{};
   Unit unit = Unit::number;
   Growth growth = Growth::linear;
-  std::optional<double> least{};  ///< where it begins; that of the data if left out
-  std::optional<double> most{};   ///< where it ends
+  std::optional<double> least{};  ///< where it begins (default: the data)
+  std::optional<double> most{};   ///< where it ends (default: the data)
 };
 
-/// A value for people: "1.25 ms", "624 kB", "12,345 cycles", "6.2 %", "1.3 M".
+/// A readable value: "1.25 ms", "624 kB", "12,345 cycles", "6.2 %", "1.3 M".
 std::string value_text(double value, Unit unit = Unit::number);
 
 /// 1234567 as "1,234,567".
 std::string count_text(uint64_t count);
 
-/// 1, 2 or 5 times a power of ten, at least `step`, and no less than can be told apart beside
-/// values of the size of `beside`. 1 where all is 0.
+/// 1, 2 or 5 times a power of ten that is at least `step` and large enough to be distinguishable next to
+/// values of the size of `beside`. 1 if both are 0.
 double round_step(double step, double beside);
 
-/// What the data covers.
+/// The range that the data covers.
 struct Range {
   std::optional<double> least{};
   std::optional<double> most{};
@@ -48,14 +48,14 @@ struct Tick {
 /// An axis laid out from one pixel to another.
 class Scale {
  public:
-  /// Ends on ticks around the data. Without data, 0 to 1, or one decade (one doubling).
+  /// Ends at ticks around the data. Without data, 0 to 1, or one decade (one doubling).
   Scale(const Axis& axis, const Range& data, double from_pixel, double to_pixel);
 
-  /// Whether a value can be drawn: finite, and on a logarithmic axis above 0.
+  /// Whether a value can be drawn: finite, and above 0 on a logarithmic axis.
   bool shows(double value) const { return shows(value, growth_); }
   static bool shows(double value, Growth growth);
 
-  /// Pixel of a value that it shows; those beyond the ends lie on them.
+  /// Pixel of a value; values beyond the ends are clamped to them.
   double at(double value) const;
 
   double least() const { return least_; }
@@ -63,7 +63,7 @@ class Scale {
   const std::vector<Tick>& ticks() const { return ticks_; }
 
  private:
-  /// With room for so many labels.
+  /// Lays out the axis for up to this many labels.
   void lay_linear(const Range& data, const Axis& axis, double labels);
   void lay_log(const Range& data, const Axis& axis, double labels);
   void label_ticks(Unit unit);

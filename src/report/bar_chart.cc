@@ -39,7 +39,7 @@ class BarPlot {
     return range;
   }
 
-  /// Names stand to the left of it, values to the right.
+  /// The area between the names on the left and the values on the right.
   Area area() const {
     double names = 0;
     double values = 0;

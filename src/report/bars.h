@@ -1,4 +1,4 @@
-// What charts of stacked parts have in common.
+// Common parts of charts with stacked bars.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tessera::report {
 
-/// A part that can be stacked: 0 where there is none, or no number.
+/// A part that can be stacked: 0 if it is missing or not a number.
 inline double part_of(const std::vector<double>& parts, size_t index) {
   return index < parts.size() && std::isfinite(parts[index]) ? std::max(parts[index], 0.0) : 0.0;
 }
@@ -20,7 +20,7 @@ inline double sum_of(const std::vector<double>& parts) {
   return sum;
 }
 
-/// Which categories any of these stacks has a part of.
+/// The categories that occur in any of these stacks.
 template <class Stacks>
 std::vector<bool> used_categories(const Stacks& stacks, size_t categories) {
   std::vector<bool> used(categories);
@@ -30,7 +30,7 @@ std::vector<bool> used_categories(const Stacks& stacks, size_t categories) {
   return used;
 }
 
-/// An axis that stacks stand on.
+/// An axis that begins at 0, for stacks.
 inline Axis from_zero(Axis axis) {
   axis.growth = Growth::linear;
   axis.least = 0;

@@ -1,6 +1,6 @@
-// Charts of a page, as inline SVG with legends. They are vectors that grow with the page, follow
-// light and dark, and say more where they are pointed at. All take empty data; values that an axis
-// cannot show (NaN, 0 on a logarithmic one) are left out.
+// Charts of a page, as inline SVG with legends. They scale with the page, follow its light or dark mode, and
+// have tooltips. All accept empty data; values that an axis cannot show (NaN, 0 on a logarithmic one) are
+// omitted.
 #pragma once
 
 #include <cstddef>
@@ -15,45 +15,45 @@
 
 namespace tessera::report {
 
-/// Widths of charts: alone, and for two side by side (report/page.h), in pixels.
+/// Widths of charts, in pixels: alone, or two side by side (report/page.h).
 inline constexpr double kWide = 1072;
 inline constexpr double kHalf = 520;
 
-/// What stands around a chart, and its size.
+/// The title, note and size of a chart.
 struct Frame {
   std::string title{};
-  std::string note{};  ///< below: what the reader would otherwise have to ask
+  std::string note{};  ///< below the chart: explanations
   double width = kWide;
-  double height = 320;  ///< charts of rows find their own
+  double height = 320;  ///< charts of rows compute their own
 };
 
-/// What parts of bars and spans are told apart by.
+/// A category of stacked parts or spans, told apart by colour.
 struct Category {
   std::string name{};
-  std::optional<size_t> colour{};  ///< an index of the style's; its own in the list if left out
+  std::optional<size_t> colour{};  ///< an index of the style's colours (default: the index in the list)
 };
 
-/// A value worth a line across the chart, with its name.
+/// A value marked by a line across the chart, with its name.
 struct Limit {
   double value = 0;
   std::string name{};
-  bool warns = true;  ///< better not passed
+  bool warns = true;  ///< exceeding it is bad
 };
 
 struct Point {
   double x = 0;
   double y = 0;
-  std::string title{};  ///< shown when pointed at; the two numbers if left out
+  std::string title{};  ///< tooltip (default: the two numbers)
 };
 
-/// Points that belong together. A value of y that cannot be shown breaks the line.
+/// A series of points. A value of y that cannot be shown interrupts the line.
 struct Series {
   std::string name{};
   std::vector<Point> points{};
-  std::optional<size_t> colour{};  ///< the same for what is to be compared
+  std::optional<size_t> colour{};  ///< the same for series to be compared
   bool line = true;
   bool markers = true;
-  bool reference = false;  ///< published or expected: hollow markers, broken line
+  bool reference = false;  ///< published or expected: hollow markers, dashed line
 };
 
 struct LineChart {
@@ -65,12 +65,12 @@ struct LineChart {
 };
 Html chart(const LineChart& lines);
 
-/// Bars one below another, each of stacked parts, their names to the left.
+/// Horizontal bars of stacked parts, with their names on the left.
 struct BarChart {
   struct Bar {
     std::string name{};
     std::vector<double> parts{};  ///< by category
-    std::string value{};          ///< beside the bar; the sum if left out
+    std::string value{};          ///< beside the bar (default: the sum)
   };
   Frame frame{};
   Axis value{};  ///< begins at 0
@@ -79,7 +79,7 @@ struct BarChart {
 };
 Html chart(const BarChart& bars);
 
-/// Narrow columns side by side for an ordered axis, each of stacked parts: hundreds are fine.
+/// Narrow adjacent columns of stacked parts over an ordered axis; hundreds are possible.
 struct ColumnChart {
   struct Column {
     std::vector<double> parts{};  ///< by category
@@ -87,8 +87,8 @@ struct ColumnChart {
   };
   Frame frame{};
   std::string x_label{};
-  double first = 0;  ///< position of the first column, and
-  double step = 1;   ///< from one to the next
+  double first = 0;  ///< position of the first column
+  double step = 1;   ///< distance between columns
   Axis y{};          ///< begins at 0
   std::vector<Category> categories{};
   std::vector<Column> columns{};
@@ -111,16 +111,16 @@ struct Histogram {
 };
 Html chart(const Histogram& histogram);
 
-/// Counts values in bins of one round width, about `bins` of them.
+/// Counts values in about `bins` bins of equal round width.
 std::vector<Histogram::Bin> bins_of(const std::vector<double>& values, size_t bins = 40);
 
-/// What happened when: lanes with spans.
+/// Lanes with spans of time.
 struct Timeline {
   struct Span {
     double begin = 0;
     double length = 0;
     size_t category = 0;
-    std::string name{};  ///< written inside where there is room
+    std::string name{};  ///< written inside if there is room
     std::string title{};
   };
   struct Lane {

@@ -6,7 +6,7 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kWideColumn = 6;  // pixels from which a gap between columns is no loss
+constexpr double kWideColumn = 6;  // minimum column width in pixels for gaps between columns
 
 class ColumnPlot {
  public:
@@ -48,7 +48,7 @@ class ColumnPlot {
     return area_.left + area_.width() * static_cast<double>(column) / count_;
   }
 
-  /// One outline a category: a page of thousands of rectangles would be slow.
+  /// One outline per category: thousands of rectangles would make the page slow.
   std::string outline_of(size_t category) {
     const double gap = area_.width() / count_ > kWideColumn ? 1 : 0;
     std::string outline;
@@ -70,7 +70,7 @@ class ColumnPlot {
   Area area_;
   Scale y_;
   Canvas canvas_;
-  std::vector<double> base_;  ///< where the next part of each column stands
+  std::vector<double> base_;  ///< base of the next part of each column
 };
 
 }  // namespace

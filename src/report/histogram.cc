@@ -8,7 +8,7 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kWideBin = 6;  // pixels from which a gap between bins is no loss
+constexpr double kWideBin = 6;  // minimum bin width in pixels for gaps between bins
 
 class HistogramPlot {
  public:
@@ -57,7 +57,8 @@ class HistogramPlot {
   void draw_bin(const Histogram::Bin& bin) {
     if (!x_.shows(bin.to) || !y_.shows(bin.count) || bin.count == 0) return;
     const double left = x_.shows(bin.from) ? x_.at(bin.from) : area_.left;
-    const double top = std::min(y_.at(bin.count), area_.bottom - 1);  // one among thousands is seen too
+    const double top = std::min(y_.at(bin.count), area_.bottom - 1);  // keeps a bin of one among thousands
+                                                                      // visible
     const double gap = x_.at(bin.to) - left > kWideBin ? 1 : 0;
     canvas_.rectangle(left, top, x_.at(bin.to) - left - gap, area_.bottom - top, h_.colour,
                       fmt::format("{} to {}: {}", value_text(bin.from, h_.x.unit),

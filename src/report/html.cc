@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 where there is none.
+/// Bytes of the UTF-8 character at the beginning of `text`; 0 if it is invalid.
 size_t character_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);

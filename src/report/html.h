@@ -1,5 +1,5 @@
-// HTML that cannot be broken by what it shows: text becomes Html by being escaped, and only Html
-// goes into Html. All of it is well-formed XML too.
+// HTML that its contents cannot break: text becomes Html only by being escaped, and only Html is inserted
+// into Html. All output is well-formed XML too.
 #pragma once
 
 #include <initializer_list>
@@ -21,11 +21,11 @@ struct Html {
   bool empty() const { return code.empty(); }
 };
 
-/// Text with the characters that mean something in HTML or in attributes replaced. Bytes that are
-/// no UTF-8, and characters that XML has not, become U+FFFD.
+/// Text with the characters that are special in HTML or in attributes replaced. Bytes that are not UTF-8, and
+/// characters that XML does not allow, become U+FFFD.
 std::string escaped(std::string_view text);
 
-/// Names and values; values are escaped here. An attribute with an empty value is left out.
+/// Names and values; values are escaped here. An attribute with an empty value is omitted.
 using Attributes = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
 Html text(std::string_view words);
@@ -35,7 +35,7 @@ Html element(std::string_view name, Attributes attributes, std::string_view word
 Html element(std::string_view name, Attributes attributes = {});
 
 Html paragraph(std::string_view words);
-/// Closed until the reader opens it.
+/// Collapsed until the reader opens it.
 Html folded(std::string_view summary, const Html& content);
 
 }  // namespace tessera::report

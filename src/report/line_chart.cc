@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kRadius = 3.5;
 
-/// Shapes go with colours, so that series differ to readers who see few hues, and in print.
+/// Each colour has its own shape, so that series are distinguishable with colour blindness and in print.
 Html marker(double x, double y, const Series& series, size_t colour, std::string_view title) {
   const auto r = [](double factor) { return pixels(kRadius * factor); };
   const std::string place = fmt::format("M{} {}", pixels(x), pixels(y));

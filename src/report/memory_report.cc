@@ -1,4 +1,4 @@
-// What the memory of tiles holds.
+// Memory of tiles, by use.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using compiler::TileMemory;
 
 constexpr size_t kMostColumns = 400;
 
-/// Data in strong colours, code and what belongs to it in others, padding in grey.
+/// Data in strong colours, code and its kind in others, padding in grey.
 size_t colour_of_use(MemoryUse use) {
   switch (use) {
     case MemoryUse::inputs: return 0;
@@ -38,7 +38,7 @@ size_t colour_of_use(MemoryUse use) {
   return kGrey;
 }
 
-/// The uses that any tile has: the always live ones first, as they are stacked.
+/// The uses that occur on any tile, in stacking order: always-live ones first.
 std::vector<MemoryUse> uses_of(const compiler::MemoryReport& memory) {
   std::vector<MemoryUse> uses;
   for (bool always : {true, false})
@@ -60,7 +60,7 @@ std::string tile_title(size_t tile, const TileMemory& memory) {
   return title;
 }
 
-/// Drawn where tiles come near it; else it would leave no room for what they hold.
+/// Drawn only if tiles come near it; otherwise it would leave little room for the data.
 std::optional<Limit> capacity_of(const compiler::MemoryReport& memory) {
   if (memory.max_tile_bytes < memory.tile_capacity_bytes / 3) return std::nullopt;
   return Limit{static_cast<double>(memory.tile_capacity_bytes),
@@ -90,10 +90,9 @@ Html columns_of(const compiler::MemoryReport& memory) {
   }
   columns.limit = capacity_of(memory);
   columns.frame.note =
-      "What is not always alive is counted where it takes most; its bytes are shared from step to step.";
+      "Data that is not always alive is counted at the step where it takes most; steps share its bytes.";
   if (!columns.limit)
-    columns.frame.note +=
-        fmt::format(" Each tile has room for {}.", base::bytes_text(memory.tile_capacity_bytes));
+    columns.frame.note += fmt::format(" Each tile has {}.", base::bytes_text(memory.tile_capacity_bytes));
   if (together > 1)
     columns.frame.note += fmt::format(" Each column is the fullest of {} neighbouring tiles.", together);
   return chart(columns);
@@ -103,7 +102,7 @@ Html histogram_of(const compiler::MemoryReport& memory) {
   std::vector<double> bytes;
   for (const TileMemory& tile : memory.tiles) bytes.push_back(static_cast<double>(tile.total()));
   Histogram histogram;
-  histogram.frame = {"Tiles by what they hold", "", kHalf, 260};
+  histogram.frame = {"Tiles by memory use", "", kHalf, 260};
   histogram.x = {"", Unit::bytes, Growth::linear, 0, {}};
   histogram.y.label = "tiles";
   histogram.bins = bins_of(bytes);
@@ -111,7 +110,7 @@ Html histogram_of(const compiler::MemoryReport& memory) {
   return chart(histogram);
 }
 
-/// What one tile, or the main memory of a host, holds.
+/// Memory of one tile, or of a host.
 Html uses_table(const TileMemory& memory) {
   RichTable table({{"use", Align::left}, {"bytes"}, {"", Align::left}, {"alive", Align::left}});
   std::vector<size_t> order(kMemoryUses);
@@ -126,7 +125,7 @@ Html uses_table(const TileMemory& memory) {
                share_bar(static_cast<double>(memory.bytes[u]) / total, colour_of_use(use)),
                is_always_live(use) ? "always" : "at times"});
   }
-  table.add({"in all", count_text(memory.total()), "", ""}, true);
+  table.add({"total", count_text(memory.total()), "", ""}, true);
   return table.html();
 }
 

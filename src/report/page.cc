@@ -14,7 +14,7 @@ std::string section_id(size_t section) { return fmt::format("section-{}", sectio
 
 std::string_view class_of(RichTable::Align align) { return align == RichTable::Align::left ? "left" : ""; }
 
-/// The background of a cell, as much of a colour as the shade is strong.
+/// The background of a cell in a colour of this intensity.
 std::string shade_style(double shade) {
   const double share = std::isfinite(shade) ? std::clamp(std::abs(shade), 0.0, 1.0) : 0.0;
   return fmt::format("background: color-mix(in srgb, var(--{}) {:.0f}%, transparent)",

@@ -1,5 +1,5 @@
-// One self-contained page: no network, no scripts, light or dark as the reader's system is. Charts
-// for it are in report/chart.h.
+// A self-contained page: no network, no scripts, light or dark as the reader's system prefers. For charts see
+// report/chart.h.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace tessera::report {
 
 class Page {
  public:
-  /// `title` heads the page and names the window; `subtitle` says in a line what it is about.
+  /// `title` is the heading and the window title; `subtitle` is a line below it.
   Page(std::string title, std::string subtitle) : title_(std::move(title)), subtitle_(std::move(subtitle)) {}
 
-  /// A section with a heading, which the list of contents links to where there are several.
+  /// A section with a heading, listed in the contents if there are several.
   void add_section(std::string heading, Html content) {
     sections_.push_back({std::move(heading), std::move(content)});
   }
 
-  /// The link to a section from anywhere on the page.
+  /// A link to a section from anywhere on the page.
   static Html link_to_section(size_t section, std::string_view words);
 
   /// The whole file.
@@ -44,7 +44,7 @@ class Page {
 /// A heading within a section.
 Html subheading(std::string_view words);
 
-/// One number to be seen from afar: what it is, its value, and a line below it.
+/// One prominent number: its name, its value, and a line below it.
 struct KeyFigure {
   std::string name{};
   std::string value{};
@@ -53,13 +53,13 @@ struct KeyFigure {
 };
 Html key_figures(const std::vector<KeyFigure>& figures);
 
-/// Pieces side by side where the window is wide enough.
+/// Pieces side by side if the window is wide enough.
 Html side_by_side(const std::vector<Html>& pieces);
 
 /// The same table on a page.
 Html table(const Table& table);
 
-/// A table with pieces of pages as cells.
+/// A table with Html cells.
 class RichTable {
  public:
   enum class Align : uint8_t { left, right };
@@ -69,8 +69,8 @@ class RichTable {
   };
   struct Cell {
     Html content;
-    std::string title{};            ///< shown when pointed at
-    std::optional<double> shade{};  ///< −1 … 1: how strongly bad or good
+    std::string title{};            ///< tooltip
+    std::optional<double> shade{};  ///< −1 … 1: from bad to good
     Cell(Html html) : content(std::move(html)) {}
     Cell(std::string_view words) : content(text(words)) {}
     Cell(const std::string& words) : content(text(words)) {}
@@ -79,7 +79,7 @@ class RichTable {
 
   explicit RichTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// A highlighted row is the one to look at among its kind.
+  /// `highlight` marks the most important row.
   void add(std::vector<Cell> cells, bool highlighted = false);
   Html html() const;
 
@@ -88,7 +88,7 @@ class RichTable {
   Html rows_;
 };
 
-/// A bar as long as `share` (0 … 1) of its cell, in the colour of a chart.
+/// A bar over a fraction `share` (0 … 1) of its cell, in a chart's colour.
 Html share_bar(double share, size_t colour);
 
 }  // namespace tessera::report

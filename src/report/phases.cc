@@ -9,7 +9,7 @@ namespace {
 
 using program::Phase;
 
-constexpr std::array<size_t, program::kPhases> kColourOf = {5, 0, 2, 1, kGrey, 4};  // pack … control
+constexpr std::array<size_t, program::kPhases> kColourOf = {5, 0, 2, 1, kGrey, 4};  // rearrange … control
 
 bool is_waiting(Phase phase) { return phase == Phase::sync || phase == Phase::control; }
 bool is_computing(Phase phase) { return !is_waiting(phase) && phase != Phase::exchange; }

@@ -11,11 +11,11 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kTop = 26;  // names of y and of its limit stand there
+constexpr double kTop = 26;  // for the names of y and of its limit
 constexpr double kNameLine = 12;
-constexpr double kBottom = 42;  // ticks and label of x
+constexpr double kBottom = 42;  // for ticks and label of x
 constexpr double kTickGap = 6;
-constexpr double kLeastScale = 0.7;  // at which letters can be read; narrower windows scroll
+constexpr double kLeastScale = 0.7;  // smallest legible scale; narrower windows scroll
 
 std::string_view name_of(Anchor anchor) {
   switch (anchor) {

@@ -1,4 +1,4 @@
-// What all charts are drawn with: an SVG canvas, axes, legends, captions.
+// Drawing primitives of all charts: an SVG canvas, axes, legends, captions.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace tessera::report {
 
 inline constexpr double kLineHeight = 16;
 
-/// A number of pixels, short.
+/// A number of pixels as short text.
 std::string pixels(double value);
 
-/// About how wide a text of the charts' size is.
+/// Approximate width of a text in the charts' font size.
 double text_width(std::string_view text);
 
-/// The longest beginning of a text that fits, with … where something is missing.
+/// The longest prefix of a text that fits, with … if it is shortened.
 std::string shortened(const std::string& text, double width);
 
 enum class Anchor { start, middle, end };
@@ -32,9 +32,9 @@ class Canvas {
   void line(std::string_view style, double x1, double y1, double x2, double y2);
   void text(double x, double y, std::string_view words, Anchor anchor = Anchor::start,
             std::string_view style = "");
-  /// A rectangle in a colour; `title` shows when pointed at.
+  /// A rectangle in a colour, with a tooltip.
   void rectangle(double x, double y, double width, double height, size_t colour, std::string_view title = "");
-  /// Nothing to be seen, but for what it says when pointed at.
+  /// An invisible rectangle with a tooltip.
   void probe(double x, double y, double width, double height, std::string_view title);
   void path(const std::string& data, size_t colour);
 
@@ -48,7 +48,7 @@ class Canvas {
   Html shapes_;
 };
 
-/// The rectangle of a canvas in which data is drawn.
+/// The part of a canvas in which data is drawn.
 struct Area {
   double left = 0;
   double top = 0;
@@ -59,20 +59,20 @@ struct Area {
   double height() const { return bottom - top; }
 };
 
-/// The area that axes leave: room for the labels of y to the left, of x below, and for
-/// the names of y and of a limit of it above.
+/// The area that remains for data beside the axis labels (y on the left, x below) and the names of y and its
+/// limit (above).
 Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_data, bool has_limit);
 
 void draw_x_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale& scale);
 void draw_y_axis(Canvas& canvas, const Area& area, const Axis& axis, const Scale& scale);
 void draw_y_limit(Canvas& canvas, const Area& area, const Scale& scale, const Limit& limit);
 
-/// The class of a limit's line and name.
+/// The CSS class of a limit's line and name.
 std::string_view style_of(const Limit& limit);
 
 /// An entry of a legend: a small drawing of 22 × 12 and its name.
 Html legend_entry(const Html& drawing, std::string_view name);
-/// The categories that are used, where there is more than one.
+/// The categories in use, if there is more than one.
 Html legend(const std::vector<Category>& categories, const std::vector<bool>& used);
 
 size_t colour_of_category(const std::vector<Category>& categories, size_t index);
@@ -80,7 +80,7 @@ size_t colour_of_category(const std::vector<Category>& categories, size_t index)
 /// The whole figure: title, legend, drawing, note.
 Html figure(const Frame& frame, const Html& legend, const Html& drawing);
 
-/// What stands in a figure that has nothing to show.
+/// The content of a figure without data.
 Html nothing_to_show(const Frame& frame);
 
 }  // namespace tessera::report

@@ -19,7 +19,7 @@ using Align = RichTable::Align;
 constexpr size_t kMostCompared = 8;
 constexpr size_t kMostCandidates = 100;
 
-/// Candidates in the order of what they were predicted to take, feasible ones first.
+/// Candidates by predicted time, feasible ones first.
 std::vector<const ops::PlanCandidate*> by_time(const std::vector<ops::PlanCandidate>& candidates) {
   std::vector<const ops::PlanCandidate*> order;
   for (const ops::PlanCandidate& candidate : candidates) order.push_back(&candidate);
@@ -35,7 +35,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-/// Cuts without the words that all of them have at that place: those would hide what differs.
+/// Descriptions of partitions without the words that all of them share, which would hide the differences.
 std::vector<std::string> differences_of(const std::vector<std::string>& cuts) {
   std::vector<std::vector<std::string>> words;
   for (const std::string& cut : cuts) words.push_back(words_of(cut));
@@ -50,10 +50,10 @@ std::vector<std::string> differences_of(const std::vector<std::string>& cuts) {
   return shorter;
 }
 
-/// What the best candidates would take, phase by phase.
+/// Predicted times of the best candidates, phase by phase.
 Html comparison_of(const std::vector<const ops::PlanCandidate*>& candidates) {
   BarChart bars;
-  bars.frame.title = "The best partitions by how they differ, and what they were predicted to take";
+  bars.frame.title = "The best candidates, by their differences, and their predicted times";
   bars.value.unit = Unit::seconds;
   bars.categories = phase_categories();
   std::vector<std::string> partitions;
@@ -80,9 +80,9 @@ Html plan_of(const RunReport& report) {
               order[i]->rejected.empty());
   if (order.empty()) return all;
   const std::string shown =
-      order.size() > kMostCandidates ? fmt::format(", the best {} of them", kMostCandidates) : "";
+      order.size() > kMostCandidates ? fmt::format(", the best {} shown", kMostCandidates) : "";
   if (order.size() > 1) all += comparison_of(order);
-  return all + folded(fmt::format("{} candidates{}, and why they were passed over", order.size(), shown),
+  return all + folded(fmt::format("{} candidates{}, and why they were rejected", order.size(), shown),
                       table.html());
 }
 
@@ -103,7 +103,7 @@ Html figures_of(const RunSummary& run) {
   RichTable table({{"figure", Align::left}, {"value"}, {"unit", Align::left}, {"source", Align::left}});
   for (const machine::Figure& figure : run.figures)
     table.add({figure.name, fmt::format("{:.6g}", figure.value), figure.unit, figure.source});
-  return folded(fmt::format("Figures of {}, and where they come from", run.machine), table.html());
+  return folded(fmt::format("Figures of {}, with sources", run.machine), table.html());
 }
 
 Html section_of(const RunReport& report) {

@@ -1,4 +1,4 @@
-// The page of one run or of several: results, schedule, memory, plan, machine.
+// The page of one or several runs: results, schedule, memory, plan, machine.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace tessera::report {
 
-/// What is known of one combination that was run.
+/// A combination that was run.
 struct RunReport {
-  std::string title;               ///< heads its section
-  std::vector<KeyFigure> figures;  ///< what is to be seen first
-  std::string remark;              ///< such as why there is no result
+  std::string title;               ///< heading of its section
+  std::vector<KeyFigure> figures;  ///< the key figures at the top
+  std::string remark;              ///< such as the reason why there is no result
   RunSummary run;
-  std::string partition;  ///< the plan in a line
+  std::string partition;  ///< the plan in one line
   uint32_t tiles_used = 0;
   double predicted_seconds = 0;
   std::vector<ops::PlanCandidate> candidates;
@@ -25,7 +25,7 @@ struct RunReport {
 /// The section of one combination.
 Html section_of(const RunReport& report);
 
-/// Parts of it.
+/// Parts of a section.
 Html schedule_of(const RunSummary& run);
 Html memory_of(const RunSummary& run);
 Html plan_of(const RunReport& report);

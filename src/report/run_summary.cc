@@ -14,7 +14,7 @@ using program::PhaseTimes;
 
 constexpr size_t kNotRun = ~size_t{0};
 
-/// The order in which a superstep goes through its phases.
+/// The order of phases within a superstep.
 constexpr std::array<Phase, program::kPhases> kOrder = {Phase::control, Phase::rearrange, Phase::compute,
                                                         Phase::reduce,  Phase::sync,      Phase::exchange};
 
@@ -96,7 +96,7 @@ class Summary {
     return has ? set.tile_cycles[static_cast<size_t>(found - set.tiles.begin())] : 0.0;
   }
 
-  /// Adds up what each tile computes, and picks the busiest and the median one of those that do.
+  /// Adds up the compute time of each tile, and selects the busiest and the median of those that compute.
   void sample_tiles() {
     out_.busy.assign(out_.tiles, 0.0);
     for (size_t s = 0; s < profile_.sets.size(); ++s) {
@@ -131,7 +131,7 @@ class Summary {
     out_.runs.push_back(std::move(run));
   }
 
-  /// What the threads of a host took on average in each step.
+  /// Mean times of a host's threads in each step.
   void balance_threads() {
     std::vector<uint64_t> counted(out_.steps.size());
     for (const StepRun& run : out_.runs) {

@@ -1,4 +1,4 @@
-// What ran when, and how evenly.
+// The schedule of a run, and its load balance.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace {
 using Align = RichTable::Align;
 using program::Phase;
 
-constexpr size_t kMostSpans = 3000;  // what a page shows without getting slow
+constexpr size_t kMostSpans = 3000;  // more would make a page slow
 constexpr size_t kMostColumns = 400;
 
 std::string seconds_of(double seconds) { return value_text(seconds, Unit::seconds); }
 
-/// Runs that are drawn one by one.
+/// Number of executions that are drawn one by one.
 size_t drawn_runs(const RunSummary& run) {
   size_t spans = 0;
   size_t runs = 0;
@@ -44,7 +44,7 @@ Timeline::Lane lane_of_steps(const RunSummary& run, size_t runs) {
   return lane;
 }
 
-/// When a tile of a modelled machine computes: it starts with the others, and may be done earlier.
+/// The compute time of a modelled machine's tile: it starts with the others, and may finish earlier.
 Timeline::Lane lane_of_tile(const RunSummary& run, size_t runs, size_t sample) {
   const TileSample& tile = run.samples[sample];
   Timeline::Lane lane{fmt::format("{} tile, {}", tile.name, tile.tile), {}};
@@ -75,7 +75,7 @@ Timeline::Lane lane_of_thread(const RunSummary& run, size_t runs, size_t thread)
 Html timeline_of(const RunSummary& run) {
   const size_t runs = drawn_runs(run);
   Timeline timeline;
-  timeline.frame.title = run.measured ? "The run of median time" : "One run";
+  timeline.frame.title = run.measured ? "The run with the median time" : "One run";
   timeline.time = {"", Unit::seconds, Growth::linear, 0, {}};
   timeline.categories = phase_categories();
   timeline.lanes.push_back(lane_of_steps(run, runs));
@@ -89,7 +89,7 @@ Html timeline_of(const RunSummary& run) {
   return chart(timeline);
 }
 
-/// Positions of steps, those that ran first before others.
+/// Indices of steps in the order of their first execution.
 std::vector<size_t> in_order_of_run(const RunSummary& run) {
   std::vector<size_t> first(run.steps.size(), run.runs.size());
   for (size_t r = run.runs.size(); r-- > 0;) first[run.runs[r].step] = r;
@@ -112,7 +112,7 @@ Html steps_table(const RunSummary& run) {
                    {"share", Align::left},
                    {"least busy " + who},
                    {"mean"},
-                   {"most busy"},
+                   {"busiest"},
                    {"most ÷ mean"},
                    {"exchanged"}});
   double total = 0;
@@ -140,12 +140,12 @@ Html phase_bars(const RunSummary& run) {
   return chart(bars);
 }
 
-/// Columns for tiles in their order, the largest of neighbours where there are too many.
+/// Columns for tiles in order; each shows the largest of several neighbours if there are too many.
 Html busy_columns(const RunSummary& run) {
   if (run.busy.empty() || run.samples.empty()) return {};
   const size_t together = (run.busy.size() + kMostColumns - 1) / kMostColumns;
   ColumnChart chart_of;
-  chart_of.frame = {"Computing, tile by tile", "", kHalf, 250};
+  chart_of.frame = {"Compute time, tile by tile", "", kHalf, 250};
   chart_of.x_label = "tile";
   chart_of.step = static_cast<double>(together);
   chart_of.y = {"", Unit::seconds};
@@ -168,7 +168,7 @@ Html busy_columns(const RunSummary& run) {
 Html busy_histogram(const RunSummary& run) {
   if (run.busy.empty() || run.samples.empty()) return {};
   Histogram histogram;
-  histogram.frame = {"Tiles by how long they compute", "", kHalf, 250};
+  histogram.frame = {"Tiles by compute time", "", kHalf, 250};
   histogram.x = {"", Unit::seconds, Growth::linear, 0, {}};
   histogram.y.label = "tiles";
   histogram.bins = bins_of(run.busy);

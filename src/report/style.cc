@@ -4,7 +4,7 @@ namespace tessera::report {
 
 std::string colour_of(size_t index) { return "var(--c" + std::to_string(index % kColours) + ")"; }
 
-// The colours differ in lightness as well as in hue, neighbours most, for readers who see few hues.
+// Colours differ in lightness as well as in hue, neighbours most, for readers with colour blindness.
 const std::string_view kStyle = R"css(
 :root {
   --paper: #ffffff; --panel: #f6f7f9; --ink: #1a2029; --soft: #5b6675; --line: #dfe3e8; --grid: #e8ebef;

@@ -8,8 +8,8 @@
 
 namespace tessera::report {
 
-/// Columns as wide as their widest cell: some, the first if not told otherwise, stand to the left, and
-/// numbers to the right.
+/// Columns are as wide as their widest cell. Left-aligned columns (by default the first) hold text; the
+/// others, right-aligned, numbers.
 class Table {
  public:
   explicit Table(std::vector<std::string> header, std::vector<size_t> left = {0})
@@ -27,7 +27,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Characters of a text, not bytes: continuation bytes of UTF-8 take no room.
+/// Characters of a text, not bytes: continuation bytes of UTF-8 do not count.
 size_t characters_of(std::string_view text);
 
 /// "1.23 ms"

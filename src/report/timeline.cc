@@ -8,8 +8,8 @@ namespace {
 constexpr double kLane = 40;
 constexpr double kThickness = 30;
 constexpr double kTop = 6;
-constexpr double kWideSpan = 4;  // pixels from which a seam before the next is no loss
-constexpr size_t kReadable = 8;  // characters that are worth being shown of a longer name
+constexpr double kWideSpan = 4;  // minimum span width in pixels for gaps between spans
+constexpr size_t kReadable = 8;  // minimum number of characters of a shortened name
 
 class TimelinePlot {
  public:
@@ -31,7 +31,7 @@ class TimelinePlot {
   }
 
  private:
-  /// From 0, or the first span, to the end of the last one.
+  /// From 0, or the first span if later, to the end of the last.
   Axis axis() const {
     Range range;
     for (const Timeline::Lane& lane : timeline_.lanes)

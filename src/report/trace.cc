@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Whole nanoseconds: ends that are equal stay so, and what lies inside stays inside.
+/// Whole nanoseconds, so that equal ends stay equal and nested spans stay nested.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 class TraceWriter {

@@ -13,9 +13,9 @@ struct TracedRun {
   const RunSummary* run = nullptr;
 };
 
-/// One process a run, all beginning at 0. Its tracks: steps with their phases inside; and of a host
-/// its threads, as measured, of a modelled machine the busiest tile and the median one. Times are
-/// microseconds; those of a modelled machine are its cycles at its clock.
+/// One process per run, all beginning at 0. Tracks: steps with their phases nested; then the measured threads
+/// of a host, or the busiest and the median tile of a modelled machine. Times are in microseconds; those of a
+/// modelled machine are cycles at its clock.
 std::string trace_json(std::span<const TracedRun> runs);
 
 }  // namespace tessera::report

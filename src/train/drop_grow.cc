@@ -30,7 +30,7 @@ struct Scored {
   BlockPosition block;
 };
 
-/// The `count` of lowest score, in the order of the matrix; of equal scores those that come first.
+/// The `count` blocks with the lowest scores, in matrix order; ties go to the first.
 std::vector<BlockPosition> lowest(std::vector<Scored> blocks, uint64_t count) {
   const auto before = [](const BlockPosition& a, const BlockPosition& b) {
     return a.row != b.row ? a.row < b.row : a.col < b.col;

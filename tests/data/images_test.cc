@@ -76,7 +76,7 @@ TEST(Images, DamagedIdxFilesAreRefused) {
   EXPECT_THAT(idx_error(images.substr(0, 20), classes),
               HasSubstr("4 bytes of elements; its header promises 8"));
   EXPECT_THAT(idx_error(images + "x", classes), HasSubstr("9 bytes of elements"));
-  EXPECT_THAT(idx_error(classes, classes), HasSubstr("in 1 dimensions; bytes (type 8) in 3"));
+  EXPECT_THAT(idx_error(classes, classes), HasSubstr("in 1 dimensions; expected bytes (type 8) in 3"));
   EXPECT_THAT(idx_error(images, idx({3}, labels(3))), HasSubstr("labels: 3 labels for the 2 images"));
   EXPECT_THAT(idx_error(images, idx({2}, "\x01\x0A")), HasSubstr("label 10 of image 1; classes are 0 to 9"));
   EXPECT_THAT(idx_error(idx({2, 0, 2}, ""), classes), HasSubstr("a side of 0"));

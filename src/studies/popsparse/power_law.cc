@@ -9,7 +9,7 @@
 namespace tessera::studies::popsparse {
 namespace {
 
-/// Columns with less than this share of their length left beside the others follow from them.
+/// Columns that retain less than this fraction of their length after projection depend on the others.
 constexpr double kIndependent = 1e-9;
 
 using Column = std::vector<double>;
@@ -20,19 +20,19 @@ double dot(const Column& a, const Column& b) {
   return sum;
 }
 
-/// Takes `share` of `direction` off.
+/// Subtracts `share` of `direction`.
 void take_off(Column& column, double share, const Column& direction) {
   for (size_t i = 0; i < column.size(); ++i) column[i] -= share * direction[i];
 }
 
 double logarithm(double value) {
   if (!(value > 0) || !std::isfinite(value))
-    throw UsageError(fmt::format("a power law has no place for {}: only for numbers above 0", value));
+    throw UsageError(fmt::format("a power law is for numbers above 0, not {}", value));
   return std::log(value);
 }
 
-/// Least squares by modified Gram–Schmidt: makes the columns orthonormal one after another, and y
-/// orthogonal to all of them, which leaves its residual there.
+/// Least squares by modified Gram–Schmidt: orthonormalises the columns one after another and makes y
+/// orthogonal to all of them, which leaves the residual in y.
 std::optional<Column> least_squares(std::vector<Column> columns, Column& y) {
   const size_t count = columns.size();
   std::vector<Column> upper(count, Column(count, 0.0));

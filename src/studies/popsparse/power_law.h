@@ -1,4 +1,4 @@
-// Power laws through measurements: y = scale · x₁^p₁ · x₂^p₂ · …
+// Power laws fitted to measurements: y = scale · x₁^p₁ · x₂^p₂ · …
 #pragma once
 
 #include <optional>
@@ -9,16 +9,16 @@ namespace tessera::studies::popsparse {
 
 struct PowerLaw {
   double scale = 1;
-  std::vector<double> exponents{};  ///< one a factor
+  std::vector<double> exponents{};  ///< one per factor
 
   double at(std::span<const double> factors) const;
 };
 
-/// A law, and how near it comes to what it was fitted to.
+/// A law and its distance from the samples it was fitted to.
 struct PowerLawFit {
   PowerLaw law{};
   size_t samples = 0;
-  double r_squared = 0;      ///< of logarithms: the share of their variance that the law explains
+  double r_squared = 0;      ///< of logarithms: the fraction of their variance that the law explains
   double typical_error = 0;  ///< root of the mean square of ln(measured / law)
 };
 
@@ -27,10 +27,9 @@ struct PowerLawSample {
   double value = 0;               ///< above 0
 };
 
-/// The law of least squares in logarithms. None where the samples do not determine it: fewer than
-/// there are coefficients, or a factor that follows from the others (or never changes). Throws
-/// UsageError for numbers that have no logarithm, and for samples with different numbers of
-/// factors.
+/// Least-squares fit in logarithms. None if the samples do not determine the law: fewer samples than
+/// coefficients, or a factor that depends on the others (or is constant). Throws UsageError for numbers
+/// without a logarithm, and for samples with different numbers of factors.
 std::optional<PowerLawFit> fit_power_law(std::span<const PowerLawSample> samples);
 
 }  // namespace tessera::studies::popsparse

@@ -15,7 +15,7 @@
 namespace tessera::studies::popsparse {
 namespace {
 
-/// One line of a table, by the names of its first line.
+/// One row of a table, accessed by column names.
 class Row {
  public:
   Row(std::string where, std::map<std::string, std::string> fields)

@@ -1,5 +1,5 @@
-// Published measurements of sparse products (PopSparse, Li et al. 2023): what the paper prints, and
-// tables of what its figures show, read off.
+// Published measurements of sparse products (PopSparse, Li et al. 2023): its tables, and values read off its
+// figures.
 #pragma once
 
 #include <tessera/types.h>
