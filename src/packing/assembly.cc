@@ -11,8 +11,8 @@
 namespace tessera::pack {
 namespace {
 
-constexpr size_t kLengthsAtOnce = 2048;             // that the first-level cache holds
-constexpr size_t kEntriesAtOnce = size_t{1} << 15;  // that the second-level cache holds, all fields
+constexpr size_t kLengthsAtOnce = 2048;             // fit in the L1 cache
+constexpr size_t kEntriesAtOnce = size_t{1} << 15;  // fit in the L2 cache, with all fields
 
 constexpr uint64_t kPacksAhead = 16;
 constexpr const char* kChanged = "changed while it was packed; run again when nothing writes to it";
@@ -47,7 +47,7 @@ Assembly::Assembly(const Packing& packing, const Input& input, const Lengths& le
     sort<uint32_t, uint32_t>(lengths);
 }
 
-// Gives each group its pieces of each length.
+// Assigns each group its pieces of each length.
 void Assembly::lay_out(const Packing& packing) {
   std::vector<uint64_t> next(first_of_length_.begin(), first_of_length_.end() - 1);
   first_column_ = {0};
@@ -66,8 +66,8 @@ void Assembly::lay_out(const Packing& packing) {
     if (next[length] != first_of_length_[length + 1]) refuse_strangers();
 }
 
-// Counting sort. Each length has a place of its own to write to; those places stay in the caches. At:
-// a position among the pieces.
+// Counting sort. Each length has its own write position; these positions stay in the caches. At: a position
+// among the pieces.
 template <class Id, class At>
 void Assembly::sort(const Lengths& lengths) {
   struct Bucket {
@@ -120,7 +120,7 @@ uint64_t Assembly::fill(uint64_t first_pack, EntryBlock& block) {
                                    : fill_from(reinterpret_cast<const uint64_t*>(pieces), first_pack, block);
 }
 
-// Has the pieces of a few packs brought near while others are assembled.
+// Prefetches the pieces of a few packs while others are assembled.
 template <class Id>
 void Assembly::prefetch(const Id* pieces, uint64_t first_pack) const {
   for (uint64_t at = first_pack; at < std::min(first_pack + kPacksAhead, packs()); ++at) {
@@ -163,8 +163,8 @@ uint64_t Assembly::fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& 
   return at;
 }
 
-// Which tokens of its sequence a piece has. The whole pieces of one sequence lie side by side, in
-// their order; its rest is shorter than the maximum.
+// The tokens of its sequence that a piece has. The full pieces of a sequence are adjacent and in order; its
+// remainder is shorter than the maximum.
 template <class Id>
 void Assembly::cut(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block,
                    size_t entry) const {

@@ -1,4 +1,4 @@
-// Which sequence goes into which pack, piece by piece: what index arrays and files are made from.
+// Assigns sequences to packs, piece by piece: the input of index arrays and files.
 #pragma once
 
 #include <tessera/packing.h>
@@ -12,13 +12,13 @@
 
 namespace tessera::pack {
 
-/// A few packs' entries, one array a field.
+/// Entries of a few packs, one array per field.
 struct EntryBlock {
   std::vector<uint64_t> sequence;
   std::vector<uint32_t> start;
-  std::vector<uint64_t> begin;   ///< only where pieces are cut
-  std::vector<uint32_t> length;  ///< likewise
-  std::vector<uint64_t> ends;    ///< of each pack: entries up to its end, counted from the first pack
+  std::vector<uint64_t> begin;   ///< only if pieces are cut
+  std::vector<uint32_t> length;  ///< only if pieces are cut
+  std::vector<uint64_t> ends;    ///< per pack: entries up to its end, counted from the first pack
 };
 
 /// The pieces of all sequences sorted by length, and the groups of equal packs that they fill.
@@ -30,10 +30,9 @@ class Assembly {
   uint64_t packs() const { return order_.packs(); }
   uint64_t entries() const { return pieces_; }
   bool has_splits() const { return cuts_; }
-  uint64_t longest_sequence() const { return longest_; }  ///< where pieces are cut
+  uint64_t longest_sequence() const { return longest_; }  ///< if pieces are cut
 
-  /// Calls f(block) for all packs in order, some tens of thousands of entries at a time. The block
-  /// is used again.
+  /// Calls f(block) for all packs in order, some tens of thousands of entries at a time. The block is reused.
   template <class F>
   void for_each_block(F f) {
     EntryBlock block;
@@ -44,12 +43,12 @@ class Assembly {
   }
 
  private:
-  /// A part of a group's packs: copies · packs pieces of one length that lie side by side.
+  /// A part of a group's packs: copies · packs adjacent pieces of one length.
   struct Column {
     uint64_t first = 0;   // piece of the first pack
-    uint32_t copies = 0;  // pieces of one pack
+    uint32_t copies = 0;  // pieces per pack
     uint32_t length = 0;
-    uint32_t start = 0;  // of the first of them in each pack
+    uint32_t start = 0;  // of its first piece, in each pack
   };
 
   void lay_out(const Packing& packing);
@@ -72,9 +71,9 @@ class Assembly {
   uint64_t pieces_ = 0;
   uint64_t entries_done_ = 0;
   uint64_t deepest_ = 1;
-  std::vector<uint64_t> first_of_length_;  // piece, by length; one more at the end
+  std::vector<uint64_t> first_of_length_;  // piece, by length; plus one at the end
   std::vector<Column> columns_;
-  std::vector<uint64_t> first_column_;  // of each group, and one more
+  std::vector<uint64_t> first_column_;  // per group, plus one
   IndexArray sequence_of_;              // piece → sequence
 };
 

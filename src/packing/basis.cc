@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kDrop = 1e-14;          // smaller entries are rounding errors
 constexpr double kSingular = 1e-9;       // a smaller pivot
-constexpr double kPivotThreshold = 0.1;  // of the largest entry, for the sake of sparse rows
+constexpr double kPivotThreshold = 0.1;  // relative to the largest entry; prefers sparse rows
 
 /// Columns with few entries first: the triangular part of the matrix then causes no fill-in.
 std::vector<uint32_t> by_entries(std::span<const Column> columns) {
@@ -24,7 +24,7 @@ std::vector<uint32_t> by_entries(std::span<const Column> columns) {
   return order;
 }
 
-/// One column while it is eliminated, and which step each row is the pivot of.
+/// One column during elimination, and the step in which each row is the pivot.
 class Elimination {
  public:
   explicit Elimination(std::span<const Column> columns)
@@ -49,7 +49,7 @@ class Elimination {
     if (step_of_row_[row] != kNone) pending_.insert(step_of_row_[row]);
   }
 
-  /// The first step that is still to be applied to the column.
+  /// The next step to apply to the column.
   std::optional<uint32_t> next_step() {
     const std::optional<uint32_t> step = pending_.at_least(0);
     if (step) pending_.erase(*step);
@@ -58,7 +58,7 @@ class Elimination {
 
   double take(uint32_t row) { return std::exchange(values_[row], 0.0); }
 
-  /// Of the rows whose value is large enough, the one with the fewest entries in the matrix.
+  /// Among the rows with large enough values, the one with the fewest entries in the matrix.
   std::optional<uint32_t> pivot_row() const {
     double largest = 0;
     for (const uint32_t row : touched_) largest = std::max(largest, std::abs(values_[row]));
@@ -71,7 +71,7 @@ class Elimination {
     return best;
   }
 
-  /// Empties the column into entries, divided by the pivot.
+  /// Moves the column into entries, divided by the pivot.
   void unload(std::vector<ColumnEntry>& out, double pivot) {
     for (const uint32_t row : touched_) {
       const double value = take(row);

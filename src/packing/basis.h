@@ -1,4 +1,4 @@
-// The factors of a simplex basis.
+// Factorisation of a simplex basis.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tessera::pack {
 
-/// An entry of a sparse column, not to be taken for that of a pack (tessera/packing.h).
+/// An entry of a sparse column (unlike Entry, an entry of a pack).
 struct ColumnEntry {
   uint32_t row = 0;
   double value = 0;
@@ -15,16 +15,16 @@ struct ColumnEntry {
 
 using Column = std::span<const ColumnEntry>;
 
-/// A square matrix of sparse columns as L · U, and its successors in which single columns were
-/// replaced, as factors on top (the product form of the inverse).
+/// A square matrix of sparse columns as L · U, and its successors with single columns replaced, as factors on
+/// top (the product form of the inverse).
 class Basis {
  public:
-  /// Factors the matrix whose columns, by position, are these. False where it is singular.
+  /// Factors the matrix with these columns, by position. False if it is singular.
   bool factor(std::span<const Column> columns);
 
   /// B⁻¹ · column, by position, into `out`.
   void solve(Column column, std::vector<double>& out) const;
-  /// The same of a dense vector by rows.
+  /// The same for a dense vector by rows.
   void solve(std::vector<double>& rows_in, std::vector<double>& out) const;
   /// yᵀ = cᵀ · B⁻¹ for costs c by position, overwritten, into `out`, by rows.
   void solve_transposed(std::vector<double>& costs, std::vector<double>& out) const;

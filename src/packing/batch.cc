@@ -14,17 +14,18 @@ namespace {
 constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
 
 void require_ranks(uint32_t ranks) {
-  if (ranks == 0) throw UsageError("packs go to 1 rank at least");
+  if (ranks == 0) throw UsageError("packs need at least 1 rank");
 }
 
-// Calls f(first token, entry) for each sequence of a pack of `size` tokens; returns the padding's first.
+// Calls f(first token, entry) for each sequence of a pack of `size` tokens; returns the position of the
+// padding.
 template <class F>
 size_t for_each_sequence(std::span<const uint32_t> lengths, size_t size, F f) {
   size_t at = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] > size - at) {
       throw UsageError(
-          fmt::format("sequences of {} tokens and more in a pack of {}; give room for the maximum",
+          fmt::format("sequences of {} or more tokens in a pack of {}; pass room for the maximum",
                       at + lengths[i], size));
     }
     f(at, i);
@@ -57,7 +58,7 @@ std::vector<int32_t> cu_seqlens(std::span<const uint32_t> lengths) {
     sum += length;
     if (sum > kMost) {
       throw Error(
-          fmt::format("sequences of {} tokens and more in all; cu_seqlens are 32-bit integers up to {}, so "
+          fmt::format("sequences of {} or more tokens in total; cu_seqlens are 32-bit integers up to {}, so "
                       "take fewer packs at once",
                       sum, kMost));
     }
@@ -70,8 +71,8 @@ void position_ids(std::span<const uint32_t> lengths, std::span<int32_t> out, int
                   int32_t padding) {
   const size_t end = for_each_sequence(lengths, out.size(), [&](size_t first, size_t i) {
     if (int64_t{offset} + lengths[i] - 1 > static_cast<int64_t>(kMost)) {
-      throw Error(
-          fmt::format("positions from {} on of a sequence of {} tokens pass {}", offset, lengths[i], kMost));
+      throw Error(fmt::format("positions from {} on of a sequence of {} tokens exceed {}", offset, lengths[i],
+                              kMost));
     }
     const auto tokens = out.subspan(first, lengths[i]);
     std::iota(tokens.begin(), tokens.end(), offset);
@@ -115,7 +116,7 @@ RankBalance rank_balance(const Packing& packing, const Order& order, uint32_t ra
   for (const Strategy& strategy : packing.strategies)
     cost_of_group.push_back(static_cast<double>(attention_cost(strategy)));
   std::vector<double> sums(ranks);
-  double slowest = 0;  // of each step, added up
+  double slowest = 0;  // per step, added up
   for (uint64_t first = 0; first < packs.packs(); first += ranks) {
     double dearest = 0;
     for (uint64_t i = first; i < std::min(first + ranks, packs.packs()); ++i) {

@@ -15,17 +15,17 @@ namespace tessera::pack {
 namespace {
 
 constexpr double kRoundings[] = {0.6, 0.7};
-constexpr uint32_t kFineMaximum = 4096;   // units of a scale that takes the place of the true one
-constexpr uint32_t kQuickMaximum = 1024;  // units of one that gives a good start soon
-constexpr uint32_t kCoarsest = 256;       // on which nothing is gained
-constexpr size_t kManyLengths = 1500;     // of which the relaxation takes many seconds
+constexpr uint32_t kFineMaximum = 4096;   // units of a coarse scale that replaces the true one
+constexpr uint32_t kQuickMaximum = 1024;  // units of a scale that quickly gives a good start
+constexpr uint32_t kCoarsest = 256;       // below this nothing is gained
+constexpr size_t kManyLengths = 1500;     // with more the relaxation takes many seconds
 constexpr uint32_t kImproveRounds = 64;
-// Of ColumnGeneration::work(), which is about 10^7 a second: together at most a minute.
+// Limits of ColumnGeneration::work(), which is about 10^7 per second: together at most a minute.
 constexpr double kRelaxationWork = 4e8;
 constexpr double kDiveWork = 5e7;
 constexpr double kImproveWork = 1e8;
 
-/// The packings of the simple algorithms, which the relaxation starts from.
+/// Packings of the simple algorithms, from which the relaxation starts.
 class Start {
  public:
   Start(const Histogram& histogram, uint32_t max_per_pack)
@@ -61,18 +61,18 @@ std::vector<double> duals_by_length(const Histogram& histogram, const ColumnGene
   return duals;
 }
 
-/// Half the maximum or less, so that scales of scales come to an end.
+/// At most half the maximum, so that nested scales terminate.
 CoarseScale scale_of(const Histogram& histogram, uint32_t most_units) {
   return {histogram, std::min(most_units, histogram.max_length() / 2)};
 }
 
-/// A better bound on a coarser scale.
+/// Finds a better bound on a coarser scale.
 void sharpen_on_coarse_scale(Certificate& certificate, const CoarseScale& scale, Watch& watch) {
   const Certificate bound = find_bound(scale.rounded_down(), certificate.max_per_pack, watch);
   if (bound.lower_bound > certificate.lower_bound) certificate = scale.certificate_of(bound);
 }
 
-/// Better packs on a coarser scale.
+/// Finds better packs on a coarser scale.
 void pack_on_coarse_scale(Found& found, const CoarseScale& scale, const Options& options, Watch& watch) {
   std::vector<Strategy> packs = scale.packs_of(find_best(scale.rounded_up(), options, watch).strategies);
   if (packs_of(packs) < packs_of(found.strategies)) found.strategies = std::move(packs);

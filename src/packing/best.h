@@ -1,4 +1,4 @@
-// The fewest packs that can be found, and the sharpest bound.
+// The best packing and the best bound that can be found.
 #pragma once
 
 #include <tessera/packing.h>
@@ -14,11 +14,11 @@ struct Found {
   Certificate certificate;
 };
 
-/// Packs by column generation, diving and repacking, and never worse than by longest-pack-first or
-/// first-fit decreasing. Ends early when the watch is over.
+/// Packs by column generation, diving and repacking; never worse than longest-pack-first and first-fit
+/// decreasing. Stops early when the watch is over.
 Found find_best(const Histogram& histogram, const Options& options, Watch& watch);
 
-/// The sharpest bound that column generation finds while the watch is not over.
+/// The best bound that column generation finds until the watch is over.
 Certificate find_bound(const Histogram& histogram, uint32_t max_per_pack, Watch& watch);
 
 }  // namespace tessera::pack

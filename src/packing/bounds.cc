@@ -10,7 +10,7 @@ namespace {
 
 struct Threshold {
   uint32_t shortest = 1;  // t
-  bool by_length = true;  // what those between weigh: their length, or 1
+  bool by_length = true;  // weight of lengths between: their length, or 1
   uint64_t heaviest = 1;
   uint64_t bound = 0;
 };
@@ -27,7 +27,7 @@ std::vector<uint64_t> weights_of(const Threshold& threshold, uint32_t max_length
 Threshold best_threshold(const Histogram& histogram, uint32_t limit) {
   const uint32_t max_length = histogram.max_length();
   Threshold best;
-  // Of the sequences longer than max_length − t, and of those of t to max_length − t.
+  // Counts of sequences longer than max_length − t, and of those from t to max_length − t.
   uint64_t long_ones = 0;
   uint64_t between = histogram.sequences();
   uint64_t tokens_between = histogram.tokens();

@@ -1,4 +1,4 @@
-// Shortest-pack-first and longest-pack-first: packs chosen by their room.
+// Shortest-pack-first and longest-pack-first: choose packs by their room.
 #include <algorithm>
 
 #include "packing/greedy.h"
@@ -7,7 +7,7 @@
 namespace tessera::pack {
 namespace {
 
-/// As many copies of the length in one pack as room, depth and the sequences left allow.
+/// As many copies of the length per pack as room, depth and the remaining sequences allow.
 uint32_t copies_that_fit(const PackGroup& group, uint32_t length, uint32_t depth_limit, uint64_t sequences) {
   const uint32_t most = std::min(group.room / length, depth_limit - group.depth);
   return static_cast<uint32_t>(std::min<uint64_t>(most, sequences));

@@ -12,13 +12,12 @@
 namespace tessera::pack {
 namespace {
 
-// Below 2^53 / depth for packs of thousands, so that any reader of JSON keeps the numbers exact.
+// Below 2^53 / depth for packs of thousands, so that all JSON readers keep the numbers exact.
 constexpr double kScales[] = {1e3, 1e6, 1e9, 1e12};
-// More would overflow the sums of a pack.
+// Larger ones would overflow the sums of a pack.
 constexpr uint64_t kLargestWeight = uint64_t{1} << 62;
 
-/// The weights that matter: of lengths that occur, less those that are no heavier than a shorter
-/// one.
+/// The relevant weights: of lengths that occur, except those no heavier than a shorter one.
 struct Items {
   std::vector<uint32_t> lengths;
   std::vector<uint64_t> weights;
@@ -36,7 +35,7 @@ Items worthwhile_items(const Certificate& certificate) {
   return items;
 }
 
-/// The exact largest weight of a pack of at most so many sequences; 0: any number.
+/// The exact largest weight of a pack of at most this many sequences; 0: any number.
 uint64_t heaviest_pack(const Certificate& certificate, uint32_t max_per_pack) {
   const Items items = worthwhile_items(certificate);
   Knapsack<uint64_t> knapsack(items.lengths, certificate.histogram.max_length(), depth_limit(max_per_pack));
@@ -61,7 +60,7 @@ void require_consistent(const Certificate& certificate) {
   if (certificate.weights.size() != certificate.histogram.counts.size())
     throw UsageError(fmt::format("a certificate for lengths up to {} has weights for {}",
                                  certificate.histogram.max_length(), certificate.weights.size()));
-  if (certificate.heaviest == 0) throw Error("a certificate says that no pack weighs anything");
+  if (certificate.heaviest == 0) throw Error("a certificate claims that no pack weighs anything");
   const uint64_t largest = *std::max_element(certificate.weights.begin(), certificate.weights.end());
   if (WideCount{largest} * certificate.histogram.max_length() > kLargestWeight)
     throw Error(
@@ -96,17 +95,17 @@ Certificate integer_certificate(const Histogram& histogram, uint32_t max_per_pac
 
 void verify(const Certificate& certificate) {
   require_consistent(certificate);
-  // Packs of any depth are weighed faster and often are no heavier.
+  // Unlimited depth is computed faster, and often gives the same weight.
   uint64_t heaviest = heaviest_pack(certificate, 0);
   if (heaviest > certificate.heaviest && certificate.max_per_pack != 0)
     heaviest = heaviest_pack(certificate, certificate.max_per_pack);
   if (heaviest > certificate.heaviest)
-    throw Error(fmt::format("a pack can weigh {}, more than the {} that the certificate says", heaviest,
+    throw Error(fmt::format("a pack can weigh {}, more than the {} that the certificate claims", heaviest,
                             certificate.heaviest));
   const uint64_t bound = ceil_divide(total_weight(certificate), certificate.heaviest);
   if (bound != certificate.lower_bound)
     throw Error(
-        fmt::format("the weights prove {} packs, the certificate says {}", bound, certificate.lower_bound));
+        fmt::format("the weights prove {} packs, the certificate claims {}", bound, certificate.lower_bound));
 }
 
 }  // namespace tessera::pack

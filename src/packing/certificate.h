@@ -1,4 +1,4 @@
-// Certificates out of duals.
+// Certificates from dual values.
 #pragma once
 
 #include <tessera/packing.h>
@@ -12,9 +12,8 @@ namespace tessera::pack {
 /// The lengths that occur, ascending.
 std::vector<uint32_t> lengths_of(const Histogram& histogram);
 
-/// The best bound that duals, one a length that occurs, prove when they are multiplied by a
-/// constant and rounded down. The smallest of a few constants that gives it, so that the numbers
-/// are easy to check.
+/// The best bound that duals, one per occurring length, prove when scaled by a constant and rounded down.
+/// Uses the smallest of a few constants that gives it, so that the numbers are easy to check.
 Certificate integer_certificate(const Histogram& histogram, uint32_t max_per_pack,
                                 std::span<const double> duals);
 

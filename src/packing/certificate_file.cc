@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr uint64_t kSchema = 1;
 constexpr uint64_t kLongestMaximum = uint64_t{1} << 28;
 
-/// The values of a certificate's file, or an error that names the file.
+/// Reads values of a certificate file; errors name the file.
 class Reader {
  public:
   Reader(const std::string& path, const json& content) : path_(path), content_(content) {

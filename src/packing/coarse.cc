@@ -9,7 +9,7 @@ namespace tessera::pack {
 Histogram CoarseScale::rounded_up() const {
   Histogram coarse = Histogram::of_max_length(coarse_maximum());
   for (uint32_t l = 1; l <= histogram_.max_length(); ++l) {
-    // Longer ones than the last whole unit fill a pack by themselves either way.
+    // Lengths beyond the last whole unit fill a pack by themselves in either case.
     const uint32_t length = std::min((l - 1) / unit_ + 1, coarse_maximum());
     coarse.counts[length] += histogram_.counts[l];
   }

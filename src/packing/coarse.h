@@ -1,4 +1,4 @@
-// Histograms on a coarser scale, for maxima that are too long for exact tables.
+// Histograms on a coarser scale, for maxima too long for exact tables.
 #pragma once
 
 #include <tessera/packing.h>
@@ -8,8 +8,8 @@
 
 namespace tessera::pack {
 
-/// A histogram whose unit is `unit` tokens. Rounded up, what packs its lengths packs the true ones.
-/// Rounded down, it needs no more packs than the true one, so that its bound holds for that.
+/// A histogram in units of `unit` tokens. A packing of lengths rounded up is one of the true lengths. Lengths
+/// rounded down need no more packs than the true ones, so their bound is valid for those.
 class CoarseScale {
  public:
   /// With a maximum of about `coarse_maximum`.
@@ -17,11 +17,11 @@ class CoarseScale {
       : histogram_(histogram), unit_((histogram.max_length() + coarse_maximum - 1) / coarse_maximum) {}
 
   Histogram rounded_up() const;
-  Histogram rounded_down() const;  ///< lengths below a unit are left out
+  Histogram rounded_down() const;  ///< lengths below one unit are omitted
 
-  /// Packs of the true sequences out of those of rounded_up().
+  /// Converts packs of rounded_up() to packs of the true sequences.
   std::vector<Strategy> packs_of(std::vector<Strategy> coarse) const;
-  /// The certificate of rounded_down(), for the true histogram.
+  /// Converts the certificate of rounded_down() to one of the true histogram.
   Certificate certificate_of(const Certificate& coarse) const;
 
  private:

@@ -10,11 +10,11 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kAttractive = 1e-9;     // how much heavier than 1 a pack must be to help
-constexpr double kRounding = 1e-6;       // packs that rounding errors may hide
-constexpr double kFractionOfBest = 0.5;  // of the best known duals in those that find strategies
-constexpr double kDisturbance = 1e-3;    // sequences; parts ties between rows, which else cause cycles
-constexpr double kMostSteps = 2e8;       // of one dynamic program
+constexpr double kAttractive = 1e-9;     // minimum reduced cost of a useful pack
+constexpr double kRounding = 1e-6;       // packs; tolerance for rounding errors
+constexpr double kFractionOfBest = 0.5;  // weight of the best known duals when generating strategies
+constexpr double kDisturbance = 1e-3;    // sequences; breaks ties between rows, which would cause cycling
+constexpr double kMostSteps = 2e8;       // per dynamic program
 
 std::vector<double> demand_of(const Histogram& histogram) {
   std::vector<double> demand;
@@ -23,7 +23,7 @@ std::vector<double> demand_of(const Histogram& histogram) {
   return demand;
 }
 
-/// Golden-ratio steps: all different, none large.
+/// Golden-ratio steps: all distinct, all small.
 std::vector<double> disturbed(std::vector<double> demand) {
   for (size_t i = 0; i < demand.size(); ++i)
     demand[i] += kDisturbance * std::fmod(static_cast<double>(i + 1) * 0.6180339887498949, 1.0);

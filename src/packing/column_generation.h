@@ -1,4 +1,4 @@
-// The linear relaxation of packing, by column generation (Gilmore and Gomory 1961).
+// The linear relaxation of packing by column generation (Gilmore and Gomory 1961).
 #pragma once
 
 #include <tessera/packing.h>
@@ -14,45 +14,44 @@
 
 namespace tessera::pack {
 
-/// What packs consist of, and how many of them the relaxation wants.
+/// The contents of packs, and their fractional count in the relaxation.
 struct FractionalStrategy {
   std::vector<Part> parts;  ///< by descending length
   double count = 0;
 };
 
-/// Finds fractional counts of strategies that together cover the histogram with the fewest packs.
-/// Strategies are generated where the duals show that they help: for each length the heaviest pack
-/// that holds it, by duals between those of the strategies so far and the best known ones, which
-/// steadies them (Wentges 1997).
+/// Finds fractional counts of strategies that cover the histogram with the fewest packs. Strategies are
+/// generated where the duals show that they help: for each length the heaviest pack that contains it, with
+/// duals between the present and the best known ones, for stabilisation (Wentges 1997).
 class ColumnGeneration {
  public:
-  /// `start` is a valid bound, whose weights are the first best known duals.
+  /// `start` is a valid bound; its weights are the first best known duals.
   ColumnGeneration(const Histogram& histogram, uint32_t max_per_pack, const Certificate& start);
 
-  /// Whether the tables that solving needs are of a size that can be afforded.
+  /// Whether the tables needed for solving have an affordable size.
   static bool is_affordable(const Histogram& histogram, uint32_t max_per_pack);
 
-  /// Adds what a pack may consist of. Slots of lengths that do not occur become shorter ones.
+  /// Adds a strategy. Slots of lengths that do not occur become slots of shorter ones.
   void add(std::span<const Part> parts);
 
-  /// Solves until the fractional packs, rounded up, are proven to be fewest, or for about
-  /// `most_work`. False when `stop` ended that.
+  /// Solves until the fractional packs, rounded up, are proven minimal, or for about `most_work`. False if
+  /// `stop` ended it.
   bool solve(double most_work, const std::function<bool()>& stop);
 
-  /// Effort so far, in pivots times rows: as much for the same input on every computer.
+  /// Work so far, in pivots times rows: the same for the same input on every computer.
   double work() const { return static_cast<double>(master_.pivots() * lengths_.size()); }
 
-  double packs() const { return packs_; }  ///< fractional, of the strategies so far
-  double bound() const { return bound_; }  ///< on fractional packs, up to rounding errors
+  double packs() const { return packs_; }  ///< fractional, using the strategies so far
+  double bound() const { return bound_; }  ///< lower bound on fractional packs, up to rounding errors
   std::vector<FractionalStrategy> solution() const;
 
-  /// The strategies so far whose reduced cost is at most this.
+  /// The strategies so far with at most this reduced cost.
   std::vector<std::vector<Part>> strategies_within(double reduced_cost) const;
 
-  /// Of the best bound, one a length that occurs, ascending.
+  /// Duals of the best bound, one per occurring length, ascending.
   const std::vector<double>& best_duals() const { return best_duals_; }
 
-  /// The best bound that the best duals, made integers, prove.
+  /// The best bound that the best duals, converted to integers, prove.
   Certificate certificate() const;
 
  private:
@@ -64,13 +63,13 @@ class ColumnGeneration {
 
   Histogram histogram_;
   uint32_t max_per_pack_;
-  std::vector<uint32_t> lengths_;  // that occur, ascending; one a row
+  std::vector<uint32_t> lengths_;  // occurring lengths, ascending; one per row
   std::vector<double> demand_;
   Knapsack<double> knapsack_;
   Master master_;
   std::unordered_set<uint64_t> known_;  // hashes of the patterns
   std::vector<double> best_duals_;
-  uint32_t turn_ = 0;  // of ties
+  uint32_t turn_ = 0;  // for breaking ties
   double bound_ = 0;
   double packs_ = 0;
 };

@@ -24,7 +24,7 @@ Strategy Contents::strategy(const PackGroup& group) const {
   for (uint32_t at = group.content; at != kEmpty; at = nodes_[at].before)
     result.parts.push_back(nodes_[at].part);
   std::reverse(result.parts.begin(), result.parts.end());
-  // Few packs were begun with shorter sequences than came later.
+  // Only few packs were begun with sequences shorter than later ones.
   const auto is_longer = [](const Part& a, const Part& b) { return a.length > b.length; };
   if (!std::is_sorted(result.parts.begin(), result.parts.end(), is_longer))
     std::stable_sort(result.parts.begin(), result.parts.end(), is_longer);

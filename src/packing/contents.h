@@ -1,4 +1,4 @@
-// What packs hold while they are being filled.
+// Contents of packs while they are being filled.
 #pragma once
 
 #include <tessera/packing.h>
@@ -8,7 +8,7 @@
 
 namespace tessera::pack {
 
-/// Equal packs. The content is a list in Contents, which packs with the same beginning share.
+/// Equal packs. Their content is a list in Contents, shared by packs with the same beginning.
 struct PackGroup {
   uint64_t count = 0;
   uint32_t content = 0;
@@ -16,12 +16,12 @@ struct PackGroup {
   uint32_t depth = 0;  ///< sequences so far
 };
 
-/// Lists of parts that grow at the end and share their beginnings.
+/// Lists of parts that grow at the end and share their prefixes.
 class Contents {
  public:
   static constexpr uint32_t kEmpty = 0;
 
-  /// The content with so many sequences of a length added, no longer than those in it.
+  /// The content with this many sequences of a length appended, which is no longer than those in it.
   uint32_t with(uint32_t content, uint32_t length, uint32_t copies) {
     nodes_.push_back({content, {length, copies}});
     return static_cast<uint32_t>(nodes_.size() - 1);

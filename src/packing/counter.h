@@ -1,4 +1,4 @@
-// Counting lengths, one place for all inputs.
+// Counts lengths, for all kinds of input.
 #pragma once
 
 #include <tessera/packing.h>
@@ -8,19 +8,19 @@
 
 namespace tessera::pack {
 
-/// Adds up an Input and does to too long sequences what its policy says.
+/// Accumulates an Input, and applies the policy to overlong sequences.
 class Counter {
  public:
   /// Throws UsageError for a maximum out of range.
   Counter(uint32_t max_length, TooLong policy);
 
-  /// Counts `count` sequences of a length from 1 on. False where they are too long and the policy is
-  /// error, which the caller reports with the place; throws Error where a sum passes 2^63.
+  /// Counts `count` sequences of a length from 1 on. False if they are too long and the policy is error,
+  /// which the caller reports with the position; throws Error if a sum exceeds 2^63.
   bool add(uint64_t length, uint64_t count);
 
   const Input& so_far() const { return input_; }
 
-  /// Throws UsageError where the pieces are too many.
+  /// Throws UsageError if there are too many pieces.
   Input finish() &&;
 
  private:
@@ -31,7 +31,7 @@ class Counter {
   Input input_;
 };
 
-/// What is wrong with a sequence that is too long.
+/// Error text for an overlong sequence.
 std::string too_long_text(uint64_t length, uint32_t max_length);
 
 }  // namespace tessera::pack

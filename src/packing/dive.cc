@@ -10,11 +10,11 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kMostAtOnce = 0.25;   // of the packs that are left, rounded up in one step
-constexpr double kReducedCost = 0.02;  // of strategies that the next relaxation starts from
-constexpr double kRounding = 1e-6;     // packs that rounding errors may hide
+constexpr double kMostAtOnce = 0.25;   // fraction of the remaining packs that one step may round up
+constexpr double kReducedCost = 0.02;  // limit for strategies from which the next relaxation starts
+constexpr double kRounding = 1e-6;     // packs; tolerance for rounding errors
 
-/// Takes one pack's slots out of the histogram, if it has a sequence for each.
+/// Takes the slots of one pack out of the histogram, if it has a sequence for each.
 bool take_one(const std::vector<Part>& parts, Histogram& left) {
   for (const Part& part : parts)
     if (left.counts[part.length] < part.copies) return false;
@@ -29,7 +29,7 @@ std::vector<Strategy> rounded_down(const std::vector<FractionalStrategy>& soluti
   return result;
 }
 
-/// One pack more of strategies with large fractions, as long as there are sequences for it.
+/// Adds one pack of each strategy with a large fraction, while there are sequences for it.
 void round_up(const std::vector<FractionalStrategy>& solution, double least, Histogram left,
               std::vector<Strategy>& counts) {
   std::vector<std::pair<double, size_t>> fractions;

@@ -1,4 +1,4 @@
-// From a fractional packing to packs.
+// Converts a fractional packing to packs.
 #pragma once
 
 #include <tessera/packing.h>
@@ -10,12 +10,12 @@
 
 namespace tessera::pack {
 
-/// How a dive rounds.
+/// Parameters of a dive.
 struct DiveOptions {
-  uint64_t target = 0;              ///< packs that are as good as any
-  double round_up = 0.6;            ///< the least fraction of a strategy's count that may become a pack
+  uint64_t target = 0;              ///< stop at this number of packs
+  double round_up = 0.6;            ///< smallest fraction of a strategy's count that may be rounded up
   double most_work = 0;             ///< of ColumnGeneration::work()
-  uint64_t give_up = ~uint64_t{0};  ///< a dive that cannot have fewer packs than this ends
+  uint64_t give_up = ~uint64_t{0};  ///< stop if fewer packs than this have become impossible
 };
 
 struct Dived {
@@ -23,9 +23,9 @@ struct Dived {
   double work = 0;
 };
 
-/// Rounds the fractional packing down, and up where that misses little, solves the relaxation of
-/// what is left anew, and so on; at each step longest-pack-first may end it. The best packing on
-/// the way. When `stop` ends it, the best so far.
+/// Rounds the fractional packing down, or up if little is missing, solves the relaxation of the remainder,
+/// and repeats; at each step longest-pack-first may complete it. Returns the best packing found, also if
+/// `stop` ends it.
 Dived dive(const Histogram& histogram, uint32_t max_per_pack, const ColumnGeneration& relaxation,
            const DiveOptions& options, const std::function<bool()>& stop);
 

@@ -1,4 +1,4 @@
-// First-fit decreasing and next-fit decreasing: packs chosen by their age.
+// First-fit decreasing and next-fit decreasing: choose packs by age.
 #include <algorithm>
 #include <optional>
 
@@ -9,8 +9,8 @@
 namespace tessera::pack {
 namespace {
 
-/// Groups of packs in the order in which they were opened. They stand in stretches that know their
-/// most room, so that finding the first with enough of it takes about the root of their number.
+/// Groups of packs in opening order, in stretches that know their maximum room: finding the first with enough
+/// room takes about the square root of their number.
 class AgedPacks {
  public:
   AgedPacks(uint32_t max_length, uint32_t depth_limit) : max_length_(max_length), depth_limit_(depth_limit) {}
@@ -23,8 +23,8 @@ class AgedPacks {
     stretches_.back().most_room = max_length_;
   }
 
-  /// Puts as many of the sequences as fit into the first group that has room for one. The number
-  /// of those left; nothing where no group has room.
+  /// Puts as many of the sequences as fit into the first group with room for one. Returns the number left, or
+  /// nothing if no group has room.
   std::optional<uint64_t> fill_first(uint32_t length, uint64_t sequences) {
     const auto has_room = [length](const auto& x) { return x.most_room >= length; };
     const auto stretch = std::find_if(stretches_.begin(), stretches_.end(), has_room);
@@ -72,7 +72,7 @@ class AgedPacks {
 
   PackGroup filled(const PackGroup& group, uint64_t count, uint32_t length, uint32_t copies) {
     PackGroup result = contents_.add(group, count, length, copies);
-    if (result.depth == depth_limit_) result.room = 0;  // none that counts
+    if (result.depth == depth_limit_) result.room = 0;  // none that matters
     return result;
   }
 

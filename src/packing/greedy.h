@@ -1,4 +1,4 @@
-// Packing in one pass over the histogram, in descending order of lengths.
+// Packing in one pass over the histogram, by descending length.
 #pragma once
 
 #include <tessera/packing.h>
@@ -14,21 +14,20 @@ inline uint32_t depth_limit(uint32_t max_per_pack) {
   return max_per_pack == 0 ? std::numeric_limits<uint32_t>::max() : max_per_pack;
 }
 
-/// Shortest-pack-first histogram packing (Krell, Kosec, Perez and Fitzgibbon 2021): each sequence
-/// into the open pack with the most room.
+/// Shortest-pack-first histogram packing (Krell, Kosec, Perez and Fitzgibbon 2021): each sequence goes into
+/// the emptiest open pack.
 std::vector<Strategy> shortest_pack_first(const Histogram& histogram, uint32_t max_per_pack);
 
-/// Longest-pack-first histogram packing, from the same source: each sequence into the open pack
-/// with the least room that suffices, as often as it fits. Best-fit decreasing on a histogram. The
-/// packs of `begun` are open, too, as far as they have room, and part of the result.
+/// Longest-pack-first histogram packing, from the same source: each sequence goes into the fullest open pack
+/// that has room, as often as it fits. Best-fit decreasing on a histogram. The packs of `begun` are also
+/// open, as far as they have room, and part of the result.
 std::vector<Strategy> longest_pack_first(const Histogram& histogram, uint32_t max_per_pack,
                                          const std::vector<Strategy>& begun = {});
 
-/// First-fit decreasing: each sequence into the first pack, in the order in which they were opened,
-/// that has room.
+/// First-fit decreasing: each sequence goes into the first pack, in opening order, that has room.
 std::vector<Strategy> first_fit_decreasing(const Histogram& histogram, uint32_t max_per_pack);
 
-/// Next-fit decreasing: each sequence into the pack opened last if it has room, else into a new
+/// Next-fit decreasing: each sequence goes into the last opened pack if it has room, otherwise into a new
 /// one.
 std::vector<Strategy> next_fit_decreasing(const Histogram& histogram, uint32_t max_per_pack);
 

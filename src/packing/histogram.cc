@@ -32,7 +32,7 @@ void require_sane(const Histogram& histogram) {
     throw UsageError(fmt::format("a pack may have 1 to {} tokens, not {}", kLongestMaximum,
                                  counts.empty() ? 0 : counts.size() - 1));
   }
-  if (counts[0] != 0) throw UsageError(fmt::format("{} sequences have length 0: leave them out", counts[0]));
+  if (counts[0] != 0) throw UsageError(fmt::format("{} sequences have length 0: omit them", counts[0]));
   WideCount sequences = 0;
   for (const uint64_t count : counts) sequences += count;
   if (sequences * histogram.max_length() >= kMostTokens) {

@@ -12,11 +12,11 @@ namespace tessera::pack {
 namespace {
 
 constexpr uint64_t kMostWasteful = 400;  // packs
-constexpr uint32_t kFewestOthers = 24;   // packs taken out at random
-constexpr uint32_t kDoublings = 4;       // of that number, in turn
+constexpr uint32_t kFewestOthers = 24;   // packs chosen at random
+constexpr uint32_t kDoublings = 4;       // of that number, cyclically
 constexpr double kRoundings[] = {0.6, 0.7, 0.5, 0.8};
 
-/// How much lighter than 1 a pack is by the duals. Over all packs that is what they have too many.
+/// How much less than 1 a pack weighs by the duals. The sum over all packs is the number of excess packs.
 double waste(const Strategy& strategy, std::span<const double> duals) {
   double weight = 0;
   for (const Part& part : strategy.parts) weight += duals[part.length] * part.copies;
@@ -39,7 +39,7 @@ std::vector<size_t> by_waste(const std::vector<Strategy>& packs, std::span<const
   return order;
 }
 
-/// Packs that together waste a little more than one pack, and `others` at random.
+/// Packs that together waste slightly more than one pack, and `others` at random.
 std::vector<Strategy> choose(std::vector<Strategy>& packs, std::span<const double> duals, uint32_t others,
                              base::RandomSequence& random) {
   std::vector<Strategy> chosen;
@@ -68,7 +68,7 @@ Histogram sequences_of(const std::vector<Strategy>& packs, uint32_t max_length) 
   return histogram;
 }
 
-/// The chosen packs' sequences, packed anew; the packs themselves where that is no better.
+/// The sequences of the chosen packs, packed again; the packs themselves if that is no better.
 Dived repacked(const std::vector<Strategy>& chosen, uint32_t max_length, uint32_t max_per_pack,
                const DiveOptions& how, const std::function<bool()>& stop) {
   const Histogram histogram = sequences_of(chosen, max_length);

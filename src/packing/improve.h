@@ -1,4 +1,4 @@
-// Better packings by repacking a part.
+// Improves packings by repacking a part.
 #pragma once
 
 #include <tessera/packing.h>
@@ -9,18 +9,18 @@
 
 namespace tessera::pack {
 
-/// What improve() needs to know.
+/// Parameters of improve().
 struct ImproveOptions {
   uint32_t max_per_pack = 0;
-  uint64_t target = 0;            ///< packs that are as good as any
+  uint64_t target = 0;            ///< stop at this number of packs
   std::span<const double> duals;  ///< of the relaxation, by length
   uint64_t seed = 0;
-  uint32_t rounds = 0;   ///< to try at most
+  uint32_t rounds = 0;   ///< maximum number of attempts
   double most_work = 0;  ///< of ColumnGeneration::work()
 };
 
-/// Takes out packs that fall short of the duals' promise and some others at random, packs their
-/// sequences anew, and keeps the result where it has no more packs (large neighbourhood search).
+/// Removes packs that waste much by the duals and some others at random, packs their sequences again, and
+/// keeps the result if it has no more packs (large neighbourhood search).
 void improve(std::vector<Strategy>& packs, uint32_t max_length, const ImproveOptions& options,
              const std::function<bool()>& stop);
 

@@ -8,7 +8,7 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kUphill = 1e-10;  // a gradient, of the largest at the start, that is worth a step
+constexpr double kUphill = 1e-10;  // smallest gradient worth a step, relative to the largest at the start
 constexpr size_t kStepsPerRow = 10;
 
 class ActiveSet {
@@ -18,21 +18,21 @@ class ActiveSet {
     smallest_gradient_ = kUphill * gradient_of(steepest(b), b);
   }
 
-  /// Lets in the column along which the residual falls fastest. False where there is none.
+  /// Adds the column along which the residual falls fastest. False if there is none.
   bool enter() {
     const std::vector<double> residual = factors_.residual();
     for (;;) {
       const size_t column = steepest(residual);
       if (gradient_of(column, residual) <= smallest_gradient_) return false;
-      is_out_[column] = 1;  // in the set, or of no use to it now
+      is_out_[column] = 1;  // a member, or of no use now
       if (!factors_.append(columns_[column])) continue;
       members_.push_back(column);
       return true;
     }
   }
 
-  /// Moves to the best values of the members, or as far as none is negative; those that have come
-  /// to 0 leave, until the rest are at their best.
+  /// Moves towards the best values of the members, as far as none becomes negative; those that reach 0 leave,
+  /// until the rest are optimal.
   void settle() {
     while (!members_.empty()) {
       const std::vector<double> wanted = factors_.solve();
@@ -87,7 +87,7 @@ class ActiveSet {
   std::span<const Column> columns_;
   Orthogonal factors_;
   std::vector<double> values_;
-  std::vector<uint8_t> is_out_;  // may not enter
+  std::vector<uint8_t> is_out_;  // may not be added
   std::vector<size_t> members_;  // columns that may be positive, in the order of the factors
   double smallest_gradient_ = 0;
 };

@@ -1,4 +1,4 @@
-// What files of lengths hold, apart from where their bytes come from.
+// Contents of length files, independent of the source of their bytes.
 #pragma once
 
 #include <tessera/packing.h>
@@ -11,11 +11,11 @@
 
 namespace tessera::pack {
 
-/// The readers behind read_lengths(), read_offsets() and read_histogram(). All throw Error, naming
-/// the source and the place in it, for anything malformed.
+/// The readers behind read_lengths(), read_offsets() and read_histogram(). All throw Error, naming the source
+/// and the position in it, for malformed input.
 class LengthFile {
  public:
-  /// `content` is that of `source`, and `owner` keeps it.
+  /// `content` is that of `source`; `owner` keeps it alive.
   static Lengths from_npy(const io::Source& source, std::shared_ptr<const void> owner, const void* content,
                           bool differences);
   static Lengths from_text(TextLengths& text);

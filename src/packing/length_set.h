@@ -1,4 +1,4 @@
-// A set of lengths with fast neighbours.
+// A set of lengths with fast search for neighbours.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace tessera::pack {
 
-/// A subset of 0 to `largest`, as bits, with bits above that say which words are not empty: each
-/// operation takes a few steps, one a level.
+/// A subset of 0 to `largest`, as bits, with levels of bits above that mark non-empty words: each operation
+/// takes one step per level.
 class LengthSet {
  public:
   explicit LengthSet(uint32_t largest) {
@@ -35,7 +35,7 @@ class LengthSet {
     }
   }
 
-  /// The smallest member that is not below `value`.
+  /// The smallest member that is at least `value`.
   std::optional<uint32_t> at_least(uint32_t value) const {
     uint64_t at = value;
     for (size_t level = 0; level < levels_.size(); ++level) {
@@ -63,7 +63,7 @@ class LengthSet {
     return static_cast<uint32_t>(at);
   }
 
-  std::vector<std::vector<uint64_t>> levels_;  // the lowest first
+  std::vector<std::vector<uint64_t>> levels_;  // lowest level first
 };
 
 }  // namespace tessera::pack

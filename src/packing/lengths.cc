@@ -12,11 +12,11 @@ namespace tessera::pack {
 namespace {
 
 constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max();
-constexpr size_t kBlock = 2048;  // lengths that are looked at together, in the first-level cache
+constexpr size_t kBlock = 2048;  // lengths processed together, in the L1 cache
 
 }  // namespace
 
-// Negative numbers become ones above kLongest.
+// Negative numbers become larger than kLongest.
 template <class T>
 void Lengths::convert(uint64_t first, std::span<uint64_t> out) const {
   const std::byte* at = static_cast<const std::byte*>(data_) + first * sizeof(T);
@@ -87,7 +87,7 @@ TooLong too_long_named(std::string_view name) {
   for (const TooLong policy : {TooLong::error, TooLong::drop, TooLong::truncate, TooLong::split})
     if (name_of(policy) == name) return policy;
   throw UsageError(fmt::format(
-      "what to do with too long sequences is error, drop, truncate or split; '{}' is none of them", name));
+      "the policy for overlong sequences is error, drop, truncate or split; '{}' is none of them", name));
 }
 
 Counter::Counter(uint32_t max_length, TooLong policy) {
@@ -134,7 +134,7 @@ uint64_t Counter::product(uint64_t a, uint64_t b) {
 }
 
 void Counter::refuse() {
-  throw Error(fmt::format("the sequences have more than {} tokens in all; pack them in parts", kLongest));
+  throw Error(fmt::format("the sequences have more than {} tokens in total; pack them in parts", kLongest));
 }
 
 Input Counter::finish() && {
@@ -151,8 +151,7 @@ std::string too_long_text(uint64_t length, uint32_t max_length) {
 
 Input count(const Lengths& lengths, uint32_t max_length, TooLong policy) {
   Counter counter(max_length, policy);
-  // Lengths that are looked up fast, in two tables, so that equal ones side by side do not wait for
-  // one another.
+  // Frequent lengths are counted in two tables, so that equal neighbours do not wait for each other.
   const uint64_t fast = std::min<uint64_t>(max_length, 0xFFFF);
   std::vector<uint64_t> tables[2] = {std::vector<uint64_t>(fast + 1), std::vector<uint64_t>(fast + 1)};
   std::vector<uint64_t> block(std::min<uint64_t>(kBlock, lengths.size()));

@@ -7,17 +7,17 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kEntering = 1e-10;  // a reduced cost that is worth a pivot
+constexpr double kEntering = 1e-10;  // minimum reduced cost for a pivot
 constexpr double kSmallestPivot = 1e-9;
 constexpr size_t kRefactorAfter = 64;
-constexpr size_t kFound = 100;      // columns, after which a search for better ones ends
-constexpr size_t kCandidates = 40;  // of these that are tried
+constexpr size_t kFound = 100;      // number of candidates after which the search ends
+constexpr size_t kCandidates = 40;  // number of these that are tried
 
 }  // namespace
 
 Master::Master(std::vector<double> demand, std::span<const uint32_t> copies) : demand_(std::move(demand)) {
   const uint32_t rows = static_cast<uint32_t>(demand_.size());
-  for (uint32_t row = 0; row < rows; ++row) {  // slots of this row, given to the one before
+  for (uint32_t row = 0; row < rows; ++row) {  // slots of this row, given to the preceding one
     if (row > 0) entries_.push_back({row - 1, 1.0});
     entries_.push_back({row, -1.0});
     begins_.push_back(entries_.size());
@@ -56,7 +56,7 @@ void Master::make_homogeneous() {
 }
 
 void Master::refactor() {
-  if (!factor_basis()) {  // by rounding errors
+  if (!factor_basis()) {  // singular because of rounding errors
     make_homogeneous();
     factor_basis();
   }
@@ -134,7 +134,7 @@ bool Master::optimize(const std::function<bool()>& stop) {
       candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(best));
       if (enter(index)) update_duals();
     }
-    if (pivots_ == before) break;  // what seems to help is a rounding error
+    if (pivots_ == before) break;  // the apparent improvement is a rounding error
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// The linear program over strategies.
+// The linear program over strategies (the master problem).
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,28 @@
 
 namespace tessera::pack {
 
-/// So many slots for sequences of the row's length.
+/// Slots for sequences of the row's length.
 struct Slot {
   uint32_t row = 0;
   uint32_t copies = 0;
   bool operator==(const Slot&) const = default;
 };
 
-/// A strategy in terms of rows, ascending.
+/// A strategy by rows, ascending.
 using Pattern = std::vector<Slot>;
 
-/// min Σ x over patterns that together have slots for `demand` sequences of each row's length; rows
-/// ascend in length. A slot may also take a shorter sequence, which keeps the duals ascending and
-/// so steadies them (dual-optimal inequalities, Valério de Carvalho 2005). Solved by the revised
-/// primal simplex method.
+/// min Σ x over patterns that together have slots for `demand` sequences of each row's length; rows ascend in
+/// length. A slot may also take a shorter sequence, which keeps the duals ascending and thus stable
+/// (dual-optimal inequalities, Valério de Carvalho 2005). Solved by the revised primal simplex method.
 class Master {
  public:
-  /// Starts from homogeneous patterns, `copies[i]` slots for row i each.
+  /// Starts from homogeneous patterns with `copies[i]` slots for row i.
   Master(std::vector<double> demand, std::span<const uint32_t> copies);
 
-  /// Adds a pattern, which must differ from those there are.
+  /// Adds a pattern, which must differ from the existing ones.
   void add(const Pattern& pattern);
 
-  /// Optimises over the patterns there are. False when `stop` ended that.
+  /// Optimises over the existing patterns. False if `stop` ended it.
   bool optimize(const std::function<bool()>& stop);
 
   double objective() const;
@@ -42,7 +41,7 @@ class Master {
     uint32_t pattern;
     double count;
   };
-  /// Patterns that are used, and how often.
+  /// The patterns in use, and how often.
   std::vector<Use> solution() const;
   Pattern pattern(uint32_t index) const;
   size_t patterns() const { return begins_.size() - 1 - demand_.size(); }
@@ -62,14 +61,14 @@ class Master {
   bool enter(uint32_t index);
 
   std::vector<double> demand_;
-  std::vector<ColumnEntry> entries_;  // of the columns: first demand_.size() exchanges, then patterns
+  std::vector<ColumnEntry> entries_;  // of the columns: first the demand_.size() exchanges, then the patterns
   std::vector<size_t> begins_ = {0};
   std::vector<uint32_t> basic_;  // column at each position
   std::vector<uint8_t> is_basic_;
   std::vector<double> values_;  // of the basic columns
   std::vector<double> duals_;
   std::vector<uint32_t> candidates_;
-  uint32_t next_ = 0;  // column to look at for candidates
+  uint32_t next_ = 0;  // column at which the search for candidates resumes
   Basis basis_;
   std::vector<double> direction_;
   std::vector<double> work_;

@@ -10,7 +10,7 @@
 namespace tessera::pack {
 namespace {
 
-// A slot that stays empty costs as many tokens as it has, so short ones may.
+// A slot that stays empty costs its tokens, so short ones may stay empty.
 constexpr uint32_t kLongestShort = 8;
 constexpr double kWeightOfShort = 0.09;
 
@@ -27,7 +27,7 @@ std::vector<Part> parts_of(std::initializer_list<uint32_t> descending) {
   return parts;
 }
 
-/// All packs of at most three sequences that have exactly the maximum of tokens.
+/// All packs of at most three sequences with exactly the maximum number of tokens.
 std::vector<Strategy> full_packs(uint32_t max_length) {
   std::vector<Strategy> packs;
   for (uint32_t a = max_length; 3 * uint64_t{a} >= max_length && a > 0; --a) {
@@ -40,7 +40,7 @@ std::vector<Strategy> full_packs(uint32_t max_length) {
   return packs;
 }
 
-/// The packs as columns, in rows of weighted lengths.
+/// The packs as columns; rows are weighted lengths.
 class Columns {
  public:
   explicit Columns(const std::vector<Strategy>& packs) {

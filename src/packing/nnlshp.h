@@ -8,15 +8,15 @@
 
 namespace tessera::pack {
 
-/// Packs by the full packs of at most three sequences whose sequences come closest to the histogram
-/// (Krell, Kosec, Perez and Fitzgibbon 2021), their counts rounded. What is left goes into the
-/// remaining room, longest-pack-first. When `stop` ends the search, from the counts so far.
+/// Packs by the full packs of at most three sequences whose counts, rounded, come closest to the histogram
+/// (Krell, Kosec, Perez and Fitzgibbon 2021). The rest goes into the remaining room, longest-pack-first. If
+/// `stop` ends the search, continues with the counts so far.
 std::vector<Strategy> least_squares_packing(const Histogram& histogram, const std::function<bool()>& stop);
 
-/// Most sequences in one of its packs.
+/// Maximum number of sequences in one of its packs.
 inline constexpr uint32_t kLeastSquaresDepth = 3;
 
-/// The longest maximum that it can be used for; the number of full packs grows with the square.
+/// The largest maximum it can be used for; the number of full packs grows quadratically.
 inline constexpr uint32_t kLongestLeastSquares = 2048;
 
 }  // namespace tessera::pack

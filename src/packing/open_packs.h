@@ -1,4 +1,4 @@
-// Packs with room left, found by their room.
+// Packs with room left, indexed by room.
 #pragma once
 
 #include <tessera/packing.h>
@@ -11,8 +11,8 @@
 
 namespace tessera::pack {
 
-/// Groups of open packs; of those with equal room the latest comes first. A pack closes when it is
-/// full or as deep as it may be.
+/// Groups of open packs; among those with equal room, the latest comes first. A pack closes when it is full
+/// or has reached the depth limit.
 class OpenPacks {
  public:
   OpenPacks(uint32_t max_length, uint32_t depth_limit)
@@ -20,21 +20,21 @@ class OpenPacks {
     fresh_.room = max_length;
   }
 
-  /// Adds packs that hold something already.
+  /// Adds non-empty packs.
   void open(const Strategy& strategy);
 
-  /// The least room of an open pack that is at least `length`.
+  /// The smallest room of an open pack that is at least `length`.
   std::optional<uint32_t> least_room(uint32_t length) const { return rooms_.at_least(length); }
-  /// The most room of an open pack.
+  /// The largest room of an open pack.
   std::optional<uint32_t> most_room() const { return rooms_.largest(); }
 
-  /// Takes a group out of those with that room.
+  /// Removes a group with that room.
   PackGroup take(uint32_t room);
-  /// Puts back packs of a group that was taken.
+  /// Returns packs of a removed group.
   void put_back(const PackGroup& group);
   /// Adds `copies` sequences of that length to each of `count` packs of a group.
   void fill(const PackGroup& group, uint64_t count, uint32_t length, uint32_t copies);
-  /// An empty pack, to be filled.
+  /// An empty pack.
   const PackGroup& fresh() const { return fresh_; }
 
   uint32_t depth_limit() const { return depth_limit_; }

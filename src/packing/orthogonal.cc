@@ -6,7 +6,7 @@
 namespace tessera::pack {
 namespace {
 
-constexpr double kDependent = 1e-10;  // of a column's norm, what must be new in it
+constexpr double kDependent = 1e-10;  // minimum independent part of a column, relative to its norm
 
 void add_multiple(double* __restrict to, const double* __restrict from, size_t size, double factor) {
   for (size_t i = 0; i < size; ++i) to[i] += factor * from[i];
@@ -29,7 +29,7 @@ bool Orthogonal::append(Column column) {
   for (size_t i = 0; i < size_; ++i) (i < columns_ ? norm : rest) += image[i] * image[i];
   if (rest <= kDependent * kDependent * (norm + rest)) return false;
 
-  // A Householder reflection I − v·vᵀ/h of the rows below turns the rest into one entry.
+  // A Householder reflection I − v·vᵀ/h of the rows below reduces the rest to one entry.
   const size_t first = columns_;
   const double diagonal = image[first] > 0 ? -std::sqrt(rest) : std::sqrt(rest);
   const double h = rest - image[first] * diagonal;

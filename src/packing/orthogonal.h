@@ -1,4 +1,4 @@
-// A QR factorisation that columns join and leave.
+// A QR factorisation with insertion and removal of columns.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ class Orthogonal {
 
   size_t columns() const { return columns_; }
 
-  /// Appends a column. False, and nothing changed, where it depends on those there are.
+  /// Appends a column. False, without a change, if it depends on the existing ones.
   bool append(Column column);
-  /// Removes the column at that position; later ones move down.
+  /// Removes the column at that position; later ones move up.
   void remove(size_t position);
-  /// The coefficients of the columns that come closest to b.
+  /// The coefficients with which the columns best approximate b.
   std::vector<double> solve() const;
-  /// b less what the columns explain of it.
+  /// b minus its approximation.
   std::vector<double> residual() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace tessera::pack {
 namespace {
 
-// Copies values that fit to a place in an array.
+// Copies values, which fit, to a position of an array.
 template <class From>
 void put(std::span<const From> values, IndexArray& out, uint64_t first) {
   visit(out, [&](auto all) {

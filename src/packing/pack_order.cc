@@ -12,7 +12,7 @@
 namespace tessera::pack {
 namespace {
 
-// Below `bound`; off from uniform by at most bound / 2^64.
+// Below `bound`; deviates from uniform by at most bound / 2^64.
 uint64_t below(base::RandomSequence& random, uint64_t bound) {
   const uint64_t high = random.word();
   return static_cast<uint64_t>(WideCount{high << 32 | random.word()} * bound >> 64);
@@ -25,8 +25,8 @@ void shuffle(std::span<T> items, uint64_t seed) {
   for (uint64_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[below(random, left)]);
 }
 
-// Packs by descending cost; each step takes as many as there are ranks, so that its packs cost about
-// the same. Every other step runs backwards, which evens out the sums. An incomplete step is last.
+// Packs by descending cost; each step takes one per rank, so that the packs of a step have similar costs.
+// Every other step is reversed, which balances the sums. An incomplete step is last.
 template <class T>
 void deal(std::span<const T> by_cost, std::span<T> out, uint64_t ranks, std::optional<uint64_t> seed) {
   std::vector<T> steps(by_cost.size() / ranks);
@@ -82,7 +82,7 @@ PackOrder::PackOrder(const Packing& packing, const Order& order) {
   visit(number_at_, [&](auto numbers) { put_in_order(packing, first_of_group_, order, numbers); });
 }
 
-// For every 2^near_shift_ packs the group of the first, a few times as many as there are groups.
+// For every 2^near_shift_ packs the group of the first; a few times as many entries as there are groups.
 void PackOrder::look_up_groups() {
   while (packs() >> near_shift_ > 4 * first_of_group_.size()) ++near_shift_;
   uint64_t group = 0;

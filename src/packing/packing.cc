@@ -1,4 +1,4 @@
-// What packings say of themselves, and what proves that they hold their sequences.
+// Properties of packings, and the check that they contain their sequences.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/packing.h>

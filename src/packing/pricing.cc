@@ -6,7 +6,7 @@
 namespace tessera::pack {
 namespace {
 
-/// to[i] = max(to[i], from[i] + weight), where the two do not overlap.
+/// to[i] = max(to[i], from[i] + weight), without overlap of the two.
 template <class Weight>
 void raise(Weight* __restrict to, const Weight* __restrict from, size_t size, Weight weight) {
   for (size_t i = 0; i < size; ++i) {
@@ -15,13 +15,13 @@ void raise(Weight* __restrict to, const Weight* __restrict from, size_t size, We
   }
 }
 
-/// Weights that differ by no more are equal.
+/// Weights that differ by at most this are equal.
 template <class Weight>
 constexpr Weight tie() {
   return std::is_floating_point_v<Weight> ? static_cast<Weight>(1e-9) : Weight{0};
 }
 
-/// Rows in ascending order as slots.
+/// Converts rows in ascending order to slots.
 Pattern counted(std::span<const uint32_t> rows) {
   Pattern pattern;
   for (const uint32_t row : rows) {
@@ -55,7 +55,7 @@ void Knapsack<Weight>::weigh(std::span<const Weight> weights) {
   }
   Weight* const table = tables_[0].data();
   for (size_t row = 0; row < lengths_.size(); ++row) {
-    // Stretches as long as the sequence: each depends on the one before only.
+    // Stretches of the sequence's length: each depends only on the preceding one.
     const size_t length = lengths_[row];
     for (size_t at = length; at <= max_length_; at += length)
       raise(table + at, table + at - length, std::min(length, max_length_ + 1 - at), weights_[row]);
@@ -73,7 +73,7 @@ std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room, const std:
   const auto fitting = std::upper_bound(lengths_.begin(), lengths_.end(), room) - lengths_.begin();
   std::optional<uint32_t> best;
   Weight heaviest{0};
-  // From somewhere in the middle on, and around, so that ties end differently each time.
+  // Starts at a varying row and wraps around, so that ties are broken differently each time.
   uint32_t row = static_cast<uint32_t>(uint64_t{turn} * static_cast<uint64_t>(fitting) >> 32);
   for (ptrdiff_t i = 0; i < fitting; ++i, row = row + 1 == fitting ? 0 : row + 1) {
     const Weight weight = weights_[row] + rest[room - lengths_[row]];

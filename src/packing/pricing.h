@@ -1,4 +1,4 @@
-// Heaviest packs.
+// The pricing problem: heaviest packs.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace tessera::pack {
 
-/// The largest weights of packs of each room, by dynamic programming over rooms and, where the
-/// depth is limited, over the number of sequences. `Weight` is double or uint64_t.
+/// The largest weights of packs for each room, by dynamic programming over rooms and, if the depth is
+/// limited, over the number of sequences. `Weight` is double or uint64_t.
 template <class Weight>
 class Knapsack {
  public:
-  /// `lengths` ascend. `depth_limit` as depth_limit().
+  /// `lengths` are ascending. `depth_limit` as from depth_limit().
   Knapsack(std::vector<uint32_t> lengths, uint32_t max_length, uint32_t depth_limit);
 
-  /// Fills the tables for these weights, one a length.
+  /// Fills the tables for these weights, one per length.
   void weigh(std::span<const Weight> weights);
 
   /// Largest weight of any pack.
@@ -27,7 +27,7 @@ class Knapsack {
   /// Largest weight of a pack that has a sequence of that row.
   Weight heaviest_with(uint32_t row) const;
 
-  /// A pack of that weight, with a slot for the row. `turn` decides between equally heavy ones.
+  /// A pack of that weight with a slot for the row. `turn` breaks ties.
   Pattern pack_with(uint32_t row, uint32_t turn) const;
 
  private:
@@ -40,10 +40,10 @@ class Knapsack {
   std::vector<uint32_t> lengths_;
   uint32_t max_length_;
   uint32_t depth_limit_;
-  uint32_t deepest_;  // a pack without a limit
+  uint32_t deepest_;  // depth of a pack without a limit
   std::vector<Weight> weights_;
-  // tables_[d][room]: largest weight of at most d sequences in that room. One table for any number
-  // of them where depth is no limit.
+  // tables_[d][room]: largest weight of at most d sequences in that room. A single table if the depth is
+  // unlimited.
   std::vector<std::vector<Weight>> tables_;
 };
 

@@ -34,7 +34,7 @@ bool is_integer(Element element) {
          element == Element::u64;
 }
 
-// Numbers as narrow as they come: 4 bytes each until one needs 8.
+// An array of 4-byte numbers until one needs 8 bytes.
 class GrowingArray {
  public:
   void append(std::span<const uint64_t> values) {
@@ -64,7 +64,7 @@ Lengths read_npy(const std::string& path, bool differences) {
   return LengthFile::from_npy(io::Source(path, content), std::move(file), content.data(), differences);
 }
 
-// An open file, or a pipe, which opening waits for.
+// An open file or pipe; opening a pipe waits for its writer.
 struct Descriptor {
   explicit Descriptor(const std::string& path) : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (number < 0) io::fail(path, "cannot open the file: {}", std::strerror(errno));
@@ -92,7 +92,7 @@ std::optional<Row> parse_row(std::string_view line) {
   return row;
 }
 
-// The next line of a text, without its end.
+// The next line of a text, without its line end.
 std::string_view take_line(std::string_view& text) {
   const size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);

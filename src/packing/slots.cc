@@ -6,7 +6,7 @@
 namespace tessera::pack {
 namespace {
 
-/// One slot in each of some consecutive packs of a strategy.
+/// One slot in each of several consecutive packs of a strategy.
 struct SlotRange {
   uint32_t strategy;
   uint64_t begin;
@@ -29,7 +29,7 @@ FilledRanges fill_ranges(const std::vector<Strategy>& slots, Histogram& left) {
       for (uint32_t copy = 0; copy < part.copies && slots[s].count > 0; ++copy)
         by_length[part.length].push_back({s, 0, slots[s].count});
   FilledRanges filled(slots.size());
-  std::vector<SlotRange> open;  // the shortest last
+  std::vector<SlotRange> open;  // shortest last
   for (size_t length = left.counts.size(); length-- > 1;) {
     open.insert(open.end(), by_length[length].begin(), by_length[length].end());
     uint64_t& sequences = left.counts[length];
@@ -45,7 +45,7 @@ FilledRanges fill_ranges(const std::vector<Strategy>& slots, Histogram& left) {
   return filled;
 }
 
-/// What the packs between two neighbouring ends of ranges hold. Ranges descend in length.
+/// The contents of the packs between two neighbouring range ends. Ranges are in descending order of length.
 Strategy packs_between(const std::vector<FilledRange>& ranges, uint64_t begin, uint64_t end) {
   Strategy result{.parts = {}, .count = end - begin};
   for (const FilledRange& range : ranges) {

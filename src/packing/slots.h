@@ -1,4 +1,4 @@
-// From counts of strategies to packs of sequences.
+// Converts counts of strategies to packs of sequences.
 #pragma once
 
 #include <tessera/packing.h>
@@ -7,12 +7,11 @@
 
 namespace tessera::pack {
 
-/// Puts sequences of `left` into the slots of packs: longest first, each into a slot of its length
-/// or, where there is none, the shortest longer one. Takes them out of `left`. A pack of which some
-/// slots stay empty holds the others; one of which all do is left out.
+/// Puts sequences of `left` into the slots of packs: longest first, each into a slot of its length or
+/// otherwise the next longer one. Removes them from `left`. Empty slots are dropped, as are empty packs.
 std::vector<Strategy> fill_slots(const std::vector<Strategy>& slots, Histogram& left);
 
-/// The same packs, each strategy once, the most frequent first.
+/// The same packs with equal strategies merged, most frequent first.
 std::vector<Strategy> merged(std::vector<Strategy> strategies);
 
 }  // namespace tessera::pack

@@ -1,4 +1,4 @@
-// Index arrays by the type of their elements.
+// Index arrays by element type.
 #pragma once
 
 #include <tessera/packing.h>

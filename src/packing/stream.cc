@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kMostPieces = uint32_t{1} << 28;
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr int kPairsTried = 8;  // more fill packs better, but use up what would fill later ones
+constexpr int kPairsTried = 8;  // more would fill packs better, but use up what fills later ones
 
 }  // namespace
 
@@ -36,7 +36,7 @@ class StreamPacker::Window {
 
   void push(uint64_t length) {
     if (whole_left_ > 0 || held_ >= options_.window) {
-      throw UsageError("the window is full; take the packs that are closed before the next sequence");
+      throw UsageError("the window is full; take the closed packs before pushing the next sequence");
     }
     const uint64_t sequence = sequences_++;
     if (length == 0) throw Error(fmt::format("sequence {}: a sequence has 1 token at least", sequence));
@@ -76,10 +76,10 @@ class StreamPacker::Window {
   struct Piece {
     uint64_t sequence;
     uint64_t begin;
-    uint32_t after;  // the next one of this length that came, or that is free
+    uint32_t after;  // the next one of this length to have arrived, or the next free one
   };
 
-  /// Pieces of one length in the order in which they came.
+  /// Pieces of one length in order of arrival.
   struct Queue {
     uint32_t first = kNone;
     uint32_t last = kNone;
@@ -118,7 +118,7 @@ class StreamPacker::Window {
     --held_;
   }
 
-  /// The longest length in the window up to `room`; 0: none.
+  /// The longest length in the window that is at most `room`; 0: none.
   uint32_t longest(uint32_t room) const {
     const auto found = by_room_.at_least(options_.max_length - room);
     return found ? options_.max_length - *found : 0;
@@ -126,13 +126,13 @@ class StreamPacker::Window {
 
   bool is_single(uint32_t length) const { return queues_[length].first == queues_[length].last; }
 
-  /// The longest that could be taken after one of `length`.
+  /// The longest that could follow one of `length`.
   uint32_t longest_beside(uint32_t length, uint32_t room) const {
     const uint32_t other = longest(room);
     return other == length && is_single(length) ? longest(length - 1) : other;
   }
 
-  /// The length, from the longest that fits on, that leaves least room together with another.
+  /// The length, starting from the longest that fits, that leaves least room together with another.
   uint32_t best_of_pairs(uint32_t first, uint32_t room) const {
     uint32_t best = first;
     uint32_t least = UINT32_MAX;
@@ -161,7 +161,7 @@ class StreamPacker::Window {
 
   StreamOptions options_;
   Counter counter_;
-  LengthSet by_room_;  // maximum less length, of those in the window
+  LengthSet by_room_;  // maximum minus length, for lengths in the window
   std::vector<Queue> queues_;
   std::vector<Piece> pieces_;
   uint32_t free_ = kNone;
@@ -170,8 +170,8 @@ class StreamPacker::Window {
   uint64_t held_ = 0;
   bool closing_ = false;
   bool finished_ = false;
-  Entry whole_;              // the next piece of a sequence that is split
-  uint64_t whole_left_ = 0;  // pieces of the maximum that it still has
+  Entry whole_;              // the next piece of a split sequence
+  uint64_t whole_left_ = 0;  // pieces of maximum length that it still has
   std::vector<Entry> pack_;
 };
 

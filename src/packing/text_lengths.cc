@@ -27,12 +27,12 @@ std::span<const uint64_t> TextLengths::next() {
   while (lengths_.empty() && !at_end_) {
     if (refill()) continue;
     at_end_ = true;
-    if (state_ != State::before) end_line();  // a last line without its end
+    if (state_ != State::before) end_line();  // a last line without a line end
   }
   return lengths_;
 }
 
-// Parses what arrives next; false at the end.
+// Parses the next input; false at the end.
 bool TextLengths::refill() {
   if (descriptor_ < 0) {
     const std::string_view part = text_.substr(0, kChunk);

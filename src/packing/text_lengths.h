@@ -1,4 +1,4 @@
-// Lengths as text, one a line, from a file, a pipe or memory.
+// Lengths as text, one per line, from a file, a pipe or memory.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tessera::pack {
 
-/// Reads such a text piece by piece, as it arrives.
+/// Reads the text piece by piece, as it arrives.
 class TextLengths {
  public:
   /// Reads a descriptor to its end; does not close it.
@@ -18,8 +18,8 @@ class TextLengths {
   /// Reads a text, which must outlive it.
   TextLengths(std::string name, std::string_view text);
 
-  /// The lengths that have arrived, at least one; none at the end. They are good until the next
-  /// call. Throws Error, naming the line, for one that is not a whole number from 1 to 2^63 − 1.
+  /// The lengths that have arrived, at least one; none at the end. Valid until the next call. Throws Error,
+  /// naming the line, for one that is not a whole number from 1 to 2^63 − 1.
   std::span<const uint64_t> next();
 
   const std::string& name() const { return name_; }
@@ -32,13 +32,13 @@ class TextLengths {
 
   std::string name_;
   int descriptor_ = -1;
-  std::string_view text_;  // what is left, where there is no descriptor
+  std::string_view text_;  // the rest, if there is no descriptor
   std::vector<char> chunk_;
   std::vector<uint64_t> lengths_;
   uint64_t line_ = 1;
   bool at_end_ = false;
 
-  // The line so far.
+  // State within the present line.
   enum class State : uint8_t { before, digits, after };
   State state_ = State::before;
   uint64_t value_ = 0;

@@ -1,4 +1,4 @@
-// Time and patience of a search.
+// Time limit and cancellation of a search.
 #pragma once
 
 #include <tessera/packing.h>
@@ -7,7 +7,7 @@
 
 namespace tessera::pack {
 
-/// Says when a search must end: at its time limit, or when its caller wants it to.
+/// Decides when a search must end: at its time limit, or when its caller asks.
 class Watch {
  public:
   explicit Watch(const Options& options) : options_(options) {}
@@ -16,7 +16,7 @@ class Watch {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
-  /// Whether to end. Cheap, to be asked at every step; once true, it stays so.
+  /// Whether to end. Cheap enough for every step; once true, it stays true.
   bool is_over() {
     if (is_over_) return true;
     const double now = seconds();
@@ -29,7 +29,7 @@ class Watch {
     return is_over_;
   }
 
-  /// What the next poll is told.
+  /// Sets what the next poll reports.
   void report(uint64_t packs, uint64_t lower_bound) {
     progress_.packs = packs;
     progress_.lower_bound = lower_bound;

@@ -22,7 +22,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// An array on its way into a file, in the narrower of the two types that holds its largest.
+/// An array being written to a file, in the smaller type that fits its largest element.
 class ArrayFile {
  public:
   ArrayFile(AtomicFolder& folder, const std::string& name, uint64_t size, uint64_t largest)
@@ -96,7 +96,7 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
                        const std::function<void(double)>& poll) {
   const Clock::time_point start = Clock::now();
   WriteTimes times;
-  AtomicFolder out(folder, kNames);  // before the work, so that what is in the way is told at once
+  AtomicFolder out(folder, kNames);  // before the work, so that obstacles are reported at once
   Assembly assembly(packing, input, lengths, order);
   const uint64_t entries = assembly.entries();
   ArrayFile offsets(out, "offsets", assembly.packs() + 1, entries);

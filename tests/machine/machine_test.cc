@@ -204,9 +204,9 @@ TEST(Settings, RefuseWhatNoMachineHas) {
   EXPECT_THAT(error_of({"cores", 4}),
               HasSubstr("a machine has no 'cores'; it has tiles, workers_per_tile, "));
   EXPECT_THAT(error_of({"", 4}), HasSubstr("a machine has no ''"));
-  EXPECT_THAT(
-      error_of({"exchange", 4}),
-      HasSubstr("'exchange' may mean exchange_bytes_per_cycle, exchange_cycles, exchange_transfer_cycles"));
+  EXPECT_THAT(error_of({"exchange", 4}),
+              HasSubstr("'exchange' is ambiguous: it may mean exchange_bytes_per_cycle, exchange_cycles, "
+                        "exchange_transfer_cycles"));
   EXPECT_THAT(error_of({"tiles", 4}, "host"), HasSubstr("its figures are those of this computer"));
 }
 

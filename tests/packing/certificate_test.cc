@@ -197,7 +197,7 @@ TEST_F(CertificateFile, ReadsWhatItWrote) {
 }
 
 TEST_F(CertificateFile, IsRefusedWhereItIsWrong) {
-  EXPECT_TRUE(says(error_with("lower_bound", 8), "the certificate says 8"));
+  EXPECT_TRUE(says(error_with("lower_bound", 8), "the certificate claims 8"));
   EXPECT_TRUE(says(error_with("heaviest", 0), "no pack weighs"));
   EXPECT_TRUE(says(error_with("heaviest", -1), "not a whole number"));
   EXPECT_TRUE(says(error_with("max_length", nlohmann::json(nlohmann::json::value_t::discarded)),

@@ -7,7 +7,7 @@ namespace tessera::machine {
 std::vector<int> allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Computers with more processors than the set holds are refused here; assume one processor.
+  // Fails on computers with more processors than the set holds; assume one processor then.
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
   std::vector<int> cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)

@@ -1,5 +1,5 @@
-// On which processors threads run. Measurements bind theirs: beside other work a scheduler may
-// wake two threads of one team on one processor and leave them there for milliseconds.
+// Processor affinity. Measurements pin their threads: beside other work a scheduler may wake two threads of a
+// team on one processor and leave them there for milliseconds.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@ namespace tessera::machine {
 /// Processors that the calling thread may run on, ascending.
 std::vector<int> allowed_cpus();
 
-/// Lets a thread (its kernel id; 0: the calling one) run on these processors only. False where the
-/// system refuses, which is no harm beyond noise.
+/// Restricts a thread (by kernel id; 0: the calling one) to these processors. False if the system refuses,
+/// which causes only noise.
 bool bind_thread(int thread, const std::vector<int>& cpus);
 
-/// Binds the calling thread to one processor while it lives.
+/// Pins the calling thread to one processor during its lifetime.
 class BoundHere {
  public:
   explicit BoundHere(int cpu) : before_(allowed_cpus()) { bind_thread(0, {cpu}); }

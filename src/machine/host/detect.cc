@@ -74,8 +74,8 @@ std::string name_of_cpu(const std::map<std::string, std::string>& info) {
   return "unknown";
 }
 
-/// The base clock: cpufreq knows it best, then the name ("@ 2.60GHz"), then the time stamp
-/// counter, which BogoMIPS counts twice on x86. "cpu MHz" is of this moment, so not a fact.
+/// The base clock: from cpufreq, otherwise from the name ("@ 2.60GHz"), otherwise from the time stamp
+/// counter, which BogoMIPS counts twice on x86. "cpu MHz" is a momentary value, so not a fact.
 double nominal_ghz(const fs::path& root, const std::map<std::string, std::string>& info) {
   const fs::path cpufreq = root / "sys/devices/system/cpu/cpu0/cpufreq";
   for (const char* name : {"base_frequency", "cpuinfo_max_freq"})
@@ -89,7 +89,7 @@ double nominal_ghz(const fs::path& root, const std::map<std::string, std::string
   return 0;
 }
 
-/// "0-3,8" as the kernel prints sets of processors.
+/// "0-3,8": a set of processors as the kernel prints it.
 std::set<int> cpu_list(const std::string& text) {
   std::set<int> cpus;
   std::istringstream ranges(text);
@@ -148,8 +148,8 @@ void detect_caches(const HostSource& source, HostFacts& facts) {
   if (facts.l2_bytes == 0) facts.l2_bytes = kDefaultL2;
 }
 
-/// The folders of this process's cgroup for one controller, from the innermost to the root of the
-/// hierarchy: a limit on any of them holds. An empty controller means cgroup v2.
+/// The folders of this process's cgroup for one controller, from the innermost to the root of the hierarchy:
+/// a limit on any of them applies. An empty controller means cgroup v2.
 std::vector<fs::path> cgroup_folders(const fs::path& root, const std::string& controller) {
   const fs::path mounts = root / "sys/fs/cgroup";
   fs::path hierarchy = controller.empty() ? mounts : mounts / controller;
@@ -250,13 +250,13 @@ std::string describe(const HostFacts& facts) {
   line("processor", facts.cpu);
   line("instruction set", std::string(name_of(facts.isa)));
   line("nominal clock", facts.nominal_ghz > 0 ? fmt::format("{:.2f} GHz", facts.nominal_ghz) : "unknown");
-  line("L1 data cache a core", kib(facts.l1_bytes));
-  line("L2 cache a core", kib(facts.l2_bytes));
-  line("L3 cache", fmt::format("{}, shared by {} of the cores", kib(facts.l3_bytes), facts.cores_per_l3));
+  line("L1 data cache per core", kib(facts.l1_bytes));
+  line("L2 cache per core", kib(facts.l2_bytes));
+  line("L3 cache", fmt::format("{}, shared by {} cores", kib(facts.l3_bytes), facts.cores_per_l3));
   line("memory", fmt::format("{:.1f} GiB", static_cast<double>(facts.memory_bytes) / 1073741824.0));
   line("sockets", std::to_string(facts.sockets));
-  line("physical cores allowed", std::to_string(facts.physical_cores));
-  line("hardware threads allowed", std::to_string(facts.allowed_threads));
+  line("allowed physical cores", std::to_string(facts.physical_cores));
+  line("allowed hardware threads", std::to_string(facts.allowed_threads));
   line("cgroup quota", facts.quota > 0 ? fmt::format("{:.2f} processors", facts.quota) : "none");
   return text;
 }

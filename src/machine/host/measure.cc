@@ -14,17 +14,17 @@ namespace tessera::machine {
 namespace {
 
 constexpr int kRounds = 10;
-/// A round of computing, long enough that starting and stopping do not count.
+/// Duration of a compute round, long enough to make starting and stopping negligible.
 constexpr double kRoundSeconds = 4e-3;
-/// A round of reading a small buffer.
+/// Duration of a round that reads a small buffer.
 constexpr double kReadSeconds = 5e-4;
-constexpr uint64_t kGranule = 4096;  ///< buffers are cut at multiples of it
+constexpr uint64_t kGranule = 4096;  ///< buffers are split at multiples of it
 constexpr uint64_t kLargest = uint64_t{1} << 29;
 
-/// Keeps the results of loops alive.
+/// Keeps the compiler from removing loops.
 std::atomic<uint64_t> sink;
 
-/// An aligned buffer whose pages exist.
+/// An aligned buffer whose pages are mapped.
 class Buffer {
  public:
   explicit Buffer(uint64_t bytes)
@@ -40,7 +40,7 @@ class Buffer {
     float* data;
     size_t words;
   };
-  /// Thread `index`'s part, whole granules.
+  /// The part of thread `index`, in whole granules.
   Part part(unsigned index, unsigned threads) const {
     const uint64_t granules = bytes_ / kGranule;
     const uint64_t begin = granules * index / threads, end = granules * (index + 1) / threads;
@@ -71,7 +71,7 @@ double peak_gflops(unsigned threads) {
   return static_cast<double>(iterations * fma_loop_flops()) * threads / seconds * 1e-9;
 }
 
-/// The clock as the additions that follow a vector load see it.
+/// The clock during the additions that follow a vector load.
 double loaded_ghz(unsigned threads) {
   constexpr uint64_t kWarm = 1 << 18, kChain = 1 << 17;
   std::atomic<double> best = 0;
@@ -83,10 +83,10 @@ double loaded_ghz(unsigned threads) {
   return best;
 }
 
-/// Moves a thread's share so many times.
+/// Moves a thread's part this many times.
 using Passes = std::function<void(unsigned thread, int repeats)>;
 
-/// 10^9 bytes a second of passes that move `bytes` in all.
+/// 10^9 bytes per second of passes that move `bytes` in total.
 double gbps(uint64_t bytes, unsigned threads, const Passes& passes) {
   const double once = best_round_seconds(threads, 3, [&](unsigned thread) { passes(thread, 1); });
   const int repeats = std::max(1, static_cast<int>(kReadSeconds / once));
@@ -109,7 +109,7 @@ double write_gbps(const Buffer& buffer, unsigned threads) {
   });
 }
 
-/// From the first half of the buffer to the second.
+/// Copies the first half of the buffer to the second.
 double copy_gbps(const Buffer& buffer, unsigned threads) {
   return gbps(buffer.bytes(), threads, [&](unsigned thread, int repeats) {
     const Buffer::Part from = buffer.part(thread, 2 * threads);
@@ -124,14 +124,14 @@ Rate one_and_all(unsigned threads, const std::function<double(unsigned threads)>
   return {one, threads == 1 ? one : measure(threads)};
 }
 
-/// Bytes a thread's working set has in each level: half of a cache, so that it stays there.
+/// A thread's working set in each level: half of the cache, so that it stays there.
 std::vector<LevelRate> levels_of(const HostFacts& facts, unsigned threads) {
   const uint64_t l2_total = facts.l2_bytes * threads;
-  // Far beyond the last cache, but no more than a quarter of memory.
+  // Far larger than the last cache, but at most a quarter of memory.
   uint64_t memory = std::clamp(2 * facts.l3_bytes, uint64_t{256} << 20, kLargest);
   if (facts.memory_bytes != 0) memory = std::min(memory, facts.memory_bytes / 4);
   std::vector<LevelRate> levels = {{"L1", facts.l1_bytes / 2, {}}, {"L2", facts.l2_bytes / 2, {}}};
-  // A share of L3 that the L2 caches would hold says nothing about L3.
+  // A part of L3 that would fit in the L2 caches says nothing about L3.
   if (facts.l3_bytes >= 4 * l2_total)
     levels.push_back({"L3", std::min(facts.l3_bytes / 2 / threads, 4 * facts.l2_bytes), {}});
   levels.push_back({"memory", memory / threads, {}});
@@ -200,7 +200,7 @@ HostFigures measured_figures(const HostMeasurement& measurement, const HostFacts
   const double used = std::min(threads, measurement.threads);
   for (const PeakRate& peak : measurement.peaks) {
     if (peak.isa != isa) continue;
-    // Rates with all threads at work are the ones that a run sees.
+    // Rates with all threads active are those of real runs.
     const double gflops = used > 1 ? peak.gflops.all / measurement.threads : peak.gflops.one;
     figures.ghz = gflops / figures.flops_per_cycle;
   }

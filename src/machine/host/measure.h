@@ -1,5 +1,5 @@
-// What this computer really does: peak rates, bandwidths, the cost of a barrier. Nothing is ever
-// measured on the side: only `tessera machines measure` and the benchmarks call this.
+// Measured properties of this computer: peak rates, bandwidths, the cost of a barrier. Nothing is measured
+// implicitly: only `tessera machines measure` and the benchmarks call this.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ struct Rate {
   double all = 0;
 };
 
-/// FP32 operations of multiply-adds in registers, 10^9 a second.
+/// FP32 operations of multiply-adds from registers, 10^9 per second.
 struct PeakRate {
   Isa isa = Isa::generic;
   Rate gflops;
-  double ghz = 0;  ///< clock of a core right after this load, all threads loaded
+  double ghz = 0;  ///< clock of a core right after this load on all threads
 };
 
-/// Streaming reads of a working set, 10^9 bytes a second.
+/// Streaming reads of a working set, 10^9 bytes per second.
 struct LevelRate {
   std::string level;          ///< "L1", "L2", "L3", "memory"
   uint64_t thread_bytes = 0;  ///< working set of each thread
@@ -39,50 +39,48 @@ struct LevelRate {
 struct HostMeasurement {
   std::string cpu;  ///< as in HostFacts
   unsigned threads = 1;
-  std::vector<PeakRate> peaks;    ///< one an instruction set, best last
-  std::vector<LevelRate> levels;  ///< nearest first; without L3 where there is none
-  Rate memory_write;              ///< ordinary stores, 10^9 bytes stored a second
-  Rate memory_copy;               ///< 10^9 bytes a second, read and stored ones together
+  std::vector<PeakRate> peaks;    ///< one per instruction set, best last
+  std::vector<LevelRate> levels;  ///< nearest first; without L3 if there is none
+  Rate memory_write;              ///< ordinary stores, 10^9 bytes stored per second
+  Rate memory_copy;               ///< 10^9 bytes per second, reads and writes together
   double barrier_seconds = 0;     ///< of all threads; 0 for one
 };
 
-/// Called before each part with what comes next and the share done, 0 to 1.
+/// Called before each part with its name and the fraction done, 0 to 1.
 using Progress = std::function<void(std::string_view what, double done)>;
 
-/// Measures everything on `threads` threads; a few seconds. Changes the active instruction set
-/// while it runs: no kernel may run beside it.
+/// Measures everything on `threads` threads in a few seconds. Changes the active instruction set meanwhile:
+/// no kernel may run at the same time.
 HostMeasurement measure_host(const HostFacts& facts, unsigned threads, const Progress& progress);
 
-/// Peak rate of the active instruction set, 10^9 FP32 operations a second of all threads, best of
-/// ten.
+/// Peak rate of the active instruction set, 10^9 FP32 operations per second of all threads, best of ten.
 double measure_peak_gflops(unsigned threads);
 
-/// Streaming reads of one buffer of `bytes`, shared out over the threads: 10^9 bytes a second,
-/// best of ten.
+/// Streaming reads of one buffer of `bytes`, distributed over the threads: 10^9 bytes per second, best of
+/// ten.
 double measure_read_gbps(uint64_t bytes, unsigned threads);
 
-/// The measurement as JSON, and back. `source` is named in errors. Throws Error where a key is
-/// missing or a number is not one that a computer can have.
+/// Converts the measurement to JSON and back. `source` is named in errors. Throws Error if a key is missing
+/// or a number is impossible.
 std::string to_json(const HostMeasurement& measurement);
 HostMeasurement measurement_from_json(std::string_view text, const std::string& source);
 
-/// Where the measurement of a processor is kept: in the folder TESSERA_CACHE, else in tessera/
-/// under XDG_CACHE_HOME or ~/.cache. Throws Error where none of them is set.
+/// The cache file of a processor's measurement: in the folder TESSERA_CACHE, otherwise in tessera/ under
+/// XDG_CACHE_HOME or ~/.cache. Throws Error if none of them is set.
 std::filesystem::path measurement_file(const HostFacts& facts);
 
-/// Throws Error where the file cannot be written, which is better known before measuring than after.
-/// Makes its folder.
+/// Throws Error if the file cannot be written, so that this is known before measuring. Creates its folder.
 void require_writable(const std::filesystem::path& file);
 
-/// Writes the file, whole or not at all; makes its folder.
+/// Writes the file, completely or not at all; creates its folder.
 void save_measurement(const HostMeasurement& measurement, const std::filesystem::path& file);
 
-/// The measurement of this processor; nothing where there is none or no folder for it.
+/// The measurement of this processor, if there is one.
 std::optional<HostMeasurement> load_measurement(const HostFacts& facts);
 
-/// Figures for cost models: the measured rates where there are any, the built-in ones for the
-/// rest. What a core does a cycle out of registers and L1 is a fact of its instruction set and stays
-/// built in; the clock is the one at which that gives the measured peak.
+/// Figures for cost models: measured rates as far as available, built-in ones otherwise. What a core does per
+/// cycle from registers and L1 is a fact of its instruction set and stays built in; the clock is chosen such
+/// that this gives the measured peak.
 HostFigures measured_figures(const HostMeasurement& measurement, const HostFacts& facts, Isa isa,
                              unsigned threads);
 

@@ -21,16 +21,16 @@ using nlohmann::json;
 
 constexpr int kSchema = 1;
 constexpr unsigned kMaxThreads = 4096;
-/// No rate of a computer, in 10^9 a second, comes near it.
+/// Above any rate of a computer, in 10^9 per second.
 constexpr double kMaxRate = 1e9;
 
 json to_json(const Rate& rate) { return {{"one", rate.one}, {"all", rate.all}}; }
 
-/// A measured number: finite, positive, below any that a computer can have.
+/// A measured number: finite, positive, and possible.
 double number(const json& object, const char* key) {
   const double value = object.at(key).get<double>();
   if (!(value > 0 && value < kMaxRate))
-    throw Error(fmt::format("{} is {}, which is no rate of a computer", key, value));
+    throw Error(fmt::format("{} is {}, which is not a possible rate", key, value));
   return value;
 }
 
@@ -41,7 +41,7 @@ Rate rate(const json& object, const char* key) {
 
 HostMeasurement parse(std::string_view text) {
   const json object = json::parse(text);
-  if (object.at("schema").get<int>() != kSchema) throw Error("its schema is another one");
+  if (object.at("schema").get<int>() != kSchema) throw Error("its schema is another version");
   HostMeasurement result;
   result.cpu = object.at("cpu").get<std::string>();
   result.threads = object.at("threads").get<unsigned>();
@@ -84,7 +84,7 @@ fs::path cache_folder() {
 }
 
 fs::path file_in(const fs::path& folder, const HostFacts& facts) {
-  // The name alone may stand for several processors: virtual machines hide the model.
+  // The name alone may denote several processors: virtual machines hide the model.
   return folder /
          fmt::format("host-{}-{}-{}k.json", slug(facts.cpu), name_of(facts.isa), facts.l2_bytes >> 10);
 }
@@ -131,7 +131,7 @@ fs::path measurement_file(const HostFacts& facts) {
 }
 
 void require_writable(const fs::path& file) {
-  std::error_code ignored;  // what cannot be made cannot be written to, which is said below
+  std::error_code ignored;  // failure to create it shows below as failure to write
   fs::create_directories(file.parent_path(), ignored);
   io::require_writable(file.string());
 }

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "machine/host/probes.cc"
 #include "hwy/foreach_target.h"
-// foreach_target comes first: it includes this file once a target.
+// foreach_target comes first: it includes this file once per target.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,8 +16,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Two units with a latency of 4 to 6 cycles need 8 to 12 chains; 12 fit the 16 registers of AVX2
-// beside the two operands.
+// Two units with a latency of 4 to 6 cycles need 8 to 12 chains; 12 fit the 16 registers of AVX2 together
+// with the two operands.
 constexpr size_t kChains = 12;
 
 size_t FmaLoopFlops() { return 2 * kChains * hn::Lanes(D()); }
@@ -53,7 +53,7 @@ float ReadLoop(const float* from, size_t words, int repeats) {
   const size_t lanes = hn::Lanes(d);
   V a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, i = a;
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    // Two loads an operation: fewer leave the loads waiting for the arithmetic units.
+    // Two loads per operation: with fewer, the loads wait for the arithmetic units.
     for (const float* at = from; at < from + words; at += 16 * lanes) {
       a = hn::MulAdd(hn::Load(d, at), hn::Load(d, at + lanes), a);
       b = hn::MulAdd(hn::Load(d, at + 2 * lanes), hn::Load(d, at + 3 * lanes), b);
@@ -107,7 +107,7 @@ uint64_t cycle_chain(uint64_t length) {
   uint64_t x = 1;
   uint64_t step = 3;
   for (uint64_t i = 0; i < length; i += 8) {
-    // Opaque operands: neither compiler nor renamer can merge additions of unknown values.
+    // Opaque operands: neither compiler nor register renaming can merge additions of unknown values.
     for (int j = 0; j < 8; ++j) {
       asm volatile("" : "+r"(x), "+r"(step));
       x += step;

@@ -19,7 +19,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A barrier for threads that have a processor each; where they have not, it yields.
+/// A barrier for threads with a processor each; otherwise it yields.
 class SpinBarrier {
  public:
   explicit SpinBarrier(unsigned threads) : threads_(threads) {}
@@ -42,8 +42,8 @@ class SpinBarrier {
   alignas(64) std::atomic<unsigned> generation_{0};
 };
 
-/// Runs body(thread) on threads 0 … threads - 1, the caller being the first, each on a core of its
-/// own as far as there are enough.
+/// Runs body(thread) on threads 0 … threads - 1, the caller being the first, each on its own core as far as
+/// possible.
 void run_team(unsigned threads, const std::function<void(unsigned)>& body) {
   const std::vector<int> cpus = cpus_by_core();
   const auto bound_body = [&](unsigned thread) {

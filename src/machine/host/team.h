@@ -1,12 +1,12 @@
-// Threads that do the same thing at the same time, for measuring.
+// Threads that run the same measurement simultaneously.
 #pragma once
 
 #include <functional>
 
 namespace tessera::machine {
 
-/// Runs work(thread) on all threads at once, `rounds` times with a barrier before and after each,
-/// and returns the seconds of the quickest round.
+/// Runs work(thread) on all threads simultaneously, `rounds` times with a barrier before and after each, and
+/// returns the seconds of the fastest round.
 double best_round_seconds(unsigned threads, int rounds, const std::function<void(unsigned)>& work);
 
 /// Seconds of one barrier of this many spinning threads.

@@ -1,4 +1,4 @@
-// The files of machines/, compiled into the library so that an installed one has them.
+// The files of machines/, compiled into the library so that an installed library includes them.
 #pragma once
 
 #include <span>

@@ -7,17 +7,16 @@
 namespace tessera::machine {
 namespace {
 
-/// What a core of today does a cycle with an instruction set.
+/// Per-cycle rates of a present-day core with an instruction set.
 struct CoreRates {
   Isa isa;
   double flops, l1, l2, l3, exposed_loads;
 };
 
-// flops: FP32 multiply-adds on two vector units (generic: multiplies and adds of SSE2).
-// l1: two loads of a vector a cycle. l2, l3: sustained by streaming reads, about two thirds of the
-// peak that vendors' optimization manuals give (64 B a cycle from L2 on x86; L3 shared by all).
-// exposed_loads: 512-bit loads and multiply-adds, two a cycle each alone, take turns; by the product
-// kernels on a Sapphire-Rapids-like core.
+// flops: FP32 multiply-adds on two vector units (generic: multiplies and adds of SSE2). l1: two vector loads
+// per cycle. l2, l3: sustained by streaming reads, about two thirds of the peak in the vendors' optimization
+// manuals (64 B per cycle from L2 on x86; L3 shared by all). exposed_loads: 512-bit loads and multiply-adds,
+// each two per cycle alone, alternate; from the product kernels on a Sapphire-Rapids-like core.
 constexpr CoreRates kCoreRates[] = {
     {Isa::generic, 8, 32, 16, 8, 0},
     {Isa::neon, 16, 32, 24, 10, 0},
@@ -26,10 +25,10 @@ constexpr CoreRates kCoreRates[] = {
 };
 
 constexpr double kDefaultGhz = 2.0;
-// A core's own limit is its line-fill buffers; a socket's, its channels: two DDR4-3200 at least.
+// A core is limited by its line-fill buffers; a socket by its channels: at least two of DDR4-3200.
 constexpr double kMemoryCoreGbps = 10;
 constexpr double kMemorySocketGbps = 40;
-// A store that another core sees takes about 100 ns; a barrier is two such in a row.
+// A store becomes visible to another core after about 100 ns; a barrier takes two of these in sequence.
 constexpr double kBarrierSeconds = 0.5e-6;
 
 const CoreRates& rates_of(Isa isa) {
@@ -64,11 +63,11 @@ std::string describe(const HostFigures& figures) {
       "instruction set: {}\n"
       "clock: {:.2f} GHz\n"
       "threads: {}\n"
-      "peak: {:.0f} FP32 operations a cycle and core, {:.1f} GFLOP/s in all\n"
-      "L1 reads: {:.0f} bytes a cycle and core\n"
-      "L2 reads: {:.0f} bytes a cycle and core\n"
-      "L3 reads: {:.1f} bytes a cycle and core\n"
-      "memory reads: {:.1f} GB/s a core, {:.1f} GB/s in all\n"
+      "peak: {:.0f} FP32 operations per cycle and core, {:.1f} GFLOP/s in total\n"
+      "L1 reads: {:.0f} bytes per cycle and core\n"
+      "L2 reads: {:.0f} bytes per cycle and core\n"
+      "L3 reads: {:.1f} bytes per cycle and core\n"
+      "memory reads: {:.1f} GB/s per core, {:.1f} GB/s in total\n"
       "barrier: {:.2f} us\n",
       name_of(figures.isa), figures.ghz, figures.threads, figures.flops_per_cycle,
       figures.core_gflops() * figures.threads, figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle,

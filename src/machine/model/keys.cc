@@ -34,11 +34,11 @@ constexpr Key kKeys[] = {
      assign<&Machine::exchange_bytes_per_cycle>},
     {"paired_exchange_factor", "times", 1, 1e3, false, 1, assign<&Machine::paired_exchange_factor>},
     {"gather_exchange_share", "share", 1e-3, 1, false, 1, assign<&Machine::gather_exchange_share>},
-    {"exchange_cycles", "cycles an exchange", 0, 1e9, false, kRequired, assign<&Machine::exchange_cycles>},
-    {"exchange_transfer_cycles", "cycles a transfer and end", 0, 1e9, false, 0,
+    {"exchange_cycles", "cycles per exchange", 0, 1e9, false, kRequired, assign<&Machine::exchange_cycles>},
+    {"exchange_transfer_cycles", "cycles per transfer and endpoint", 0, 1e9, false, 0,
      assign<&Machine::exchange_transfer_cycles>},
-    {"sync_cycles", "cycles a sync", 0, 1e9, false, kRequired, assign<&Machine::sync_cycles>},
-    {"superstep_cycles", "cycles a compute set", 0, 1e9, false, 0, assign<&Machine::superstep_cycles>},
+    {"sync_cycles", "cycles per sync", 0, 1e9, false, kRequired, assign<&Machine::sync_cycles>},
+    {"superstep_cycles", "cycles per compute set", 0, 1e9, false, 0, assign<&Machine::superstep_cycles>},
     {"macs_per_cycle_f16", kMacs, 1e-3, 1e9, false, kRequired, assign<&Machine::macs_per_cycle_f16>},
     {"macs_per_cycle_f32", kMacs, 1e-3, 1e9, false, kRequired, assign<&Machine::macs_per_cycle_f32>},
 };
@@ -64,7 +64,7 @@ const Key& find_key(std::string_view name, std::string_view where) {
   if (fitting.size() == 1) return *fitting[0];
   if (fitting.empty())
     throw UsageError(fmt::format("{}: a machine has no '{}'; it has {}", where, name, names_of(all)));
-  throw UsageError(fmt::format("{}: '{}' may mean {}; write more of it", where, name, names_of(fitting)));
+  throw UsageError(fmt::format("{}: '{}' is ambiguous: it may mean {}", where, name, names_of(fitting)));
 }
 
 void enter(Machine& machine, const Key& key, double value, std::string source, std::string_view where) {

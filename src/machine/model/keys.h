@@ -1,5 +1,4 @@
-// The numbers that describe a tiled machine: their names in machine files and on the command line,
-// units and ranges.
+// The figures of a tiled machine: their names in machine files and on the command line, units and ranges.
 #pragma once
 
 #include <span>
@@ -16,21 +15,21 @@ struct Key {
   double least;
   double most;
   bool whole;
-  double otherwise;  ///< where a file lacks it; NaN: it may not
+  double otherwise;  ///< default; NaN: required
   void (*set)(Machine&, double);
 
   bool is_required() const { return otherwise != otherwise; }
 };
 
-/// Every key, in the order in which people read them.
+/// Every key, in a readable order.
 std::span<const Key> keys();
 
-/// The key of that name, or the only one that begins with it. Throws UsageError, which begins with
-/// `where`, for a name of none or several.
+/// The key with that name, or the only one with that prefix. Throws UsageError, which begins with `where`,
+/// for an unknown or ambiguous name.
 const Key& find_key(std::string_view name, std::string_view where);
 
-/// Enters a number and where it is from. Throws Error, which begins with `where`, for a value that
-/// is not finite, out of the key's range, or broken where the key wants a whole number.
+/// Sets a figure and its source. Throws Error, which begins with `where`, for a value that is not finite, out
+/// of the key's range, or fractional if the key requires a whole number.
 void enter(Machine& machine, const Key& key, double value, std::string source, std::string_view where);
 
 }  // namespace tessera::machine

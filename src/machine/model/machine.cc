@@ -15,11 +15,11 @@ std::vector<Figure> host_sources(const Machine& m, const std::string& rates) {
   const HostFigures& f = m.figures;
   const std::string system = "operating system";
   return {
-      {"tiles", static_cast<double>(m.tiles), "threads", "one per physical core allowed, or as asked"},
+      {"tiles", static_cast<double>(m.tiles), "threads", "one per allowed physical core, or as requested"},
       {"clock", f.ghz, "GHz", rates},
       {"flops", f.flops_per_cycle, "per cycle and core", rates},
-      {"l1", static_cast<double>(f.l1_bytes), "bytes a core", system},
-      {"l2", static_cast<double>(f.l2_bytes), "bytes a core", system},
+      {"l1", static_cast<double>(f.l1_bytes), "bytes per core", system},
+      {"l2", static_cast<double>(f.l2_bytes), "bytes per core", system},
       {"l3", static_cast<double>(f.l3_bytes), "bytes", system},
       {"l1_rate", f.l1_bytes_per_cycle, "bytes per cycle and core", rates},
       {"l2_rate", f.l2_bytes_per_cycle, "bytes per cycle and core", rates},

@@ -1,4 +1,4 @@
-// What a machine is: tiles with their memories, and what computing and exchanging costs on them.
+// Machines: tiles with their memories, and the costs of compute and exchange.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace tessera::machine {
 
 enum class Kind : uint8_t {
   host,   ///< this computer: tiles are threads, variables lie in the shared space
-  tiled,  ///< modelled: every tile has a memory of its own, and exchange is a planned copy
+  tiled,  ///< modelled: every tile has its own memory, and exchange is a planned copy
 };
 
-/// A machine with one number in the wrong place is a wrong machine, so each keeps its source.
+/// A figure with its source.
 struct Figure {
   std::string name;
   double value = 0;
@@ -34,17 +34,19 @@ struct Machine {
 
   // Memory, in bytes.
   uint64_t tile_bytes = 0;                   ///< of one tile; 0 on a host
-  uint64_t shared_bytes = 0;                 ///< that every tile reaches; 0 where there is none
+  uint64_t shared_bytes = 0;                 ///< reachable by every tile; 0: none
   uint64_t interleaved_from = ~uint64_t{0};  ///< address in a tile at which its interleaved region begins
 
   // Tiled machines: bytes per cycle and tile, cycles, multiply-accumulates per cycle and tile.
   double load_bytes_per_cycle = 0;
-  double interleaved_load_factor = 1;  ///< loads from the interleaved region: times load_bytes_per_cycle
+  double interleaved_load_factor = 1;  ///< load rate of the interleaved region, relative to
+                                       ///< load_bytes_per_cycle
   double exchange_bytes_per_cycle = 0;
-  double paired_exchange_factor = 1;    ///< where tiles 2i and 2i + 1 receive the same data: times the rate
-  double gather_exchange_share = 1;     ///< of the rate, that gathers of scattered rows reach
-  double exchange_cycles = 0;           ///< fixed cost of an exchange, its sync apart
-  double exchange_transfer_cycles = 0;  ///< that each end of a transfer adds
+  double paired_exchange_factor = 1;  ///< rate of data that tiles 2i and 2i + 1 both receive, relative to the
+                                      ///< normal one
+  double gather_exchange_share = 1;   ///< fraction of the rate that gathers of scattered rows reach
+  double exchange_cycles = 0;         ///< fixed cost of an exchange, without its sync
+  double exchange_transfer_cycles = 0;  ///< added for each end of a transfer
   double sync_cycles = 0;               ///< of all tiles, before an exchange
   double superstep_cycles = 0;          ///< fixed cost of a compute set
   double macs_per_cycle_f16 = 0;
@@ -53,7 +55,7 @@ struct Machine {
   HostFacts facts;      ///< hosts only
   HostFigures figures;  ///< hosts only
 
-  std::vector<Figure> sources;  ///< every number above, for people
+  std::vector<Figure> sources;  ///< every number above, in readable form
 
   bool has_shared_space() const { return shared_bytes != 0; }
   bool has_interleaved_region() const { return interleaved_from < tile_bytes; }
@@ -61,25 +63,24 @@ struct Machine {
   double seconds(double cycles) const { return cycles / clock_hz; }
 };
 
-/// This computer with `threads` tiles (0: default_threads), for the active instruction set.
-/// Rates measured by `tessera machines measure` are used where its cache file has this processor,
-/// else built-in ones.
+/// This computer with `threads` tiles (0: default_threads), for the active instruction set. Uses rates
+/// measured by `tessera machines measure` if its cache file is for this processor, otherwise built-in ones.
 Machine host(unsigned threads = 0);
 
-/// A machine from a TOML file (docs/machines.md). Throws Error naming file, key and value where a
-/// number is missing, not finite, or out of the range that a machine can have.
+/// A machine from a TOML file (docs/machines.md). Throws Error naming file, key and value if a number is
+/// missing, not finite, or out of range.
 Machine read(const std::filesystem::path& file);
 
-/// The same from the text of such a file; `name` stands in messages.
+/// The same from the text of such a file; `name` is for messages.
 Machine parse(std::string_view content, const std::string& name);
 
 /// Machines that the library knows by name (machines/*.toml), oldest first.
 std::vector<std::string> builtin_names();
 
-/// "host", the name of a built-in machine, or a TOML file. Throws UsageError for another name.
+/// "host", the name of a built-in machine, or a TOML file. Throws UsageError for any other name.
 Machine find(const std::string& name, unsigned threads = 0);
 
-/// A figure of a machine changed by hand. The key may be cut short where it stays unambiguous.
+/// A figure of a machine to change. The key may be abbreviated if it stays unambiguous.
 struct Setting {
   std::string key;
   double value = 0;
@@ -87,8 +88,8 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-/// Changes a tiled machine. Throws UsageError naming key, value and range for a key that there is
-/// none of or a value that it cannot have, and for a host, whose figures are facts.
+/// Changes a tiled machine. Throws UsageError naming key, value and range for an unknown key or a value out
+/// of range, and for a host, whose figures are facts.
 void apply(const Setting& setting, Machine& machine);
 
 }  // namespace tessera::machine

@@ -37,7 +37,7 @@ class Reader {
  private:
   using Node = toml::node_view<const toml::node>;
 
-  /// `key = number`, or `key = { value = number, source = "where it is from" }`.
+  /// `key = number`, or `key = { value = number, source = "its source" }`.
   void read(const Key& key, Machine& machine) const {
     const Node node = table_[key.name];
     if (!node && !key.is_required()) return enter(machine, key, key.otherwise, "default", file_);
