@@ -18,10 +18,10 @@ namespace {
 using base::RandomSequence;
 using base::RandomStream;
 
-// Streams are told apart by their step.
+// Streams differ in their step.
 enum Purpose : uint32_t { kValues, kRowCounts, kRowOrder, kColumns };
 
-// How many blocks each block row gets.
+// Number of blocks in each block row.
 using RowCounts = std::vector<uint32_t>;
 
 void validate(const GeneratedMatrix& wanted) {
@@ -39,12 +39,12 @@ void require_memory_for(const GeneratedMatrix& wanted, const Pattern& grid, uint
       fmt::format("a {} x {} matrix of density {}", wanted.rows, wanted.cols, wanted.density));
 }
 
-// `blocks` blocks thrown onto the grid, none twice: counts of the rows they fall into. Blocks of a
-// row are exchangeable, so "is this one taken?" is "is its index below the count so far?".
+// Distributes `blocks` distinct blocks at random over the whole grid and returns the counts per row. Blocks
+// of a row are exchangeable, so "is this one taken?" is "is its index below the count so far?".
 RowCounts uniform_row_counts(uint32_t rows, uint32_t cols, uint64_t blocks, uint64_t seed) {
   RowCounts counts(rows, 0);
   const uint64_t all = uint64_t{rows} * cols;
-  const bool throw_gaps = blocks > all / 2;  // keeps the rejected throws below one in two
+  const bool throw_gaps = blocks > all / 2;  // keeps rejections below one in two
   RandomSequence random(RandomStream(seed, kRowCounts));
   for (uint64_t left = throw_gaps ? all - blocks : blocks; left > 0;) {
     uint32_t& count = counts[random.below(rows)];
@@ -78,8 +78,8 @@ uint64_t zipf_total(uint32_t rows, uint32_t cols, uint64_t scale) {
   return total;
 }
 
-// By rank; the largest scale that does not exceed `blocks`, the rest one each to the first rows
-// that are not full.
+// By rank; the largest scale whose total does not exceed `blocks`; the remainder goes one each to the first
+// rows that are not full.
 RowCounts zipf_counts(uint32_t rows, uint32_t cols, uint64_t blocks) {
   uint64_t scale = 0;
   for (auto bit = static_cast<int>(std::bit_width(uint64_t{rows} * cols)); bit >= 0; --bit) {
@@ -116,7 +116,7 @@ class ColumnSampler {
   void sample(RandomSequence random, uint32_t count, uint32_t* out) {
     const bool draw_gaps = count > cols_ / 2;
     draw(random, draw_gaps ? cols_ - count : count);
-    // Scanning the row's bits costs more than sorting when few of them are set.
+    // Scanning the row's bits costs more than sorting if only few are set.
     if (!draw_gaps && count < cols_ / 64) {
       std::sort(drawn_.begin(), drawn_.end());
       std::copy(drawn_.begin(), drawn_.end(), out);

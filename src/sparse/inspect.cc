@@ -28,7 +28,7 @@ Inspection inspect(const Pattern& pattern) {
   result.non_zeros = stored_elements(pattern);
   result.density = density(pattern);
   result.coverings.push_back(describe(pattern, result.non_zeros));
-  // Each size divides the next, so the covering of a covering is that of the pattern, and cheaper.
+  // Each size divides the next, so covering the previous covering gives the same result, faster.
   Pattern covering = cover(pattern, 4);
   result.coverings.push_back(describe(covering, result.non_zeros));
   for (uint32_t block_size : {8U, 16U, 32U}) {

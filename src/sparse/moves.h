@@ -1,4 +1,4 @@
-// Values that move to other places of an array, on several threads.
+// Moves values within an array, on several threads.
 #pragma once
 
 #include <tessera/types.h>
@@ -16,15 +16,15 @@ struct Moves {
   struct Range {
     uint64_t begin, end;
   };
-  uint32_t none = 0;             ///< stands for no place: there is a zero now
-  std::vector<uint32_t> former;  ///< of each place of a range: where its value was, or none
-  std::vector<Range> ranges;     ///< values stay within each, and what lies in none has not moved
+  uint32_t none = 0;             ///< stands for no previous place: the value is now 0
+  std::vector<uint32_t> former;  ///< for each place of a range its value's previous place, or none
+  std::vector<Range> ranges;  ///< values stay within their range; places outside all ranges have not changed
 };
 
-/// Lets another array follow.
+/// Applies the moves to another array.
 void follow(const Moves& moves, std::span<float> state, const base::ParallelFor& parallel);
 
-/// A copy of many bytes, shared out.
+/// A copy of many bytes by several threads.
 void copy_bytes(const void* from, void* to, size_t bytes, const base::ParallelFor& parallel);
 
 }  // namespace tessera::sparse

@@ -1,4 +1,4 @@
-// Parts of work that are worth a thread's while.
+// Splits work into parts worth a thread's overhead.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace tessera::sparse {
 
-/// Into how many parts to cut work that touches so many bytes.
+/// Number of parts for work that touches this many bytes.
 inline uint32_t parts_for(uint64_t bytes) {
   constexpr uint64_t kPartBytes = 128 << 10;
   constexpr uint64_t kMostParts = 16;

@@ -34,8 +34,8 @@ void validate_row_begin(const Pattern& p) {
   }
 }
 
-// Whether columns[begin, end) ascend strictly below `limit`. Without an early exit, so that it
-// vectorizes: it runs over every index of every matrix that comes in.
+// Whether columns[begin, end) are strictly ascending and below `limit`. Without an early exit, so that it
+// vectorises: it runs over every index of every input matrix.
 bool ascending_below(const uint32_t* begin, const uint32_t* end, uint32_t limit) {
   if (begin == end) return true;
   uint32_t wrong = 0;
@@ -79,7 +79,7 @@ void for_each_element(const Pattern& p, Visit visit) {
   }
 }
 
-// Division by a divisor known at run time, which here is nearly always a power of two.
+// Division by a divisor that is known only at run time, but nearly always a power of two.
 class Divider {
  public:
   explicit Divider(uint32_t divisor) : divisor_(divisor) {
@@ -96,7 +96,7 @@ class Divider {
   int shift_ = 0;
 };
 
-// Collects the distinct block columns of one block row after another.
+// Collects the distinct block columns of block rows, one row after another.
 class ColumnSet {
  public:
   explicit ColumnSet(uint32_t size) : last_row_(size, kNone) {}
@@ -126,7 +126,7 @@ Pattern without_blocks(uint32_t rows, uint32_t cols, uint32_t block_size) {
   return p;
 }
 
-// Turns counts[r + 1] into the first position of each row r.
+// Converts counts[r + 1] to the first position of each row r.
 void accumulate(std::vector<uint64_t>& counts) {
   std::partial_sum(counts.begin(), counts.end(), counts.begin());
 }
@@ -220,7 +220,7 @@ SparseMatrix cover(const SparseMatrix& matrix, uint32_t block_size) {
       p.blocks() * block_size * block_size * sizeof(float),
       fmt::format("covering a {} x {} matrix with blocks of {}", p.rows, p.cols, block_size));
   out.values.assign(p.blocks() * block_size * block_size, 0.0f);
-  // Where in `out` each block column of the current block row is.
+  // The position in `out` of each block column of the current block row.
   std::vector<uint64_t> block_at(p.block_cols());
   uint32_t current = std::numeric_limits<uint32_t>::max();
   for_each_element(matrix.pattern, [&](uint32_t row, uint32_t col, uint64_t index) {
@@ -318,7 +318,7 @@ SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& e
   };
   for (uint32_t r = 0; r < rows; ++r) {
     if (ascends(r)) continue;
-    // Transposing sorts by row, stably: twice, and every row is in order.
+    // Transposing is a stable sort by row; transposing twice puts every row in order.
     out = transpose(transpose(out));
     break;
   }

@@ -315,10 +315,13 @@ TEST(DynamicBlocks, RefuseWhatCannotBe) {
   const auto error_of_replace = [&](const Positions& drop, const Positions& grow) {
     return test::error_of<UsageError>([&] { weight.replace(drop, grow); });
   };
-  EXPECT_TRUE(test::says(error_of_replace({{1, 1}}, {}), "block (1, 1) is to go, and is not there"));
-  EXPECT_TRUE(test::says(error_of_replace({{0, 0}, {0, 0}}, {}), "block (0, 0) is to go twice"));
-  EXPECT_TRUE(test::says(error_of_replace({}, {{2, 1}}), "block (2, 1) is to grow, and is there already"));
-  EXPECT_TRUE(test::says(error_of_replace({}, {{3, 3}, {3, 3}}), "block (3, 3) is to grow twice"));
+  EXPECT_TRUE(
+      test::says(error_of_replace({{1, 1}}, {}), "block (1, 1) cannot be dropped: it does not exist"));
+  EXPECT_TRUE(test::says(error_of_replace({{0, 0}, {0, 0}}, {}),
+                         "block (0, 0) cannot be dropped: it is listed twice"));
+  EXPECT_TRUE(test::says(error_of_replace({}, {{2, 1}}), "block (2, 1) cannot be grown: it exists already"));
+  EXPECT_TRUE(
+      test::says(error_of_replace({}, {{3, 3}, {3, 3}}), "block (3, 3) cannot be grown: it is listed twice"));
   EXPECT_TRUE(test::says(error_of_replace({}, {{4, 0}}), "there are 4 × 4"));
   EXPECT_TRUE(test::says(error_of_replace({{0, 0}}, {{1, 0}, {1, 1}, {1, 2}}),
                          "5 blocks, 1 more than its capacity of 4"));

@@ -348,10 +348,10 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
     EXPECT_TRUE(says(error_of<UsageError>([&] { packed.replace(drop, grow); }), why));
     EXPECT_EQ(elements_of(packed), elements);
   };
-  refuses_edit({{0, 0}}, {}, "(0, 0) is to go, and is not there");
-  refuses_edit({}, {{0, 1}}, "(0, 1) is to grow, and is there already");
-  refuses_edit({{0, 1}, {0, 1}}, {}, "(0, 1) is to go twice");
-  refuses_edit({}, {{2, 2}, {0, 0}, {2, 2}}, "(2, 2) is to grow twice");
+  refuses_edit({{0, 0}}, {}, "(0, 0) cannot be dropped: it does not exist");
+  refuses_edit({}, {{0, 1}}, "(0, 1) cannot be grown: it exists already");
+  refuses_edit({{0, 1}, {0, 1}}, {}, "(0, 1) cannot be dropped: it is listed twice");
+  refuses_edit({}, {{2, 2}, {0, 0}, {2, 2}}, "(2, 2) cannot be grown: it is listed twice");
   refuses_edit({{3, 1}}, {}, "3 x 4");
   refuses_edit({}, {{2, 2}}, "1 more than its capacity of 3");
   PackedElements fixed(matrix_of(3, 4, elements), Type::f32);

@@ -22,8 +22,7 @@ uint32_t count_below(const Column* columns, uint32_t count, uint32_t col) {
 
 constexpr uint32_t kLineBytes = 64;
 
-/// Copies `count` values, most often few, and up to a cache line beyond where they come from and
-/// where they go to.
+/// Copies `count` values, usually few; may read and write up to a cache line past the end.
 template <class T>
 void copy_line_by_line(const T* from, uint32_t count, T* to) {
   constexpr uint32_t kLine = kLineBytes / sizeof(T);
@@ -35,13 +34,13 @@ void grow(std::vector<T>& items, uint64_t count) {
   if (items.size() < count) items.resize(count);
 }
 
-/// for_each(take) calls take with edits that are in the order of columns and drops before grows, if
-/// all are of rows in [begin, end).
+/// for_each(take) calls take with edits in column order, drops before grows, if all are of rows in [begin,
+/// end).
 template <class ForEach>
 RowEdits sorted_by_row(uint32_t begin, uint32_t end, const ForEach& for_each) {
   RowEdits rows;
   rows.first_row = begin;
-  // Counts stand one entry late, and become the place of each row's next edit.
+  // Counts are one entry late, and become the position of each row's next edit.
   rows.row_begin.assign(size_t{end} - begin + 2, 0);
   uint32_t* next = rows.row_begin.data() + 1;
   for_each([&](const BlockEdit& edit) {
@@ -115,7 +114,8 @@ void Splice::write(const Column* columns, RowEdits& edits, uint64_t begin) {
   uint32_t* to_slots = spare_.slots.data() + begin;
   uint32_t next = index_.row_begin[edits.first_row], to = 0;
   const auto keep_up_to = [&](uint32_t stop) {
-    const uint32_t kept = stop > next ? stop - next : 0;  // a block that goes and comes is behind `stop`
+    const uint32_t kept = stop > next ? stop - next : 0;  // a block that is dropped and grown is behind
+                                                          // `stop`
     if (stop + uint64_t{kLineBytes} > index_.slots.size()) {
       std::copy_n(columns + next, kept, to_columns + to);
       std::copy_n(slots + next, kept, to_slots + to);

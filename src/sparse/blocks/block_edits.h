@@ -1,4 +1,4 @@
-// Blocks that go from an index and blocks that come to it.
+// Dropping blocks from an index and growing new ones.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ struct BlockEdit {
   uint32_t grows : 1 = 0;
   uint32_t col = 0;
   uint32_t slot = 0;
-  uint32_t at = 0;  ///< in the index: the row's first block that is not left of this one
+  uint32_t at = 0;  ///< in the index: the row's first block with this or a larger column
 };
 
-/// Blocks that go and come, by rows of blocks.
+/// Dropped and grown blocks, by block row.
 struct Exchange {
   std::span<const BlockPosition> drop, grow;
 
   size_t size() const { return drop.size() + grow.size(); }
 };
 
-/// The edits of some consecutive rows, by row; in a row by column, drops before grows.
+/// The edits of consecutive rows, by row, then by column, drops before grows.
 struct RowEdits {
   uint32_t first_row = 0;
   std::vector<uint32_t> row_begin = {0};  ///< first edit of each row, and their number
@@ -38,16 +38,16 @@ struct RowEdits {
   }
 };
 
-/// Those of [begin, end) among the edits of an exchange, in any order, not located.
+/// The edits of [begin, end) within an exchange, in any order, not yet located.
 RowEdits edits_of_rows(const Exchange& exchange, uint32_t begin, uint32_t end);
 
-/// The same among the edits of parts of another index as its transpose sees them.
+/// The same for edits of parts of another index, as seen by its transpose.
 RowEdits edits_of_rows(std::span<const RowEdits> transposed, uint32_t begin, uint32_t end);
 
-/// Finds the places of edits.
+/// Finds the positions of edits.
 void locate(const BlockIndex& index, std::span<BlockEdit> edits);
 
-/// Room for changed rows before they take the place of the present ones, whose arrays stay.
+/// Space for changed rows before they replace the present ones, whose arrays stay.
 struct SpareIndex {
   std::vector<uint32_t> row_begin;
   std::vector<uint32_t> slots;
@@ -56,27 +56,26 @@ struct SpareIndex {
   uint64_t bytes() const { return (row_begin.size() + slots.size()) * sizeof(uint32_t) + columns.size(); }
 };
 
-/// Applies edits to an index, part by part of its rows. The cost beside that of the edits is one of
-/// copying the index twice.
+/// Applies edits to an index, part by part of its rows. Besides the edits it costs two copies of the index.
 class Splice {
  public:
-  /// For `parts` parts of all rows and no more than `most_grown` blocks that come.
+  /// For `parts` parts of all rows and at most `most_grown` new blocks.
   Splice(BlockIndex& index, SpareIndex& spare, uint32_t parts, uint64_t most_grown);
 
-  /// Puts a part's rows together, of located edits, and leaves the index as it is. Blocks that grow
-  /// get their new place in the part as `at`. Parts may be prepared at once.
+  /// Assembles the rows of a part from located edits, without changing the index. Grown blocks get their new
+  /// position in the part as `at`. Parts may be prepared concurrently.
   void prepare(uint32_t part, RowEdits& edits);
 
-  /// Gives a block that has grown in a prepared part its slot.
+  /// Sets the slot of a block that has grown in a prepared part.
   void set_slot(uint32_t part, const BlockEdit& edit) { spare_.slots[begin_of(part) + edit.at] = edit.slot; }
 
-  /// Brings a part into the index, once all are prepared.
+  /// Moves a part into the index, after all are prepared.
   void finish(uint32_t part);
 
  private:
   struct Part {
     uint32_t first_row = 0, end_row = 0, first_block = 0;
-    uint32_t blocks = 0;  ///< afterwards
+    uint32_t blocks = 0;  ///< after the change
   };
   template <class Column>
   void write(const Column* columns, RowEdits& edits, uint64_t begin);
@@ -85,7 +84,7 @@ class Splice {
   BlockIndex& index_;
   SpareIndex& spare_;
   std::vector<Part> parts_;
-  uint64_t step_;  ///< blocks between where parts would begin in the index and where they do
+  uint64_t step_;  ///< blocks between the space of consecutive parts
 };
 
 }  // namespace tessera::sparse

@@ -34,7 +34,7 @@ void set_positions(BlockIndex& index, const Pattern& pattern, const base::Parall
 
 void transpose(const BlockIndex& from, BlockIndex& to) {
   std::fill(to.row_begin.begin(), to.row_begin.end(), 0);
-  // Counts stand one entry late, and become the place of each row's next block.
+  // Counts are one entry late, and become the position of each row's next block.
   with_columns(from, [&](const auto* columns) {
     uint32_t* next = to.row_begin.data() + 1;
     for (uint64_t i = 0; i < from.blocks(); ++i) ++next[columns[i]];

@@ -1,4 +1,4 @@
-// Where the blocks of a block-sparse weight lie: the index that kernels read beside the values.
+// Positions of the blocks of a block-sparse weight: the index that kernels read besides the values.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -13,14 +13,13 @@
 
 namespace tessera::sparse {
 
-/// Blocks by rows of blocks, or, of a transposed weight, by the columns of blocks that are its rows.
-/// The arrays of a weight whose pattern may change are as long as its capacity asks, and stay where
-/// they are.
+/// Blocks by block row; for a transposed weight, by the block column that is its row. The arrays of a dynamic
+/// weight are sized for its capacity and do not move.
 struct BlockIndex {
   std::vector<uint32_t> row_begin = {0};  ///< first block of each row; rows() + 1 entries
-  std::vector<std::byte> columns;         ///< of each block, of `column_type`, ascending in a row
-  std::vector<uint32_t> slots;            ///< whose values are each block's; empty: its own number
-  Type column_type = Type::u16;           ///< u16 where that suffices, else u32
+  std::vector<std::byte> columns;         ///< per block, of `column_type`, ascending in a row
+  std::vector<uint32_t> slots;            ///< slot of each block's values; empty: its own number
+  Type column_type = Type::u16;           ///< u16 if that suffices, otherwise u32
 
   uint32_t rows() const { return static_cast<uint32_t>(row_begin.size() - 1); }
   uint64_t blocks() const { return row_begin.back(); }
@@ -36,7 +35,7 @@ struct BlockIndex {
 /// An index of `rows` empty rows, with room for `capacity` blocks in `cols` columns.
 BlockIndex empty_index(uint32_t rows, uint32_t cols, uint64_t capacity, bool with_slots);
 
-/// Calls visit with the columns as the array of integers that they are.
+/// Calls visit with the columns as an array of their integer type.
 template <class Index, class Visit>
 void with_columns(Index& index, const Visit& visit) {
   using Byte = std::remove_pointer_t<decltype(index.columns.data())>;
@@ -48,12 +47,12 @@ void with_columns(Index& index, const Visit& visit) {
     visit(reinterpret_cast<Wide*>(index.columns.data()));
 }
 
-/// Takes the rows and columns of a pattern; slots stay as they are.
+/// Sets the rows and columns of a pattern; slots do not change.
 void set_positions(BlockIndex& index, const Pattern& pattern,
                    const base::ParallelFor& parallel = base::serial_for);
 
-/// Makes `to`, an index of as many rows as `from` has columns and with room for its blocks, that of
-/// the transposed matrix, with the same slots.
+/// Sets `to`, an index with as many rows as `from` has columns and enough room, to that of the transposed
+/// matrix, with the same slots.
 void transpose(const BlockIndex& from, BlockIndex& to);
 
 }  // namespace tessera::sparse

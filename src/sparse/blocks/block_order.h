@@ -1,16 +1,16 @@
-// The order of the values inside a block of a weight.
+// The order of values inside a block of a weight.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::sparse {
 
-/// The order of the values inside a block: strips of `strip_rows` rows, in a strip groups of
-/// `group` columns, in a group row after row. So value (r, c) of a block stands at `offset(r, c)`.
+/// The order of values inside a block: strips of `strip_rows` rows; in a strip groups of `group` columns; in
+/// a group row after row. Value (r, c) of a block is at `offset(r, c)`.
 ///
-/// One stream then serves every n: at large n the kernels broadcast one value after the other; at
-/// small n one vector load gets the values of several rows for a group of columns, to be multiplied
-/// by the same group of X repeated. Groups of 2 are also what 16-bit matrix units want.
+/// One stream then serves every n: at large n the kernels broadcast one value after another; at small n one
+/// vector load gets the values of several rows for a group of columns, to be multiplied by the same group of
+/// X repeated. Groups of 2 also suit 16-bit matrix units.
 struct BlockOrder {
   uint32_t block_size = 8;
   uint32_t strip_rows = 8;

@@ -1,4 +1,4 @@
-// The values of a block, between row-major order and the packed one.
+// Conversion of a block's values between row-major and packed order.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ inline float number(float value) { return value; }
 inline float number(base::Half value) { return base::to_float(value); }
 inline float number(base::Bfloat16 value) { return base::to_float(value); }
 
-/// Calls move(row-major position, packed position) for each value of a block, in packed order. The
-/// orders are known ahead, so that the positions are.
+/// Calls move(row-major position, packed position) for each value of a block, in packed order. All orders and
+/// thus all positions are compile-time constants.
 template <uint32_t kBlockSize, class Move>
 void for_each_position(const Move& move) {
   constexpr BlockOrder kOrder = order_of(kBlockSize);
@@ -37,13 +37,13 @@ void for_each_position(uint32_t block_size, const Move& move) {
   }
 }
 
-/// Rounds a row-major block into its packed place.
+/// Rounds a row-major block and stores it in packed order.
 template <class T>
 void pack_block(uint32_t block_size, const float* block, T* packed) {
   for_each_position(block_size, [&](uint32_t from, uint32_t to) { convert(block[from], packed[to]); });
 }
 
-/// And back.
+/// The inverse.
 template <class T>
 void unpack_block(uint32_t block_size, const T* packed, float* block) {
   for_each_position(block_size, [&](uint32_t to, uint32_t from) { block[to] = number(packed[from]); });

@@ -1,4 +1,4 @@
-// Weights whose pattern changes: blocks keep the slots that their values are in.
+// Weights with changing patterns: blocks keep the slots of their values.
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -13,26 +13,26 @@ namespace {
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
 
-// In the time that one edit of the transposed index takes, so many of its blocks are built anew.
+// Number of blocks of the transposed index that can be rebuilt in the time of one edit.
 constexpr uint64_t kBlocksBuiltInAnEdit = 16;
 
-// What matching and moving touch for a block, and an edit for itself, roughly, in bytes.
+// Approximate bytes touched per block by matching and moving, and per edit.
 constexpr uint64_t kMatchBytes = 32;
 constexpr uint64_t kMoveBytes = 8;
 constexpr uint64_t kEditBytes = 16;
 
-/// Slots that blocks of one part of the rows have lost, and who has them now.
+/// Slots freed by one part of the rows, and their new owners.
 class LostSlots {
  public:
   LostSlots() = default;
   explicit LostSlots(uint32_t* room) : slots_(room) {}
 
-  /// Kept if it is one, but written in any case: branches that depend on it would not be foreseen.
+  /// Kept only if it is a slot, but always written: a branch on it would be mispredicted.
   void add(uint32_t slot) {
     slots_[lost_] = slot;
     lost_ += slot != kNoSlot ? 1 : 0;
   }
-  /// For a block that grows. Without one left it waits for its slot.
+  /// A slot for a grown block. If none is left the block waits for one.
   uint32_t take(uint32_t block) {
     if (taken_ < lost_) return slots_[taken_++];
     waiting_.push_back(block);
@@ -50,8 +50,8 @@ class LostSlots {
   std::vector<uint32_t> waiting_;
 };
 
-/// Calls give(part, block, slot) for each block that waits. What one part has left goes to the
-/// others, and then to the free slots, which serve last. Returns all slots that were lost.
+/// Calls give(part, block, slot) for each waiting block. Slots left over in one part go to the others, and
+/// then to the free slots, which are used last. Returns all freed slots.
 template <class Give>
 std::vector<uint32_t> settle(std::span<const LostSlots> parts, std::vector<uint32_t>& free,
                              const Give& give) {
@@ -80,14 +80,14 @@ class RowMatcher {
   RowMatcher(const BlockIndex& index, const Column* columns, uint32_t block_cols, uint32_t* slots)
       : index_(index), columns_(columns), slot_at_(block_cols, kNoSlot), grown_(block_cols), slots_(slots) {}
 
-  /// Blocks that grow take slots that this row and those before it have lost.
+  /// Grown blocks take slots freed by this and earlier rows.
   void match(const Pattern& pattern, uint32_t row, LostSlots& lost) {
     const uint32_t begin = index_.row_begin[row], end = index_.row_begin[row + 1];
     for (uint32_t i = begin; i < end; ++i) slot_at_[columns_[i]] = index_.slots[i];
     uint32_t grown = 0;
     for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
       slots_[i] = std::exchange(slot_at_[pattern.columns[i]], kNoSlot);
-      grown_[grown] = static_cast<uint32_t>(i);  // as LostSlots::add does
+      grown_[grown] = static_cast<uint32_t>(i);  // always written, as in LostSlots::add
       grown += slots_[i] == kNoSlot ? 1 : 0;
     }
     for (uint32_t i = begin; i < end; ++i) lost.add(std::exchange(slot_at_[columns_[i]], kNoSlot));
@@ -97,22 +97,24 @@ class RowMatcher {
  private:
   const BlockIndex& index_;
   const Column* columns_;
-  std::vector<uint32_t> slot_at_;  ///< of each column; kNoSlot between rows
+  std::vector<uint32_t> slot_at_;  ///< per column; kNoSlot between rows
   std::vector<uint32_t> grown_;
   uint32_t* slots_;
 };
 
-/// Refuses edits that name a block twice, drop one that is not there, or grow one that stays.
+/// Rejects edits that list a block twice, drop a missing one, or grow an existing one.
 void check_edits(const BlockIndex& index, std::span<const BlockEdit> edits) {
   for (size_t i = 0; i < edits.size(); ++i) {
     const BlockEdit& e = edits[i];
     const bool same = i > 0 && edits[i - 1].row == e.row && edits[i - 1].col == e.col;
     if (same && edits[i - 1].grows == e.grows)
-      malformed("block ({}, {}) is to {} twice", uint32_t{e.row}, e.col, e.grows ? "grow" : "go");
+      malformed("block ({}, {}) cannot be {}: it is listed twice", uint32_t{e.row}, e.col,
+                e.grows ? "grown" : "dropped");
     const bool is_there = e.at < index.row_begin[e.row + 1] && index.column(e.at) == e.col;
-    if (!e.grows && !is_there) malformed("block ({}, {}) is to go, and is not there", uint32_t{e.row}, e.col);
+    if (!e.grows && !is_there)
+      malformed("block ({}, {}) cannot be dropped: it does not exist", uint32_t{e.row}, e.col);
     if (e.grows && is_there && !same)
-      malformed("block ({}, {}) is to grow, and is there already", uint32_t{e.row}, e.col);
+      malformed("block ({}, {}) cannot be grown: it exists already", uint32_t{e.row}, e.col);
   }
 }
 
@@ -120,8 +122,7 @@ void check_positions(std::span<const BlockPosition> positions, const char* what,
                      uint32_t block_cols) {
   for (const BlockPosition& p : positions)
     if (p.row >= block_rows || p.col >= block_cols)
-      malformed("block ({}, {}) to {}; there are {} × {} of them", p.row, p.col, what, block_rows,
-                block_cols);
+      malformed("block ({}, {}) to {}; there are {} × {} blocks", p.row, p.col, what, block_rows, block_cols);
 }
 
 /// The edits of some rows, located and checked, with slots.

@@ -40,16 +40,16 @@ void PackedBlocks::Free::operator()(Changes* changes) const { delete changes; }
 
 namespace {
 
-/// Whether the blocks of a column of a full pattern, row after row, would stand in a few sets of a cache: it
-/// chooses a set by some of the lower bits of addresses.
+/// Whether the blocks in a column of a full pattern would map to few cache sets, which are selected by low
+/// address bits.
 bool has_columns_in_few_sets(const Pattern& pattern, uint64_t block_bytes) {
   constexpr uint64_t kSpan = 4096;
   const uint64_t all = uint64_t{pattern.block_rows()} * pattern.block_cols();
   return all > 0 && pattern.blocks() == all && pattern.block_cols() * block_bytes % kSpan == 0;
 }
 
-/// Gives the blocks of each row of a full pattern the row's slots, turned by the row's number: then those of
-/// a column stand a row and a block apart.
+/// Rotates the slots of each row of a full pattern by the row's number: the blocks of a column are then a row
+/// plus a block apart.
 void turn_slots(BlockIndex& index, uint32_t cols) {
   for (uint32_t r = 0; r < index.rows(); ++r)
     for (uint32_t c = 0; c < cols; ++c)
@@ -131,8 +131,8 @@ Pattern PackedBlocks::pattern() const {
   return pattern;
 }
 
-// Calls visit(block, row, column, height, width) for each block of some rows of blocks: its number,
-// its first row and column, and how much of it lies inside the matrix.
+// Calls visit(block, row, column, height, width) for each block of some block rows: its number, its first row
+// and column, and its extent inside the matrix.
 template <class Visit>
 void PackedBlocks::for_each_block(uint32_t row_begin, uint32_t row_end, Visit&& visit) const {
   const uint32_t b = block_size();
@@ -146,7 +146,7 @@ void PackedBlocks::for_each_block(uint32_t row_begin, uint32_t row_end, Visit&& 
 
 namespace {
 
-/// A block without what overhangs the matrix.
+/// A block without the part that overhangs the matrix.
 class Trimmed {
  public:
   const float* operator()(uint32_t b, const float* block, uint32_t height, uint32_t width) {

@@ -1,4 +1,4 @@
-// A block-sparse weight in the order in which the block kernels read it: the master copy.
+// A prepacked block-sparse weight, in the order in which the block kernels read it: the master copy.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -19,31 +19,31 @@ namespace tessera::sparse {
 
 struct RowEdits;
 
-/// Whether the block kernels have this block size: 4, 8, 16 or 32.
+/// Whether block kernels exist for this block size: 4, 8, 16 or 32.
 bool is_kernel_block_size(uint32_t block_size);
 
-/// Block size of dense weights: the rows of a register tile, so that its values are one stream.
+/// Block size of dense weights: the height of a micro-tile, so that the values form one stream.
 inline constexpr uint32_t kDenseBlockSize = 8;
 
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
-/// A sparse weight: one array of values, the master copy, with its index on top. A block's values stand in
-/// its *slot*, in the order that BlockOrder says. A static weight's blocks have the slots in the order of the
-/// BSR pattern, or of a full one each row's in turn. A dynamic weight has slots for as many blocks as its
-/// capacity says, and a block keeps its slot for as long as it stays; the values of free slots are zero. What
-/// overhangs the matrix is stored as zeros and takes part in nothing.
+/// A sparse weight: one array of values, the master copy, with its index on top. A block's values are in its
+/// *slot*, in the order given by BlockOrder. Blocks of a static weight have slots in the order of the BSR
+/// pattern; those of a full pattern are rotated per row. A dynamic weight has as many slots as its capacity;
+/// a block keeps its slot for as long as it exists, and the values of free slots are zero. The overhang is
+/// stored as zeros and ignored.
 class PackedBlocks {
  public:
-  /// Takes the pattern; all values are zero. `type` is f32, f16 or bf16. Throws UsageError for
-  /// another type, for a block size that the kernels lack, and for a malformed pattern.
+  /// Sets the pattern; all values are zero. `type` is f32, f16 or bf16. Throws UsageError for another type, a
+  /// block size without kernels, and a malformed pattern.
   PackedBlocks(const Pattern& pattern, Type type);
 
-  /// The same as a dynamic weight. Throws UsageError too where the pattern has more blocks than
-  /// `capacity`, or that is above 2^32 - 1.
+  /// The same as a dynamic weight. Throws UsageError also if the pattern has more blocks than `capacity`, or
+  /// if that exceeds 2^32 - 1.
   PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity);
 
-  /// Takes the values too, rounded to `type`.
+  /// Also sets the values, rounded to `type`.
   PackedBlocks(const SparseMatrix& matrix, Type type);
 
   Type type() const { return type_; }
@@ -53,13 +53,13 @@ class PackedBlocks {
   uint32_t block_rows() const { return index_.rows(); }
   uint32_t block_cols() const { return (cols_ + block_size() - 1) / block_size(); }
   uint64_t blocks() const { return index_.blocks(); }
-  /// Blocks that there is room for: of a static weight, those that it has.
+  /// Maximum number of blocks; for a static weight, its blocks.
   uint64_t capacity() const { return capacity_; }
   /// Whether the pattern may change.
   bool is_dynamic() const { return is_dynamic_; }
   const BlockOrder& order() const { return order_; }
 
-  /// Stored values inside the matrix, so without the overhang.
+  /// Stored values inside the matrix, excluding the overhang.
   uint64_t non_zeros() const;
 
   /// Values of `type()`, capacity() × order().block_values(), aligned to a cache line.
@@ -69,50 +69,49 @@ class PackedBlocks {
   /// Slots without a block, in no order.
   std::span<const uint32_t> free_slots() const { return free_slots_; }
 
-  /// The blocks by rows of blocks.
+  /// The blocks by block row.
   const BlockIndex& index() const { return index_; }
 
-  /// The blocks by columns of blocks, their slots too: the index of the transposed weight, over the
-  /// same values. Built on first use; from several threads at once if need be.
+  /// The blocks by block column, with their slots: the index of the transposed weight, over the same values.
+  /// Built on first use; thread-safe.
   const BlockIndex& transposed_index() const;
 
-  /// Bytes of values and index, the transposed one where it has been built.
+  /// Bytes of values and index, including the transposed one once it is built.
   uint64_t bytes() const;
 
-  /// The pattern; where its blocks lie in values(), index() tells.
+  /// The pattern; index() has the positions of its blocks in values().
   Pattern pattern() const;
 
-  /// Replaces all values, given as those of SparseMatrix. One pass.
+  /// Replaces all values, given in the order of SparseMatrix. One pass.
   void set_values(std::span<const float> values, const base::ParallelFor& parallel = base::serial_for);
 
-  /// The values as those of SparseMatrix, the overhang as zeros. One pass.
+  /// The values in the order of SparseMatrix, with zeros in the overhang. One pass.
   void get_values(std::span<float> values) const;
 
-  /// Between arrays of numbers of any meaning, such as gradients: from the order of SparseMatrix to
-  /// that of values(), 0 where that has no stored value; and back. Throws UsageError where a size
-  /// is another.
+  /// Convert any arrays, such as gradients, between the order of SparseMatrix and that of values(), with 0
+  /// where there is no stored value. Throw UsageError if a size is wrong.
   void pack(std::span<const float> values, std::span<float> packed) const;
   void unpack(std::span<const float> packed, std::span<float> values) const;
 
-  /// What follows is for dynamic weights, while no one reads them.
+  /// The following are for dynamic weights that are not being read.
 
-  /// Takes another matrix of the same shape and block size: its blocks get the slots in order.
-  /// Throws UsageError, and changes nothing, where it is malformed or beyond the capacity.
+  /// Sets another matrix of the same shape and block size; its blocks get slots in order. Throws UsageError,
+  /// and changes nothing, if it is malformed or exceeds the capacity.
   void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
 
-  /// Takes another pattern of the same shape and block size. Blocks of both keep slot and values;
-  /// the values of new ones are zero. Returns the slots that have lost their block: whatever else is
-  /// kept for each value is to be cleared there. Throws as set_matrix() does.
+  /// Sets another pattern of the same shape and block size. Blocks in both patterns keep slot and values; the
+  /// values of new ones are zero. Returns the freed slots: other per-value state is to be cleared there.
+  /// Throws as set_matrix().
   std::vector<uint32_t> set_pattern(const Pattern& pattern,
                                     const base::ParallelFor& parallel = base::serial_for);
 
-  /// The same by what goes and what comes, in any order. A block may do both: then it begins anew.
-  /// Throws UsageError, and changes nothing, where a block is not there to drop, is there already,
-  /// is named twice, lies outside, or the capacity does not suffice.
+  /// The same, given the changes in any order. A block in both lists is reset. Throws UsageError, and changes
+  /// nothing, if a dropped block is missing, a grown one exists, one is listed twice or lies outside, or the
+  /// capacity does not suffice.
   std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow,
                                 const base::ParallelFor& parallel = base::serial_for);
 
-  /// Takes the values at the pattern from a dense matrix.
+  /// Sets the values at the pattern from a dense matrix.
   void set_values_from(MatrixView<const float> dense);
 
  private:
@@ -147,9 +146,9 @@ class PackedBlocks {
   bool is_dynamic_ = false;
   BlockOrder order_;
   BlockIndex index_;
-  std::vector<uint32_t> free_slots_;  ///< the next one last
+  std::vector<uint32_t> free_slots_;  ///< next one last
   std::unique_ptr<Transposed, Free> transposed_;
-  std::unique_ptr<Changes, Free> changes_;  ///< of a dynamic weight
+  std::unique_ptr<Changes, Free> changes_;  ///< for dynamic weights
   base::Buffer values_;
 };
 

@@ -1,4 +1,4 @@
-// What the sources of PackedBlocks share.
+// Shared by the sources of PackedBlocks.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 
 namespace tessera::sparse {
 
-/// The transposed index, built by whoever needs it first.
+/// The transposed index, built by the first caller that needs it.
 struct PackedBlocks::Transposed {
   std::mutex mutex;
   std::atomic<bool> is_current = false;
@@ -27,11 +27,11 @@ struct PackedBlocks::Transposed {
   BlockIndex index;
 };
 
-/// Room to prepare changes in, for a capacity.
+/// Space for preparing changes up to a capacity.
 struct PackedBlocks::Changes {
   explicit Changes(uint64_t capacity) : lost(capacity + 1) {}
 
-  /// For the slots that rows may lose, the first of which begins with `block`.
+  /// Space for slots that rows may free; the first of the rows begins with `block`.
   uint32_t* lost_room(uint32_t block) { return lost.data() + block; }
   uint64_t bytes() const { return spare.bytes() + lost.size() * sizeof(uint32_t); }
 
@@ -44,7 +44,7 @@ template <class... Args>
   throw UsageError("block-sparse weight: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Calls visit with the packed values as the array that they are.
+/// Calls visit with the packed values as an array of their type.
 template <class Weight, class Visit>
 void with_values(Weight& weight, const Visit& visit) {
   const auto as = [&]<class T>(T) {

@@ -1,4 +1,4 @@
-// Matrices of single elements whose pattern changes: packed anew, the values following.
+// Single-element matrices with changing patterns: packed again, and the values follow.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
@@ -12,10 +12,10 @@
 namespace tessera::sparse {
 namespace {
 
-/// Places that index arrays and gathers can number.
+/// Maximum number of places for index arrays and gathers.
 constexpr uint64_t kMostPlaces = uint64_t{1} << 31;
 
-/// Calls repack with a value of the bits of an element.
+/// Calls repack with a value of an element's bit type.
 template <class Repack>
 void with_bits(Type type, const Repack& repack) {
   if (type == Type::f32)
@@ -24,7 +24,7 @@ void with_bits(Type type, const Repack& repack) {
     repack(uint16_t{});
 }
 
-/// Which blocks have edits.
+/// The blocks with edits.
 std::vector<uint32_t> edited_blocks(const ElementEdits& edits, uint32_t blocks) {
   std::vector<uint32_t> edited;
   for (uint32_t block = 0; block < blocks; ++block)
@@ -126,7 +126,7 @@ std::shared_ptr<const Moves> PackedElements::replace(std::span<const BlockPositi
   return moves;
 }
 
-/// Notes the rows of all blocks of a pattern.
+/// Records the rows of all blocks of a pattern.
 void PackedElements::take_pattern(const Pattern& pattern, bool keeps_values,
                                   const base::ParallelFor& parallel) {
   const RowSplits cuts(pattern, k_block(), parallel);
@@ -136,7 +136,7 @@ void PackedElements::take_pattern(const Pattern& pattern, bool keeps_values,
   });
 }
 
-/// Packs the rows that are noted of some blocks.
+/// Packs the recorded rows of some blocks.
 std::shared_ptr<const Moves> PackedElements::repack(std::span<const uint32_t> blocks,
                                                     const base::ParallelFor& parallel) {
   Dynamic& d = *dynamic_;
@@ -153,7 +153,7 @@ std::shared_ptr<const Moves> PackedElements::repack(std::span<const uint32_t> bl
   return d.moves;
 }
 
-/// Notes the rows of blocks that are not to change.
+/// Records the rows of the unchanged blocks.
 void PackedElements::take_others(std::span<const uint32_t> blocks, const base::ParallelFor& parallel) {
   std::vector<bool> changes(dynamic_->rows.size());
   for (const uint32_t block : blocks) changes[block] = true;
@@ -178,7 +178,7 @@ void PackedElements::repack_in_place(std::span<const uint32_t> blocks, Moves& mo
   });
 }
 
-/// Packs all blocks, of which none need stay where it is.
+/// Packs all blocks, none of which needs to stay in place.
 template <class T>
 void PackedElements::repack_all(Moves* moves, const base::ParallelFor& parallel) {
   const uint64_t used = value_count();

@@ -11,7 +11,7 @@
 namespace tessera::sparse {
 namespace {
 
-/// Which chunk each row, or which k-block each column, belongs to.
+/// The chunk of each row, or the k-block of each column.
 struct BlockOf {
   std::vector<uint32_t> chunk, k_block;
 
@@ -25,7 +25,8 @@ struct BlockOf {
 }  // namespace
 
 void refuse(uint64_t row, uint64_t col, bool grows, const char* why) {
-  throw UsageError(fmt::format("element ({}, {}) is to {}{}", row, col, grows ? "grow" : "go", why));
+  throw UsageError(
+      fmt::format("element ({}, {}) cannot be {}: {}", row, col, grows ? "grown" : "dropped", why));
 }
 
 ElementEdits::ElementEdits(const ElementIndex& index, std::span<const BlockPosition> drop,
@@ -36,14 +37,14 @@ ElementEdits::ElementEdits(const ElementIndex& index, std::span<const BlockPosit
   const auto at = [&](uint32_t i) { return i < drop.size() ? drop[i] : grow[i - drop.size()]; };
   const auto count = static_cast<uint32_t>(edits_.size());
   const uint32_t parts = parts_for(count * sizeof(BlockPosition));
-  // How many of each part belong to each block, and then where the next of them goes.
+  // Number of edits of each part in each block, and then the position of the next.
   std::vector<std::vector<uint32_t>> next(parts, std::vector<uint32_t>(blocks));
   for_each_part(count, parts, parallel, [&](uint32_t part, uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i) {
       const BlockPosition p = at(i);
       if (p.row >= index.rows || p.col >= index.cols)
         refuse(p.row, p.col, i >= drop.size(),
-               fmt::format(", in a matrix of {} x {}", index.rows, index.cols).c_str());
+               fmt::format("the matrix is {} x {}", index.rows, index.cols).c_str());
       ++next[part][of.chunk[p.row] * k_blocks + of.k_block[p.col]];
     }
   });
@@ -66,7 +67,7 @@ ElementEdits::ElementEdits(const ElementIndex& index, std::span<const BlockPosit
 
 SortedEdits::SortedEdits(std::span<const ElementEdit> edits, uint32_t rows)
     : begin_(rows + size_t{2}), edits_(edits.size()) {
-  // Counts stand one entry late, and become the place of each row's next edit.
+  // Counts are one entry late, and become the position of each row's next edit.
   uint32_t* next = begin_.data() + 1;
   for (const ElementEdit e : edits) ++next[e.row() + 1];
   for (uint32_t row = 0; row < rows; ++row) next[row + 1] += next[row];

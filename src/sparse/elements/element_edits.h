@@ -1,4 +1,4 @@
-// Single elements that go and come, by the block of the index that they belong to.
+// Dropped and grown single elements, by block of the index.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -12,7 +12,7 @@
 
 namespace tessera::sparse {
 
-/// One of a block: in ascending order by row, column, and drops before grows.
+/// An edit within a block; ascending by row, column, and drops before grows.
 struct ElementEdit {
   uint32_t key = 0;
 
@@ -26,11 +26,11 @@ struct ElementEdit {
 
 class ElementEdits {
  public:
-  /// Throws UsageError for one outside the matrix.
+  /// Throws UsageError for an element outside the matrix.
   ElementEdits(const ElementIndex& index, std::span<const BlockPosition> drop,
                std::span<const BlockPosition> grow, const base::ParallelFor& parallel);
 
-  /// In no order.
+  /// In any order.
   std::span<const ElementEdit> of(uint32_t block) const {
     return {edits_.data() + begin_[block], edits_.data() + begin_[block + 1]};
   }
@@ -54,7 +54,7 @@ class SortedEdits {
   std::vector<ElementEdit> edits_;
 };
 
-/// Throws UsageError for an element that cannot go or come.
+/// Throws UsageError for an element that cannot be dropped or grown.
 [[noreturn]] void refuse(uint64_t row, uint64_t col, bool grows, const char* why);
 
 }  // namespace tessera::sparse

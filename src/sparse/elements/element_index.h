@@ -33,7 +33,7 @@ inline constexpr uint32_t kRowGroupLanes = 16;
 inline constexpr uint32_t kMaxKBlock = 1023;
 inline constexpr uint32_t kMaxChunkRows = 4096;
 
-/// A word of two column indices in a k-block.
+/// A word with two column indices of a k-block.
 constexpr uint32_t pack_columns(uint32_t lower, uint32_t upper) {
   return kColumnScale * (lower | upper << 16);
 }
@@ -51,33 +51,33 @@ struct RowGroup {
   uint16_t row_b[kRowGroupLanes];
   uint16_t shared_steps;  ///< even
   uint16_t unpaired_steps;
-  uint16_t tasks;  ///< up to 16; the lanes behind them hold only filler
+  uint16_t tasks;  ///< up to 16; the lanes after them hold only filler
 
   size_t value_count() const { return size_t{2} * kRowGroupLanes * (shared_steps + unpaired_steps); }
   size_t index_count() const { return size_t{kRowGroupLanes} * (shared_steps / 2 + unpaired_steps); }
 };
 
-/// Where a k-block of a chunk starts in the arrays of bundles, values and indices.
+/// Start of a chunk's k-block in the arrays of row groups, values and indices.
 struct ElementBlock {
   uint64_t row_group = 0;
   uint64_t value = 0;
   uint64_t index = 0;
 };
 
-/// The arrays may be longer than what blocks.back() says is in use.
+/// The arrays may be longer than the part in use, which blocks.back() gives.
 struct ElementIndex {
   uint32_t rows = 0;
   uint32_t cols = 0;
   uint32_t k_block = 1;                            ///< columns of a k-block
   std::vector<uint32_t> chunk_begin = {0};         ///< first row of each chunk, and the number of rows
-  std::vector<ElementBlock> blocks = {{0, 0, 0}};  ///< of each chunk each k-block, and the end
+  std::vector<ElementBlock> blocks = {{0, 0, 0}};  ///< of each k-block of each chunk, and the end
   std::vector<RowGroup> row_groups;
   std::vector<uint32_t> words;  ///< kColumnScale × column in its k-block, k_block for filler
 
   uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
   uint32_t chunks() const { return static_cast<uint32_t>(chunk_begin.size()) - 1; }
   uint32_t rows_of(uint32_t chunk) const { return chunk_begin[chunk + 1] - chunk_begin[chunk]; }
-  /// Places of values in use, filler among them.
+  /// Value places in use, including filler.
   uint64_t value_count() const { return blocks.back().value; }
   size_t bytes() const;
 };
@@ -94,8 +94,8 @@ struct ElementSlice {
   uint64_t place(uint32_t step) const { return value + (2 * step + side) * kRowGroupLanes + lane; }
 };
 
-/// Calls visit(row in the chunk, slice) for each row that has a lane in a block (chunk · k-blocks +
-/// k-block), and before those of each bundle enter(where it lies, the bundle behind it or null).
+/// Calls visit(row in the chunk, slice) for each row with a lane in a block (chunk · k-blocks + k-block), and
+/// before the rows of each row group enter(its position, the next row group or null).
 template <class Enter, class Visit>
 void for_each_slice(const ElementIndex& index, uint64_t block, const Enter& enter, const Visit& visit) {
   const auto chunk_rows = index.rows_of(static_cast<uint32_t>(block / index.k_blocks()));
@@ -142,8 +142,8 @@ class SliceColumns {
   uint32_t side_;
 };
 
-/// Calls visit(column in the k-block, place) for each step of a slice, shared ones first; the column
-/// is k_block where there is filler.
+/// Calls visit(column in the k-block, place) for each step of a slice, shared ones first; the column of
+/// filler is k_block.
 template <class Visit>
 void for_each_step(const ElementIndex& index, const ElementSlice& slice, const Visit& visit) {
   const SliceColumns columns(index, slice);
@@ -152,8 +152,8 @@ void for_each_step(const ElementIndex& index, const ElementSlice& slice, const V
     visit(columns.unpaired(s), slice.place(slice.shared_steps + s));
 }
 
-/// The same for elements only. To go on behind the first filler is quicker than to stop there: a
-/// processor foresees rare filler, but not where each row ends.
+/// The same for elements only. Continuing past the first filler is faster than stopping there: rare filler is
+/// predicted well, the end of each row is not.
 template <class Visit>
 void for_each_element(const ElementIndex& index, const ElementSlice& slice, const Visit& visit) {
   for_each_step(index, slice, [&](uint32_t column, uint64_t place) {
@@ -161,7 +161,7 @@ void for_each_element(const ElementIndex& index, const ElementSlice& slice, cons
   });
 }
 
-/// The same in the order of the columns: shared ones and those apart ascend, each for themselves.
+/// The same in column order: shared and unpaired steps are each ascending.
 template <class Visit>
 void for_each_in_order(const ElementIndex& index, const ElementSlice& slice, const Visit& visit) {
   const SliceColumns columns(index, slice);

@@ -8,8 +8,7 @@ namespace {
 
 constexpr uint32_t kRowGroupRows = 2 * kRowGroupLanes;
 
-/// Where a value's column stands, in an index without shared steps: there words take half the room
-/// of values.
+/// Position of a value's column in an index without shared steps: there words take half the space of values.
 struct ColumnPlace {
   uint64_t word;
   uint32_t half;
@@ -19,7 +18,7 @@ struct ColumnPlace {
         half(place % kRowGroupRows / kRowGroupLanes) {}
 };
 
-/// What turns filler in one half of a word into a column.
+/// Difference between filler and a column, in one half of a word.
 uint32_t column_over_filler(uint32_t column, uint32_t filler, uint32_t half) {
   return (kColumnScale * column ^ kColumnScale * filler) << 16 * half;
 }
@@ -50,7 +49,7 @@ void for_each_in_rows(const ElementIndex& index, const SliceTable& table, uint32
   }
 }
 
-/// Packs the transposed matrix of `from`, one k-block of it after the other.
+/// Packs the transpose of `from`, one k-block after another.
 class TransposedPacking {
  public:
   TransposedPacking(const ElementIndex& from, ElementIndex& to, const base::ParallelFor& parallel)
@@ -88,7 +87,7 @@ class TransposedPacking {
   }
 
   void write(uint32_t k, uint32_t none, std::vector<uint32_t>& source) {
-    std::vector<uint32_t> next(to_.rows);  // place of each row's next element
+    std::vector<uint32_t> next(to_.rows);  // position of each row's next element
     for (uint32_t chunk = 0; chunk < to_.chunks(); ++chunk) {
       const uint64_t block = uint64_t{chunk} * to_.k_blocks() + k;
       fill_words(to_, block);
@@ -110,14 +109,13 @@ class TransposedPacking {
   ElementIndex& to_;
   const base::ParallelFor& parallel_;
   SliceTable table_;
-  uint64_t used_ = to_.value_count();  ///< by the pattern that was packed there before
+  uint64_t used_ = to_.value_count();  ///< by the pattern packed there before
 };
 
-/// The room that a block has to spare is this part of what it uses, and a bundle's step: lengths of
-/// rows chosen at random vary less.
+/// Each block reserves this fraction of its size, plus a row group's step: lengths of random rows vary less.
 constexpr uint64_t kSpareFraction = 32;
 
-/// A block's bundles, and behind them some without tasks for the rest of its room.
+/// A block's row groups, followed by empty ones in the rest of its space.
 void write_row_groups(const RowsOfKBlock& rows, uint32_t block, ElementIndex& index) {
   auto to = index.row_groups.begin() + static_cast<int64_t>(index.blocks[block].row_group);
   const auto end = index.row_groups.begin() + static_cast<int64_t>(index.blocks[block + 1].row_group);
@@ -139,7 +137,7 @@ void fetch(const RowsOfKBlock& rows, const RowGroup& coming) {
     for (uint32_t lane = 0; lane < kRowGroupLanes; ++lane) rows.fetch(of_side[lane]);
 }
 
-/// A row of a lane: what it brings to each step.
+/// One row of a lane, step by step.
 class LaneRow {
  public:
   LaneRow(const RowsOfKBlock& rows, uint32_t row, uint32_t filler, uint32_t none)
@@ -149,7 +147,7 @@ class LaneRow {
         filler_(filler),
         none_(none) {}
 
-  // No branches: what stands behind a row is read, and not used.
+  // Without branches: elements past the row's end are read but not used.
   uint32_t column(uint32_t step) const {
     const uint32_t column = columns_[std::min(step, length_)];
     return step < length_ ? column : filler_;
@@ -193,7 +191,7 @@ std::vector<RowGroup> group_by_length(std::span<const uint16_t> lengths) {
 
 uint64_t most_places(const ElementIndex& cut, uint64_t elements) {
   const uint64_t most = elements + kRowGroupRows * std::min(elements, uint64_t{cut.chunks()} * cut.cols);
-  return most - most % kRowGroupRows;  // whole bundles
+  return most - most % kRowGroupRows;  // whole row groups
 }
 
 void reserve(ElementIndex& index, uint64_t elements) {

@@ -1,5 +1,5 @@
-// Packing in a fraction of a product's time: rows of like length become the tasks of bundles, and
-// no columns are shared.
+// Packing in a fraction of a product's time: rows of similar length become the tasks of row groups; no
+// columns are shared.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -14,27 +14,25 @@
 
 namespace tessera::sparse {
 
-/// Bundles for the rows of a chunk that have so many elements in a k-block, the longest first.
+/// Row groups for the rows of a chunk with these numbers of elements in a k-block, longest first.
 std::vector<RowGroup> group_by_length(std::span<const uint16_t> lengths);
 
-/// Value places that group_by_length needs at most for `elements` elements of any pattern that is
-/// cut in this way: in each k-block of a chunk, the first bundle is filled up to its longest row,
-/// and each other one has at most as many places as the one before has elements.
+/// Maximum number of value places that group_by_length needs for `elements` elements of any pattern
+/// partitioned in this way: in each k-block of a chunk the first row group is filled up to its longest row,
+/// and each other one has at most as many places as the preceding one has elements.
 uint64_t most_places(const ElementIndex& cut, uint64_t elements);
 
-/// Sizes the arrays for that, so that they stay where they are for all such patterns. Each block
-/// has a bundle to spare.
+/// Sizes the arrays for that, so that they need not move for any such pattern. Each block has a spare row
+/// group.
 void reserve(ElementIndex& index, uint64_t elements);
 
-/// Whether rows find room where their block lies: the room that it has, in bundles.
+/// Whether rows fit in the space of their block, in row groups.
 bool fits(const RowsOfKBlock& rows, const ElementIndex& index, uint32_t block);
 
-/// Lays out blocks for their rows within so many places, each with a little room to spare if there
-/// is.
+/// Lays out blocks for their rows within this many places, each with a little spare space if there is any.
 void place(const std::vector<RowsOfKBlock>& rows, uint64_t places, ElementIndex& index);
 
-/// Values that blocks take from where they were, of whose places `former` has copies, and a 0
-/// behind them.
+/// Values that blocks gather from their previous places, of which `former` has copies, followed by a 0.
 template <class T>
 struct MovingValues {
   std::span<const T> former;
@@ -42,15 +40,14 @@ struct MovingValues {
   T* values;
 };
 
-/// Writes a block whose rows fit: bundles, words and values, and what it has to spare as bundles
-/// without tasks. Moves, if any are kept, get what becomes of its places.
+/// Writes a block whose rows fit: row groups, words and values, and empty row groups in the spare space.
+/// Records the moves of its places if requested.
 template <class T>
 void write(const RowsOfKBlock& rows, uint32_t block, uint32_t none, ElementIndex& index,
            const MovingValues<T>& values, uint32_t* moves);
 
-/// Packs the transposed matrix of `from` into an index that is cut for its shape. source[place] is
-/// the place in `from` of the value that belongs there, `none` for filler and behind what is used;
-/// it is as long as asked, or longer.
+/// Packs the transpose of `from` into an index partitioned for its shape. source[place] is the place in
+/// `from` of the value that belongs there, `none` for filler and unused places; it may be longer than needed.
 void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
                      std::vector<uint32_t>& source, const base::ParallelFor& parallel);
 

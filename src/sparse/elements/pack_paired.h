@@ -1,4 +1,4 @@
-// Packing for the fastest products: rows that share columns become the tasks of bundles.
+// Packing for the fastest products: rows that share columns become the tasks of row groups.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -7,8 +7,8 @@
 
 namespace tessera::sparse {
 
-/// Packs a pattern of block size 1 into an index that is cut for it and has no elements yet. Takes
-/// as long as dozens of products.
+/// Packs a pattern of block size 1 into an empty index partitioned for it. Takes as long as dozens of
+/// products.
 void pack_paired(const Pattern& pattern, ElementIndex& index);
 
 }  // namespace tessera::sparse

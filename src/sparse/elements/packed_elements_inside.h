@@ -1,4 +1,4 @@
-// What the sources of PackedElements share.
+// Shared by the sources of PackedElements.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,10 @@
 
 namespace tessera::sparse {
 
-/// What changing the pattern needs beside index and values.
+/// State for changing the pattern, besides index and values.
 struct PackedElements::Dynamic {
   uint64_t capacity = 0;
-  std::vector<RowsOfKBlock> rows;  ///< of each block, while the pattern changes
+  std::vector<RowsOfKBlock> rows;  ///< per block, while the pattern changes
   std::shared_ptr<Moves> moves;
 
   size_t bytes() const {
@@ -27,7 +27,7 @@ struct PackedElements::Dynamic {
   }
 };
 
-/// The transposed index, built by whoever needs it first.
+/// The transposed index, built by the first caller that needs it.
 struct PackedElements::Transposed {
   std::mutex mutex;
   std::atomic<bool> is_current = false;

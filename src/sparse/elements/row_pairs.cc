@@ -7,16 +7,15 @@
 namespace tessera::sparse {
 namespace {
 
-/// How many slices a partner is sought among. Twice as many raise the overlap by a few percent.
+/// Number of slices among which a partner is searched. Twice as many raise the overlap by a few per cent.
 constexpr size_t kWindow = 96;
 
-/// What a partner is worth: a shared column saves loading a row of X and an index, and an element
-/// of the partner saves the filler that would stand in its place. In loads, at four vectors of
-/// columns.
+/// Value of a partner: a shared column saves loading a row of X and an index, and each element of the partner
+/// saves filler. In loads, at four vectors of columns.
 constexpr uint32_t kSharedColumn = 9;
 constexpr uint32_t kPartnerElement = 11;
 
-/// One bit a column, for each slice.
+/// One bit per column, for each slice.
 class ColumnSets {
  public:
   ColumnSets(std::span<const RowSlice> slices, uint32_t first_column, uint32_t width)
@@ -69,7 +68,7 @@ std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_colu
       }
     }
     const uint32_t partner = waiting[best];
-    // Shift the ones passed over, so that those next in line keep their order.
+    // Shift the skipped ones, so that the following ones keep their order.
     std::move_backward(waiting.begin() + head + 1, waiting.begin() + best, waiting.begin() + best + 1);
     pairs.push_back({slices[waiting[head]], slices[partner], static_cast<uint16_t>(best_overlap)});
   }

@@ -6,14 +6,14 @@
 
 namespace tessera::sparse {
 
-/// A non-empty piece of a row: its columns in a k-block, ascending.
+/// A non-empty part of a row: its columns in a k-block, ascending.
 struct RowSlice {
   uint16_t row;
   uint16_t count;
   const uint32_t* columns;
 };
 
-/// Two row slices with the columns that they share. b.count is 0 where there is no second row.
+/// Two row slices and the columns that they share. b.count is 0 if there is no second row.
 struct RowPair {
   RowSlice a;
   RowSlice b;
@@ -23,9 +23,8 @@ struct RowPair {
   uint16_t single_b() const { return b.count - shared; }
 };
 
-/// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, a
-/// slice with the one among the next few in length that shares most and leaves least unpaired.
-/// a.count >= b.count.
+/// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, each slice with
+/// the one among the next few in length that shares most and leaves least unpaired. a.count >= b.count.
 std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_column, uint32_t width);
 
 }  // namespace tessera::sparse

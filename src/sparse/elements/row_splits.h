@@ -1,4 +1,4 @@
-// Where the rows of a pattern cross from one k-block into the next.
+// Where the rows of a pattern cross k-block boundaries.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -10,16 +10,15 @@
 
 namespace tessera::sparse {
 
-/// Positions of the first element of each row in each k-block, and behind the last.
+/// Positions of the first element of each row in each k-block, and past the last.
 class RowSplits {
  public:
   RowSplits() = default;
 
-  /// Of a pattern of block size 1 with fewer than 2^32 elements. Throws UsageError where it is
-  /// malformed.
+  /// For a pattern of block size 1 with fewer than 2^32 elements. Throws UsageError if it is malformed.
   RowSplits(const Pattern& pattern, uint32_t k_block, const base::ParallelFor& parallel);
 
-  /// Of all rows. k_block may be the number of k-blocks.
+  /// For all rows. k_block may be the number of k-blocks.
   const uint32_t* begin(uint32_t k_block) const { return begin_.data() + uint64_t{k_block} * rows_; }
 
  private:

@@ -17,7 +17,7 @@ constexpr uint32_t kNotTaken = UINT32_MAX;
 void RowsOfKBlock::reset(uint32_t rows, uint64_t most_elements) {
   rows_.assign(rows, Row{kNotTaken, 0});
   if (columns_.size() > most_elements) return;
-  columns_.resize(most_elements + 1);  // one behind those in use is written and read in vain
+  columns_.resize(most_elements + 1);  // one past those in use is written without effect
   values_.resize(most_elements + 1);
 }
 
@@ -28,7 +28,7 @@ uint32_t list_slice(const ElementIndex& index, const ElementSlice& slice, uint16
                     uint32_t* places) {
   const SliceColumns of_slice(index, slice);
   auto place = static_cast<uint32_t>(slice.place(0));
-  uint32_t length = 0;  // each is written, kept where it counts: no branch on it would be foreseen
+  uint32_t length = 0;  // each is written but only kept if it counts: a branch would be mispredicted
   for (uint32_t s = 0; s < slice.unpaired_steps; ++s, place += 2 * kRowGroupLanes) {
     const uint32_t column = of_slice.unpaired(s);
     columns[length] = static_cast<uint16_t>(column);
@@ -38,14 +38,14 @@ uint32_t list_slice(const ElementIndex& index, const ElementSlice& slice, uint16
   return length;
 }
 
-/// A row's list while elements go and come. Most rows are short: to walk all of one without a
-/// branch is quicker than to look for a place and to move what is behind it.
+/// A row's list during edits. Most rows are short: walking an entire row without branches is faster than
+/// searching for a position and moving the rest.
 struct RowList {
   uint16_t* columns;
   uint32_t* places;
   uint32_t length;
 
-  /// Returns whether it was there.
+  /// Returns whether it existed.
   bool drop(uint32_t column) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < length; ++i) {
@@ -56,7 +56,7 @@ struct RowList {
     return std::exchange(length, kept) != kept;
   }
 
-  /// Returns whether it was not there.
+  /// Returns whether it was new.
   bool grow(uint32_t column, uint32_t place) {
     uint32_t below = 0, there = 0;
     for (uint32_t i = length; i-- > 0;) {
@@ -74,16 +74,16 @@ struct RowList {
   }
 };
 
-/// Applies edits of one row to its list. Calls refuse with one that cannot be.
+/// Applies the edits of one row to its list. Calls refuse for impossible ones.
 template <class Refuse>
 void edit_row(std::span<const ElementEdit> edits, uint32_t none, RowList& row, const Refuse& refuse) {
   for (size_t i = 0; i < edits.size(); ++i) {
     const ElementEdit e = edits[i];
-    if (i > 0 && edits[i - 1].key == e.key) refuse(e, " twice");
+    if (i > 0 && edits[i - 1].key == e.key) refuse(e, "it is listed twice");
     if (e.grows()) {
-      if (!row.grow(e.column(), none)) refuse(e, ", and is there already");
+      if (!row.grow(e.column(), none)) refuse(e, "it exists already");
     } else if (!row.drop(e.column())) {
-      refuse(e, ", and is not there");
+      refuse(e, "it does not exist");
     }
   }
 }
@@ -140,7 +140,7 @@ void RowsOfKBlock::take(const ElementIndex& index, uint32_t block, const Pattern
     rows_[row] = {size, length};
     size += length;
   };
-  // Rows of a pattern lie far apart, and in an order that no hardware prefetcher follows.
+  // Rows of a pattern lie far apart, in an order that no hardware prefetcher follows.
   const auto fetch = [&](const ElementBlock&, const RowGroup* coming) {
     if (coming == nullptr) return;
     for (const uint16_t* of_side : {coming->row_a, coming->row_b})

@@ -1,4 +1,4 @@
-// The rows of a block of single elements (a k-block of a chunk) as they are to be packed.
+// The rows of a block of single elements (a k-block of a chunk) to be packed.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -13,7 +13,7 @@
 
 namespace tessera::sparse {
 
-/// For each row of the chunk its columns in the k-block, ascending, and where their values are now.
+/// For each row of the chunk its columns in the k-block, ascending, and the present places of their values.
 class RowsOfKBlock {
  public:
   struct Row {
@@ -21,20 +21,20 @@ class RowsOfKBlock {
     uint32_t length = 0;
   };
 
-  /// The rows of a block as they are.
+  /// The present rows of a block.
   void take(const ElementIndex& index, uint32_t block) { take(index, block, {}, 0); }
 
-  /// The rows as edits leave them, whose new elements have their values at `none`. Throws
-  /// UsageError for an element that goes and is not there, grows and is there, or is named twice.
+  /// The rows after edits; new elements have their values at `none`. Throws UsageError for a dropped element
+  /// that does not exist, a grown one that exists, and duplicates.
   void take(const ElementIndex& index, uint32_t block, std::span<const ElementEdit> edits, uint32_t none);
 
-  /// The rows of a pattern. Where it says so, elements that are there already have their values.
+  /// The rows of a pattern. If requested, existing elements keep their values.
   void take(const ElementIndex& index, uint32_t block, const Pattern& pattern, const RowSplits& cuts,
             bool finds_values, uint32_t none);
 
   const std::vector<RowGroup>& row_groups() const { return row_groups_; }
   uint64_t places() const { return places_; }
-  /// None behind the last row.
+  /// None past the last row.
   Row row(uint32_t row) const { return row < rows_.size() && rows_[row].length > 0 ? rows_[row] : Row{}; }
   /// They lie far apart, in an order that no hardware prefetcher follows.
   void fetch(uint32_t row) const {
@@ -51,7 +51,7 @@ class RowsOfKBlock {
   void row_group();
 
   std::vector<Row> rows_;
-  std::vector<uint16_t> columns_;  ///< these two may be longer than what is in use
+  std::vector<uint16_t> columns_;  ///< these two may be longer than the part in use
   std::vector<uint32_t> values_;
   std::vector<RowGroup> row_groups_;
   uint64_t places_ = 0;
