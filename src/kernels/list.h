@@ -11,7 +11,7 @@ namespace tessera::kernels {
 /// Every codelet of every family, each once.
 std::span<const ListedCodelet> all_codelets();
 
-/// The codelet of that name. Throws UsageError for any other.
+/// The codelet with that name. Throws UsageError for any other.
 const ListedCodelet& find_codelet(std::string_view name);
 
 }  // namespace tessera::kernels

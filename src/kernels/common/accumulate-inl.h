@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// sum += a · b, in the register where sum stands. Left to choose, GCC moves sums between registers:
-// in a tile of 4 × 4 vectors one move every four multiply-adds, on the same ports.
+// sum += a · b, in sum's register. Otherwise GCC moves sums between registers: in a micro-tile of 4 × 4
+// vectors one move per four multiply-adds, on the same ports.
 template <class V>
 HWY_INLINE void accumulate(V a, V b, V& sum) {
 #if HWY_COMPILER_GCC_ACTUAL && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)

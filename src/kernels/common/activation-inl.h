@@ -1,4 +1,4 @@
-// Activations, on vectors.
+// Activations on vectors.
 #if defined(TESSERA_KERNELS_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ACTIVATION_INL_H_
 #undef TESSERA_KERNELS_ACTIVATION_INL_H_
@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// erf by Abramowitz & Stegun 7.1.26: off by 1.5e-7 at most.
+// erf by Abramowitz & Stegun 7.1.26: error at most 1.5e-7.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V erf_approximation(D d, V x) {
   const V magnitude = hn::Abs(x);
@@ -26,7 +26,7 @@ HWY_INLINE V erf_approximation(D d, V x) {
   p = hn::MulAdd(p, t, hn::Set(d, 0.254829592F));
   const V tail = hn::Mul(hn::Mul(p, t), hn::Exp(d, hn::Neg(hn::Mul(magnitude, magnitude))));
   const V erf = hn::CopySign(hn::Sub(hn::Set(d, 1.0F), tail), x);
-  return hn::IfThenElse(hn::Eq(x, x), erf, x);  // Exp need not keep a NaN
+  return hn::IfThenElse(hn::Eq(x, x), erf, x);  // Exp may lose a NaN
 }
 
 template <class D, class V = hn::Vec<D>>

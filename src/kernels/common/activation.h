@@ -1,4 +1,4 @@
-// Activations, of single numbers.
+// Activations of scalars.
 #pragma once
 
 #include <tessera/types.h>

@@ -1,5 +1,5 @@
-// Elements of every floating-point type as vectors of FP32, and back: rounded once, to nearest
-// even; beyond the type infinity; NaN stays NaN.
+// Conversion of floating-point elements of every type to FP32 vectors and back: rounded once, to nearest
+// even; values beyond the type become infinity; NaN stays NaN.
 #if defined(TESSERA_KERNELS_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_CONVERT_INL_H_
 #undef TESSERA_KERNELS_CONVERT_INL_H_
@@ -53,7 +53,7 @@ HWY_INLINE void store_rounded(D, hn::Vec<D> value, base::Bfloat16* to) {
 }
 
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-// Highway's portable conversions of FP16 truncate, and know neither infinity nor NaN.
+// Highway's portable FP16 conversions truncate, and do not handle infinity and NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> load_f32(D d, const base::Half* from) {
   float lanes[hn::MaxLanes(d)];

@@ -6,17 +6,17 @@
 namespace tessera::kernels {
 namespace {
 
-// From the engine's call to the first element: type and instruction set are looked up.
+// From the engine's call to the first element, including dispatch on type and instruction set.
 constexpr double kHostVertexCycles = 60;
 
-// Beyond the L2 cache a store first reads its line.
+// Beyond the L2 cache a store first reads its line (read for ownership).
 constexpr double kReadForOwnership = 2;
 
 double memory_bytes_per_cycle(const machine::HostFigures& f) {
   return std::min(f.memory_core_gbps, f.memory_gbps / f.threads) / f.ghz;
 }
 
-/// Cycles to stream through `work` when all of it was last touched at the level that holds it.
+/// Cycles to stream through `work` if all of it was last touched at the level that holds it.
 double stream_cycles(const machine::HostFigures& f, const HostWork& work) {
   const double near = work.read_bytes + work.written_bytes;
   const double far = work.read_bytes + kReadForOwnership * work.written_bytes;
@@ -30,7 +30,7 @@ double stream_cycles(const machine::HostFigures& f, const HostWork& work) {
 
 double lanes_of(const machine::HostFigures& f) { return std::max(4.0, f.flops_per_cycle / 4); }
 
-// Operands of a core that fill less of its L2 cache than half are still there from one product to the next.
+// A core's operands that take less than half of its L2 cache stay there from one product to the next.
 double streaming_rate(double bytes, const machine::HostFigures& f) {
   if (bytes <= static_cast<double>(f.l2_bytes) / 2) return f.l2_bytes_per_cycle;
   if (bytes * f.threads <= static_cast<double>(f.l3_bytes)) return f.l3_bytes_per_cycle;
@@ -45,12 +45,13 @@ double resident_rate(double bytes, double stays, double lost, const machine::Hos
 
 double host_cycles(const machine::Machine& m, const HostWork& work) {
   const machine::HostFigures& f = m.figures;
-  const double operations_per_cycle = f.flops_per_cycle / 2;  // the figure counts multiply-adds twice
+  const double operations_per_cycle = f.flops_per_cycle / 2;  // the figure counts a multiply-add as two
+                                                              // operations
   const double arithmetic = work.vector_operations / operations_per_cycle;
   return kHostVertexCycles + std::max(stream_cycles(f, work), arithmetic);
 }
 
-// FP16 has instructions of its own; BF16 takes shifts, and integer arithmetic to round.
+// FP16 has conversion instructions; BF16 takes shifts, and integer arithmetic for rounding.
 double widen_operations(Type type) {
   if (type == Type::f32) return 0;
   return type == Type::f16 ? 1 : 2;

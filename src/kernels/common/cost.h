@@ -1,4 +1,4 @@
-// What the costs of codelets have in common.
+// Common parts of codelet costs.
 #pragma once
 
 #include <cstdint>
@@ -9,43 +9,43 @@
 
 namespace tessera::kernels {
 
-/// What a vertex moves and computes on a host.
+/// Data movement and arithmetic of a vertex on a host.
 struct HostWork {
   double read_bytes = 0;
   double written_bytes = 0;
   double vector_operations = 0;  ///< per FP32 lane: arithmetic and conversions
 };
 
-/// Cycles of one core: the longer of streaming the bytes from the cache level that holds them all,
-/// with every core busy, and the arithmetic; and a fixed part for entering the vertex.
+/// Cycles of one core: the maximum of streaming the bytes from the cache level that holds them all, with
+/// every core active, and the arithmetic, plus a fixed part for entering the vertex.
 double host_cycles(const machine::Machine& m, const HostWork& work);
 
-/// Vector operations on a host that turn an element of a type into FP32, and round it back.
+/// Vector operations on a host to convert an element of a type to FP32, and to round it back.
 double widen_operations(Type type);
 double round_operations(Type type);
 
 /// FP32 lanes of a host's vectors.
 double lanes_of(const machine::HostFigures& f);
 
-/// Bytes a cycle that a core of a host streams of a working set of its own of so many bytes.
+/// Bytes per cycle that a host's core streams from its own working set of this size.
 double streaming_rate(double bytes, const machine::HostFigures& f);
 
-/// Bytes a cycle at which a core of a host reads and writes a working set again and again while streams pass
-/// by: all of it stays in the L2 cache up to `stays` of such caches, none from `lost` of them on.
+/// Bytes per cycle at which a host's core repeatedly reads and writes a working set while other data streams
+/// through the cache: all of it stays in the L2 cache up to a size of `stays` L2 caches, none from `lost` on.
 double resident_rate(double bytes, double stays, double lost, const machine::HostFigures& f);
 
-/// Cycles of copying a cache line from one place to another, beside those of bringing it near.
+/// Cycles to copy a cache line, besides fetching it.
 inline constexpr double kLineBytes = 64;
 inline constexpr double kCopyLineCycles = 10;
 
 /// Bytes of a field's elements.
 double bytes_of(const program::FieldView& field);
 
-/// Elements of a type in a vector of a modelled tile: half4, float2 (PopLibs). A type that such a
-/// tile lacks counts as the one of its size.
+/// Elements of a type in a vector of a modelled tile: half4, float2 (PopLibs). A type that such a tile lacks
+/// counts as the one of its size.
 double tile_vector_width(Type type);
 
-/// ⌈elements / workers⌉: what the busiest worker of a tile has.
+/// ⌈elements / workers⌉: the slice of a tile's busiest worker.
 double worker_slice(const machine::Machine& m, double elements);
 
 /// All cycles in one phase.

@@ -1,4 +1,4 @@
-// Single elements of fields, of any type, for references and samples.
+// Access to single elements of fields of any type, for references and samples.
 #pragma once
 
 #include <tessera/types.h>
@@ -69,12 +69,12 @@ inline void set_number(const program::FieldView& field, int64_t row, int64_t col
   store_number(field.type, address_of(field, row, col), value);
 }
 
-/// Whether the elements of a row follow one another.
+/// Whether the elements of a row are contiguous.
 inline bool has_contiguous_rows(const program::FieldView& field) {
   return field.col_stride == 1 || field.cols <= 1;
 }
 
-/// One row of `a` times one of `b`, summed in FP32; 0 where either is beyond its field.
+/// Dot product of a row of `a` and a row of `b`, in FP32; 0 if either is beyond its field.
 inline float row_product(const program::FieldView& a, uint32_t a_row, const program::FieldView& b,
                          uint32_t b_row) {
   float sum = 0;
@@ -83,7 +83,7 @@ inline float row_product(const program::FieldView& a, uint32_t a_row, const prog
   return sum;
 }
 
-/// FP32 numbers travel in integer parameters as their bits.
+/// FP32 parameters are passed as their bits.
 inline int64_t param_of(float value) { return std::bit_cast<uint32_t>(value); }
 inline float float_of(int64_t param) { return std::bit_cast<float>(static_cast<uint32_t>(param)); }
 

@@ -1,4 +1,4 @@
-// The epilogue of a product, on vectors.
+// The epilogue of a product on vectors.
 #if defined(TESSERA_KERNELS_EPILOGUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_EPILOGUE_INL_H_
 #undef TESSERA_KERNELS_EPILOGUE_INL_H_
@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// y[0, count) from the sums of W·X, along a row of Y (bias_step 0) or a column (bias_step 1);
-// `bias` may be null. With `stream`, whole aligned vectors go past the caches; y is not read then.
+// Computes y[0, count) from the sums of W·X, along a row of Y (bias_step 0) or a column (bias_step 1); `bias`
+// may be null. With `stream`, whole aligned vectors use non-temporal stores; y is not read then.
 inline HWY_NOINLINE void finish_line(const Epilogue& e, const float* sums, size_t count, const float* bias,
                                      size_t bias_step, float* y, bool stream = false) {
   const hn::ScalableTag<float> d;

@@ -1,4 +1,4 @@
-// What a product does to each element of Y on its way out of the registers.
+// The epilogue of a product: what is applied to each element of Y before it is stored.
 #pragma once
 
 #include <tessera/types.h>
@@ -14,7 +14,7 @@ namespace tessera::kernels {
 struct Epilogue {
   float alpha = 1.0F;
   float beta = 0.0F;
-  const float* bias = nullptr;  ///< one a row of Y, or null
+  const float* bias = nullptr;  ///< one per row of Y, or null
   Activation activation = Activation::none;
 };
 
@@ -26,8 +26,7 @@ inline float finish(const Epilogue& e, uint32_t row, float sum, const float& y) 
   return activate(e.activation, value);
 }
 
-/// From the fields of a vertex: alpha and beta, and a bias that may have no elements. In a dry run
-/// they hold no data.
+/// From a vertex's fields: alpha and beta, and a bias that may be empty. In a dry run they hold no data.
 inline Epilogue epilogue_of(const program::FieldView& scalars, const program::FieldView& bias,
                             int64_t activation) {
   Epilogue epilogue;

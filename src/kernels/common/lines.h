@@ -1,4 +1,4 @@
-// Fields of equal shape as contiguous runs of elements, whatever their strides.
+// Splits fields of equal shape into contiguous runs of elements, whatever their strides.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ inline void copy_strided(size_t element_bytes, const std::byte* from, int64_t fr
   }
 }
 
-/// Calls kernel(pointers, count) on contiguous runs of elements that cover the fields; the last
-/// field is written, the others are read. Elements that lie apart go through small buffers.
+/// Calls kernel(pointers, count) on contiguous runs of elements that cover the fields; the last field is
+/// written, the others are read. Strided elements go through small buffers.
 template <size_t N, class Kernel>
 class LineWalk {
  public:

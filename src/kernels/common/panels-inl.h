@@ -1,4 +1,4 @@
-// Packing panels of X and turning tiles: how the sparse kernels move data.
+// Copying panels of X and transposing micro-tiles: the data movement of the sparse kernels.
 #if defined(TESSERA_KERNELS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_PACK_INL_H_
 #undef TESSERA_KERNELS_PACK_INL_H_
@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 inline constexpr size_t kLanes = hn::MaxLanes(Floats());
 
-// Turns the 4 × 4 matrix in each 128-bit block of four vectors.
+// Transposes the 4 × 4 matrix in each 128-bit block of four vectors.
 template <class D, class V>
 HWY_INLINE void transpose_four(D d, V& v0, V& v1, V& v2, V& v3) {
   const hn::RepartitionToWide<D> wide;
@@ -35,7 +35,7 @@ HWY_INLINE void transpose_four(D d, V& v0, V& v1, V& v2, V& v3) {
   v3 = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
 }
 
-// Stores each 128-bit block of v, `step` floats from one to the next.
+// Stores each 128-bit block of v, `step` floats apart.
 template <class D, class V>
 HWY_INLINE void store_blocks(D d, V v, float* to, size_t step) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -76,13 +76,14 @@ inline void transpose(const float* from, size_t from_step, size_t rows, size_t c
   }
 }
 
-// Rows that begin `columns` after a boundary of vectors, each turned by as many columns: its last ones go
-// first. Then all vectors are aligned, the first in two parts. Pointers to them stand at the boundary.
+// For rows that begin `columns` after a vector boundary: rotates each by as many columns, so that its last
+// ones come first. Then all vectors are aligned, and the first is in two parts. Pointers to rows point to the
+// boundary.
 struct Rotation {
   uint32_t columns = 0;
   size_t length = 0;  // of a row
 
-  // The parts of the first vector: where its last lanes stand, and its first ones.
+  // The parts of the first vector: its last lanes, and its first ones.
   HWY_INLINE hn::Mask<Floats> end_of_row() const { return hn::FirstN(Floats(), columns); }
   HWY_INLINE hn::Vec<Floats> load(const float* row) const {
     const Floats d;
@@ -101,15 +102,14 @@ inline uint32_t columns_past_vector(const float* at) {
   return address % sizeof(float) == 0 ? static_cast<uint32_t>(address / sizeof(float) % kLanes) : 0;
 }
 
-// By how much `cols` columns of Y from `col` on must be turned to be written as aligned vectors; not at all
-// where that cannot be.
+// By how much `cols` columns of Y from `col` on must be rotated for aligned stores; 0 if that is impossible.
 inline Rotation rotation_to_align(const MatrixView<float>& y, uint32_t col, uint32_t cols) {
   if (y.col_stride != 1 || y.row_stride % kLanes != 0 || cols % kLanes != 0) return {};
   return {columns_past_vector(&y(0, col)), cols};
 }
 
-// The columns of X from col_begin that one tile of a panel holds: `cols` of them, zeros up to
-// `width`. Turned rows stand in a row-major X.
+// The columns of X from col_begin in one micro-tile of a panel: `cols` of them, zeros up to `width`. For
+// rotated rows X is row-major.
 struct PanelTile {
   int64_t col_begin;
   uint32_t cols;
@@ -121,7 +121,7 @@ struct PanelTile {
 inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const PanelTile& tile) {
   // Rows of X are often a power of two apart, which no hardware prefetcher follows.
   constexpr int64_t kAhead = 16;
-  // Of the panel, which streams of W and Y may have pushed out of the L2 cache.
+  // Prefetch distance in the panel, which streams of W and Y may have evicted from the L2 cache.
   constexpr size_t kFloatsAhead = 512;
   const Floats d;
   float* to = tile.to;
@@ -166,7 +166,7 @@ inline void pack_columns(const float* x, int64_t col_stride, uint32_t k, const P
   }
 }
 
-// Copies rows 0 to k of the tile's columns, and zeros for the overhang of the last block.
+// Copies rows 0 to k of the micro-tile's columns, and zeros for the overhang of the last block.
 inline void copy_micro_tile(MatrixView<const float> x, uint32_t k, uint32_t depth, const PanelTile& tile) {
   const float* first = x.data + tile.col_begin * x.col_stride;
   if (x.col_stride == 1) {

@@ -1,4 +1,4 @@
-// Sums over rows of X, as products on tiles add them up.
+// Accumulation of rows of X, for products on tiles.
 #if defined(TESSERA_KERNELS_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ROW_SUMS_INL_H_
 #undef TESSERA_KERNELS_ROW_SUMS_INL_H_

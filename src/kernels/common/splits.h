@@ -1,4 +1,4 @@
-// How the shares of the sparse kernels are cut: into vectors, tiles of vectors, and parts for threads.
+// Splits the slices of sparse kernels into vectors, groups of vectors, and parts for threads.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@ inline constexpr uint32_t kMaxLanes = 16;
 
 constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
 
-/// Units of a share, from `first` to `end`, in parts that threads take one at a time: each long enough for
-/// taking it to cost nothing, short enough for threads to end together. A unit is some rows.
+/// Units of a slice, from `first` to `end`, in parts that threads take one at a time: long enough to make
+/// taking them negligible, short enough for threads to finish together. A unit is a few rows.
 struct PartSplit {
   uint32_t first;
   uint32_t end;
@@ -29,7 +29,7 @@ struct PartSplit {
   uint32_t end_of(uint32_t i) const { return std::min(begin_of(i) + step, end); }
 };
 
-/// Cuts `vectors` into tiles of at most `most` vectors that differ by one at most: the i-th of
+/// Splits `vectors` into tiles of at most `most` vectors whose widths differ by at most one: tile i of
 /// `tiles()` begins at `begin(i)`.
 struct TileSplit {
   uint32_t vectors;

@@ -8,7 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// One lane has nothing to vectorise: there the reference is the kernel.
+// With one lane there is nothing to vectorise: the reference is the kernel.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define TESSERA_BLOCK_VECTORS 1
 #include "kernels/host/block_sparse/few_columns-inl.h"

@@ -1,4 +1,4 @@
-// Y = W·X with a block-sparse weight, and with a dense one, whose pattern is full.
+// Y = W·X for block-sparse weights, and for dense ones, whose pattern is full.
 #pragma once
 
 #include <tessera/types.h>
@@ -12,27 +12,27 @@
 
 namespace tessera::kernels {
 
-/// How a product is cut over cores, and how a core works on its share: the knobs of a plan.
+/// How a product is partitioned over cores, and how a core processes its slice: the knobs of a plan.
 struct BlockSchedule {
   enum class Kernel : uint8_t {
-    wide,         ///< vectors along the columns of Y; each value of W is broadcast
+    wide,         ///< vectors along the columns of Y; values of W are broadcast
     few_columns,  ///< vectors along the rows of Y; for few columns
   };
 
   Kernel kernel = Kernel::wide;
-  uint16_t row_parts = 1;     ///< shares along the rows of Y
-  uint16_t col_parts = 1;     ///< shares along the columns of Y
-  uint8_t micro_rows = 8;     ///< wide: rows of a register tile, 4 or 8 (4 × 4 blocks: 4)
-  uint8_t micro_vectors = 3;  ///< wide: vectors in a row of a register tile, at most
-  uint32_t panel_cols = 48;   ///< wide: columns of X that stay in the L2 cache while W streams by
-  bool copy_x = true;         ///< wide: copy the panel of X; else only where X lacks aligned vectors
-  bool stream_y = false;      ///< wide: write Y past the caches where it is aligned
+  uint16_t row_parts = 1;     ///< slices along the rows of Y
+  uint16_t col_parts = 1;     ///< slices along the columns of Y
+  uint8_t micro_rows = 8;     ///< wide: height of a micro-tile in rows, 4 or 8 (4 × 4 blocks: 4)
+  uint8_t micro_vectors = 3;  ///< wide: maximum width of a micro-tile in vectors
+  uint32_t panel_cols = 48;   ///< wide: columns of X that stay in the L2 cache while W streams
+  bool copy_x = true;         ///< wide: copy the panel of X; otherwise only if X lacks aligned vectors
+  bool stream_y = false;      ///< wide: write Y with non-temporal stores if it is aligned
 
   bool operator==(const BlockSchedule&) const = default;
 };
 
-/// A block-sparse weight as the kernels see it: the arrays of sparse::PackedBlocks. Transposed, it is
-/// Wᵀ: rows, columns and index are those of Wᵀ, each block is the transpose of the stored one.
+/// A block-sparse weight as kernels see it: the arrays of sparse::PackedBlocks. If transposed, it is Wᵀ:
+/// rows, columns and index are those of Wᵀ, and each block is the transpose of the stored one.
 struct BlockWeight {
   uint32_t rows = 0;  ///< m
   uint32_t cols = 0;  ///< k
@@ -42,17 +42,16 @@ struct BlockWeight {
   const void* values = nullptr;
   const uint32_t* row_begin = nullptr;
   const void* columns = nullptr;
-  const uint32_t* slots = nullptr;  ///< whose values are each block's; null: its own number
+  const uint32_t* slots = nullptr;  ///< slot of each block's values; null: its own number
   bool transposed = false;
-  uint32_t capacity = 0;  ///< of a pattern not known yet, whose row_begin is null: blocks that a
-                          ///< cost is to count on
+  uint32_t capacity = 0;  ///< for an unknown pattern, whose row_begin is null: number of blocks for the cost
 };
 
-/// The weight, or its transpose: that builds the transposed index on first use.
+/// The weight, or its transpose, which builds the transposed index on first use.
 BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed = false);
 
-/// One core's share of Y = activation(alpha · W·X + beta · Y + bias): some block rows of W times
-/// some columns of X. x and y are the whole matrices.
+/// One core's slice of Y = activation(alpha · W·X + beta · Y + bias): block rows of W times columns of X. x
+/// and y are the whole matrices.
 struct BlockSlice {
   BlockWeight weight;
   uint32_t block_row_begin = 0;
@@ -63,19 +62,18 @@ struct BlockSlice {
   MatrixView<float> y;
   Epilogue epilogue;
   BlockSchedule schedule;
-  float* scratch = nullptr;              ///< block_scratch_floats() of them, aligned to a cache line
+  float* scratch = nullptr;              ///< block_scratch_floats() of them, cache-line aligned
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Helpers* helpers = nullptr;   ///< may be null
 };
 
-/// Computes a share. Its bits depend on the share, the cut and the instruction set, on nothing
-/// else.
+/// Computes a slice. Its bits depend only on the slice, the schedule and the instruction set.
 void block_spmm(const BlockSlice& slice);
 
 /// The same in plain loops.
 void block_spmm_reference(const BlockSlice& slice);
 
-/// Floats of scratch for a share of `cols` columns; k is the product's, of a transposed weight its rows.
+/// Floats of scratch for a slice of `cols` columns; k is the product's, for a transposed weight its rows.
 size_t block_scratch_floats(const BlockSchedule& schedule, uint32_t k, uint32_t block_size, uint32_t cols,
                             bool transposed = false);
 

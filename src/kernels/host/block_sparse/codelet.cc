@@ -95,7 +95,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
       .packed();
   s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
   visit_block_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
-  // Sums of up to `cols` products below 1 in another order.
+  // Sums of up to `cols` products below 1, in another order.
   s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
   return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
 }

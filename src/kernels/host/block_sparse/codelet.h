@@ -1,4 +1,4 @@
-// The block-sparse product as a codelet: one vertex is one core's share.
+// The block-sparse product as a codelet: one vertex is one core's slice.
 #pragma once
 
 #include "kernels/host/block_sparse/block_sparse.h"
@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// Calls visit(name, knob) for every knob of a cut, in the order of the codelet's parameters.
+/// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
 template <class Schedule, class Visit>
 void visit_block_knobs(Schedule& schedule, const Visit& visit) {
   visit("kernel", schedule.kernel);
@@ -20,7 +20,7 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
   visit("stream_y", schedule.stream_y);
 }
 
-/// Fields and parameters of block_spmm, by position. The parameters go on with the knobs.
+/// Fields and parameters of block_spmm, by position. The knobs are the last parameters.
 namespace block_field {
 enum : size_t { values, row_begin, columns, slots, x, y, scalars, bias, scratch, count };
 }

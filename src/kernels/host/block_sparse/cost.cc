@@ -9,46 +9,46 @@
 namespace tessera::kernels {
 namespace {
 
-// Share of the reads of X from the L2 cache that multiply-adds do not hide, and what each line of it costs
-// more where X lies in place, over many pages.
+// Fraction of the reads of X from the L2 cache that multiply-adds do not hide, and the extra cost per line if
+// X is read in place, over many pages.
 constexpr double kExposedPanelReads = 0.25;
 constexpr double kInPlaceLineCycles = 0.35;
-// Share of the stream of W that shows beside multiply-adds, or they beside it.
+// Fraction of the stream of W that multiply-adds do not hide, or vice versa.
 constexpr double kExposedStream = 0.15;
-// Eight sums just cover the latency of multiply-adds, four cycles of two each: any delay shows.
+// Eight sums just cover the latency of multiply-adds, four cycles with two each: any delay shows.
 constexpr double kFewSums = 8;
 constexpr double kFewSumsFactor = 1.07;
-// Entering and leaving a micro-kernel: the call, clearing and storing sums, a mispredicted branch.
+// Prologue and epilogue of a micro-kernel: call, clearing and storing sums, a mispredicted branch.
 constexpr double kTileCycles = 40;
 // Expanding one entry of the index.
 constexpr double kIndexCycles = 0.5;
-// Finding a block by its slot, and its values where none of the last block's neighbours are.
+// Finding a block by its slot, and its values if the previous block's are not adjacent.
 constexpr double kSlotCycles = 6;
-// Load, convert and store of one vector of 16-bit values, mostly beside multiply-adds.
+// Load, convert and store of one vector of 16-bit values, mostly overlapped with multiply-adds.
 constexpr double kWidenCycles = 2;
-// Packing turns columns into rows in registers, 4 × 4 at a time: shuffles and quarter stores.
+// Packing transposes in registers, 4 × 4 at a time: shuffles and quarter stores.
 constexpr double kRotateCyclesPerVector = 6;
-// A row of Y that is no whole vectors goes through scratch: the call, and masked loads and stores.
+// A row of Y that is not whole vectors goes through scratch: a call, masked loads and stores.
 constexpr double kRaggedRowCycles = 30;
-// A cache line of Y that two cores write at about the same time.
+// A cache line of Y written by two cores at about the same time.
 constexpr double kSharedLineCycles = 60;
-// Adding up and finishing the sums of one vector of the narrow kernel.
+// Reducing and finishing the sums of one vector of the few-column kernel.
 constexpr double kFewColumnFinishCycles = 12;
-// Adding up one sum of the narrow kernel from a vector that also has other rows' sums.
+// Reducing one sum of the few-column kernel from a vector that also holds other rows' sums.
 constexpr double kTransposedFinishCycles = 8;
 // Addresses of one block's rows of X, and of those to prefetch.
 constexpr double kLookupCycles = 3;
-// A transposed product takes 256 bytes of a block at a time, which nothing but its own prefetches foresees:
-// where values come from beyond the L2 cache, the part of their reads that adds to all else.
+// A transposed product reads 256 bytes of a block at a time, which only its own prefetches anticipate: if
+// values come from beyond the L2 cache, the fraction of their reads that is not hidden.
 constexpr double kExposedPieces = 1.5;
-// Part of the L2 cache that a panel may take before the streams of W and Y push some of it out, rows in place
-// before a packed one, and how many L2 caches it takes before none of it stays: until then what it costs is
-// prefetched well.
+// Fraction of the L2 cache that a panel may take before the streams of W and Y evict some of it, for rows in
+// place and for a packed panel; and the number of L2 caches at which none of it stays: up to then prefetching
+// works well.
 constexpr double kInPlaceFractionOfL2 = 0.5;
 constexpr double kPanelFractionOfL2 = 0.75;
 constexpr double kPanelFractionLost = 1.5;
 
-/// The sizes of a share.
+/// The sizes of a slice.
 struct Sizes {
   double blocks, values, value_bytes, block_rows, rows, cols, lanes;
 };
@@ -67,15 +67,15 @@ Sizes sizes_of(const BlockSlice& slice, const machine::HostFigures& f) {
   return s;
 }
 
-// A pattern not known yet is that of a weight whose blocks have slots.
+// An unknown pattern is that of a weight whose blocks have slots.
 bool has_slots(const BlockWeight& w) { return w.slots != nullptr || w.row_begin == nullptr; }
 
 double micro_rows_of(const BlockSlice& slice) {
   return slice.weight.block_size == 4 ? 4 : std::min<double>(slice.schedule.micro_rows, 8);
 }
 
-// Cycles of one pass of a share's values through registers, for one tile of `vectors`. line_cycles: of each
-// cache line of X that it reads, beside its part of panel_rate.
+// Cycles of one pass of a slice's values through registers, for one micro-tile of `vectors`. line_cycles: per
+// cache line of X that it reads, besides its part of panel_rate.
 double tile_cycles(const BlockSlice& slice, const Sizes& s, double vectors, double panel_rate,
                    double line_cycles, const machine::HostFigures& f) {
   const double micro_rows = micro_rows_of(slice);
@@ -97,11 +97,11 @@ double copy_cycles(const BlockSlice& slice, const Sizes& s, const machine::HostF
   return cycles;
 }
 
-// Arrays that callers allocate begin at a cache line or 16 bytes after one: a knob that asks for
-// aligned vectors has its effect in one half of the calls.
+// Arrays begin at a cache line or 16 bytes after one: a knob that needs aligned vectors takes effect in half
+// of the calls.
 constexpr double kAlignedCalls = 0.5;
 
-// Share of the calls that copy X.
+// Fraction of the calls that copy X.
 double packed_calls(const BlockSlice& slice, const Sizes& s) {
   if (slice.schedule.copy_x) return 1;
   const auto micro_rows = static_cast<uint32_t>(micro_rows_of(slice));
@@ -124,9 +124,8 @@ double write_cycles(const BlockSlice& slice, const Sizes& s, const machine::Host
   return cycles;
 }
 
-// What the borders of a share cost. Cores that share the columns of a row-major Y meet in the lines
-// between them, unless each has several panels: then it is elsewhere when the other one comes
-// there.
+// Costs at the borders of a slice. Cores that share the columns of a row-major Y meet in the cache lines
+// between them, unless each has several panels: then they are there at different times.
 double border_cycles(const BlockSlice& slice, const Sizes& s, double panels) {
   const bool ragged = std::fmod(s.cols, s.lanes) != 0;
   const bool meets = slice.y.col_stride == 1 && slice.schedule.col_parts > 1 && panels == 1;
@@ -137,7 +136,7 @@ double border_cycles(const BlockSlice& slice, const Sizes& s, double panels) {
 double piece_cycles(const BlockWeight& w, const Sizes& s, double streaming, const machine::HostFigures& f) {
   const bool is_far = s.value_bytes > static_cast<double>(f.l2_bytes);
   if (!w.transposed || !is_far) return 0;
-  // The pieces of large blocks lie side by side, and one strip after the other takes them.
+  // The pieces of large blocks are adjacent, and one strip after another takes them.
   return kExposedPieces * std::min(1.0, 8.0 / w.block_size) * streaming;
 }
 
@@ -171,7 +170,7 @@ program::PhaseTimes few_column_cycles(const BlockSlice& slice, const machine::Ho
   const double most_cols = s.lanes < 16 ? (transposed ? 1 : 4) : (transposed ? 4 : kFewColumns);
   const double tile_cols = std::min(s.cols, most_cols);
   const double tiles = std::ceil(s.cols / std::max(1.0, tile_cols));
-  const double together = transposed && slice.weight.block_size > 4 ? 4  // groups that one load of X serves
+  const double together = transposed && slice.weight.block_size > 4 ? 4  // groups that share one load of X
                           : slice.weight.block_size >= 16 && s.lanes >= 16 ? 2
                                                                            : 1;
   const double multiply_adds = tile_cols * vectors * 2 * s.lanes / f.flops_per_cycle;
@@ -182,21 +181,21 @@ program::PhaseTimes few_column_cycles(const BlockSlice& slice, const machine::Ho
   program::PhaseTimes cycles;
   cycles[program::Phase::rearrange] = 2 * panel / f.l2_bytes_per_cycle;
   const double groups = s.values / kGroupValues;
-  // A block of 4 × 4 is a single group: finding its rows of X is not spread over several.
+  // A 4 × 4 block is a single group: the cost of finding its rows of X is not spread over several.
   const double lookup = slice.weight.block_size == 4 ? kLookupCycles : 0;
   const double finish = transposed ? kTransposedFinishCycles : kFewColumnFinishCycles / s.lanes;
   const double rows = s.rows * tile_cols * finish + s.block_rows * 2 * kTileCycles +
                       (has_slots(slice.weight) ? s.blocks * kSlotCycles : 0);
   const double compute = tiles * (groups * (std::max(multiply_adds, loads) + lookup) + rows);
   const double streaming = s.value_bytes / streaming_rate(s.value_bytes, f);
-  // Reading ahead ends with a block row, and of several passes only the first one streams, so the
-  // shorter is not hidden altogether.
+  // Prefetching ends with a block row, and of several passes only the first streams, so the shorter part is
+  // not entirely hidden.
   const double exposed = tiles > 1 ? 0.5 : 0.15;
   cycles[program::Phase::compute] = std::max(compute, streaming) + exposed * std::min(compute, streaming);
   return cycles;
 }
 
-// The ways of cutting over `threads`: rows × columns.
+// Factorisations of `threads` into rows × columns.
 std::vector<std::pair<uint16_t, uint16_t>> splits(uint32_t threads, uint32_t most_cols) {
   std::vector<std::pair<uint16_t, uint16_t>> out;
   for (uint32_t cols = 1; cols <= std::min(threads, most_cols); ++cols) {
@@ -210,7 +209,7 @@ struct TileShape {
   uint8_t rows, vectors;
 };
 
-// Register tiles that keep both multiply-add units busy: AVX-512 has 32 registers, others 16.
+// Micro-tiles that keep both multiply-add units busy: AVX-512 has 32 registers, others 16.
 std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t n) {
   if (lanes < 16 && block_size > 4 && n <= 2 * lanes) return {{8, 1}, {4, 2}};
   if (lanes < 16) return {{4, 3}, {4, 2}};
@@ -218,8 +217,8 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
   return {{8, 3}, {8, 2}, {4, 4}};
 }
 
-// Whether X may be read in place: whole vectors and blocks, and no rows so far apart that they push
-// one another out of the L2 cache.
+// Whether X may be read in place: whole vectors and blocks, and no row stride that evicts other rows from the
+// L2 cache.
 bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures& f) {
   const bool whole = !p.x_column_major && p.n % lanes == 0 && p.k % p.block_size == 0;
   return whole && 4.0 * p.k * p.n <= kInPlaceFractionOfL2 * static_cast<double>(f.l2_bytes);

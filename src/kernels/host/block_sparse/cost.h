@@ -1,4 +1,4 @@
-// What a share of a block-sparse product costs on a host, and the cuts worth weighing.
+// Cost of a slice of a block-sparse product on a host, and candidate schedules.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,11 @@
 
 namespace tessera::kernels {
 
-/// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern (or the capacity,
-/// where the pattern is not known yet) and the host's figures. Reads no values, no X and no Y; their strides
-/// only.
+/// Seconds of a slice by phase (rearrange, compute), from its sizes, the exact pattern (or the capacity, if
+/// the pattern is not known yet) and the host's figures. Reads no values, no X and no Y; only their strides.
 program::PhaseTimes block_cost(const BlockSlice& slice, const machine::HostFigures& figures);
 
-/// What decides which cuts are worth weighing.
+/// The properties that determine candidate schedules.
 struct BlockProblem {
   uint32_t m = 0;
   uint32_t k = 0;
@@ -27,7 +26,7 @@ struct BlockProblem {
   bool y_column_major = false;
 };
 
-/// Cuts that may be the best for such a product.
+/// Schedules that may be the best for such a product.
 std::vector<BlockSchedule> block_candidates(const BlockProblem& problem, const machine::HostFigures& figures);
 
 }  // namespace tessera::kernels

@@ -1,5 +1,4 @@
-// The narrow kernel, for few columns: vectors along the rows of Y. W streams through once at full
-// bandwidth.
+// The few-column kernel: vectors along the rows of Y. W streams through once at full bandwidth.
 #if defined(TESSERA_BLOCK_SPARSE_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
 #undef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
@@ -13,8 +12,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// One share on its way through the narrow kernel. T is the type of the values, which are those of the
-// transpose where kTransposed, Index that of the columns.
+// Processes one slice with the few-column kernel. T is the type of the values, which are those of the
+// transpose if kTransposed; Index is the type of the columns.
 template <class T, class Index, bool kTransposed>
 class FewColumnSlice {
  public:
@@ -58,7 +57,7 @@ class FewColumnSlice {
     pack(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));
   }
 
-  // `scratch` is that of the thread at work; the panel of X is in the share's.
+  // `scratch` belongs to the running thread; the panel of X is in the slice's scratch.
   void block_row(uint32_t block_row, float* scratch) const {
     const uint32_t begin = w_.row_begin[block_row];
     const uint32_t row = block_row * w_.block_size;

@@ -1,5 +1,5 @@
-// The narrow kernel's tile: one load gets the values of several rows for a group of columns of W; it is
-// multiplied by the same group of X, repeated, and each row's partial sums are added up at the end.
+// The few-column micro-tile: one load gets the values of several rows for a group of columns of W; it is
+// multiplied by the same group of X, repeated, and each row's partial sums are reduced at the end.
 #if defined(TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_
 #undef TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_
@@ -21,34 +21,33 @@ namespace tessera::kernels::HWY_NAMESPACE {
 // Vectors that hold them.
 inline constexpr size_t kGroupVectors = kGroupValues / kLanes;
 
-// Sums that a tile may hold in registers, and columns of X that it is built for.
+// Maximum sums of a micro-tile in registers, and maximum columns of X.
 inline constexpr size_t kFewColumnSums = HWY_TARGET <= HWY_AVX3 ? 16 : HWY_TARGET == HWY_AVX2 ? 12 : 16;
 inline constexpr size_t kFewColumnTileCols =
     std::min<size_t>(kFewColumns, HWY_TARGET == HWY_AVX2 ? 4 : kFewColumnSums / kGroupVectors);
 
-// Sums that the latency of a fused multiply-add asks for.
+// Independent sums needed to hide the latency of fused multiply-adds.
 inline constexpr size_t kFewColumnLeastSums = 4;
 
-// Values of W between the block in work and the one that is prefetched, and blocks between the one
-// in work and the one whose rows of X are.
+// Prefetch distances: values of W ahead of the current block, and blocks ahead of it for rows of X.
 inline constexpr size_t kFewColumnValuesAhead = 1024;
 inline constexpr size_t kFewColumnBlocksAhead = 3;
 
-// What a tile reads and writes: some strips of one block row, times some columns of X.
+// Input and output of a micro-tile: strips of one block row, times columns of X.
 template <class T, class Index>
 struct FewColumnTile {
   const T* w;             // the strips in the row's first block, or with slots in slot 0
-  const Index* columns;   // of its blocks
-  const uint32_t* slots;  // of its blocks; null: one after the other
+  const Index* columns;   // of the row's blocks
+  const uint32_t* slots;  // of the row's blocks; null: consecutive
   size_t blocks;
-  size_t last;  // block of the share whose column may still be looked at
+  size_t last;  // last block of the slice whose column may be read
   uint32_t block_size;
   const float* x;  // [k / group][columns][group]
   float* y;        // [columns][kChunkRows]
 
   size_t block_values() const { return size_t{block_size} * block_size; }
   const T* values_of(size_t i) const { return w + (slots == nullptr ? i : slots[i]) * block_values(); }
-  // Those of a block to prefetch when block i is in work.
+  // Those to prefetch during block i.
   const T* values_ahead_of(size_t i) const {
     const size_t next = i + std::max<size_t>(1, kFewColumnValuesAhead / block_values());
     return w + (slots == nullptr ? next : slots[std::min(next, last)]) * block_values();
@@ -68,8 +67,8 @@ HWY_INLINE hn::Vec<Floats> repeat_group(const float* x) {
   }
 }
 
-// One group of rows of X, each with its `cols` elements side by side, to [cols][kGroup]. Writes up
-// to kPackSpill floats more.
+// Copies one group of rows of X, with contiguous elements, to [cols][kGroup]. May write kPackSpill floats
+// more.
 template <int kGroup>
 HWY_INLINE void interleave_rows(const float* x, int64_t row_stride, uint32_t cols, float* to) {
   const hn::CappedTag<float, kFewColumns> d;
@@ -84,7 +83,7 @@ HWY_INLINE void interleave_rows(const float* x, int64_t row_stride, uint32_t col
   }
 }
 
-// Rows 0 to k of X to [depth / kGroup][cols][kGroup], zeros from k on.
+// Copies rows 0 to k of X to [depth / kGroup][cols][kGroup], with zeros from k on.
 template <int kGroup>
 HWY_NOINLINE void pack_groups(MatrixView<const float> x, uint32_t k, uint32_t depth, uint32_t cols,
                               float* to) {
@@ -133,7 +132,7 @@ template <class T, class Index, int kStrips, int kCols, int kGroup>
 HWY_NOINLINE void few_column_tile(const FewColumnTile<T, Index>& t) {
   constexpr int kVectors = kGroupVectors;
   constexpr int kSums = kStrips * kCols * kVectors;
-  // Groups in flight, each with sums of its own; a block of 4 has one group.
+  // Independent groups in flight, each with its own sums; a block of 4 has one group.
   constexpr int kFlights = kGroup == 4 || kSums >= int{kFewColumnLeastSums} ? 1 : kSums == 1 ? 4 : 2;
   constexpr int kStripRows = kGroupValues / kGroup;
   const Floats d;

@@ -1,5 +1,5 @@
-// The narrow kernel's tile for transposed blocks: one load gets the values of several columns of W, rows
-// of the product, for several of its rows; it is multiplied by as many elements of X, each repeated.
+// The few-column micro-tile for transposed blocks: one load gets the values of several columns of W, rows of
+// the product, for several of its rows; it is multiplied by as many elements of X, each repeated.
 #if defined(TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
 #undef TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
@@ -12,15 +12,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Groups of columns of W that a tile takes: those of 8 rows of the product; of 4 × 4 blocks, the one.
+// Groups of columns of W in a micro-tile: those of 8 rows of the product; for 4 × 4 blocks the only one.
 template <int kGroup>
 inline constexpr int kGroupsAtOnce = kGroup == 4 ? 1 : 4;
 
-// Columns of X that a tile is built for.
+// Maximum columns of X of a micro-tile.
 inline constexpr size_t kTransposedTileCols =
     std::max<size_t>(1, std::min<size_t>(4, kFewColumnSums / (4 * kGroupVectors)));
 
-// Rows 0 to k of X to [depth / strip rows][cols][kGroupValues], each element kGroup times, zeros from k on.
+// Copies rows 0 to k of X to [depth / strip rows][cols][kGroupValues], each element kGroup times, with zeros
+// from k on.
 template <int kGroup>
 HWY_NOINLINE void pack_repeated(MatrixView<const float> x, uint32_t k, uint32_t depth, uint32_t cols,
                                 float* to) {

@@ -1,4 +1,4 @@
-// Writing finished tiles to Y.
+// Writes finished micro-tiles to Y.
 #if defined(TESSERA_BLOCK_SPARSE_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_FINISH_INL_H_
 #undef TESSERA_BLOCK_SPARSE_FINISH_INL_H_
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// A piece of Y.
+// A part of Y.
 struct Piece {
   uint32_t row;
   uint32_t col;
@@ -28,7 +28,7 @@ inline const float* bias_of(const Epilogue& e, uint32_t row) {
   return e.bias == nullptr ? nullptr : e.bias + row;
 }
 
-// Y's piece from its sums by rows, row r at sums + r * step.
+// Writes a part of Y from its sums by rows, row r at sums + r * step.
 inline void finish_by_rows(const BlockSlice& slice, const Piece& p, const float* sums, size_t step) {
   for (uint32_t r = 0; r < p.rows; ++r) {
     float* y = &slice.y(p.row + r, p.col);
@@ -36,7 +36,7 @@ inline void finish_by_rows(const BlockSlice& slice, const Piece& p, const float*
   }
 }
 
-// Y's piece from its sums by columns, column c at sums + c * step.
+// Writes a part of Y from its sums by columns, column c at sums + c * step.
 inline void finish_by_columns(const BlockSlice& slice, const Piece& p, const float* sums, size_t step) {
   for (uint32_t c = 0; c < p.cols; ++c) {
     float* y = &slice.y(p.row, p.col + c);

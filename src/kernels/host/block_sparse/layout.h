@@ -1,4 +1,4 @@
-// Where a share keeps what in its scratch, and when it reads X in place.
+// Scratch layout of a slice, and when it reads X in place.
 #pragma once
 
 #include <algorithm>
@@ -13,38 +13,37 @@ namespace tessera::kernels {
 /// Values of one group of columns in a strip, for every block size.
 inline constexpr size_t kGroupValues = 16;
 
-/// Rows of Y that are gathered before they leave for a Y that needs more than plain stores. A whole
-/// cache line of a column-major Y.
+/// Rows of Y collected before they are finished, if Y needs more than plain stores. A whole cache line of a
+/// column-major Y.
 inline constexpr uint32_t kChunkRows = 32;
 
-/// Blocks between the one in work and the one whose values are prefetched, at most: lists of slots
-/// go on beyond the last block by as many.
+/// Maximum prefetch distance for values, in blocks: lists of slots continue past the last block by as many.
 inline constexpr uint32_t kMostSlotsAhead = 64;
 
-/// Columns that the narrow kernel keeps in registers, at most.
+/// Maximum number of columns that the few-column kernel keeps in registers.
 inline constexpr uint32_t kFewColumns = 8;
 
-/// Floats that packing X for the narrow kernel may write beyond a panel, to be overwritten.
+/// Floats that packing X for the few-column kernel may write past a panel, to be overwritten.
 inline constexpr uint32_t kPackSpill = kFewColumns * 4;
 
 /// Rows of a packed panel of X: k and the overhang of the last block.
 inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }
 
-/// Blocks of a share: counted, or where the pattern is not known yet an even part of all.
+/// Blocks of a slice: counted, or an equal part of all if the pattern is not known yet.
 inline double blocks_of(const BlockSlice& slice) {
   const BlockWeight& w = slice.weight;
   if (w.row_begin == nullptr) return double{1} * w.capacity / slice.schedule.row_parts;
   return w.row_begin[slice.block_row_end] - w.row_begin[slice.block_row_begin];
 }
 
-/// How often a share reads a row of X from first to last in tiles of so many rows, on average.
+/// Mean number of times a slice reads a row of X, in micro-tiles of this many rows.
 inline double reads_of_x(const BlockSlice& slice, uint32_t micro_rows) {
   const BlockWeight& w = slice.weight;
   return blocks_of(slice) * w.block_size * w.block_size / (double{1} * micro_rows * w.cols);
 }
 
-/// Whether rows of X that do not begin at a cache line are worth reading as aligned vectors, the
-/// first of them in two parts (wide_tile-inl.h, Rotation): among several, and where parts are cheap.
+/// Whether rows of X that do not begin at a cache line are worth reading rotated, as aligned vectors with the
+/// first in two parts (wide_tile-inl.h, Rotation): with several vectors, and if masks are cheap.
 inline bool can_rotate(size_t lanes, uint32_t micro_rows, uint32_t cols) {
   return lanes == kMaxLanes && micro_rows == 8 && cols >= 4 * lanes;
 }
@@ -54,19 +53,19 @@ inline double reads_worth_a_copy(bool rotated, uint32_t block_size) {
   return rotated && block_size >= 16 ? 20 : 12;
 }
 
-/// How the wide kernel cuts columns of Y, counted in cache lines of a row, into panels.
+/// How the wide kernel splits columns of Y, in cache lines of a row, into panels.
 inline TileSplit panels_of(const BlockSchedule& schedule, uint32_t cols) {
   return {round_up(cols, kMaxLanes) / kMaxLanes,
           std::max(round_up(schedule.panel_cols, kMaxLanes) / kMaxLanes, 1U)};
 }
 
-/// Scratch of the wide kernel, in floats from its beginning.
+/// Scratch of the wide kernel; offsets in floats.
 struct WideScratch {
-  size_t panel = 0;   ///< packed X: a [k][columns] matrix a tile
+  size_t panel = 0;   ///< packed X: a [k][columns] matrix per micro-tile
   size_t strip;       ///< values of one strip of a block row, widened to FP32
   size_t columns;     ///< block columns of one block row (uint32_t)
   size_t slots;       ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
-  size_t numbers;     ///< 0, 1, 2 …, as many: slots of values in order
+  size_t numbers;     ///< 0, 1, 2 …, as many: slots of consecutive values
   size_t list;        ///< how many those are
   size_t rows;        ///< raw results of a chunk: [kChunkRows][panel columns]
   size_t by_columns;  ///< the same by columns

@@ -1,5 +1,5 @@
-// The wide kernel: vectors along the columns of Y. Panels of X, small enough for the L2 cache, stay
-// while W streams by, strip after strip.
+// The wide kernel: vectors along the columns of Y. Panels of X that fit the L2 cache stay while W streams,
+// strip by strip.
 #if defined(TESSERA_BLOCK_SPARSE_WIDE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_WIDE_INL_H_
 #undef TESSERA_BLOCK_SPARSE_WIDE_INL_H_
@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// One share on its way through the wide kernel. T is the type of the values, which are those of the
-// transpose where kTransposed.
+// Processes one slice with the wide kernel. T is the type of the values, which are those of the transpose if
+// kTransposed.
 template <class T, bool kTransposed>
 class WideSlice {
  public:
@@ -56,7 +56,7 @@ class WideSlice {
     size_t block_step;
     size_t depth_step;
     const uint32_t* slots;
-    const T* bits16;  // not null: its first tile has to widen it
+    const T* bits16;  // not null: the first micro-tile must widen it
   };
 
   void enter(program::Phase phase) const {
@@ -67,11 +67,11 @@ class WideSlice {
   struct Panel {
     uint32_t begin = 0;
     uint32_t cols = 0;
-    int64_t col = 0;     // where it begins, less what rows are turned by
-    uint32_t width = 0;  // the same in whole vectors
+    int64_t col = 0;     // first column, minus the rotation
+    uint32_t width = 0;  // in whole vectors
     TileSplit tiles{};
     bool packed = true;
-    Rotation rotation{};  // of the first tile
+    Rotation rotation{};  // of the first micro-tile
   };
 
   Panel panel_of(uint32_t begin, uint32_t cols) const {
@@ -99,11 +99,10 @@ class WideSlice {
           widening_tile_function<kTransposed, T>(w_.block_size == 4, micro_rows_, panel_.tiles.begin(1));
     if (panel_.packed) pack();
     direct_ = slice_.y.col_stride == 1 && is_plain(slice_.epilogue) && panel_.cols == panel_.width;
-    // Rows turned in place are short: the lines that they share with their neighbours are better left in the
-    // caches.
+    // Rows rotated in place are short: the lines they share with neighbours should stay in the caches.
     const bool shares_lines = !panel_.packed && panel_.rotation.columns != 0;
     stream_ = direct_ && !shares_lines && slice_.schedule.stream_y && is_aligned(slice_.y, panel_.col);
-    // Else the stores are early enough, and prefetching takes up to 3 %.
+    // Otherwise the stores are early enough, and prefetching costs up to 3 %.
     fetch_y_ = !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && slice_.y.row_stride > panel_.width;
     const PartSplit rows(slice_.block_row_begin, slice_.block_row_end, w_.block_size);
     program::share_work(slice_.helpers, rows.parts(), lists_, [&](uint32_t i, std::byte* scratch) {
@@ -111,7 +110,7 @@ class WideSlice {
     });
   }
 
-  // The share as the thread with this scratch works on it: the panel of X is one for all.
+  // The slice as processed by the thread with this scratch; all share the panel of X.
   WideSlice for_thread(std::byte* scratch) const {
     WideSlice slice = *this;
     slice.lists_ = reinterpret_cast<float*>(scratch);
@@ -130,7 +129,7 @@ class WideSlice {
     enter(program::Phase::compute);
   }
 
-  // Rows of X in tile t of the panel; behind the last one zeros for the overhang of its block.
+  // Rows of X in micro-tile t of the panel; past the last one zeros for the overhang of its block.
   void pack_rows_of(uint32_t t, uint32_t begin, uint32_t end) const {
     const uint32_t first = first_col(t), last = first_col(t + 1);
     MatrixView<const float> x = slice_.x;
@@ -147,7 +146,7 @@ class WideSlice {
     flush(first_row(end));
   }
 
-  // Where tile t of the panel begins.
+  // First column of micro-tile t of the panel.
   uint32_t first_col(uint32_t t) const { return static_cast<uint32_t>(panel_.tiles.begin(t) * kLanes); }
 
   Rotation rotation_of(uint32_t t) const { return t == 0 ? panel_.rotation : Rotation{}; }
@@ -168,8 +167,8 @@ class WideSlice {
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
-  // By how much rows of Y are turned to be written past the caches: where X is packed, so that it can be
-  // turned on the way, and all of Y goes straight there.
+  // Rotation of rows of Y for non-temporal stores: only if X is packed, so that it can be rotated on the way,
+  // and all of Y is written directly.
   Rotation rotation_of_y() const {
     const bool packs = slice_.schedule.copy_x && slice_.x.col_stride == 1;
     const bool is_direct = is_plain(slice_.epilogue) && w_.rows % micro_rows_ == 0;
@@ -177,14 +176,14 @@ class WideSlice {
     return rotation_to_align(slice_.y, slice_.col_begin, slice_.col_end - slice_.col_begin);
   }
 
-  // By how much rows must be turned to read X in place as aligned vectors.
+  // Rotation of rows for reading X in place as aligned vectors.
   Rotation rotation_in_place(const Panel& p) const {
     if (!can_rotate(kLanes, micro_rows_, p.width) || slice_.x.row_stride % kLanes != 0) return {0, p.width};
     return {columns_past_vector(&slice_.x(0, p.col)), p.width};
   }
 
-  // Whether X may be read in place: whole vectors, no overhang below. Vectors across two cache
-  // lines and in two parts cost more than a copy, unless they are read few times.
+  // Whether X may be read in place: whole vectors, no overhang below. Vectors that cross cache lines or are
+  // in two parts cost more than a copy, unless they are read few times.
   bool can_stay(const Panel& p, const Rotation& in_place) const {
     return slice_.x.col_stride == 1 && p.cols == p.width && w_.cols % w_.block_size == 0 &&
            (is_aligned(slice_.x, p.col) ||
@@ -205,7 +204,7 @@ class WideSlice {
     }
   }
 
-  // Values of a block from one strip to the next. That of 8 columns is spread over the strips of rows.
+  // Values of a block from one strip to the next. A strip of 8 columns is spread over the strips of rows.
   size_t strip_step() const {
     return kTransposed ? size_t{order_.strip_rows} * order_.strip_rows : order_.strip_values();
   }
@@ -226,7 +225,7 @@ class WideSlice {
     return {values, count, columns_of(begin, count), slots_of(begin, count)};
   }
 
-  // The tiles look some blocks ahead, so the list goes beyond the row's last block.
+  // Micro-tiles look some blocks ahead, so the list continues past the row's last block.
   const uint32_t* columns_of(uint32_t begin, uint32_t count) const {
     uint32_t* columns = list(scratch_.columns);
     if (w_.column_type == Type::u16) {
@@ -247,8 +246,8 @@ class WideSlice {
     return slots;
   }
 
-  // Values of 16 bits are widened by the strip's first tile, beside its multiply-adds, or in
-  // advance where that tile has no such form.
+  // 16-bit values are widened by the strip's first micro-tile, overlapped with its multiply-adds, or in
+  // advance if it has no such form.
   Strip strip_of(const Blocks& blocks) const {
     const size_t block_values = order_.block_values();
     if constexpr (std::is_same_v<T, float>) {
@@ -286,7 +285,7 @@ class WideSlice {
     const bool keeps = panel_.tiles.tiles() > 1 || order_.strip_rows > micro_rows_;
     tile.widening = {strip.bits16, order_.block_values(),   blocks.slots,
                      strip_part(), lists_ + scratch_.strip, keeps};
-    // Rows that are gathered stand as in Y, less what those in place are turned by.
+    // Collected rows lie as in Y, minus the rotation of those in place.
     float* const gathered =
         raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.rotation.columns);
     for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) {
@@ -311,7 +310,7 @@ class WideSlice {
     return tile_function<kTransposed, XForm::in_place>(small_block, micro_rows_, vectors);
   }
 
-  // Finishes the gathered rows, those before `row`, and begins to gather there.
+  // Finishes the collected rows before `row`, and starts a new chunk there.
   void flush(uint32_t row) {
     const Piece piece{chunk_row_, panel_.begin, row - chunk_row_, panel_.cols};
     chunk_row_ = row;
@@ -330,16 +329,16 @@ class WideSlice {
   const BlockWeight& w_;
   const sparse::BlockOrder order_;
   const WideScratch scratch_;
-  float* lists_;  // scratch of the thread at work; the panel is in the share's
+  float* lists_;  // scratch of the running thread; the panel is in the slice's
   const uint32_t micro_rows_;
   const uint32_t micro_vectors_;
-  Rotation row_rotation_{};  // of all columns of the share
+  Rotation row_rotation_{};  // of all columns of the slice
   Panel panel_{};
   WideTileFunction widening_tile_ = nullptr;
-  bool direct_ = false;  // tiles go straight to Y
+  bool direct_ = false;  // micro-tiles write directly to Y
   bool stream_ = false;
   bool fetch_y_ = false;
-  uint32_t chunk_row_ = 0;  // first row of Y that is gathered in scratch
+  uint32_t chunk_row_ = 0;  // first row of Y collected in scratch
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -1,4 +1,4 @@
-// Which micro-kernel computes a tile of the wide kernel.
+// Selects the micro-kernel for a micro-tile of the wide kernel.
 #if defined(TESSERA_BLOCK_SPARSE_WIDE_TABLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_WIDE_TABLE_INL_H_
 #undef TESSERA_BLOCK_SPARSE_WIDE_TABLE_INL_H_
@@ -15,8 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// The micro-kernel for a tile of rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32
-// hold 8 × 3 and 4 × 6.
+// The micro-kernel for rows × vectors. AVX2's 16 registers hold 4 × 3, AVX-512's 32 hold 8 × 3 and 4 × 6.
 template <bool kTransposed, XForm kForm>
 WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   static constexpr WideTileFunction kFour[] = {
@@ -50,7 +49,7 @@ WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors
   return rows == 4 ? kFourOfEight[vectors - 1] : kEight[vectors - 1];
 }
 
-// The same for the first tile of turned rows.
+// The same for the first micro-tile of rotated rows.
 template <bool kTransposed>
 WideTileFunction rotated_tile_function(uint32_t vectors) {
   static constexpr WideTileFunction kEight[] = {
@@ -63,7 +62,7 @@ WideTileFunction rotated_tile_function(uint32_t vectors) {
   return kEight[vectors - 1];
 }
 
-// The same for the first tile of a strip of values of 16 bits. Null where there is none.
+// The same for the first micro-tile of a strip of 16-bit values. Null if there is none.
 template <bool kTransposed, class T>
 WideTileFunction widening_tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   constexpr XForm kForm = XForm::packed;

@@ -1,4 +1,4 @@
-// The micro-kernel of the wide kernel: a tile of rows × vectors of Y in registers.
+// The micro-kernel of the wide kernel: a micro-tile of rows × vectors of Y in registers.
 #if defined(TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_
 #undef TESSERA_BLOCK_SPARSE_WIDE_TILE_INL_H_
@@ -22,55 +22,54 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How a tile finds its part of X.
+// How a micro-tile accesses its part of X.
 enum class XForm : uint8_t {
-  packed,    // in a panel as wide as the tile
+  packed,    // in a panel as wide as the micro-tile
   in_place,  // in rows `x_step` apart
-  rotated,   // in place, the rows turned
+  rotated,   // in place, with rotated rows
 };
 
-// Values of a block that stand together in a strip, and from such a part to the next.
+// Contiguous values of a block in a strip, and the distance to the next such part.
 struct StripPart {
   size_t values;
   size_t step;
 };
 
-// Values of 16 bits that a tile widens on its way, each block while it multiplies the one before.
+// 16-bit values that a micro-tile widens on the fly, each block while it multiplies the previous one.
 struct Widening {
   const void* values;     // the strip in the block of slot 0
   size_t block_step;      // values from slot to slot
   const uint32_t* slots;  // of the row's blocks
   StripPart part;         // how the strip lies in a block
-  float* to;              // where their FP32 goes, one strip after the other
-  bool keeps;             // all of it, for other tiles; else two blocks take turns
+  float* to;              // destination of their FP32 values, consecutive strips
+  bool keeps;             // keep all of it for other micro-tiles; otherwise two blocks alternate
 };
 
-// What a tile reads and writes: some rows of a strip of one block row, times some vectors of X.
+// Input and output of a micro-tile: rows of a strip of one block row, times vectors of X.
 struct WideTile {
-  const float* w;     // the strip in the block of slot 0, from the tile's first row on
+  const float* w;     // the strip in the block of slot 0, from the micro-tile's first row on
   size_t block_step;  // floats from slot to slot
   size_t depth_step;  // transposed: floats from 8 rows of a block to the next 8
   uint32_t block_size;
-  const uint32_t* columns;  // block column of each block and kMostBlocksAhead more
-  const uint32_t* slots;    // of each block and kMostSlotsAhead more
+  const uint32_t* columns;  // block column of each block and of kMostBlocksAhead more
+  const uint32_t* slots;    // of each block and of kMostSlotsAhead more
   size_t blocks;
   const float* x;
-  size_t x_step;  // floats between rows of X; a packed panel is as wide as the tile
+  size_t x_step;  // floats between rows of X; a packed panel is as wide as the micro-tile
   float* y;
   size_t y_step;      // floats between rows of Y
-  bool stream;        // write past the caches; y is then aligned to vectors
-  bool fetch_y;       // prefetch what will be written
+  bool stream;        // use non-temporal stores; y is then aligned to vectors
+  bool fetch_y;       // prefetch y
   Rotation rotation;  // of Y, and of X in place
   Widening widening;
 };
 
-// Floats of W between the block in work and the one that is prefetched.
+// Prefetch distance of W, in floats.
 inline constexpr size_t kValuesAhead = 1024;
 inline constexpr size_t kFewColumnAhead = 2048;
 
-// Blocks between the one in work and the one whose rows of X are prefetched: columns of W that take as long
-// as a read from the L2 cache, and for rows in place, spread over many pages, a look into the page tables
-// too.
+// Prefetch distance of rows of X, in blocks: as many columns of W as take as long as a read from the L2
+// cache, and for rows in place, spread over many pages, a page walk too.
 inline constexpr size_t kMostBlocksAhead = 6;
 template <XForm kForm>
 constexpr size_t blocks_ahead(uint32_t block_size) {
@@ -79,8 +78,8 @@ constexpr size_t blocks_ahead(uint32_t block_size) {
   return std::clamp<size_t>(kColumnsAhead / block_size, kLeast, kMostBlocksAhead);
 }
 
-// Prefetches row c of a group of rows of X, each cache line once: packed rows follow one another,
-// so that of two rows of an odd number of AVX2's half-line vectors the first has a line less.
+// Prefetches row c of a group of rows of X, each cache line once: packed rows are contiguous, so of two rows
+// with an odd number of AVX2's half-line vectors the first has a line less.
 template <int kVectors, XForm kForm>
 HWY_INLINE void prefetch_row(const float* row, int c) {
   constexpr int kLine = 16;
@@ -90,7 +89,7 @@ HWY_INLINE void prefetch_row(const float* row, int c) {
   for (int i = begin; i < kWidth; i += kLine) hwy::Prefetch(row + i);
 }
 
-// Blocks from the one in work to the one whose values are prefetched.
+// Prefetch distance of values, in blocks.
 constexpr size_t slots_ahead(size_t values_ahead, size_t block_values) {
   return std::clamp<size_t>(values_ahead / block_values, 1, kMostSlotsAhead);
 }
@@ -111,16 +110,16 @@ HWY_INLINE void widen_block(const Widening& w, size_t i, size_t count) {
   }
 }
 
-// Where value (r, c) of a tile stands, c counted from the first of the columns of W, as the product
-// sees it, that one iteration takes.
+// Position of value (r, c) of a micro-tile, where c counts the columns of W, as the product sees it, from the
+// first of one iteration.
 template <int kGroup, bool kTransposed>
 constexpr size_t value_offset(int r, int c) {
   if (!kTransposed) return c / kGroup * kGroupValues + r * kGroup + c % kGroup;
   return kGroup == 4 ? c * kGroup + r : r / kGroup * kGroupValues + c * kGroup + r % kGroup;
 }
 
-// Where the values of column c of a transposed strip begin, and the cache lines that they share with those
-// of the columns beside it. 8 columns of it are 4 whole groups of W's own columns.
+// Position of the first value of column c of a transposed strip, and the cache lines shared with neighbouring
+// columns. 8 of its columns are 4 whole groups of W's own columns.
 template <int kGroup>
 HWY_INLINE size_t column_offset(uint32_t c, size_t depth_step) {
   return kGroup == 4 ? 0 : c / 8 * depth_step + c % 8 * kGroup;
@@ -130,9 +129,8 @@ HWY_INLINE size_t line_offset(uint32_t c, size_t depth_step) {
   return kGroup == 4 ? 0 : c / 8 * depth_step + c % 8 / kGroup * kGroupValues;
 }
 
-// rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Values stand
-// in groups of columns (sparse::BlockOrder), of the transpose where kTransposed. Widths known here
-// save address registers.
+// rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Values are in groups of
+// columns (sparse::BlockOrder), of the transpose if kTransposed. Compile-time widths save address registers.
 template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, class T = float>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
@@ -141,11 +139,10 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
     return kForm == XForm::rotated && v == 0 ? rotation.load(x) : hn::LoadU(d, x + v * kLanes);
   };
   const size_t x_step = kForm == XForm::packed ? kVectors * kLanes : t.x_step;
-  // Columns of W an iteration: in AVX2's small tiles a loop over less costs up to a tenth.
+  // Columns of W per iteration: with AVX2's small micro-tiles a loop over fewer costs up to a tenth.
   constexpr int kDepth = kGroup == 4 || kLanes == 16 ? 4 : 8;
   const uint32_t parts = kGroup == 4 ? 1 : t.block_size / kDepth;
-  // Columns of W in flight, each with sums of its own: a multiply-add takes four cycles, two start
-  // in each.
+  // Columns of W in flight, each with its own sums: a multiply-add takes four cycles, and two start in each.
   constexpr int kFlights = kRows * kVectors < 8 ? 2 : 1;
   hn::Vec<Floats> sum[kFlights][kRows][kVectors];
 #pragma GCC unroll 2

@@ -1,4 +1,4 @@
-// Loading values of W as FP32.
+// Loads values of W as FP32.
 #if defined(TESSERA_BLOCK_SPARSE_WIDEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_WIDEN_INL_H_
 #undef TESSERA_BLOCK_SPARSE_WIDEN_INL_H_

@@ -97,7 +97,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_scratch_floats(schedule, view_of(packed), n))).packed();
   s.param(packed.k_block()).param(0).param(0).param(static_cast<int64_t>(Activation::gelu));
   visit_element_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
-  // Sums of up to `cols` products below 1 in another order.
+  // Sums of up to `cols` products below 1, in another order.
   s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
   return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);
 }

@@ -1,4 +1,4 @@
-// The unstructured sparse product as a codelet: one vertex is one core's share.
+// The unstructured sparse product as a codelet: one vertex is one core's slice.
 #pragma once
 
 #include "kernels/host/element_sparse/element_sparse.h"
@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// Calls visit(name, knob) for every knob of a cut, in the order of the codelet's parameters.
+/// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
 template <class Schedule, class Visit>
 void visit_element_knobs(Schedule& schedule, const Visit& visit) {
   visit("row_parts", schedule.row_parts);
@@ -17,7 +17,7 @@ void visit_element_knobs(Schedule& schedule, const Visit& visit) {
   visit("stream_y", schedule.stream_y);
 }
 
-/// Fields and parameters of element_spmm, by position. The parameters go on with the knobs.
+/// Fields and parameters of element_spmm, by position. The knobs are the last parameters.
 namespace element_field {
 enum : size_t { values, chunk_begin, blocks, row_groups, indices, x, y, scalars, bias, scratch, count };
 }

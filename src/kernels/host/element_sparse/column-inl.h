@@ -1,4 +1,4 @@
-// The inner loop for a single column: all tasks of a bundle at once.
+// The inner loop for a single column: all tasks of a row group at once.
 #if defined(TESSERA_ELEMENT_SPARSE_COLUMN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ELEMENT_SPARSE_COLUMN_INL_H_
 #undef TESSERA_ELEMENT_SPARSE_COLUMN_INL_H_
@@ -24,11 +24,11 @@ using sparse::RowGroup;
 using Lanes = hn::CappedTag<float, kRowGroupLanes>;
 using Words = hn::RebindToSigned<Lanes>;
 
-// From a scaled column to the column.
+// Converts a scaled column to the column.
 inline constexpr int kScaleBits = 5;
 static_assert(sparse::kColumnScale == 1 << kScaleBits);
 
-// Elements of x by their columns, which the lower halves of words hold.
+// Gathers elements of x by columns, given in the lower halves of words.
 class Gathered {
  public:
   explicit Gathered(const float* x) : x_(x) {}
@@ -45,8 +45,8 @@ class Gathered {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// The same with a k-block of x in kTables registers: a gather takes a load for each of its sixteen
-// elements, a look-up among 32 elements a single instruction.
+// The same with a k-block of x in kTables registers: a gather takes one load for each of its sixteen
+// elements, a lookup among 32 elements a single instruction.
 template <size_t kTables>
 class LookedUp {
  public:
@@ -77,8 +77,8 @@ class LookedUp {
   hn::Vec<Lanes> table_[kTables];
 };
 
-// Half of the elements looked up in sixteen registers, half gathered: either takes about as long,
-// on the ports of shuffles and on those of loads.
+// Half of the elements are looked up in sixteen registers, half gathered: both take about as long, on the
+// shuffle ports and on the load ports.
 class Mixed {
  public:
   explicit Mixed(const float* x) : table_(x), memory_(x) {}
@@ -92,7 +92,7 @@ class Mixed {
 };
 #endif
 
-// How far ahead of its use a bundle is fetched, in values; there is about a word to two values.
+// Prefetch distance of row groups, in values; there is about one word per two values.
 inline constexpr size_t kValuesAhead = 1024;
 
 template <class X>

@@ -12,47 +12,47 @@ namespace {
 using machine::HostFigures;
 using sparse::kRowGroupLanes;
 
-// Cycles of a core, from the ports' limits and, where those say nothing, from what the instruction
-// tables of x86 cores since 2013 have in common.
+// Cycles of a core, from port limits and otherwise from what the instruction tables of x86 cores since 2013
+// have in common.
 constexpr double kMultiplyAddsPerCycle = 2;
 constexpr double kMultiplyAddLatency = 4;
 constexpr double kMispredict = 20;
-constexpr double kLoopsPerRowGroup = 2;  // whose trip counts change with the bundle
-constexpr double kTaskEntry = 8;         // addresses of two rows, two loops entered
+constexpr double kLoopsPerRowGroup = 2;  // whose trip counts change with the row group
+constexpr double kTaskEntry = 8;         // addresses of two rows, prologues of two loops
 constexpr double kScalarUpdate = 1.5;    // y[row] += sum: two loads, an add, a store
 constexpr double kGatherPerElement = 0.5;
-// How near loops that are bound by loads, or by multiply-adds, come to the ports' limit.
+// Distance of loops bound by loads or multiply-adds from the port limit.
 constexpr double kLoadSlack = 1.08;
 constexpr double kMultiplyAddSlack = 1.25;
-// Of the L1 cache, what X may fill: W and the sums pass through the rest.
+// Fraction of the L1 cache that X may fill: W and the sums pass through the rest.
 constexpr double kL1Share = 0.75;
-// Of the time that rows of X take from the L2 cache, where the L1 cache lacks them, the part that shows.
+// Fraction of the L2 reads of rows of X, if the L1 cache lacks them, that is not hidden.
 constexpr double kExposedRows = 0.35;
-// Of the time to stream W from afar, the part that prefetches do not hide behind arithmetic.
+// Fraction of the stream of W that prefetching does not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
-// Part of the L2 cache that sums, and a panel of X that is kept, may take before the stream of W pushes some
-// of them out, and how many L2 caches they take before none of them stays.
+// Fraction of the L2 cache that sums and a kept panel of X may take before the stream of W evicts some of
+// them, and the number of L2 caches at which none of them stays.
 constexpr double kSumsFractionOfL2 = 0.25;
 constexpr double kSumsFractionLost = 1.5;
-// Parts of rows of X lie far apart and are read a few lines each: a third of what a stream reaches.
+// Parts of rows of X lie far apart and are read a few lines each: at a third of the rate of a stream.
 constexpr double kShortRuns = 3;
-// Writing Y: the line is read before it is written, and written back; past the caches it is only written.
+// Writing Y: the line is read, and written back; with non-temporal stores it is only written.
 constexpr double kWriteTraffic = 3;
 constexpr double kStreamTraffic = 1.5;
-// A cache line of Y that two cores write: one each row where columns are cut, since callers' arrays
-// seldom begin at one.
+// A cache line of Y written by two cores: one per row if columns are split, since callers' arrays seldom
+// begin at one.
 constexpr double kSharedLineCycles = 60;
 // Turning a column-major operand: loads, shuffles and short stores for every four elements.
 constexpr double kTransposePerElement = 0.5;
 
-/// What a share takes of a weight.
+/// Counts of a slice.
 struct Counts {
   double row_groups = 0;
   double tasks = 0;
   double shared_steps = 0;  ///< of all tasks
   double unpaired_steps = 0;
-  double words = 0;  ///< index words a lane, of all bundles
-  double bytes = 0;  ///< of W as packed
+  double words = 0;  ///< index words per lane, of all row groups
+  double bytes = 0;  ///< of prepacked W
 
   explicit Counts(const ElementSlice& slice) {
     if (slice.weight.blocks != nullptr)
@@ -62,7 +62,7 @@ struct Counts {
   }
 
  private:
-  /// On its bundles.
+  /// Counts its row groups.
   void count(const ElementSlice& slice) {
     const ElementWeight& w = slice.weight;
     const auto& first = w.blocks[uint64_t{slice.chunk_begin} * w.k_blocks()];
@@ -80,13 +80,13 @@ struct Counts {
             row_groups * sizeof(sparse::RowGroup);
   }
 
-  /// For random rows in bundles by length.
+  /// Estimates for random rows grouped by length.
   void estimate(const ElementSlice& slice) {
     const ElementWeight& w = slice.weight;
     const double chunks = slice.chunk_end - slice.chunk_begin;
     const double chunk_rows = (w.chunk_begin[slice.chunk_end] - w.chunk_begin[slice.chunk_begin]) / chunks;
     const double blocks = chunks * w.k_blocks();
-    const double elements = static_cast<double>(w.capacity) / std::max(1.0, blocks);  // of a block
+    const double elements = static_cast<double>(w.capacity) / std::max(1.0, blocks);  // per block
     const double row_length = elements / std::max(1.0, chunk_rows);
     const double filled_rows = chunk_rows * (1 - std::exp(-row_length));
     // Half a bundle at each change of length; lengths spread over six standard deviations.
@@ -116,7 +116,7 @@ double column_cycles(const ElementWeight& w, const Counts& counts, const HostFig
          counts.row_groups * (2 * kRowGroupLanes * kScalarUpdate + kLoopsPerRowGroup * kMispredict);
 }
 
-/// Bytes a cycle at which sums of a group come and go, and rows of X that is kept.
+/// Bytes per cycle of a group's sums, and of rows of X that are kept.
 double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, const HostFigures& f) {
   const double chunks = slice.chunk_end - slice.chunk_begin;
   const double group_rows = rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
@@ -135,7 +135,7 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   const double tasks_at_a_time = most_tasks >= 4 ? 4 : most_tasks >= 2 ? 2 : 1;
   const double multiply_adds = kMultiplyAddSlack * 2 * vectors / kMultiplyAddsPerCycle;
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
-  // A row of X, two broadcast values, half a word; two rows of X, two values, a word.
+  // Paired: a row of X, two broadcast values, half a word; unpaired: two rows of X, two values, a word.
   const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
   const double row_bytes = vectors * lanes * sizeof(float);
   const double far =
@@ -150,11 +150,11 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
 
 struct Panels {
   double count;
-  double vectors;  ///< of one
-  double lanes;    ///< of a vector
+  double vectors;  ///< per panel
+  double lanes;    ///< per vector
 };
 
-/// How the kernel cuts the columns of a share.
+/// How the kernel splits the columns of a slice.
 Panels panels_of(const ElementSlice& slice, const HostFigures& f) {
   const double cols = slice.col_end - slice.col_begin;
   const double most_lanes = lanes_of(f);
@@ -195,7 +195,7 @@ program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f
   double write_line = (streams ? kStreamTraffic : kWriteTraffic) / streaming_rate(y_bytes, f);
   if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
   const double write = y_bytes * write_line + kSharedLineCycles * shared_lines + y_transpose;
-  const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // a narrow loop is all streaming
+  const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // the single-column loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 
   const double hz = f.ghz * 1e9;
@@ -211,7 +211,7 @@ std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t
   for (uint32_t few : {1U, 4U, 8U})
     if (few < lanes && n <= 2 * few) widths.push_back(few);
   for (uint32_t vectors = 1; vectors <= 8; ++vectors) widths.push_back(vectors * lanes);
-  // The first that holds all columns is the last of use.
+  // The first that holds all columns is the last useful one.
   std::vector<uint32_t> panels;
   for (uint32_t width : widths) {
     panels.push_back(width);

@@ -1,4 +1,4 @@
-// What a share of an unstructured sparse product costs on a host, and the cuts worth weighing.
+// Cost of a slice of an unstructured sparse product on a host, and candidate schedules.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace tessera::kernels {
 
-/// Seconds of a share by phase (pack, compute), from its sizes, the exact pattern, or the share's
-/// capacity where that may change, and the host's figures. Reads no values, no X and no Y; their strides
-/// only.
+/// Seconds of a slice by phase (rearrange, compute), from its sizes, the exact pattern, or the slice's
+/// capacity if the pattern may change, and the host's figures. Reads no values, no X and no Y; only their
+/// strides.
 program::PhaseTimes element_cost(const ElementSlice& slice, const machine::HostFigures& figures);
 
-/// Cuts that may be the best for such a product on `threads` cores.
+/// Schedules that may be the best for such a product on `threads` cores.
 std::vector<ElementSchedule> element_candidates(const ElementWeight& weight, uint32_t n, uint32_t threads,
                                                 const machine::HostFigures& figures);
 

@@ -11,7 +11,7 @@
 #include "kernels/common/splits.h"
 #include "kernels/host/element_sparse/layout.h"
 
-// One lane has nothing to vectorise: there the reference is the kernel.
+// With one lane there is nothing to vectorise: the reference is the kernel.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define TESSERA_ELEMENT_VECTORS 1
 #include "kernels/host/element_sparse/slice-inl.h"
@@ -24,7 +24,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 #if TESSERA_ELEMENT_VECTORS
 
-// Two rows of so many vectors, two broadcast values and a row of X fit the registers.
+// Two rows of this many vectors, two broadcast values and a row of X fit the registers.
 inline constexpr uint32_t kMostVectors = HWY_TARGET == HWY_AVX2 ? 6 : 8;
 
 template <size_t kVectors>

@@ -1,4 +1,4 @@
-// Y = W·X with an unstructured sparse weight.
+// Y = W·X for unstructured sparse weights.
 #pragma once
 
 #include <tessera/types.h>
@@ -13,18 +13,18 @@
 
 namespace tessera::kernels {
 
-/// How a product is cut over cores, and how a core works on its share: the knobs of a plan.
+/// How a product is partitioned over cores, and how a core processes its slice: the knobs of a plan.
 struct ElementSchedule {
-  uint16_t row_parts = 1;     ///< shares along the rows of Y, in whole chunks
-  uint16_t col_parts = 1;     ///< shares along the columns of Y
-  uint16_t panel_cols = 64;   ///< columns of X in one pass over W, at most; 1: sixteen tasks at once
-  uint16_t group_chunks = 1;  ///< chunks whose sums wait in the L2 cache while X streams by
-  bool stream_y = false;      ///< write Y past the caches, where it is row-major and not read
+  uint16_t row_parts = 1;     ///< slices along the rows of Y, in whole chunks
+  uint16_t col_parts = 1;     ///< slices along the columns of Y
+  uint16_t panel_cols = 64;   ///< maximum columns of X in one pass over W; 1: sixteen tasks at once
+  uint16_t group_chunks = 1;  ///< chunks whose sums stay in the L2 cache while X streams
+  bool stream_y = false;      ///< use non-temporal stores for Y, if it is row-major and not read
 
   bool operator==(const ElementSchedule&) const = default;
 };
 
-/// An unstructured sparse weight as the kernels see it: the arrays of sparse::ElementIndex.
+/// An unstructured sparse weight as kernels see it: the arrays of sparse::ElementIndex.
 struct ElementWeight {
   uint32_t rows = 0;  ///< m
   uint32_t cols = 0;  ///< k
@@ -36,18 +36,18 @@ struct ElementWeight {
   const sparse::ElementBlock* blocks = nullptr;
   const sparse::RowGroup* row_groups = nullptr;
   const uint32_t* indices = nullptr;
-  /// Non-zeros that a cost assumes, spread evenly, where the index is not known: blocks is null.
+  /// Evenly spread non-zeros that a cost assumes if the index is not known (blocks is null).
   uint64_t capacity = 0;
 
   uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
 };
 
-/// W itself, or its transpose, whose values stand elsewhere.
+/// W itself, or its transpose, whose values are at other places.
 ElementWeight view_of(const sparse::PackedElements& weight);
 ElementWeight view_of(const sparse::ElementIndex& index, Type type, const void* values);
 
-/// One core's share of Y = activation(alpha · W·X + beta · Y + bias): some chunks of W times some
-/// columns of X. x and y are the whole matrices.
+/// One core's slice of Y = activation(alpha · W·X + beta · Y + bias): chunks of W times columns of X. x and y
+/// are the whole matrices.
 struct ElementSlice {
   ElementWeight weight;
   uint32_t chunk_begin = 0;
@@ -58,19 +58,18 @@ struct ElementSlice {
   MatrixView<float> y;
   Epilogue epilogue;
   ElementSchedule schedule;
-  float* scratch = nullptr;              ///< element_scratch_floats() of them, aligned to a cache line
+  float* scratch = nullptr;              ///< element_scratch_floats() of them, cache-line aligned
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Helpers* helpers = nullptr;   ///< may be null
 };
 
-/// Computes a share. Its bits depend on the share, the cut and the instruction set, on nothing
-/// else.
+/// Computes a slice. Its bits depend only on the slice, the schedule and the instruction set.
 void element_spmm(const ElementSlice& slice);
 
 /// The same in plain loops.
 void element_spmm_reference(const ElementSlice& slice);
 
-/// Floats of scratch for a share of `cols` columns.
+/// Floats of scratch for a slice of `cols` columns.
 size_t element_scratch_floats(const ElementSchedule& schedule, const ElementWeight& weight, uint32_t cols);
 
 }  // namespace tessera::kernels

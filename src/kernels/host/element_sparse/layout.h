@@ -1,4 +1,4 @@
-// Where a share keeps what in its scratch, and how it cuts columns into panels.
+// Scratch layout of a slice, and how it splits columns into panels.
 #pragma once
 
 #include <algorithm>
@@ -9,27 +9,27 @@
 
 namespace tessera::kernels {
 
-/// Columns of a panel, at most: eight AVX-512 vectors.
+/// Maximum columns of a panel: eight AVX-512 vectors.
 inline constexpr uint32_t kMaxPanelCols = 128;
 
-/// The rows of X that a k-block multiplies, packed, with a row of zeros behind them, and the sums
-/// of a chunk's rows of Y, with one more row that nobody reads.
+/// The packed rows of X for a k-block, followed by a row of zeros, and the sums of a chunk's rows of Y, with
+/// one extra row that nobody reads.
 struct ElementOperands {
   const float* x;
   float* y;
 };
 
-/// Whether a share has several groups of chunks, so that each of its panels of X is used again
-/// and kept whole, not k-block by k-block.
+/// Whether a slice has several groups of chunks, so that its panels of X are reused and kept whole, not
+/// k-block by k-block.
 inline bool keeps_panel(const ElementSchedule& schedule, uint32_t slice_chunks) {
   return slice_chunks > schedule.group_chunks;
 }
 
-/// Scratch of a share, in floats from its beginning; each part starts on a cache line.
+/// Scratch of a slice; offsets in floats; each part begins at a cache line.
 struct ElementScratch {
-  size_t x = 0;    ///< [k-blocks that are kept][k_block + 1][panel columns]
-  size_t y;        ///< [rows of a group, and one more a chunk][panel columns]
-  size_t widened;  ///< the values of one bundle as FP32, where they are stored in less
+  size_t x = 0;    ///< [k-blocks kept][k_block + 1][panel columns]
+  size_t y;        ///< [rows of a group, plus one per chunk][panel columns]
+  size_t widened;  ///< the values of one row group as FP32, if stored in fewer bits
   size_t total;
 
   ElementScratch(const ElementSchedule& schedule, const ElementWeight& w, uint32_t cols) {
@@ -43,7 +43,7 @@ struct ElementScratch {
       chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
     y = kept * (w.k_block + size_t{1}) * width;
     widened = y + std::min<size_t>(schedule.group_chunks, w.chunks) * (chunk_rows + size_t{1}) * width;
-    // A row of a bundle has at most one element a column.
+    // A row of a row group has at most one element per column.
     const size_t row_group = w.type == Type::f32 ? 0 : size_t{2} * sparse::kRowGroupLanes * w.k_block;
     total = widened + row_group;
   }

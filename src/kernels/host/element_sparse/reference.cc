@@ -11,8 +11,8 @@ using sparse::ElementBlock;
 using sparse::kRowGroupLanes;
 using sparse::RowGroup;
 
-/// Adds the tasks of a bundle to the sums of one column, one a row of the chunk and one for lanes
-/// without a row. x begins the k-block.
+/// Adds the tasks of a row group to the sums of one column, one per row of the chunk and one for lanes
+/// without a row. x begins at the k-block.
 struct RowGroupWalk {
   const ElementWeight& w;
   const RowGroup& row_group;

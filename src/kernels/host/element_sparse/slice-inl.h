@@ -1,4 +1,4 @@
-// The loop nest of a share: panels of columns, groups of chunks, k-blocks, chunks, bundles.
+// The loop nest of a slice: panels of columns, groups of chunks, k-blocks, chunks, row groups.
 #if defined(TESSERA_ELEMENT_SPARSE_SHARE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
 #undef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
@@ -27,7 +27,7 @@ struct TaskLoop {
   static size_t width() { return kVectors * hn::Lanes(D()); }
   static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
                              const ElementOperands& operands) {
-    // Sixteen sums at most of 32 registers, twelve of sixteen.
+    // At most sixteen sums of 32 registers, twelve of sixteen.
     constexpr size_t kMostSums = HWY_TARGET == HWY_AVX2 ? 12 : 16;
     constexpr size_t kMostTasks = kMostSums / (2 * kVectors);
     constexpr size_t kTasks = kMostTasks >= 4 ? 4 : kMostTasks >= 2 ? 2 : 1;
@@ -35,7 +35,7 @@ struct TaskLoop {
   }
 };
 
-// The inner loop on a single column, X being how elements of x are found.
+// The inner loop on a single column; X says how elements of x are found.
 template <class X>
 struct ColumnLoop {
   static size_t width() { return 1; }
@@ -47,8 +47,8 @@ struct ColumnLoop {
 
 inline void prefetch_l2(const float* line) { __builtin_prefetch(line, 0, 2); }
 
-// Rows of a row-major X that are soon to be packed, fetched into the L2 cache: the L1 cache is full
-// of those that are. Rows are often a power of two apart, which no hardware prefetcher follows.
+// Rows of a row-major X that will be packed soon, prefetched into the L2 cache: the L1 cache is full of
+// current ones. Rows are often a power of two apart, which no hardware prefetcher follows.
 struct ComingRows {
   MatrixView<const float> x;
   uint32_t row;
@@ -67,7 +67,7 @@ struct ComingRows {
   }
 };
 
-// One panel of columns of a share.
+// One panel of columns of a slice.
 template <class Loop>
 class PanelSlice {
  public:
@@ -102,13 +102,13 @@ class PanelSlice {
     return slice.schedule.stream_y && slice.y.col_stride == 1 && slice.epilogue.beta == 0;
   }
 
-  // By how much rows of Y, and of X with them, are turned to write Y past the caches.
+  // Rotation of rows of Y, and of X with them, for non-temporal stores of Y.
   static Rotation rotation_of_y(const ElementSlice& slice) {
     if (!streams(slice) || slice.x.col_stride != 1 || Loop::width() < kLanes) return {};
     return rotation_to_align(slice.y, slice.col_begin, slice.col_end - slice.col_begin);
   }
 
-  // Takes the scratch of the thread at work; the panel of X is in the share's.
+  // Sets the scratch of the running thread; the panel of X is in the slice's scratch.
   void work_in(float* scratch) {
     const ElementScratch layout(slice_.schedule, w_, slice_.col_end - slice_.col_begin);
     y_ = scratch + layout.y;
@@ -121,7 +121,7 @@ class PanelSlice {
 
   size_t width() const { return Loop::width(); }
 
-  // Sums of a chunk in the group that starts at chunk `first`.
+  // Sums of a chunk in the group that begins with chunk `first`.
   float* sums(uint32_t first, uint32_t chunk) const {
     return y_ + (w_.chunk_begin[chunk] - w_.chunk_begin[first] + (chunk - first)) * width();
   }
@@ -166,8 +166,8 @@ class PanelSlice {
     return row_groups;
   }
 
-  // The rows of X behind a k-block, to be fetched evenly during the work on `bundles` bundles; none
-  // for no bundles.
+  // The rows of X of the next k-block, to be prefetched evenly during `bundles` row groups; none if that is
+  // 0.
   ComingRows rows_after(uint32_t block, uint64_t row_groups) const {
     const uint32_t begin = std::min((block + 1) * w_.k_block, w_.cols);
     const uint32_t end = row_groups == 0 ? begin : std::min((block + 2) * w_.k_block, w_.cols);
@@ -256,7 +256,7 @@ class PanelSlice {
   const ElementSlice& slice_;
   const ElementWeight& w_;
   Rotation rotation_;  // of the panel's first vector
-  int64_t col_;        // of Y and X, less what rows are turned by
+  int64_t col_;        // of Y and X, minus the rotation
   uint32_t cols_;
   bool keeps_x_;
   float* x_;

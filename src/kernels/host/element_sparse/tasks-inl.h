@@ -1,4 +1,4 @@
-// The inner loops: the tasks of a bundle times a panel of X.
+// The inner loops: the tasks of a row group times a panel of X.
 #if defined(TESSERA_ELEMENT_SPARSE_TASKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ELEMENT_SPARSE_TASKS_INL_H_
 #undef TESSERA_ELEMENT_SPARSE_TASKS_INL_H_
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using sparse::kRowGroupLanes;
 using sparse::RowGroup;
 
-// The row of X that half a word names, in a panel `width` wide.
+// The row of X for the column in half a word, in a panel `width` wide.
 HWY_INLINE const float* row_of(const float* x, size_t half_word, size_t width) {
   const size_t row_bytes = width * sizeof(float);
   const size_t offset = row_bytes < sparse::kColumnScale ? half_word / (sparse::kColumnScale / row_bytes)
@@ -36,7 +36,7 @@ HWY_INLINE const float* upper_row(const float* x, uint32_t word, size_t width) {
   return row_of(x, word >> 16, width);
 }
 
-// Stops the compiler from loading a row of X twice, as the operand of two instructions.
+// Keeps the compiler from loading a row of X twice, as the operand of two instructions.
 template <class V>
 HWY_INLINE void keep_in_register(V& v) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -46,8 +46,8 @@ HWY_INLINE void keep_in_register(V& v) {
 #endif
 }
 
-// Makes the compiler have an address ready in one register. It would rather fold the sum of two into
-// each multiply-add that reads there, and x86 cores split those in two: a seventh more time.
+// Forces an address into one register. Otherwise the compiler folds the sum of two into each multiply-add
+// that loads from it, which x86 cores split in two: a seventh more time.
 HWY_INLINE void keep_in_register(const float*& address) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   asm("" : "+r"(address));
@@ -56,7 +56,7 @@ HWY_INLINE void keep_in_register(const float*& address) {
 #endif
 }
 
-// A part of a row of Y, kept in registers.
+// A part of a row of Y in registers.
 template <class D, size_t kVectors>
 struct RowSum {
   hn::Vec<D> sum[kVectors];
@@ -91,7 +91,7 @@ HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x, Ro
   }
 }
 
-// Fetches what comes to `steps` steps of a task: of the next bundle, a part with each task.
+// Prefetches the part of the next row group that corresponds to `steps` steps of a task.
 HWY_INLINE void prefetch_part(const float* values, const uint32_t* words, size_t steps) {
   for (size_t i = 0; i < steps; i += 16) {
     hwy::Prefetch(values + 2 * i);

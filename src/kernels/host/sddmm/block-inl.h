@@ -1,5 +1,5 @@
-// The gradient at blocks: dot products of rows of dY and of X, in tiles of 4 × 4 rows or less. The rows
-// of dY stream by, once for each group of rows of X.
+// SDDMM at blocks: dot products of rows of dY and of X, in micro-tiles of at most 4 × 4 rows. The rows of dY
+// stream once for each group of rows of X.
 #if defined(TESSERA_SDDMM_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SDDMM_BLOCK_INL_H_
 #undef TESSERA_SDDMM_BLOCK_INL_H_
@@ -19,12 +19,12 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A tile's sums in the order of sparse::BlockOrder: kGroup columns of each row side by side.
+// A micro-tile's sums in the order of sparse::BlockOrder: kGroup columns of each row are adjacent.
 template <int kTileRows, int kTileCols, int kBlockGroup>
 struct BlockTile {
   static constexpr int kRows = kTileRows;
   static constexpr int kCols = kTileCols;
-  static constexpr int kPiece = kRows * kBlockGroup;  // sums that stand side by side in a block
+  static constexpr int kPiece = kRows * kBlockGroup;  // adjacent sums in a block
   static constexpr int kPieces = kCols / kBlockGroup;
   static constexpr int kPieceStep = 16;  // from one group of columns of a strip to the next
 
@@ -42,12 +42,12 @@ using SmallTile = BlockTile<4, 4, 4>;
 using WideTileOfRows = BlockTile<4, 4, 2>;
 #endif
 
-// Columns of both operands, and where their rows are.
+// Columns of both operands, and positions of their rows.
 struct RowPanel {
   const float* data;
   int64_t step;
   uint32_t first;  // row at data
-  uint32_t rows;   // of the matrix: what overhangs it takes the last one
+  uint32_t rows;   // of the matrix: overhanging rows are replaced by the last one
 
   const float* row(uint32_t i) const { return data + (std::min(i, rows - 1) - first) * step; }
 
@@ -93,7 +93,7 @@ class BlockSddmm {
 
   uint32_t column(uint32_t block) const { return static_cast<const Index*>(w_.columns)[block]; }
 
-  // Rows of some columns of a matrix, where they are or packed to `to`.
+  // Rows of some columns of a matrix, in place or packed to `to`.
   RowPanel panel_of(MatrixView<const float> m, uint32_t all_rows, uint32_t begin, uint32_t end, uint32_t col,
                     uint32_t cols, float* to) const {
     if (m.col_stride == 1) return {&m(begin, col), m.row_stride, begin, all_rows};
@@ -126,7 +126,7 @@ class BlockSddmm {
     for (uint32_t r = begin; r < end; ++r) block_row(r, end_column);
   }
 
-  // The blocks of a row that lie before block column `end_column` and are still to be done.
+  // Processes the remaining blocks of the row before block column `end_column`.
   void block_row(uint32_t r, uint32_t end_column) {
     const uint32_t end = w_.row_begin[r + 1];
     uint32_t& i = next_[r - slice_.block_row_begin];
@@ -172,7 +172,7 @@ class BlockSddmm {
     if (y_row + b > w_.rows || x_row + b > w_.cols) clear_overhang(r, column(i), dw);
   }
 
-  // The tiles of a strip's rows and of rows of X; each fetches its part of the rows of X that come next.
+  // The micro-tiles of a strip's rows and of rows of X; each prefetches its part of the next rows of X.
   void column_of_tiles(uint32_t y_row, uint32_t strip, uint32_t x_row, uint32_t next, float* dw) {
     DotRows<Tile::kRows, Tile::kCols> rows;
     x_.take(x_row, rows.x);
@@ -180,7 +180,7 @@ class BlockSddmm {
       y_.take(y_row + strip + row, rows.y);
       const uint32_t part = std::min<uint32_t>(row / Tile::kRows * fetch_, Tile::kCols - fetch_);
       for (uint32_t f = 0; f < fetch_; ++f) rows.next[f] = x_.row(next + part + f);
-      // From the next block row one row for each tile: it comes from far.
+      // Prefetches one row of the next block row per micro-tile: it comes from far away.
       const bool with_far = tiles_ < w_.block_size;
       if (with_far) rows.far = far_row(y_row + w_.block_size + tiles_++);
       __builtin_prefetch(fetched_, 1);
@@ -222,16 +222,16 @@ class BlockSddmm {
   const BlockSddmmScratch scratch_;
   uint32_t* next_;
   const uint32_t strip_rows_;  // of a block, whose rows of dY stay in the L1 cache
-  const uint32_t fetch_;       // rows of X that a tile fetches
+  const uint32_t fetch_;       // rows of X that a micro-tile prefetches
   const TileFunction tile_;
   const TileFunction tile_with_far_;
   float beta_ = 0;
   RowPanel y_{};
   RowPanel x_{};
   DotSplit schedule_{};
-  uint32_t end_row_ = 0;            // of the part of the share that a thread works on
-  uint32_t tiles_ = 0;              // of this block row in this group that fetched a row from far
-  const float* fetched_ = nullptr;  // dW of the next block row that is prefetched
+  uint32_t end_row_ = 0;            // of the part of the slice that a thread processes
+  uint32_t tiles_ = 0;              // micro-tiles of this block row and group that prefetched a distant row
+  const float* fetched_ = nullptr;  // dW of the next block row to prefetch
 };
 
 inline void run_block_sddmm(const BlockSddmmSlice& slice) {

@@ -43,7 +43,7 @@ constexpr std::array<std::string_view, 8> kElementParams = {"k_block",    "first
                                                             "end_step",   "capacity",    "row_parts",
                                                             "panel_cols", "group_panels"};
 
-/// dy and dw begin `first_row` rows and `first_value` values behind those of the whole matrices.
+/// dy and dw begin `first_row` rows and `first_value` values after the whole matrices.
 SddmmOperands operands_of(const FieldView& dy, const FieldView& x, const FieldView& dw,
                           const FieldView& scalars, const FieldView& scratch, int64_t first_row,
                           int64_t first_value) {
@@ -135,12 +135,12 @@ program::PhaseTimes element_vertex_cost(const Vertex& v, const machine::Machine&
 uint32_t rows_at(uint32_t scale) { return scale == 0 ? 0 : 8 + 29 * scale; }
 uint32_t cols_at(uint32_t scale) { return scale == 0 ? 0 : 5 + 31 * scale; }
 
-/// Alpha and beta, 0 for dW that is only written.
+/// Alpha and beta; beta is 0 if dW is only written.
 void add_scalars(Sample& s, double beta) {
   s.values(Type::f32, 1, 2, [beta](uint64_t i) { return i == 0 ? 0.75 : beta; }).packed();
 }
 
-/// dW as it is before: anything where beta is 0, of places in use and others alike.
+/// dW before the product: anything if beta is 0, in places in use and others alike.
 void add_gradient(Sample& s, uint64_t rows, uint32_t cols, bool is_read, uint64_t seed) {
   if (is_read)
     s.random(Type::f32, static_cast<uint32_t>(rows), cols, seed).packed();
@@ -172,7 +172,7 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   s.param(block_size).param(0);
   visit_block_sddmm_knobs(schedule,
                           [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
-  // Sums of n products below 1 in another order.
+  // Sums of n products below 1, in another order.
   s.tolerance({.absolute = (n + 4) * epsilon_of(Type::f32)});
   return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
 }
@@ -202,7 +202,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0);
   visit_element_sddmm_knobs(schedule,
                             [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
-  // Sums of n products below 1 in another order.
+  // Sums of n products below 1, in another order.
   s.tolerance({.absolute = (n + 4) * epsilon_of(Type::f32)});
   return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);
 }

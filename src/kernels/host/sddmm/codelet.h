@@ -1,4 +1,4 @@
-// The gradient of a weight as codelets: one vertex is one core's share.
+// SDDMM, the weight gradient, as codelets: one vertex is one core's slice.
 #pragma once
 
 #include "kernels/host/sddmm/sddmm.h"
@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// Calls visit(name, knob) for every knob of a cut, in the order of the codelet's parameters.
+/// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
 template <class Schedule, class Visit>
 void visit_block_sddmm_knobs(Schedule& schedule, const Visit& visit) {
   visit("row_parts", schedule.row_parts);
@@ -22,7 +22,7 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
   visit("group_panels", schedule.group_panels);
 }
 
-/// Fields and parameters of block_sddmm, by position. The parameters go on with the knobs.
+/// Fields and parameters of block_sddmm, by position. The knobs are the last parameters.
 namespace block_sddmm_field {
 enum : size_t { row_begin, columns, slots, dy, x, dw, scalars, scratch, count };
 }

@@ -12,28 +12,27 @@ namespace {
 using machine::HostFigures;
 using sparse::kRowGroupLanes;
 
-// Cycles of a core, from the ports' limits.
+// Cycles of a core, from port limits.
 constexpr double kMultiplyAddsPerCycle = 2;
-// Adding up the lanes of a vector of sums: 50 operations for 16 of them, on the ports of the
-// multiply-adds.
+// Reducing the lanes of a vector of sums: 50 operations for 16 vectors, on the ports of multiply-adds.
 constexpr double kTotalPerSum = 50.0 / 16 / 2;
-// Entering and leaving a tile: pointers of its rows, masks of its ends, a mispredicted branch.
+// Prologue and epilogue of a micro-tile: pointers to its rows, masks of its ends, a mispredicted branch.
 constexpr double kTileCycles = 35;
-// How near the loops come to the ports' limit on operands in the L1 cache.
+// Distance of the loops from the port limit, with operands in the L1 cache.
 constexpr double kSlack = 1.1;
-// Of reads from the L2 cache or beyond, the part that multiply-adds do not hide.
+// Fraction of reads from the L2 cache or beyond that multiply-adds do not hide.
 constexpr double kExposedL2 = 0.5;
 constexpr double kExposedStream = 0.3;
-// Rows of X beyond the L2 cache are fetched while others are multiplied: of the shorter of both this part
-// is not hidden.
+// Rows of X beyond the L2 cache are fetched while others are multiplied: the fraction of the shorter of both
+// that is not hidden.
 constexpr double kExposedFar = 0.25;
-// Of a block row's rows of dY, fetched for the L2 cache in advance.
+// Fraction of prefetching a block row's rows of dY into the L2 cache that is not hidden.
 constexpr double kExposedRows = 0.5;
-// Of the L2 cache, what holds rows of X beside rows of dY and dW that stream by.
+// Fraction of the L2 cache for rows of X while rows of dY and dW stream.
 constexpr double kFractionForX = 0.75;
 // Reading and writing back dW.
 constexpr double kUpdateTraffic = 3;
-// Turning a column-major operand: loads, shuffles and short stores, for each element.
+// Transposing a column-major operand: loads, shuffles and short stores, per element.
 constexpr double kTransposePerElement = 0.5;
 // Addresses of a task's four rows of X and two of dY.
 constexpr double kTaskCycles = 8;
@@ -65,8 +64,8 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
   const double loads = (micro_rows + tile_cols) * lanes * 4 / f.l1_bytes_per_cycle;
   const double step = std::max(multiply_adds, loads) + f.exposed_loads * std::min(multiply_adds, loads);
   double cycles = values / tile * passes * (kSlack * vectors * step + tile * kTotalPerSum + kTileCycles);
-  // Rows of X come once for each strip of a block, from the L2 cache as far as they have stayed there, rows
-  // of dY once a group of rows of X.
+  // Rows of X are read once for each strip of a block, from the L2 cache as far as they stay there; rows of
+  // dY once for each group of rows of X.
   const double strips = b / sddmm_strip_rows(w.block_size, static_cast<uint32_t>(width));
   const double x_bytes = values / b * strips * passes * width * 4;
   const double groups = std::ceil(std::max(1.0, double{1} * w.cols / slice.schedule.group_rows));
@@ -88,7 +87,7 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
   return out;
 }
 
-/// What a share takes of a weight: counted on its bundles.
+/// Counts of a slice, from its row groups.
 struct Counts {
   double shared_groups = 0;  ///< of four products of each of sixteen tasks
   double unpaired_groups = 0;
@@ -116,7 +115,7 @@ struct Counts {
     values = static_cast<double>(last.value - first.value);
   }
 
-  /// For the capacity, of which nothing but the number is known: no columns shared, some filler.
+  /// Estimates for a capacity, the only known number: no shared columns, some filler.
   void estimate(const ElementWeight& w) {
     constexpr double kFiller = 1.1;
     values = kFiller * static_cast<double>(w.capacity);
@@ -133,9 +132,9 @@ program::PhaseTimes element_cycles(const ElementSddmmSlice& slice, const HostFig
   const double panels = schedule.tiles();
   const double vectors = schedule.vectors / panels;
   const double row_bytes = vectors * lanes * 4;
-  // Four sums of a task: multiply-adds and the adding up on two ports, loads on two others.
+  // Four sums of a task: multiply-adds and reductions on two ports, loads on two others.
   const double arithmetic = 4 * vectors / kMultiplyAddsPerCycle + 4 * kTotalPerSum;
-  // Rows of X that the L1 cache has no room for come from the L2 cache.
+  // Rows of X that do not fit the L1 cache come from the L2 cache.
   const double x_bytes = (w.k_block + 1) * row_bytes;
   const double missed = std::max(0.0, 1 - static_cast<double>(f.l1_bytes) / x_bytes);
   const auto task = [&](double loads) {
@@ -177,7 +176,7 @@ std::vector<BlockSddmmSchedule> block_sddmm_candidates(const BlockWeight& w, uin
   std::vector<BlockSddmmSchedule> schedules;
   for (uint32_t panel : {128U, 256U, 512U, 1024U}) {
     const uint32_t width = std::min(panel, std::max(n, 1U));
-    // Rows of X in so many L2 caches: what one has room for beside dY and dW, more of them, or all.
+    // Rows of X in this many L2 caches: what fits beside dY and dW, more of them, or all.
     for (const double slice : {0.25, 0.5, 0.7, 1.0, 2.0, 1e9}) {
       const double rows =
           std::min(slice * static_cast<double>(f.l2_bytes) / (4.0 * width), double{1} * w.cols);

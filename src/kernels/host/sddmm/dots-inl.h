@@ -1,5 +1,5 @@
-// Dot products of rows: a tile of rows × rows in registers, each sum a vector that is added up at
-// the end.
+// Dot products of rows: a micro-tile of rows × rows in registers; each sum is a vector that is reduced at the
+// end.
 #if defined(TESSERA_SDDMM_DOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SDDMM_DOTS_INL_H_
 #undef TESSERA_SDDMM_DOTS_INL_H_
@@ -24,9 +24,9 @@ using DotFloats = hn::ScalableTag<float>;
 using DotVec = hn::Vec<DotFloats>;
 inline constexpr size_t kDotLanes = hn::MaxLanes(DotFloats());
 
-// Adding up takes blends where it can, which more ports have than shuffles.
+// The reduction prefers blends, which run on more ports than shuffles.
 
-// In each 128-bit block: the halves of a's added up, and behind them those of b's.
+// In each 128-bit block: the sums of a's halves, followed by those of b's.
 HWY_INLINE DotVec add_within_blocks(DotVec a, DotVec b) {
   const DotFloats d;
   const hn::RepartitionToWide<DotFloats> wide;
@@ -36,7 +36,7 @@ HWY_INLINE DotVec add_within_blocks(DotVec a, DotVec b) {
   return hn::Add(hn::BitCast(d, unpaired), hn::BitCast(d, across));
 }
 
-// Pairs of lanes of a added up in even lanes, those of b in odd ones.
+// Sums of neighbouring lanes: a's in even lanes, b's in odd ones.
 HWY_INLINE DotVec add_neighbours(DotVec a, DotVec b) {
   return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
 }
@@ -46,7 +46,7 @@ HWY_INLINE DotVec totals_in_blocks(const DotVec* v) {
   return add_neighbours(add_within_blocks(v[0], v[2]), add_within_blocks(v[1], v[3]));
 }
 
-// The halves of `a` added up, and behind them those of `b`.
+// The sum of the halves of `a`, followed by that of `b`.
 HWY_INLINE DotVec add_halves(DotVec a, DotVec b) {
   const DotFloats d;
   return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, b, a));
@@ -74,14 +74,14 @@ HWY_INLINE DotVec totals_of(const DotVec* v) {
   return add_blocks(blocks);
 }
 
-// Columns of rows of which some of the first begin a cache line: a part of a vector, whole ones,
-// and a part.
+// Splits the columns of rows like the given one: a partial vector up to a cache line, whole ones, and a
+// partial one.
 struct DotSplit {
   uint32_t head;   // columns before the first whole vector
   uint32_t whole;  // in whole vectors
   uint32_t tail;
 
-  // For rows like `row`, of n columns.
+  // For rows aligned like `row`, of n columns.
   static DotSplit of(const float* row, uint32_t n) {
     const auto past = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float) % kDotLanes);
     const uint32_t head = std::min(n, past == 0 ? 0 : static_cast<uint32_t>(kDotLanes) - past);
@@ -90,16 +90,16 @@ struct DotSplit {
   }
 };
 
-// The rows of a tile, and what is fetched meanwhile.
+// The rows of a micro-tile, and what it prefetches.
 template <int kRows, int kCols>
 struct DotRows {
   const float* y[kRows];
   const float* x[kCols];
-  const float* next[kCols];  // rows of X that come later, into the L1 cache
-  const float* far;          // a row that comes later, into the L2 cache
+  const float* next[kCols];  // later rows of X, into the L1 cache
+  const float* far;          // a later row, into the L2 cache
 };
 
-// The sums of a tile; the one of rows r of y and c of x stands at Slot::at(r, c).
+// The sums of a micro-tile; that of rows r of y and c of x is at Slot::at(r, c).
 template <int kRows, int kCols, class Slot>
 struct DotSums {
   static constexpr int kSums = kRows * kCols;
@@ -112,7 +112,7 @@ struct DotSums {
     for (int s = 0; s < kSums; ++s) sum[s] = hn::Zero(DotFloats());
   }
 
-  // Adds the products of vectors at column i, which `load` gets of a row.
+  // Adds the products of vectors at column i, which `load` loads from a row.
   template <class Load>
   HWY_INLINE void add(const DotRows<kRows, kCols>& rows, size_t i, const Load& load) {
     DotVec x[kCols];
@@ -144,8 +144,8 @@ struct LoadSome {
   HWY_INLINE DotVec operator()(const float* from) const { return hn::MaskedLoad(some, DotFloats(), from); }
 };
 
-// The dot products of the rows of a tile to totals, one at each of its slots; meanwhile fetches the
-// first kNext of the rows of X that come later, and the far one where kFar.
+// Computes the dot products of a micro-tile's rows into totals, one at each of its slots; meanwhile
+// prefetches the first kNext of the later rows of X, and the far one if kFar.
 template <int kRows, int kCols, class Slot, int kNext, bool kFar>
 HWY_NOINLINE void dot_tile(const DotRows<kRows, kCols>& rows, const DotSplit& schedule, float* totals) {
   DotSums<kRows, kCols, Slot> sums;

@@ -1,5 +1,5 @@
-// The gradient at single elements: for four products of each of a bundle's tasks, dot products over
-// a panel of columns, added up and turned so that lane t gets the sums of task t, as dW has them.
+// SDDMM at single elements: for four products of each of a row group's tasks, dot products over a panel of
+// columns, reduced and transposed so that lane t holds the sums of task t, the storage order of dW.
 #if defined(TESSERA_SDDMM_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SDDMM_ELEMENT_INL_H_
 #undef TESSERA_SDDMM_ELEMENT_INL_H_
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using sparse::kRowGroupLanes;
 using sparse::RowGroup;
 
-// A bundle's part of dW over a panel of kVectors vectors. Packed rows of X and dY are that wide.
+// A row group's part of dW over a panel of kVectors vectors. Packed rows of X and dY have that width.
 template <size_t kVectors>
 class RowGroupDots {
  public:
@@ -31,7 +31,7 @@ class RowGroupDots {
   RowGroupDots(const float* x, const float* dy, uint32_t k_block, float alpha, float beta)
       : x_(x), dy_(dy), filler_(k_block * sparse::kColumnScale), alpha_(alpha), beta_(beta) {}
 
-  // `next` is the bundle that follows.
+  // `next` is the following row group.
   void run(const RowGroup& row_group, const RowGroup& next, const uint32_t* words, float* dw) const {
     constexpr size_t kStep = kRowGroupLanes;
     uint32_t line = 0;
@@ -46,8 +46,8 @@ class RowGroupDots {
  private:
   const float* x_row(uint32_t half_word) const { return x_ + half_word / sparse::kColumnScale * kWidth; }
 
-  // Four products of each task. Word `lower` has the columns of the first two, `upper` of the
-  // others, or both rows share the columns in the halves of one word.
+  // Four products of each task. Word `lower` has the columns of the first two, `upper` those of the others;
+  // or both rows share the columns in the halves of one word.
   template <bool kShared>
   HWY_INLINE void four(const RowGroup& row_group, const RowGroup& next, uint32_t line, const uint32_t* lower,
                        const uint32_t* upper, float* dw, int products) const {
@@ -120,7 +120,7 @@ class RowGroupDots {
       float* to = dw + p * kRowGroupLanes;
       auto value = hn::Mul(alpha, sums[p]);
       if (beta_ != 0) value = hn::MulAdd(beta, hn::LoadU(d, to), value);
-      // What is stored nowhere stays 0, whatever the rows beside it hold.
+      // Places without a stored element stay 0, whatever the rows hold.
       value = hn::IfThenElseZero(hn::RebindMask(d, hn::Ne(column, filler)), value);
       hn::StoreU(value, d, to);
     }
@@ -169,7 +169,7 @@ class ElementSddmm {
     if (clock_ != nullptr) clock_->enter(phase);
   }
 
-  // Copies rows of a panel's columns; zeros behind the last column and the last row.
+  // Copies rows of a panel's columns; zeros after the last column and the last row.
   void pack(MatrixView<const float> m, uint32_t begin, uint32_t rows, uint32_t depth, uint32_t panel,
             float* to) const {
     const auto first = static_cast<uint32_t>(panels_.begin(panel) * kDotLanes);
@@ -220,7 +220,7 @@ class ElementSddmm {
   const ElementWeight& w_;
   const SddmmOperands& o_;
   const ElementSddmmScratch layout_;
-  float* scratch_;  // of the thread at work
+  float* scratch_;  // of the running thread
   program::PhaseClock* clock_;
   const TileSplit panels_;
 };

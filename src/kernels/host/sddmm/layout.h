@@ -1,4 +1,4 @@
-// Where a share keeps what in its scratch.
+// Scratch layout of a slice.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace tessera::kernels {
 
-/// Rows of dY of a block that its rows of X pass by together, those that two thirds of an L1 cache hold.
+/// Rows of dY of a block that are processed together with its rows of X: those that two thirds of an L1 cache
+/// hold.
 inline uint32_t sddmm_strip_rows(uint32_t block_size, uint32_t cols) {
   constexpr uint32_t kStripFloats = 8192, kTileRows = 4;
   uint32_t rows = block_size;
@@ -18,11 +19,11 @@ inline uint32_t sddmm_strip_rows(uint32_t block_size, uint32_t cols) {
   return rows;
 }
 
-/// Scratch of a share at blocks, in floats from its beginning; each part starts on a cache line.
+/// Scratch of a slice at blocks; offsets in floats; each part begins at a cache line.
 struct BlockSddmmScratch {
-  size_t next = 0;  ///< of each block row, the first block that is still to be done (uint32_t)
-  size_t x;         ///< rows of X of a group, where X comes by columns: [rows][width]
-  size_t dy;        ///< rows of dY of the share, where dY comes by columns: [rows][width]
+  size_t next = 0;  ///< per block row, the first remaining block (uint32_t)
+  size_t x;         ///< rows of X of a group, if X is column-major: [rows][width]
+  size_t dy;        ///< rows of dY of the slice, if dY is column-major: [rows][width]
   uint32_t width;   ///< columns of a pass, in whole vectors
   size_t total;
 
@@ -37,10 +38,10 @@ struct BlockSddmmScratch {
   }
 };
 
-/// Clears the places of dW behind the share's that are its own too.
+/// Clears the places of dW after the slice's that also belong to it.
 void clear_rest(const ElementSddmmSlice& slice);
 
-/// How a share at single elements cuts its columns: panels that differ by one vector at most.
+/// How a slice at single elements splits its columns: panels whose widths differ by at most one vector.
 inline TileSplit sddmm_panels(const ElementSddmmSchedule& schedule, uint32_t n, uint32_t lanes) {
   const uint32_t most = std::clamp<uint32_t>(schedule.panel_cols, lanes, kMaxSddmmPanel);
   return {(n + lanes - 1) / lanes, most / lanes};

@@ -1,4 +1,4 @@
-// The gradient of a weight in plain loops.
+// SDDMM in plain loops.
 #include "kernels/host/sddmm/layout.h"
 
 namespace tessera::kernels {
@@ -20,7 +20,7 @@ uint32_t column_at(const BlockWeight& w, size_t block) {
   return static_cast<const uint32_t*>(w.columns)[block];
 }
 
-/// The places of a bundle: 16 a product, one a task.
+/// The places of a row group: 16 per product, one per task.
 class RowGroupWalk {
  public:
   RowGroupWalk(const SddmmOperands& o, const ElementWeight& w, uint32_t first_row, uint32_t rows,

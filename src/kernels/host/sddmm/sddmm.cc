@@ -12,7 +12,7 @@
 
 #include "kernels/host/sddmm/layout.h"
 
-// One lane has nothing to vectorise: there the reference is the kernel.
+// With one lane there is nothing to vectorise: the reference is the kernel.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define TESSERA_SDDMM_VECTORS 1
 #include "kernels/host/sddmm/block-inl.h"

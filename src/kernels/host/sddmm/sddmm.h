@@ -1,5 +1,5 @@
-// The gradient of a product's weight: dW = alpha · (dY·Xᵀ at the pattern) + beta · dW, FP32, in the
-// order in which the weight's values are packed. Places that hold no stored element get 0.
+// SDDMM, the weight gradient: dW = alpha · (dY·Xᵀ at the pattern) + beta · dW, FP32, in the weight's packed
+// order. Places without a stored element are set to 0.
 #pragma once
 
 #include <tessera/types.h>
@@ -13,11 +13,10 @@
 
 namespace tessera::kernels {
 
-/// How a gradient at blocks is cut over cores, and how a core works on its share: the knobs of a
-/// plan.
+/// How an SDDMM at blocks is partitioned over cores, and how a core processes its slice: the knobs of a plan.
 struct BlockSddmmSchedule {
-  uint16_t row_parts = 1;     ///< shares along the rows of dY
-  uint32_t group_rows = 512;  ///< rows of X that stay in the L2 cache while dY streams by
+  uint16_t row_parts = 1;     ///< slices along the rows of dY
+  uint32_t group_rows = 512;  ///< rows of X that stay in the L2 cache while dY streams
   uint32_t panel_cols = 512;  ///< columns of dY and X in one pass
 
   bool operator==(const BlockSddmmSchedule&) const = default;
@@ -25,29 +24,29 @@ struct BlockSddmmSchedule {
 
 /// The same at single elements.
 struct ElementSddmmSchedule {
-  uint16_t row_parts = 1;     ///< shares along the rows of dY, in whole chunks
+  uint16_t row_parts = 1;     ///< slices along the rows of dY, in whole chunks
   uint16_t panel_cols = 64;   ///< columns of dY and X in one pass over dW, at most kMaxSddmmPanel
-  uint16_t group_panels = 2;  ///< panels of dY that wait in the L2 cache together
+  uint16_t group_panels = 2;  ///< panels of dY that stay in the L2 cache together
 
   bool operator==(const ElementSddmmSchedule&) const = default;
 };
 
 inline constexpr uint32_t kMaxSddmmPanel = 128;
 
-/// The dense operands of a share, whole: dY m × n and X k × n. With beta = 0, dW is not read.
+/// The whole dense operands of a slice: dY m × n and X k × n. With beta = 0, dW is not read.
 struct SddmmOperands {
   uint32_t n = 0;
   MatrixView<const float> dy;
   MatrixView<const float> x;
-  float* dw = nullptr;  ///< whole: block i, or bundle i, at its place in the packed order
+  float* dw = nullptr;  ///< whole: block i, or row group i, at its place in packed order
   float alpha = 1.0F;
   float beta = 0.0F;
-  float* scratch = nullptr;              ///< aligned to a cache line
+  float* scratch = nullptr;              ///< cache-line aligned
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Helpers* helpers = nullptr;   ///< may be null
 };
 
-/// One core's share: some block rows. The weight's values are not read.
+/// One core's slice: some block rows. The weight's values are not read.
 struct BlockSddmmSlice {
   BlockWeight weight;
   uint32_t block_row_begin = 0;
@@ -56,18 +55,17 @@ struct BlockSddmmSlice {
   BlockSddmmSchedule schedule;
 };
 
-/// One core's share: some chunks. The weight's values are not read.
+/// One core's slice: some chunks. The weight's values are not read.
 struct ElementSddmmSlice {
   ElementWeight weight;
   uint32_t chunk_begin = 0;
   uint32_t chunk_end = 0;
-  uint64_t end_place = 0;  ///< places of dW from the share's last one to here are cleared
+  uint64_t end_place = 0;  ///< places of dW from the slice's last one to here are cleared
   SddmmOperands operands;
   ElementSddmmSchedule schedule;
 };
 
-/// Computes a share. Its bits depend on the share, the cut and the instruction set, on nothing
-/// else.
+/// Computes a slice. Its bits depend only on the slice, the schedule and the instruction set.
 void block_sddmm(const BlockSddmmSlice& slice);
 void element_sddmm(const ElementSddmmSlice& slice);
 
@@ -75,17 +73,17 @@ void element_sddmm(const ElementSddmmSlice& slice);
 void block_sddmm_reference(const BlockSddmmSlice& slice);
 void element_sddmm_reference(const ElementSddmmSlice& slice);
 
-/// Which operands may come by columns, and so need room to be packed by rows.
+/// Which operands may be column-major, and thus need space to be packed by rows.
 struct SddmmLayouts {
   bool x_by_columns = true;
   bool dy_by_columns = true;
 };
 
-/// Floats of scratch for a share of `block_rows` block rows.
+/// Floats of scratch for a slice of `block_rows` block rows.
 size_t block_sddmm_scratch(const BlockSddmmSchedule& schedule, const BlockWeight& weight, uint32_t block_rows,
                            uint32_t n, const SddmmLayouts& layouts);
 
-/// Floats of scratch for a share of any chunks of the weight.
+/// Floats of scratch for a slice of any chunks of the weight.
 size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const ElementWeight& weight, uint32_t n);
 
 }  // namespace tessera::kernels

@@ -1,11 +1,11 @@
-// The fast form of casts.
+// SIMD form of casts.
 #pragma once
 
 #include "program/codelet.h"
 
 namespace tessera::kernels {
 
-/// out = in, in the type of out. Fields of one shape.
+/// out = in, converted to the type of out. Fields of one shape.
 void apply_cast(const program::FieldView& in, const program::FieldView& out);
 
 }  // namespace tessera::kernels

@@ -25,7 +25,7 @@ void reference(const Vertex& v) {
 
 void simd(const Vertex& v) { apply_cast(v.fields[0], v.fields[1]); }
 
-// Cycles on a tile, W = workers: 12 + W(37 + 1 for each 2 elements) (PopLibs).
+// Cycles on a tile, W = workers: 12 + W(37 + 1 per 2 elements) (PopLibs).
 constexpr double kTileSupervisorCycles = 12;
 constexpr double kTileWorkerCycles = 37;
 constexpr double kTileElementsPerCycle = 2;
@@ -42,7 +42,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
 }
 
-// Conversion is exact or rounds one number once: the same in every form.
+// Conversion is exact or rounds one number once: the same in both forms.
 template <Type from, Type to>
 Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 3 * scale;

@@ -7,8 +7,8 @@
 
 namespace tessera::kernels {
 
-/// Fields "in", "out" of one shape, each f32, f16 or bf16. Rounds once, to nearest even; beyond the
-/// type the result is infinity; NaN stays NaN.
+/// Fields "in", "out" of one shape, each f32, f16 or bf16. Rounds once, to nearest even; values beyond the
+/// type become infinity; NaN stays NaN.
 extern const program::Codelet cast_codelet;
 
 std::span<const ListedCodelet> cast_codelets();

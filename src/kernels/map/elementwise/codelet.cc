@@ -74,7 +74,7 @@ void simd(const Vertex& v) {
   apply_binary(op, v.fields[0], v.fields[1], v.fields[2]);
 }
 
-// Vector operations for each element on a host. GELU: a division, an exponential and a polynomial.
+// Vector operations per element on a host. GELU: a division, an exponential and a polynomial.
 constexpr double kSimpleOperations = 1;
 constexpr double kGeluOperations = 65;
 
@@ -89,9 +89,9 @@ program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double
   return in_phase(Phase::compute, host_cycles(m, work));
 }
 
-// Cycles on a tile, W = workers: 11 + W(26 half | 29 float + 3 a vector) (PopLibs, binary
-// operations; unary ones are taken to be equal). GELU has no public figure; 24 a vector is an
-// estimate of its polynomial and exponential.
+// Cycles on a tile, W = workers: 11 + W(26 half | 29 float + 3 per vector) (PopLibs, binary operations;
+// assumed equal for unary ones). GELU has no public figure; 24 per vector is an estimate of its polynomial
+// and exponential.
 constexpr double kTileSupervisorCycles = 11;
 constexpr double kTileWorkerCyclesHalf = 26;
 constexpr double kTileWorkerCyclesFloat = 29;
@@ -154,8 +154,8 @@ constexpr float kSampleFactor = -0.375F;
 uint32_t sample_rows(uint32_t scale) { return 3 * scale; }
 uint32_t sample_cols(uint32_t scale) { return 37 * scale; }
 
-// Single IEEE operations are exact; the SIMD form's erf is off by 1.5e-7, times x / 2, and may
-// round to the neighbour.
+// Single IEEE operations are exact; the SIMD form's erf has an error of 1.5e-7, times x / 2, and may round to
+// the neighbouring number.
 Tolerance tolerance_of(Unary op, Type type) {
   if (op != Unary::gelu) return {};
   return {4 * epsilon_of(Type::f32) + epsilon_of(type), 1.5e-7 * kSampleRange};

@@ -1,4 +1,4 @@
-// Functions of single elements, and of pairs. FP32 arithmetic on f32, f16 and bf16, rounded once.
+// Elementwise functions of one and two operands. FP32 arithmetic on f32, f16 and bf16, rounded once.
 #pragma once
 
 #include <cstdint>

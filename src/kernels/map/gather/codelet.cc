@@ -103,15 +103,15 @@ void copy(const Vertex& v) {
   });
 }
 
-// Vector operations for each element on a host that does not follow its neighbour in memory.
+// Vector operations on a host per element that is not contiguous.
 constexpr double kStridedOperations = 16;
-// Cycles for each row of a gather on a host: its index, and a jump that no prefetcher expects.
+// Cycles per gathered row on a host: its index, and a jump that no prefetcher anticipates.
 constexpr double kHostRowCycles = 10;
-// Cycles for each element that a host gathers from its L2 cache, several under way at once.
+// Cycles per element that a host gathers from its L2 cache, with several in flight.
 constexpr double kHostElementCycles = 3;
 
-// Cycles on a tile, W = workers: W(30 + rows(19 + 2 a vector)) for gathered rows, 8 bytes a cycle
-// for a copy after about 25 (PopLibs).
+// Cycles on a tile, W = workers: W(30 + rows(19 + 2 per vector)) for gathered rows, 8 bytes per cycle for a
+// copy after about 25 (PopLibs).
 constexpr double kTileGatherWorkerCycles = 30;
 constexpr double kTileGatherRowCycles = 19;
 constexpr double kTileGatherVectorCycles = 2;

@@ -1,4 +1,4 @@
-// Moving elements: rows or single ones named by a list, and whole boxes.
+// Data movement: rows or elements given by a list, and whole boxes.
 #pragma once
 
 #include <span>

@@ -48,7 +48,7 @@ void gather_all(const program::FieldView& source, const program::FieldView& plac
   const auto* at = places.as<const uint32_t>();
   auto* to = out.as<Element>();
   const size_t count = out.elements();
-  // Vectors take places for signed numbers, and pairs must not reach behind the source.
+  // Vector gathers take signed indices, and pairs must not read past the source.
   const bool vectors =
       source.elements() < uint64_t{1} << 31 && (sizeof(Element) == 4 || source.elements() % 2 == 0);
   size_t i = 0;

@@ -1,4 +1,4 @@
-// Gathering single elements, vectorised.
+// Vectorised gathering of single elements.
 #pragma once
 
 #include "program/codelet.h"

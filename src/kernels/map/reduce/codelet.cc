@@ -58,7 +58,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
     return in_phase(Phase::reduce, tile_cycles(m, v.fields[0].type, v.fields[1].type,
                                                v.fields[0].rows / std::max(1U, v.fields[1].rows),
                                                static_cast<double>(v.fields[1].elements())));
-  const double operations = 1 + widen_operations(v.fields[0].type);  // for each partial
+  const double operations = 1 + widen_operations(v.fields[0].type);  // per partial
   const HostWork work{bytes_of(v.fields[0]), bytes_of(v.fields[1]),
                       operations * static_cast<double>(v.fields[0].elements())};
   return in_phase(Phase::reduce, host_cycles(m, work));
@@ -80,7 +80,7 @@ constexpr NamedSample kSamples[] = {
     {"bf16-bf16", sample<Type::bf16, Type::bf16>}, {"rows-f32-f16", sample<Type::f32, Type::f16, 3>},
 };
 
-// Sums of rows that a list deals out.
+// Sums of rows that are assigned by a list.
 
 constexpr program::FieldSpec kRowsFields[] = {{"partials", Access::in, 8}, {"rows"}, {"out", Access::out, 8}};
 
@@ -102,7 +102,7 @@ void rows_simd(const Vertex& v) {
   if (!apply_reduce_rows(v.fields[0], v.fields[1], v.fields[2])) rows_reference(v);
 }
 
-/// Rows of equally many partials are one reduction.
+/// Rows with equal numbers of partials form one reduction.
 program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[2];
   std::vector<uint32_t> partials(out.rows);
@@ -115,7 +115,7 @@ program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::reduce, cycles);
 }
 
-/// Row r gets r mod 3 partials and one more.
+/// Row r gets r mod 3 partials plus one.
 template <Type from, Type to>
 Sample rows_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 3 * scale;

@@ -1,4 +1,4 @@
-// Sums of partial results.
+// Reductions of partial results.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@
 namespace tessera::kernels {
 
 /// out = scale · (partials 0 + partials 1 + …), added in this order in FP32 and rounded once. Fields
-/// "partials" (p · rows × cols: matrices of out's size, one below the other), "out" (rows × cols),
-/// each f32, f16 or bf16. One parameter, the bits of the scale (param_of). No partials sum up to 0.
+/// "partials" (p · rows × cols: matrices of out's size, stacked), "out" (rows × cols), each f32, f16 or bf16.
+/// One parameter, the bits of the scale (param_of). The sum of no partials is 0.
 extern const program::Codelet reduce_sum_codelet;
 
-/// Sums of partial rows, for tiles: out[r] = the sum of partials[i] for all i with rows[i] = r, in FP32,
-/// in the order of i; 0 where there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out"
-/// (rows × n).
+/// Sums of partial rows, for tiles: out[r] = the sum of partials[i] for all i with rows[i] = r, in FP32, in
+/// the order of i; 0 if there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out" (rows ×
+/// n).
 extern const program::Codelet reduce_rows_codelet;
 
 std::span<const ListedCodelet> reduce_codelets();

@@ -24,7 +24,7 @@ struct ColumnSums {
   float scale;
   Out* out;
 
-  // Several vectors at once hide the latency of the additions.
+  // Several vectors at once hide the latency of additions.
   static constexpr size_t kVectors = 4;
 
   void run(size_t elements) const {
@@ -75,7 +75,7 @@ struct ColumnSums {
 
 }  // namespace
 
-// Where rows follow one another without gaps, matrices are added as one row each.
+// Contiguous matrices are added as one row each.
 void reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
   const bool gaps = partials.row_stride != partials.cols || out.row_stride != out.cols;
   const uint32_t rows = gaps ? out.rows : 1;

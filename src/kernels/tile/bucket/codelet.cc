@@ -17,7 +17,7 @@ using program::FieldSpec;
 using program::FieldView;
 using program::Vertex;
 
-// Alignments and over-reads as those of sparse_product.
+// Alignments and over-reads as in sparse_product.
 constexpr std::array<FieldSpec, bucket_product_field::count> kProductFields = {{
     {.name = "values", .alignment = 8},
     {.name = "metadata"},
@@ -62,7 +62,7 @@ void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first,
     }
 }
 
-/// The same blocks as their transposes: each adds its rows of dX.
+/// The same blocks as their transposes: each adds to its rows of dX.
 void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t first,
                                   std::span<const uint16_t> columns) {
   using namespace bucket_product_field;
@@ -130,7 +130,7 @@ void pending(const Vertex& v) {
   const auto partition = static_cast<uint32_t>(v.params[0]);
   const auto partitions = static_cast<uint32_t>(v.params[1]);
   const BucketView bucket(v.fields[0].as<const uint16_t>());
-  // How far the bucket has come, and how far it has to.
+  // How far the bucket has moved, and how far it has to.
   const auto steps_to = [&](uint32_t to) { return (bucket.number() + partitions - to) % partitions; };
   bool pending = false;
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
@@ -145,7 +145,7 @@ void any_flag(const Vertex& v) {
   v.fields[1].matrix<uint32_t>()(0, 0) = any ? 1 : 0;
 }
 
-// Defined here, where the list sees that they are there.
+// Defined here, where the list sees its definition.
 program::PhaseTimes product_cost(const Vertex& v, const machine::Machine& m) {
   return bucket_product_cost(v, m);
 }
@@ -159,8 +159,8 @@ program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { retur
 constexpr uint32_t kSampleWorkers = 6;
 constexpr uint32_t kSamplePartition = 3;
 
-/// A bucket of two subgroups of the sample's partition around one of another: of each, every third
-/// block of a square of blocks.
+/// A bucket with two subgroups of the sample's partition around one of another; each has every third block of
+/// a square of blocks.
 struct SampleBucket {
   std::vector<uint16_t> words;
   uint32_t side;
@@ -188,7 +188,7 @@ struct SampleBucket {
   }
 };
 
-/// The last block of X and of Y is short by one row where it can be.
+/// The last blocks of X and of Y are short by one row where possible.
 template <Type in, Type out, uint32_t block_size, bool is_first, bool transposed = false>
 Sample product_sample(uint32_t scale, uint64_t seed) {
   constexpr uint32_t kCols = 9;
@@ -206,7 +206,7 @@ Sample product_sample(uint32_t scale, uint64_t seed) {
       .flops(4.0 / 3 * bucket.blocks * block_size * block_size * kCols);
 }
 
-/// Vectors of the fast form add in another order than the reference.
+/// The SIMD form adds in another order than the reference.
 template <Type in, Type out, uint32_t block_size, bool is_first>
 Sample sddmm_sample(uint32_t scale, uint64_t seed) {
   const uint32_t cols = 11 * scale;

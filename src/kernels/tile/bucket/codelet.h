@@ -1,6 +1,5 @@
-// Dynamic sparse products on a tile: what a bucket holds of the tile's partition, times the part of
-// X that the tile has. Which blocks these are is known only when a program runs:
-// kernels/bucket/metadata.h.
+// Dynamic sparse products on a tile: the blocks of a bucket that belong to the tile's partition, times the
+// tile's part of X. Which blocks these are is known only at run time: kernels/tile/bucket/metadata.h.
 #pragma once
 
 #include <span>
@@ -15,13 +14,12 @@ namespace bucket_product_field {
 enum : size_t { values, metadata, x, y, count };
 }
 
-/// Y += W·X for the blocks of a bucket that are of one partition. values: blocks × b², each block
-/// row-major; metadata: one row of u16; x: the partition's rows of X × n; y: its rows of Y × n.
-/// Values and X are of one type, f32 or f16; y of that type or f32. The sum of a row in a subgroup
-/// is kept in FP32 and rounded when stored. Where the last block of X or of Y overhangs its field,
-/// the overhang takes part in nothing. Parameters: b; the partition; is_first: 1 where y is set to
-/// 0 before; transposed: 1 for Wᵀ with the values and metadata of W: x has the partition's rows of
-/// dY, and y its rows of dX, to which each block adds, rounded each time.
+/// Y += W·X for the blocks of a bucket that are of one partition. values: blocks × b², each block row-major;
+/// metadata: one row of u16; x: the partition's rows of X × n; y: its rows of Y × n. Values and X are of one
+/// type, f32 or f16; y of that type or f32. The sum of a row in a subgroup is kept in FP32 and rounded when
+/// stored. If the last block of X or of Y overhangs its field, the overhang is ignored. Parameters: b; the
+/// partition; is_first: 1 if y is set to 0 before; transposed: 1 for Wᵀ with the values and metadata of W: x
+/// has the partition's rows of dY, and y its rows of dX, to which each block adds, rounded each time.
 extern const program::Codelet bucket_product_codelet;
 
 /// Fields of bucket_sddmm, by position.
@@ -29,24 +27,24 @@ namespace bucket_sddmm_field {
 enum : size_t { dw, metadata, x, dy, count };
 }
 
-/// dW = dY·Xᵀ at the blocks of a bucket that are of one partition. dw: blocks × b², each block
-/// row-major, 0 where it overhangs dY or X, others left as they are; metadata: one row of u16; x
-/// and dy: the partition's rows of X and of dY × n. Types as above, and sums, rounded once.
-/// Parameters: b; the partition; is_first: 1 where dw is set to 0 before.
+/// dW = dY·Xᵀ at the blocks of a bucket that are of one partition. dw: blocks × b², each block row-major, 0
+/// where it overhangs dY or X, other blocks unchanged; metadata: one row of u16; x and dy: the partition's
+/// rows of X and of dY × n. Types as above, and sums, rounded once. Parameters: b; the partition; is_first: 1
+/// if dw is set to 0 before.
 extern const program::Codelet bucket_sddmm_codelet;
 
-/// counts[i] += by; counts[i] = by where it is first. Field "counts" (count × 1, u32). Parameters:
-/// by; is_first. Integers only.
+/// counts[i] += by; counts[i] = by if it is first. Field "counts" (count × 1, u32). Parameters: by; is_first.
+/// Integers only.
 extern const program::Codelet count_codelet;
 
-/// flag = 1 where a bucket holds blocks of another partition that have not met their tile, else 0.
-/// Buckets move from partition to partition in a ring: that of number q is at q first, then at q −
-/// 1, and so on. Fields "metadata" (one row of u16), "flag" (1 × 1, u32). Parameters: the partition
-/// at which the bucket is; partitions. Integers only.
+/// flag = 1 if a bucket holds blocks of another partition that have not met their tile, else 0. Buckets move
+/// from partition to partition in a ring: bucket q is at q first, then at q − 1, and so on. Fields "metadata"
+/// (one row of u16), "flag" (1 × 1, u32). Parameters: the partition at which the bucket is; partitions.
+/// Integers only.
 extern const program::Codelet bucket_pending_codelet;
 
-/// any = 1 where any of some flags (count × 1, u32) is not 0, else 0. Fields "flags", "any" (1 × 1,
-/// u32). Integers only.
+/// any = 1 if any of the flags (count × 1, u32) is not 0, else 0. Fields "flags", "any" (1 × 1, u32).
+/// Integers only.
 extern const program::Codelet any_flag_codelet;
 
 std::span<const ListedCodelet> bucket_codelets();

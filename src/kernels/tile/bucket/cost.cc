@@ -8,9 +8,8 @@
 #include "kernels/tile/bucket/metadata.h"
 #include "kernels/tile/tile_product/cost.h"
 
-// The formulas are those of PopLibs' performance estimators (SDK 3.4), where nothing else is said.
-// What they average over (how many subgroups are searched until the tile's own is found) stays
-// averaged.
+// The formulas are those of PopLibs' performance estimators (SDK 3.4), unless stated otherwise. Quantities
+// that they average (how many subgroups are searched until the tile's own is found) stay averaged.
 namespace tessera::kernels {
 namespace {
 
@@ -19,8 +18,8 @@ using program::Phase;
 using program::PhaseTimes;
 using program::Vertex;
 
-/// Cycles of the supervisor: for a bucket, for each subgroup of another partition, for each of the
-/// tile's own and each subgroup searched before it.
+/// Cycles of the supervisor: per bucket, per subgroup of another partition, per own subgroup and per subgroup
+/// searched before it.
 struct Supervisor {
   double start;
   double foreign;
@@ -35,9 +34,9 @@ struct Supervisor {
 constexpr Supervisor kBlockSupervisor = {40, 33, 56, 46};
 constexpr Supervisor kElementSupervisor = {30, 32, 46, 47};
 
-/// Of blocks, with n the columns of one worker: a subgroup takes each worker `start`, a row `row`,
-/// a block `inner` + `column` n. PopLibs has a range for the fixed ones: 20 to 26, and 14 to 25;
-/// larger blocks are taken to have the larger.
+/// For blocks, with n the columns of one worker: a subgroup takes each worker `start`, a row `row`, a block
+/// `inner` + `column` n. PopLibs gives ranges for the fixed ones: 20 to 26, and 14 to 25; larger blocks are
+/// assumed to have the larger values.
 struct BlockWorker {
   double start;
   double row;
@@ -61,8 +60,8 @@ double block_bytes(Type type, uint32_t size) {
   return static_cast<double>(size) * size * static_cast<double>(size_of(type));
 }
 
-// Derived: a block that is read as its transpose is written to memory before: 8 bytes loaded and 8
-// stored for each 8.
+// Derived: a block that is read as its transpose is written to memory first: 8 bytes loaded and 8 stored for
+// every 8.
 double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                     const BucketWork& work, bool transposed) {
   const uint32_t size = kernel_size(block_size);
@@ -76,8 +75,8 @@ double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, u
          work.rows * side * (workers * worker.row + 17) + work.blocks * side * side * per_block;
 }
 
-// Derived as those of tile_sddmm are (kernels/tile_product/cost.cc): n in pieces of as many
-// columns as the kernel has, of which that of a block row of dY is loaded once for all its blocks.
+// Derived like those of tile_sddmm (kernels/tile/tile_product/cost.cc): n in pieces of as many columns as the
+// kernel has; the piece of a block row of dY is loaded once for all its blocks.
 double sddmm_block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                           const BucketWork& work) {
   const uint32_t size = kernel_size(block_size);
@@ -92,15 +91,14 @@ double sddmm_block_cycles(const machine::Machine& m, Type type, uint32_t block_s
          work.blocks * side * side * pieces * workers * (worker.inner + worker.column * (columns - 1));
 }
 
-/// Of single elements: a worker's start, and for each row of Y elements `row` + `element` Y.
+/// For single elements: a worker's start, and per row of Y elements `row` + `element` Y.
 struct ElementWorker {
   double start;
   double row;
   double element;
 };
 
-/// For other numbers of columns than 4 and 8 (FP16), 2 and 4 (FP32) a row is taken in pieces of as
-/// many.
+/// For numbers of columns other than 4 and 8 (FP16), 2 and 4 (FP32), a row is processed in pieces of these.
 ElementWorker element_worker(Type type, uint32_t n) {
   const uint32_t width = type == Type::f16 ? 8 : 4;
   if (type == Type::f16 && n == 8) return {28, 15, 3};
@@ -112,8 +110,8 @@ ElementWorker element_worker(Type type, uint32_t n) {
   return {type == Type::f16 ? 33.0 : 27.0, 12 + 16 * (whole + rest), 3 * whole + 2 * rest};
 }
 
-// Derived: elements read as their transposes add to a row of Y each, which takes the vector's two
-// stores more; two workers must not add to one row, so they share out the columns.
+// Derived: elements read as their transposes each add to a row of Y, which takes the vector's two stores
+// more; since two workers must not add to one row, they split the columns.
 ElementWorker transposed_element_worker(const machine::Machine& m, Type type, uint32_t n) {
   const uint32_t width = type == Type::f16 ? 8 : 4;
   const double columns = std::max(1.0, worker_slice(m, n));
@@ -122,8 +120,8 @@ ElementWorker transposed_element_worker(const machine::Machine& m, Type type, ui
   return {type == Type::f16 ? 33.0 : 27.0, 12 + 16 * (whole + rest), 5 * whole + 4 * rest};
 }
 
-// Derived: an element is what a row is forward for one vector of columns, its terms the vectors of
-// the n columns.
+// Derived: an element costs what a row costs forward for one vector of columns, with the vectors of the n
+// columns as its terms.
 ElementWorker sddmm_element_worker(Type type, uint32_t n) {
   const uint32_t width = type == Type::f16 ? 8 : 4;
   const double whole = std::max(1.0, std::floor(static_cast<double>(n) / width));
@@ -152,9 +150,9 @@ void add_slowest(const Subgroup& subgroup, const ElementWorker& cost, BucketWork
   work.blocks += slowest.blocks;
 }
 
-/// What a vertex finds in a bucket of `blocks` blocks; where there is no metadata to read, a bucket
-/// full of its tile's own, in as many of `rows` block rows as it can be. Single elements are dealt
-/// to workers of which `cost` is given.
+/// The work of a vertex in a bucket of `blocks` blocks; without metadata, a bucket full of its tile's own
+/// blocks, in as many of `rows` block rows as possible. Single elements are dealt to workers, whose costs are
+/// `cost`.
 BucketWork work_of(const FieldView& metadata, const Vertex& v, const machine::Machine& m, double blocks,
                    double rows, const ElementWorker* cost) {
   if (metadata.data == nullptr) {
@@ -178,7 +176,7 @@ double block_rows(const FieldView& field, uint32_t block_size) {
   return std::ceil(static_cast<double>(field.rows) / block_size);
 }
 
-/// Of single elements that are read as their transposes, all count for each worker.
+/// For single elements read as their transposes, all count for each worker.
 double product_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                       const BucketWork& work, bool transposed) {
   if (block_size > 1) return block_cycles(m, type, block_size, n, work, transposed);
@@ -193,7 +191,7 @@ double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, 
   return product_cycles(m, type, block_size, n, work, false);
 }
 
-// About 25, and a store for each 8 bytes.
+// About 25, and a store per 8 bytes.
 double fill_cycles(const machine::Machine& m, double bytes) {
   return 25 + std::ceil(bytes / m.load_bytes_per_cycle);
 }
@@ -224,7 +222,7 @@ PhaseTimes bucket_sddmm_cost(const Vertex& v, const machine::Machine& m) {
                                                    : element_cycles(m, cost, work)));
 }
 
-// Derived: the search for subgroups that the product does too.
+// Derived: the same search for subgroups as in the product.
 PhaseTimes bucket_pending_cost(const Vertex& v, const machine::Machine& m) {
   (void)m;
   const FieldView& metadata = v.fields[0];
@@ -233,13 +231,13 @@ PhaseTimes bucket_pending_cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::control, kBlockSupervisor.start + kBlockSupervisor.foreign * subgroups);
 }
 
-// Derived: a load and a branch of the supervisor for each flag, which take it 6 cycles each.
+// Derived: a load and a branch of the supervisor per flag, 6 cycles each.
 PhaseTimes any_flag_cost(const Vertex& v, const machine::Machine& m) {
   (void)m;
   return in_phase(Phase::control, 40 + 12.0 * v.fields[0].rows);
 }
 
-// The same of a load, an addition and a store for each count.
+// The same with a load, an addition and a store per count.
 PhaseTimes count_cost(const Vertex& v, const machine::Machine& m) {
   (void)m;
   return in_phase(Phase::control, 40 + 18.0 * v.fields[0].rows);

@@ -10,20 +10,20 @@
 
 namespace tessera::kernels {
 
-/// What a tile finds in a bucket. Of single elements, rows and blocks are those of its slowest
+/// The work that a tile finds in a bucket. For single elements, rows and blocks are those of its slowest
 /// worker.
 struct BucketWork {
   double subgroups = 0;
   double own = 0;     ///< subgroups of the tile's partition
-  double rows = 0;    ///< of these
-  double blocks = 0;  ///< of these
+  double rows = 0;    ///< of these subgroups
+  double blocks = 0;  ///< of these subgroups
 };
 
-/// Cycles for n columns, zeroing Y apart.
+/// Cycles for n columns, without zeroing Y.
 double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                      const BucketWork& work);
 
-/// Cycles of setting so many bytes to 0.
+/// Cycles to set this many bytes to 0.
 double fill_cycles(const machine::Machine& m, double bytes);
 
 program::PhaseTimes bucket_product_cost(const program::Vertex& v, const machine::Machine& m);

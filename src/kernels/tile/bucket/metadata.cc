@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kElementHeaderWords = 9;
 constexpr uint32_t kWorkerWords = 5;
 
-/// What a row costs a worker beside its elements, in elements: about as published for wide rows.
+/// Fixed cost of a row for a worker, in elements: about as published for wide rows.
 constexpr uint32_t kRowElements = 5;
 
 }  // namespace
@@ -67,7 +67,7 @@ void BucketWriter::deal_to_workers() {
     write_wide(entry, word - begin_);
     write_wide(entry + 2, value);
     const uint32_t first_row = row;
-    // A row goes to the worker in whose equal share of the work its middle lies.
+    // A row goes to the worker whose equal slice of the work contains its middle.
     while (row < rows_ &&
            (2 * (value + uint64_t{kRowElements} * row) + words_[word + 1] + kRowElements) * workers_ <
                2 * all * (w + 1)) {

@@ -18,26 +18,25 @@
 
 namespace tessera::kernels {
 
-/// Words of a bucket's metadata beside its subgroups.
+/// Words of a bucket's metadata, excluding its subgroups.
 inline constexpr uint32_t kBucketHeaderWords = 2;
-/// Words of a row beside its block columns.
+/// Words of a row, excluding its block columns.
 inline constexpr uint32_t kBucketRowWords = 2;
-/// The most rows or columns, in blocks, that a partition may have.
+/// Maximum number of rows or columns of a partition, in blocks.
 inline constexpr uint32_t kMostPartitionSide = 0xFFFF;
 
-/// Words of a subgroup of blocks beside its rows.
+/// Words of a subgroup of blocks, excluding its rows.
 inline constexpr uint32_t kBlockHeaderWords = 7;
-/// Words of any subgroup beside its rows: 7 for blocks; for single elements 9 and 5 for each
-/// worker.
+/// Words of any subgroup, excluding its rows: 7 for blocks; for single elements 9 plus 5 per worker.
 uint32_t subgroup_header_words(uint32_t block_size, uint32_t workers);
 
 /// One subgroup of a bucket, in place.
 class Subgroup {
  public:
-  /// Rows that one worker computes.
+  /// The rows of one worker.
   struct WorkerRows {
-    uint32_t first_word = 0;   ///< of their entries, from the subgroup's first
-    uint32_t first_value = 0;  ///< from the subgroup's first
+    uint32_t first_word = 0;   ///< of their entries, relative to the subgroup's first
+    uint32_t first_value = 0;  ///< relative to the subgroup's first
     uint32_t rows = 0;
   };
 
@@ -47,15 +46,14 @@ class Subgroup {
   uint32_t blocks() const { return wide(1); }
   uint32_t words() const { return wide(3); }
   uint32_t rows() const { return wide(5); }
-  // Of single elements.
+  // For single elements.
   uint32_t workers() const { return words_[7]; }
   WorkerRows worker(uint32_t i) const {
     const uint32_t at = 9 + 5 * i;
     return {wide(at), wide(at + 2), words_[at + 4]};
   }
 
-  /// Calls visit(block row, number of the row's first value in the subgroup, block columns) for
-  /// each row.
+  /// Calls visit(block row, number of the row's first value in the subgroup, block columns) for each row.
   template <class Visit>
   void each_row(uint32_t block_size, const Visit& visit) const {
     const uint16_t* at = words_ + (block_size > 1 ? kBlockHeaderWords : words_[8]);
@@ -99,8 +97,8 @@ class BucketView {
   const uint16_t* words_;
 };
 
-/// Calls visit(block row, its first value in the bucket, block columns) for each row of a partition in
-/// a field of metadata, which may be empty.
+/// Calls visit(block row, its first value in the bucket, block columns) for each row of a partition in a
+/// field of metadata, which may be empty.
 template <class Visit>
 void each_row_of(const program::FieldView& metadata, uint32_t partition, uint32_t block_size,
                  const Visit& visit) {
@@ -114,7 +112,7 @@ void each_row_of(const program::FieldView& metadata, uint32_t partition, uint32_
   });
 }
 
-/// Writes a bucket's metadata. `words` must have room for all that is added.
+/// Writes a bucket's metadata. `words` must have room for all of it.
 class BucketWriter {
  public:
   BucketWriter(std::span<uint16_t> words, uint32_t number, uint32_t block_size, uint32_t workers);
@@ -122,8 +120,8 @@ class BucketWriter {
   /// Rows that follow are of this partition, until end_subgroup().
   void begin_subgroup(uint32_t partition);
   void add_row(uint32_t row, std::span<const uint32_t> columns);
-  /// Writes the subgroup's counts; rows of single elements are dealt to the workers in runs of
-  /// nearly equal cost.
+  /// Writes the subgroup's counts; rows of single elements are dealt to the workers in runs of nearly equal
+  /// cost.
   void end_subgroup();
 
   uint32_t words_written() const { return end_; }

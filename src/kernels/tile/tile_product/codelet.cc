@@ -15,8 +15,8 @@ using program::FieldSpec;
 using program::FieldView;
 using program::Vertex;
 
-// As PopLibs' vertices demand: weights and X are loaded in 8 bytes, blocks stored in 16 and
-// interleaved; loops run ahead by 16 bytes of X, and by up to 128 of Y (blocks of 16).
+// As PopLibs' vertices require: weights and X are loaded in units of 8 bytes; blocks are in units of 16 bytes
+// and interleaved; loops over-read X by 16 bytes, and Y by up to 128 (blocks of 16).
 constexpr std::array<FieldSpec, sparse_product_field::count> kSparseFields = {{
     {.name = "values", .alignment = 8},
     {.name = "lists"},
@@ -151,7 +151,7 @@ void dense_simd(const Vertex& v) {
   if (!apply_dense_product(v)) dense_reference(v);
 }
 
-// Defined here, where the list sees that they are there.
+// Defined here, where the list sees its definition.
 program::PhaseTimes sparse_cost(const Vertex& v, const machine::Machine& m) {
   return sparse_product_cost(v, m);
 }
@@ -205,7 +205,7 @@ Sample sparse_sample(uint32_t scale, uint64_t seed) {
       .flops(2.0 * p.blocks * block_size * block_size * kCols);
 }
 
-/// Vectors of the fast form add in another order than the reference.
+/// The SIMD form adds in another order than the reference.
 template <Type in, Type out, uint32_t block_size>
 Sample sddmm_sample(uint32_t scale, uint64_t seed) {
   const SddmmPattern p(2 * scale, block_size);

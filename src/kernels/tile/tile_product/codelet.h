@@ -1,5 +1,4 @@
-// Products of a tile with a memory of its own: some blocks, or all elements, of a part of W times
-// rows of X that the tile has.
+// Products on a tile with its own memory: blocks or elements of a part of W, times the tile's rows of X.
 #pragma once
 
 #include <span>
@@ -14,12 +13,11 @@ namespace sparse_product_field {
 enum : size_t { values, lists, x, y, count };
 }
 
-/// Y = W·X for some block rows. values: blocks × b², each block row-major; lists (count × 1, u16 or
-/// u32): for each block row its number of blocks, then the position in X of each, in blocks; x:
-/// rows × n; y: rows × n, block row after block row. Values and X are of one type, f32 or f16; y of
-/// that type or f32. Sums are kept in FP32 and rounded when stored. Where the last block of X or of
-/// Y overhangs its field, the overhang takes part in nothing. Parameters: b; transposed: 1 where each
-/// block is read as its transpose, for Wᵀ with the values of W.
+/// Y = W·X for some block rows. values: blocks × b², each block row-major; lists (count × 1, u16 or u32): for
+/// each block row its number of blocks, then the position in X of each, in blocks; x: rows × n; y: rows × n,
+/// block row after block row. Values and X are of one type, f32 or f16; y of that type or f32. Sums are kept
+/// in FP32 and rounded when stored. If the last block of X or of Y overhangs its field, the overhang is
+/// ignored. Parameters: b; transposed: 1 if each block is read as its transpose, for Wᵀ with the values of W.
 extern const program::Codelet sparse_product_codelet;
 
 /// Fields of tile_sddmm, by position.

@@ -8,9 +8,9 @@
 #include "kernels/common/element.h"
 #include "kernels/tile/tile_product/codelet.h"
 
-// All formulas are those of PopLibs' performance estimators (SDK 3.4), but for those of gradients,
-// which are derived from them. FP16 with FP32 sums has none of its own and is taken to cost what FP16
-// does: the multipliers accumulate in FP32 either way.
+// All formulas are those of PopLibs' performance estimators (SDK 3.4), except those of gradients, which are
+// derived from them. FP16 with FP32 sums has none and is assumed to cost the same as FP16: the multipliers
+// accumulate in FP32 in either case.
 namespace tessera::kernels {
 namespace {
 
@@ -19,8 +19,8 @@ using program::Phase;
 using program::PhaseTimes;
 using program::Vertex;
 
-/// 30 + 6h + rows (6x + 17) + blocks (16 + b² · size / 8 + 6y): start-up h, of a row x, of a block
-/// y = first + further (n − 1), n the columns of one worker.
+/// 30 + 6h + rows (6x + 17) + blocks (16 + b² · size / 8 + 6y): start-up h, x per row, y = first + further (n
+/// − 1) per block, n the columns of one worker.
 struct BlockKernel {
   double h;
   double x;
@@ -40,7 +40,7 @@ BlockKernel kernel_of(const machine::Machine& m, Type type, uint32_t block_size,
   return {16, 4, columns <= 1 ? 58.0 : 74.0, slope(16)};
 }
 
-/// Putting a block into the multipliers, as long as nothing else runs.
+/// Loading a block into the multipliers, while nothing else runs.
 double load_cycles(const machine::Machine& m, double block_bytes) {
   return 16 + block_bytes / m.load_bytes_per_cycle;
 }
@@ -72,7 +72,7 @@ double block_cycles(const BlockRates& rates, uint32_t rows, uint32_t block_size,
 }  // namespace
 
 double multiplier_cycles(const machine::Machine& m, Type type, double cycles) {
-  constexpr double kMacsF16 = 64;  // a cycle, of the machine for which the formulas were written
+  constexpr double kMacsF16 = 64;  // per cycle, of the machine for which the formulas were written
   constexpr double kMacsF32 = 16;
   return type == Type::f16 ? cycles * kMacsF16 / m.macs_per_cycle_f16
                            : cycles * kMacsF32 / m.macs_per_cycle_f32;
@@ -80,8 +80,8 @@ double multiplier_cycles(const machine::Machine& m, Type type, double cycles) {
 
 uint32_t kernel_size(uint32_t block_size) { return block_size <= 4 ? 4 : block_size <= 8 ? 8 : 16; }
 
-// Derived: the multipliers take a block in the order in which it lies, so its transpose is written to
-// memory before: 8 bytes loaded and 8 stored for each 8.
+// Derived: the multipliers take a block in storage order, so its transpose is written to memory first: 8
+// bytes loaded and 8 stored for every 8.
 BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                        bool transposed) {
   const uint32_t size = kernel_size(block_size);
@@ -97,9 +97,9 @@ BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size
                workers * (kernel.first + kernel.further * (columns - 1)))};
 }
 
-// Derived: n is taken in pieces of as many columns as the kernel has. The piece of a block row of dY
-// is put into the multipliers like a block of W, once for all blocks of the row, and the rows of X of
-// each block run through them like columns of X.
+// Derived: n is processed in pieces of as many columns as the kernel has. The piece of a block row of dY is
+// loaded into the multipliers like a block of W, once for all blocks of the row, and the rows of X of each
+// block stream through them like columns of X.
 BlockRates sddmm_block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n) {
   const uint32_t size = kernel_size(block_size);
   const double side = std::ceil(static_cast<double>(block_size) / size);
@@ -127,8 +127,8 @@ ElementRates element_rates(Type type, uint32_t n) {
   return {31, 12 + whole * 10 + rest * 10, whole * 3 + rest * 2};
 }
 
-// Derived: an element is what a row of the forward product is for one vector of columns (8 in half, 4
-// in float), its terms the vectors of the n columns: the first and each further one as there.
+// Derived: an element costs what a row of the forward product costs for one vector of columns (8 in half, 4
+// in float), with the vectors of the n columns as its terms: the first and each further one as there.
 ElementRates sddmm_element_rates(Type type, uint32_t n) {
   const bool half = type == Type::f16;
   const uint32_t lanes = half ? 8 : 4;
@@ -138,9 +138,8 @@ ElementRates sddmm_element_rates(Type type, uint32_t n) {
   return {half ? 33.0 : 31.0, (half ? 11 : 12) + element, element};
 }
 
-// A pass of the multipliers takes 16 × 16 (FP16) or 8 × 16 (FP32) weights over all columns: loading
-// them, and for each worker 38 + 4(n − 3), 46 + 8(n − 3) in FP32. Around it 50, 19 for each 16
-// rows, 7.
+// A pass of the multipliers takes 16 × 16 (FP16) or 8 × 16 (FP32) weights over all columns: loading them, and
+// for each worker 38 + 4(n − 3), 46 + 8(n − 3) in FP32. Around it 50, 19 per 16 rows, 7.
 double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols) {
   constexpr double kOut = 16;
   const bool half = type == Type::f16;

@@ -10,14 +10,14 @@
 
 namespace tessera::kernels {
 
-/// Cycles of formulas that the multipliers bound, on a machine with faster or slower ones.
+/// Cycles of a formula bound by the multipliers, on a machine with faster or slower ones.
 double multiplier_cycles(const machine::Machine& m, Type type, double cycles);
 
-/// The size of blocks, 4, 8 or 16, of which those of b × b are made.
+/// The block size, 4, 8 or 16, of which b × b blocks are composed.
 uint32_t kernel_size(uint32_t block_size);
 
-/// What blocks of b × b cost a tile with n columns: a fixed part, and cycles for each block row and
-/// each block. Blocks of other sizes than 4, 8 and 16 are made of these.
+/// Cost of b × b blocks for a tile with n columns: a fixed part, and cycles per block row and per block.
+/// Sizes other than 4, 8 and 16 are composed of these.
 struct BlockRates {
   double start = 0;
   double per_row = 0;
@@ -26,11 +26,11 @@ struct BlockRates {
 BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                        bool transposed = false);
 
-/// The same for blocks of dY·Xᵀ, n columns each.
+/// The same for blocks of dY·Xᵀ, with n columns.
 BlockRates sddmm_block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n);
 
-/// What single elements cost one worker with n columns: a fixed part, and cycles for each row and
-/// each element of a row beyond its first. A tile takes as many times its slowest worker as it has.
+/// Cost of single elements for one worker with n columns: a fixed part, and cycles per row and per element of
+/// a row beyond its first. A tile takes workers × its slowest worker.
 struct ElementRates {
   double start = 0;
   double per_row = 0;
@@ -38,7 +38,7 @@ struct ElementRates {
 };
 ElementRates element_rates(Type type, uint32_t n);
 
-/// The same for elements of dY·Xᵀ, n columns each.
+/// The same for elements of dY·Xᵀ, with n columns.
 ElementRates sddmm_element_rates(Type type, uint32_t n);
 
 /// Cycles of a tile for a dense product of m × k by k × n.

@@ -1,4 +1,4 @@
-// The fast forms of products on a tile.
+// SIMD forms of products on a tile.
 #pragma once
 
 #include "program/codelet.h"
