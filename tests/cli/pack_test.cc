@@ -211,7 +211,7 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
            {h + " --time-limit nan", "--time-limit takes seconds"},
            {h + " --shuffle 1", "--shuffle does not go with --histogram"},
            {h + " --window 5", "--window does not go with --histogram"},
-           {h + " --certificate c.json", "add that"},
+           {h + " --certificate c.json", "add --certify"},
            {h + " --algorithm best,ffd --certify", "one algorithm"},
            {h + " --emit none", "--emit is for --window"},
            {"--lengths a --max-length 10 --shuffle 1", "--shuffle orders the packs of --out"},
