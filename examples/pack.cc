@@ -1,5 +1,5 @@
-// From the lengths of sequences to packs and what a training step takes from one.
-//   example_pack [FILE]      lengths: .npy of integers or text; without it, a few made-up ones
+// From the lengths of sequences to packs and the inputs of a training step.
+//   example_pack [FILE]      lengths: .npy of integers or text; without it, a few synthetic ones
 #include <tessera/error.h>
 #include <tessera/packing.h>
 

@@ -38,7 +38,7 @@ struct Settings {
   float rate = 0.05F;
   float momentum = 0.9F;
   float decay = 5e-4F;
-  double drop = 0.2;           // share of the blocks that a first update exchanges; cosine to 0
+  double drop = 0.2;  // fraction of the blocks that the first update replaces; decays to 0 as a cosine
   uint32_t update_every = 50;  // steps
   uint64_t seed = 1;
 };
@@ -66,7 +66,7 @@ class Layer {
     return y_;
   }
 
-  // Takes dY in dy(); writes dX where the layer below wants it.
+  // Takes dY from dy(); writes dX if the layer below needs it.
   void backward(const std::vector<float>& x, std::vector<float>* dx) {
     if (relu_)
       for (size_t i = 0; i < dy_.size(); ++i) dy_[i] = y_[i] > 0 ? dy_[i] : 0.0F;
@@ -119,8 +119,8 @@ class Layer {
   bool relu_;
 };
 
-// Normal values of the variance that keeps activations of ReLU layers as large (He et al. 2015), by the
-// inputs that a row really has.
+// Normal values whose variance preserves the magnitude of ReLU activations (He et al. 2015), by the actual
+// number of inputs of a row.
 void initialise(std::vector<float>& values, double inputs, std::mt19937_64& random) {
   std::normal_distribution<float> normal(0.0F, static_cast<float>(std::sqrt(2.0 / inputs)));
   for (float& value : values) value = normal(random);
@@ -155,7 +155,7 @@ class Network {
     return *y;
   }
 
-  // Softmax and cross-entropy: dY of the last layer; the mean loss.
+  // Softmax and cross-entropy: dY of the last layer, and the mean loss.
   double loss(const std::vector<float>& scores, const std::vector<uint8_t>& labels) {
     const size_t batch = labels.size(), classes = scores.size() / batch;
     std::vector<float>& dy = layers_.back().dy();
@@ -172,7 +172,7 @@ class Network {
     return total / static_cast<double>(batch);
   }
 
-  // One step on a batch; with a share of blocks to exchange, their exchange.
+  // One step on a batch, with a fraction of blocks to replace, or 0.
   double step(const std::vector<float>& x, const std::vector<uint8_t>& labels, float rate,
               double drop_fraction) {
     activations_ = {&x};
@@ -227,7 +227,7 @@ double accuracy(Network& network, const tessera::ImageSet& set, uint32_t batch) 
 
 struct Outcome {
   double accuracy = 0;
-  double step_ms = 0;  // median, of steps without an exchange of blocks
+  double step_ms = 0;  // median of steps that replace no blocks
 };
 
 Outcome train(const tessera::ImageSplit& images, const Settings& s, double density, const char* name) {

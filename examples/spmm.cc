@@ -1,4 +1,4 @@
-// From a weight matrix to a prepared product that is called again and again.
+// From a weight matrix to a prepared product that is called repeatedly.
 //   example_spmm [FILE]      .smtx, .mtx, .npy or .safetensors; without it, a generated layer
 #include <tessera/error.h>
 #include <tessera/io.h>
@@ -13,17 +13,17 @@ int main(int argc, char** argv) try {
       argc > 1 ? tessera::read_matrix(argv[1])
                : tessera::generate({.rows = 1024, .cols = 768, .density = 1.0 / 8, .block_size = 16});
 
-  // Once per matrix: the packed form, good for every n. It keeps nothing of `matrix`, which may go.
+  // Once per matrix: prepack, for every n. The weight does not refer to `matrix`, which may be destroyed.
   const tessera::Weight weight(matrix);
 
-  // Once per number of columns: plan, build, compile. The product shares the weight's storage, so
-  // that the weight may go too.
+  // Once per number of columns: plan, build, compile. The product shares the weight's storage, so the weight
+  // object may be destroyed too.
   const uint32_t n = 64;
   const tessera::Spmm product(weight, n);
 
-  // As often as there are inputs. X (k x n) and Y (m x n) stay the caller's: they are read and
-  // written where they lie, and may be others each time. All cores share each product; any thread
-  // may call, and calls at the same time take turns.
+  // As often as there are inputs. X (k x n) and Y (m x n) are the caller's arrays, used in place, and may
+  // differ in each call. All cores work on each product; any thread may call, and concurrent calls take
+  // turns.
   std::vector<float> x(size_t{weight.cols()} * n, 1.0F);
   std::vector<float> y(size_t{weight.rows()} * n);
   for (int batch = 0; batch < 3; ++batch) {

@@ -58,12 +58,12 @@ struct Case {
   bool operator<(const Case& other) const { return key() < other.key(); }
 };
 
-/// The model's answers, each computed once.
+/// The model's results, each computed once.
 class Model {
  public:
   Model(machine::Machine machine, bool print) : machine_(std::move(machine)), print_(print) {}
 
-  /// Seconds, or none where the product does not fit.
+  /// Seconds, or none if the product does not fit.
   std::optional<double> seconds(const Case& c, ops::Planner planner = ops::Planner::published) {
     const auto key = std::pair(c, planner);
     const auto known = known_.find(key);
@@ -204,7 +204,7 @@ void compare_ratios(const Options& o, Model& model) {
   table.print_summary();
 }
 
-/// The most columns a second.
+/// The most columns per second.
 std::optional<double> best_rate(Model& model, Case c) {
   std::optional<double> best;
   for (uint32_t n : kBestColumns) {

@@ -1,9 +1,9 @@
-// Times every listed codelet on one core, on every instruction set, beside what its cost predicts.
+// Times every listed codelet on one core, on every instruction set, beside the time that its cost predicts.
 //
 //   bench_kernels [NAME] [SCALE]
 //
-// NAME keeps the codelets whose "codelet/sample" contains it. SCALE is the samples' scale; without
-// one, a small, a medium and a large one run.
+// NAME selects the codelets whose "codelet/sample" contains it. SCALE is the samples' scale; without one, a
+// small, a medium and a large one run.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -54,7 +54,7 @@ std::vector<uint32_t> shuffled_lengths(const pack::Histogram& histogram) {
   return lengths;
 }
 
-/// Log-normal lengths, what is longer than the maximum cut there.
+/// Log-normal lengths, clipped at the maximum.
 pack::Histogram synthetic(uint32_t max_length, size_t sequences) {
   const base::RandomStream random(2);
   pack::Histogram histogram = pack::Histogram::of_max_length(max_length);
@@ -69,7 +69,7 @@ pack::Histogram synthetic(uint32_t max_length, size_t sequences) {
 void measure_planning(const pack::Histogram& histogram) {
   for (const pack::Algorithm algorithm :
        {pack::Algorithm::spfhp, pack::Algorithm::lpfhp, pack::Algorithm::best}) {
-    if (algorithm == pack::Algorithm::best && histogram.max_length() > 2048) continue;  // takes its time
+    if (algorithm == pack::Algorithm::best && histogram.max_length() > 2048) continue;  // takes long
     pack::Packing packing;
     const double seconds = median_seconds([&] { packing = plan(histogram, {.algorithm = algorithm}); });
     print(fmt::format("plan, {}, L = {}", name_of(algorithm), histogram.max_length()), seconds,

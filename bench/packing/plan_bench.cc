@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr uint32_t kDepths[] = {2, 3, 4, 8, 12, 16, 0};
-constexpr double kLongEnough = 0.5;  // seconds that repetitions take together
+constexpr double kLongEnough = 0.5;  // total seconds of the repetitions
 constexpr size_t kMostRepetitions = 50;
 
 pack::Histogram read_histogram(uint32_t max_length, const std::string& path) {
@@ -36,7 +36,7 @@ pack::Histogram read_histogram(uint32_t max_length, const std::string& path) {
   return histogram;
 }
 
-/// The packing with the median of the seconds of several runs.
+/// The packing with the median time of several runs.
 pack::Packing median_plan(const pack::Histogram& histogram, const pack::Options& options) {
   std::vector<double> seconds;
   pack::Packing packing;

@@ -1,4 +1,4 @@
-// What the dense peers with a C BLAS have in common.
+// Common parts of the dense peers with a C BLAS.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A shared library opened at run time, its symbols kept apart from every other's: several BLAS
-// live in one process this way, each reading its environment when it is opened.
+// A shared library loaded at run time with local symbols: several BLAS can coexist in one process this way,
+// each reading its environment when it is loaded.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace tessera::bench {
 
 class Library {
  public:
-  /// Opens the first of the candidates that loads. Throws Error naming what was tried.
+  /// Loads the first candidate that can be loaded. Throws Error naming what was tried.
   explicit Library(const std::vector<std::string>& candidates);
 
   const std::string& path() const { return path_; }
 
-  /// A function of the library. Throws Error where it has none of that name.
+  /// A function of the library. Throws Error if it has none of that name.
   template <class Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));

@@ -24,7 +24,7 @@ constexpr int kDiagonalNonUnit = 50;
 constexpr int kLayoutRowMajor = 101;
 constexpr int kLayoutColumnMajor = 102;
 constexpr int kSuccess = 0;
-/// Products that MKL may amortize its preparation over.
+/// Number of products over which MKL may amortise its preparation.
 constexpr int kExpectedCalls = 1000;
 
 struct MatrixDescription {
@@ -57,7 +57,7 @@ const Library& library(const Limits& limits) {
     setenv("MKL_NUM_THREADS", std::to_string(limits.threads).c_str(), 1);
     setenv("MKL_DYNAMIC", "FALSE", 1);
     setenv("MKL_INTERFACE_LAYER", "LP64", 1);
-    // The OpenMP runtime that the other peers use: a second one would spin beside it.
+    // The OpenMP runtime that the other peers use: a second one would spin concurrently.
     default_environment("MKL_THREADING_LAYER", "GNU");
     return Library(candidates());
   }();
@@ -154,7 +154,7 @@ class MklSparseProduct : public Product {
             "mkl_sparse_s_create_bsr");
   }
 
-  /// Hints are advice: a form without an optimized variant refuses them, and runs all the same.
+  /// Hints are advice: a format without an optimised variant rejects them, and runs all the same.
   void give_hints(const Library& opened) {
     if (n_ == 1)
       opened.function<int(Handle, int, MatrixDescription, int)>("mkl_sparse_set_mv_hint")(

@@ -24,7 +24,7 @@ struct Operands {
 /// Column-major matrices are the row-major arrays of their transposes.
 Tag tag_of(Layout layout) { return layout == Layout::row_major ? Tag::ab : Tag::ba; }
 
-/// One product. W, where it takes part, is reordered to the layout that the library likes best.
+/// One product. W, if it takes part, is reordered to the layout that the library prefers.
 class DnnlProduct : public Product {
  public:
   DnnlProduct(const dnnl::engine& engine, const Work& work)
@@ -83,7 +83,7 @@ class DnnlProduct : public Product {
     return {matrix(n, in, Tag::ab), matrix(in, out, Tag::any), matrix(n, out, Tag::ab)};
   }
 
-  /// W (forward) or Wᵀ where it comes first, else the other one, in the caller's row-major W.
+  /// W (forward) or Wᵀ if it is the first operand, otherwise the second, in the caller's row-major W.
   dnnl::memory::desc plain_weights(const Work& work) const {
     const int64_t m = work.m(), k = work.k();
     const bool upright = weights_first_ == (task_ == Task::forward);

@@ -1,4 +1,4 @@
-// One small interface to every library that a benchmark compares, Tessera among them.
+// A small common interface to every library that a benchmark compares, including Tessera.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -16,13 +16,13 @@
 
 namespace tessera::bench {
 
-/// What every peer of a run is held to.
+/// Restrictions for every peer of a run.
 struct Limits {
   Isa isa = Isa::generic;
   unsigned threads = 1;
 };
 
-/// What is measured: one of the products of training, or all three in turn.
+/// The measured task: one of the products of training, or all three in sequence.
 enum class Task : uint8_t {
   forward,         ///< Y = W·X
   input_gradient,  ///< dX = Wᵀ·dY
@@ -34,12 +34,12 @@ inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::
 /// "forward", "dx", "dw", "triple".
 std::string_view name_of(Task task);
 
-/// A product to be prepared for. The weights outlive it.
+/// A product to prepare. The weights outlive it.
 struct Work {
   const SparseMatrix& weights;
-  const std::vector<float>& dense;  ///< the same weights, row-major m × k; empty where no peer asks
+  const std::vector<float>& dense;  ///< the same weights, row-major m × k; empty if no peer needs them
   uint32_t n = 1;
-  Layout layout = Layout::row_major;  ///< of X, Y and their gradients, without gaps
+  Layout layout = Layout::row_major;  ///< of X, Y and their gradients, contiguous
   Type type = Type::f32;              ///< of W; all else is FP32
   Task task = Task::forward;
 
@@ -47,7 +47,7 @@ struct Work {
   uint32_t k() const { return weights.pattern.cols; }
 };
 
-/// What products read and write: X and dX k × n, Y and dY m × n.
+/// Operands of products: X and dX k × n, Y and dY m × n.
 struct Arrays {
   const float* x = nullptr;
   const float* dy = nullptr;
@@ -56,10 +56,10 @@ struct Arrays {
   float* dw = nullptr;  ///< Product::gradient_size() elements
 };
 
-/// Seconds of changing a dynamic weight's pattern.
+/// Seconds to change a dynamic weight's pattern.
 struct PatternTimes {
-  double replaced = 0;   ///< by another pattern of as many blocks
-  double drop_grow = 0;  ///< of 5 % of the blocks
+  double replaced = 0;   ///< to another pattern with as many blocks
+  double drop_grow = 0;  ///< dropping and growing 5 % of the blocks
 };
 
 /// A prepared product.
@@ -67,51 +67,50 @@ class Product {
  public:
   virtual ~Product() = default;
 
-  /// All that a caller waits for on each call. Reads and writes the arrays of its task.
+  /// Everything that a caller waits for on each call. Reads and writes the arrays of its task.
   virtual void run(const Arrays& arrays) = 0;
 
-  /// Floats of dW in the library's own order; 0 where it computes none.
+  /// Floats of dW in the library's own order; 0 if it computes none.
   virtual uint64_t gradient_size() const { return 0; }
   /// dW at the stored elements, in the order of SparseMatrix::values.
   virtual void get_gradient(const float* /*dw*/, std::span<float> /*stored*/) const {}
 
-  /// Bytes of the library's form of W, indices included; 0 where it does not tell.
+  /// Bytes of the library's form of W, including indices; 0 if unknown.
   virtual uint64_t weight_bytes() const { return 0; }
 
-  /// What the library's own plan promises, and the plan for people; 0 and empty where it has none.
+  /// The prediction of the library's own plan, and the plan in readable form; 0 and empty if it has none.
   virtual double predicted_seconds() const { return 0; }
   virtual std::string plan() const { return {}; }
 
-  /// Changes the weight's pattern some times; it is then as before, its values are not. Zeros where
-  /// the weight is static.
+  /// Changes the weight's pattern several times and back; values are lost. Zeros for static weights.
   virtual PatternTimes change_pattern() { return {}; }
 };
 
 enum class Kind { tessera, tessera_dynamic, tessera_dense, dense, sparse };
 
-/// A library, loaded and held to the limits.
+/// A library, loaded with the restrictions applied.
 class Peer {
  public:
   virtual ~Peer() = default;
   virtual std::string_view name() const = 0;
   virtual Kind kind() const = 0;
 
-  /// Version, threading runtime and what it says of its instruction set, for the report's head.
+  /// Version, threading runtime and reported instruction set, for the report's header.
   virtual std::string version() const = 0;
 
-  /// Why it cannot do this work; empty where it can.
+  /// Why it cannot do this work; empty if it can.
   virtual std::string why_not(const Work& work) const = 0;
 
   virtual std::unique_ptr<Product> prepare(const Work& work) = 0;
 };
 
-/// Why a library that has only Y = W·X cannot do this work; empty where it can.
+/// Why a library that only has Y = W·X cannot do this work; empty if it can.
 std::string forward_only(const Work& work);
 
-/// Takes dW at the stored elements out of a dense m × k one.
+/// Extracts dW at the stored elements from a dense m × k one.
 void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> stored);
 
-/// Prepares a peer for one product, or for the three in turn.
+/// Prepares a peer for one product, or for all three in sequence.
 std::unique_ptr<Product> prepare(Peer& peer, const Work& work);
 
 /// Peers that could be loaded, and a line for each that could not.
@@ -120,8 +119,8 @@ struct Peers {
   std::vector<std::string> missing;
 };
 
-/// Loads the peers whose name is in `names` (all, where it is empty). The limits hold for the
-/// whole process: libraries read them once, when they are loaded. To be called once.
+/// Loads the peers in `names` (all, if it is empty). The limits apply to the whole process: libraries read
+/// them once, when they are loaded. To be called once.
 Peers load_peers(const Limits& limits, const std::vector<std::string>& names);
 
 }  // namespace tessera::bench

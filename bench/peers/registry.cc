@@ -10,10 +10,10 @@ namespace {
 
 struct Entry {
   std::string_view name;
-  std::unique_ptr<Peer> (*load)(const Limits& limits);  ///< null where the build lacks it
+  std::unique_ptr<Peer> (*load)(const Limits& limits);  ///< null if the build lacks it
 };
 
-// Libraries that are linked stand here only if CMake has found them.
+// Linked libraries are listed only if CMake found them.
 constexpr Entry kEntries[] = {
     {"tessera", tessera_sparse},
     {"tessera-dynamic", tessera_dynamic},

@@ -1,5 +1,5 @@
-// The peers there are: one factory each, in its own file. A factory throws Error where the library
-// is not on this computer.
+// The available peers: one factory each, in its own file. A factory throws Error if the library is not on
+// this computer.
 #pragma once
 
 #include <memory>

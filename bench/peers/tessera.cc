@@ -22,14 +22,14 @@ double seconds_of(const Change& change) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Another random pattern of as many blocks.
+/// Another random pattern with as many blocks.
 Pattern like(const Pattern& pattern) {
   const double cells = double{1} * pattern.block_rows() * pattern.block_cols();
   return sparse::generate_pattern({PatternKind::random, pattern.rows, pattern.cols,
                                    static_cast<double>(pattern.blocks()) / cells, pattern.block_size, 2});
 }
 
-/// Every twentieth block of one pattern that the other lacks.
+/// Every twentieth block of one pattern that is missing in the other.
 std::vector<BlockPosition> twentieth(const Pattern& of, const Pattern& without, size_t most) {
   std::vector<BlockPosition> positions;
   uint64_t seen = 0;
@@ -43,7 +43,7 @@ std::vector<BlockPosition> twentieth(const Pattern& of, const Pattern& without, 
   return positions;
 }
 
-/// Median seconds of changing a weight's pattern there and back.
+/// Median seconds of changing a weight's pattern and back.
 PatternTimes pattern_times(Weight& weight) {
   constexpr int kTimes = 4;
   const Pattern one = weight.pattern(), other = like(one);
@@ -103,7 +103,7 @@ class TesseraGradient : public Product {
 
  private:
   Weight weight_;
-  Pattern pattern_;  // of the elements that are compared
+  Pattern pattern_;  // of the compared elements
   Sddmm gradient_;
 };
 

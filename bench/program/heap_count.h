@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-/// Allocated and not yet freed.
+/// Bytes allocated and not yet freed.
 uint64_t live_bytes();
-/// The most that was allocated at one time since restart_peak().
+/// Maximum of live_bytes() since restart_peak().
 uint64_t peak_bytes();
 void restart_peak();

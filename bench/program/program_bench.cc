@@ -1,5 +1,5 @@
-// What a tile program costs before it computes anything: building, compiling and dispatching a
-// vertex, and a superstep of the host's threads. The budget is in docs/tile-programs.md.
+// Overheads of a tile program: building, compiling and dispatching a vertex, and a superstep of the host's
+// threads. The budget is in docs/tile-programs.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ Variable rows_on_tiles(std::string name, Role role) {
           nullptr};
 }
 
-/// One compute set of six vertices a tile. Their x is on their tile, or `distance` tiles away.
+/// One compute set of six vertices per tile. Their x is on their tile, or `distance` tiles away.
 Program six_a_tile(uint32_t distance) {
   Program p;
   const auto a = p.add(rows_on_tiles("a", Role::input));
@@ -75,7 +75,7 @@ Program six_a_tile(uint32_t distance) {
   return p;
 }
 
-/// Six vertices a tile that each read a band of columns which crosses `reach` tiles.
+/// Six vertices per tile that each read a band of columns across `reach` tiles.
 Program wide_reads(uint32_t reach) {
   Program p;
   const auto a = p.add(rows_on_tiles("a", Role::input));
@@ -91,7 +91,7 @@ Program wide_reads(uint32_t reach) {
   return p;
 }
 
-/// Copies a row to each vertex's place from somewhere else, by a list of rows.
+/// Copies a row to each vertex from elsewhere, by a list of rows.
 Program row_copies() {
   Program p;
   const auto x = p.add(rows_on_tiles("x", Role::input));
@@ -105,8 +105,8 @@ Program row_copies() {
 
 constexpr uint32_t kRowsPerTile = 512;
 
-/// Partial rows of a sparse product on their way to those who add them: on every tile 512 rows, which
-/// go to tiles all over the machine, one by one.
+/// Partial rows of a sparse product on their way to the tiles that add them: 512 rows on every tile, which go
+/// to tiles all over the machine, one by one.
 Program scattered_rows() {
   constexpr uint32_t kRows = kTiles * kRowsPerTile;
   Program p;

@@ -17,19 +17,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Longer than idle threads of any library spin (GNU OpenMP's: 300,000 pauses of up to 140 cycles):
-/// nobody pays for the one before.
+/// Longer than idle threads of any library spin (GNU OpenMP's: 300,000 pauses of up to 140 cycles), so that
+/// nobody is disturbed by the previous one.
 constexpr auto kPause = std::chrono::milliseconds(15);
-/// Calls of one round: at least one, and more until this time is spent.
+/// Calls of one round: at least one, and more until this time has passed.
 constexpr double kRoundSeconds = 4e-3;
 constexpr int kMaxCalls = 50;
-/// A call longer than this needs no untimed one to wake threads up.
+/// Longer calls need no untimed one to wake threads up.
 constexpr double kLongCall = 20e-3;
-/// After so many rounds, opponents that are so many times slower than the best of their kind sit
-/// out.
+/// After this many rounds, libraries slower than the best of their kind by this factor skip the rest.
 constexpr int kQualifying = 2;
 constexpr double kHopeless = 2;
-/// Beyond the caches that a core can fill on its own.
+/// More than the caches that a core can fill on its own.
 constexpr size_t kFlushBytes = size_t{256} << 20;
 
 double seconds_of(Product& product, const Arrays& arrays) {
@@ -59,7 +58,7 @@ struct Contestant {
   double last = INFINITY;  ///< seconds of the last call
 };
 
-/// An array of a product, so many bytes after a cache line. Ordinary pages, as callers have.
+/// An array of a product, at an offset from a cache line. In ordinary pages, as callers have.
 class Array {
  public:
   Array(size_t size, uint32_t offset)
@@ -191,7 +190,7 @@ class Contest {
   std::vector<Contestant> contestants_;
 };
 
-/// What a product that moves every byte once has to read or write.
+/// The bytes that a product must read or write at least once.
 double bytes_moved(const Case& work, const Timing& tessera) {
   return static_cast<double>(tessera.weight_bytes) +
          sizeof(float) * (static_cast<double>(work.m) + work.k) * work.n;
@@ -202,7 +201,7 @@ double bytes_moved(const Case& work, const Timing& tessera) {
 const Timing* Comparison::best(Kind kind, Task task) const {
   const Timing* best = nullptr;
   for (const Timing& timing : timings) {
-    // Tessera's FP32 beside its half types is there for the ratio.
+    // Tessera's FP32 beside its 16-bit types only runs for the ratio.
     if (timing.kind != kind || timing.task != task || timing.seconds == 0) continue;
     if (kind == Kind::tessera && timing.type != work.type) continue;
     if (best == nullptr || timing.seconds < best->seconds) best = &timing;
@@ -242,7 +241,7 @@ Comparison compare(const Case& work, const SparseMatrix& weights, const std::vec
       asked.type = Type::f32;
       contest.add(*peer, asked);
     }
-    // Gradients are held against the product whose gradients they are.
+    // Gradients are compared with the forward product.
     if (own && (work.task == Task::input_gradient || work.task == Task::sddmm)) {
       asked.task = Task::forward;
       contest.add(*peer, asked);

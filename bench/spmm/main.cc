@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 
 constexpr int kUsageStatus = 2;
 
-/// Weights to measure with, made or read when their turn comes.
+/// Weights to measure with, generated or read when needed.
 struct Source {
   std::string file;   ///< empty: generated
-  std::string label;  ///< the file's path below the folder that was named
+  std::string label;  ///< the file's path below the given folder
   double density = 0;
   uint32_t block = 1;
 };

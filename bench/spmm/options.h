@@ -21,19 +21,19 @@ struct Options {
   std::vector<Type> types = {Type::f32};
   std::vector<Layout> layouts = {Layout::row_major};
   std::vector<Task> tasks = {Task::forward};
-  std::vector<std::string> smtx;  ///< files, or folders that are searched for them
+  std::vector<std::string> smtx;  ///< files, or folders to search for them
   Limits limits;
   std::vector<std::string> peers;  ///< empty: all
   int rounds = 7;
   bool cold = false;
-  uint32_t array_offset = 0;  ///< bytes from a cache line to where the arrays begin
+  uint32_t array_offset = 0;  ///< offset of arrays from a cache line, in bytes
   bool plans = false;
   std::string csv;
   std::string json;
 };
 
-/// Parses the command line; prints the help and exits where that is asked for. Throws UsageError,
-/// naming option and value, where one is out of range.
+/// Parses the command line; prints the help and exits if requested. Throws UsageError, naming option and
+/// value, if one is out of range.
 Options parse_options(int argc, char** argv);
 
 }  // namespace tessera::bench

@@ -1,4 +1,4 @@
-// Where the threads of everybody run.
+// Thread affinity of all libraries.
 #pragma once
 
 #include <set>
@@ -6,13 +6,13 @@
 
 namespace tessera::bench {
 
-/// Gives thread i of every library's pool core i, whoever the pool belongs to. Without it, on a
-/// computer that does other work too, a woken worker often starts on the core of its caller.
+/// Pins thread i of every library's pool to core i. Otherwise, on a busy computer, a woken worker often
+/// starts on the core of its caller.
 class Pinning {
  public:
   explicit Pinning(unsigned threads);
 
-  /// Binds the threads that this process has started since the last call: a pool's workers.
+  /// Pins the threads that this process has started since the last call: a pool's workers.
   void bind_new_threads();
 
   /// The core of the calling thread, thread 0 of every pool.

@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kRows = 16;
 constexpr uint32_t kColumns = 8;
 
-/// `count` indices spread over 0 … size - 1, both ends included.
+/// `count` indices spread over 0 … size - 1, including both ends.
 std::vector<uint32_t> sample(uint32_t size, uint32_t count) {
   std::vector<uint32_t> indices;
   for (uint32_t i = 0; i < std::min(size, count); ++i)

@@ -1,4 +1,4 @@
-// Some elements of each product in double precision, to see that everybody computed the same.
+// Reference elements of each product in double precision, to check all libraries.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -13,14 +13,13 @@ namespace tessera::bench {
 
 class Reference {
  public:
-  /// Computes sampled rows and columns, the last ones included, of what the work's task asks for,
-  /// and of Y. X and dY are in the layout of the work.
+  /// Computes sampled rows and columns, including the last ones, of the task's results and of Y. X and dY are
+  /// in the layout of the work.
   Reference(const SparseMatrix& weights, const Case& work, std::span<const float> x,
             std::span<const float> dy);
 
-  /// Largest |result - reference| ÷ the sum of the sizes of its terms, over the sampled elements of
-  /// the task's results; infinite where one is NaN. `gradient` is dW at the stored elements, in
-  /// their order.
+  /// Largest |result - reference| ÷ the sum of the magnitudes of its terms, over the sampled elements of the
+  /// task's results; infinite if one is NaN. `gradient` is dW at the stored elements, in their order.
   double largest_error(Task task, std::span<const float> y, std::span<const float> dx,
                        std::span<const float> gradient) const;
 

@@ -11,12 +11,12 @@
 namespace tessera::bench {
 namespace {
 
-/// Beyond this many columns reading is no longer what limits a product.
+/// Above this many columns memory bandwidth is no longer the limit.
 constexpr uint32_t kBandwidthBound = 16;
 
 const char* name_of(Layout layout) { return layout == Layout::row_major ? "row" : "col"; }
 
-/// "1/8" where the density is one over a whole number, else three digits.
+/// "1/8" if the density is one over a whole number, otherwise three digits.
 std::string density_text(double density) {
   const double inverse = density > 0 ? 1 / density : 0;
   if (inverse >= 1 && std::abs(inverse - std::round(inverse)) < 1e-3 * inverse)
@@ -46,7 +46,7 @@ std::string verdicts_text(const Comparison& comparison) {
   return text;
 }
 
-/// Errors beyond rounding: who computed something else.
+/// Errors beyond rounding: libraries with wrong results.
 std::string wrong_results(const Comparison& comparison) {
   const double epsilon = epsilon_of(comparison.work.type);
   std::string text;
@@ -56,7 +56,7 @@ std::string wrong_results(const Comparison& comparison) {
   return text;
 }
 
-/// Tessera's forward product beside a gradient, and dynamic weights: a line each.
+/// Tessera's forward product beside a gradient, and dynamic weights: one line each.
 std::string companions(const Comparison& comparison) {
   std::string text;
   const Timing* forward = comparison.best(Kind::tessera, Task::forward);

@@ -1,4 +1,4 @@
-// Comparisons as tables for people, and as files.
+// Comparisons as readable tables, and as files.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tessera::bench {
 
-/// What the numbers were measured on.
+/// The setting of the measurements.
 struct Setting {
   std::string cpu;
   Limits limits;
@@ -20,14 +20,14 @@ struct Setting {
   std::vector<std::string> missing;   ///< "name: reason"
 };
 
-/// Lines above the table: the setting, who takes part, what the columns are.
+/// Lines above the table: setting, libraries, columns.
 std::string head(const Setting& setting);
 
 /// The table's head, and one row.
 std::string column_names();
 std::string row(const Comparison& comparison);
 
-/// Targets reached and missed, and medians over the files where there are any.
+/// Targets met and missed, and medians over the files, if any.
 std::string summary(const std::vector<Comparison>& comparisons);
 
 /// Every timing, one line each.

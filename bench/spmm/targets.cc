@@ -28,7 +28,7 @@ constexpr Efficiency kEfficiencies[] = {
 constexpr double kColumnMajorFraction = 0.9;
 constexpr double kOwnDense = 0.97;
 
-/// Time at most this multiple of what reading W, X and Y takes, at d = 1/8, in either layout.
+/// Maximum time relative to reading W, X and Y, at d = 1/8, in either layout.
 struct SmallN {
   uint32_t n, first_block, last_block;
   double at_most;
@@ -36,7 +36,7 @@ struct SmallN {
 
 constexpr SmallN kSmallN[] = {{1, 1, 1, 1.1}, {1, 4, 32, 1.1}, {8, 1, 1, 2.0}, {8, 8, 32, 1.2}};
 
-/// Rate of FP16 and BF16 weights ÷ FP32's, where FP32's packed form is large.
+/// Rate of FP16 and BF16 weights ÷ FP32's, if FP32's prepacked form is large.
 constexpr double kHalfSpeedup = 1.7;
 constexpr uint64_t kHalfBytes = uint64_t{64} << 20;
 
@@ -48,8 +48,8 @@ constexpr double kLayerOverDense = 3.5;
 constexpr double kPrepareBlocks = 50e-3;
 constexpr double kPrepareElements = 300e-3;
 
-/// Training, m = k = 4096, FP32, n = 512, against the own forward product in the same run: rates of
-/// gradients; the three products together at d = 1/16, b = 16 against the dense three.
+/// Training, m = k = 4096, FP32, n = 512, relative to Tessera's forward product in the same run: rates of
+/// gradients; the three products together at d = 1/16, b = 16 relative to the dense three.
 constexpr double kInputGradientRate = 0.85;
 constexpr double kSddmmRate = 0.85;
 constexpr double kSddmmRateOfElements = 0.6;
@@ -154,7 +154,7 @@ class Judge {
       add("own dense", comparison_.efficiency(*own), kOwnDense * layout_slice(), 0, true);
   }
 
-  /// Sparse beats dense: below a density for every n and b, and from higher ones on at n = 512.
+  /// Sparse beats dense: below some density for every n and b, and from higher ones on at n = 512.
   void never_slower() {
     double below = 1. / 4;
     if (work_.n == 512 && work_.block == 1) below = 1. / 2;

@@ -1,4 +1,4 @@
-// What Tessera sets out to reach, and whether a comparison does.
+// Tessera's performance targets, and whether a comparison meets them.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ struct Verdict {
   std::string what;  ///< "efficiency", "time / bandwidth limit", …
   double measured = 0;
   double limit = 0;
-  double aim = 0;        ///< beyond the limit; 0: none
-  bool at_least = true;  ///< or at most
+  double aim = 0;        ///< upper limit; 0: none
+  bool at_least = true;  ///< lower rather than upper limit
   bool reached() const { return at_least ? measured >= limit : measured <= limit; }
 };
 
-/// Every target that is set for this work and that this comparison can judge.
+/// Every target for this work that this comparison can judge.
 std::vector<Verdict> judge(const Comparison& comparison);
 
 }  // namespace tessera::bench

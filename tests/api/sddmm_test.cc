@@ -1,4 +1,4 @@
-// Gradients of weights as the library's users see them.
+// Weight gradients through the public API.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kRows = 77;
 constexpr uint32_t kCols = 93;
 
-/// A matrix of the caller's, with gaps between its rows or columns.
+/// A caller's matrix with gaps between its rows or columns.
 struct Array {
   Array(uint32_t rows, uint32_t cols, Layout its_layout, float phase)
       : layout(its_layout),
@@ -36,7 +36,7 @@ struct Array {
   std::vector<float> data;
 };
 
-/// dW of a weight holds alpha · dY·Xᵀ + beta · before at the pattern, and 0 everywhere else.
+/// Checks that dW holds alpha · dY·Xᵀ + beta · before at the pattern, and 0 everywhere else.
 void expect_gradient(const Weight& weight, const Array& dy, const Array& x, uint32_t n, float alpha,
                      float beta, const std::vector<float>& before, const std::vector<float>& dw) {
   const Pattern pattern = weight.pattern();
@@ -65,7 +65,7 @@ void expect_gradient(const Weight& weight, const Array& dy, const Array& x, uint
   EXPECT_EQ(again, dw) << "a place that holds no stored element is not 0";
 }
 
-/// A packed array with something at each stored element.
+/// A packed array with a value at each stored element.
 std::vector<float> some_state(const Weight& weight) {
   const Pattern pattern = weight.pattern();
   std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
@@ -202,8 +202,8 @@ void expect_near(const std::vector<double>& want, const std::vector<float>& have
     ASSERT_NEAR(want[i], have[i], terms * terms * epsilon_of(Type::f32)) << i;
 }
 
-// 128 columns make rows of 4 KB: their blocks take turns, so that those of a column are not in the same cache
-// sets.
+// Rows of 128 columns are 4 KB long: their blocks are rotated, so that those of a column are not in the same
+// cache sets.
 TEST(DenseTriple, AgreesWithFloat64WhereBlocksTakeTurns) {
   constexpr uint32_t m = 40, k = 128, n = 50;
   std::vector<float> w(size_t{m} * k), x(size_t{k} * n), dy(size_t{m} * n);

@@ -1,4 +1,4 @@
-// The library as its users see it.
+// The library through its public API.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
@@ -97,7 +97,7 @@ std::vector<Shape> shapes() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, SpmmTest, ::testing::ValuesIn(shapes()));
 
-// Callers may have cut their arrays out of a buffer of bytes. Y is written past the caches and through them.
+// Callers may place arrays anywhere in a buffer of bytes. Y is written with and without non-temporal stores.
 TEST(Spmm, TakesArraysThatBeginAtAnyByte) {
   constexpr uint32_t kN = 128;
   for (const uint32_t block_size : {1U, 4U, 16U})

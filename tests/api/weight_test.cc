@@ -1,4 +1,4 @@
-// Weights as their users see them: transposed products, packed order, and patterns that change.
+// Weights through the public API: transposed products, packed order, and changing patterns.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -96,7 +96,7 @@ struct Drawn {
     all = uint64_t{matrix.pattern.block_rows()} * matrix.pattern.block_cols();
   }
 
-  /// Leaves every other row of blocks empty.
+  /// Empties every other block row.
   void drop_rows() {
     SparseMatrix kept{{matrix.pattern.rows, matrix.pattern.cols, block_size, {0}, {}}, {}};
     const uint64_t values = uint64_t{block_size} * block_size;
@@ -314,7 +314,7 @@ TEST(Weight, RefusesWhatItCannotDo) {
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.pack(few, few); }), "of 3 elements"));
 }
 
-// The first transposed products of a weight, at once: they build its index.
+// The first transposed products of a weight run concurrently: they build its index.
 TEST(Weight, TransposedProductsMayBeginAtOnce) {
   for (const uint32_t block_size : {1U, 4U}) {
     const SparseMatrix matrix = generate({PatternKind::random, 256, 192, 0.3, block_size, 5});

@@ -1,4 +1,4 @@
-// The shape of the tree: which room may include which, and how long a file may be.
+// The structure of the tree: which room may include which, and how long a file may be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::vector<fs::path> sources_under(const std::string& folder) {
   return files;
 }
 
-/// What a file includes, as it is written there: "base/isa.h", <tessera/types.h>.
+/// The includes of a file, as written: "base/isa.h", <tessera/types.h>.
 std::vector<std::string> includes_of(const fs::path& file) {
   static const std::regex kInclude(R"(^\s*#\s*include\s*([<"][^>"]+)[>"].*)");
   std::vector<std::string> includes;

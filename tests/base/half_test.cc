@@ -33,7 +33,7 @@ TYPED_TEST(Sixteen, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// Between two neighbours the nearer is taken, and halfway the even one.
+// Rounds to the nearer of two neighbours, and halfway to the even one.
 TYPED_TEST(Sixteen, RoundsToNearestEven) {
   for (uint32_t bits = 0; bits + 1 < 0x7C00; ++bits) {
     const double low = to_float(TypeParam(bits));

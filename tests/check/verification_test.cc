@@ -9,7 +9,7 @@
 namespace tessera::check {
 namespace {
 
-/// W·X by plain sums, to be broken on purpose.
+/// W·X by plain sums, for corrupting.
 struct Case {
   explicit Case(uint32_t columns) : n(columns), w(generate({PatternKind::random, 40, 30, 0.3, 4, 3})) {
     x.resize(uint64_t{30} * n);
@@ -63,7 +63,7 @@ TEST(Verification, WantsNaNAndInfinityWhereTheReferenceHasThem) {
   EXPECT_FALSE(c.check(Extent::full).verified);
 }
 
-/// dY·Xᵀ at a pattern by plain sums, to be broken on purpose.
+/// dY·Xᵀ at a pattern by plain sums, for corrupting.
 struct GradientCase {
   GradientCase(uint32_t size, uint32_t columns)
       : n(columns),

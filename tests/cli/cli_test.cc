@@ -1,4 +1,4 @@
-// The tool: what it prints where, and how it ends.
+// The tool: its output and exit status.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -180,7 +180,7 @@ TEST_F(PackCliTest, StreamsPacksAsTheyClose) {
 }
 
 TEST_F(PackCliTest, PacksComeOutWhileTheInputIsOpen) {
-  // Whoever feeds the input ends it only after the first pack has come out, or gives up.
+  // The producer of the input ends it only after the first pack has come out, or gives up.
   const std::string feed =
       "(echo 7; echo 9; for i in $(seq 100); do [ -s first ] && touch seen && break; sleep 0.1; done)";
   const Outcome o =

@@ -127,7 +127,7 @@ TEST_F(PopsparseTest, AnInterruptedSweepGoesOnWithoutRepeating) {
   ASSERT_EQ(reproduce("--no-verify").status, 0);
   const std::string whole = contents_of(cells());
   ASSERT_EQ(lines_of(whole), kCells + 1);
-  // As if it had been interrupted in the middle of a line.
+  // As if interrupted in the middle of a line.
   std::istringstream stream(whole);
   std::string kept, line;
   for (size_t l = 0; l < 8; ++l) {

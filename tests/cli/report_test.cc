@@ -99,7 +99,7 @@ TEST_F(ReportTest, OneFileIsNotTwo) {
 }
 
 TEST_F(ReportTest, ResultsArePrintedWhereFilesFail) {
-  // Room for what is printed, not for a page.
+  // Enough file size for the printed output, but not for a page.
   const Outcome o =
       run(fmt::format("{}--mode static --report '{}'", kProduct, path("r.html")), "ulimit -f 8; {}");
   EXPECT_EQ(o.status, 1);

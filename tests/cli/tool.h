@@ -31,7 +31,7 @@ inline std::string contents_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Tests with a folder of their own, which goes away with its content.
+/// Tests with their own folder, which is removed with its contents.
 class ToolTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -59,7 +59,7 @@ class ToolTest : public ::testing::Test {
     return path(name);
   }
 
-  /// What is in the folder beside what run() writes.
+  /// Files in the folder other than those written by run().
   size_t left_behind() const {
     size_t files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_))

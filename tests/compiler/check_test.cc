@@ -1,4 +1,4 @@
-// The pass `check`, on results of the other passes that were tampered with.
+// The pass `check`, on corrupted results of the other passes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -45,7 +45,7 @@ Program sample() {
 enum SampleSet { kAdd, kScale, kSum };
 enum SampleVariable { kA, kT, kU, kY };
 
-/// A compilation that stands before `check`.
+/// A compilation just before `check`.
 struct Compiled {
   std::shared_ptr<const Program> program;
   std::shared_ptr<Executable> executable = std::make_shared<Executable>();
@@ -78,8 +78,8 @@ struct Compiled {
   }
 };
 
-/// Breaks an executable in one place, where it has one that matters: takes a transfer away, or lets a
-/// field, a transfer or a mapped box lie elsewhere.
+/// Corrupts an executable in one place that matters: removes a transfer, or moves a field, a transfer or a
+/// mapped box.
 bool damage(Compiled& x, base::RandomSequence& random) {
   std::vector<Exchange*> exchanges;
   std::vector<Place*> places;
@@ -198,7 +198,7 @@ TEST(Check, LetsPiecesShareBytesOneAfterAnother) {
   x.rejects("'t' and 't' overlap on tile 1 while both are alive");
 }
 
-/// y = a - b, whose fields demand alignments and y the interleaved region.
+/// y = a - b, whose fields have alignments, y also in the interleaved region.
 struct Demanding : Compiled {
   static Program demanding() {
     Program p;
@@ -233,7 +233,7 @@ TEST(Check, FindsFieldsThatLieWhereTheyMustNot) {
 
 class DamagedPrograms : public ::testing::TestWithParam<machine::Machine> {};
 
-/// Random programs, compiled, of which one thing is then broken.
+/// Random programs, compiled and then corrupted in one place.
 TEST_P(DamagedPrograms, AreNeverAccepted) {
   uint32_t damaged = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {

@@ -112,7 +112,7 @@ TEST(Liveness, LandingBuffersLiveForTheirSuperstepOnly) {
   EXPECT_GE(e->arena_bytes.at(1), kBytes + 2 * 4);
 }
 
-/// A landing buffer of 128 bytes on tile 0, which lives for one superstep even in a loop.
+/// A staging buffer of 128 bytes on tile 0, which lives for one superstep even in a loop.
 StepId land(Temporaries& p) {
   const auto x = p.program.add(variable("x", Type::f32, 4, 8, Role::input, 1));
   const auto z = p.program.add(variable("z", Type::f32, 1, 1, Role::temporary, 1));
@@ -347,7 +347,7 @@ TEST(Account, TheSlowestTileSetsTheCyclesOfASuperstep) {
   p.set_main(
       p.execute(ComputeSet{"fill", Phase::compute, {fill(x, 0, 0, 8), fill(y, 1, 0, 2), fill(y, 1, 2, 2)}}));
   const auto e = compile(p, toy_machine(2));
-  // A cycle for each element and one for each vertex: 65 on tile 0, 17 + 17 on tile 1.
+  // One cycle per element and per vertex: 65 on tile 0, 17 + 17 on tile 1.
   EXPECT_EQ(e->set_cycles[0][Phase::compute], 65);
   EXPECT_EQ(e->set_cycles[0][Phase::sync], 0);  // nobody waits where nothing is exchanged
   EXPECT_EQ(e->set_cycles[0][Phase::exchange], 0);

@@ -1,4 +1,4 @@
-// Labelled images: official formats, damaged ones, made-up ones.
+// Labelled images: official formats, damaged ones, synthetic ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>

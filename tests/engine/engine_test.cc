@@ -41,7 +41,7 @@ std::string error_of(const Call& call) {
   return "no error";
 }
 
-/// x += 1 on every row, a row a tile, `times` times.
+/// x += 1 on every row, one row per tile, `times` times.
 Program counting(uint32_t rows, uint32_t times, program::TileId space) {
   Program p;
   const auto x = p.add(variable("x", Type::u32, rows, 1, Role::inout, space));
@@ -216,7 +216,7 @@ TEST(Profile, AVertexSplitsItsTimeOverPhases) {
   EXPECT_LE(profile.phases[Phase::rearrange], profile.seconds);
 }
 
-/// Counts up to a limit that lies in `limit`: known to the program, or bound by the caller.
+/// Counts up to a limit in `limit`: known to the program, or bound by the caller.
 Program loop(bool known) {
   Program p;
   const auto x = p.add(variable("x", Type::u32, 1, 1, Role::input, 0));

@@ -1,4 +1,4 @@
-// Executables saved and loaded: the same program with the same result, and no file that does harm.
+// Executables saved and loaded: the same program with the same result, and no harm from malicious files.
 #include "compiler/executable_file.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ class ExecutableFile : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
-  /// The file with a checksum that is right for what it has.
+  /// The file with a correct checksum of its present contents.
   static std::string resealed(std::string bytes) {
     constexpr size_t kHeader = 20;
     const uint64_t sum = base::checksum(std::as_bytes(std::span(bytes).subspan(kHeader)));
@@ -144,7 +144,7 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
   EXPECT_THROW(load(machine), Error);
 }
 
-/// Damage that no checksum tells: what loads may be another program, but a sound one.
+/// Damage that no checksum detects: the loaded program may be another one, but must be sound.
 TEST_F(ExecutableFile, IsNotTrusted) {
   const machine::Machine machine = testing::toy_machine_with_regions(3);
   uint32_t refused = 0;

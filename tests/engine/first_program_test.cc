@@ -36,7 +36,7 @@ program::PhaseTimes sum_cost(const program::Vertex& v, const machine::Machine& m
 const program::Codelet kSum = {
     .name = "sum", .fields = kSumFields, .params = {}, .reference = sum, .cost = sum_cost, .code_bytes = 64};
 
-// Sums a 4 × 8 matrix: every tile sums a row, then tile 0 sums what they found.
+// Sums a 4 × 8 matrix: every tile sums a row, then tile 0 adds the partial sums.
 program::Program sum_of_matrix() {
   program::Program p;
   const auto x = p.add({"x", Type::f32, 4, 8, Role::input, program::map_rows_to_tiles(4, 8), {}});

@@ -77,7 +77,7 @@ void expect_state_to_stay(const Engine& engine, const FlatVariables& initial, co
   expect_equal(program, state_of(session), testing::flat_variables(program), program::Role::state);
 }
 
-/// The external variables after the program, as the reference interpreter has them; and state, from run to
+/// Compares the external variables after the program with the reference interpreter; and state, from run to
 /// run.
 void expect_like_oracle(uint64_t seed, const machine::Machine& machine,
                         const std::vector<uint32_t>& threads) {
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
                                                                 : "");
     });
 
-/// What a full run and a dry run account for. False where control depends on payload.
+/// Compares the accounts of a full run and a dry run. False if control depends on payload.
 bool estimates_as_it_runs(const Engine& engine, const Profile& run) {
   try {
     const Profile dry = engine.run({}, {.dry = true});

@@ -14,8 +14,8 @@ namespace {
 
 using program::Phase;
 
-/// A superstep in which thread 0 has a vertex that shares `parts` parts, and the others a vertex each
-/// of `group` that is done at once.
+/// A superstep in which thread 0 has a vertex that shares `parts` parts, and each other thread has a vertex
+/// of `group` that returns immediately.
 class OneLongVertex {
  public:
   explicit OneLongVertex(uint32_t threads) : helpers_(threads), pool_team_(Pool::shared(), threads) {}
@@ -74,7 +74,7 @@ TEST(Helpers, NoTwoPartsUseAScratchAtATime) {
 TEST(Helpers, AllPartsAreDoneWhenAVertexGoesOn) {
   OneLongVertex superstep(4);
   for (int round = 0; round < 300; ++round) {
-    std::array<uint32_t, 40> done{};  // plain: the thread sanitizer sees a part that is still at work
+    std::array<uint32_t, 40> done{};  // not atomic: the thread sanitizer detects a part that is still running
     superstep.run(40, true, [&](uint32_t i, const std::byte*) { done[i] = i + 1; });
     for (uint32_t i = 0; i < done.size(); ++i) ASSERT_EQ(done[i], i + 1) << "round " << round;
   }

@@ -26,7 +26,7 @@ void require_sound(const Matrix& matrix) try {
   throw std::logic_error(std::string("a reader returned an unsound matrix: ") + error.what());
 }
 
-// Whether read() returns; an Error is the right answer to a bad file.
+// Whether read() returns; an Error is the correct response to a bad file.
 template <class Read>
 bool accepts(std::span<const std::byte> content, Read read) {
   try {
@@ -68,7 +68,7 @@ bool read_safetensors(std::span<const std::byte> content) {
 constexpr uint32_t kMaxLength = 1000;
 constexpr size_t kIdxLabelsBytes = 10;  // of two labels
 
-// Counts them as a packing does, with every policy, and checks that the sums agree.
+// Counts the lengths with every policy, and checks that the sums agree.
 void require_sound(const pack::Lengths& lengths) {
   for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split}) {
     const pack::Input input = pack::count(lengths, kMaxLength, policy);
@@ -108,7 +108,7 @@ void require_sound(const ImageSet& set) {
     if (label >= set.classes) throw std::logic_error("a class that does not exist");
 }
 
-// The images' file stands for the labels' too, whose part begins behind it.
+// The file of images also stands in for that of labels, whose part begins after it.
 bool read_idx_images(std::span<const std::byte> content) {
   const size_t labels = std::min<size_t>(content.size(), kIdxLabelsBytes);
   return accepts(content.first(content.size() - labels), [&](const io::Source& images) {

@@ -1,4 +1,4 @@
-// What fuzzing feeds: one entry function for each format, and valid files to start from.
+// Fuzz targets: one entry function per format, and valid seed files.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@ namespace tessera::fuzz {
 
 struct Format {
   const char* name;
-  /// Reads these bytes as a file. Returns whether they are one; throws std::logic_error when a
-  /// reader returns something unsound, and whatever a reader throws that is not a tessera::Error.
+  /// Reads these bytes as a file. Returns whether they are valid; throws std::logic_error if a reader returns
+  /// something unsound, and any exception of a reader that is not a tessera::Error.
   bool (*read)(std::span<const std::byte> content);
-  /// Small valid files that between them use every feature.
+  /// Small valid files that together use every feature.
   std::vector<std::string> (*examples)();
 };
 

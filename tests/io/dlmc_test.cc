@@ -1,4 +1,4 @@
-// The real layers of the Deep Learning Matrix Collection, where $TESSERA_DATA has them.
+// Real layers of the Deep Learning Matrix Collection, if $TESSERA_DATA has them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ std::vector<std::filesystem::path> layers() {
   return paths;
 }
 
-// A reader as plain as the format, to compare with.
+// A straightforward reader of the format, to compare with.
 Pattern read_plainly(const std::filesystem::path& path) {
   std::ifstream file(path);
   Pattern p;
@@ -58,7 +58,7 @@ TEST(Dlmc, EveryLayerIsReadRight) {
     EXPECT_EQ(p.cols, expected.cols);
     EXPECT_EQ(p.row_begin, expected.row_begin);
     EXPECT_EQ(p.columns, expected.columns);
-    // The folder is named for the sparsity; variational dropout only aims at it.
+    // The folder is named for the sparsity; variational dropout only approximates it.
     const double sparsity = std::stod(path.parent_path().filename());
     const bool aims = path.string().find("variational") != std::string::npos;
     EXPECT_NEAR(sparse::density(p), 1 - sparsity, aims ? 0.1 : 1e-4);

@@ -16,7 +16,7 @@
 
 namespace tessera::test {
 
-/// A folder that goes away with its content.
+/// A folder that is removed with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -56,7 +56,7 @@ inline std::string content_of(const std::string& path) {
 /// A source named "w" with this content, which must outlive it.
 inline io::Source in_memory(const std::string& content) { return {"w", std::as_bytes(std::span(content))}; }
 
-/// The bytes of a value, as it lies in memory.
+/// The bytes of a value, as in memory.
 template <class T>
 std::string bytes_of(const T& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));

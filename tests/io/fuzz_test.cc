@@ -1,4 +1,4 @@
-// Damages valid files in seeded ways. Whatever comes out is read or refused, in bounded memory.
+// Damages valid files in seeded ways. Every result must be read or rejected, in bounded memory.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -125,7 +125,7 @@ void change_length(RandomSequence& random, std::string& file) {
 
 std::string mutate(RandomSequence& random, std::string file) {
   using Mutation = void (*)(RandomSequence&, std::string&);
-  // Numbers break more than noise does, so they have more turns.
+  // Numbers break more than noise does, so they are mutated more often.
   constexpr Mutation kMutations[] = {truncate,      flip_bits,    set_bytes,     insert_bytes,
                                      remove_bytes,  repeat_bytes, change_number, change_number,
                                      change_number, change_length};

@@ -1,4 +1,4 @@
-// Block-sparse products against float64, over random shapes, layouts, cuts and instruction sets.
+// Block-sparse products against float64, over random shapes, layouts, schedules and instruction sets.
 #include "kernels/host/block_sparse/block_sparse.h"
 
 #include <gtest/gtest.h>
@@ -70,10 +70,10 @@ struct Product {
   uint32_t x_leading, y_leading, x_offset, y_offset;
   Epilogue epilogue;
   bool has_bias;
-  bool transposed;  // the weight that is stored is k × m
-  bool scattered;   // its blocks have slots of any order, with others between
+  bool transposed;  // the stored weight is k × m
+  bool scattered;   // its blocks have slots in any order, with others between
   BlockSchedule schedule;
-  uint32_t row_split = 0;  // block row and column where the shares meet
+  uint32_t row_split = 0;  // block row and column where the slices meet
   uint32_t col_split = 0;
 
  private:
@@ -109,8 +109,8 @@ Pattern random_pattern(Product& p) {
   return pattern;
 }
 
-/// A product's arrays. What the caller does not own, between rows and around, is NaN in X and must
-/// stay as it is in Y.
+/// A product's arrays. What the caller does not own, between rows and around, is NaN in X and must be
+/// unchanged in Y.
 struct Arrays {
   explicit Arrays(Product& p)
       : weight(random_matrix(p), p.type),
@@ -149,7 +149,7 @@ struct Arrays {
     return matrix;
   }
 
-  // Moves each block to a slot that no other one has; what is in the others is NaN.
+  // Moves each block to an unused slot; the other slots hold NaN.
   void scatter(Product& p) {
     const auto blocks = static_cast<uint32_t>(weight.blocks());
     std::vector<uint32_t> moved(2 * blocks + 3);
@@ -167,7 +167,7 @@ struct Arrays {
     share_weight.slots = slots.data();
   }
 
-  // Value (i, j) of the product's W, as the weight has rounded it.
+  // Value (i, j) of the product's W, as rounded by the weight.
   float value(const Product& p, uint32_t i, uint32_t j) const {
     return p.transposed ? dense[size_t{j} * p.m + i] : dense[size_t{i} * p.k + j];
   }
@@ -216,7 +216,7 @@ double finished(const Epilogue& e, double sum, double y, uint32_t row) {
 
 using Kernel = void (*)(const BlockSlice&);
 
-// The product by up to four shares.
+// The product in up to four slices.
 void multiply(const Product& p, Arrays& a, Kernel kernel) {
   const uint32_t rows[] = {0, p.row_split, (p.m + p.b - 1) / p.b};
   const uint32_t cols[] = {0, p.col_split, p.n};
@@ -301,7 +301,7 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
   }
 }
 
-// Rows of X and Y that begin anywhere in a cache line, all at the same place.
+// Rows of X and Y that begin anywhere in a cache line, all at the same offset.
 TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Product p(seed);
@@ -324,7 +324,7 @@ TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
   }
 }
 
-// Rows of Y that begin anywhere in a cache line and are written past the caches.
+// Rows of Y that begin anywhere in a cache line and are written with non-temporal stores.
 TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Product p(seed);

@@ -1,4 +1,4 @@
-// Every FP16 and BF16 number, and the FP32 numbers around every place where rounding turns.
+// Every FP16 and BF16 number, and the FP32 numbers around every rounding boundary.
 #include "kernels/map/cast/cast.h"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ struct Case {
   bool has_bias = false;
   bool x_by_columns = false;
   bool y_by_columns = false;
-  uint32_t offset = 1;  // of the first elements of X and Y, in an array that begins at a cache line
+  uint32_t offset = 1;  // offset of the first elements of X and Y in an array that begins at a cache line
   uint32_t gap = 3;     // behind each row or column
   std::string text;
 };
@@ -85,7 +85,7 @@ Case random_case(uint64_t seed) {
   return c;
 }
 
-/// A matrix with a margin around each row or column, by default off every alignment.
+/// A matrix with a margin around each row or column, by default unaligned.
 class Dense {
  public:
   Dense(const Case& c, uint32_t rows, uint32_t cols, bool by_columns, float margin)
@@ -151,7 +151,7 @@ struct Problem {
     if (c.has_bias) c.epilogue.bias = bias.data();
   }
 
-  /// Rows parts × column parts shares, one after another.
+  /// Rows parts × column parts slices, one after another.
   void run(void (*kernel)(const ElementSlice&), uint32_t row_parts, uint32_t col_parts) {
     ElementSlice slice;
     slice.weight = view_of(packed);
@@ -312,7 +312,7 @@ TEST_P(EveryIsa, StoredZerosTakePart) {
   }
 }
 
-// How a product is cut over rows does not change a bit.
+// Partitioning the rows of a product does not change a bit.
 TEST_P(EveryIsa, SharesAgreeBitForBit) {
   for (uint64_t seed = 300; seed < 320; ++seed) {
     const Case c = random_case(seed);

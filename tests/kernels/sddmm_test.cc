@@ -1,4 +1,4 @@
-// The gradient of a weight against a float64 reference, on every instruction set of the processor.
+// SDDMM against a float64 reference, on every instruction set of the processor.
 #include "kernels/host/sddmm/sddmm.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using test::Random;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// A pattern in which some rows of blocks are empty.
+/// A pattern in which some block rows are empty.
 Pattern random_pattern(uint32_t m, uint32_t k, uint32_t b, double density, Random& random) {
   Pattern pattern{m, k, b, {0}, {}};
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
@@ -31,7 +31,7 @@ Pattern random_pattern(uint32_t m, uint32_t k, uint32_t b, double density, Rando
   return pattern;
 }
 
-/// A matrix with a margin of NaN around each row or column, off every alignment.
+/// A matrix with a margin of NaN around each row or column, unaligned.
 class Dense {
  public:
   Dense(uint32_t rows, uint32_t cols, bool by_columns, Random& random)
@@ -51,7 +51,7 @@ class Dense {
   MatrixView<float> view_;
 };
 
-/// Where a stored element is in the matrix, and in dW.
+/// Position of a stored element in the matrix, and in dW.
 struct Place {
   uint32_t row, col;
   uint64_t at;
@@ -75,12 +75,12 @@ struct Case {
                          beta, x_by_columns, dy_by_columns)) {}
 };
 
-/// Runs a gradient and compares all of dW: stored elements with float64, everything else with 0.
+/// Runs an SDDMM and compares all of dW: stored elements with float64, everything else with 0.
 template <class Run>
 void check(const Case& c, const std::vector<Place>& places, uint64_t size, Random& random, const Run& run) {
   const Dense dy(c.m, c.n, c.dy_by_columns, random);
   const Dense x(c.k, c.n, c.x_by_columns, random);
-  // What lies where no element is stored must not matter; neither must dW where it is not read.
+  // Values at places without a stored element must not matter; neither must dW if it is not read.
   std::vector<float> dw(size, c.beta == 0 ? kNan : 0.0F);
   if (c.beta != 0)
     for (const Place& p : places) dw[p.at] = random.value();
@@ -116,7 +116,7 @@ void check(const Case& c, const std::vector<Place>& places, uint64_t size, Rando
   }
 }
 
-/// Scratch on a cache line, of NaN.
+/// Cache-line aligned scratch, filled with NaN.
 class Scratch {
  public:
   explicit Scratch(size_t floats) : floats_(floats + 16, kNan) {}
@@ -144,7 +144,7 @@ void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmSlice&)) {
   const sparse::PackedBlocks packed(pattern, Type::f32);
   BlockSddmmSlice slice;
   slice.weight = view_of(packed);
-  // With slots, the values of blocks stand in another order.
+  // With slots, the values of blocks are in another order.
   std::vector<uint32_t> slots;
   for (uint64_t i = 0; i < pattern.blocks(); ++i)
     slots.push_back(static_cast<uint32_t>(pattern.blocks() - 1 - i));
@@ -227,7 +227,7 @@ TEST_F(SddmmTest, ElementsAgreeWithFloat64) {
     check_elements(seed, element_sddmm_reference);
 }
 
-/// An infinite row of X or dY reaches the elements in its column or row, and no place beside them.
+/// An infinite row of X or dY reaches the elements in its column or row, and no other places.
 TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
   Random random(5);
   const Pattern pattern = random_pattern(40, 50, 1, 0.3, random);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A made-up computer: two sockets with two cores each, two hardware threads a core.
+/// A synthetic computer: two sockets with two cores each, two hardware threads per core.
 class Detect : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Machine files: what is read, and what is refused with which message.
+// Machine files: what is read, and what is rejected with which message.
 #include "machine/model/machine.h"
 
 #include <gmock/gmock.h>

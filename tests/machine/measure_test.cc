@@ -36,7 +36,7 @@ HostFacts synthetic_facts() {
 }
 
 TEST(Measure, RatesOfThisComputerAreInOrder) {
-  // Timings on a busy machine are rough; what holds on any is tested.
+  // Timings on a busy machine are rough; only invariants are tested.
   const HostFacts facts = detect_host();
   std::vector<std::string> steps;
   double last = -1;

@@ -1,4 +1,4 @@
-// Operations on a host and on tiles with memories of their own, against float64.
+// Operations on a host and on tiles with their own memories, against float64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -123,7 +123,7 @@ TEST_P(OperationTest, Reduce) {
       Array x = in(from, 1);
       Array y = out(to, 1, s().cols);
       run_operation(ReduceProblem{s().rows, s().cols, from, to, kScale}, s().machine, {&x, &y});
-      // Each of the additions rounds a sum of at most 4 a partial.
+      // Each addition rounds a sum of at most 4 per partial.
       const double sum_error = s().rows * epsilon_of(Type::f32) * 4 * s().rows;
       expect_numbers(
           y, to,

@@ -1,4 +1,4 @@
-// Runs a planned operation on arrays, and checks that the plan's word is kept.
+// Runs a planned operation on arrays, and checks that the plan's predictions are exact.
 #pragma once
 
 #include <fmt/format.h>
@@ -88,7 +88,7 @@ void run_operation(const Problem& problem, const machine::Machine& machine, std:
   engine::Engine(executable).run(bindings);
 }
 
-/// Every element within rounding once to `type`, and `absolute`, of the number wanted.
+/// Checks that every element is within one rounding to `type`, plus `absolute`, of the expected number.
 inline void expect_numbers(const Array& out, Type type,
                            const std::function<double(uint32_t, uint32_t)>& wanted, double absolute = 0) {
   constexpr double kLeastHalf = 0x1p-25;  // half of the least subnormal FP16

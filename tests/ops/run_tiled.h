@@ -1,4 +1,4 @@
-// Products of tiled machines and their gradients, made and run by tests.
+// Products on tiled machines and their gradients, built and run by tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ inline std::vector<float> as_floats(const std::vector<std::byte>& bytes, Type ty
   return elements;
 }
 
-/// Seeded elements, as the type has them.
+/// Seeded elements, rounded to the type.
 inline std::vector<float> random_elements(uint64_t count, Type type, uint64_t seed) {
   std::vector<float> elements(count);
   base::RandomStream(seed).fill_symmetric(elements);
@@ -93,7 +93,7 @@ class ProductRun {
     const engine::Engine engine(product.executable);
     profile_ = engine.run(bindings);
     EXPECT_EQ(profile_.cycles.at,
-              engine.run(metadata, {.dry = true}).cycles.at);  // an estimate is what a run takes
+              engine.run(metadata, {.dry = true}).cycles.at);  // a dry run accounts what a run takes
     return compare(product.program, as_floats(result, problem_.type));
   }
 

@@ -75,7 +75,7 @@ TEST(SpmmPlan, PredictsTheAccountOfTheExecutable) {
   }
 }
 
-// Of a dynamic weight a plan knows the capacity only, and the account no more.
+// A dynamic weight's plan and account know only the capacity.
 TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
   for (uint32_t block_size : {4U, 16U})
     for (const bool is_dynamic : {false, true})

@@ -1,5 +1,5 @@
-// Gradients of dynamic products on tiled machines: every pattern right with one program, in the buckets
-// of the forward product, and at the cost that was foreseen.
+// Gradients of dynamic products on tiled machines: every pattern correct with one program, in the buckets of
+// the forward product, and at the predicted cost.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

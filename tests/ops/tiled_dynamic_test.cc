@@ -1,5 +1,5 @@
-// Dynamic products on machines whose tiles have memories of their own: every pattern right with one
-// program, buckets as they should be, and costs as foreseen.
+// Dynamic products on machines whose tiles have their own memories: every pattern correct with one program,
+// buckets as specified, and costs as predicted.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -252,13 +252,13 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
     expect_right("random", random);
     expect_right("banded", generated(PatternKind::banded, size, size, block_size, 1.0 / 20, 1));
     expect_right("power law", generated(PatternKind::power_law, size, size, block_size, 1.0 / 20, 1));
-    // All non-zeros in few partitions, and as many as the steps of these let run in time.
+    // All non-zeros in few partitions, as many as the resulting steps can run in reasonable time.
     expect_right("worst",
                  cornered_matrix(size, size, block_size, random.pattern.blocks() / (block_size > 1 ? 1 : 8)));
   }
 }
 
-/// What a plan says is what its program takes with the random pattern that it counted.
+/// A plan's cost is that of its program with the random pattern that it counted.
 TEST(TiledDynamic, PlansKeepTheirWord) {
   const machine::Machine bow = machine::find("bow");
   for (Planner planner : {Planner::best, Planner::published})

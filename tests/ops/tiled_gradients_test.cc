@@ -1,5 +1,4 @@
-// The gradients of products on tiled machines: right, as planned, and where the forward product has
-// W.
+// Gradients of products on tiled machines: correct, as planned, and with W where the forward product has it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +37,7 @@ TEST(TiledGradients, AreRightOnMachinesOfAnyNumberOfTiles) {
             }
 }
 
-/// Every pair of cuts: of the forward product, as which W lies, and of the gradient.
+/// Every pair of partitions: of the forward product, which determines the layout of W, and of the gradient.
 TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
   const machine::Machine m = testing::toy_machine(24);
   const ForcedKnobs partitions[] = {{{"col_parts", 1}, {"bands", 1}, {"band_tiles", 1}},
@@ -86,7 +85,7 @@ TEST(TiledGradients, StoreTheValuesOfWOnce) {
   }
 }
 
-/// A weight gradient of the forward product's very cut sends nothing.
+/// A weight gradient with the forward product's own partition sends nothing.
 TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const machine::Machine m = testing::toy_machine(12);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;

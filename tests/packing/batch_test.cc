@@ -1,4 +1,4 @@
-// What training takes from packs.
+// Training inputs from packs.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/packing.h>
@@ -75,7 +75,7 @@ TEST(Ranks, GetEqualNumbersAndEvenWork) {
     }
     const auto [fewest, most] = std::minmax_element(packs.begin(), packs.end());
     EXPECT_LE(*most - *fewest, 1u) << seed;
-    // A rank can lead by one pack at most, because the others have had a dearer one before.
+    // A rank can lead by at most one pack, because the others got a more expensive one before.
     const auto [least, largest] = std::minmax_element(sums.begin(), sums.end());
     EXPECT_LE(*largest - *least, 1000u) << seed;
   }

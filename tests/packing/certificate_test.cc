@@ -1,4 +1,4 @@
-// Lower bounds: true, checkable, and as sharp as they can be on small histograms.
+// Lower bounds: valid, verifiable, and as sharp as possible on small histograms.
 #include <gtest/gtest.h>
 #include <tessera/packing.h>
 
@@ -18,8 +18,8 @@ namespace {
 using tessera::test::error_of;
 using tessera::test::says;
 
-/// The fewest packs, by trying all ways: opens a pack for the longest sequence, and then all ways
-/// to go on filling it.
+/// The fewest packs by exhaustive search: opens a pack for the longest sequence, then tries all ways to fill
+/// it.
 class Exhaustive {
  public:
   Exhaustive(uint32_t max_length, uint32_t max_per_pack)

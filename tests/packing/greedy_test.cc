@@ -17,8 +17,8 @@ struct Pack {
   uint32_t depth = 0;
 };
 
-/// Puts sequences in descending order of length into packs that `choose` picks of the open ones
-/// with room and depth left; a new one where it picks none. The number of packs.
+/// Puts sequences in descending order of length into packs that `choose` selects from the open ones with room
+/// and depth left, or into a new one. Returns the number of packs.
 template <class Choose>
 uint64_t packs_plainly(const Histogram& histogram, uint32_t max_per_pack, Choose choose) {
   const uint32_t limit = depth_limit(max_per_pack);

@@ -14,7 +14,7 @@
 
 namespace tessera::pack::test {
 
-/// The histogram `name`.csv of published lengths, where $TESSERA_DATA has it.
+/// The histogram `name`.csv of published lengths, if $TESSERA_DATA has it.
 inline std::optional<Histogram> published(const std::string& name, uint32_t max_length) {
   const char* const data = std::getenv("TESSERA_DATA");
   if (data == nullptr) return std::nullopt;
@@ -29,7 +29,7 @@ inline std::optional<Histogram> published(const std::string& name, uint32_t max_
   return histogram;
 }
 
-/// Shapes of histograms that packers find hard for different reasons.
+/// Shapes of histograms that are hard for packers for different reasons.
 enum class Shape { uniform, heavy_tail, few_lengths, above_half, primes, above_third };
 inline constexpr Shape shapes[] = {Shape::uniform,    Shape::heavy_tail, Shape::few_lengths,
                                    Shape::above_half, Shape::primes,     Shape::above_third};

@@ -47,7 +47,7 @@ Plain plain(const PackIndex& index) {
           plain(index.length)};
 }
 
-/// What every index must be. Without cuts, begin and length are empty.
+/// The invariants of every index. If no sequence is cut, begin and length are empty.
 void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, const Packing& packing,
                   TooLong policy) {
   const uint32_t most = packing.max_length;
@@ -156,7 +156,7 @@ TEST(PackIndex, RefusesWhatDoesNotBelongTogether) {
   const Input input = count(lengths, 10);
   const Packing packing = plan(input.histogram);
   EXPECT_TRUE(says(error_of([&] { index_packs(packing, input, changed); }), "changed while it was packed"));
-  const std::vector<uint32_t> longer = {3, 4, 11};  // 11 vanishes where too long ones are dropped
+  const std::vector<uint32_t> longer = {3, 4, 11};  // 11 is omitted if overlong ones are dropped
   const Input dropping = count(lengths, 10, TooLong::drop);
   EXPECT_TRUE(
       says(error_of([&] { index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)}); }),
@@ -256,7 +256,7 @@ TEST(PackFolder, ReplacesOnlyItsOwn) {
   EXPECT_EQ(folder.count(), 2u);
 }
 
-/// Files of this process may have so many bytes.
+/// Limits the size of files of this process.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

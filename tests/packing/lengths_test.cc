@@ -79,7 +79,7 @@ TEST(Lengths, OfTextAreTheSameHoweverItArrives) {
   TextLengths piped("w", ends[0]);
   Values from_pipe;
   size_t written = 0;
-  while (written < text.size()) {  // odd pieces, so that numbers are torn
+  while (written < text.size()) {  // odd pieces, so that numbers are split
     const size_t piece = std::min<size_t>(4999, text.size() - written);
     ASSERT_EQ(::write(ends[1], text.data() + written, piece), static_cast<ssize_t>(piece));
     written += piece;

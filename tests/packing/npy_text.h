@@ -7,7 +7,7 @@
 
 namespace tessera::test {
 
-/// A file with the values, their bytes reversed where it is to have the other byte order.
+/// A file with the values, in the other byte order if requested.
 template <class T>
 std::string npy_text(const std::vector<T>& values, const std::string& type, bool reversed = false) {
   std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" +

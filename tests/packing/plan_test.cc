@@ -1,4 +1,4 @@
-// Every algorithm on every kind of histogram: what a packing promises holds.
+// Every algorithm on every kind of histogram: the invariants of a packing hold.
 #include <gtest/gtest.h>
 #include <tessera/packing.h>
 

@@ -1,5 +1,4 @@
-// The published pack counts of BERT's pre-training and of SQuAD, where $TESSERA_DATA has the
-// lengths.
+// The published pack counts of BERT's pre-training and of SQuAD, if $TESSERA_DATA has the lengths.
 #include <gtest/gtest.h>
 #include <tessera/packing.h>
 

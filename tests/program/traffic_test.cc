@@ -1,4 +1,4 @@
-// What exchanges move and cost, against a count element by element.
+// The data and cost of exchanges, against a count element by element.
 #include "program/traffic.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ struct ByElement {
   }
 };
 
-/// Every element that is sent, by hand. Tiles have ten rows each, cut in two bands of columns.
+/// Every element that is sent, counted directly. Tiles have ten rows each, split in two bands of columns.
 TEST(Traffic, CountsAsElementsDo) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -129,7 +129,7 @@ TEST(Traffic, CountsAsElementsDo) {
       const Box box{from * 10 + random.below(5), 1 + random.below(5), 4 * random.below(2), 4};
       const bool is_gather = random.below(3) == 0;
       ByElement& kind = is_gather ? gathered : broadcast;
-      bool again = false;  // a tile lands no element twice
+      bool again = false;  // a tile receives no element twice
       for (uint64_t r = box.row; r < box.row_end(); ++r)
         again |= kind.received[to].count(r * 8 + box.col) != 0;
       if (again && from != to) continue;

@@ -16,7 +16,7 @@ using testing::vertex;
 
 constexpr uint32_t kTiles = 2;
 
-/// A sound program with one of everything, to be broken in one place.
+/// A sound program with one of everything, to be corrupted in one place.
 struct Sample {
   Variable x = variable("x", Type::f32, 4, 8, Role::input, 0);
   Variable y = variable("y", Type::f32, 4, 8, Role::output, 0);
@@ -232,7 +232,7 @@ TEST(Verify, RejectsFieldsOutsideTheirVariable) {
   Sample table;
   table.fill.fields[0].boxes = BoxSeries::table({{0, 2, 0, 8}, {2, 3, 0, 8}});
   table.rejects("rows 2:5 × columns 0:8 lie outside 'y' (4 × 8)");
-  Sample clipped;  // a regular series may hang over the edge
+  Sample clipped;  // a regular series may overhang the edge
   clipped.fill.fields[0].boxes = BoxSeries::stepped({0, 3, 0, 9}, {3, 0});
   clipped.accepts();
 }

@@ -1,4 +1,4 @@
-// Charts: where things lie, and what happens to data that is hard to draw.
+// Charts: positions, and data that is hard to draw.
 #include "report/chart.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(LineChartTest, LeavesOutWhatCannotBeShown) {
   lines.series = {{"a", {{1, 10}, {2, 0}, {0, 5}, {4, 40}, {8, kNan}, {kInfinity, 1}, {16, 160}}}};
   const Node root = read(chart(lines));
   EXPECT_EQ(marks_of(root).size(), 3U);
-  // The line is broken where a point is missing: three beginnings.
+  // The line is interrupted where a point is missing: three beginnings.
   const std::string outline = root.all("path")[0]->attribute("d");
   EXPECT_EQ(std::count(outline.begin(), outline.end(), 'M'), 3);
   EXPECT_EQ(outline.find("nan"), std::string::npos);

@@ -1,4 +1,4 @@
-// Pages: well-formed whatever they show.
+// Pages: well-formed for any contents.
 #include "report/page.h"
 
 #include <gtest/gtest.h>

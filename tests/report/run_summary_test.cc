@@ -1,4 +1,4 @@
-// The summary of a run says what its executable and profile say.
+// The summary of a run agrees with its executable and profile.
 #include "report/run_summary.h"
 
 #include <gtest/gtest.h>

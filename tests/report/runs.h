@@ -1,4 +1,4 @@
-// Runs of random programs, for tests of what is told about them.
+// Runs of random programs, for tests of reports.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A strict reader of well-formed markup, for tests: every element closed, every attribute quoted and
-// given once, no character out of place, no entity but the five of XML and numbers.
+// A strict reader of well-formed markup, for tests: every element closed, every attribute quoted and unique,
+// no invalid character, no entity but the five of XML and numeric ones.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ struct Node {
   std::string name;
   std::map<std::string, std::string> attributes;
   std::vector<Node> children;
-  std::string text;  ///< directly inside, entities resolved
+  std::string text;  ///< directly inside, with entities resolved
 
   /// Every node of that name below this one, in order.
   std::vector<const Node*> all(std::string_view wanted) const {
@@ -44,7 +44,7 @@ struct Node {
 
 class MarkupReader {
  public:
-  /// The root of a document. Throws std::runtime_error with the place of the first fault.
+  /// The root of a document. Throws std::runtime_error with the position of the first error.
   static Node read(std::string_view text) {
     MarkupReader reader(text);
     reader.skip_if("<!DOCTYPE html>");

@@ -9,8 +9,8 @@
 
 namespace tessera::testing {
 
-/// Arrays of the external variables of a program, row-major and column-major by turns, with rows
-/// (columns) that do not follow one another directly.
+/// Arrays of the external variables of a program, alternately row-major and column-major, with gaps between
+/// rows (columns).
 class BoundArrays {
  public:
   /// Filled from flat contents.
@@ -37,7 +37,7 @@ class BoundArrays {
     return bindings;
   }
 
-  /// Contents of every external variable, flat and row-major; nothing for the others.
+  /// Contents of every external variable, flat and row-major; empty for the others.
   FlatVariables flat() {
     FlatVariables out(arrays_.size());
     for (program::VariableId v = 0; v < arrays_.size(); ++v) {

@@ -1,4 +1,4 @@
-// Checks the messages of errors.
+// Checks error messages.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -47,7 +47,7 @@ class Dice {
     const uint32_t cols = between(1, outer.cols);
     return {outer.row + below(outer.rows - rows + 1), rows, outer.col + below(outer.cols - cols + 1), cols};
   }
-  /// The box cut into at most `parts` disjoint ones that cover it.
+  /// The box split into at most `parts` disjoint ones that cover it.
   std::vector<Box> split(const Box& whole, uint32_t parts) {
     std::vector<Box> boxes = {whole};
     for (uint32_t cuts = 1; cuts < parts; ++cuts) {
@@ -73,7 +73,7 @@ class Dice {
   base::RandomSequence sequence_;
 };
 
-/// Who wrote and who read each element, to find conflicts the slow and certain way.
+/// Who wrote and who read each element, to find conflicts by brute force.
 class ElementLog {
  public:
   explicit ElementLog(const Program& program) : program_(program) {}

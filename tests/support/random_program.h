@@ -1,4 +1,4 @@
-// Seeded random tile programs that are sound by construction.
+// Seeded random tile programs, sound by construction.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tessera::testing {
 
-/// What the machine of a random program offers.
+/// The memory of a random program's machine.
 struct ProgramSpace {
   uint32_t tiles = 1;
   bool has_shared_space = false;

@@ -1,5 +1,5 @@
-// What a tile program means, without machine, mapping, addresses or threads: the oracle for the
-// compiler and the engine.
+// The meaning of a tile program, without machine, mapping, addresses or threads: the oracle for compiler and
+// engine.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace tessera::testing {
 /// Contents of every variable by VariableId, each flat and row-major.
 using FlatVariables = std::vector<std::vector<std::byte>>;
 
-/// Room for every variable, filled with a byte that no test writes; constants and initial state in place.
+/// Space for every variable, filled with a byte that no test writes, with constants and initial state in
+/// place.
 FlatVariables flat_variables(const program::Program& program);
 
 /// Runs the program step by step on one thread with the codelets' reference implementations. State is

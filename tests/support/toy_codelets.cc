@@ -103,7 +103,7 @@ void odd(const Vertex& v) { *v.fields[1].as<uint32_t>() = repeated<uint32_t>(v.f
 
 [[noreturn]] void fail(const Vertex&) { throw std::runtime_error("vertex failed"); }
 
-/// A cycle for each element of the largest field.
+/// A cycle per element of the largest field.
 PhaseTimes cost(const Vertex& v, const machine::Machine&) {
   PhaseTimes cycles;
   for (const FieldView& f : v.fields)

@@ -1,6 +1,5 @@
-// Codelets that are easy to follow, with every kind of access, for tests of the program form.
-// All work on f32 and u32; inputs repeat where they are smaller than the output, and count as 0
-// where they are empty.
+// Simple codelets with every kind of access, for tests of the program form. All work on f32 and u32; inputs
+// repeat if they are smaller than the output, and count as 0 if they are empty.
 #pragma once
 
 #include "program/program.h"
@@ -11,8 +10,8 @@ namespace tessera::testing {
 extern const program::Codelet fill_codelet;
 /// y = a + b. Fields: in a, in b, out y.
 extern const program::Codelet add_codelet;
-/// y = a - b. Fields: in a, in b, out y, which demand alignments of 16, 8 and 32 bytes, 32 bytes to
-/// read beyond b, and the interleaved region for y.
+/// y = a - b. Fields: in a, in b, out y, with alignments of 16, 8 and 32 bytes, 32 bytes of over-read for b,
+/// and the interleaved region for y.
 extern const program::Codelet subtract_codelet;
 /// y *= factor. Fields: inout y. Parameter: factor. One worker.
 extern const program::Codelet scale_codelet;

@@ -1,4 +1,4 @@
-// A small machine whose tiles have memories of their own, and hosts of a few threads.
+// A small machine whose tiles have their own memories, and hosts of a few threads.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ inline machine::Machine toy_machine(uint32_t tiles, uint64_t tile_bytes = 64 << 
   return m;
 }
 
-/// A toy machine whose tiles have an interleaved region from half of their memory on, and go in pairs.
+/// A toy machine with paired tiles, whose interleaved region is the upper half of their memory.
 inline machine::Machine toy_machine_with_regions(uint32_t tiles, uint64_t tile_bytes = 64 << 10) {
   machine::Machine m = toy_machine(tiles, tile_bytes);
   m.interleaved_from = tile_bytes / 2;
@@ -38,7 +38,7 @@ inline machine::Machine toy_machine_with_regions(uint32_t tiles, uint64_t tile_b
   return m;
 }
 
-/// A host with that many tiles, whatever this computer has.
+/// A host with that many tiles, independent of this computer.
 inline machine::Machine toy_host(uint32_t threads) {
   machine::Machine m;
   m.name = "host";
@@ -49,7 +49,7 @@ inline machine::Machine toy_host(uint32_t threads) {
   return m;
 }
 
-/// What machine::read() makes toy_machine(3) of, name and sources apart.
+/// The machine that machine::read() makes of this is toy_machine(3), except for name and sources.
 inline const std::string kToyToml = R"(name = "toy"
 description = "three tiles for tests"
 tiles = 3

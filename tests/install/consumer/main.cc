@@ -1,4 +1,4 @@
-// A project that uses the installed library: a product of which the result is known.
+// A project that uses the installed library: a product with a known result.
 #include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/spmm.h>
