@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "calls.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "heap_count.h"
@@ -192,5 +193,6 @@ int main() {
   fmt::print("dispatch: {:.0f} ns a vertex\n", dispatch_seconds() * 1e9);
   for (uint32_t threads : {1U, 2U})
     fmt::print("superstep on the host, {} threads: {:.2f} µs\n", threads, superstep_seconds(threads) * 1e6);
+  measure_calls();
   return 0;
 }

@@ -3,12 +3,30 @@
 
 #include <tessera/spmm.h>
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "engine/engine.h"
 
 namespace tessera {
+
+/// The arrays of one call, on the stack: a small product takes less time than an allocation.
+class CallBindings {
+ public:
+  CallBindings(std::initializer_list<engine::Binding> first) {
+    for (const engine::Binding& binding : first) push_back(binding);
+  }
+
+  void push_back(const engine::Binding& binding) { bindings_.at(count_++) = binding; }
+  std::span<const engine::Binding> all() const { return {bindings_.data(), count_}; }
+
+ private:
+  std::array<engine::Binding, 16> bindings_;
+  size_t count_ = 0;
+};
 
 /// A caller's matrix of floats, leading dimension 0 being one without gaps. Throws UsageError for a
 /// null array or a leading dimension that is too small.

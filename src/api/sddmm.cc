@@ -50,7 +50,7 @@ void Sddmm::operator()(const SddmmArguments& a) const {
     throw UsageError(fmt::format("dW is null; it must be an array of {} floats", packed_size()));
   const ops::SddmmVariables& v = c.variables;
   std::array<float, 2> scalars = {a.alpha, a.beta};
-  std::vector<engine::Binding> bindings = {
+  CallBindings bindings = {
       bind_matrix(v.dy, a.dy, "dY", c.m, c.problem.n, c.problem.dy_layout, a.dy_leading),
       bind_matrix(v.x, a.x, "X", c.k, c.problem.n, c.problem.x_layout, a.x_leading),
       {v.dw, a.dw, c.engine.executable().program->variable(v.dw).cols, 1},
@@ -59,7 +59,7 @@ void Sddmm::operator()(const SddmmArguments& a) const {
   for (const auto& index : v.index)
     bindings.push_back({index.variable, const_cast<void*>(index.data), index.row_stride, 1});
   ops::clear_free_places(*c.packed, a.dw);
-  c.engine.run(bindings);
+  c.engine.run(bindings.all(), {.profile = false});
 }
 
 uint64_t Sddmm::packed_size() const { return ops::packed_elements(*compiled_->packed); }

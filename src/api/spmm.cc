@@ -54,7 +54,7 @@ void Spmm::operator()(const SpmmArguments& a) const {
   std::array<float, 2> scalars = {a.alpha, a.beta};
   void* values = const_cast<std::byte*>(c.packed->values());
   ops::update_index(*c.packed, c.problem, parallel());
-  std::vector<engine::Binding> bindings = {
+  CallBindings bindings = {
       bind_matrix(c.variables.x, a.x, "X", c.depth, c.problem.n, c.problem.x_layout, a.x_leading),
       bind_matrix(c.variables.y, a.y, "Y", c.rows, c.problem.n, c.problem.y_layout, a.y_leading),
       {c.variables.values, values, c.engine.executable().program->variable(c.variables.values).cols, 1},
@@ -63,7 +63,7 @@ void Spmm::operator()(const SpmmArguments& a) const {
   };
   for (const ops::SpmmVariables::Index& index : c.variables.index)
     bindings.push_back({index.variable, const_cast<void*>(index.data), index.row_stride, 1});
-  c.engine.run(bindings);
+  c.engine.run(bindings.all(), {.profile = false});
 }
 
 std::string Spmm::plan() const { return ops::to_string(compiled_->plan); }

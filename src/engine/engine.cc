@@ -1,36 +1,68 @@
 #include "engine/engine.h"
 
+#include <atomic>
+#include <mutex>
+#include <vector>
+
 #include "engine/runner.h"
 
 namespace tessera::engine {
 
-Engine::Engine(std::shared_ptr<const compiler::Executable> executable) : executable_(std::move(executable)) {}
+/// The runner, and the states that no call uses at the moment: one in a slot without a lock, which is all
+/// that callers of one thread need, and those of calls at once in a list.
+struct Engine::Idle {
+  explicit Idle(std::shared_ptr<const compiler::Executable> executable) : runner(std::move(executable)) {}
+  ~Idle() { delete slot.load(); }
+
+  std::unique_ptr<RunState> take() {
+    if (RunState* state = slot.exchange(nullptr, std::memory_order_acquire))
+      return std::unique_ptr<RunState>(state);
+    {
+      const std::lock_guard lock(mutex);
+      if (!others.empty()) {
+        std::unique_ptr<RunState> state = std::move(others.back());
+        others.pop_back();
+        return state;
+      }
+    }
+    return std::make_unique<RunState>(runner.executable(), true);
+  }
+
+  void give_back(std::unique_ptr<RunState> state) {
+    RunState* none = nullptr;
+    if (slot.compare_exchange_strong(none, state.get(), std::memory_order_release,
+                                     std::memory_order_relaxed)) {
+      state.release();
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    others.push_back(std::move(state));
+  }
+
+  const Runner runner;
+  std::atomic<RunState*> slot{nullptr};
+  std::mutex mutex;
+  std::vector<std::unique_ptr<RunState>> others;
+};
+
+Engine::Engine(std::shared_ptr<const compiler::Executable> executable)
+    : idle_(std::make_unique<Idle>(std::move(executable))) {}
 
 Engine::~Engine() = default;
 
-std::unique_ptr<RunMemory> Engine::take_memory(bool allocate) const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty() && idle_.back()->is_allocated() >= allocate) {
-      std::unique_ptr<RunMemory> memory = std::move(idle_.back());
-      idle_.pop_back();
-      return memory;
-    }
-  }
-  return std::make_unique<RunMemory>(*executable_, allocate);
-}
-
-void Engine::give_back(std::unique_ptr<RunMemory> memory) const {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(memory));
-}
+const compiler::Executable& Engine::executable() const { return idle_->runner.executable(); }
 
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
-  if (!options.dry) require_fit(*executable_);
-  std::unique_ptr<RunMemory> memory = take_memory(needs_memory(*executable_, options));
-  memory->reset_state();
-  Profile profile = run_in(*executable_, *memory, bindings, options);
-  give_back(std::move(memory));
+  const Runner& runner = idle_->runner;
+  if (!options.dry) runner.require_fit();
+  if (!runner.needs_memory(options)) {
+    RunState nothing(runner.executable(), false);
+    return runner.run(nothing, bindings, options);
+  }
+  std::unique_ptr<RunState> state = idle_->take();
+  state->memory.reset_state();
+  Profile profile = runner.run(*state, bindings, options);
+  idle_->give_back(std::move(state));
   return profile;
 }
 

@@ -2,26 +2,22 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
-#include <vector>
 
 #include "compiler/executable.h"
 #include "engine/run.h"
 
 namespace tessera::engine {
 
-class RunMemory;
-
 /// An executable ready to run. run() may be called from several threads at once: each call has
-/// arenas of its own, and calls take turns with the process's pool of threads. State begins each run
-/// with its initial contents and is forgotten afterwards; a Session keeps it.
+/// arenas of its own, and calls that use several threads take turns with the process's pool of them. State
+/// begins each run with its initial contents and is forgotten afterwards; a Session keeps it.
 class Engine {
  public:
   explicit Engine(std::shared_ptr<const compiler::Executable> executable);
   ~Engine();
 
-  const compiler::Executable& executable() const { return *executable_; }
+  const compiler::Executable& executable() const;
 
   /// Runs the program once. Every external variable must be bound; in a dry run none needs to be, but
   /// integer inputs that are let it follow control flow and costs that depend on them. Throws Error where
@@ -29,12 +25,9 @@ class Engine {
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {}) const;
 
  private:
-  std::unique_ptr<RunMemory> take_memory(bool allocate) const;
-  void give_back(std::unique_ptr<RunMemory> memory) const;
+  struct Idle;
 
-  std::shared_ptr<const compiler::Executable> executable_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<RunMemory>> idle_;
+  std::unique_ptr<Idle> idle_;
 };
 
 }  // namespace tessera::engine

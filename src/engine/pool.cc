@@ -34,9 +34,12 @@ bool spin_until(const Done& done) {
 
 }  // namespace
 
-/// Each worker has a line of its own to be woken on, so that a job for few leaves the others asleep.
+/// Each worker has a line of its own to be woken on, so that a job for few leaves the others asleep, and
+/// finds its job there.
 struct Pool::Worker {
   alignas(64) std::atomic<uint32_t> epoch{0};
+  Team::Invoke call = nullptr;
+  void* job = nullptr;
   uint32_t thread = 0;
   std::atomic<int> kernel_id{0};
   int cpu = -1;  ///< that it is bound to
@@ -95,7 +98,7 @@ void Pool::work(Worker& worker) {
     while (!is_called()) worker.epoch.wait(seen, std::memory_order_acquire);
     if (worker.stop) return;
     try {
-      invoke_(job_, worker.thread);
+      worker.call(worker.job, worker.thread);
     } catch (...) {
       worker.failure = std::current_exception();
     }
@@ -112,12 +115,13 @@ Pool::Team::~Team() = default;
 
 void Pool::Team::run(Invoke call, void* job) {
   const uint32_t workers = threads_ - 1;
-  pool_.invoke_ = call;
-  pool_.job_ = job;
   pool_.pending_.store(workers, std::memory_order_relaxed);
   for (uint32_t w = 0; w < workers; ++w) {
-    pool_.workers_[w]->epoch.fetch_add(1, std::memory_order_release);
-    pool_.workers_[w]->epoch.notify_one();
+    Worker& worker = *pool_.workers_[w];
+    worker.call = call;
+    worker.job = job;
+    worker.epoch.fetch_add(1, std::memory_order_release);
+    worker.epoch.notify_one();
   }
   std::exception_ptr failure;
   try {

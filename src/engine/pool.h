@@ -47,6 +47,7 @@ class Pool {
     }
 
    private:
+    friend class Pool;
     using Invoke = void (*)(void* job, uint32_t thread);
 
     template <class Job>
@@ -70,8 +71,6 @@ class Pool {
   const std::vector<int> cpus_;  ///< one of each core first
   std::mutex turn_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  void (*invoke_)(void*, uint32_t) = nullptr;
-  void* job_ = nullptr;
   alignas(64) std::atomic<uint32_t> pending_{0};
 };
 

@@ -40,6 +40,7 @@ inline constexpr size_t kMostTraceEvents = 100'000;
 struct RunOptions {
   uint32_t threads = 0;                      ///< 0: one a tile, as many as the host has by default
   bool reference = false;                    ///< the codelets' reference implementations
+  bool profile = true;                       ///< measure and account; else the profile is empty
   bool dry = false;                          ///< walk and account, without floating-point work
   std::vector<TraceEvent>* trace = nullptr;  ///< gets the run's events, kMostTraceEvents at most
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/memory.h"
@@ -62,12 +63,23 @@ void copy_elements(const FieldView& from, const FieldView& to) {
 
 RunMemory::RunMemory(const compiler::Executable& executable, bool allocate)
     : executable_(executable), is_allocated_(allocate), bound_(executable.program->variables().size()) {
+  for (VariableId v = 0; v < bound_.size(); ++v) note(v);
   if (!allocate) return;
-  for (VariableId v = 0; v < bound_.size(); ++v)
-    if (executable.program->variable(v).role == Role::state) state_.push_back(v);
   allocate_arenas();
   place_constants();
   reset_state();
+}
+
+void RunMemory::note(VariableId v) {
+  const Variable& variable = executable_.program->variable(v);
+  if (variable.role == Role::state) state_.push_back(v);
+  if (!variable.is_external() || variable.elements() == 0) return;
+  externals_.push_back(v);
+  const std::vector<Place>& places = executable_.mapped[v];
+  if (std::all_of(places.begin(), places.end(), [](const Place& p) { return p.store == Store::external; }))
+    return;
+  if (variable.role != Role::output) loaded_.push_back(v);
+  if (variable.role != Role::input) stored_.push_back(v);
 }
 
 void RunMemory::allocate_arenas() {
@@ -145,7 +157,7 @@ std::span<const std::byte> RunMemory::contiguous(VariableId v) const {
 }
 
 void RunMemory::set_bindings(std::span<const Binding> bindings) {
-  for (Binding& bound : bound_) bound = {};
+  for (VariableId v : externals_) bound_[v].data = nullptr;
   for (const Binding& binding : bindings) {
     if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
       throw Error(
@@ -158,18 +170,18 @@ void RunMemory::bind_metadata(std::span<const Binding> bindings) {
   set_bindings(bindings);
   for (const Binding& binding : bindings) {
     const Variable& variable = executable_.program->variable(binding.variable);
-    if (variable.role == Role::input && epsilon_of(variable.type) == 0.0)
+    if (is_allocated_ && variable.role == Role::input && epsilon_of(variable.type) == 0.0)
       write(binding.variable, bound_view(binding.variable));
   }
 }
 
 void RunMemory::bind(std::span<const Binding> bindings) {
   set_bindings(bindings);
-  for (VariableId v = 0; v < bound_.size(); ++v) {
+  for (VariableId v : externals_) {
+    if (bound_[v].data != nullptr) continue;
     const Variable& variable = executable_.program->variable(v);
-    if (variable.is_external() && variable.elements() != 0 && bound_[v].data == nullptr)
-      throw Error(
-          fmt::format("no array is bound to '{}' ({} × {})", variable.name, variable.rows, variable.cols));
+    throw Error(
+        fmt::format("no array is bound to '{}' ({} × {})", variable.name, variable.rows, variable.cols));
   }
 }
 
@@ -214,17 +226,11 @@ FieldView RunMemory::bound_view(VariableId v) const {
 }
 
 void RunMemory::load_inputs() const {
-  for (VariableId v = 0; v < bound_.size(); ++v) {
-    const Role role = executable_.program->variable(v).role;
-    if (role == Role::input || role == Role::inout) write(v, bound_view(v));
-  }
+  for (VariableId v : loaded_) write(v, bound_view(v));
 }
 
 void RunMemory::store_outputs() const {
-  for (VariableId v = 0; v < bound_.size(); ++v) {
-    const Role role = executable_.program->variable(v).role;
-    if (role == Role::output || role == Role::inout) read(v, bound_view(v));
-  }
+  for (VariableId v : stored_) read(v, bound_view(v));
 }
 
 uint32_t& RunMemory::control(VariableId variable) const {

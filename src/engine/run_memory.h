@@ -49,6 +49,7 @@ class RunMemory {
   uint32_t& control(program::VariableId variable) const;
 
  private:
+  void note(program::VariableId variable);
   void set_bindings(std::span<const Binding> bindings);
   program::FieldView bound_view(program::VariableId variable) const;
 
@@ -64,8 +65,11 @@ class RunMemory {
   const compiler::Executable& executable_;
   bool is_allocated_ = false;
   std::vector<program::VariableId> state_;
-  base::Buffer storage_;                 ///< all arenas
-  std::vector<std::byte*> tile_arenas_;  ///< by tile; null where it has none
+  std::vector<program::VariableId> externals_;  ///< that have elements
+  std::vector<program::VariableId> loaded_;     ///< of them, those that have a copy in arenas: read by the
+  std::vector<program::VariableId> stored_;     ///< program, and written
+  base::Buffer storage_;                        ///< all arenas
+  std::vector<std::byte*> tile_arenas_;         ///< by tile; null where it has none
   std::byte* shared_arena_ = nullptr;
   std::vector<Binding> bound_;  ///< by VariableId
 };

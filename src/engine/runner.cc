@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <optional>
 
 #include "compiler/tile_cycles.h"
 #include "engine/pool.h"
-#include "engine/work_sharing.h"
 
 namespace tessera::engine {
 namespace {
@@ -32,26 +32,37 @@ std::vector<bool> known_in_run(const compiler::Executable& executable, std::span
   return given.empty() ? executable.known_ahead : compiler::variables_known(*executable.program, given);
 }
 
-uint32_t threads_of(const machine::Machine& machine, const RunOptions& options) {
-  if (options.threads != 0) return options.threads;
-  if (machine.kind == machine::Kind::host) return machine.tiles;
-  static const uint32_t host_threads = machine::default_threads(machine::detect_host());
-  return host_threads;
+/// Threads that a run has work for, of those that it may use.
+uint32_t threads_of(const compiler::Executable& executable, const DispatchTable& table,
+                    const RunOptions& options) {
+  if (table.most_threads() == 1) return 1;
+  uint32_t most = options.threads;
+  if (most == 0 && executable.machine.kind == machine::Kind::host) most = executable.machine.tiles;
+  if (most == 0) {
+    static const uint32_t host_threads = machine::default_threads(machine::detect_host());
+    most = host_threads;
+  }
+  return std::min(most, table.most_threads());
 }
 
 /// One run: walks the control flow, runs or skips each step, and keeps the accounts.
 class Run {
  public:
-  Run(const compiler::Executable& executable, const RunMemory& memory, std::span<const Binding> bindings,
-      const RunOptions& options, Pool::Team& team)
+  /// `team` is null where one thread does it all.
+  Run(const compiler::Executable& executable, const DispatchTable& table, RunState& state,
+      std::span<const Binding> bindings, const RunOptions& options, Pool::Team* team)
       : executable_(executable),
         program_(*executable.program),
-        memory_(memory),
+        table_(table),
+        memory_(state.memory),
         options_(options),
-        has_memory_(needs_memory(executable, options)),
+        has_memory_(state.memory.is_allocated()),
+        is_timed_(options.profile || options.dry || options.trace != nullptr),
         known_(options.dry ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
-        helpers_(team.threads()) {
+        threads_(state.threads) {
+    threads_.reserve(team == nullptr ? 1 : team->threads());
+    if (!is_timed_) return;
     profile_.sets.resize(program_.compute_sets().size());
     profile_.copies.resize(program_.copy_sets().size());
     for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
@@ -60,6 +71,10 @@ class Run {
   }
 
   Profile run() {
+    if (!is_timed_) {
+      walk(program_.main());
+      return {};
+    }
     start_ = Clock::now();
     walk(program_.main());
     profile_.seconds = seconds_between(start_, Clock::now());
@@ -92,15 +107,29 @@ class Run {
 
   void walk_inside(const program::Execute& execute) {
     const CompiledSet& set = executable_.sets[execute.set];
+    if (!is_timed_) {
+      transfer(set.before, nullptr);
+      compute(execute.set, set, nullptr);
+      transfer(set.after, nullptr);
+      return;
+    }
     StepProfile& step = profile_.sets[execute.set];
     run_step(step, {false, execute.set, 0, {}, executable_.set_cycles[execute.set]}, [&](PhaseTimes& cycles) {
-      transfer(set.before, step);
+      transfer(set.before, &step);
       if (executable_.costed_at_run[execute.set])
         cycles = cycles_of(program_.compute_sets()[execute.set], set);
-      compute(program_.compute_sets()[execute.set], set, step);
-      transfer(set.after, step);
+      compute(execute.set, set, &step);
+      transfer(set.after, &step);
     });
     ++profile_.supersteps;
+  }
+
+  void walk_inside(const program::Copy& copy) {
+    const Exchange& exchange = executable_.copies[copy.set];
+    if (!is_timed_) return transfer(exchange, nullptr, table_.copy_parts(copy.set));
+    StepProfile& step = profile_.copies[copy.set];
+    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles},
+             [&](PhaseTimes&) { transfer(exchange, &step, table_.copy_parts(copy.set)); });
   }
 
   /// A superstep whose costs read metadata, which is there by now.
@@ -128,13 +157,6 @@ class Run {
                         program_.variable(group.fields[field].variable).type, box.rows, box.cols);
   }
 
-  void walk_inside(const program::Copy& copy) {
-    const Exchange& exchange = executable_.copies[copy.set];
-    StepProfile& step = profile_.copies[copy.set];
-    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles},
-             [&](PhaseTimes&) { transfer(exchange, step); });
-  }
-
   /// Runs a step and keeps its accounts; `event` has its cycles, which the work may correct.
   template <class Work>
   void run_step(StepProfile& step, TraceEvent event, const Work& work) {
@@ -149,69 +171,89 @@ class Run {
     if (!is_traced) return;
     event.seconds = step.seconds;
     event.seconds += before.scaled(-1);
-    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(busy_of(helpers_[t].clock));
+    for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(busy_of(threads_[t].clock));
     options_.trace->push_back(std::move(event));
   }
 
   /// Runs the vertices of a compute set, tiles dealt over the threads.
-  void compute(const program::ComputeSet& source, const CompiledSet& set, StepProfile& step) {
+  void compute(program::ComputeSetId id, const CompiledSet& set, StepProfile* step) {
     if (set.vertices.empty()) return;
-    const Clock::time_point start = Clock::now();
     const auto tiles = static_cast<uint32_t>(set.tiles.size());
-    const uint32_t threads = std::min(team_.threads(), tiles);
-    std::atomic<uint32_t> next{threads};
-    const bool helps = threads > 1 && executable_.machine.kind == machine::Kind::host;
-    helpers_.start(threads);
-    const auto job = [&](uint32_t thread) {
-      if (thread >= threads) return;
-      ThreadClock& clock = helpers_[thread].clock;
-      clock.start(source.phase);
-      helpers_.run(thread, helps, [&](Helper& member) {
-        for (uint32_t t = thread; t < tiles; t = next.fetch_add(1, std::memory_order_relaxed))
-          for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
-            run_vertex(source, set, set.vertices[v], member, helps);
-      });
-      busy_[thread] = clock.stop();
-    };
+    const uint32_t threads = team_ == nullptr ? 1 : std::min(team_->threads(), tiles);
+    const Clock::time_point start = is_timed_ ? Clock::now() : Clock::time_point{};
+    threads_.start(threads, is_timed_);
     if (threads == 1)
-      job(0);
+      compute_alone(id, set);
     else
-      team_.run(job);
-    record(step, seconds_between(start, Clock::now()), threads);
+      compute_together(id, set, threads);
+    if (is_timed_) record(*step, seconds_between(start, Clock::now()), threads);
     threads_of_step_ = threads;
+  }
+
+  void compute_alone(program::ComputeSetId id, const CompiledSet& set) {
+    const program::ComputeSet& source = program_.compute_sets()[id];
+    SharingThread& self = threads_[0];
+    if (is_timed_) self.clock.start(source.phase);
+    for (uint32_t v = 0; v < set.vertices.size(); ++v) run_vertex(id, source, set, v, self, false);
+    if (is_timed_) self.clock.stop();
+  }
+
+  void compute_together(program::ComputeSetId id, const CompiledSet& set, uint32_t threads) {
+    const program::ComputeSet& source = program_.compute_sets()[id];
+    const auto tiles = static_cast<uint32_t>(set.tiles.size());
+    const bool helps = executable_.machine.kind == machine::Kind::host;
+    std::atomic<uint32_t> next{threads};
+    team_->run([&](uint32_t thread) {
+      if (thread >= threads) return;
+      if (is_timed_) threads_[thread].clock.start(source.phase);
+      threads_.run(thread, helps, [&](SharingThread& self) {
+        const auto next_tile = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
+        for (uint32_t t = thread; t<tiles; t = tiles> threads ? next_tile() : tiles)
+          for (uint32_t v = set.tile_begin[t]; v < set.tile_begin[t + 1]; ++v)
+            run_vertex(id, source, set, v, self, helps);
+      });
+      if (is_timed_) threads_[thread].clock.stop();
+    });
   }
 
   /// Splits a superstep's time: what its threads did on average, and waiting for one another.
   void record(StepProfile& step, double wall, uint32_t threads) {
     PhaseTimes seconds;
-    for (uint32_t t = 0; t < threads; ++t) seconds += busy_[t].scaled(1.0 / threads);
+    for (uint32_t t = 0; t < threads; ++t) seconds += threads_[t].clock.times().scaled(1.0 / threads);
     seconds[Phase::sync] += wall - seconds.total();
     step.seconds += seconds;
     profile_.phases += seconds;
   }
 
-  void run_vertex(const program::ComputeSet& source, const CompiledSet& set,
-                  const compiler::CompiledVertex& vertex, Helper& member, bool helps) const {
+  void run_vertex(program::ComputeSetId id, const program::ComputeSet& source, const CompiledSet& set,
+                  uint32_t position, SharingThread& self, bool helps) const {
+    const compiler::CompiledVertex& vertex = set.vertices[position];
     const program::VertexGroup& group = source.groups[vertex.group];
     const program::Codelet& codelet = *group.codelet;
     if (options_.dry && !runs_dry(group)) return;
     std::array<FieldView, program::kMaxFields> fields;
     std::array<int64_t, program::kMaxParams> params;
-    for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
-    for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
+    const int64_t* first_param = params.data();
+    std::byte* scratch = nullptr;
+    if (const auto known = table_.vertices(id); !known.empty()) {
+      const DispatchTable::Vertex& entry = known[position];
+      const DispatchTable::Shape* shapes = table_.shapes(entry);
+      const compiler::Place* places = &set.places[vertex.first_place];
+      for (size_t f = 0; f < group.fields.size(); ++f)
+        fields[f] = memory_.view(places[f], shapes[f].type, shapes[f].rows, shapes[f].cols);
+      first_param = table_.params(entry);
+      if (entry.scratch >= 0) scratch = fields[static_cast<size_t>(entry.scratch)].data;
+    } else {
+      for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
+      for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
+    }
+    if (helps) self.take(group, scratch);
     const program::Vertex v{{fields.data(), group.fields.size()},
-                            {params.data(), group.params.size()},
-                            &member.clock,
-                            helps ? &member : nullptr};
-    if (helps) member.take(group, scratch_of(codelet, v.fields));
+                            {first_param, group.params.size()},
+                            is_timed_ ? &self.clock : nullptr,
+                            helps ? &self : nullptr};
     const bool plain = options_.reference || codelet.simd == nullptr;
     (plain ? codelet.reference : codelet.simd)(v);
-  }
-
-  static std::byte* scratch_of(const program::Codelet& codelet, std::span<const FieldView> fields) {
-    for (size_t f = 0; f < fields.size(); ++f)
-      if (codelet.fields[f].scratch) return fields[f].data;
-    return nullptr;
   }
 
   /// From the beginning of the run.
@@ -236,22 +278,55 @@ class Run {
     return memory_.control(variable);
   }
 
-  void transfer(const Exchange& exchange, StepProfile& step) {
+  /// With `parts`, on all threads: what a copy set reads it writes nowhere, so their order is any.
+  void transfer(const Exchange& exchange, StepProfile* step, std::span<const CopyPart> parts = {}) {
     if (exchange.empty() || !has_memory_) return;
-    const Clock::time_point start = Clock::now();
+    const Clock::time_point start = is_timed_ ? Clock::now() : Clock::time_point{};
     std::vector<Shift> shifts;
     for (const compiler::RuntimeRows& rows : exchange.runtime_rows)
       shifts.push_back({shift_of(rows.from), shift_of(rows.to)});
-    for (const compiler::Transfer& t : exchange.transfers) {
-      if (options_.dry && !moves_dry(exchange, t)) continue;
-      const Shift shift = t.runtime == compiler::kNoRuntimeRow ? Shift{} : shifts[t.runtime];
-      copy_elements(memory_.view(t.from, t.type, t.rows, t.cols, shift.from),
-                    memory_.view(t.to, t.type, t.rows, t.cols, shift.to));
-    }
+    if (team_ != nullptr && !parts.empty() && !options_.dry)
+      copy_together(exchange, shifts, parts);
+    else
+      for (const compiler::Transfer& t : exchange.transfers)
+        if (!options_.dry || moves_dry(exchange, t)) copy(t, shifts, {0, 0, t.rows > 1 ? t.rows : t.cols});
+    if (!is_timed_) return;
     PhaseTimes seconds;
     seconds[Phase::exchange] = seconds_between(start, Clock::now());
-    step.seconds += seconds;
+    step->seconds += seconds;
     profile_.phases += seconds;
+  }
+
+  /// Rows by which one exchange moves a transfer.
+  struct Shift {
+    uint64_t from = 0;
+    uint64_t to = 0;
+  };
+
+  void copy_together(const Exchange& exchange, const std::vector<Shift>& shifts,
+                     std::span<const CopyPart> parts) {
+    std::atomic<size_t> next{0};
+    team_->run([&](uint32_t) {
+      for (size_t p; (p = next.fetch_add(1, std::memory_order_relaxed)) < parts.size();)
+        copy(exchange.transfers[parts[p].transfer], shifts, parts[p]);
+    });
+  }
+
+  void copy(const compiler::Transfer& t, const std::vector<Shift>& shifts, const CopyPart& part) const {
+    const Shift shift = t.runtime == compiler::kNoRuntimeRow ? Shift{} : shifts[t.runtime];
+    const bool by_rows = t.rows > 1;
+    const uint32_t count = part.end - part.begin;
+    const uint32_t rows = by_rows ? count : t.rows;
+    const uint32_t cols = by_rows ? t.cols : count;
+    const auto view = [&](const compiler::Place& place, uint64_t row_shift) {
+      FieldView field = memory_.view(place, t.type, t.rows, t.cols, row_shift);
+      const int64_t stride = by_rows ? field.row_stride : field.col_stride;
+      field.data += part.begin * stride * static_cast<int64_t>(size_of(t.type));
+      field.rows = rows;
+      field.cols = cols;
+      return field;
+    };
+    copy_elements(view(t.from, shift.from), view(t.to, shift.to));
   }
 
   /// A dry run moves metadata that it has: what is bound to a program it has not.
@@ -265,12 +340,6 @@ class Run {
   }
   bool is_known(const compiler::RuntimeRows::End& end) const { return !end.row || known_[end.row->index]; }
 
-  /// Rows by which one exchange moves a transfer.
-  struct Shift {
-    uint64_t from = 0;
-    uint64_t to = 0;
-  };
-
   uint64_t shift_of(const compiler::RuntimeRows::End& end) const {
     if (!end.row || (options_.dry && !is_known(end))) return 0;
     const uint64_t shift = uint64_t{memory_.control(end.row->index)} * end.row->stride;
@@ -283,13 +352,14 @@ class Run {
 
   const compiler::Executable& executable_;
   const program::Program& program_;
+  const DispatchTable& table_;
   const RunMemory& memory_;
   const RunOptions& options_;
   bool has_memory_;
+  bool is_timed_;            ///< and keeps a profile
   std::vector<bool> known_;  ///< by VariableId, in a dry run
-  Pool::Team& team_;
-  Helpers helpers_;
-  std::vector<PhaseTimes> busy_ = std::vector<PhaseTimes>(team_.threads());
+  Pool::Team* team_;
+  WorkSharing& threads_;
   Profile profile_;
   Clock::time_point start_;
   uint32_t threads_of_step_ = 0;
@@ -297,31 +367,25 @@ class Run {
 
 }  // namespace
 
-bool needs_memory(const compiler::Executable& executable, const RunOptions& options) {
-  const std::vector<bool>& costed = executable.costed_at_run;
-  return !options.dry || executable.has_runtime_control ||
-         std::find(costed.begin(), costed.end(), true) != costed.end();
+void Runner::require_fit() const {
+  if (!executable_->memory.fits())
+    throw Error(fmt::format("the program does not fit {}: {}", executable_->machine.name,
+                            overflow_text(executable_->memory)));
 }
 
-void require_fit(const compiler::Executable& executable) {
-  if (!executable.memory.fits())
-    throw Error(fmt::format("the program does not fit {}: {}", executable.machine.name,
-                            overflow_text(executable.memory)));
-}
-
-Profile run_in(const compiler::Executable& executable, RunMemory& memory, std::span<const Binding> bindings,
-               const RunOptions& options) {
+Profile Runner::run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const {
   if (!options.dry) {
-    memory.bind(bindings);
-    memory.load_inputs();
-  } else if (memory.is_allocated()) {
-    memory.bind_metadata(bindings);
+    state.memory.bind(bindings);
+    state.memory.load_inputs();
+  } else {
+    state.memory.bind_metadata(bindings);
   }
-  Profile profile = [&] {
-    Pool::Team team(Pool::shared(), threads_of(executable.machine, options));
-    return Run(executable, memory, bindings, options, team).run();
-  }();
-  if (!options.dry) memory.store_outputs();
+  std::optional<Pool::Team> team;
+  if (const uint32_t threads = threads_of(*executable_, table_, options); threads > 1)
+    team.emplace(Pool::shared(), threads);
+  Profile profile = Run(*executable_, table_, state, bindings, options, team ? &*team : nullptr).run();
+  team.reset();
+  if (!options.dry) state.memory.store_outputs();
   return profile;
 }
 

@@ -3,20 +3,44 @@
 
 #include <span>
 
+#include "engine/dispatch_table.h"
 #include "engine/run.h"
 #include "engine/run_memory.h"
+#include "engine/work_sharing.h"
 
 namespace tessera::engine {
 
-/// A dry run reads memory only where control flow or costs depend on it.
-bool needs_memory(const compiler::Executable& executable, const RunOptions& options);
+/// What a run needs to itself, and the next one takes over.
+struct RunState {
+  RunState(const compiler::Executable& executable, bool allocate) : memory(executable, allocate) {}
 
-/// Throws Error, naming what fills the fullest tile, where a program does not fit its machine.
-void require_fit(const compiler::Executable& executable);
+  RunMemory memory;
+  WorkSharing threads;
+};
 
-/// Binds the caller's arrays, runs the program once, and on machines with private memories takes inputs
-/// to the tiles before and outputs back afterwards.
-Profile run_in(const compiler::Executable& executable, RunMemory& memory, std::span<const Binding> bindings,
-               const RunOptions& options);
+/// An executable, made ready for runs in any number of states.
+class Runner {
+ public:
+  explicit Runner(std::shared_ptr<const compiler::Executable> executable)
+      : executable_(std::move(executable)), table_(*executable_) {}
+
+  const compiler::Executable& executable() const { return *executable_; }
+
+  /// A dry run reads memory only where control flow or costs depend on it.
+  bool needs_memory(const RunOptions& options) const {
+    return !options.dry || executable_->has_runtime_control || table_.has_costs_at_run();
+  }
+
+  /// Throws Error, naming what fills the fullest tile, where the program does not fit its machine.
+  void require_fit() const;
+
+  /// Binds the caller's arrays, runs the program once, and on machines with private memories takes inputs
+  /// to the tiles before and outputs back afterwards. Forgets the arrays.
+  Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
+
+ private:
+  std::shared_ptr<const compiler::Executable> executable_;
+  DispatchTable table_;
+};
 
 }  // namespace tessera::engine

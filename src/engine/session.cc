@@ -23,29 +23,32 @@ std::string names_of_state(const program::Program& program) {
 }  // namespace
 
 Session::Session(std::shared_ptr<const compiler::Executable> executable)
-    : executable_(std::move(executable)),
-      memory_(std::make_unique<RunMemory>(*executable_, executable_->memory.fits())) {}
+    : runner_(std::make_unique<const Runner>(executable)),
+      state_(std::make_unique<RunState>(*executable, executable->memory.fits())) {}
 
 Session::~Session() = default;
+
+const compiler::Executable& Session::executable() const { return runner_->executable(); }
 
 Profile Session::run(std::span<const Binding> bindings, const RunOptions& options) {
   const std::lock_guard lock(mutex_);
   if (!options.dry) {
-    require_fit(*executable_);
-    return run_in(*executable_, *memory_, bindings, options);
+    runner_->require_fit();
+    return runner_->run(*state_, bindings, options);
   }
-  RunMemory scratch(*executable_, needs_memory(*executable_, options));
-  if (scratch.is_allocated() && memory_->is_allocated()) scratch.copy_integer_state(*memory_);
-  return run_in(*executable_, scratch, bindings, options);
+  RunState scratch(executable(), runner_->needs_memory(options));
+  if (scratch.memory.is_allocated() && state_->memory.is_allocated())
+    scratch.memory.copy_integer_state(state_->memory);
+  return runner_->run(scratch, bindings, options);
 }
 
 const RunMemory& Session::memory() const {
-  require_fit(*executable_);
-  return *memory_;
+  runner_->require_fit();
+  return state_->memory;
 }
 
 VariableId Session::find(std::string_view name, const FieldView& array) const {
-  const program::Program& program = *executable_->program;
+  const program::Program& program = *executable().program;
   for (VariableId id = 0; id < program.variables().size(); ++id) {
     const Variable& v = program.variable(id);
     if (v.role != Role::state || v.name != name) continue;
@@ -77,12 +80,12 @@ void Session::reset() {
 
 void Session::save(const std::string& path) const {
   const std::lock_guard lock(mutex_);
-  save_state(*executable_->program, memory(), path);
+  save_state(*executable().program, memory(), path);
 }
 
 void Session::load(const std::string& path) {
   const std::lock_guard lock(mutex_);
-  load_state(*executable_->program, memory(), path);
+  load_state(*executable().program, memory(), path);
 }
 
 }  // namespace tessera::engine

@@ -13,6 +13,8 @@
 namespace tessera::engine {
 
 class RunMemory;
+class Runner;
+struct RunState;
 
 /// An executable with its state. Each session has memory of its own, so that several of one executable
 /// may run at once. All functions may be called from several threads; those of one session take turns.
@@ -22,7 +24,7 @@ class Session {
   explicit Session(std::shared_ptr<const compiler::Executable> executable);
   ~Session();
 
-  const compiler::Executable& executable() const { return *executable_; }
+  const compiler::Executable& executable() const;
 
   /// Runs the program once, as Engine::run() does, on the state that the last run left. After a run that
   /// throws, state may be that of a part of the run. A dry run starts from the integers of the state and
@@ -50,8 +52,8 @@ class Session {
   const RunMemory& memory() const;
   program::VariableId find(std::string_view name, const program::FieldView& array) const;
 
-  std::shared_ptr<const compiler::Executable> executable_;
-  std::unique_ptr<RunMemory> memory_;
+  std::unique_ptr<const Runner> runner_;
+  std::unique_ptr<RunState> state_;
   mutable std::mutex mutex_;
 };
 

@@ -31,6 +31,7 @@ class ThreadClock final : public program::PhaseClock {
     enter(phase_);
     return times_;
   }
+  const program::PhaseTimes& times() const { return times_; }
 
   program::Phase phase() const { return phase_; }
   Clock::time_point began() const { return began_; }

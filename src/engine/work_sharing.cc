@@ -1,20 +1,21 @@
 #include "engine/work_sharing.h"
 
+#include <chrono>
 #include <thread>
 
 #include "base/pause.h"
 
 namespace tessera::engine {
 
-void Helper::share(uint32_t count, Job job, const void* context) {
+void SharingThread::share(uint32_t count, Job job, const void* context) {
   job_ = job;
   context_ = context;
   count_ = count;
-  phase_ = clock.phase();
+  if (is_timed_) phase_ = clock.phase();
   next_.store(0, std::memory_order_relaxed);
   // Whoever sees it open has counted itself as a helper before; it is closed before they are counted.
   struct Opening {
-    Helper& owner;
+    SharingThread& owner;
     ~Opening() {
       owner.open_.store(false);
       while (owner.helpers_.load() != 0) base::pause();
@@ -25,7 +26,7 @@ void Helper::share(uint32_t count, Job job, const void* context) {
   work_on(*this);
 }
 
-bool Helper::help(Helper& owner) {
+bool SharingThread::help(SharingThread& owner) {
   if (!owner.open_.load(std::memory_order_relaxed)) return false;
   struct Helping {
     std::atomic<uint32_t>& count;
@@ -35,28 +36,34 @@ bool Helper::help(Helper& owner) {
   const Helping helping{owner.helpers_};
   if (!owner.open_.load() || owner.group_ != group_) return false;
   if (owner.next_.load(std::memory_order_relaxed) >= owner.count_) return false;
-  clock.enter(owner.phase_);
+  enter(owner.phase_);
   work_on(owner);
-  clock.enter(program::Phase::sync);
+  enter(program::Phase::sync);
   return true;
 }
 
-void Helper::work_on(Helper& owner) {
+void SharingThread::work_on(SharingThread& owner) {
   for (uint32_t i; (i = owner.next_.fetch_add(1, std::memory_order_relaxed)) < owner.count_;)
     owner.job_(owner.context_, i, scratch_);
 }
 
-void Helpers::start(uint32_t threads) {
+void WorkSharing::reserve(uint32_t threads) {
+  if (threads <= room_) return;
+  members_ = std::make_unique<SharingThread[]>(threads);
+  room_ = threads;
+}
+
+void WorkSharing::start(uint32_t threads, bool is_timed) {
   threads_ = threads;
-  for (uint32_t t = 0; t < threads; ++t) members_[t].reset();
+  is_timed_ = is_timed;
   working_.store(threads, std::memory_order_relaxed);
 }
 
-void Helpers::help_others(uint32_t thread) {
+void WorkSharing::help_others(uint32_t thread) {
   constexpr uint32_t kSpins = 2000;  // about 50 µs; then it looks now and then, and leaves the core to others
   constexpr uint32_t kSpinsPerYield = 64;
-  Helper& self = members_[thread];
-  self.clock.enter(program::Phase::sync);
+  SharingThread& self = members_[thread];
+  self.enter(program::Phase::sync);
   for (uint32_t spins = 0; working_.load(std::memory_order_acquire) != 0; ++spins) {
     bool helped = false;
     for (uint32_t t = 1; t < threads_; ++t) helped |= self.help(members_[(thread + t) % threads_]);

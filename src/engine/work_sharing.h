@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "engine/thread_clock.h"
 #include "program/program.h"
@@ -12,9 +12,9 @@ namespace tessera::engine {
 
 /// One of them: what it offers while a vertex of its own shares work, and how it joins what others
 /// offer. Who computes a part does not change its bits.
-class Helper final : public program::Helpers {
+class SharingThread final : public program::Helpers {
  public:
-  ThreadClock clock;
+  ThreadClock clock;  ///< does not run where nobody asks for times
 
   /// The vertex about to run: its group and its scratch, which is free again once it has run. Vertices
   /// of one group lend each other threads, for their scratch is equally large.
@@ -23,19 +23,27 @@ class Helper final : public program::Helpers {
     scratch_ = scratch;
   }
 
-  /// Before a superstep.
-  void reset() { group_ = nullptr; }
+  /// Before its part of a superstep.
+  void reset(bool is_timed) {
+    group_ = nullptr;
+    is_timed_ = is_timed;
+  }
 
   void share(uint32_t count, Job job, const void* context) override;
 
   /// Takes part in what `owner` shares at the moment, until it is all taken; tells whether it did.
-  bool help(Helper& owner);
+  bool help(SharingThread& owner);
+
+  void enter(program::Phase phase) {
+    if (is_timed_) clock.enter(phase);
+  }
 
  private:
-  void work_on(Helper& owner);
+  void work_on(SharingThread& owner);
 
   const program::VertexGroup* group_ = nullptr;
   std::byte* scratch_ = nullptr;
+  bool is_timed_ = true;
   // What it shares: constant while it is open or somebody helps.
   Job job_ = nullptr;
   const void* context_ = nullptr;
@@ -46,19 +54,22 @@ class Helper final : public program::Helpers {
   std::atomic<uint32_t> helpers_{0};
 };
 
-class Helpers {
+/// The threads of one run, superstep by superstep.
+class WorkSharing {
  public:
-  explicit Helpers(uint32_t threads) : members_(threads) {}
+  /// Room for so many threads; between supersteps only.
+  void reserve(uint32_t threads);
 
-  Helper& operator[](uint32_t thread) { return members_[thread]; }
+  SharingThread& operator[](uint32_t thread) { return members_[thread]; }
 
-  /// Before a superstep of so many threads.
-  void start(uint32_t threads);
+  /// Before a superstep of so many threads, whose clocks run where it is timed.
+  void start(uint32_t threads, bool is_timed = true);
 
   /// One thread's part of it: its own vertices, and those of others until all are done. With
   /// `helps` false it leaves after its own.
   template <class Vertices>
   void run(uint32_t thread, bool helps, const Vertices& vertices) {
+    members_[thread].reset(is_timed_);
     {
       const Working working{working_};
       vertices(members_[thread]);
@@ -75,8 +86,10 @@ class Helpers {
 
   void help_others(uint32_t thread);
 
-  std::vector<Helper> members_;
+  std::unique_ptr<SharingThread[]> members_;
+  uint32_t room_ = 0;
   uint32_t threads_ = 0;
+  bool is_timed_ = true;
   alignas(64) std::atomic<uint32_t> working_{0};
 };
 

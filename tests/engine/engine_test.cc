@@ -120,6 +120,84 @@ TEST(Engine, RejectsBindingsThatDoNotFitTheProgram) {
   EXPECT_THAT(error_of([&] { engine.run(beyond); }), HasSubstr("an array is bound to variable 1"));
 }
 
+TEST(Engine, ForgetsTheArraysOfTheRunBefore) {
+  for (const machine::Machine& machine : {toy_machine(2), toy_host(2)})
+    for (const bool profile : {false, true}) {
+      const program::TileId space = machine.has_shared_space() ? program::kShared : 0;
+      const Engine engine(compiler::compile(counting(2, 1, space), machine));
+      std::vector<uint32_t> x = {1, 2};
+      const Binding binding{0, x.data(), 1, 1};
+      engine.run({&binding, 1}, {.profile = profile});
+      EXPECT_EQ(error_of([&] { engine.run({}, {.profile = profile}); }), "no array is bound to 'x' (2 × 1)");
+      EXPECT_EQ(x, (std::vector<uint32_t>{2, 3}));
+    }
+}
+
+TEST(Engine, WithoutAProfileComputesTheSameAndTellsNothing) {
+  for (uint64_t seed = 0; seed < 60; ++seed)
+    for (const machine::Machine& machine : {toy_machine(3), toy_host(3)}) {
+      const Program program = testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
+      const Engine engine(compiler::compile(program, machine));
+      testing::BoundArrays expected(program, testing::flat_variables(program));
+      engine.run(expected.bindings(), {.threads = 2});
+      for (uint32_t threads : {1U, 3U}) {
+        testing::BoundArrays arrays(program, testing::flat_variables(program));
+        const Profile profile = engine.run(arrays.bindings(), {.threads = threads, .profile = false});
+        EXPECT_EQ(arrays.flat(), expected.flat()) << "seed " << seed;
+        EXPECT_EQ(profile.seconds, 0);
+        EXPECT_TRUE(profile.sets.empty());
+      }
+    }
+}
+
+/// Copies a box of x into two places of y, once more by a list of rows, and a row into columns' order.
+Program large_copies(uint32_t rows, uint32_t cols) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, rows, cols, Role::input));
+  const auto y = p.add(variable("y", Type::f32, 2 * rows, cols, Role::output));
+  const auto line = p.add(variable("line", Type::f32, 1, rows * cols, Role::input));
+  const auto copied = p.add(variable("copied", Type::f32, 1, rows * cols, Role::output));
+  auto listed = std::make_shared<std::vector<uint32_t>>();
+  for (uint32_t r = 0; r < rows; ++r) listed->push_back(r * 7 % rows);
+  const program::Box whole{0, rows, 0, cols};
+  const program::Box all{0, 1, 0, rows * cols};
+  const auto same = [](const program::Box& box) { return program::BoxSeries::same(box); };
+  p.set_main(p.copy({"copies",
+                     {{x, y, 1, same(whole), same({0, rows, 0, cols}), {}, {}, {}},
+                      {x, y, 1, same(whole), same({rows, rows, 0, cols}), listed, {}, {}},
+                      {line, copied, 1, same(all), same(all), {}, {}, {}}}}));
+  return p;
+}
+
+TEST(Engine, CopiesOfAHostGiveTheSameOnAnyNumberOfThreads) {
+  constexpr uint32_t kRows = 1000;  // no multiple of 7
+  constexpr uint32_t kCols = 130;
+  const Engine engine(compiler::compile(large_copies(kRows, kCols), toy_host(4)));
+  std::vector<float> x(size_t{kRows} * kCols);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (uint32_t threads : {1U, 2U, 3U, 4U})
+    for (const bool by_columns : {false, true}) {
+      std::vector<float> y(2 * x.size(), -1);
+      std::vector<float> copied(3 * x.size(), -1);
+      const int64_t y_rows = 2 * kRows;
+      const Binding bindings[] = {{0, x.data(), kCols, 1},
+                                  {1, y.data(), by_columns ? 1 : kCols, by_columns ? y_rows : 1},
+                                  {2, x.data(), 0, 1},
+                                  {3, copied.data(), 0, 3}};
+      engine.run(bindings, {.threads = threads, .profile = by_columns});
+      for (uint32_t r = 0; r < kRows; ++r)
+        for (uint32_t c = 0; c < kCols; ++c) {
+          const auto at = [&](uint32_t row) {
+            return y[by_columns ? row + size_t{c} * y_rows : size_t{row} * kCols + c];
+          };
+          ASSERT_EQ(at(r), x[size_t{r} * kCols + c]);
+          ASSERT_EQ(at(kRows + r), x[size_t{r * 7 % kRows} * kCols + c]);
+          ASSERT_EQ(copied[3 * (size_t{r} * kCols + c)], x[size_t{r} * kCols + c]);
+        }
+      ASSERT_EQ(copied[1], -1);
+    }
+}
+
 TEST(Engine, RejectsAProgramThatDoesNotFitItsMachine) {
   const Engine engine(compiler::compile(counting(2, 1, 0), toy_machine(2, 100)));
   std::vector<uint32_t> x(2);

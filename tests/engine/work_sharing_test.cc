@@ -18,18 +18,20 @@ using program::Phase;
 /// of `group` that returns immediately.
 class OneLongVertex {
  public:
-  explicit OneLongVertex(uint32_t threads) : helpers_(threads), pool_team_(Pool::shared(), threads) {}
+  explicit OneLongVertex(uint32_t threads) : pool_team_(Pool::shared(), threads) {
+    threads_.reserve(threads);
+  }
 
   template <class Work>
   void run(uint32_t parts, bool same_group, const Work& work) {
-    helpers_.start(pool_team_.threads());
+    threads_.start(pool_team_.threads());
     pool_team_.run([&](uint32_t thread) {
-      helpers_[thread].clock.start(Phase::compute);
-      helpers_.run(thread, true, [&](Helper& member) {
+      threads_[thread].clock.start(Phase::compute);
+      threads_.run(thread, true, [&](SharingThread& member) {
         member.take(groups_[thread == 0 || same_group ? 0 : 1], &scratch_[thread]);
         if (thread == 0) program::share_work(&member, parts, &scratch_[0], work);
       });
-      times_[thread] = helpers_[thread].clock.stop();
+      times_[thread] = threads_[thread].clock.stop();
     });
   }
 
@@ -39,14 +41,14 @@ class OneLongVertex {
   const program::PhaseTimes& times(uint32_t thread) const { return times_[thread]; }
 
  private:
-  Helpers helpers_;
+  WorkSharing threads_;
   Pool::Team pool_team_;
   std::array<program::VertexGroup, 2> groups_;
   std::array<std::byte, 16> scratch_{};
   std::array<program::PhaseTimes, 16> times_{};
 };
 
-TEST(Helpers, EveryPartRunsOnceAndIdleThreadsTakeSome) {
+TEST(WorkSharing, EveryPartRunsOnceAndIdleThreadsTakeSome) {
   OneLongVertex superstep(3);
   std::array<std::atomic<uint32_t>, 60> runs{};
   std::array<std::atomic<uint32_t>, 3> by_thread{};
@@ -60,7 +62,7 @@ TEST(Helpers, EveryPartRunsOnceAndIdleThreadsTakeSome) {
   EXPECT_GT(superstep.times(1)[Phase::compute], 0.001);
 }
 
-TEST(Helpers, NoTwoPartsUseAScratchAtATime) {
+TEST(WorkSharing, NoTwoPartsUseAScratchAtATime) {
   OneLongVertex superstep(4);
   std::array<std::atomic<uint32_t>, 4> inside{};
   for (int round = 0; round < 200; ++round)
@@ -71,7 +73,7 @@ TEST(Helpers, NoTwoPartsUseAScratchAtATime) {
     });
 }
 
-TEST(Helpers, AllPartsAreDoneWhenAVertexGoesOn) {
+TEST(WorkSharing, AllPartsAreDoneWhenAVertexGoesOn) {
   OneLongVertex superstep(4);
   for (int round = 0; round < 300; ++round) {
     std::array<uint32_t, 40> done{};  // not atomic: the thread sanitizer detects a part that is still running
@@ -80,7 +82,7 @@ TEST(Helpers, AllPartsAreDoneWhenAVertexGoesOn) {
   }
 }
 
-TEST(Helpers, VerticesOfOtherGroupsGetNoHelp) {
+TEST(WorkSharing, VerticesOfOtherGroupsGetNoHelp) {
   OneLongVertex superstep(2);
   std::set<uint32_t> threads;
   superstep.run(20, false, [&](uint32_t, const std::byte* scratch) {
@@ -90,7 +92,7 @@ TEST(Helpers, VerticesOfOtherGroupsGetNoHelp) {
   EXPECT_EQ(threads, std::set<uint32_t>{0});
 }
 
-TEST(Helpers, AnExceptionInAPartReachesTheCaller) {
+TEST(WorkSharing, AnExceptionInAPartReachesTheCaller) {
   OneLongVertex superstep(3);
   for (uint32_t bad = 0; bad < 30; ++bad) {
     EXPECT_THROW(superstep.run(30, true,
@@ -102,7 +104,7 @@ TEST(Helpers, AnExceptionInAPartReachesTheCaller) {
   }
 }
 
-TEST(Helpers, WithoutOneThePartsRunInOrder) {
+TEST(WorkSharing, WithoutOneThePartsRunInOrder) {
   std::vector<uint32_t> order;
   std::byte scratch{};
   program::share_work(nullptr, 5, &scratch, [&](uint32_t i, const std::byte* of_thread) {

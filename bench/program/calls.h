@@ -1,0 +1,5 @@
+// What a call of a small product costs.
+#pragma once
+
+/// Prints the time of calls through the public API, on one thread and on two.
+void measure_calls();

@@ -1,0 +1,58 @@
+#include "engine/dispatch_table.h"
+
+#include <algorithm>
+
+namespace tessera::engine {
+namespace {
+
+/// Of a part of a copy set: what a thread copies in several times the time that it takes to find it.
+constexpr uint64_t kPartBytes = 64 << 10;
+
+}  // namespace
+
+DispatchTable::DispatchTable(const compiler::Executable& e)
+    : has_costs_at_run_(std::find(e.costed_at_run.begin(), e.costed_at_run.end(), true) !=
+                        e.costed_at_run.end()),
+      vertices_(e.sets.size()),
+      copy_parts_(e.copies.size()) {
+  const bool is_host = e.machine.kind == machine::Kind::host;
+  for (size_t s = 0; s < e.sets.size(); ++s) {
+    most_threads_ = std::max(most_threads_, static_cast<uint32_t>(e.sets[s].tiles.size()));
+    if (is_host) add_vertices(*e.program, e.program->compute_sets()[s], e.sets[s], vertices_[s]);
+  }
+  for (size_t s = 0; s < e.copies.size() && is_host; ++s) add_copy(e.copies[s], copy_parts_[s]);
+}
+
+void DispatchTable::add_vertices(const program::Program& program, const program::ComputeSet& source,
+                                 const compiler::CompiledSet& set, std::vector<Vertex>& vertices) {
+  vertices.reserve(set.vertices.size());
+  for (const compiler::CompiledVertex& compiled : set.vertices) {
+    const program::VertexGroup& group = source.groups[compiled.group];
+    Vertex vertex{static_cast<uint32_t>(shapes_.size()), static_cast<uint32_t>(params_.size()), -1};
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const program::Box box = field_box(program, group.fields[f], compiled.index);
+      shapes_.push_back({box.rows, box.cols, program.variable(group.fields[f].variable).type});
+      if (vertex.scratch < 0 && group.codelet->fields[f].scratch) vertex.scratch = static_cast<int32_t>(f);
+    }
+    for (const program::Param& param : group.params) params_.push_back(param.at(compiled.index));
+    vertices.push_back(vertex);
+  }
+}
+
+void DispatchTable::add_copy(const compiler::Exchange& exchange, std::vector<CopyPart>& parts) {
+  uint64_t bytes = 0;
+  for (const compiler::Transfer& t : exchange.transfers) bytes += t.bytes();
+  if (bytes < 2 * kPartBytes) return;
+  for (uint32_t i = 0; i < exchange.transfers.size(); ++i) {
+    const compiler::Transfer& t = exchange.transfers[i];
+    const uint64_t length = t.rows > 1 ? t.rows : t.cols;
+    const uint64_t count = std::clamp<uint64_t>(t.bytes() / kPartBytes, 1, std::max<uint64_t>(1, length));
+    for (uint64_t p = 0; p < count; ++p)
+      parts.push_back(
+          {i, static_cast<uint32_t>(length * p / count), static_cast<uint32_t>(length * (p + 1) / count)});
+  }
+  most_threads_ = std::max<uint32_t>(most_threads_,
+                                     static_cast<uint32_t>(std::min<uint64_t>(bytes / kPartBytes, 1U << 16)));
+}
+
+}  // namespace tessera::engine

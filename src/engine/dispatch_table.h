@@ -1,0 +1,65 @@
+// What runs of an executable need to know, and would else find out again on each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/executable.h"
+
+namespace tessera::engine {
+
+/// A part of a copy set: rows of a transfer, or columns where it has one row.
+struct CopyPart {
+  uint32_t transfer = 0;
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+class DispatchTable {
+ public:
+  explicit DispatchTable(const compiler::Executable& executable);
+
+  /// Whether any compute set is costed when it runs.
+  bool has_costs_at_run() const { return has_costs_at_run_; }
+  /// Threads that some step has work for at once: tiles of the widest compute set, parts of a copy set.
+  uint32_t most_threads() const { return most_threads_; }
+
+  /// What does not change of a field of a vertex.
+  struct Shape {
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+    Type type = Type::f32;
+  };
+
+  /// Shapes of the fields, and the parameters, of a vertex of a host.
+  struct Vertex {
+    uint32_t first_shape = 0;
+    uint32_t first_param = 0;
+    int32_t scratch = -1;  ///< position of the field that is scratch; -1: none
+  };
+
+  /// Vertices by their position in the compute set; empty on machines whose tiles have memories of their
+  /// own, which may have millions.
+  std::span<const Vertex> vertices(program::ComputeSetId set) const { return vertices_[set]; }
+  const Shape* shapes(const Vertex& vertex) const { return &shapes_[vertex.first_shape]; }
+  const int64_t* params(const Vertex& vertex) const { return &params_[vertex.first_param]; }
+
+  /// How the threads of a host divide a copy set: parts of about equal size. Empty where it is too small
+  /// for several, or on other machines.
+  std::span<const CopyPart> copy_parts(program::CopySetId set) const { return copy_parts_[set]; }
+
+ private:
+  void add_vertices(const program::Program& program, const program::ComputeSet& source,
+                    const compiler::CompiledSet& set, std::vector<Vertex>& vertices);
+  void add_copy(const compiler::Exchange& exchange, std::vector<CopyPart>& parts);
+
+  bool has_costs_at_run_ = false;
+  uint32_t most_threads_ = 1;
+  std::vector<std::vector<Vertex>> vertices_;
+  std::vector<Shape> shapes_;
+  std::vector<int64_t> params_;
+  std::vector<std::vector<CopyPart>> copy_parts_;
+};
+
+}  // namespace tessera::engine
