@@ -1,5 +1,5 @@
-# ccache, where it is installed, serves all build folders. It takes the compiler's word for what a file
-# includes instead of preprocessing it first, and must not mind that a precompiled header has a date.
+# ccache, if installed, is shared by all build folders. It relies on the compiler's list of included files
+# instead of preprocessing first, and must ignore the time stamps of precompiled headers.
 find_program(TESSERA_CCACHE ccache)
 if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT TESSERA_SYNTAX_ONLY)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env

@@ -1,4 +1,4 @@
-# Every library that Tessera builds against. dependencies.txt has the Debian packages.
+# Every library that Tessera depends on. dependencies.txt lists the Debian packages.
 find_package(Threads REQUIRED)
 find_package(HWY REQUIRED CONFIG)
 find_package(fmt 9 REQUIRED)

@@ -1,5 +1,5 @@
-# tessera_embed(TARGET HEADER NAMESPACE TYPE VARIABLE NAME FILE [NAME FILE]...): compiles files in as text, so that
-# an installed library has them. HEADER declares VARIABLE, a span of TYPE {name, content}, in NAMESPACE.
+# tessera_embed(TARGET HEADER NAMESPACE TYPE VARIABLE NAME FILE [NAME FILE]...): embeds files as text, so that
+# an installed library includes them. HEADER declares VARIABLE, a span of TYPE {name, content}, in NAMESPACE.
 function(tessera_embed target header namespace type variable)
   set(contents "")
   while(ARGN)

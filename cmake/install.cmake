@@ -1,5 +1,4 @@
-# What `cmake --install` lays out: library, headers, the tool, and the files by which CMake and
-# pkg-config find them.
+# What `cmake --install` installs: library, headers, the tool, and files for CMake and pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
@@ -11,12 +10,12 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INC
   FILES_MATCHING PATTERN *.h)
 install(EXPORT tessera-targets NAMESPACE tessera:: DESTINATION ${package_dir})
 
-# The tool finds a shared library beside itself, wherever the prefix is moved to.
+# The tool finds a shared library relative to itself, so that the prefix can be moved.
 file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(tessera-cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 install(TARGETS tessera-cli DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# A consumer links the library's private dependencies itself where the library is a static one.
+# Consumers of a static library link its private dependencies themselves.
 get_target_property(library_type tessera TYPE)
 if(library_type STREQUAL STATIC_LIBRARY)
   set(TESSERA_IS_STATIC ON)

@@ -1,4 +1,4 @@
-# The machines that the library knows by name: machines/NAME.toml.
+# The built-in machines: machines/NAME.toml.
 set(named_machines "")
 foreach(name IN ITEMS gc2 gc200 bow)
   list(APPEND named_machines ${name} ${PROJECT_SOURCE_DIR}/machines/${name}.toml)

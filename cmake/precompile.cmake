@@ -1,10 +1,10 @@
-# TESSERA_PRECOMPILE: the headers that most files include are parsed once for many files. No file
-# relies on it: each includes what it uses, as a build without it shows.
+# TESSERA_PRECOMPILE: precompiles the headers that most files include. No file relies on it: each includes
+# what it uses, as a build without it shows.
 option(TESSERA_PRECOMPILE "Precompile the headers that most files include" OFF)
 
-# tessera_precompile(TARGET HEADERS...): these of other libraries and the standard ones that cost most.
-# JSON's and the parser's of options are not among them: every file would pay for what they define, which
-# costs nothing where nothing is compiled.
+# tessera_precompile(TARGET HEADERS...): HEADERS and the most expensive standard ones.
+# Those for JSON and option parsing are excluded: every file would pay for what they define, unless nothing is
+# compiled.
 function(tessera_precompile target)
   if(TESSERA_PRECOMPILE)
     if(TESSERA_SYNTAX_ONLY)
@@ -17,7 +17,7 @@ function(tessera_precompile target)
   endif()
 endfunction()
 
-# tessera_precompiled_as(TARGET OTHER): the headers of another target, which is compiled with the same options.
+# tessera_precompiled_as(TARGET OTHER): reuses the headers of another target with the same options.
 function(tessera_precompiled_as target other)
   if(TESSERA_PRECOMPILE)
     target_precompile_headers(${target} REUSE_FROM ${other})

@@ -1,14 +1,14 @@
-# TESSERA_SANITIZE applies to everything in the build, libraries and tests alike.
+# TESSERA_SANITIZE applies to the whole build, library and tests.
 if(TESSERA_SANITIZE)
   add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
-  # While g++ watches for null, no address of a function is non-null in a constant expression, which
-  # the codelets' list asserts. The address sanitizer stops at a null access all the same.
+  # With g++'s null checks, no function address is non-null in a constant expression, which the codelets'
+  # list asserts. The address sanitizer catches null accesses all the same.
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND TESSERA_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)
   endif()
 endif()
-# libFuzzer steers by the coverage of the library, not only of its own targets.
+# libFuzzer is guided by the coverage of the library, not only of its own targets.
 if(TESSERA_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "TESSERA_FUZZ needs clang: configure with -DCMAKE_CXX_COMPILER=clang++-16")

@@ -1,4 +1,4 @@
-# The published numbers that studies compare with, each file with its source in its first lines.
+# The published numbers that studies compare with; each file begins with its source.
 set(popsparse_tables "")
 foreach(name IN ITEMS dense-bow.csv static-vs-dense-bow-fp16.csv)
   list(APPEND popsparse_tables ${name} ${PROJECT_SOURCE_DIR}/src/studies/popsparse/published/${name})

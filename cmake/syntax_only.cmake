@@ -1,8 +1,7 @@
-# TESSERA_SYNTAX_ONLY: clang reads every file as it would to compile it, and writes nothing: whether the
-# tree is good C++ for it takes a fraction of the time that building with it does.
+# TESSERA_SYNTAX_ONLY: clang checks every file without generating code, in a fraction of the time of a build.
 option(TESSERA_SYNTAX_ONLY "Have clang check the sources without compiling them" OFF)
 if(TESSERA_SYNTAX_ONLY)
-  # -Xclang, and before the flags: those of a precompiled header ask for its file, and the last one counts.
+  # -Xclang, and before the flags: those of a precompiled header request its file, and the last one counts.
   set(CMAKE_CXX_COMPILE_OBJECT
     "<CMAKE_CXX_COMPILER> -Xclang -fsyntax-only <DEFINES> <INCLUDES> <FLAGS> -o <OBJECT> -c <SOURCE>"
     "<CMAKE_COMMAND> -E touch <OBJECT>")
@@ -10,7 +9,7 @@ if(TESSERA_SYNTAX_ONLY)
   set(CMAKE_CXX_ARCHIVE_APPEND "<CMAKE_COMMAND> -E touch <TARGET>")
   set(CMAKE_CXX_ARCHIVE_FINISH "<CMAKE_COMMAND> -E touch <TARGET>")
   set(CMAKE_CXX_LINK_EXECUTABLE "<CMAKE_COMMAND> -E touch <TARGET>")
-  # Without the portable fallback, which takes as long as the two instruction sets that are left.
+  # Without the portable fallback, which takes as long as the other two instruction sets together.
   if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
     add_compile_options(-march=haswell)
   endif()
