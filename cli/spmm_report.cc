@@ -60,7 +60,7 @@ KeyFigure memory_figure(const SpmmResult& r) {
 }
 
 KeyFigure verdict_figure(const SpmmResult& r) {
-  return {"against float64", *r.verified ? "verified" : "WRONG",
+  return {"compared with float64", *r.verified ? "verified" : "WRONG",
           fmt::format("error {:.1e} of {:.1e}", *r.max_rel_error, *r.tolerance), !*r.verified};
 }
 
@@ -69,7 +69,7 @@ std::vector<KeyFigure> figures_of(const SpmmResult& r) {
   if (r.seconds) figures.push_back(time_figure(r));
   if (r.useful_gflops()) figures.push_back(rate_figure(r));
   if (r.speedup())
-    figures.push_back({"against dense", fmt::format("{:.2f} ×", *r.speedup()),
+    figures.push_back({"speed-up over dense", fmt::format("{:.2f} ×", *r.speedup()),
                        fmt::format("dense {}", value_text(*r.dense_seconds, Unit::seconds))});
   if (r.failure.empty()) figures.push_back(memory_figure(r));
   if (r.verified) figures.push_back(verdict_figure(r));

@@ -107,13 +107,13 @@ Html steps_table(const RunSummary& run) {
   const bool measured = run.measured;
   const std::string who = measured ? "thread" : "tile";
   RichTable table({{"step", Align::left},
-                   {"times"},
+                   {"runs"},
                    {"time"},
-                   {"share", Align::left},
+                   {"fraction", Align::left},
                    {"least busy " + who},
                    {"mean"},
                    {"busiest"},
-                   {"most ÷ mean"},
+                   {"busiest ÷ mean"},
                    {"exchanged"}});
   double total = 0;
   for (const StepSummary& step : run.steps) total += step.seconds.total();
