@@ -18,7 +18,7 @@ std::string depth_text(uint32_t max_per_pack) {
 }
 
 std::string gap_text(const PackResult& r) {
-  return r.gap() == 0 ? "0, optimal" : fmt::format("{}{}", r.gap(), r.cut_short ? ", cut short" : "");
+  return r.gap() == 0 ? "0, optimal" : fmt::format("{}{}", r.gap(), r.cut_short ? ", stopped early" : "");
 }
 
 std::string method(const PackResult& r) {

@@ -48,7 +48,7 @@ ordered_json phases(const SpmmResult& r) {
 
 ordered_json plan(const SpmmResult& r) {
   if (!r.failure.empty()) return nullptr;
-  return {{"cut", r.partition},
+  return {{"partition", r.partition},
           {"tiles", r.tiles},
           {"tiles_used", r.tiles_used},
           {"predicted_seconds", r.predicted_seconds}};

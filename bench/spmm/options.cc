@@ -70,7 +70,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--m", options.m, "rows of W")->check(CLI::Range(1, 1 << 20));
   app.add_option("--k", options.k, "columns of W")->check(CLI::Range(1, 1 << 20));
   list(app.add_option("--n", options.n, "columns of X (list)")->check(CLI::Range(1, 1 << 20)));
-  list(app.add_option("--density", densities, "share of blocks stored, 1/8 or 0.125 (list)"));
+  list(app.add_option("--density", densities, "fraction of blocks stored, 1/8 or 0.125 (list)"));
   list(app.add_option("--block", options.blocks, "block size (list)")
            ->check(CLI::IsMember({1, 4, 8, 16, 32})));
   list(app.add_option("--type", types, "type of W: f32, f16, bf16 (list)"));

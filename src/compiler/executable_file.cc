@@ -72,11 +72,10 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   Reader reader(bytes, find);
   Header header;
   reader(header);
-  if (header.magic != kMagic)
-    throw Error("it is no executable of Tessera's on a computer of this byte order");
+  if (header.magic != kMagic) throw Error("it is not a Tessera executable for this byte order");
   if (header.version != kVersion)
-    throw Error(fmt::format("it is of version {} of the format; this build reads {}: compile it again",
-                            header.version, kVersion));
+    throw Error(fmt::format("it has format version {}, this build reads {}: compile it again", header.version,
+                            kVersion));
   if (header.checksum != base::checksum(bytes.subspan(kHeaderBytes))) throw Error("it is damaged");
   std::map<std::string, double> figures;
   reader(figures);
@@ -89,7 +88,7 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   executable->program = std::make_shared<const program::Program>(std::move(program));
   executable->machine = machine;
   reader(*executable);
-  if (!reader.at_end()) throw Error("it goes on after its end");
+  if (!reader.at_end()) throw Error("it continues after its end");
   if (executable->set_cycles.size() != executable->sets.size()) throw Error("it lacks costs of compute sets");
   check_executable(*executable);
   find_runtime_control(*executable);

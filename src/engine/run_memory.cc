@@ -160,8 +160,7 @@ void RunMemory::set_bindings(std::span<const Binding> bindings) {
   for (VariableId v : externals_) bound_[v].data = nullptr;
   for (const Binding& binding : bindings) {
     if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
-      throw Error(
-          fmt::format("an array is bound to variable {}, which is none of the caller's", binding.variable));
+      throw Error(fmt::format("an array is bound to variable {}, which is not external", binding.variable));
     bound_[binding.variable] = binding;
   }
 }

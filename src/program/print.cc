@@ -76,7 +76,7 @@ class Printer {
 
   void print(const VertexGroup& group) {
     line("{} on tiles {}:{}{}", group.codelet->name, group.first_tile, group.first_tile + group.tiles,
-         group.per_tile == 1 ? "" : fmt::format(", {} a tile", group.per_tile));
+         group.per_tile == 1 ? "" : fmt::format(", {} per tile", group.per_tile));
     ++depth_;
     for (size_t f = 0; f < group.fields.size(); ++f) {
       std::string boxes;

@@ -131,7 +131,7 @@ Html uses_table(const TileMemory& memory) {
 
 /// Data of all memories by what it is for.
 Html purposes_table(const compiler::MemoryReport& memory) {
-  RichTable table({{"data", Align::left}, {"fullest tile"}, {"in all"}});
+  RichTable table({{"data", Align::left}, {"fullest tile"}, {"total"}});
   for (const auto& [name, bytes] : memory.total_purposes) {
     const auto fullest = memory.fullest_purposes.find(name);
     table.add({name, count_text(fullest == memory.fullest_purposes.end() ? 0 : fullest->second),

@@ -122,17 +122,17 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
   write("");
   EXPECT_THAT(error_of(machine), HasSubstr("it ends early"));
   write("PK\3\4 some other kind of file, as long as a header");
-  EXPECT_THAT(error_of(machine), HasSubstr("no executable of Tessera's"));
+  EXPECT_THAT(error_of(machine), HasSubstr("not a Tessera executable"));
   std::string version = whole;
   version[8] = 77;
   write(version);
-  EXPECT_THAT(error_of(machine), HasSubstr("it is of version 77 of the format; this build reads 2"));
+  EXPECT_THAT(error_of(machine), HasSubstr("it has format version 77, this build reads 2"));
   std::string damaged = whole;
   damaged.back() ^= 1;
   write(damaged);
   EXPECT_THAT(error_of(machine), HasSubstr("it is damaged"));
   write(resealed(whole + "x"));
-  EXPECT_THAT(error_of(machine), HasSubstr("goes on after its end"));
+  EXPECT_THAT(error_of(machine), HasSubstr("continues after its end"));
   write(whole);
   try {
     compiler::load(path_, machine, [](std::string_view) -> const program::Codelet* { return nullptr; });

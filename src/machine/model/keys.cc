@@ -33,7 +33,7 @@ constexpr Key kKeys[] = {
     {"exchange_bytes_per_cycle", kRate, 1e-3, 1e6, false, kRequired,
      assign<&Machine::exchange_bytes_per_cycle>},
     {"paired_exchange_factor", "times", 1, 1e3, false, 1, assign<&Machine::paired_exchange_factor>},
-    {"gather_exchange_share", "share", 1e-3, 1, false, 1, assign<&Machine::gather_exchange_share>},
+    {"gather_exchange_share", "fraction", 1e-3, 1, false, 1, assign<&Machine::gather_exchange_share>},
     {"exchange_cycles", "cycles per exchange", 0, 1e9, false, kRequired, assign<&Machine::exchange_cycles>},
     {"exchange_transfer_cycles", "cycles per transfer and endpoint", 0, 1e9, false, 0,
      assign<&Machine::exchange_transfer_cycles>},

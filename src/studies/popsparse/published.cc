@@ -67,7 +67,7 @@ std::string committed(const std::string& name) {
 std::string text_of(const std::filesystem::path& folder, const std::string& name) {
   if (folder.empty()) return committed(name);
   if (!std::filesystem::is_directory(folder))
-    throw UsageError(fmt::format("{} is no folder with published tables", folder.string()));
+    throw UsageError(fmt::format("{} is not a folder with published tables", folder.string()));
   const std::filesystem::path file = folder / name;
   if (!std::filesystem::exists(file)) return {};
   std::ifstream stream(file);
