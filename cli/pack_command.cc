@@ -10,10 +10,10 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/pack_request.h"
-#include "cli/pack_show.h"
 #include "cli/pack_stream.h"
 #include "cli/progress.h"
 #include "io/atomic_file.h"
+#include "report/pack_result.h"
 #include "report/table.h"
 
 namespace tessera::cli {
@@ -69,7 +69,7 @@ pack::Packing plan(const PackRequest& r, const pack::Histogram& histogram, pack:
   return pack::plan(histogram, options);
 }
 
-RankReport rank_report(const PackRequest& r, const pack::Packing& packing) {
+report::RankReport rank_report(const PackRequest& r, const pack::Packing& packing) {
   const uint64_t seed = r.shuffle.value_or(r.seed);
   pack::Order balanced = r.order();
   balanced.shuffle = seed;
@@ -77,7 +77,8 @@ RankReport rank_report(const PackRequest& r, const pack::Packing& packing) {
           rank_balance(packing, {.shuffle = seed}, r.ranks)};
 }
 
-void write(const PackRequest& r, const Source& source, const pack::Packing& packing, PackResult& result) {
+void write(const PackRequest& r, const Source& source, const pack::Packing& packing,
+           report::PackResult& result) {
   const pack::Provenance provenance = {r.source(), r.seed};
   if (!source.lengths) {
     const Clock::time_point start = Clock::now();
@@ -95,9 +96,10 @@ void write(const PackRequest& r, const Source& source, const pack::Packing& pack
   result.out = r.out;
 }
 
-PackResult pack_one(const PackRequest& r, const Source& source, pack::Algorithm algorithm, uint32_t depth) {
+report::PackResult pack_one(const PackRequest& r, const Source& source, pack::Algorithm algorithm,
+                            uint32_t depth) {
   const pack::Packing packing = plan(r, source.input.histogram, algorithm, depth);
-  PackResult result;
+  report::PackResult result;
   result.set_input(source.input);
   result.set_packing(packing);
   result.read_seconds = source.seconds;
@@ -111,12 +113,12 @@ PackResult pack_one(const PackRequest& r, const Source& source, pack::Algorithm 
 }
 
 int run_stream(const PackRequest& request) {
-  const PackResult result = pack_stream(request);
+  const report::PackResult result = pack_stream(request);
   if (request.json) {
     const bool lines = request.emit == Emit::ids || request.emit == Emit::json_lines;
-    fmt::print("{}\n", json(std::span(&result, 1)).dump(lines ? -1 : 2));
+    fmt::print("{}\n", report::json(std::span(&result, 1)).dump(lines ? -1 : 2));
   } else {
-    fmt::print(stderr, "{}", table(std::span(&result, 1)));
+    fmt::print(stderr, "{}", report::table(std::span(&result, 1)));
   }
   return 0;
 }
@@ -126,15 +128,15 @@ int run(const PackRequest& request, const CLI::App& command) {
   if (request.window) return run_stream(request);
   if (request.certify) io::require_writable(request.certificate.empty() ? kCertificate : request.certificate);
   const Source source = read(request);
-  std::vector<PackResult> results;
+  std::vector<report::PackResult> results;
   for (const uint32_t depth : request.depths)
     for (const pack::Algorithm algorithm : request.algorithms)
       results.push_back(pack_one(request, source, algorithm, depth));
   if (request.json) {
-    fmt::print("{}\n", json(results).dump(2));
+    fmt::print("{}\n", report::json(results).dump(2));
     return 0;
   }
-  fmt::print("{}", table(results));
+  fmt::print("{}", report::table(results));
   if (results.size() == 1) fmt::print("{}", details(results.front()));
   return 0;
 }

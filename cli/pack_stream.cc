@@ -111,7 +111,7 @@ void for_each_arrival(const PackRequest& request, F f) {
 
 class Count {
  public:
-  explicit Count(PackResult& result) : result_(result) {}
+  explicit Count(report::PackResult& result) : result_(result) {}
 
   void add(std::span<const Entry> pack) {
     ++result_.packs;
@@ -122,14 +122,14 @@ class Count {
   }
 
  private:
-  PackResult& result_;
+  report::PackResult& result_;
 };
 
 }  // namespace
 
-PackResult pack_stream(const PackRequest& request) {
+report::PackResult pack_stream(const PackRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  PackResult result;
+  report::PackResult result;
   result.window = request.window;
   result.max_length = request.max_length;
   result.max_per_pack = request.depths.front();

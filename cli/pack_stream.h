@@ -2,11 +2,11 @@
 #pragma once
 
 #include "cli/pack_request.h"
-#include "cli/pack_show.h"
+#include "report/pack_result.h"
 
 namespace tessera::cli {
 
 /// Packs the entire input. Output is flushed whenever no more input is available at the moment.
-PackResult pack_stream(const PackRequest& request);
+report::PackResult pack_stream(const PackRequest& request);
 
 }  // namespace tessera::cli

@@ -8,9 +8,9 @@
 #include "cli/commands.h"
 #include "cli/parse.h"
 #include "cli/progress.h"
-#include "cli/reproduce_packing.h"
 #include "cli/reproduce_popsparse_command.h"
 #include "io/atomic_file.h"
+#include "studies/packing/study.h"
 
 namespace tessera::cli {
 namespace {
@@ -38,18 +38,18 @@ int reproduce_packing(const PackingOptions& options) {
   constexpr size_t kRows = 32;  // approximately: every algorithm at every depth
   Progress bar(kRows);
   size_t done = 0;
-  std::vector<PackingStudy> studies;
-  for (const PackingTask& task : packing_tasks())
-    studies.push_back(reproduce(task, folder, options.time_limit,
+  std::vector<studies::packing::Study> results;
+  for (const studies::packing::Task& task : studies::packing::tasks())
+    results.push_back(reproduce(task, folder, options.time_limit,
                                 [&](const std::string& next) { bar.show(std::min(done++, kRows), next); }));
   bar.clear();
-  if (!options.csv.empty()) io::write_text(options.csv, csv(studies));
-  if (!options.html.empty()) io::write_text(options.html, page(studies));
+  if (!options.csv.empty()) io::write_text(options.csv, studies::packing::csv(results));
+  if (!options.html.empty()) io::write_text(options.html, studies::packing::page(results));
   if (options.json) {
-    fmt::print("{}", json(studies));
+    fmt::print("{}", studies::packing::json(results));
     return 0;
   }
-  for (const PackingStudy& study : studies) fmt::print("{}\n", text(study));
+  for (const studies::packing::Study& study : results) fmt::print("{}\n", text(study));
   return 0;
 }
 

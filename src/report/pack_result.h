@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera::cli {
+namespace tessera::report {
 
 /// Load balance of the packs over ranks: as ordered, and if shuffled.
 struct RankReport {
@@ -63,4 +63,4 @@ nlohmann::ordered_json json_of(const PackResult& result);
 /// {"schema": 1, "command": "pack", "results": […]}
 nlohmann::ordered_json json(std::span<const PackResult> results);
 
-}  // namespace tessera::cli
+}  // namespace tessera::report

@@ -1,4 +1,4 @@
-// `tessera reproduce packing`: the published packing tables with our results beside them.
+// The published tables of sequence packing with our results beside them.
 #pragma once
 
 #include <tessera/packing.h>
@@ -9,49 +9,49 @@
 #include <string>
 #include <vector>
 
-#include "cli/pack_show.h"
+#include "report/pack_result.h"
 
-namespace tessera::cli {
+namespace tessera::studies::packing {
 
 /// A published row (Krell, "SW/HW co-optimization on the IPU: an MLPerf case study"), with the values that it
 /// states.
-struct PublishedPacking {
+struct Published {
   std::optional<double> packs;
   std::optional<double> efficiency;  ///< 0 to 1
   std::optional<double> packing_factor;
   std::optional<double> speedup;  ///< of training, measured
 };
 
-struct ReproducedPacking {
-  PackResult ours;  ///< its lower bound is the best known for the depth
-  std::optional<PublishedPacking> published;
+struct Reproduced {
+  report::PackResult ours;  ///< its lower bound is the best known for the depth
+  std::optional<Published> published;
 };
 
 /// One data set.
-struct PackingStudy {
+struct Study {
   std::string name;
   pack::Histogram histogram;
-  std::vector<ReproducedPacking> rows;
+  std::vector<Reproduced> rows;
 };
 
 /// Data sets to pack, with their depths and published rows.
-struct PackingTask {
+struct Task {
   std::string name;
   std::string file;  ///< path in the data folder
   uint32_t max_length = 0;
   std::vector<uint32_t> depths;  ///< 0: any
 };
-const std::vector<PackingTask>& packing_tasks();
+const std::vector<Task>& tasks();
 
 /// Runs every algorithm at every depth, `best` with a certificate. Calls `told` before each with a
 /// description of it.
-PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, double time_limit,
-                       const std::function<void(const std::string&)>& told);
+Study reproduce(const Task& task, const std::string& data_folder, double time_limit,
+                const std::function<void(const std::string&)>& told);
 
 /// All rows as CSV, as JSON, and as one page with charts.
-std::string csv(const std::vector<PackingStudy>& studies);
-std::string json(const std::vector<PackingStudy>& studies);
-std::string page(const std::vector<PackingStudy>& studies);
-std::string text(const PackingStudy& study);
+std::string csv(const std::vector<Study>& studies);
+std::string json(const std::vector<Study>& studies);
+std::string page(const std::vector<Study>& studies);
+std::string text(const Study& study);
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::packing

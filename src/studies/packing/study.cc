@@ -1,4 +1,4 @@
-#include "cli/reproduce_packing.h"
+#include "studies/packing/study.h"
 
 #include <fmt/format.h>
 #include <tessera/packing.h>
@@ -9,7 +9,7 @@
 
 #include "report/table.h"
 
-namespace tessera::cli {
+namespace tessera::studies::packing {
 namespace {
 
 using nlohmann::ordered_json;
@@ -19,7 +19,7 @@ struct PublishedRow {
   std::string_view data;
   uint32_t depth;  // 0: the deepest row of the table, "max"
   std::string_view algorithm;
-  PublishedPacking row;
+  Published row;
 };
 
 const std::vector<PublishedRow>& published_rows() {
@@ -39,7 +39,7 @@ const std::vector<PublishedRow>& published_rows() {
   return rows;
 }
 
-std::optional<PublishedPacking> published(std::string_view data, uint32_t depth, std::string_view algorithm) {
+std::optional<Published> published(std::string_view data, uint32_t depth, std::string_view algorithm) {
   for (const PublishedRow& row : published_rows())
     if (row.data == data && row.depth == depth && row.algorithm == algorithm) return row.row;
   return std::nullopt;
@@ -65,7 +65,7 @@ ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-ordered_json json_of(const std::optional<PublishedPacking>& row) {
+ordered_json json_of(const std::optional<Published>& row) {
   if (!row) return nullptr;
   return {{"packs", or_null(row->packs)},
           {"efficiency", or_null(row->efficiency)},
@@ -75,17 +75,17 @@ ordered_json json_of(const std::optional<PublishedPacking>& row) {
 
 }  // namespace
 
-const std::vector<PackingTask>& packing_tasks() {
-  static const std::vector<PackingTask> tasks = {
+const std::vector<Task>& tasks() {
+  static const std::vector<Task> all = {
       {"Wikipedia", "lengths/wikipedia-512.csv", 512, {1, 2, 3, 4, 8, 12, 16, 0}},
       {"SQuAD 1.1", "lengths/squad1.1-384.csv", 384, {1, 2, 3, 4, 0}},
   };
-  return tasks;
+  return all;
 }
 
-PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, double time_limit,
-                       const std::function<void(const std::string&)>& told) {
-  PackingStudy study;
+Study reproduce(const Task& task, const std::string& data_folder, double time_limit,
+                const std::function<void(const std::string&)>& told) {
+  Study study;
   study.name = task.name;
   const pack::Input input = pack::read_histogram(data_folder + "/" + task.file, task.max_length);
   study.histogram = input.histogram;
@@ -99,7 +99,7 @@ PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, 
       options.max_per_pack = depth;
       options.certify = algorithm == Algorithm::best;
       options.time_limit = time_limit;
-      ReproducedPacking row;
+      Reproduced row;
       row.ours.set_input(input);
       row.ours.set_packing(pack::plan(input.histogram, options));
       if (depth == 1) row.ours.algorithm = "none";
@@ -112,12 +112,12 @@ PackingStudy reproduce(const PackingTask& task, const std::string& data_folder, 
   return study;
 }
 
-std::string text(const PackingStudy& study) {
+std::string text(const Study& study) {
   report::Table table({study.name, "depth", "packs", "published", "efficiency", "published", "factor",
                        "published", "lower bound", "gap", "time", "speed-up, published"});
-  for (const ReproducedPacking& row : study.rows) {
-    const PackResult& r = row.ours;
-    const PublishedPacking p = row.published.value_or(PublishedPacking{});
+  for (const Reproduced& row : study.rows) {
+    const report::PackResult& r = row.ours;
+    const Published p = row.published.value_or(Published{});
     table.add({r.algorithm, depth_text(r.max_per_pack), std::to_string(r.packs), or_empty(p.packs, "{:.0f}"),
                fmt::format("{:.3f} %", 100 * r.efficiency()),
                p.efficiency ? fmt::format("{:.2f} %", 100 * *p.efficiency) : "",
@@ -128,14 +128,14 @@ std::string text(const PackingStudy& study) {
   return table.text();
 }
 
-std::string csv(const std::vector<PackingStudy>& studies) {
+std::string csv(const std::vector<Study>& studies) {
   std::string out =
       "data,depth,algorithm,packs,efficiency,packing_factor,padding,lower_bound,gap,seconds,published_packs,"
       "published_efficiency,published_packing_factor,published_speedup\n";
-  for (const PackingStudy& study : studies)
-    for (const ReproducedPacking& row : study.rows) {
-      const PackResult& r = row.ours;
-      const PublishedPacking p = row.published.value_or(PublishedPacking{});
+  for (const Study& study : studies)
+    for (const Reproduced& row : study.rows) {
+      const report::PackResult& r = row.ours;
+      const Published p = row.published.value_or(Published{});
       out += fmt::format("{},{},{},{},{:.6f},{:.4f},{},{},{},{:.6f},{},{},{},{}\n", study.name,
                          depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(), r.packing_factor(),
                          r.padding(), r.lower_bound, r.gap(), r.seconds, or_empty(p.packs, "{:.0f}"),
@@ -145,10 +145,10 @@ std::string csv(const std::vector<PackingStudy>& studies) {
   return out;
 }
 
-std::string json(const std::vector<PackingStudy>& studies) {
+std::string json(const std::vector<Study>& studies) {
   ordered_json list = ordered_json::array();
-  for (const PackingStudy& study : studies)
-    for (const ReproducedPacking& row : study.rows) {
+  for (const Study& study : studies)
+    for (const Reproduced& row : study.rows) {
       ordered_json result = {{"data", study.name}};
       result.update(json_of(row.ours));
       result["published"] = json_of(row.published);
@@ -157,4 +157,4 @@ std::string json(const std::vector<PackingStudy>& studies) {
   return ordered_json{{"schema", 1}, {"command", "reproduce packing"}, {"results", list}}.dump(2) + "\n";
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::packing

@@ -1,4 +1,4 @@
-#include "cli/pack_show.h"
+#include "report/pack_result.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "report/table.h"
 
-namespace tessera::cli {
+namespace tessera::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -30,7 +30,7 @@ ordered_json json_of(const pack::RankBalance& balance) {
 }
 
 std::string depth_lines(const std::vector<uint64_t>& depths) {
-  report::Table table({"sequences per pack", "packs"});
+  Table table({"sequences per pack", "packs"});
   size_t shown = 0;
   uint64_t deeper = 0;
   for (size_t depth = 0; depth < depths.size(); ++depth) {
@@ -79,13 +79,13 @@ double PackResult::packing_factor() const {
 }
 
 std::string table(std::span<const PackResult> results) {
-  report::Table table(
+  Table table(
       {"algorithm", "depth", "packs", "efficiency", "factor", "padding", "lower bound", "gap", "time"});
   for (const PackResult& r : results)
     table.add({method(r), depth_text(r.max_per_pack), std::to_string(r.packs),
                fmt::format("{:.3f} %", 100 * r.efficiency()), fmt::format("{:.3f}", r.packing_factor()),
                std::to_string(r.padding()), std::to_string(r.lower_bound), gap_text(r),
-               report::seconds_text(r.seconds)});
+               seconds_text(r.seconds)});
   return table.text();
 }
 
@@ -101,13 +101,13 @@ std::string details(const PackResult& r) {
     const RankReport& ranks = *r.ranks;
     out += fmt::format("\nattention cost (sum of length²) over {} ranks that take packs round-robin:\n",
                        ranks.ranks);
-    report::Table table({"order", "spread of sums", "idle time"});
+    Table table({"order", "spread of sums", "idle time"});
     table.add({"random", percent(ranks.shuffled.spread), percent(ranks.shuffled.idle)});
     table.add({"balanced", percent(ranks.balanced.spread), percent(ranks.balanced.idle)});
     out += table.text();
   }
   if (!r.out.empty())
-    out += fmt::format("\npacks are in {} (written in {})\n", r.out, report::seconds_text(r.write_seconds));
+    out += fmt::format("\npacks are in {} (written in {})\n", r.out, seconds_text(r.write_seconds));
   if (!r.certificate.empty())
     out += fmt::format("\nproof of the bound: {} (tessera pack verify {})\n", r.certificate, r.certificate);
   return out;
@@ -159,4 +159,4 @@ ordered_json json(std::span<const PackResult> results) {
   return {{"schema", 1}, {"command", "pack"}, {"results", list}};
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::report

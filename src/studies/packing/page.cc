@@ -1,24 +1,25 @@
 // The page of `tessera reproduce packing`.
+#include "report/page.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/reproduce_packing.h"
 #include "report/chart.h"
-#include "report/page.h"
+#include "studies/packing/study.h"
 
-namespace tessera::cli {
+namespace tessera::studies::packing {
 namespace {
 
 using report::Html;
 
-const PackResult* find(const PackingStudy& study, std::string_view algorithm, uint32_t depth) {
-  for (const ReproducedPacking& row : study.rows)
+const report::PackResult* find(const Study& study, std::string_view algorithm, uint32_t depth) {
+  for (const Reproduced& row : study.rows)
     if (row.ours.algorithm == algorithm && row.ours.max_per_pack == depth) return &row.ours;
   return nullptr;
 }
 
-Html lengths_chart(const PackingStudy& study) {
+Html lengths_chart(const Study& study) {
   report::ColumnChart chart;
   chart.frame.title = "Lengths";
   chart.frame.note = "Sequences of each length before packing.";
@@ -35,7 +36,7 @@ Html lengths_chart(const PackingStudy& study) {
 }
 
 /// Efficiency over depth; unlimited depth is at the right, after the largest.
-Html efficiency_chart(const PackingStudy& study) {
+Html efficiency_chart(const Study& study) {
   report::LineChart chart;
   chart.frame.title = "Efficiency over depth";
   chart.frame.note =
@@ -47,8 +48,8 @@ Html efficiency_chart(const PackingStudy& study) {
   report::Series bound{.name = "upper bound", .markers = false, .reference = true};
   report::Series published{.name = "published (SPFHP)", .line = false, .reference = true};
   std::vector<report::Series> ours;
-  for (const ReproducedPacking& row : study.rows) {
-    const PackResult& r = row.ours;
+  for (const Reproduced& row : study.rows) {
+    const report::PackResult& r = row.ours;
     if (r.max_per_pack == 0) continue;
     const double depth = r.max_per_pack;
     const std::string name = r.algorithm == "none" ? "" : r.algorithm;
@@ -73,8 +74,8 @@ Html efficiency_chart(const PackingStudy& study) {
 }
 
 /// Packs by number of sequences, for the best unlimited packing.
-Html depths_chart(const PackingStudy& study) {
-  const PackResult* best = find(study, "best", 0);
+Html depths_chart(const Study& study) {
+  const report::PackResult* best = find(study, "best", 0);
   if (best == nullptr) return {};
   report::ColumnChart chart;
   chart.frame.title = "Sequences per pack";
@@ -89,7 +90,7 @@ Html depths_chart(const PackingStudy& study) {
   return report::chart(chart);
 }
 
-Html results_table(const PackingStudy& study) {
+Html results_table(const Study& study) {
   using Align = report::RichTable::Align;
   report::RichTable table({{"algorithm", Align::left},
                            {"depth"},
@@ -103,9 +104,9 @@ Html results_table(const PackingStudy& study) {
                            {"gap"},
                            {"time"},
                            {"speed-up, published"}});
-  for (const ReproducedPacking& row : study.rows) {
-    const PackResult& r = row.ours;
-    const PublishedPacking p = row.published.value_or(PublishedPacking{});
+  for (const Reproduced& row : study.rows) {
+    const report::PackResult& r = row.ours;
+    const Published p = row.published.value_or(Published{});
     const auto cell = [](const std::optional<double>& value, auto show) {
       return value ? show(*value) : std::string();
     };
@@ -126,10 +127,10 @@ Html results_table(const PackingStudy& study) {
 
 }  // namespace
 
-std::string page(const std::vector<PackingStudy>& studies) {
+std::string page(const std::vector<Study>& studies) {
   report::Page page("Sequence packing",
                     "Published packings of two data sets beside ours, with proven lower bounds on the packs");
-  for (const PackingStudy& study : studies) {
+  for (const Study& study : studies) {
     Html content = report::paragraph(fmt::format(
         "{} sequences with {} tokens in packs of {}.", report::count_text(study.histogram.sequences()),
         report::count_text(study.histogram.tokens()), study.histogram.max_length()));
@@ -145,4 +146,4 @@ std::string page(const std::vector<PackingStudy>& studies) {
   return page.html();
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::packing
