@@ -39,7 +39,7 @@ class CycleCount {
     c_.executable->set_cycles.push_back(superstep_of(c_.machine, compiled, slowest));
   }
 
-  /// Tiles without vertices have nothing to do.
+  /// Tiles without vertices are idle.
   Balance balance_of(const CompiledSet& set, double most) const {
     Balance balance{0, 0, most};
     for (const double cycles : set.tile_cycles) balance.mean += cycles / c_.machine.tiles;

@@ -1,4 +1,4 @@
-// Structures to bytes and back: one description of each structure serves both ways.
+// Serialisation of structures: one description of each structure serves both directions.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 
 namespace tessera::compiler {
 
-/// The last enumerator of an enumeration that files have.
+/// The last enumerator of an enumeration in files.
 template <class Enum>
 inline constexpr Enum kLast{};
 
@@ -44,7 +44,7 @@ class Writer {
   }
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  /// Lists of rows that several copies share are written once.
+  /// Row lists shared by several copies are written once.
   std::map<const void*, uint32_t> shared_lists;
 
  private:
@@ -59,8 +59,8 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what a Writer wrote, and trusts none of it. Throws Error where the bytes end early or a number
-/// is none that its type has.
+/// Reads what a Writer wrote, without trusting it. Throws Error if the data ends early or a number is invalid
+/// for its type.
 class Reader {
  public:
   static constexpr bool kReads = true;
@@ -121,7 +121,7 @@ void describe(Archive& a, std::vector<T>& list) {
     }
     a.raw(list.data(), count * sizeof(T));
   } else if constexpr (Archive::kReads) {
-    a.require(count);  // an element takes a byte at least, so that a false count takes no memory
+    a.require(count);  // an element takes at least a byte, so a false count cannot allocate memory
     list.clear();
     for (uint64_t i = 0; i < count; ++i) a(list.emplace_back());
   } else {
@@ -176,7 +176,7 @@ void describe(Archive& a, std::map<K, V>& map) {
   }
 }
 
-/// A list of rows, or which of those before it is meant.
+/// A list of rows, or a reference to a previous one.
 template <class Archive>
 void describe(Archive& a, std::shared_ptr<const std::vector<uint32_t>>& x) {
   uint32_t id = 0;  // 0: none

@@ -18,7 +18,7 @@ using program::TileId;
 using program::Variable;
 using program::VariableId;
 
-/// `place`, `rows` and `cols` into a box of which it is the beginning.
+/// `place`, moved by `rows` and `cols` within a box that begins there.
 Place moved(Place place, uint32_t rows, uint32_t cols, size_t element) {
   if (place.store == Store::external)
     place.offset += (uint64_t{rows} << 32) + cols;
@@ -27,8 +27,8 @@ Place moved(Place place, uint32_t rows, uint32_t cols, size_t element) {
   return place;
 }
 
-/// Holds an executable against its program. What it knows of addresses comes from the executable
-/// alone: where mapped boxes lie, what exchanges move, where vertices look.
+/// Checks an executable against its program. All knowledge of addresses comes from the executable alone:
+/// where mapped boxes are, what exchanges move, what vertices access.
 class Checker {
  public:
   explicit Checker(const Executable& e) : e_(e), program_(*e.program), machine_(e.machine) {}
@@ -83,7 +83,7 @@ class Checker {
     });
   }
 
-  /// Everything that is listed for each of something else.
+  /// The lengths of all lists that are parallel to others.
   void check_sizes() const {
     const auto demand = [](size_t is, size_t wanted, std::string_view what) {
       if (is != wanted) fail(fmt::format("it lists {} {} of {}", is, what, wanted));
@@ -95,13 +95,13 @@ class Checker {
     demand(e_.addresses.size(), machine_.tiles, "tiles");
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       demand(e_.mapped[v].size(), program_.variable(v).mapping.size(), "mapped boxes");
-    constexpr uint64_t kMostArenaBytes = uint64_t{1} << 42;  // sums of them are numbers yet
+    constexpr uint64_t kMostArenaBytes = uint64_t{1} << 42;  // sums of these do not overflow
     for (const auto& [tile, bytes] : e_.arena_bytes)
       if ((tile != program::kShared && tile >= machine_.tiles) || bytes > kMostArenaBytes)
         fail(fmt::format("it has {} bytes on tile {} of {}", bytes, tile, machine_.tiles));
   }
 
-  /// Where callers' arrays, constants and control variables lie.
+  /// The places of callers' arrays, constants and control variables.
   void check_mapped(VariableId v) const {
     const Variable& variable = program_.variable(v);
     for (size_t i = 0; i < variable.mapping.size(); ++i) {
@@ -151,7 +151,7 @@ class Checker {
     }
   }
 
-  /// A field lies where its variable does, or where exchanges bring it from there and back.
+  /// A field is at its variable's place, or at one from and to which exchanges bring it.
   void check_field(VariableId v, const Box& box, const program::FieldSpec& spec, const Place& place,
                    TileId tile) {
     const Variable& variable = program_.variable(v);
@@ -199,7 +199,7 @@ class Checker {
     }
   }
 
-  /// One end of a transfer, wherever its run-time row may move it.
+  /// One end of a transfer, at any position to which its run-time row may move it.
   template <class What>
   void check_end(const Place& end, const Transfer& t, uint32_t room, const What& what) const {
     if (end.store == Store::arena)
@@ -210,7 +210,7 @@ class Checker {
     check_inside(end, end.space, uint64_t{t.rows} + room, t.cols, what);
   }
 
-  /// Every element that a copy set wants moved is, from where it lies to where it shall, and no other.
+  /// Every element of a copy set is moved from its place to its destination, and no other.
   void check_complete(const program::CopySet& source, const Exchange& exchange) {
     uint64_t wanted = 0;
     uint64_t moved = 0;
@@ -291,7 +291,7 @@ class Checker {
   std::vector<Mapping> mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by tile
   uint64_t shared_bytes_ = 0;
-  TransferList before_;  ///< of the current compute set
+  TransferList before_;  ///< those of the current compute set
   TransferList after_;
   std::function<std::string()> where_;
 };

@@ -25,7 +25,7 @@ bool has_runtime_rows(const program::CopySet& set) {
 
 bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
-/// On tiles, costs read what is integer; all but constants may change from run to run, and within one.
+/// On tiles, costs read integers; all but constants may change between and within runs.
 bool reads_changing_metadata(const Program& program, const program::ComputeSet& set) {
   for (const program::VertexGroup& group : set.groups)
     for (size_t f = 0; f < group.fields.size(); ++f) {
@@ -37,7 +37,7 @@ bool reads_changing_metadata(const Program& program, const program::ComputeSet& 
   return false;
 }
 
-/// Spreads what is unknown from variable to variable, whatever the order of the steps.
+/// Propagates unknown contents between variables, independently of the order of steps.
 class KnownVariables {
  public:
   KnownVariables(const Program& program, const std::vector<VariableId>& given) : program_(program) {
@@ -63,7 +63,7 @@ class KnownVariables {
     known_[v] = false;
   }
 
-  /// What a vertex writes is known where it is integer metadata made of known metadata.
+  /// The output of a vertex is known if it is integer metadata computed from known metadata.
   void spread(const program::VertexGroup& group) {
     const program::Codelet& codelet = *group.codelet;
     bool known = codelet.integer_only;

@@ -1,4 +1,4 @@
-// What the structures of programs and executables are made of, for archives.
+// The parts of the structures of programs and executables, for archives.
 #pragma once
 
 #include <limits>
@@ -36,7 +36,7 @@ void describe(A& a, PhaseTimes& x) {
   a(x.at);
 }
 
-/// Contents of constants and state are as long as their shape says.
+/// The size of constants and state contents follows from their shape.
 template <class A>
 void describe(A& a, Variable& x) {
   a(x.name, x.type, x.rows, x.cols, x.role, x.mapping, x.purpose);
@@ -81,7 +81,7 @@ void describe(A& a, Param& x) {
   a(x.value, x.table);
 }
 
-/// Codelets go by their names.
+/// Codelets are stored by name.
 template <class A>
 void describe(A& a, const Codelet*& x) {
   std::string name(x != nullptr ? x->name : "");
@@ -146,7 +146,7 @@ void describe(A& a, Function& x) {
   a(x.name, x.body);
 }
 
-/// Programs are built by adding: a list of each kind.
+/// Programs are built by adding elements: one list per kind.
 template <class A>
 void describe(A& a, Program& x) {
   const auto list = [&](const auto& items) {
@@ -223,7 +223,7 @@ void describe(A& a, PassRecord& x) {
   a(x.name, x.did, x.seconds);
 }
 
-/// All but the program, the machine and what follows from them.
+/// Everything except the program, the machine and what follows from them.
 template <class A>
 void describe(A& a, Executable& x) {
   a(x.sets, x.copies, x.mapped, x.arena_bytes, x.addresses, x.set_cycles, x.memory, x.passes);

@@ -22,7 +22,7 @@ using program::VertexGroup;
 
 constexpr uint32_t kWordBytes = 4;
 
-/// Finds the mapped pieces of a variable that hold a box.
+/// Finds the mapped pieces of a variable that contain a box.
 class PieceIndex {
  public:
   explicit PieceIndex(const Compilation& c) : c_(c) {
@@ -34,8 +34,8 @@ class PieceIndex {
     }
   }
 
-  /// A piece of `variable` that `tile` reaches, that holds all of `box`, and in which the box begins
-  /// at a multiple of `alignment` bytes.
+  /// A piece of `variable` accessible to `tile` that contains all of `box`, in which the box begins at a
+  /// multiple of `alignment` bytes.
   std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile, uint32_t alignment) {
     std::optional<PieceId> found;
     each_overlap(variable, {box.row, 1, box.col, 1}, [&](PieceId id, const Box&) {
@@ -48,7 +48,7 @@ class PieceIndex {
     return found;
   }
 
-  /// Calls visit(piece, common part) for every mapped piece that shares elements with `box`.
+  /// Calls visit(piece, common part) for every mapped piece that overlaps `box`.
   template <class Visit>
   void each_overlap(VariableId variable, const Box& box, const Visit& visit) {
     const std::vector<PieceId>& ids = c_.mapped[variable];
@@ -143,8 +143,8 @@ class SetExchange {
     piece.interleaved = piece.interleaved || (spec.interleaved && c_.machine.has_interleaved_region());
   }
 
-  /// Where the boxes of vertices begin inside of pieces, that is the program's business up to words;
-  /// what a codelet demands beyond is made by copying.
+  /// The program decides where boxes of vertices begin within pieces, in units of words; stricter alignments
+  /// of a codelet are met by copying.
   PieceId piece_for(VariableId variable, const Box& box, TileId tile, const program::FieldSpec& spec) {
     const Access access = spec.access;
     const uint32_t alignment = spec.alignment > kWordBytes ? spec.alignment : 1;

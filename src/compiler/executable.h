@@ -1,5 +1,5 @@
-// A compiled program: every piece has an address, every mapping mismatch an exchange. Offsets
-// into one arena per space, no pointers: immutable, and shared by any number of engines.
+// A compiled program: every piece has an address, every mapping mismatch an exchange. Offsets into one arena
+// per space, no pointers: immutable, and shared by any number of engines.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace tessera::compiler {
 
-/// Where storage lies.
+/// Kinds of storage.
 enum class Store : uint8_t {
   arena,     ///< of a tile, or the shared one
   external,  ///< the array that the caller binds to a variable
   contents,  ///< a constant of a shared space, where it was built
 };
 
-/// Where a box of elements lies. Its shape is known from the program.
+/// The place of a box of elements. Its shape is known from the program.
 struct Place {
   uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column
   uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
@@ -43,35 +43,34 @@ struct Transfer {
   uint32_t rows = 0;
   uint32_t cols = 0;
   Type type = Type::f32;
-  uint32_t runtime = kNoRuntimeRow;  ///< position in Exchange::runtime_rows, of what moves it
+  uint32_t runtime = kNoRuntimeRow;  ///< index in Exchange::runtime_rows of the row that moves it
 
   uint64_t bytes() const { return uint64_t{rows} * cols * size_of(type); }
 };
 
-/// How far down its variables a transfer is moved when it runs.
+/// How far a transfer is moved down its variables when it runs.
 struct RuntimeRows {
   struct End {
     std::optional<program::CopyGroup::RuntimeRow> row;
     program::VariableId variable = 0;
-    uint32_t room = 0;  ///< rows below the transfer's own
+    uint32_t room = 0;  ///< rows available below the transfer's own
   };
   End from;
   End to;
 };
 
-/// How evenly a step loads the tiles of a machine: cycles of the least, the mean and the most busy
-/// of all of them.
+/// Load balance of a step over the tiles of a machine: minimum, mean and maximum cycles.
 struct Balance {
   double least = 0;
   double mean = 0;
   double most = 0;
 };
 
-/// What an exchange costs on a machine with private memories.
+/// Cost of an exchange on a machine with private memories.
 struct ExchangeCost {
   program::PhaseTimes cycles;  ///< exchange, and the sync before it
   Balance tiles;               ///< receiving, sending and copying
-  uint64_t bytes = 0;          ///< sent from tile to tile, broadcasts once
+  uint64_t bytes = 0;          ///< sent between tiles, broadcasts once
 };
 
 /// Transfers of one exchange.
@@ -88,22 +87,22 @@ struct CompiledVertex {
   uint32_t first_place = 0;  ///< of its fields
 };
 
-/// A compute set with its vertices by tile, and the exchanges that bring and take what they touch.
+/// A compute set with its vertices by tile, and the exchanges before and after it.
 struct CompiledSet {
   Exchange before;
   Exchange after;
   std::vector<program::TileId> tiles;  ///< that have vertices, ascending
   std::vector<uint32_t> tile_begin;    ///< first vertex of each of them, and the end
   std::vector<CompiledVertex> vertices;
-  std::vector<Place> places;       ///< of the fields of each vertex; any, where empty
-  std::vector<float> tile_cycles;  ///< what the vertices of each of `tiles` take
+  std::vector<Place> places;       ///< of the fields of each vertex; unspecified for empty ones
+  std::vector<float> tile_cycles;  ///< cycles of the vertices of each of `tiles`
   Balance balance;                 ///< of that, over all tiles of the machine
 };
 
-/// Where the arena of a tile lies in the tile's memory: after its code, in one or two parts.
+/// The address of a tile's arena in its memory: after its code, in one or two parts.
 struct ArenaAddresses {
   uint64_t base = 0;  ///< address of its first byte
-  uint64_t cut = 0;   ///< offset of the second part
+  uint64_t cut = 0;   ///< arena offset at which the second part begins
   uint64_t gap = 0;   ///< free bytes between the parts
 
   uint64_t of(uint64_t offset) const { return base + offset + (offset >= cut ? gap : 0); }
@@ -127,14 +126,14 @@ struct Executable {
                                                 ///< the exchanges before and after
   MemoryReport memory;
   bool has_runtime_control = false;  ///< counters, conditions or copies with run-time rows
-  std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so
-                                     ///< that a dry run has them
-  std::vector<bool> costed_at_run;   ///< by ComputeSetId: costs may read metadata that only a run has
+  std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so a dry run
+                                     ///< knows them
+  std::vector<bool> costed_at_run;   ///< by ComputeSetId: costs may read metadata that is known only in a run
   std::vector<PassRecord> passes;
 };
 
-/// By VariableId: whether its contents follow from the program and from what is bound to the integer
-/// inputs `given`, so that a dry run that binds them has it.
+/// By VariableId: whether its contents follow from the program and from what is bound to the integer inputs
+/// `given`, so that a dry run with these bindings knows it.
 std::vector<bool> variables_known(const program::Program& program,
                                   const std::vector<program::VariableId>& given);
 

@@ -13,9 +13,9 @@
 namespace tessera::compiler {
 namespace {
 
-/// The first word of a file; bytes of another order make another number of it.
+/// The first word of a file; with another byte order it reads differently.
 constexpr uint64_t kMagic = 0x4558454152455354;  // "TSERAEXE"
-/// Of what describe.h lists: another list, another version.
+/// Version of what describe.h lists: increased with each change there.
 constexpr uint32_t kVersion = 2;
 
 struct Header {
@@ -30,7 +30,7 @@ void describe(A& a, Header& x) {
   a(x.magic, x.version, x.checksum);
 }
 
-/// What an executable depends on of its machine.
+/// The figures of its machine on which an executable depends.
 std::map<std::string, double> figures_of(const machine::Machine& m) {
   std::map<std::string, double> figures = {
       {"kind", static_cast<double>(m.kind)},
@@ -57,7 +57,8 @@ void check_machine(const std::map<std::string, double>& wanted, const machine::M
                             machine.name, figures.size()));
 }
 
-/// Every vertex and every copy stands in the file. A few bytes that claim more would make verifying long.
+/// Every vertex and every copy is in the file. Otherwise a few bytes could claim so many that verification
+/// would take long.
 void check_counts(const program::Program& program, uint64_t bytes) {
   uint64_t count = 0;
   for (const program::ComputeSet& set : program.compute_sets())
@@ -100,7 +101,7 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
 void save(const Executable& executable, const std::string& file) {
   Writer body;
   std::map<std::string, double> figures = figures_of(executable.machine);
-  // One description reads and writes, so it takes what it could change; a Writer changes nothing.
+  // The same description reads and writes, so it takes mutable references; a Writer changes nothing.
   body(figures, const_cast<program::Program&>(*executable.program), const_cast<Executable&>(executable));
   Header header;
   header.checksum = base::checksum(body.bytes());

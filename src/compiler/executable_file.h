@@ -1,4 +1,4 @@
-// Executables in files: compiled once, run wherever the same machine is meant.
+// Executables in files: compiled once, run for the same machine anywhere.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace tessera::compiler {
 
-/// Writes an executable, constants included, whole or not at all. Throws Error where that fails.
+/// Writes an executable, including constants, completely or not at all. Throws Error on failure.
 void save(const Executable& executable, const std::string& file);
 
-/// Codelets of this build by name, such as those of kernels::find_codelet; null for a name of none.
+/// Finds codelets of this build by name, such as kernels::find_codelet; null for unknown names.
 using FindCodelet = const program::Codelet* (*)(std::string_view name);
 
-/// Reads an executable back. `machine` is the one it was compiled for: its figures must be the same.
-/// Throws Error, which begins with the file's name, where it is none, damaged, of another version of the
-/// format, of another machine, runs a codelet that this build lacks, or is unsound: nothing in it is
-/// trusted before it is verified.
+/// Reads an executable. `machine` is the one it was compiled for: its figures must be the same. Throws Error,
+/// which begins with the file's name, if the file is not an executable, is damaged, has another format
+/// version, is for another machine, uses a codelet that this build lacks, or is unsound: nothing in it is
+/// trusted before verification.
 std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine,
                                        FindCodelet find);
 

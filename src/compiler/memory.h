@@ -1,4 +1,4 @@
-// Where the bytes of a tile go. Every tile's account is kept, for reports.
+// Memory accounts of all tiles, for reports.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tessera::compiler {
 
-/// What bytes are for.
+/// Uses of bytes.
 enum class MemoryUse : uint8_t {
   inputs,
   outputs,
@@ -22,31 +22,31 @@ enum class MemoryUse : uint8_t {
   work_lists,       ///< integer constants, which vertices read as metadata
   vertex_state,     ///< records of vertices: pointers, lengths, parameters
   vertex_code,      ///< codelets, each once on every tile that runs it
-  control_code,     ///< that starts supersteps
-  exchange_code,    ///< of each end of each transfer
+  control_code,     ///< for starting supersteps
+  exchange_code,    ///< for each end of each transfer
   stack,            ///< of supervisor and workers
-  temporaries,      ///< not always alive: at the step at which most is
-  staging_buffers,  ///< not always alive: what exchanges bring or take, at that step
-  padding,          ///< alignment, over-read space, and gaps between what is alive at different times
+  temporaries,      ///< not always alive: counted at the step with the most of them
+  staging_buffers,  ///< not always alive: data being exchanged, at that step
+  padding,          ///< alignment, over-read space, and gaps between data alive at different times
 };
 inline constexpr size_t kMemoryUses = 13;
 
 std::string_view name_of(MemoryUse use);
 
-/// Alive during the whole program. Temporaries and landings share their bytes from step to step.
+/// Alive during the whole program. Temporaries and staging buffers share their bytes from step to step.
 constexpr bool is_always_live(MemoryUse use) {
   return use != MemoryUse::temporaries && use != MemoryUse::staging_buffers && use != MemoryUse::padding;
 }
 
-/// Bytes by name of their use, without those of none.
+/// Bytes by name of their use, omitting zeros.
 using Categories = std::map<std::string, uint64_t>;
 
-/// One tile's memory, or the shared one.
+/// The memory of one tile, or the shared one.
 struct TileMemory {
   std::array<uint64_t, kMemoryUses> bytes{};
-  std::array<uint64_t, program::kPurposes> purposes{};  ///< of data: what `bytes` has but for code, vertex
-                                                        ///< state, stack and padding
-  uint64_t end = 0;  ///< total(), or where that does not fit the memory's regions the last address in use
+  std::array<uint64_t, program::kPurposes> purposes{};  ///< of data: `bytes` without code, vertex state,
+                                                        ///< stack and padding
+  uint64_t end = 0;  ///< total(), or the last address in use if the memory's regions do not suffice
 
   uint64_t& operator[](MemoryUse use) { return bytes[static_cast<size_t>(use)]; }
   uint64_t operator[](MemoryUse use) const { return bytes[static_cast<size_t>(use)]; }
@@ -64,13 +64,14 @@ struct TileMemory {
 };
 
 struct MemoryReport {
-  std::vector<TileMemory> tiles;  ///< by tile; of a host: one, main memory
-  TileMemory shared;              ///< of a tiled machine that has a shared space beside its tiles
+  std::vector<TileMemory> tiles;  ///< by tile; on a host one entry, main memory
+  TileMemory shared;              ///< for a tiled machine with a shared space
   uint64_t total_bytes = 0;
   uint64_t max_tile_bytes = 0;       ///< of the fullest tile; on a host: total_bytes
   uint64_t tile_capacity_bytes = 0;  ///< on a host: main memory
   uint64_t overflow_bytes = 0;       ///< by which the fullest tile exceeds its memory
-  program::TileId fullest_tile = 0;  ///< that overflows most, or else has most bytes; on a host kShared
+  program::TileId fullest_tile = 0;  ///< the one that overflows most, otherwise the one with most bytes; on a
+                                     ///< host kShared
   Categories total;
   Categories fullest;
   Categories total_purposes;  ///< data by purpose, of all memories
@@ -79,7 +80,7 @@ struct MemoryReport {
   bool fits() const { return overflow_bytes == 0; }
 };
 
-/// Adds up a report of tiles of `capacity` bytes each.
+/// Combines the memories of tiles of `capacity` bytes each into a report.
 MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity);
 
 /// "tile 17 overflows by 1,024 of 638,976 bytes; it holds inputs 300,000, …", largest first.

@@ -18,19 +18,19 @@ std::string find_liveness(Compilation& c);
 /// Counts what exchanges cost, and what each tile holds beside data: vertices, code and stacks.
 std::string count_code(Compilation& c);
 
-/// Gives every piece an offset in its arena, so that pieces alive at one time do not overlap.
+/// Gives every piece an offset in its arena, such that pieces alive at the same time do not overlap.
 std::string place(Compilation& c);
 
-/// Finds whether control flow reads memory, and which variables a dry run knows.
+/// Determines whether control flow reads memory, and which variables a dry run knows.
 std::string find_control(Compilation& c);
 void find_runtime_control(Executable& executable);
 
-/// Turns pieces into places: sorted vertices and transfers, as engines run them.
+/// Converts pieces to places: sorted vertices and transfers, as engines run them.
 std::string resolve(Compilation& c);
 
-/// Proves the result: every place that a vertex touches lies in its tile's memory or the shared one,
-/// and inside it; what does not lie there is exchanged to it and back; pieces alive at one time do
-/// not overlap. Throws Error naming the first fault.
+/// Proves the result: every place that a vertex accesses is inside its tile's memory or the shared one; what
+/// is elsewhere is exchanged to it and back; pieces alive at the same time do not overlap. Throws Error
+/// naming the first fault.
 std::string check(Compilation& c);
 
 /// Counts bytes by category and cycles by phase.

@@ -1,4 +1,4 @@
-// What the passes hand to one another: the pieces of storage of a program, and who uses which.
+// Data passed between compiler passes: the pieces of storage of a program, and their users.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Piece {
   program::TileId tile = program::kShared;
   bool staging = false;
   bool always_live = false;
-  bool interleaved = false;  ///< belongs into the interleaved region of its tile
+  bool interleaved = false;  ///< must be in the interleaved region of its tile
   uint8_t over_read = 0;     ///< bytes after it that must be memory of its own
   uint32_t alignment = 8;
   uint32_t first = ~0U;  ///< position in the schedule of its first use
@@ -34,8 +34,8 @@ struct Move {
   PieceId to = 0;
   program::Box from_box;  ///< in the variable of `from`
   program::Box to_box;
-  uint32_t runtime = kNoRuntimeRow;  ///< position in Moves::runtime_rows
-  bool gathered = false;             ///< as rows that lie scattered
+  uint32_t runtime = kNoRuntimeRow;  ///< index in Moves::runtime_rows
+  bool gathered = false;             ///< as scattered rows
 };
 
 struct Moves {
@@ -45,7 +45,7 @@ struct Moves {
   bool reached = false;  ///< by the schedule; what it does not reach has no storage
 };
 
-/// Which piece holds a field of a vertex.
+/// The piece that holds a field of a vertex.
 struct FieldPiece {
   PieceId piece = 0;
   program::Box box;
@@ -75,7 +75,7 @@ struct Compilation {
 
 inline bool is_tiled(const Compilation& c) { return c.machine.kind == machine::Kind::tiled; }
 
-/// Position in lists of one entry for each tile and one, the last, for the shared space.
+/// Index in lists with one entry per tile and a last one for the shared space.
 inline size_t slot_of(const Compilation& c, program::TileId tile) {
   return tile == program::kShared ? c.machine.tiles : tile;
 }
@@ -84,7 +84,7 @@ inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {
   return piece.box.elements() * size_of(c.program.variable(piece.variable).type);
 }
 
-/// Bound arrays and constants of a shared space stay where they are.
+/// Bound arrays and constants of a shared space are used in place.
 inline bool needs_storage(const Compilation& c, const Piece& piece) {
   const program::Variable& variable = c.program.variable(piece.variable);
   if (!piece.used() || piece.box.empty()) return false;

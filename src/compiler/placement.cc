@@ -92,7 +92,7 @@ class Arena {
     for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
   }
 
-  /// What lives always lies side by side. What has no room goes beyond the memory.
+  /// Always-live pieces are adjacent. What has no room goes past the end of the memory.
   void place_always(Piece& piece) {
     const uint64_t room = room_of(piece);
     if (piece.interleaved && fits_below(top_, room)) {
@@ -207,7 +207,7 @@ class Arena {
   Compilation& c_;
   TileMemory& memory_;
   const uint64_t base_;       ///< where data begins
-  const bool has_region_;     ///< whether any piece belongs into the interleaved region
+  const bool has_region_;     ///< whether any piece must be in the interleaved region
   const uint64_t capacity_;   ///< where pieces that grow down begin
   uint64_t low_ = base_;      ///< end of what lives always and grows up
   uint64_t top_ = capacity_;  ///< begin of what grows down

@@ -1,4 +1,4 @@
-// Proving an executable sound.
+// Proofs that an executable is sound.
 #pragma once
 
 #include <fmt/format.h>

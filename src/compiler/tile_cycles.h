@@ -1,5 +1,5 @@
-// Cycles of one superstep on the tiles that run it: counted when a program is compiled, and again
-// when it runs where costs read metadata that only the run has.
+// Cycles of one superstep on the tiles that run it: computed at compile time, and again at run time if costs
+// read metadata that is known only then.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,9 @@ class TileCycles {
   explicit TileCycles(const machine::Machine& machine)
       : machine_(machine), workers_(machine.workers_per_tile) {}
 
-  /// What the vertices of the tile at position `tile` of the set take: whole-tile ones one after
-  /// another, single-worker ones dealt round-robin to workers that are time-sliced. view_of(group,
-  /// vertex, field) is a field as a cost function may see it: its shape, and its contents where
-  /// they are metadata.
+  /// Cycles of the vertices of the tile at position `tile` of the set: whole-tile ones one after another,
+  /// single-worker ones dealt round-robin to time-sliced workers. view_of(group, vertex, field) is a field as
+  /// a cost function may see it: its shape, and its contents if they are metadata.
   template <class ViewOf>
   program::PhaseTimes of(const program::ComputeSet& set, const CompiledSet& compiled, size_t tile,
                          const ViewOf& view_of) {

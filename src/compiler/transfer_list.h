@@ -1,4 +1,4 @@
-// Looking transfers up.
+// Lookup of transfers.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 
 namespace tessera::compiler {
 
-/// Finds transfers. They are mostly asked for in the order in which they stand; only where they are
-/// not, they are sorted.
+/// Finds transfers. They are mostly requested in their order; they are sorted only if not.
 class TransferList {
   static auto key_of(const Transfer& t) {
     return std::tuple(t.to.space, t.to.offset, t.from.space, t.from.offset, t.rows, t.cols);
@@ -52,7 +51,7 @@ class TransferList {
 
   std::span<const Transfer> transfers_;
   size_t next_ = 0;
-  std::vector<const Transfer*> sorted_;  ///< by target, once it is needed
+  std::vector<const Transfer*> sorted_;  ///< by target, once needed
 };
 
 }  // namespace tessera::compiler

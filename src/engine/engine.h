@@ -9,9 +9,9 @@
 
 namespace tessera::engine {
 
-/// An executable ready to run. run() may be called from several threads at once: each call has
-/// arenas of its own, and calls that use several threads take turns with the process's pool of them. State
-/// begins each run with its initial contents and is forgotten afterwards; a Session keeps it.
+/// An executable ready to run. run() may be called from several threads at once: each call has its own
+/// arenas, and calls take turns with the process's thread pool. State has its initial contents at the
+/// beginning of each run and is discarded afterwards; a Session keeps it.
 class Engine {
  public:
   explicit Engine(std::shared_ptr<const compiler::Executable> executable);
@@ -19,9 +19,9 @@ class Engine {
 
   const compiler::Executable& executable() const;
 
-  /// Runs the program once. Every external variable must be bound; in a dry run none needs to be, but
-  /// integer inputs that are let it follow control flow and costs that depend on them. Throws Error where
-  /// one is not, where the program does not fit its machine, or where memory for its arenas is lacking.
+  /// Runs the program once. Every external variable must be bound; a dry run needs none, but with bound
+  /// integer inputs it follows control flow and costs that depend on them. Throws Error if one is missing, if
+  /// the program does not fit its machine, or if memory for its arenas is lacking.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {}) const;
 
  private:

@@ -34,15 +34,14 @@ bool spin_until(const Done& done) {
 
 }  // namespace
 
-/// Each worker has a line of its own to be woken on, so that a job for few leaves the others asleep, and
-/// finds its job there.
+/// Each worker has its own cache line to wait on, so that a job for few threads leaves the others asleep.
 struct Pool::Worker {
   alignas(64) std::atomic<uint32_t> epoch{0};
   Team::Invoke call = nullptr;
   void* job = nullptr;
   uint32_t thread = 0;
   std::atomic<int> kernel_id{0};
-  int cpu = -1;  ///< that it is bound to
+  int cpu = -1;  ///< to which it is pinned
   bool stop = false;
   std::exception_ptr failure;
   std::thread handle;

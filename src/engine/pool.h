@@ -39,8 +39,8 @@ class Pool {
 
     uint32_t threads() const { return threads_; }
 
-    /// Calls job(thread) for thread = 0 … threads() - 1 at once, the caller being thread 0, and
-    /// returns when all have. Rethrows the exception of the lowest thread that threw.
+    /// Calls job(thread) for thread = 0 … threads() - 1 concurrently, the caller being thread 0, and returns
+    /// when all have finished. Rethrows the exception of the lowest thread that threw.
     template <class Job>
     void run(const Job& job) {
       run(&invoke<Job>, const_cast<void*>(static_cast<const void*>(&job)));
@@ -74,8 +74,8 @@ class Pool {
   alignas(64) std::atomic<uint32_t> pending_{0};
 };
 
-/// Work for up to `threads` threads of the process's pool, for rooms below that cannot see it. Not to be
-/// used where a team of the caller's is at work.
+/// Parallel loops on up to `threads` threads of the process's pool, for rooms below that cannot include it.
+/// Must not be used while the caller has a team.
 base::ParallelFor on_pool(uint32_t threads);
 
 }  // namespace tessera::engine

@@ -1,4 +1,4 @@
-// What a run is given, and what it tells.
+// Arguments and results of a run.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +24,28 @@ struct Busy {
   double end = 0;
 };
 
-/// One superstep or copy set of a run, in the order in which they ran.
+/// One superstep or copy set of a run, in execution order.
 struct TraceEvent {
   bool is_copy = false;
   uint32_t id = 0;              ///< ComputeSetId, or CopySetId
   double start = 0;             ///< seconds since the run began
   program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< accounted; what came before adds up to when it begins
+  program::PhaseTimes cycles;   ///< accounted; the sum of the preceding ones is its start
   std::vector<Busy> threads{};  ///< of a superstep
 };
 
-/// A trace ends here: loops may run for longer than anyone reads.
+/// Maximum length of a trace: loops may run for longer than anyone reads.
 inline constexpr size_t kMostTraceEvents = 100'000;
 
 struct RunOptions {
-  uint32_t threads = 0;                      ///< 0: one a tile, as many as the host has by default
-  bool reference = false;                    ///< the codelets' reference implementations
+  uint32_t threads = 0;                      ///< 0: one per tile, up to the host's default
+  bool reference = false;                    ///< use the codelets' reference implementations
   bool profile = true;                       ///< measure and account; else the profile is empty
-  bool dry = false;                          ///< walk and account, without floating-point work
-  std::vector<TraceEvent>* trace = nullptr;  ///< gets the run's events, kMostTraceEvents at most
+  bool dry = false;                          ///< walk control flow and account, without floating-point work
+  std::vector<TraceEvent>* trace = nullptr;  ///< receives the run's events, at most kMostTraceEvents
 };
 
-/// What one compute set or copy set took, over all times that it ran.
+/// Totals of one compute set or copy set over all its executions.
 struct StepProfile {
   std::string name;
   uint64_t times = 0;
@@ -55,8 +55,8 @@ struct StepProfile {
 
 struct Profile {
   double seconds = 0;               ///< wall clock, all supersteps
-  program::PhaseTimes phases;       ///< measured seconds, adding up to `seconds`
-  program::PhaseTimes cycles;       ///< of the machine, as the codelets' costs account for them
+  program::PhaseTimes phases;       ///< measured seconds, which add up to `seconds`
+  program::PhaseTimes cycles;       ///< of the machine, from the codelets' costs
   std::vector<StepProfile> sets;    ///< by ComputeSetId
   std::vector<StepProfile> copies;  ///< by CopySetId
   uint64_t supersteps = 0;

@@ -83,7 +83,7 @@ void RunMemory::note(VariableId v) {
 }
 
 void RunMemory::allocate_arenas() {
-  // Arenas begin on cache lines of their own, and kernels may read a vector beyond the last.
+  // Arenas begin at their own cache lines, and kernels may read a vector past the end.
   constexpr uint64_t kSpacing = 128;
   const auto spaced = [](uint64_t bytes) { return (bytes + kSpacing - 1) / kSpacing * kSpacing + kSpacing; };
   uint64_t total = 0;

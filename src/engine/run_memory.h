@@ -12,38 +12,38 @@
 
 namespace tessera::engine {
 
-/// The arenas of one run at a time, and where the caller's arrays are.
+/// The arenas of one run at a time, and the positions of the caller's arrays.
 class RunMemory {
  public:
-  /// Arenas hold the constants of private memories and the initial contents of state from the start.
-  /// Not allocated, it serves a dry run that reads no memory.
+  /// Arenas are initialised with the constants of private memories and the initial contents of state.
+  /// Unallocated, it serves a dry run that reads no memory.
   RunMemory(const compiler::Executable& executable, bool allocate);
 
   bool is_allocated() const { return is_allocated_; }
 
-  /// Binds the caller's arrays. Throws Error where an external variable has none.
+  /// Binds the caller's arrays. Throws Error if an external variable is not bound.
   void bind(std::span<const Binding> bindings);
 
-  /// For a dry run: binds the integer inputs among the arrays and loads them. None needs to be there.
+  /// For a dry run: binds the integer inputs among the arrays and loads them. None is required.
   void bind_metadata(std::span<const Binding> bindings);
 
   /// The rows × cols elements of a place, `row_shift` rows further down.
   program::FieldView view(const compiler::Place& place, Type type, uint32_t rows, uint32_t cols,
                           uint64_t row_shift = 0) const;
 
-  /// Between the caller's arrays and the variables' tiles, on machines with private memories.
+  /// Copies between the caller's arrays and the variables' tiles, on machines with private memories.
   void load_inputs() const;
   void store_outputs() const;
 
-  /// State as it is before the first run.
+  /// Resets state to its initial contents.
   void reset_state() const;
-  /// Integer state as another memory of the same executable has it, so that a dry run has it too.
+  /// Copies integer state from another memory of the same executable, so that a dry run knows it.
   void copy_integer_state(const RunMemory& other) const;
 
-  /// The elements of a variable that lies in arenas, to and from an array of its shape.
+  /// Copies the elements of a variable in arenas to and from an array of its shape.
   void read(program::VariableId variable, const program::FieldView& to) const;
   void write(program::VariableId variable, const program::FieldView& from) const;
-  /// Its bytes, where it is one box whose rows follow one another; else none.
+  /// Its bytes, if it is one contiguous box; otherwise empty.
   std::span<const std::byte> contiguous(program::VariableId variable) const;
 
   uint32_t& control(program::VariableId variable) const;
@@ -69,7 +69,7 @@ class RunMemory {
   std::vector<program::VariableId> loaded_;     ///< of them, those that have a copy in arenas: read by the
   std::vector<program::VariableId> stored_;     ///< program, and written
   base::Buffer storage_;                        ///< all arenas
-  std::vector<std::byte*> tile_arenas_;         ///< by tile; null where it has none
+  std::vector<std::byte*> tile_arenas_;         ///< by tile; null if it has none
   std::byte* shared_arena_ = nullptr;
   std::vector<Binding> bound_;  ///< by VariableId
 };

@@ -23,7 +23,7 @@ using program::StepId;
 
 bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
-/// What a dry run knows: more where integer inputs are bound to it.
+/// What a dry run knows: more if integer inputs are bound.
 std::vector<bool> known_in_run(const compiler::Executable& executable, std::span<const Binding> bindings) {
   std::vector<program::VariableId> given;
   for (const Binding& binding : bindings)
@@ -45,7 +45,7 @@ uint32_t threads_of(const compiler::Executable& executable, const DispatchTable&
   return std::min(most, table.most_threads());
 }
 
-/// One run: walks the control flow, runs or skips each step, and keeps the accounts.
+/// One run: walks the control flow, executes or skips each step, and keeps the accounts.
 class Run {
  public:
   /// `team` is null where one thread does it all.
@@ -132,7 +132,7 @@ class Run {
              [&](PhaseTimes&) { transfer(exchange, &step, table_.copy_parts(copy.set)); });
   }
 
-  /// A superstep whose costs read metadata, which is there by now.
+  /// A superstep whose costs read metadata, which is available by now.
   PhaseTimes cycles_of(const program::ComputeSet& source, const CompiledSet& set) const {
     compiler::TileCycles tile_cycles(executable_.machine);
     PhaseTimes slowest;
@@ -157,7 +157,7 @@ class Run {
                         program_.variable(group.fields[field].variable).type, box.rows, box.cols);
   }
 
-  /// Runs a step and keeps its accounts; `event` has its cycles, which the work may correct.
+  /// Executes a step and accounts it; `event` has its cycles, which the work may correct.
   template <class Work>
   void run_step(StepProfile& step, TraceEvent event, const Work& work) {
     const bool is_traced = options_.trace != nullptr && options_.trace->size() < kMostTraceEvents;
@@ -175,7 +175,7 @@ class Run {
     options_.trace->push_back(std::move(event));
   }
 
-  /// Runs the vertices of a compute set, tiles dealt over the threads.
+  /// Runs the vertices of a compute set, with tiles distributed over the threads.
   void compute(program::ComputeSetId id, const CompiledSet& set, StepProfile* step) {
     if (set.vertices.empty()) return;
     const auto tiles = static_cast<uint32_t>(set.tiles.size());
@@ -216,7 +216,7 @@ class Run {
     });
   }
 
-  /// Splits a superstep's time: what its threads did on average, and waiting for one another.
+  /// Splits a superstep's time: the mean over its threads, and waiting for each other.
   void record(StepProfile& step, double wall, uint32_t threads) {
     PhaseTimes seconds;
     for (uint32_t t = 0; t < threads; ++t) seconds += threads_[t].clock.times().scaled(1.0 / threads);
@@ -256,12 +256,12 @@ class Run {
     (plain ? codelet.reference : codelet.simd)(v);
   }
 
-  /// From the beginning of the run.
+  /// Relative to the beginning of the run.
   Busy busy_of(const ThreadClock& clock) const {
     return {seconds_between(start_, clock.began()), seconds_between(start_, clock.since())};
   }
 
-  /// A dry run executes the vertices whose metadata it has.
+  /// A dry run executes the vertices whose metadata it knows.
   bool runs_dry(const program::VertexGroup& group) const {
     if (!has_memory_ || !group.codelet->integer_only) return false;
     for (size_t f = 0; f < group.fields.size(); ++f)
@@ -329,7 +329,7 @@ class Run {
     copy_elements(view(t.from, shift.from), view(t.to, shift.to));
   }
 
-  /// A dry run moves metadata that it has: what is bound to a program it has not.
+  /// A dry run moves metadata that it knows, but not from or to the caller's arrays.
   bool moves_dry(const Exchange& exchange, const compiler::Transfer& t) const {
     if (!is_integer(t.type) || t.from.store == compiler::Store::external ||
         t.to.store == compiler::Store::external)

@@ -26,7 +26,7 @@ class Runner {
 
   const compiler::Executable& executable() const { return *executable_; }
 
-  /// A dry run reads memory only where control flow or costs depend on it.
+  /// A dry run reads memory only if control flow or costs depend on it.
   bool needs_memory(const RunOptions& options) const {
     return !options.dry || executable_->has_runtime_control || table_.has_costs_at_run();
   }
@@ -34,8 +34,8 @@ class Runner {
   /// Throws Error, naming what fills the fullest tile, where the program does not fit its machine.
   void require_fit() const;
 
-  /// Binds the caller's arrays, runs the program once, and on machines with private memories takes inputs
-  /// to the tiles before and outputs back afterwards. Forgets the arrays.
+  /// Binds the caller's arrays, runs the program once, and on machines with private memories copies inputs to
+  /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
 
  private:

@@ -1,4 +1,4 @@
-// What stays from run to run.
+// State that persists from run to run.
 #pragma once
 
 #include <memory>
@@ -16,39 +16,38 @@ class RunMemory;
 class Runner;
 struct RunState;
 
-/// An executable with its state. Each session has memory of its own, so that several of one executable
-/// may run at once. All functions may be called from several threads; those of one session take turns.
+/// An executable with its state. Each session has its own memory, so several of one executable may run at
+/// once. All functions are thread-safe; calls to one session take turns.
 class Session {
  public:
-  /// State has its initial contents. Throws Error where memory is lacking.
+  /// State has its initial contents. Throws Error if memory is lacking.
   explicit Session(std::shared_ptr<const compiler::Executable> executable);
   ~Session();
 
   const compiler::Executable& executable() const;
 
-  /// Runs the program once, as Engine::run() does, on the state that the last run left. After a run that
-  /// throws, state may be that of a part of the run. A dry run starts from the integers of the state and
-  /// changes nothing.
+  /// Runs the program once, like Engine::run(), on the state left by the last run. After a run that throws,
+  /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {});
 
-  /// A state variable to or from the caller's array, which must have its type and shape. Throws
-  /// UsageError where there is none of that name or the array has another type or shape.
+  /// Copies a state variable to or from the caller's array, which must have its type and shape. Throws
+  /// UsageError if there is none of that name or the array has another type or shape.
   void read(std::string_view name, const program::FieldView& to) const;
   void write(std::string_view name, const program::FieldView& from);
 
-  /// State as it was at first.
+  /// Resets state to its initial contents.
   void reset();
 
-  /// All state in a .safetensors file: one tensor of two dimensions for each variable, under its name. An
-  /// existing file is replaced only by a complete one.
+  /// Saves all state in a .safetensors file: one two-dimensional tensor per variable, under its name. An
+  /// existing file is only replaced by a complete one.
   void save(const std::string& path) const;
 
-  /// State from such a file, bit by bit. Throws Error, and leaves the state as it is, where the file does
+  /// Loads state from such a file, bit by bit. Throws Error, and leaves the state unchanged, if the file does
   /// not have exactly this program's state variables with their types and shapes.
   void load(const std::string& path);
 
  private:
-  /// Throws Error where the program is too large for its machine to have any memory.
+  /// Throws Error if the program is too large for its machine to have memory.
   const RunMemory& memory() const;
   program::VariableId find(std::string_view name, const program::FieldView& array) const;
 

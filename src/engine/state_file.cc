@@ -52,7 +52,7 @@ std::string text_of(std::string_view dtype, const std::vector<uint64_t>& shape) 
   return fmt::format("{} [{}]", dtype, fmt::join(shape, ", "));
 }
 
-/// The tensor of a variable; throws Error where there is none like it.
+/// The tensor of a variable; throws Error if there is no matching one.
 const io::TensorInfo& tensor_of(const Variable& v, const std::vector<io::TensorInfo>& tensors,
                                 const std::string& path) {
   const auto found = std::find_if(tensors.begin(), tensors.end(),
@@ -69,7 +69,7 @@ const io::TensorInfo& tensor_of(const Variable& v, const std::vector<io::TensorI
 
 void save_state(const program::Program& program, const RunMemory& memory, const std::string& path) {
   std::vector<io::TensorData> tensors;
-  std::vector<Bytes> gathered;  // of variables that lie in several places
+  std::vector<Bytes> gathered;  // of variables in several places
   for (VariableId id : state_of(program)) {
     const Variable& v = program.variable(id);
     std::span<const std::byte> bytes = memory.contiguous(id);
@@ -87,7 +87,7 @@ void load_state(const program::Program& program, const RunMemory& memory, const 
   const io::Source source = io::Source::open(path);
   const std::vector<io::TensorInfo> tensors = io::list_safetensors(source);
   const std::vector<VariableId> state = state_of(program);
-  std::vector<Bytes> contents;  // all of it before any is written
+  std::vector<Bytes> contents;  // read completely before any is written
   for (VariableId id : state) {
     const Variable& v = program.variable(id);
     const io::TensorInfo& tensor = tensor_of(v, tensors, path);

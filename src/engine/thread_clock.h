@@ -1,4 +1,4 @@
-// Where the time of one thread goes in one superstep.
+// Time of one thread in one superstep, by phase.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ inline double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Time of one thread in one superstep, by phase.
+/// Measures the time of one thread in one superstep, by phase.
 class ThreadClock final : public program::PhaseClock {
  public:
   void start(program::Phase phase) {
@@ -35,7 +35,7 @@ class ThreadClock final : public program::PhaseClock {
 
   program::Phase phase() const { return phase_; }
   Clock::time_point began() const { return began_; }
-  /// Of the phase that it is in.
+  /// Start of the present phase.
   Clock::time_point since() const { return since_; }
 
  private:

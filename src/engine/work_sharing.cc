@@ -13,7 +13,7 @@ void SharingThread::share(uint32_t count, Job job, const void* context) {
   count_ = count;
   if (is_timed_) phase_ = clock.phase();
   next_.store(0, std::memory_order_relaxed);
-  // Whoever sees it open has counted itself as a helper before; it is closed before they are counted.
+  // Whoever sees it open has already been counted as a helper; it is closed before helpers are counted.
   struct Opening {
     SharingThread& owner;
     ~Opening() {
@@ -60,7 +60,7 @@ void WorkSharing::start(uint32_t threads, bool is_timed) {
 }
 
 void WorkSharing::help_others(uint32_t thread) {
-  constexpr uint32_t kSpins = 2000;  // about 50 µs; then it looks now and then, and leaves the core to others
+  constexpr uint32_t kSpins = 2000;  // about 50 µs; then it polls rarely, and leaves the core to others
   constexpr uint32_t kSpinsPerYield = 64;
   SharingThread& self = members_[thread];
   self.enter(program::Phase::sync);

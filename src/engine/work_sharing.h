@@ -1,4 +1,5 @@
-// The threads of a superstep. Those that are done with their own vertices help the others.
+// Work sharing between the threads of a superstep: those that have finished their own vertices help the
+// others.
 #pragma once
 
 #include <atomic>
@@ -10,14 +11,14 @@
 
 namespace tessera::engine {
 
-/// One of them: what it offers while a vertex of its own shares work, and how it joins what others
-/// offer. Who computes a part does not change its bits.
+/// One thread: offers the parts of its running vertex, and takes parts that others offer. Which thread
+/// computes a part does not affect its bits.
 class SharingThread final : public program::Helpers {
  public:
   ThreadClock clock;  ///< does not run where nobody asks for times
 
-  /// The vertex about to run: its group and its scratch, which is free again once it has run. Vertices
-  /// of one group lend each other threads, for their scratch is equally large.
+  /// The vertex about to run: its group and its scratch, which is free again afterwards. Only vertices of the
+  /// same group help each other, because their scratch has the same size.
   void take(const program::VertexGroup& group, std::byte* scratch) {
     group_ = &group;
     scratch_ = scratch;
@@ -31,7 +32,7 @@ class SharingThread final : public program::Helpers {
 
   void share(uint32_t count, Job job, const void* context) override;
 
-  /// Takes part in what `owner` shares at the moment, until it is all taken; tells whether it did.
+  /// Takes parts that `owner` offers, until none are left; returns whether there were any.
   bool help(SharingThread& owner);
 
   void enter(program::Phase phase) {
@@ -44,12 +45,12 @@ class SharingThread final : public program::Helpers {
   const program::VertexGroup* group_ = nullptr;
   std::byte* scratch_ = nullptr;
   bool is_timed_ = true;
-  // What it shares: constant while it is open or somebody helps.
+  // The offered work: constant while it is open or somebody helps.
   Job job_ = nullptr;
   const void* context_ = nullptr;
   uint32_t count_ = 0;
   program::Phase phase_ = program::Phase::compute;
-  alignas(64) std::atomic<bool> open_{false};  // looked at by all who are idle
+  alignas(64) std::atomic<bool> open_{false};  // polled by idle threads
   alignas(64) std::atomic<uint32_t> next_{0};
   std::atomic<uint32_t> helpers_{0};
 };
@@ -65,8 +66,8 @@ class WorkSharing {
   /// Before a superstep of so many threads, whose clocks run where it is timed.
   void start(uint32_t threads, bool is_timed = true);
 
-  /// One thread's part of it: its own vertices, and those of others until all are done. With
-  /// `helps` false it leaves after its own.
+  /// One thread's work in a superstep: its own vertices, and parts of others' until all are done. With
+  /// `helps` false it returns after its own.
   template <class Vertices>
   void run(uint32_t thread, bool helps, const Vertices& vertices) {
     members_[thread].reset(is_timed_);
@@ -78,7 +79,7 @@ class WorkSharing {
   }
 
  private:
-  /// Counts a thread out when its own vertices are done, or one of them threw.
+  /// Marks a thread as finished when its own vertices are done, or one of them threw.
   struct Working {
     std::atomic<uint32_t>& count;
     ~Working() { count.fetch_sub(1, std::memory_order_release); }

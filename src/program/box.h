@@ -36,9 +36,8 @@ inline bool contains(const Box& outer, const Box& inner) {
   return inner.empty() || intersection(outer, inner) == inner;
 }
 
-/// One box for each index of a series. Regular series are stored in constant size: index
-/// i = outer · inner_count + inner has the first box moved by outer and by inner steps. Irregular
-/// ones are a table.
+/// One box for each index of a series. Regular series take constant space: the box of index i = outer ·
+/// inner_count + inner is the first one moved by outer and inner steps. Irregular ones are a table.
 class BoxSeries {
  public:
   struct Step {
@@ -50,7 +49,7 @@ class BoxSeries {
 
   /// The same box for every index.
   static BoxSeries same(Box box) { return grid(box, {}, 1, {}); }
-  /// The box moved by `step` from each index to the next.
+  /// The box moves by `step` from each index to the next.
   static BoxSeries stepped(Box first, Step step) { return grid(first, step, 1, {}); }
   /// Index i at (i / inner_count) outer steps and (i % inner_count) inner steps.
   static BoxSeries grid(Box first, Step outer, uint32_t inner_count, Step inner) {
@@ -67,7 +66,7 @@ class BoxSeries {
     return series;
   }
 
-  /// Box of one index before it is clipped to its variable.
+  /// Box of one index, before clipping to its variable.
   Box at(uint32_t index) const {
     if (!table_.empty()) return table_.at(index);
     const uint32_t outer = index / inner_count_;

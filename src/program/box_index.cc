@@ -19,7 +19,7 @@ void BoxIndex::split_rows(std::span<const Box> boxes) {
     for (const Box& box : boxes) each_band(box, cursor, [&](size_t) { ++count; });
     return count;
   };
-  // Tall boxes beside many flat ones would stand in every band: then bands are made coarser.
+  // Tall boxes beside many flat ones would be in every band: then bands are made coarser.
   while (cuts_.size() > 1 && entries() > 4 * boxes.size()) {
     size_t kept = 0;
     for (size_t i = 0; i < cuts_.size(); i += 2) cuts_[kept++] = cuts_[i];

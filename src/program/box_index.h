@@ -1,4 +1,4 @@
-// Which boxes of a list overlap a given one, without looking at all of them.
+// Finds the boxes of a list that overlap a given one, without visiting all of them.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace tessera::program {
 
-/// Boxes sorted into bands of rows, and by column within a band. Bands end where boxes begin, so
-/// that the tilings which mappings and vertices make of a variable, by rows, columns or both, are
-/// searched in logarithmic time; any other list is searched correctly.
+/// Boxes sorted into bands of rows, and by column within a band. Bands end where boxes begin, so that the
+/// tilings which mappings and vertices usually form, by rows, columns or both, are searched in logarithmic
+/// time; any other list is searched correctly.
 class BoxIndex {
  public:
-  /// Where the last query was. Queries that go down the rows find their band at once.
+  /// Position of the last query. Queries in row order find their band at once.
   struct Cursor {
     size_t band = 0;
   };
@@ -42,7 +42,7 @@ class BoxIndex {
     }
   }
 
-  /// Calls visit(common part) for boxes of the list that share elements, at least once if any do.
+  /// Calls visit(common part) for boxes of the list that overlap, at least once if any do.
   template <class Visit>
   void each_internal_overlap(const Visit& visit) const {
     Cursor cursor;
@@ -60,7 +60,7 @@ class BoxIndex {
   struct Entry {
     Box box;
     uint32_t position = 0;
-    uint64_t furthest_col = 0;  ///< end of the columns of this entry and those before it in its band
+    uint64_t furthest_col = 0;  ///< maximum column end of this entry and those before it in its band
   };
 
   void split_rows(std::span<const Box> boxes);
@@ -77,7 +77,7 @@ class BoxIndex {
   bool holds(size_t band, uint32_t row) const {
     return band < cuts_.size() && cuts_[band] <= row && (band + 1 == cuts_.size() || row < cuts_[band + 1]);
   }
-  /// The band that holds a row, the first one for rows above all boxes.
+  /// The band that contains a row; the first one for rows above all boxes.
   size_t band_of(uint32_t row, Cursor& cursor) const {
     for (size_t band : {cursor.band, cursor.band + 1})
       if (holds(band, row)) return cursor.band = band;

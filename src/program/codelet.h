@@ -17,12 +17,12 @@ namespace tessera::program {
 
 enum class Access : uint8_t { in, out, inout };
 
-/// What a tile is doing. Profiles and accounts split their time over these.
+/// What a tile is doing. Profiles and accounts split time by phase.
 enum class Phase : uint8_t { rearrange, compute, reduce, exchange, sync, control };
 inline constexpr size_t kPhases = 6;
 std::string_view name_of(Phase phase);
 
-/// Cycles (or seconds) for each phase.
+/// Cycles (or seconds) by phase.
 struct PhaseTimes {
   std::array<double, kPhases> at{};
 
@@ -44,18 +44,18 @@ struct PhaseTimes {
   }
 };
 
-/// What a codelet demands of one of its fields.
+/// What a codelet requires of one of its fields.
 struct FieldSpec {
   std::string_view name;
   Access access = Access::in;
-  uint8_t alignment = 4;     ///< bytes, where the compiler chooses the address; a box that begins
-                             ///< elsewhere inside what lies on its tile is copied where that is more than 4
-  bool interleaved = false;  ///< wants the tile memory's interleaved region
-  bool optional = false;     ///< may be left empty
-  bool scratch = false;      ///< means nothing before and after the vertex
-  bool scattered = false;    ///< vertices of a group that take the same box of it write it together, each
-                             ///< what its index gives it and nobody else; the codelet vouches for that
-  uint8_t over_read = 0;     ///< bytes beyond its end that the codelet may read on a tile
+  uint8_t alignment = 4;  ///< in bytes, where the compiler chooses the address; a box at another address on
+                          ///< its tile is copied if this is more than 4
+  bool interleaved = false;  ///< must be in the tile memory's interleaved region
+  bool optional = false;     ///< may be empty
+  bool scratch = false;      ///< has no contents before and after the vertex
+  bool scattered = false;    ///< vertices of a group that take the same box write it together, each only the
+                             ///< elements that its index assigns to it; the codelet guarantees this
+  uint8_t over_read = 0;     ///< bytes past its end that the codelet may read on a tile
 };
 
 /// One field of one vertex, in place. data is null in a dry run unless the variable is integer
@@ -88,19 +88,19 @@ class PhaseClock {
   virtual void enter(Phase phase) = 0;
 };
 
-/// Threads of a host that are done with their own vertices of a superstep and take part in those of
-/// others: cores of one clock rate are rarely equally fast, for what else runs on them.
+/// Threads of a host that have finished their own vertices of a superstep and help with those of others:
+/// cores of the same clock rate are rarely equally fast, because of what else runs on them.
 class Helpers {
  public:
   using Job = void (*)(const void* context, uint32_t i, std::byte* scratch);
 
   virtual ~Helpers() = default;
-  /// Calls job(context, i, scratch) once for each i < count, on any thread of the crew, and returns when
-  /// all are done. `scratch` belongs to that thread: the vertex's own field, or one as large.
+  /// Calls job(context, i, scratch) once for each i < count, on any helping thread, and returns when all are
+  /// done. `scratch` belongs to that thread: the vertex's own field, or one of the same size.
   virtual void share(uint32_t count, Job job, const void* context) = 0;
 };
 
-/// Calls job(i, scratch) once for each i < count: with the crew, or without one with `scratch`.
+/// Calls job(i, scratch) once for each i < count: on all helpers, or without helpers with `scratch`.
 template <class Work>
 void share_work(Helpers* helpers, uint32_t count, void* scratch, const Work& work) {
   if (helpers != nullptr && count > 1)
@@ -118,7 +118,7 @@ struct Vertex {
   std::span<const FieldView> fields;  ///< in the order of the codelet's specifications
   std::span<const int64_t> params;    ///< in the order of the codelet's parameter names
   PhaseClock* clock = nullptr;        ///< null outside a run
-  Helpers* helpers = nullptr;         ///< null where nobody could help
+  Helpers* helpers = nullptr;         ///< null if nobody can help
 
   void enter(Phase phase) const {
     if (clock != nullptr) clock->enter(phase);
@@ -127,12 +127,12 @@ struct Vertex {
 
 /// How a codelet uses the workers of its tile.
 enum class Workers : uint8_t {
-  whole_tile,     ///< splits itself over them; those of one tile run one after another
-  single_worker,  ///< dealt round-robin; a tile takes workers × its longest
+  whole_tile,     ///< splits itself over them; vertices of a tile run one after another
+  single_worker,  ///< dealt round-robin; a tile takes workers × its longest worker
 };
 
-/// Machines that a codelet is written for. On hosts a vertex may take whole arrays of the shared
-/// space; on tiles it takes what its tile holds.
+/// Machines that a codelet is written for. On hosts a vertex may access whole arrays of the shared space; on
+/// tiles only what its tile holds.
 enum class RunsOn : uint8_t { any, hosts, tiles };
 
 using RunVertex = void (*)(const Vertex&);
@@ -141,7 +141,7 @@ using RunVertex = void (*)(const Vertex&);
 /// one. May read sizes, parameters and integer metadata, never floating-point payload.
 using VertexCost = PhaseTimes (*)(const Vertex&, const machine::Machine&);
 
-/// The most that one codelet may have.
+/// Maximum numbers of fields and parameters of a codelet.
 inline constexpr size_t kMaxFields = 16;
 inline constexpr size_t kMaxParams = 16;
 
@@ -151,10 +151,10 @@ struct Codelet {
   Workers workers = Workers::whole_tile;
   std::span<const FieldSpec> fields;
   std::span<const std::string_view> params;
-  RunVertex reference = nullptr;  ///< plain and readable
+  RunVertex reference = nullptr;  ///< straightforward and readable
   RunVertex simd = nullptr;       ///< fast, dispatched to the active instruction set; null: reference
   VertexCost cost = nullptr;
-  uint32_t code_bytes = 0;  ///< vertex code on a tile that runs it
+  uint32_t code_bytes = 0;  ///< code size on a tile that runs it
   RunsOn runs_on = RunsOn::any;
   bool integer_only = false;  ///< touches no floating-point payload, so a dry run executes it
 };

@@ -1,4 +1,4 @@
-// Who may not touch what at the same time.
+// Detects conflicting accesses.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,8 @@
 
 namespace tessera::program {
 
-/// Everything that the vertices of one compute set, or the copies of one copy set, read and write.
-/// Owners are numbered; an owner may read exactly what it writes (an update in place). One log
-/// serves set after set.
+/// All reads and writes of the vertices of one compute set, or the copies of one copy set. Owners are
+/// numbered; an owner may read exactly what it writes (an update in place). One log is reused for many sets.
 class TouchLog {
  public:
   explicit TouchLog(const Program& program) : program_(program), variables_(program.variables().size()) {}
@@ -23,8 +22,8 @@ class TouchLog {
     if (!box.empty()) log(variable).reads.add(box, owner);
   }
 
-  /// Throws Error, beginning with `where`, for an element that is written twice, or written by one
-  /// owner and read by another, or read by its writer as part of another box. Forgets everything.
+  /// Throws Error, beginning with `where`, for an element that is written twice, or written by one owner and
+  /// read by another, or read by its writer as part of another box. Clears the log.
   void check_and_clear(std::string_view where);
 
  private:

@@ -1,4 +1,4 @@
-// Cycles of synchronising and exchanging. Planner and compiler use the same formulas.
+// Cycles of sync and exchange. Planner and compiler use the same formulas.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace tessera::program {
 
-/// Bytes of one tile in one exchange. Of what comes in, some may come to both tiles of a pair, some
-/// as rows gathered from anywhere; these are not in `in`. What goes out is counted once, however many
-/// tiles receive it: the exchange broadcasts. Gathered rows go out once to each pair of tiles: receivers
-/// of scattered rows are rarely free at one time.
+/// Bytes of one tile in one exchange. Some incoming data may go to both tiles of a pair, some may be rows
+/// gathered from anywhere; these are not in `in`. Outgoing data is counted once, however many tiles receive
+/// it: the exchange broadcasts. Gathered rows are sent once to each pair of tiles: receivers of scattered
+/// rows are rarely free at the same time.
 struct TileTraffic {
   double in = 0;
   double paired_in = 0;
@@ -24,7 +24,7 @@ struct TileTraffic {
   uint32_t transfers = 0;  ///< that end or begin here
 };
 
-/// What the traffic of one tile takes; an exchange takes as long as its busiest tile.
+/// Cycles of one tile's traffic; an exchange takes as long as its busiest tile.
 inline double traffic_cycles(const machine::Machine& m, const TileTraffic& t) {
   const double gathered = t.gathered_in + t.gathered_paired_in / m.paired_exchange_factor;
   const double received = t.in + t.paired_in / m.paired_exchange_factor + gathered / m.gather_exchange_share;
@@ -33,10 +33,10 @@ inline double traffic_cycles(const machine::Machine& m, const TileTraffic& t) {
          t.local / m.load_bytes_per_cycle;
 }
 
-/// Waiting for all tiles before an exchange. What a compute set finds on its own tiles needs none.
+/// The sync before an exchange. A compute set that finds everything on its tiles needs none.
 inline double exchange_sync_cycles(const machine::Machine& m) { return m.sync_cycles; }
 
-/// The fixed part of an exchange, its sync apart.
+/// The fixed cost of an exchange, without its sync.
 inline double exchange_overhead_cycles(const machine::Machine& m) { return m.exchange_cycles; }
 
 /// The barrier that ends a compute set on `tiles` tiles. One thread of a host waits for nobody;
@@ -46,7 +46,7 @@ inline double sync_cycles(const machine::Machine& m, size_t tiles) {
   return tiles > 1 ? m.figures.barrier_seconds * m.clock_hz : 0;
 }
 
-/// Starting a compute set on `tiles` tiles of a tiled machine, and finding that all are done.
+/// The cost of starting a compute set on `tiles` tiles of a tiled machine and detecting its end.
 inline double superstep_cycles(const machine::Machine& m, size_t tiles) {
   return tiles > 0 ? m.superstep_cycles : 0;
 }

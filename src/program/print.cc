@@ -7,7 +7,7 @@
 namespace tessera::program {
 namespace {
 
-constexpr uint32_t kShown = 3;  // boxes or vertices of a list that are spelled out
+constexpr uint32_t kShown = 3;  // boxes or vertices of a list that are printed
 
 class Printer {
  public:

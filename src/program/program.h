@@ -25,7 +25,7 @@ using CopySetId = uint32_t;
 using FunctionId = uint32_t;
 using StepId = uint32_t;
 
-/// The memory space that every tile reaches, where a machine has one.
+/// The memory space that every tile can access, if the machine has one.
 inline constexpr TileId kShared = ~TileId{0};
 inline constexpr StepId kNoStep = ~StepId{0};
 
@@ -41,17 +41,17 @@ enum class Role : uint8_t {
   output,     ///< bound by the caller
   inout,      ///< bound by the caller, read and written
   constant,   ///< known when the program is built, such as work lists
-  state,      ///< stays where it is from one run of a session to the next
+  state,      ///< stays in its memory from one run of a session to the next
 };
 
-/// What a variable is for. Memory reports count by it.
+/// What a variable is for. Memory reports count by purpose.
 enum class Purpose : uint8_t {
   parameter,   ///< weights and biases, which training changes
   gradient,    ///< of parameters
-  optimizer,   ///< what an optimizer keeps beside each parameter, such as a momentum
-  activation,  ///< values on their way through a network, and their gradients
+  optimizer,   ///< state of an optimizer for each parameter, such as a momentum
+  activation,  ///< values passing through a network, and their gradients
   stash,       ///< activations kept for the backward pass
-  metadata,    ///< integers that say where values lie: work lists, indices, counters
+  metadata,    ///< integers that describe where values are: work lists, indices, counters
 };
 inline constexpr size_t kPurposes = 6;
 std::string_view name_of(Purpose purpose);
@@ -64,9 +64,9 @@ struct Variable {
   uint32_t cols = 0;
   Role role = Role::temporary;
   std::vector<MappedBox> mapping;  ///< disjoint boxes that cover the variable
-  /// Of a constant, or of state before the first run (null: zeros): rows · cols elements, row-major.
+  /// For a constant, or for state before the first run (null: zeros): rows · cols elements, row-major.
   std::shared_ptr<const std::byte> contents;
-  std::optional<Purpose> purpose{};  ///< none: that of its type and role, see purpose_of()
+  std::optional<Purpose> purpose{};  ///< none: by type and role, see purpose_of()
 
   Box whole() const { return {0, rows, 0, cols}; }
   uint64_t elements() const { return uint64_t{rows} * cols; }
@@ -76,7 +76,7 @@ struct Variable {
   bool is_shared() const { return mapping.size() == 1 && mapping[0].tile == kShared; }
 };
 
-/// The purpose that a variable names. Else integers are metadata, constants and state parameters, and
+/// The purpose that a variable names. Otherwise integers are metadata, constants and state parameters, and
 /// everything else is an activation.
 Purpose purpose_of(const Variable& variable);
 
@@ -86,7 +86,7 @@ struct Field {
   BoxSeries boxes;
 };
 
-/// One integer parameter of every vertex of a group: equal, or one each.
+/// One integer parameter of every vertex of a group: the same for all, or one each.
 struct Param {
   int64_t value = 0;
   std::vector<int64_t> table;
@@ -97,7 +97,7 @@ struct Param {
   int64_t at(uint32_t index) const { return table.empty() ? value : table.at(index); }
 };
 
-/// Vertices of one codelet on a range of tiles: vertex i lies on tile first_tile + i / per_tile.
+/// Vertices of one codelet on a range of tiles: vertex i is on tile first_tile + i / per_tile.
 struct VertexGroup {
   const Codelet* codelet = nullptr;
   TileId first_tile = 0;
@@ -117,8 +117,8 @@ struct ComputeSet {
   std::vector<VertexGroup> groups;
 };
 
-/// Copies of boxes. With source_rows, the rows of a source box are positions in that list, and the
-/// list names the rows of the variable (a gather).
+/// Copies of boxes. With source_rows, the rows of a source box are positions in that list, which gives the
+/// rows of the variable (a gather).
 struct CopyGroup {
   VariableId from = 0;
   VariableId to = 0;
@@ -126,8 +126,8 @@ struct CopyGroup {
   BoxSeries source;
   BoxSeries target;
   std::shared_ptr<const std::vector<uint32_t>> source_rows;
-  /// A one-element u32 variable; its value × its stride is added to the row of every source
-  /// (target) box when the copy runs.
+  /// A one-element u32 variable; its value × its stride is added to the row of every source (target) box when
+  /// the copy runs.
   struct RuntimeRow {
     VariableId index = 0;
     uint32_t stride = 0;
@@ -136,8 +136,8 @@ struct CopyGroup {
   std::optional<RuntimeRow> target_offset;
 };
 
-/// Calls visit(first, count) for each run of a list of rows in which every row follows the one before,
-/// of the rows at positions [begin, end): one copy takes a run.
+/// Calls visit(first, count) for each run of consecutive rows in the positions [begin, end) of a list: one
+/// copy moves a run.
 template <class Visit>
 void each_run_of_rows(const std::vector<uint32_t>& rows, uint64_t begin, uint64_t end, const Visit& visit) {
   while (begin < end) {
@@ -148,7 +148,7 @@ void each_run_of_rows(const std::vector<uint32_t>& rows, uint64_t begin, uint64_
   }
 }
 
-/// Copies that happen in one exchange; all of them read before any is seen written.
+/// Copies of one exchange; all of them read before any writes.
 struct CopySet {
   std::string name;
   std::vector<CopyGroup> groups;
@@ -163,13 +163,13 @@ struct Execute {
 struct Copy {
   CopySetId set = 0;
 };
-/// The body, count times. The counter, where there is one, holds 0, 1, … during the body.
+/// The body, count times. The counter, if any, holds 0, 1, … during the body.
 struct Repeat {
   uint32_t count = 0;
   StepId body = kNoStep;
   std::optional<VariableId> counter;
 };
-/// Runs test; while the condition is not 0 afterwards, body and test again.
+/// Runs test; while the condition is not 0 afterwards, runs body and test again.
 struct While {
   StepId test = kNoStep;
   VariableId condition = 0;
@@ -185,13 +185,13 @@ struct Call {
 };
 using Step = std::variant<Sequence, Execute, Copy, Repeat, While, If, Call>;
 
-/// Code that several places call; its code and exchange code exist once.
+/// Code that several places call; it and its exchange code exist once.
 struct Function {
   std::string name;
   StepId body = kNoStep;
 };
 
-/// A tile program. Built by add_…, then proven sound by verify().
+/// A tile program. Built by add_…, then verified by verify().
 class Program {
  public:
   VariableId add(Variable variable);
@@ -216,7 +216,7 @@ class Program {
   const std::vector<Step>& steps() const { return steps_; }
 
   const Variable& variable(VariableId id) const { return variables_.at(id); }
-  /// The variable of that name; throws Error where there is none.
+  /// The variable with that name; throws Error if there is none.
   VariableId find(std::string_view name) const;
 
  private:
@@ -237,8 +237,8 @@ std::vector<MappedBox> map_shared(uint32_t rows, uint32_t cols);
 std::vector<MappedBox> map_to_tile(uint32_t rows, uint32_t cols, TileId tile);
 /// Row r on tile first + r.
 std::vector<MappedBox> map_rows_to_tiles(uint32_t rows, uint32_t cols, TileId first = 0);
-/// Rows spread over the tiles in contiguous parts of nearly equal size; of a variable with fewer
-/// rows than tiles, the columns of each row.
+/// Distributes rows over the tiles in contiguous parts of nearly equal size; for a variable with fewer rows
+/// than tiles, the columns of each row.
 std::vector<MappedBox> map_linearly(uint32_t rows, uint32_t cols, uint32_t tiles);
 
 /// The program as text: variables, compute sets, copies and control flow.

@@ -1,4 +1,4 @@
-// What a program can come to run.
+// What a program can execute.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tessera::program {
 
-/// What the main step reaches, calls expanded.
+/// Everything reachable from the main step, through calls.
 struct Reachability {
   std::vector<bool> sets;      ///< by ComputeSetId
   std::vector<bool> copies;    ///< by CopySetId

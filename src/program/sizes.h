@@ -1,5 +1,5 @@
-// Bytes that a vertex and its surroundings take on a tile with a memory of its own. Planner and
-// compiler use the same formulas.
+// Bytes that a vertex and its infrastructure take on a tile with its own memory. Planner and compiler use the
+// same formulas.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline uint64_t vertex_state_bytes(const Codelet& codelet) {
   return 4 + 8 * codelet.fields.size() + 4 * codelet.params.size();
 }
 
-/// Code that a tile runs to start one superstep: a branch to each group of vertices.
+/// Code for starting one superstep on a tile: a branch to each group of vertices.
 inline uint64_t control_code_bytes(uint32_t groups) { return 16 + 12 * uint64_t{groups}; }
 
 /// Exchange code of one end of a transfer: up to 9 words (third-party measurement).
@@ -22,12 +22,12 @@ inline constexpr uint64_t kExchangeCodeBytes = 36;
 /// The longest transfer: 4148 words (third-party measurement).
 inline constexpr uint64_t kMostTransferBytes = 4148 * 4;
 
-/// Exchange code of one end of a move of so many bytes, which may take several transfers.
+/// Exchange code of one end of a move of this many bytes, which may take several transfers.
 inline uint64_t exchange_code_bytes(uint64_t bytes) {
   return kExchangeCodeBytes * std::max<uint64_t>(1, (bytes + kMostTransferBytes - 1) / kMostTransferBytes);
 }
 
-/// Alignment of a tile's data, which come after its code, and of the gap between its two regions.
+/// Alignment of a tile's data, which follows its code, and of the gap between its two regions.
 inline constexpr uint64_t kDataAlignment = 64;
 
 /// Stacks of a tile's supervisor and workers.

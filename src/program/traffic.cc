@@ -8,13 +8,13 @@
 namespace tessera::program {
 namespace {
 
-/// Boxes of a variable in the same columns: their rows can be compared.
+/// Moves of a variable in the same columns: their rows are comparable.
 template <class Move>
 auto columns_of(const Move& m) {
   return std::tuple(m.variable, m.box.col, m.box.cols);
 }
 
-/// Rows that several moves have, each once; moves come by first row.
+/// Rows in the union of several moves, which are sorted by first row.
 template <class Iterator>
 uint64_t rows_in_union(Iterator begin, Iterator end) {
   uint64_t rows = 0;
@@ -27,7 +27,7 @@ uint64_t rows_in_union(Iterator begin, Iterator end) {
   return rows;
 }
 
-/// Rows that both tiles of a pair receive; moves come by first row.
+/// Rows that both tiles of a pair receive; moves are sorted by first row.
 template <class Iterator>
 uint64_t rows_of_both(Iterator begin, Iterator end) {
   uint64_t rows = 0;
@@ -44,8 +44,8 @@ uint64_t rows_of_both(Iterator begin, Iterator end) {
 
 }  // namespace
 
-/// Moves by tile, by columns within a tile, by targets that are told apart and by rows within those. Tiles
-/// are many and each has few, so they are dealt out before they are compared.
+/// Moves by tile, by columns within a tile, by distinct targets and by rows within these. There are many
+/// tiles with few moves each, so moves are distributed over tiles before sorting.
 template <class TileOf, class Target>
 void Traffic::sort_by(const TileOf& tile_of, const Target& target_of) {
   std::vector<uint32_t> begin(tiles_.size() + 1, 0);
@@ -87,7 +87,7 @@ void Traffic::count_local() {
   });
 }
 
-/// Calls visit(begin, end) for each run of neighbours that are alike.
+/// Calls visit(begin, end) for each run of equivalent neighbours.
 template <class Iterator, class Alike, class Visit>
 void each_run(Iterator begin, Iterator end, const Alike& alike, const Visit& visit) {
   while (begin != end) {
@@ -97,7 +97,7 @@ void each_run(Iterator begin, Iterator end, const Alike& alike, const Visit& vis
   }
 }
 
-/// Gathers are sent to each pair of tiles by itself, and come after what is broadcast.
+/// Gathers are sent to each pair of tiles separately, after what is broadcast.
 void Traffic::count_sent() {
   sort_by([](const Move& m) { return m.from; }, [](const Move& m) { return m.gathered ? 1 + m.to / 2 : 0; });
   const auto alike = [](const Move& a, const Move& b) {
@@ -122,7 +122,7 @@ void Traffic::count_sent(Iterator begin, Iterator end) {
 }
 
 void Traffic::count_received() {
-  // The two tiles of a pair side by side, so that what both receive is seen.
+  // The two tiles of a pair are adjacent, so that what both receive is found.
   sort_by([](const Move& m) { return m.to & ~1U; }, [](const Move& m) { return m.gathered; });
   const auto alike = [](const Move& a, const Move& b) {
     return (a.to | 1) == (b.to | 1) && columns_of(a) == columns_of(b) && a.gathered == b.gathered;

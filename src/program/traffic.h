@@ -1,5 +1,5 @@
-// What an exchange moves, tile by tile: its cycles and its code. Planner and compiler count with
-// this one class.
+// The data that an exchange moves, tile by tile: its cycles and its code. Planner and compiler both use this
+// class.
 #pragma once
 
 #include <cstdint>
@@ -10,35 +10,34 @@
 
 namespace tessera::program {
 
-/// The moves of one exchange of a machine whose tiles have memories of their own. Reused from
-/// exchange to exchange.
+/// The moves of one exchange on a machine whose tiles have their own memories. Reused for many exchanges.
 ///
-/// The exchange broadcasts: what one tile sends to several leaves it once, and takes code once; gathers
-/// are sent to each pair by itself. Tiles 2i and 2i + 1 are a pair; what both receive comes at the paired
-/// rate. Moves from a tile to itself are copies in its memory. Where a move is longer than one transfer
-/// can be, it takes the code of several.
+/// The exchange broadcasts: data that one tile sends to several leaves it once, and takes code once; gathers
+/// are sent to each pair separately. Tiles 2i and 2i + 1 form a pair; data for both arrives at the paired
+/// rate. Moves from a tile to itself are copies in its memory. A move longer than the maximum transfer takes
+/// the code of several.
 class Traffic {
  public:
   explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {}
 
-  /// Elements of `box` of a variable move from one tile (or kShared) to another. `gathered`: as rows
-  /// that lie scattered in the variable.
+  /// Elements of `box` of a variable move from one tile (or kShared) to another. `gathered`: as scattered
+  /// rows of the variable.
   void add(TileId from, TileId to, VariableId variable, const Box& box, uint64_t element_bytes,
            bool gathered = false) {
     if (!box.empty())
       moves_.push_back({slot(from), slot(to), variable, static_cast<uint32_t>(element_bytes), box, gathered});
   }
 
-  /// Counts what was added since the last time, and forgets the moves.
+  /// Counts the moves added since the last call, and clears them.
   void count();
 
-  // Of the exchange counted last.
+  // For the exchange counted last.
 
-  /// The sync before it, its fixed part and its busiest tile; nothing where nothing moves. Copies
-  /// within tiles alone need no exchange, hence no sync.
+  /// Its sync, its fixed cost and its busiest tile; nothing if nothing moves. Copies within tiles alone need
+  /// no exchange, hence no sync.
   PhaseTimes cycles() const;
   const TileTraffic& of(TileId tile) const { return tiles_[slot(tile)].traffic; }
-  /// Exchange code on a tile: each end of each transfer, and each copy within the tile.
+  /// Exchange code on a tile: for each end of each transfer, and each copy within the tile.
   uint64_t code_bytes(TileId tile) const { return tiles_[slot(tile)].code_bytes; }
   uint64_t sent_bytes() const { return sent_bytes_; }
 
@@ -59,7 +58,7 @@ class Traffic {
   };
   using Iterator = std::vector<Move>::const_iterator;
 
-  /// A shared space comes after the tiles, in a pair of its own.
+  /// A shared space comes after the tiles, in its own pair.
   uint32_t slot(TileId tile) const { return tile == kShared ? (machine_.tiles + 1) & ~1U : tile; }
   template <class TileOf, class Target>
   void sort_by(const TileOf& tile_of, const Target& target_of);

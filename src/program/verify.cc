@@ -10,7 +10,7 @@
 namespace tessera::program {
 namespace {
 
-/// Of control flow: everything that follows it calls itself for each level.
+/// Limits the depth of control flow: everything that walks it recurses once per level.
 constexpr uint32_t kDeepestStep = 1000;
 
 class Verifier {
@@ -124,7 +124,7 @@ class Verifier {
     const Variable& v = variable(field.variable, where);
     if (spec.access != Access::in) check_writable(v, where);
     check_series(field.boxes, group.count(), where);
-    // Nobody writes what is read only, so reading it cannot conflict.
+    // Nobody writes read-only variables, so reading them cannot conflict.
     const bool reads = spec.access != Access::out && !v.is_read_only();
     for (uint32_t i = 0; i < group.count(); ++i) {
       const Box box = field.boxes.at(i);
@@ -197,7 +197,7 @@ class Verifier {
     check_inside(to.whole(), target, to);
     const Box list{0, group.source_rows ? static_cast<uint32_t>(group.source_rows->size()) : 0, 0, from.cols};
     check_inside(group.source_rows ? list : from.whole(), source, from);
-    // Where a box moves at run time, any row may be touched.
+    // If a box moves at run time, any row may be touched.
     const auto anywhere = [](Box box, const Variable& v) { return Box{0, v.rows, box.col, box.cols}; };
     touched_.add_write(group.to, group.target_offset ? anywhere(target, to) : target, owner);
     if (group.source_rows) check_rows(where, group, source);
