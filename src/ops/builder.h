@@ -1,4 +1,4 @@
-// Where operations are built: many in one program, each on a range of tiles.
+// The builder with which operations are added to a program, each on a range of tiles.
 #pragma once
 
 #include <tessera/types.h>
@@ -16,8 +16,8 @@
 
 namespace tessera::ops {
 
-/// Adds operations to a program, on a range of a machine's tiles. An operation numbers its tiles from 0;
-/// the builder says which those are. Program and machine must outlive it.
+/// Adds operations to a program, on a range of a machine's tiles. An operation numbers its tiles from 0; the
+/// builder translates. Program and machine must outlive it.
 class Builder {
  public:
   Builder(program::Program& program, const machine::Machine& machine);
@@ -27,10 +27,10 @@ class Builder {
           uint32_t tiles);
 
   program::Program& program() const { return program_; }
-  /// The machine as far as the range goes: what planners are to be given.
+  /// The machine restricted to the range, for planners.
   const machine::Machine& machine() const { return machine_; }
   bool is_host() const { return machine_.kind == machine::Kind::host; }
-  /// The machine's number of a tile of the range; the shared space is what it is.
+  /// The machine's number of a tile of the range; the shared space is unchanged.
   program::TileId tile(program::TileId of_range) const {
     return of_range == program::kShared ? of_range : first_tile_ + of_range;
   }
@@ -38,14 +38,14 @@ class Builder {
 
   /// A whole variable as an operand.
   Operand whole(program::VariableId variable) const;
-  /// Where an operand lies: boxes of it, on tiles of the range.
+  /// Where an operand lies: its boxes, on tiles of the range.
   std::vector<program::MappedBox> mapping_of(const Operand& operand) const;
   /// Whether all of an operand lies on tiles of the range.
   bool holds(const Operand& operand) const;
   Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
 
-  /// Variables whose mappings number tiles from 0. Without a mapping: the shared space of a host; on tiles
-  /// linearly over the range.
+  /// Adds a variable whose mapping numbers tiles from 0. Without a mapping: the shared space of a host; on
+  /// tiles linear over the range.
   Operand add(program::Variable variable) const;
   Operand temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
                     std::vector<program::MappedBox> mapping = {}) const;

@@ -1,4 +1,4 @@
-// Knobs of a cut by their names: a family of kernels lists them with visit_knobs(cut, visit).
+// Knobs of a schedule by name: a family of kernels lists them with visit_knobs(schedule, visit).
 #pragma once
 
 #include <fmt/format.h>
@@ -40,8 +40,7 @@ std::string describe_knobs(typename Family::Schedule schedule) {
   return text;
 }
 
-/// Sets the knobs that are forced. Throws UsageError for one that the family lacks, or a value out
-/// of range.
+/// Sets the forced knobs. Throws UsageError for one that the family lacks, or a value out of range.
 template <class Family>
 void apply_knobs(const ForcedKnobs& force, typename Family::Schedule& schedule) {
   for (const auto& [name, value] : force) {
@@ -65,7 +64,7 @@ void check_knobs(const ForcedKnobs& force) {
   apply_knobs<Family>(force, schedule);
 }
 
-/// The fastest of a family's cuts, each weighed once with the forced knobs set, and what every one costs.
+/// The fastest of a family's schedules, each costed once with the forced knobs set, and the cost of all.
 template <class Family, class Weigh>
 auto plan_fastest(const std::vector<typename Family::Schedule>& schedules, const ForcedKnobs& force,
                   const Weigh& weigh) {

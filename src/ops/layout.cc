@@ -5,7 +5,7 @@
 namespace tessera::ops {
 namespace {
 
-/// A row-major matrix of rows × cols, as its transpose.
+/// The transpose of a row-major matrix of rows × cols.
 std::vector<float> transposed_copy(std::span<const float> matrix, uint64_t rows, uint64_t cols) {
   std::vector<float> transposed(matrix.size());
   for (uint64_t r = 0; r < rows; ++r)

@@ -1,4 +1,4 @@
-// Layouts of operands: in which order their elements are stored, as what variable, and where.
+// Layouts of operands: the order of their elements, the shape of their variable, and their mapping.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct OperandLayout {
   uint32_t rows = 0;  ///< of the variable
   uint32_t cols = 0;
   std::vector<program::MappedBox> mapping = {};
-  std::optional<PartedMatrix> parts = {};  ///< a matrix is stored part by part; without, row by row
+  std::optional<PartedMatrix> parts = {};  ///< the matrix is stored part by part; without, row by row
   bool transposed = false;                 ///< the transpose of the matrix is stored
   std::vector<uint64_t> blocks = {};       ///< packed values: row i is block blocks[i] of the pattern
 

@@ -1,4 +1,4 @@
-// Operands of operations: variables that lie in a program already.
+// Operands of operations: variables that are in a program already.
 #pragma once
 
 #include <tessera/types.h>
@@ -18,7 +18,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
   uint32_t rows() const { return box.rows; }
   uint32_t cols() const { return box.cols; }
-  /// A box of the operand, as one of its variable.
+  /// Converts a box of the operand to one of its variable.
   program::Box inside(const program::Box& part) const {
     return {box.row + part.row, part.rows, box.col + part.col, part.cols};
   }

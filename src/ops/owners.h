@@ -1,4 +1,4 @@
-// Compute sets in which each tile works on what it owns of an operand.
+// Compute sets in which each tile processes its own part of an operand.
 #pragma once
 
 #include <vector>

@@ -9,13 +9,13 @@
 
 namespace tessera::ops {
 
-/// A rows × cols matrix cut first into slices, which are computed one after another, and each slice
-/// into a grid of parts. A slice is one row of storage, a part a run of elements within it, row by
-/// row. Slices are of equal size: what the last ones lack is padding, and 0.
+/// A rows × cols matrix divided into slices, which are computed one after another, and each slice into a grid
+/// of parts. A slice is one row of storage, a part a run of elements within it, row by row. Slices have equal
+/// size: the last ones are padded with 0.
 class PartedMatrix {
  public:
   PartedMatrix() = default;
-  /// Parts at whole grains.
+  /// Parts consist of whole grains.
   PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, uint32_t col_slices, uint32_t row_parts,
                uint32_t row_grain, uint32_t col_parts, uint32_t col_grain);
 

@@ -1,4 +1,4 @@
-// What the plans of all operations have in common: the cuts that were weighed, and what each costs.
+// Common parts of the plans of all operations: the candidates, and the cost of each.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace tessera::ops {
 
-/// One way to cut an operation over the tiles of a machine.
+/// One way to partition an operation over the tiles of a machine.
 struct PlanCandidate {
   std::string partition;        ///< for people: "2 × 1 tiles, 64 × 512 a tile"
   program::PhaseTimes seconds;  ///< predicted
   uint64_t max_tile_bytes = 0;  ///< of the fullest tile; on a host, of the shared space
-  std::string rejected;         ///< why not; empty where it is feasible
+  std::string rejected;         ///< the reason; empty if it is feasible
 
   double total() const { return seconds.total(); }
 };
@@ -25,8 +25,7 @@ struct PlanCandidate {
 /// Knobs of a partition that the planner must use, by name.
 using ForcedKnobs = std::map<std::string, int64_t>;
 
-/// What a planner gives: the partition that it has chosen, what that is predicted to cost, and all that
-/// were weighed.
+/// The result of a planner: the chosen partition, its predicted cost, and all candidates.
 template <class Partition>
 struct Plan {
   Partition partition;
@@ -34,11 +33,11 @@ struct Plan {
   std::vector<PlanCandidate> candidates;
 };
 
-/// Index of the fastest feasible candidate, the first among equals. Rejects the other feasible ones
-/// for being slower. Throws Error with every candidate's reason where none is feasible.
+/// Index of the fastest feasible candidate, the first among equals. Rejects the other feasible ones for being
+/// slower. Throws Error with every candidate's reason if none is feasible.
 size_t choose_fastest(std::vector<PlanCandidate>& candidates);
 
-/// One line a candidate: its cut, seconds by phase, bytes, and why it was rejected.
+/// One line per candidate: its partition, seconds by phase, bytes, and why it was rejected.
 std::string to_string(std::span<const PlanCandidate> candidates);
 
 }  // namespace tessera::ops

@@ -1,4 +1,4 @@
-// Operands of a product with a weight, which lie in a program already.
+// Operands of a product with a weight that are in a program already.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace tessera::ops {
 
-/// Each product reads two of W, X and Y and writes the third: of dX `x` is written, of dW `values`.
+/// Each product reads two of W, X and Y and writes the third: for dX it writes `x`, for dW `values`.
 struct ProductOperands {
   Operand values;                   ///< of W, or dW
   Operand x;                        ///< X or dX: k × n
@@ -19,7 +19,7 @@ struct ProductOperands {
 /// A product in a program.
 struct BuiltProduct {
   program::StepId step = program::kNoStep;
-  program::VariableId bucket_metadata = 0;  ///< of a dynamic W: what of the metadata a tile works on
+  program::VariableId bucket_metadata = 0;  ///< for a dynamic W: the metadata that a tile processes
 };
 
 }  // namespace tessera::ops

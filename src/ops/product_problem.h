@@ -1,4 +1,4 @@
-// A product with a weight, on any machine: what its planners and builders are told.
+// A product with a weight, on any machine: the input of its planners and builders.
 #pragma once
 
 #include <tessera/spmm.h>
@@ -15,28 +15,28 @@ namespace tessera::ops {
 enum class Product : uint8_t { forward, input_gradient, sddmm };
 std::string_view name_of(Product product);
 
-/// Who plans: Tessera as it finds best, or as the vendor's libraries are known to.
+/// The planner: Tessera's own search, or the published rules of the vendor's libraries.
 enum class Planner : uint8_t { best, published };
 
-/// Number types of a product: of its operands, and of partial sums that leave a tile.
+/// Number types of a product: of its operands, and of partial sums sent between tiles.
 struct TiledNumbers {
   Type operands = Type::f32;
   Type partials = Type::f32;
 };
 
-/// A product, but for its weight.
+/// A product, without its weight.
 struct ProductProblem {
   uint32_t n = 0;
-  Type type = Type::f32;      ///< of W; on tiles of X and Y too, and there f32 or f16
-  Type partials = Type::f32;  ///< on tiles, of sums that leave a tile: `type`, or f32
+  Type type = Type::f32;      ///< of W; on tiles also of X and Y, and there f32 or f16
+  Type partials = Type::f32;  ///< on tiles, of sums sent between tiles: `type`, or f32
   Planner planner = Planner::best;
-  bool dense = false;  ///< whether W is taken as full, whatever its pattern
+  bool dense = false;  ///< whether W is treated as full, whatever its pattern
   Product product = Product::forward;
-  /// Of a dynamic W, the most blocks that it may have; none: the pattern is fixed.
+  /// For a dynamic W, the maximum number of blocks; none: the pattern is fixed.
   std::optional<uint64_t> capacity = {};
-  Activation activation = Activation::none;  ///< of what is written, after the bias
-  bool bias = false;                         ///< one number is added to each row of what is written
-  // Of hosts.
+  Activation activation = Activation::none;  ///< of the result, after the bias
+  bool bias = false;                         ///< one number is added to each row of the result
+  // For hosts.
   Layout x_layout = Layout::row_major;  ///< of X and dX
   Layout y_layout = Layout::row_major;  ///< of Y and dY
 

@@ -1,4 +1,4 @@
-// Cutting ranges into parts.
+// Splitting ranges into parts.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@ inline std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32
   return begin;
 }
 
-/// Cuts `units` (rows, block rows, chunks) into at most `parts` ranges of nearly equal work,
-/// before[i] being the work before unit i and before[units] all of it. The first of each range, and
-/// the end.
+/// Splits `units` (rows, block rows, chunks) into at most `parts` ranges of nearly equal work, where
+/// before[i] is the work before unit i and before[units] all of it. Returns the first of each range, and the
+/// end.
 template <class Work>
 std::vector<uint32_t> split_rows(const Work& before, uint32_t units, uint32_t parts) {
   std::vector<uint32_t> begin = {0};
@@ -28,7 +28,7 @@ std::vector<uint32_t> split_rows(const Work& before, uint32_t units, uint32_t pa
     const auto target = static_cast<double>(before[units]) * p / parts;
     auto at = std::partition_point(before.begin(), before.begin() + units,
                                    [&](auto work) { return static_cast<double>(work) < target; });
-    // The nearer border: with few units, one more or less is much.
+    // The nearer border: with few units, one more or less matters.
     if (at != before.begin() && 2 * target < static_cast<double>(at[-1]) + static_cast<double>(*at)) --at;
     begin.push_back(std::max(begin.back(), static_cast<uint32_t>(at - before.begin())));
   }

@@ -1,4 +1,4 @@
-// Which types an operation takes.
+// The types that an operation accepts.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace tessera::ops {
 
-/// Throws UsageError where the type is none that kernels compute with in FP32.
+/// Throws UsageError unless kernels compute with the type in FP32.
 inline void require_float(Type type, std::string_view what) {
   if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
     throw UsageError(fmt::format("{} of {} is not possible: use f32, f16 or bf16", what, name_of(type)));

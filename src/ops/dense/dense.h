@@ -23,15 +23,15 @@ struct DenseShape {
   Product product = Product::forward;
 };
 
-/// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that
-/// use it hold together and broadcast; partial sums over k are added on the tiles that share out Y.
-/// Slices of m or of n are computed one after another, by a loop. Neighbouring tiles, which receive
-/// the same data at twice the rate, share their part of X (pairs_share_x) or of W.
+/// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that use it
+/// hold together and broadcast; partial sums over k are added on the tiles among which Y is distributed.
+/// Slices of m or of n are computed one after another in a loop. Neighbouring tiles, which receive the same
+/// data at twice the rate, share their part of X (pairs_share_x) or of W.
 ///
-/// A gradient has two ways. In a partition of its own it is a product like any other, of a left factor Wᵀ
-/// or dY. In its forward product's partition (mirrored) every tile has the parts of W, X and Y that it has
-/// there, and reads one of them as its transpose: so W stays where it is, and dW comes to lie as W does.
-/// Partial sums are then over m or n. Slices are not mirrored.
+/// A gradient can be partitioned in two ways. In its own partition it is an ordinary product with the left
+/// factor Wᵀ or dY. In its forward product's partition (mirrored) every tile has the same parts of W, X and Y
+/// as there, and reads one of them as its transpose: W stays in place, and dW has the layout of W. Partial
+/// sums are then over m or n. Slices are not mirrored.
 struct DensePartition {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -46,25 +46,25 @@ struct DensePartition {
   bool operator==(const DensePartition&) const = default;
 };
 
-/// Rows of W, and columns, that the multipliers take at once.
+/// Rows and columns of W that the multipliers process at once.
 inline constexpr uint32_t kDenseRowGrain = 16;
 inline uint32_t dense_inner_grain(Type type) { return type == Type::f16 ? 16 : 8; }
 
 std::string to_string(const DensePartition& partition);
 
-/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
-/// others. Parts and slices that `forced` does not leave at 0 are kept.
+/// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero parts and
+/// slices of `forced` are kept.
 std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
                                                        const machine::Machine& machine,
                                                        const DensePartition& forced);
 
-/// How W, X and Y lie, and their gradients in a mirrored partition: parts are shared out over tiles that
-/// use them.
+/// Layouts of W, X and Y, and of their gradients in a mirrored partition: parts are distributed over tiles
+/// that use them.
 ProductLayouts dense_layouts(const DenseShape& shape, const DensePartition& partition);
 
-/// Adds a product to a program: of a left operand (`values`) of m × k, a right one (`x`) and a result (`y`),
-/// two of which are read, in a mirrored partition by what the shape's product is. All are stored part by
-/// part as dense_layouts() has them, wherever they lie.
+/// Adds a product to a program: of a left operand (`values`) of m × k, a right one (`x`) and a result (`y`);
+/// in a mirrored partition the shape's product says which two are read. All are stored part by part as in
+/// dense_layouts(), with any mapping.
 program::StepId build_dense(const Builder& builder, const DenseShape& shape, const DensePartition& partition,
                             const ProductOperands& operands);
 

@@ -21,8 +21,8 @@ using program::StepId;
 using program::TileId;
 using program::VariableId;
 
-/// Tiles that hold a broadcast part together, at most: more would take more transfers to send no
-/// more.
+/// Maximum number of tiles that hold a broadcast part together: with more there would be more transfers for
+/// the same data.
 constexpr uint32_t kMostHolders = 16;
 
 /// Place of a tile in the grid.
@@ -49,8 +49,8 @@ class DenseGrid {
   const DensePartition& p_;
 };
 
-/// A mapping of `rows` rows of a matrix in parts: the elements of each part are shared out over the tiles
-/// tile_of(i, j, h) of h = 0, 1, … below `holders`.
+/// A mapping of `rows` rows of a matrix in parts: the elements of each part are distributed over the tiles
+/// tile_of(i, j, h), h = 0, 1, … below `holders`.
 template <class TileOf>
 std::vector<MappedBox> share_out(const PartedMatrix& parts, uint32_t rows, uint32_t holders,
                                  const TileOf& tile_of) {
@@ -109,17 +109,17 @@ class DenseBuilder {
   }
 
  private:
-  /// One of the three matrices as the grid has it: each part on as many tiles as there are copies.
+  /// One of the three matrices in the grid: each part on as many tiles as there are copies.
   struct Side {
     const PartedMatrix& parts;
     const Operand& operand;
     uint32_t copies;
     bool is_sliced;
     std::array<uint32_t, 3> (*where)(const Place&);  ///< which copy, and which part of it
-    VariableId local = 0;                            ///< what the tiles work on
+    VariableId local = 0;                            ///< what the tiles process
     bool is_local_copy = false;
 
-    /// What a tile has of the local variable, which has a row for each copy.
+    /// A tile's box of the local variable, which has a row for each copy.
     Box box(const Place& place, bool has_copies) const {
       const auto [copy, i, j] = where(place);
       return parts.part(has_copies ? copy : 0, i, j);
@@ -132,7 +132,7 @@ class DenseBuilder {
     return shape_.product == Product::forward ? y_ : shape_.product == Product::sddmm ? w_ : x_;
   }
 
-  /// A temporary of a row for each copy, of which each tile has its part.
+  /// A temporary with a row for each copy, in which each tile has its part.
   Operand add_parts(const std::string& name, Type type, const Side& side) const {
     std::vector<MappedBox> mapping;
     for (TileId tile = 0; tile < partition_.tiles(); ++tile)
@@ -140,7 +140,7 @@ class DenseBuilder {
     return b_.temporary(name, type, side.copies, side.parts.slice_elements(), std::move(mapping));
   }
 
-  /// What each tile multiplies, where it does not lie there already.
+  /// Brings what each tile multiplies to it, unless it is there already.
   void bring(Side& side) {
     side.local = side.operand.variable;
     if (side.copies == 1 && !side.is_sliced) return;
@@ -161,8 +161,8 @@ class DenseBuilder {
     input_copies_.groups.push_back(std::move(group));
   }
 
-  /// Where the sums of a slice lie when they are complete: where the result lies, if its tiles can add them
-  /// up there or compute them there; else as the layout has it, to be copied from there.
+  /// Where the complete sums of a slice are stored: at the result's place, if its tiles can add or compute
+  /// them there; otherwise in the plan's layout, to be copied from there.
   void choose_result() {
     Side& side = result();
     const std::vector<MappedBox>& native = layout_of_result().mapping;

@@ -20,8 +20,8 @@ constexpr size_t kMostCuts = 64;
 
 uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// Numbers of parts, up to `most`, that differ in the size of their largest part; and for each of
-/// them that is odd the even one above, which leaves no tile without a neighbour.
+/// Numbers of parts, up to `most`, that differ in the size of their largest part; and for each odd one the
+/// next even one, which leaves no tile without a neighbour.
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
   std::vector<uint32_t> counts;
   uint32_t size = ~0U;
@@ -34,7 +34,7 @@ std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
   return counts;
 }
 
-/// What one cut is expected to cost, in closed form: parts are as equal as they can be.
+/// The expected cost of one partition in closed form: parts are as equal as possible.
 class Estimate {
  public:
   Estimate(const DenseShape& s, const DensePartition& partition, const Machine& m)
@@ -64,8 +64,7 @@ class Estimate {
     return {partition_, cycles.scaled(partition_.slices()), bytes()};
   }
 
-  /// The most that is alive at one time: what is multiplied and the partials, or these as they are
-  /// computed and as they are received.
+  /// The maximum alive at one time: factors and partials, or partials as computed and as received.
   double temporaries() const {
     const double multiplied = (copies_w() ? w_ : 0) + (copies_x() ? x_ : 0);
     return partition_.k_parts > 1 ? partial_ + std::max(multiplied, partial_) : multiplied;
@@ -81,8 +80,7 @@ class Estimate {
     cycles[Phase::sync] += program::exchange_sync_cycles(m_);
   }
 
-  /// Of its own share a tile makes a copy; the rest it receives, with its neighbour if they share
-  /// it.
+  /// A tile copies its own slice; it receives the rest, with its neighbour if they share it.
   double broadcast_cycles() const {
     program::TileTraffic t;
     const auto receive = [&](double bytes, uint32_t users, bool neighbours) {
@@ -168,7 +166,7 @@ class GridSearch {
           for (bool slice_x : {true, false}) consider({m, k, n, m_slices, n_slices, slice_x});
   }
 
-  /// Of the parts of n only the most that the tiles allow, and few.
+  /// For n only the maximum number of parts that the tiles allow, and few.
   std::vector<uint32_t> n_counts(uint32_t units, uint32_t most) const {
     if (forced_.n_parts != 0) return counts(units, forced_.n_parts, most);
     const uint32_t all = std::min(std::max(1U, units), most);

@@ -1,4 +1,4 @@
-// Functions of single elements and of pairs, over a matrix.
+// Elementwise functions of one or two matrices.
 #pragma once
 
 #include "kernels/map/elementwise/elementwise.h"

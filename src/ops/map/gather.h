@@ -1,4 +1,4 @@
-// Elements moved: rows that a list names, and whole matrices between layouts.
+// Data movement: gathered rows, and copies of matrices between layouts.
 #pragma once
 
 #include <vector>

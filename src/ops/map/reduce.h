@@ -1,4 +1,4 @@
-// Partial results summed up.
+// Sums of partial results.
 #pragma once
 
 #include "ops/map/map.h"

@@ -1,4 +1,4 @@
-// What the planners of products on tiled machines share.
+// Common parts of the planners of products on tiled machines.
 #pragma once
 
 #include <tessera/types.h>
@@ -11,10 +11,10 @@
 
 namespace tessera::ops {
 
-/// The published planners' share of a tile's memory for temporaries.
+/// The published planners' fraction of a tile's memory for temporaries.
 inline constexpr double kPublishedMemoryFraction = 0.6;
 
-/// A cut, and what it is expected to cost.
+/// A partition, and its expected cost.
 template <class Partition>
 struct Expected {
   Partition partition;

@@ -1,4 +1,4 @@
-// The products of tiles as the planner and the builder of each kind see them.
+// The products of tiles as seen by the planner and builder of each kind.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace tessera::ops {
 
-/// A dense product in a partition of its own or mirrored: its shape, layouts and operands by their roles in
-/// a product of a left and a right factor, or by those in W's products.
+/// A dense product in its own partition or mirrored: its shape, layouts and operands by their roles in a
+/// product of a left and a right factor, or by those in W's products.
 class DenseProduct {
  public:
   DenseProduct(const Pattern& pattern, const ProductProblem& problem)
       : pattern_(pattern), problem_(problem) {}
 
-  /// Of dX the left factor is Wᵀ, of dW it is dY and the right one Xᵀ; mirrored, both are read as they lie.
+  /// For dX the left factor is Wᵀ, for dW it is dY and the right one Xᵀ; mirrored, both are read in place.
   DenseShape shape(bool mirrored) const;
   ProductLayouts layouts(const DensePartition& partition) const;
   program::StepId build(const Builder& builder, const DensePartition& partition,
@@ -39,7 +39,7 @@ class StaticProduct {
                 const StaticPartition& forward);
 
   std::vector<Expected<StaticPartition>> partitions(Planner planner, const StaticPartition& forced) const;
-  /// The pattern dealt out to the parts of a partition.
+  /// Distributes the pattern over the parts of a partition.
   PartLayout deal(const StaticPartition& partition) const;
   ProductLayouts layouts(const PartLayout& parts) const;
   program::StepId build(const Builder& builder, const PartLayout& parts,

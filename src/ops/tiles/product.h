@@ -1,5 +1,4 @@
-// Y = W·X, W sparse or dense, and its gradients, on a machine whose tiles have memories of their
-// own.
+// Y = W·X, with sparse or dense W, and its gradients, on a machine whose tiles have their own memories.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -29,13 +28,12 @@ namespace tessera::ops {
 /// one fits the memory.
 struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, DynamicTiling>> {
   StaticPartition values_of;  ///< gradients of a sparse W: the forward product's, as which W and dW lie
-  uint32_t steps = 0;         ///< of a dynamic W: propagation steps of the random pattern that was counted
+  uint32_t steps = 0;         ///< for a dynamic W: propagation steps of the random pattern that was counted
 
   uint32_t tiles_used() const;
 };
 
-/// Throws UsageError for types that tiled machines lack, and for knobs that do not exist or are out
-/// of range.
+/// Throws UsageError for types that tiled machines lack, and for knobs that do not exist or are out of range.
 void check_tile_product(const ProductProblem& problem, const machine::Machine& machine,
                         const ForcedKnobs& force);
 
@@ -66,21 +64,20 @@ ProductLayouts layouts_of(const Pattern& pattern, const ProductProblem& problem,
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands);
 
-/// What serves every pattern of a dynamic product, and the one that it has at present.
+/// The encoding shared by all patterns of a dynamic product, and the present pattern.
 struct DynamicWeight {
   DynamicShape shape;
   DynamicGrid grid;
   DynamicEncoding encoding;
-  program::VariableId metadata = 0;         ///< to bind encoding.metadata to, beside the values
-  program::VariableId bucket_metadata = 0;  ///< what of it a tile works on
+  program::VariableId metadata = 0;         ///< to which encoding.metadata is bound, besides the values
+  program::VariableId bucket_metadata = 0;  ///< the part of it that a tile processes
 
   /// What the program costs with the present pattern.
   Tally tally(const program::Program& program, const machine::Machine& machine) const;
 };
 
-/// A plan's program between operands that the caller binds, and how these are stored. Of the operands,
-/// `values` is W or dW, `x` is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes
-/// the third.
+/// A plan's program between operands that the caller binds, and their storage order. `values` is W or dW, `x`
+/// is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes the third.
 struct TileProductProgram {
   struct Variables {
     program::VariableId values = 0, x = 0, y = 0;
@@ -89,15 +86,15 @@ struct TileProductProgram {
   program::Program program;
   Variables variables;
   ProductLayouts layouts;
-  std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; of a
-                                      ///< dynamic W, DynamicEncoding::kNoBlock where there is none
+  std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; for a
+                                      ///< dynamic W, DynamicEncoding::kNoBlock if there is none
   bool dense = false;
   std::optional<DynamicWeight> dynamic;
 
-  /// Encodes another pattern of a dynamic W; the program stays as it is. Throws as encode() does.
+  /// Encodes another pattern of a dynamic W; the program does not change. Throws as encode() does.
   void set_pattern(const Pattern& pattern);
 
-  /// The elements to bind to the variables, from row-major matrices, and results back; load_weight
+  /// Converts row-major matrices to the elements to bind to the variables, and results back; load_weight
   /// fills the values of a matrix that has the product's pattern.
   std::vector<float> stored_weight(const SparseMatrix& matrix) const;
   std::vector<float> stored_x(std::span<const float> x) const;

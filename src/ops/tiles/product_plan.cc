@@ -17,8 +17,8 @@ namespace {
 
 using machine::Machine;
 
-// Cuts that are recounted exactly: so many, and more until one fits. Recounting builds the program,
-// so of large ones there are fewer.
+// Number of candidates that get an exact cost; more until one fits. Exact costs need the program, so there
+// are fewer for large ones.
 constexpr size_t kRecounted = 4;
 constexpr size_t kMostRecounted = 16;
 constexpr uint64_t kLargeBlocks = 1 << 19;
@@ -207,7 +207,7 @@ TileProductPlan plan_dense(const Pattern& pattern, const ProductProblem& problem
   });
 }
 
-/// A random pattern of as many blocks as W may have.
+/// A random pattern with the maximum number of blocks of W.
 Pattern typical_pattern(const DynamicShape& s) {
   const double all = std::ceil(double{1} * s.m / s.block_size) * std::ceil(double{1} * s.k / s.block_size);
   const double density = all > 0 ? std::min(1.0, static_cast<double>(s.capacity) / all) : 0;

@@ -1,6 +1,6 @@
-// Dynamic sparse products on tiled machines, as PopSparse (Li et al. 2023, section 3.3 and appendix
-// A.2) computes them: what is planned is fixed by the shape and the most blocks that W may have,
-// and serves every pattern. docs/dynamic-sparsity.md says how.
+// Dynamic sparse products on tiled machines, as in PopSparse (Li et al. 2023, section 3.3 and appendix A.2):
+// the plan depends only on the shape and the maximum number of blocks of W, and serves every pattern. See
+// docs/dynamic-sparsity.md.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -23,19 +23,18 @@ struct DynamicShape {
   uint32_t k = 0;
   uint32_t n = 0;
   uint32_t block_size = 1;
-  uint64_t capacity = 0;  ///< the most blocks that W may have
+  uint64_t capacity = 0;  ///< maximum number of blocks of W
   TiledNumbers numbers;
   Product product = Product::forward;
 };
 
-/// A grid of m_parts × k_parts × n_parts tiles. W is cut into m_parts × k_parts partitions of equal
-/// shape, each with a bucket of room for so many blocks, which lies spread over the n_parts tiles
-/// of its partition and is copied to each of them on every call.
+/// A grid of m_parts × k_parts × n_parts tiles. W is divided into m_parts × k_parts partitions of equal
+/// shape, each with a bucket for this many blocks, which is distributed over the n_parts tiles of its
+/// partition and copied to each of them on every call.
 ///
-/// Gradients are cut alike. For dX tiles have rows of dY in place of X, read blocks as their
-/// transposes, and results are added over m in place of k. For dW tiles have rows of both; buckets
-/// travel empty and are filled where their blocks belong, travel back by as many steps, and are
-/// added over n.
+/// Gradients are partitioned alike. For dX tiles have rows of dY instead of X, read blocks as their
+/// transposes, and results are added over m instead of k. For dW tiles have rows of both; buckets travel
+/// empty and are filled where their blocks belong, travel back by as many steps, and are added over n.
 struct DynamicTiling {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -49,19 +48,18 @@ struct DynamicTiling {
 
 std::string to_string(const DynamicTiling& tiling);
 
-/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
-/// others. Parts that `forced` does not leave at 0 are kept. The published planner's limits may
-/// leave none.
+/// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero parts of
+/// `forced` are kept. The published planner's limits may leave none.
 std::vector<Expected<DynamicTiling>> dynamic_tilings(const DynamicShape& shape, Planner planner,
                                                      const machine::Machine& machine,
                                                      const DynamicTiling& forced);
 
-/// Where the partitions of a cut lie, and how large their buckets are.
+/// Positions of the partitions, and sizes of their buckets.
 struct DynamicGrid {
   DynamicGrid(const DynamicShape& shape, const DynamicTiling& tiling, const machine::Machine& machine);
 
-  /// Partitions are numbered in the order of the ring in which buckets move: along k, then along m.
-  /// (Tiles that differ in n have the same partition: between them no block needs to move.)
+  /// Partitions are numbered in the order of the ring in which buckets move: along k, then along m. (Tiles
+  /// that differ in n have the same partition: no block needs to move between them.)
   uint32_t partition(uint32_t m_part, uint32_t k_part) const { return m_part * tiling.k_parts + k_part; }
   uint32_t m_part(uint32_t partition) const { return partition / tiling.k_parts; }
   uint32_t k_part(uint32_t partition) const { return partition % tiling.k_parts; }
@@ -81,31 +79,31 @@ struct DynamicGrid {
   uint32_t bucket_words;            ///< of metadata
 };
 
-/// A pattern as the buckets of a cut have it.
+/// A pattern encoded in buckets.
 struct DynamicEncoding {
   static constexpr uint64_t kNoBlock = ~uint64_t{0};
 
-  std::vector<uint16_t> metadata;     ///< bucket after bucket
+  std::vector<uint16_t> metadata;     ///< bucket by bucket
   std::vector<uint64_t> block_order;  ///< place i of the buckets has the pattern's block block_order[i]
   uint32_t steps = 0;                 ///< propagation steps that a product takes
   uint64_t moved = 0;                 ///< blocks outside of their own partition's bucket
-  uint32_t roundings = 1;             ///< the most times that a partial sum is rounded
+  uint32_t roundings = 1;             ///< maximum number of roundings of a partial sum
 };
 
-/// Puts the blocks of a pattern into buckets: each row of a partition into its own bucket while it
-/// fits; rows that do not into the nearest bucket with room for all of it; parts of rows into the
-/// nearest with any. Near is what a bucket passes after few steps of the ring. Throws UsageError
-/// where the pattern is not of the shape or has more blocks than the capacity, and Error where the
-/// buckets' metadata have no room for it, each saying how many blocks too many there are.
+/// Assigns the blocks of a pattern to buckets: each row of a partition to its own bucket while it fits;
+/// remaining rows to the nearest bucket with room for the entire row; parts of rows to the nearest with any
+/// room. Distance is the number of ring steps after which a bucket passes. Throws UsageError if the pattern
+/// has another shape or exceeds the capacity, and Error if the buckets' metadata have no room for it; both
+/// say how many blocks too many there are.
 DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid);
 
-/// Where the values (bucket after bucket, a row for each block) and the metadata (a row for each bucket)
-/// of W lie: spread over the tiles of their partition.
+/// Mappings of the values (bucket by bucket, a row per block) and the metadata (a row per bucket) of W:
+/// distributed over the tiles of their partition.
 std::vector<program::MappedBox> bucket_value_mapping(const DynamicGrid& grid);
 std::vector<program::MappedBox> bucket_metadata_mapping(const DynamicGrid& grid);
 
 /// Adds a product to a program. Values and metadata are buckets, X and Y the matrices themselves; all may
-/// lie anywhere.
+/// have any mapping.
 BuiltProduct build_dynamic(const Builder& builder, const DynamicShape& shape, const DynamicGrid& grid,
                            const ProductOperands& operands);
 

@@ -21,7 +21,7 @@ using program::StepId;
 using program::TileId;
 using program::VariableId;
 
-/// Flags that one vertex combines, at most, where that needs no more than two rounds of vertices.
+/// Maximum number of flags that one vertex combines, if two rounds of vertices suffice.
 constexpr uint32_t kMostFlags = 64;
 
 class DynamicBuilder {
@@ -67,19 +67,18 @@ class DynamicBuilder {
   bool is_sddmm() const { return shape_.product == Product::sddmm; }
   bool is_transposed() const { return shape_.product == Product::input_gradient; }
 
-  /// The rows of X and dX (along k), or of Y and dY (along m), as a grid's parts have them.
+  /// The rows of X and dX (along k), or of Y and dY (along m), in a grid's parts.
   struct Side {
     bool along_m;
     uint32_t rows;
-    uint32_t copies;  ///< of each part: one for each part of the other side
+    uint32_t copies;  ///< per part: one for each part of the other side
     const std::vector<uint32_t>& begin;
   };
   Side along_m() const { return {true, shape_.m, tiling_.k_parts, grid_.row_begin}; }
   Side along_k() const { return {false, shape_.k, tiling_.m_parts, grid_.x_begin}; }
   Side result_side() const { return is_transposed() ? along_k() : along_m(); }
 
-  /// What every tile has of one bucket: in variables that hold all buckets, once for each part of
-  /// n.
+  /// Each tile's part of one bucket, in variables that hold all buckets once for each part of n.
   Box values_box(uint32_t m, uint32_t k, uint32_t n) const {
     return {(n * partitions_ + grid_.partition(m, k)) * tiling_.bucket_blocks, tiling_.bucket_blocks, 0,
             block_elements_};
@@ -103,7 +102,7 @@ class DynamicBuilder {
     if (partitions_ > 1) next_ = {values("next.values"), metadata("next.metadata")};
   }
 
-  /// A side's part on each tile, in a variable that holds the side once for each part of the other.
+  /// Each tile's part of a side, in a variable that holds the side once for each part of the other.
   std::vector<Box> side_boxes(const Side& side) const {
     return tile_boxes([&](uint32_t m, uint32_t k, uint32_t n) {
       const uint32_t own = side.along_m ? m : k;
@@ -126,7 +125,7 @@ class DynamicBuilder {
     return {parts, std::move(boxes)};
   }
 
-  /// Buckets to all tiles of their partition, and to each tile its parts of what is multiplied.
+  /// Copies buckets to all tiles of their partition, and to each tile its parts of the factors.
   void distribute() {
     if (!is_sddmm()) copy_to_all(operands_.values, bucket_.values, tiling_.n_parts);
     copy_to_all(*operands_.metadata, bucket_.metadata, tiling_.n_parts);
@@ -143,7 +142,7 @@ class DynamicBuilder {
     return parts;
   }
 
-  /// `copies` of an operand one below the other.
+  /// Copies an operand `copies` times, stacked.
   void copy_to_all(const Operand& from, const Operand& to, uint32_t copies) {
     const Box first{0, from.rows(), 0, from.cols()};
     distribute_.groups.push_back({from.variable,
@@ -156,8 +155,8 @@ class DynamicBuilder {
                                   {}});
   }
 
-  /// Each tile works through the bucket that it has, and the tiles of the first part of n say
-  /// whether one still holds what belongs elsewhere.
+  /// Each tile processes the bucket that it has, and the tiles of the first part of n report whether one
+  /// still holds blocks that belong elsewhere.
   ComputeSet multiply(std::string name, bool is_first) {
     std::vector<int64_t> partition;
     for (const Box& box : metadata_boxes_) partition.push_back(box.row % partitions_);
@@ -190,7 +189,7 @@ class DynamicBuilder {
     return set;
   }
 
-  /// Steps that buckets have come, on tile 0: by as many they go back.
+  /// Number of steps that buckets have moved, on tile 0: they return by as many.
   program::VertexGroup count_steps(int64_t by, bool is_first) {
     if (is_first) steps_ = temporary("steps", Type::u32, 1, 1, program::map_to_tile(1, 1, 0)).variable;
     program::VertexGroup count{&kernels::count_codelet, 0, 1, 1, {}, {}};
@@ -199,7 +198,7 @@ class DynamicBuilder {
     return count;
   }
 
-  /// While any bucket holds what belongs elsewhere, all move on by one partition.
+  /// While any bucket holds blocks that belong elsewhere, all move on by one partition.
   StepId propagation() {
     std::vector<StepId> test;
     VariableId flags = flags_;
@@ -221,7 +220,7 @@ class DynamicBuilder {
     return b_.loop_while(b_.sequence(std::move(test)), flags, body);
   }
 
-  /// The bucket of each partition to the one before it.
+  /// Moves the bucket of each partition to the preceding one.
   CopySet shift() const {
     CopySet set{"shift buckets", {}};
     add_ring(bucket_.values, next_.values, tiling_.bucket_blocks, false, set);
@@ -229,7 +228,7 @@ class DynamicBuilder {
     return set;
   }
 
-  /// Moves buckets, of so many rows each, by one partition: to the one before, or the one behind.
+  /// Moves buckets, of this many rows each, by one partition: to the preceding or the following one.
   void add_ring(const Operand& from, const Operand& to, uint32_t bucket_rows, bool back, CopySet& set) const {
     const uint32_t cols = from.cols();
     const uint32_t rows = partitions_ * bucket_rows;
@@ -248,7 +247,7 @@ class DynamicBuilder {
     move(0, rows - bucket_rows, bucket_rows);
   }
 
-  /// What came becomes what the tiles work on: a copy within each tile.
+  /// The received buckets become the ones that tiles process: a copy within each tile.
   CopySet keep() const {
     CopySet set{"keep buckets", {}};
     add_kept(next_.values, bucket_.values, set);
@@ -260,7 +259,7 @@ class DynamicBuilder {
         {from.variable, to.variable, 1, BoxSeries::same(from.box), BoxSeries::same(to.box), {}, {}, {}});
   }
 
-  /// Values go back to where their buckets set out.
+  /// Returns values to the origins of their buckets.
   StepId return_exchange() {
     CopySet back{"shift back", {}};
     add_ring(bucket_.values, next_.values, tiling_.bucket_blocks, true, back);
@@ -280,7 +279,7 @@ class DynamicBuilder {
     return is_sddmm() ? operands_.values : is_transposed() ? operands_.x : operands_.y;
   }
 
-  /// Sums are added where the result lies, or else on even ranges of rows, from where they are sent.
+  /// Sums are added where the result lies, or otherwise in even ranges of rows, from which they are sent.
   void choose_result() {
     result_ = result_operand();
     if (needs_sum() && !b_.holds(result_))
@@ -289,19 +288,20 @@ class DynamicBuilder {
     std::ranges::sort(owners_, {}, &MappedBox::tile);
   }
 
-  /// Partial sums to the tiles that own their rows of the result: there, the rows of each summand
-  /// in turn.
+  /// Sends partial sums to the tiles that own their rows of the result: there, the rows of each summand one
+  /// after another.
   CopySet send_partials() {
     const Side side = result_side();
     return send((is_transposed() ? x_parts_ : y_parts_).operand, side.rows, side.copies);
   }
 
-  /// Blocks to the tiles that own their buckets: there, what each part of n has found in turn.
+  /// Sends blocks to the tiles that own their buckets: there, the results of each part of n one after
+  /// another.
   CopySet send_buckets() {
     return send(bucket_.values, partitions_ * tiling_.bucket_blocks, tiling_.n_parts);
   }
 
-  /// `summands` matrices of so many rows, one below the other, to the owners of their sum.
+  /// Sends `summands` stacked matrices of this many rows to the owners of their sum.
   CopySet send(const Operand& from, uint32_t rows, uint32_t summands) {
     if (!needs_sum()) {
       CopySet set{"send", {}};
@@ -367,7 +367,7 @@ class DynamicBuilder {
   std::vector<Box> received_boxes_;
 };
 
-/// What a bucket holds, `units` of it, spread over the tiles of its partition.
+/// A mapping of the contents of a bucket, `units` of it, distributed over the tiles of its partition.
 template <class BoxOf>
 std::vector<MappedBox> spread_buckets(const DynamicGrid& grid, uint32_t units, uint32_t grain,
                                       const BoxOf& box_of) {

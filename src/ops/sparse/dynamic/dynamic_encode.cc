@@ -9,8 +9,7 @@
 namespace tessera::ops {
 namespace {
 
-/// Blocks of one block row in one partition that are not in a bucket yet, or those of them that
-/// are.
+/// Blocks of one block row in one partition that are not yet in a bucket, or those that are.
 struct RowPiece {
   uint32_t row;    ///< in the partition
   uint64_t first;  ///< block of the pattern

@@ -15,11 +15,11 @@ namespace {
 using machine::Machine;
 using program::Phase;
 
-/// Room of a bucket beyond equal shares, of values and of metadata, as published.
+/// Published headroom of a bucket beyond equal slices, for values and metadata.
 constexpr double kHeadRoom = 0.3;
 
-// Limits of the published planner, fitted to what its products take (docs/machine-model.md): of
-// temporaries as a share of a tile's memory, and at b = 1 of bytes of a tile's part of X and of Y.
+// Limits of the published planner, fitted to its products (docs/machine-model.md): the fraction of a tile's
+// memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y.
 constexpr double kPublishedFraction = 0.2;
 constexpr double kPublishedPart = 8192;
 
@@ -31,8 +31,7 @@ uint32_t blocks_across(uint32_t elements, uint32_t block_size) {
   return static_cast<uint32_t>(ceil_divide(elements, block_size));
 }
 
-/// First of each of `parts` equal ranges of whole grains, of which the last are smaller, and the
-/// end.
+/// First of each of `parts` equal ranges of whole grains, of which the last are smaller, and the end.
 std::vector<uint32_t> split_at_grains(uint32_t total, uint32_t parts, uint32_t grain) {
   const uint64_t size = ceil_divide(ceil_divide(total, grain), parts) * grain;
   std::vector<uint32_t> begin;
@@ -41,13 +40,13 @@ std::vector<uint32_t> split_at_grains(uint32_t total, uint32_t parts, uint32_t g
   return begin;
 }
 
-/// Rows in which `blocks` blocks lie, of `rows`, expected of a random pattern.
+/// Expected number of `rows` rows that contain any of `blocks` random blocks.
 double rows_with_blocks(double rows, double blocks) {
   return rows < 1 ? 0 : rows * (1 - std::pow(1 - 1 / rows, blocks));
 }
 
-/// Of a bucket: what one full of a single subgroup needs, at random rows with head room, or at
-/// worst; and a header more.
+/// Words of a bucket with a single subgroup, for random rows with headroom or for the worst case; plus a
+/// header.
 uint32_t words_of_bucket(uint32_t header, uint32_t part_rows, uint32_t blocks) {
   const double expected = header + kernels::kBucketRowWords * rows_with_blocks(part_rows, blocks) + blocks;
   const double worst = header + double{kernels::kBucketRowWords} * std::min(part_rows, blocks) + blocks;
@@ -55,12 +54,12 @@ uint32_t words_of_bucket(uint32_t header, uint32_t part_rows, uint32_t blocks) {
   return kernels::kBucketHeaderWords + header + static_cast<uint32_t>(std::ceil(words));
 }
 
-/// The blocks of the fullest of `partitions` that share out random blocks, `mean` each.
+/// Expected number of blocks in the fullest of `partitions` of a random pattern, with `mean` each.
 double fullest(double partitions, double mean) {
   return mean + std::sqrt(2 * std::log(std::max(1.0, partitions)) * mean);
 }
 
-/// Blocks that a random pattern has in a partition of full size, at the mean.
+/// Mean number of blocks of a random pattern in a partition of full size.
 double largest_mean(const DynamicShape& s, uint32_t m_parts, uint32_t k_parts) {
   const double rows = std::max(1U, blocks_across(s.m, s.block_size));
   const double cols = std::max(1U, blocks_across(s.k, s.block_size));

@@ -19,7 +19,7 @@
 
 namespace tessera::ops {
 
-/// Where the elements of a matrix of the caller's lie, without the elements.
+/// The layout of a caller's matrix, without its elements.
 template <class T>
 MatrixView<T> placed(Layout layout, uint32_t rows, uint32_t cols) {
   return layout == Layout::row_major ? row_major<T>(nullptr, cols) : column_major<T>(nullptr, rows);
@@ -37,7 +37,7 @@ void describe_slice(Slice& slice, const Family& family, const typename Family::S
   slice.y = placed<float>(problem.y_layout, family.rows(), problem.n);
 }
 
-/// What the planner and the builder need to know of the block kernels.
+/// The planner's and builder's view of the block kernels.
 struct Blocks {
   using Schedule = kernels::BlockSchedule;
 
@@ -87,7 +87,7 @@ struct Blocks {
     return kernels::block_cost(slice, m.figures);
   }
 
-  /// Nothing comes before a product.
+  /// No steps before a product.
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
@@ -96,8 +96,8 @@ struct Blocks {
   }
 };
 
-/// The same of the element kernels. A transposed product has an index of its own, and first gathers
-/// the values into its order.
+/// The same for the element kernels. A transposed product has its own index, and first gathers the values
+/// into its order.
 struct Elements {
   using Schedule = kernels::ElementSchedule;
 
@@ -108,7 +108,7 @@ struct Elements {
   uint32_t rows() const { return index().rows; }
   uint32_t cols() const { return index().cols; }
   kernels::ElementWeight view() const { return kernels::view_of(index(), weight.type(), nullptr); }
-  /// Of the values in the order of the product, in rows of kRowGroupLanes.
+  /// For the values in the order of the product, in rows of kRowGroupLanes.
   uint32_t value_rows() const {
     const uint64_t places = transpose ? weight.transposed().source.size() : weight.places();
     return static_cast<uint32_t>(places / sparse::kRowGroupLanes);
@@ -136,8 +136,8 @@ struct Elements {
 
   uint32_t first_row(uint32_t unit) const { return index().chunk_begin[unit]; }
 
-  /// Non-zeros that the cost takes a part for where the pattern may change: an even share of the
-  /// capacity; 0 where it counts them.
+  /// Non-zeros that the cost assumes for a part if the pattern may change: an even fraction of the capacity;
+  /// 0 if it counts them.
   uint64_t capacity_of(uint32_t chunk_begin, uint32_t chunk_end) const {
     if (!weight.is_dynamic() || rows() == 0) return 0;
     return weight.capacity() * (first_row(chunk_end) - first_row(chunk_begin)) / rows();
@@ -154,10 +154,10 @@ struct Elements {
     return kernels::element_cost(slice, m.figures);
   }
 
-  /// Rows of values that each of some tiles gathers.
+  /// Rows of values that each tile gathers.
   std::vector<uint32_t> gather_parts(uint32_t tiles) const { return split_evenly(value_rows(), tiles); }
 
-  /// Cycles of gathering the values on `tiles` tiles.
+  /// Cycles to gather the values on `tiles` tiles.
   program::PhaseTimes prologue(uint32_t tiles, const machine::Machine& m) const {
     if (!transpose) return {};
     const std::vector<uint32_t> parts = gather_parts(tiles);
@@ -173,7 +173,7 @@ struct Elements {
     return cycles;
   }
 
-  /// Bytes of the values gathered.
+  /// Bytes of the gathered values.
   uint64_t prologue_bytes() const {
     return transpose ? uint64_t{value_rows()} * sparse::kRowGroupLanes * size_of(weight.type()) : 0;
   }

@@ -8,30 +8,30 @@
 
 namespace tessera::ops {
 
-/// The forward product mirrored: its cut deals out the same blocks and the same columns of n, but a
-/// tile gathers rows of X and of dY, computes its blocks for its columns, and sends them to the
-/// tiles that own W's values, which add what the parts of the columns found. Where the columns are
-/// in one part and W lies in the parts of this very cut, blocks stay where they are computed. X and
-/// dY lie spread over all tiles.
+/// The forward product mirrored: its partition distributes the same blocks and the same columns of n, but a
+/// tile gathers rows of X and of dY, computes its blocks for its columns, and sends them to the tiles that
+/// own W's values, which add the results of the parts of the columns. If the columns are in one part and W
+/// lies in the parts of this very partition, blocks stay where they are computed. X and dY are distributed
+/// over all tiles.
 struct StaticSddmmShape {
   const Pattern& pattern;
   uint32_t n = 0;
   TiledNumbers numbers;
-  const ValueLayout& values;  ///< where W lies, hence dW
+  const ValueLayout& values;  ///< layout of W, hence of dW
 
-  /// Whether the cut computes blocks where they are wanted.
+  /// Whether the partition computes blocks where they are stored.
   bool stays(const StaticPartition& partition) const {
     return partition.col_parts == 1 && values.partition.col_parts == 1 &&
            partition.bands == values.partition.bands && partition.band_tiles == values.partition.band_tiles;
   }
 };
 
-/// All cuts worth weighing, as static_partitions() has them.
+/// All candidate partitions, as in static_partitions().
 std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape, Planner planner,
                                                         const machine::Machine& machine,
                                                         const StaticPartition& forced);
 
-/// Adds dW = dY·Xᵀ to a program. dW lies as the shape says; X and dY may lie anywhere.
+/// Adds dW = dY·Xᵀ to a program. dW has the shape's layout; X and dY may have any mapping.
 program::StepId build_static_sddmm(const Builder& builder, const StaticSddmmShape& shape,
                                    const PartLayout& parts, const ProductOperands& operands);
 

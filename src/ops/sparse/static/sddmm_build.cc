@@ -58,16 +58,16 @@ class StaticSddmmBuilder {
     local_dy_ = rows.variable;
   }
 
-  /// What each part of the columns finds, one below the other. Sums of several parts travel as
-  /// partial sums do; those of one are complete.
+  /// The results of each part of the columns, stacked. Sums of several parts are sent as partial sums; those
+  /// of a single part are complete.
   Operand add_found() const {
     return temporary("dW.found", partition_.col_parts > 1 ? shape_.numbers.partials : shape_.numbers.operands,
                      uint64_t{blocks_} * partition_.col_parts, block_elements_,
                      layout_.on_all_parts(parts_.block_begin, block_elements_));
   }
 
-  /// Calls visit(first row, end) for each range of rows of W that lies on one tile, or whose
-  /// columns lie on several.
+  /// Calls visit(first row, end) for each range of rows of W that lies on one tile, or whose columns lie on
+  /// several.
   template <class Visit>
   void each_range(const Visit& visit) const {
     uint32_t end = 0;
@@ -78,7 +78,7 @@ class StaticSddmmBuilder {
       }
   }
 
-  /// For each range of rows of W what each part of the columns found, one below the other.
+  /// For each range of rows of W the results of each part of the columns, stacked.
   std::vector<uint32_t> rows_received() const {
     std::vector<uint32_t> place(blocks_);
     for (uint32_t i = 0; i < blocks_; ++i) place[parts_.order[i]] = i;

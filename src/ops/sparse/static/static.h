@@ -1,4 +1,4 @@
-// Static sparse products on tiled machines, cut as PopSparse (Li et al. 2023) cuts them.
+// Static sparse products on tiled machines, partitioned as in PopSparse (Li et al. 2023).
 #pragma once
 
 #include <tessera/sparse.h>
@@ -39,11 +39,11 @@ std::string to_string(const StaticPartition& partition);
 /// First block column of each band, and the end: bands of nearly equal numbers of blocks.
 std::vector<uint32_t> split_bands(const std::vector<uint32_t>& blocks_of_column, uint32_t bands);
 
-/// Which part has which blocks, in band after band, tile after tile.
+/// The blocks of each part, band by band, tile by tile.
 struct StaticParts {
   std::vector<uint64_t> order;        ///< block i of the parts is the pattern's block order[i]
-  std::vector<uint32_t> block_begin;  ///< of each part, and the end; so for the others
-  std::vector<uint32_t> lists;        ///< work lists, as sparse_product has them
+  std::vector<uint32_t> block_begin;  ///< per part, and the end; likewise the others
+  std::vector<uint32_t> lists;        ///< work lists of sparse_product
   std::vector<uint32_t> list_begin;
   std::vector<uint32_t> x_rows;  ///< rows of X that each part gathers
   std::vector<uint32_t> x_begin;
@@ -52,19 +52,19 @@ struct StaticParts {
 };
 StaticParts deal_out(const Pattern& pattern, const StaticPartition& partition);
 
-/// How the values of W lie on the tiles: a row for each block.
+/// Layout of the values of W on the tiles: a row per block.
 struct ValueLayout {
   StaticPartition partition;    ///< of the product whose values they are
   std::vector<uint64_t> order;  ///< row i is block order[i] of the pattern
   std::vector<program::MappedBox> mapping;
 };
-/// In the parts of the partition; once, spread over all tiles, where each part of X needs them all.
+/// In the parts of the partition; stored once, distributed over all tiles, if each part of X needs them all.
 ValueLayout value_layout(const Pattern& pattern, const StaticPartition& partition, uint32_t tiles);
 
-/// Values of Wᵀ that are those of W: dX = Wᵀ·dY reads them where the forward product has them.
+/// Values of Wᵀ that alias those of W: dX = Wᵀ·dY reads them where the forward product has them.
 struct AliasedValues {
   ValueLayout layout;
-  std::vector<uint32_t> row_of;  ///< row of the layout that has block i of Wᵀ, to be read as its transpose
+  std::vector<uint32_t> row_of;  ///< row of the layout with block i of Wᵀ, to be read as its transpose
 };
 AliasedValues alias_values(ValueLayout layout, const sparse::TransposedPattern& transposed);
 
@@ -81,15 +81,14 @@ struct StaticShape {
   const Operand& result(const ProductOperands& operands) const { return aliased ? operands.x : operands.y; }
 };
 
-/// All cuts worth weighing, the fastest expected first, those that are expected to fit before
-/// others. Numbers that `forced` does not leave at 0 are kept. The published planner's limits may
-/// leave none.
+/// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero numbers of
+/// `forced` are kept. The published planner's limits may leave none.
 std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
                                                          const machine::Machine& machine,
                                                          const StaticPartition& forced);
 
-/// Adds Y = W·X to a program; of aliased values dX = Wᵀ·dY, with the pattern of Wᵀ. The values lie as the
-/// shape says; X and Y may lie anywhere.
+/// Adds Y = W·X to a program; with aliased values dX = Wᵀ·dY, with the pattern of Wᵀ. The values have the
+/// shape's layout; X and Y may have any mapping.
 program::StepId build_static(const Builder& builder, const StaticShape& shape, const PartLayout& parts,
                              const ProductOperands& operands);
 

@@ -49,8 +49,8 @@ class StaticBuilder {
     return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping));
   }
 
-  /// Values that lie otherwise than the partition wants them are brought there: by the exchange that
-  /// gathers X, or by one before it where they are copied from there.
+  /// Brings values with another layout to the partition: in the exchange that gathers X, or in one before it
+  /// if they are copied further.
   void take_values(program::CopySet& gather) {
     values_ = operands_.values;
     if (shape_.aliased == nullptr) return;
@@ -66,7 +66,7 @@ class StaticBuilder {
       steps_.push_back(b_.copy({"take values", {std::move(take)}}));
   }
 
-  /// Values lie once; each part of X has a copy of them.
+  /// Values are stored once; each part of X gets a copy.
   void copy_values(program::CopySet& gather) {
     if (partition_.col_parts == 1) return;
     const auto blocks = static_cast<uint32_t>(shape_.pattern.blocks());
@@ -160,8 +160,8 @@ class StaticBuilder {
     return set;
   }
 
-  /// Each owner of Y has the list of its partials' rows; owners of one range of rows have copies of
-  /// one.
+  /// Each owner of Y has a list of its partials' rows; owners of the same range of rows have copies of one
+  /// list.
   program::ComputeSet reduce_set() {
     std::vector<uint32_t> lists;
     std::vector<MappedBox> mapping;
@@ -199,7 +199,7 @@ class StaticBuilder {
   std::vector<Box> y_boxes_;
   std::vector<Box> received_boxes_;
   std::vector<uint32_t> partial_rows_;
-  std::vector<uint32_t> row_within_;  ///< row of Y that a received partial is of, from its owner's first
+  std::vector<uint32_t> row_within_;  ///< row of Y of each received partial, relative to its owner's first
 };
 
 }  // namespace

@@ -13,10 +13,10 @@ using program::Phase;
 constexpr uint32_t kMostColParts = 32;
 constexpr uint32_t kMostBands = 128;
 constexpr uint64_t kMostRun =
-    0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros a tile
+    0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros per tile
 
 constexpr size_t kMostCuts = 64;
-constexpr size_t kSddmm = 4096;  // rows, columns or tiles that an estimate looks at, at most
+constexpr size_t kSddmm = 4096;  // maximum number of rows, columns or tiles that an estimate samples
 
 std::vector<uint32_t> part_counts(uint32_t most) {
   std::vector<uint32_t> counts;
@@ -26,7 +26,7 @@ std::vector<uint32_t> part_counts(uint32_t most) {
   return counts;
 }
 
-/// Entries of a list at equal distances, no more than kSddmm.
+/// Equally spaced entries of a list, at most kSddmm.
 std::vector<uint32_t> sampled(const std::vector<uint32_t>& list) {
   const size_t step = std::max<size_t>(1, (list.size() + kSddmm - 1) / kSddmm);
   std::vector<uint32_t> some;
@@ -149,7 +149,7 @@ double PartitionEstimate::gathered_from_owner() const {
   return largest_fraction(pairs_of_column(), pattern_.cols, m_.tiles) * owned_cols(pattern_.cols) * size_;
 }
 
-/// Pairs of tiles that want a column's rows of X, by block column.
+/// Pairs of tiles that need a column's rows of X, by block column.
 std::vector<double> PartitionEstimate::pairs_of_column() const {
   const double pairs = std::max(1.0, partition_.band_tiles / 2.0);
   const std::vector<uint32_t>& counts = counts_.of_some_columns;

@@ -1,4 +1,4 @@
-// What a cut of a sparse product lets expect, before it is dealt out and counted.
+// Expected cost of a partition of a sparse product, before its blocks are distributed and counted.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace tessera::ops {
 
-/// What a pattern lets expect, whatever the cut.
+/// Counts of a pattern, independent of the partition.
 struct PatternCounts {
   std::vector<uint32_t> of_column;        ///< blocks of each block column
-  std::vector<uint32_t> of_some_columns;  ///< at equal distances; estimates look at all of them
+  std::vector<uint32_t> of_some_columns;  ///< equally spaced; estimates use all of these
   std::vector<uint32_t> of_some_rows;
   double blocks = 0;
   double rows = 0;  ///< block rows
@@ -23,22 +23,22 @@ struct PatternCounts {
   explicit PatternCounts(const Pattern& pattern);
 };
 
-/// Bands of a pattern: what does not depend on the number of tiles of each.
+/// Counts for the bands of a pattern, independent of the number of tiles per band.
 struct BandCounts {
   double blocks = 0;                 ///< of the fullest
   double cols = 0;                   ///< block columns of the widest
-  double rows = 0;                   ///< rows with blocks, of one of average size
-  std::vector<double> parts_of_row;  ///< bands that some rows have blocks in, expected
+  double rows = 0;                   ///< rows with blocks, in one of average size
+  std::vector<double> parts_of_row;  ///< expected number of bands in which some rows have blocks
 
   BandCounts(const PatternCounts& counts, uint32_t bands);
 };
 
-/// The most that a tile has where the rows of a matrix lie on the tiles in runs of nearly equal
-/// length; `of_row` holds what each row has, for rows at equal distances.
+/// The maximum per tile if the rows of a matrix lie on the tiles in runs of nearly equal length; `of_row` has
+/// the amounts of equally spaced rows.
 double largest_fraction(const std::vector<double>& of_row, uint32_t rows, uint32_t tiles);
 
-/// A cut's parts. Expects that the blocks of a pattern lie anywhere in their row and in their
-/// column alike.
+/// The parts of a partition. Assumes that the blocks of a pattern are uniformly distributed in their row and
+/// in their column.
 class PartitionEstimate {
  public:
   PartitionEstimate(const Pattern& pattern, uint32_t n, TiledNumbers numbers, const PatternCounts& counts,
@@ -50,27 +50,27 @@ class PartitionEstimate {
   double all_value_bytes() const { return counts_.blocks * b_ * b_ * size_; }
   double row_bytes(double element) const { return rows_ * b_ * cols_ * element; }
 
-  /// Whether the numbers of parts, and what a tile has of X and of W, are as published; `bytes` are
-  /// those that count towards the share of its memory.
+  /// Whether the numbers of parts, and a tile's amounts of X and of W, respect the published limits; `bytes`
+  /// are those that count towards the fraction of its memory.
   bool keeps_published_limits(double bytes) const;
 
-  /// Block columns of a band that `tiles` neighbouring ones use together.
+  /// Block columns of a band that `tiles` neighbouring tiles use together.
   double used_columns(double tiles) const;
-  /// Columns of a matrix of n columns that lie on one tile, of each of its rows there.
+  /// Columns of a matrix of n columns on one tile, for each of its rows there.
   double owned_cols(uint32_t rows) const;
-  /// Parts that have blocks of a row, for some rows.
+  /// Number of parts with blocks of a row, for some rows.
   std::vector<double> parts_of_rows() const;
 
-  /// A tile's compute where blocks are single elements, whose rows are dealt to the workers.
+  /// A tile's compute time for single elements, whose rows are dealt to the workers.
   double element_cycles(const kernels::ElementRates& rates) const;
 
-  /// Receiving the rows of X, in one broadcast or gathered.
+  /// Receives the rows of X, in one broadcast or gathered.
   void receive_x(program::TileTraffic& traffic) const;
-  /// What the owner of most of X sends, where they are gathered.
+  /// What the owner of most of X sends if they are gathered.
   double gathered_from_owner() const;
-  /// Pieces in which the rows of X come.
+  /// Number of transfers that bring the rows of X.
   double x_transfers() const;
-  /// Bytes of a matrix of so many rows that lie on a tile.
+  /// Bytes of a matrix of this many rows on a tile.
   double resident_bytes(uint32_t rows) const;
 
   void add_exchange(program::PhaseTimes& cycles, double transfer) const;
@@ -94,16 +94,15 @@ class PartitionEstimate {
   std::vector<double> pairs_of_column() const;
 };
 
-/// Numbers of parts to try: the forced one, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to
-/// `most`.
+/// Numbers of parts to try: the forced one, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most);
 
-/// Sorts cuts, the fastest first, behind those that are not expected to fit, and keeps the first
+/// Sorts candidates, fastest first, after moving those not expected to fit to the end, and keeps the first
 /// ones.
 void keep_best(std::vector<Expected<StaticPartition>>& partitions, const machine::Machine& machine);
 
-/// All cuts of a pattern worth weighing. `estimate_of(counts, bands, cut)` makes a PartitionEstimate that
-/// has all() and is_published().
+/// All candidate partitions of a pattern. `estimate_of(counts, bands, partition)` makes a PartitionEstimate
+/// that has all() and is_published().
 template <class EstimateOf>
 std::vector<Expected<StaticPartition>> search_partitions(const Pattern& pattern, uint32_t n, Planner planner,
                                                          const machine::Machine& machine,
@@ -118,14 +117,14 @@ std::vector<Expected<StaticPartition>> search_partitions(const Pattern& pattern,
       const uint32_t band_tiles = forced.band_tiles != 0 ? forced.band_tiles : most;
       if (band_tiles == 0 || band_tiles > most) continue;
       if (pattern.blocks() * cols > ~0U)
-        continue;  // copies of W, or its partial gradients, beyond what a variable may have
+        continue;  // copies of W, or its partial gradients, exceed the limit of a variable
       const auto consider = [&](const StaticPartition& partition) {
         const auto estimate = estimate_of(counts, of, partition);
         if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
       };
       consider({cols, bands, band_tiles});
       if (planner == Planner::published) continue;
-      // A broadcast reaches both tiles of a pair at once: no tile should be without its neighbour.
+      // A broadcast reaches both tiles of a pair at once: no tile should be without a neighbour.
       const bool may_be_even = forced.band_tiles == 0 && band_tiles > 1;
       consider({cols, bands, may_be_even ? band_tiles & ~1U : band_tiles, true});
     }

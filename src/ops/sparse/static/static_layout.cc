@@ -104,7 +104,7 @@ VariableId PartLayout::add_x_rows(const Builder& builder, const Operand& x, prog
   return local_x.variable;
 }
 
-/// The rows of a part are neighbours in X.
+/// The rows of a part are adjacent in X.
 CopyGroup PartLayout::copy_bands(const Operand& x, const Operand& local_x) const {
   const std::vector<Box> to = boxes(parts_.x_begin);
   std::vector<Box> from = to;

@@ -1,5 +1,5 @@
-// The parts of a cut as variables, copies and vertices of a program: what the builders of sparse
-// products on tiles share.
+// The parts of a partition as variables, copies and vertices of a program: shared by the builders of sparse
+// products on tiles.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera::ops {
 
-/// Constants of the smallest type that holds them.
+/// Constants of the smallest suitable type.
 struct Indices {
   Type type;
   std::shared_ptr<const std::byte> contents;
@@ -38,15 +38,15 @@ class PartLayout {
 
   /// Rows [begin[part], begin[part + 1]) × the columns of a part of X, for every tile.
   std::vector<program::Box> boxes(const std::vector<uint32_t>& begin) const;
-  /// Those of one part of the columns.
+  /// Those of one column part.
   std::vector<program::Box> slice(const std::vector<program::Box>& boxes, uint32_t col_part) const;
-  /// Rows of a variable that every part of X shares, on the tiles of one part of X.
+  /// Rows of a variable shared by all parts of X, on the tiles of one part of X.
   std::vector<program::MappedBox> on_parts(const std::vector<uint32_t>& begin, uint32_t cols,
                                            uint32_t col_part, uint32_t offset = 0) const;
-  /// Rows of a variable of which every part of X has its own.
+  /// Rows of a variable with separate copies for each part of X.
   std::vector<program::MappedBox> on_all_parts(const std::vector<uint32_t>& begin, uint32_t cols) const;
 
-  /// Where the values of the cut's own product lie.
+  /// Mapping of the values of the partition's own product.
   std::vector<program::MappedBox> value_mapping(uint32_t block_size, uint32_t tiles) const;
 
   /// The work lists, on the tiles of each part of the columns.

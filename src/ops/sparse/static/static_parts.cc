@@ -12,7 +12,7 @@ std::vector<uint32_t> blocks_of_columns(const Pattern& p) {
   return count;
 }
 
-/// Deals the blocks of a pattern out to the parts of a cut.
+/// Distributes the blocks of a pattern over the parts of a partition.
 class Dealer {
  public:
   Dealer(const Pattern& pattern, const StaticPartition& partition)
@@ -83,7 +83,7 @@ class Dealer {
     }
   }
 
-  /// The block columns that a part uses, ascending, and the place of each among them.
+  /// The block columns that a part uses, ascending, and the position of each among them.
   void find_columns(uint32_t part, uint64_t begin, uint64_t end) {
     used_.clear();
     for (uint64_t i = begin; i < end; ++i) {
@@ -99,7 +99,7 @@ class Dealer {
     }
   }
 
-  /// The rows of a block, but for its overhang.
+  /// The rows of a block, without its overhang.
   void add_rows(std::vector<uint32_t>& rows, uint32_t block, uint32_t end) const {
     const uint32_t first = block * p_.block_size;
     for (uint32_t r = first; r < std::min(end, first + p_.block_size); ++r) rows.push_back(r);
@@ -124,7 +124,7 @@ std::vector<uint32_t> split_bands(const std::vector<uint32_t>& blocks_of_column,
   std::vector<uint32_t> first = {0};
   uint64_t before = 0;
   for (uint32_t column = 0; column < blocks_of_column.size(); ++column) {
-    // The border nearer to an equal share: before this column or after it.
+    // The border nearer to an equal split: before this column or after it.
     while (first.size() < bands && 2 * all * first.size() < (2 * before + blocks_of_column[column]) * bands)
       first.push_back(column);
     before += blocks_of_column[column];

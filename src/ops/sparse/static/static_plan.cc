@@ -47,7 +47,7 @@ class ProductEstimate : public PartitionEstimate {
       t.gathered_in += value_bytes();
   }
 
-  /// Values that lie as another product has them are spread anew before they are copied.
+  /// Values with another product's layout are redistributed before they are copied.
   double take_cycles() const {
     program::TileTraffic t;
     t.gathered_in = t.gathered_out = all_value_bytes() / m_.tiles;
