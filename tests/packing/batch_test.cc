@@ -22,7 +22,7 @@ TEST(Batch, CuSeqlensArePrefixSums) {
   const std::vector<uint32_t> full = {1U << 30, (1U << 30) - 1};
   EXPECT_EQ(cu_seqlens(full).back(), INT32_MAX);
   const std::vector<uint32_t> more = {1U << 30, 1U << 30};
-  EXPECT_TRUE(says(error_of([&] { cu_seqlens(more); }), "2147483648 tokens"));
+  EXPECT_TRUE(says(error_of([&] { cu_seqlens(more); }), "2147483648 or more tokens"));
 }
 
 TEST(Batch, PositionsRestartAtTheOffset) {
@@ -35,7 +35,7 @@ TEST(Batch, PositionsRestartAtTheOffset) {
                      position_ids(std::vector<uint32_t>{5, 4}, out);
                    }),
                    "in a pack of 8"));
-  EXPECT_TRUE(says(error_of([&] { position_ids(std::vector<uint32_t>{3}, out, INT32_MAX - 1); }), "pass"));
+  EXPECT_TRUE(says(error_of([&] { position_ids(std::vector<uint32_t>{3}, out, INT32_MAX - 1); }), "exceed"));
 }
 
 TEST(Batch, LengthsOfEntriesAreThoseOfTheirPieces) {
