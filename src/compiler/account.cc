@@ -9,8 +9,6 @@ namespace tessera::compiler {
 namespace {
 
 using program::PhaseTimes;
-using program::Role;
-using program::Variable;
 using program::VertexGroup;
 
 /// Cycles of supersteps and exchanges, from the costs of codelets and the rates of the machine.
@@ -30,7 +28,7 @@ class CycleCount {
     for (size_t t = 0; t < compiled.tiles.size(); ++t) {
       const PhaseTimes cycles = tile_cycles_.of(
           set, compiled, t, [&](const VertexGroup& group, const CompiledVertex& vertex, size_t f) {
-            return view_of(group.fields[f], vertex.index);
+            return known_view(c_.program, group.fields[f], vertex.index);
           });
       compiled.tile_cycles.push_back(static_cast<float>(cycles.total()));
       if (cycles.total() > slowest.total()) slowest = cycles;
@@ -46,17 +44,6 @@ class CycleCount {
     if (set.tiles.size() == c_.machine.tiles)
       balance.least = *std::min_element(set.tile_cycles.begin(), set.tile_cycles.end());
     return balance;
-  }
-
-  /// A field as a cost function sees it: shape, and contents where it is a constant.
-  program::FieldView view_of(const program::Field& field, uint32_t vertex) const {
-    const Variable& variable = c_.program.variable(field.variable);
-    const program::Box box = intersection(field.boxes.at(vertex), variable.whole());
-    program::FieldView view{nullptr, variable.type, box.rows, box.cols, variable.cols, 1};
-    if (variable.role == Role::constant && !box.empty())
-      view.data = const_cast<std::byte*>(variable.contents.get()) +
-                  (uint64_t{box.row} * variable.cols + box.col) * size_of(variable.type);
-    return view;
   }
 
   Compilation& c_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
+#include "compiler/overlaps.h"
 #include "compiler/passes.h"
 #include "compiler/soundness.h"
 #include "compiler/transfer_list.h"
@@ -35,22 +37,27 @@ class Checker {
 
   void check() {
     check_sizes();
+    overlaps_.emplace(e_);
     index_mappings();
     arena_bytes_.resize(machine_.tiles);
     for (const auto& [tile, bytes] : e_.arena_bytes)
       (tile == program::kShared ? shared_bytes_ : arena_bytes_.at(tile)) = bytes;
     const program::Reachability reach = program::reachability_of(program_);
     for (size_t s = 0; s < e_.sets.size(); ++s)
-      if (reach.sets[s]) check(program_.compute_sets()[s], e_.sets[s]);
+      if (reach.sets[s]) check(static_cast<program::ComputeSetId>(s));
     for (size_t s = 0; s < e_.copies.size(); ++s) {
       if (!reach.copies[s]) continue;
       const program::CopySet& source = program_.copy_sets()[s];
       where_ = [&source] { return fmt::format("copy '{}'", source.name); };
       check_ends(e_.copies[s]);
       check_complete(source, e_.copies[s]);
+      note_runtime_rows(source);
+      overlaps_->close(touchers_.of_copy(static_cast<program::CopySetId>(s)));
     }
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       if (program_.variable(v).role != program::Role::temporary || reach.controls[v]) check_mapped(v);
+    note_control();
+    overlaps_->check();
   }
 
  private:
@@ -70,7 +77,7 @@ class Checker {
     }
   }
 
-  /// Calls visit(place of the common part, common part, tile) for the mapped boxes that share
+  /// Calls visit(place of the common part, common part, storage) for the mapped boxes that share
   /// elements with `box`.
   template <class Visit>
   void each_home(VariableId v, const Box& box, const Visit& visit) {
@@ -79,7 +86,7 @@ class Checker {
       const program::MappedBox& mapped = variable.mapping[i];
       visit(moved(e_.mapped[v][i], common.row - mapped.box.row, common.col - mapped.box.col,
                   size_of(variable.type)),
-            common, mapped.tile);
+            common, overlaps_->mapped(v, i));
     });
   }
 
@@ -116,7 +123,9 @@ class Checker {
 
   // Vertices.
 
-  void check(const program::ComputeSet& source, const CompiledSet& set) {
+  void check(program::ComputeSetId id) {
+    const program::ComputeSet& source = program_.compute_sets()[id];
+    const CompiledSet& set = e_.sets[id];
     where_ = [&source] { return fmt::format("compute set '{}'", source.name); };
     check_ends(set.before);
     check_ends(set.after);
@@ -132,6 +141,7 @@ class Checker {
     for (size_t t = 0; t < set.tiles.size(); ++t)
       for (uint32_t i = set.tile_begin[t]; i < set.tile_begin[t + 1]; ++i)
         check(source, set, set.vertices[i], set.tiles[t]);
+    overlaps_->close(touchers_.of_set(id));
   }
 
   void check(const program::ComputeSet& source, const CompiledSet& set, const CompiledVertex& vertex,
@@ -163,11 +173,15 @@ class Checker {
     check_inside(place, v, box.rows, box.cols, field);
     if (place.store == Store::arena && place.space != program::kShared) check_address(spec, place, field);
     const size_t element = size_of(variable.type);
-    each_home(v, box, [&](const Place& home, const Box& common, TileId) {
+    TouchLog& log = overlaps_->log();
+    each_home(v, box, [&](const Place& home, const Box& common, Overlaps::StorageId storage) {
       const Place part = moved(place, common.row - box.row, common.col - box.col, element);
-      if (home.store == part.store && home.space == part.space && home.offset == part.offset &&
-          (home.stride == part.stride || common.rows == 1))
-        return;
+      const bool is_home = home.store == part.store && home.space == part.space &&
+                           home.offset == part.offset && (home.stride == part.stride || common.rows == 1);
+      if (spec.access != Access::out && !(is_home && spec.scratch)) log.read(storage);
+      if (spec.access != Access::in) log.write(storage, is_home && spec.scattered ? 0 : common.elements());
+      if (is_home) return;
+      log.use(overlaps_->staged(v, box, place));
       if (spec.access != Access::out && !before_.has(home, part, common))
         fail(fmt::format("{} misses the exchange that brings it", field()));
       if (spec.access != Access::in && !after_.has(part, home, common))
@@ -237,16 +251,41 @@ class Checker {
 
   void check_boxes(const program::CopyGroup& group, const Box& source, const Box& target) {
     const size_t element = size_of(program_.variable(group.from).type);
-    each_home(group.from, source, [&](const Place& from, const Box& part, TileId) {
+    TouchLog& log = overlaps_->log();
+    each_home(group.from, source, [&](const Place& from, const Box& part, Overlaps::StorageId origin_of) {
+      log.read(origin_of);
       const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
                         part.cols};
-      each_home(group.to, shifted, [&](const Place& to, const Box& common, TileId) {
+      each_home(group.to, shifted, [&](const Place& to, const Box& common, Overlaps::StorageId storage) {
+        log.write(storage, group.target_offset ? 0 : common.elements());
         const Place origin = moved(from, common.row - shifted.row, common.col - shifted.col, element);
         if (!before_.has(origin, to, common))
           fail(fmt::format("{} misses a transfer from '{}' to '{}'", where_(),
                            program_.variable(group.from).name, program_.variable(group.to).name));
       });
     });
+  }
+
+  // What control flow reads and writes.
+
+  void note_runtime_rows(const program::CopySet& set) {
+    for (const program::CopyGroup& group : set.groups)
+      for (const auto& row : {group.source_offset, group.target_offset})
+        if (row) overlaps_->log().read(overlaps_->mapped(row->index, 0));
+  }
+
+  void note_control() {
+    const std::vector<program::Step>& steps = program_.steps();
+    for (program::StepId id = 0; id < steps.size(); ++id) {
+      if (const auto* repeat = std::get_if<program::Repeat>(&steps[id])) {
+        if (repeat->counter) overlaps_->log().write(overlaps_->mapped(*repeat->counter, 0), 1);
+      } else if (const auto* loop = std::get_if<program::While>(&steps[id])) {
+        overlaps_->log().read(overlaps_->mapped(loop->condition, 0));
+      } else if (const auto* branch = std::get_if<program::If>(&steps[id])) {
+        overlaps_->log().read(overlaps_->mapped(branch->condition, 0));
+      }
+      overlaps_->close(touchers_.of_control(id));
+    }
   }
 
   // Places.
@@ -288,6 +327,8 @@ class Checker {
   const Executable& e_;
   const program::Program& program_;
   const machine::Machine& machine_;
+  Touchers touchers_{program_};
+  std::optional<Overlaps> overlaps_;
   std::vector<Mapping> mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by tile
   uint64_t shared_bytes_ = 0;
@@ -302,7 +343,6 @@ void check_executable(const Executable& executable) { Checker(executable).check(
 
 std::string check(Compilation& c) {
   check_executable(*c.executable);
-  check_overlaps(c);
   return "sound";
 }
 

@@ -7,6 +7,8 @@
 
 #include "compiler/passes.h"
 #include "program/box_index.h"
+#include "program/reachability.h"
+#include "program/traffic.h"
 
 namespace tessera::compiler {
 namespace {
@@ -85,25 +87,31 @@ void make_mapped_pieces(Compilation& c) {
   }
 }
 
-/// Exchange of one compute set: one landing piece for each box that a tile wants and lacks.
+/// Exchange of one compute set: one staging piece for each box that a tile wants and lacks.
 class SetExchange {
  public:
-  SetExchange(Compilation& c, PieceIndex& index) : c_(c), index_(index) {}
+  SetExchange(Compilation& c, PieceIndex& index, SetPieces& out, CompiledSet& compiled)
+      : c_(c), index_(index), out_(out), compiled_(compiled) {}
 
-  SetPieces plan(const program::ComputeSet& set) {
+  void plan(const program::ComputeSet& set) {
     size_t vertices = 0;
     size_t fields = 0;
     for (const VertexGroup& group : set.groups) {
       vertices += group.count();
       fields += group.count() * group.fields.size();
     }
-    out_.vertices.reserve(vertices);
-    out_.tile_of.reserve(vertices);
+    compiled_.vertices.reserve(vertices);
+    tile_of_.reserve(vertices);
     out_.fields.reserve(fields);
     for (uint32_t g = 0; g < set.groups.size(); ++g)
       for (uint32_t i = 0; i < set.groups[g].count(); ++i) add_vertex(set.groups[g], g, i);
     sort_by_tile();
-    return std::move(out_);
+    for (uint32_t i = 0; i < vertices; ++i)
+      if (i == 0 || tile_of_[i] != tile_of_[i - 1]) {
+        compiled_.tiles.push_back(tile_of_[i]);
+        compiled_.tile_begin.push_back(i);
+      }
+    compiled_.tile_begin.push_back(static_cast<uint32_t>(vertices));
   }
 
  private:
@@ -124,8 +132,8 @@ class SetExchange {
 
   void add_vertex(const VertexGroup& group, uint32_t g, uint32_t i) {
     const TileId tile = group.tile_of(i);
-    out_.vertices.push_back({g, i, static_cast<uint32_t>(out_.fields.size())});
-    out_.tile_of.push_back(tile);
+    compiled_.vertices.push_back({g, i, static_cast<uint32_t>(out_.fields.size())});
+    tile_of_.push_back(tile);
     for (size_t f = 0; f < group.fields.size(); ++f) {
       const Field& field = group.fields[f];
       const Box box = field_box(c_.program, field, i);
@@ -169,19 +177,19 @@ class SetExchange {
   }
 
   void sort_by_tile() {
-    if (std::is_sorted(out_.tile_of.begin(), out_.tile_of.end())) return;
-    std::vector<uint32_t> order(out_.vertices.size());
+    if (std::is_sorted(tile_of_.begin(), tile_of_.end())) return;
+    std::vector<uint32_t> order(tile_of_.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return out_.tile_of[a] < out_.tile_of[b]; });
+                     [&](uint32_t a, uint32_t b) { return tile_of_[a] < tile_of_[b]; });
     std::vector<CompiledVertex> vertices;
     std::vector<TileId> tiles;
     for (uint32_t i : order) {
-      vertices.push_back(out_.vertices[i]);
-      tiles.push_back(out_.tile_of[i]);
+      vertices.push_back(compiled_.vertices[i]);
+      tiles.push_back(tile_of_[i]);
     }
-    out_.vertices = std::move(vertices);
-    out_.tile_of = std::move(tiles);
+    compiled_.vertices = std::move(vertices);
+    tile_of_ = std::move(tiles);
   }
 
   struct Staging {
@@ -193,18 +201,20 @@ class SetExchange {
   Compilation& c_;
   PieceIndex& index_;
   std::unordered_map<Key, Staging, KeyHash> stagings_;
-  SetPieces out_;
+  SetPieces& out_;
+  CompiledSet& compiled_;
+  std::vector<TileId> tile_of_;  ///< of each vertex
 };
 
 /// Moves of one copy set between mapped pieces.
 class CopyExchange {
  public:
-  CopyExchange(const program::Program& program, PieceIndex& index) : program_(program), index_(index) {}
+  CopyExchange(const program::Program& program, PieceIndex& index, Moves& out)
+      : program_(program), index_(index), out_(out) {}
 
-  Moves plan(const program::CopySet& set) {
+  void plan(const program::CopySet& set) {
     for (const CopyGroup& group : set.groups)
       for (uint32_t i = 0; i < group.count; ++i) add_copy(group, group.source.at(i), group.target.at(i));
-    return std::move(out_);
   }
 
  private:
@@ -244,24 +254,150 @@ class CopyExchange {
 
   const program::Program& program_;
   PieceIndex& index_;
-  Moves out_;
+  Moves& out_;
+};
+
+/// What exchanges cost and how much code they take, on a machine whose tiles have memories of their own.
+class ExchangeCount {
+ public:
+  explicit ExchangeCount(Compilation& c) : c_(c), traffic_(c.machine) {}
+
+  ExchangeCost count(const Moves& moves) {
+    ExchangeCost cost;
+    if (moves.moves.empty() || !is_tiled(c_)) return cost;
+    for (const Move& move : moves.moves) {
+      const Piece& from = c_.pieces[move.from];
+      traffic_.add(from.tile, c_.pieces[move.to].tile, from.variable, move.from_box,
+                   size_of(c_.program.variable(from.variable).type), move.gathered);
+    }
+    traffic_.count();
+    cost.cycles = traffic_.cycles();
+    cost.bytes = traffic_.sent_bytes();
+    cost.tiles.least = program::traffic_cycles(c_.machine, traffic_.of(0));
+    for (TileId tile = 0; tile < c_.machine.tiles; ++tile) {
+      c_.memory[tile][MemoryUse::exchange_code] += traffic_.code_bytes(tile);
+      const double cycles = program::traffic_cycles(c_.machine, traffic_.of(tile));
+      cost.tiles.least = std::min(cost.tiles.least, cycles);
+      cost.tiles.mean += cycles / c_.machine.tiles;
+      cost.tiles.most = std::max(cost.tiles.most, cycles);
+    }
+    return cost;
+  }
+
+ private:
+  Compilation& c_;
+  program::Traffic traffic_;
+};
+
+/// Notes which pieces each toucher touches, and how.
+class TouchNotes {
+ public:
+  explicit TouchNotes(Compilation& c) : c_(c), touchers_(c.program) {}
+
+  void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledSet& compiled) {
+    for (const CompiledVertex& vertex : compiled.vertices) note(id, pieces, vertex);
+    for (const Move& move : pieces.before.moves) log_.read(move.from);
+    for (const Move& move : pieces.after.moves) log_.write(move.to, move.to_box.elements());
+    close(touchers_.of_set(id));
+  }
+
+  void note(program::CopySetId id, const Moves& moves) {
+    for (const Move& move : moves.moves) {
+      log_.read(move.from);
+      const bool anywhere = move.runtime != kNoRuntimeRow && moves.runtime_rows[move.runtime].to.row;
+      log_.write(move.to, anywhere ? 0 : move.to_box.elements());
+    }
+    for (const CopyGroup& group : c_.program.copy_sets()[id].groups)
+      for (const auto& row : {group.source_offset, group.target_offset})
+        if (row) log_.read(control(row->index));
+    close(touchers_.of_copy(id));
+  }
+
+  void note_control() {
+    const std::vector<program::Step>& steps = c_.program.steps();
+    for (program::StepId id = 0; id < steps.size(); ++id) {
+      if (const auto* repeat = std::get_if<program::Repeat>(&steps[id]); repeat && repeat->counter)
+        log_.write(control(*repeat->counter), 1);
+      else if (const auto* loop = std::get_if<program::While>(&steps[id]))
+        log_.read(control(loop->condition));
+      else if (const auto* branch = std::get_if<program::If>(&steps[id]))
+        log_.read(control(branch->condition));
+      close(touchers_.of_control(id));
+    }
+  }
+
+ private:
+  void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledVertex& vertex) {
+    const VertexGroup& group = c_.program.compute_sets()[id].groups[vertex.group];
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const FieldPiece& field = pieces.fields[vertex.first_place + f];
+      if (field.box.empty()) continue;
+      const program::FieldSpec& spec = group.codelet->fields[f];
+      if (c_.pieces[field.piece].staging) {
+        log_.use(field.piece);
+        continue;
+      }
+      if (spec.access != Access::out && !spec.scratch) log_.read(field.piece);
+      // Of a scattered field nobody says which of it is written.
+      if (spec.access != Access::in) log_.write(field.piece, spec.scattered ? 0 : field.box.elements());
+    }
+  }
+
+  PieceId control(VariableId id) const { return c_.mapped[id].at(0); }
+
+  void close(ToucherId toucher) {
+    log_.close([&](PieceId id) { return c_.pieces[id].box.elements(); },
+               [&](PieceId id, Touch touch) {
+                 TouchChain& chain = c_.pieces[id].touches;
+                 chain = c_.chains.extended(chain, toucher, touch);
+               });
+  }
+
+  Compilation& c_;
+  Touchers touchers_;
+  TouchLog log_;
 };
 
 }  // namespace
 
 std::string plan_exchange(Compilation& c) {
   make_mapped_pieces(c);
+  c.memory.assign(size_t{c.machine.tiles} + 1, {});
   PieceIndex index(c);
+  ExchangeCount count(c);
+  TouchNotes notes(c);
+  const program::Reachability reachable = program::reachability_of(c.program);
+  Executable& e = *c.executable;
+  e.sets.resize(c.program.compute_sets().size());
+  e.copies.resize(c.program.copy_sets().size());
+  c.sets.resize(e.sets.size());
+  c.copies.resize(e.copies.size());
   size_t moves = 0;
-  for (const program::ComputeSet& set : c.program.compute_sets()) {
-    c.sets.push_back(SetExchange(c, index).plan(set));
-    moves += c.sets.back().before.moves.size() + c.sets.back().after.moves.size();
+  uint64_t bytes = 0;
+  SetPieces scratch;
+  for (program::ComputeSetId s = 0; s < e.sets.size(); ++s) {
+    if (!reachable.sets[s]) continue;
+    SetPieces& set = c.sizes_alone ? scratch : c.sets[s];
+    SetExchange(c, index, set, e.sets[s]).plan(c.program.compute_sets()[s]);
+    e.sets[s].before.cost = count.count(set.before);
+    e.sets[s].after.cost = count.count(set.after);
+    notes.note(s, set, e.sets[s]);
+    moves += set.before.moves.size() + set.after.moves.size();
+    bytes += e.sets[s].before.cost.bytes + e.sets[s].after.cost.bytes;
+    scratch.clear();
   }
-  for (const program::CopySet& set : c.program.copy_sets()) {
-    c.copies.push_back(CopyExchange(c.program, index).plan(set));
-    moves += c.copies.back().moves.size();
+  for (program::CopySetId s = 0; s < e.copies.size(); ++s) {
+    if (!reachable.copies[s]) continue;
+    Moves& copy = c.sizes_alone ? scratch.before : c.copies[s];
+    CopyExchange(c.program, index, copy).plan(c.program.copy_sets()[s]);
+    e.copies[s].cost = count.count(copy);
+    notes.note(s, copy);
+    moves += copy.moves.size();
+    bytes += e.copies[s].cost.bytes;
+    scratch.clear();
   }
-  return fmt::format("{} moves", moves);
+  notes.note_control();
+  return fmt::format("{} moves, which send {} bytes", moves, bytes);
 }
 
 }  // namespace tessera::compiler

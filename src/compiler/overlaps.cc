@@ -1,80 +1,115 @@
+#include "compiler/overlaps.h"
+
 #include <algorithm>
 #include <set>
-#include <span>
 #include <tuple>
 
 #include "compiler/soundness.h"
 
 namespace tessera::compiler {
-namespace {
 
-class Overlaps {
- public:
-  explicit Overlaps(const Compilation& c) : c_(c) {}
+using program::Box;
+using program::Role;
+using program::Variable;
+using program::VariableId;
 
-  void check() const {
-    std::vector<PieceId> stored;
-    for (PieceId id = 0; id < c_.pieces.size(); ++id)
-      if (needs_storage(c_, c_.pieces[id])) stored.push_back(id);
-    const auto tile_of = [&](PieceId id) { return c_.pieces[id].tile; };
-    std::stable_sort(stored.begin(), stored.end(),
-                     [&](PieceId a, PieceId b) { return tile_of(a) < tile_of(b); });
-    for (size_t begin = 0, end = 0; begin < stored.size(); begin = end) {
-      while (end < stored.size() && tile_of(stored[end]) == tile_of(stored[begin])) ++end;
-      check_arena({&stored[begin], end - begin});
+Overlaps::Overlaps(const Executable& e)
+    : e_(e), program_(*e.program), graph_(program_), always_{{0, graph_.positions() - 1}} {
+  for (VariableId v = 0; v < program_.variables().size(); ++v) {
+    const Variable& variable = program_.variable(v);
+    first_mapped_.push_back(static_cast<StorageId>(storage_.size()));
+    for (size_t i = 0; i < variable.mapping.size(); ++i)
+      add(v, variable.mapping[i].box, e.mapped[v][i], false);
+  }
+}
+
+void Overlaps::add(VariableId v, const Box& box, const Place& place, bool is_staging) {
+  const uint64_t element = size_of(program_.variable(v).type);
+  const bool has_bytes = place.store == Store::arena && !box.empty();
+  const uint64_t end =
+      has_bytes ? place.offset + (uint64_t{box.rows - 1} * place.stride + box.cols) * element : place.offset;
+  storage_.push_back({v, place.space, place.offset, end, box.elements(), kUntouched, is_staging});
+}
+
+Overlaps::StorageId Overlaps::staged(VariableId v, const Box& box, const Place& place) {
+  const auto [it, is_new] = staged_.try_emplace(StagedKey{v, place.space, place.offset, box},
+                                                static_cast<StorageId>(storage_.size()));
+  if (is_new) add(v, box, place, true);
+  return it->second;
+}
+
+void Overlaps::close(ToucherId toucher) {
+  log_.close([&](StorageId id) { return storage_[id].elements; },
+             [&](StorageId id, Touch touch) {
+               storage_[id].touches = chains_.extended(storage_[id].touches, toucher, touch);
+             });
+  staged_.clear();
+}
+
+const Lifetime& Overlaps::lifetime_of(const Storage& storage) {
+  if (!storage.is_staging && program_.variable(storage.variable).role != Role::temporary) return always_;
+  const auto [it, is_new] = lifetimes_.try_emplace(storage.touches);
+  if (is_new) it->second = graph_.lifetime_of(chains_, storage.touches);
+  return it->second;
+}
+
+void Overlaps::check() {
+  std::vector<StorageId> used;
+  for (StorageId id = 0; id < storage_.size(); ++id)
+    if (storage_[id].begin < storage_[id].end && !lifetime_of(storage_[id]).empty()) used.push_back(id);
+  const auto space_of = [&](StorageId id) { return storage_[id].space; };
+  std::stable_sort(used.begin(), used.end(),
+                   [&](StorageId a, StorageId b) { return space_of(a) < space_of(b); });
+  for (size_t begin = 0, end = 0; begin < used.size(); begin = end) {
+    while (end < used.size() && space_of(used[end]) == space_of(used[begin])) ++end;
+    check_arena({&used[begin], end - begin});
+  }
+}
+
+void Overlaps::check_arena(std::span<StorageId> ids) {
+  std::sort(ids.begin(), ids.end(),
+            [&](StorageId a, StorageId b) { return storage_[a].begin < storage_[b].begin; });
+  const auto share_bytes = [&](StorageId a, StorageId b) { return storage_[a].end > storage_[b].begin; };
+  if (std::adjacent_find(ids.begin(), ids.end(), share_bytes) != ids.end()) check_alive(ids);
+}
+
+/// Where storage shares bytes: sweeps down the positions with what is alive, by address.
+void Overlaps::check_alive(std::span<const StorageId> ids) {
+  struct Stay {
+    Interval when;
+    StorageId id;
+  };
+  std::vector<Stay> stays;
+  for (const StorageId id : ids)
+    for (const Interval& interval : lifetime_of(storage_[id])) stays.push_back({interval, id});
+  std::sort(stays.begin(), stays.end(),
+            [](const Stay& a, const Stay& b) { return a.when.first < b.when.first; });
+  // Equal addresses cannot be alive together, so an order by address is strict among the living.
+  const auto by_address = [&](StorageId a, StorageId b) { return storage_[a].begin < storage_[b].begin; };
+  const auto by_last = [](const Stay& a, const Stay& b) {
+    return std::tuple(a.when.last, a.id) < std::tuple(b.when.last, b.id);
+  };
+  std::set<StorageId, decltype(by_address)> alive(by_address);
+  std::set<Stay, decltype(by_last)> leaving(by_last);
+  for (const Stay& stay : stays) {
+    while (!leaving.empty() && leaving.begin()->when.last < stay.when.first) {
+      alive.erase(leaving.begin()->id);
+      leaving.erase(leaving.begin());
     }
+    const auto [it, is_new] = alive.insert(stay.id);
+    if (!is_new) fail_overlap(stay.id, *it);
+    if (it != alive.begin() && storage_[*std::prev(it)].end > storage_[stay.id].begin)
+      fail_overlap(stay.id, *std::prev(it));
+    if (std::next(it) != alive.end() && storage_[*std::next(it)].begin < storage_[stay.id].end)
+      fail_overlap(stay.id, *std::next(it));
+    leaving.insert(stay);
   }
+}
 
- private:
-  void check_arena(std::span<PieceId> ids) const {
-    std::sort(ids.begin(), ids.end(),
-              [&](PieceId a, PieceId b) { return c_.pieces[a].offset < c_.pieces[b].offset; });
-    const auto shares_bytes = [&](PieceId a, PieceId b) { return end_of(a) > c_.pieces[b].offset; };
-    if (std::adjacent_find(ids.begin(), ids.end(), shares_bytes) != ids.end()) check_shared_bytes(ids);
-  }
-
-  /// Where pieces share bytes: sweeps down the schedule with those that are alive, by offset.
-  void check_shared_bytes(std::span<PieceId> ids) const {
-    std::sort(ids.begin(), ids.end(),
-              [&](PieceId a, PieceId b) { return c_.pieces[a].first < c_.pieces[b].first; });
-    // Equal offsets cannot be alive together, so an order by offset is strict among the living.
-    const auto by_offset = [&](PieceId a, PieceId b) { return c_.pieces[a].offset < c_.pieces[b].offset; };
-    const auto by_last = [&](PieceId a, PieceId b) {
-      return std::tuple(c_.pieces[a].last, a) < std::tuple(c_.pieces[b].last, b);
-    };
-    std::set<PieceId, decltype(by_offset)> alive(by_offset);
-    std::set<PieceId, decltype(by_last)> dying(by_last);
-    for (PieceId id : ids) {
-      while (!dying.empty() && c_.pieces[*dying.begin()].last < c_.pieces[id].first) {
-        alive.erase(*dying.begin());
-        dying.erase(dying.begin());
-      }
-      const auto [it, is_new] = alive.insert(id);
-      if (!is_new) fail_overlap(id, *it);
-      if (it != alive.begin() && end_of(*std::prev(it)) > c_.pieces[id].offset)
-        fail_overlap(id, *std::prev(it));
-      if (std::next(it) != alive.end() && c_.pieces[*std::next(it)].offset < end_of(id))
-        fail_overlap(id, *std::next(it));
-      dying.insert(id);
-    }
-  }
-
-  uint64_t end_of(PieceId id) const {
-    const Piece& piece = c_.pieces[id];
-    return piece.offset + bytes_of(c_, piece) + piece.over_read;
-  }
-
-  [[noreturn]] void fail_overlap(PieceId a, PieceId b) const {
-    fail(fmt::format("'{}' and '{}' overlap on {} while both are alive",
-                     c_.program.variable(c_.pieces[a].variable).name,
-                     c_.program.variable(c_.pieces[b].variable).name, name_of(c_.pieces[a].tile)));
-  }
-
-  const Compilation& c_;
-};
-
-}  // namespace
-
-void check_overlaps(const Compilation& c) { Overlaps(c).check(); }
+void Overlaps::fail_overlap(StorageId a, StorageId b) const {
+  fail(fmt::format("'{}' and '{}' overlap on {} while both are alive",
+                   program_.variable(storage_[a].variable).name, program_.variable(storage_[b].variable).name,
+                   name_of(storage_[a].space)));
+}
 
 }  // namespace tessera::compiler

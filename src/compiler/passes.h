@@ -3,19 +3,22 @@
 
 #include <string>
 
+#include "compiler/compile.h"
 #include "compiler/pieces.h"
 
 namespace tessera::compiler {
 
-/// Makes a piece of every mapped box, finds the piece that holds each field of each vertex, and
-/// where none on its tile does, adds a landing piece and the moves that fill or empty it.
+/// Makes a piece of every mapped box, finds the piece that holds each field of each vertex, and where none on
+/// its tile does, adds a staging piece and the moves that fill or empty it. Counts what each exchange costs,
+/// and notes who touches which piece.
 std::string plan_exchange(Compilation& c);
 
-/// Numbers the schedule and finds when each piece is alive. What a loop touches is alive during
-/// the whole loop.
+/// Numbers the schedule and finds during which intervals of it each piece is alive. What a pass of a loop
+/// overwrites before it reads it is alive within a pass; what one pass leaves to the next, during all of
+/// them.
 std::string find_liveness(Compilation& c);
 
-/// Counts what exchanges cost, and what each tile holds beside data: vertices, code and stacks.
+/// Counts what each tile holds beside data and exchange code: vertices, their code and stacks.
 std::string count_code(Compilation& c);
 
 /// Gives every piece an offset in its arena, such that pieces alive at the same time do not overlap.
@@ -35,5 +38,8 @@ std::string check(Compilation& c);
 
 /// Counts bytes by category and cycles by phase.
 std::string account(Compilation& c);
+
+/// Cycles of one run, once all sets are accounted for.
+program::PhaseTimes cycles_of_run(const Compilation& c, const TripCounts& trip_counts);
 
 }  // namespace tessera::compiler

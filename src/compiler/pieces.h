@@ -5,8 +5,15 @@
 #include <vector>
 
 #include "compiler/executable.h"
+#include "compiler/lifetime.h"
+#include "compiler/touches.h"
 
 namespace tessera::compiler {
+
+/// Position in Compilation::lifetimes.
+using LifetimeId = uint32_t;
+inline constexpr LifetimeId kAlways = 0;
+inline constexpr LifetimeId kNever = ~LifetimeId{0};
 
 /// A contiguous box of a variable in one space: a mapped box, or a landing buffer that an exchange
 /// fills or empties.
@@ -19,11 +26,11 @@ struct Piece {
   bool interleaved = false;  ///< must be in the interleaved region of its tile
   uint8_t over_read = 0;     ///< bytes after it that must be memory of its own
   uint32_t alignment = 8;
-  uint32_t first = ~0U;  ///< position in the schedule of its first use
-  uint32_t last = 0;     ///< and of its last
-  uint64_t offset = 0;   ///< in its arena, set by placement
+  TouchChain touches = kUntouched;
+  LifetimeId lifetime = kNever;  ///< set by liveness
+  uint64_t offset = 0;           ///< in its arena, set by placement
 
-  bool used() const { return first <= last; }
+  bool used() const { return lifetime != kNever; }
 };
 
 using PieceId = uint32_t;
@@ -41,8 +48,11 @@ struct Move {
 struct Moves {
   std::vector<Move> moves;
   std::vector<RuntimeRows> runtime_rows;
-  ExchangeCost cost;
-  bool reached = false;  ///< by the schedule; what it does not reach has no storage
+
+  void clear() {
+    moves.clear();
+    runtime_rows.clear();
+  }
 };
 
 /// The piece that holds a field of a vertex.
@@ -54,23 +64,32 @@ struct FieldPiece {
 struct SetPieces {
   Moves before;
   Moves after;
-  std::vector<CompiledVertex> vertices;  ///< by tile; first_place indexes fields
-  std::vector<program::TileId> tile_of;  ///< of each vertex
-  std::vector<FieldPiece> fields;
-  bool reached = false;  ///< by the schedule
+  std::vector<FieldPiece> fields;  ///< of the set's vertices; CompiledVertex::first_place indexes them
+
+  void clear() {
+    before.clear();
+    after.clear();
+    fields.clear();
+  }
 };
 
-/// A program on its way to an executable.
+/// A program on its way to an executable, or to an estimate of one.
 struct Compilation {
+  Compilation(const program::Program& of, const machine::Machine& for_machine, bool for_sizes_alone = false)
+      : program(of), machine(for_machine), sizes_alone(for_sizes_alone) {}
+
   const program::Program& program;
   const machine::Machine& machine;
+  const bool sizes_alone;  ///< keep nothing that only an executable needs: moves and fields
   std::vector<Piece> pieces;
   std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
   std::vector<SetPieces> sets;
   std::vector<Moves> copies;
-  uint32_t positions = 0;          ///< length of the schedule
+  TouchChains chains;
+  std::vector<Lifetime> lifetimes;  ///< in moments
+  uint32_t moments = 0;
   std::vector<TileMemory> memory;  ///< by slot: each tile, and last the shared space
-  std::shared_ptr<Executable> executable;
+  std::shared_ptr<Executable> executable = std::make_shared<Executable>();
 };
 
 inline bool is_tiled(const Compilation& c) { return c.machine.kind == machine::Kind::tiled; }

@@ -5,6 +5,7 @@
 #include <span>
 #include <tuple>
 
+#include "compiler/addresses_in_use.h"
 #include "compiler/passes.h"
 #include "program/sizes.h"
 
@@ -33,10 +34,18 @@ program::Purpose purpose_of(const Compilation& c, const Piece& piece) {
   return program::purpose_of(c.program.variable(piece.variable));
 }
 
-/// Bytes of what is alive at one step of the schedule: of each purpose, temporaries and staging buffers.
+/// Bytes of what is alive at one moment: of each purpose, temporaries and staging buffers.
 struct Alive {
   std::array<std::array<uint64_t, 2>, program::kPurposes> bytes{};
   uint64_t total = 0;
+};
+
+/// Addresses in use, from both ends of a memory.
+struct Occupancy {
+  Occupancy(const Compilation& c) : up(c.lifetimes, c.moments), down(c.lifetimes, c.moments) {}
+
+  AddressesInUse up;
+  AddressesInUse down;  ///< of a memory with an interleaved region: distances from its end
 };
 
 /// One memory: what lies in it at which addresses and when. A tile's code comes first. First fit,
@@ -44,14 +53,17 @@ struct Alive {
 /// end of the memory down, the others from its code up, so that both meet wherever there is room.
 class Arena {
  public:
-  Arena(Compilation& c, TileId tile, std::span<PieceId> ids)
+  Arena(Compilation& c, TileId tile, std::span<PieceId> ids, Occupancy& occupancy)
       : c_(c),
         memory_(c.memory[slot_of(c, tile)]),
+        occupancy_(occupancy),
         base_(aligned(memory_.total(), program::kDataAlignment)),
         has_region_(
             std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
         capacity_(has_region_ ? c.machine.tile_bytes / program::kDataAlignment * program::kDataAlignment
-                              : kNever) {
+                              : kNever64) {
+    occupancy.up.clear();
+    occupancy.down.clear();
     place(ids);
     count(ids);
     for (PieceId id : ids) c.pieces[id].offset -= base_ + (c.pieces[id].offset >= top_ ? gap_ : 0);
@@ -61,17 +73,7 @@ class Arena {
   uint64_t bytes() const { return end_ - base_ - gap_; }
 
  private:
-  static constexpr uint64_t kNever = ~uint64_t{0};
-
-  /// An address range, taken from one step to another.
-  struct Block {
-    uint64_t begin;
-    uint64_t end;
-    uint32_t first;
-    uint32_t last;
-
-    bool lives_with(const Piece& piece) const { return first <= piece.last && piece.first <= last; }
-  };
+  static constexpr uint64_t kNever64 = ~uint64_t{0};
 
   uint64_t alignment_of(const Piece& piece) const {
     return piece.tile == program::kShared ? program::kDataAlignment : piece.alignment;
@@ -81,14 +83,14 @@ class Arena {
   void place(std::span<PieceId> ids) {
     const auto rank = [&](PieceId id) {
       const Piece& piece = c_.pieces[id];
-      return std::tuple(!piece.always_live, !piece.interleaved, kNever - bytes_of(c_, piece));
+      return std::tuple(!piece.always_live, !piece.interleaved, kNever64 - bytes_of(c_, piece));
     };
     std::stable_sort(ids.begin(), ids.end(), [&](PieceId a, PieceId b) { return rank(a) < rank(b); });
     const auto dynamic =
         std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
     for (auto id = ids.begin(); id != dynamic; ++id) place_always(c_.pieces[*id]);
-    if (low_ > base_) add({base_, low_, 0, ~0U});
-    if (top_ < capacity_) add({top_, capacity_, 0, ~0U});
+    if (low_ > base_) take({base_, low_}, kAlways);
+    if (top_ < capacity_) take({top_, capacity_}, kAlways);
     for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
   }
 
@@ -112,81 +114,67 @@ class Arena {
   void place_dynamic(Piece& piece) {
     const uint64_t room = room_of(piece);
     uint64_t offset = piece.interleaved ? highest_fit(piece, room) : lowest_fit(piece, room, base_);
-    if (offset == kNever) offset = lowest_fit(piece, room, std::max(base_, capacity_));
+    if (offset == kNever64) offset = lowest_fit(piece, room, std::max(base_, capacity_));
     piece.offset = offset;
     if (piece.interleaved && offset < capacity_) top_ = std::min(top_, offset);
-    add({offset, offset + room, piece.first, piece.last});
+    take({offset, offset + room}, piece.lifetime);
   }
 
-  uint64_t lowest_fit(const Piece& piece, uint64_t room, uint64_t from) const {
-    uint64_t offset = from;
-    for (const Block& block : by_begin_) {
-      if (block.end <= offset || !block.lives_with(piece)) continue;
-      if (offset + room <= block.begin) break;
-      offset = aligned(block.end, alignment_of(piece));
-    }
-    return offset;
+  uint64_t lowest_fit(const Piece& piece, uint64_t room, uint64_t from) {
+    return occupancy_.up.lowest_free(from, room, alignment_of(piece), piece.lifetime);
   }
 
-  uint64_t highest_fit(const Piece& piece, uint64_t bytes) const {
-    const uint64_t alignment = alignment_of(piece);
-    const uint64_t room = aligned(bytes, alignment);
-    uint64_t end = capacity_;
-    for (const Block& block : by_end_) {
-      if (block.begin >= end || !block.lives_with(piece)) continue;
-      if (end >= room && block.end <= end - room) break;
-      end = block.begin / alignment * alignment;
-    }
-    const bool fits = end >= room && end - room >= std::max(base_, c_.machine.interleaved_from);
-    return fits ? end - room : kNever;
+  uint64_t highest_fit(const Piece& piece, uint64_t bytes) {
+    const uint64_t room = aligned(bytes, alignment_of(piece));
+    const uint64_t below_end = occupancy_.down.lowest_free(0, room, alignment_of(piece), piece.lifetime);
+    const bool fits = capacity_ >= below_end + room &&
+                      capacity_ - below_end - room >= std::max(base_, c_.machine.interleaved_from);
+    return fits ? capacity_ - below_end - room : kNever64;
   }
 
-  void add(const Block& block) {
-    by_begin_.insert(std::upper_bound(by_begin_.begin(), by_begin_.end(), block,
-                                      [](const Block& a, const Block& b) { return a.begin < b.begin; }),
-                     block);
-    if (has_region_)
-      by_end_.insert(std::upper_bound(by_end_.begin(), by_end_.end(), block,
-                                      [](const Block& a, const Block& b) { return a.end > b.end; }),
-                     block);
+  void take(const AddressRange& range, LifetimeId lifetime) {
+    end_ = std::max(end_, range.end);
+    occupancy_.up.take(range, lifetime);
+    if (has_region_ && range.begin < capacity_)
+      occupancy_.down.take({capacity_ - std::min(range.end, capacity_), capacity_ - range.begin}, lifetime);
   }
 
   void count(std::span<const PieceId> ids) {
-    uint64_t low = base_;
-    for (const Block& block : by_begin_) {
-      end_ = std::max(end_, block.end);
-      if (block.begin < top_) low = std::max(low, block.end);
-    }
-    // Between what grows up and what grows down, whole lines are free, and take no memory here.
-    if (low < top_ && end_ > top_) gap_ = (top_ - low) / program::kDataAlignment * program::kDataAlignment;
+    uint64_t low = low_;
     std::vector<PieceId> dynamic;
     for (PieceId id : ids) {
       const Piece& piece = c_.pieces[id];
-      if (piece.always_live)
+      if (piece.always_live) {
         memory_.add(use_of(c_, piece), purpose_of(c_, piece), bytes_of(c_, piece));
-      else
-        dynamic.push_back(id);
+        continue;
+      }
+      dynamic.push_back(id);
+      if (piece.offset < top_) low = std::max(low, piece.offset + room_of(piece));
     }
+    // Between what grows up and what grows down, whole lines are free, and take no memory here.
+    if (low < top_ && end_ > top_) gap_ = (top_ - low) / program::kDataAlignment * program::kDataAlignment;
     count_peak(dynamic);
     if (end_ > base_) memory_[MemoryUse::padding] += base_ + bytes() - memory_.total();
     memory_.end = std::max(memory_.total(), end_ > c_.machine.tile_bytes ? end_ : 0);
   }
 
-  /// What is alive at the step at which most is.
+  /// What is alive at the moment at which most is.
   void count_peak(std::span<const PieceId> dynamic) {
     struct Event {
-      uint32_t position;
+      uint32_t moment;
       bool begins;
       PieceId id;
     };
     std::vector<Event> events;
     events.reserve(2 * dynamic.size());
     for (PieceId id : dynamic) {
-      events.push_back({c_.pieces[id].first, true, id});
-      events.push_back({c_.pieces[id].last + 1, false, id});
+      for (const Interval& interval : c_.lifetimes[c_.pieces[id].lifetime]) {
+        events.push_back({interval.first, true, id});
+        events.push_back({interval.last + 1, false, id});
+      }
     }
     std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-      return a.position != b.position ? a.position < b.position : a.begins < b.begins;
+      return a.moment != b.moment ? a.moment < b.moment : a.begins < b.begins;
     });
     Alive alive;
     Alive peak;
@@ -206,13 +194,12 @@ class Arena {
 
   Compilation& c_;
   TileMemory& memory_;
+  Occupancy& occupancy_;
   const uint64_t base_;       ///< where data begins
   const bool has_region_;     ///< whether any piece must be in the interleaved region
   const uint64_t capacity_;   ///< where pieces that grow down begin
   uint64_t low_ = base_;      ///< end of what lives always and grows up
   uint64_t top_ = capacity_;  ///< begin of what grows down
-  std::vector<Block> by_begin_;
-  std::vector<Block> by_end_;  ///< the last first
   uint64_t end_ = base_;
   uint64_t gap_ = 0;
 };
@@ -235,11 +222,12 @@ std::string place(Compilation& c) {
   c.executable->addresses.assign(c.machine.tiles, {});
   for (TileMemory& memory : c.memory) memory.end = memory.total();
   std::vector<PieceId> stored = stored_by_tile(c);
+  Occupancy occupancy(c);
   uint64_t total = 0;
   for (size_t begin = 0, end = 0; begin < stored.size(); begin = end) {
     const TileId tile = c.pieces[stored[begin]].tile;
     while (end < stored.size() && c.pieces[stored[end]].tile == tile) ++end;
-    const Arena arena(c, tile, {&stored[begin], end - begin});
+    const Arena arena(c, tile, {&stored[begin], end - begin}, occupancy);
     c.executable->arena_bytes[tile] = arena.bytes();
     if (tile != program::kShared) c.executable->addresses[tile] = arena.addresses();
     total += arena.bytes();

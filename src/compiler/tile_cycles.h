@@ -46,10 +46,34 @@ class TileCycles {
     return cycles;
   }
 
+  /// What the tile takes that takes longest.
+  template <class ViewOf>
+  program::PhaseTimes slowest(const program::ComputeSet& set, const CompiledSet& compiled,
+                              const ViewOf& view_of) {
+    program::PhaseTimes slowest;
+    for (size_t t = 0; t < compiled.tiles.size(); ++t) {
+      const program::PhaseTimes cycles = of(set, compiled, t, view_of);
+      if (cycles.total() > slowest.total()) slowest = cycles;
+    }
+    return slowest;
+  }
+
  private:
   const machine::Machine& machine_;
   std::vector<program::PhaseTimes> workers_;
 };
+
+/// A field as a cost function sees it: shape, and contents where it is a constant.
+inline program::FieldView known_view(const program::Program& program, const program::Field& field,
+                                     uint32_t vertex) {
+  const program::Variable& variable = program.variable(field.variable);
+  const program::Box box = field_box(program, field, vertex);
+  program::FieldView view{nullptr, variable.type, box.rows, box.cols, variable.cols, 1};
+  if (variable.role == program::Role::constant && !box.empty())
+    view.data = const_cast<std::byte*>(variable.contents.get()) +
+                (uint64_t{box.row} * variable.cols + box.col) * size_of(variable.type);
+  return view;
+}
 
 /// A superstep whose slowest tile computes for `slowest`: with its exchanges and its fixed cost.
 inline program::PhaseTimes superstep_of(const machine::Machine& machine, const CompiledSet& set,

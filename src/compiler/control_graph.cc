@@ -1,0 +1,118 @@
+#include "compiler/control_graph.h"
+
+#include "compiler/schedule.h"
+
+namespace tessera::compiler {
+
+using program::StepId;
+
+ControlGraph::ControlGraph(const program::Program& program) : program_(program), touchers_(program) {
+  positions_of_.resize(touchers_.of_control(static_cast<StepId>(program.steps().size())));
+  walk(program.main(), {add({})});
+}
+
+uint32_t ControlGraph::add(const Positions& from) {
+  const auto position = static_cast<uint32_t>(next_.size());
+  next_.emplace_back();
+  previous_.emplace_back();
+  link(from, position);
+  return position;
+}
+
+uint32_t ControlGraph::touching(ToucherId toucher, const Positions& from) {
+  const uint32_t position = add(from);
+  positions_of_[toucher].push_back(position);
+  return position;
+}
+
+void ControlGraph::link(const Positions& from, uint32_t to) {
+  for (const uint32_t position : from) {
+    next_[position].push_back(to);
+    previous_[to].push_back(position);
+  }
+}
+
+ControlGraph::Positions ControlGraph::walk(StepId id, Positions from) {
+  if (id == program::kNoStep) return from;
+  if (++steps_ > kMostSteps) refuse_schedule();
+  const program::Step& step = program_.steps().at(id);
+  if (const auto* sequence = std::get_if<program::Sequence>(&step)) {
+    for (const StepId inner : sequence->steps) from = walk(inner, std::move(from));
+    return from;
+  }
+  if (const auto* execute = std::get_if<program::Execute>(&step))
+    return {touching(touchers_.of_set(execute->set), from)};
+  if (const auto* copy = std::get_if<program::Copy>(&step))
+    return {touching(touchers_.of_copy(copy->set), from)};
+  if (const auto* branch = std::get_if<program::If>(&step)) return walk_branch(id, *branch, std::move(from));
+  if (const auto* loop = std::get_if<program::While>(&step)) return walk_loop(id, *loop, std::move(from));
+  if (const auto* repeat = std::get_if<program::Repeat>(&step))
+    return walk_repeat(id, *repeat, std::move(from));
+  return walk(program_.functions().at(std::get<program::Call>(step).function).body, std::move(from));
+}
+
+ControlGraph::Positions ControlGraph::walk_branch(StepId id, const program::If& branch, Positions from) {
+  const uint32_t condition = touching(touchers_.of_control(id), from);
+  Positions after = walk(branch.then, {condition});
+  const Positions otherwise = walk(branch.otherwise, {condition});
+  after.insert(after.end(), otherwise.begin(), otherwise.end());
+  return {add(after)};
+}
+
+ControlGraph::Positions ControlGraph::walk_loop(StepId id, const program::While& loop, Positions from) {
+  const uint32_t begin = add(from);
+  const uint32_t condition = touching(touchers_.of_control(id), walk(loop.test, {begin}));
+  link(walk(loop.body, {condition}), begin);
+  return {condition};
+}
+
+ControlGraph::Positions ControlGraph::walk_repeat(StepId id, const program::Repeat& repeat, Positions from) {
+  const uint32_t begin = add(from);
+  Positions in{begin};
+  if (repeat.counter) in = {touching(touchers_.of_control(id), in)};
+  const uint32_t end = add(walk(repeat.body, std::move(in)));
+  if (repeat.count > 1) link({end}, begin);
+  if (repeat.count == 0) link({begin}, end);
+  return {end};
+}
+
+/// Follows edges from what is reached, but not on from what stops it.
+void ControlGraph::spread(const std::vector<Positions>& edges, std::vector<uint8_t>& reached,
+                          const std::vector<uint8_t>& stops) {
+  while (!work_.empty()) {
+    const uint32_t position = work_.back();
+    work_.pop_back();
+    for (const uint32_t next : edges[position])
+      if (!std::exchange(reached[next], uint8_t{1}) && !stops[next]) work_.push_back(next);
+  }
+}
+
+Lifetime ControlGraph::lifetime_of(const TouchChains& chains, TouchChain chain) {
+  std::vector<uint8_t> written(positions(), 0);     // at the position, or before it
+  std::vector<uint8_t> read_later(positions(), 0);  // after it, with nothing in between that overwrites it
+  std::vector<uint8_t> overwrites(positions(), 0);
+  Positions touched, reads, writes;
+  for (; chain != kUntouched; chain = chains[chain].before) {
+    const auto [before, toucher, touch] = chains[chain];
+    for (const uint32_t position : positions_of_[toucher]) {
+      touched.push_back(position);
+      if (touch.reads) reads.push_back(position);
+      if (touch.writes) writes.push_back(position);
+      overwrites[position] = touch.whole && !touch.reads;
+    }
+  }
+  std::vector<Interval> intervals;
+  for (const uint32_t position : touched) intervals.push_back({position, position});
+  if (!reads.empty() && !writes.empty()) {
+    for (const uint32_t position : writes) written[position] = 1;
+    work_ = writes;
+    spread(next_, written, std::vector<uint8_t>(positions(), 0));
+    work_ = reads;
+    spread(previous_, read_later, overwrites);
+    for (uint32_t position = 0; position < positions(); ++position)
+      if (written[position] && read_later[position]) intervals.push_back({position, position});
+  }
+  return joined(std::move(intervals));
+}
+
+}  // namespace tessera::compiler

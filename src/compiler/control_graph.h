@@ -1,0 +1,49 @@
+// Control flow as a graph, and what is alive where in it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "compiler/lifetime.h"
+#include "compiler/touches.h"
+
+namespace tessera::compiler {
+
+/// Which position may follow which, calls expanded. The check asks it for lifetimes, so that it need not
+/// believe those that placement used.
+class ControlGraph {
+ public:
+  explicit ControlGraph(const program::Program& program);
+
+  uint32_t positions() const { return static_cast<uint32_t>(next_.size()); }
+  /// Positions at which storage of a chain of touches is touched, or holds on some way what was written to it
+  /// before and is read later.
+  Lifetime lifetime_of(const TouchChains& chains, TouchChain chain);
+
+ private:
+  using Positions = std::vector<uint32_t>;
+
+  // Each takes where control may come from, and returns where it may be afterwards.
+  Positions walk(program::StepId id, Positions from);
+  Positions walk_branch(program::StepId id, const program::If& branch, Positions from);
+  Positions walk_loop(program::StepId id, const program::While& loop, Positions from);
+  Positions walk_repeat(program::StepId id, const program::Repeat& repeat, Positions from);
+
+  /// A position; without toucher, where ways meet.
+  uint32_t add(const Positions& from);
+  uint32_t touching(ToucherId toucher, const Positions& from);
+  void link(const Positions& from, uint32_t to);
+  void spread(const std::vector<Positions>& edges, std::vector<uint8_t>& reached,
+              const std::vector<uint8_t>& stops);
+
+  const program::Program& program_;
+  Touchers touchers_;
+  uint32_t steps_ = 0;
+  std::vector<Positions> next_;
+  std::vector<Positions> previous_;
+  std::vector<Positions> positions_of_;  ///< by toucher
+  Positions work_;
+};
+
+}  // namespace tessera::compiler

@@ -1,0 +1,36 @@
+// When storage is in use.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tessera::compiler {
+
+/// From one moment to another, both included.
+struct Interval {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  bool operator==(const Interval&) const = default;
+  auto operator<=>(const Interval&) const = default;
+};
+
+/// Intervals in ascending order, of which none touches the next.
+using Lifetime = std::vector<Interval>;
+
+/// Any intervals as a lifetime.
+inline Lifetime joined(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  size_t kept = 0;
+  for (const Interval& next : intervals) {
+    if (kept > 0 && next.first <= uint64_t{intervals[kept - 1].last} + 1)
+      intervals[kept - 1].last = std::max(intervals[kept - 1].last, next.last);
+    else
+      intervals[kept++] = next;
+  }
+  intervals.resize(kept);
+  return intervals;
+}
+
+}  // namespace tessera::compiler

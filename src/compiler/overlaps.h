@@ -1,0 +1,78 @@
+// Whether what is alive at one time shares bytes: found from an executable and its program alone.
+#pragma once
+
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/control_graph.h"
+#include "compiler/executable.h"
+
+namespace tessera::compiler {
+
+/// Storage in arenas, and who touches it: told by who walks an executable, then held against one another.
+class Overlaps {
+ public:
+  using StorageId = uint32_t;
+
+  explicit Overlaps(const Executable& e);
+
+  /// Where mapped box `i` of a variable lies.
+  StorageId mapped(program::VariableId v, uint32_t i) const { return first_mapped_[v] + i; }
+  /// A box that an exchange brings to `place` or takes from there, in the present compute set.
+  StorageId staged(program::VariableId v, const program::Box& box, const Place& place);
+
+  TouchLog& log() { return log_; }
+  /// Ends what `toucher` touches.
+  void close(ToucherId toucher);
+
+  /// Throws Error naming two that overlap while both are alive.
+  void check();
+
+ private:
+  struct Storage {
+    program::VariableId variable = 0;
+    program::TileId space = program::kShared;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t elements = 0;
+    TouchChain touches = kUntouched;
+    bool is_staging = false;
+  };
+  struct StagedKey {
+    program::VariableId variable;
+    program::TileId space;
+    uint64_t offset;
+    program::Box box;
+    bool operator==(const StagedKey&) const = default;
+  };
+  struct StagedHash {
+    size_t operator()(const StagedKey& key) const {
+      uint64_t hash = key.offset;
+      for (const uint64_t part :
+           {uint64_t{key.variable}, uint64_t{key.space}, uint64_t{key.box.row}, uint64_t{key.box.col}})
+        hash = (hash ^ part) * 0x9E3779B97F4A7C15 + (hash >> 32);
+      return hash;
+    }
+  };
+
+  void add(program::VariableId v, const program::Box& box, const Place& place, bool is_staging);
+  const Lifetime& lifetime_of(const Storage& storage);
+  void check_arena(std::span<StorageId> ids);
+  void check_alive(std::span<const StorageId> ids);
+  [[noreturn]] void fail_overlap(StorageId a, StorageId b) const;
+
+  const Executable& e_;
+  const program::Program& program_;
+  std::vector<Storage> storage_;
+  std::vector<StorageId> first_mapped_;  ///< by variable
+  std::unordered_map<StagedKey, StorageId, StagedHash> staged_;
+  TouchLog log_;
+  TouchChains chains_;
+  ControlGraph graph_;
+  std::unordered_map<TouchChain, Lifetime> lifetimes_;
+  Lifetime always_;
+};
+
+}  // namespace tessera::compiler

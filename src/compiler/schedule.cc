@@ -1,0 +1,75 @@
+#include "compiler/schedule.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+namespace tessera::compiler {
+
+using program::StepId;
+
+Schedule::Schedule(const program::Program& program) : program_(program), touchers_(program) {
+  positions_of_.resize(touchers_.of_control(static_cast<StepId>(program.steps().size())));
+  root_ = expand(program.main());
+}
+
+void refuse_schedule() {
+  throw Error(fmt::format("the program's schedule, its calls expanded, has more than {} steps", kMostSteps));
+}
+
+uint32_t Schedule::position(ToucherId toucher) {
+  positions_of_[toucher].push_back(position_);
+  Node node;
+  node.kind = Kind::position;
+  node.begin = position_++;
+  node.end = position_;
+  nodes_.push_back(node);
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+uint32_t Schedule::add(Node node, const std::vector<uint32_t>& children) {
+  node.end = position_;
+  node.first_child = static_cast<uint32_t>(children_.size());
+  node.children = static_cast<uint32_t>(children.size());
+  children_.insert(children_.end(), children.begin(), children.end());
+  nodes_.push_back(node);
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+uint32_t Schedule::expand(StepId id) {
+  if (++steps_ > kMostSteps) refuse_schedule();
+  Node node;
+  node.begin = position_;
+  std::vector<uint32_t> children;
+  if (id == program::kNoStep) return add(node, children);
+  const program::Step& step = program_.steps().at(id);
+  if (const auto* sequence = std::get_if<program::Sequence>(&step)) {
+    for (const StepId inner : sequence->steps) children.push_back(expand(inner));
+  } else if (const auto* execute = std::get_if<program::Execute>(&step)) {
+    ++supersteps_;
+    return position(touchers_.of_set(execute->set));
+  } else if (const auto* copy = std::get_if<program::Copy>(&step)) {
+    ++supersteps_;
+    return position(touchers_.of_copy(copy->set));
+  } else if (const auto* repeat = std::get_if<program::Repeat>(&step)) {
+    node.kind = Kind::repeat;
+    node.always = repeat->count > 0;
+    node.again = repeat->count > 1;
+    if (repeat->counter) children.push_back(position(touchers_.of_control(id)));
+    children.push_back(expand(repeat->body));
+  } else if (const auto* loop = std::get_if<program::While>(&step)) {
+    node.kind = Kind::loop;
+    children.push_back(expand(loop->test));
+    children.push_back(position(touchers_.of_control(id)));
+    children.push_back(expand(loop->body));
+  } else if (const auto* branch = std::get_if<program::If>(&step)) {
+    node.kind = Kind::branch;
+    children.push_back(position(touchers_.of_control(id)));
+    children.push_back(expand(branch->then));
+    children.push_back(expand(branch->otherwise));
+  } else {
+    return expand(program_.functions().at(std::get<program::Call>(step).function).body);
+  }
+  return add(node, children);
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,62 @@
+// The schedule of a program with calls expanded: a position for each thing that touches storage.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/touches.h"
+
+namespace tessera::compiler {
+
+/// More steps than this are refused: calls within calls would expand without end.
+inline constexpr uint32_t kMostSteps = 1 << 20;
+[[noreturn]] void refuse_schedule();
+
+/// A tree of control flow. Positions go up in the order of the text: the passes of a loop share them, and the
+/// branches of an If come one after the other.
+class Schedule {
+ public:
+  enum class Kind : uint8_t {
+    position,  ///< something that touches storage
+    sequence,  ///< one after another
+    repeat,    ///< a sequence, again and again
+    loop,      ///< test, condition, body
+    branch,    ///< condition, then, otherwise
+  };
+  struct Node {
+    Kind kind = Kind::sequence;
+    bool always = true;  ///< of a repeat: runs at all
+    bool again = false;  ///< of a repeat: runs more than once
+    uint32_t begin = 0;  ///< first position
+    uint32_t end = 0;    ///< after the last
+    uint32_t first_child = 0;
+    uint32_t children = 0;
+  };
+
+  explicit Schedule(const program::Program& program);
+
+  uint32_t root() const { return root_; }
+  const Node& node(uint32_t id) const { return nodes_[id]; }
+  uint32_t child(const Node& node, uint32_t i) const { return children_[node.first_child + i]; }
+  uint32_t positions() const { return position_; }
+  uint32_t supersteps() const { return supersteps_; }
+  /// Where a toucher stands, ascending.
+  const std::vector<uint32_t>& positions_of(ToucherId toucher) const { return positions_of_[toucher]; }
+
+ private:
+  uint32_t expand(program::StepId id);
+  uint32_t position(ToucherId toucher);
+  uint32_t add(Node node, const std::vector<uint32_t>& children);
+
+  const program::Program& program_;
+  Touchers touchers_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> children_;
+  std::vector<std::vector<uint32_t>> positions_of_;
+  uint32_t position_ = 0;
+  uint32_t steps_ = 0;
+  uint32_t supersteps_ = 0;
+  uint32_t root_ = 0;
+};
+
+}  // namespace tessera::compiler

@@ -1,0 +1,128 @@
+// Who touches which storage, and how: what lifetimes follow from.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera::compiler {
+
+/// What touches storage: a compute set, a copy set, or a step of control flow that reads or writes a
+/// variable.
+using ToucherId = uint32_t;
+
+/// Numbers the touchers of a program.
+class Touchers {
+ public:
+  explicit Touchers(const program::Program& program)
+      : sets_(static_cast<uint32_t>(program.compute_sets().size())),
+        copies_(static_cast<uint32_t>(program.copy_sets().size())) {}
+
+  ToucherId of_set(program::ComputeSetId id) const { return id; }
+  ToucherId of_copy(program::CopySetId id) const { return sets_ + id; }
+  ToucherId of_control(program::StepId id) const { return sets_ + copies_ + id; }
+
+ private:
+  uint32_t sets_;
+  uint32_t copies_;
+};
+
+/// How a toucher uses a piece of storage. What it uses neither way holds nothing before and after.
+struct Touch {
+  bool reads = false;   ///< what was there before
+  bool writes = false;  ///< leaves something there
+  bool whole = false;   ///< and overwrites all of it
+  bool operator==(const Touch&) const = default;
+};
+
+/// The touches of one piece of storage: a chain, the last one first. Storage that the same touchers use in
+/// the same way has the same chain, and so the same lifetime; there are few of them, however many pieces.
+using TouchChain = uint32_t;
+inline constexpr TouchChain kUntouched = 0;
+
+class TouchChains {
+ public:
+  struct Link {
+    TouchChain before = kUntouched;
+    ToucherId toucher = 0;
+    Touch touch;
+  };
+
+  /// `chain` and one touch more. Each toucher adds one to a chain.
+  TouchChain extended(TouchChain chain, ToucherId toucher, Touch touch) {
+    const uint64_t how = touch.reads | touch.writes << 1 | touch.whole << 2;
+    const auto [it, is_new] =
+        known_.try_emplace(Key{uint64_t{chain} << 32 | toucher, how}, static_cast<TouchChain>(links_.size()));
+    if (is_new) links_.push_back({chain, toucher, touch});
+    return it->second;
+  }
+  const Link& operator[](TouchChain chain) const { return links_[chain]; }
+  size_t size() const { return links_.size(); }
+
+ private:
+  struct Key {
+    uint64_t where;
+    uint64_t how;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      const uint64_t mixed = (key.where ^ key.how << 61) * 0x9E3779B97F4A7C15;
+      return mixed ^ mixed >> 32;
+    }
+  };
+
+  std::vector<Link> links_ = std::vector<Link>(1);
+  std::unordered_map<Key, TouchChain, Hash> known_;
+};
+
+/// Gathers what one toucher does to many pieces of storage, then adds a touch to the chain of each.
+class TouchLog {
+ public:
+  void read(uint32_t storage) { entry(storage).reads = true; }
+  /// `elements` that no other write of this toucher writes.
+  void write(uint32_t storage, uint64_t elements) {
+    Entry& e = entry(storage);
+    e.writes = true;
+    e.written += elements;
+  }
+  /// A use for the toucher alone.
+  void use(uint32_t storage) { entry(storage); }
+
+  /// Calls add(storage, touch) for what was touched, and forgets it. elements_of(storage) is its size.
+  template <class ElementsOf, class Add>
+  void close(const ElementsOf& elements_of, const Add& add) {
+    for (const uint32_t storage : touched_) {
+      Entry& e = entries_[storage];
+      add(storage, Touch{e.reads, e.writes, e.writes && e.written >= elements_of(storage)});
+      e = {};
+    }
+    touched_.clear();
+  }
+
+ private:
+  struct Entry {
+    uint64_t written = 0;
+    bool is_touched = false;
+    bool reads = false;
+    bool writes = false;
+  };
+
+  Entry& entry(uint32_t storage) {
+    if (storage >= entries_.size()) entries_.resize(std::max<size_t>(storage + 1, entries_.size() * 2));
+    Entry& e = entries_[storage];
+    if (!e.is_touched) {
+      e.is_touched = true;
+      touched_.push_back(storage);
+    }
+    return e;
+  }
+
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> touched_;
+};
+
+}  // namespace tessera::compiler
