@@ -178,7 +178,7 @@ TEST(Liveness, AConditionLivesUntilItIsRead) {
     const StepId reads = step_that_reads(p, condition);
     EXPECT_EQ(
         Temporaries::arena(*p.compile({set(p, condition), p.fill(0), p.add(0, 0, 1), p.fill(0), reads})),
-        2 * kBytes + 8);
+        2 * kBytes + 4 + outside);
   };
   check([](Temporaries& p, VariableId c) {
     return p.program.add(program::Step{program::If{c, program::kNoStep, program::kNoStep}});
