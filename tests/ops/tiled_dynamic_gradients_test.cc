@@ -36,15 +36,15 @@ void expect_right(Planned& product, const SparseMatrix& matrix, const ProductPro
   ProductRun run(matrix, problem, seed);
   const check::Verification v = run.run(product);
   EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
-  const Tally word =
-      product.program.dynamic->tally(*product.executable->program, product.executable->machine);
+  const compiler::Estimate word =
+      product.program.dynamic->estimate(*product.executable->program, product.executable->machine);
   const program::PhaseTimes& cycles = run.profile().cycles;
   for (size_t phase = 0; phase < program::kPhases; ++phase)
     EXPECT_NEAR(cycles.at[phase], word.cycles.at[phase], 1e-9 * cycles.total())
         << name_of(static_cast<program::Phase>(phase));
   const uint64_t bytes = product.executable->memory.max_tile_bytes;
-  EXPECT_LE(bytes, word.max_tile_bytes);
-  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.max_tile_bytes));
+  EXPECT_LE(bytes, word.memory.max_tile_bytes);
+  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.memory.max_tile_bytes));
 }
 
 TEST(TiledDynamicGradients, OneProgramServesEveryPattern) {

@@ -62,15 +62,15 @@ check::Verification run_pattern(Planned& product, const SparseMatrix& matrix, co
   const engine::Engine engine(product.executable);
   const engine::Profile profile = engine.run(bindings);
   const engine::Profile dry = engine.run(std::array{of_metadata}, {.dry = true});
-  const Tally word = dynamic.tally(p, m);
+  const compiler::Estimate word = dynamic.estimate(p, m);
   EXPECT_EQ(profile.cycles.at, dry.cycles.at);
   for (size_t phase = 0; phase < program::kPhases; ++phase)
     EXPECT_NEAR(profile.cycles.at[phase], word.cycles.at[phase], 1e-9 * profile.cycles.total())
         << name_of(static_cast<program::Phase>(phase));
   const uint64_t bytes = product.executable->memory.max_tile_bytes;
-  EXPECT_LE(bytes, word.max_tile_bytes);
-  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.max_tile_bytes));
-  EXPECT_EQ(word.max_tile_bytes, product.plan.chosen.max_tile_bytes);
+  EXPECT_LE(bytes, word.memory.max_tile_bytes);
+  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.memory.max_tile_bytes));
+  EXPECT_EQ(word.memory.max_tile_bytes, product.plan.chosen.max_tile_bytes);
   for (const engine::StepProfile& step : profile.sets) {
     if (step.name == "propagation") {
       EXPECT_EQ(step.times, dynamic.encoding.steps);

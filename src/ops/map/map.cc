@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "ops/tally.h"
+#include "compiler/compile.h"
 #include "program/cycles.h"
 
 namespace tessera::ops {
@@ -131,10 +131,10 @@ MapPlan plan_map(const MapOperation& operation, const Machine& machine) {
 PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {
   program::Program program;
   program.set_main(build(program, {partition, {}, {}}));
-  const Tally counted = tally(program, machine);
+  const compiler::Estimate counted = compiler::estimate(program, machine);
   PlanCandidate candidate;
   candidate.seconds = counted.cycles.scaled(1 / machine.clock_hz);
-  candidate.max_tile_bytes = counted.max_tile_bytes;
+  candidate.max_tile_bytes = counted.memory.max_tile_bytes;
   return candidate;
 }
 

@@ -90,7 +90,7 @@ BuiltOperation build_map(program::Program& program, const MapOperation& operatio
 /// Adds what a plan builds to a program, and returns its step.
 using BuildStep = std::function<program::StepId(program::Program&, const MapPlan&)>;
 
-/// What a cut costs on a tiled machine: the tally of what is built for it.
+/// What a cut costs on a tiled machine: what the compiler counts of what is built for it.
 PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build);
 
 /// Where the boxes of a cut lie: on their tiles, or in a host's shared space.

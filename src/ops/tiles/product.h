@@ -73,7 +73,7 @@ struct DynamicWeight {
   program::VariableId bucket_metadata = 0;  ///< the part of it that a tile processes
 
   /// What the program costs with the present pattern.
-  Tally tally(const program::Program& program, const machine::Machine& machine) const;
+  compiler::Estimate estimate(const program::Program& program, const machine::Machine& machine) const;
 };
 
 /// A plan's program between operands that the caller binds, and their storage order. `values` is W or dW, `x`

@@ -51,8 +51,8 @@ TileProductProgram build_tile_product(const Pattern& pattern, const ProductProbl
   return out;
 }
 
-Tally DynamicWeight::tally(const program::Program& program, const Machine& machine) const {
-  return ops::tally(program, bucket_metadata, grid, encoding, machine);
+compiler::Estimate DynamicWeight::estimate(const program::Program& program, const Machine& machine) const {
+  return ops::estimate(program, bucket_metadata, grid, encoding, machine);
 }
 
 void TileProductProgram::set_pattern(const Pattern& pattern) {

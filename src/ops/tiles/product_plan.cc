@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-#include "ops/tally.h"
+#include "compiler/compile.h"
 #include "ops/tiles/kinds.h"
 #include "sparse/generate.h"
 
@@ -33,12 +33,12 @@ std::string too_large(uint64_t bytes, const Machine& m) {
 
 /// What a product costs between external operands of these layouts.
 template <class Build>
-Tally count_closed(const ProductProblem& problem, const ProductLayouts& layouts, const Machine& m,
-                   const Build& build_step) {
+compiler::Estimate count_closed(const ProductProblem& problem, const ProductLayouts& layouts,
+                                const Machine& m, const Build& build_step) {
   program::Program program;
   const Builder builder(program, m);
   program.set_main(build_step(builder, add_external(builder, problem, layouts)));
-  return tally(program, m);
+  return compiler::estimate(program, m);
 }
 
 /// Recounts the cuts that are expected to be fastest, and chooses.
@@ -50,10 +50,11 @@ TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_
   bool any_fits = false;
   for (const Expected<Partition>& expected : partitions) {
     if (counted.size() >= recounted && (any_fits || counted.size() >= kMostRecounted)) break;
-    const Tally tally = count(expected.partition);
-    PlanCandidate candidate{to_string(expected.partition), tally.cycles.scaled(1 / m.clock_hz),
-                            tally.max_tile_bytes, ""};
-    if (tally.max_tile_bytes > m.tile_bytes) candidate.rejected = too_large(tally.max_tile_bytes, m);
+    const compiler::Estimate estimate = count(expected.partition);
+    PlanCandidate candidate{to_string(expected.partition), estimate.cycles.scaled(1 / m.clock_hz),
+                            estimate.memory.max_tile_bytes, ""};
+    if (!estimate.memory.fits())
+      candidate.rejected = too_large(m.tile_bytes + estimate.memory.overflow_bytes, m);
     any_fits |= candidate.rejected.empty();
     counted.push_back(expected.partition);
     plan.candidates.push_back(std::move(candidate));
@@ -228,7 +229,7 @@ TileProductPlan choose_dynamic(const std::vector<Expected<DynamicTiling>>& parti
     const ProductOperands operands = add_external(builder, problem, dynamic_layouts(shape, grid, m.tiles));
     const BuiltProduct built = build_dynamic(builder, shape, grid, operands);
     program.set_main(built.step);
-    return tally(program, built.bucket_metadata, grid, encoding, m);
+    return estimate(program, built.bucket_metadata, grid, encoding, m);
   });
   plan.steps = steps.at(to_string(std::get<DynamicTiling>(plan.partition)));
   return plan;

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile.h"
 #include "machine/model/machine.h"
 #include "ops/builder.h"
 #include "ops/product_operands.h"
-#include "ops/tally.h"
 #include "ops/tiles/expected.h"
 #include "program/program.h"
 
@@ -109,7 +109,8 @@ BuiltProduct build_dynamic(const Builder& builder, const DynamicShape& shape, co
 
 /// What such a program costs for an encoded pattern: cycles by phase as a run counts them, bytes
 /// not below.
-Tally tally(const program::Program& program, program::VariableId bucket_metadata, const DynamicGrid& grid,
-            const DynamicEncoding& encoding, const machine::Machine& machine);
+compiler::Estimate estimate(const program::Program& program, program::VariableId bucket_metadata,
+                            const DynamicGrid& grid, const DynamicEncoding& encoding,
+                            const machine::Machine& machine);
 
 }  // namespace tessera::ops

@@ -401,15 +401,16 @@ std::vector<MappedBox> bucket_metadata_mapping(const DynamicGrid& grid) {
   });
 }
 
-Tally tally(const program::Program& program, VariableId bucket_metadata, const DynamicGrid& grid,
-            const DynamicEncoding& encoding, const machine::Machine& machine) {
+compiler::Estimate estimate(const program::Program& program, VariableId bucket_metadata,
+                            const DynamicGrid& grid, const DynamicEncoding& encoding,
+                            const machine::Machine& machine) {
   const uint32_t partitions = grid.tiling.partitions();
   const auto contents = [&](VariableId variable, const Box& box, uint32_t round) -> const std::byte* {
     if (variable != bucket_metadata) return nullptr;
     const uint64_t bucket = (box.row % partitions + round) % partitions;
     return reinterpret_cast<const std::byte*>(encoding.metadata.data() + bucket * grid.bucket_words);
   };
-  return tally(program, machine, {encoding.steps, contents});
+  return compiler::estimate(program, machine, {encoding.steps, contents});
 }
 
 }  // namespace tessera::ops
