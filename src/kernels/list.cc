@@ -14,6 +14,7 @@
 #include "kernels/map/gather/codelet.h"
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/bucket/codelet.h"
+#include "kernels/tile/row_epilogue/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
 
 namespace tessera::kernels {
@@ -22,8 +23,9 @@ namespace {
 using Family = std::span<const ListedCodelet> (*)();
 
 constexpr Family kFamilies[] = {
-    block_sparse_codelets, bucket_codelets, cast_codelets,  element_sparse_codelets, elementwise_codelets,
-    gather_codelets,       reduce_codelets, sddmm_codelets, tile_product_codelets,
+    block_sparse_codelets, bucket_codelets,       cast_codelets,   element_sparse_codelets,
+    elementwise_codelets,  gather_codelets,       reduce_codelets, row_epilogue_codelets,
+    sddmm_codelets,        tile_product_codelets,
 };
 
 std::vector<ListedCodelet> gather_families() {

@@ -70,6 +70,15 @@ Operand Builder::external(std::string name, Role role, Type type, uint32_t rows,
   return add({std::move(name), type, rows, cols, role, std::move(mapping), {}});
 }
 
+Operand Builder::bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
+                       std::vector<program::StepId>& steps) const {
+  if (has.has_order_of(wants)) return operand;
+  const Operand brought =
+      temporary(program_.variable(operand.variable).name + ".brought", type_of(operand), wants);
+  steps.push_back(copy(conversion(operand, has, brought, wants)));
+  return brought;
+}
+
 void Builder::send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
   if (from == to || from.box.empty()) return;
   const std::string name = "send " + program_.variable(to.variable).name;

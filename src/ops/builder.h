@@ -64,6 +64,10 @@ class Builder {
     return temporary(std::move(name), type, layout.rows, layout.cols, layout.mapping);
   }
 
+  /// An operand of one layout as another stores it: itself where the order of elements is the same, wherever
+  /// it lies; else a temporary, with the copies that fill it.
+  Operand bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
+                std::vector<program::StepId>& steps) const;
   /// All of one operand to another of its shape, in one copy; for two that are one, nothing.
   void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
 

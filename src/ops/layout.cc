@@ -1,6 +1,9 @@
 #include "ops/layout.h"
 
+#include <tessera/error.h>
+
 #include <algorithm>
+#include <memory>
 
 namespace tessera::ops {
 namespace {
@@ -13,7 +16,90 @@ std::vector<float> transposed_copy(std::span<const float> matrix, uint64_t rows,
   return transposed;
 }
 
+using program::Box;
+using program::BoxSeries;
+using Run = PartedMatrix::Run;
+
+/// Runs in the order of the matrix.
+std::vector<Run> sorted_runs(const OperandLayout& layout) {
+  std::vector<Run> runs;
+  if (layout.parts) {
+    runs = layout.parts->runs();
+    std::ranges::sort(runs, {}, &Run::first);
+  } else {
+    for (uint64_t row = 0; row < layout.rows; ++row)
+      runs.push_back({row * layout.cols, row * layout.cols, layout.cols});
+  }
+  return runs;
+}
+
+/// A box of one row of the variable.
+Box stored_box(const OperandLayout& layout, uint64_t stored, uint64_t count) {
+  return {static_cast<uint32_t>(stored / layout.cols), 1, static_cast<uint32_t>(stored % layout.cols),
+          static_cast<uint32_t>(count)};
+}
+
+program::CopyGroup copy_runs(const Operand& from, const OperandLayout& has, const Operand& to,
+                             const OperandLayout& wants) {
+  const std::vector<Run> source = sorted_runs(has);
+  const std::vector<Run> target = sorted_runs(wants);
+  std::vector<Box> sources;
+  std::vector<Box> targets;
+  for (size_t s = 0, t = 0; s < source.size() && t < target.size();) {
+    const uint64_t first = std::max(source[s].first, target[t].first);
+    const uint64_t source_end = source[s].first + source[s].count;
+    const uint64_t target_end = target[t].first + target[t].count;
+    const uint64_t end = std::min(source_end, target_end);
+    sources.push_back(from.inside(stored_box(has, source[s].stored + first - source[s].first, end - first)));
+    targets.push_back(to.inside(stored_box(wants, target[t].stored + first - target[t].first, end - first)));
+    s += source_end == end ? 1 : 0;
+    t += target_end == end ? 1 : 0;
+  }
+  const auto count = static_cast<uint32_t>(sources.size());
+  return {from.variable,
+          to.variable,
+          count,
+          BoxSeries::table(std::move(sources)),
+          BoxSeries::table(std::move(targets)),
+          {},
+          {},
+          {}};
+}
+
+/// Rows of packed values.
+program::CopyGroup copy_blocks(const Operand& from, const OperandLayout& has, const Operand& to,
+                               const OperandLayout& wants) {
+  std::vector<uint32_t> row_of(has.blocks.size());
+  for (uint32_t row = 0; row < has.blocks.size(); ++row) row_of[has.blocks[row]] = row;
+  std::vector<uint32_t> rows;
+  for (uint64_t block : wants.blocks) rows.push_back(row_of[block]);
+  return gather_rows(from, to, rows);
+}
+
 }  // namespace
+
+program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows) {
+  auto positions = std::make_shared<std::vector<uint32_t>>(rows);
+  if (from.box.row != 0)
+    for (uint32_t& row : *positions) row += from.box.row;
+  const auto count = static_cast<uint32_t>(rows.size());
+  return {from.variable,
+          to.variable,
+          1,
+          BoxSeries::same({0, count, from.box.col, to.cols()}),
+          BoxSeries::same({to.box.row, count, to.box.col, to.cols()}),
+          std::move(positions),
+          {},
+          {}};
+}
+
+program::CopySet conversion(const Operand& from, const OperandLayout& has, const Operand& to,
+                            const OperandLayout& wants) {
+  if (has.transposed != wants.transposed)
+    throw UsageError("an exchange does not transpose: both layouts must store the matrix, or its transpose");
+  return {"convert",
+          {has.blocks.empty() ? copy_runs(from, has, to, wants) : copy_blocks(from, has, to, wants)}};
+}
 
 std::vector<float> OperandLayout::store(std::span<const float> matrix) const {
   const uint32_t stored_rows = parts ? parts->rows() : rows;

@@ -28,4 +28,7 @@ struct Operand {
   }
 };
 
+/// Copies rows[i] of one operand to row i of another, all columns.
+program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows);
+
 }  // namespace tessera::ops

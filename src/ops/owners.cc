@@ -27,8 +27,12 @@ std::vector<program::VertexGroup> groups_of_owners(const std::vector<MappedBox>&
   for (size_t begin = 0; begin < owners.size();) {
     size_t end = begin + 1;
     while (end < owners.size() && owners[end].tile == owners[end - 1].tile + 1) ++end;
-    program::VertexGroup group{&codelet, owners[begin].tile, static_cast<uint32_t>(end - begin), 1, {},
-                               params};
+    program::VertexGroup group{&codelet, owners[begin].tile, static_cast<uint32_t>(end - begin), 1, {}, {}};
+    for (const program::Param& param : params)
+      group.params.push_back(param.table.empty() ? param
+                                                 : program::Param(std::vector<int64_t>(
+                                                       param.table.begin() + static_cast<int64_t>(begin),
+                                                       param.table.begin() + static_cast<int64_t>(end))));
     for (const OwnerField& field : fields) {
       std::vector<Box> boxes;
       for (size_t i = begin; i < end; ++i) boxes.push_back(field.operand.inside(field.boxes[i]));

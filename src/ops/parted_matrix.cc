@@ -15,10 +15,9 @@ PartedMatrix::PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, ui
       row_begin_(split_evenly((rows + row_slices - 1) / row_slices, row_parts, row_grain)),
       col_begin_(split_evenly((cols + col_slices - 1) / col_slices, col_parts, col_grain)) {}
 
-template <class Visit>
-void PartedMatrix::each_run(const Visit& visit) const {
+std::vector<PartedMatrix::Run> PartedMatrix::runs() const {
+  std::vector<Run> runs;
   for (uint32_t slice = 0; slice < slices(); ++slice) {
-    const uint64_t first_row = uint64_t{slice / col_slices_} * row_begin_.back();
     const uint64_t first_col = uint64_t{slice % col_slices_} * col_begin_.back();
     for (uint32_t i = 0; i < row_parts(); ++i)
       for (uint32_t j = 0; j < col_parts(); ++j) {
@@ -26,27 +25,26 @@ void PartedMatrix::each_run(const Visit& visit) const {
         if (col >= cols_) continue;
         const uint64_t count = std::min<uint64_t>(cols_of(j), cols_ - col);
         uint64_t stored = uint64_t{slice} * slice_elements() + begin(i, j);
-        for (uint32_t r = row_begin_[i]; r < row_begin_[i + 1] && first_row + r < rows_;
-             ++r, stored += cols_of(j))
-          visit(stored, (first_row + r) * cols_ + col, count);
+        const uint64_t first = first_row(slice, i);
+        for (uint64_t row = first; row < first + rows_of(i) && row < rows_; ++row, stored += cols_of(j))
+          runs.push_back({row * cols_ + col, stored, count});
       }
   }
+  return runs;
 }
 
 std::vector<float> PartedMatrix::store(std::span<const float> matrix) const {
   std::vector<float> stored(elements());
-  each_run([&](uint64_t to, uint64_t from, uint64_t count) {
-    std::copy_n(matrix.begin() + static_cast<int64_t>(from), count,
-                stored.begin() + static_cast<int64_t>(to));
-  });
+  for (const Run& run : runs())
+    std::copy_n(matrix.begin() + static_cast<int64_t>(run.first), run.count,
+                stored.begin() + static_cast<int64_t>(run.stored));
   return stored;
 }
 
 void PartedMatrix::load(std::span<const float> stored, std::span<float> matrix) const {
-  each_run([&](uint64_t from, uint64_t to, uint64_t count) {
-    std::copy_n(stored.begin() + static_cast<int64_t>(from), count,
-                matrix.begin() + static_cast<int64_t>(to));
-  });
+  for (const Run& run : runs())
+    std::copy_n(stored.begin() + static_cast<int64_t>(run.stored), run.count,
+                matrix.begin() + static_cast<int64_t>(run.first));
 }
 
 }  // namespace tessera::ops

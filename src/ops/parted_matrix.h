@@ -39,15 +39,27 @@ class PartedMatrix {
     return {row, 1, begin(i, j), elements_of(i, j)};
   }
 
+  /// First row of the matrix that part row i of a slice has.
+  uint32_t first_row(uint32_t slice, uint32_t i) const {
+    return slice / col_slices_ * row_begin_.back() + row_begin_[i];
+  }
+
+  /// Elements that follow one another in a row of the matrix and in storage.
+  struct Run {
+    uint64_t first = 0;   ///< in the row-major matrix
+    uint64_t stored = 0;  ///< in storage
+    uint64_t count = 0;
+  };
+  /// All runs, in the order of storage.
+  std::vector<Run> runs() const;
+
   /// The matrix (row-major) as it is stored, and back.
   std::vector<float> store(std::span<const float> matrix) const;
   void load(std::span<const float> stored, std::span<float> matrix) const;
 
- private:
-  /// Calls visit(first stored element, first element of the matrix, count) for each stored run.
-  template <class Visit>
-  void each_run(const Visit& visit) const;
+  bool operator==(const PartedMatrix&) const = default;
 
+ private:
   uint32_t rows_ = 0;
   uint32_t cols_ = 0;
   uint32_t row_slices_ = 1;

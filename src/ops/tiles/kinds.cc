@@ -2,8 +2,6 @@
 
 namespace tessera::ops {
 
-using program::Role;
-
 DenseShape DenseProduct::shape(bool mirrored) const {
   const TiledNumbers numbers = problem_.numbers();
   const Pattern& p = pattern_;
@@ -13,8 +11,9 @@ DenseShape DenseProduct::shape(bool mirrored) const {
 }
 
 ProductLayouts DenseProduct::layouts(const DensePartition& partition) const {
-  auto [left, right, result, none] = dense_layouts(shape(partition.mirrored), partition);
-  if (partition.mirrored || problem_.product == Product::forward) return {left, right, result};
+  ProductLayouts roles = dense_layouts(shape(partition.mirrored), partition);
+  auto& [left, right, result, metadata, bias] = roles;
+  if (partition.mirrored || problem_.product == Product::forward) return roles;
   if (problem_.product == Product::input_gradient) {
     left.transposed = true;
     return {left, result, right};
@@ -23,14 +22,15 @@ ProductLayouts DenseProduct::layouts(const DensePartition& partition) const {
   return {result, right, left};
 }
 
-program::StepId DenseProduct::build(const Builder& builder, const DensePartition& partition,
-                                    const ProductOperands& operands) const {
-  ProductOperands by_role = operands;
-  if (!partition.mirrored && problem_.product == Product::input_gradient)
-    std::swap(by_role.x, by_role.y);
-  else if (!partition.mirrored && problem_.product == Product::sddmm)
-    std::swap(by_role.values, by_role.y);
-  return build_dense(builder, shape(partition.mirrored), partition, by_role);
+BuildNative DenseProduct::builder_of(const DensePartition& partition) const {
+  return [this, partition](const Builder& builder, const ProductOperands& operands) -> BuiltProduct {
+    ProductOperands by_role = operands;
+    if (!partition.mirrored && problem_.product == Product::input_gradient)
+      std::swap(by_role.x, by_role.y);
+    else if (!partition.mirrored && problem_.product == Product::sddmm)
+      std::swap(by_role.values, by_role.y);
+    return {build_dense(builder, shape(partition.mirrored), partition, by_role)};
+  };
 }
 
 DynamicShape dynamic_shape(const Pattern& p, const ProductProblem& problem) {
@@ -44,6 +44,12 @@ ProductLayouts dynamic_layouts(const DynamicShape& shape, const DynamicGrid& gri
       matrix_layout(shape.k, shape.n, program::map_linearly(shape.k, shape.n, tiles)),
       matrix_layout(shape.m, shape.n, program::map_linearly(shape.m, shape.n, tiles)),
       {buckets, grid.bucket_words, bucket_metadata_mapping(grid)}};
+}
+
+BuildNative dynamic_builder(const DynamicShape& shape, const DynamicGrid& grid) {
+  return [&](const Builder& builder, const ProductOperands& operands) {
+    return build_dynamic(builder, shape, grid, operands);
+  };
 }
 
 StaticProduct::StaticProduct(const Pattern& pattern, const ProductProblem& problem, const machine::Machine& m,
@@ -63,7 +69,10 @@ std::vector<Expected<StaticPartition>> StaticProduct::partitions(Planner planner
 }
 
 PartLayout StaticProduct::deal(const StaticPartition& partition) const {
-  return {is_sddmm() ? pattern_ : shape().pattern, partition, problem_.n};
+  if (!partition.mirrored) return {is_sddmm() ? pattern_ : shape().pattern, partition, problem_.n};
+  StaticPartition gathering = partition;
+  gathering.whole_bands = false;
+  return {pattern_, gathering, problem_.n};
 }
 
 ProductLayouts StaticProduct::layouts(const PartLayout& parts) const {
@@ -77,31 +86,22 @@ ProductLayouts StaticProduct::layouts(const PartLayout& parts) const {
   return {std::move(values), matrix(pattern_.cols), matrix(pattern_.rows)};
 }
 
-program::StepId StaticProduct::build(const Builder& builder, const PartLayout& parts,
-                                     const ProductOperands& operands) const {
-  return is_sddmm() ? build_static_sddmm(builder, sddmm_shape(), parts, operands)
-                    : build_static(builder, shape(), parts, operands);
+BuildNative StaticProduct::builder_of(const PartLayout& parts) const {
+  return [this, &parts](const Builder& builder, const ProductOperands& operands) -> BuiltProduct {
+    return {is_sddmm() ? build_static_sddmm(builder, sddmm_shape(), parts, operands)
+                       : build_static(builder, shape(parts.partition().mirrored), parts, operands)};
+  };
 }
 
-StaticShape StaticProduct::shape() const {
+StaticShape StaticProduct::shape(bool mirrored) const {
+  if (mirrored) return {pattern_, problem_.n, problem_.numbers(), nullptr, true};
   if (problem_.product == Product::forward) return {pattern_, problem_.n, problem_.numbers()};
   return {transposed_.pattern, problem_.n, problem_.numbers(), &aliased_};
 }
 
-ProductOperands add_external(const Builder& builder, const ProductProblem& problem,
-                             const ProductLayouts& layouts) {
-  const bool is_sddmm = problem.product == Product::sddmm;
-  const bool is_dx = problem.product == Product::input_gradient;
-  const bool is_forward = problem.product == Product::forward;
-  const auto role = [](bool is_result) { return is_result ? Role::output : Role::input; };
-  ProductOperands operands;
-  operands.values =
-      builder.external(is_sddmm ? "dW" : "W.values", role(is_sddmm), problem.type, layouts.values);
-  operands.x = builder.external(is_dx ? "dX" : "X", role(is_dx), problem.type, layouts.x);
-  operands.y = builder.external(is_forward ? "Y" : "dY", role(is_forward), problem.type, layouts.y);
-  if (problem.capacity)
-    operands.metadata = builder.external("W.metadata", Role::input, Type::u16, layouts.metadata);
-  return operands;
+OperandLayout bias_layout(const Pattern& pattern, const ProductProblem& problem, uint32_t tiles) {
+  const uint32_t rows = problem.product == Product::input_gradient ? pattern.cols : pattern.rows;
+  return matrix_layout(rows, 1, program::map_linearly(rows, 1, tiles));
 }
 
 }  // namespace tessera::ops

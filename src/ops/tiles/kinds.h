@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/sparse/static/static_layout.h"
+#include "ops/tiles/build_between.h"
 #include "ops/tiles/product.h"
 #include "sparse/pattern.h"
 
@@ -20,8 +21,7 @@ class DenseProduct {
   /// For dX the left factor is Wᵀ, for dW it is dY and the right one Xᵀ; mirrored, both are read in place.
   DenseShape shape(bool mirrored) const;
   ProductLayouts layouts(const DensePartition& partition) const;
-  program::StepId build(const Builder& builder, const DensePartition& partition,
-                        const ProductOperands& operands) const;
+  BuildNative builder_of(const DensePartition& partition) const;
 
  private:
   const Pattern& pattern_;
@@ -30,6 +30,10 @@ class DenseProduct {
 
 DynamicShape dynamic_shape(const Pattern& pattern, const ProductProblem& problem);
 ProductLayouts dynamic_layouts(const DynamicShape& shape, const DynamicGrid& grid, uint32_t tiles);
+BuildNative dynamic_builder(const DynamicShape& shape, const DynamicGrid& grid);
+
+/// Where a bias lies that a caller leaves to the plan.
+OperandLayout bias_layout(const Pattern& pattern, const ProductProblem& problem, uint32_t tiles);
 
 /// A static sparse product with what it needs of its forward product, which is partitioned as `forward`.
 /// Pattern, problem and machine must outlive it.
@@ -42,12 +46,11 @@ class StaticProduct {
   /// Distributes the pattern over the parts of a partition.
   PartLayout deal(const StaticPartition& partition) const;
   ProductLayouts layouts(const PartLayout& parts) const;
-  program::StepId build(const Builder& builder, const PartLayout& parts,
-                        const ProductOperands& operands) const;
+  BuildNative builder_of(const PartLayout& parts) const;
 
  private:
   bool is_sddmm() const { return problem_.product == Product::sddmm; }
-  StaticShape shape() const;
+  StaticShape shape(bool mirrored = false) const;
   StaticSddmmShape sddmm_shape() const { return {pattern_, problem_.n, problem_.numbers(), values_}; }
 
   const Pattern& pattern_;
@@ -57,9 +60,5 @@ class StaticProduct {
   sparse::TransposedPattern transposed_;
   AliasedValues aliased_;
 };
-
-/// Adds operands of the given layouts that the caller binds.
-ProductOperands add_external(const Builder& builder, const ProductProblem& problem,
-                             const ProductLayouts& layouts);
 
 }  // namespace tessera::ops

@@ -27,6 +27,7 @@ namespace tessera::ops {
 /// of it: cycles by phase are the account's, and bytes not below. `chosen.rejected` says where not even this
 /// one fits the memory.
 struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, DynamicTiling>> {
+  ProductLayouts layouts;     ///< how the operands lie that it was made for
   StaticPartition values_of;  ///< gradients of a sparse W: the forward product's, as which W and dW lie
   uint32_t steps = 0;         ///< for a dynamic W: propagation steps of the random pattern that was counted
 
@@ -37,30 +38,31 @@ struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, Dyna
 void check_tile_product(const ProductProblem& problem, const machine::Machine& machine,
                         const ForcedKnobs& force);
 
-/// Weighs cuts by expected counts, recounts the most promising ones exactly and keeps the fastest
-/// that fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an
-/// answer. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices,
-/// n_slices (dense).
+/// Weighs partitions by expected counts, recounts the most promising ones exactly and keeps the fastest that
+/// fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an answer. Knobs:
+/// col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices, n_slices (dense).
 ///
-/// A gradient of a sparse product reads or writes the values of W where the forward product has
-/// them: dX = Wᵀ·dY is the product of the transposed pattern, dW = dY·Xᵀ is computed at the
-/// pattern's blocks. `forward` is the forward product's plan; without it the forward product is
-/// planned too. A dense gradient is a dense product of other operands, each laid out as its own
-/// plan wants it.
+/// Each operand may be left to the plan, fixed to one layout, or given several to choose from (`layouts`);
+/// where the product wants another order of elements than an operand has, the conversion is part of the
+/// price.
 ///
-/// Of a dynamic W only the shape of the pattern counts. What its cuts cost is counted for a random
-/// pattern of as many blocks as W may have. Knobs: m_parts, k_parts, n_parts. Its gradients take the
-/// forward product's grid and buckets as they are, so that one encoding serves all three products.
+/// A gradient of a sparse product reads or writes the values of W where the forward product has them: dX =
+/// Wᵀ·dY is the product of the transposed pattern, or in the forward product's partition reads each block as
+/// its transpose; dW = dY·Xᵀ is computed at the pattern's blocks. `forward` is the forward product's plan;
+/// without it the forward product is planned too. A dense gradient takes the forward product's partition and
+/// layouts; without `forward` it is a dense product of other operands, each laid out as its own plan wants
+/// it.
+///
+/// Of a dynamic W only the shape of the pattern counts. What its partitions cost is counted for a random
+/// pattern of as many blocks as W may have. Knobs: m_parts, k_parts, n_parts. Its gradients take the forward
+/// product's grid and buckets as they are, so that one encoding serves all three products.
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const machine::Machine& machine, const ForcedKnobs& force = {},
-                                  const TileProductPlan* forward = nullptr);
+                                  const TileProductPlan* forward = nullptr,
+                                  const LayoutChoices& layouts = {});
 
-/// How the operands lie that a plan was made for.
-ProductLayouts layouts_of(const Pattern& pattern, const ProductProblem& problem, const TileProductPlan& plan,
-                          const machine::Machine& machine);
-
-/// Adds a planned product to a program. Operands are stored in the order of the plan's layouts, and may lie
-/// anywhere; lying otherwise than the layouts say has the price of the exchange.
+/// Adds a planned product to a program. Operands are stored in the order of the plan's layouts. They may lie
+/// elsewhere than these say, at the price of the exchange, which is then not the plan's.
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands);
 
@@ -81,6 +83,7 @@ struct DynamicWeight {
 struct TileProductProgram {
   struct Variables {
     program::VariableId values = 0, x = 0, y = 0;
+    program::VariableId bias = 0;  ///< where there is one
   };
 
   program::Program program;

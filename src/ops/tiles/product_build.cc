@@ -7,45 +7,56 @@
 namespace tessera::ops {
 using machine::Machine;
 
-ProductLayouts layouts_of(const Pattern& pattern, const ProductProblem& problem, const TileProductPlan& plan,
-                          const Machine& machine) {
-  if (const auto* partition = std::get_if<DensePartition>(&plan.partition))
-    return DenseProduct(pattern, problem).layouts(*partition);
+namespace {
+
+/// Calls visit(native layouts, what builds between operands of these) for a plan's product.
+template <class Visit>
+auto with_native(const Machine& machine, const Pattern& pattern, const ProductProblem& problem,
+                 const TileProductPlan& plan, const Visit& visit) {
+  if (const auto* partition = std::get_if<DensePartition>(&plan.partition)) {
+    const DenseProduct product(pattern, problem);
+    return visit(product.layouts(*partition), product.builder_of(*partition));
+  }
   if (const auto* tiling = std::get_if<DynamicTiling>(&plan.partition)) {
     const DynamicShape shape = dynamic_shape(pattern, problem);
-    return dynamic_layouts(shape, DynamicGrid(shape, *tiling, machine), machine.tiles);
+    const DynamicGrid grid(shape, *tiling, machine);
+    return visit(dynamic_layouts(shape, grid, machine.tiles), dynamic_builder(shape, grid));
   }
   const StaticProduct product(pattern, problem, machine, plan.values_of);
-  return product.layouts(product.deal(std::get<StaticPartition>(plan.partition)));
+  const PartLayout parts = product.deal(std::get<StaticPartition>(plan.partition));
+  return visit(product.layouts(parts), product.builder_of(parts));
 }
+
+}  // namespace
 
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands) {
-  if (const auto* partition = std::get_if<DensePartition>(&plan.partition))
-    return {DenseProduct(pattern, problem).build(builder, *partition, operands)};
-  if (const auto* tiling = std::get_if<DynamicTiling>(&plan.partition)) {
-    const DynamicShape shape = dynamic_shape(pattern, problem);
-    return build_dynamic(builder, shape, DynamicGrid(shape, *tiling, builder.machine()), operands);
-  }
-  const StaticProduct product(pattern, problem, builder.machine(), plan.values_of);
-  return {product.build(builder, product.deal(std::get<StaticPartition>(plan.partition)), operands)};
+  return with_native(builder.machine(), pattern, problem, plan,
+                     [&](const ProductLayouts& native, const BuildNative& build_native) {
+                       return build_between(builder, problem, plan.layouts, native, operands, build_native);
+                     });
 }
 
 TileProductProgram build_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                       const TileProductPlan& plan, const Machine& machine) {
+  ClosedProduct closed = with_native(
+      machine, pattern, problem, plan, [&](const ProductLayouts& native, const BuildNative& build_native) {
+        return close_product(machine, problem, plan.layouts, native, build_native);
+      });
   TileProductProgram out;
-  out.layouts = layouts_of(pattern, problem, plan, machine);
+  out.program = std::move(closed.program);
+  out.layouts = plan.layouts;
   out.dense = problem.dense;
-  const Builder builder(out.program, machine);
-  const ProductOperands operands = add_external(builder, problem, out.layouts);
-  const BuiltProduct built = build(builder, pattern, problem, plan, operands);
-  out.program.set_main(built.step);
-  out.variables = {operands.values.variable, operands.x.variable, operands.y.variable};
+  out.variables = {closed.operands.values.variable, closed.operands.x.variable, closed.operands.y.variable};
+  if (closed.operands.bias) out.variables.bias = closed.operands.bias->variable;
   out.block_order = out.layouts.values.blocks;
   if (const auto* tiling = std::get_if<DynamicTiling>(&plan.partition)) {
     const DynamicShape shape = dynamic_shape(pattern, problem);
-    out.dynamic = DynamicWeight{
-        shape, DynamicGrid(shape, *tiling, machine), {}, operands.metadata->variable, built.bucket_metadata};
+    out.dynamic = DynamicWeight{shape,
+                                DynamicGrid(shape, *tiling, machine),
+                                {},
+                                closed.operands.metadata->variable,
+                                closed.bucket_metadata};
     out.set_pattern(pattern);
   }
   return out;

@@ -2,13 +2,14 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include "compiler/compile.h"
+#include "ops/tiles/forced_knobs.h"
 #include "ops/tiles/kinds.h"
 #include "sparse/generate.h"
 
@@ -31,26 +32,56 @@ std::string too_large(uint64_t bytes, const Machine& m) {
   return fmt::format("needs {} bytes a tile of {}", bytes, m.tile_bytes);
 }
 
-/// What a product costs between external operands of these layouts.
-template <class Build>
-compiler::Estimate count_closed(const ProductProblem& problem, const ProductLayouts& layouts,
-                                const Machine& m, const Build& build_step) {
-  program::Program program;
-  const Builder builder(program, m);
-  program.set_main(build_step(builder, add_external(builder, problem, layouts)));
-  return compiler::estimate(program, m);
+/// Layouts that are fixed; null where the plan chooses.
+struct FixedLayouts {
+  const OperandLayout* values = nullptr;
+  const OperandLayout* x = nullptr;
+  const OperandLayout* y = nullptr;
+
+  ProductLayouts among(const ProductLayouts& native) const {
+    ProductLayouts given = native;
+    if (values != nullptr) given.values = *values;
+    if (x != nullptr) given.x = *x;
+    if (y != nullptr) given.y = *y;
+    return given;
+  }
+};
+
+/// What is planned.
+struct Case {
+  const Pattern& pattern;
+  const ProductProblem& problem;
+  const Machine& machine;
+  FixedLayouts fixed;
+};
+
+/// What a partition costs, and the layouts of operands that this is for.
+struct Counted {
+  compiler::Estimate estimate;
+  ProductLayouts layouts;
+};
+
+/// Counts the program that `build_native` makes between external operands.
+Counted count_closed(const Case& c, ProductLayouts native, const BuildNative& build_native,
+                     const std::function<compiler::Estimate(const ClosedProduct&)>& count) {
+  native.bias = bias_layout(c.pattern, c.problem, c.machine.tiles);
+  ProductLayouts given = c.fixed.among(native);
+  const ClosedProduct closed = close_product(c.machine, c.problem, given, native, build_native);
+  return {count(closed), std::move(given)};
 }
 
-/// Recounts the cuts that are expected to be fastest, and chooses.
+/// Recounts the partitions that are expected to be fastest, and chooses.
 template <class Partition, class Count>
 TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
                        const Count& count) {
   std::vector<Partition> counted;
+  std::vector<ProductLayouts> layouts;
   TileProductPlan plan;
   bool any_fits = false;
   for (const Expected<Partition>& expected : partitions) {
     if (counted.size() >= recounted && (any_fits || counted.size() >= kMostRecounted)) break;
-    const compiler::Estimate estimate = count(expected.partition);
+    auto [estimate, its_layouts] = count(expected.partition);
+    layouts.push_back(std::move(its_layouts));
     PlanCandidate candidate{to_string(expected.partition), estimate.cycles.scaled(1 / m.clock_hz),
                             estimate.memory.max_tile_bytes, ""};
     if (!estimate.memory.fits())
@@ -65,85 +96,13 @@ TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_
   const size_t best =
       any_fits ? choose_fastest(plan.candidates) : static_cast<size_t>(smallest - plan.candidates.begin());
   plan.partition = counted[best];
+  plan.layouts = std::move(layouts[best]);
   plan.chosen = plan.candidates[best];
   for (size_t i = counted.size(); i < std::min(partitions.size(), kShown); ++i)
     plan.candidates.push_back({to_string(partitions[i].partition),
                                partitions[i].cycles.scaled(1 / m.clock_hz),
                                static_cast<uint64_t>(partitions[i].bytes), "slower by expected counts"});
   return plan;
-}
-
-struct Knob {
-  std::string_view name;
-  uint32_t* value;
-};
-
-/// Enters forced knobs; those that are not forced become 0.
-template <size_t count>
-void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint64_t tiles) {
-  for (const Knob& knob : knobs) *knob.value = 0;
-  for (const auto& [name, value] : force) {
-    const auto knob = std::find_if(knobs.begin(), knobs.end(),
-                                   [&, n = std::string_view(name)](const Knob& k) { return k.name == n; });
-    if (knob == knobs.end()) {
-      std::string names;
-      for (const Knob& k : knobs) names += fmt::format("{}{}", names.empty() ? "" : ", ", k.name);
-      throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
-    }
-    const bool slices = name.ends_with("slices");
-    const int64_t most = slices ? 1 << 16 : static_cast<int64_t>(tiles);
-    if (value < 1 || value > most)
-      throw UsageError(
-          slices ? fmt::format("{}={}: this knob takes 1 to {}", name, value, most)
-                 : fmt::format("{}={}: a machine of {} tiles takes 1 to {}", name, value, tiles, tiles));
-    *knob->value = static_cast<uint32_t>(value);
-  }
-}
-
-void check_product(std::initializer_list<uint32_t> parts, std::string_view names, uint32_t tiles) {
-  uint64_t product = 1;
-  for (uint32_t p : parts) product *= std::max(1U, p);
-  if (product > tiles)
-    throw UsageError(fmt::format("{} is {}, more than the machine's {} tiles", names, product, tiles));
-}
-
-StaticPartition forced_static(const ForcedKnobs& force, const Machine& m) {
-  StaticPartition partition;
-  enter<3>(force,
-           {{{"col_parts", &partition.col_parts},
-             {"bands", &partition.bands},
-             {"band_tiles", &partition.band_tiles}}},
-           m.tiles);
-  check_product({partition.col_parts, partition.bands, partition.band_tiles},
-                "col_parts × bands × band_tiles", m.tiles);
-  return partition;
-}
-
-DensePartition forced_dense(const ForcedKnobs& force, const Machine& m) {
-  DensePartition partition;
-  enter<5>(force,
-           {{{"m_parts", &partition.m_parts},
-             {"k_parts", &partition.k_parts},
-             {"n_parts", &partition.n_parts},
-             {"m_slices", &partition.m_slices},
-             {"n_slices", &partition.n_slices}}},
-           m.tiles);
-  check_product({partition.m_parts, partition.k_parts, partition.n_parts}, "m_parts × k_parts × n_parts",
-                m.tiles);
-  if (partition.m_slices > 1 && partition.n_slices > 1)
-    throw UsageError("m_slices and n_slices: only one of m and n is cut serially");
-  return partition;
-}
-
-DynamicTiling forced_dynamic(const ForcedKnobs& force, const Machine& m) {
-  DynamicTiling partition;
-  enter<3>(
-      force,
-      {{{"m_parts", &partition.m_parts}, {"k_parts", &partition.k_parts}, {"n_parts", &partition.n_parts}}},
-      m.tiles);
-  check_product({partition.m_parts, partition.k_parts, partition.n_parts}, "m_parts × k_parts × n_parts",
-                m.tiles);
-  return partition;
 }
 
 /// The free planner's cuts, behind the first ones of the published planner: what it finds is then
@@ -162,8 +121,8 @@ size_t put_first(const std::vector<Expected<Partition>>& published, size_t count
   return first + count;
 }
 
-TileProductPlan plan_static(const Pattern& pattern, const ProductProblem& problem, const Machine& m,
-                            const StaticPartition& forced, const StaticPartition& forward) {
+TileProductPlan plan_static(const Case& c, const StaticPartition& forced, const StaticPartition& forward) {
+  const auto& [pattern, problem, m, fixed] = c;
   const StaticProduct product(pattern, problem, m, forward);
   size_t recounted = pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
   std::vector<Expected<StaticPartition>> partitions = product.partitions(Planner::published, forced);
@@ -173,38 +132,59 @@ TileProductPlan plan_static(const Pattern& pattern, const ProductProblem& proble
     partitions = product.partitions(Planner::best, forced);
     recounted = put_first(published, recounted, partitions);
   }
+  if (problem.product == Product::input_gradient && problem.planner == Planner::best &&
+      forced == StaticPartition{0, 0, 0}) {
+    StaticPartition mirrored = forward;
+    mirrored.mirrored = true;
+    partitions.insert(partitions.begin(), {mirrored, {}, 0});
+    ++recounted;
+  }
   if (partitions.empty())
-    throw UsageError(
-        fmt::format("no cut of a {} × {} matrix has these numbers of parts", pattern.rows, pattern.cols));
+    throw UsageError(fmt::format("no partition of a {} × {} matrix has these numbers of parts", pattern.rows,
+                                 pattern.cols));
   TileProductPlan plan = choose(partitions, recounted, m, [&](const StaticPartition& partition) {
     const PartLayout parts = product.deal(partition);
-    return count_closed(problem, product.layouts(parts), m,
-                        [&](const Builder& builder, const ProductOperands& operands) {
-                          return product.build(builder, parts, operands);
-                        });
+    return count_closed(
+        c, product.layouts(parts), product.builder_of(parts),
+        [&](const ClosedProduct& closed) { return compiler::estimate(closed.program, c.machine); });
   });
   plan.values_of = forward;
   if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
   return plan;
 }
 
-TileProductPlan plan_dense(const Pattern& pattern, const ProductProblem& problem, const Machine& m,
-                           const DensePartition& forced) {
+/// A gradient in the forward product's partition, whose operands lie as they do there.
+std::vector<Expected<DensePartition>> mirror(const TileProductPlan& forward) {
+  auto partition = std::get<DensePartition>(forward.partition);
+  if (partition.slices() > 1)
+    throw UsageError(
+        "a dense product in slices has no gradients in its own partition: plan it with m_slices=1 and "
+        "n_slices=1");
+  partition.mirrored = true;
+  return {{partition, {}, 0}};
+}
+
+TileProductPlan plan_dense(const Case& c, const DensePartition& forced, const TileProductPlan* forward) {
+  const auto& [pattern, problem, m, fixed] = c;
   const DenseProduct product(pattern, problem);
-  const DenseShape shape = product.shape(false);
   size_t recounted = kRecounted;
-  std::vector<Expected<DensePartition>> partitions = dense_partitions(shape, Planner::published, m, forced);
-  if (problem.planner == Planner::best) {
-    const std::vector<Expected<DensePartition>> published = std::move(partitions);
-    partitions = dense_partitions(shape, Planner::best, m, forced);
-    recounted = put_first(published, recounted, partitions);
+  std::vector<Expected<DensePartition>> partitions;
+  if (problem.product != Product::forward && forward != nullptr) {
+    partitions = mirror(*forward);
+  } else {
+    const DenseShape shape = product.shape(false);
+    partitions = dense_partitions(shape, Planner::published, m, forced);
+    if (problem.planner == Planner::best) {
+      const std::vector<Expected<DensePartition>> published = std::move(partitions);
+      partitions = dense_partitions(shape, Planner::best, m, forced);
+      recounted = put_first(published, recounted, partitions);
+    }
   }
   if (partitions.empty()) throw UsageError("this dense product is too large to be laid out on tiles");
   return choose(partitions, recounted, m, [&](const DensePartition& partition) {
-    return count_closed(problem, product.layouts(partition), m,
-                        [&](const Builder& builder, const ProductOperands& operands) {
-                          return product.build(builder, partition, operands);
-                        });
+    return count_closed(
+        c, product.layouts(partition), product.builder_of(partition),
+        [&](const ClosedProduct& closed) { return compiler::estimate(closed.program, c.machine); });
   });
 }
 
@@ -215,43 +195,74 @@ Pattern typical_pattern(const DynamicShape& s) {
   return sparse::generate_pattern({PatternKind::random, s.m, s.k, density, s.block_size, 1});
 }
 
-/// Counts cuts for that pattern, and chooses.
-TileProductPlan choose_dynamic(const std::vector<Expected<DynamicTiling>>& partitions, size_t recounted,
-                               const ProductProblem& problem, const DynamicShape& shape, const Machine& m) {
+/// Counts partitions for that pattern, and chooses.
+TileProductPlan choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>& partitions,
+                               size_t recounted) {
+  const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
   const Pattern typical = typical_pattern(shape);
   std::map<std::string, uint32_t> steps;
-  TileProductPlan plan = choose(partitions, recounted, m, [&](const DynamicTiling& partition) {
-    const DynamicGrid grid(shape, partition, m);
+  TileProductPlan plan = choose(partitions, recounted, c.machine, [&](const DynamicTiling& partition) {
+    const DynamicGrid grid(shape, partition, c.machine);
     const DynamicEncoding encoding = encode(typical, shape, grid);
     steps[to_string(partition)] = encoding.steps;
-    program::Program program;
-    const Builder builder(program, m);
-    const ProductOperands operands = add_external(builder, problem, dynamic_layouts(shape, grid, m.tiles));
-    const BuiltProduct built = build_dynamic(builder, shape, grid, operands);
-    program.set_main(built.step);
-    return estimate(program, built.bucket_metadata, grid, encoding, m);
+    return count_closed(c, dynamic_layouts(shape, grid, c.machine.tiles), dynamic_builder(shape, grid),
+                        [&](const ClosedProduct& closed) {
+                          return estimate(closed.program, closed.bucket_metadata, grid, encoding, c.machine);
+                        });
   });
   plan.steps = steps.at(to_string(std::get<DynamicTiling>(plan.partition)));
   return plan;
 }
 
-TileProductPlan plan_dynamic(const Pattern& pattern, const ProductProblem& problem, const Machine& m,
-                             const DynamicTiling& forced) {
-  const DynamicShape shape = dynamic_shape(pattern, problem);
+TileProductPlan plan_dynamic(const Case& c, const DynamicTiling& forced) {
+  const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
   if (shape.capacity > std::numeric_limits<uint32_t>::max())
     throw UsageError(fmt::format("a capacity of {} blocks is more than a program can hold", shape.capacity));
+  const Planner planner = c.problem.planner;
   size_t recounted = shape.capacity > kLargeBlocks ? kRecountedLarge : kRecounted;
-  std::vector<Expected<DynamicTiling>> partitions = dynamic_tilings(shape, Planner::published, m, forced);
-  const bool within_limits = !partitions.empty() || problem.planner == Planner::best;
-  if (problem.planner == Planner::best || partitions.empty()) {
+  std::vector<Expected<DynamicTiling>> partitions =
+      dynamic_tilings(shape, Planner::published, c.machine, forced);
+  const bool within_limits = !partitions.empty() || planner == Planner::best;
+  if (planner == Planner::best || partitions.empty()) {
     const std::vector<Expected<DynamicTiling>> published = std::move(partitions);
-    partitions = dynamic_tilings(shape, Planner::best, m, forced);
+    partitions = dynamic_tilings(shape, Planner::best, c.machine, forced);
     recounted = put_first(published, recounted, partitions);
   }
   if (partitions.empty()) throw UsageError("this dynamic product is too large to be laid out on tiles");
-  TileProductPlan plan = choose_dynamic(partitions, recounted, problem, shape, m);
+  TileProductPlan plan = choose_dynamic(c, partitions, recounted);
   if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
   return plan;
+}
+
+/// A product whose operands each have one layout, or are left to the plan.
+TileProductPlan plan_fixed(const Case& c, const ForcedKnobs& force, const TileProductPlan* forward) {
+  const ProductProblem& problem = c.problem;
+  if (problem.dense) return plan_dense(c, forced_dense(force, c.machine), forward);
+  if (problem.product == Product::forward)
+    return problem.capacity ? plan_dynamic(c, forced_dynamic(force, c.machine))
+                            : plan_static(c, forced_static(force, c.machine), {});
+  TileProductPlan planned;
+  if (forward == nullptr) {
+    ProductProblem of_forward = problem;
+    of_forward.product = Product::forward;
+    planned = plan_tile_product(c.pattern, of_forward, c.machine, problem.capacity ? force : ForcedKnobs{});
+    forward = &planned;
+  }
+  if (problem.capacity) return choose_dynamic(c, {{std::get<DynamicTiling>(forward->partition), {}, 0}}, 1);
+  return plan_static(c, forced_static(force, c.machine), std::get<StaticPartition>(forward->partition));
+}
+
+/// Calls visit(layout) for each choice, or visit(null) where there is none.
+template <class Visit>
+void each_choice(const std::vector<OperandLayout>& choices, const Visit& visit) {
+  if (choices.empty()) visit(nullptr);
+  for (const OperandLayout& layout : choices) visit(&layout);
+}
+
+/// Whether a plan fits where another does not, or is faster; where neither fits, is smaller.
+bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+  if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
+  return a.rejected.empty() ? a.total() < b.total() : a.max_tile_bytes < b.max_tile_bytes;
 }
 
 }  // namespace
@@ -260,40 +271,20 @@ uint32_t TileProductPlan::tiles_used() const {
   return std::visit([](const auto& c) { return c.tiles(); }, partition);
 }
 
-void check_tile_product(const ProductProblem& problem, const Machine& machine, const ForcedKnobs& force) {
-  if (problem.type != Type::f32 && problem.type != Type::f16)
-    throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
-  if (problem.partials != problem.type && problem.partials != Type::f32)
-    throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type),
-                                 name_of(problem.type), name_of(problem.partials)));
-  if (problem.dense)
-    (void)forced_dense(force, machine);
-  else if (problem.capacity)
-    (void)forced_dynamic(force, machine);
-  else
-    (void)forced_static(force, machine);
-}
-
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const Machine& machine, const ForcedKnobs& force,
-                                  const TileProductPlan* forward) {
+                                  const TileProductPlan* forward, const LayoutChoices& layouts) {
   check_tile_product(problem, machine, force);
-  if (problem.dense) return plan_dense(pattern, problem, machine, forced_dense(force, machine));
-  TileProductPlan planned;
-  if (problem.product != Product::forward && forward == nullptr) {
-    ProductProblem of_forward = problem;
-    of_forward.product = Product::forward;
-    planned = plan_tile_product(pattern, of_forward, machine, problem.capacity ? force : ForcedKnobs{});
-    forward = &planned;
-  }
-  if (problem.capacity && problem.product == Product::forward)
-    return plan_dynamic(pattern, problem, machine, forced_dynamic(force, machine));
-  if (problem.capacity)
-    return choose_dynamic({{std::get<DynamicTiling>(forward->partition), {}, 0}}, 1, problem,
-                          dynamic_shape(pattern, problem), machine);
-  const StaticPartition values_of =
-      problem.product == Product::forward ? StaticPartition{} : std::get<StaticPartition>(forward->partition);
-  return plan_static(pattern, problem, machine, forced_static(force, machine), values_of);
+  std::optional<TileProductPlan> best;
+  each_choice(layouts.values, [&](const OperandLayout* values) {
+    each_choice(layouts.x, [&](const OperandLayout* x) {
+      each_choice(layouts.y, [&](const OperandLayout* y) {
+        TileProductPlan plan = plan_fixed({pattern, problem, machine, {values, x, y}}, force, forward);
+        if (!best || is_better(plan.chosen, best->chosen)) best = std::move(plan);
+      });
+    });
+  });
+  return std::move(*best);
 }
 
 std::string to_string(const TileProductPlan& plan) {

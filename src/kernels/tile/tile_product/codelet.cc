@@ -31,7 +31,7 @@ constexpr std::array<FieldSpec, tile_sddmm_field::count> kSddmmFields = {{
     {.name = "x", .alignment = 8, .over_read = 16},
     {.name = "dw", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
 }};
-constexpr std::array<std::string_view, 1> kSddmmParams = {"block_size"};
+constexpr std::array<std::string_view, 1> kBlockSizeParam = {"block_size"};
 
 constexpr std::array<FieldSpec, dense_product_field::count> kDenseFields = {{
     {.name = "w", .alignment = 8},
@@ -88,6 +88,32 @@ void sparse_reference(const Vertex& v) {
 
 void sparse_simd(const Vertex& v) {
   if (!apply_sparse_product(v)) sparse_reference(v);
+}
+
+void sparse_transposed_reference(const Vertex& v) {
+  using namespace sparse_transposed_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& out = v.fields[y];
+  const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
+  uint32_t at = 0;
+  for (uint32_t row = 0; row < out.rows; row += b) {
+    const uint32_t blocks = entry(at++);
+    for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r)
+      for (uint32_t j = 0; j < out.cols; ++j) {
+        float sum = 0;
+        for (uint32_t i = 0; i < blocks; ++i) {
+          const uint32_t first = entry(at + 2 * i + 1) * b;
+          for (uint32_t c = 0; c < b && first + c < v.fields[x].rows; ++c)
+            sum += f32_at(v.fields[values], entry(at + 2 * i), c * b + r) * f32_at(v.fields[x], first + c, j);
+        }
+        set_number(out, row + r, j, sum);
+      }
+    at += 2 * blocks;
+  }
+}
+
+void sparse_transposed_simd(const Vertex& v) {
+  if (!apply_sparse_transposed_product(v)) sparse_transposed_reference(v);
 }
 
 void sddmm_reference(const Vertex& v) {
@@ -155,6 +181,9 @@ void dense_simd(const Vertex& v) {
 program::PhaseTimes sparse_cost(const Vertex& v, const machine::Machine& m) {
   return sparse_product_cost(v, m);
 }
+program::PhaseTimes sparse_transposed_cost(const Vertex& v, const machine::Machine& m) {
+  return sparse_transposed_product_cost(v, m);
+}
 program::PhaseTimes sddmm_cost(const Vertex& v, const machine::Machine& m) { return tile_sddmm_cost(v, m); }
 program::PhaseTimes dense_cost(const Vertex& v, const machine::Machine& m) {
   return dense_product_cost(v, m);
@@ -201,6 +230,34 @@ Sample sparse_sample(uint32_t scale, uint64_t seed) {
   s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
   return s.param(block_size)
       .param(transposed)
+      .tolerance(product_tolerance(in, out, 2.0 * scale * block_size))
+      .flops(2.0 * p.blocks * block_size * block_size * kCols);
+}
+
+/// The same blocks by columns.
+template <Type in, Type out, uint32_t block_size>
+Sample sparse_transposed_sample(uint32_t scale, uint64_t seed) {
+  constexpr uint32_t kCols = 9;
+  const uint32_t side = 2 * scale;
+  const SddmmPattern p(side, block_size);
+  std::vector<double> lists;
+  for (uint32_t column = 0; column < side; ++column) {
+    const size_t count_at = lists.size();
+    lists.push_back(0);
+    uint32_t block = 0;
+    for (uint32_t r = 0; r < side; ++r)
+      for (uint32_t c = r % 3; c < side; c += 3, ++block)
+        if (c == column) {
+          lists.push_back(block);
+          lists.push_back(r);
+          ++lists[count_at];
+        }
+  }
+  Sample s(sparse_transposed_product_codelet);
+  s.random(in, p.blocks, block_size * block_size, seed);
+  s.values(Type::u16, static_cast<uint32_t>(lists.size()), 1, [&](uint64_t i) { return lists[i]; });
+  s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
+  return s.param(block_size)
       .tolerance(product_tolerance(in, out, 2.0 * scale * block_size))
       .flops(2.0 * p.blocks * block_size * block_size * kCols);
 }
@@ -262,6 +319,13 @@ constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Ty
                                           {"b4-f32-t", sparse_sample<Type::f32, Type::f32, 4, true>},
                                           {"b16-f16-t", sparse_sample<Type::f16, Type::f16, 16, true>}};
 
+constexpr NamedSample kSparseTransposedSamples[] = {
+    {"b1-f32", sparse_transposed_sample<Type::f32, Type::f32, 1>},
+    {"b1-f16", sparse_transposed_sample<Type::f16, Type::f16, 1>},
+    {"b4-f32", sparse_transposed_sample<Type::f32, Type::f32, 4>},
+    {"b8-f16-f32", sparse_transposed_sample<Type::f16, Type::f32, 8>},
+    {"b16-f16", sparse_transposed_sample<Type::f16, Type::f16, 16>}};
+
 constexpr NamedSample kSddmmSamples[] = {{"b1-f32", sddmm_sample<Type::f32, Type::f32, 1>},
                                          {"b1-f16", sddmm_sample<Type::f16, Type::f16, 1>},
                                          {"b4-f16", sddmm_sample<Type::f16, Type::f16, 4>},
@@ -295,11 +359,23 @@ constexpr program::Codelet sparse_product_codelet = {
     .runs_on = program::RunsOn::tiles,
 };
 
+constexpr program::Codelet sparse_transposed_product_codelet = {
+    .name = "sparse_transposed_product",
+    .workers = program::Workers::whole_tile,
+    .fields = kSparseFields,
+    .params = kBlockSizeParam,
+    .reference = sparse_transposed_reference,
+    .simd = sparse_transposed_simd,
+    .cost = sparse_transposed_cost,
+    .code_bytes = 600,
+    .runs_on = program::RunsOn::tiles,
+};
+
 constexpr program::Codelet tile_sddmm_codelet = {
     .name = "tile_sddmm",
     .workers = program::Workers::whole_tile,
     .fields = kSddmmFields,
-    .params = kSddmmParams,
+    .params = kBlockSizeParam,
     .reference = sddmm_reference,
     .simd = sddmm_simd,
     .cost = sddmm_cost,
@@ -345,6 +421,7 @@ constexpr program::Codelet dense_weight_gradient_codelet = {
 
 std::span<const ListedCodelet> tile_product_codelets() {
   static constexpr ListedCodelet kListed[] = {{sparse_product_codelet, kSparseSamples},
+                                              {sparse_transposed_product_codelet, kSparseTransposedSamples},
                                               {tile_sddmm_codelet, kSddmmSamples},
                                               {dense_product_codelet, kDenseSamples},
                                               {dense_input_gradient_codelet, kInputGradientSamples},

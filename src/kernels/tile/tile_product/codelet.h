@@ -20,6 +20,16 @@ enum : size_t { values, lists, x, y, count };
 /// ignored. Parameters: b; transposed: 1 if each block is read as its transpose, for Wᵀ with the values of W.
 extern const program::Codelet sparse_product_codelet;
 
+/// Fields of sparse_transposed_product, by position.
+namespace sparse_transposed_product_field {
+enum : size_t { values, lists, x, y, count };
+}
+
+/// Y = Wᵀ·X for the blocks of W that sparse_product has, in their order. lists (count × 1, u16 or u32): for
+/// each block column its number of blocks, then of each the number of the block and the position in X of its
+/// block row, in blocks; y: rows × n, block column after block column. Else as sparse_product. Parameter: b.
+extern const program::Codelet sparse_transposed_product_codelet;
+
 /// Fields of tile_sddmm, by position.
 namespace tile_sddmm_field {
 enum : size_t { dy, lists, x, dw, count };

@@ -45,13 +45,15 @@ double load_cycles(const machine::Machine& m, double block_bytes) {
   return 16 + block_bytes / m.load_bytes_per_cycle;
 }
 
-/// Rows of single elements are dealt to the workers in runs of equal length.
-double element_cycles(const FieldView& lists, const ElementRates& rates, const machine::Machine& m) {
+/// Rows of single elements are dealt to the workers in runs of equal length. Their lists have so many entries
+/// for each element.
+double element_cycles(const FieldView& lists, const ElementRates& rates, const machine::Machine& m,
+                      uint32_t entries = 1) {
   std::vector<double> rows;
   for (uint32_t at = 0; at < lists.rows;) {
     const auto count = static_cast<uint32_t>(number_at(lists, at, 0));
     rows.push_back(rates.per_row + rates.per_further * (count - 1.0));
-    at += 1 + count;
+    at += 1 + entries * count;
   }
   double slowest = 0;
   for (uint64_t w = 0; w < m.workers_per_tile; ++w) {
@@ -167,6 +169,25 @@ PhaseTimes sparse_product_cost(const Vertex& v, const machine::Machine& m) {
     return in_phase(Phase::compute, element_cycles(v.fields[lists], element_rates(type, out.cols), m));
   const BlockRates rates = block_rates(m, type, b, out.cols, v.params[1] != 0);
   return in_phase(Phase::compute, block_cycles(rates, out.rows, b, v.fields[values].rows));
+}
+
+// Derived: the product of Wᵀ with blocks read as their transposes; the supervisor loads the number of each
+// block (6 cycles), of single elements a worker does (1).
+PhaseTimes sparse_transposed_product_cost(const Vertex& v, const machine::Machine& m) {
+  using namespace sparse_transposed_product_field;
+  constexpr double kBlockNumberCycles = 6;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& out = v.fields[y];
+  const Type type = v.fields[values].type;
+  if (b > 1) {
+    BlockRates rates = block_rates(m, type, b, out.cols, true);
+    rates.per_block += kBlockNumberCycles;
+    return in_phase(Phase::compute, block_cycles(rates, out.rows, b, v.fields[values].rows));
+  }
+  ElementRates rates = element_rates(type, out.cols);
+  rates.per_row += 1;
+  rates.per_further += 1;
+  return in_phase(Phase::compute, element_cycles(v.fields[lists], rates, m, 2));
 }
 
 PhaseTimes tile_sddmm_cost(const Vertex& v, const machine::Machine& m) {

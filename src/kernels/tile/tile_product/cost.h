@@ -49,6 +49,7 @@ double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_
 double transpose_cycles(const machine::Machine& m, Type type, double elements);
 
 program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes sparse_transposed_product_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes tile_sddmm_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes dense_product_cost(const program::Vertex& v, const machine::Machine& m);
 program::PhaseTimes dense_input_gradient_cost(const program::Vertex& v, const machine::Machine& m);

@@ -60,6 +60,30 @@ void sparse_rows(const Vertex& v) {
 }
 
 template <class In, class Out>
+void sparse_transposed_rows(const Vertex& v) {
+  using namespace sparse_transposed_product_field;
+  const auto b = static_cast<uint32_t>(v.params[0]);
+  const FieldView& in = v.fields[x];
+  const FieldView& out = v.fields[y];
+  RowSums sums(out.cols);
+  for (uint32_t at = 0, row = 0; row < out.rows; row += b) {
+    const uint32_t blocks = entry(v.fields[lists], at++);
+    for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r) {
+      sums.clear();
+      for (uint32_t i = 0; i < blocks; ++i) {
+        const uint32_t first = entry(v.fields[lists], at + 2 * i + 1) * b;
+        const auto* w =
+            reinterpret_cast<const In*>(address_of(v.fields[values], entry(v.fields[lists], at + 2 * i), r));
+        for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
+          sums.add(widened(w[c * b]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
+      }
+      sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
+    }
+    at += 2 * blocks;
+  }
+}
+
+template <class In, class Out>
 void sample_rows(const Vertex& v) {
   using namespace tile_sddmm_field;
   const auto b = static_cast<uint32_t>(v.params[0]);
@@ -103,6 +127,12 @@ void sparse_product(const Vertex& v) {
                    [&]<class In, class Out>(In, Out) { sparse_rows<In, Out>(v); });
 }
 
+void sparse_transposed_product(const Vertex& v) {
+  using namespace sparse_transposed_product_field;
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { sparse_transposed_rows<In, Out>(v); });
+}
+
 void tile_sddmm(const Vertex& v) {
   using namespace tile_sddmm_field;
   with_float_types(v.fields[x].type, v.fields[dw].type,
@@ -133,6 +163,7 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 
 HWY_EXPORT(sparse_product);
+HWY_EXPORT(sparse_transposed_product);
 HWY_EXPORT(tile_sddmm);
 HWY_EXPORT(dense_product);
 HWY_EXPORT(dense_input_gradient);
@@ -144,6 +175,15 @@ bool apply_sparse_product(const program::Vertex& v) {
       !has_contiguous_rows(v.fields[y]))
     return false;
   HWY_DYNAMIC_DISPATCH(sparse_product)(v);
+  return true;
+}
+
+bool apply_sparse_transposed_product(const program::Vertex& v) {
+  using namespace sparse_transposed_product_field;
+  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) ||
+      !has_contiguous_rows(v.fields[y]))
+    return false;
+  HWY_DYNAMIC_DISPATCH(sparse_transposed_product)(v);
   return true;
 }
 

@@ -33,7 +33,7 @@ class StaticSddmmBuilder {
     program::CopySet gather{"gather", {}};
     local_x_ = layout_.add_x_rows(b_, operands_.x, gather);
     add_dy_rows(gather);
-    lists_ = layout_.add_lists(b_);
+    lists_ = layout_.add_lists(b_, parts_.lists, parts_.list_begin);
     const bool stays = shape_.stays(partition_) && b_.holds(dw_);
     found_ = stays ? dw_ : add_found();
     std::vector<StepId> steps = {b_.copy(std::move(gather)), b_.execute(multiply_set())};
@@ -52,8 +52,7 @@ class StaticSddmmBuilder {
   }
 
   void add_dy_rows(program::CopySet& gather) {
-    const Operand rows = temporary("dY.rows", shape_.numbers.operands, parts_.y_rows.size(), shape_.n,
-                                   on_tiles(layout_.boxes(parts_.y_begin)));
+    const Operand rows = layout_.add_rows(b_, operands_.y, parts_.y_rows, parts_.y_begin);
     gather.groups.push_back(gather_rows(operands_.y, rows, parts_.y_rows));
     local_dy_ = rows.variable;
   }

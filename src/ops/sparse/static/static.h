@@ -23,11 +23,16 @@ namespace tessera::ops {
 /// broadcast (whole_bands, which PopSparse does not do): more bytes, at a better rate. It computes
 /// the rows of Y in which it has blocks, and sends these to the tiles that own Y, which add them. X
 /// and Y lie spread over all tiles.
+///
+/// dX = Wᵀ·dY is the product of the transposed pattern in a partition of its own, for which the blocks of W
+/// travel on each call; or it takes its forward product's partition (mirrored): the blocks stay where they
+/// are, a tile gathers rows of dY and computes rows of dX.
 struct StaticPartition {
   uint32_t col_parts = 1;
   uint32_t bands = 1;
   uint32_t band_tiles = 1;
   bool whole_bands = false;
+  bool mirrored = false;
 
   uint32_t parts() const { return bands * band_tiles; }
   uint32_t tiles() const { return col_parts * parts(); }
@@ -49,6 +54,10 @@ struct StaticParts {
   std::vector<uint32_t> x_begin;
   std::vector<uint32_t> y_rows;  ///< rows of Y that each part computes
   std::vector<uint32_t> y_begin;
+
+  /// Work lists of the transposed blocks, as sparse_transposed_product has them, and where those of each part
+  /// begin.
+  std::pair<std::vector<uint32_t>, std::vector<uint32_t>> transposed_lists() const;
 };
 StaticParts deal_out(const Pattern& pattern, const StaticPartition& partition);
 
@@ -75,10 +84,17 @@ struct StaticShape {
   uint32_t n = 0;
   TiledNumbers numbers;
   const AliasedValues* aliased = nullptr;  ///< where the values lie otherwise than the partition wants them
+  bool mirrored = false;                   ///< Wᵀ·dY with the pattern of W
 
+  bool is_gradient() const { return mirrored || aliased != nullptr; }
   /// What is multiplied and what is written.
-  const Operand& right(const ProductOperands& operands) const { return aliased ? operands.y : operands.x; }
-  const Operand& result(const ProductOperands& operands) const { return aliased ? operands.x : operands.y; }
+  const Operand& right(const ProductOperands& operands) const {
+    return is_gradient() ? operands.y : operands.x;
+  }
+  const Operand& result(const ProductOperands& operands) const {
+    return is_gradient() ? operands.x : operands.y;
+  }
+  uint32_t result_rows() const { return mirrored ? pattern.cols : pattern.rows; }
 };
 
 /// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero numbers of

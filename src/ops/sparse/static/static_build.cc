@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
@@ -24,15 +25,18 @@ class StaticBuilder {
         operands_(operands),
         layout_(parts),
         parts_(layout_.parts()),
-        block_elements_(shape.pattern.block_size * shape.pattern.block_size) {}
+        block_elements_(shape.pattern.block_size * shape.pattern.block_size),
+        in_begin_(shape.mirrored ? parts_.y_begin : parts_.x_begin),
+        out_rows_(shape.mirrored ? parts_.x_rows : parts_.y_rows),
+        out_begin_(shape.mirrored ? parts_.x_begin : parts_.y_begin) {}
 
   StepId build() {
     if (shape_.result(operands_).box.empty()) return b_.sequence({});
     program::CopySet gather{"gather", {}};
     take_values(gather);
     copy_values(gather);
-    lists_ = layout_.add_lists(b_);
-    local_x_ = layout_.add_x_rows(b_, shape_.right(operands_), gather);
+    add_lists();
+    add_in_rows(gather);
     choose_result();
     add_partials();
     steps_.push_back(b_.copy(std::move(gather)));
@@ -85,6 +89,24 @@ class StaticBuilder {
     values_ = copies;
   }
 
+  void add_lists() {
+    if (shape_.mirrored)
+      std::tie(list_entries_, list_begin_) = parts_.transposed_lists();
+    else
+      list_entries_ = parts_.lists, list_begin_ = parts_.list_begin;
+    lists_ = layout_.add_lists(b_, list_entries_, list_begin_);
+  }
+
+  void add_in_rows(program::CopySet& gather) {
+    if (!shape_.mirrored) {
+      in_rows_ = layout_.add_x_rows(b_, shape_.right(operands_), gather);
+      return;
+    }
+    const Operand local = layout_.add_rows(b_, operands_.y, parts_.y_rows, in_begin_);
+    gather.groups.push_back(gather_rows(operands_.y, local, parts_.y_rows));
+    in_rows_ = local.variable;
+  }
+
   /// Sums are added where the result lies, if it lies in ranges of rows; else in even ranges, from where
   /// they are sent.
   void choose_result() {
@@ -92,7 +114,7 @@ class StaticBuilder {
     y_mapping_ = b_.mapping_of(result_);
     std::ranges::sort(y_mapping_, {}, [](const MappedBox& m) { return std::pair(m.box.row, m.box.col); });
     if (b_.holds(result_) && in_row_ranges(y_mapping_)) return;
-    result_ = temporary("result", shape_.numbers.operands, shape_.pattern.rows, shape_.n, {});
+    result_ = temporary("result", shape_.numbers.operands, shape_.result_rows(), shape_.n, {});
     y_mapping_ = b_.mapping_of(result_);
   }
 
@@ -109,24 +131,24 @@ class StaticBuilder {
   /// Partial rows where they are computed, and where they are added: sorted by the owner of their
   /// row of Y and by part, so that neighbouring rows of a part travel together.
   void add_partials() {
-    y_boxes_ = layout_.boxes(parts_.y_begin);
+    y_boxes_ = layout_.boxes(out_begin_);
     partials_ =
-        temporary("partials", shape_.numbers.partials, parts_.y_rows.size(), shape_.n, on_tiles(y_boxes_));
+        temporary("partials", shape_.numbers.partials, out_rows_.size(), shape_.n, on_tiles(y_boxes_));
     std::vector<uint32_t> first_row;  // of the owners' ranges of rows
     for (const MappedBox& owned : y_mapping_)
       if (first_row.empty() || first_row.back() != owned.box.row) first_row.push_back(owned.box.row);
-    std::vector<uint32_t> owner(shape_.pattern.rows);
+    std::vector<uint32_t> owner(shape_.result_rows());
     for (uint32_t o = 0; o < first_row.size(); ++o)
       std::fill(owner.begin() + first_row[o],
                 o + 1 < first_row.size() ? owner.begin() + first_row[o + 1] : owner.end(), o);
     std::vector<uint32_t> begin(first_row.size() + 1);
-    for (uint32_t row : parts_.y_rows) ++begin[owner[row] + 1];
+    for (uint32_t row : out_rows_) ++begin[owner[row] + 1];
     for (size_t o = 1; o < begin.size(); ++o) begin[o] += begin[o - 1];
     std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
-    partial_rows_.resize(parts_.y_rows.size());
-    row_within_.resize(parts_.y_rows.size());
-    for (uint32_t i = 0; i < parts_.y_rows.size(); ++i) {
-      const uint32_t row = parts_.y_rows[i];
+    partial_rows_.resize(out_rows_.size());
+    row_within_.resize(out_rows_.size());
+    for (uint32_t i = 0; i < out_rows_.size(); ++i) {
+      const uint32_t row = out_rows_[i];
       const uint32_t at = next[owner[row]]++;
       partial_rows_[at] = i;
       row_within_[at] = row - first_row[owner[row]];
@@ -138,23 +160,29 @@ class StaticBuilder {
     std::vector<MappedBox> mapping;
     for (size_t i = 0; i < y_mapping_.size(); ++i)
       mapping.push_back({received_boxes_[i], y_mapping_[i].tile});
-    received_ = temporary("partials.received", shape_.numbers.partials, parts_.y_rows.size(), shape_.n,
+    received_ = temporary("partials.received", shape_.numbers.partials, out_rows_.size(), shape_.n,
                           std::move(mapping));
   }
 
   program::ComputeSet multiply_set() const {
     program::ComputeSet set{"multiply", Phase::compute, {}};
-    const std::vector<Box> x_boxes = layout_.boxes(parts_.x_begin);
+    const std::vector<Box> x_boxes = layout_.boxes(in_begin_);
     const auto table = [](std::vector<Box> boxes) { return BoxSeries::table(std::move(boxes)); };
     const std::vector<Box> values = boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
     for (uint32_t c = 0; c < partition_.col_parts; ++c) {
       program::VertexGroup group{
-          &kernels::sparse_product_codelet, layout_.tile_of(c, 0), partition_.parts(), 1, {}, {}};
+          shape_.mirrored ? &kernels::sparse_transposed_product_codelet : &kernels::sparse_product_codelet,
+          layout_.tile_of(c, 0),
+          partition_.parts(),
+          1,
+          {},
+          {}};
       group.fields = {{values_.variable, table(values_.inside(layout_.slice(values, c)))},
-                      {lists_[c], table(boxes_of(layout_.on_parts(parts_.list_begin, 1, c)))},
-                      {local_x_, table(layout_.slice(x_boxes, c))},
+                      {lists_[c], table(boxes_of(layout_.on_parts(list_begin_, 1, c)))},
+                      {in_rows_, table(layout_.slice(x_boxes, c))},
                       {partials_.variable, table(layout_.slice(y_boxes_, c))}};
-      group.params = {int64_t{shape_.pattern.block_size}, int64_t{shape_.aliased != nullptr}};
+      group.params = {int64_t{shape_.pattern.block_size}};
+      if (!shape_.mirrored) group.params.emplace_back(int64_t{shape_.aliased != nullptr});
       set.groups.push_back(std::move(group));
     }
     return set;
@@ -188,12 +216,17 @@ class StaticBuilder {
   const PartLayout& layout_;
   const StaticParts& parts_;
   uint32_t block_elements_;
+  const std::vector<uint32_t>& in_begin_;  ///< of each part's rows of what is multiplied
+  const std::vector<uint32_t>& out_rows_;  ///< rows of the result that the parts compute
+  const std::vector<uint32_t>& out_begin_;
+  std::vector<uint32_t> list_entries_;
+  std::vector<uint32_t> list_begin_;
   std::vector<StepId> steps_;
   Operand result_;
   std::vector<MappedBox> y_mapping_;
   Operand values_;
   std::vector<VariableId> lists_;
-  VariableId local_x_ = 0;
+  VariableId in_rows_ = 0;
   Operand partials_;
   Operand received_;
   std::vector<Box> y_boxes_;

@@ -25,21 +25,6 @@ Indices::Indices(const std::vector<uint32_t>& numbers) {
   contents = {bytes, bytes->data()};
 }
 
-CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows) {
-  auto positions = std::make_shared<std::vector<uint32_t>>(rows);
-  if (from.box.row != 0)
-    for (uint32_t& row : *positions) row += from.box.row;
-  const auto count = static_cast<uint32_t>(rows.size());
-  return {from.variable,
-          to.variable,
-          1,
-          BoxSeries::same({0, count, from.box.col, to.cols()}),
-          BoxSeries::same({to.box.row, count, to.box.col, to.cols()}),
-          std::move(positions),
-          {},
-          {}};
-}
-
 PartLayout::PartLayout(const Pattern& pattern, const StaticPartition& partition, uint32_t n)
     : partition_(partition), n_(n), parts_(deal_out(pattern, partition)) {
   for (uint64_t c = 0; c <= partition.col_parts; ++c)
@@ -83,22 +68,26 @@ std::vector<MappedBox> PartLayout::value_mapping(uint32_t block_size, uint32_t t
                                   : on_parts(parts_.block_begin, cols, 0);
 }
 
-std::vector<VariableId> PartLayout::add_lists(const Builder& builder) const {
-  const Indices lists(parts_.lists);
-  const auto rows = static_cast<uint32_t>(parts_.lists.size());
+std::vector<VariableId> PartLayout::add_lists(const Builder& builder, const std::vector<uint32_t>& lists,
+                                              const std::vector<uint32_t>& begin) const {
+  const Indices indices(lists);
+  const auto rows = static_cast<uint32_t>(lists.size());
   std::vector<VariableId> added;
   for (uint32_t c = 0; c < partition_.col_parts; ++c)
     added.push_back(
-        builder.constant("W.lists", lists.type, rows, 1, lists.contents, on_parts(parts_.list_begin, 1, c))
-            .variable);
+        builder.constant("W.lists", indices.type, rows, 1, indices.contents, on_parts(begin, 1, c)).variable);
   return added;
 }
 
+Operand PartLayout::add_rows(const Builder& builder, const Operand& from, const std::vector<uint32_t>& rows,
+                             const std::vector<uint32_t>& begin) const {
+  const program::Variable& source = builder.program().variable(from.variable);
+  return builder.temporary(source.name + ".rows", source.type, static_cast<uint32_t>(rows.size()), n_,
+                           on_tiles(boxes(begin)));
+}
+
 VariableId PartLayout::add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const {
-  const program::Variable& source = builder.program().variable(x.variable);
-  const Operand local_x =
-      builder.temporary(source.name + ".rows", source.type, static_cast<uint32_t>(parts_.x_rows.size()), n_,
-                        on_tiles(boxes(parts_.x_begin)));
+  const Operand local_x = add_rows(builder, x, parts_.x_rows, parts_.x_begin);
   gather.groups.push_back(partition_.whole_bands ? copy_bands(x, local_x)
                                                  : gather_rows(x, local_x, parts_.x_rows));
   return local_x.variable;

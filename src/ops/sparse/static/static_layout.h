@@ -22,9 +22,6 @@ struct Indices {
   explicit Indices(const std::vector<uint32_t>& numbers);
 };
 
-/// Copies rows[i] of one operand to row i of another, all columns.
-program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows);
-
 /// A cut's parts on the tiles of each part of the columns: tile_of(column part, part).
 class PartLayout {
  public:
@@ -49,10 +46,14 @@ class PartLayout {
   /// Mapping of the values of the partition's own product.
   std::vector<program::MappedBox> value_mapping(uint32_t block_size, uint32_t tiles) const;
 
-  /// The work lists, on the tiles of each part of the columns.
-  std::vector<program::VariableId> add_lists(const Builder& builder) const;
+  /// Work lists, on the tiles of each part of the columns.
+  std::vector<program::VariableId> add_lists(const Builder& builder, const std::vector<uint32_t>& lists,
+                                             const std::vector<uint32_t>& begin) const;
   /// The rows of X that each tile uses, and the copy that brings them.
   program::VariableId add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const;
+  /// Room for rows of an operand, of which each tile has those of its part.
+  Operand add_rows(const Builder& builder, const Operand& from, const std::vector<uint32_t>& rows,
+                   const std::vector<uint32_t>& begin) const;
 
  private:
   program::CopyGroup copy_bands(const Operand& x, const Operand& local_x) const;

@@ -134,6 +134,31 @@ std::vector<uint32_t> split_bands(const std::vector<uint32_t>& blocks_of_column,
   return first;
 }
 
+std::pair<std::vector<uint32_t>, std::vector<uint32_t>> StaticParts::transposed_lists() const {
+  std::vector<uint32_t> all;
+  std::vector<uint32_t> begin = {0};
+  std::vector<std::vector<uint32_t>> columns;  // of a part: block and block row of each block
+  for (size_t part = 0; part + 1 < list_begin.size(); ++part) {
+    for (std::vector<uint32_t>& column : columns) column.clear();
+    uint32_t block = 0;
+    uint32_t row = 0;
+    for (uint32_t at = list_begin[part]; at < list_begin[part + 1]; ++row) {
+      const uint32_t end = at + 1 + lists[at];
+      for (++at; at < end; ++at, ++block) {
+        if (lists[at] >= columns.size()) columns.resize(lists[at] + 1);
+        columns[lists[at]].insert(columns[lists[at]].end(), {block, row});
+      }
+    }
+    for (const std::vector<uint32_t>& column : columns) {
+      if (column.empty()) continue;
+      all.push_back(static_cast<uint32_t>(column.size() / 2));
+      all.insert(all.end(), column.begin(), column.end());
+    }
+    begin.push_back(static_cast<uint32_t>(all.size()));
+  }
+  return {std::move(all), std::move(begin)};
+}
+
 StaticParts deal_out(const Pattern& pattern, const StaticPartition& partition) {
   return Dealer(pattern, partition).deal();
 }

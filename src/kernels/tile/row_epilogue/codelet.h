@@ -1,0 +1,24 @@
+// What follows a product on the tiles that own its result: a bias for each row, and an activation.
+#pragma once
+
+#include <span>
+
+#include "kernels/sample.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Fields of row_epilogue, by position.
+namespace row_epilogue_field {
+enum : size_t { bias, y, count };
+}
+
+/// y = activation(y + bias[row]), in FP32 and rounded once, in place. y (f32 or f16) holds a run of elements
+/// of a matrix, in rows of `row_elements`: the first is element `first` of its row. bias (f32, a row each;
+/// may be left empty) has a number for each of these rows; beyond its end none is added. Parameters: the
+/// activation, row_elements, first.
+extern const program::Codelet row_epilogue_codelet;
+
+std::span<const ListedCodelet> row_epilogue_codelets();
+
+}  // namespace tessera::kernels

@@ -1,0 +1,36 @@
+// Products between operands of any layout: conversions before and after, bias and activation.
+#pragma once
+
+#include <functional>
+
+#include "ops/builder.h"
+#include "ops/product_operands.h"
+#include "ops/product_problem.h"
+
+namespace tessera::ops {
+
+/// Builds a product between operands that are stored as plan or caller want them.
+using BuildNative = std::function<BuiltProduct(const Builder&, const ProductOperands&)>;
+
+/// Adds to a program what `build_native` builds, which takes operands stored as `native` says, between
+/// operands stored as `given` says: what is read is converted before, the result afterwards. Bias and
+/// activation follow on the tiles that own the result.
+BuiltProduct build_between(const Builder& builder, const ProductProblem& problem, const ProductLayouts& given,
+                           const ProductLayouts& native, const ProductOperands& operands,
+                           const BuildNative& build_native);
+
+/// Adds operands of the given layouts that the caller binds.
+ProductOperands add_external(const Builder& builder, const ProductProblem& problem,
+                             const ProductLayouts& layouts);
+
+/// A product in a program of its own.
+struct ClosedProduct {
+  program::Program program;
+  ProductOperands operands;
+  program::VariableId bucket_metadata = 0;  ///< of a dynamic W
+};
+ClosedProduct close_product(const machine::Machine& machine, const ProductProblem& problem,
+                            const ProductLayouts& given, const ProductLayouts& native,
+                            const BuildNative& build_native);
+
+}  // namespace tessera::ops

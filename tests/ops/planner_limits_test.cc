@@ -1,0 +1,97 @@
+// What planners of tiles choose where memory or a published limit is just enough, and just not.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ops/run_tiled.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+ForcedKnobs knobs_of(const TileProductPlan& plan) {
+  if (const auto* dense = std::get_if<DensePartition>(&plan.partition))
+    return {{"m_parts", dense->m_parts},
+            {"k_parts", dense->k_parts},
+            {"n_parts", dense->n_parts},
+            {"m_slices", dense->m_slices},
+            {"n_slices", dense->n_slices}};
+  const auto& partition = std::get<StaticPartition>(plan.partition);
+  return {
+      {"col_parts", partition.col_parts}, {"bands", partition.bands}, {"band_tiles", partition.band_tiles}};
+}
+
+TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
+  for (bool dense : {false, true})
+    for (Product product : {Product::forward, Product::sddmm}) {
+      SCOPED_TRACE(fmt::format("dense {}, {}", dense, name_of(product)));
+      const Pattern pattern = random_matrix(96, 80, 4, 0.3).pattern;
+      const ProductProblem problem{.n = 24, .dense = dense, .product = product};
+      machine::Machine m = testing::toy_machine(12, 1 << 20);
+      const TileProductPlan roomy = plan_tile_product(pattern, problem, m);
+      const ForcedKnobs force = knobs_of(roomy);
+      m.tile_bytes = roomy.chosen.max_tile_bytes;
+      const Planned exact = make(pattern, problem, m, force);
+      EXPECT_EQ(exact.plan.partition, roomy.partition);
+      EXPECT_TRUE(exact.plan.chosen.rejected.empty());
+      EXPECT_TRUE(exact.executable->memory.fits());
+      m.tile_bytes -= 1;
+      const TileProductPlan tight = plan_tile_product(pattern, problem, m, force);
+      const auto same =
+          std::ranges::find(tight.candidates, roomy.chosen.partition, &PlanCandidate::partition);
+      ASSERT_NE(same, tight.candidates.end());
+      EXPECT_EQ(same->rejected, fmt::format("needs {} bytes a tile of {}", m.tile_bytes + 1, m.tile_bytes));
+    }
+}
+
+/// A tile's copy of X is all that is temporary: 64 × 150 floats, 38,400 bytes, 0.6 of 64,000.
+TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
+  const DenseShape shape{256, 64, 150, {}};
+  machine::Machine m = testing::toy_machine(16);
+  const auto bytes_with = [&](uint64_t tile_bytes, Planner planner) {
+    m.tile_bytes = tile_bytes;
+    return dense_partitions(shape, planner, m, {16, 1, 1, 1, 1}).at(0).bytes;
+  };
+  EXPECT_LE(bytes_with(64'001, Planner::published), 64'001);
+  EXPECT_GT(bytes_with(63'999, Planner::published), 63'999);
+  EXPECT_LE(bytes_with(63'999, Planner::best), 63'999);
+}
+
+/// Of one tile: X's and W's parts and the partial sums, for which a block row more is counted, as blocks may
+/// begin in the middle of one.
+TEST(PlannerLimits, PublishedStaticPlansKeepTemporariesToSixTenths) {
+  const Pattern pattern = random_matrix(64, 64, 4, 1.0).pattern;
+  const double bytes = 4.0 * (64 * 16 + 256 * 16 + 17 * 4 * 16);
+  machine::Machine m = testing::toy_machine(1);
+  const auto plans = [&](uint64_t tile_bytes) {
+    m.tile_bytes = tile_bytes;
+    return static_partitions({pattern, 16, {}}, Planner::published, m, {1, 1, 1}).size();
+  };
+  const auto edge = static_cast<uint64_t>(bytes / 0.6);
+  EXPECT_EQ(plans(edge + 1), 1U);
+  EXPECT_EQ(plans(edge - 1), 0U);
+}
+
+/// A dynamic plan's are a fifth of the memory.
+TEST(PlannerLimits, PublishedDynamicPlansKeepTemporariesToAFifth) {
+  const DynamicShape shape{64, 64, 16, 4, 64, {}};
+  machine::Machine m = testing::toy_machine(16);
+  const auto smallest = [&](Planner planner) {
+    uint64_t fits = 1 << 20;
+    for (uint64_t step = fits / 2; step > 0; step /= 2) {
+      m.tile_bytes = fits - step;
+      if (!dynamic_tilings(shape, planner, m, {4, 4, 1}).empty()) fits -= step;
+    }
+    return fits;
+  };
+  const uint64_t edge = smallest(Planner::published);
+  m.tile_bytes = edge;
+  const DynamicGrid grid(shape, dynamic_tilings(shape, Planner::published, m, {4, 4, 1}).at(0).partition, m);
+  const double temporaries = 4.0 * (2 * 16 * 16) + 64.0 * grid.tiling.bucket_blocks + 2.0 * grid.bucket_words;
+  EXPECT_NEAR(static_cast<double>(edge), temporaries / 0.2, 1);
+  EXPECT_EQ(smallest(Planner::best), 1U);
+}
+
+}  // namespace
+}  // namespace tessera::ops

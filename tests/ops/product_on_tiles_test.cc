@@ -1,0 +1,190 @@
+// Products between operands of any layout and mapping, with bias and activation.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/activation.h"
+#include "ops/run_tiled.h"
+#include "support/error_of.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+enum class Kind : uint8_t { statically_sparse, dynamically_sparse, dense };
+constexpr Kind kKinds[] = {Kind::statically_sparse, Kind::dynamically_sparse, Kind::dense};
+
+ProductProblem problem_of(Kind kind, const Pattern& pattern, uint32_t n, const TiledNumbers& numbers = {}) {
+  ProductProblem problem{.n = n, .type = numbers.operands, .partials = numbers.partials};
+  problem.dense = kind == Kind::dense;
+  if (kind == Kind::dynamically_sparse) problem.capacity = pattern.blocks() + 2;
+  return problem;
+}
+
+/// Y = activation(W·X + bias), or dX so, element by element in float64.
+void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, const machine::Machine& m,
+                     const ForcedKnobs& force = {}) {
+  const Planned product = make(matrix.pattern, problem, m, force);
+  ProductRun run(matrix, problem);
+  const std::vector<float> stored = run.execute(product);
+  const bool is_dx = problem.product == Product::input_gradient;
+  const SparseMatrix left = is_dx ? sparse::transpose(run.w()) : run.w();
+  const std::vector<float> full = sparse::to_dense(left);
+  const std::vector<float>& right = is_dx ? run.y() : run.x();
+  std::vector<float> found(uint64_t{left.pattern.rows} * problem.n, NAN);
+  is_dx ? product.program.load_x(stored, found) : product.program.load_y(stored, found);
+  const double rounding = epsilon_of(problem.type) + epsilon_of(problem.partials);
+  for (uint32_t r = 0; r < left.pattern.rows; ++r)
+    for (uint32_t j = 0; j < problem.n; ++j) {
+      double sum = problem.bias ? run.bias()[r] : 0;
+      double magnitude = std::abs(sum);
+      for (uint32_t c = 0; c < left.pattern.cols; ++c) {
+        const double term = double{full[uint64_t{r} * left.pattern.cols + c]} * right[c * problem.n + j];
+        sum += term;
+        magnitude += std::abs(term);
+      }
+      const double expected = problem.activation == Activation::relu ? std::max(sum, 0.0)
+                              : problem.activation == Activation::gelu
+                                  ? sum * 0.5 * std::erfc(-sum / std::sqrt(2.0))
+                                  : sum;
+      ASSERT_NEAR(found[uint64_t{r} * problem.n + j], expected, 4 * rounding * magnitude + 1e-6)
+          << "(" << r << ", " << j << ")";
+    }
+  if (problem.capacity) return;  // what was planned is a random pattern
+  expect_kept(product, m);
+}
+
+TEST(ProductOnTiles, AddsABiasAndActivates) {
+  for (uint32_t tiles : {1U, 5U, 24U})
+    for (Kind kind : kKinds)
+      for (const TiledNumbers& numbers : kNumbers)
+        for (Activation activation : {Activation::none, Activation::relu, Activation::gelu})
+          for (bool bias : {false, true})
+            for (Product product : {Product::forward, Product::input_gradient}) {
+              SCOPED_TRACE(fmt::format("{} tiles, kind {}, {} {}, activation {}, bias {}, {}", tiles,
+                                       static_cast<int>(kind), name_of(numbers.operands),
+                                       name_of(numbers.partials), static_cast<int>(activation), bias,
+                                       name_of(product)));
+              const SparseMatrix matrix = random_matrix(61, 45, 4);
+              ProductProblem problem = problem_of(kind, matrix.pattern, 7, numbers);
+              problem.activation = activation;
+              problem.bias = bias;
+              problem.product = product;
+              expect_finished(matrix, problem, testing::toy_machine(tiles));
+            }
+}
+
+TEST(ProductOnTiles, AddsABiasToEverySliceOfADenseProduct) {
+  const SparseMatrix matrix = random_matrix(61, 45, 1, 0.5);
+  for (int64_t m : {1, 3})
+    for (int64_t k : {1, 2})
+      for (int64_t n : {1, 2})
+        for (const char* sliced : {"m_slices", "n_slices"}) {
+          SCOPED_TRACE(fmt::format("m {} k {} n {}, {}", m, k, n, sliced));
+          ProductProblem problem = problem_of(Kind::dense, matrix.pattern, 9);
+          problem.bias = true;
+          problem.activation = Activation::relu;
+          expect_finished(matrix, problem, testing::toy_machine(12),
+                          {{"m_parts", m}, {"k_parts", k}, {"n_parts", n}, {sliced, 3}});
+        }
+}
+
+TEST(ProductOnTiles, AWeightGradientTakesNoBias) {
+  const Pattern pattern = random_matrix(8, 8, 1).pattern;
+  ProductProblem problem = problem_of(Kind::statically_sparse, pattern, 3);
+  problem.product = Product::sddmm;
+  problem.bias = true;
+  EXPECT_TRUE(test::says(
+      test::error_of<UsageError>([&] { plan_tile_product(pattern, problem, testing::toy_machine(2)); }),
+      "neither a bias nor an activation"));
+}
+
+/// Row-major matrices, mapped in ways that no plan would choose.
+std::vector<OperandLayout> odd_layouts(uint32_t rows, uint32_t cols, uint32_t tiles) {
+  std::vector<OperandLayout> layouts = {
+      matrix_layout(rows, cols, program::map_to_tile(rows, cols, tiles - 1)),
+      matrix_layout(rows, cols, program::map_rows_to_tiles(rows, cols))};
+  for (program::MappedBox& row : layouts[1].mapping) row.tile = (row.tile * 7) % tiles;
+  OperandLayout columns{rows, cols};
+  for (uint32_t c = 0; c < cols; ++c) columns.mapping.push_back({{0, rows, c, 1}, c % tiles});
+  layouts.push_back(columns);
+  OperandLayout quarters{rows, cols};
+  const uint32_t r = rows / 2;
+  const uint32_t c = cols / 3;
+  quarters.mapping = {{{0, r, 0, c}, 0},
+                      {{r, rows - r, 0, c + 1}, 1 % tiles},
+                      {{0, r, c, cols - c}, 2 % tiles},
+                      {{r, rows - r, c + 1, cols - c - 1}, 3 % tiles}};
+  layouts.push_back(quarters);
+  return layouts;
+}
+
+TEST(ProductOnTiles, TakesAndLeavesOperandsWhereverTheyLie) {
+  constexpr uint32_t kN = 9;
+  const SparseMatrix matrix = random_matrix(61, 45, 4);
+  for (uint32_t tiles : {1U, 6U, 24U}) {
+    const machine::Machine m = testing::toy_machine(tiles, 1 << 20);
+    const std::vector<OperandLayout> xs = odd_layouts(45, kN, tiles);
+    const std::vector<OperandLayout> ys = odd_layouts(61, kN, tiles);
+    for (Kind kind : kKinds)
+      for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
+        for (size_t i = 0; i < xs.size(); ++i) {
+          if (kind == Kind::dense && product == Product::sddmm) continue;  // X is stored as its transpose
+          SCOPED_TRACE(fmt::format("{} tiles, kind {}, {}, layout {}", tiles, static_cast<int>(kind),
+                                   name_of(product), i));
+          ProductProblem problem = problem_of(kind, matrix.pattern, kN);
+          problem.product = product;
+          const LayoutChoices layouts = {.x = {xs[i]}, .y = {ys[(i + 1) % ys.size()]}};
+          const Planned planned = make(matrix.pattern, problem, m, {}, nullptr, layouts);
+          EXPECT_EQ(planned.executable->program->variable(planned.program.variables.x).mapping.size(),
+                    xs[i].mapping.size());
+          EXPECT_TRUE(ProductRun(matrix, problem).run(planned).verified);
+          // Many pieces of a few bytes: their alignment counts for more.
+          if (kind != Kind::dynamically_sparse) expect_kept(planned, m, 1.15);
+        }
+  }
+}
+
+/// Y of one layer is X of the next.
+TEST(ProductOnTiles, ADenseProductTakesWhatAnotherLeaves) {
+  const machine::Machine m = testing::toy_machine(24, 1 << 20);
+  const SparseMatrix first = random_matrix(64, 48, 1, 0.5);
+  const SparseMatrix second = random_matrix(33, 64, 1, 0.5);
+  const ProductProblem problem{.n = 10, .dense = true};
+  const Planned left = make(first.pattern, problem, m, {{"m_parts", 4}, {"k_parts", 3}, {"n_parts", 2}});
+  const Planned right =
+      make(second.pattern, problem, m, {{"k_parts", 2}}, nullptr, {.x = {left.plan.layouts.y}});
+  EXPECT_TRUE(ProductRun(second, problem).run(right).verified);
+  expect_kept(right, m);
+}
+
+TEST(ProductOnTiles, ChoosesTheCheapestOfSeveralLayouts) {
+  const machine::Machine m = testing::toy_machine(24, 1 << 20);
+  const SparseMatrix matrix = random_matrix(64, 48, 1, 0.5);
+  const ProductProblem problem{.n = 10, .dense = true};
+  const TileProductPlan free = plan_tile_product(matrix.pattern, problem, m);
+  const OperandLayout one_tile = matrix_layout(48, 10, program::map_to_tile(48, 10, 3));
+  const auto plan_among = [&](std::vector<OperandLayout> x) {
+    return plan_tile_product(matrix.pattern, problem, m, {}, nullptr, {.x = std::move(x)});
+  };
+  const TileProductPlan among = plan_among({one_tile, free.layouts.x});
+  EXPECT_EQ(among.layouts.x.parts, free.layouts.x.parts);
+  EXPECT_EQ(among.chosen.total(), free.chosen.total());
+  EXPECT_GT(plan_among({one_tile}).chosen.total(), free.chosen.total());
+}
+
+TEST(ProductOnTiles, AnExchangeDoesNotTranspose) {
+  const machine::Machine m = testing::toy_machine(4);
+  const Pattern pattern = random_matrix(12, 20, 1).pattern;
+  const ProductProblem problem{.n = 5, .dense = true};
+  OperandLayout turned = matrix_layout(5, 20, program::map_to_tile(5, 20, 0));
+  turned.transposed = true;
+  EXPECT_TRUE(test::says(test::error_of<UsageError>(
+                             [&] { plan_tile_product(pattern, problem, m, {}, nullptr, {.x = {turned}}); }),
+                         "an exchange does not transpose"));
+}
+
+}  // namespace
+}  // namespace tessera::ops
