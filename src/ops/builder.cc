@@ -22,6 +22,10 @@ Builder::Builder(program::Program& program, const machine::Machine& machine, pro
     throw UsageError(fmt::format("an operation cannot be built on tiles {} to {} of '{}', which has {}{}",
                                  first_tile, uint64_t{first_tile} + tiles, machine.name, machine.tiles,
                                  is_host() ? "; on a host operations take all of them" : ""));
+  if (machine.paired_exchange_factor != 1 && first_tile % 2 != 0)
+    throw UsageError(
+        fmt::format("tiles of '{}' exchange in pairs: a range must begin at an even tile, not at {}",
+                    machine.name, first_tile));
   machine_.tiles = tiles;
 }
 
@@ -56,8 +60,8 @@ Operand Builder::add(program::Variable variable) const {
 }
 
 Operand Builder::temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
-                           std::vector<MappedBox> mapping) const {
-  return add({std::move(name), type, rows, cols, Role::temporary, std::move(mapping), {}});
+                           std::vector<MappedBox> mapping, std::optional<program::Purpose> purpose) const {
+  return add({std::move(name), type, rows, cols, Role::temporary, std::move(mapping), {}, purpose});
 }
 
 Operand Builder::constant(std::string name, Type type, uint32_t rows, uint32_t cols,
@@ -66,15 +70,20 @@ Operand Builder::constant(std::string name, Type type, uint32_t rows, uint32_t c
 }
 
 Operand Builder::external(std::string name, Role role, Type type, uint32_t rows, uint32_t cols,
-                          std::vector<MappedBox> mapping) const {
-  return add({std::move(name), type, rows, cols, role, std::move(mapping), {}});
+                          std::vector<MappedBox> mapping, std::optional<program::Purpose> purpose) const {
+  return add({std::move(name), type, rows, cols, role, std::move(mapping), {}, purpose});
+}
+
+Operand Builder::add(std::string name, Role role, Type type, const OperandLayout& layout,
+                     std::optional<program::Purpose> purpose) const {
+  return add({std::move(name), type, layout.rows, layout.cols, role, layout.mapping, {}, purpose});
 }
 
 Operand Builder::bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
                        std::vector<program::StepId>& steps) const {
   if (has.has_order_of(wants)) return operand;
-  const Operand brought =
-      temporary(program_.variable(operand.variable).name + ".brought", type_of(operand), wants);
+  const Operand brought = add(program_.variable(operand.variable).name + ".brought", Role::temporary,
+                              type_of(operand), wants, purpose_of(operand));
   steps.push_back(copy(conversion(operand, has, brought, wants)));
   return brought;
 }

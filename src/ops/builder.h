@@ -21,8 +21,9 @@ namespace tessera::ops {
 class Builder {
  public:
   Builder(program::Program& program, const machine::Machine& machine);
-  /// On the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine lacks, and
-  /// on a host for any but all of them.
+  /// On the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine lacks, on a
+  /// host for any but all of them, and where tiles exchange in pairs for a range that begins inside of one:
+  /// what a plan promises for tiles from 0 would not hold there.
   Builder(program::Program& program, const machine::Machine& machine, program::TileId first_tile,
           uint32_t tiles);
 
@@ -42,27 +43,29 @@ class Builder {
   std::vector<program::MappedBox> mapping_of(const Operand& operand) const;
   /// Whether all of an operand lies on tiles of the range.
   bool holds(const Operand& operand) const;
+  program::Purpose purpose_of(const Operand& operand) const {
+    return program::purpose_of(program_.variable(operand.variable));
+  }
   Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
 
   /// Adds a variable whose mapping numbers tiles from 0. Without a mapping: the shared space of a host; on
   /// tiles linear over the range.
   Operand add(program::Variable variable) const;
   Operand temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
-                    std::vector<program::MappedBox> mapping = {}) const;
+                    std::vector<program::MappedBox> mapping = {},
+                    std::optional<program::Purpose> purpose = {}) const;
   /// Row-major contents, which the caller's `contents` keeps alive.
   Operand constant(std::string name, Type type, uint32_t rows, uint32_t cols,
                    std::shared_ptr<const std::byte> contents,
                    std::vector<program::MappedBox> mapping = {}) const;
   /// Bound by the caller on each run.
   Operand external(std::string name, program::Role role, Type type, uint32_t rows, uint32_t cols,
-                   std::vector<program::MappedBox> mapping = {}) const;
+                   std::vector<program::MappedBox> mapping = {},
+                   std::optional<program::Purpose> purpose = {}) const;
 
-  Operand external(std::string name, program::Role role, Type type, const OperandLayout& layout) const {
-    return external(std::move(name), role, type, layout.rows, layout.cols, layout.mapping);
-  }
-  Operand temporary(std::string name, Type type, const OperandLayout& layout) const {
-    return temporary(std::move(name), type, layout.rows, layout.cols, layout.mapping);
-  }
+  /// A variable of a role and a layout, such as state that a product reads where it lies.
+  Operand add(std::string name, program::Role role, Type type, const OperandLayout& layout,
+              std::optional<program::Purpose> purpose = {}) const;
 
   /// An operand of one layout as another stores it: itself where the order of elements is the same, wherever
   /// it lies; else a temporary, with the copies that fill it.

@@ -51,20 +51,22 @@ class LayerStep {
 
   /// Adds the layer to a program and returns its step.
   program::StepId add_to(const Builder& b) {
+    using program::Purpose;
     using program::Role;
-    const auto add = [&](const char* name, Role role, const OperandLayout& layout) {
-      return b.external(name, role, problem_.type, layout);
+    const auto add = [&](const char* name, Role role, const OperandLayout& layout,
+                         Purpose purpose = Purpose::activation) {
+      return b.add(name, role, problem_.type, layout, purpose);
     };
-    values_ = add("W", Role::inout, plans_.forward.layouts.values);
-    momentum_ = add("V", Role::inout, plans_.forward.layouts.values);
-    dw_ = add("dW", Role::output, plans_.dw.layouts.values);
+    values_ = add("W", Role::inout, plans_.forward.layouts.values, Purpose::parameter);
+    momentum_ = add("V", Role::inout, plans_.forward.layouts.values, Purpose::optimizer);
+    dw_ = add("dW", Role::output, plans_.dw.layouts.values, Purpose::gradient);
     x_ = add("X", Role::input, plans_.forward.layouts.x);
     y_ = add("Y", Role::output, plans_.forward.layouts.y);
     dy_ = add("dY", Role::input, plans_.dx.layouts.y);
     dx_ = add("dX", Role::output, plans_.dx.layouts.x);
     std::optional<Operand> metadata;
     if (problem_.capacity)
-      metadata = metadata_ = b.external("metadata", Role::input, Type::u16, plans_.forward.layouts.metadata);
+      metadata = metadata_ = b.add("metadata", Role::input, Type::u16, plans_.forward.layouts.metadata);
     ProductProblem problem = problem_;
     std::vector<program::StepId> steps;
     steps.push_back(
@@ -74,7 +76,8 @@ class LayerStep {
         build(b, w_.pattern, problem, plans_.dx, {values_, dx_, dy_, std::nullopt, metadata}).step);
     problem.product = Product::sddmm;
     steps.push_back(build(b, w_.pattern, problem, plans_.dw, {dw_, x_, dy_, std::nullopt, metadata}).step);
-    const Operand scaled = b.temporary("scaled", problem_.type, plans_.forward.layouts.values);
+    const Operand scaled =
+        b.add("scaled", Role::temporary, problem_.type, plans_.forward.layouts.values, Purpose::optimizer);
     using kernels::Binary;
     using kernels::Unary;
     const auto update = [&](const program::Codelet& codelet, std::vector<Operand> fields,

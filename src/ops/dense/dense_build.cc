@@ -137,7 +137,8 @@ class DenseBuilder {
     std::vector<MappedBox> mapping;
     for (TileId tile = 0; tile < partition_.tiles(); ++tile)
       mapping.push_back({side.box(grid_.place_of(tile), true), tile});
-    return b_.temporary(name, type, side.copies, side.parts.slice_elements(), std::move(mapping));
+    return b_.temporary(name, type, side.copies, side.parts.slice_elements(), std::move(mapping),
+                        b_.purpose_of(side.operand));
   }
 
   /// Brings what each tile multiplies to it, unless it is there already.
@@ -171,8 +172,9 @@ class DenseBuilder {
     if (partition_.slices() > 1 || !in_place) {
       std::vector<MappedBox> mapping = native;
       for (MappedBox& mapped : mapping) mapped.box.rows = 1;
-      sum_ = b_.temporary(b_.program().variable(side.operand.variable).name + ".slice",
-                          shape_.numbers.operands, 1, side.parts.slice_elements(), std::move(mapping));
+      sum_ =
+          b_.temporary(b_.program().variable(side.operand.variable).name + ".slice", shape_.numbers.operands,
+                       1, side.parts.slice_elements(), std::move(mapping), b_.purpose_of(side.operand));
     }
     side.local = sum_.variable;
     side.is_local_copy = side.copies > 1;

@@ -99,7 +99,8 @@ BuiltProduct build_between(const Builder& builder, const ProductProblem& problem
   const bool is_converted = !given_result.has_order_of(native_result);
   Operand& result = result_of(product, local);
   if (is_converted || (has_epilogue && !builder.holds(result)))
-    result = builder.temporary("result", builder.type_of(result), native_result);
+    result = builder.add("result", Role::temporary, builder.type_of(result), native_result,
+                         builder.purpose_of(result));
   BuiltProduct built = build_native(builder, local);
   steps.push_back(built.step);
   if (has_epilogue && !result.box.empty())
@@ -120,13 +121,15 @@ ProductOperands add_external(const Builder& builder, const ProductProblem& probl
   const bool is_forward = problem.product == Product::forward;
   const auto role = [](bool is_result) { return is_result ? Role::output : Role::input; };
   ProductOperands operands;
-  operands.values =
-      builder.external(is_sddmm ? "dW" : "W.values", role(is_sddmm), problem.type, layouts.values);
-  operands.x = builder.external(is_dx ? "dX" : "X", role(is_dx), problem.type, layouts.x);
-  operands.y = builder.external(is_forward ? "Y" : "dY", role(is_forward), problem.type, layouts.y);
-  if (problem.bias) operands.bias = builder.external("bias", Role::input, Type::f32, layouts.bias);
+  using program::Purpose;
+  operands.values = builder.add(is_sddmm ? "dW" : "W.values", role(is_sddmm), problem.type, layouts.values,
+                                is_sddmm ? Purpose::gradient : Purpose::parameter);
+  operands.x = builder.add(is_dx ? "dX" : "X", role(is_dx), problem.type, layouts.x);
+  operands.y = builder.add(is_forward ? "Y" : "dY", role(is_forward), problem.type, layouts.y);
+  if (problem.bias)
+    operands.bias = builder.add("bias", Role::input, Type::f32, layouts.bias, Purpose::parameter);
   if (problem.capacity)
-    operands.metadata = builder.external("W.metadata", Role::input, Type::u16, layouts.metadata);
+    operands.metadata = builder.add("W.metadata", Role::input, Type::u16, layouts.metadata);
   return operands;
 }
 

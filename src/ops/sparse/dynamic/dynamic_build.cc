@@ -92,8 +92,9 @@ class DynamicBuilder {
     metadata_boxes_ = tile_boxes([&](auto... at) { return metadata_box(at...); });
     const uint64_t copies = uint64_t{tiling_.n_parts} * partitions_;
     const auto values = [&](const char* name) {
-      return temporary(name, needs_sum() && is_sddmm() ? shape_.numbers.partials : shape_.numbers.operands,
-                       copies * tiling_.bucket_blocks, block_elements_, on_tiles(value_boxes_));
+      return b_.temporary(name, needs_sum() && is_sddmm() ? shape_.numbers.partials : shape_.numbers.operands,
+                          static_cast<uint32_t>(copies * tiling_.bucket_blocks), block_elements_,
+                          on_tiles(value_boxes_), b_.purpose_of(operands_.values));
     };
     const auto metadata = [&](const char* name) {
       return temporary(name, Type::u16, copies, grid_.bucket_words, on_tiles(metadata_boxes_));

@@ -48,7 +48,8 @@ class StaticSddmmBuilder {
  private:
   Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols,
                     std::vector<MappedBox> mapping) const {
-    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping));
+    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping),
+                        program::Purpose::gradient);
   }
 
   void add_dy_rows(program::CopySet& gather) {

@@ -48,9 +48,10 @@ class StaticBuilder {
   }
 
  private:
-  Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols,
-                    std::vector<MappedBox> mapping) const {
-    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping));
+  Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols, std::vector<MappedBox> mapping,
+                    program::Purpose purpose = program::Purpose::activation) const {
+    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping),
+                        purpose);
   }
 
   /// Brings values with another layout to the partition: in the exchange that gathers X, or in one before it
@@ -60,7 +61,7 @@ class StaticBuilder {
     if (shape_.aliased == nullptr) return;
     const Pattern& p = shape_.pattern;
     values_ = temporary("W.blocks", shape_.numbers.operands, p.blocks(), block_elements_,
-                        layout_.value_mapping(p.block_size, b_.machine().tiles));
+                        layout_.value_mapping(p.block_size, b_.machine().tiles), program::Purpose::parameter);
     std::vector<uint32_t> rows;
     for (uint64_t block : parts_.order) rows.push_back(shape_.aliased->row_of[block]);
     program::CopyGroup take = gather_rows(operands_.values, values_, rows);
@@ -74,9 +75,9 @@ class StaticBuilder {
   void copy_values(program::CopySet& gather) {
     if (partition_.col_parts == 1) return;
     const auto blocks = static_cast<uint32_t>(shape_.pattern.blocks());
-    const Operand copies =
-        temporary("W.copies", shape_.numbers.operands, uint64_t{blocks} * partition_.col_parts,
-                  block_elements_, layout_.on_all_parts(parts_.block_begin, block_elements_));
+    const Operand copies = temporary(
+        "W.copies", shape_.numbers.operands, uint64_t{blocks} * partition_.col_parts, block_elements_,
+        layout_.on_all_parts(parts_.block_begin, block_elements_), program::Purpose::parameter);
     const Box all{0, blocks, 0, block_elements_};
     gather.groups.push_back({values_.variable,
                              copies.variable,
