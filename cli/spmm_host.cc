@@ -15,7 +15,7 @@
 #include "cli/spmm_run.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "ops/sparse/host/sddmm.h"
+#include "ops/sparse/host/spmm.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -63,9 +63,7 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const mach
 SpmmResult HostRuns::run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                          const machine::Machine& machine, const ops::ForcedKnobs& force) {
   pack(what, matrix, machine);
-  SpmmResult result = what.product == ops::Product::sddmm
-                          ? run_gradient(request, what, matrix, machine, force)
-                          : run_product(request, what, matrix, machine, force);
+  SpmmResult result = run_product(request, what, matrix, machine, force);
   if (!dynamic_ || request.estimate || !result.fits) return result;
   result.update_seconds = measure_update(*dynamic_, request.seed);
   packed_is_of_ = std::nullopt;  // values are lost with their blocks
@@ -88,62 +86,31 @@ void measure(const engine::Engine& engine, std::span<const engine::Binding> bind
     result.run = report::summarize(engine.executable(), timed.profile, timed.trace, report::Times::measured);
 }
 
-std::vector<engine::Binding> bindings_of(const std::vector<ops::SpmmVariables::Index>& index) {
-  std::vector<engine::Binding> bindings;
-  for (const ops::SpmmVariables::Index& array : index)
-    bindings.push_back({array.variable, const_cast<void*>(array.data), array.row_stride, 1});
-  return bindings;
+engine::Binding bind(const ops::Operand& operand, Activations& a) {
+  return {operand.variable, a.elements.data(), a.row_stride(), a.col_stride()};
 }
 
-engine::Binding bind(program::VariableId variable, Activations& a) {
-  return {variable, a.elements.data(), a.row_stride(), a.col_stride()};
+/// Fills what a product reads, and clears what it writes.
+void fill(const SpmmRequest& request, const SpmmCase& what, Activations& x, Activations& y) {
+  if (what.product != ops::Product::input_gradient)
+    base::RandomStream(request.seed, 0, 1).fill_symmetric(x.elements);
+  if (what.product != ops::Product::forward)
+    base::RandomStream(request.seed, 0, what.product == ops::Product::sddmm ? 2 : 1)
+        .fill_symmetric(y.elements);
 }
 
 }  // namespace
 
 SpmmResult HostRuns::run_product(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                                  const machine::Machine& machine, const ops::ForcedKnobs& force) const {
-  const bool transpose = what.product == ops::Product::input_gradient;
-  ops::SpmmProblem problem{what.n, request.layout, request.layout};
-  problem.transpose = transpose;
-  const ops::SpmmPlan plan = ops::plan_spmm(*packed_, problem, machine, force);
-  ops::SpmmProgram built = ops::build_spmm(packed_, problem, plan, machine);
-  const ops::SpmmVariables variables = built.variables;
-  const engine::Engine engine(compiler::compile(std::move(built.program), machine));
-
-  SpmmResult result = start(plan, engine.executable(), request);
-  if (!result.fits) return result;
-  if (request.estimate) {
-    estimate(engine, {}, result);
-    return result;
-  }
-  const Pattern& p = matrix.pattern;
-  Activations x(transpose ? p.rows : p.cols, what.n, request.layout);
-  Activations y(transpose ? p.cols : p.rows, what.n, request.layout);
-  base::RandomStream(request.seed, 0, 1).fill_symmetric(x.elements);
-  std::array<float, 2> scalars = {1, 0};
-  const program::Variable& values = engine.executable().program->variable(variables.values);
-  std::vector<engine::Binding> bindings = bindings_of(variables.index);
-  bindings.insert(bindings.end(),
-                  {{variables.values, const_cast<std::byte*>(packed_->values()), values.cols, 1},
-                   bind(variables.x, x),
-                   bind(variables.y, y),
-                   {variables.scalars, scalars.data(), 2, 1},
-                   {variables.bias, nullptr, 0, 1}});
-  measure(
-      engine, bindings, [&] { ops::update_index(*packed_, problem); }, result);
-  const Type type = what.precision.type;
-  verify(request, transpose ? sparse::transpose(matrix) : matrix, {type, Type::f32, Type::f32}, x, y, result);
-  return result;
-}
-
-SpmmResult HostRuns::run_gradient(const SpmmRequest& request, const SpmmCase& what,
-                                  const SparseMatrix& matrix, const machine::Machine& machine,
-                                  const ops::ForcedKnobs& force) const {
-  const ops::SddmmProblem problem{what.n, request.layout, request.layout};
-  const ops::SddmmPlan plan = ops::plan_sddmm(*packed_, problem, machine, force);
-  ops::SddmmProgram built = ops::build_sddmm(packed_, problem, plan);
-  const ops::SddmmVariables variables = built.variables;
+  const bool is_sddmm = what.product == ops::Product::sddmm;
+  const ops::ProductProblem problem{.n = what.n,
+                                    .type = what.precision.type,
+                                    .product = what.product,
+                                    .x_layout = request.layout,
+                                    .y_layout = request.layout};
+  const ops::HostPlan plan = ops::plan_host_product(*packed_, problem, machine, force);
+  ops::HostProgram built = ops::build_host_program(packed_, problem, plan, machine);
   const engine::Engine engine(compiler::compile(std::move(built.program), machine));
 
   SpmmResult result = start(plan, engine.executable(), request);
@@ -153,22 +120,32 @@ SpmmResult HostRuns::run_gradient(const SpmmRequest& request, const SpmmCase& wh
     return result;
   }
   Activations x(matrix.pattern.cols, what.n, request.layout);
-  Activations dy(matrix.pattern.rows, what.n, request.layout);
-  base::RandomStream(request.seed, 0, 1).fill_symmetric(x.elements);
-  base::RandomStream(request.seed, 0, 2).fill_symmetric(dy.elements);
+  Activations y(matrix.pattern.rows, what.n, request.layout);
+  fill(request, what, x, y);
   std::array<float, 2> scalars = {1, 0};
-  std::vector<float> packed(ops::packed_elements(*packed_));
-  const program::Variable& dw = engine.executable().program->variable(variables.dw);
-  std::vector<engine::Binding> bindings = bindings_of(variables.index);
-  bindings.insert(bindings.end(), {{variables.dw, packed.data(), dw.cols, 1},
-                                   bind(variables.dy, dy),
-                                   bind(variables.x, x),
-                                   {variables.scalars, scalars.data(), 2, 1}});
+  std::vector<float> dw(is_sddmm ? ops::packed_shape(*packed_).elements() : 0);
+  void* values = is_sddmm ? static_cast<void*>(dw.data()) : const_cast<std::byte*>(packed_->values());
+  const ops::ProductOperands& o = built.operands;
+  std::vector<engine::Binding> bindings = {{o.values.variable, values, o.values.cols(), 1},
+                                           bind(o.x, x),
+                                           bind(o.y, y),
+                                           {o.scalars->variable, scalars.data(), 2, 1}};
+  for (const ops::WeightIndex::Binding& array : built.index)
+    bindings.push_back({array.variable, const_cast<void*>(array.data), array.row_stride, 1});
   measure(
-      engine, bindings, [] {}, result);
-  SparseMatrix gradient = matrix;
-  std::visit([&](const auto& form) { form.unpack(packed, gradient.values); }, packed_->form);
-  verify_sddmm(request, gradient, {Type::f32, Type::f32, Type::f32}, x, dy, result);
+      engine, bindings, [&] { ops::update_index(*packed_, what.product); }, result);
+  const Type type = what.precision.type;
+  switch (what.product) {
+    case ops::Product::forward: verify(request, matrix, {type, Type::f32, Type::f32}, x, y, result); break;
+    case ops::Product::input_gradient:
+      verify(request, sparse::transpose(matrix), {type, Type::f32, Type::f32}, y, x, result);
+      break;
+    case ops::Product::sddmm: {
+      SparseMatrix gradient = matrix;
+      std::visit([&](const auto& form) { form.unpack(dw, gradient.values); }, packed_->form);
+      verify_sddmm(request, gradient, {Type::f32, Type::f32, Type::f32}, x, y, result);
+    }
+  }
   return result;
 }
 

@@ -26,8 +26,6 @@ class HostRuns {
   void pack(const SpmmCase& what, const SparseMatrix& matrix, const machine::Machine& machine);
   SpmmResult run_product(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                          const machine::Machine& machine, const ops::ForcedKnobs& force) const;
-  SpmmResult run_gradient(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
-                          const machine::Machine& machine, const ops::ForcedKnobs& force) const;
 
   std::optional<SpmmCase> packed_is_of_;
   std::optional<Weight> dynamic_;

@@ -5,7 +5,7 @@
 #include <tessera/io.h>
 
 #include "cli/spmm_tiled.h"
-#include "ops/sparse/host/sddmm.h"
+#include "ops/sparse/host/spmm.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -48,8 +48,7 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::host) {
     if (what.precision.f32_partials)
       throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
-    const auto check = what.product == ops::Product::sddmm ? ops::check_sddmm : ops::check_spmm;
-    check(what.block, knobs_of(what));
+    ops::check_host_product(what.product, what.block, knobs_of(what));
   } else {
     if (request_.layout != Layout::row_major)
       throw UsageError(

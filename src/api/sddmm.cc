@@ -1,5 +1,3 @@
-#include "ops/sparse/host/sddmm.h"
-
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/sddmm.h>
@@ -11,6 +9,7 @@
 #include "api/weight.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "ops/sparse/host/spmm.h"
 
 namespace tessera {
 
@@ -19,22 +18,28 @@ struct Sddmm::Compiled {
       : packed(weight.storage()->packed),
         m(weight.rows()),
         k(weight.cols()),
-        problem{n, options.dy_layout, options.x_layout},
-        plan(ops::plan_sddmm(*packed, problem, machine::host(options.threads), options.force)),
+        problem{.n = n,
+                .product = ops::Product::sddmm,
+                .x_layout = options.x_layout,
+                .y_layout = options.dy_layout,
+                .uses_beta = true},
+        plan(ops::plan_host_product(*packed, problem, machine::host(options.threads), options.force)),
         engine(compile(machine::host(options.threads))) {}
 
   std::shared_ptr<const compiler::Executable> compile(const machine::Machine& host) {
-    ops::SddmmProgram built = ops::build_sddmm(packed, problem, plan);
-    variables = built.variables;
+    ops::HostProgram built = ops::build_host_program(packed, problem, plan, host);
+    operands = built.operands;
+    index = std::move(built.index);
     return compiler::compile(std::move(built.program), host);
   }
 
   std::shared_ptr<ops::PackedWeight> packed;
   uint32_t m;
   uint32_t k;
-  ops::SddmmProblem problem;
-  ops::SddmmPlan plan;
-  ops::SddmmVariables variables;
+  ops::ProductProblem problem;
+  ops::HostPlan plan;
+  ops::ProductOperands operands;
+  std::vector<ops::WeightIndex::Binding> index;
   engine::Engine engine;
 };
 
@@ -48,21 +53,21 @@ void Sddmm::operator()(const SddmmArguments& a) const {
   const Compiled& c = *compiled_;
   if (a.dw == nullptr && packed_size() != 0)
     throw UsageError(fmt::format("dW is null; it must be an array of {} floats", packed_size()));
-  const ops::SddmmVariables& v = c.variables;
+  const ops::ProductOperands& o = c.operands;
   std::array<float, 2> scalars = {a.alpha, a.beta};
   CallBindings bindings = {
-      bind_matrix(v.dy, a.dy, "dY", c.m, c.problem.n, c.problem.dy_layout, a.dy_leading),
-      bind_matrix(v.x, a.x, "X", c.k, c.problem.n, c.problem.x_layout, a.x_leading),
-      {v.dw, a.dw, c.engine.executable().program->variable(v.dw).cols, 1},
-      {v.scalars, scalars.data(), 2, 1},
+      bind_matrix(o.y.variable, a.dy, "dY", c.m, c.problem.n, c.problem.y_layout, a.dy_leading),
+      bind_matrix(o.x.variable, a.x, "X", c.k, c.problem.n, c.problem.x_layout, a.x_leading),
+      {o.values.variable, a.dw, o.values.cols(), 1},
+      {o.scalars->variable, scalars.data(), 2, 1},
   };
-  for (const auto& index : v.index)
-    bindings.push_back({index.variable, const_cast<void*>(index.data), index.row_stride, 1});
+  for (const ops::WeightIndex::Binding& array : c.index)
+    bindings.push_back({array.variable, const_cast<void*>(array.data), array.row_stride, 1});
   ops::clear_free_places(*c.packed, a.dw);
   c.engine.run(bindings.all(), {.profile = false});
 }
 
-uint64_t Sddmm::packed_size() const { return ops::packed_elements(*compiled_->packed); }
+uint64_t Sddmm::packed_size() const { return ops::packed_shape(*compiled_->packed).elements(); }
 
 std::string Sddmm::plan() const { return ops::to_string(compiled_->plan); }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "ops/sparse/host/spmm.h"
+#include "ops/sparse/host/weight.h"
 #include "sparse/moves.h"
 
 namespace tessera {

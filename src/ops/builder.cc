@@ -51,6 +51,14 @@ bool Builder::holds(const Operand& operand) const {
                              [&](const MappedBox& mapped) { return mapped.tile < machine_.tiles; });
 }
 
+void Builder::require(const Operand& operand, std::string_view name, Type type, uint32_t rows,
+                      uint32_t cols) const {
+  const Type has = type_of(operand);
+  if (has == type && operand.rows() == rows && operand.cols() == cols) return;
+  throw UsageError(fmt::format("the operand {} is {} × {} of {}; the operation wants {} × {} of {}", name,
+                               operand.rows(), operand.cols(), name_of(has), rows, cols, name_of(type)));
+}
+
 Operand Builder::add(program::Variable variable) const {
   if (variable.mapping.empty())
     variable.mapping = is_host() ? program::map_shared(variable.rows, variable.cols)

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "machine/model/machine.h"
@@ -47,6 +48,8 @@ class Builder {
     return program::purpose_of(program_.variable(operand.variable));
   }
   Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
+  /// Throws UsageError, naming it, for an operand of another type or shape.
+  void require(const Operand& operand, std::string_view name, Type type, uint32_t rows, uint32_t cols) const;
 
   /// Adds a variable whose mapping numbers tiles from 0. Without a mapping: the shared space of a host; on
   /// tiles linear over the range.

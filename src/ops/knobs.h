@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "ops/plan.h"
-#include "ops/sparse/host/spmm.h"
 
 namespace tessera::ops {
 

@@ -14,6 +14,8 @@ struct ProductOperands {
   Operand y;                        ///< Y or dY: m × n
   std::optional<Operand> bias;      ///< a number for each row of what is written, f32
   std::optional<Operand> metadata;  ///< of a dynamic W: where its blocks are
+  /// On hosts alpha and beta, 1 × 2 f32; without it alpha is 1, and beta 1 where the problem uses it.
+  std::optional<Operand> scalars;
 };
 
 /// A product in a program.

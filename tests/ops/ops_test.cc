@@ -85,23 +85,50 @@ TEST_P(OperationTest, Unary) {
 }
 
 TEST_P(OperationTest, Binary) {
+  constexpr float kFactor = -0.75F;
   const auto expected = [](kernels::Binary op, double a, double b) {
     switch (op) {
+      case kernels::Binary::add_scaled: return a + static_cast<double>(kFactor) * b;
+      case kernels::Binary::relu_gradient: return b <= 0 ? 0 : a;
       case kernels::Binary::add: return a + b;
       case kernels::Binary::sub: return a - b;
       case kernels::Binary::mul: return a * b;
     }
     return a;
   };
-  for (kernels::Binary op : {kernels::Binary::add, kernels::Binary::sub, kernels::Binary::mul})
+  for (kernels::Binary op : {kernels::Binary::add, kernels::Binary::sub, kernels::Binary::mul,
+                             kernels::Binary::add_scaled, kernels::Binary::relu_gradient})
     for (Type type : kFloatTypes) {
       SCOPED_TRACE(fmt::format("operation {} on {}", static_cast<int>(op), name_of(type)));
       Array a = in(type, 1);
       Array b = in(type, 2);
       Array y = out(type);
-      run_operation(BinaryProblem{op, type, s().rows, s().cols}, s().machine, {&a, &b, &y});
-      expect_numbers(y, type, [&](uint32_t r, uint32_t c) { return expected(op, a.at(r, c), b.at(r, c)); });
+      run_operation(BinaryProblem{op, type, s().rows, s().cols, kFactor}, s().machine, {&a, &b, &y});
+      const double cancelled = op == kernels::Binary::add_scaled ? 8 * epsilon_of(Type::f32) : 0;
+      expect_numbers(
+          y, type, [&](uint32_t r, uint32_t c) { return expected(op, a.at(r, c), b.at(r, c)); }, cancelled);
     }
+}
+
+TEST_P(OperationTest, RowsColumnsAndScalarsStandForMatrices) {
+  for (Broadcast broadcast : {Broadcast::row, Broadcast::column, Broadcast::scalar})
+    for (const bool is_first : {false, true})
+      for (Type type : {Type::f32, Type::f16}) {
+        SCOPED_TRACE(fmt::format("broadcast {}, {} of {}", static_cast<int>(broadcast),
+                                 is_first ? "first" : "second", name_of(type)));
+        const uint32_t rows = broadcast == Broadcast::column ? s().rows : 1;
+        const uint32_t cols = broadcast == Broadcast::row ? s().cols : 1;
+        Array matrix = in(type, 1);
+        Array vector = in(type, rows, cols, 2);
+        Array y = out(type);
+        BinaryProblem problem{kernels::Binary::sub, type, s().rows, s().cols};
+        (is_first ? problem.a : problem.b) = broadcast;
+        run_operation(problem, s().machine, {is_first ? &vector : &matrix, is_first ? &matrix : &vector, &y});
+        expect_numbers(y, type, [&](uint32_t r, uint32_t c) {
+          const double x = matrix.at(r, c), v = vector.at(rows == 1 ? 0 : r, cols == 1 ? 0 : c);
+          return is_first ? v - x : x - v;
+        });
+      }
 }
 
 TEST_P(OperationTest, Cast) {
@@ -206,6 +233,80 @@ TEST(PlanTest, WhatFitsNoTileSaysByHowMuch) {
   });
   EXPECT_TRUE(test::says(message, "no plan is feasible"));
   EXPECT_TRUE(test::says(message, "of 4096"));
+}
+
+/// Two operations of one program on some tiles of a machine, in place on what lies there.
+TEST(InPlaceTest, OperandsStayWhereTheyLie) {
+  const machine::Machine machine = tessera::testing::toy_machine(9);
+  constexpr uint32_t kRows = 40, kCols = 12;
+  program::Program program;
+  const Builder builder(program, machine, 3, 5);
+  const Operand w = builder.external("W", program::Role::inout, Type::f32, kRows, kCols);
+  const Operand dw = builder.external("dW", program::Role::input, Type::f32, kRows, kCols);
+  const Operand decay = builder.external("decay", program::Role::input, Type::f32, 1, kCols);
+  const BinaryProblem step{kernels::Binary::add_scaled, Type::f32, kRows, kCols, -0.5F};
+  const BinaryProblem shrink{.op = kernels::Binary::mul, .rows = kRows, .cols = kCols, .b = Broadcast::row};
+  const MapPlan plan = ops::plan(builder, step, {w, dw, w});
+  EXPECT_FALSE(plan.partition.boxes.empty()) << to_string(plan.candidates);
+  EXPECT_EQ(plan.chosen.seconds[program::Phase::exchange], 0);
+  EXPECT_TRUE(test::says(to_string(plan.partition), "as it lies"));
+  program.set_main(
+      program.sequence({build(builder, step, plan, {w, dw, w}), add(builder, shrink, {w, decay, w})}));
+  const auto executable = compiler::compile(program, machine);
+  program::PhaseTimes step_cycles = executable->set_cycles.at(0);
+  for (size_t i = 0; i < program::kPhases; ++i)
+    EXPECT_NEAR(plan.chosen.seconds.at[i] * machine.clock_hz, step_cycles.at[i], 1e-9 * step_cycles.total());
+
+  Array a = Array::random(Type::f32, kRows, kCols, false, 1),
+        b = Array::random(Type::f32, kRows, kCols, true, 2);
+  Array d = Array::random(Type::f32, 1, kCols, false, 3);
+  const Array before = a;
+  engine::Engine(executable)
+      .run(std::vector<engine::Binding>{a.bind(w.variable), b.bind(dw.variable), d.bind(decay.variable)});
+  expect_numbers(
+      a, Type::f32, [&](uint32_t r, uint32_t c) { return (before.at(r, c) - 0.5 * b.at(r, c)) * d.at(0, c); },
+      1e-5);
+}
+
+TEST(InPlaceTest, BoxesOfVariablesAreOperands) {
+  for (const machine::Machine& machine : {machine::host(2), tessera::testing::toy_machine(4)}) {
+    program::Program program;
+    const Builder builder(program, machine);
+    const Operand all = builder.external("A", program::Role::inout, Type::f32, 30, 20);
+    const Operand top{all.variable, {0, 12, 3, 14}}, bottom{all.variable, {15, 12, 3, 14}};
+    GatherProblem reversal{Type::f32, 12, 14, {}};
+    for (uint32_t i = 0; i < 12; ++i) reversal.rows.push_back(11 - i);
+    const Operand turned = builder.temporary("reversed", Type::f32, 12, 14);
+    program.set_main(program.sequence(
+        {add(builder, reversal, {bottom, turned}),
+         add(builder, BinaryProblem{kernels::Binary::add, Type::f32, 12, 14}, {top, turned, top})}));
+    Array a = Array::random(Type::f32, 30, 20, false, 1);
+    const Array before = a;
+    engine::Engine(compiler::compile(program, machine))
+        .run(std::vector<engine::Binding>{a.bind(all.variable)});
+    expect_numbers(a, Type::f32, [&](uint32_t r, uint32_t c) {
+      const bool is_inside = r < 12 && c >= 3 && c < 17;
+      return before.at(r, c) + (is_inside ? before.at(26 - r, c) : 0);
+    });
+  }
+}
+
+TEST(InPlaceTest, SaysWhichOperandIsWrong) {
+  program::Program program;
+  const machine::Machine host = machine::host(1);
+  const Builder builder(program, host);
+  const Operand a = builder.temporary("a", Type::f32, 3, 4), row = builder.temporary("row", Type::f32, 1, 4);
+  const BinaryProblem problem{kernels::Binary::add, Type::f32, 3, 4};
+  const auto message = [&](const std::vector<Operand>& operands) {
+    return test::error_of<UsageError>([&] { add(builder, problem, operands); });
+  };
+  EXPECT_TRUE(
+      test::says(message({a, row, a}), "the operand b is 1 × 4 of f32; the operation wants 3 × 4 of f32"));
+  EXPECT_TRUE(test::says(message({a, a}), "add takes 3 operands; there are 2"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                           add(builder, GatherProblem{Type::f32, 3, 4, {0}}, {a, a});
+                         }),
+                         "the operand out is 3 × 4 of f32; the operation wants 1 × 4"));
 }
 
 TEST(PlanTest, RejectsWhatItCannotDo) {

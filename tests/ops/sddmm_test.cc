@@ -1,12 +1,11 @@
 // Plans and programs of weights' gradients on the host.
-#include "ops/sparse/host/sddmm.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "ops/sparse/host/spmm.h"
 #include "support/error_of.h"
 
 namespace tessera::ops {
@@ -17,21 +16,24 @@ std::shared_ptr<const PackedWeight> random_weight(uint32_t m, uint32_t k, uint32
       prepack_weight(generate({PatternKind::random, m, k, 0.2, block_size, 7}), Type::f32, 2));
 }
 
+ProductProblem sddmm(uint32_t n) { return {.n = n, .product = Product::sddmm}; }
+
 TEST(SddmmPlan, UsesNoMoreTilesThanTheMachineHas) {
   for (uint32_t threads : {1U, 2U, 3U, 8U})
     for (uint32_t block_size : {1U, 4U, 16U})
       for (uint32_t n : {0U, 1U, 17U, 700U}) {
         const auto weight = random_weight(100, 90, block_size);
-        const SddmmPlan plan = plan_sddmm(*weight, {n}, machine::host(threads));
+        const HostPlan plan = plan_host_product(*weight, sddmm(n), machine::host(threads));
         EXPECT_LE(plan.tiles_used(), threads);
-        EXPECT_EQ(plan.row_begin.front(), 0U);
+        EXPECT_EQ(plan.partition.row_begin.front(), 0U);
         EXPECT_TRUE(plan.chosen.rejected.empty());
       }
 }
 
 TEST(SddmmPlan, EveryRejectedCandidateSaysWhy) {
   for (uint32_t block_size : {1U, 16U}) {
-    const SddmmPlan plan = plan_sddmm(*random_weight(512, 2048, block_size), {512}, machine::host(2));
+    const HostPlan plan =
+        plan_host_product(*random_weight(512, 2048, block_size), sddmm(512), machine::host(2));
     size_t chosen = 0;
     for (const PlanCandidate& candidate : plan.candidates) chosen += candidate.rejected.empty() ? 1 : 0;
     EXPECT_EQ(chosen, 1U);
@@ -41,9 +43,9 @@ TEST(SddmmPlan, EveryRejectedCandidateSaysWhy) {
 
 TEST(SddmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
   const auto weight = random_weight(512, 512, 16);
-  EXPECT_EQ(plan_sddmm(*weight, {64}, machine::host(2), {{"row_parts", 1}}).tiles_used(), 1U);
+  EXPECT_EQ(plan_host_product(*weight, sddmm(64), machine::host(2), {{"row_parts", 1}}).tiles_used(), 1U);
   const std::string message = test::error_of<UsageError>([&] {
-    plan_sddmm(*weight, {64}, machine::host(2), {{"colour", 1}});
+    plan_host_product(*weight, sddmm(64), machine::host(2), {{"colour", 1}});
   });
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "group_rows"));
@@ -53,9 +55,10 @@ TEST(SddmmPlan, PredictsTheAccountOfTheExecutable) {
   for (uint32_t block_size : {1U, 4U, 16U}) {
     const machine::Machine host = machine::host(2);
     const auto weight = random_weight(300, 200, block_size);
-    const SddmmProblem problem{70};
-    const SddmmPlan plan = plan_sddmm(*weight, problem, host);
-    const engine::Engine engine(compiler::compile(build_sddmm(weight, problem, plan).program, host));
+    const ProductProblem problem = sddmm(70);
+    const HostPlan plan = plan_host_product(*weight, problem, host);
+    const engine::Engine engine(
+        compiler::compile(build_host_program(weight, problem, plan, host).program, host));
     const engine::Profile profile = engine.run({}, {.dry = true});
     EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
   }
@@ -65,8 +68,9 @@ TEST(SddmmPlan, GoesOutOfTheWayOfEmptyMatrices) {
   for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}})
     for (uint32_t block_size : {1U, 8U}) {
       const auto weight = random_weight(m, k, block_size);
-      const SddmmPlan plan = plan_sddmm(*weight, {3}, machine::host(2));
-      EXPECT_NO_THROW(compiler::compile(build_sddmm(weight, {3}, plan).program, machine::host(2)));
+      const HostPlan plan = plan_host_product(*weight, sddmm(3), machine::host(2));
+      EXPECT_NO_THROW(compiler::compile(build_host_program(weight, sddmm(3), plan, machine::host(2)).program,
+                                        machine::host(2)));
     }
 }
 

@@ -23,22 +23,24 @@ SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double d
   return generate({PatternKind::random, m, k, density, block_size, 7});
 }
 
+Product product_of(bool transpose) { return transpose ? Product::input_gradient : Product::forward; }
+
 TEST(SpmmPlan, UsesNoMoreTilesThanTheMachineHas) {
   for (uint32_t threads : {1U, 2U, 3U, 8U})
     for (uint32_t block_size : {1U, 4U, 16U})
       for (uint32_t n : {0U, 1U, 17U, 512U}) {
         const auto weight = pack(random_matrix(100, 90, block_size));
-        const SpmmPlan plan = plan_spmm(*weight, {n}, machine::host(threads));
+        const HostPlan plan = plan_host_product(*weight, {.n = n}, machine::host(threads));
         EXPECT_LE(plan.tiles_used(), threads);
-        EXPECT_EQ(plan.row_begin.front(), 0U);
-        EXPECT_EQ(plan.col_begin.back(), n);
+        EXPECT_EQ(plan.partition.row_begin.front(), 0U);
+        EXPECT_EQ(plan.partition.col_begin.back(), n);
         EXPECT_TRUE(plan.chosen.rejected.empty());
       }
 }
 
 TEST(SpmmPlan, EveryRejectedCandidateSaysWhy) {
   const auto weight = pack(random_matrix(512, 512, 16));
-  const SpmmPlan plan = plan_spmm(*weight, {64}, machine::host(2));
+  const HostPlan plan = plan_host_product(*weight, {.n = 64}, machine::host(2));
   size_t chosen = 0;
   for (const PlanCandidate& candidate : plan.candidates) chosen += candidate.rejected.empty() ? 1 : 0;
   EXPECT_EQ(chosen, 1U);
@@ -47,18 +49,19 @@ TEST(SpmmPlan, EveryRejectedCandidateSaysWhy) {
 
 TEST(SpmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
   const auto weight = pack(random_matrix(512, 512, 16));
-  const SpmmPlan plan = plan_spmm(*weight, {64}, machine::host(2), {{"row_parts", 2}, {"col_parts", 1}});
-  EXPECT_EQ(plan.row_begin.size(), 3U);
-  EXPECT_EQ(plan.col_begin.size(), 2U);
+  const HostPlan plan =
+      plan_host_product(*weight, {.n = 64}, machine::host(2), {{"row_parts", 2}, {"col_parts", 1}});
+  EXPECT_EQ(plan.partition.row_begin.size(), 3U);
+  EXPECT_EQ(plan.partition.col_begin.size(), 2U);
   const std::string message = test::error_of<UsageError>([&] {
-    plan_spmm(*weight, {64}, machine::host(2), {{"colour", 1}});
+    plan_host_product(*weight, {.n = 64}, machine::host(2), {{"colour", 1}});
   });
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "row_parts"));
   for (const auto& [name, value] :
        {std::pair{"panel_cols", -1}, {"panel_cols", 0}, {"copy_x", 2}, {"micro_rows", 300}})
     EXPECT_TRUE(test::says(test::error_of<UsageError>([&, n = name, v = value] {
-                             plan_spmm(*weight, {64}, machine::host(2), {{n, v}});
+                             plan_host_product(*weight, {.n = 64}, machine::host(2), {{n, v}});
                            }),
                            fmt::format("{}={}: this knob takes", name, value)));
 }
@@ -67,9 +70,10 @@ TEST(SpmmPlan, PredictsTheAccountOfTheExecutable) {
   for (uint32_t block_size : {1U, 4U, 16U}) {
     const machine::Machine host = machine::host(2);
     const auto weight = pack(random_matrix(300, 200, block_size));
-    const SpmmProblem problem{70};
-    const SpmmPlan plan = plan_spmm(*weight, problem, host);
-    const engine::Engine engine(compiler::compile(build_spmm(weight, problem, plan, host).program, host));
+    const ProductProblem problem{.n = 70};
+    const HostPlan plan = plan_host_product(*weight, problem, host);
+    const engine::Engine engine(
+        compiler::compile(build_host_program(weight, problem, plan, host).program, host));
     const engine::Profile profile = engine.run({}, {.dry = true});
     EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
   }
@@ -88,11 +92,10 @@ TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
               PackedWeight{is_dynamic ? sparse::PackedBlocks(matrix.pattern, Type::f32, capacity)
                                       : sparse::PackedBlocks(matrix.pattern, Type::f32),
                            false});
-          SpmmProblem problem{n};
-          problem.transpose = transpose;
-          const SpmmPlan plan = plan_spmm(*weight, problem, host);
-          SpmmProgram built = build_spmm(weight, problem, plan, host);
-          EXPECT_EQ(built.variables.index.size(), is_dynamic ? 3U : 0U);
+          ProductProblem problem{.n = n, .product = product_of(transpose)};
+          const HostPlan plan = plan_host_product(*weight, problem, host);
+          HostProgram built = build_host_program(weight, problem, plan, host);
+          EXPECT_EQ(built.index.size(), is_dynamic ? 3U : 0U);
           const engine::Engine engine(compiler::compile(std::move(built.program), host));
           const engine::Profile profile = engine.run({}, {.dry = true});
           EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(),
@@ -112,14 +115,15 @@ TEST(SpmmPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
         auto elements = sparse::PackedElements::dynamic(300, 200, matrix.pattern.blocks(), Type::f32);
         weight = std::make_shared<const PackedWeight>(PackedWeight{std::move(elements), false});
       }
-      const SpmmProblem problem{.n = 70, .transpose = transpose};
-      const SpmmPlan plan = plan_spmm(*weight, problem, host);
-      const engine::Engine engine(compiler::compile(build_spmm(weight, problem, plan, host).program, host));
+      const ProductProblem problem{.n = 70, .product = product_of(transpose)};
+      const HostPlan plan = plan_host_product(*weight, problem, host);
+      const engine::Engine engine(
+          compiler::compile(build_host_program(weight, problem, plan, host).program, host));
       const engine::Profile profile = engine.run({}, {.dry = true});
       EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
       if (!dynamic || transpose) continue;
       // Evenly spread elements cost about what an exact pattern of as many does.
-      const double fixed = plan_spmm(*pack(matrix), problem, host).chosen.total();
+      const double fixed = plan_host_product(*pack(matrix), problem, host).chosen.total();
       EXPECT_NEAR(plan.chosen.total(), fixed, 0.3 * fixed);
     }
 }
@@ -127,7 +131,7 @@ TEST(SpmmPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
 TEST(SpmmPlan, GoesOutOfTheWayOfEmptyMatrices) {
   for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}})
     for (uint32_t block_size : {1U, 8U})
-      EXPECT_NO_THROW(plan_spmm(*pack(random_matrix(m, k, block_size)), {3}, machine::host(2)));
+      EXPECT_NO_THROW(plan_host_product(*pack(random_matrix(m, k, block_size)), {.n = 3}, machine::host(2)));
 }
 
 TEST(Advise, RanksEveryModeAndPrefersTheFastest) {

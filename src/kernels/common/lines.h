@@ -19,6 +19,15 @@ inline program::FieldView transposed(program::FieldView field) {
   return field;
 }
 
+/// The field as one of `like`'s shape: its only row stands for every row, its only column for every column.
+inline program::FieldView broadcast_to(program::FieldView field, const program::FieldView& like) {
+  if (field.rows == 1 && like.rows != 1) field.row_stride = 0;
+  if (field.cols == 1 && like.cols != 1) field.col_stride = 0;
+  field.rows = like.rows;
+  field.cols = like.cols;
+  return field;
+}
+
 /// Copies `count` elements that lie `from_stride` and `to_stride` elements apart.
 inline void copy_strided(size_t element_bytes, const std::byte* from, int64_t from_stride, std::byte* to,
                          int64_t to_stride, size_t count) {
@@ -69,19 +78,21 @@ class LineWalk {
   }
 
   void staged(uint32_t row) const {
-    for (uint32_t col = 0; col < fields_[0].cols; col += kStagedElements) {
-      const size_t count = std::min<size_t>(kStagedElements, fields_[0].cols - col);
-      alignas(64) std::array<std::array<std::byte, kStagedElements * 8>, N> buffers;
+    alignas(64) std::array<std::array<std::byte, kStagedElements * 8>, N> buffers;
+    const program::FieldView& out = fields_[N - 1];
+    for (uint32_t col = 0; col < out.cols; col += kStagedElements) {
+      const size_t count = std::min<size_t>(kStagedElements, out.cols - col);
       std::array<std::byte*, N> at;
       for (size_t f = 0; f < N; ++f) {
         const program::FieldView& field = fields_[f];
-        at[f] = buffers[f].data();
-        if (f + 1 < N)
+        at[f] = field.col_stride == 1 ? address_of(field, row, col) : buffers[f].data();
+        const bool is_filled = field.col_stride == 0 && col > 0;
+        if (f + 1 < N && field.col_stride != 1 && !is_filled)
           copy_strided(size_of(field.type), address_of(field, row, col), field.col_stride, at[f], 1, count);
       }
       kernel_(at, count);
-      const program::FieldView& out = fields_[N - 1];
-      copy_strided(size_of(out.type), at[N - 1], 1, address_of(out, row, col), out.col_stride, count);
+      if (out.col_stride != 1)
+        copy_strided(size_of(out.type), at[N - 1], 1, address_of(out, row, col), out.col_stride, count);
     }
   }
 

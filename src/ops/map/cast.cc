@@ -4,7 +4,6 @@
 #include "ops/types.h"
 
 namespace tessera::ops {
-namespace {
 
 using program::Role;
 
@@ -15,17 +14,6 @@ MapOperation operation_of(const CastProblem& p) {
   operation.operands = {{"in", p.from, Role::input, p.rows, p.cols},
                         {"out", p.to, Role::output, p.rows, p.cols}};
   return operation;
-}
-
-}  // namespace
-
-MapPlan plan(const CastProblem& problem, const machine::Machine& machine) {
-  return plan_map(operation_of(problem), machine);
-}
-
-BuiltOperation build(program::Program& program, const CastProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine) {
-  return build_map(program, operation_of(problem), plan, machine);
 }
 
 }  // namespace tessera::ops

@@ -14,11 +14,7 @@ struct CastProblem {
   uint32_t cols = 0;
 };
 
-/// Throws UsageError for a type that is not floating-point.
-MapPlan plan(const CastProblem& problem, const machine::Machine& machine);
-
-/// Adds external variables "in", "out", and the step.
-BuiltOperation build(program::Program& program, const CastProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine);
+/// Operands "in", "out".
+MapOperation operation_of(const CastProblem& problem);
 
 }  // namespace tessera::ops

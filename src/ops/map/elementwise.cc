@@ -9,6 +9,14 @@ namespace {
 
 using program::Role;
 
+MapOperand operand_of(const char* name, const BinaryProblem& p, Broadcast broadcast) {
+  const bool is_row = broadcast == Broadcast::row || broadcast == Broadcast::scalar;
+  const bool is_column = broadcast == Broadcast::column || broadcast == Broadcast::scalar;
+  return {name, p.type, Role::input, is_row ? 1 : p.rows, is_column ? 1 : p.cols, !is_row, !is_column};
+}
+
+}  // namespace
+
 MapOperation operation_of(const UnaryProblem& p) {
   require_float(p.type, "an elementwise operation");
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
@@ -21,30 +29,10 @@ MapOperation operation_of(const UnaryProblem& p) {
 MapOperation operation_of(const BinaryProblem& p) {
   require_float(p.type, "an elementwise operation");
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
-  operation.operands = {{"a", p.type, Role::input, p.rows, p.cols},
-                        {"b", p.type, Role::input, p.rows, p.cols},
-                        {"out", p.type, Role::output, p.rows, p.cols}};
+  operation.operands = {
+      operand_of("a", p, p.a), operand_of("b", p, p.b), {"out", p.type, Role::output, p.rows, p.cols}};
+  if (p.op == kernels::Binary::add_scaled) operation.params = {kernels::param_of(p.factor)};
   return operation;
-}
-
-}  // namespace
-
-MapPlan plan(const UnaryProblem& problem, const machine::Machine& machine) {
-  return plan_map(operation_of(problem), machine);
-}
-
-MapPlan plan(const BinaryProblem& problem, const machine::Machine& machine) {
-  return plan_map(operation_of(problem), machine);
-}
-
-BuiltOperation build(program::Program& program, const UnaryProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine) {
-  return build_map(program, operation_of(problem), plan, machine);
-}
-
-BuiltOperation build(program::Program& program, const BinaryProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine) {
-  return build_map(program, operation_of(problem), plan, machine);
 }
 
 }  // namespace tessera::ops

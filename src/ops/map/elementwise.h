@@ -6,7 +6,7 @@
 
 namespace tessera::ops {
 
-/// out = op(in), both rows × cols of one type: f32, f16 or bf16.
+/// out = op(in), both rows × cols of one type: f32, f16 or bf16. May be in place.
 struct UnaryProblem {
   kernels::Unary op = kernels::Unary::relu;
   Type type = Type::f32;
@@ -15,22 +15,28 @@ struct UnaryProblem {
   float factor = 1;  ///< of Unary::scale
 };
 
-/// out = op(a, b), all rows × cols of one type: f32, f16 or bf16.
+/// What an operand of a pair is: a matrix, or what stands for one.
+enum class Broadcast : uint8_t {
+  none,    ///< rows × cols
+  row,     ///< 1 × cols: every row is this one
+  column,  ///< rows × 1: every column is this one
+  scalar,  ///< 1 × 1
+};
+
+/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16. May be in place of an operand that is
+/// a matrix.
 struct BinaryProblem {
   kernels::Binary op = kernels::Binary::add;
   Type type = Type::f32;
   uint32_t rows = 0;
   uint32_t cols = 0;
+  float factor = 1;  ///< of Binary::add_scaled
+  Broadcast a = Broadcast::none;
+  Broadcast b = Broadcast::none;
 };
 
-/// Throws UsageError for a type that is not floating-point.
-MapPlan plan(const UnaryProblem& problem, const machine::Machine& machine);
-MapPlan plan(const BinaryProblem& problem, const machine::Machine& machine);
-
-/// Adds external variables "in", "out" or "a", "b", "out", and the step.
-BuiltOperation build(program::Program& program, const UnaryProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine);
-BuiltOperation build(program::Program& program, const BinaryProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine);
+/// Operands "in", "out" and "a", "b", "out".
+MapOperation operation_of(const UnaryProblem& problem);
+MapOperation operation_of(const BinaryProblem& problem);
 
 }  // namespace tessera::ops

@@ -36,7 +36,7 @@ std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
 }
 
 /// On shared memory: a codelet that follows a constant list.
-MapOperation operation_of(const GatherProblem& p) {
+MapOperation gather_on_host(const GatherProblem& p) {
   const Type index = p.source_rows <= 1U << 16 ? Type::u16 : Type::u32;
   const uint32_t count = count_of(p);
   MapOperation operation{
@@ -47,6 +47,36 @@ MapOperation operation_of(const GatherProblem& p) {
   return operation;
 }
 
+void check_operands(const Builder& builder, const GatherProblem& p, const std::vector<Operand>& operands) {
+  if (operands.size() != 2)
+    throw UsageError(fmt::format("a gather takes 2 operands; there are {}", operands.size()));
+  builder.require(operands[0], "source", p.type, p.source_rows, p.cols);
+  builder.require(operands[1], "out", p.type, count_of(p), p.cols);
+}
+
+/// The rows as those of the source's variable.
+std::shared_ptr<const std::vector<uint32_t>> rows_of(const GatherProblem& p, const Operand& source) {
+  auto rows = std::make_shared<std::vector<uint32_t>>(p.rows);
+  for (uint32_t& row : *rows) row += source.box.row;
+  return rows;
+}
+
+program::StepId build_exchange(const Builder& builder, const GatherProblem& p, const Operand& source,
+                               const Operand& out) {
+  program::CopyGroup group;
+  group.from = source.variable;
+  group.to = out.variable;
+  group.count = 1;
+  group.source = BoxSeries::same({0, count_of(p), source.box.col, p.cols});
+  group.target = BoxSeries::same(out.box);
+  group.source_rows = rows_of(p, source);
+  program::CopySet set{"gather", {}};
+  if (!out.box.empty()) set.groups.push_back(std::move(group));
+  return builder.copy(std::move(set));
+}
+
+}  // namespace
+
 MapOperation operation_of(const CopyProblem& p) {
   MapOperation operation{
       .codelet = &kernels::copy_codelet, .phase = Phase::rearrange, .rows = p.rows, .cols = p.cols};
@@ -55,58 +85,47 @@ MapOperation operation_of(const CopyProblem& p) {
   return operation;
 }
 
-BuiltOperation build_exchange(program::Program& program, const GatherProblem& p, const MapPlan& plan,
-                              const Machine& machine) {
-  const uint32_t count = count_of(p);
-  const program::VariableId source =
-      program.add(program::Variable{"source",
-                                    p.type,
-                                    p.source_rows,
-                                    p.cols,
-                                    Role::input,
-                                    program::map_linearly(p.source_rows, p.cols, machine.tiles),
-                                    {}});
-  const program::VariableId out = program.add(program::Variable{
-      "out", p.type, count, p.cols, Role::output, map_partition(plan.partition, machine), {}});
-  program::CopyGroup group;
-  group.from = source;
-  group.to = out;
-  group.count = 1;
-  group.source = group.target = BoxSeries::same({0, count, 0, p.cols});
-  group.source_rows = std::make_shared<const std::vector<uint32_t>>(p.rows);
-  program::CopySet set{"gather", {}};
-  if (count > 0 && p.cols > 0) set.groups.push_back(std::move(group));
-  return {{source, out}, program.copy(std::move(set))};
-}
-
-}  // namespace
-
 MapPlan plan(const GatherProblem& problem, const Machine& machine) {
   check(problem);
-  if (machine.kind == Kind::host) return plan_map(operation_of(problem), machine);
+  if (machine.kind == Kind::host) return plan_map(gather_on_host(problem), machine);
   return choose_partition(count_of(problem), problem.cols, machine, [&](const MapPartition& partition) {
     return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-      return build_exchange(program, problem, plan, machine).step;
+      return build(program, problem, plan, machine).step;
     });
   });
 }
 
-MapPlan plan(const CopyProblem& problem, const Machine& machine) {
-  return plan_map(operation_of(problem), machine);
+MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands) {
+  check(problem);
+  check_operands(builder, problem, operands);
+  if (builder.is_host()) return plan_map(gather_on_host(problem), builder.machine());
+  MapPlan plan;
+  plan.partition = partition_as_it_lies(builder, operands[1]);
+  plan.chosen = predict(builder, plan.partition, operands,
+                        [&](const Builder& scratch, const MapPlan&, std::span<const Operand> copies) {
+                          return build_exchange(scratch, problem, copies[0], copies[1]);
+                        });
+  plan.chosen.partition = to_string(plan.partition);
+  plan.candidates = {plan.chosen};
+  return plan;
+}
+
+program::StepId build(const Builder& builder, const GatherProblem& problem, const MapPlan& plan,
+                      const std::vector<Operand>& operands) {
+  check(problem);
+  check_operands(builder, problem, operands);
+  if (builder.is_host()) return build_map(builder, gather_on_host(problem), plan, operands);
+  return build_exchange(builder, problem, operands[0], operands[1]);
 }
 
 BuiltOperation build(program::Program& program, const GatherProblem& problem, const MapPlan& plan,
                      const Machine& machine) {
-  check(problem);
-  if (machine.kind != Kind::host) return build_exchange(program, problem, plan, machine);
-  BuiltOperation built = build_map(program, operation_of(problem), plan, machine);
-  built.operands.erase(built.operands.begin());  // the list is the program's own
-  return built;
-}
-
-BuiltOperation build(program::Program& program, const CopyProblem& problem, const MapPlan& plan,
-                     const Machine& machine) {
-  return build_map(program, operation_of(problem), plan, machine);
+  const Builder builder(program, machine);
+  const Operand source =
+      builder.external("source", Role::input, problem.type, problem.source_rows, problem.cols);
+  const Operand out = builder.external("out", Role::output, problem.type, count_of(problem), problem.cols,
+                                       map_partition(plan.partition, machine));
+  return {{source.variable, out.variable}, build(builder, problem, plan, {source, out})};
 }
 
 }  // namespace tessera::ops

@@ -23,15 +23,18 @@ struct CopyProblem {
   uint32_t cols = 0;
 };
 
-/// The cut is that of "out". Throws UsageError for a row that the source does not have.
-MapPlan plan(const GatherProblem& problem, const machine::Machine& machine);
-MapPlan plan(const CopyProblem& problem, const machine::Machine& machine);
+/// Operands "in", "out".
+MapOperation operation_of(const CopyProblem& problem);
 
-/// Adds external variables "source" and "out", or "in" and "out", and the step. Operands are these
-/// two; on a tiled machine the source lies spread over all tiles, and gathering is an exchange.
+/// Operands "source", "out", of which "out" is partitioned. On a host a codelet follows the list; on a
+/// tiled machine gathering is an exchange between wherever the two lie. Throw UsageError for a row that
+/// the source does not have.
+MapPlan plan(const GatherProblem& problem, const machine::Machine& machine);
+MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands);
+program::StepId build(const Builder& builder, const GatherProblem& problem, const MapPlan& plan,
+                      const std::vector<Operand>& operands);
+/// A program of its own, with the source spread over all tiles.
 BuiltOperation build(program::Program& program, const GatherProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine);
-BuiltOperation build(program::Program& program, const CopyProblem& problem, const MapPlan& plan,
                      const machine::Machine& machine);
 
 }  // namespace tessera::ops

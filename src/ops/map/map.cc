@@ -4,7 +4,8 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <cassert>
+#include <map>
+#include <tuple>
 
 #include "compiler/compile.h"
 #include "program/cycles.h"
@@ -18,6 +19,7 @@ using program::Box;
 using program::BoxSeries;
 using program::Phase;
 using program::PhaseTimes;
+using program::StepId;
 
 /// ⌈a / b⌉ for a > 0.
 uint32_t ceil_divide(uint32_t a, uint32_t b) { return (a - 1) / b + 1; }
@@ -38,7 +40,7 @@ std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uin
   }
 }
 
-/// The box that one tile sees of an operand.
+/// The box that the owner of a box sees of an operand.
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};
   if (operand.split_rows) box.row = own.row, box.rows = own.rows;
@@ -46,11 +48,69 @@ Box operand_box(const MapOperand& operand, const Box& own) {
   return box;
 }
 
-BoxSeries operand_boxes(const MapOperand& operand, const MapPartition& partition) {
-  const Box first = operand_box(operand, {0, partition.rows_per_tile, 0, partition.cols_per_tile});
-  return BoxSeries::grid(first, {operand.split_rows ? partition.rows_per_tile : 0, 0},
-                         std::max(1U, partition.col_parts),
-                         {0, operand.split_cols ? partition.cols_per_tile : 0});
+bool follows(const MapOperand& operand, const MapPartition& partition) {
+  return (operand.split_rows || partition.row_parts <= 1) && (operand.split_cols || partition.col_parts <= 1);
+}
+
+/// Vertices on consecutive tiles, equally many on each.
+struct VertexRun {
+  program::TileId first_tile = 0;
+  uint32_t tiles = 0;
+  uint32_t per_tile = 1;
+  std::vector<Box> own = {};  ///< one a vertex; empty: the partition's boxes of equal size
+};
+
+std::vector<VertexRun> vertex_runs(const MapPartition& partition) {
+  if (partition.boxes.empty()) {
+    if (partition.tiles() == 0) return {};
+    return {{.tiles = partition.tiles()}};
+  }
+  std::vector<VertexRun> runs;
+  for (size_t begin = 0, end = 0; begin < partition.boxes.size(); begin = end) {
+    VertexRun on_tile{partition.boxes[begin].tile, 1};
+    for (end = begin; end < partition.boxes.size() && partition.boxes[end].tile == on_tile.first_tile; ++end)
+      on_tile.own.push_back(partition.boxes[end].box);
+    on_tile.per_tile = static_cast<uint32_t>(on_tile.own.size());
+    if (!runs.empty() && runs.back().first_tile + runs.back().tiles == on_tile.first_tile &&
+        runs.back().per_tile == on_tile.per_tile) {
+      ++runs.back().tiles;
+      runs.back().own.insert(runs.back().own.end(), on_tile.own.begin(), on_tile.own.end());
+    } else {
+      runs.push_back(std::move(on_tile));
+    }
+  }
+  return runs;
+}
+
+/// What the vertices of a run see of an operand. Series are clipped to variables, so that a box of one
+/// takes a table.
+BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_whole,
+                        const MapPartition& partition, const VertexRun& run) {
+  if (run.own.empty() && is_whole) {
+    const Box first = operand_box(operand, {0, partition.rows_per_tile, 0, partition.cols_per_tile});
+    return BoxSeries::grid(first, {operand.split_rows ? partition.rows_per_tile : 0, 0},
+                           std::max(1U, partition.col_parts),
+                           {0, operand.split_cols ? partition.cols_per_tile : 0});
+  }
+  std::vector<Box> boxes;
+  for (uint32_t i = 0; i < run.tiles * run.per_tile; ++i)
+    boxes.push_back(at.inside(operand_box(operand, run.own.empty() ? partition.box(i) : run.own[i])));
+  return BoxSeries::table(std::move(boxes));
+}
+
+/// Throws UsageError for operands that are not the operation's.
+void check_operands(const Builder& builder, const MapOperation& operation,
+                    std::span<const Operand> operands) {
+  size_t next = 0;
+  for (const MapOperand& wanted : operation.operands) {
+    if (wanted.is_own()) continue;
+    if (next < operands.size())
+      builder.require(operands[next], wanted.name, wanted.type, wanted.rows, wanted.cols);
+    ++next;
+  }
+  if (next != operands.size())
+    throw UsageError(
+        fmt::format("{} takes {} operands; there are {}", operation.codelet->name, next, operands.size()));
 }
 
 /// Cycles of the largest vertex, which is the first, and the sync after it.
@@ -68,19 +128,46 @@ PhaseTimes superstep_cycles(const MapOperation& operation, const MapPartition& p
   return cycles;
 }
 
-uint64_t shared_bytes(const MapOperation& operation) {
-  uint64_t bytes = 0;
+/// What a program on tiles costs.
+PlanCandidate counted(const program::Program& program, const Machine& machine) {
+  const compiler::Estimate estimate = compiler::estimate(program, machine);
+  PlanCandidate candidate;
+  candidate.seconds = estimate.cycles.scaled(1 / machine.clock_hz);
+  candidate.max_tile_bytes = estimate.memory.max_tile_bytes;
+  return candidate;
+}
+
+PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition& partition,
+                              const Machine& machine) {
+  PlanCandidate candidate;
+  candidate.seconds = superstep_cycles(operation, partition, machine).scaled(1 / machine.clock_hz);
   for (const MapOperand& operand : operation.operands)
-    bytes += uint64_t{operand.rows} * operand.cols * size_of(operand.type);
-  return bytes;
+    candidate.max_tile_bytes += uint64_t{operand.rows} * operand.cols * size_of(operand.type);
+  return candidate;
 }
 
 }  // namespace
+
+uint32_t MapPartition::tiles() const {
+  if (boxes.empty()) return row_parts * col_parts;
+  uint32_t tiles = 1;
+  for (size_t i = 1; i < boxes.size(); ++i) tiles += boxes[i].tile != boxes[i - 1].tile ? 1 : 0;
+  return tiles;
+}
 
 Box MapPartition::box(program::TileId tile) const {
   const Box moved{tile / col_parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile,
                   cols_per_tile};
   return intersection(moved, {0, rows, 0, cols});
+}
+
+bool MapPartition::operator==(const MapPartition& other) const {
+  const auto numbers = [](const MapPartition& p) {
+    return std::tie(p.rows, p.cols, p.rows_per_tile, p.cols_per_tile, p.row_parts, p.col_parts);
+  };
+  return numbers(*this) == numbers(other) &&
+         std::ranges::equal(boxes, other.boxes,
+                            [](const auto& a, const auto& b) { return a.box == b.box && a.tile == b.tile; });
 }
 
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts) {
@@ -94,13 +181,16 @@ MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, 
 }
 
 std::string to_string(const MapPartition& partition) {
+  if (!partition.boxes.empty())
+    return fmt::format("as it lies, {} boxes on {} tiles", partition.boxes.size(), partition.tiles());
   return fmt::format("{} × {} tiles, {} × {} a tile", partition.row_parts, partition.col_parts,
                      partition.rows_per_tile, partition.cols_per_tile);
 }
 
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
-                         const std::function<PlanCandidate(const MapPartition&)>& predict) {
-  const std::vector<MapPartition> partitions = candidate_partitions(rows, cols, machine.tiles);
+                         const PredictPartition& predict, const MapPartition& as_it_lies) {
+  std::vector<MapPartition> partitions = candidate_partitions(rows, cols, machine.tiles);
+  if (!as_it_lies.boxes.empty()) partitions.insert(partitions.begin(), as_it_lies);
   const uint64_t capacity = machine.kind == Kind::host ? machine.shared_bytes : machine.tile_bytes;
   MapPlan plan;
   for (const MapPartition& partition : partitions) {
@@ -117,25 +207,61 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
 
 MapPlan plan_map(const MapOperation& operation, const Machine& machine) {
   return choose_partition(operation.rows, operation.cols, machine, [&](const MapPartition& partition) {
-    if (machine.kind != Kind::host)
-      return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-        return build_map(program, operation, plan, machine).step;
-      });
-    PlanCandidate candidate;
-    candidate.seconds = superstep_cycles(operation, partition, machine).scaled(1 / machine.clock_hz);
-    candidate.max_tile_bytes = shared_bytes(operation);
-    return candidate;
+    if (machine.kind == Kind::host) return predict_on_host(operation, partition, machine);
+    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
+      return build_map(program, operation, plan, machine).step;
+    });
   });
+}
+
+MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands) {
+  check_operands(builder, operation, operands);
+  if (builder.is_host()) return plan_map(operation, builder.machine());
+  return choose_partition(
+      operation.rows, operation.cols, builder.machine(),
+      [&](const MapPartition& partition) {
+        return predict(builder, partition, operands,
+                       [&](const Builder& scratch, const MapPlan& plan, std::span<const Operand> copies) {
+                         return build_map(scratch, operation, plan, copies);
+                       });
+      },
+      partition_as_it_lies(builder, operands.back()));
 }
 
 PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {
   program::Program program;
   program.set_main(build(program, {partition, {}, {}}));
-  const compiler::Estimate counted = compiler::estimate(program, machine);
-  PlanCandidate candidate;
-  candidate.seconds = counted.cycles.scaled(1 / machine.clock_hz);
-  candidate.max_tile_bytes = counted.memory.max_tile_bytes;
-  return candidate;
+  return counted(program, machine);
+}
+
+PlanCandidate predict(const Builder& builder, const MapPartition& partition,
+                      std::span<const Operand> operands, const BuildInPlace& build) {
+  Machine machine = builder.machine();
+  machine.tiles += builder.first_tile();
+  program::Program program;
+  std::map<program::VariableId, program::VariableId> copies;
+  std::vector<Operand> in_place(operands.begin(), operands.end());
+  for (Operand& operand : in_place) {
+    const auto [copy, is_new] = copies.try_emplace(operand.variable);
+    if (is_new) {
+      const program::Variable& variable = builder.program().variable(operand.variable);
+      for (const program::MappedBox& mapped : variable.mapping)
+        machine.tiles = std::max(machine.tiles, mapped.tile + 1);
+      copy->second = program.add(variable);
+    }
+    operand.variable = copy->second;
+  }
+  const Builder scratch(program, machine, builder.first_tile(), builder.machine().tiles);
+  program.set_main(build(scratch, {partition, {}, {}}, in_place));
+  return counted(program, machine);
+}
+
+MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand) {
+  if (builder.is_host() || !builder.holds(operand)) return {};
+  MapPartition partition{operand.rows(), operand.cols()};
+  partition.boxes = builder.mapping_of(operand);
+  std::ranges::stable_sort(partition.boxes, {}, &program::MappedBox::tile);
+  return partition;
 }
 
 std::vector<program::MappedBox> map_partition(const MapPartition& partition, const Machine& machine) {
@@ -146,29 +272,47 @@ std::vector<program::MappedBox> map_partition(const MapPartition& partition, con
   return mapping;
 }
 
+StepId build_map(const Builder& builder, const MapOperation& operation, const MapPlan& plan,
+                 std::span<const Operand> operands) {
+  check_operands(builder, operation, operands);
+  const MapPartition& partition = plan.partition;
+  std::vector<Operand> fields;
+  size_t next = 0;
+  for (const MapOperand& wanted : operation.operands)
+    fields.push_back(!wanted.is_own() ? operands[next++]
+                                      : builder.constant(wanted.name, wanted.type, wanted.rows, wanted.cols,
+                                                         wanted.contents));
+  program::ComputeSet set{std::string(operation.codelet->name), operation.phase, {}};
+  for (const VertexRun& run : vertex_runs(partition)) {
+    program::VertexGroup group{operation.codelet, run.first_tile, run.tiles, run.per_tile, {}, {}};
+    for (size_t f = 0; f < fields.size(); ++f) {
+      const bool is_whole = fields[f].box == builder.program().variable(fields[f].variable).whole();
+      group.fields.push_back(
+          {fields[f].variable, operand_boxes(operation.operands[f], fields[f], is_whole, partition, run)});
+    }
+    for (int64_t param : operation.params) group.params.emplace_back(param);
+    set.groups.push_back(std::move(group));
+  }
+  return builder.execute(std::move(set));
+}
+
 BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,
                          const Machine& machine) {
+  const Builder builder(program, machine);
   const MapPartition& partition = plan.partition;
-  program::VertexGroup group{operation.codelet, 0, partition.tiles(), 1, {}, {}};
   BuiltOperation built;
+  std::vector<Operand> operands;
   for (const MapOperand& operand : operation.operands) {
-    program::Variable variable{operand.name, operand.type, operand.rows,    operand.cols,
-                               operand.role, {},           operand.contents};
-    if (machine.kind == Kind::host) {
-      variable.mapping = program::map_shared(operand.rows, operand.cols);
-    } else {
-      assert((operand.split_rows || partition.row_parts <= 1) &&
-             (operand.split_cols || partition.col_parts <= 1));
+    if (operand.is_own()) continue;
+    std::vector<program::MappedBox> mapping;
+    if (machine.kind != Kind::host && follows(operand, partition))
       for (program::TileId tile = 0; tile < partition.tiles(); ++tile)
-        variable.mapping.push_back({operand_box(operand, partition.box(tile)), tile});
-    }
-    built.operands.push_back(program.add(std::move(variable)));
-    group.fields.push_back({built.operands.back(), operand_boxes(operand, partition)});
+        mapping.push_back({operand_box(operand, partition.box(tile)), tile});
+    operands.push_back(builder.external(operand.name, operand.role, operand.type, operand.rows, operand.cols,
+                                        std::move(mapping)));
+    built.operands.push_back(operands.back().variable);
   }
-  for (int64_t param : operation.params) group.params.emplace_back(param);
-  program::ComputeSet set{std::string(operation.codelet->name), operation.phase, {}};
-  if (partition.tiles() > 0) set.groups.push_back(std::move(group));
-  built.step = program.execute(std::move(set));
+  built.step = build_map(builder, operation, plan, operands);
   return built;
 }
 

@@ -1,23 +1,26 @@
 // Operations whose every vertex owns a box of one matrix: elementwise functions, casts, copies,
-// reductions, gathers. They are cut, priced and built here, in one way.
+// reductions, gathers. They are partitioned, priced and built here, in one way.
 #pragma once
 
 #include <tessera/types.h>
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/builder.h"
 #include "ops/plan.h"
 #include "program/program.h"
 
 namespace tessera::ops {
 
 /// A rows × cols matrix in boxes of equal size, fewer at the ends; box (i, j) on tile
-/// i · col_parts + j. An empty matrix has no boxes.
+/// i · col_parts + j. Or in the boxes in which an operand lies already. An empty matrix has no boxes.
 struct MapPartition {
   uint32_t rows = 0;
   uint32_t cols = 0;
@@ -26,44 +29,49 @@ struct MapPartition {
   uint32_t row_parts = 0;
   uint32_t col_parts = 0;
 
-  uint32_t tiles() const { return row_parts * col_parts; }
-  /// The box of a tile, clipped.
+  /// Where an operand lies, by tiles of the builder's range in ascending order; empty: boxes of equal size.
+  std::vector<program::MappedBox> boxes = {};
+
+  uint32_t tiles() const;
+  /// The box of a tile, clipped; of boxes of equal size.
   program::Box box(program::TileId tile) const;
-  bool operator==(const MapPartition&) const = default;
+  bool operator==(const MapPartition& other) const;
 };
 
 /// At most row_parts × col_parts boxes, as equal as whole rows and columns allow.
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts);
 
-/// "2 × 1 tiles, 64 × 512 a tile"
+/// "2 × 1 tiles, 64 × 512 a tile"; "as it lies, 24 boxes on 8 tiles"
 std::string to_string(const MapPartition& partition);
 
-/// A cut, what it is predicted to cost, and the others that were weighed.
-struct MapPlan {
-  MapPartition partition;
-  PlanCandidate chosen;
-  std::vector<PlanCandidate> candidates;
-};
+using MapPlan = Plan<MapPartition>;
 
-/// Weighs cuts into 1, 2, 4, … and all tiles, by rows before columns and the other way round.
-/// predict() gives a cut's seconds and bytes. Throws Error where none fits the machine.
+/// A partition's seconds and bytes.
+using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
+
+/// Weighs partitions into 1, 2, 4, … and all tiles, by rows before columns and the other way round, and
+/// `as_it_lies` where it has boxes. Throws Error where none fits the machine.
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& machine,
-                         const std::function<PlanCandidate(const MapPartition&)>& predict);
+                         const PredictPartition& predict, const MapPartition& as_it_lies = {});
 
-/// A matrix that an operation reads or writes, as a field of its codelet. Where it follows the cut,
-/// a vertex sees its own rows or columns of it, else all.
+/// A matrix that an operation reads or writes, as a field of its codelet. Where it follows the
+/// partition, a vertex sees its own rows or columns of it, else all: one row may stand for every row,
+/// and one column for every column.
 struct MapOperand {
   std::string name;
   Type type = Type::f32;
-  program::Role role = program::Role::input;
+  program::Role role = program::Role::input;  ///< in a program of the operation's own
   uint32_t rows = 0;
   uint32_t cols = 0;
   bool split_rows = true;
   bool split_cols = true;
   std::shared_ptr<const std::byte> contents = {};  ///< of a constant
+
+  /// A constant, which the operation adds itself.
+  bool is_own() const { return role == program::Role::constant; }
 };
 
-/// One compute set of one codelet over a rows × cols matrix.
+/// One compute set of one codelet over a rows × cols matrix, the last operand being what is written.
 struct MapOperation {
   const program::Codelet* codelet = nullptr;
   program::Phase phase = program::Phase::compute;
@@ -73,27 +81,79 @@ struct MapOperation {
   std::vector<int64_t> params = {};
 };
 
+/// With operands that lie where the plan wants them.
 MapPlan plan_map(const MapOperation& operation, const machine::Machine& machine);
+/// With operands where they are, constants left out: on tiles, what lies elsewhere is exchanged, at its
+/// price. Throws UsageError for operands of another type or shape.
+MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands);
 
-/// What an operation added to a program: its variables, in the order of its operands, and the step
-/// that computes it.
+/// Adds the compute set, on the builder's tiles. Operands are those of the operation in order, constants
+/// left out.
+program::StepId build_map(const Builder& builder, const MapOperation& operation, const MapPlan& plan,
+                          std::span<const Operand> operands);
+
+/// One operation as a program of its own: its variables, in the order of its operands and bound by the
+/// caller, and the step that computes it.
 struct BuiltOperation {
   std::vector<program::VariableId> operands;
   program::StepId step = program::kNoStep;
 };
 
-/// Adds variables and compute set to a program. On a tiled machine each operand lies on the tiles
-/// that own its boxes, so nothing is exchanged; every operand must then follow the cut.
+/// Adds variables and compute set. On a tiled machine an operand that follows the partition lies on the
+/// tiles that own its boxes, so that nothing of it is exchanged; another is spread over all tiles.
 BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,
                          const machine::Machine& machine);
+
+/// A problem that is one compute set: operation_of(problem) says which, and throws UsageError for types
+/// that it does not take.
+template <class Problem>
+concept MapProblem = requires(const Problem& problem) {
+  { operation_of(problem) } -> std::same_as<MapOperation>;
+};
+
+template <MapProblem Problem>
+MapPlan plan(const Problem& problem, const machine::Machine& machine) {
+  return plan_map(operation_of(problem), machine);
+}
+template <MapProblem Problem>
+MapPlan plan(const Builder& builder, const Problem& problem, const std::vector<Operand>& operands) {
+  return plan_map(builder, operation_of(problem), operands);
+}
+template <MapProblem Problem>
+program::StepId build(const Builder& builder, const Problem& problem, const MapPlan& plan,
+                      const std::vector<Operand>& operands) {
+  return build_map(builder, operation_of(problem), plan, operands);
+}
+template <MapProblem Problem>
+BuiltOperation build(program::Program& program, const Problem& problem, const MapPlan& plan,
+                     const machine::Machine& machine) {
+  return build_map(program, operation_of(problem), plan, machine);
+}
+
+/// Plans and adds one operation of operands in place.
+template <class Problem>
+program::StepId add(const Builder& builder, const Problem& problem, const std::vector<Operand>& operands) {
+  return build(builder, problem, plan(builder, problem, operands), operands);
+}
 
 /// Adds what a plan builds to a program, and returns its step.
 using BuildStep = std::function<program::StepId(program::Program&, const MapPlan&)>;
 
-/// What a cut costs on a tiled machine: what the compiler counts of what is built for it.
+/// What a partition costs on a tiled machine: counted in what is built for it.
 PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build);
 
-/// Where the boxes of a cut lie: on their tiles, or in a host's shared space.
+/// Adds what a plan builds of operands in place, through a builder of another program.
+using BuildInPlace = std::function<program::StepId(const Builder&, const MapPlan&, std::span<const Operand>)>;
+
+/// The same where operands stay where they are: counted in a program that has them and nothing else.
+PlanCandidate predict(const Builder& builder, const MapPartition& partition,
+                      std::span<const Operand> operands, const BuildInPlace& build);
+
+/// The boxes in which an operand lies on the builder's tiles; none on a host, or where a part of it lies
+/// elsewhere.
+MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand);
+
+/// Where the boxes of a partition lie: on their tiles, or in a host's shared space.
 std::vector<program::MappedBox> map_partition(const MapPartition& partition, const machine::Machine& machine);
 
 }  // namespace tessera::ops

@@ -5,7 +5,6 @@
 #include "ops/types.h"
 
 namespace tessera::ops {
-namespace {
 
 using program::Role;
 
@@ -20,17 +19,6 @@ MapOperation operation_of(const ReduceProblem& p) {
                         {"out", p.to, Role::output, 1, p.elements}};
   operation.params = {kernels::param_of(p.scale)};
   return operation;
-}
-
-}  // namespace
-
-MapPlan plan(const ReduceProblem& problem, const machine::Machine& machine) {
-  return plan_map(operation_of(problem), machine);
-}
-
-BuiltOperation build(program::Program& program, const ReduceProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine) {
-  return build_map(program, operation_of(problem), plan, machine);
 }
 
 }  // namespace tessera::ops

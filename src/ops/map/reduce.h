@@ -15,11 +15,7 @@ struct ReduceProblem {
   float scale = 1;
 };
 
-/// Throws UsageError for a type that is not floating-point.
-MapPlan plan(const ReduceProblem& problem, const machine::Machine& machine);
-
-/// Adds external variables "partials", "out", and the step.
-BuiltOperation build(program::Program& program, const ReduceProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine);
+/// Operands "partials", "out".
+MapOperation operation_of(const ReduceProblem& problem);
 
 }  // namespace tessera::ops

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/common/assign.h"
 #include "kernels/host/block_sparse/cost.h"
 #include "machine/model/machine.h"
 #include "sparse/generate.h"
@@ -25,10 +26,13 @@ constexpr std::array<FieldSpec, block_field::count> kFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
+constexpr auto kAssignFields = write_only(kFields, block_field::y);
+
 constexpr std::array<std::string_view, 11> kParams = {
     "block_size", "transposed",    "activation", "kernel", "row_parts", "col_parts",
     "micro_rows", "micro_vectors", "panel_cols", "copy_x", "stream_y"};
 
+template <bool reads_y = true>
 BlockSlice slice_of(const Vertex& v) {
   using namespace block_field;
   BlockSlice slice;
@@ -48,6 +52,7 @@ BlockSlice slice_of(const Vertex& v) {
   slice.x = v.fields[x].matrix<const float>();
   slice.y = v.fields[y].matrix<float>();
   slice.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[block_param::activation]);
+  if (!reads_y) slice.epilogue.beta = 0;
   slice.scratch = v.fields[scratch].as<float>();
   slice.clock = v.clock;
   slice.helpers = v.helpers;
@@ -58,8 +63,14 @@ BlockSlice slice_of(const Vertex& v) {
   return slice;
 }
 
-void run(const Vertex& v) { block_spmm(slice_of(v)); }
-void run_reference(const Vertex& v) { block_spmm_reference(slice_of(v)); }
+template <bool reads_y>
+void run(const Vertex& v) {
+  block_spmm(slice_of<reads_y>(v));
+}
+template <bool reads_y>
+void run_reference(const Vertex& v) {
+  block_spmm_reference(slice_of<reads_y>(v));
+}
 
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return block_cost(slice_of(v), m.figures).scaled(m.clock_hz);
@@ -69,7 +80,8 @@ constexpr uint32_t kWideCols = 37;
 constexpr uint32_t kFewColumns = 3;
 
 /// A random pattern of density 1/4, over a matrix that its blocks overhang.
-template <uint32_t block_size, Type type, BlockSchedule::Kernel kernel, bool transposed = false>
+template <uint32_t block_size, Type type, BlockSchedule::Kernel kernel, bool transposed = false,
+          bool reads_y = true>
 Sample sample(uint32_t scale, uint64_t seed) {
   uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
   uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
@@ -79,7 +91,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
   BlockSchedule schedule;
   schedule.kernel = kernel;
   schedule.micro_rows = block_size == 4 ? 4 : 8;
-  Sample s(block_spmm_codelet);
+  Sample s(reads_y ? block_spmm_codelet : block_spmm_assign_codelet);
   s.random(type, static_cast<uint32_t>(packed.blocks()), packed.order().block_values(), seed).packed();
   const sparse::BlockIndex& index = transposed ? packed.transposed_index() : packed.index();
   const auto blocks = static_cast<uint32_t>(index.blocks());
@@ -87,7 +99,8 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
   s.values(Type::u32, 1, transposed ? blocks : 0, [&](uint64_t i) { return index.slots[i]; }).packed();
   if (transposed) std::swap(rows, cols);
-  s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
+  s.random(Type::f32, cols, n, seed + 1);
+  reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
   s.unset(Type::f32, 1,
@@ -119,6 +132,12 @@ constexpr NamedSample kSamples[] = {
     {"b8-bf16-narrow-transposed", sample<8, Type::bf16, kFewColumn, true>},
     {"b16-f16-narrow-transposed", sample<16, Type::f16, kFewColumn, true>},
 };
+constexpr NamedSample kAssignSamples[] = {
+    {"b16-f32-wide", sample<16, Type::f32, kWide, false, false>},
+    {"b8-f16-narrow", sample<8, Type::f16, kFewColumn, false, false>},
+    {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true, false>},
+    {"b16-bf16-narrow-transposed", sample<16, Type::bf16, kFewColumn, true, false>},
+};
 
 }  // namespace
 
@@ -127,15 +146,28 @@ constexpr program::Codelet block_spmm_codelet = {
     .workers = program::Workers::whole_tile,
     .fields = kFields,
     .params = kParams,
-    .reference = run_reference,
-    .simd = run,
+    .reference = run_reference<true>,
+    .simd = run<true>,
+    .cost = cost,
+    .code_bytes = 4096,
+    .runs_on = program::RunsOn::hosts,
+};
+
+constexpr program::Codelet block_spmm_assign_codelet = {
+    .name = "block_spmm_assign",
+    .workers = program::Workers::whole_tile,
+    .fields = kAssignFields,
+    .params = kParams,
+    .reference = run_reference<false>,
+    .simd = run<false>,
     .cost = cost,
     .code_bytes = 4096,
     .runs_on = program::RunsOn::hosts,
 };
 
 std::span<const ListedCodelet> block_sparse_codelets() {
-  static constexpr ListedCodelet kListed[] = {{block_spmm_codelet, kSamples}};
+  static constexpr ListedCodelet kListed[] = {{block_spmm_codelet, kSamples},
+                                              {block_spmm_assign_codelet, kAssignSamples}};
   return kListed;
 }
 

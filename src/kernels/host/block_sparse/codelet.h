@@ -34,6 +34,9 @@ enum : size_t { block_size, transposed, activation, first_knob };
 /// transpose of what `values` holds.
 extern const program::Codelet block_spmm_codelet;
 
+/// The same with beta = 0, whatever the scalars say: Y is written without being read.
+extern const program::Codelet block_spmm_assign_codelet;
+
 std::span<const ListedCodelet> block_sparse_codelets();
 
 }  // namespace tessera::kernels

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/common/assign.h"
 #include "kernels/host/element_sparse/cost.h"
 #include "machine/model/machine.h"
 #include "sparse/generate.h"
@@ -26,11 +27,14 @@ constexpr std::array<FieldSpec, element_field::count> kFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
+constexpr auto kAssignFields = write_only(kFields, element_field::y);
+
 constexpr std::array<std::string_view, 9> kParams = {"k_block",    "first_chunk",  "capacity",
                                                      "activation", "row_parts",    "col_parts",
                                                      "panel_cols", "group_chunks", "stream_y"};
 
-/// The share's weight begins with its first chunk, and so does its Y.
+/// The slice's weight begins with its first chunk, and so does its Y.
+template <bool reads_y = true>
 ElementSlice slice_of(const Vertex& v) {
   using namespace element_field;
   ElementSlice slice;
@@ -56,6 +60,7 @@ ElementSlice slice_of(const Vertex& v) {
   if (slice.y.data != nullptr) slice.y.data -= first_row * slice.y.row_stride;
   slice.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[element_param::activation]);
   if (slice.epilogue.bias != nullptr) slice.epilogue.bias -= first_row;
+  if (!reads_y) slice.epilogue.beta = 0;
   slice.scratch = v.fields[scratch].as<float>();
   slice.clock = v.clock;
   slice.helpers = v.helpers;
@@ -66,15 +71,21 @@ ElementSlice slice_of(const Vertex& v) {
   return slice;
 }
 
-void run(const Vertex& v) { element_spmm(slice_of(v)); }
-void run_reference(const Vertex& v) { element_spmm_reference(slice_of(v)); }
+template <bool reads_y>
+void run(const Vertex& v) {
+  element_spmm(slice_of<reads_y>(v));
+}
+template <bool reads_y>
+void run_reference(const Vertex& v) {
+  element_spmm_reference(slice_of<reads_y>(v));
+}
 
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return element_cost(slice_of(v), m.figures).scaled(m.clock_hz);
 }
 
 /// A power-law pattern of density 1/5, so that rows differ in length.
-template <Type type, uint32_t n>
+template <Type type, uint32_t n, bool reads_y = true>
 Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
   const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
@@ -84,14 +95,15 @@ Sample sample(uint32_t scale, uint64_t seed) {
   schedule.panel_cols = n == 1 ? 1 : 64;
   const sparse::ElementIndex& index = packed.index();
   const auto steps = static_cast<uint32_t>(packed.value_count() / sparse::kRowGroupLanes);
-  Sample s(element_spmm_codelet);
+  Sample s(reads_y ? element_spmm_codelet : element_spmm_assign_codelet);
   s.random(type, steps, sparse::kRowGroupLanes, seed).packed();
   s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return index.chunk_begin[i]; }).packed();
   s.records(std::span(index.blocks)).records(std::span(index.row_groups));
   s.values(Type::u32, static_cast<uint32_t>(index.words.size() / sparse::kRowGroupLanes),
            sparse::kRowGroupLanes, [&](uint64_t i) { return index.words[i]; })
       .packed();
-  s.random(Type::f32, cols, n, seed + 1).random(Type::f32, rows, n, seed + 2);
+  s.random(Type::f32, cols, n, seed + 1);
+  reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_scratch_floats(schedule, view_of(packed), n))).packed();
@@ -107,6 +119,10 @@ constexpr NamedSample kSamples[] = {
     {"bf16-n5", sample<Type::bf16, 5>}, {"f32-n1", sample<Type::f32, 1>},
     {"bf16-n1", sample<Type::bf16, 1>}, {"f32-n8", sample<Type::f32, 8>},
 };
+constexpr NamedSample kAssignSamples[] = {
+    {"f32-n37", sample<Type::f32, 37, false>},
+    {"f16-n1", sample<Type::f16, 1, false>},
+};
 
 }  // namespace
 
@@ -115,15 +131,28 @@ constexpr program::Codelet element_spmm_codelet = {
     .workers = program::Workers::whole_tile,
     .fields = kFields,
     .params = kParams,
-    .reference = run_reference,
-    .simd = run,
+    .reference = run_reference<true>,
+    .simd = run<true>,
+    .cost = cost,
+    .code_bytes = 8192,
+    .runs_on = program::RunsOn::hosts,
+};
+
+constexpr program::Codelet element_spmm_assign_codelet = {
+    .name = "element_spmm_assign",
+    .workers = program::Workers::whole_tile,
+    .fields = kAssignFields,
+    .params = kParams,
+    .reference = run_reference<false>,
+    .simd = run<false>,
     .cost = cost,
     .code_bytes = 8192,
     .runs_on = program::RunsOn::hosts,
 };
 
 std::span<const ListedCodelet> element_sparse_codelets() {
-  static constexpr ListedCodelet kListed[] = {{element_spmm_codelet, kSamples}};
+  static constexpr ListedCodelet kListed[] = {{element_spmm_codelet, kSamples},
+                                              {element_spmm_assign_codelet, kAssignSamples}};
   return kListed;
 }
 

@@ -31,6 +31,9 @@ enum : size_t { k_block, first_chunk, capacity, activation, first_knob };
 /// non-zeros in the share otherwise.
 extern const program::Codelet element_spmm_codelet;
 
+/// The same with beta = 0, whatever the scalars say: Y is written without being read.
+extern const program::Codelet element_spmm_assign_codelet;
+
 std::span<const ListedCodelet> element_sparse_codelets();
 
 }  // namespace tessera::kernels

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/common/assign.h"
 #include "kernels/host/sddmm/cost.h"
 #include "machine/model/machine.h"
 #include "sparse/generate.h"
@@ -37,6 +38,9 @@ constexpr std::array<FieldSpec, element_sddmm_field::count> kElementFields = {{
     {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
 }};
 
+constexpr auto kBlockAssignFields = write_only(kBlockFields, block_sddmm_field::dw);
+constexpr auto kElementAssignFields = write_only(kElementFields, element_sddmm_field::dw);
+
 constexpr std::array<std::string_view, 5> kBlockParams = {"block_size", "first_block", "row_parts",
                                                           "group_rows", "panel_cols"};
 constexpr std::array<std::string_view, 8> kElementParams = {"k_block",    "first_chunk", "first_step",
@@ -67,6 +71,7 @@ void take(int64_t param, Knob& knob) {
   knob = static_cast<Knob>(param);
 }
 
+template <bool reads_dw = true>
 BlockSddmmSlice block_slice_of(const Vertex& v) {
   using namespace block_sddmm_field;
   BlockSddmmSlice slice;
@@ -83,6 +88,7 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
   slice.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
                                0, first_value);
+  if (!reads_dw) slice.operands.beta = 0;
   slice.operands.clock = v.clock;
   slice.operands.helpers = v.helpers;
   size_t param = block_sddmm_param::first_knob;
@@ -91,7 +97,8 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   return slice;
 }
 
-/// The share's weight begins with its first chunk.
+/// The slice's weight begins with its first chunk.
+template <bool reads_dw = true>
 ElementSddmmSlice element_slice_of(const Vertex& v) {
   using namespace element_sddmm_field;
   ElementSddmmSlice slice;
@@ -112,6 +119,7 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   slice.end_place = static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kRowGroupLanes;
   slice.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
                                w.chunk_begin[0], first_value);
+  if (!reads_dw) slice.operands.beta = 0;
   slice.operands.clock = v.clock;
   slice.operands.helpers = v.helpers;
   size_t param = element_sddmm_param::first_knob;
@@ -120,14 +128,26 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   return slice;
 }
 
-void run_blocks(const Vertex& v) { block_sddmm(block_slice_of(v)); }
-void run_blocks_reference(const Vertex& v) { block_sddmm_reference(block_slice_of(v)); }
+template <bool reads_dw>
+void run_blocks(const Vertex& v) {
+  block_sddmm(block_slice_of<reads_dw>(v));
+}
+template <bool reads_dw>
+void run_blocks_reference(const Vertex& v) {
+  block_sddmm_reference(block_slice_of<reads_dw>(v));
+}
 program::PhaseTimes block_vertex_cost(const Vertex& v, const machine::Machine& m) {
   return block_sddmm_cost(block_slice_of(v), m.figures).scaled(m.clock_hz);
 }
 
-void run_elements(const Vertex& v) { element_sddmm(element_slice_of(v)); }
-void run_elements_reference(const Vertex& v) { element_sddmm_reference(element_slice_of(v)); }
+template <bool reads_dw>
+void run_elements(const Vertex& v) {
+  element_sddmm(element_slice_of<reads_dw>(v));
+}
+template <bool reads_dw>
+void run_elements_reference(const Vertex& v) {
+  element_sddmm_reference(element_slice_of<reads_dw>(v));
+}
 program::PhaseTimes element_vertex_cost(const Vertex& v, const machine::Machine& m) {
   return element_sddmm_cost(element_slice_of(v), m.figures).scaled(m.clock_hz);
 }
@@ -150,7 +170,7 @@ void add_gradient(Sample& s, uint64_t rows, uint32_t cols, bool is_read, uint64_
 
 /// A random pattern of density 1/4, over a matrix that its blocks overhang. With slots, blocks
 /// stand in another order.
-template <uint32_t block_size, uint32_t n, bool with_slots = false>
+template <uint32_t block_size, uint32_t n, bool with_slots = false, bool reads_dw = true>
 Sample block_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = cols_at(scale);
   const sparse::PackedBlocks packed(
@@ -160,12 +180,12 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   BlockSddmmSchedule schedule;
   schedule.group_rows = 64;
   schedule.panel_cols = 48;
-  Sample s(block_sddmm_codelet);
+  Sample s(reads_dw ? block_sddmm_codelet : block_sddmm_assign_codelet);
   s.values(Type::u32, 1, index.rows() + 1, [&](uint64_t i) { return index.row_begin[i]; }).packed();
   s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
   s.values(Type::u32, 1, with_slots ? blocks : 0, [&](uint64_t i) { return blocks - 1 - i; }).packed();
   s.random(Type::f32, rows, n, seed + 1).random(Type::f32, cols, n, seed + 2);
-  add_gradient(s, blocks, packed.order().block_values(), !with_slots, seed + 3);
+  add_gradient(s, blocks, packed.order().block_values(), reads_dw && !with_slots, seed + 3);
   add_scalars(s, with_slots ? 0 : -0.5);
   const size_t scratch = block_sddmm_scratch(schedule, view_of(packed), index.rows(), n, {});
   s.unset(Type::f32, 1, static_cast<uint32_t>(scratch)).packed();
@@ -178,7 +198,7 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
 }
 
 /// A power-law pattern of density 1/5, so that rows differ in length.
-template <uint32_t n, bool accumulates>
+template <uint32_t n, bool accumulates, bool reads_dw = true>
 Sample element_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = cols_at(scale);
   const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), Type::f32,
@@ -188,7 +208,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   const ElementWeight w = view_of(packed);
   const uint64_t blocks = uint64_t{w.chunks} * w.k_blocks();
   const sparse::ElementBlock& end = w.blocks[blocks];
-  Sample s(element_sddmm_codelet);
+  Sample s(reads_dw ? element_sddmm_codelet : element_sddmm_assign_codelet);
   s.values(Type::u32, 1, w.chunks + 1, [&](uint64_t i) { return w.chunk_begin[i]; }).packed();
   s.records(std::span(w.blocks, blocks + 1)).records(std::span(w.row_groups, end.row_group));
   s.values(Type::u32, static_cast<uint32_t>(end.index / sparse::kRowGroupLanes), sparse::kRowGroupLanes,
@@ -196,7 +216,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
       .packed();
   s.random(Type::f32, rows, n, seed + 1).random(Type::f32, cols, n, seed + 2);
   const uint64_t steps = end.value / sparse::kRowGroupLanes + 3;  // the last ones of no task
-  add_gradient(s, steps, sparse::kRowGroupLanes, accumulates, seed + 3);
+  add_gradient(s, steps, sparse::kRowGroupLanes, reads_dw && accumulates, seed + 3);
   add_scalars(s, accumulates ? -0.5 : 0);
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_sddmm_scratch(schedule, w, n))).packed();
   s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0);
@@ -223,6 +243,16 @@ constexpr NamedSample kElementSamples[] = {
     {"n260", element_sample<260, true>},
 };
 
+constexpr NamedSample kBlockAssignSamples[] = {
+    {"b8-n37", block_sample<8, 37, false, false>},
+    {"b16-n48", block_sample<16, 48, false, false>},
+};
+
+constexpr NamedSample kElementAssignSamples[] = {
+    {"n1", element_sample<1, true, false>},
+    {"n100", element_sample<100, true, false>},
+};
+
 }  // namespace
 
 constexpr program::Codelet block_sddmm_codelet = {
@@ -230,8 +260,20 @@ constexpr program::Codelet block_sddmm_codelet = {
     .workers = program::Workers::whole_tile,
     .fields = kBlockFields,
     .params = kBlockParams,
-    .reference = run_blocks_reference,
-    .simd = run_blocks,
+    .reference = run_blocks_reference<true>,
+    .simd = run_blocks<true>,
+    .cost = block_vertex_cost,
+    .code_bytes = 4096,
+    .runs_on = program::RunsOn::hosts,
+};
+
+constexpr program::Codelet block_sddmm_assign_codelet = {
+    .name = "block_sddmm_assign",
+    .workers = program::Workers::whole_tile,
+    .fields = kBlockAssignFields,
+    .params = kBlockParams,
+    .reference = run_blocks_reference<false>,
+    .simd = run_blocks<false>,
     .cost = block_vertex_cost,
     .code_bytes = 4096,
     .runs_on = program::RunsOn::hosts,
@@ -242,8 +284,20 @@ constexpr program::Codelet element_sddmm_codelet = {
     .workers = program::Workers::whole_tile,
     .fields = kElementFields,
     .params = kElementParams,
-    .reference = run_elements_reference,
-    .simd = run_elements,
+    .reference = run_elements_reference<true>,
+    .simd = run_elements<true>,
+    .cost = element_vertex_cost,
+    .code_bytes = 8192,
+    .runs_on = program::RunsOn::hosts,
+};
+
+constexpr program::Codelet element_sddmm_assign_codelet = {
+    .name = "element_sddmm_assign",
+    .workers = program::Workers::whole_tile,
+    .fields = kElementAssignFields,
+    .params = kElementParams,
+    .reference = run_elements_reference<false>,
+    .simd = run_elements<false>,
     .cost = element_vertex_cost,
     .code_bytes = 8192,
     .runs_on = program::RunsOn::hosts,
@@ -251,7 +305,9 @@ constexpr program::Codelet element_sddmm_codelet = {
 
 std::span<const ListedCodelet> sddmm_codelets() {
   static constexpr ListedCodelet kListed[] = {{block_sddmm_codelet, kBlockSamples},
-                                              {element_sddmm_codelet, kElementSamples}};
+                                              {element_sddmm_codelet, kElementSamples},
+                                              {block_sddmm_assign_codelet, kBlockAssignSamples},
+                                              {element_sddmm_assign_codelet, kElementAssignSamples}};
   return kListed;
 }
 

@@ -35,6 +35,9 @@ enum : size_t { block_size, first_block, first_knob };
 /// `first_block` on; scalars are alpha and beta.
 extern const program::Codelet block_sddmm_codelet;
 
+/// The same with beta = 0, whatever the scalars say: dW is written without being read.
+extern const program::Codelet block_sddmm_assign_codelet;
+
 /// The same of element_sddmm.
 namespace element_sddmm_field {
 enum : size_t { chunk_begin, blocks, row_groups, indices, dy, x, dw, scalars, scratch, count };
@@ -48,6 +51,7 @@ enum : size_t { k_block, first_chunk, first_step, end_step, capacity, first_knob
 /// cleared from the share's last one to `end_step`. The cost reads the pattern where it is constant, and
 /// takes it for `capacity` non-zeros in the share otherwise.
 extern const program::Codelet element_sddmm_codelet;
+extern const program::Codelet element_sddmm_assign_codelet;
 
 std::span<const ListedCodelet> sddmm_codelets();
 

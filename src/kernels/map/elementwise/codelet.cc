@@ -32,17 +32,20 @@ float evaluate(Unary op, float factor, float x) {
   return x;
 }
 
-float evaluate(Binary op, float a, float b) {
+float evaluate(Binary op, float factor, float a, float b) {
   switch (op) {
     case Binary::add: return a + b;
     case Binary::sub: return a - b;
     case Binary::mul: return a * b;
+    case Binary::add_scaled: return a + factor * b;
+    case Binary::relu_gradient: return b <= 0 ? 0 : a;
   }
   return a;
 }
 
+/// Of a field whose only row or column may stand for all.
 float f32_at(const FieldView& field, uint32_t row, uint32_t col) {
-  return static_cast<float>(number_at(field, row, col));
+  return static_cast<float>(number_at(field, field.rows == 1 ? 0 : row, field.cols == 1 ? 0 : col));
 }
 
 template <class Evaluate>
@@ -60,7 +63,7 @@ void reference(const Vertex& v) {
 template <Binary op>
 void reference(const Vertex& v) {
   fill(v.fields[2], [&](uint32_t r, uint32_t c) {
-    return evaluate(op, f32_at(v.fields[0], r, c), f32_at(v.fields[1], r, c));
+    return evaluate(op, factor_of(v), f32_at(v.fields[0], r, c), f32_at(v.fields[1], r, c));
   });
 }
 
@@ -71,7 +74,7 @@ void simd(const Vertex& v) {
 
 template <Binary op>
 void simd(const Vertex& v) {
-  apply_binary(op, v.fields[0], v.fields[1], v.fields[2]);
+  apply_binary(op, factor_of(v), v.fields[0], v.fields[1], v.fields[2]);
 }
 
 // Vector operations per element on a host. GELU: a division, an exponential and a polynomial.
@@ -80,12 +83,12 @@ constexpr double kGeluOperations = 65;
 
 program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double operations) {
   const size_t inputs = v.fields.size() - 1;
-  const Type type = v.fields[0].type;
+  const Type type = v.fields[inputs].type;
   HostWork work;
   for (size_t f = 0; f < inputs; ++f) work.read_bytes += bytes_of(v.fields[f]);
   work.written_bytes = bytes_of(v.fields[inputs]);
   operations += widen_operations(type) * static_cast<double>(inputs) + round_operations(type);
-  work.vector_operations = operations * static_cast<double>(v.fields[0].elements());
+  work.vector_operations = operations * static_cast<double>(v.fields[inputs].elements());
   return in_phase(Phase::compute, host_cycles(m, work));
 }
 
@@ -99,8 +102,8 @@ constexpr double kTileVectorCycles = 3;
 constexpr double kTileVectorCyclesGelu = 24;
 
 program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, double vector_cycles) {
-  const Type type = v.fields[0].type;
-  const double elements = static_cast<double>(v.fields[0].elements());
+  const Type type = v.fields.back().type;
+  const double elements = static_cast<double>(v.fields.back().elements());
   const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(type));
   const double worker =
       (type == Type::f32 ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) + vector_cycles * vectors;
@@ -136,6 +139,10 @@ constexpr std::span<const std::string_view> params_of(Unary op) {
   return op == Unary::scale ? std::span<const std::string_view>(kFactor)
                             : std::span<const std::string_view>();
 }
+constexpr std::span<const std::string_view> params_of(Binary op) {
+  return op == Binary::add_scaled ? std::span<const std::string_view>(kFactor)
+                                  : std::span<const std::string_view>();
+}
 
 constexpr Codelet kUnary[] = {
 #define TESSERA_CODELET(op) make_codelet<Unary::op>(#op, kUnaryFields, params_of(Unary::op)),
@@ -143,7 +150,7 @@ constexpr Codelet kUnary[] = {
 #undef TESSERA_CODELET
 };
 constexpr Codelet kBinary[] = {
-#define TESSERA_CODELET(op) make_codelet<Binary::op>(#op, kBinaryFields, {}),
+#define TESSERA_CODELET(op) make_codelet<Binary::op>(#op, kBinaryFields, params_of(Binary::op)),
     TESSERA_BINARY_OPERATIONS(TESSERA_CODELET)
 #undef TESSERA_CODELET
 };
@@ -161,6 +168,12 @@ Tolerance tolerance_of(Unary op, Type type) {
   return {4 * epsilon_of(Type::f32) + epsilon_of(type), 1.5e-7 * kSampleRange};
 }
 
+// A fused multiply-add rounds once, the reference twice.
+Tolerance tolerance_of(Binary op, Type type) {
+  if (op != Binary::add_scaled) return {};
+  return {epsilon_of(Type::f32) + epsilon_of(type), epsilon_of(Type::f32) * kSampleRange};
+}
+
 template <Unary op, Type type>
 Sample unary_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = sample_rows(scale);
@@ -171,14 +184,20 @@ Sample unary_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance(tolerance_of(op, type));
 }
 
-template <Binary op, Type type>
+/// b as a matrix, or one row or column of it that stands for all.
+enum class Shape : uint8_t { matrix, row, column };
+
+template <Binary op, Type type, Shape shape = Shape::matrix>
 Sample binary_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = sample_rows(scale);
   const uint32_t cols = sample_cols(scale);
+  const uint32_t b_rows = shape == Shape::row ? 1 : rows;
+  const uint32_t b_cols = shape == Shape::column ? 1 : cols;
   Sample sample(codelet_of(op));
   sample.random(type, rows, cols, seed, kSampleRange, true);
-  sample.random(type, rows, cols, seed, kSampleRange, true);
-  return sample.unset(type, rows, cols);
+  sample.random(type, b_rows, b_cols, seed + 1, kSampleRange, true);
+  if (op == Binary::add_scaled) sample.param(param_of(kSampleFactor));
+  return sample.unset(type, rows, cols).tolerance(tolerance_of(op, type));
 }
 
 template <Unary op>
@@ -188,7 +207,9 @@ constexpr NamedSample kUnarySamples[] = {{"f32", unary_sample<op, Type::f32>},
 template <Binary op>
 constexpr NamedSample kBinarySamples[] = {{"f32", binary_sample<op, Type::f32>},
                                           {"f16", binary_sample<op, Type::f16>},
-                                          {"bf16", binary_sample<op, Type::bf16>}};
+                                          {"bf16", binary_sample<op, Type::bf16>},
+                                          {"f32-row", binary_sample<op, Type::f32, Shape::row>},
+                                          {"f16-column", binary_sample<op, Type::f16, Shape::column>}};
 
 constexpr ListedCodelet kListed[] = {
 #define TESSERA_LIST(op) {kUnary[static_cast<size_t>(Unary::op)], kUnarySamples<Unary::op>},

@@ -11,7 +11,8 @@ namespace tessera::kernels {
 /// Fields "in", "out"; for Unary::scale one parameter, the bits of the factor (param_of).
 const program::Codelet& codelet_of(Unary op);
 
-/// Fields "a", "b", "out".
+/// Fields "a", "b", "out"; for Binary::add_scaled one parameter, the bits of the factor. a and b have the
+/// shape of out, or one row or one column that stands for all.
 const program::Codelet& codelet_of(Binary op);
 
 std::span<const ListedCodelet> elementwise_codelets();

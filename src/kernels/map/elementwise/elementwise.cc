@@ -30,11 +30,15 @@ struct UnaryOperation {
 
 template <Binary op>
 struct BinaryOperation {
+  float factor;
+
   template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
+  HWY_INLINE V operator()([[maybe_unused]] D d, V a, V b) const {
     if constexpr (op == Binary::add) return hn::Add(a, b);
     if constexpr (op == Binary::sub) return hn::Sub(a, b);
     if constexpr (op == Binary::mul) return hn::Mul(a, b);
+    if constexpr (op == Binary::add_scaled) return hn::MulAdd(hn::Set(d, factor), b, a);
+    if constexpr (op == Binary::relu_gradient) return hn::IfThenZeroElse(hn::Le(b, hn::Zero(d)), a);
   }
 };
 
@@ -65,10 +69,11 @@ void unary(Unary op, Type type, float factor, const std::byte* in, size_t count,
   }
 }
 
-void binary(Binary op, Type type, const std::byte* a, const std::byte* b, size_t count, std::byte* out) {
+void binary(Binary op, Type type, float factor, const std::byte* a, const std::byte* b, size_t count,
+            std::byte* out) {
   switch (op) {
 #define TESSERA_CASE(name) \
-  case Binary::name: return binary_run(type, BinaryOperation<Binary::name>{}, a, b, count, out);
+  case Binary::name: return binary_run(type, BinaryOperation<Binary::name>{factor}, a, b, count, out);
     TESSERA_BINARY_OPERATIONS(TESSERA_CASE)
 #undef TESSERA_CASE
   }
@@ -89,10 +94,11 @@ void apply_unary(Unary op, float factor, const program::FieldView& in, const pro
   });
 }
 
-void apply_binary(Binary op, const program::FieldView& a, const program::FieldView& b,
+void apply_binary(Binary op, float factor, const program::FieldView& a, const program::FieldView& b,
                   const program::FieldView& out) {
-  for_each_run<3>({a, b, out}, [&](const std::array<std::byte*, 3>& at, size_t count) {
-    HWY_DYNAMIC_DISPATCH(binary)(op, a.type, at[0], at[1], count, at[2]);
+  const std::array fields = {broadcast_to(a, out), broadcast_to(b, out), out};
+  for_each_run<3>(fields, [&](const std::array<std::byte*, 3>& at, size_t count) {
+    HWY_DYNAMIC_DISPATCH(binary)(op, a.type, factor, at[0], at[1], count, at[2]);
   });
 }
 

@@ -7,7 +7,8 @@
 
 // Every operation, named once.
 #define TESSERA_UNARY_OPERATIONS(X) X(relu) X(gelu) X(neg) X(scale)
-#define TESSERA_BINARY_OPERATIONS(X) X(add) X(sub) X(mul)
+// add_scaled: a + factor · b. relu_gradient: a, but 0 where b ≤ 0 (b is what ReLU took or gave).
+#define TESSERA_BINARY_OPERATIONS(X) X(add) X(sub) X(mul) X(add_scaled) X(relu_gradient)
 
 namespace tessera::kernels {
 
@@ -19,8 +20,9 @@ enum class Binary : uint8_t { TESSERA_BINARY_OPERATIONS(TESSERA_ENUMERATOR) };
 /// out = op(in); `factor` is that of Unary::scale. Fields of one shape and type.
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out);
 
-/// out = op(a, b). Fields of one shape and type.
-void apply_binary(Binary op, const program::FieldView& a, const program::FieldView& b,
+/// out = op(a, b); `factor` is that of Binary::add_scaled. Fields of one type; a and b have the shape of
+/// `out`, or one row or one column that stands for all.
+void apply_binary(Binary op, float factor, const program::FieldView& a, const program::FieldView& b,
                   const program::FieldView& out);
 
 }  // namespace tessera::kernels

@@ -1,7 +1,7 @@
-// Y = W·X, W sparse or dense: planned, and built as a tile program.
+// Products with a weight, sparse or dense, on a host: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at the weight's
+// pattern (SDDMM). Planned, and built into a tile program.
 #pragma once
 
-#include <tessera/spmm.h>
 #include <tessera/types.h>
 
 #include <cstdint>
@@ -10,96 +10,65 @@
 #include <variant>
 #include <vector>
 
-#include "base/parallel.h"
 #include "kernels/host/block_sparse/block_sparse.h"
 #include "kernels/host/element_sparse/element_sparse.h"
+#include "kernels/host/sddmm/sddmm.h"
 #include "machine/model/machine.h"
+#include "ops/builder.h"
 #include "ops/plan.h"
+#include "ops/product_operands.h"
 #include "ops/product_problem.h"
+#include "ops/sparse/host/weight.h"
 #include "program/program.h"
-#include "sparse/blocks/packed_blocks.h"
-#include "sparse/elements/packed_elements.h"
 
 namespace tessera::ops {
 
-/// A weight in the order in which the kernels read it. Dense is a pattern like any other: full.
-struct PackedWeight {
-  std::variant<sparse::PackedBlocks, sparse::PackedElements> form;
-  bool is_dense = false;
+/// How a product is partitioned over the threads of a host.
+struct HostPartition {
+  std::variant<kernels::BlockSchedule, kernels::ElementSchedule, kernels::BlockSddmmSchedule,
+               kernels::ElementSddmmSchedule>
+      schedule;
+  std::vector<uint32_t> row_begin;  ///< first block row (blocks) or chunk (elements) of each row part, and
+                                    ///< the end
+  std::vector<uint32_t> col_begin;  ///< first column of Y of each column part, and the end
 
-  /// The packed values, which a program takes as its input.
-  const std::byte* values() const;
+  uint32_t row_parts() const { return static_cast<uint32_t>(row_begin.size() - 1); }
+  uint32_t col_parts() const { return static_cast<uint32_t>(col_begin.size() - 1); }
+  uint32_t tiles_used() const { return row_parts() * col_parts(); }
 };
 
-/// Packs a matrix so that `threads` threads can share out its rows. More threads than that share
-/// out the columns of Y too.
-PackedWeight prepack_weight(const SparseMatrix& matrix, Type type, uint32_t threads);
-
-/// A product, but for its weight.
-struct SpmmProblem {
-  uint32_t n = 0;
-  Layout x_layout = Layout::row_major;
-  Layout y_layout = Layout::row_major;
-  Activation activation = Activation::none;
-  bool bias = false;
-  bool transpose = false;  ///< Wᵀ·X instead: X is m × n, Y k × n, a bias has k elements
+struct HostPlan : Plan<HostPartition> {
+  uint32_t tiles_used() const { return partition.tiles_used(); }
 };
 
-/// How a product is cut over the tiles of a machine, and what that is predicted to cost.
-struct SpmmPlan {
-  std::variant<kernels::BlockSchedule, kernels::ElementSchedule> schedule;
-  std::vector<uint32_t> row_begin;  ///< first block row (blocks) or chunk (elements) of each row part
-  std::vector<uint32_t> col_begin;  ///< first column of Y of each column part
-  PlanCandidate chosen;
-  std::vector<PlanCandidate> candidates;
+/// Throws UsageError where no kernel takes blocks of this size (1: single elements), or the product's
+/// plans have no such knobs.
+void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force);
 
-  uint32_t tiles_used() const {
-    return static_cast<uint32_t>((row_begin.size() - 1) * (col_begin.size() - 1));
-  }
-};
+/// Partitions the product over the machine's threads as its cost model finds best. The layouts are those
+/// of the problem; linear W. Throws UsageError for knobs that do not exist or leave no partition.
+HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& problem,
+                           const machine::Machine& machine, const ForcedKnobs& force = {});
 
-/// Throws UsageError where no kernel takes blocks of this size (1: single elements), or its plans
-/// have no such knobs.
-void check_spmm(uint32_t block_size, const ForcedKnobs& force);
+/// Adds the product. `values` are W's in packed_shape(), or dW in FP32; X, Y and their gradients are FP32,
+/// the bias is 1 × the rows of what is written. With `uses_beta` what is written is `inout`; without, it is
+/// written without being read, whatever the scalars say. (But dW of a dynamic weight in blocks, which is
+/// written where the weight has blocks, and keeps what it has elsewhere.) Throws UsageError for operands of
+/// another type or shape.
+program::StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
+                                   const HostPlan& plan, const ProductOperands& operands);
 
-/// Cuts the product over the machine's tiles as its cost model finds best. Throws UsageError for
-/// knobs that do not exist or leave no cut.
-SpmmPlan plan_spmm(const PackedWeight& weight, const SpmmProblem& problem, const machine::Machine& machine,
-                   const ForcedKnobs& force = {});
-
-/// The variables of a product's program that the caller binds.
-struct SpmmVariables {
-  program::VariableId values = 0;   ///< the packed weight's values
-  program::VariableId x = 0;        ///< k × n
-  program::VariableId y = 0;        ///< m × n
-  program::VariableId scalars = 0;  ///< alpha, beta
-  program::VariableId bias = 0;     ///< m, or no elements
-  /// Arrays of a dynamic weight's index. They stay where they are; what they hold is the weight's
-  /// present pattern, once update_index() has seen to it.
-  struct Index {
-    program::VariableId variable = 0;
-    const void* data = nullptr;
-    int64_t row_stride = 0;
-  };
-  std::vector<Index> index = {};
-};
-
-struct SpmmProgram {
+/// One product as a program of its own, its operands bound by the caller.
+struct HostProgram {
   program::Program program;
-  SpmmVariables variables;
+  ProductOperands operands;  ///< with scalars
+  std::vector<WeightIndex::Binding> index;
 };
-
-/// Builds the plan's program. It refers to the weight's index, which must stay alive: as constants,
-/// or of a dynamic weight as inputs, so that the program serves every pattern.
-SpmmProgram build_spmm(const std::shared_ptr<const PackedWeight>& weight, const SpmmProblem& problem,
-                       const SpmmPlan& plan, const machine::Machine& machine);
-
-/// Brings up to date what the problem's program reads of a weight beside its values: to be called
-/// before each run, at no cost where nothing has changed.
-void update_index(const PackedWeight& weight, const SpmmProblem& problem,
-                  const base::ParallelFor& parallel = base::serial_for);
+HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight,
+                               const ProductProblem& problem, const HostPlan& plan,
+                               const machine::Machine& machine);
 
 /// "kernel=0 row_parts=2 …"
-std::string to_string(const SpmmPlan& plan);
+std::string to_string(const HostPlan& plan);
 
 }  // namespace tessera::ops

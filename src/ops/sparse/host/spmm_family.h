@@ -1,4 +1,4 @@
-// The two families of product kernels, as the planner and the builder of products see them.
+// The kernels of Y = W·X and of dX = Wᵀ·dY, as the planner and the builder of products see them.
 #pragma once
 
 #include <tessera/error.h>
@@ -25,16 +25,27 @@ MatrixView<T> placed(Layout layout, uint32_t rows, uint32_t cols) {
   return layout == Layout::row_major ? row_major<T>(nullptr, cols) : column_major<T>(nullptr, rows);
 }
 
-/// What the shares of both families have in common, as their costs see it.
+/// Layouts of the dense matrices that a product with W or its transpose reads and writes.
+inline Layout read_layout(const ProductProblem& p) {
+  return p.product == Product::input_gradient ? p.y_layout : p.x_layout;
+}
+inline Layout written_layout(const ProductProblem& p) {
+  return p.product == Product::input_gradient ? p.x_layout : p.y_layout;
+}
+
+/// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles then share.
+std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts);
+
+/// What the slices of both families have in common, as their costs see it.
 template <class Slice, class Family>
 void describe_slice(Slice& slice, const Family& family, const typename Family::Schedule& schedule,
-                    const SpmmProblem& problem, const program::Box& units) {
+                    const ProductProblem& problem, const program::Box& units) {
   slice.weight = family.view();
   slice.col_begin = units.col;
   slice.col_end = static_cast<uint32_t>(units.col_end());
   slice.schedule = schedule;
-  slice.x = placed<const float>(problem.x_layout, family.cols(), problem.n);
-  slice.y = placed<float>(problem.y_layout, family.rows(), problem.n);
+  slice.x = placed<const float>(read_layout(problem), family.cols(), problem.n);
+  slice.y = placed<float>(written_layout(problem), family.rows(), problem.n);
 }
 
 /// The planner's and builder's view of the block kernels.
@@ -48,14 +59,16 @@ struct Blocks {
   uint32_t cols() const { return transpose ? weight.rows() : weight.cols(); }
   kernels::BlockWeight view() const { return kernels::view_of(weight, transpose); }
 
-  static constexpr const program::Codelet& codelet() { return kernels::block_spmm_codelet; }
+  const program::Codelet& codelet(const ProductProblem& problem) const {
+    return problem.uses_beta ? kernels::block_spmm_codelet : kernels::block_spmm_assign_codelet;
+  }
 
   template <class Visit>
   static void visit_knobs(Schedule& schedule, const Visit& visit) {
     kernels::visit_block_knobs(schedule, visit);
   }
 
-  std::vector<Schedule> candidates(const SpmmProblem& problem, const machine::Machine& m) const {
+  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
     return kernels::block_candidates({.m = rows(),
                                       .k = cols(),
                                       .n = problem.n,
@@ -63,8 +76,8 @@ struct Blocks {
                                       .non_zeros = weight.non_zeros(),
                                       .type = weight.type(),
                                       .threads = m.tiles,
-                                      .x_column_major = problem.x_layout == Layout::column_major,
-                                      .y_column_major = problem.y_layout == Layout::column_major},
+                                      .x_column_major = read_layout(problem) == Layout::column_major,
+                                      .y_column_major = written_layout(problem) == Layout::column_major},
                                      m.figures);
   }
 
@@ -74,9 +87,13 @@ struct Blocks {
     return split_rows(index.row_begin, index.rows(), parts);
   }
 
+  static std::vector<uint32_t> col_parts(const Schedule& schedule, uint32_t n) {
+    return split_columns(n, schedule.col_parts);
+  }
+
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), rows()); }
 
-  program::PhaseTimes cost(const Schedule& schedule, const SpmmProblem& problem, program::Box units,
+  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, program::Box units,
                            const machine::Machine& m) const {
     kernels::BlockSlice slice;
     describe_slice(slice, *this, schedule, problem, units);
@@ -91,8 +108,8 @@ struct Blocks {
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
-  size_t scratch_floats(const Schedule& schedule, uint32_t cols) const {
-    return kernels::block_scratch_floats(schedule, this->cols(), weight.block_size(), cols, transpose);
+  size_t scratch_floats(const Schedule& schedule, const ProductProblem&, const program::Box& units) const {
+    return kernels::block_scratch_floats(schedule, cols(), weight.block_size(), units.cols, transpose);
   }
 };
 
@@ -114,14 +131,16 @@ struct Elements {
     return static_cast<uint32_t>(places / sparse::kRowGroupLanes);
   }
 
-  static constexpr const program::Codelet& codelet() { return kernels::element_spmm_codelet; }
+  const program::Codelet& codelet(const ProductProblem& problem) const {
+    return problem.uses_beta ? kernels::element_spmm_codelet : kernels::element_spmm_assign_codelet;
+  }
 
   template <class Visit>
   static void visit_knobs(Schedule& schedule, const Visit& visit) {
     kernels::visit_element_knobs(schedule, visit);
   }
 
-  std::vector<Schedule> candidates(const SpmmProblem& problem, const machine::Machine& m) const {
+  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
     return kernels::element_candidates(view(), problem.n, m.tiles, m.figures);
   }
 
@@ -134,6 +153,10 @@ struct Elements {
     return split_rows(places_before, chunks, parts);
   }
 
+  static std::vector<uint32_t> col_parts(const Schedule& schedule, uint32_t n) {
+    return split_columns(n, schedule.col_parts);
+  }
+
   uint32_t first_row(uint32_t unit) const { return index().chunk_begin[unit]; }
 
   /// Non-zeros that the cost assumes for a part if the pattern may change: an even fraction of the capacity;
@@ -143,7 +166,7 @@ struct Elements {
     return weight.capacity() * (first_row(chunk_end) - first_row(chunk_begin)) / rows();
   }
 
-  program::PhaseTimes cost(const Schedule& schedule, const SpmmProblem& problem, program::Box units,
+  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, program::Box units,
                            const machine::Machine& m) const {
     kernels::ElementSlice slice;
     describe_slice(slice, *this, schedule, problem, units);
@@ -178,17 +201,9 @@ struct Elements {
     return transpose ? uint64_t{value_rows()} * sparse::kRowGroupLanes * size_of(weight.type()) : 0;
   }
 
-  size_t scratch_floats(const Schedule& schedule, uint32_t cols) const {
-    return kernels::element_scratch_floats(schedule, view(), cols);
+  size_t scratch_floats(const Schedule& schedule, const ProductProblem&, const program::Box& units) const {
+    return kernels::element_scratch_floats(schedule, view(), units.cols);
   }
 };
-
-/// Calls visit with the family of a weight, or of its transpose.
-template <class Visit>
-auto with_family(const PackedWeight& weight, bool transpose, const Visit& visit) {
-  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form))
-    return visit(Blocks{*blocks, transpose});
-  return visit(Elements{std::get<sparse::PackedElements>(weight.form), transpose});
-}
 
 }  // namespace tessera::ops

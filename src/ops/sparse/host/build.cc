@@ -1,0 +1,340 @@
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "ops/sparse/host/families.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Box;
+using program::BoxSeries;
+using program::Field;
+using program::Param;
+using program::Role;
+using program::StepId;
+using program::VariableId;
+using sparse::kRowGroupLanes;
+
+/// alpha and beta where the caller has none.
+Operand default_scalars(const Builder& builder, const ProductProblem& problem) {
+  auto scalars = std::make_shared<const std::array<float, 2>>(
+      std::array<float, 2>{1.0F, problem.uses_beta ? 1.0F : 0.0F});
+  return builder.constant("scalars", Type::f32, 1, 2,
+                          {scalars, reinterpret_cast<const std::byte*>(scalars->data())});
+}
+
+/// What builders of the products share: fields of the weight's index and of the operands, by parts.
+template <class Family>
+class ProductBuilder {
+ public:
+  ProductBuilder(const Builder& builder, const Family& family, WeightIndex& index,
+                 const ProductProblem& problem, const HostPartition& partition,
+                 const ProductOperands& operands)
+      : builder_(builder),
+        family_(family),
+        index_(index),
+        problem_(problem),
+        partition_(partition),
+        operands_(operands),
+        scalars_(operands.scalars ? *operands.scalars : default_scalars(builder, problem)) {}
+
+  const HostPartition& partition() const { return partition_; }
+  const ProductProblem& problem() const { return problem_; }
+  const ProductOperands& operands() const { return operands_; }
+  const Builder& builder() const { return builder_; }
+
+  Field index(const char* name, Type type, const void* data, uint64_t rows, uint32_t cols,
+              bool changes) const {
+    return whole(builder_.whole(index_.array(builder_, name, type, data, rows, cols, changes)));
+  }
+
+  static Field whole(const Operand& operand) { return {operand.variable, BoxSeries::same(operand.box)}; }
+  Field scalars() const { return whole(scalars_); }
+
+  /// A field whose box depends on the part of rows and of columns.
+  template <class MakeBox>
+  Field parts(const Operand& operand, const MakeBox& make) const {
+    std::vector<Box> boxes;
+    for (size_t r = 0; r < partition_.row_parts(); ++r)
+      for (size_t c = 0; c < partition_.col_parts(); ++c) boxes.push_back(operand.inside(make(r, c)));
+    return {operand.variable, BoxSeries::table(std::move(boxes))};
+  }
+
+  /// An array of the index with an entry for each unit of rows, and the end: what each part needs of it.
+  Field unit_index(const char* name, const std::vector<uint32_t>& data, bool changes) const {
+    const auto entries = static_cast<uint32_t>(data.size());
+    const Operand array =
+        builder_.whole(index_.array(builder_, name, Type::u32, data.data(), 1, entries, changes));
+    return parts(array, [&](size_t r, size_t) {
+      return Box{0, 1, first_unit(r), first_unit(r + 1) - first_unit(r) + 1};
+    });
+  }
+
+  uint32_t first_unit(size_t part) const { return partition_.row_begin[part]; }
+  uint32_t first_row(size_t part) const { return family_.first_row(first_unit(part)); }
+  uint32_t rows_of(size_t part) const { return first_row(part + 1) - first_row(part); }
+  uint32_t first_col(size_t part) const { return partition_.col_begin[part]; }
+  uint32_t cols_of(size_t part) const { return first_col(part + 1) - first_col(part); }
+
+  Field scratch() const {
+    const auto& schedule = std::get<typename Family::Schedule>(partition_.schedule);
+    size_t floats = 0;
+    for (size_t r = 0; r < partition_.row_parts(); ++r)
+      for (size_t c = 0; c < partition_.col_parts(); ++c)
+        floats = std::max(floats, family_.scratch_floats(schedule, problem_,
+                                                         {first_unit(r), first_unit(r + 1) - first_unit(r),
+                                                          first_col(c), cols_of(c)}));
+    const auto cols = static_cast<uint32_t>((floats + 15) / 16 * 16);
+    const Operand scratch = builder_.temporary("scratch", Type::f32, partition_.tiles_used(), cols);
+    return {scratch.variable, BoxSeries::stepped({0, 1, 0, cols}, {.row = 1})};
+  }
+
+  /// The product's compute set; its parameters end with the knobs.
+  StepId multiply(const char* name, std::vector<Field> fields, std::vector<Param> params) const {
+    typename Family::Schedule schedule = std::get<typename Family::Schedule>(partition_.schedule);
+    Family::visit_knobs(
+        schedule, [&](std::string_view, auto& knob) { params.emplace_back(static_cast<int64_t>(knob)); });
+    program::VertexGroup group;
+    group.codelet = &family_.codelet(problem_);
+    group.tiles = partition_.tiles_used();
+    group.fields = std::move(fields);
+    group.params = std::move(params);
+    program::ComputeSet set{name, program::Phase::compute, {}};
+    set.groups.push_back(std::move(group));
+    return builder_.execute(std::move(set));
+  }
+
+ private:
+  const Builder& builder_;
+  const Family& family_;
+  WeightIndex& index_;
+  const ProductProblem& problem_;
+  const HostPartition& partition_;
+  const ProductOperands& operands_;
+  Operand scalars_;
+};
+
+/// Fields x, y, scalars, bias, scratch: what the products with W and its transpose end with.
+template <class Family>
+void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields) {
+  const bool transpose = b.problem().product == Product::input_gradient;
+  const Operand& read = transpose ? b.operands().y : b.operands().x;
+  const Operand& written = transpose ? b.operands().x : b.operands().y;
+  fields.push_back(b.parts(read, [&](size_t, size_t c) {
+    return Box{0, read.rows(), b.first_col(c), b.cols_of(c)};
+  }));
+  fields.push_back(b.parts(written, [&](size_t r, size_t c) {
+    return Box{b.first_row(r), b.rows_of(r), b.first_col(c), b.cols_of(c)};
+  }));
+  fields.push_back(b.scalars());
+  if (b.operands().bias)
+    fields.push_back(b.parts(*b.operands().bias, [&](size_t r, size_t) {
+      return Box{0, 1, b.first_row(r), b.rows_of(r)};
+    }));
+  else
+    fields.push_back({fields.back().variable, BoxSeries::same(Box{})});
+  fields.push_back(b.scratch());
+}
+
+StepId build(const ProductBuilder<Blocks>& b, const Blocks& family) {
+  const sparse::PackedBlocks& w = family.weight;
+  const sparse::BlockIndex& index = family.transpose ? w.transposed_index() : w.index();
+  const auto blocks = static_cast<uint32_t>(w.capacity());
+  const bool changes = w.is_dynamic();
+  std::vector<Field> fields = {
+      b.whole(b.operands().values), b.unit_index("row_begin", index.row_begin, changes),
+      b.index("columns", index.column_type, index.columns.data(), 1, blocks, changes),
+      b.index("slots", Type::u32, index.slots.data(), 1, static_cast<uint32_t>(index.slots.size()), changes)};
+  add_activations(b, fields);
+  return b.multiply(
+      "multiply", std::move(fields),
+      {Param(w.block_size()), Param(family.transpose), Param(static_cast<int64_t>(b.problem().activation))});
+}
+
+StepId build(const ProductBuilder<BlockSddmm>& b, const BlockSddmm& family) {
+  const sparse::PackedBlocks& w = family.weight;
+  const sparse::BlockIndex& index = w.index();
+  const auto blocks = static_cast<uint32_t>(w.capacity());
+  const bool changes = w.is_dynamic();
+  const ProductOperands& o = b.operands();
+  std::vector<int64_t> first_block(b.partition().row_parts(), 0);
+  Field dw = b.whole(o.values);
+  if (!changes) {
+    for (size_t r = 0; r < first_block.size(); ++r) first_block[r] = index.row_begin[b.first_unit(r)];
+    dw = b.parts(o.values, [&](size_t r, size_t) {
+      const uint32_t first = index.row_begin[b.first_unit(r)];
+      return Box{first, index.row_begin[b.first_unit(r + 1)] - first, 0, o.values.cols()};
+    });
+  }
+  return b.multiply(
+      "sample",
+      {b.unit_index("row_begin", index.row_begin, changes),
+       b.index("columns", index.column_type, index.columns.data(), 1, blocks, changes),
+       b.index("slots", Type::u32, index.slots.data(), 1, static_cast<uint32_t>(index.slots.size()), changes),
+       b.parts(o.y,
+               [&](size_t r, size_t) {
+                 return Box{b.first_row(r), b.rows_of(r), 0, o.y.cols()};
+               }),
+       b.whole(o.x), std::move(dw), b.scalars(), b.scratch()},
+      {Param(w.block_size()), Param(std::move(first_block))});
+}
+
+/// Fields chunk_begin, blocks, row groups and indices of an index of single elements.
+template <class Family>
+void add_index(const ProductBuilder<Family>& b, const sparse::ElementIndex& index, bool changes,
+               std::vector<Field>& fields) {
+  fields.push_back(b.unit_index("chunk_begin", index.chunk_begin, false));
+  fields.push_back(b.index("blocks", Type::u8, index.blocks.data(), index.blocks.size(),
+                           sizeof(sparse::ElementBlock), changes));
+  fields.push_back(b.index("bundles", Type::u8, index.row_groups.data(), index.row_groups.size(),
+                           sizeof(sparse::RowGroup), changes));
+  fields.push_back(b.index("indices", Type::u32, index.words.data(), index.words.size() / kRowGroupLanes,
+                           kRowGroupLanes, changes));
+}
+
+/// Brings the values of a weight into the order of its transpose, on the tiles of the product.
+std::pair<Operand, StepId> gather_values(const ProductBuilder<Elements>& b, const Elements& family) {
+  const sparse::PackedElements& w = family.weight;
+  const uint32_t rows = family.value_rows();
+  const Field places =
+      b.index("places", Type::u32, w.transposed().source.data(), rows, kRowGroupLanes, w.is_dynamic());
+  const Operand gathered = b.builder().temporary("gathered", w.type(), rows, kRowGroupLanes);
+  const std::vector<uint32_t> begin = family.gather_parts(b.partition().tiles_used());
+  std::vector<Box> boxes;
+  for (size_t p = 0; p + 1 < begin.size(); ++p)
+    boxes.push_back({begin[p], begin[p + 1] - begin[p], 0, kRowGroupLanes});
+  program::VertexGroup group;
+  group.codelet = &kernels::gather_elements_codelet;
+  group.tiles = static_cast<uint32_t>(boxes.size());
+  group.fields = {b.whole(b.operands().values),
+                  {places.variable, BoxSeries::table(boxes)},
+                  {gathered.variable, BoxSeries::table(boxes)}};
+  program::ComputeSet set{"gather", program::Phase::rearrange, {}};
+  set.groups.push_back(std::move(group));
+  return {gathered, b.builder().execute(std::move(set))};
+}
+
+StepId build(const ProductBuilder<Elements>& b, const Elements& family) {
+  const HostPartition& partition = b.partition();
+  std::vector<StepId> steps;
+  Operand values = b.operands().values;
+  if (family.transpose) {
+    const auto [gathered, step] = gather_values(b, family);
+    values = gathered;
+    steps.push_back(step);
+  }
+  std::vector<Field> fields = {b.whole(values)};
+  add_index(b, family.index(), family.weight.is_dynamic(), fields);
+  add_activations(b, fields);
+  std::vector<int64_t> first_chunk, capacity;
+  for (size_t r = 0; r < partition.row_parts(); ++r) {
+    first_chunk.insert(first_chunk.end(), partition.col_parts(), b.first_unit(r));
+    capacity.insert(capacity.end(), partition.col_parts(),
+                    static_cast<int64_t>(family.capacity_of(b.first_unit(r), b.first_unit(r + 1))));
+  }
+  steps.push_back(
+      b.multiply("multiply", std::move(fields),
+                 {Param(family.index().k_block), Param(std::move(first_chunk)), Param(std::move(capacity)),
+                  Param(static_cast<int64_t>(b.problem().activation))}));
+  return steps.size() == 1 ? steps[0] : b.builder().sequence(std::move(steps));
+}
+
+StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) {
+  const sparse::PackedElements& w = family.weight;
+  const sparse::ElementIndex& index = w.index();
+  const ProductOperands& o = b.operands();
+  const size_t row_parts = b.partition().row_parts();
+  const auto first_step_of = [&](uint32_t chunk) {
+    return static_cast<uint32_t>(index.blocks[uint64_t{chunk} * w.k_blocks()].value / kRowGroupLanes);
+  };
+  // The last part also clears what no row group has.
+  std::vector<int64_t> first_chunk, first_step(row_parts, 0), end_step(row_parts, 0), capacity;
+  end_step.back() = o.values.rows();
+  for (size_t r = 0; r < row_parts; ++r) {
+    first_chunk.push_back(b.first_unit(r));
+    capacity.push_back(static_cast<int64_t>(family.capacity_of(b.first_unit(r), b.first_unit(r + 1))));
+  }
+  Field dw = b.whole(o.values);
+  if (!w.is_dynamic()) {
+    for (size_t r = 0; r < row_parts; ++r) first_step[r] = first_step_of(b.first_unit(r));
+    dw = b.parts(o.values, [&](size_t r, size_t) {
+      const auto first = static_cast<uint32_t>(first_step[r]);
+      const uint32_t end = r + 1 < row_parts ? static_cast<uint32_t>(first_step[r + 1]) : o.values.rows();
+      return Box{first, end - first, 0, o.values.cols()};
+    });
+  }
+  std::vector<Field> fields;
+  add_index(b, index, w.is_dynamic(), fields);
+  fields.push_back(b.parts(o.y, [&](size_t r, size_t) {
+    return Box{b.first_row(r), b.rows_of(r), 0, o.y.cols()};
+  }));
+  fields.insert(fields.end(), {b.whole(o.x), std::move(dw), b.scalars(), b.scratch()});
+  return b.multiply("sample", std::move(fields),
+                    {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
+                     Param(std::move(end_step)), Param(std::move(capacity))});
+}
+
+/// Throws UsageError for operands that are not the problem's.
+void check_operands(const Builder& builder, const PackedWeight& weight, const ProductProblem& problem,
+                    const ProductOperands& operands) {
+  const bool is_sddmm = problem.product == Product::sddmm;
+  const bool is_forward = problem.product == Product::forward;
+  const PackedShape packed = packed_shape(weight);
+  builder.require(operands.values, is_sddmm ? "dW" : "W", is_sddmm ? Type::f32 : weight.type(), packed.rows,
+                  packed.cols);
+  builder.require(operands.x, problem.product == Product::input_gradient ? "dX" : "X", Type::f32,
+                  weight.cols(), problem.n);
+  builder.require(operands.y, is_forward ? "Y" : "dY", Type::f32, weight.rows(), problem.n);
+  if (operands.scalars) builder.require(*operands.scalars, "alpha and beta", Type::f32, 1, 2);
+  if (problem.bias != operands.bias.has_value())
+    throw UsageError(problem.bias ? "the product has a bias; pass its operand"
+                                  : "the product has no bias, so it takes no operand for one");
+  if (operands.bias)
+    builder.require(*operands.bias, "the bias", Type::f32, 1, is_forward ? weight.rows() : weight.cols());
+}
+
+}  // namespace
+
+StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
+                          const HostPlan& plan, const ProductOperands& operands) {
+  check_operands(builder, weight.weight(), problem, operands);
+  return with_family(weight.weight(), problem.product, [&](const auto& family) {
+    return build(ProductBuilder(builder, family, weight, problem, plan.partition, operands), family);
+  });
+}
+
+HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight,
+                               const ProductProblem& problem, const HostPlan& plan,
+                               const machine::Machine& machine) {
+  HostProgram out;
+  const Builder builder(out.program, machine);
+  const bool is_sddmm = problem.product == Product::sddmm;
+  const bool is_forward = problem.product == Product::forward;
+  const bool is_input_gradient = problem.product == Product::input_gradient;
+  const Role result = problem.uses_beta ? Role::inout : Role::output;
+  const PackedShape packed = packed_shape(*weight);
+  ProductOperands& o = out.operands;
+  o.values = builder.external(is_sddmm ? "dW" : "W.values",
+                              !is_sddmm                                      ? Role::input
+                              : weight->is_dynamic() && weight->has_blocks() ? Role::inout
+                                                                             : result,
+                              is_sddmm ? Type::f32 : weight->type(), packed.rows, packed.cols);
+  o.x = builder.external(is_input_gradient ? "dX" : "X", is_input_gradient ? result : Role::input, Type::f32,
+                         weight->cols(), problem.n);
+  o.y = builder.external(is_forward ? "Y" : "dY", is_forward ? result : Role::input, Type::f32,
+                         weight->rows(), problem.n);
+  o.scalars = builder.external("scalars", Role::input, Type::f32, 1, 2);
+  if (problem.bias)
+    o.bias =
+        builder.external("bias", Role::input, Type::f32, 1, is_forward ? weight->rows() : weight->cols());
+  WeightIndex index(weight);
+  out.program.set_main(build_host_product(builder, index, problem, plan, o));
+  out.index = index.bindings();
+  return out;
+}
+
+}  // namespace tessera::ops

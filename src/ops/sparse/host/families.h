@@ -1,0 +1,129 @@
+// The families of product kernels of a host, as the planner and the builder of products see them.
+#pragma once
+
+#include "kernels/host/sddmm/codelet.h"
+#include "kernels/host/sddmm/cost.h"
+#include "ops/sparse/host/spmm_family.h"
+
+namespace tessera::ops {
+
+inline kernels::SddmmOperands operands_of(const ProductProblem& problem, uint32_t m, uint32_t k) {
+  kernels::SddmmOperands o;
+  o.n = problem.n;
+  o.dy = placed<const float>(problem.y_layout, m, problem.n);
+  o.x = placed<const float>(problem.x_layout, k, problem.n);
+  return o;
+}
+
+/// What the planner and the builder need to know of the kernel for blocks.
+struct BlockSddmm {
+  using Schedule = kernels::BlockSddmmSchedule;
+
+  const sparse::PackedBlocks& weight;
+
+  /// A dynamic weight has free slots, of which nobody writes dW: it is not written in full.
+  const program::Codelet& codelet(const ProductProblem& problem) const {
+    return problem.uses_beta || weight.is_dynamic() ? kernels::block_sddmm_codelet
+                                                    : kernels::block_sddmm_assign_codelet;
+  }
+
+  template <class Visit>
+  static void visit_knobs(Schedule& schedule, const Visit& visit) {
+    kernels::visit_block_sddmm_knobs(schedule, visit);
+  }
+
+  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
+    return kernels::block_sddmm_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
+  }
+
+  std::vector<uint32_t> row_parts(uint32_t parts) const { return Blocks{weight}.row_parts(parts); }
+  static std::vector<uint32_t> col_parts(const Schedule&, uint32_t n) { return {0, n}; }
+  uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), weight.rows()); }
+
+  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, const program::Box& units,
+                           const machine::Machine& m) const {
+    kernels::BlockSddmmSlice slice;
+    slice.weight = kernels::view_of(weight);
+    if (weight.is_dynamic()) slice.weight.row_begin = nullptr;
+    slice.weight.capacity = static_cast<uint32_t>(weight.capacity());
+    slice.block_row_begin = units.row;
+    slice.block_row_end = static_cast<uint32_t>(units.row_end());
+    slice.operands = operands_of(problem, weight.rows(), weight.cols());
+    slice.schedule = schedule;
+    return kernels::block_sddmm_cost(slice, m.figures);
+  }
+
+  /// Nothing comes before it.
+  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
+  uint64_t prologue_bytes() const { return 0; }
+
+  size_t scratch_floats(const Schedule& schedule, const ProductProblem& problem,
+                        const program::Box& units) const {
+    return kernels::block_sddmm_scratch(
+        schedule, kernels::view_of(weight), units.rows, problem.n,
+        {problem.x_layout == Layout::column_major, problem.y_layout == Layout::column_major});
+  }
+};
+
+/// The same of the kernel for single elements.
+struct ElementSddmm {
+  using Schedule = kernels::ElementSddmmSchedule;
+
+  const sparse::PackedElements& weight;
+
+  const program::Codelet& codelet(const ProductProblem& problem) const {
+    return problem.uses_beta ? kernels::element_sddmm_codelet : kernels::element_sddmm_assign_codelet;
+  }
+
+  template <class Visit>
+  static void visit_knobs(Schedule& schedule, const Visit& visit) {
+    kernels::visit_element_sddmm_knobs(schedule, visit);
+  }
+
+  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
+    return kernels::element_sddmm_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
+  }
+
+  std::vector<uint32_t> row_parts(uint32_t parts) const { return Elements{weight}.row_parts(parts); }
+  static std::vector<uint32_t> col_parts(const Schedule&, uint32_t n) { return {0, n}; }
+  uint32_t first_row(uint32_t unit) const { return Elements{weight}.first_row(unit); }
+  uint64_t capacity_of(uint32_t begin, uint32_t end) const {
+    return Elements{weight}.capacity_of(begin, end);
+  }
+
+  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, const program::Box& units,
+                           const machine::Machine& m) const {
+    kernels::ElementSddmmSlice slice;
+    slice.weight = kernels::view_of(weight);
+    if (weight.is_dynamic()) slice.weight.blocks = nullptr;
+    slice.weight.capacity = capacity_of(units.row, static_cast<uint32_t>(units.row_end()));
+    slice.chunk_begin = units.row;
+    slice.chunk_end = static_cast<uint32_t>(units.row_end());
+    slice.operands = operands_of(problem, weight.rows(), weight.cols());
+    slice.schedule = schedule;
+    return kernels::element_sddmm_cost(slice, m.figures);
+  }
+
+  /// Nothing comes before it.
+  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
+  uint64_t prologue_bytes() const { return 0; }
+
+  size_t scratch_floats(const Schedule& schedule, const ProductProblem& problem, const program::Box&) const {
+    return kernels::element_sddmm_scratch(schedule, kernels::view_of(weight), problem.n);
+  }
+};
+
+/// Calls visit with the family of a weight's product.
+template <class Visit>
+auto with_family(const PackedWeight& weight, Product product, const Visit& visit) {
+  const bool transpose = product == Product::input_gradient;
+  if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form)) {
+    if (product == Product::sddmm) return visit(BlockSddmm{*blocks});
+    return visit(Blocks{*blocks, transpose});
+  }
+  const auto& elements = std::get<sparse::PackedElements>(weight.form);
+  if (product == Product::sddmm) return visit(ElementSddmm{elements});
+  return visit(Elements{elements, transpose});
+}
+
+}  // namespace tessera::ops

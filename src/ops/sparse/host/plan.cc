@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "ops/knobs.h"
+#include "ops/sparse/host/families.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+namespace {
+
+using machine::Machine;
+using program::Box;
+using program::PhaseTimes;
+
+constexpr uint32_t kColumnGrain = 16;  // columns of a cache line of Y
+
+/// A partition, and what it is predicted to cost: each phase as its slowest tile has it.
+template <class Family>
+HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, const ProductProblem& problem,
+               const Machine& m) {
+  HostPlan plan;
+  HostPartition& partition = plan.partition;
+  partition.schedule = schedule;
+  partition.row_begin = family.row_parts(schedule.row_parts);
+  partition.col_begin = Family::col_parts(schedule, problem.n);
+  PhaseTimes slowest;
+  uint64_t scratch = family.prologue_bytes();
+  for (size_t r = 0; r + 1 < partition.row_begin.size(); ++r)
+    for (size_t c = 0; c + 1 < partition.col_begin.size(); ++c) {
+      const Box units{partition.row_begin[r], partition.row_begin[r + 1] - partition.row_begin[r],
+                      partition.col_begin[c], partition.col_begin[c + 1] - partition.col_begin[c]};
+      const PhaseTimes cost = family.cost(schedule, problem, units, m);
+      if (cost.total() > slowest.total()) slowest = cost;
+      scratch += family.scratch_floats(schedule, problem, units) * sizeof(float);
+    }
+  const uint32_t tiles = partition.tiles_used();
+  slowest[program::Phase::sync] += program::sync_cycles(m, tiles) / m.clock_hz;
+  slowest += family.prologue(tiles, m).scaled(1 / m.clock_hz);
+  plan.chosen = {describe_knobs<Family>(schedule), slowest, scratch, ""};
+  if (tiles > m.tiles) plan.chosen.rejected = fmt::format("{} parts for {} tiles", tiles, m.tiles);
+  return plan;
+}
+
+}  // namespace
+
+std::string_view name_of(Product product) {
+  switch (product) {
+    case Product::forward: return "forward";
+    case Product::input_gradient: return "input gradient";
+    case Product::sddmm: return "weight gradient";
+  }
+  return "";
+}
+
+std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {
+  const uint32_t grains = (n + kColumnGrain - 1) / kColumnGrain;
+  std::vector<uint32_t> begin;
+  for (uint64_t p = 0; p <= parts; ++p)
+    begin.push_back(std::min<uint32_t>(n, static_cast<uint32_t>(grains * p / parts) * kColumnGrain));
+  begin.erase(std::unique(begin.begin(), begin.end()), begin.end());
+  if (begin.size() == 1) begin.push_back(n);
+  return begin;
+}
+
+void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force) {
+  const bool is_sddmm = product == Product::sddmm;
+  if (block_size == 1) return is_sddmm ? check_knobs<ElementSddmm>(force) : check_knobs<Elements>(force);
+  if (!sparse::is_kernel_block_size(block_size))
+    throw UsageError(
+        fmt::format("a block size of {} has no kernel on a host; use 1, 4, 8, 16 or 32", block_size));
+  is_sddmm ? check_knobs<BlockSddmm>(force) : check_knobs<Blocks>(force);
+}
+
+HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& problem, const Machine& machine,
+                           const ForcedKnobs& force) {
+  return with_family(weight, problem.product, [&](const auto& family) {
+    using Family = std::decay_t<decltype(family)>;
+    return plan_fastest<Family>(family.candidates(problem, machine), force, [&](const auto& schedule) {
+      return weigh(family, schedule, problem, machine);
+    });
+  });
+}
+
+std::string to_string(const HostPlan& plan) {
+  return fmt::format("{}; {} × {} parts on {} tiles; predicted {:.3g} us", plan.chosen.partition,
+                     plan.partition.row_parts(), plan.partition.col_parts(), plan.partition.tiles_used(),
+                     plan.chosen.total() * 1e6);
+}
+
+}  // namespace tessera::ops

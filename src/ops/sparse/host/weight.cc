@@ -1,0 +1,76 @@
+#include "ops/sparse/host/weight.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::ops {
+
+using sparse::PackedBlocks;
+using sparse::PackedElements;
+
+const std::byte* PackedWeight::values() const {
+  if (const auto* blocks = std::get_if<PackedBlocks>(&form)) return blocks->values().data();
+  return std::get<PackedElements>(form).values();
+}
+
+uint32_t PackedWeight::rows() const {
+  return std::visit([](const auto& w) { return w.rows(); }, form);
+}
+uint32_t PackedWeight::cols() const {
+  return std::visit([](const auto& w) { return w.cols(); }, form);
+}
+Type PackedWeight::type() const {
+  return std::visit([](const auto& w) { return w.type(); }, form);
+}
+bool PackedWeight::is_dynamic() const {
+  return std::visit([](const auto& w) { return w.is_dynamic(); }, form);
+}
+
+PackedWeight prepack_weight(const SparseMatrix& matrix, Type type, uint32_t threads) {
+  if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type), false};
+  return {PackedElements(matrix, type, {.parts = threads}), false};
+}
+
+PackedShape packed_shape(const PackedWeight& weight) {
+  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form))
+    return {static_cast<uint32_t>(blocks->capacity()), blocks->order().block_values()};
+  return {static_cast<uint32_t>(std::get<PackedElements>(weight.form).places() / sparse::kRowGroupLanes),
+          sparse::kRowGroupLanes};
+}
+
+void clear_free_places(const PackedWeight& weight, float* packed) {
+  const auto* blocks = std::get_if<PackedBlocks>(&weight.form);
+  if (blocks == nullptr) return;
+  const size_t values = blocks->order().block_values();
+  for (uint32_t slot : blocks->free_slots()) std::fill_n(packed + slot * values, values, 0.0F);
+}
+
+void update_index(const PackedWeight& weight, Product product, const base::ParallelFor& parallel) {
+  if (product != Product::input_gradient) return;
+  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form))
+    blocks->transposed_index();
+  else
+    std::get<PackedElements>(weight.form).transposed(parallel);
+}
+
+WeightIndex::WeightIndex(std::shared_ptr<const PackedWeight> weight, std::string name)
+    : weight_(std::move(weight)), name_(std::move(name)) {}
+
+program::VariableId WeightIndex::array(const Builder& builder, const char* name, Type type, const void* data,
+                                       uint64_t rows, uint32_t cols, bool changes) {
+  const std::string full_name = name_ + "." + name;
+  const auto found = added_.find({full_name, data});
+  if (found != added_.end()) return found->second;
+  const auto r = static_cast<uint32_t>(rows);
+  program::VariableId id = 0;
+  if (changes) {
+    id = builder.external(full_name, program::Role::input, type, r, cols).variable;
+    bindings_.push_back({id, data, cols});
+  } else {
+    id = builder.constant(full_name, type, r, cols, {weight_, static_cast<const std::byte*>(data)}).variable;
+  }
+  added_.emplace(std::pair(full_name, data), id);
+  return id;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,89 @@
+// Weights as the products of a host read them, and their index arrays in a program.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/parallel.h"
+#include "ops/builder.h"
+#include "ops/product_problem.h"
+#include "program/program.h"
+#include "sparse/blocks/packed_blocks.h"
+#include "sparse/elements/packed_elements.h"
+
+namespace tessera::ops {
+
+/// A weight in the order in which the kernels read it. Dense is a pattern like any other: full.
+struct PackedWeight {
+  std::variant<sparse::PackedBlocks, sparse::PackedElements> form;
+  bool is_dense = false;
+
+  /// The packed values, which a program takes as its input.
+  const std::byte* values() const;
+  uint32_t rows() const;
+  uint32_t cols() const;
+  Type type() const;
+  bool is_dynamic() const;
+  bool has_blocks() const { return std::holds_alternative<sparse::PackedBlocks>(form); }
+};
+
+/// Packs a matrix so that `threads` threads can share out its rows. More threads than that share
+/// out the columns of Y too.
+PackedWeight prepack_weight(const SparseMatrix& matrix, Type type, uint32_t threads);
+
+/// The packed order as a matrix: of W's values, of dW, of an optimizer's state.
+struct PackedShape {
+  uint32_t rows = 0;
+  uint32_t cols = 0;  ///< values of a block, or lanes of a row group
+
+  uint64_t elements() const { return uint64_t{rows} * cols; }
+};
+PackedShape packed_shape(const PackedWeight& weight);
+
+/// Clears what no vertex of an SDDMM writes of dW: the slots that no block of a dynamic weight has.
+void clear_free_places(const PackedWeight& weight, float* packed);
+
+/// Brings up to date what a product reads of a weight beside its values: to be called before each
+/// run, at no cost where nothing has changed.
+void update_index(const PackedWeight& weight, Product product,
+                  const base::ParallelFor& parallel = base::serial_for);
+
+/// The index arrays of a weight in a program, each added when the first product wants it. They stay where
+/// they are: constants of a static weight, which keep it alive, and inputs of one whose pattern may change,
+/// to be bound anew in each run, so that the program serves every pattern.
+class WeightIndex {
+ public:
+  /// `name` is that of the weight: "W" has "W.columns".
+  explicit WeightIndex(std::shared_ptr<const PackedWeight> weight, std::string name = "W");
+
+  const PackedWeight& weight() const { return *weight_; }
+
+  /// An array that lies in the weight; `changes` where it does with the pattern.
+  program::VariableId array(const Builder& builder, const char* name, Type type, const void* data,
+                            uint64_t rows, uint32_t cols, bool changes);
+
+  /// What each run is to bind, once update_index() has seen to it.
+  struct Binding {
+    program::VariableId variable = 0;
+    const void* data = nullptr;
+    int64_t row_stride = 0;
+  };
+  const std::vector<Binding>& bindings() const { return bindings_; }
+
+ private:
+  std::shared_ptr<const PackedWeight> weight_;
+  std::string name_;
+  std::map<std::pair<std::string, const void*>, program::VariableId> added_;
+  std::vector<Binding> bindings_;
+};
+
+}  // namespace tessera::ops
