@@ -53,7 +53,7 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const mach
     dynamic_ = Weight::dynamic(matrix, matrix.pattern.blocks(), type);
     packed_ = dynamic_->storage()->packed;
   } else {
-    ops::PackedWeight packed = ops::prepack_weight(matrix, type, machine.tiles);
+    ops::PackedWeight packed = ops::prepack_weight(matrix, type);
     packed.is_dense = what.mode == Mode::dense;
     packed_ = std::make_shared<const ops::PackedWeight>(std::move(packed));
   }

@@ -9,6 +9,7 @@
 #include "engine/pool.h"
 #include "machine/host/detect.h"
 #include "sparse/moves.h"
+#include "sparse/packed_format.h"
 #include "sparse/parts.h"
 
 namespace tessera {
@@ -128,8 +129,7 @@ void Relocation::apply(std::span<float> state) const {
                 moves_->slot_values, 0.0F);
 }
 
-Weight::Weight(const SparseMatrix& matrix, Type type)
-    : storage_(store(ops::prepack_weight(matrix, type, threads()))) {}
+Weight::Weight(const SparseMatrix& matrix, Type type) : storage_(store(ops::prepack_weight(matrix, type))) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
   PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
@@ -139,8 +139,7 @@ Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Typ
 
 Weight Weight::dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type) {
   if (matrix.pattern.block_size == 1) {
-    auto elements = PackedElements::dynamic(matrix.pattern.rows, matrix.pattern.cols, capacity_blocks, type,
-                                            {.parts = threads()});
+    auto elements = PackedElements::dynamic(matrix.pattern.rows, matrix.pattern.cols, capacity_blocks, type);
     elements.set_matrix(matrix, parallel());
     return Weight(store({std::move(elements), false}));
   }
@@ -231,6 +230,10 @@ uint64_t Weight::packed_size() const {
   return by_form(
       *this, [](const PackedBlocks& w) { return w.capacity() * w.order().block_values(); },
       [](const PackedElements& w) { return w.places(); });
+}
+
+PackedFormat Weight::packed_format() const {
+  return by_form(*this, [](const auto& w) { return sparse::format_of(w); });
 }
 
 std::span<float> Weight::packed_values() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 namespace tessera::base {
 
@@ -16,5 +17,25 @@ using Buffer = std::unique_ptr<std::byte[], FreeBuffer>;
 
 /// `bytes` bytes, not initialised. Throws std::bad_alloc.
 Buffer allocate_buffer(size_t bytes);
+
+/// Gives a vector memory of the same kind.
+template <class T>
+struct BufferAllocator {
+  using value_type = T;
+
+  BufferAllocator() = default;
+  template <class U>
+  BufferAllocator(const BufferAllocator<U>&) {}
+
+  T* allocate(size_t count) { return reinterpret_cast<T*>(allocate_buffer(count * sizeof(T)).release()); }
+  void deallocate(T* items, size_t) { FreeBuffer()(reinterpret_cast<std::byte*>(items)); }
+  template <class U>
+  bool operator==(const BufferAllocator<U>&) const {
+    return true;
+  }
+};
+
+template <class T>
+using BufferVector = std::vector<T, BufferAllocator<T>>;
 
 }  // namespace tessera::base

@@ -89,7 +89,7 @@ struct Form {
 };
 
 std::shared_ptr<PackedWeight> pack(const SparseMatrix& matrix, const Form& form) {
-  if (!form.is_dynamic) return std::make_shared<PackedWeight>(prepack_weight(matrix, Type::f32, 2));
+  if (!form.is_dynamic) return std::make_shared<PackedWeight>(prepack_weight(matrix, Type::f32));
   const Pattern& p = matrix.pattern;
   if (p.block_size == 1) {
     auto elements = sparse::PackedElements::dynamic(p.rows, p.cols, p.blocks() + 9, Type::f32);
@@ -315,7 +315,7 @@ TEST(HostProgram, ProductsOfOneWeightShareItsIndex) {
   program::Program program;
   const Builder builder(program, host);
   const auto packed = std::make_shared<const PackedWeight>(
-      prepack_weight(generate({PatternKind::random, 64, 48, 0.3, 8, 1}), Type::f32, 2));
+      prepack_weight(generate({PatternKind::random, 64, 48, 0.3, 8, 1}), Type::f32));
   WeightIndex index(packed);
   const PackedShape shape = packed_shape(*packed);
   const auto add = [&](Product product) {
@@ -348,7 +348,7 @@ TEST(HostProgram, SaysWhichOperandIsWrong) {
   program::Program program;
   const Builder builder(program, host);
   const auto packed = std::make_shared<const PackedWeight>(
-      prepack_weight(generate({PatternKind::random, 16, 24, 1.0, 8, 1}), Type::f16, 1));
+      prepack_weight(generate({PatternKind::random, 16, 24, 1.0, 8, 1}), Type::f16));
   WeightIndex index(packed);
   const PackedShape shape = packed_shape(*packed);
   const Operand values = builder.temporary("values", Type::f16, shape.rows, shape.cols);
@@ -382,7 +382,7 @@ TEST(HostProgram, AddsToWhatWasThereWhereTheProblemSaysSo) {
       program::Program program;
       const Builder builder(program, host);
       const SparseMatrix matrix = generate({PatternKind::random, 20, 30, 0.5, block_size, 1});
-      const auto packed = std::make_shared<const PackedWeight>(prepack_weight(matrix, Type::f32, 2));
+      const auto packed = std::make_shared<const PackedWeight>(prepack_weight(matrix, Type::f32));
       WeightIndex index(packed);
       const PackedShape shape = packed_shape(*packed);
       const Operand values = builder.external("W", Role::input, Type::f32, shape.rows, shape.cols);

@@ -155,7 +155,7 @@ void PackedBlocks::check_capacity(uint64_t blocks) const {
 }
 
 void PackedBlocks::check_successor(const Pattern& pattern) const {
-  if (!is_dynamic_) malformed("its pattern is fixed; make it a dynamic one");
+  if (!is_dynamic()) malformed("its pattern is fixed; make it a dynamic one");
   if (pattern.rows != rows_ || pattern.cols != cols_ || pattern.block_size != block_size())
     malformed("a pattern of {} × {} in blocks of {}, for a weight of {} × {} in blocks of {}", pattern.rows,
               pattern.cols, pattern.block_size, rows_, cols_, block_size());
@@ -216,7 +216,7 @@ std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern, const ba
 std::vector<uint32_t> PackedBlocks::replace(std::span<const BlockPosition> drop,
                                             std::span<const BlockPosition> grow,
                                             const base::ParallelFor& parallel) {
-  if (!is_dynamic_) malformed("its pattern is fixed; make it a dynamic one");
+  if (!is_dynamic()) malformed("its pattern is fixed; make it a dynamic one");
   check_positions(drop, "drop", block_rows(), block_cols());
   check_positions(grow, "grow", block_rows(), block_cols());
   const Exchange exchange{drop, grow};

@@ -48,9 +48,14 @@ bool has_columns_in_few_sets(const Pattern& pattern, uint64_t block_bytes) {
   return all > 0 && pattern.blocks() == all && pattern.block_cols() * block_bytes % kSpan == 0;
 }
 
+SlotOrder order_for(const Pattern& pattern, Type type) {
+  const uint64_t block_bytes = uint64_t{pattern.block_size} * pattern.block_size * size_of(type);
+  return has_columns_in_few_sets(pattern, block_bytes) ? SlotOrder::rotated : SlotOrder::in_turn;
+}
+
 /// Rotates the slots of each row of a full pattern by the row's number: the blocks of a column are then a row
 /// plus a block apart.
-void turn_slots(BlockIndex& index, uint32_t cols) {
+void rotate_slots(BlockIndex& index, uint32_t cols) {
   for (uint32_t r = 0; r < index.rows(); ++r)
     for (uint32_t c = 0; c < cols; ++c)
       index.slots[index.row_begin[r] + c] = index.row_begin[r] + (c + r) % cols;
@@ -58,34 +63,36 @@ void turn_slots(BlockIndex& index, uint32_t cols) {
 
 }  // namespace
 
-PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic)
+PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, SlotOrder order)
     : type_(type),
       rows_(pattern.rows),
       cols_(pattern.cols),
       capacity_(capacity),
-      is_dynamic_(is_dynamic),
+      slot_order_(order),
       order_(order_of(pattern.block_size)),
       transposed_(new Transposed),
-      changes_(is_dynamic ? new Changes(capacity) : nullptr) {
+      changes_(is_dynamic() ? new Changes(capacity) : nullptr) {
   if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
     malformed("values of type {}; use f32, f16 or bf16", name_of(type));
   check(pattern);
   if (capacity > UINT32_MAX) malformed("{} blocks; at most 2^32 - 1 can be told apart", capacity);
   check_capacity(pattern.blocks());
-  const bool is_rotated = !is_dynamic_ && has_columns_in_few_sets(pattern, block_bytes());
-  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, is_dynamic_ || is_rotated);
+  index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, order != SlotOrder::in_turn);
   set_positions(index_, pattern);
-  if (is_dynamic_) number_slots();
-  if (is_rotated) turn_slots(index_, pattern.block_cols());
+  if (is_dynamic()) number_slots();
+  if (order == SlotOrder::rotated) rotate_slots(index_, pattern.block_cols());
   values_ = base::allocate_buffer(value_bytes());
   std::memset(values_.get(), 0, value_bytes());
 }
 
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type)
-    : PackedBlocks(pattern, type, pattern.blocks(), false) {}
+    : PackedBlocks(pattern, type, order_for(pattern, type)) {}
+
+PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, SlotOrder order)
+    : PackedBlocks(pattern, type, pattern.blocks(), order) {}
 
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity)
-    : PackedBlocks(pattern, type, capacity, true) {}
+    : PackedBlocks(pattern, type, capacity, SlotOrder::dynamic) {}
 
 PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type) : PackedBlocks(matrix.pattern, type) {
   set_values(matrix.values);
@@ -121,7 +128,7 @@ uint64_t PackedBlocks::non_zeros() const {
 
 uint64_t PackedBlocks::bytes() const {
   return value_bytes() + index_.bytes() + (transposed_->is_current ? transposed_->index.bytes() : 0) +
-         (is_dynamic_ ? changes_->bytes() : 0);
+         (is_dynamic() ? changes_->bytes() : 0);
 }
 
 Pattern PackedBlocks::pattern() const {
@@ -222,7 +229,7 @@ void PackedBlocks::set_values_from(MatrixView<const float> dense) {
 void PackedBlocks::pack(std::span<const float> values, std::span<float> packed) const {
   check_count("an array", values.size(), blocks());
   check_count("packed room", packed.size(), capacity_);
-  if (is_dynamic_) std::fill(packed.begin(), packed.end(), 0.0F);
+  if (is_dynamic()) std::fill(packed.begin(), packed.end(), 0.0F);
   pack_rows(0, block_rows(), values.data(), packed.data());
 }
 

@@ -28,6 +28,13 @@ inline constexpr uint32_t kDenseBlockSize = 8;
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
+/// Which slots the blocks have.
+enum class SlotOrder : uint8_t {
+  in_turn,  ///< those of the BSR pattern
+  rotated,  ///< of a full pattern: each block row's in turn, from the one on that has the row's number
+  dynamic,  ///< any: a block keeps its own
+};
+
 /// A sparse weight: one array of values, the master copy, with its index on top. A block's values are in its
 /// *slot*, in the order given by BlockOrder. Blocks of a static weight have slots in the order of the BSR
 /// pattern; those of a full pattern are rotated per row. A dynamic weight has as many slots as its capacity;
@@ -38,6 +45,9 @@ class PackedBlocks {
   /// Sets the pattern; all values are zero. `type` is f32, f16 or bf16. Throws UsageError for another type, a
   /// block size without kernels, and a malformed pattern.
   PackedBlocks(const Pattern& pattern, Type type);
+
+  /// The same with the slots in an order: in turn, or of a full pattern rotated.
+  PackedBlocks(const Pattern& pattern, Type type, SlotOrder order);
 
   /// The same as a dynamic weight. Throws UsageError also if the pattern has more blocks than `capacity`, or
   /// if that exceeds 2^32 - 1.
@@ -56,7 +66,8 @@ class PackedBlocks {
   /// Maximum number of blocks; for a static weight, its blocks.
   uint64_t capacity() const { return capacity_; }
   /// Whether the pattern may change.
-  bool is_dynamic() const { return is_dynamic_; }
+  bool is_dynamic() const { return slot_order_ == SlotOrder::dynamic; }
+  SlotOrder slot_order() const { return slot_order_; }
   const BlockOrder& order() const { return order_; }
 
   /// Stored values inside the matrix, excluding the overhang.
@@ -122,7 +133,7 @@ class PackedBlocks {
     void operator()(Changes* changes) const;
   };
 
-  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, bool is_dynamic);
+  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, SlotOrder order);
 
   size_t block_bytes() const { return order_.block_values() * size_of(type_); }
   size_t value_bytes() const { return capacity_ * block_bytes(); }
@@ -143,7 +154,7 @@ class PackedBlocks {
   uint32_t rows_ = 0;
   uint32_t cols_ = 0;
   uint64_t capacity_ = 0;
-  bool is_dynamic_ = false;
+  SlotOrder slot_order_ = SlotOrder::in_turn;
   BlockOrder order_;
   BlockIndex index_;
   std::vector<uint32_t> free_slots_;  ///< next one last

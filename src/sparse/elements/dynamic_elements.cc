@@ -47,7 +47,7 @@ std::vector<uint64_t> edited_rows(const std::vector<uint64_t>& row_begin, std::s
 
 PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
                                        const ElementPacking& packing) {
-  PackedElements w(split_for_shape(rows, cols, capacity, packing), type, packing);
+  PackedElements w(split_for_shape(rows, cols, capacity, packing), type);
   const uint64_t places = most_places(w.index_, capacity);
   w.check_places(places);
   w.dynamic_ = std::make_unique<Dynamic>();

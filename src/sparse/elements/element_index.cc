@@ -6,7 +6,7 @@ namespace tessera::sparse {
 namespace {
 
 template <class T>
-void grow(std::vector<T>& items, uint64_t count) {
+void grow(base::BufferVector<T>& items, uint64_t count) {
   if (items.size() < count) items.resize(count);
 }
 

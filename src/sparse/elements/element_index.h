@@ -3,11 +3,12 @@
 //
 // The matrix is cut into chunks of consecutive rows, and each chunk into k-blocks of consecutive
 // columns. In a k-block two rows make a *task*. It takes *shared* steps, on a column that both have
-// (a row of X is loaded once for two products), then *apart* steps, on one column of either. Sixteen
-// tasks of like size form a *bundle*, filled up to equal numbers of steps, their elements
+// (a row of X is loaded once for two products), then *unpaired* steps, on one column of either. Sixteen
+// tasks of like size form a *row group*, filled up to equal numbers of steps, their elements
 // interleaved, lane t belonging to task t. So
 //  - a kernel for many columns of X walks one task after another, with trip counts that repeat
-//    from task to task, broadcasting values that lie sixteen apart, and
+//    from task to task, broadcasting values that lie sixteen apart; of each quarter of the lanes it
+//    skips the filler behind the longest task; and
 //  - a kernel for a single column takes all sixteen tasks at once, a vector of values at a time.
 // Filler is a zero whose column index is the width of the k-block: kernels keep a row of zeros
 // behind the rows of X there, so that filler adds nothing even where X holds infinity or NaN.
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/parallel.h"
 
 namespace tessera::sparse {
@@ -26,8 +28,12 @@ namespace tessera::sparse {
 /// k-block fit 15 bits with it.
 inline constexpr uint32_t kColumnScale = 32;
 
-/// Tasks in a bundle.
+/// Tasks in a row group.
 inline constexpr uint32_t kRowGroupLanes = 16;
+
+/// Tasks that have a number of steps of their own: as many as a kernel for many columns takes at a time.
+inline constexpr uint32_t kQuarterLanes = 4;
+inline constexpr uint32_t kQuarters = kRowGroupLanes / kQuarterLanes;
 
 /// Columns of a k-block and rows of a chunk at most.
 inline constexpr uint32_t kMaxKBlock = 1023;
@@ -51,7 +57,8 @@ struct RowGroup {
   uint16_t row_b[kRowGroupLanes];
   uint16_t shared_steps;  ///< even
   uint16_t unpaired_steps;
-  uint16_t tasks;  ///< up to 16; the lanes after them hold only filler
+  uint16_t tasks;                     ///< up to 16; the lanes after them hold only filler
+  uint16_t quarter_steps[kQuarters];  ///< unpaired steps of the longest of each four tasks; filler after them
 
   size_t value_count() const { return size_t{2} * kRowGroupLanes * (shared_steps + unpaired_steps); }
   size_t index_count() const { return size_t{kRowGroupLanes} * (shared_steps / 2 + unpaired_steps); }
@@ -71,8 +78,8 @@ struct ElementIndex {
   uint32_t k_block = 1;                            ///< columns of a k-block
   std::vector<uint32_t> chunk_begin = {0};         ///< first row of each chunk, and the number of rows
   std::vector<ElementBlock> blocks = {{0, 0, 0}};  ///< of each k-block of each chunk, and the end
-  std::vector<RowGroup> row_groups;
-  std::vector<uint32_t> words;  ///< kColumnScale × column in its k-block, k_block for filler
+  base::BufferVector<RowGroup> row_groups;
+  base::BufferVector<uint32_t> words;  ///< kColumnScale × column in its k-block, k_block for filler
 
   uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
   uint32_t chunks() const { return static_cast<uint32_t>(chunk_begin.size()) - 1; }

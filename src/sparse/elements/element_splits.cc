@@ -5,13 +5,26 @@
 namespace tessera::sparse {
 namespace {
 
-/// Rows of a chunk: enough for like tasks to find each other, few enough for their sums to wait in
-/// the L2 cache. An eighth more where that keeps the last rows from making a chunk of their own.
-constexpr uint32_t kChunkRows = 2048;
-constexpr uint32_t kMostRows = kChunkRows + kChunkRows / 8;
+/// Rows of a chunk. With fewer, row groups hold more filler, above all where rows are short; with more, there
+/// is less for threads to share out.
+constexpr uint32_t kFewRows = 512;
+constexpr uint32_t kManyRows = 1024;
+constexpr uint64_t kManyNonZeros = uint64_t{512} << 10;
 
-/// Shorter chunks are mostly filler, and are not cut for the sake of more parts.
-constexpr uint32_t kLeastRows = 128;
+/// A matrix with fewer rows has two chunks, where each has enough rows, and non-zeros to keep a thread busy
+/// for longer than it takes to share work out; and one with fewer non-zeros, chunks of up to so many rows.
+constexpr uint32_t kFewestRows = 128;
+constexpr uint64_t kFewestNonZeros = uint64_t{48} << 10;
+constexpr uint32_t kMostRows = 2048;
+
+/// How many chunks of `few_rows` rows or more.
+uint32_t choose_chunks(uint32_t rows, uint64_t non_zeros, uint32_t few_rows) {
+  const uint64_t likely_rows =
+      std::clamp<uint64_t>(kManyNonZeros * rows / std::max<uint64_t>(non_zeros, 1), few_rows, kManyRows);
+  const uint64_t least = (uint64_t{rows} + kMostRows - 1) / kMostRows;
+  const uint64_t most = std::max<uint64_t>(rows / likely_rows, std::min(2U, rows / kFewestRows));
+  return static_cast<uint32_t>(std::max<uint64_t>({1, least, std::min(non_zeros / kFewestNonZeros, most)}));
+}
 
 uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   const double cells = static_cast<double>(rows) * cols;
@@ -23,23 +36,30 @@ uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   return 1023;
 }
 
-/// Cuts the rows into chunks of about the rows asked for, `parts` of them or more if the rows are
-/// enough, with like amounts of work, which ascends with the row.
+/// Splits the rows into so many chunks of like amounts of work, which ascends with the row; of more than
+/// `most_rows` into more.
 template <class Work>
-std::vector<uint32_t> split_rows(uint32_t rows, const ElementPacking& packing, const Work& work_before) {
-  const uint32_t asked_rows = std::min(packing.chunk_rows, kMaxChunkRows);
-  const uint64_t chunk_rows = asked_rows > 0 ? asked_rows : kChunkRows;
-  const uint32_t most_rows = asked_rows > 0 ? asked_rows : kMostRows;
-  const uint64_t chunks = std::max<uint64_t>((rows + chunk_rows - 1) / chunk_rows,
-                                             std::clamp(rows / kLeastRows, 1U, packing.parts));
+std::vector<uint32_t> split_rows(uint32_t rows, uint32_t chunks, uint32_t most_rows,
+                                 const Work& work_before) {
   std::vector<uint32_t> begin = {0};
   for (uint32_t row = 1; row < rows; ++row) {
     const uint64_t target = work_before(rows) * begin.size() / chunks;
-    const bool nearest = work_before(row) + work_before(row + 1) > 2 * target;
+    const bool nearest = begin.size() < chunks && work_before(row) + work_before(row + 1) > 2 * target;
     if (nearest || row - begin.back() == most_rows) begin.push_back(row);
   }
   if (rows > 0) begin.push_back(rows);
   return begin;
+}
+
+/// The same, as asked for or as fits the matrix.
+template <class Work>
+std::vector<uint32_t> split_rows(uint32_t rows, uint64_t non_zeros, uint32_t few_rows,
+                                 const ElementPacking& packing, const Work& work_before) {
+  if (packing.chunk_rows > 0) {
+    const uint32_t most = std::min(packing.chunk_rows, kMaxChunkRows);
+    return split_rows(rows, (rows + most - 1) / most, most, work_before);
+  }
+  return split_rows(rows, choose_chunks(rows, non_zeros, few_rows), kMostRows + kMostRows / 8, work_before);
 }
 
 ElementIndex empty_index(uint32_t rows, uint32_t cols, uint64_t non_zeros, const ElementPacking& packing,
@@ -58,15 +78,16 @@ ElementIndex empty_index(uint32_t rows, uint32_t cols, uint64_t non_zeros, const
 
 ElementIndex split_for(const Pattern& pattern, const ElementPacking& packing) {
   // Rows count too, so that empty ones do not pile up.
-  return empty_index(
-      pattern.rows, pattern.cols, pattern.blocks(), packing,
-      split_rows(pattern.rows, packing, [&](uint32_t row) { return pattern.row_begin[row] + row; }));
+  return empty_index(pattern.rows, pattern.cols, pattern.blocks(), packing,
+                     split_rows(pattern.rows, pattern.blocks(), kFewRows, packing,
+                                [&](uint32_t row) { return pattern.row_begin[row] + row; }));
 }
 
 ElementIndex split_for_shape(uint32_t rows, uint32_t cols, uint64_t non_zeros,
                              const ElementPacking& packing) {
-  return empty_index(rows, cols, non_zeros, packing,
-                     split_rows(rows, packing, [](uint32_t row) { return uint64_t{row}; }));
+  return empty_index(
+      rows, cols, non_zeros, packing,
+      split_rows(rows, non_zeros, kManyRows, packing, [](uint32_t row) { return uint64_t{row}; }));
 }
 
 }  // namespace tessera::sparse

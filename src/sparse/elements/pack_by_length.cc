@@ -185,6 +185,8 @@ std::vector<RowGroup> group_by_length(std::span<const uint16_t> lengths) {
     row_group.shared_steps = 0;
     row_group.unpaired_steps = lengths[order[first]];
     row_group.tasks = static_cast<uint16_t>((count + 1) / 2);
+    for (uint32_t q = 0; q * 2 * kQuarterLanes < count; ++q)
+      row_group.quarter_steps[q] = lengths[order[first + q * 2 * kQuarterLanes]];
   }
   return row_groups;
 }

@@ -26,8 +26,8 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
   return slices;
 }
 
-/// The steps of a bundle follow from its least shared and its longest row: where a task shares
-/// more, the rest of its shared columns go apart.
+/// The steps of a row group follow from its least shared and its longest row: where a task shares
+/// more, the rest of its shared columns go unpaired.
 RowGroup make_row_group(std::span<const RowPair> tasks, uint32_t chunk_rows) {
   RowGroup row_group{};
   row_group.tasks = static_cast<uint16_t>(tasks.size());
@@ -43,19 +43,27 @@ RowGroup make_row_group(std::span<const RowPair> tasks, uint32_t chunk_rows) {
   }
   row_group.shared_steps -= row_group.shared_steps % 2;
   row_group.unpaired_steps = longest - row_group.shared_steps;
+  for (size_t lane = 0; lane < tasks.size(); ++lane) {
+    uint16_t& steps = row_group.quarter_steps[lane / kQuarterLanes];
+    steps = std::max<uint16_t>(steps, tasks[lane].a.count - row_group.shared_steps);
+  }
   return row_group;
 }
 
-/// Loads that a kernel spends on a step of a task, at four vectors of columns and per half.
+/// Loads that a kernel spends on a step of a task, at four vectors of columns and per half; and what a step
+/// weighs that it skips: kernels for few columns do not.
 constexpr uint64_t kSharedStepCost = 13;
 constexpr uint64_t kUnpairedStepCost = 22;
+constexpr uint64_t kSkippedStepCost = 6;
 
 uint64_t cost_of_row_groups(std::span<const RowPair> tasks) {
   uint64_t cost = 0;
   for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
     const size_t count = std::min<size_t>(kRowGroupLanes, tasks.size() - first);
     const RowGroup row_group = make_row_group(tasks.subspan(first, count), 0);
-    cost += kSharedStepCost * row_group.shared_steps + kUnpairedStepCost * row_group.unpaired_steps;
+    for (const uint16_t steps : row_group.quarter_steps)
+      cost += kSharedStepCost * row_group.shared_steps + kUnpairedStepCost * steps +
+              kSkippedStepCost * (row_group.unpaired_steps - steps);
   }
   return cost;
 }
@@ -68,6 +76,18 @@ void sort_in_strips(std::vector<RowPair>& tasks, int strip) {
     if (x_strip != y_strip) return x_strip > y_strip;
     return x_strip % 2 == 0 ? x.a.count > y.a.count : x.a.count < y.a.count;
   });
+}
+
+/// Brings the tasks of each row group in the order of their longer rows, up or down as its strips go.
+void sort_lanes(std::vector<RowPair>& tasks) {
+  for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
+    const auto begin = tasks.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = tasks.begin() + static_cast<ptrdiff_t>(std::min(first + kRowGroupLanes, tasks.size()));
+    const bool ascends = begin->a.count < std::prev(end)->a.count;
+    std::stable_sort(begin, end, [=](const RowPair& x, const RowPair& y) {
+      return ascends ? x.a.count < y.a.count : x.a.count > y.a.count;
+    });
+  }
 }
 
 /// Puts tasks that are alike next to each other, so that their bundles lose the least: narrow
@@ -83,6 +103,7 @@ void sort_tasks(std::vector<RowPair>& tasks) {
     best = strip;
   }
   sort_in_strips(tasks, best);
+  sort_lanes(tasks);
 }
 
 /// Writes one task's lane of index words. `first_column` begins the k-block, `filler` is the index

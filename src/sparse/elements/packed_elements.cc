@@ -38,23 +38,22 @@ float load(const std::byte* values, Type type, uint64_t i) {
 
 }  // namespace
 
-PackedElements::PackedElements() : PackedElements(ElementIndex{}, Type::f32, {}) {}
+PackedElements::PackedElements() : PackedElements(ElementIndex{}, Type::f32) {}
 PackedElements::~PackedElements() = default;
 PackedElements::PackedElements(PackedElements&&) noexcept = default;
 PackedElements& PackedElements::operator=(PackedElements&&) noexcept = default;
 
-PackedElements::PackedElements(ElementIndex cut, Type type, const ElementPacking& packing)
+PackedElements::PackedElements(ElementIndex split, Type type)
     : type_(type),
-      packing_(packing),
-      row_begin_(cut.rows + size_t{1}),
-      index_(std::move(cut)),
+      row_begin_(split.rows + size_t{1}),
+      index_(std::move(split)),
       values_(kRowGroupLanes * size_of(type)),
       transposed_(std::make_unique<Transposed>()) {
   assert(type == Type::f32 || type == Type::f16 || type == Type::bf16);
 }
 
 PackedElements::PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing)
-    : PackedElements(split_for(matrix.pattern, packing), type, packing) {
+    : PackedElements(split_for(matrix.pattern, packing), type) {
   assert(matrix.pattern.block_size == 1);
   row_begin_ = matrix.pattern.row_begin;
   pack_paired(matrix.pattern, index_);
@@ -112,7 +111,7 @@ const TransposedElements& PackedElements::transposed(const base::ParallelFor& pa
   const auto none = static_cast<uint32_t>(zero_place());
   ElementIndex& index = t.elements.index;
   if (index.rows != cols() || index.cols != rows()) {
-    index = split_for_shape(cols(), rows(), capacity(), {.parts = packing_.parts});
+    index = split_for_shape(cols(), rows(), capacity(), {});
     if (is_dynamic()) {
       reserve(index, capacity());
       t.elements.source.assign(most_places(index, capacity()), none);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/parallel.h"
 #include "sparse/elements/element_index.h"
 #include "sparse/elements/element_splits.h"
@@ -59,8 +60,8 @@ class PackedElements {
   uint32_t chunks() const { return index_.chunks(); }
   const std::vector<uint32_t>& chunk_begin() const { return index_.chunk_begin; }
   const std::vector<ElementBlock>& blocks() const { return index_.blocks; }
-  const std::vector<RowGroup>& row_groups() const { return index_.row_groups; }
-  const std::vector<uint32_t>& indices() const { return index_.words; }
+  const base::BufferVector<RowGroup>& row_groups() const { return index_.row_groups; }
+  const base::BufferVector<uint32_t>& indices() const { return index_.words; }
   /// Places of the present pattern, filler included.
   uint64_t value_count() const { return index_.value_count(); }
 
@@ -119,7 +120,7 @@ class PackedElements {
   struct Dynamic;
   struct Transposed;
 
-  PackedElements(ElementIndex cut, Type type, const ElementPacking& packing);
+  PackedElements(ElementIndex split, Type type);
   void check_places(uint64_t places) const;
   void check_dynamic() const;
   void check(const Pattern& pattern) const;
@@ -137,10 +138,9 @@ class PackedElements {
   void for_each_nonzero(const base::ParallelFor& parallel, const Visit& visit) const;
 
   Type type_ = Type::f32;
-  ElementPacking packing_;
   std::vector<uint64_t> row_begin_ = {0};
   ElementIndex index_;
-  std::vector<std::byte> values_;
+  base::BufferVector<std::byte> values_;
   std::unique_ptr<Dynamic> dynamic_;
   std::unique_ptr<Transposed> transposed_;
 };

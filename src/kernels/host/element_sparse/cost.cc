@@ -44,6 +44,8 @@ constexpr double kStreamTraffic = 1.5;
 constexpr double kSharedLineCycles = 60;
 // Turning a column-major operand: loads, shuffles and short stores for every four elements.
 constexpr double kTransposePerElement = 0.5;
+// Chunks of a group at most.
+constexpr uint32_t kMostGroupChunks = 1000;
 
 /// Counts of a slice.
 struct Counts {
@@ -71,7 +73,9 @@ struct Counts {
       const sparse::RowGroup& row_group = w.row_groups[i];
       tasks += row_group.tasks;
       shared_steps += double{1} * row_group.tasks * row_group.shared_steps;
-      unpaired_steps += double{1} * row_group.tasks * row_group.unpaired_steps;
+      for (uint32_t q = 0; q * sparse::kQuarterLanes < row_group.tasks; ++q)
+        unpaired_steps += double{1} * row_group.quarter_steps[q] *
+                          std::min(sparse::kQuarterLanes, row_group.tasks - q * sparse::kQuarterLanes);
       words += static_cast<double>(row_group.index_count()) / kRowGroupLanes;
     }
     row_groups = static_cast<double>(last.row_group - first.row_group);
@@ -89,13 +93,14 @@ struct Counts {
     const double elements = static_cast<double>(w.capacity) / std::max(1.0, blocks);  // per block
     const double row_length = elements / std::max(1.0, chunk_rows);
     const double filled_rows = chunk_rows * (1 - std::exp(-row_length));
-    // Half a bundle at each change of length; lengths spread over six standard deviations.
+    // Half a row group at each change of length; lengths spread over six standard deviations. Of a row group
+    // a kernel for many columns takes what is filler for a quarter of its lanes.
     const double filler =
         kRowGroupLanes * std::min(6 * std::sqrt(row_length), std::ceil(filled_rows / (2 * kRowGroupLanes)));
     const double places = blocks * (elements + filler);
     tasks = blocks * filled_rows / 2;
-    unpaired_steps = places / 2;
-    words = unpaired_steps / kRowGroupLanes;
+    unpaired_steps = blocks * (elements + filler / sparse::kQuarters) / 2;
+    words = places / 2 / kRowGroupLanes;
     row_groups = std::ceil(tasks / kRowGroupLanes);
     bytes = places * static_cast<double>(size_of(w.type)) + places / 2 * sizeof(uint32_t) +
             row_groups * sizeof(sparse::RowGroup);
@@ -120,7 +125,8 @@ double column_cycles(const ElementWeight& w, const Counts& counts, const HostFig
 double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, const HostFigures& f) {
   const double chunks = slice.chunk_end - slice.chunk_begin;
   const double group_rows = rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
-  const double kept = keeps_panel(slice.schedule, slice.weight.chunks) ? slice.weight.cols : 0;
+  const double kept =
+      keeps_panel(slice.schedule, slice.chunk_end - slice.chunk_begin) ? slice.weight.cols : 0;
   return resident_rate((group_rows + kept) * panel_cols * sizeof(float), kSumsFractionOfL2, kSumsFractionLost,
                        f);
 }
@@ -225,18 +231,20 @@ std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t
   for (uint32_t row_parts = 1; row_parts <= threads; ++row_parts) {
     if (threads % row_parts != 0 && row_parts != threads) continue;
     for (uint32_t panel : panels) {
-      // About a quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest.
+      // About a quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest. Or
+      // all sums at once, so that X is not read again.
       const uint64_t sums = uint64_t{chunk_rows} * panel * sizeof(float);
       ElementSchedule schedule;
       schedule.row_parts = static_cast<uint16_t>(row_parts);
       schedule.col_parts = static_cast<uint16_t>(threads / row_parts);
       schedule.panel_cols = static_cast<uint16_t>(panel);
-      schedule.group_chunks =
-          static_cast<uint16_t>(std::clamp<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1, 1000));
-      for (const bool stream_y : {false, true}) {
-        schedule.stream_y = stream_y;
-        schedules.push_back(schedule);
-      }
+      const auto fit = static_cast<uint32_t>(std::max<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1));
+      for (const uint32_t group : {std::min(fit, w.chunks), w.chunks})
+        for (const bool stream_y : {false, true}) {
+          schedule.group_chunks = static_cast<uint16_t>(std::clamp(group, 1U, kMostGroupChunks));
+          schedule.stream_y = stream_y;
+          schedules.push_back(schedule);
+        }
     }
   }
   return schedules;

@@ -28,50 +28,59 @@ namespace tessera::kernels::HWY_NAMESPACE {
 inline constexpr uint32_t kMostVectors = HWY_TARGET == HWY_AVX2 ? 6 : 8;
 
 template <size_t kVectors>
-void run_vectors(const ElementSlice& slice, uint32_t col, uint32_t cols) {
+void run_vectors(const ElementSlice& slice, uint32_t col, uint32_t cols, float* scratch) {
   if constexpr (kVectors > kMostVectors) {
     return;
   } else if (cols > kVectors * kLanes) {
-    run_vectors<kVectors + 1>(slice, col, cols);
+    run_vectors<kVectors + 1>(slice, col, cols, scratch);
   } else {
-    PanelSlice<TaskLoop<Floats, kVectors>>(slice, col, cols).run();
+    PanelSlice<TaskLoop<Floats, kVectors>>(slice, col, cols, scratch).run();
   }
 }
 
-void run_single(const ElementSlice& slice, uint32_t col) {
+void run_single(const ElementSlice& slice, uint32_t col, float* scratch) {
 #if HWY_TARGET == HWY_AVX3
   const uint32_t depth = slice.weight.k_block + 1;
-  if (depth <= 64) return PanelSlice<ColumnLoop<LookedUp<4>>>(slice, col, 1).run();
-  if (depth <= 128) return PanelSlice<ColumnLoop<LookedUp<8>>>(slice, col, 1).run();
-  if (depth <= 256) return PanelSlice<ColumnLoop<Mixed>>(slice, col, 1).run();
+  if (depth <= 64) return PanelSlice<ColumnLoop<LookedUp<4>>>(slice, col, 1, scratch).run();
+  if (depth <= 128) return PanelSlice<ColumnLoop<LookedUp<8>>>(slice, col, 1, scratch).run();
+  if (depth <= 256) return PanelSlice<ColumnLoop<Mixed>>(slice, col, 1, scratch).run();
 #endif
-  PanelSlice<ColumnLoop<Gathered>>(slice, col, 1).run();
+  PanelSlice<ColumnLoop<Gathered>>(slice, col, 1, scratch).run();
 }
 
-void run_panel(const ElementSlice& slice, uint32_t col, uint32_t cols) {
-  if (cols == 1) return run_single(slice, col);
-  if (cols <= 4) return PanelSlice<TaskLoop<hn::CappedTag<float, 4>, 1>>(slice, col, cols).run();
+void run_panel(const ElementSlice& slice, uint32_t col, uint32_t cols, float* scratch) {
+  if (cols == 1) return run_single(slice, col, scratch);
+  if (cols <= 4) return PanelSlice<TaskLoop<hn::CappedTag<float, 4>, 1>>(slice, col, cols, scratch).run();
   if (cols <= 8 && kLanes > 8)
-    return PanelSlice<TaskLoop<hn::CappedTag<float, 8>, 1>>(slice, col, cols).run();
-  run_vectors<1>(slice, col, cols);
+    return PanelSlice<TaskLoop<hn::CappedTag<float, 8>, 1>>(slice, col, cols, scratch).run();
+  run_vectors<1>(slice, col, cols, scratch);
+}
+
+// Threads share the chunks of a panel that is kept, else whole panels.
+template <class PanelColumns>
+void run_panels(const ElementSlice& slice, uint32_t panels, const PanelColumns& columns_before) {
+  const auto run = [&](uint32_t i, float* scratch) {
+    run_panel(slice, slice.col_begin + columns_before(i), columns_before(i + 1) - columns_before(i), scratch);
+  };
+  if (keeps_panel(slice.schedule, slice.chunk_end - slice.chunk_begin)) {
+    for (uint32_t i = 0; i < panels; ++i) run(i, slice.scratch);
+    return;
+  }
+  program::share_work(slice.helpers, panels, slice.scratch,
+                      [&](uint32_t i, std::byte* scratch) { run(i, reinterpret_cast<float*>(scratch)); });
 }
 
 void run_slice(const ElementSlice& slice) {
   const uint32_t cols = slice.col_end - slice.col_begin;
   const uint32_t most = std::min<uint32_t>(slice.schedule.panel_cols, kMostVectors * kLanes);
-  if (most < kLanes) {
-    for (uint32_t col = 0; col < cols; col += most)
-      run_panel(slice, slice.col_begin + col, std::min(most, cols - col));
-    return;
-  }
+  if (most < kLanes)
+    return run_panels(slice, (cols + most - 1) / most, [&](uint32_t i) { return std::min(cols, i * most); });
   // Panels that differ by one vector at most.
   const TileSplit panels{(cols + static_cast<uint32_t>(kLanes) - 1) / static_cast<uint32_t>(kLanes),
                          most / static_cast<uint32_t>(kLanes)};
-  for (uint32_t p = 0; p < panels.tiles(); ++p) {
-    const uint32_t begin = panels.begin(p) * kLanes;
-    const uint32_t end = std::min<uint32_t>(cols, panels.begin(p + 1) * kLanes);
-    run_panel(slice, slice.col_begin + begin, end - begin);
-  }
+  run_panels(slice, panels.tiles(), [&](uint32_t i) {
+    return std::min<uint32_t>(cols, panels.begin(i) * static_cast<uint32_t>(kLanes));
+  });
 }
 
 #else

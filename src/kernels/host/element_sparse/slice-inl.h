@@ -71,25 +71,28 @@ struct ComingRows {
 template <class Loop>
 class PanelSlice {
  public:
-  PanelSlice(const ElementSlice& slice, uint32_t col, uint32_t cols)
+  // A thread that helps has a scratch of its own; its time is not split into phases.
+  PanelSlice(const ElementSlice& slice, uint32_t col, uint32_t cols, float* scratch)
       : slice_(slice),
         w_(slice.weight),
+        clock_(scratch == slice.scratch ? slice.clock : nullptr),
         rotation_(rotation_of_y(slice)),
         col_(int64_t{col} - rotation_.columns),
         cols_(cols),
         keeps_x_(keeps_panel(slice.schedule, w_.chunks)) {
-    x_ = slice.scratch + ElementScratch(slice.schedule, w_, slice.col_end - slice.col_begin).x;
-    work_in(slice.scratch);
+    x_ = scratch + ElementScratch(slice.schedule, w_, slice.col_end - slice.col_begin).x;
+    work_in(scratch);
     if (col != slice.col_begin) rotation_ = {};
   }
 
-  // The first group packs a panel that is kept: others can take part in those behind it.
+  // The first group copies a panel that is kept: others can take part in those behind it.
   void run() const {
     enter(program::Phase::compute);
     const uint32_t step = slice_.schedule.group_chunks;
     const uint32_t groups = (slice_.chunk_end - slice_.chunk_begin + step - 1) / step;
     if (groups == 0) return;
     run_group(0);
+    if (groups == 1) return;
     program::share_work(slice_.helpers, groups - 1, slice_.scratch, [&](uint32_t i, std::byte* scratch) {
       PanelSlice panel = *this;
       panel.work_in(reinterpret_cast<float*>(scratch));
@@ -116,7 +119,7 @@ class PanelSlice {
   }
 
   void enter(program::Phase phase) const {
-    if (slice_.clock != nullptr) slice_.clock->enter(phase);
+    if (clock_ != nullptr) clock_->enter(phase);
   }
 
   size_t width() const { return Loop::width(); }
@@ -255,6 +258,7 @@ class PanelSlice {
 
   const ElementSlice& slice_;
   const ElementWeight& w_;
+  program::PhaseClock* clock_;
   Rotation rotation_;  // of the panel's first vector
   int64_t col_;        // of Y and X, minus the rotation
   uint32_t cols_;

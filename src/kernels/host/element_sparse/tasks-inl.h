@@ -101,16 +101,17 @@ HWY_INLINE void prefetch_part(const float* values, const uint32_t* words, size_t
 }
 
 // kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency
-// of the multiply-adds. What is left of the last tasks is filler.
+// of the multiply-adds. What is left of the last tasks is filler, and so is what they have behind the
+// steps of their quarter.
 template <size_t kVectors, size_t kTasks, class D>
 HWY_INLINE void run_tasks(D d, const RowGroup& row_group, const float* HWY_RESTRICT values,
                           const uint32_t* HWY_RESTRICT words, const ElementOperands& operands) {
+  static_assert(kTasks <= sparse::kQuarterLanes);
   constexpr size_t kStep = kRowGroupLanes;
   const size_t width = kVectors * hn::Lanes(d);
   const float* HWY_RESTRICT x = operands.x;
   float* HWY_RESTRICT y = operands.y;
   const size_t shared = row_group.shared_steps / 2 * kStep;
-  const size_t unpaired = row_group.unpaired_steps * kStep;
   const size_t steps = (size_t{row_group.shared_steps} + row_group.unpaired_steps) * kTasks;
   const float* next_values = values + row_group.value_count();
   const uint32_t* next_words = words + row_group.index_count();
@@ -133,6 +134,8 @@ HWY_INLINE void run_tasks(D d, const RowGroup& row_group, const float* HWY_RESTR
         add_shared(d, w[2 * kStep + t], w[3 * kStep + t], upper_row(x, word[t], width), a[t], b[t]);
       }
     }
+    const size_t quarter = static_cast<size_t>(row - row_group.row_a) / sparse::kQuarterLanes;
+    const size_t unpaired = row_group.quarter_steps[quarter] * kStep;
     for (const uint32_t* end = word + unpaired; word != end; word += kStep, w += 2 * kStep) {
       for (size_t t = 0; t < kTasks; ++t) {
         a[t].add(d, w[t], lower_row(x, word[t], width));

@@ -147,14 +147,16 @@ program::PhaseTimes element_cycles(const ElementSddmmSlice& slice, const HostFig
           f.l2_bytes_per_cycle;
   const double updates = kUpdateTraffic * counts.values * 4 / streaming_rate(counts.values * 4, f);
   const double groups = std::ceil(panels / std::max<double>(1, slice.schedule.group_panels));
-  const double chunks = slice.chunk_end - slice.chunk_begin;
+  double bands = 0;
+  for (uint32_t chunk = slice.chunk_begin; chunk < slice.chunk_end; ++bands)
+    chunk = sddmm_band_end(w, chunk, slice.chunk_end);
   const auto pack = [&](double elements, const MatrixView<const float>& m) {
     return elements / 16 * kCopyLineCycles + copy_cycles(elements, m.col_stride != 1, lanes);
   };
 
   program::PhaseTimes out;
   out[program::Phase::rearrange] =
-      pack(counts.rows * o.n, o.dy) + chunks * pack(double{1} * w.cols * o.n, o.x);
+      pack(counts.rows * o.n, o.dy) + bands * pack(double{1} * w.cols * o.n, o.x);
   out[program::Phase::compute] = panels * pass + kExposedStream * groups * updates;
   return out;
 }
@@ -194,9 +196,7 @@ std::vector<BlockSddmmSchedule> block_sddmm_candidates(const BlockWeight& w, uin
 
 std::vector<ElementSddmmSchedule> element_sddmm_candidates(const ElementWeight& w, uint32_t n,
                                                            uint32_t threads, const HostFigures& f) {
-  uint32_t chunk_rows = 1;
-  for (uint32_t c = 0; c < w.chunks; ++c)
-    chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
+  const uint32_t rows = sddmm_band_rows(w);
   std::vector<ElementSddmmSchedule> schedules;
   const auto lanes = static_cast<uint32_t>(lanes_of(f));
   for (uint32_t panel = lanes; panel <= kMaxSddmmPanel; panel += lanes) {
@@ -205,7 +205,7 @@ std::vector<ElementSddmmSchedule> element_sddmm_candidates(const ElementWeight& 
     schedule.panel_cols = static_cast<uint16_t>(panel);
     // Half of the L2 cache for rows of dY.
     schedule.group_panels = static_cast<uint16_t>(
-        std::clamp<uint64_t>(f.l2_bytes / 2 / (uint64_t{chunk_rows} * panel * sizeof(float)), 1, 8));
+        std::clamp<uint64_t>(f.l2_bytes / 2 / (uint64_t{rows} * panel * sizeof(float)), 1, 8));
     schedules.push_back(schedule);
     if (panel >= n) break;
   }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/common/panels-inl.h"
 #include "kernels/host/sddmm/dots-inl.h"
@@ -145,12 +146,21 @@ class ElementSddmm {
         panels_(sddmm_panels(slice.schedule, std::max(o_.n, 1U), static_cast<uint32_t>(kDotLanes))) {}
 
   void run() const {
-    program::share_work(
-        o_.helpers, slice_.chunk_end - slice_.chunk_begin, scratch_,
-        [&](uint32_t i, std::byte* scratch) { for_thread(scratch).run_chunk(slice_.chunk_begin + i); });
+    std::vector<uint32_t> bands = {slice_.chunk_begin};
+    while (bands.back() < slice_.chunk_end)
+      bands.push_back(sddmm_band_end(w_, bands.back(), slice_.chunk_end));
+    program::share_work(o_.helpers, static_cast<uint32_t>(bands.size()) - 1, scratch_,
+                        [&](uint32_t i, std::byte* scratch) {
+                          for_thread(scratch).run_band({bands[i], bands[i + 1]});
+                        });
   }
 
  private:
+  // Some chunks.
+  struct Band {
+    uint32_t begin, end;
+  };
+
   // The share as the thread with this scratch works on it. A helper's time is not split.
   ElementSddmm for_thread(std::byte* scratch) const {
     ElementSddmm slice = *this;
@@ -159,10 +169,10 @@ class ElementSddmm {
     return slice;
   }
 
-  void run_chunk(uint32_t chunk) const {
+  void run_band(Band band) const {
     const uint32_t step = std::max<uint32_t>(slice_.schedule.group_panels, 1);
     for (uint32_t p = 0; p < panels_.tiles(); p += step)
-      run_group(chunk, p, std::min(p + step, panels_.tiles()));
+      run_group(band, p, std::min(p + step, panels_.tiles()));
   }
 
   void enter(program::Phase phase) const {
@@ -178,13 +188,20 @@ class ElementSddmm {
     copy_micro_tile(m, rows, depth, {first, std::min(last, o_.n) - first, last - first, to});
   }
 
-  float* dy_of(uint32_t slot) const { return scratch_ + layout_.dy + slot * layout_.dy_step; }
+  // A chunk's rows of dY in one of the panels of a group.
+  float* dy_of(uint32_t slot, uint32_t panel, Band band, uint32_t chunk) const {
+    const size_t width = (panels_.begin(panel + 1) - panels_.begin(panel)) * kDotLanes;
+    const size_t rows_before = w_.chunk_begin[chunk] - w_.chunk_begin[band.begin] + (chunk - band.begin);
+    return scratch_ + layout_.dy + slot * layout_.dy_step + rows_before * width;
+  }
 
-  void run_group(uint32_t chunk, uint32_t first, uint32_t end) const {
-    const uint32_t row = w_.chunk_begin[chunk];
-    const uint32_t rows = w_.chunk_begin[chunk + 1] - row;
+  void run_group(Band band, uint32_t first, uint32_t end) const {
     enter(program::Phase::rearrange);
-    for (uint32_t p = first; p < end; ++p) pack(o_.dy, row, rows, rows + 1, p, dy_of(p - first));
+    for (uint32_t p = first; p < end; ++p)
+      for (uint32_t chunk = band.begin; chunk < band.end; ++chunk) {
+        const uint32_t row = w_.chunk_begin[chunk], rows = w_.chunk_begin[chunk + 1] - row;
+        pack(o_.dy, row, rows, rows + 1, p, dy_of(p - first, p, band, chunk));
+      }
     for (uint32_t block = 0; block < w_.k_blocks(); ++block)
       for (uint32_t p = first; p < end; ++p) {
         enter(program::Phase::rearrange);
@@ -193,8 +210,9 @@ class ElementSddmm {
         pack(o_.x, column, std::min(w_.k_block, w_.cols - column), w_.k_block + 1, p, x);
         enter(program::Phase::compute);
         const auto vectors = panels_.begin(p + 1) - panels_.begin(p);
-        run_block<kMaxSddmmPanel / kDotLanes>(vectors, chunk, block, x, dy_of(p - first),
-                                              p == 0 ? o_.beta : 1);
+        for (uint32_t chunk = band.begin; chunk < band.end; ++chunk)
+          run_block<kMaxSddmmPanel / kDotLanes>(vectors, chunk, block, x, dy_of(p - first, p, band, chunk),
+                                                p == 0 ? o_.beta : 1);
       }
   }
 

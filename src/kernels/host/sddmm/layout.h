@@ -47,21 +47,36 @@ inline TileSplit sddmm_panels(const ElementSddmmSchedule& schedule, uint32_t n, 
   return {(n + lanes - 1) / lanes, most / lanes};
 }
 
+/// The end of the chunks from `first` on that pass by a copied k-block of X together.
+inline uint32_t sddmm_band_end(const ElementWeight& w, uint32_t first, uint32_t end) {
+  constexpr uint32_t kMostRows = 2304;
+  uint32_t chunk = first + 1;
+  while (chunk < end && w.chunk_begin[chunk + 1] - w.chunk_begin[first] <= kMostRows) ++chunk;
+  return chunk;
+}
+
+/// Rows of dY, and one of zeros a chunk, that the largest of such bands has.
+inline uint32_t sddmm_band_rows(const ElementWeight& w) {
+  uint32_t rows = 1;
+  for (uint32_t first = 0; first < w.chunks; ++first) {
+    const uint32_t end = sddmm_band_end(w, first, w.chunks);
+    rows = std::max(rows, w.chunk_begin[end] - w.chunk_begin[first] + (end - first));
+  }
+  return rows;
+}
+
 /// Scratch of a share at single elements.
 struct ElementSddmmScratch {
-  size_t x = 0;    ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
-  size_t dy;       ///< a chunk's rows of dY and a row of zeros: [panels of a group][rows + 1][panel]
+  size_t x = 0;  ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
+  size_t dy;     ///< a band's rows of dY, a row of zeros behind each chunk: [panels of a group][rows][panel]
   size_t dy_step;  ///< from one panel of the group to the next
   size_t total;
 
   ElementSddmmScratch(const ElementSddmmSchedule& schedule, const ElementWeight& w, uint32_t n) {
     const size_t width = std::min(round_up(std::max<uint32_t>(schedule.panel_cols, kMaxLanes), kMaxLanes),
                                   std::min(kMaxSddmmPanel, round_up(std::max(n, 1U), kMaxLanes)));
-    uint32_t chunk_rows = 0;
-    for (uint32_t c = 0; c < w.chunks; ++c)
-      chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
     dy = (w.k_block + size_t{1}) * width;
-    dy_step = (chunk_rows + size_t{1}) * width;
+    dy_step = sddmm_band_rows(w) * width;
     total = dy + dy_step * std::max<size_t>(schedule.group_panels, 1);
   }
 };

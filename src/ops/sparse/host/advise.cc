@@ -8,9 +8,9 @@
 namespace tessera::ops {
 namespace {
 
-PackedWeight pack(const Pattern& pattern, Type type, uint32_t threads) {
+PackedWeight prepack(const Pattern& pattern, Type type) {
   if (pattern.block_size != 1) return {sparse::PackedBlocks(pattern, type), false};
-  return prepack_weight({pattern, std::vector<float>(pattern.blocks())}, type, threads);
+  return prepack_weight({pattern, std::vector<float>(pattern.blocks())}, type);
 }
 
 }  // namespace
@@ -19,8 +19,7 @@ std::vector<Advice> advise(const Pattern& pattern, Type type, uint32_t n, const 
   const ProductProblem problem{.n = n};
   std::vector<Advice> advice;
   for (uint32_t block_size : {1U, 4U, 8U, 16U, 32U}) {
-    const PackedWeight weight =
-        pack(block_size == 1 ? pattern : sparse::cover(pattern, block_size), type, host.tiles);
+    const PackedWeight weight = prepack(block_size == 1 ? pattern : sparse::cover(pattern, block_size), type);
     advice.push_back({false, block_size, plan_host_product(weight, problem, host).chosen.total()});
   }
   const PackedWeight dense{

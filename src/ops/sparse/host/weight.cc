@@ -26,9 +26,9 @@ bool PackedWeight::is_dynamic() const {
   return std::visit([](const auto& w) { return w.is_dynamic(); }, form);
 }
 
-PackedWeight prepack_weight(const SparseMatrix& matrix, Type type, uint32_t threads) {
+PackedWeight prepack_weight(const SparseMatrix& matrix, Type type) {
   if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type), false};
-  return {PackedElements(matrix, type, {.parts = threads}), false};
+  return {PackedElements(matrix, type), false};
 }
 
 PackedShape packed_shape(const PackedWeight& weight) {

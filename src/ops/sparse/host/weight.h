@@ -36,9 +36,8 @@ struct PackedWeight {
   bool has_blocks() const { return std::holds_alternative<sparse::PackedBlocks>(form); }
 };
 
-/// Packs a matrix so that `threads` threads can share out its rows. More threads than that share
-/// out the columns of Y too.
-PackedWeight prepack_weight(const SparseMatrix& matrix, Type type, uint32_t threads);
+/// Prepacks a matrix, in an order that depends on nothing but the matrix and, of dense weights, the type.
+PackedWeight prepack_weight(const SparseMatrix& matrix, Type type);
 
 /// The packed order as a matrix: of W's values, of dW, of an optimizer's state.
 struct PackedShape {

@@ -1,0 +1,132 @@
+#include "sparse/packed_format.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "sparse/pattern.h"
+
+namespace tessera {
+namespace {
+
+using sparse::PackedBlocks;
+using sparse::PackedElements;
+using sparse::SlotOrder;
+
+constexpr PackedFormat kFormats[] = {PackedFormat::values, PackedFormat::blocks, PackedFormat::rotated_blocks,
+                                     PackedFormat::row_groups};
+
+std::string describe(PackedFormat format) {
+  return fmt::format("packed format {} ({})", static_cast<uint32_t>(format), name_of(format));
+}
+
+[[noreturn]] void refuse(PackedFormat format, const Pattern& pattern) {
+  if (format == PackedFormat::dynamic)
+    throw UsageError(fmt::format(
+        "{} follows from all patterns that a dynamic weight has had, not from one: unpack() what is "
+        "to be saved, and pack() it after loading",
+        describe(format)));
+  std::string known;
+  for (const PackedFormat f : kFormats)
+    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", static_cast<uint32_t>(f), name_of(f));
+  throw UsageError(fmt::format("{} is none for {} blocks of {} in {} x {}; the formats are {}",
+                               describe(format), pattern.blocks(), pattern.block_size, pattern.rows,
+                               pattern.cols, known));
+}
+
+void require_size(const char* what, size_t have, PackedFormat format, uint64_t want) {
+  if (have == want) return;
+  throw UsageError(
+      fmt::format("a {} of {} numbers; {} has {} for this pattern", what, have, describe(format), want));
+}
+
+uint64_t stored_values(const Pattern& pattern) {
+  return pattern.blocks() * pattern.block_size * pattern.block_size;
+}
+
+bool is_full(const Pattern& pattern) {
+  return pattern.blocks() == uint64_t{pattern.block_rows()} * pattern.block_cols();
+}
+
+/// Calls visit with a weight of this pattern whose values stand in this format; none has that of
+/// SparseMatrix.
+template <class Visit>
+auto with_order(PackedFormat format, const Pattern& pattern, const Visit& visit) {
+  if (format == PackedFormat::row_groups && pattern.block_size == 1) {
+    sparse::validate(pattern);
+    return visit(PackedElements({pattern, std::vector<float>(pattern.blocks())}, Type::f32));
+  }
+  const bool is_rotated = format == PackedFormat::rotated_blocks;
+  if ((format == PackedFormat::blocks || is_rotated) && sparse::is_kernel_block_size(pattern.block_size)) {
+    sparse::validate(pattern);
+    if (!is_rotated || is_full(pattern))
+      return visit(PackedBlocks(pattern, Type::bf16, is_rotated ? SlotOrder::rotated : SlotOrder::in_turn));
+  }
+  refuse(format, pattern);
+}
+
+uint64_t size_of_order(const PackedBlocks& w) { return w.capacity() * w.order().block_values(); }
+uint64_t size_of_order(const PackedElements& w) { return w.places(); }
+
+}  // namespace
+
+std::string_view name_of(PackedFormat format) {
+  switch (format) {
+    case PackedFormat::values: return "values";
+    case PackedFormat::blocks: return "blocks";
+    case PackedFormat::rotated_blocks: return "rotated blocks";
+    case PackedFormat::row_groups: return "row groups";
+    case PackedFormat::dynamic: return "dynamic";
+  }
+  return "unknown";
+}
+
+uint64_t packed_size(PackedFormat format, const Pattern& pattern) {
+  if (format == PackedFormat::values) return stored_values(pattern);
+  return with_order(format, pattern, [](const auto& weight) { return size_of_order(weight); });
+}
+
+void permute_packed(PackedFormat from, PackedFormat to, const Pattern& pattern, std::span<const float> source,
+                    std::span<float> target) {
+  std::vector<float> values;
+  std::span<const float> in_turn = source;
+  if (from == PackedFormat::values) {
+    require_size("source", source.size(), from, stored_values(pattern));
+  } else {
+    with_order(from, pattern, [&](const auto& weight) {
+      require_size("source", source.size(), from, size_of_order(weight));
+      values.resize(stored_values(pattern));
+      weight.unpack(source, values);
+    });
+    in_turn = values;
+  }
+  if (to == PackedFormat::values) {
+    require_size("target", target.size(), to, stored_values(pattern));
+    std::copy(in_turn.begin(), in_turn.end(), target.begin());
+    return;
+  }
+  with_order(to, pattern, [&](const auto& weight) {
+    require_size("target", target.size(), to, size_of_order(weight));
+    weight.pack(in_turn, target);
+  });
+}
+
+namespace sparse {
+
+PackedFormat format_of(const PackedBlocks& weight) {
+  switch (weight.slot_order()) {
+    case SlotOrder::in_turn: return PackedFormat::blocks;
+    case SlotOrder::rotated: return PackedFormat::rotated_blocks;
+    case SlotOrder::dynamic: return PackedFormat::dynamic;
+  }
+  return PackedFormat::blocks;
+}
+
+PackedFormat format_of(const PackedElements& weight) {
+  return weight.is_dynamic() ? PackedFormat::dynamic : PackedFormat::row_groups;
+}
+
+}  // namespace sparse
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// Orders of packed values, by their public numbers.
+#pragma once
+
+#include <tessera/weight.h>
+
+#include "sparse/blocks/packed_blocks.h"
+#include "sparse/elements/packed_elements.h"
+
+namespace tessera::sparse {
+
+PackedFormat format_of(const PackedBlocks& weight);
+PackedFormat format_of(const PackedElements& weight);
+
+}  // namespace tessera::sparse
