@@ -44,7 +44,7 @@ double measure_update(Weight& weight, uint64_t seed) {
 
 }  // namespace
 
-void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix, const machine::Machine& machine) {
+void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix) {
   const Type type = what.precision.type;
   if (packed_is_of_ && packed_is_of_->precision == what.precision && packed_is_of_->mode == what.mode) return;
   packed_is_of_ = std::nullopt;

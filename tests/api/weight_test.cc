@@ -243,6 +243,53 @@ TEST(Weight, PackedOrderOfADenseWeightIsItsOwnToo) {
   }
 }
 
+/// Y of a product on so many threads, with whatever plan is the best for them.
+std::vector<float> product_on(uint32_t threads, const Weight& weight, uint32_t n, bool transpose) {
+  std::vector<float> x(uint64_t{transpose ? weight.rows() : weight.cols()} * n);
+  std::vector<float> y(uint64_t{transpose ? weight.cols() : weight.rows()} * n);
+  base::RandomStream(11).fill_symmetric(x);
+  Spmm(weight, n, {.transpose = transpose, .threads = threads})(x.data(), y.data());
+  return y;
+}
+
+// One prepared weight serves every number of threads, and sums are added up in its order alone.
+TEST(Weight, OfSingleElementsHasTheSameProductsOnAnyNumberOfThreads) {
+  const SparseMatrix matrix = generate({PatternKind::power_law, 1100, 300, 0.5, 1, 8});
+  const Weight fixed(matrix), changing = Weight::dynamic(matrix, matrix.pattern.blocks() + 100);
+  for (const Weight& weight : {fixed, changing})
+    for (const bool transpose : {false, true})
+      for (const uint32_t n : {1U, 8U, 70U}) {
+        SCOPED_TRACE(fmt::format("dynamic {}, transposed {}, n = {}", weight.is_dynamic(), transpose, n));
+        const std::vector<float> one = product_on(1, weight, n, transpose);
+        for (const uint32_t threads : {2U, 3U, 8U, 16U})
+          EXPECT_EQ(product_on(threads, weight, n, transpose), one) << threads << " threads";
+      }
+}
+
+// A momentum that one weight has left behind goes on with another of its pattern, whose order is another.
+TEST(Weight, TakesStateSavedInAnotherFormat) {
+  const std::vector<float> dense(24 * 128, 1.0F);
+  const Weight saved = Weight::dense({dense.data(), 128, 1}, 24, 128, Type::f32);
+  const Weight loaded = Weight::dense({dense.data(), 128, 1}, 24, 128, Type::bf16);
+  ASSERT_NE(saved.packed_format(), loaded.packed_format());
+  std::vector<float> values(24 * 128), momentum(saved.packed_size()), wanted(loaded.packed_size());
+  base::RandomStream(3).fill_symmetric(values);
+  saved.pack(values, momentum);
+  loaded.pack(values, wanted);
+  std::vector<float> now(loaded.packed_size());
+  permute_packed(saved.packed_format(), loaded.packed_format(), loaded.pattern(), momentum, now);
+  EXPECT_EQ(now, wanted);
+  EXPECT_EQ(packed_size(saved.packed_format(), saved.pattern()), saved.packed_size());
+
+  const SparseMatrix matrix = generate({PatternKind::random, 300, 200, 0.2, 1, 8});
+  const Weight elements(matrix);
+  std::vector<float> packed(elements.packed_size()), back(matrix.values.size());
+  elements.pack(matrix.values, packed);
+  permute_packed(elements.packed_format(), PackedFormat::values, elements.pattern(), packed, back);
+  EXPECT_EQ(back, matrix.values);
+  EXPECT_EQ(Weight::dynamic(matrix, matrix.values.size()).packed_format(), PackedFormat::dynamic);
+}
+
 class StateOfBlocks : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(StateOfBlocks, FollowsWhereBlocksStay) {

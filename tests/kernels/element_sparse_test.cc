@@ -66,7 +66,6 @@ Case random_case(uint64_t seed) {
   c.type = random.one_of({Type::f32, Type::f16, Type::bf16});
   c.packing.k_block = random.one_of({0U, 1U, 16U, 63U, 64U, 100U, 127U, 255U, 1024U});
   c.packing.chunk_rows = random.one_of({0U, 1U, 16U, 64U, 1000U});
-  c.packing.parts = random.one_of({1U, 2U, 4U, 500U});
   c.schedule.panel_cols = random.one_of<uint16_t>({1, 2, 4, 8, 16, 48, 64, 128, 1000});
   c.schedule.group_chunks = random.one_of<uint16_t>({1, 2, 100});
   c.schedule.stream_y = random.below(2) == 0;

@@ -13,7 +13,7 @@ namespace {
 
 std::shared_ptr<const PackedWeight> random_weight(uint32_t m, uint32_t k, uint32_t block_size) {
   return std::make_shared<const PackedWeight>(
-      prepack_weight(generate({PatternKind::random, m, k, 0.2, block_size, 7}), Type::f32, 2));
+      prepack_weight(generate({PatternKind::random, m, k, 0.2, block_size, 7}), Type::f32));
 }
 
 ProductProblem sddmm(uint32_t n) { return {.n = n, .product = Product::sddmm}; }

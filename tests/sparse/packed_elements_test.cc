@@ -77,7 +77,6 @@ struct Drawn {
     type = kTypes[random.below(3)];
     packing.k_block = std::vector<uint32_t>{0, 1, 16, 127, 1023}[random.below(5)];
     packing.chunk_rows = std::vector<uint32_t>{0, 7, 50, 4096}[random.below(4)];
-    packing.parts = 1 + random.below(4);
     first = random_elements(rows, cols, random);
     capacity = std::min<uint64_t>(uint64_t{rows} * cols, first.size() + random.below(100));
     text = fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}, k_block {}, chunk_rows {}", seed, rows,
@@ -228,6 +227,88 @@ TEST(DynamicElements, AreLikeFreshlyPackedOnes) {
   }
 }
 
+/// Behind the steps of a quarter its lanes hold filler alone, and one of them has an element in the last
+/// step.
+void expect_tight_quarters(const PackedElements& packed) {
+  const ElementIndex& index = packed.index();
+  for (size_t block = 0; block + 1 < index.blocks.size(); ++block) {
+    std::map<std::pair<uint64_t, uint32_t>, uint32_t>
+        longest;  // of row groups, by their values, and quarters
+    for_each_slice(index, block, [&](uint16_t, const ElementSlice& slice) {
+      const SliceColumns columns(index, slice);
+      uint32_t& steps = longest[{slice.value, slice.lane / kQuarterLanes}];
+      for (uint32_t s = 0; s < slice.unpaired_steps; ++s)
+        if (columns.unpaired(s) != index.k_block) steps = std::max(steps, s + 1);
+    });
+    uint64_t value = index.blocks[block].value;
+    for (uint64_t i = index.blocks[block].row_group; i < index.blocks[block + 1].row_group; ++i) {
+      for (uint32_t q = 0; q < kQuarters; ++q) {
+        const auto at = longest.find({value, q});
+        ASSERT_EQ(index.row_groups[i].quarter_steps[q], at == longest.end() ? 0U : at->second);
+      }
+      value += index.row_groups[i].value_count();
+    }
+  }
+}
+
+TEST(PackedElements, QuartersHaveTheStepsOfTheirLongestTasks) {
+  for (uint64_t seed = 700; seed < 740; ++seed) {
+    Drawn d(seed);
+    SCOPED_TRACE(d.text);
+    const PackedElements packed(matrix_of(d.rows, d.cols, d.first), d.type, d.packing);
+    EXPECT_EQ(elements_of(packed), d.first);
+    expect_tight_quarters(packed);
+    PackedElements changing = d.dynamic();
+    expect_tight_quarters(changing);
+    changing.set_pattern(matrix_of(d.rows, d.cols, d.next(d.first)).pattern, in_parallel);
+    expect_tight_quarters(changing);
+    expect_tight_quarters(packed);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// Chunks follow from shape and non-zeros alone: enough for threads to share out, long enough to hold little
+// filler.
+TEST(PackedElements, AreSplitByTheMatrixAlone) {
+  struct Case {
+    uint32_t rows, cols;
+    uint64_t non_zeros;
+    size_t chunks, chunks_of_shape;
+  };
+  for (const Case& c :
+       {Case{4096, 4096, 1 << 23, 8, 4}, Case{4096, 4096, 1 << 20, 4, 4}, Case{4096, 4096, 1 << 19, 4, 4},
+        Case{2048, 512, 209715, 2, 2}, Case{2048, 512, 52428, 1, 1}, Case{1000, 2048, 204800, 2, 2},
+        Case{512, 512, 52428, 1, 1}, Case{512, 2048, 104857, 2, 2}, Case{256, 2304, 117964, 2, 2},
+        Case{130, 4096, 500000, 1, 1}, Case{100000, 10, 20, 49, 49}, Case{65536, 256, 1 << 22, 64, 64}}) {
+    SCOPED_TRACE(fmt::format("{} x {}, {} non-zeros", c.rows, c.cols, c.non_zeros));
+    Pattern pattern{c.rows, c.cols, 1, {0}, std::vector<uint32_t>(c.non_zeros)};
+    for (uint64_t row = 1; row <= c.rows; ++row) pattern.row_begin.push_back(c.non_zeros * row / c.rows);
+    const ElementIndex index = split_for(pattern, {});
+    EXPECT_EQ(index.chunks(), c.chunks);
+    EXPECT_EQ(split_for_shape(c.rows, c.cols, c.non_zeros, {}).chunks(), c.chunks_of_shape);
+    for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk)
+      EXPECT_NEAR(index.rows_of(chunk), static_cast<double>(c.rows) / index.chunks(), 2);
+  }
+}
+
+// Of a matrix whose rows differ, chunks have like numbers of non-zeros, and never more rows than words can
+// name.
+TEST(PackedElements, ChunksHaveLikeNumbersOfNonZeros) {
+  Pattern pattern{9000, 600, 1, {0}, {}};
+  for (uint32_t row = 0; row < pattern.rows; ++row) {
+    for (uint32_t col = 0; col < (row < 1000 ? 500 : 10); ++col) pattern.columns.push_back(col);
+    pattern.row_begin.push_back(pattern.blocks());
+  }
+  const ElementIndex index = split_for(pattern, {});
+  EXPECT_GE(index.chunks(), 8U);
+  for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk) {
+    EXPECT_LE(index.rows_of(chunk), 2304U);
+    const uint64_t non_zeros =
+        pattern.row_begin[index.chunk_begin[chunk + 1]] - pattern.row_begin[index.chunk_begin[chunk]];
+    EXPECT_LT(non_zeros, pattern.blocks() * 3 / 2 / 8);
+  }
+}
+
 TEST(DynamicElements, DropAndGrow) {
   for (uint64_t seed = 500; seed < 560; ++seed) {
     Drawn d(seed);
@@ -294,7 +375,8 @@ TEST(DynamicElements, FollowSequencesOfExchanges) {
     const uint64_t capacity = first.values.size() + random.below(2) * first.values.size() / 10;
     SCOPED_TRACE(fmt::format("seed {}: {} x {}, {} non-zeros of {}, {}", seed, rows, cols,
                              first.values.size(), capacity, name_of(type)));
-    PackedElements packed = PackedElements::dynamic(rows, cols, capacity, type, {.parts = 2});
+    PackedElements packed =
+        PackedElements::dynamic(rows, cols, capacity, type, {.chunk_rows = (rows + 1) / 2});
     packed.set_matrix(first, in_parallel);
     std::vector<float> state = state_of(packed);
     for (int step = 0; step < 12; ++step) {
