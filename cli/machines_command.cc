@@ -76,8 +76,8 @@ void print(const machine::HostMeasurement& measured) {
               fmt::format("{:.1f}", measured.memory_write.all)});
   levels.add({"memory, copying", "", fmt::format("{:.1f}", measured.memory_copy.one),
               fmt::format("{:.1f}", measured.memory_copy.all)});
-  fmt::print("{}\nbarrier of all threads: {}\n", levels.text(),
-             report::seconds_text(measured.barrier_seconds));
+  fmt::print("{}\nsuperstep of all threads: {}\n", levels.text(),
+             report::seconds_text(measured.superstep_seconds));
   print_roofline(measured);
 }
 

@@ -14,12 +14,12 @@
 namespace tessera::engine {
 namespace {
 
-constexpr std::chrono::microseconds kSpin{50};
 constexpr uint32_t kSpinsPerClock = 64;  // pauses between two looks at the clock
 
 /// Spins until done() or the spinning time is over; tells which.
 template <class Done>
-bool spin_until(const Done& done) {
+bool spin_until(const Done& done, std::chrono::microseconds most) {
+  if (most.count() == 0) return done();
   std::chrono::steady_clock::time_point give_up{};
   for (uint32_t spins = 1;; ++spins) {
     if (done()) return true;
@@ -27,7 +27,7 @@ bool spin_until(const Done& done) {
     if (spins % kSpinsPerClock != 0) continue;
     std::this_thread::yield();  // whom it waits for may have to run on this very core
     const auto now = std::chrono::steady_clock::now();
-    if (give_up == std::chrono::steady_clock::time_point{}) give_up = now + kSpin;
+    if (give_up == std::chrono::steady_clock::time_point{}) give_up = now + most;
     if (now >= give_up) return done();
   }
 }
@@ -52,7 +52,7 @@ Pool& Pool::shared() {
   return pool;
 }
 
-Pool::Pool() : cpus_(machine::cpus_by_core()) {}
+Pool::Pool(std::chrono::microseconds spin) : spin_(spin), cpus_(machine::cpus_by_core()) {}
 
 Pool::~Pool() {
   for (auto& worker : workers_) {
@@ -93,7 +93,7 @@ void Pool::bind(uint32_t workers) {
 void Pool::work(Worker& worker) {
   for (uint32_t seen = 0;; ++seen) {
     const auto is_called = [&] { return worker.epoch.load(std::memory_order_acquire) != seen; };
-    if (!spin_until(is_called)) worker.epoch.wait(seen, std::memory_order_acquire);
+    if (!spin_until(is_called, spin_)) worker.epoch.wait(seen, std::memory_order_acquire);
     while (!is_called()) worker.epoch.wait(seen, std::memory_order_acquire);
     if (worker.stop) return;
     try {
@@ -129,7 +129,7 @@ void Pool::Team::run(Invoke call, void* job) {
     failure = std::current_exception();
   }
   const auto all_done = [&] { return pool_.pending_.load(std::memory_order_acquire) == 0; };
-  if (!spin_until(all_done))
+  if (!spin_until(all_done, pool_.spin_))
     for (uint32_t left; (left = pool_.pending_.load(std::memory_order_acquire)) != 0;)
       pool_.pending_.wait(left, std::memory_order_acquire);
   for (uint32_t w = 0; w < workers; ++w) {

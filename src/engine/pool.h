@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace tessera::engine {
 
-/// A fork-join pool for bulk-synchronous work. Workers spin for at most 50 µs between jobs, then
+/// A fork-join pool for bulk-synchronous work. Workers spin between jobs, for at most 50 µs by default, then
 /// sleep. One pool serves the whole process; a team is one caller's turn with it.
 ///
 /// Where there are cores enough, each worker is bound to one, and none to the caller's: a scheduler
@@ -23,7 +24,7 @@ class Pool {
   /// The pool of this process.
   static Pool& shared();
 
-  Pool();
+  explicit Pool(std::chrono::microseconds spin = std::chrono::microseconds{50});
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -68,6 +69,7 @@ class Pool {
   void bind(uint32_t workers);
   void work(Worker& worker);
 
+  const std::chrono::microseconds spin_;
   const std::vector<int> cpus_;  ///< one of each core first
   std::mutex turn_;
   std::vector<std::unique_ptr<Worker>> workers_;

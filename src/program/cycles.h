@@ -39,11 +39,12 @@ inline double exchange_sync_cycles(const machine::Machine& m) { return m.sync_cy
 /// The fixed cost of an exchange, without its sync.
 inline double exchange_overhead_cycles(const machine::Machine& m) { return m.exchange_cycles; }
 
-/// The barrier that ends a compute set on `tiles` tiles. One thread of a host waits for nobody;
+/// Starting the threads of a compute set on `tiles` tiles and waiting for them. One thread of a host needs
+/// nobody;
 /// tiles of a tiled machine wait only where they exchange.
 inline double sync_cycles(const machine::Machine& m, size_t tiles) {
   if (m.kind == machine::Kind::tiled) return 0;
-  return tiles > 1 ? m.figures.barrier_seconds * m.clock_hz : 0;
+  return tiles > 1 ? m.figures.superstep_seconds * m.clock_hz : 0;
 }
 
 /// The cost of starting a compute set on `tiles` tiles of a tiled machine and detecting its end.

@@ -50,6 +50,18 @@ std::vector<double> reference(const SparseMatrix& w, uint32_t n, const SpmmOptio
   return sums;
 }
 
+TEST(Threads, AreOneWhereMoreDoNotPay) {
+  const auto tiles_of = [](uint32_t size) {
+    const std::vector<float> values(size_t{size} * size, 1);
+    const Weight weight = Weight::dense({values.data(), size, 1}, size, size);
+    const std::string plan = Spmm(weight, 1, {.threads = 2}).plan();
+    return plan.find(" on 1 tiles") != std::string::npos ? 1 : 2;
+  };
+  EXPECT_EQ(tiles_of(16), 1);
+  EXPECT_EQ(tiles_of(32), 1);
+  EXPECT_EQ(tiles_of(2048), 2);
+}
+
 struct Shape {
   uint32_t block_size;
   uint32_t n;

@@ -37,27 +37,34 @@ TEST(Pool, SurvivesAHundredThousandSupersteps) {
   EXPECT_EQ(sums[1], 4'999'950'000u);
 }
 
+/// Whoever waits in it sleeps at once.
+constexpr std::chrono::microseconds kNoSpinning{0};
+
 TEST(Pool, WakesWorkersThatSleep) {
-  Pool pool;
+  Pool pool(kNoSpinning);
   Pool::Team team(pool, 3);
   std::atomic<uint32_t> ran{0};
-  for (uint32_t nap = 0; nap < 20; ++nap) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // far beyond the spinning time
-    team.run([&](uint32_t) { ++ran; });
-  }
-  EXPECT_EQ(ran, 60u);
+  for (uint32_t job = 0; job < 2000; ++job) team.run([&](uint32_t) { ++ran; });
+  EXPECT_EQ(ran, 6000u);
 }
 
 TEST(Pool, WaitsForSlowWorkersAsleep) {
-  Pool pool;
+  Pool pool(kNoSpinning);
   Pool::Team team(pool, 2);
-  bool done = false;
-  team.run([&](uint32_t thread) {
-    if (thread == 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    done = true;
-  });
-  EXPECT_TRUE(done);
+  for (uint32_t job = 0; job < 50; ++job) {
+    std::atomic<bool> caller_is_done{false};
+    bool done = false;
+    team.run([&](uint32_t thread) {
+      if (thread == 0) {
+        caller_is_done = true;
+        return;
+      }
+      while (!caller_is_done) std::this_thread::yield();
+      for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+      done = true;
+    });
+    ASSERT_TRUE(done);
+  }
 }
 
 TEST(Pool, ServesManyMoreThreadsThanCores) {

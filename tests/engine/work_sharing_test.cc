@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "engine/pool.h"
 
@@ -52,14 +53,15 @@ TEST(WorkSharing, EveryPartRunsOnceAndIdleThreadsTakeSome) {
   OneLongVertex superstep(3);
   std::array<std::atomic<uint32_t>, 60> runs{};
   std::array<std::atomic<uint32_t>, 3> by_thread{};
+  std::atomic<uint32_t> arrived{0};
   superstep.run(60, true, [&](uint32_t i, const std::byte* scratch) {
     ++runs[i];
-    ++by_thread[superstep.thread_of(scratch)];
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (by_thread[superstep.thread_of(scratch)]++ == 0) ++arrived;
+    while (arrived != 3) std::this_thread::yield();  // for ever, unless all threads take part
   });
   for (const auto& count : runs) EXPECT_EQ(count, 1u);
   for (const auto& count : by_thread) EXPECT_GT(count, 0u);
-  EXPECT_GT(superstep.times(1)[Phase::compute], 0.001);
+  EXPECT_GT(superstep.times(1)[Phase::compute], 0);
 }
 
 TEST(WorkSharing, NoTwoPartsUseAScratchAtATime) {
@@ -82,14 +84,101 @@ TEST(WorkSharing, AllPartsAreDoneWhenAVertexGoesOn) {
   }
 }
 
-TEST(WorkSharing, VerticesOfOtherGroupsGetNoHelp) {
-  OneLongVertex superstep(2);
-  std::set<uint32_t> threads;
-  superstep.run(20, false, [&](uint32_t, const std::byte* scratch) {
-    threads.insert(superstep.thread_of(scratch));
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+/// Two threads of a superstep that take turns on one: the helper calls from inside of the owner's parts.
+struct Pair {
+  SharingThread owner;
+  SharingThread helper;
+  std::array<std::byte, 2> scratch{};
+  std::array<program::VertexGroup, 2> groups;
+
+  explicit Pair(bool same_group = true) {
+    owner.reset(true);
+    helper.reset(true);
+    owner.clock.start(Phase::compute);
+    helper.clock.start(Phase::compute);
+    owner.take(groups[0], &scratch[0]);
+    helper.take(groups[same_group ? 0 : 1], &scratch[1]);
+  }
+  bool is_helpers(const std::byte* of_part) const { return of_part == &scratch[1]; }
+};
+
+TEST(Help, TakesWhatIsLeftInAScratchOfItsOwn) {
+  Pair pair;
+  std::vector<std::pair<uint32_t, bool>> parts;  // and whether the helper ran it
+  EXPECT_FALSE(pair.helper.help(pair.owner));    // nothing is shared yet
+  program::share_work(&pair.owner, 4, &pair.scratch[0], [&](uint32_t i, const std::byte* scratch) {
+    parts.emplace_back(i, pair.is_helpers(scratch));
+    if (i == 1) {
+      EXPECT_TRUE(pair.helper.help(pair.owner));
+      EXPECT_FALSE(pair.helper.help(pair.owner));  // all is taken
+    }
   });
-  EXPECT_EQ(threads, std::set<uint32_t>{0});
+  EXPECT_FALSE(pair.helper.help(pair.owner));
+  using Parts = std::vector<std::pair<uint32_t, bool>>;
+  EXPECT_EQ(parts, (Parts{{0, false}, {1, false}, {2, true}, {3, true}}));
+}
+
+TEST(Help, IsForVerticesOfItsOwnGroup) {
+  Pair pair(false);
+  uint32_t parts = 0;
+  program::share_work(&pair.owner, 3, &pair.scratch[0], [&](uint32_t, const std::byte* scratch) {
+    ++parts;
+    EXPECT_FALSE(pair.is_helpers(scratch));
+    EXPECT_FALSE(pair.helper.help(pair.owner));
+  });
+  EXPECT_EQ(parts, 3u);
+}
+
+TEST(Help, IsForNobodyBeforeItsFirstVertex) {
+  Pair pair;
+  pair.helper.reset(true);
+  program::share_work(&pair.owner, 2, &pair.scratch[0],
+                      [&](uint32_t, const std::byte*) { EXPECT_FALSE(pair.helper.help(pair.owner)); });
+}
+
+TEST(Help, CountsInThePhaseOfItsOwner) {
+  Pair pair;
+  pair.owner.enter(Phase::reduce);
+  pair.helper.enter(Phase::sync);
+  double spent = 0;
+  program::share_work(&pair.owner, 2, &pair.scratch[0], [&](uint32_t i, const std::byte*) {
+    if (i == 0) {
+      EXPECT_TRUE(pair.helper.help(pair.owner));
+      return;
+    }
+    const Clock::time_point start = Clock::now();
+    do spent = seconds_between(start, Clock::now());
+    while (spent < 1e-5);
+  });
+  EXPECT_GE(pair.helper.clock.stop()[Phase::reduce], spent);
+}
+
+TEST(Help, ThatThrowsLeavesItsOwnerFree) {
+  Pair pair;
+  uint32_t parts = 0;
+  program::share_work(&pair.owner, 3, &pair.scratch[0], [&](uint32_t i, const std::byte*) {
+    ++parts;
+    if (i == 0) {
+      EXPECT_THROW(pair.helper.help(pair.owner), std::runtime_error);
+    }
+    if (i == 1) throw std::runtime_error("of the helper");
+  });  // returns: the owner would else wait for a helper for ever
+  EXPECT_EQ(parts, 3u);
+}
+
+TEST(Help, RunsNoClockThatNobodyAskedFor) {
+  Pair pair;
+  pair.owner.reset(false);
+  pair.helper.reset(false);
+  pair.owner.take(pair.groups[0], &pair.scratch[0]);
+  pair.helper.take(pair.groups[0], &pair.scratch[1]);
+  const Clock::time_point before = pair.helper.clock.since();
+  program::share_work(&pair.owner, 2, &pair.scratch[0], [&](uint32_t i, const std::byte*) {
+    if (i == 0) {
+      EXPECT_TRUE(pair.helper.help(pair.owner));
+    }
+  });
+  EXPECT_EQ(pair.helper.clock.since(), before);
 }
 
 TEST(WorkSharing, AnExceptionInAPartReachesTheCaller) {

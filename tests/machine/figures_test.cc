@@ -19,11 +19,11 @@ TEST(Figures, EveryInstructionSetHasPositiveRatesThatFallAwayFromTheCore) {
   }
 }
 
-TEST(Figures, OneThreadPaysNoBarrierAndASocketBoundsItsMemory) {
+TEST(Figures, OneThreadStartsNobodyAndASocketBoundsItsMemory) {
   HostFacts facts;
   facts.sockets = 1;
-  EXPECT_EQ(builtin_figures(facts, Isa::avx2, 1).barrier_seconds, 0);
-  EXPECT_GT(builtin_figures(facts, Isa::avx2, 2).barrier_seconds, 0);
+  EXPECT_EQ(builtin_figures(facts, Isa::avx2, 1).superstep_seconds, 0);
+  EXPECT_GT(builtin_figures(facts, Isa::avx2, 2).superstep_seconds, 0);
   const double one_socket = builtin_figures(facts, Isa::avx2, 64).memory_gbps;
   facts.sockets = 2;
   EXPECT_GT(builtin_figures(facts, Isa::avx2, 64).memory_gbps, one_socket);

@@ -45,7 +45,7 @@ inline machine::Machine toy_host(uint32_t threads) {
   m.kind = machine::Kind::host;
   m.tiles = threads;
   m.shared_bytes = uint64_t{1} << 30;
-  m.figures.barrier_seconds = 1e-6;
+  m.figures.superstep_seconds = 1e-6;
   return m;
 }
 

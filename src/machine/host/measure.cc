@@ -188,8 +188,8 @@ HostMeasurement measure_host(const HostFacts& facts, unsigned threads, const Pro
   result.memory_write = one_and_all(threads, [&](unsigned t) { return write_gbps(buffer, t); });
   step("copies in memory");
   result.memory_copy = one_and_all(threads, [&](unsigned t) { return copy_gbps(buffer, t); });
-  step("barrier");
-  result.barrier_seconds = barrier_seconds(threads);
+  step("superstep");
+  result.superstep_seconds = superstep_seconds(threads);
   if (progress) progress("done", 1);
   return result;
 }
@@ -213,7 +213,7 @@ HostFigures measured_figures(const HostMeasurement& measurement, const HostFacts
     figures.memory_core_gbps = level.read.one;
     figures.memory_gbps = std::min(level.read.one * threads, level.read.all);
   }
-  if (threads > 1) figures.barrier_seconds = measurement.barrier_seconds;
+  if (threads > 1) figures.superstep_seconds = measurement.superstep_seconds;
   return figures;
 }
 

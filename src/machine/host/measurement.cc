@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 constexpr unsigned kMaxThreads = 4096;
 /// Above any rate of a computer, in 10^9 per second.
 constexpr double kMaxRate = 1e9;
@@ -55,9 +55,9 @@ HostMeasurement parse(std::string_view text) {
   if (result.peaks.empty() || result.levels.empty()) throw Error("peaks or levels are empty");
   result.memory_write = rate(object, "memory_write_gbps");
   result.memory_copy = rate(object, "memory_copy_gbps");
-  result.barrier_seconds = object.at("barrier_seconds").get<double>();
-  if (!(result.barrier_seconds >= 0 && result.barrier_seconds < 1))
-    throw Error("barrier_seconds is out of range");
+  result.superstep_seconds = object.at("superstep_seconds").get<double>();
+  if (!(result.superstep_seconds >= 0 && result.superstep_seconds < 1))
+    throw Error("superstep_seconds is out of range");
   return result;
 }
 
@@ -104,7 +104,7 @@ std::string to_json(const HostMeasurement& measurement) {
                  {"levels", json::array()},
                  {"memory_write_gbps", to_json(measurement.memory_write)},
                  {"memory_copy_gbps", to_json(measurement.memory_copy)},
-                 {"barrier_seconds", measurement.barrier_seconds}};
+                 {"superstep_seconds", measurement.superstep_seconds}};
   for (const PeakRate& peak : measurement.peaks)
     object["peaks"].push_back(
         {{"isa", std::string(name_of(peak.isa))}, {"gflops", to_json(peak.gflops)}, {"ghz", peak.ghz}});

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/pause.h"
 #include "machine/host/affinity.h"
 #include "machine/host/detect.h"
 
@@ -72,16 +73,75 @@ double best_round_seconds(unsigned threads, int rounds, const std::function<void
   return best;
 }
 
-double barrier_seconds(unsigned threads) {
+namespace {
+
+/// The lines over which the threads of a superstep tell one another what they know.
+class Superstep {
+ public:
+  explicit Superstep(unsigned threads) : epochs_(threads), threads_(threads) {}
+
+  /// Starts one on all other threads and takes part in it.
+  void lead() {
+    working_.store(threads_, std::memory_order_relaxed);
+    inside_.store(threads_ - 1, std::memory_order_relaxed);
+    for (unsigned t = 1; t < threads_; ++t) epochs_[t].value.fetch_add(1, std::memory_order_release);
+    finish();
+    spin([&] { return inside_.load(std::memory_order_acquire) == 0; });
+  }
+
+  void follow(unsigned thread, unsigned epoch) {
+    spin([&] { return epochs_[thread].value.load(std::memory_order_acquire) == epoch; });
+    finish();
+    inside_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+
+ private:
+  struct alignas(64) Epoch {
+    std::atomic<unsigned> value{0};
+  };
+
+  template <class Done>
+  static void spin(const Done& done) {
+    for (int spins = 0; !done(); ++spins) {
+      base::pause();
+      if (spins % 64 == 63) std::this_thread::yield();
+    }
+  }
+
+  void finish() {
+    working_.fetch_sub(1, std::memory_order_release);
+    spin([&] { return working_.load(std::memory_order_acquire) == 0; });
+  }
+
+  std::vector<Epoch> epochs_;
+  const unsigned threads_;
+  alignas(64) std::atomic<unsigned> working_{0};
+  alignas(64) std::atomic<unsigned> inside_{0};
+};
+
+}  // namespace
+
+double superstep_seconds(unsigned threads) {
   if (threads == 1) return 0;
-  constexpr int kBarriers = 1000;
-  constexpr int kRounds = 20;
-  SpinBarrier barrier(threads);
-  return best_round_seconds(threads, kRounds,
-                            [&](unsigned) {
-                              for (int i = 0; i < kBarriers; ++i) barrier.wait();
-                            }) /
-         kBarriers;
+  constexpr unsigned kSupersteps = 4001;
+  constexpr double kAlone = 2e-6;
+  Superstep superstep(threads);
+  std::vector<double> seconds;
+  run_team(threads, [&](unsigned thread) {
+    for (unsigned i = 1; i <= kSupersteps; ++i) {
+      if (thread != 0) {
+        superstep.follow(thread, i);
+        continue;
+      }
+      Clock::time_point start = Clock::now();
+      while (seconds_since(start) < kAlone) base::pause();
+      start = Clock::now();
+      superstep.lead();
+      seconds.push_back(seconds_since(start));
+    }
+  });
+  std::nth_element(seconds.begin(), seconds.begin() + kSupersteps / 2, seconds.end());
+  return seconds[kSupersteps / 2];
 }
 
 }  // namespace tessera::machine

@@ -21,7 +21,7 @@ struct HostFigures {
   double l3_bytes_per_cycle = 0;  ///< per core, all cores reading
   double memory_core_gbps = 0;    ///< 10^9 bytes per second, one core reading alone
   double memory_gbps = 0;         ///< 10^9 bytes per second, all cores together
-  double barrier_seconds = 0;     ///< one barrier of all threads
+  double superstep_seconds = 0;   ///< beyond the work of a superstep of all threads: starting and waiting
   uint64_t l1_bytes = 0;          ///< per core
   uint64_t l2_bytes = 0;          ///< per core
   uint64_t l3_bytes = 0;          ///< of all cores that share it

@@ -25,7 +25,7 @@ std::vector<Figure> host_sources(const Machine& m, const std::string& rates) {
       {"l2_rate", f.l2_bytes_per_cycle, "bytes per cycle and core", rates},
       {"l3_rate", f.l3_bytes_per_cycle, "bytes per cycle and core", rates},
       {"memory_rate", f.memory_gbps, "GB/s, all cores", rates},
-      {"barrier", f.barrier_seconds * 1e6, "µs", rates},
+      {"superstep", f.superstep_seconds * 1e6, "µs", rates},
       {"memory", static_cast<double>(m.shared_bytes), "bytes", system},
   };
 }
