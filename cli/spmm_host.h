@@ -23,7 +23,7 @@ class HostRuns {
   void forget_weight() { packed_is_of_ = std::nullopt; }
 
  private:
-  void pack(const SpmmCase& what, const SparseMatrix& matrix, const machine::Machine& machine);
+  void pack(const SpmmCase& what, const SparseMatrix& matrix);
   SpmmResult run_product(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                          const machine::Machine& machine, const ops::ForcedKnobs& force) const;
 
