@@ -63,9 +63,7 @@ void HostRuns::pack(const SpmmCase& what, const SparseMatrix& matrix) {
 SpmmResult HostRuns::run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                          const machine::Machine& machine, const ops::ForcedKnobs& force) {
   pack(what, matrix);
-  SpmmResult result = what.product == ops::Product::sddmm
-                          ? run_gradient(request, what, matrix, machine, force)
-                          : run_product(request, what, matrix, machine, force);
+  SpmmResult result = run_product(request, what, matrix, machine, force);
   if (!dynamic_ || request.estimate || !result.fits) return result;
   result.update_seconds = measure_update(*dynamic_, request.seed);
   packed_is_of_ = std::nullopt;  // values are lost with their blocks

@@ -91,9 +91,9 @@ TEST(Measure, HostileFilesGiveOneClearError) {
   std::string negative = to_json(synthetic());
   negative.replace(negative.find("180.0"), 5, "-18.0");
   std::string schema = to_json(synthetic());
-  schema.replace(schema.find("\"schema\": 1"), 11, "\"schema\": 9");
+  schema.replace(schema.find("\"schema\": 2"), 11, "\"schema\": 9");
   const std::string whole = to_json(synthetic());
-  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"schema\": 1}"),
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"schema\": 2}"),
                                   whole.substr(0, whole.size() / 2), negative, schema}) {
     try {
       measurement_from_json(text, "some.json");
