@@ -41,6 +41,19 @@ HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, 
   return plan;
 }
 
+/// Schedules for all threads; and for one, which need not start and wait for others.
+template <class Family>
+std::vector<typename Family::Schedule> candidates_of(const Family& family, const ProductProblem& problem,
+                                                     const Machine& machine) {
+  std::vector<typename Family::Schedule> schedules = family.candidates(problem, machine);
+  if (machine.tiles == 1) return schedules;
+  Machine alone = machine;
+  alone.tiles = 1;
+  for (const typename Family::Schedule& schedule : family.candidates(problem, alone))
+    schedules.push_back(schedule);
+  return schedules;
+}
+
 }  // namespace
 
 std::string_view name_of(Product product) {
@@ -75,7 +88,7 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& pro
                            const ForcedKnobs& force) {
   return with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;
-    return plan_fastest<Family>(family.candidates(problem, machine), force, [&](const auto& schedule) {
+    return plan_fastest<Family>(candidates_of(family, problem, machine), force, [&](const auto& schedule) {
       return weigh(family, schedule, problem, machine);
     });
   });
