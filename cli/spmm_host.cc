@@ -90,7 +90,7 @@ engine::Binding bind(const ops::Operand& operand, Activations& a) {
   return {operand.variable, a.elements.data(), a.row_stride(), a.col_stride()};
 }
 
-/// Fills what a product reads, and clears what it writes.
+/// Fills the inputs of a product, and clears its output.
 void fill(const SpmmRequest& request, const SpmmCase& what, Activations& x, Activations& y) {
   if (what.product != ops::Product::input_gradient)
     base::RandomStream(request.seed, 0, 1).fill_symmetric(x.elements);

@@ -1,9 +1,9 @@
 // Trains a network whose two hidden layers have dynamic block-sparse weights, and the same network
-// with dense ones, by SGD with momentum; every so many steps the weakest blocks are dropped and as
-// many grown where the dense gradient is largest (RigL).
+// with dense ones, by SGD with momentum. Periodically the weakest blocks are dropped and as many
+// grown where the dense gradient is largest (RigL).
 //   example_sparse_training [--data FOLDER] [--set mnist|cifar-10] [--hidden 1024] [--block 16]
 //                           [--sparsity 0.9] [--epochs 20] [--batch 256] [--rate 0.05] [--seed 1]
-// Without --data it looks into TESSERA_DATA, and without that it makes images up.
+// Without --data it uses the folder TESSERA_DATA, and without that synthetic images.
 #include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/sddmm.h>
@@ -255,8 +255,8 @@ Outcome train(const tessera::ImageSplit& images, const Settings& s, double densi
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
   const Outcome outcome{accuracy(network, images.test, s.batch), times[times.size() / 2]};
-  std::printf("%-8s %6.2f %% right, last loss %.4f, %.3f ms a step\n", name, outcome.accuracy, loss,
-              outcome.step_ms);
+  std::printf("%-8s test accuracy %6.2f %%, final loss %.4f, %.3f ms per step\n", name, outcome.accuracy,
+              loss, outcome.step_ms);
   std::fflush(stdout);
   return outcome;
 }
@@ -273,7 +273,7 @@ Settings parse(int argc, char** argv) {
       const double parsed = std::strtod(value, &end);
       if (end == value || *end != '\0' || !(parsed >= least && parsed <= most))
         throw tessera::UsageError(std::string(option) + " " + value + ": a number from " +
-                                  std::to_string(least) + " to " + std::to_string(most) + " is needed");
+                                  std::to_string(least) + " to " + std::to_string(most) + " is required");
       return parsed;
     };
     if (option == "--data")
@@ -296,7 +296,7 @@ Settings parse(int argc, char** argv) {
       s.seed = static_cast<uint64_t>(number(0, 1e15));
     else
       throw tessera::UsageError("unknown option " + std::string(option) +
-                                "; the head of this file has them all");
+                                "; the comment at the beginning of this file lists them");
   }
   return s;
 }
@@ -307,12 +307,12 @@ int main(int argc, char** argv) try {
   const Settings s = parse(argc, argv);
   const tessera::ImageSplit images =
       s.data.empty() ? tessera::synthetic_images(8000, 2000, s.seed) : tessera::load_images(s.data, s.set);
-  std::printf(
-      "%s: %zu images to learn from, %zu to test; hidden layers of %u, blocks of %u, %.0f %% sparse\n",
-      images.name.c_str(), images.train.count(), images.test.count(), s.hidden, s.block, 100 * s.sparsity);
+  std::printf("%s: %zu training and %zu test images; hidden layers of %u, blocks of %u, %.0f %% sparse\n",
+              images.name.c_str(), images.train.count(), images.test.count(), s.hidden, s.block,
+              100 * s.sparsity);
   const Outcome dense = train(images, s, 1.0, "dense");
   const Outcome sparse = train(images, s, 1.0 - s.sparsity, "sparse");
-  std::printf("sparse is %.2f points from dense, and a step takes 1/%.2f of the time\n",
+  std::printf("sparse: %.2f percentage points from dense, speed-up of a step %.2f\n",
               sparse.accuracy - dense.accuracy, dense.step_ms / sparse.step_ms);
 } catch (const tessera::UsageError& error) {
   std::fprintf(stderr, "%s\n", error.what());

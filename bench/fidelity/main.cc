@@ -148,13 +148,13 @@ class Table {
         name_, full_ + empty_, percentile(sizes, 0.5), percentile(sizes, 0.9), percentile(sizes, 1),
         sizes.empty() ? 0 : sum / static_cast<double>(sizes.size()));
     fmt::print(
-        "  does not fit: {} of {} empty cells found, {} of {} full ones refused; {:.1f} % of "
-        "verdicts right\n",
+        "  does not fit: {} of {} empty cells found, {} of {} full ones rejected; {:.1f} % of "
+        "verdicts correct\n",
         found_, empty_, refused_, full_, 100.0 * (found_ + full_ - refused_) / std::max(1, full_ + empty_));
     if (!gains_.empty())
       fmt::print(
-          "  the free planner: {:.2f} times as fast in the median, {:.2f} in the 90th percentile, "
-          "{:.2f} at least; {} more fit\n",
+          "  speed-up of the free planner: {:.2f} (median), {:.2f} (90th percentile), "
+          "{:.2f} (minimum); {} more fit\n",
           percentile(gains_, 0.5), percentile(gains_, 0.9), percentile(gains_, 0), gained_);
   }
 
@@ -244,7 +244,7 @@ machine::Machine machine_of(const Options& o) {
   for (const std::string& setting : o.settings) {
     const size_t equals = setting.find('=');
     if (equals == std::string::npos)
-      throw UsageError(fmt::format("--set takes KEY=VALUE; '{}' is none", setting));
+      throw UsageError(fmt::format("--set takes KEY=VALUE; '{}' is not one", setting));
     machine::apply({setting.substr(0, equals), std::stod(setting.substr(equals + 1))}, machine);
   }
   return machine;
@@ -252,14 +252,14 @@ machine::Machine machine_of(const Options& o) {
 
 int run(int argc, char** argv) {
   Options o;
-  CLI::App app("Holds the model of tiled machines against published measurements.");
+  CLI::App app("Compares the model of tiled machines with published measurements.");
   app.add_option("--published", o.published, "Folder of other published tables");
   app.add_option("--machine", o.machine, "Machine: bow, or a machine's .toml file");
   app.add_option("--set", o.settings, "Change a figure of the machine: KEY=VALUE");
   app.add_option("--table", o.tables, "ratio, dense, best, best-dynamic, static-rate, dynamic-rate")
       ->check(CLI::IsMember(std::vector<std::string>{kTables.begin(), kTables.end()}));
   app.add_flag("--cells", o.cells, "Print every cell");
-  app.add_flag("--gain", o.gain, "Plan freely too, and say what that gains");
+  app.add_flag("--gain", o.gain, "Also use the free planner, and print its gain");
   CLI11_PARSE(app, argc, argv);
   Model model(machine_of(o), o.cells);
   for (const std::string& table : o.tables) {

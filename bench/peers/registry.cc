@@ -46,7 +46,7 @@ void check_names(const std::vector<std::string>& names) {
     if (known) continue;
     std::string all;
     for (const Entry& entry : kEntries) all += fmt::format(" {}", entry.name);
-    throw UsageError(fmt::format("no peer is called '{}': there are{}", name, all));
+    throw UsageError(fmt::format("unknown library '{}': use one of{}", name, all));
   }
 }
 

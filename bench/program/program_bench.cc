@@ -183,14 +183,14 @@ double superstep_seconds(uint32_t threads) {
 }  // namespace
 
 int main() {
-  fmt::print("{} tiles of {} vertices, ns and bytes a vertex\n", kTiles, kPerTile);
+  fmt::print("{} tiles of {} vertices, ns and bytes per vertex\n", kTiles, kPerTile);
   fmt::print("{:<22} {:>8} {:>8} {:>8} {:>8}   passes\n", "program", "build", "compile", "kept", "peak");
   measure_compile("all on its tile", [] { return six_a_tile(0); });
   measure_compile("x on another tile", [] { return six_a_tile(700); });
   measure_compile("x over 4 tiles", [] { return wide_reads(4); });
   measure_compile("copies of listed rows", row_copies);
-  measure_compile("scattered rows, a row", scattered_rows, kTiles * kRowsPerTile);
-  fmt::print("dispatch: {:.0f} ns a vertex\n", dispatch_seconds() * 1e9);
+  measure_compile("scattered rows, per row", scattered_rows, kTiles * kRowsPerTile);
+  fmt::print("dispatch: {:.0f} ns per vertex\n", dispatch_seconds() * 1e9);
   for (uint32_t threads : {1U, 2U})
     fmt::print("superstep on the host, {} threads: {:.2f} µs\n", threads, superstep_seconds(threads) * 1e6);
   measure_calls();

@@ -65,7 +65,7 @@ Options parse_options(int argc, char** argv) {
   std::string isa(name_of(active_isa()));
   options.limits.threads = machine::default_threads(machine::detect_host());
 
-  CLI::App app("Sparse products: Tessera beside the dense and sparse libraries of this computer.");
+  CLI::App app("Compares Tessera's sparse products with dense and sparse libraries.");
   const auto list = [](CLI::Option* option) { option->delimiter(','); };
   app.add_option("--m", options.m, "rows of W")->check(CLI::Range(1, 1 << 20));
   app.add_option("--k", options.k, "columns of W")->check(CLI::Range(1, 1 << 20));
@@ -75,19 +75,20 @@ Options parse_options(int argc, char** argv) {
            ->check(CLI::IsMember({1, 4, 8, 16, 32})));
   list(app.add_option("--type", types, "type of W: f32, f16, bf16 (list)"));
   list(app.add_option("--layout", layouts, "layout of X and Y: row, col (list)"));
-  list(app.add_option("--product", tasks, "forward, dx, dw, or triple: the three in turn (list)"));
-  app.add_option("--smtx", options.smtx, "files, or folders of files: W comes from each of them");
-  app.add_option("--isa", isa, "instruction set of all: generic, avx2, avx512");
-  app.add_option("--threads", options.limits.threads, "threads of all")->check(CLI::Range(1, 4096));
-  list(app.add_option("--peers", options.peers, "who takes part (list); default: all there are"));
-  app.add_option("--rounds", options.rounds, "rounds that medians are taken of")->check(CLI::Range(1, 1000));
-  app.add_flag("--cold", options.cold, "empty the caches before every timed call");
+  list(app.add_option("--product", tasks, "forward, dx, dw, or triple: all three (list)"));
+  app.add_option("--smtx", options.smtx, "files, or folders of files, each with a W");
+  app.add_option("--isa", isa, "instruction set of all libraries: generic, avx2, avx512");
+  app.add_option("--threads", options.limits.threads, "threads of all libraries")->check(CLI::Range(1, 4096));
+  list(app.add_option("--peers", options.peers, "libraries to compare (list); default: all"));
+  app.add_option("--rounds", options.rounds, "rounds, of which the median is reported")
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--cold", options.cold, "evict the caches before every timed call");
   app.add_option("--array-offset", options.array_offset,
-                 "bytes after a cache line at which the arrays begin: 0, as PyTorch's do; 16, as malloc's do")
+                 "offset of arrays from a cache line in bytes: 0, as PyTorch's; 16, as malloc's")
       ->check(CLI::IsMember({0, 4, 8, 16, 32}));
-  app.add_flag("--plans", options.plans, "print the plan of each product of Tessera's");
-  app.add_option("--csv", options.csv, "file for every timing, one line each");
-  app.add_option("--json", options.json, "file for everything");
+  app.add_flag("--plans", options.plans, "print Tessera's plan of each product");
+  app.add_option("--csv", options.csv, "CSV file of every timing");
+  app.add_option("--json", options.json, "JSON file of everything");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

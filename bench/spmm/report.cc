@@ -65,7 +65,7 @@ std::string companions(const Comparison& comparison) {
   if (const Timing* dynamic = comparison.best(Kind::tessera_dynamic)) {
     text += fmt::format("{:>40} {:>7} {:>9}", "", "dynamic", milliseconds(dynamic->seconds));
     if (dynamic->pattern.replaced > 0)
-      text += fmt::format("  a new pattern {} ms, 5 % dropped and grown {} ms",
+      text += fmt::format("  new pattern {} ms, dropping and growing 5 % {} ms",
                           milliseconds(dynamic->pattern.replaced), milliseconds(dynamic->pattern.drop_grow));
     text += "\n";
   }
@@ -102,15 +102,11 @@ std::string head(const Setting& setting) {
                   setting.cpu, setting.limits.threads, tessera::name_of(setting.limits.isa),
                   setting.peak_gflops, setting.cold ? "cold" : "warm", setting.array_offset);
   for (const std::string& version : setting.versions) text += fmt::format("  {}\n", version);
-  for (const std::string& missing : setting.missing) text += fmt::format("  not here: {}\n", missing);
+  for (const std::string& missing : setting.missing) text += fmt::format("  missing: {}\n", missing);
   return text +
-         "GF/s: useful GFLOP/s, 2 nnz n / time. eff: useful rate / rate of the best dense "
-         "library.\n"
-         "x dense, x sparse: times as fast as the best library of its kind. time/read: time / "
-         "what\n"
-         "reading W, X and Y takes at the bandwidth of a buffer of their size. pred: time that "
-         "the\n"
-         "plan predicts / measured.\n\n";
+         "GF/s: useful GFLOP/s, 2 nnz n / time. eff: useful rate / rate of the best dense library.\n"
+         "x dense, x sparse: speed-up over the best library of its kind. time/read: time / time to read\n"
+         "W, X and Y at the bandwidth of a buffer of their size. pred: predicted / measured time.\n\n";
 }
 
 std::string column_names() {
@@ -152,9 +148,9 @@ std::string summary(const std::vector<Comparison>& comparisons) {
       reached += verdict.reached() ? 1 : 0;
     }
   std::string text = all == 0 ? "" : fmt::format("\ntargets: {} of {} reached\n", reached, all);
-  text += median_line(comparisons, "times as fast as the best dense library",
+  text += median_line(comparisons, "speed-up over the best dense library",
                       [](const Comparison& c) { return over(c, Kind::dense); });
-  text += median_line(comparisons, "times as fast as the best sparse library",
+  text += median_line(comparisons, "speed-up over the best sparse library",
                       [](const Comparison& c) { return over(c, Kind::sparse); });
   text += median_line(comparisons, "own dense / best dense library", [](const Comparison& c) {
     const Timing* own = c.best(Kind::tessera_dense);

@@ -26,26 +26,27 @@ class Relocation {
   std::shared_ptr<const Moves> moves_;
 };
 
-/// An order of a weight's packed values, by which kernels of different kinds read them. A number names one
-/// order for good, a function of the pattern alone: of nothing that a computer or a number of threads
-/// decides. So an array saved with the number of its format, such as a momentum, can be brought into that of
-/// a weight with the same pattern anywhere.
+/// An order of a weight's packed values, as read by one kind of kernels. A number denotes one order
+/// permanently, as a function of the pattern alone, independent of the computer and the number of threads. An
+/// array saved with the number of its format, such as a momentum, can therefore be converted to the format of
+/// any weight with the same pattern.
 enum class PackedFormat : uint32_t {
-  values = 0,  ///< that of SparseMatrix::values, overhang included
-  blocks = 1,  ///< block after block; in one, strips of 8 rows of pairs of columns (block size 4: row-major)
-  rotated_blocks = 2,  ///< the same of a full pattern, the blocks of block row r rotated by r places
+  values = 0,  ///< that of SparseMatrix::values, including the overhang
+  blocks = 1,  ///< block by block; within one, strips of 8 rows of pairs of columns (block size 4: row-major)
+  rotated_blocks = 2,  ///< the same for a full pattern, with the blocks of block row r rotated by r places
   row_groups = 3,      ///< single elements: chunks of rows, k-blocks, and groups of sixteen pairs of rows
-  dynamic = 4,         ///< that of a dynamic weight, which follows from all patterns that it has had
+  dynamic = 4,         ///< that of a dynamic weight, which depends on all patterns that it has had
 };
 std::string_view name_of(PackedFormat format);
 
-/// Numbers that an array of a format has for a pattern. Throws UsageError where the format is none for such a
+/// Size of an array of a format for a pattern. Throws UsageError if the format does not apply to such a
 /// pattern.
 uint64_t packed_size(PackedFormat format, const Pattern& pattern);
 
-/// Brings an array from one format into another; places without a stored value become 0. Finding the order of
-/// row groups takes as long as preparing a weight. Throws UsageError where a size is another or a format is
-/// none for such a pattern; `dynamic` is none for any: save what Weight::unpack() gives, in format `values`.
+/// Converts an array from one format to another; places without a stored value become 0. Computing the order
+/// of row groups takes as long as preparing a weight. Throws UsageError if a size is wrong or a format does
+/// not apply to such a pattern; `dynamic` never does: save the result of Weight::unpack() in format `values`
+/// instead.
 void permute_packed(PackedFormat from, PackedFormat to, const Pattern& pattern, std::span<const float> source,
                     std::span<float> target);
 
@@ -93,7 +94,7 @@ class Weight {
   /// packed_size() numbers, with corresponding elements at the same place. Places without a stored value are
   /// 0 in all of them, so that elementwise updates may process whole arrays.
   uint64_t packed_size() const;
-  /// Which order that is; see permute_packed(). Of a dense weight, that for its pattern().
+  /// The format of that order; see permute_packed(). For a dense weight, with its pattern().
   PackedFormat packed_format() const;
   /// The values themselves. Throws UsageError unless they are FP32.
   std::span<float> packed_values();

@@ -23,7 +23,7 @@ struct Spmm::Compiled {
         plan(plan_for(machine::host(options.threads), options)),
         engine(compile(machine::host(options.threads))) {}
 
-  /// alpha and beta come with each call, so Y may be read.
+  /// alpha and beta are arguments of each call, so Y may be read.
   static ops::ProductProblem problem_of(uint32_t n, const SpmmOptions& options) {
     ops::ProductProblem problem{.n = n, .activation = options.activation, .bias = options.bias};
     problem.product = options.transpose ? ops::Product::input_gradient : ops::Product::forward;
@@ -55,7 +55,7 @@ struct Spmm::Compiled {
   uint32_t depth;  ///< rows of X
   ops::ProductProblem problem;
   ops::HostPlan plan;
-  ops::ProductOperands operands;  ///< x is what is read, y what is written
+  ops::ProductOperands operands;  ///< x is the dense factor, y the result
   std::vector<ops::WeightIndex::Binding> index;
   engine::Engine engine;
 };

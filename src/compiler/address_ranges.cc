@@ -16,7 +16,7 @@ void AddressRanges::add(AddressRange range) {
     chunks_.push_back({{range}, 0});
     return;
   }
-  // The chunks that ranges touching this one may stand in: it goes into the first of them.
+  // The chunks that may contain ranges touching this one: it is added to the first of them.
   const auto ends_before = [](const Chunk& c, uint64_t begin) { return c.end() < begin; };
   size_t first = static_cast<size_t>(
       std::lower_bound(chunks_.begin(), chunks_.end(), range.begin, ends_before) - chunks_.begin());

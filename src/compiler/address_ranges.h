@@ -1,4 +1,4 @@
-// Address ranges in use, and where the next free one is.
+// Address ranges in use, and the search for free ones.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct AddressRange {
 };
 
 /// A union of address ranges, kept in chunks with the widest gap of each, so that neither adding a range nor
-/// finding a gap looks at all of them.
+/// finding a gap visits all of them.
 class AddressRanges {
  public:
   bool empty() const { return chunks_.empty(); }

@@ -52,7 +52,7 @@ const AddressesInUse::Nodes& AddressesInUse::nodes_of(uint32_t lifetime) {
   return nodes;
 }
 
-/// `node` stands for the moments [begin, end).
+/// `node` represents the moments [begin, end).
 void AddressesInUse::collect(uint32_t node, uint32_t begin, uint32_t end, const Lifetime& lifetime,
                              Nodes& nodes) const {
   auto interval = std::lower_bound(lifetime.begin(), lifetime.end(), begin,

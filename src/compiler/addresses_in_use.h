@@ -1,4 +1,4 @@
-// Which addresses of a memory are taken when.
+// The addresses of a memory in use at each moment.
 #pragma once
 
 #include <vector>
@@ -8,27 +8,26 @@
 
 namespace tessera::compiler {
 
-/// A segment tree over moments. A range that is taken during some of them stands at the few nodes that make
-/// those up, and in what the nodes above have below them; so does a question.
+/// A segment tree over moments. A range in use during some of them is stored at the few nodes that cover
+/// these, and summarised in the nodes above; queries work likewise.
 class AddressesInUse {
  public:
-  /// Memories are filled one after another; what stays the same is `lifetimes`, all of moments below
-  /// `moments`.
+  /// For filling memories one after another; all use the same `lifetimes`, whose moments are below `moments`.
   AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments);
 
-  /// Forgets all ranges.
+  /// Removes all ranges.
   void clear();
   void take(AddressRange range, uint32_t lifetime);
-  /// The lowest multiple of `alignment` from `at` on, from which `room` bytes are free during a lifetime.
+  /// The lowest multiple of `alignment` from `at` on with `room` bytes free during a lifetime.
   uint64_t lowest_free(uint64_t at, uint64_t room, uint64_t alignment, uint32_t lifetime);
 
  private:
   struct Node {
-    AddressRanges own;    ///< taken during all of the node's moments
-    AddressRanges below;  ///< taken during some of them
+    AddressRanges own;    ///< in use during all of the node's moments
+    AddressRanges below;  ///< in use during some of them
     bool is_used = false;
   };
-  /// Nodes that make up a lifetime, and those above them.
+  /// The nodes that cover a lifetime, and those above them.
   struct Nodes {
     std::vector<uint32_t> own;
     std::vector<uint32_t> above;

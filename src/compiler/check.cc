@@ -77,8 +77,7 @@ class Checker {
     }
   }
 
-  /// Calls visit(place of the common part, common part, storage) for the mapped boxes that share
-  /// elements with `box`.
+  /// Calls visit(place of the common part, common part, storage) for the mapped boxes that overlap `box`.
   template <class Visit>
   void each_home(VariableId v, const Box& box, const Visit& visit) {
     const Variable& variable = program_.variable(v);
@@ -266,7 +265,7 @@ class Checker {
     });
   }
 
-  // What control flow reads and writes.
+  // Reads and writes of control flow.
 
   void note_runtime_rows(const program::CopySet& set) {
     for (const program::CopyGroup& group : set.groups)
@@ -304,7 +303,7 @@ class Checker {
       row = place.offset / size_of(variable.type) / variable.cols;
       col = place.offset / size_of(variable.type) % variable.cols;
     } else if (!variable.is_external()) {
-      fail(fmt::format("{} is no array of the caller's", what()));
+      fail(fmt::format("{} is not a caller's array", what()));
     }
     if (place.space != v || row + rows > variable.rows || col + cols > variable.cols)
       fail(fmt::format("{} leaves '{}'", what(), variable.name));

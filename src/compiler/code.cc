@@ -10,8 +10,7 @@ namespace {
 
 using program::TileId;
 
-/// Vertices, code and stacks of every tile of a machine whose tiles have memories of their own. (Exchange
-/// code was counted with the exchanges.)
+/// Vertices, code and stacks of every tile of a machine whose tiles have their own memories.
 class CodeCount {
  public:
   explicit CodeCount(Compilation& c) : c_(c) {}
@@ -27,7 +26,7 @@ class CodeCount {
   size_t codelets() const { return codelets_.size(); }
 
  private:
-  /// The vertices of a tile lie side by side, in the order of their groups.
+  /// The vertices of a tile are adjacent, in the order of their groups.
   void count_vertices(const program::ComputeSet& source, const CompiledSet& set) {
     for (size_t t = 0; t < set.tiles.size(); ++t) {
       const TileId tile = set.tiles[t];

@@ -12,7 +12,7 @@ namespace {
 
 using Pass = std::string (*)(Compilation&);
 
-/// Runs passes and keeps what each did and took.
+/// Runs passes and records the results and time of each.
 void run(Compilation& c, std::initializer_list<std::pair<const char*, Pass>> passes) {
   for (const auto& [name, pass] : passes) {
     const auto start = std::chrono::steady_clock::now();
@@ -50,7 +50,7 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts) {
   Compilation c(program, machine, true);
-  c.executable->program = {std::shared_ptr<const program::Program>(), &program};  // which is the caller's
+  c.executable->program = {std::shared_ptr<const program::Program>(), &program};  // owned by the caller
   c.executable->machine = machine;
   run(c, {{"exchange", plan_exchange},
           {"liveness", find_liveness},

@@ -14,24 +14,24 @@ namespace tessera::compiler {
 /// Throws Error if the program is unsound.
 std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine);
 
-/// What an estimate must be told where control flow and costs depend on metadata.
+/// Information that an estimate needs if control flow and costs depend on metadata.
 struct TripCounts {
-  /// Times that the body of a `While` runs each time that the loop is reached.
+  /// How often the body of a `While` runs each time the loop is reached.
   std::optional<uint32_t> of_loops;
-  /// Integers of a variable's box that costs may read, row-major, when the body has run `trip` times, the
-  /// present one included; null where costs are not to read them. Constants are known without.
+  /// Integers of a variable's box that costs may read, row-major, during trip `trip` of the body; null if
+  /// costs must not read them. Constants are always known.
   std::function<const std::byte*(program::VariableId, const program::Box&, uint32_t trip)> contents;
 };
 
-/// What the account of a compiled program says, without the executable.
+/// The account of a compiled program, without the executable.
 struct Estimate {
   program::PhaseTimes cycles;  ///< of one run
   MemoryReport memory;
 };
 
-/// Compiles as far as sizes and cycles need. The program must be sound, which compiling it proves. Throws
-/// Error where control flow depends on what `trip_counts` does not say: an `If`, or a `While` without its
-/// count.
+/// Compiles as far as needed for sizes and cycles. The program must be sound, which only a full compilation
+/// proves. Throws Error if control flow depends on something that `trip_counts` does not provide: an `If`, or
+/// a `While` without a count.
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts = {});
 

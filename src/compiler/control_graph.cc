@@ -76,7 +76,7 @@ ControlGraph::Positions ControlGraph::walk_repeat(StepId id, const program::Repe
   return {end};
 }
 
-/// Follows edges from what is reached, but not on from what stops it.
+/// Follows edges from reached positions, but not beyond those that stop it.
 void ControlGraph::spread(const std::vector<Positions>& edges, std::vector<uint8_t>& reached,
                           const std::vector<uint8_t>& stops) {
   while (!work_.empty()) {
@@ -89,7 +89,7 @@ void ControlGraph::spread(const std::vector<Positions>& edges, std::vector<uint8
 
 Lifetime ControlGraph::lifetime_of(const TouchChains& chains, TouchChain chain) {
   std::vector<uint8_t> written(positions(), 0);     // at the position, or before it
-  std::vector<uint8_t> read_later(positions(), 0);  // after it, with nothing in between that overwrites it
+  std::vector<uint8_t> read_later(positions(), 0);  // after it, without being overwritten before
   std::vector<uint8_t> overwrites(positions(), 0);
   Positions touched, reads, writes;
   for (; chain != kUntouched; chain = chains[chain].before) {

@@ -1,4 +1,4 @@
-// Control flow as a graph, and what is alive where in it.
+// Control flow as a graph, with the lifetimes of storage in it.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace tessera::compiler {
 
-/// Which position may follow which, calls expanded. The check asks it for lifetimes, so that it need not
-/// believe those that placement used.
+/// Which position may follow which, with calls expanded. The check derives lifetimes from it, so that it need
+/// not trust those used by placement.
 class ControlGraph {
  public:
   explicit ControlGraph(const program::Program& program);
 
   uint32_t positions() const { return static_cast<uint32_t>(next_.size()); }
-  /// Positions at which storage of a chain of touches is touched, or holds on some way what was written to it
-  /// before and is read later.
+  /// Positions at which storage with this chain of touches is touched, or holds, on some path, a value
+  /// written before and read later.
   Lifetime lifetime_of(const TouchChains& chains, TouchChain chain);
 
  private:
   using Positions = std::vector<uint32_t>;
 
-  // Each takes where control may come from, and returns where it may be afterwards.
+  // Each takes the positions from which control may come, and returns those at which it may be afterwards.
   Positions walk(program::StepId id, Positions from);
   Positions walk_branch(program::StepId id, const program::If& branch, Positions from);
   Positions walk_loop(program::StepId id, const program::While& loop, Positions from);
   Positions walk_repeat(program::StepId id, const program::Repeat& repeat, Positions from);
 
-  /// A position; without toucher, where ways meet.
+  /// Adds a position; one without toucher joins paths.
   uint32_t add(const Positions& from);
   uint32_t touching(ToucherId toucher, const Positions& from);
   void link(const Positions& from, uint32_t to);

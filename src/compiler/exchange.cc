@@ -87,7 +87,7 @@ void make_mapped_pieces(Compilation& c) {
   }
 }
 
-/// Exchange of one compute set: one staging piece for each box that a tile wants and lacks.
+/// Exchange of one compute set: one staging buffer for each box that a tile needs and lacks.
 class SetExchange {
  public:
   SetExchange(Compilation& c, PieceIndex& index, SetPieces& out, CompiledSet& compiled)
@@ -257,7 +257,7 @@ class CopyExchange {
   Moves& out_;
 };
 
-/// What exchanges cost and how much code they take, on a machine whose tiles have memories of their own.
+/// Cost and code of exchanges on a machine whose tiles have their own memories.
 class ExchangeCount {
  public:
   explicit ExchangeCount(Compilation& c) : c_(c), traffic_(c.machine) {}
@@ -289,7 +289,7 @@ class ExchangeCount {
   program::Traffic traffic_;
 };
 
-/// Notes which pieces each toucher touches, and how.
+/// Records which pieces each toucher touches, and how.
 class TouchNotes {
  public:
   explicit TouchNotes(Compilation& c) : c_(c), touchers_(c.program) {}
@@ -338,7 +338,7 @@ class TouchNotes {
         continue;
       }
       if (spec.access != Access::out && !spec.scratch) log_.read(field.piece);
-      // Of a scattered field nobody says which of it is written.
+      // For a scattered field it is unknown which part is written.
       if (spec.access != Access::in) log_.write(field.piece, spec.scattered ? 0 : field.box.elements());
     }
   }

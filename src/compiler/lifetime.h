@@ -1,4 +1,4 @@
-// When storage is in use.
+// Times during which storage is in use.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace tessera::compiler {
 
-/// From one moment to another, both included.
+/// A range of moments, both ends included.
 struct Interval {
   uint32_t first = 0;
   uint32_t last = 0;
@@ -16,10 +16,10 @@ struct Interval {
   auto operator<=>(const Interval&) const = default;
 };
 
-/// Intervals in ascending order, of which none touches the next.
+/// Ascending intervals that do not touch each other.
 using Lifetime = std::vector<Interval>;
 
-/// Any intervals as a lifetime.
+/// Merges any intervals to a lifetime.
 inline Lifetime joined(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end());
   size_t kept = 0;

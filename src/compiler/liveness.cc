@@ -11,8 +11,8 @@
 namespace tessera::compiler {
 namespace {
 
-/// Finds when storage of one chain of touches is in use: when it is touched, and when it holds what somebody
-/// wrote and somebody will read.
+/// Finds when storage with one chain of touches is in use: when it is touched, and while it holds something
+/// written that will be read.
 class LifetimeFinder {
  public:
   LifetimeFinder(const Schedule& schedule, const TouchChains& chains)
@@ -35,7 +35,8 @@ class LifetimeFinder {
     uint32_t position;
     Touch touch;
   };
-  /// Of a part of the schedule: reads what was there before, overwrites all of it on every way, writes.
+  /// Effect of a part of the schedule: whether it reads previous contents, overwrites all of it on every
+  /// path, writes.
   struct Effect {
     bool reads = false;
     bool kills = false;
@@ -67,7 +68,7 @@ class LifetimeFinder {
     return schedule_.child(node, low);
   }
 
-  /// Calls visit(child) for those that have events, the last first.
+  /// Calls visit(child) for those with events, last first.
   template <class Visit>
   void each_child_backwards(const Node& node, const Visit& visit) const {
     uint32_t end = node.end;
@@ -108,14 +109,14 @@ class LifetimeFinder {
     return effect;
   }
 
-  /// Of a loop's test and the reading of its condition.
+  /// Effect of a loop's test and of reading its condition.
   Effect effect_of_test(const Node& loop) const {
     const Effect test = effect_of(schedule_.child(loop, 0));
     const Effect condition = effect_of(schedule_.child(loop, 1));
     return {test.before(condition.reads), test.kills, test.writes};
   }
 
-  /// Marks a part of the schedule, after which the storage is read or not and before which it is written.
+  /// Marks a part of the schedule, given whether the storage is read after it and written before it.
   void mark(uint32_t id, bool read_after, bool written) {
     const Node& node = schedule_.node(id);
     if (node.begin == node.end) return;
@@ -127,7 +128,7 @@ class LifetimeFinder {
       case Kind::position: intervals_.push_back({node.begin, node.begin}); break;
       case Kind::sequence: mark_sequence(node, read_after, written); break;
       case Kind::repeat:
-        // What a pass reads before it overwrites it comes from the pass before.
+        // What a pass reads before it overwrites it comes from the preceding pass.
         if (node.again) {
           read_after = read_after || effect_of(id).reads;
           written = written || writes(node.begin, node.end);
@@ -180,13 +181,13 @@ class LifetimeFinder {
   std::vector<Interval> intervals_;
 };
 
-/// Positions at which the same is in use are one moment: a function that is called many times has the same
-/// ones again. Lifetimes are given in moments then.
+/// Merges positions with the same storage in use into moments: a function that is called many times has the
+/// same ones each time. Lifetimes are then in moments.
 class Moments {
  public:
-  /// `lifetimes` in positions; returns how many moments there are.
+  /// Converts `lifetimes` from positions; returns the number of moments.
   uint32_t number(std::vector<Lifetime>& lifetimes) {
-    // The set in use at a position as a sum of random numbers, one for each lifetime.
+    // A hash of the set in use at a position: the sum of random numbers, one per lifetime.
     std::map<uint32_t, uint64_t> changes;
     for (size_t i = 0; i < lifetimes.size(); ++i)
       for (const Interval& interval : lifetimes[i]) {
@@ -230,7 +231,7 @@ class Moments {
   std::unordered_map<uint64_t, uint32_t> moments_;
 };
 
-/// Lifetimes of chains, each kept once.
+/// Lifetimes of chains, each stored once.
 class Lifetimes {
  public:
   explicit Lifetimes(Compilation& c) : c_(c), schedule_(c.program), finder_(schedule_, c.chains) {

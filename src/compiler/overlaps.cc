@@ -73,7 +73,7 @@ void Overlaps::check_arena(std::span<StorageId> ids) {
   if (std::adjacent_find(ids.begin(), ids.end(), share_bytes) != ids.end()) check_alive(ids);
 }
 
-/// Where storage shares bytes: sweeps down the positions with what is alive, by address.
+/// Checks for shared bytes: sweeps the positions with the living storage, by address.
 void Overlaps::check_alive(std::span<const StorageId> ids) {
   struct Stay {
     Interval when;
@@ -84,7 +84,8 @@ void Overlaps::check_alive(std::span<const StorageId> ids) {
     for (const Interval& interval : lifetime_of(storage_[id])) stays.push_back({interval, id});
   std::sort(stays.begin(), stays.end(),
             [](const Stay& a, const Stay& b) { return a.when.first < b.when.first; });
-  // Equal addresses cannot be alive together, so an order by address is strict among the living.
+  // Storage with equal addresses cannot be alive together, so the order by address is strict among the
+  // living.
   const auto by_address = [&](StorageId a, StorageId b) { return storage_[a].begin < storage_[b].begin; };
   const auto by_last = [](const Stay& a, const Stay& b) {
     return std::tuple(a.when.last, a.id) < std::tuple(b.when.last, b.id);

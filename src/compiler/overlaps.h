@@ -1,4 +1,4 @@
-// Whether what is alive at one time shares bytes: found from an executable and its program alone.
+// Whether storage alive at the same time shares bytes, derived from an executable and its program alone.
 #pragma once
 
 #include <span>
@@ -11,20 +11,21 @@
 
 namespace tessera::compiler {
 
-/// Storage in arenas, and who touches it: told by who walks an executable, then held against one another.
+/// Storage in arenas and its users, as reported by a walk of the executable, and compared with each other
+/// afterwards.
 class Overlaps {
  public:
   using StorageId = uint32_t;
 
   explicit Overlaps(const Executable& e);
 
-  /// Where mapped box `i` of a variable lies.
+  /// Place of mapped box `i` of a variable.
   StorageId mapped(program::VariableId v, uint32_t i) const { return first_mapped_[v] + i; }
-  /// A box that an exchange brings to `place` or takes from there, in the present compute set.
+  /// A box that an exchange copies to or from `place` in the present compute set.
   StorageId staged(program::VariableId v, const program::Box& box, const Place& place);
 
   TouchLog& log() { return log_; }
-  /// Ends what `toucher` touches.
+  /// Ends the touches of `toucher`.
   void close(ToucherId toucher);
 
   /// Throws Error naming two that overlap while both are alive.

@@ -8,17 +8,15 @@
 
 namespace tessera::compiler {
 
-/// Makes a piece of every mapped box, finds the piece that holds each field of each vertex, and where none on
-/// its tile does, adds a staging piece and the moves that fill or empty it. Counts what each exchange costs,
-/// and notes who touches which piece.
+/// Creates a piece for every mapped box, finds the piece that holds each field of each vertex, and if none on
+/// its tile does, adds a staging buffer and the moves that fill it or write it back.
 std::string plan_exchange(Compilation& c);
 
-/// Numbers the schedule and finds during which intervals of it each piece is alive. What a pass of a loop
-/// overwrites before it reads it is alive within a pass; what one pass leaves to the next, during all of
-/// them.
+/// Numbers the schedule and finds the intervals during which each piece is alive. What a loop's pass
+/// overwrites before reading is alive within a pass; what one pass leaves to the next, during all passes.
 std::string find_liveness(Compilation& c);
 
-/// Counts what each tile holds beside data and exchange code: vertices, their code and stacks.
+/// Counts what each tile holds besides data and exchange code: vertices, their code and stacks.
 std::string count_code(Compilation& c);
 
 /// Gives every piece an offset in its arena, such that pieces alive at the same time do not overlap.
@@ -39,7 +37,7 @@ std::string check(Compilation& c);
 /// Counts bytes by category and cycles by phase.
 std::string account(Compilation& c);
 
-/// Cycles of one run, once all sets are accounted for.
+/// Cycles of one run, after all sets are accounted.
 program::PhaseTimes cycles_of_run(const Compilation& c, const TripCounts& trip_counts);
 
 }  // namespace tessera::compiler

@@ -10,13 +10,13 @@
 
 namespace tessera::compiler {
 
-/// Position in Compilation::lifetimes.
+/// Index in Compilation::lifetimes.
 using LifetimeId = uint32_t;
 inline constexpr LifetimeId kAlways = 0;
 inline constexpr LifetimeId kNever = ~LifetimeId{0};
 
-/// A contiguous box of a variable in one space: a mapped box, or a landing buffer that an exchange
-/// fills or empties.
+/// A contiguous box of a variable in one space: a mapped box, or a staging buffer filled or written back by
+/// an exchange.
 struct Piece {
   program::VariableId variable = 0;
   program::Box box;
@@ -24,7 +24,7 @@ struct Piece {
   bool staging = false;
   bool always_live = false;
   bool interleaved = false;  ///< must be in the interleaved region of its tile
-  uint8_t over_read = 0;     ///< bytes after it that must be memory of its own
+  uint8_t over_read = 0;     ///< bytes after it that must not belong to another piece
   uint32_t alignment = 8;
   TouchChain touches = kUntouched;
   LifetimeId lifetime = kNever;  ///< set by liveness
@@ -73,14 +73,14 @@ struct SetPieces {
   }
 };
 
-/// A program on its way to an executable, or to an estimate of one.
+/// A program during compilation to an executable, or to an estimate.
 struct Compilation {
   Compilation(const program::Program& of, const machine::Machine& for_machine, bool for_sizes_alone = false)
       : program(of), machine(for_machine), sizes_alone(for_sizes_alone) {}
 
   const program::Program& program;
   const machine::Machine& machine;
-  const bool sizes_alone;  ///< keep nothing that only an executable needs: moves and fields
+  const bool sizes_alone;  ///< skip what only an executable needs: moves and fields
   std::vector<Piece> pieces;
   std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
   std::vector<SetPieces> sets;
@@ -88,7 +88,7 @@ struct Compilation {
   TouchChains chains;
   std::vector<Lifetime> lifetimes;  ///< in moments
   uint32_t moments = 0;
-  std::vector<TileMemory> memory;  ///< by slot: each tile, and last the shared space
+  std::vector<TileMemory> memory;  ///< by slot: each tile, then the shared space
   std::shared_ptr<Executable> executable = std::make_shared<Executable>();
 };
 

@@ -34,7 +34,7 @@ program::Purpose purpose_of(const Compilation& c, const Piece& piece) {
   return program::purpose_of(c.program.variable(piece.variable));
 }
 
-/// Bytes of what is alive at one moment: of each purpose, temporaries and staging buffers.
+/// Bytes alive at one moment: by purpose, temporaries and staging buffers.
 struct Alive {
   std::array<std::array<uint64_t, 2>, program::kPurposes> bytes{};
   uint64_t total = 0;
@@ -45,12 +45,12 @@ struct Occupancy {
   Occupancy(const Compilation& c) : up(c.lifetimes, c.moments), down(c.lifetimes, c.moments) {}
 
   AddressesInUse up;
-  AddressesInUse down;  ///< of a memory with an interleaved region: distances from its end
+  AddressesInUse down;  ///< for a memory with an interleaved region: distances from its end
 };
 
-/// One memory: what lies in it at which addresses and when. A tile's code comes first. First fit,
-/// always-live pieces first and then by size: pieces that belong into the interleaved region from the
-/// end of the memory down, the others from its code up, so that both meet wherever there is room.
+/// One memory: what is at which address when. A tile's code comes first. First fit, always-live pieces first
+/// and then by size: pieces for the interleaved region from the end of the memory down, the others from the
+/// code up, so that both may use all free space.
 class Arena {
  public:
   Arena(Compilation& c, TileId tile, std::span<PieceId> ids, Occupancy& occupancy)
@@ -151,14 +151,14 @@ class Arena {
       dynamic.push_back(id);
       if (piece.offset < top_) low = std::max(low, piece.offset + room_of(piece));
     }
-    // Between what grows up and what grows down, whole lines are free, and take no memory here.
+    // Whole free lines between what grows up and what grows down are not allocated here.
     if (low < top_ && end_ > top_) gap_ = (top_ - low) / program::kDataAlignment * program::kDataAlignment;
     count_peak(dynamic);
     if (end_ > base_) memory_[MemoryUse::padding] += base_ + bytes() - memory_.total();
     memory_.end = std::max(memory_.total(), end_ > c_.machine.tile_bytes ? end_ : 0);
   }
 
-  /// What is alive at the moment at which most is.
+  /// Data alive at the moment with the most of it.
   void count_peak(std::span<const PieceId> dynamic) {
     struct Event {
       uint32_t moment;
@@ -198,8 +198,8 @@ class Arena {
   const uint64_t base_;       ///< where data begins
   const bool has_region_;     ///< whether any piece must be in the interleaved region
   const uint64_t capacity_;   ///< where pieces that grow down begin
-  uint64_t low_ = base_;      ///< end of what lives always and grows up
-  uint64_t top_ = capacity_;  ///< begin of what grows down
+  uint64_t low_ = base_;      ///< end of what is always live and grows up
+  uint64_t top_ = capacity_;  ///< beginning of what grows down
   uint64_t end_ = base_;
   uint64_t gap_ = 0;
 };

@@ -10,7 +10,7 @@ namespace {
 using program::PhaseTimes;
 using program::VertexGroup;
 
-/// Follows the control flow of one run and adds up what it takes.
+/// Follows the control flow of one run and adds up its cycles.
 class RunCycles {
  public:
   RunCycles(const Compilation& c, const TripCounts& trip_counts)
@@ -55,7 +55,7 @@ class RunCycles {
     walk(c_.program.functions().at(call.function).body, times);
   }
 
-  /// Of a set whose costs read metadata that changes.
+  /// For a set whose costs read changing metadata.
   PhaseTimes cycles_now(program::ComputeSetId id) {
     const program::ComputeSet& set = c_.program.compute_sets()[id];
     const CompiledSet& compiled = e_.sets[id];
@@ -80,7 +80,7 @@ class RunCycles {
   const Executable& e_;
   const TripCounts& trip_counts_;
   TileCycles tile_cycles_;
-  uint32_t trip_ = 0;  ///< times that the body of the innermost loop has run, this one included
+  uint32_t trip_ = 0;  ///< number of times that the innermost loop's body has run, including the present one
   PhaseTimes cycles_;
 };
 

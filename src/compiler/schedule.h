@@ -1,4 +1,4 @@
-// The schedule of a program with calls expanded: a position for each thing that touches storage.
+// The schedule of a program with calls expanded: a position for each access to storage.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,25 @@
 
 namespace tessera::compiler {
 
-/// More steps than this are refused: calls within calls would expand without end.
+/// Maximum number of steps: nested calls could expand without end.
 inline constexpr uint32_t kMostSteps = 1 << 20;
 [[noreturn]] void refuse_schedule();
 
-/// A tree of control flow. Positions go up in the order of the text: the passes of a loop share them, and the
-/// branches of an If come one after the other.
+/// A tree of control flow. Positions ascend in program order: the passes of a loop share them, and the
+/// branches of an If come one after another.
 class Schedule {
  public:
   enum class Kind : uint8_t {
-    position,  ///< something that touches storage
-    sequence,  ///< one after another
-    repeat,    ///< a sequence, again and again
+    position,  ///< an access to storage
+    sequence,  ///< children one after another
+    repeat,    ///< a sequence, repeated
     loop,      ///< test, condition, body
     branch,    ///< condition, then, otherwise
   };
   struct Node {
     Kind kind = Kind::sequence;
-    bool always = true;  ///< of a repeat: runs at all
-    bool again = false;  ///< of a repeat: runs more than once
+    bool always = true;  ///< for a repeat: runs at least once
+    bool again = false;  ///< for a repeat: may run more than once
     uint32_t begin = 0;  ///< first position
     uint32_t end = 0;    ///< after the last
     uint32_t first_child = 0;
@@ -40,7 +40,7 @@ class Schedule {
   uint32_t child(const Node& node, uint32_t i) const { return children_[node.first_child + i]; }
   uint32_t positions() const { return position_; }
   uint32_t supersteps() const { return supersteps_; }
-  /// Where a toucher stands, ascending.
+  /// Positions of a toucher, ascending.
   const std::vector<uint32_t>& positions_of(ToucherId toucher) const { return positions_of_[toucher]; }
 
  private:

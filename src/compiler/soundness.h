@@ -10,10 +10,9 @@
 
 namespace tessera::compiler {
 
-/// Holds an executable against its program: lists are as long as they must be, every place that a vertex
-/// touches lies in its tile's memory or the shared one, and inside it, and what does not lie there is
-/// exchanged to it and back, and what is alive at one time shares no bytes. Throws Error naming the first
-/// fault. An executable from a file that passes touches no memory but its own.
+/// Checks an executable against its program: lists have the right lengths, every place that a vertex accesses
+/// is inside its tile's memory or the shared one, and what is elsewhere is exchanged to it and back. Throws
+/// Error naming the first fault. An executable from a file that passes accesses no memory but its own.
 void check_executable(const Executable& executable);
 
 [[noreturn]] inline void fail(const std::string& what) { throw Error("unsound executable: " + what); }

@@ -46,7 +46,7 @@ class TileCycles {
     return cycles;
   }
 
-  /// What the tile takes that takes longest.
+  /// Cycles of the slowest tile.
   template <class ViewOf>
   program::PhaseTimes slowest(const program::ComputeSet& set, const CompiledSet& compiled,
                               const ViewOf& view_of) {
@@ -63,7 +63,7 @@ class TileCycles {
   std::vector<program::PhaseTimes> workers_;
 };
 
-/// A field as a cost function sees it: shape, and contents where it is a constant.
+/// A field as a cost function sees it: its shape, and its contents if it is a constant.
 inline program::FieldView known_view(const program::Program& program, const program::Field& field,
                                      uint32_t vertex) {
   const program::Variable& variable = program.variable(field.variable);

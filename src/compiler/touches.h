@@ -1,4 +1,4 @@
-// Who touches which storage, and how: what lifetimes follow from.
+// Accesses to storage, from which lifetimes follow.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace tessera::compiler {
 
-/// What touches storage: a compute set, a copy set, or a step of control flow that reads or writes a
-/// variable.
+/// Something that accesses storage: a compute set, a copy set, or a step of control flow that reads or writes
+/// a variable.
 using ToucherId = uint32_t;
 
 /// Numbers the touchers of a program.
@@ -30,16 +30,16 @@ class Touchers {
   uint32_t copies_;
 };
 
-/// How a toucher uses a piece of storage. What it uses neither way holds nothing before and after.
+/// How a toucher uses a piece of storage. With neither flag, the piece has no contents before and after.
 struct Touch {
-  bool reads = false;   ///< what was there before
-  bool writes = false;  ///< leaves something there
+  bool reads = false;   ///< previous contents
+  bool writes = false;  ///< leaves contents
   bool whole = false;   ///< and overwrites all of it
   bool operator==(const Touch&) const = default;
 };
 
-/// The touches of one piece of storage: a chain, the last one first. Storage that the same touchers use in
-/// the same way has the same chain, and so the same lifetime; there are few of them, however many pieces.
+/// The touches of one piece of storage: a chain, last one first. Storage that the same touchers use in the
+/// same way shares a chain, and thus a lifetime; there are few chains, however many pieces.
 using TouchChain = uint32_t;
 inline constexpr TouchChain kUntouched = 0;
 
@@ -51,7 +51,7 @@ class TouchChains {
     Touch touch;
   };
 
-  /// `chain` and one touch more. Each toucher adds one to a chain.
+  /// `chain` extended by one touch. Each toucher adds at most one to a chain.
   TouchChain extended(TouchChain chain, ToucherId toucher, Touch touch) {
     const uint64_t how = touch.reads | touch.writes << 1 | touch.whole << 2;
     const auto [it, is_new] =
@@ -79,20 +79,20 @@ class TouchChains {
   std::unordered_map<Key, TouchChain, Hash> known_;
 };
 
-/// Gathers what one toucher does to many pieces of storage, then adds a touch to the chain of each.
+/// Collects the accesses of one toucher to many pieces of storage, then adds a touch to the chain of each.
 class TouchLog {
  public:
   void read(uint32_t storage) { entry(storage).reads = true; }
-  /// `elements` that no other write of this toucher writes.
+  /// `elements` that no other write of this toucher covers.
   void write(uint32_t storage, uint64_t elements) {
     Entry& e = entry(storage);
     e.writes = true;
     e.written += elements;
   }
-  /// A use for the toucher alone.
+  /// Private use by the toucher.
   void use(uint32_t storage) { entry(storage); }
 
-  /// Calls add(storage, touch) for what was touched, and forgets it. elements_of(storage) is its size.
+  /// Calls add(storage, touch) for all touched storage, and clears the log. elements_of(storage) is its size.
   template <class ElementsOf, class Add>
   void close(const ElementsOf& elements_of, const Add& add) {
     for (const uint32_t storage : touched_) {

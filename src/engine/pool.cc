@@ -14,9 +14,9 @@
 namespace tessera::engine {
 namespace {
 
-constexpr uint32_t kSpinsPerClock = 64;  // pauses between two looks at the clock
+constexpr uint32_t kSpinsPerClock = 64;  // pauses between two reads of the clock
 
-/// Spins until done() or the spinning time is over; tells which.
+/// Spins until done() or the spinning time is over; returns whether it is done.
 template <class Done>
 bool spin_until(const Done& done, std::chrono::microseconds most) {
   if (most.count() == 0) return done();
@@ -25,7 +25,7 @@ bool spin_until(const Done& done, std::chrono::microseconds most) {
     if (done()) return true;
     base::pause();
     if (spins % kSpinsPerClock != 0) continue;
-    std::this_thread::yield();  // whom it waits for may have to run on this very core
+    std::this_thread::yield();  // the awaited thread may need this very core
     const auto now = std::chrono::steady_clock::now();
     if (give_up == std::chrono::steady_clock::time_point{}) give_up = now + most;
     if (now >= give_up) return done();

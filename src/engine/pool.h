@@ -14,11 +14,11 @@
 
 namespace tessera::engine {
 
-/// A fork-join pool for bulk-synchronous work. Workers spin between jobs, for at most 50 µs by default, then
+/// A fork-join pool for bulk-synchronous work. Workers spin between jobs, by default for at most 50 µs, then
 /// sleep. One pool serves the whole process; a team is one caller's turn with it.
 ///
-/// Where there are cores enough, each worker is bound to one, and none to the caller's: a scheduler
-/// would wake threads on one core and leave them there for milliseconds. The caller is not bound.
+/// If there are enough cores, each worker is pinned to one, and none to the caller's: a scheduler would wake
+/// threads on one core and leave them there for milliseconds. The caller is not pinned.
 class Pool {
  public:
   /// The pool of this process.

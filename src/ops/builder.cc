@@ -55,7 +55,7 @@ void Builder::require(const Operand& operand, std::string_view name, Type type, 
                       uint32_t cols) const {
   const Type has = type_of(operand);
   if (has == type && operand.rows() == rows && operand.cols() == cols) return;
-  throw UsageError(fmt::format("the operand {} is {} × {} of {}; the operation wants {} × {} of {}", name,
+  throw UsageError(fmt::format("the operand {} is {} × {} of {}; the operation needs {} × {} of {}", name,
                                operand.rows(), operand.cols(), name_of(has), rows, cols, name_of(type)));
 }
 

@@ -22,9 +22,8 @@ namespace tessera::ops {
 class Builder {
  public:
   Builder(program::Program& program, const machine::Machine& machine);
-  /// On the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine lacks, on a
-  /// host for any but all of them, and where tiles exchange in pairs for a range that begins inside of one:
-  /// what a plan promises for tiles from 0 would not hold there.
+  /// On the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine lacks, and
+  /// on a host unless they are all tiles.
   Builder(program::Program& program, const machine::Machine& machine, program::TileId first_tile,
           uint32_t tiles);
 
@@ -66,15 +65,15 @@ class Builder {
                    std::vector<program::MappedBox> mapping = {},
                    std::optional<program::Purpose> purpose = {}) const;
 
-  /// A variable of a role and a layout, such as state that a product reads where it lies.
+  /// Adds a variable with a role and a layout, such as state that a product reads in place.
   Operand add(std::string name, program::Role role, Type type, const OperandLayout& layout,
               std::optional<program::Purpose> purpose = {}) const;
 
-  /// An operand of one layout as another stores it: itself where the order of elements is the same, wherever
-  /// it lies; else a temporary, with the copies that fill it.
+  /// Converts an operand of one layout to another: returns it unchanged if the order of elements is the same,
+  /// whatever its mapping; otherwise a temporary, with the copies that fill it.
   Operand bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
                 std::vector<program::StepId>& steps) const;
-  /// All of one operand to another of its shape, in one copy; for two that are one, nothing.
+  /// Copies one operand to another of its shape; nothing if they are the same.
   void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
 
   /// A compute set whose groups number tiles from 0.

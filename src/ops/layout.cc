@@ -20,7 +20,7 @@ using program::Box;
 using program::BoxSeries;
 using Run = PartedMatrix::Run;
 
-/// Runs in the order of the matrix.
+/// Runs in matrix order.
 std::vector<Run> sorted_runs(const OperandLayout& layout) {
   std::vector<Run> runs;
   if (layout.parts) {

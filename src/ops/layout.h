@@ -21,13 +21,13 @@ struct OperandLayout {
   bool transposed = false;                 ///< the transpose of the matrix is stored
   std::vector<uint64_t> blocks = {};       ///< packed values: row i is block blocks[i] of the pattern
 
-  /// Whether elements are stored in the same order, wherever they lie.
+  /// Whether elements are stored in the same order, whatever the mapping.
   bool has_order_of(const OperandLayout& other) const {
     return rows == other.rows && cols == other.cols && parts == other.parts &&
            transposed == other.transposed && blocks == other.blocks;
   }
 
-  /// The elements to bind to such an operand, from a row-major matrix, and back.
+  /// Converts a row-major matrix to the elements to bind to such an operand, and back.
   std::vector<float> store(std::span<const float> matrix) const;
   void load(std::span<const float> stored, std::span<float> matrix) const;
 };
@@ -37,21 +37,21 @@ OperandLayout matrix_layout(uint32_t rows, uint32_t cols, std::vector<program::M
 /// Part by part.
 OperandLayout parted_layout(PartedMatrix parts, std::vector<program::MappedBox> mapping);
 
-/// The copies that turn an operand of one layout into one of another. Throws UsageError where only one of
-/// them is stored as its transpose: an exchange does not transpose.
+/// The copies that convert an operand from one layout to another. Throws UsageError if only one of them is
+/// stored as its transpose: an exchange does not transpose.
 program::CopySet conversion(const Operand& from, const OperandLayout& has, const Operand& to,
                             const OperandLayout& wants);
 
-/// How the operands of a product lie, as its plan wants them.
+/// The layouts of a product's operands that its plan requires.
 struct ProductLayouts {
   OperandLayout values = {};
   OperandLayout x = {};
   OperandLayout y = {};
-  OperandLayout metadata = {};  ///< of a dynamic W
+  OperandLayout metadata = {};  ///< for a dynamic W
   OperandLayout bias = {};
 };
 
-/// Layouts that an operand may have; where there are none, the planner chooses.
+/// Layouts that an operand may have; if there are none, the planner chooses.
 struct LayoutChoices {
   std::vector<OperandLayout> values = {};
   std::vector<OperandLayout> x = {};

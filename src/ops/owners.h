@@ -14,8 +14,7 @@ struct OwnerField {
   std::vector<program::Box> boxes;
 };
 
-/// One vertex for each box of a mapping, on its tile: a group for each run of ascending tiles. Parameters are
-/// equal, or one for each box.
+/// One vertex per box of a mapping, on its tile: a group for each run of ascending tiles.
 std::vector<program::VertexGroup> groups_of_owners(const std::vector<program::MappedBox>& owners,
                                                    const program::Codelet& codelet,
                                                    const std::vector<OwnerField>& fields,

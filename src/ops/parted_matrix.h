@@ -39,21 +39,21 @@ class PartedMatrix {
     return {row, 1, begin(i, j), elements_of(i, j)};
   }
 
-  /// First row of the matrix that part row i of a slice has.
+  /// First row of the matrix in part row i of a slice.
   uint32_t first_row(uint32_t slice, uint32_t i) const {
     return slice / col_slices_ * row_begin_.back() + row_begin_[i];
   }
 
-  /// Elements that follow one another in a row of the matrix and in storage.
+  /// Elements that are consecutive in a row of the matrix and in storage.
   struct Run {
     uint64_t first = 0;   ///< in the row-major matrix
     uint64_t stored = 0;  ///< in storage
     uint64_t count = 0;
   };
-  /// All runs, in the order of storage.
+  /// All runs, in storage order.
   std::vector<Run> runs() const;
 
-  /// The matrix (row-major) as it is stored, and back.
+  /// Converts the matrix (row-major) to its stored form, and back.
   std::vector<float> store(std::span<const float> matrix) const;
   void load(std::span<const float> stored, std::span<float> matrix) const;
 

@@ -12,9 +12,9 @@ struct ProductOperands {
   Operand values;                   ///< of W, or dW
   Operand x;                        ///< X or dX: k × n
   Operand y;                        ///< Y or dY: m × n
-  std::optional<Operand> bias;      ///< a number for each row of what is written, f32
-  std::optional<Operand> metadata;  ///< of a dynamic W: where its blocks are
-  /// On hosts alpha and beta, 1 × 2 f32; without it alpha is 1, and beta 1 where the problem uses it.
+  std::optional<Operand> bias;      ///< one number per row of the result, f32
+  std::optional<Operand> metadata;  ///< for a dynamic W: the positions of its blocks
+  /// On hosts alpha and beta, 1 × 2 f32; without it alpha is 1, and so is beta if the problem uses it.
   std::optional<Operand> scalars;
 };
 

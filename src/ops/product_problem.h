@@ -39,7 +39,7 @@ struct ProductProblem {
   // For hosts.
   Layout x_layout = Layout::row_major;  ///< of X and dX
   Layout y_layout = Layout::row_major;  ///< of Y and dY
-  bool uses_beta = false;  ///< beta · what was there before is added; else that is never read
+  bool uses_beta = false;               ///< beta · the previous value is added; otherwise that is never read
 
   TiledNumbers numbers() const { return {type, partials}; }
 };

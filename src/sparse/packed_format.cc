@@ -25,13 +25,13 @@ std::string describe(PackedFormat format) {
 [[noreturn]] void refuse(PackedFormat format, const Pattern& pattern) {
   if (format == PackedFormat::dynamic)
     throw UsageError(fmt::format(
-        "{} follows from all patterns that a dynamic weight has had, not from one: unpack() what is "
-        "to be saved, and pack() it after loading",
+        "{} depends on all patterns that a dynamic weight has had, not on one: save the result of "
+        "unpack(), and pack() it after loading",
         describe(format)));
   std::string known;
   for (const PackedFormat f : kFormats)
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", static_cast<uint32_t>(f), name_of(f));
-  throw UsageError(fmt::format("{} is none for {} blocks of {} in {} x {}; the formats are {}",
+  throw UsageError(fmt::format("{} does not apply to {} blocks of {} in {} x {}; the formats are {}",
                                describe(format), pattern.blocks(), pattern.block_size, pattern.rows,
                                pattern.cols, known));
 }
@@ -50,8 +50,7 @@ bool is_full(const Pattern& pattern) {
   return pattern.blocks() == uint64_t{pattern.block_rows()} * pattern.block_cols();
 }
 
-/// Calls visit with a weight of this pattern whose values stand in this format; none has that of
-/// SparseMatrix.
+/// Calls visit with a weight of this pattern whose values have this format; none has that of SparseMatrix.
 template <class Visit>
 auto with_order(PackedFormat format, const Pattern& pattern, const Visit& visit) {
   if (format == PackedFormat::row_groups && pattern.block_size == 1) {

@@ -1,4 +1,4 @@
-// Orders of packed values, by their public numbers.
+// Packed formats by their public numbers.
 #pragma once
 
 #include <tessera/weight.h>

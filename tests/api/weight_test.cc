@@ -243,7 +243,7 @@ TEST(Weight, PackedOrderOfADenseWeightIsItsOwnToo) {
   }
 }
 
-/// Y of a product on so many threads, with whatever plan is the best for them.
+/// Y of a product on this many threads, with its best plan for them.
 std::vector<float> product_on(uint32_t threads, const Weight& weight, uint32_t n, bool transpose) {
   std::vector<float> x(uint64_t{transpose ? weight.rows() : weight.cols()} * n);
   std::vector<float> y(uint64_t{transpose ? weight.cols() : weight.rows()} * n);
@@ -252,7 +252,7 @@ std::vector<float> product_on(uint32_t threads, const Weight& weight, uint32_t n
   return y;
 }
 
-// One prepared weight serves every number of threads, and sums are added up in its order alone.
+// One prepared weight serves every number of threads, and sums are added in its order alone.
 TEST(Weight, OfSingleElementsHasTheSameProductsOnAnyNumberOfThreads) {
   const SparseMatrix matrix = generate({PatternKind::power_law, 1100, 300, 0.5, 1, 8});
   const Weight fixed(matrix), changing = Weight::dynamic(matrix, matrix.pattern.blocks() + 100);
@@ -266,7 +266,7 @@ TEST(Weight, OfSingleElementsHasTheSameProductsOnAnyNumberOfThreads) {
       }
 }
 
-// A momentum that one weight has left behind goes on with another of its pattern, whose order is another.
+// The momentum of one weight continues with another of the same pattern but another format.
 TEST(Weight, TakesStateSavedInAnotherFormat) {
   const std::vector<float> dense(24 * 128, 1.0F);
   const Weight saved = Weight::dense({dense.data(), 128, 1}, 24, 128, Type::f32);

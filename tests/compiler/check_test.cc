@@ -69,7 +69,7 @@ struct Compiled {
   CompiledSet& set(SampleSet s) { return executable->sets[s]; }
   Place& place_of(SampleSet s, size_t f) { return set(s).places[set(s).vertices[0].first_place + f]; }
   uint64_t offset_of(SampleVariable v) const { return executable->mapped[v][0].offset; }
-  /// Moves a variable and all that refers to where it lies.
+  /// Moves a variable and all references to its place.
   void move(SampleVariable v, uint64_t offset) {
     const Place old = executable->mapped[v][0];
     const auto follow = [&](Place& place) {
@@ -224,8 +224,7 @@ TEST(Check, LetsPiecesShareBytesOneAfterAnother) {
   EXPECT_NO_THROW(check(x.c));
 }
 
-/// The values that control flow reads stay until it does: seen by the check alone, whatever placement
-/// believed.
+/// The values that control flow reads must live until then: checked independently of placement.
 TEST(Check, FindsAConditionThatIsOverwrittenBeforeItIsRead) {
   const auto rejects = [](const std::function<program::StepId(Program&, program::VariableId)>& last) {
     Compiled x = two_fills(last);

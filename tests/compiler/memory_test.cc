@@ -71,12 +71,12 @@ TEST(Placement, VariablesThatAreNeverTouchedTakeNoBytes) {
 }
 
 TEST(Liveness, WhatAPassLeavesToTheNextLivesDuringTheWholeLoop) {
-  // Each pass reads t0 of the pass before: t1 and t2, which it writes in between, must not have its bytes.
+  // Each pass reads t0 of the preceding one: t1 and t2, written in between, must not share its bytes.
   Temporaries carried(3);
   const StepId body = carried.program.sequence({carried.add(0, 0, 1), carried.fill(2), carried.add(1, 2, 0)});
   EXPECT_EQ(Temporaries::arena(*carried.compile({carried.fill(0), carried.program.repeat(3, body)})),
             3 * kBytes);
-  // Where the loop does not run again, nothing goes from pass to pass.
+  // If the loop does not run again, nothing is carried from pass to pass.
   Temporaries once(3);
   const StepId single = once.program.sequence({once.add(0, 0, 1), once.fill(2), once.add(1, 2, 0)});
   EXPECT_EQ(Temporaries::arena(*once.compile({once.fill(0), once.program.repeat(1, single)})), 3 * kBytes);
@@ -91,7 +91,7 @@ TEST(Liveness, WhatIsReadAfterALoopLivesThroughIt) {
   const StepId body = p.program.sequence({p.fill(1), p.add(1, 1, 2)});
   EXPECT_EQ(Temporaries::arena(*p.compile({p.fill(0), p.program.repeat(3, body), p.add(0, 0, 3)})),
             3 * kBytes);
-  // And what the last pass leaves, where an earlier one has it overwritten.
+  // The result of the last pass, after an earlier one was overwritten.
   Temporaries q(3);
   const StepId fills = q.program.sequence({q.fill(1), q.fill(0)});
   EXPECT_EQ(Temporaries::arena(*q.compile({q.program.repeat(3, fills), q.add(0, 0, 2)})), 2 * kBytes);
@@ -104,7 +104,7 @@ TEST(Liveness, LoopsWithinLoopsKeepWhatTheOuterOneNeeds) {
   EXPECT_EQ(Temporaries::arena(*p.compile({p.fill(0), outer})), 3 * kBytes);
 }
 
-/// A chain of `length` additions, of which two arrays are alive at a time.
+/// A chain of `length` additions, with two arrays alive at a time.
 StepId chain(Temporaries& p, uint32_t first, uint32_t length) {
   std::vector<StepId> steps = {p.fill(first)};
   for (uint32_t i = first; i + 1 < first + length; ++i) steps.push_back(p.add(i, i, i + 1));
@@ -130,7 +130,7 @@ TEST(Liveness, AFunctionsTemporariesLiveDuringEachCallOnly) {
     std::vector<StepId> steps;
     for (uint32_t i = 0; i < calls; ++i) {
       steps.push_back(p.program.add(program::Step{program::Call{function}}));
-      steps.push_back(chain(p, 10, 2));  // which has the memory of the function between its calls
+      steps.push_back(chain(p, 10, 2));  // which uses the function's memory between its calls
     }
     const auto e = p.compile(std::move(steps));
     arena[calls > 1] = Temporaries::arena(*e);
@@ -171,7 +171,7 @@ TEST(Liveness, BranchesExcludeOneAnother) {
 }
 
 TEST(Liveness, AConditionLivesUntilItIsRead) {
-  // What is written between must not have its bytes, wherever the flag is read.
+  // What is written in between must not share its bytes, wherever the flag is read.
   const auto check = [](auto step_that_reads, uint64_t outside = 0) {
     Temporaries p(3);
     const VariableId condition = flag(p);

@@ -37,7 +37,7 @@ TEST(Pool, SurvivesAHundredThousandSupersteps) {
   EXPECT_EQ(sums[1], 4'999'950'000u);
 }
 
-/// Whoever waits in it sleeps at once.
+/// Makes waiting threads sleep at once.
 constexpr std::chrono::microseconds kNoSpinning{0};
 
 TEST(Pool, WakesWorkersThatSleep) {

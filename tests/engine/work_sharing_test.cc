@@ -57,7 +57,7 @@ TEST(WorkSharing, EveryPartRunsOnceAndIdleThreadsTakeSome) {
   superstep.run(60, true, [&](uint32_t i, const std::byte* scratch) {
     ++runs[i];
     if (by_thread[superstep.thread_of(scratch)]++ == 0) ++arrived;
-    while (arrived != 3) std::this_thread::yield();  // for ever, unless all threads take part
+    while (arrived != 3) std::this_thread::yield();  // forever, unless all threads take part
   });
   for (const auto& count : runs) EXPECT_EQ(count, 1u);
   for (const auto& count : by_thread) EXPECT_GT(count, 0u);
@@ -84,7 +84,7 @@ TEST(WorkSharing, AllPartsAreDoneWhenAVertexGoesOn) {
   }
 }
 
-/// Two threads of a superstep that take turns on one: the helper calls from inside of the owner's parts.
+/// Two threads of a superstep, simulated by one: the helper is called from within the owner's parts.
 struct Pair {
   SharingThread owner;
   SharingThread helper;
@@ -162,7 +162,7 @@ TEST(Help, ThatThrowsLeavesItsOwnerFree) {
       EXPECT_THROW(pair.helper.help(pair.owner), std::runtime_error);
     }
     if (i == 1) throw std::runtime_error("of the helper");
-  });  // returns: the owner would else wait for a helper for ever
+  });  // returns; otherwise the owner would wait for a helper forever
   EXPECT_EQ(parts, 3u);
 }
 

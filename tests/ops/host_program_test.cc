@@ -1,4 +1,4 @@
-// Many operations in one program of a host: a network's step, its operands chained.
+// Many operations in one host program: a network's training step with chained operands.
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
@@ -108,7 +108,7 @@ struct LayerWeight {
   std::shared_ptr<WeightIndex> index;
   Operand values;
   Operand gradient;
-  std::vector<float> master;  ///< what is bound: FP32 in packed order
+  std::vector<float> master;  ///< the binding: FP32 in packed order
 
   LayerWeight(SparseMatrix m, const Form& form, const Builder& b, const std::string& name)
       : matrix(std::move(m)), packed(pack(matrix, form)), index(std::make_shared<WeightIndex>(packed, name)) {
@@ -191,7 +191,7 @@ class TwoLayers {
     return r;
   }
 
-  /// Every result against float64.
+  /// Compares every result with float64.
   void expect_right(const Result& r) const {
     const Matrix w1 = dense_of(first_.matrix), w2 = dense_of(second_.matrix);
     const Matrix x = matrix_of(inputs_, kInputs, kColumns);
@@ -279,7 +279,7 @@ TEST_P(HostProgramTest, TheReferenceAgrees) {
   network.expect_right(network.run(2, true));
 }
 
-// Products that add nothing do not read what they write, so that liveness need not keep it.
+// Products without beta do not read their result, so liveness need not preserve it.
 TEST_P(HostProgramTest, WithoutBetaWhatIsWrittenIsOnlyWritten) {
   const TwoLayers network(GetParam(), machine::host(2));
   size_t products = 0;
@@ -309,7 +309,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, HostProgramTest,
                                   (form.param.is_dynamic ? "_dynamic" : "_static");
                          });
 
-// Three products of one weight: its index is in the program once for each order.
+// Three products of one weight: the program has its index once per order.
 TEST(HostProgram, ProductsOfOneWeightShareItsIndex) {
   const machine::Machine host = machine::host(2);
   program::Program program;
@@ -361,7 +361,7 @@ TEST(HostProgram, SaysWhichOperandIsWrong) {
   ProductOperands wrong = right;
   wrong.x = y;
   EXPECT_TRUE(
-      test::says(message({.n = 4}, wrong), "the operand X is 16 × 4 of f32; the operation wants 24 × 4"));
+      test::says(message({.n = 4}, wrong), "the operand X is 16 × 4 of f32; the operation needs 24 × 4"));
   EXPECT_TRUE(test::says(message({.n = 5}, right), "wants 24 × 5 of f32"));
   EXPECT_TRUE(test::says(message({.n = 4, .product = Product::sddmm}, right), "the operand dW is"));
   EXPECT_TRUE(test::says(message({.n = 4, .bias = true}, right), "the product has a bias; pass its operand"));
@@ -374,7 +374,7 @@ TEST(HostProgram, SaysWhichOperandIsWrong) {
   EXPECT_TRUE(test::says(message({.n = 4}, wrong), "the operand alpha and beta is"));
 }
 
-// beta · Y, from scalars that a program computes with or without.
+// beta · Y, with scalars computed by the program, and without scalars.
 TEST(HostProgram, AddsToWhatWasThereWhereTheProblemSaysSo) {
   const machine::Machine host = machine::host(2);
   for (const uint32_t block_size : {1U, 8U})

@@ -1,4 +1,4 @@
-// One step of training a layer on tiles, in one program: its three products and an update in place.
+// A training step of a layer on tiles in one program: its three products and an update in place.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tessera::ops {
 
-/// Plans of a layer's products: W, its gradient and momentum lie as the forward product wants W.
+/// Plans of a layer's products: W, its gradient and momentum have the forward product's layout.
 struct LayerPlans {
   TileProductPlan forward;
   TileProductPlan dx;
@@ -35,7 +35,7 @@ inline LayerPlans plan_layer(const Pattern& pattern, ProductProblem problem, con
   return plans;
 }
 
-/// Y = W·X, dX = Wᵀ·dY, dW = dY·Xᵀ; then V = ½·V + dW and W = W − ¼·V, where they lie.
+/// Y = W·X, dX = Wᵀ·dY, dW = dY·Xᵀ; then V = ½·V + dW and W = W − ¼·V, in place.
 class LayerStep {
  public:
   LayerStep(const SparseMatrix& matrix, const ProductProblem& problem, const machine::Machine& m,
@@ -100,7 +100,7 @@ class LayerStep {
   const compiler::Executable& executable() const { return *executable_; }
   const LayerPlans& plans() const { return plans_; }
 
-  /// Runs the executable, and compares all that it writes with float64.
+  /// Runs the executable, and compares all results with float64.
   void expect_right() {
     bind();
     const engine::Engine engine(executable_);
@@ -109,7 +109,7 @@ class LayerStep {
     check();
   }
 
-  /// Sets the operands, and what is to be written to NaN.
+  /// Sets the inputs, and the outputs to NaN.
   const std::vector<engine::Binding>& bind() {
     const uint32_t n = problem_.n;
     const Type type = problem_.type;
@@ -178,7 +178,7 @@ class LayerStep {
 
   const engine::Profile& profile() const { return profile_; }
 
-  /// Cycles of the update, by the account.
+  /// Cycles of the update, from the account.
   program::PhaseTimes update_cycles() const {
     program::PhaseTimes cycles;
     for (size_t s = 0; s < executable_->set_cycles.size(); ++s)
@@ -217,7 +217,7 @@ class LayerStep {
   engine::Profile profile_;
 };
 
-/// Cycles of a layer's step are those of its plans and of its update.
+/// Cycles of a layer's step equal those of its plans and of its update.
 inline void expect_promised(const LayerStep& layer, const machine::Machine& m) {
   program::PhaseTimes promised = layer.update_cycles();
   for (const TileProductPlan* plan : {&layer.plans().forward, &layer.plans().dx, &layer.plans().dw})

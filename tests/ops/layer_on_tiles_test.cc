@@ -1,5 +1,5 @@
-// The products of a layer in one program with the update of its weights: each right and at its plan's cost,
-// W, dW and momentum in one place.
+// The products of a layer in one program with the update of its weights: each correct and at its plan's cost,
+// with W, dW and momentum in one place.
 #include "ops/layer_on_tiles.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ ProductProblem problem_of(uint32_t n, const TiledNumbers& numbers, bool dense = 
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense};
 }
 
-/// Temporaries that hold the blocks of W once more.
+/// Temporaries that hold another copy of the blocks of W.
 int64_t copies_of_w(const LayerStep& layer) {
   return std::ranges::count_if(layer.executable().program->variables(), [](const program::Variable& v) {
     return v.name == "W.blocks" || v.name == "W.copies";
@@ -66,7 +66,7 @@ TEST(LayerOnTiles, IsRightOnBow) {
     }
 }
 
-/// In the forward product's partition dX reads the blocks where they are.
+/// In the forward product's partition dX reads the blocks in place.
 TEST(LayerOnTiles, BlocksOfWStayWhereTheyAre) {
   const machine::Machine m = testing::toy_machine_with_regions(24, 1 << 20);
   for (uint32_t block_size : {1U, 4U, 16U}) {
@@ -109,7 +109,7 @@ TEST(LayerOnTiles, ASlicedDenseProductHasNoMirroredGradients) {
                  "plan it with m_slices=1 and n_slices=1"));
 }
 
-/// Two layers in one program, each on tiles of its own.
+/// Two layers in one program, each on its own tiles.
 TEST(LayerOnTiles, TwoStandSideBySideOnBow) {
   const machine::Machine bow = machine::find("bow");
   machine::Machine part = bow;

@@ -235,7 +235,7 @@ TEST(PlanTest, WhatFitsNoTileSaysByHowMuch) {
   EXPECT_TRUE(test::says(message, "of 4096"));
 }
 
-/// Two operations of one program on some tiles of a machine, in place on what lies there.
+/// Two operations of one program on some tiles of a machine, in place on given operands.
 TEST(InPlaceTest, OperandsStayWhereTheyLie) {
   const machine::Machine machine = tessera::testing::toy_machine(9);
   constexpr uint32_t kRows = 40, kCols = 12;
@@ -249,7 +249,7 @@ TEST(InPlaceTest, OperandsStayWhereTheyLie) {
   const MapPlan plan = ops::plan(builder, step, {w, dw, w});
   EXPECT_FALSE(plan.partition.boxes.empty()) << to_string(plan.candidates);
   EXPECT_EQ(plan.chosen.seconds[program::Phase::exchange], 0);
-  EXPECT_TRUE(test::says(to_string(plan.partition), "as it lies"));
+  EXPECT_TRUE(test::says(to_string(plan.partition), "in place"));
   program.set_main(
       program.sequence({build(builder, step, plan, {w, dw, w}), add(builder, shrink, {w, decay, w})}));
   const auto executable = compiler::compile(program, machine);
@@ -301,12 +301,12 @@ TEST(InPlaceTest, SaysWhichOperandIsWrong) {
     return test::error_of<UsageError>([&] { add(builder, problem, operands); });
   };
   EXPECT_TRUE(
-      test::says(message({a, row, a}), "the operand b is 1 × 4 of f32; the operation wants 3 × 4 of f32"));
+      test::says(message({a, row, a}), "the operand b is 1 × 4 of f32; the operation needs 3 × 4 of f32"));
   EXPECT_TRUE(test::says(message({a, a}), "add takes 3 operands; there are 2"));
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
                            add(builder, GatherProblem{Type::f32, 3, 4, {0}}, {a, a});
                          }),
-                         "the operand out is 3 × 4 of f32; the operation wants 1 × 4"));
+                         "the operand out is 3 × 4 of f32; the operation needs 1 × 4"));
 }
 
 TEST(PlanTest, RejectsWhatItCannotDo) {

@@ -1,4 +1,4 @@
-// What planners of tiles choose where memory or a published limit is just enough, and just not.
+// Choices of the tile planners just at and just beyond the limits of memory and of publications.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -48,12 +48,12 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
           std::ranges::find(tight.plan.candidates, roomy.chosen.partition, &PlanCandidate::partition);
       ASSERT_NE(same, tight.plan.candidates.end());
       EXPECT_EQ(same->rejected,
-                fmt::format("needs {} bytes a tile of {}",
+                fmt::format("needs {} bytes per tile of {}",
                             m.tile_bytes + tight.executable->memory.overflow_bytes, m.tile_bytes));
     }
 }
 
-/// A tile's copy of X is all that is temporary: 64 × 150 floats, 38,400 bytes, 0.6 of 64,000.
+/// A tile's copy of X is its only temporary: 64 × 150 floats, 38,400 bytes, 0.6 of 64,000.
 TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
   const DenseShape shape{256, 64, 150, {}};
   machine::Machine m = testing::toy_machine(16);
@@ -66,8 +66,8 @@ TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
   EXPECT_LE(bytes_with(63'999, Planner::best), 63'999);
 }
 
-/// Of one tile: X's and W's parts and the partial sums, for which a block row more is counted, as blocks may
-/// begin in the middle of one.
+/// For one tile: X's and W's parts and the partial sums, with one extra block row, as blocks may begin in the
+/// middle of one.
 TEST(PlannerLimits, PublishedStaticPlansKeepTemporariesToSixTenths) {
   const Pattern pattern = random_matrix(64, 64, 4, 1.0).pattern;
   const double bytes = 4.0 * (64 * 16 + 256 * 16 + 17 * 4 * 16);

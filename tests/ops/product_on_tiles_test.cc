@@ -52,7 +52,7 @@ void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, 
       ASSERT_NEAR(found[uint64_t{r} * problem.n + j], expected, 4 * rounding * magnitude + 1e-6)
           << "(" << r << ", " << j << ")";
     }
-  if (problem.capacity) return;  // what was planned is a random pattern
+  if (problem.capacity) return;  // a random pattern was planned for
   expect_kept(product, m);
 }
 
@@ -101,7 +101,7 @@ TEST(ProductOnTiles, AWeightGradientTakesNoBias) {
       "neither a bias nor an activation"));
 }
 
-/// Row-major matrices, mapped in ways that no plan would choose.
+/// Row-major matrices, with mappings that no plan would choose.
 std::vector<OperandLayout> odd_layouts(uint32_t rows, uint32_t cols, uint32_t tiles) {
   std::vector<OperandLayout> layouts = {
       matrix_layout(rows, cols, program::map_to_tile(rows, cols, tiles - 1)),
@@ -141,7 +141,7 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsWhereverTheyLie) {
           EXPECT_EQ(planned.executable->program->variable(planned.program.variables.x).mapping.size(),
                     xs[i].mapping.size());
           EXPECT_TRUE(ProductRun(matrix, problem).run(planned).verified);
-          // Many pieces of a few bytes: their alignment counts for more.
+          // Many pieces of a few bytes: their alignment has a larger effect.
           if (kind != Kind::dynamically_sparse) expect_kept(planned, m, 1.15);
         }
   }

@@ -75,7 +75,7 @@ class ProductRun {
 
   check::Verification run(const Planned& product) { return compare(product.program, execute(product)); }
 
-  /// What the product writes, as it is stored.
+  /// The product's result, as stored.
   std::vector<float> execute(const Planned& product) {
     const TileProductProgram::Variables& v = product.program.variables;
     const program::Program& p = *product.executable->program;
@@ -161,7 +161,7 @@ inline check::Verification run(const SparseMatrix& matrix, const ProductProblem&
   return ProductRun(matrix, problem).run(make(matrix.pattern, problem, m, force));
 }
 
-/// Cycles by phase are the account's; bytes are within 5 % of it, or what else is said, and never below.
+/// Cycles by phase equal the account's; bytes are within 5 % of it, or the given tolerance, and never below.
 inline void expect_kept(const Planned& product, const machine::Machine& m, double most_bytes = 1.05) {
   const engine::Profile profile = engine::Engine(product.executable).run({}, {.dry = true});
   for (size_t phase = 0; phase < program::kPhases; ++phase)

@@ -227,8 +227,7 @@ TEST(DynamicElements, AreLikeFreshlyPackedOnes) {
   }
 }
 
-/// Behind the steps of a quarter its lanes hold filler alone, and one of them has an element in the last
-/// step.
+/// After the steps of a quarter its lanes hold only filler, and one of them has an element in the last step.
 void expect_tight_quarters(const PackedElements& packed) {
   const ElementIndex& index = packed.index();
   for (size_t block = 0; block + 1 < index.blocks.size(); ++block) {
@@ -267,8 +266,7 @@ TEST(PackedElements, QuartersHaveTheStepsOfTheirLongestTasks) {
   }
 }
 
-// Chunks follow from shape and non-zeros alone: enough for threads to share out, long enough to hold little
-// filler.
+// Chunks depend only on shape and non-zeros: enough for threads to share, long enough to hold little filler.
 TEST(PackedElements, AreSplitByTheMatrixAlone) {
   struct Case {
     uint32_t rows, cols;
@@ -291,8 +289,7 @@ TEST(PackedElements, AreSplitByTheMatrixAlone) {
   }
 }
 
-// Of a matrix whose rows differ, chunks have like numbers of non-zeros, and never more rows than words can
-// name.
+// If rows differ, chunks have similar numbers of non-zeros, and never more rows than words can represent.
 TEST(PackedElements, ChunksHaveLikeNumbersOfNonZeros) {
   Pattern pattern{9000, 600, 1, {0}, {}};
   for (uint32_t row = 0; row < pattern.rows; ++row) {

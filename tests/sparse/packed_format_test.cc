@@ -1,4 +1,4 @@
-// Orders of packed values: round trips, agreement with weights, and that a number keeps its order.
+// Packed formats: round trips, agreement with weights, and stable orders.
 #include "sparse/packed_format.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 using test::error_of;
 using test::says;
 
-/// Values that are all different, 0 in what overhangs the matrix.
+/// Distinct values, with 0 in the overhang.
 std::vector<float> numbers_for(const Pattern& pattern) {
   const uint32_t b = pattern.block_size;
   std::vector<float> values(pattern.blocks() * b * b);
@@ -90,7 +90,7 @@ TEST(PackedFormat, OfBlocksIsThatOfTheirWeightAndGoesBack) {
     }
 }
 
-// A full pattern is rotated for one type and not for another; the number says which.
+// A full pattern is rotated for one type and not for another; the format number says which.
 TEST(PackedFormat, SaysWhereTheOrderDependsOnTheType) {
   const Pattern pattern = full_pattern(24, 16 * 8, 8);
   EXPECT_EQ(format_of(PackedBlocks(pattern, Type::f32)), PackedFormat::rotated_blocks);
@@ -103,7 +103,7 @@ uint64_t checksum_of(const std::vector<float>& numbers) {
   return base::checksum(std::as_bytes(std::span(numbers)));
 }
 
-// What was saved in a format must be what is loaded. Where an order is to change, give the new one a number.
+// What was saved in a format must be loadable. To change an order, give the new one a new number.
 TEST(PackedFormat, KeepsItsOrderForGood) {
   const Pattern elements = generate_pattern({PatternKind::power_law, 1500, 700, 0.15, 1, 5});
   EXPECT_EQ(
@@ -138,18 +138,18 @@ TEST(PackedFormat, RefusesSizesAndFormatsThatDoNotFit) {
                    "a source of 5 numbers; packed format 3 (row groups)"));
   EXPECT_TRUE(says(message_of(PackedFormat::blocks, PackedFormat::values, blocks, 32, 31),
                    "a target of 31 numbers; packed format 0 (values) has 32"));
-  EXPECT_TRUE(
-      says(message_of(PackedFormat::values, PackedFormat::row_groups, blocks, 32, 32),
-           "packed format 3 (row groups) is none for 2 blocks of 4 in 8 x 8; the formats are 0 (values), 1 "
-           "(blocks), 2 (rotated blocks), 3 (row groups)"));
+  EXPECT_TRUE(says(
+      message_of(PackedFormat::values, PackedFormat::row_groups, blocks, 32, 32),
+      "packed format 3 (row groups) does not apply to 2 blocks of 4 in 8 x 8; the formats are 0 (values), 1 "
+      "(blocks), 2 (rotated blocks), 3 (row groups)"));
   EXPECT_TRUE(says(message_of(PackedFormat::values, PackedFormat::rotated_blocks, blocks, 32, 32),
-                   "packed format 2 (rotated blocks) is none for 2 blocks of 4"));
+                   "packed format 2 (rotated blocks) does not apply to 2 blocks of 4"));
   EXPECT_TRUE(says(message_of(PackedFormat::blocks, PackedFormat::values, elements, 2, 2),
-                   "packed format 1 (blocks) is none for 2 blocks of 1"));
+                   "packed format 1 (blocks) does not apply to 2 blocks of 1"));
   EXPECT_TRUE(says(message_of(PackedFormat::dynamic, PackedFormat::values, blocks, 32, 32),
-                   "packed format 4 (dynamic) follows from all patterns"));
+                   "packed format 4 (dynamic) depends on all patterns"));
   EXPECT_TRUE(says(message_of(static_cast<PackedFormat>(9), PackedFormat::values, blocks, 32, 32),
-                   "packed format 9 (unknown) is none for"));
+                   "packed format 9 (unknown) does not apply to"));
   const Pattern malformed{2, 2, 1, {0, 1, 1}, {2}};
   EXPECT_THROW(packed_size(PackedFormat::row_groups, malformed), UsageError);
 }

@@ -1,5 +1,5 @@
-// Codelets of products that write their result without reading it: variants of those that add beta times
-// what was there before.
+// Variants of product codelets that write their result without reading it, instead of adding beta times its
+// previous value.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace tessera::kernels {
 
-/// The fields, of which one is written only.
+/// The fields, one of which becomes write-only.
 template <size_t n>
 constexpr std::array<program::FieldSpec, n> write_only(std::array<program::FieldSpec, n> fields,
                                                        size_t field) {

@@ -43,7 +43,7 @@ struct HostMeasurement {
   std::vector<LevelRate> levels;  ///< nearest first; without L3 if there is none
   Rate memory_write;              ///< ordinary stores, 10^9 bytes stored per second
   Rate memory_copy;               ///< 10^9 bytes per second, reads and writes together
-  double superstep_seconds = 0;   ///< of all threads, without work; 0 for one
+  double superstep_seconds = 0;   ///< of all threads, without work; 0 for one thread
 };
 
 /// Called before each part with its name and the fraction done, 0 to 1.

@@ -75,12 +75,12 @@ double best_round_seconds(unsigned threads, int rounds, const std::function<void
 
 namespace {
 
-/// The lines over which the threads of a superstep tell one another what they know.
+/// The cache lines through which the threads of a superstep communicate.
 class Superstep {
  public:
   explicit Superstep(unsigned threads) : epochs_(threads), threads_(threads) {}
 
-  /// Starts one on all other threads and takes part in it.
+  /// Starts a superstep on all other threads and takes part in it.
   void lead() {
     working_.store(threads_, std::memory_order_relaxed);
     inside_.store(threads_ - 1, std::memory_order_relaxed);

@@ -28,8 +28,8 @@ constexpr double kDefaultGhz = 2.0;
 // A core is limited by its line-fill buffers; a socket by its channels: at least two of DDR4-3200.
 constexpr double kMemoryCoreGbps = 10;
 constexpr double kMemorySocketGbps = 40;
-// Threads that spin take 0.3 to 1 us to start together and find that all are done, and up to several
-// where the processor is shared with others.
+// Spinning threads take 0.3 to 1 us to start together and detect their end, and up to several us if the
+// processor is shared with others.
 constexpr double kSuperstepSeconds = 2e-6;
 
 const CoreRates& rates_of(Isa isa) {

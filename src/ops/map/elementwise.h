@@ -15,7 +15,7 @@ struct UnaryProblem {
   float factor = 1;  ///< of Unary::scale
 };
 
-/// What an operand of a pair is: a matrix, or what stands for one.
+/// Shape of an operand of a binary operation: a matrix, or a part that is broadcast.
 enum class Broadcast : uint8_t {
   none,    ///< rows × cols
   row,     ///< 1 × cols: every row is this one
@@ -23,8 +23,8 @@ enum class Broadcast : uint8_t {
   scalar,  ///< 1 × 1
 };
 
-/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16. May be in place of an operand that is
-/// a matrix.
+/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16. May be in place of an operand that is a
+/// matrix.
 struct BinaryProblem {
   kernels::Binary op = kernels::Binary::add;
   Type type = Type::f32;

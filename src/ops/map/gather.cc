@@ -24,8 +24,8 @@ void check(const GatherProblem& p) {
   const auto beyond =
       std::find_if(p.rows.begin(), p.rows.end(), [&](uint32_t row) { return row >= p.source_rows; });
   if (beyond != p.rows.end())
-    throw UsageError(fmt::format("a gather wants row {} of {}: entry {} of its list", *beyond, p.source_rows,
-                                 beyond - p.rows.begin()));
+    throw UsageError(fmt::format("a gather lists row {} of {}, as entry {} of its list", *beyond,
+                                 p.source_rows, beyond - p.rows.begin()));
 }
 
 std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
@@ -35,7 +35,7 @@ std::shared_ptr<const std::byte> list_of(const GatherProblem& p, Type index) {
   return {bytes, bytes->data()};
 }
 
-/// On shared memory: a codelet that follows a constant list.
+/// On shared memory: a codelet with a constant list.
 MapOperation gather_on_host(const GatherProblem& p) {
   const Type index = p.source_rows <= 1U << 16 ? Type::u16 : Type::u32;
   const uint32_t count = count_of(p);
@@ -54,7 +54,7 @@ void check_operands(const Builder& builder, const GatherProblem& p, const std::v
   builder.require(operands[1], "out", p.type, count_of(p), p.cols);
 }
 
-/// The rows as those of the source's variable.
+/// The rows in terms of the source's variable.
 std::shared_ptr<const std::vector<uint32_t>> rows_of(const GatherProblem& p, const Operand& source) {
   auto rows = std::make_shared<std::vector<uint32_t>>(p.rows);
   for (uint32_t& row : *rows) row += source.box.row;

@@ -26,14 +26,14 @@ struct CopyProblem {
 /// Operands "in", "out".
 MapOperation operation_of(const CopyProblem& problem);
 
-/// Operands "source", "out", of which "out" is partitioned. On a host a codelet follows the list; on a
-/// tiled machine gathering is an exchange between wherever the two lie. Throw UsageError for a row that
-/// the source does not have.
+/// Operands "source", "out", of which "out" is partitioned. On a host a codelet follows the list; on a tiled
+/// machine gathering is an exchange between the two mappings. Throw UsageError for a row that the source does
+/// not have.
 MapPlan plan(const GatherProblem& problem, const machine::Machine& machine);
 MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands);
 program::StepId build(const Builder& builder, const GatherProblem& problem, const MapPlan& plan,
                       const std::vector<Operand>& operands);
-/// A program of its own, with the source spread over all tiles.
+/// As a separate program, with the source distributed over all tiles.
 BuiltOperation build(program::Program& program, const GatherProblem& problem, const MapPlan& plan,
                      const machine::Machine& machine);
 

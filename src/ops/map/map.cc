@@ -40,7 +40,7 @@ std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uin
   }
 }
 
-/// The box that the owner of a box sees of an operand.
+/// The box of an operand that the owner of a box processes.
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};
   if (operand.split_rows) box.row = own.row, box.rows = own.rows;
@@ -57,7 +57,7 @@ struct VertexRun {
   program::TileId first_tile = 0;
   uint32_t tiles = 0;
   uint32_t per_tile = 1;
-  std::vector<Box> own = {};  ///< one a vertex; empty: the partition's boxes of equal size
+  std::vector<Box> own = {};  ///< one per vertex; empty: the partition's boxes of equal size
 };
 
 std::vector<VertexRun> vertex_runs(const MapPartition& partition) {
@@ -82,8 +82,8 @@ std::vector<VertexRun> vertex_runs(const MapPartition& partition) {
   return runs;
 }
 
-/// What the vertices of a run see of an operand. Series are clipped to variables, so that a box of one
-/// takes a table.
+/// The boxes of an operand for the vertices of a run. Series are clipped to variables, so a box of one needs
+/// a table.
 BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_whole,
                         const MapPartition& partition, const VertexRun& run) {
   if (run.own.empty() && is_whole) {
@@ -98,7 +98,7 @@ BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_wh
   return BoxSeries::table(std::move(boxes));
 }
 
-/// Throws UsageError for operands that are not the operation's.
+/// Throws UsageError for operands that do not match the operation.
 void check_operands(const Builder& builder, const MapOperation& operation,
                     std::span<const Operand> operands) {
   size_t next = 0;
@@ -128,7 +128,7 @@ PhaseTimes superstep_cycles(const MapOperation& operation, const MapPartition& p
   return cycles;
 }
 
-/// What a program on tiles costs.
+/// The exact cost of a program on tiles.
 PlanCandidate counted(const program::Program& program, const Machine& machine) {
   const compiler::Estimate estimate = compiler::estimate(program, machine);
   PlanCandidate candidate;
@@ -182,8 +182,8 @@ MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, 
 
 std::string to_string(const MapPartition& partition) {
   if (!partition.boxes.empty())
-    return fmt::format("as it lies, {} boxes on {} tiles", partition.boxes.size(), partition.tiles());
-  return fmt::format("{} × {} tiles, {} × {} a tile", partition.row_parts, partition.col_parts,
+    return fmt::format("in place, {} boxes on {} tiles", partition.boxes.size(), partition.tiles());
+  return fmt::format("{} × {} tiles, {} × {} per tile", partition.row_parts, partition.col_parts,
                      partition.rows_per_tile, partition.cols_per_tile);
 }
 

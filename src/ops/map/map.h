@@ -1,5 +1,5 @@
-// Operations whose every vertex owns a box of one matrix: elementwise functions, casts, copies,
-// reductions, gathers. They are partitioned, priced and built here, in one way.
+// Operations whose every vertex owns a box of one matrix: elementwise functions, casts, copies, reductions,
+// gathers. All are partitioned, costed and built here.
 #pragma once
 
 #include <tessera/types.h>
@@ -29,11 +29,11 @@ struct MapPartition {
   uint32_t row_parts = 0;
   uint32_t col_parts = 0;
 
-  /// Where an operand lies, by tiles of the builder's range in ascending order; empty: boxes of equal size.
+  /// Mapping of an operand, by ascending tiles of the builder's range; empty: boxes of equal size.
   std::vector<program::MappedBox> boxes = {};
 
   uint32_t tiles() const;
-  /// The box of a tile, clipped; of boxes of equal size.
+  /// The box of a tile, clipped; for boxes of equal size.
   program::Box box(program::TileId tile) const;
   bool operator==(const MapPartition& other) const;
 };
@@ -41,7 +41,7 @@ struct MapPartition {
 /// At most row_parts × col_parts boxes, as equal as whole rows and columns allow.
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts);
 
-/// "2 × 1 tiles, 64 × 512 a tile"; "as it lies, 24 boxes on 8 tiles"
+/// "2 × 1 tiles, 64 × 512 per tile"; "in place, 24 boxes on 8 tiles"
 std::string to_string(const MapPartition& partition);
 
 using MapPlan = Plan<MapPartition>;
@@ -49,29 +49,28 @@ using MapPlan = Plan<MapPartition>;
 /// A partition's seconds and bytes.
 using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
 
-/// Weighs partitions into 1, 2, 4, … and all tiles, by rows before columns and the other way round, and
-/// `as_it_lies` where it has boxes. Throws Error where none fits the machine.
+/// Considers partitions into 1, 2, 4, … and all tiles, by rows before columns and vice versa, and
+/// `as_it_lies` if it has boxes. Throws Error if none fits the machine.
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& machine,
                          const PredictPartition& predict, const MapPartition& as_it_lies = {});
 
-/// A matrix that an operation reads or writes, as a field of its codelet. Where it follows the
-/// partition, a vertex sees its own rows or columns of it, else all: one row may stand for every row,
-/// and one column for every column.
+/// A matrix that an operation reads or writes, as a field of its codelet. If it follows the partition, a
+/// vertex sees only its own rows or columns of it, otherwise all.
 struct MapOperand {
   std::string name;
   Type type = Type::f32;
-  program::Role role = program::Role::input;  ///< in a program of the operation's own
+  program::Role role = program::Role::input;  ///< in a separate program of the operation
   uint32_t rows = 0;
   uint32_t cols = 0;
   bool split_rows = true;
   bool split_cols = true;
   std::shared_ptr<const std::byte> contents = {};  ///< of a constant
 
-  /// A constant, which the operation adds itself.
+  /// Whether it is a constant that the operation adds itself.
   bool is_own() const { return role == program::Role::constant; }
 };
 
-/// One compute set of one codelet over a rows × cols matrix, the last operand being what is written.
+/// One compute set of one codelet over a rows × cols matrix; the last operand is the result.
 struct MapOperation {
   const program::Codelet* codelet = nullptr;
   program::Phase phase = program::Phase::compute;
@@ -81,31 +80,31 @@ struct MapOperation {
   std::vector<int64_t> params = {};
 };
 
-/// With operands that lie where the plan wants them.
+/// With operands mapped as the plan requires.
 MapPlan plan_map(const MapOperation& operation, const machine::Machine& machine);
-/// With operands where they are, constants left out: on tiles, what lies elsewhere is exchanged, at its
-/// price. Throws UsageError for operands of another type or shape.
+/// With given operands, without constants: on tiles, parts with another mapping are exchanged, at a cost.
+/// Throws UsageError for operands of another type or shape.
 MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands);
 
-/// Adds the compute set, on the builder's tiles. Operands are those of the operation in order, constants
-/// left out.
+/// Adds the compute set, on the builder's tiles. Operands are those of the operation in order, without
+/// constants.
 program::StepId build_map(const Builder& builder, const MapOperation& operation, const MapPlan& plan,
                           std::span<const Operand> operands);
 
-/// One operation as a program of its own: its variables, in the order of its operands and bound by the
-/// caller, and the step that computes it.
+/// One operation as a separate program: its variables, in the order of its operands and bound by the caller,
+/// and the step that computes it.
 struct BuiltOperation {
   std::vector<program::VariableId> operands;
   program::StepId step = program::kNoStep;
 };
 
-/// Adds variables and compute set. On a tiled machine an operand that follows the partition lies on the
-/// tiles that own its boxes, so that nothing of it is exchanged; another is spread over all tiles.
+/// Adds variables and compute set. On a tiled machine an operand that follows the partition lies on the tiles
+/// that own its boxes, so nothing of it is exchanged; others are distributed over all tiles.
 BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,
                          const machine::Machine& machine);
 
-/// A problem that is one compute set: operation_of(problem) says which, and throws UsageError for types
-/// that it does not take.
+/// A problem that is one compute set: operation_of(problem) describes it, and throws UsageError for
+/// unsupported types.
 template <class Problem>
 concept MapProblem = requires(const Problem& problem) {
   { operation_of(problem) } -> std::same_as<MapOperation>;
@@ -130,30 +129,29 @@ BuiltOperation build(program::Program& program, const Problem& problem, const Ma
   return build_map(program, operation_of(problem), plan, machine);
 }
 
-/// Plans and adds one operation of operands in place.
+/// Plans and adds one operation with given operands.
 template <class Problem>
 program::StepId add(const Builder& builder, const Problem& problem, const std::vector<Operand>& operands) {
   return build(builder, problem, plan(builder, problem, operands), operands);
 }
 
-/// Adds what a plan builds to a program, and returns its step.
+/// Adds a plan's operation to a program, and returns its step.
 using BuildStep = std::function<program::StepId(program::Program&, const MapPlan&)>;
 
-/// What a partition costs on a tiled machine: counted in what is built for it.
+/// Cost of a partition on a tiled machine: the exact cost of what is built for it.
 PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build);
 
-/// Adds what a plan builds of operands in place, through a builder of another program.
+/// Adds a plan's operation with given operands, through a builder of another program.
 using BuildInPlace = std::function<program::StepId(const Builder&, const MapPlan&, std::span<const Operand>)>;
 
-/// The same where operands stay where they are: counted in a program that has them and nothing else.
+/// The same for given operands: the exact cost in a program that has them and nothing else.
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
                       std::span<const Operand> operands, const BuildInPlace& build);
 
-/// The boxes in which an operand lies on the builder's tiles; none on a host, or where a part of it lies
-/// elsewhere.
+/// The boxes of an operand on the builder's tiles; none on a host, or if a part of it lies elsewhere.
 MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand);
 
-/// Where the boxes of a partition lie: on their tiles, or in a host's shared space.
+/// Mapping of the boxes of a partition: on their tiles, or in a host's shared space.
 std::vector<program::MappedBox> map_partition(const MapPartition& partition, const machine::Machine& machine);
 
 }  // namespace tessera::ops

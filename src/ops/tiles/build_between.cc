@@ -12,7 +12,7 @@ using program::Box;
 using program::MappedBox;
 using program::Role;
 
-/// Which of the operands a product writes.
+/// The operand that a product writes.
 template <class Operands>
 auto& result_of(Product product, Operands& operands) {
   switch (product) {
@@ -22,7 +22,7 @@ auto& result_of(Product product, Operands& operands) {
   }
 }
 
-/// The bias and activation of a result, where its owners have it: a vertex for each run of whole or broken
+/// Bias and activation of a result on the tiles of its owners: a vertex for each run of whole or partial
 /// rows.
 class Epilogue {
  public:
@@ -45,7 +45,7 @@ class Epilogue {
   }
 
  private:
-  /// `rows` rows of the matrix from `row` on lie in the box, whose first is element `first` of its row.
+  /// `rows` rows of the matrix from `row` on lie in the box; its first element is element `first` of its row.
   void add(const MappedBox& owned, uint32_t row, uint32_t rows, int64_t row_elements, int64_t first) {
     owners_.push_back(owned);
     const uint32_t all = bias_ ? bias_->rows() : 0;
@@ -54,7 +54,7 @@ class Epilogue {
     first_.push_back(first);
   }
 
-  /// A run of stored elements, cut where parts end.
+  /// A run of stored elements, split at part boundaries.
   void add_runs(const PartedMatrix& parts, const MappedBox& owned) {
     for (uint32_t slice = owned.box.row; slice < owned.box.row_end(); ++slice)
       for (uint32_t i = 0; i < parts.row_parts(); ++i)

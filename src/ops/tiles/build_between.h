@@ -9,12 +9,12 @@
 
 namespace tessera::ops {
 
-/// Builds a product between operands that are stored as plan or caller want them.
+/// Builds a product between operands stored in its native layouts.
 using BuildNative = std::function<BuiltProduct(const Builder&, const ProductOperands&)>;
 
-/// Adds to a program what `build_native` builds, which takes operands stored as `native` says, between
-/// operands stored as `given` says: what is read is converted before, the result afterwards. Bias and
-/// activation follow on the tiles that own the result.
+/// Adds to a program the product of `build_native`, which takes operands in `native` layouts, between
+/// operands in `given` layouts: inputs are converted before, the result afterwards. Bias and activation
+/// follow on the tiles that own the result.
 BuiltProduct build_between(const Builder& builder, const ProductProblem& problem, const ProductLayouts& given,
                            const ProductLayouts& native, const ProductOperands& operands,
                            const BuildNative& build_native);
@@ -23,11 +23,11 @@ BuiltProduct build_between(const Builder& builder, const ProductProblem& problem
 ProductOperands add_external(const Builder& builder, const ProductProblem& problem,
                              const ProductLayouts& layouts);
 
-/// A product in a program of its own.
+/// A product as a separate program.
 struct ClosedProduct {
   program::Program program;
   ProductOperands operands;
-  program::VariableId bucket_metadata = 0;  ///< of a dynamic W
+  program::VariableId bucket_metadata = 0;  ///< for a dynamic W
 };
 ClosedProduct close_product(const machine::Machine& machine, const ProductProblem& problem,
                             const ProductLayouts& given, const ProductLayouts& native,

@@ -17,7 +17,7 @@ struct Knob {
   uint32_t* value;
 };
 
-/// Enters forced knobs; those that are not forced become 0.
+/// Sets forced knobs; the others become 0.
 template <size_t count>
 void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint64_t tiles) {
   for (const Knob& knob : knobs) *knob.value = 0;
@@ -72,7 +72,7 @@ DensePartition forced_dense(const ForcedKnobs& force, const Machine& m) {
   check_product({partition.m_parts, partition.k_parts, partition.n_parts}, "m_parts × k_parts × n_parts",
                 m.tiles);
   if (partition.m_slices > 1 && partition.n_slices > 1)
-    throw UsageError("m_slices and n_slices: only one of m and n is cut serially");
+    throw UsageError("m_slices and n_slices: only one of m and n is split serially");
   return partition;
 }
 

@@ -1,4 +1,4 @@
-// Knobs of partitions over tiles that the caller forces.
+// Forced knobs of partitions over tiles.
 #pragma once
 
 #include "ops/tiles/product.h"

@@ -32,7 +32,7 @@ DynamicShape dynamic_shape(const Pattern& pattern, const ProductProblem& problem
 ProductLayouts dynamic_layouts(const DynamicShape& shape, const DynamicGrid& grid, uint32_t tiles);
 BuildNative dynamic_builder(const DynamicShape& shape, const DynamicGrid& grid);
 
-/// Where a bias lies that a caller leaves to the plan.
+/// Layout of a bias that the caller leaves to the plan.
 OperandLayout bias_layout(const Pattern& pattern, const ProductProblem& problem, uint32_t tiles);
 
 /// A static sparse product with what it needs of its forward product, which is partitioned as `forward`.

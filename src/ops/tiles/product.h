@@ -23,12 +23,13 @@
 
 namespace tessera::ops {
 
-/// How a product is partitioned over tiles. Its promise is that of the program that build_tile_product makes
-/// of it: cycles by phase are the account's, and bytes not below. `chosen.rejected` says where not even this
-/// one fits the memory.
+/// How a product is partitioned over tiles. Its predictions are exact for the program that is built from it:
+/// cycles by phase equal the account's, and bytes are not below. `chosen.rejected` says if not even this one
+/// fits the memory.
 struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, DynamicTiling>> {
-  ProductLayouts layouts;     ///< how the operands lie that it was made for
-  StaticPartition values_of;  ///< gradients of a sparse W: the forward product's, as which W and dW lie
+  ProductLayouts layouts;     ///< layouts of operands for which it was made
+  StaticPartition values_of;  ///< for gradients of a sparse W: the forward product's, which determines the
+                              ///< layout of W and dW
   uint32_t steps = 0;         ///< for a dynamic W: propagation steps of the random pattern that was counted
 
   uint32_t tiles_used() const;
@@ -38,31 +39,30 @@ struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, Dyna
 void check_tile_product(const ProductProblem& problem, const machine::Machine& machine,
                         const ForcedKnobs& force);
 
-/// Weighs partitions by expected counts, recounts the most promising ones exactly and keeps the fastest that
-/// fits the memory. Where none fits, the one that overflows least is chosen: not fitting is an answer. Knobs:
-/// col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices, n_slices (dense).
+/// Compares candidates by expected counts, computes the exact cost of the most promising ones and keeps the
+/// fastest that fits the memory. If none fits, the one that overflows least is chosen: not fitting is a valid
+/// result. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices, n_slices
+/// (dense).
 ///
-/// Each operand may be left to the plan, fixed to one layout, or given several to choose from (`layouts`);
-/// where the product wants another order of elements than an operand has, the conversion is part of the
-/// price.
+/// Each operand may be left to the plan, fixed to one layout, or given several to choose from (`layouts`); if
+/// the product needs another order of elements than an operand has, the conversion is part of the cost.
 ///
 /// A gradient of a sparse product reads or writes the values of W where the forward product has them: dX =
 /// Wᵀ·dY is the product of the transposed pattern, or in the forward product's partition reads each block as
 /// its transpose; dW = dY·Xᵀ is computed at the pattern's blocks. `forward` is the forward product's plan;
-/// without it the forward product is planned too. A dense gradient takes the forward product's partition and
-/// layouts; without `forward` it is a dense product of other operands, each laid out as its own plan wants
-/// it.
+/// without it the forward product is planned too. A dense gradient uses the forward product's partition and
+/// layouts; without `forward` it is a dense product of other operands, each in its own plan's layout.
 ///
-/// Of a dynamic W only the shape of the pattern counts. What its partitions cost is counted for a random
-/// pattern of as many blocks as W may have. Knobs: m_parts, k_parts, n_parts. Its gradients take the forward
-/// product's grid and buckets as they are, so that one encoding serves all three products.
+/// For a dynamic W only the shape of the pattern counts. The cost of candidates is that of a random pattern
+/// with the maximum number of blocks. Knobs: m_parts, k_parts, n_parts. Its gradients use the forward
+/// product's grid and buckets, so that one encoding serves all three products.
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const machine::Machine& machine, const ForcedKnobs& force = {},
                                   const TileProductPlan* forward = nullptr,
                                   const LayoutChoices& layouts = {});
 
-/// Adds a planned product to a program. Operands are stored in the order of the plan's layouts. They may lie
-/// elsewhere than these say, at the price of the exchange, which is then not the plan's.
+/// Adds a planned product to a program. Operands are stored in the order of the plan's layouts, and may have
+/// any mapping; another mapping than that of the layouts costs an exchange.
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands);
 
@@ -74,7 +74,7 @@ struct DynamicWeight {
   program::VariableId metadata = 0;         ///< to which encoding.metadata is bound, besides the values
   program::VariableId bucket_metadata = 0;  ///< the part of it that a tile processes
 
-  /// What the program costs with the present pattern.
+  /// The exact cost of the program with the present pattern.
   compiler::Estimate estimate(const program::Program& program, const machine::Machine& machine) const;
 };
 
@@ -83,7 +83,7 @@ struct DynamicWeight {
 struct TileProductProgram {
   struct Variables {
     program::VariableId values = 0, x = 0, y = 0;
-    program::VariableId bias = 0;  ///< where there is one
+    program::VariableId bias = 0;  ///< if there is one
   };
 
   program::Program program;

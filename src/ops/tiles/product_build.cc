@@ -9,7 +9,7 @@ using machine::Machine;
 
 namespace {
 
-/// Calls visit(native layouts, what builds between operands of these) for a plan's product.
+/// Calls visit(native layouts, builder between operands of these) for a plan's product.
 template <class Visit>
 auto with_native(const Machine& machine, const Pattern& pattern, const ProductProblem& problem,
                  const TileProductPlan& plan, const Visit& visit) {

@@ -29,10 +29,10 @@ constexpr size_t kShown = 24;
 constexpr const char* kNoPublishedPlan = "the published planner finds no plan within its limits";
 
 std::string too_large(uint64_t bytes, const Machine& m) {
-  return fmt::format("needs {} bytes a tile of {}", bytes, m.tile_bytes);
+  return fmt::format("needs {} bytes per tile of {}", bytes, m.tile_bytes);
 }
 
-/// Layouts that are fixed; null where the plan chooses.
+/// Fixed layouts; null if the plan chooses.
 struct FixedLayouts {
   const OperandLayout* values = nullptr;
   const OperandLayout* x = nullptr;
@@ -47,7 +47,7 @@ struct FixedLayouts {
   }
 };
 
-/// What is planned.
+/// The planning task.
 struct Case {
   const Pattern& pattern;
   const ProductProblem& problem;
@@ -55,13 +55,13 @@ struct Case {
   FixedLayouts fixed;
 };
 
-/// What a partition costs, and the layouts of operands that this is for.
+/// The exact cost of a partition, and the layouts of operands for which it holds.
 struct Counted {
   compiler::Estimate estimate;
   ProductLayouts layouts;
 };
 
-/// Counts the program that `build_native` makes between external operands.
+/// Computes the exact cost of the program that `build_native` makes between external operands.
 Counted count_closed(const Case& c, ProductLayouts native, const BuildNative& build_native,
                      const std::function<compiler::Estimate(const ClosedProduct&)>& count) {
   native.bias = bias_layout(c.pattern, c.problem, c.machine.tiles);
@@ -70,7 +70,7 @@ Counted count_closed(const Case& c, ProductLayouts native, const BuildNative& bu
   return {count(closed), std::move(given)};
 }
 
-/// Recounts the partitions that are expected to be fastest, and chooses.
+/// Computes the exact cost of the candidates expected to be fastest, and chooses.
 template <class Partition, class Count>
 TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
                        const Count& count) {
@@ -105,8 +105,8 @@ TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_
   return plan;
 }
 
-/// The free planner's cuts, behind the first ones of the published planner: what it finds is then
-/// never slower. Returns how many of the merged ones are to be recounted.
+/// The free planner's candidates, after the first ones of the published planner, so that the result is never
+/// slower. Returns how many of the merged ones get an exact cost.
 template <class Partition>
 size_t put_first(const std::vector<Expected<Partition>>& published, size_t count,
                  std::vector<Expected<Partition>>& partitions) {
@@ -153,7 +153,7 @@ TileProductPlan plan_static(const Case& c, const StaticPartition& forced, const 
   return plan;
 }
 
-/// A gradient in the forward product's partition, whose operands lie as they do there.
+/// A gradient in the forward product's partition, with operands as there.
 std::vector<Expected<DensePartition>> mirror(const TileProductPlan& forward) {
   auto partition = std::get<DensePartition>(forward.partition);
   if (partition.slices() > 1)
@@ -195,7 +195,7 @@ Pattern typical_pattern(const DynamicShape& s) {
   return sparse::generate_pattern({PatternKind::random, s.m, s.k, density, s.block_size, 1});
 }
 
-/// Counts partitions for that pattern, and chooses.
+/// Computes the exact cost of candidates for that pattern, and chooses.
 TileProductPlan choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>& partitions,
                                size_t recounted) {
   const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
@@ -252,14 +252,14 @@ TileProductPlan plan_fixed(const Case& c, const ForcedKnobs& force, const TilePr
   return plan_static(c, forced_static(force, c.machine), std::get<StaticPartition>(forward->partition));
 }
 
-/// Calls visit(layout) for each choice, or visit(null) where there is none.
+/// Calls visit(layout) for each choice, or visit(null) if there is none.
 template <class Visit>
 void each_choice(const std::vector<OperandLayout>& choices, const Visit& visit) {
   if (choices.empty()) visit(nullptr);
   for (const OperandLayout& layout : choices) visit(&layout);
 }
 
-/// Whether a plan fits where another does not, or is faster; where neither fits, is smaller.
+/// Whether a plan fits where another does not, or is faster; if neither fits, whether it is smaller.
 bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
   return a.rejected.empty() ? a.total() < b.total() : a.max_tile_bytes < b.max_tile_bytes;

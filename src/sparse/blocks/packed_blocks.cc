@@ -49,7 +49,7 @@ bool has_columns_in_few_sets(const Pattern& pattern, uint64_t block_bytes) {
 }
 
 SlotOrder order_for(const Pattern& pattern, Type type) {
-  if (!is_kernel_block_size(pattern.block_size)) return SlotOrder::in_turn;  // check() refuses it
+  if (!is_kernel_block_size(pattern.block_size)) return SlotOrder::in_turn;  // rejected by check()
   const uint64_t block_bytes = uint64_t{pattern.block_size} * pattern.block_size * size_of(type);
   return has_columns_in_few_sets(pattern, block_bytes) ? SlotOrder::rotated : SlotOrder::in_turn;
 }

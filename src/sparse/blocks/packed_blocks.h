@@ -28,11 +28,12 @@ inline constexpr uint32_t kDenseBlockSize = 8;
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
-/// Which slots the blocks have.
+/// The order of the blocks' slots.
 enum class SlotOrder : uint8_t {
-  in_turn,  ///< those of the BSR pattern
-  rotated,  ///< of a full pattern: each block row's in turn, from the one on that has the row's number
-  dynamic,  ///< any: a block keeps its own
+  in_turn,  ///< that of the BSR pattern
+  rotated,  ///< for a full pattern: each block row's in order, starting with the one that has the row's
+            ///< number
+  dynamic,  ///< any: a block keeps its slot
 };
 
 /// A sparse weight: one array of values, the master copy, with its index on top. A block's values are in its
@@ -46,7 +47,7 @@ class PackedBlocks {
   /// block size without kernels, and a malformed pattern.
   PackedBlocks(const Pattern& pattern, Type type);
 
-  /// The same with the slots in an order: in turn, or of a full pattern rotated.
+  /// The same with slots in BSR order, or rotated for a full pattern.
   PackedBlocks(const Pattern& pattern, Type type, SlotOrder order);
 
   /// The same as a dynamic weight. Throws UsageError also if the pattern has more blocks than `capacity`, or

@@ -5,19 +5,19 @@
 namespace tessera::sparse {
 namespace {
 
-/// Rows of a chunk. With fewer, row groups hold more filler, above all where rows are short; with more, there
-/// is less for threads to share out.
+/// Rows per chunk. Smaller chunks have more filler in row groups, especially with short rows; larger ones
+/// leave less parallelism for threads.
 constexpr uint32_t kFewRows = 512;
 constexpr uint32_t kManyRows = 1024;
 constexpr uint64_t kManyNonZeros = uint64_t{512} << 10;
 
-/// A matrix with fewer rows has two chunks, where each has enough rows, and non-zeros to keep a thread busy
-/// for longer than it takes to share work out; and one with fewer non-zeros, chunks of up to so many rows.
+/// A matrix with fewer rows has two chunks, if each has enough rows, and enough non-zeros to amortise sharing
+/// the work; one with fewer non-zeros has chunks of up to this many rows.
 constexpr uint32_t kFewestRows = 128;
 constexpr uint64_t kFewestNonZeros = uint64_t{48} << 10;
 constexpr uint32_t kMostRows = 2048;
 
-/// How many chunks of `few_rows` rows or more.
+/// Number of chunks of at least `few_rows` rows.
 uint32_t choose_chunks(uint32_t rows, uint64_t non_zeros, uint32_t few_rows) {
   const uint64_t likely_rows =
       std::clamp<uint64_t>(kManyNonZeros * rows / std::max<uint64_t>(non_zeros, 1), few_rows, kManyRows);
@@ -36,8 +36,8 @@ uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   return 1023;
 }
 
-/// Splits the rows into so many chunks of like amounts of work, which ascends with the row; of more than
-/// `most_rows` into more.
+/// Splits the rows into this many chunks with similar amounts of work, which ascends with the row; more if
+/// they exceed `most_rows`.
 template <class Work>
 std::vector<uint32_t> split_rows(uint32_t rows, uint32_t chunks, uint32_t most_rows,
                                  const Work& work_before) {
@@ -51,7 +51,7 @@ std::vector<uint32_t> split_rows(uint32_t rows, uint32_t chunks, uint32_t most_r
   return begin;
 }
 
-/// The same, as asked for or as fits the matrix.
+/// The same, with the requested or a suitable number.
 template <class Work>
 std::vector<uint32_t> split_rows(uint32_t rows, uint64_t non_zeros, uint32_t few_rows,
                                  const ElementPacking& packing, const Work& work_before) {

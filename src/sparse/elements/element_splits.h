@@ -9,15 +9,15 @@
 
 namespace tessera::sparse {
 
-/// How to split a matrix. Zeros stand for a choice by the matrix alone, so that packed order is the same
-/// whatever runs the products: chunks are small enough for many threads to share them out, and large enough
-/// for like tasks to find each other.
+/// How to split a matrix. Zeros mean a choice by the matrix alone, so that packed order does not depend on
+/// what runs the products: chunks are small enough for many threads to share, and large enough for similar
+/// tasks to be grouped.
 struct ElementPacking {
   uint32_t k_block = 0;     ///< columns of a k-block, at most kMaxKBlock
   uint32_t chunk_rows = 0;  ///< rows of a chunk at most; itself at most kMaxChunkRows
 };
 
-/// An index without elements, split for the pattern: chunks have like numbers of non-zeros.
+/// An empty index split for the pattern: chunks have similar numbers of non-zeros.
 ElementIndex split_for(const Pattern& pattern, const ElementPacking& packing);
 
 /// The same for any pattern of a shape with about so many non-zeros: chunks have like numbers of

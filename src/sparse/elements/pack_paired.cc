@@ -26,8 +26,8 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
   return slices;
 }
 
-/// The steps of a row group follow from its least shared and its longest row: where a task shares
-/// more, the rest of its shared columns go unpaired.
+/// The steps of a row group follow from its task with the fewest shared columns and from its longest row:
+/// other shared columns of a task become unpaired.
 RowGroup make_row_group(std::span<const RowPair> tasks, uint32_t chunk_rows) {
   RowGroup row_group{};
   row_group.tasks = static_cast<uint16_t>(tasks.size());
@@ -50,8 +50,8 @@ RowGroup make_row_group(std::span<const RowPair> tasks, uint32_t chunk_rows) {
   return row_group;
 }
 
-/// Loads that a kernel spends on a step of a task, at four vectors of columns and per half; and what a step
-/// weighs that it skips: kernels for few columns do not.
+/// Loads of a kernel per step of a task, at four vectors of columns and per half; and the weight of a skipped
+/// step, which kernels for few columns do not skip.
 constexpr uint64_t kSharedStepCost = 13;
 constexpr uint64_t kUnpairedStepCost = 22;
 constexpr uint64_t kSkippedStepCost = 6;
@@ -78,7 +78,7 @@ void sort_in_strips(std::vector<RowPair>& tasks, int strip) {
   });
 }
 
-/// Brings the tasks of each row group in the order of their longer rows, up or down as its strips go.
+/// Sorts the tasks of each row group by their longer rows, ascending or descending like its strip.
 void sort_lanes(std::vector<RowPair>& tasks) {
   for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
     const auto begin = tasks.begin() + static_cast<ptrdiff_t>(first);

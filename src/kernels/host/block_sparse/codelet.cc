@@ -79,7 +79,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 constexpr uint32_t kWideCols = 37;
 constexpr uint32_t kFewColumns = 3;
 
-/// A random pattern of density 1/4, over a matrix that its blocks overhang.
+/// A random pattern of density 1/4 whose blocks overhang the matrix.
 template <uint32_t block_size, Type type, BlockSchedule::Kernel kernel, bool transposed = false,
           bool reads_y = true>
 Sample sample(uint32_t scale, uint64_t seed) {

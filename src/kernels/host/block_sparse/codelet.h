@@ -28,13 +28,12 @@ namespace block_param {
 enum : size_t { block_size, transposed, activation, first_knob };
 }
 
-/// Y = activation(alpha · W·X + beta · Y + bias) on one core's share. row_begin holds the share's
-/// block rows and the end; values, columns and slots are whole; slots of no elements are each block's
-/// number; scalars are alpha and beta; a bias of no elements is none. With `transposed`, W is the
-/// transpose of what `values` holds.
+/// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. row_begin holds the slice's block rows
+/// and the end; values, columns and slots are whole; empty slots mean each block's number; scalars are alpha
+/// and beta; an empty bias means none. With `transposed`, W is the transpose of the stored `values`.
 extern const program::Codelet block_spmm_codelet;
 
-/// The same with beta = 0, whatever the scalars say: Y is written without being read.
+/// The same with beta = 0, independent of the scalars: Y is written without being read.
 extern const program::Codelet block_spmm_assign_codelet;
 
 std::span<const ListedCodelet> block_sparse_codelets();

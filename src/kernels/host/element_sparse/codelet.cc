@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 9> kParams = {"k_block",    "first_chunk"
                                                      "activation", "row_parts",    "col_parts",
                                                      "panel_cols", "group_chunks", "stream_y"};
 
-/// The slice's weight begins with its first chunk, and so does its Y.
+/// The slice's weight and its Y begin with its first chunk.
 template <bool reads_y = true>
 ElementSlice slice_of(const Vertex& v) {
   using namespace element_field;
@@ -84,7 +84,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return element_cost(slice_of(v), m.figures).scaled(m.clock_hz);
 }
 
-/// A power-law pattern of density 1/5, so that rows differ in length.
+/// A power-law pattern of density 1/5, so that row lengths differ.
 template <Type type, uint32_t n, bool reads_y = true>
 Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;

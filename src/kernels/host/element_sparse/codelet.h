@@ -25,13 +25,12 @@ namespace element_param {
 enum : size_t { k_block, first_chunk, capacity, activation, first_knob };
 }
 
-/// Y = activation(alpha · W·X + beta · Y + bias) on one core's share. chunk_begin holds the share's
-/// chunks and the end; the other arrays of W are whole; scalars are alpha and beta; a bias of no
-/// elements is none. The cost reads the pattern where it is constant, and takes it for `capacity`
-/// non-zeros in the share otherwise.
+/// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. chunk_begin holds the slice's chunks
+/// and the end; the other arrays of W are whole; scalars are alpha and beta; an empty bias means none. The
+/// cost reads the pattern if it is constant, and otherwise assumes `capacity` non-zeros in the slice.
 extern const program::Codelet element_spmm_codelet;
 
-/// The same with beta = 0, whatever the scalars say: Y is written without being read.
+/// The same with beta = 0, independent of the scalars: Y is written without being read.
 extern const program::Codelet element_spmm_assign_codelet;
 
 std::span<const ListedCodelet> element_sparse_codelets();

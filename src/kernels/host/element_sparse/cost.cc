@@ -42,9 +42,9 @@ constexpr double kStreamTraffic = 1.5;
 // A cache line of Y written by two cores: one per row if columns are split, since callers' arrays seldom
 // begin at one.
 constexpr double kSharedLineCycles = 60;
-// Turning a column-major operand: loads, shuffles and short stores for every four elements.
+// Transposing a column-major operand: loads, shuffles and short stores for every four elements.
 constexpr double kTransposePerElement = 0.5;
-// Chunks of a group at most.
+// Maximum number of chunks of a group.
 constexpr uint32_t kMostGroupChunks = 1000;
 
 /// Counts of a slice.
@@ -93,8 +93,8 @@ struct Counts {
     const double elements = static_cast<double>(w.capacity) / std::max(1.0, blocks);  // per block
     const double row_length = elements / std::max(1.0, chunk_rows);
     const double filled_rows = chunk_rows * (1 - std::exp(-row_length));
-    // Half a row group at each change of length; lengths spread over six standard deviations. Of a row group
-    // a kernel for many columns takes what is filler for a quarter of its lanes.
+    // Half a row group at each change of length; lengths spread over six standard deviations. A kernel for
+    // many columns skips the part that is filler for a whole quarter of the lanes.
     const double filler =
         kRowGroupLanes * std::min(6 * std::sqrt(row_length), std::ceil(filled_rows / (2 * kRowGroupLanes)));
     const double places = blocks * (elements + filler);
@@ -231,8 +231,7 @@ std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t
   for (uint32_t row_parts = 1; row_parts <= threads; ++row_parts) {
     if (threads % row_parts != 0 && row_parts != threads) continue;
     for (uint32_t panel : panels) {
-      // About a quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest. Or
-      // all sums at once, so that X is not read again.
+      // About a quarter of the L2 cache for sums; X, W and the next rows of both pass through the rest.
       const uint64_t sums = uint64_t{chunk_rows} * panel * sizeof(float);
       ElementSchedule schedule;
       schedule.row_parts = static_cast<uint16_t>(row_parts);

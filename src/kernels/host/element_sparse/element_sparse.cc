@@ -56,7 +56,7 @@ void run_panel(const ElementSlice& slice, uint32_t col, uint32_t cols, float* sc
   run_vectors<1>(slice, col, cols, scratch);
 }
 
-// Threads share the chunks of a panel that is kept, else whole panels.
+// Threads share the chunks of a panel that is kept, otherwise whole panels.
 template <class PanelColumns>
 void run_panels(const ElementSlice& slice, uint32_t panels, const PanelColumns& columns_before) {
   const auto run = [&](uint32_t i, float* scratch) {
@@ -75,7 +75,7 @@ void run_slice(const ElementSlice& slice) {
   const uint32_t most = std::min<uint32_t>(slice.schedule.panel_cols, kMostVectors * kLanes);
   if (most < kLanes)
     return run_panels(slice, (cols + most - 1) / most, [&](uint32_t i) { return std::min(cols, i * most); });
-  // Panels that differ by one vector at most.
+  // Panels whose widths differ by at most one vector.
   const TileSplit panels{(cols + static_cast<uint32_t>(kLanes) - 1) / static_cast<uint32_t>(kLanes),
                          most / static_cast<uint32_t>(kLanes)};
   run_panels(slice, panels.tiles(), [&](uint32_t i) {

@@ -168,8 +168,7 @@ void add_gradient(Sample& s, uint64_t rows, uint32_t cols, bool is_read, uint64_
     s.unset(Type::f32, static_cast<uint32_t>(rows), cols).packed();
 }
 
-/// A random pattern of density 1/4, over a matrix that its blocks overhang. With slots, blocks
-/// stand in another order.
+/// A random pattern of density 1/4 whose blocks overhang the matrix. With slots, blocks are in another order.
 template <uint32_t block_size, uint32_t n, bool with_slots = false, bool reads_dw = true>
 Sample block_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = cols_at(scale);
@@ -197,7 +196,7 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
 }
 
-/// A power-law pattern of density 1/5, so that rows differ in length.
+/// A power-law pattern of density 1/5, so that row lengths differ.
 template <uint32_t n, bool accumulates, bool reads_dw = true>
 Sample element_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = cols_at(scale);
@@ -215,7 +214,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
            [&](uint64_t i) { return w.indices[i]; })
       .packed();
   s.random(Type::f32, rows, n, seed + 1).random(Type::f32, cols, n, seed + 2);
-  const uint64_t steps = end.value / sparse::kRowGroupLanes + 3;  // the last ones of no task
+  const uint64_t steps = end.value / sparse::kRowGroupLanes + 3;  // the last ones belong to no task
   add_gradient(s, steps, sparse::kRowGroupLanes, reads_dw && accumulates, seed + 3);
   add_scalars(s, accumulates ? -0.5 : 0);
   s.unset(Type::f32, 1, static_cast<uint32_t>(element_sddmm_scratch(schedule, w, n))).packed();

@@ -30,15 +30,15 @@ namespace block_sddmm_param {
 enum : size_t { block_size, first_block, first_knob };
 }
 
-/// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW on one core's share. row_begin holds the share's
-/// block rows and the end, dy their rows; columns and slots are whole; dw holds the blocks from
-/// `first_block` on; scalars are alpha and beta.
+/// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW on one core's slice. row_begin holds the slice's block
+/// rows and the end, dy their rows; columns and slots are whole; dw holds the blocks from `first_block` on;
+/// scalars are alpha and beta.
 extern const program::Codelet block_sddmm_codelet;
 
-/// The same with beta = 0, whatever the scalars say: dW is written without being read.
+/// The same with beta = 0, independent of the scalars: dW is written without being read.
 extern const program::Codelet block_sddmm_assign_codelet;
 
-/// The same of element_sddmm.
+/// Fields and parameters of element_sddmm.
 namespace element_sddmm_field {
 enum : size_t { chunk_begin, blocks, row_groups, indices, dy, x, dw, scalars, scratch, count };
 }
@@ -46,10 +46,10 @@ namespace element_sddmm_param {
 enum : size_t { k_block, first_chunk, first_step, end_step, capacity, first_knob };
 }
 
-/// The same at single elements. chunk_begin holds the share's chunks and the end, dy their rows;
-/// the other arrays of W are whole; dw, sixteen values a row, begins with row `first_step`, and is
-/// cleared from the share's last one to `end_step`. The cost reads the pattern where it is constant, and
-/// takes it for `capacity` non-zeros in the share otherwise.
+/// The same at single elements. chunk_begin holds the slice's chunks and the end, dy their rows; the other
+/// arrays of W are whole; dw, sixteen values per row, begins with row `first_step`, and is cleared from the
+/// slice's last one to `end_step`. The cost reads the pattern if it is constant, and otherwise assumes
+/// `capacity` non-zeros in the slice.
 extern const program::Codelet element_sddmm_codelet;
 extern const program::Codelet element_sddmm_assign_codelet;
 

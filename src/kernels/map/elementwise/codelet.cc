@@ -43,7 +43,7 @@ float evaluate(Binary op, float factor, float a, float b) {
   return a;
 }
 
-/// Of a field whose only row or column may stand for all.
+/// For a field whose single row or column may be broadcast.
 float f32_at(const FieldView& field, uint32_t row, uint32_t col) {
   return static_cast<float>(number_at(field, field.rows == 1 ? 0 : row, field.cols == 1 ? 0 : col));
 }
@@ -184,7 +184,7 @@ Sample unary_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance(tolerance_of(op, type));
 }
 
-/// b as a matrix, or one row or column of it that stands for all.
+/// b as a matrix, or as a single row or column that is broadcast.
 enum class Shape : uint8_t { matrix, row, column };
 
 template <Binary op, Type type, Shape shape = Shape::matrix>

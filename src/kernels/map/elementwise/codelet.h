@@ -12,7 +12,7 @@ namespace tessera::kernels {
 const program::Codelet& codelet_of(Unary op);
 
 /// Fields "a", "b", "out"; for Binary::add_scaled one parameter, the bits of the factor. a and b have the
-/// shape of out, or one row or one column that stands for all.
+/// shape of out, or are a single row or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 
 std::span<const ListedCodelet> elementwise_codelets();

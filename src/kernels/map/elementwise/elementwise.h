@@ -5,9 +5,9 @@
 
 #include "program/codelet.h"
 
-// Every operation, named once.
+// The list of all operations.
 #define TESSERA_UNARY_OPERATIONS(X) X(relu) X(gelu) X(neg) X(scale)
-// add_scaled: a + factor · b. relu_gradient: a, but 0 where b ≤ 0 (b is what ReLU took or gave).
+// add_scaled: a + factor · b. relu_gradient: a, but 0 where b ≤ 0 (b is ReLU's input or output).
 #define TESSERA_BINARY_OPERATIONS(X) X(add) X(sub) X(mul) X(add_scaled) X(relu_gradient)
 
 namespace tessera::kernels {
@@ -21,7 +21,7 @@ enum class Binary : uint8_t { TESSERA_BINARY_OPERATIONS(TESSERA_ENUMERATOR) };
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out);
 
 /// out = op(a, b); `factor` is that of Binary::add_scaled. Fields of one type; a and b have the shape of
-/// `out`, or one row or one column that stands for all.
+/// `out`, or are a single row or column that is broadcast.
 void apply_binary(Binary op, float factor, const program::FieldView& a, const program::FieldView& b,
                   const program::FieldView& out);
 

@@ -1,9 +1,7 @@
-// What a bucket of a dynamic sparse product says about its values: u16 words in the formats of
-// PopLibs.
+// Metadata of a bucket's values in a dynamic sparse product: u16 words in PopLibs' formats.
 //
-// A matrix is cut into partitions of equal shape, and each has a bucket, which holds blocks of its
-// own partition and, where others overflow, theirs. Blocks of one partition in a bucket are a
-// subgroup.
+// A matrix is divided into partitions of equal shape. Each has a bucket, which holds blocks of its own
+// partition and, if others overflow, of theirs. The blocks of one partition in a bucket form a subgroup.
 //
 //   bucket     its number, its subgroups, then these one after another
 //   subgroup   header, for single elements an entry for each worker, then its rows

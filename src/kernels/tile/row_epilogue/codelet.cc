@@ -32,8 +32,8 @@ void reference(const Vertex& v) {
     }
 }
 
-// Derived from the elementwise operations of PopLibs: 11 + W(26 half | 29 float + 3 a vector), 24 a vector
-// for GELU; and for each row of a bias a load and a branch of its worker.
+// Derived from PopLibs' elementwise operations: 11 + W(26 half | 29 float + 3 per vector), 24 per vector for
+// GELU; and per row of a bias a load and a branch of its worker.
 constexpr double kSupervisorCycles = 11;
 constexpr double kWorkerCyclesHalf = 26;
 constexpr double kWorkerCyclesFloat = 29;
@@ -53,7 +53,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::compute, kSupervisorCycles + m.workers_per_tile * worker);
 }
 
-/// A run that begins inside of a row.
+/// A run that begins inside a row.
 template <Type type, Activation activation, bool has_bias>
 Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t row_elements = 5 * scale + 1;

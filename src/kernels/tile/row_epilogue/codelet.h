@@ -1,4 +1,4 @@
-// What follows a product on the tiles that own its result: a bias for each row, and an activation.
+// The epilogue of a product on the tiles that own its result: a bias per row, and an activation.
 #pragma once
 
 #include <span>
@@ -14,9 +14,9 @@ enum : size_t { bias, y, count };
 }
 
 /// y = activation(y + bias[row]), in FP32 and rounded once, in place. y (f32 or f16) holds a run of elements
-/// of a matrix, in rows of `row_elements`: the first is element `first` of its row. bias (f32, a row each;
-/// may be left empty) has a number for each of these rows; beyond its end none is added. Parameters: the
-/// activation, row_elements, first.
+/// of a matrix with rows of `row_elements`; the first is element `first` of its row. bias (f32, one row each;
+/// may be empty) has a number for each of these rows; rows past its end get none. Parameters: the activation,
+/// row_elements, first.
 extern const program::Codelet row_epilogue_codelet;
 
 std::span<const ListedCodelet> row_epilogue_codelets();

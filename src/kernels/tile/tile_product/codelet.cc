@@ -196,8 +196,7 @@ program::PhaseTimes weight_gradient_cost(const Vertex& v, const machine::Machine
   return dense_weight_gradient_cost(v, m);
 }
 
-/// Every third block of a square of blocks, the last of X and of Y short by one row where they can
-/// be.
+/// Every third block of a square of blocks; the last of X and of Y are short by one row where possible.
 struct SddmmPattern {
   std::vector<double> lists;
   uint32_t blocks = 0;

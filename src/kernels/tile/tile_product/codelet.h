@@ -25,9 +25,10 @@ namespace sparse_transposed_product_field {
 enum : size_t { values, lists, x, y, count };
 }
 
-/// Y = Wᵀ·X for the blocks of W that sparse_product has, in their order. lists (count × 1, u16 or u32): for
-/// each block column its number of blocks, then of each the number of the block and the position in X of its
-/// block row, in blocks; y: rows × n, block column after block column. Else as sparse_product. Parameter: b.
+/// Y = Wᵀ·X for the blocks of W as stored for sparse_product, in their order. lists (count × 1, u16 or u32):
+/// for each block column its number of blocks, then for each block its number and the position in X of its
+/// block row, in blocks; y: rows × n, block column after block column. Otherwise like sparse_product.
+/// Parameter: b.
 extern const program::Codelet sparse_transposed_product_codelet;
 
 /// Fields of tile_sddmm, by position.

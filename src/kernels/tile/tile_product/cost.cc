@@ -45,8 +45,8 @@ double load_cycles(const machine::Machine& m, double block_bytes) {
   return 16 + block_bytes / m.load_bytes_per_cycle;
 }
 
-/// Rows of single elements are dealt to the workers in runs of equal length. Their lists have so many entries
-/// for each element.
+/// Rows of single elements are dealt to the workers in runs of equal length. Their lists have this many
+/// entries per element.
 double element_cycles(const FieldView& lists, const ElementRates& rates, const machine::Machine& m,
                       uint32_t entries = 1) {
   std::vector<double> rows;
@@ -172,7 +172,7 @@ PhaseTimes sparse_product_cost(const Vertex& v, const machine::Machine& m) {
 }
 
 // Derived: the product of Wᵀ with blocks read as their transposes; the supervisor loads the number of each
-// block (6 cycles), of single elements a worker does (1).
+// block (6 cycles), or for single elements a worker does (1).
 PhaseTimes sparse_transposed_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace sparse_transposed_product_field;
   constexpr double kBlockNumberCycles = 6;

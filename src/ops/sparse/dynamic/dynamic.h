@@ -107,8 +107,8 @@ std::vector<program::MappedBox> bucket_metadata_mapping(const DynamicGrid& grid)
 BuiltProduct build_dynamic(const Builder& builder, const DynamicShape& shape, const DynamicGrid& grid,
                            const ProductOperands& operands);
 
-/// What such a program costs for an encoded pattern: cycles by phase as a run counts them, bytes
-/// not below.
+/// The exact cost of such a program for an encoded pattern: cycles by phase as a run counts them, bytes not
+/// below.
 compiler::Estimate estimate(const program::Program& program, program::VariableId bucket_metadata,
                             const DynamicGrid& grid, const DynamicEncoding& encoding,
                             const machine::Machine& machine);

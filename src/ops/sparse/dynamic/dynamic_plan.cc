@@ -67,8 +67,8 @@ double largest_mean(const DynamicShape& s, uint32_t m_parts, uint32_t k_parts) {
          cols;
 }
 
-/// Steps that a random pattern is expected to need: each carries the share of overflowing buckets
-/// on that found no room in the bucket before.
+/// Expected number of steps of a random pattern: each carries on the fraction of overflowing buckets that
+/// found no room in the preceding bucket.
 double expected_steps(double partitions, double mean, double room) {
   if (room >= fullest(partitions, mean)) return 0;
   const double deviation = std::max(0.5, std::sqrt(mean));
@@ -78,7 +78,7 @@ double expected_steps(double partitions, double mean, double room) {
                                                           -std::log(std::min(0.95, 2 * overflowing)))));
 }
 
-/// What one cut is expected to cost a random pattern of all blocks that W may have.
+/// Expected cost of one partition for a random pattern with the maximum number of blocks.
 class Estimate {
  public:
   Estimate(const DynamicShape& s, const DynamicTiling& tiling, const Machine& m)
@@ -140,7 +140,7 @@ class Estimate {
     add_exchange(cycles, t);
   }
 
-  /// The test once more than the steps.
+  /// The test runs once more than the steps.
   void add_propagation(program::PhaseTimes& cycles) const {
     const double levels = tiling_.partitions() > 64 ? 2 : 1;
     program::PhaseTimes test;
@@ -190,11 +190,11 @@ class Estimate {
   DynamicGrid grid_;
   double size_ = 0;
   double partial_size_ = 0;
-  double rows_ = 0;   ///< of Y, of a tile
-  double inner_ = 0;  ///< of X
+  double rows_ = 0;   ///< of Y, per tile
+  double inner_ = 0;  ///< of X, per tile
   double cols_ = 0;
-  double mean_ = 0;    ///< blocks of a partition
-  double served_ = 0;  ///< of the tile that has most to do in the distribution phase
+  double mean_ = 0;    ///< blocks per partition
+  double served_ = 0;  ///< of the tile with most work in the distribution phase
   double steps_ = 0;
 };
 
@@ -232,7 +232,8 @@ class Search {
   }
 
  private:
-  /// The most parts of n for which there are tiles, or as many as are as large.
+  /// The maximum number of parts of n that the tiles allow, or the smallest number with parts of the same
+  /// size.
   std::vector<uint32_t> n_counts(uint32_t most) const {
     if (forced_.n_parts != 0) return {forced_.n_parts};
     if (most == 0) return {};
@@ -258,7 +259,7 @@ class Search {
   void add(const DynamicTiling& tiling) {
     if (uint64_t{tiling.partitions()} * tiling.bucket_blocks * tiling.n_parts > ~0U ||
         uint64_t{tiling.m_parts} * s_.k > ~0U || uint64_t{tiling.k_parts} * s_.m > ~0U)
-      return;  // rows beyond what a variable may have
+      return;  // more rows than a variable may have
     const Estimate estimate(s_, tiling, m_);
     if (planner_ == Planner::best || estimate.is_published()) found_.push_back(estimate.all());
   }

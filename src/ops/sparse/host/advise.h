@@ -1,4 +1,4 @@
-// Which mode and block size a weight should use on a machine.
+// Recommends the mode and block size of a weight on a machine.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -11,15 +11,15 @@
 
 namespace tessera::ops {
 
-/// A way to multiply with a weight, and what it is predicted to take.
+/// A way to multiply with a weight, and its predicted time.
 struct Advice {
   bool is_dense = false;
   uint32_t block_size = 1;
   double seconds = 0;
 };
 
-/// Dense, and static sparse with each block size that the kernels have, on a host: the fastest
-/// first. `pattern` has block size 1.
+/// Dense, and static sparse with each supported block size, on a host: fastest first. `pattern` has block
+/// size 1.
 std::vector<Advice> advise(const Pattern& pattern, Type type, uint32_t n, const machine::Machine& host);
 
 }  // namespace tessera::ops

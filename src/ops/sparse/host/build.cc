@@ -19,7 +19,7 @@ using program::StepId;
 using program::VariableId;
 using sparse::kRowGroupLanes;
 
-/// alpha and beta where the caller has none.
+/// alpha and beta if the caller passes none.
 Operand default_scalars(const Builder& builder, const ProductProblem& problem) {
   auto scalars = std::make_shared<const std::array<float, 2>>(
       std::array<float, 2>{1.0F, problem.uses_beta ? 1.0F : 0.0F});
@@ -27,7 +27,7 @@ Operand default_scalars(const Builder& builder, const ProductProblem& problem) {
                           {scalars, reinterpret_cast<const std::byte*>(scalars->data())});
 }
 
-/// What builders of the products share: fields of the weight's index and of the operands, by parts.
+/// Common parts of the products' builders: fields of the weight's index and of the operands, by parts.
 template <class Family>
 class ProductBuilder {
  public:
@@ -55,7 +55,7 @@ class ProductBuilder {
   static Field whole(const Operand& operand) { return {operand.variable, BoxSeries::same(operand.box)}; }
   Field scalars() const { return whole(scalars_); }
 
-  /// A field whose box depends on the part of rows and of columns.
+  /// A field whose box depends on the row part and the column part.
   template <class MakeBox>
   Field parts(const Operand& operand, const MakeBox& make) const {
     std::vector<Box> boxes;
@@ -64,7 +64,7 @@ class ProductBuilder {
     return {operand.variable, BoxSeries::table(std::move(boxes))};
   }
 
-  /// An array of the index with an entry for each unit of rows, and the end: what each part needs of it.
+  /// An array of the index with an entry for each row unit, and the end: the piece for each part.
   Field unit_index(const char* name, const std::vector<uint32_t>& data, bool changes) const {
     const auto entries = static_cast<uint32_t>(data.size());
     const Operand array =
@@ -93,7 +93,7 @@ class ProductBuilder {
     return {scratch.variable, BoxSeries::stepped({0, 1, 0, cols}, {.row = 1})};
   }
 
-  /// The product's compute set; its parameters end with the knobs.
+  /// The product's compute set; the knobs are its last parameters.
   StepId multiply(const char* name, std::vector<Field> fields, std::vector<Param> params) const {
     typename Family::Schedule schedule = std::get<typename Family::Schedule>(partition_.schedule);
     Family::visit_knobs(
@@ -118,7 +118,7 @@ class ProductBuilder {
   Operand scalars_;
 };
 
-/// Fields x, y, scalars, bias, scratch: what the products with W and its transpose end with.
+/// Fields x, y, scalars, bias, scratch: the last ones of the products with W and its transpose.
 template <class Family>
 void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields) {
   const bool transpose = b.problem().product == Product::input_gradient;
@@ -183,7 +183,7 @@ StepId build(const ProductBuilder<BlockSddmm>& b, const BlockSddmm& family) {
       {Param(w.block_size()), Param(std::move(first_block))});
 }
 
-/// Fields chunk_begin, blocks, row groups and indices of an index of single elements.
+/// Fields chunk_begin, blocks, row groups and indices of a single-element index.
 template <class Family>
 void add_index(const ProductBuilder<Family>& b, const sparse::ElementIndex& index, bool changes,
                std::vector<Field>& fields) {
@@ -196,7 +196,7 @@ void add_index(const ProductBuilder<Family>& b, const sparse::ElementIndex& inde
                            kRowGroupLanes, changes));
 }
 
-/// Brings the values of a weight into the order of its transpose, on the tiles of the product.
+/// Gathers the values of a weight in the order of its transpose, on the tiles of the product.
 std::pair<Operand, StepId> gather_values(const ProductBuilder<Elements>& b, const Elements& family) {
   const sparse::PackedElements& w = family.weight;
   const uint32_t rows = family.value_rows();
@@ -251,7 +251,7 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
   const auto first_step_of = [&](uint32_t chunk) {
     return static_cast<uint32_t>(index.blocks[uint64_t{chunk} * w.k_blocks()].value / kRowGroupLanes);
   };
-  // The last part also clears what no row group has.
+  // The last part also clears the places outside all row groups.
   std::vector<int64_t> first_chunk, first_step(row_parts, 0), end_step(row_parts, 0), capacity;
   end_step.back() = o.values.rows();
   for (size_t r = 0; r < row_parts; ++r) {
@@ -278,7 +278,7 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
                      Param(std::move(end_step)), Param(std::move(capacity))});
 }
 
-/// Throws UsageError for operands that are not the problem's.
+/// Throws UsageError for operands that do not match the problem.
 void check_operands(const Builder& builder, const PackedWeight& weight, const ProductProblem& problem,
                     const ProductOperands& operands) {
   const bool is_sddmm = problem.product == Product::sddmm;

@@ -1,4 +1,4 @@
-// The families of product kernels of a host, as the planner and the builder of products see them.
+// The families of product kernels of a host, as seen by the planner and builder of products.
 #pragma once
 
 #include "kernels/host/sddmm/codelet.h"
@@ -15,13 +15,13 @@ inline kernels::SddmmOperands operands_of(const ProductProblem& problem, uint32_
   return o;
 }
 
-/// What the planner and the builder need to know of the kernel for blocks.
+/// The planner's and builder's view of the block kernel.
 struct BlockSddmm {
   using Schedule = kernels::BlockSddmmSchedule;
 
   const sparse::PackedBlocks& weight;
 
-  /// A dynamic weight has free slots, of which nobody writes dW: it is not written in full.
+  /// A dynamic weight has free slots whose dW nobody writes: it is not written completely.
   const program::Codelet& codelet(const ProductProblem& problem) const {
     return problem.uses_beta || weight.is_dynamic() ? kernels::block_sddmm_codelet
                                                     : kernels::block_sddmm_assign_codelet;
@@ -53,7 +53,7 @@ struct BlockSddmm {
     return kernels::block_sddmm_cost(slice, m.figures);
   }
 
-  /// Nothing comes before it.
+  /// No steps before it.
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
@@ -65,7 +65,7 @@ struct BlockSddmm {
   }
 };
 
-/// The same of the kernel for single elements.
+/// The same for the single-element kernel.
 struct ElementSddmm {
   using Schedule = kernels::ElementSddmmSchedule;
 
@@ -104,7 +104,7 @@ struct ElementSddmm {
     return kernels::element_sddmm_cost(slice, m.figures);
   }
 
-  /// Nothing comes before it.
+  /// No steps before it.
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 

@@ -14,7 +14,7 @@ using program::PhaseTimes;
 
 constexpr uint32_t kColumnGrain = 16;  // columns of a cache line of Y
 
-/// A partition, and what it is predicted to cost: each phase as its slowest tile has it.
+/// A partition and its predicted cost: each phase as on its slowest tile.
 template <class Family>
 HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, const ProductProblem& problem,
                const Machine& m) {

@@ -1,4 +1,4 @@
-// Products with a weight, sparse or dense, on a host: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at the weight's
+// Products with a sparse or dense weight on a host: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at the weight's
 // pattern (SDDMM). Planned, and built into a tile program.
 #pragma once
 
@@ -41,27 +41,25 @@ struct HostPlan : Plan<HostPartition> {
   uint32_t tiles_used() const { return partition.tiles_used(); }
 };
 
-/// Throws UsageError where no kernel takes blocks of this size (1: single elements), or the product's
-/// plans have no such knobs.
+/// Throws UsageError if no kernel supports this block size (1: single elements), or for unknown knobs.
 void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force);
 
-/// Partitions the product over the machine's threads as its cost model finds best. The layouts are those
-/// of the problem; linear W. Throws UsageError for knobs that do not exist or leave no partition.
+/// Partitions the product over the machine's threads by its cost model. The layouts are those of the problem;
+/// linear W. Throws UsageError for knobs that do not exist or leave no partition.
 HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& problem,
                            const machine::Machine& machine, const ForcedKnobs& force = {});
 
 /// Adds the product. `values` are W's in packed_shape(), or dW in FP32; X, Y and their gradients are FP32,
-/// the bias is 1 × the rows of what is written. With `uses_beta` what is written is `inout`; without, it is
-/// written without being read, whatever the scalars say. (But dW of a dynamic weight in blocks, which is
-/// written where the weight has blocks, and keeps what it has elsewhere.) Throws UsageError for operands of
-/// another type or shape.
+/// the bias is 1 × the rows of the result. With `uses_beta` the result is `inout`; otherwise it is written
+/// without being read, whatever the scalars. (Except dW of a dynamic block weight, which is written only
+/// where the weight has blocks.) Throws UsageError for operands of another type or shape.
 program::StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
                                    const HostPlan& plan, const ProductOperands& operands);
 
-/// One product as a program of its own, its operands bound by the caller.
+/// One product as a separate program, with operands bound by the caller.
 struct HostProgram {
   program::Program program;
-  ProductOperands operands;  ///< with scalars
+  ProductOperands operands;  ///< including scalars
   std::vector<WeightIndex::Binding> index;
 };
 HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight,

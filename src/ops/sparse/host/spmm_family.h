@@ -1,4 +1,4 @@
-// The kernels of Y = W·X and of dX = Wᵀ·dY, as the planner and the builder of products see them.
+// The kernels of Y = W·X and dX = Wᵀ·dY, as seen by the planner and builder of products.
 #pragma once
 
 #include <tessera/error.h>
@@ -33,10 +33,10 @@ inline Layout written_layout(const ProductProblem& p) {
   return p.product == Product::input_gradient ? p.x_layout : p.y_layout;
 }
 
-/// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles then share.
+/// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles share then.
 std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts);
 
-/// What the slices of both families have in common, as their costs see it.
+/// Common parts of the slices of both families, for their costs.
 template <class Slice, class Family>
 void describe_slice(Slice& slice, const Family& family, const typename Family::Schedule& schedule,
                     const ProductProblem& problem, const program::Box& units) {

@@ -1,4 +1,4 @@
-// Weights as the products of a host read them, and their index arrays in a program.
+// Weights as the products of a host read them, and their index arrays in programs.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -22,12 +22,12 @@
 
 namespace tessera::ops {
 
-/// A weight in the order in which the kernels read it. Dense is a pattern like any other: full.
+/// A prepacked weight. Dense is a pattern like any other: full.
 struct PackedWeight {
   std::variant<sparse::PackedBlocks, sparse::PackedElements> form;
   bool is_dense = false;
 
-  /// The packed values, which a program takes as its input.
+  /// The packed values, an input of programs.
   const std::byte* values() const;
   uint32_t rows() const;
   uint32_t cols() const;
@@ -36,10 +36,10 @@ struct PackedWeight {
   bool has_blocks() const { return std::holds_alternative<sparse::PackedBlocks>(form); }
 };
 
-/// Prepacks a matrix, in an order that depends on nothing but the matrix and, of dense weights, the type.
+/// Prepacks a matrix, in an order that depends only on the matrix and, for dense weights, the type.
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type);
 
-/// The packed order as a matrix: of W's values, of dW, of an optimizer's state.
+/// Packed order as a matrix: of W's values, of dW, of an optimizer's state.
 struct PackedShape {
   uint32_t rows = 0;
   uint32_t cols = 0;  ///< values of a block, or lanes of a row group
@@ -48,17 +48,17 @@ struct PackedShape {
 };
 PackedShape packed_shape(const PackedWeight& weight);
 
-/// Clears what no vertex of an SDDMM writes of dW: the slots that no block of a dynamic weight has.
+/// Clears the places of dW that no vertex of an SDDMM writes: the free slots of a dynamic weight.
 void clear_free_places(const PackedWeight& weight, float* packed);
 
-/// Brings up to date what a product reads of a weight beside its values: to be called before each
-/// run, at no cost where nothing has changed.
+/// Updates what a product reads of a weight besides its values: to be called before each run, at no cost if
+/// nothing has changed.
 void update_index(const PackedWeight& weight, Product product,
                   const base::ParallelFor& parallel = base::serial_for);
 
-/// The index arrays of a weight in a program, each added when the first product wants it. They stay where
-/// they are: constants of a static weight, which keep it alive, and inputs of one whose pattern may change,
-/// to be bound anew in each run, so that the program serves every pattern.
+/// The index arrays of a weight in a program, each added when the first product needs it. They do not move:
+/// constants for a static weight, which keep it alive, and inputs for a dynamic one, to be bound again in
+/// each run, so that the program serves every pattern.
 class WeightIndex {
  public:
   /// `name` is that of the weight: "W" has "W.columns".
@@ -66,11 +66,11 @@ class WeightIndex {
 
   const PackedWeight& weight() const { return *weight_; }
 
-  /// An array that lies in the weight; `changes` where it does with the pattern.
+  /// An array in the weight; `changes` if it depends on the pattern of a dynamic weight.
   program::VariableId array(const Builder& builder, const char* name, Type type, const void* data,
                             uint64_t rows, uint32_t cols, bool changes);
 
-  /// What each run is to bind, once update_index() has seen to it.
+  /// The bindings of each run, after update_index().
   struct Binding {
     program::VariableId variable = 0;
     const void* data = nullptr;

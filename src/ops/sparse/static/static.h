@@ -17,16 +17,12 @@
 
 namespace tessera::ops {
 
-/// The columns of X in col_parts parts; the columns of W in bands of equal non-zeros; the blocks of
-/// a band, row by row, dealt in equal counts to band_tiles tiles, and those again for each part of
-/// X. A tile gathers the rows of X that its blocks touch, or is sent all rows of its band in one
-/// broadcast (whole_bands, which PopSparse does not do): more bytes, at a better rate. It computes
-/// the rows of Y in which it has blocks, and sends these to the tiles that own Y, which add them. X
-/// and Y lie spread over all tiles.
-///
-/// dX = Wᵀ·dY is the product of the transposed pattern in a partition of its own, for which the blocks of W
-/// travel on each call; or it takes its forward product's partition (mirrored): the blocks stay where they
-/// are, a tile gathers rows of dY and computes rows of dX.
+/// The columns of X in col_parts parts; the columns of W in bands with equal numbers of non-zeros; the blocks
+/// of a band, row by row, dealt in equal counts to band_tiles tiles, and again for each part of X. A tile
+/// gathers the rows of X that its blocks touch, or receives all rows of its band in one broadcast
+/// (whole_bands, which PopSparse does not have): more bytes, at a better rate. It computes the rows of Y in
+/// which it has blocks, and sends these to the tiles that own Y, which add them. X and Y are distributed over
+/// all tiles.
 struct StaticPartition {
   uint32_t col_parts = 1;
   uint32_t bands = 1;
@@ -55,8 +51,8 @@ struct StaticParts {
   std::vector<uint32_t> y_rows;  ///< rows of Y that each part computes
   std::vector<uint32_t> y_begin;
 
-  /// Work lists of the transposed blocks, as sparse_transposed_product has them, and where those of each part
-  /// begin.
+  /// Work lists of the transposed blocks for sparse_transposed_product, and the beginning of each part's
+  /// lists.
   std::pair<std::vector<uint32_t>, std::vector<uint32_t>> transposed_lists() const;
 };
 StaticParts deal_out(const Pattern& pattern, const StaticPartition& partition);
@@ -83,11 +79,11 @@ struct StaticShape {
   const Pattern& pattern;
   uint32_t n = 0;
   TiledNumbers numbers;
-  const AliasedValues* aliased = nullptr;  ///< where the values lie otherwise than the partition wants them
+  const AliasedValues* aliased = nullptr;  ///< if the values have another layout than the partition's
   bool mirrored = false;                   ///< Wᵀ·dY with the pattern of W
 
   bool is_gradient() const { return mirrored || aliased != nullptr; }
-  /// What is multiplied and what is written.
+  /// The right factor and the result.
   const Operand& right(const ProductOperands& operands) const {
     return is_gradient() ? operands.y : operands.x;
   }

@@ -108,7 +108,7 @@ class StaticBuilder {
     in_rows_ = local.variable;
   }
 
-  /// Sums are added where the result lies, if it lies in ranges of rows; else in even ranges, from where
+  /// Sums are added where the result lies, if it lies in ranges of rows; otherwise in even ranges, from which
   /// they are sent.
   void choose_result() {
     result_ = shape_.result(operands_);
@@ -129,8 +129,8 @@ class StaticBuilder {
     return true;
   }
 
-  /// Partial rows where they are computed, and where they are added: sorted by the owner of their
-  /// row of Y and by part, so that neighbouring rows of a part travel together.
+  /// Partial rows where they are computed, and where they are added: sorted by the owner of their row of Y
+  /// and by part, so that neighbouring rows of a part are sent together.
   void add_partials() {
     y_boxes_ = layout_.boxes(out_begin_);
     partials_ =

@@ -22,7 +22,7 @@ struct Indices {
   explicit Indices(const std::vector<uint32_t>& numbers);
 };
 
-/// A cut's parts on the tiles of each part of the columns: tile_of(column part, part).
+/// A partition's parts on the tiles of each column part: tile_of(column part, part).
 class PartLayout {
  public:
   PartLayout(const Pattern& pattern, const StaticPartition& partition, uint32_t n);
@@ -51,7 +51,7 @@ class PartLayout {
                                              const std::vector<uint32_t>& begin) const;
   /// The rows of X that each tile uses, and the copy that brings them.
   program::VariableId add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const;
-  /// Room for rows of an operand, of which each tile has those of its part.
+  /// A temporary for rows of an operand, in which each tile has those of its part.
   Operand add_rows(const Builder& builder, const Operand& from, const std::vector<uint32_t>& rows,
                    const std::vector<uint32_t>& begin) const;
 

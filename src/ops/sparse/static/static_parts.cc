@@ -137,7 +137,7 @@ std::vector<uint32_t> split_bands(const std::vector<uint32_t>& blocks_of_column,
 std::pair<std::vector<uint32_t>, std::vector<uint32_t>> StaticParts::transposed_lists() const {
   std::vector<uint32_t> all;
   std::vector<uint32_t> begin = {0};
-  std::vector<std::vector<uint32_t>> columns;  // of a part: block and block row of each block
+  std::vector<std::vector<uint32_t>> columns;  // per part: block and block row of each block
   for (size_t part = 0; part + 1 < list_begin.size(); ++part) {
     for (std::vector<uint32_t>& column : columns) column.clear();
     uint32_t block = 0;
