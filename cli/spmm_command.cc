@@ -73,7 +73,7 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "and dense) *");
   command.add_option_function<std::string>(
       "--product", [&r](const std::string& s) { r.products = parse_products(s); },
-      "forward (Y = W·X, default), dx (Wᵀ·dY) or dw (dY·Xᵀ at the pattern of W) *");
+      "forward (Y = W·X, default), dx (Wᵀ·dY) or sddmm (dY·Xᵀ at the pattern of W) *");
   command.add_option_function<std::string>(
       "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
       "host, gc2, gc200, bow, or a machine's .toml file (docs/machines.md) *");

@@ -29,7 +29,7 @@ std::string_view flag_of(ops::Product product) {
   switch (product) {
     case ops::Product::forward: return "forward";
     case ops::Product::input_gradient: return "dx";
-    case ops::Product::sddmm: return "dw";
+    case ops::Product::sddmm: return "sddmm";
   }
   return "";
 }
@@ -79,7 +79,7 @@ std::vector<Mode> parse_modes(const std::string& text) {
 
 std::vector<ops::Product> parse_products(const std::string& text) {
   return parse_named(text, {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm},
-                     flag_of, "--product takes forward, dx and dw");
+                     flag_of, "--product takes forward, dx and sddmm");
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {

@@ -31,7 +31,7 @@ enum class Mode { static_sparse, dynamic_sparse, dense };
 
 std::string name_of(const Precision& precision);
 std::string_view name_of(Mode mode);
-/// As named by --product: "forward", "dx", "dw".
+/// As named by --product: "forward", "dx", "sddmm".
 std::string_view flag_of(ops::Product product);
 
 /// Figures of one machine to change together.

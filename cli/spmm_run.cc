@@ -36,6 +36,22 @@ void enter(const check::Verification& v, SpmmResult& result) {
   result.tolerance = v.tolerance;
 }
 
+/// The compiler passes, as --print shows them.
+std::string passes_text(const compiler::Executable& executable) {
+  report::Table table({"pass", "took", "did"}, {0, 2});
+  for (const compiler::PassRecord& pass : executable.passes)
+    table.add({pass.name, report::seconds_text(pass.seconds), pass.did});
+  return table.text();
+}
+
+std::string printed(const std::string& what, const product::Product& product) {
+  if (what == "plan") return product.plan() + "\n";
+  if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(product.candidates()));
+  if (what == "program") return program::to_string(*product.executable().program);
+  if (what == "passes") return passes_text(product.executable());
+  return "";
+}
+
 }  // namespace
 
 Activations::Activations(uint32_t height, uint32_t width, Layout order)
@@ -65,19 +81,26 @@ Timed median_run(const std::function<engine::Profile(Trace&)>& run) {
   return std::move(*middle);
 }
 
-std::string passes_text(const compiler::Executable& executable) {
-  report::Table table({"pass", "took", "did"}, {0, 2});
-  for (const compiler::PassRecord& pass : executable.passes)
-    table.add({pass.name, report::seconds_text(pass.seconds), pass.did});
-  return table.text();
+SpmmResult start(const product::Product& product, const SpmmRequest& request) {
+  SpmmResult result;
+  result.printed = printed(request.print, product);
+  result.memory = product.memory();
+  result.partition = product.chosen().partition;
+  result.tiles_used = product.tiles_used();
+  result.predicted_seconds = product.predicted_seconds();
+  result.fits = product.fits();
+  if (!request.report.empty()) result.candidates = product.candidates();
+  if (request.keeps_runs())
+    result.run = report::summarize(product.executable(), {}, {}, report::Times::accounted);
+  return result;
 }
 
-void estimate(const engine::Engine& engine, std::span<const engine::Binding> known, SpmmResult& result) {
-  const machine::Machine& machine = engine.executable().machine;
+void estimate(const product::Product& product, SpmmResult& result) {
+  const machine::Machine& machine = product.machine();
   Trace trace;
-  const engine::Profile profile = engine.run(known, {.dry = true, .trace = result.run ? &trace : nullptr});
+  const engine::Profile profile = product.estimate(result.run ? &trace : nullptr);
   if (result.run)
-    result.run = report::summarize(engine.executable(), profile, trace, report::Times::accounted);
+    result.run = report::summarize(product.executable(), profile, trace, report::Times::accounted);
   result.phases = profile.cycles.scaled(1 / machine.clock_hz);
   result.seconds = result.phases.total();
   if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();

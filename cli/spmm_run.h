@@ -15,6 +15,7 @@
 #include "compiler/executable.h"
 #include "engine/engine.h"
 #include "ops/plan.h"
+#include "product/product.h"
 
 namespace tessera::cli {
 
@@ -43,35 +44,11 @@ struct Timed {
 /// Repeats until enough is measured; returns the run of median time.
 Timed median_run(const std::function<engine::Profile(Trace&)>& run);
 
-/// The compiler passes, as --print shows them.
-std::string passes_text(const compiler::Executable& executable);
-
-template <class Plan>
-std::string printed(const std::string& what, const Plan& plan, const compiler::Executable& executable) {
-  if (what == "plan") return to_string(plan) + "\n";
-  if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(plan.candidates));
-  if (what == "program") return program::to_string(*executable.program);
-  if (what == "passes") return passes_text(executable);
-  return "";
-}
-
 /// What is known about a case before it runs.
-template <class Plan>
-SpmmResult start(const Plan& plan, const compiler::Executable& executable, const SpmmRequest& request) {
-  SpmmResult result;
-  result.printed = printed(request.print, plan, executable);
-  result.memory = executable.memory;
-  result.partition = plan.chosen.partition;
-  result.tiles_used = plan.tiles_used();
-  result.predicted_seconds = plan.chosen.total();
-  result.fits = result.memory.fits();
-  if (!request.report.empty()) result.candidates = plan.candidates;
-  if (request.keeps_runs()) result.run = report::summarize(executable, {}, {}, report::Times::accounted);
-  return result;
-}
+SpmmResult start(const product::Product& product, const SpmmRequest& request);
 
-/// Accounts without floating-point work. `known`: integers on which control flow and costs depend.
-void estimate(const engine::Engine& engine, std::span<const engine::Binding> known, SpmmResult& result);
+/// Accounts without floating-point work.
+void estimate(const product::Product& product, SpmmResult& result);
 
 /// Types to which numbers are rounded.
 struct Rounding {

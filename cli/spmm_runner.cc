@@ -4,8 +4,7 @@
 #include <tessera/error.h>
 #include <tessera/io.h>
 
-#include "cli/spmm_tiled.h"
-#include "ops/sparse/host/spmm.h"
+#include "product/product.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -45,16 +44,12 @@ const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
 void SpmmRunner::check(const SpmmCase& what) {
   const machine::Machine& machine = machine_of(what);
   sparse::validate_sizes(m(), k(), what.block);
-  if (machine.kind == machine::Kind::host) {
-    if (what.precision.f32_partials)
-      throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
-    ops::check_host_product(what.product, what.block, knobs_of(what));
-  } else {
-    if (request_.layout != Layout::row_major)
-      throw UsageError(
-          fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
-    ops::check_tile_product(tiled_problem(request_, what), machine, knobs_of(what));
-  }
+  if (machine.kind == machine::Kind::host && what.precision.f32_partials)
+    throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
+  if (machine.kind == machine::Kind::tiled && request_.layout != Layout::row_major)
+    throw UsageError(
+        fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
+  product::check(problem_of(request_, what, machine), what.block, machine, knobs_of(what));
 }
 
 SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {
@@ -72,7 +67,7 @@ const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
            other.block == what.block;
   };
   if (matrix_is_of_ && same(*matrix_is_of_)) return *matrix_;
-  host_.forget_weight();
+  products_.forget_weight();
   if (what.mode == Mode::dense)
     matrix_ = generate({PatternKind::random, m(), k(), 1.0, what.block, request_.seed});
   else if (file_)
@@ -86,9 +81,7 @@ const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
 SpmmResult SpmmRunner::run(const SpmmCase& what) {
   const machine::Machine& machine = machine_of(what);
   const SparseMatrix& matrix = matrix_of(what);
-  SpmmResult result = machine.kind == machine::Kind::host
-                          ? host_.run(request_, what, matrix, machine, knobs_of(what))
-                          : run_on_tiles(request_, what, matrix, machine, knobs_of(what));
+  SpmmResult result = products_.run(request_, what, matrix, machine, knobs_of(what));
   result.what = what;
   result.m = matrix.pattern.rows;
   result.k = matrix.pattern.cols;

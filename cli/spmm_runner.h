@@ -9,11 +9,10 @@
 #include <tuple>
 
 #include "cli/spmm_case.h"
-#include "cli/spmm_host.h"
+#include "cli/spmm_product.h"
 #include "cli/spmm_request.h"
 #include "io/weights.h"
 #include "machine/model/machine.h"
-#include "ops/sparse/host/spmm.h"
 
 namespace tessera::cli {
 
@@ -43,7 +42,7 @@ class SpmmRunner {
   std::optional<io::Weights> file_;
   std::optional<SparseMatrix> matrix_;
   std::optional<SpmmCase> matrix_is_of_;
-  HostRuns host_;
+  ProductRuns products_;
   std::map<std::string, machine::Machine> machines_;
   std::map<std::tuple<std::string, Precision, ops::Product, uint32_t>, double> dense_seconds_;
 };

@@ -18,7 +18,7 @@ std::string details(const SpmmResult& result);
 /// The memory categories of the fullest tile of a result that does not fit.
 std::string overflow(const SpmmResult& result);
 
-/// {"schema": 1, "command": "spmm", "results": […]}
+/// {"schema": 2, "command": "spmm", "results": […]}
 std::string json(std::span<const SpmmResult> results);
 
 }  // namespace tessera::cli

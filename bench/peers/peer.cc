@@ -39,7 +39,7 @@ std::string_view name_of(Task task) {
   switch (task) {
     case Task::forward: return "forward";
     case Task::input_gradient: return "dx";
-    case Task::sddmm: return "dw";
+    case Task::sddmm: return "sddmm";
     case Task::triple: return "triple";
   }
   return "";

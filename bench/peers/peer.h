@@ -31,7 +31,7 @@ enum class Task : uint8_t {
 };
 inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::sddmm};
 
-/// "forward", "dx", "dw", "triple".
+/// "forward", "dx", "sddmm", "triple".
 std::string_view name_of(Task task);
 
 /// A product to prepare. The weights outlive it.

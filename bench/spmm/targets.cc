@@ -104,7 +104,7 @@ class Judge {
       const double rate = forward->seconds / tessera_->seconds;
       if (work_.task == Task::input_gradient) add("dx rate", rate, kInputGradientRate, 0, true);
       if (work_.task == Task::sddmm && sparse)
-        add("dw rate", rate, elements ? kSddmmRateOfElements : kSddmmRate, 0, true);
+        add("sddmm rate", rate, elements ? kSddmmRateOfElements : kSddmmRate, 0, true);
     }
     if (work_.task == Task::triple && sparse && work_.block == 16)
       add("x dense", dense_speedup(), kTripleOverDense, kTripleOverDenseAim, true);

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 /// A room may include itself and the rooms before it.
 const std::vector<std::string> kRooms = {"base",     "sparse", "io",     "machine", "program", "kernels",
                                          "compiler", "ops",    "engine", "product", "model",   "packing",
-                                         "data",     "api",    "train",  "check",   "report",  "studies"};
+                                         "data",     "train",  "check",  "report",  "studies"};
 constexpr size_t kMostLines = 800;
 constexpr size_t kMostPublicHeaders = 14;
 

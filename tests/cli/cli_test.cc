@@ -34,7 +34,7 @@ TEST_F(CliTest, JsonHoldsEveryCombinationWithItsKeys) {
   const Outcome o = run("spmm --m 64 --k 96 --density 1/4,1/2 --block 1,8 --n 4,20 --type f32,bf16 --json");
   ASSERT_EQ(o.status, 0) << o.err;
   const json j = json::parse(o.out);
-  EXPECT_EQ(j["schema"], 1);
+  EXPECT_EQ(j["schema"], 2);
   EXPECT_EQ(j["command"], "spmm");
   EXPECT_EQ(j["results"].size(), 2U * (2 + 2 * 2 * 2));  // types × (dense n + density × block × n)
   for (const json& r : j["results"]) {
@@ -100,7 +100,7 @@ TEST_F(CliTest, GradientsAreProductsToo) {
 TEST_F(CliTest, RunsTheThreeProductsOnTilesStaticDynamicAndDense) {
   const std::string spmm =
       "spmm --m 96 --k 80 --density 1/4 --block 4 --n 20 --machine bow --type f16,f16-f32 "
-      "--mode static,dynamic,dense --product forward,dx,dw --json";
+      "--mode static,dynamic,dense --product forward,dx,sddmm --json";
   const Outcome o = run(spmm);
   ASSERT_EQ(o.status, 0) << o.err;
   const json results = results_of(o);
@@ -278,7 +278,7 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan x=1 --mode static", "no knob 'x'"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --plan panel_cols=1,panel_cols=2", "twice"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --mode dense --plan x=1", "no knob 'x'"},
-        {"spmm --m 4 --k 4 --density 1/2 --n 4 --product dw --plan micro_rows=8", "no knob 'micro_rows'"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --product sddmm --plan micro_rows=8", "no knob 'micro_rows'"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --seed -1", "--seed takes"},
         {"spmm --m -4 --k 4 --density 1/2 --n 4", "--m takes a whole number"},
         {"spmm --m 4 --density 1/2 --n 4", "--m, --k and --density"},
@@ -341,7 +341,7 @@ TEST_F(CliTest, PanelsMayBeWiderThanEverything) {
 TEST_F(CliTest, AGradientsCutCanBeForced) {
   for (const char* cut : {"--block 8 --plan group_rows=16", "--block 1 --plan group_panels=1"}) {
     const Outcome o =
-        run(fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product dw --mode static {} --json", cut));
+        run(fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product sddmm --mode static {} --json", cut));
     ASSERT_EQ(o.status, 0) << o.err;
     EXPECT_EQ(results_of(o)[0]["verified"], true) << cut;
   }

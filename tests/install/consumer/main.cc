@@ -1,6 +1,7 @@
 // A project that uses the installed library: a product with a known result.
 #include <tessera/error.h>
 #include <tessera/io.h>
+#include <tessera/product.h>
 #include <tessera/spmm.h>
 
 #include <cstdio>
@@ -28,6 +29,14 @@ bool multiplies() {
   return true;
 }
 
+// A product on a modelled machine, estimated.
+bool estimates() {
+  const tessera::Machine machine = tessera::Machine::find("bow").with("tiles", 64);
+  const tessera::Product product(
+      tessera::generate({.rows = 96, .cols = 64, .density = 0.25, .block_size = 4, .seed = 1}), 5, machine);
+  return product.fits() && product.estimate().seconds > 0 && product.memory(product.fullest_tile()).total > 0;
+}
+
 // Exceptions cross the library's boundary with their type.
 bool throws() {
   try {
@@ -43,6 +52,10 @@ bool throws() {
 int main() {
   if (!multiplies()) {
     std::puts("wrong product");
+    return 1;
+  }
+  if (!estimates()) {
+    std::puts("wrong estimate");
     return 1;
   }
   if (!throws()) {

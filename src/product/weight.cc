@@ -1,4 +1,4 @@
-#include "api/weight.h"
+#include "product/weight.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>

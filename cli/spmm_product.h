@@ -1,0 +1,41 @@
+// The products of `tessera spmm`, on any machine.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/weight.h>
+
+#include <memory>
+#include <optional>
+
+#include "cli/spmm_case.h"
+#include "cli/spmm_request.h"
+#include "machine/model/machine.h"
+#include "product/product.h"
+
+namespace tessera::cli {
+
+/// The product of a case; `blocks`: the most that a dynamic weight may have.
+ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
+                               const machine::Machine& machine, uint64_t blocks = 0);
+
+/// Runs cases one after another. On a host the packed weight stays for neighbours of one matrix, mode and
+/// type.
+class ProductRuns {
+ public:
+  SpmmResult run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
+                 const machine::Machine& machine, const ops::ForcedKnobs& force);
+
+  /// The next case is of another matrix.
+  void forget_weight() { packed_is_of_ = std::nullopt; }
+
+ private:
+  product::Product plan(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix,
+                        const machine::Machine& machine, const ops::ForcedKnobs& force);
+  void pack(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix);
+
+  std::optional<SpmmCase> packed_is_of_;
+  std::optional<Weight> dynamic_;
+  std::shared_ptr<const ops::PackedWeight> packed_;
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,47 @@
+// Machines that products are planned for: this computer, or a model of a tiled one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+namespace machine {
+struct Machine;
+}
+
+/// A machine: its tiles, their memory, and what their work costs.
+class Machine {
+ public:
+  /// This computer, with one tile a physical core, or `threads`.
+  static Machine host(uint32_t threads = 0);
+
+  /// "host", the name of a built-in machine, or a TOML file (docs/machines.md). Throws UsageError for any
+  /// other name; Error, naming file, key and value, for a file that says something impossible.
+  static Machine find(const std::string& name, uint32_t threads = 0);
+
+  /// The built-in machines, oldest first.
+  static std::vector<std::string> builtin_names();
+
+  /// The same machine with one figure changed. The key may be abbreviated if it stays unambiguous. Throws
+  /// UsageError for an unknown key, a value out of range, and for a host, whose figures are facts.
+  Machine with(const std::string& key, double value) const;
+
+  std::string name() const;
+  bool is_host() const;
+  uint32_t tiles() const;
+  uint64_t tile_bytes() const;  ///< of one tile's memory; 0 on a host
+  double clock_hz() const;
+
+  /// The library's own form.
+  const machine::Machine& model() const { return *model_; }
+
+ private:
+  explicit Machine(machine::Machine model);
+
+  std::shared_ptr<const machine::Machine> model_;
+};
+
+}  // namespace tessera

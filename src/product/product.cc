@@ -1,0 +1,230 @@
+#include "product/product.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <array>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "product/bind.h"
+#include "product/numbers.h"
+#include "product/weight.h"
+
+namespace tessera::product {
+namespace {
+
+using machine::Kind;
+using machine::Machine;
+using ops::ProductProblem;
+
+uint64_t stored_values(const Pattern& p) { return p.blocks() * p.block_size * p.block_size; }
+
+void require_capacity(const Pattern& pattern, const ProductProblem& problem) {
+  if (problem.capacity && *problem.capacity < pattern.blocks())
+    throw UsageError(fmt::format("a dynamic weight of at most {} blocks cannot hold {}", *problem.capacity,
+                                 pattern.blocks()));
+}
+
+}  // namespace
+
+void check(const ProductProblem& problem, uint32_t block_size, const Machine& machine,
+           const ops::ForcedKnobs& force) {
+  if (machine.kind == Kind::tiled) {
+    if (problem.x_layout != Layout::row_major || problem.y_layout != Layout::row_major)
+      throw UsageError(fmt::format("layouts are for hosts: {} spreads X and Y over its tiles", machine.name));
+    return ops::check_tile_product(problem, machine, force);
+  }
+  if (problem.partials != Type::f32 && problem.partials != problem.type)
+    throw UsageError(
+        fmt::format("a host sums in FP32 with every type, not in {}", name_of(problem.partials)));
+  ops::check_host_product(problem.product, block_size, force);
+}
+
+std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const ProductProblem& problem) {
+  require_capacity(matrix.pattern, problem);
+  if (!problem.capacity) {
+    auto packed = std::make_shared<ops::PackedWeight>(ops::prepack_weight(matrix, problem.type));
+    packed->is_dense = problem.dense;
+    return packed;
+  }
+  return Weight::dynamic(matrix, *problem.capacity, problem.type).storage()->packed;
+}
+
+Product::Product(std::shared_ptr<const ops::PackedWeight> weight, const ProductProblem& problem,
+                 const Machine& host, const ops::ForcedKnobs& force)
+    : problem_(problem) {
+  side_.emplace<OnHost>().weight = std::move(weight);
+  compile_for(host, force);
+}
+
+Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, const Machine& machine,
+                 const ops::ForcedKnobs& force, const Product* forward)
+    : problem_(problem), pattern_(matrix.pattern) {
+  if (machine.kind == Kind::host) {
+    OnHost& host = side_.emplace<OnHost>();
+    host.own = pack(matrix, problem);
+    host.weight = host.own;
+    compile_for(machine, force);
+    return;
+  }
+  require_capacity(matrix.pattern, problem);
+  OnTiles& tiles = side_.emplace<OnTiles>();
+  const ops::TileProductPlan* of_forward = nullptr;
+  if (forward != nullptr && !forward->is_on_host()) of_forward = &std::get<OnTiles>(forward->side_).plan;
+  tiles.plan = ops::plan_tile_product(pattern_, problem, machine, force, of_forward);
+  tiles.built = ops::build_tile_product(pattern_, problem, tiles.plan, machine);
+  engine_ = std::make_unique<engine::Engine>(compiler::compile(std::move(tiles.built.program), machine));
+  tiles.w = matrix.values;
+}
+
+void Product::compile_for(const Machine& machine, const ops::ForcedKnobs& force) {
+  OnHost& host = std::get<OnHost>(side_);
+  ops::update_index(*host.weight, problem_.product, parallel());
+  host.plan = ops::plan_host_product(*host.weight, problem_, machine, force);
+  ops::HostProgram built = ops::build_host_program(host.weight, problem_, host.plan, machine);
+  host.operands = built.operands;
+  host.index = std::move(built.index);
+  engine_ = std::make_unique<engine::Engine>(compiler::compile(std::move(built.program), machine));
+}
+
+const ops::PlanCandidate& Product::chosen() const {
+  return std::visit([](const auto& side) -> const ops::PlanCandidate& { return side.plan.chosen; }, side_);
+}
+
+const std::vector<ops::PlanCandidate>& Product::candidates() const {
+  return std::visit([](const auto& side) -> const auto& { return side.plan.candidates; }, side_);
+}
+
+uint32_t Product::tiles_used() const {
+  return std::visit([](const auto& side) { return side.plan.tiles_used(); }, side_);
+}
+
+std::string Product::plan() const {
+  return std::visit([](const auto& side) { return to_string(side.plan); }, side_);
+}
+
+std::vector<engine::Binding> Product::OnTiles::metadata() const {
+  if (!built.dynamic) return {};
+  const ops::DynamicWeight& dynamic = *built.dynamic;
+  return {{dynamic.metadata, const_cast<uint16_t*>(dynamic.encoding.metadata.data()),
+           dynamic.grid.bucket_words, 1}};
+}
+
+engine::Profile Product::estimate(std::vector<engine::TraceEvent>* trace) const {
+  std::vector<engine::Binding> known;
+  if (const auto* tiles = std::get_if<OnTiles>(&side_)) known = tiles->metadata();
+  return engine_->run(known, {.dry = true, .trace = trace});
+}
+
+engine::Profile Product::call(const HostCall& call, const engine::RunOptions& options) const {
+  const OnHost& host = std::get<OnHost>(side_);
+  ops::update_index(*host.weight, problem_.product, parallel());
+  const ops::ProductOperands& o = host.operands;
+  std::array<float, 2> scalars = {call.alpha, call.beta};
+  void* values = problem_.product == ops::Product::sddmm ? static_cast<void*>(call.dw)
+                                                         : const_cast<std::byte*>(host.weight->values());
+  CallBindings bindings = {
+      {o.values.variable, values, o.values.cols(), 1},
+      {o.x.variable, call.x.data, call.x.row_stride, call.x.col_stride},
+      {o.y.variable, call.y.data, call.y.row_stride, call.y.col_stride},
+      {o.scalars->variable, scalars.data(), 2, 1},
+  };
+  if (o.bias) bindings.push_back({o.bias->variable, const_cast<float*>(call.bias), o.bias->cols(), 1});
+  for (const ops::WeightIndex::Binding& array : host.index)
+    bindings.push_back({array.variable, const_cast<void*>(array.data), array.row_stride, 1});
+  return engine_->run(bindings.all(), options);
+}
+
+engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>& y,
+                             const engine::RunOptions& options) {
+  if (auto* tiles = std::get_if<OnTiles>(&side_)) return run_on_tiles(*tiles, x, y, options);
+  const OnHost& host = std::get<OnHost>(side_);
+  if (problem_.product == ops::Product::sddmm) dw_.resize(ops::packed_shape(*host.weight).elements());
+  return call({x, y, dw_.data()}, options);
+}
+
+engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
+                                      const engine::RunOptions& options) const {
+  const Type type = problem_.type;
+  if (tiles.values.empty()) tiles.values = as_type(tiles.built.stored_weight({pattern_, tiles.w}), type);
+  const auto view = [](const MatrixView<float>& m) {
+    return MatrixView<const float>{m.data, m.row_stride, m.col_stride};
+  };
+  const uint32_t m = pattern_.rows, k = pattern_.cols, n = problem_.n;
+  std::vector<float> x_rows = row_by_row(view(x), k, n), y_rows = row_by_row(view(y), m, n);
+  std::vector<std::byte> stored_x = as_type(tiles.built.stored_x(x_rows), type);
+  std::vector<std::byte> stored_y = as_type(tiles.built.stored_y(y_rows), type);
+  const program::Program& program = *executable().program;
+  const auto bind = [&](program::VariableId id, std::vector<std::byte>& bytes) {
+    return engine::Binding{id, bytes.data(), program.variable(id).cols, 1};
+  };
+  std::vector<engine::Binding> bindings = tiles.metadata();
+  const ops::TileProductProgram::Variables& v = tiles.built.variables;
+  bindings.insert(bindings.end(), {bind(v.values, tiles.values), bind(v.x, stored_x), bind(v.y, stored_y)});
+  engine::Profile profile = engine_->run(bindings, options);
+  if (problem_.product == ops::Product::forward) {
+    tiles.built.load_y(as_floats(stored_y, type), y_rows);
+    spread(y_rows, y, m, n);
+  } else if (problem_.product == ops::Product::input_gradient) {
+    tiles.built.load_x(as_floats(stored_x, type), x_rows);
+    spread(x_rows, x, k, n);
+  }
+  return profile;
+}
+
+std::vector<float> Product::gradient() const {
+  if (const auto* tiles = std::get_if<OnTiles>(&side_)) {
+    SparseMatrix dw{pattern_, {}};
+    tiles->built.load_weight(as_floats(tiles->values, problem_.type), dw);
+    return std::move(dw.values);
+  }
+  const ops::PackedWeight& weight = *std::get<OnHost>(side_).weight;
+  return std::visit(
+      [&](const auto& form) {
+        std::vector<float> values(stored_values(form.pattern()));
+        form.unpack(dw_, values);
+        return values;
+      },
+      weight.form);
+}
+
+void Product::set_pattern(const Pattern& pattern) {
+  if (!problem_.capacity)
+    throw UsageError("the weight of this product is static; plan for a capacity to change its pattern");
+  require_capacity(pattern, problem_);
+  auto* tiles = std::get_if<OnTiles>(&side_);
+  if (tiles == nullptr) return set_matrix({pattern, std::vector<float>(stored_values(pattern))});
+  tiles->built.set_pattern(pattern);
+  pattern_ = pattern;
+  tiles->w.assign(stored_values(pattern), 0.0F);
+  tiles->values.clear();
+}
+
+void Product::set_matrix(const SparseMatrix& matrix) {
+  if (auto* tiles = std::get_if<OnTiles>(&side_)) {
+    set_pattern(matrix.pattern);
+    tiles->w = matrix.values;
+    return;
+  }
+  if (!problem_.capacity)
+    throw UsageError("the weight of this product is static; plan for a capacity to change its pattern");
+  require_capacity(matrix.pattern, problem_);
+  const std::shared_ptr<ops::PackedWeight>& own = std::get<OnHost>(side_).own;
+  if (own == nullptr)
+    throw UsageError("the weight of this product may be shared; change it where it was made");
+  std::visit([&](auto& form) { form.set_matrix(matrix, parallel()); }, own->form);
+  pattern_ = matrix.pattern;
+}
+
+uint32_t Product::steps() const {
+  const auto* tiles = std::get_if<OnTiles>(&side_);
+  return tiles != nullptr && tiles->built.dynamic ? tiles->built.dynamic->encoding.steps : 0;
+}
+
+uint32_t Product::roundings() const {
+  const auto* tiles = std::get_if<OnTiles>(&side_);
+  return tiles != nullptr && tiles->built.dynamic ? tiles->built.dynamic->encoding.roundings : 1;
+}
+
+}  // namespace tessera::product

@@ -1,0 +1,118 @@
+// One product with a weight, on any machine: planned, built, compiled; run or estimated, and read out. The
+// public interface, the tool, benchmarks and tests all run products here.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/executable.h"
+#include "engine/engine.h"
+#include "machine/model/machine.h"
+#include "ops/plan.h"
+#include "ops/product_problem.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/tiles/product.h"
+
+namespace tessera::product {
+
+/// Throws UsageError for what the machine has no product for: block sizes, types, layouts and knobs.
+void check(const ops::ProductProblem& problem, uint32_t block_size, const machine::Machine& machine,
+           const ops::ForcedKnobs& force);
+
+/// A matrix in the order in which a host's products read it; a dynamic weight where the problem has a
+/// capacity.
+std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const ops::ProductProblem& problem);
+
+/// The operands of one call on a host, in place. Each product reads two of W, X and Y and writes the third.
+struct HostCall {
+  MatrixView<float> x;          ///< X or dX: k × n
+  MatrixView<float> y;          ///< Y or dY: m × n
+  float* dw = nullptr;          ///< of an SDDMM, in packed order
+  const float* bias = nullptr;  ///< with ProductProblem::bias
+  float alpha = 1;
+  float beta = 0;  ///< read with ProductProblem::uses_beta
+};
+
+/// A product with its plan and its executable.
+class Product {
+ public:
+  /// On a host, with a packed weight that others may share.
+  Product(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
+          const machine::Machine& host, const ops::ForcedKnobs& force = {});
+  /// On any machine. On a tiled one gradients lie as `forward` has it where there is one, otherwise as a
+  /// forward product's plan has it that is made for them.
+  Product(const SparseMatrix& matrix, const ops::ProductProblem& problem, const machine::Machine& machine,
+          const ops::ForcedKnobs& force = {}, const Product* forward = nullptr);
+
+  const ops::ProductProblem& problem() const { return problem_; }
+  const compiler::Executable& executable() const { return engine_->executable(); }
+  const machine::Machine& machine() const { return executable().machine; }
+  bool is_on_host() const { return std::holds_alternative<OnHost>(side_); }
+
+  const ops::PlanCandidate& chosen() const;
+  const std::vector<ops::PlanCandidate>& candidates() const;
+  double predicted_seconds() const { return chosen().total(); }
+  uint32_t tiles_used() const;
+  /// The plan for people, in one line.
+  std::string plan() const;
+
+  /// Whether every tile's memory holds its part. Bytes by tile, use and purpose are memory()'s.
+  bool fits() const { return memory().fits() && chosen().rejected.empty(); }
+  const compiler::MemoryReport& memory() const { return executable().memory; }
+
+  /// What the machine takes, accounted without floating-point work.
+  engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
+
+  /// Multiplies, with the weight's present values. X and Y have any strides; on tiles they are rounded to
+  /// the problem's type.
+  engine::Profile run(const MatrixView<float>& x, const MatrixView<float>& y,
+                      const engine::RunOptions& options = {});
+  /// What run() gave of an SDDMM, in the order of SparseMatrix::values.
+  std::vector<float> gradient() const;
+
+  /// On a host: multiplies in place, without allocating anything.
+  engine::Profile call(const HostCall& call, const engine::RunOptions& options) const;
+
+  /// Another matrix of a dynamic weight, or another pattern, with values of 0; the program stays as it is.
+  /// Throw UsageError for a static weight, for one that others share, and for more blocks than the capacity.
+  void set_matrix(const SparseMatrix& matrix);
+  void set_pattern(const Pattern& pattern);
+  /// Of a dynamic weight on tiles: propagation steps and roundings of a partial sum, with its pattern.
+  uint32_t steps() const;
+  uint32_t roundings() const;
+
+ private:
+  struct OnHost {
+    std::shared_ptr<const ops::PackedWeight> weight;
+    std::shared_ptr<ops::PackedWeight> own;  ///< the same, where this product may change it
+    ops::HostPlan plan;
+    ops::ProductOperands operands;
+    std::vector<ops::WeightIndex::Binding> index;
+  };
+  struct OnTiles {
+    ops::TileProductPlan plan;
+    ops::TileProductProgram built;
+    std::vector<float> w;           ///< in the pattern's order
+    std::vector<std::byte> values;  ///< of W, or dW, as the program stores them; empty before the first run
+
+    std::vector<engine::Binding> metadata() const;
+  };
+
+  void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force);
+  engine::Profile run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
+                               const engine::RunOptions& options) const;
+
+  ops::ProductProblem problem_;
+  Pattern pattern_;  ///< of a host's shared weight without its blocks
+  std::variant<OnHost, OnTiles> side_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::vector<float> dw_;  ///< what run() gave on a host, in packed order
+};
+
+}  // namespace tessera::product

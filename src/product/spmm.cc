@@ -1,0 +1,65 @@
+#include <tessera/error.h>
+#include <tessera/spmm.h>
+
+#include "machine/model/machine.h"
+#include "product/bind.h"
+#include "product/product.h"
+#include "product/weight.h"
+
+namespace tessera {
+namespace {
+
+/// alpha and beta come with each call, so what is written may be read.
+ops::ProductProblem problem_of(const Weight& weight, uint32_t n, const SpmmOptions& options) {
+  ops::ProductProblem problem{.n = n, .type = weight.type()};
+  problem.product = options.transpose ? ops::Product::input_gradient : ops::Product::forward;
+  problem.activation = options.activation;
+  problem.bias = options.bias;
+  problem.x_layout = options.transpose ? options.y_layout : options.x_layout;
+  problem.y_layout = options.transpose ? options.x_layout : options.y_layout;
+  problem.uses_beta = true;
+  return problem;
+}
+
+}  // namespace
+
+struct Spmm::Compiled {
+  Compiled(const Weight& weight, uint32_t n, const SpmmOptions& options)
+      : rows(options.transpose ? weight.cols() : weight.rows()),
+        depth(options.transpose ? weight.rows() : weight.cols()),
+        x_layout(options.x_layout),
+        y_layout(options.y_layout),
+        prepared(weight.storage()->packed, problem_of(weight, n, options), machine::host(options.threads),
+                 options.force) {}
+
+  uint32_t rows;   ///< of Y
+  uint32_t depth;  ///< rows of X
+  Layout x_layout;
+  Layout y_layout;
+  product::Product prepared;
+};
+
+Spmm::Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options)
+    : compiled_(std::make_unique<Compiled>(weight, n, options)) {}
+Spmm::~Spmm() = default;
+Spmm::Spmm(Spmm&&) noexcept = default;
+Spmm& Spmm::operator=(Spmm&&) noexcept = default;
+
+void Spmm::operator()(const SpmmArguments& a) const {
+  const Compiled& c = *compiled_;
+  const ops::ProductProblem& problem = c.prepared.problem();
+  if (problem.bias != (a.bias != nullptr))
+    throw UsageError(problem.bias ? "the product was planned with a bias; pass one"
+                                  : "the product was planned without a bias; set SpmmOptions::bias");
+  const MatrixView<float> x = view_of(a.x, "X", c.depth, problem.n, c.x_layout, a.x_leading);
+  const MatrixView<float> y = view_of(a.y, "Y", c.rows, problem.n, c.y_layout, a.y_leading);
+  const bool is_forward = problem.product == ops::Product::forward;
+  c.prepared.call({is_forward ? x : y, is_forward ? y : x, nullptr, a.bias, a.alpha, a.beta},
+                  {.profile = false});
+}
+
+std::string Spmm::plan() const { return compiled_->prepared.plan(); }
+
+double Spmm::predicted_seconds() const { return compiled_->prepared.predicted_seconds(); }
+
+}  // namespace tessera

@@ -1,0 +1,170 @@
+// Products through the public interface, on this computer and on modelled machines.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+#include <tessera/product.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "check/verification.h"
+#include "sparse/pattern.h"
+#include "support/error_of.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kRows = 48, kCols = 40, kColumns = 12;
+
+SparseMatrix weight_of(uint32_t block_size, uint64_t seed = 1) {
+  return generate({PatternKind::random, kRows, kCols, 0.4, block_size, seed});
+}
+
+std::vector<float> random_floats(size_t count, uint64_t seed) {
+  std::vector<float> floats(count);
+  base::RandomStream(seed).fill_symmetric(floats);
+  return floats;
+}
+
+MatrixView<float> rows_of(std::vector<float>& floats) { return {floats.data(), kColumns, 1}; }
+MatrixView<const float> read_rows(const std::vector<float>& floats) { return {floats.data(), kColumns, 1}; }
+
+/// Runs a product once, and compares it with float64.
+void expect_right(Product& product, const SparseMatrix& weight, ProductKind kind) {
+  std::vector<float> x = random_floats(size_t{kCols} * kColumns, 2);
+  std::vector<float> y = random_floats(size_t{kRows} * kColumns, 3);
+  product.run(rows_of(x), rows_of(y));
+  check::Verification v;
+  switch (kind) {
+    case ProductKind::forward:
+      v = check::verify_product({weight, read_rows(x), read_rows(y), kColumns}, check::Extent::full, 1, 1);
+      break;
+    case ProductKind::input_gradient:
+      v = check::verify_product({sparse::transpose(weight), read_rows(y), read_rows(x), kColumns},
+                                check::Extent::full, 1, 1);
+      break;
+    case ProductKind::sddmm: {
+      const SparseMatrix dw{weight.pattern, product.gradient()};
+      v = check::verify_sddmm({dw, read_rows(x), read_rows(y), kColumns}, check::Extent::full, 1, 1);
+    }
+  }
+  EXPECT_TRUE(v.verified) << v.max_abs_error << " of " << v.tolerance;
+}
+
+TEST(PublicProduct, IsRightOnAnyMachineInAnyMode) {
+  for (const char* name : {"host", "bow"}) {
+    const Machine machine = Machine::find(name, 2);
+    for (const ProductKind kind : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm})
+      for (const uint32_t block_size : {1U, 8U}) {
+        const SparseMatrix weight = weight_of(block_size);
+        SCOPED_TRACE(std::string(name) + ", block size " + std::to_string(block_size));
+        Product fixed(weight, kColumns, machine, {.kind = kind});
+        expect_right(fixed, weight, kind);
+        Product dynamic(weight, kColumns, machine, {.kind = kind, .capacity = weight.pattern.blocks() + 40});
+        expect_right(dynamic, weight, kind);
+        const SparseMatrix other = weight_of(block_size, 5);
+        dynamic.set_matrix(other);
+        expect_right(dynamic, other, kind);
+      }
+  }
+}
+
+TEST(PublicProduct, EstimatesWhatTheModelTakes) {
+  const Machine bow = Machine::find("bow");
+  Product product(weight_of(8), kColumns, bow);
+  ASSERT_TRUE(product.fits());
+  const ProductProfile estimate = product.estimate();
+  std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
+  const ProductProfile run = product.run(rows_of(x), rows_of(y));
+  EXPECT_EQ(estimate.cycles, run.cycles);
+  EXPECT_EQ(estimate.seconds, run.seconds);
+  EXPECT_NEAR(estimate.seconds, product.predicted_seconds(), 1e-9 * estimate.seconds);
+  double total = 0, cycles = 0;
+  for (const auto& [phase, seconds] : estimate.phases) total += seconds;
+  for (const auto& [phase, count] : estimate.cycles) cycles += count;
+  EXPECT_NEAR(total, estimate.seconds, 1e-12);
+  EXPECT_NEAR(cycles / bow.clock_hz(), estimate.seconds, 1e-12);
+  EXPECT_GT(estimate.phases.at("compute"), 0);
+  EXPECT_GT(estimate.phases.at("exchange"), 0);
+}
+
+TEST(PublicProduct, CountsBytesByTileUseAndPurpose) {
+  const Product product(weight_of(8), kColumns, Machine::find("bow"));
+  const TileBytes fullest = product.memory(product.fullest_tile());
+  uint64_t sum = 0, data = 0;
+  for (const auto& [use, bytes] : fullest.by_use) sum += bytes;
+  for (const auto& [purpose, bytes] : fullest.by_purpose) data += bytes;
+  EXPECT_EQ(sum, fullest.total);
+  EXPECT_GT(data, 0U);
+  EXPECT_LT(data, fullest.total);
+  for (uint32_t tile = 0; tile < product.tiles(); ++tile)
+    EXPECT_LE(product.memory(tile).total, fullest.total);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)product.memory(1472); }),
+                         "there is no memory of a tile 1472: the machine has 1472"));
+}
+
+TEST(PublicProduct, MeasuresOnAHost) {
+  Product product(weight_of(8), kColumns, Machine::host(1));
+  EXPECT_GT(product.memory(0).total, 0U);
+  EXPECT_GT(product.memory(0).by_purpose.at("activation"), 0U);
+  EXPECT_THROW((void)product.memory(1), UsageError);
+  EXPECT_GT(product.predicted_seconds(), 0);
+  EXPECT_FALSE(product.plan().empty());
+  std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
+  EXPECT_GT(product.run(rows_of(x), rows_of(y)).seconds, 0);
+}
+
+TEST(PublicProduct, SaysThatAPlanDoesNotFit) {
+  const SparseMatrix large = generate({PatternKind::random, 512, 512, 1.0, 16, 1});
+  const Machine small = Machine::find("bow").with("tiles", 2);
+  Product product(large, 512, small);
+  EXPECT_FALSE(product.fits());
+  std::vector<float> x(512 * 512), y(512 * 512);
+  const std::string message = test::error_of<Error>([&] {
+    product.run({x.data(), 512, 1}, {y.data(), 512, 1});
+  });
+  EXPECT_TRUE(test::says(message, "tile"));
+}
+
+TEST(PublicProduct, RefusesWhatTheMachineLacks) {
+  const auto message = [](const Machine& machine, const ProductOptions& options, uint32_t block_size = 8) {
+    return test::error_of<UsageError>([&] { Product(weight_of(block_size), kColumns, machine, options); });
+  };
+  const Machine host = Machine::host(1), bow = Machine::find("bow");
+  EXPECT_TRUE(test::says(message(host, {}, 5), "a block size of 5 has no kernel on a host"));
+  EXPECT_TRUE(test::says(message(host, {.type = Type::f16, .partials = Type::bf16}), "a host sums in FP32"));
+  EXPECT_TRUE(test::says(message(host, {.force = {{"colour", 1}}}), "no knob 'colour'"));
+  EXPECT_TRUE(test::says(message(bow, {.type = Type::bf16}), "f32 or f16, not in bf16"));
+  EXPECT_TRUE(test::says(message(bow, {.x_layout = Layout::column_major}), "layouts are for hosts"));
+  for (const Machine& machine : {host, bow}) {
+    EXPECT_TRUE(test::says(message(machine, {.capacity = 2}), "at most 2 blocks cannot hold"));
+    Product fixed(weight_of(8), kColumns, machine);
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(weight_of(8)); }),
+                           "the weight of this product is static"));
+    Product dynamic(weight_of(8), kColumns, machine, {.capacity = weight_of(8).pattern.blocks()});
+    const SparseMatrix full = generate({PatternKind::random, kRows, kCols, 1.0, 8, 1});
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { dynamic.set_matrix(full); }), "cannot hold 30"));
+  }
+}
+
+TEST(PublicMachine, IsFoundChangedAndRead) {
+  const std::vector<std::string> names = Machine::builtin_names();
+  EXPECT_NE(std::find(names.begin(), names.end(), "bow"), names.end());
+  const Machine bow = Machine::find("bow");
+  EXPECT_FALSE(bow.is_host());
+  EXPECT_EQ(bow.tiles(), 1472U);
+  EXPECT_EQ(bow.tile_bytes(), 624U * 1024);
+  EXPECT_EQ(bow.with("tiles", 100).tiles(), 100U);
+  EXPECT_EQ(bow.tiles(), 1472U);
+  EXPECT_TRUE(Machine::host(2).is_host());
+  EXPECT_EQ(Machine::find("host", 2).tiles(), 2U);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::find("tractor"); }), "tractor"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { bow.with("colour", 1); }), "colour"));
+  EXPECT_THROW(Machine::host(1).with("tiles", 2), UsageError);
+}
+
+}  // namespace
+}  // namespace tessera
