@@ -26,7 +26,7 @@ double seconds_of(const Update& update) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Median seconds of taking another random pattern of as many blocks.
+/// Median seconds to set another random pattern with the same number of blocks.
 double measure_update(Weight& weight, uint64_t seed) {
   const Pattern first = weight.pattern();
   const double all = static_cast<double>(first.block_rows()) * first.block_cols();
@@ -40,7 +40,7 @@ double measure_update(Weight& weight, uint64_t seed) {
   return seconds[kUpdates / 2];
 }
 
-/// Seeded numbers that the product's type holds.
+/// Seeded numbers that are exact in the product's type.
 Activations random_activations(const product::Product& product, uint32_t rows, uint64_t seed,
                                uint64_t stream) {
   const ops::ProductProblem& problem = product.problem();
@@ -53,7 +53,7 @@ Activations random_activations(const product::Product& product, uint32_t rows, u
 
 MatrixView<float> view_of(Activations& a) { return {a.elements.data(), a.row_stride(), a.col_stride()}; }
 
-/// Runs until enough is measured.
+/// Repeats until enough is measured.
 void measure(product::Product& product, Activations& x, Activations& y, SpmmResult& result) {
   const Timed timed = median_run([&](Trace& trace) {
     return product.run(view_of(x), view_of(y), {.trace = result.run ? &trace : nullptr});
@@ -65,7 +65,7 @@ void measure(product::Product& product, Activations& x, Activations& y, SpmmResu
     result.run = report::summarize(product.executable(), timed.profile, timed.trace, report::Times::measured);
 }
 
-/// Compares what the product has written with float64.
+/// Compares the result with float64.
 void verify(const SpmmRequest& request, const product::Product& product, const SparseMatrix& matrix,
             const Activations& x, const Activations& y, SpmmResult& result) {
   const ops::ProductProblem& problem = product.problem();

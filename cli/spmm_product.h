@@ -14,18 +14,18 @@
 
 namespace tessera::cli {
 
-/// The product of a case; `blocks`: the most that a dynamic weight may have.
+/// The product of a case; `blocks`: the capacity of a dynamic weight.
 ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
                                const machine::Machine& machine, uint64_t blocks = 0);
 
-/// Runs cases one after another. On a host the packed weight stays for neighbours of one matrix, mode and
-/// type.
+/// Runs cases one after another. On a host, successive cases with the same matrix, mode and type share the
+/// packed weight.
 class ProductRuns {
  public:
   SpmmResult run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                  const machine::Machine& machine, const ops::ForcedKnobs& force);
 
-  /// The next case is of another matrix.
+  /// The next case has another matrix.
   void forget_weight() { packed_is_of_ = std::nullopt; }
 
  private:

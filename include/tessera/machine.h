@@ -1,4 +1,4 @@
-// Machines that products are planned for: this computer, or a model of a tiled one.
+// Machines to plan products for: this computer, or a modelled tiled machine.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace machine {
 struct Machine;
 }
 
-/// A machine: its tiles, their memory, and what their work costs.
+/// A machine: its tiles, their memory, and the cost of their work.
 class Machine {
  public:
-  /// This computer, with one tile a physical core, or `threads`.
+  /// This computer, with one tile per physical core, or `threads`.
   static Machine host(uint32_t threads = 0);
 
   /// "host", the name of a built-in machine, or a TOML file (docs/machines.md). Throws UsageError for any
-  /// other name; Error, naming file, key and value, for a file that says something impossible.
+  /// other name; Error, naming file, key and value, for an invalid file.
   static Machine find(const std::string& name, uint32_t threads = 0);
 
   /// The built-in machines, oldest first.
@@ -35,7 +35,7 @@ class Machine {
   uint64_t tile_bytes() const;  ///< of one tile's memory; 0 on a host
   double clock_hz() const;
 
-  /// The library's own form.
+  /// The library's internal form.
   const machine::Machine& model() const { return *model_; }
 
  private:

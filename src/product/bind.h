@@ -1,4 +1,4 @@
-// Callers' arrays as views and bindings.
+// Converts callers' arrays to views and bindings.
 #pragma once
 
 #include <tessera/spmm.h>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-/// The arrays of one call, on the stack: a small product takes less time than an allocation.
+/// The bindings of one call, on the stack: a small product takes less time than an allocation.
 class CallBindings {
  public:
   CallBindings(std::initializer_list<engine::Binding> first) {
@@ -28,8 +28,8 @@ class CallBindings {
   size_t count_ = 0;
 };
 
-/// A caller's matrix of floats, leading dimension 0 being one without gaps. Throws UsageError for a
-/// null array or a leading dimension that is too small.
+/// A caller's matrix of floats; leading dimension 0 means contiguous. Throws UsageError for a null array or a
+/// leading dimension that is too small.
 MatrixView<float> view_of(const float* data, std::string_view name, uint32_t rows, uint32_t cols,
                           Layout layout, int64_t leading);
 

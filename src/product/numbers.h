@@ -1,4 +1,4 @@
-// Matrices in FP32 as tiles store them, and back.
+// Converts matrices between FP32 and their form on tiles.
 #pragma once
 
 #include <tessera/types.h>
@@ -10,11 +10,11 @@
 
 namespace tessera::product {
 
-/// Elements in the bytes of a type, rounded.
+/// Elements rounded to a type, as bytes.
 std::vector<std::byte> as_type(std::span<const float> elements, Type type);
 std::vector<float> as_floats(std::span<const std::byte> bytes, Type type);
 
-/// A matrix of any strides, row by row without gaps, and back.
+/// Converts a matrix of any strides to a contiguous row-major one, and back.
 std::vector<float> row_by_row(const MatrixView<const float>& matrix, uint32_t rows, uint32_t cols);
 void spread(std::span<const float> row_by_row, const MatrixView<float>& matrix, uint32_t rows, uint32_t cols);
 

@@ -1,5 +1,5 @@
-// One product with a weight, on any machine: planned, built, compiled; run or estimated, and read out. The
-// public interface, the tool, benchmarks and tests all run products here.
+// One product with a weight on any machine: planned, built, compiled; run or estimated, and read out. The
+// public API, the tool, benchmarks and tests all run products through this class.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -21,12 +21,11 @@
 
 namespace tessera::product {
 
-/// Throws UsageError for what the machine has no product for: block sizes, types, layouts and knobs.
+/// Throws UsageError for products that the machine does not support: block sizes, types, layouts and knobs.
 void check(const ops::ProductProblem& problem, uint32_t block_size, const machine::Machine& machine,
            const ops::ForcedKnobs& force);
 
-/// A matrix in the order in which a host's products read it; a dynamic weight where the problem has a
-/// capacity.
+/// Prepacks a matrix for a host's products; as a dynamic weight if the problem has a capacity.
 std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const ops::ProductProblem& problem);
 
 /// The operands of one call on a host, in place. Each product reads two of W, X and Y and writes the third.
@@ -42,11 +41,11 @@ struct HostCall {
 /// A product with its plan and its executable.
 class Product {
  public:
-  /// On a host, with a packed weight that others may share.
+  /// On a host, with a packed weight that may be shared.
   Product(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
           const machine::Machine& host, const ops::ForcedKnobs& force = {});
-  /// On any machine. On a tiled one gradients lie as `forward` has it where there is one, otherwise as a
-  /// forward product's plan has it that is made for them.
+  /// On any machine. On a tiled one gradients have the layouts of `forward`, or otherwise those of a forward
+  /// plan that is made for them.
   Product(const SparseMatrix& matrix, const ops::ProductProblem& problem, const machine::Machine& machine,
           const ops::ForcedKnobs& force = {}, const Product* forward = nullptr);
 
@@ -59,38 +58,39 @@ class Product {
   const std::vector<ops::PlanCandidate>& candidates() const;
   double predicted_seconds() const { return chosen().total(); }
   uint32_t tiles_used() const;
-  /// The plan for people, in one line.
+  /// The plan in one readable line.
   std::string plan() const;
 
-  /// Whether every tile's memory holds its part. Bytes by tile, use and purpose are memory()'s.
+  /// Whether every tile's memory suffices. memory() has the bytes by tile, use and purpose.
   bool fits() const { return memory().fits() && chosen().rejected.empty(); }
   const compiler::MemoryReport& memory() const { return executable().memory; }
 
-  /// What the machine takes, accounted without floating-point work.
+  /// The machine's time, accounted without floating-point work.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
 
-  /// Multiplies, with the weight's present values. X and Y have any strides; on tiles they are rounded to
-  /// the problem's type.
+  /// Multiplies with the weight's present values. X and Y have any strides; on tiles they are rounded to the
+  /// problem's type.
   engine::Profile run(const MatrixView<float>& x, const MatrixView<float>& y,
                       const engine::RunOptions& options = {});
-  /// What run() gave of an SDDMM, in the order of SparseMatrix::values.
+  /// The result of run() for an SDDMM, in the order of SparseMatrix::values.
   std::vector<float> gradient() const;
 
-  /// On a host: multiplies in place, without allocating anything.
+  /// On a host: multiplies in place, without allocations.
   engine::Profile call(const HostCall& call, const engine::RunOptions& options) const;
 
-  /// Another matrix of a dynamic weight, or another pattern, with values of 0; the program stays as it is.
-  /// Throw UsageError for a static weight, for one that others share, and for more blocks than the capacity.
+  /// Sets another matrix of a dynamic weight, or another pattern with values of 0; the program does not
+  /// change. Throw UsageError for a static or a shared weight, and for more blocks than the capacity.
   void set_matrix(const SparseMatrix& matrix);
   void set_pattern(const Pattern& pattern);
-  /// Of a dynamic weight on tiles: propagation steps and roundings of a partial sum, with its pattern.
+  /// For a dynamic weight on tiles, with its present pattern: propagation steps, and roundings of a partial
+  /// sum.
   uint32_t steps() const;
   uint32_t roundings() const;
 
  private:
   struct OnHost {
     std::shared_ptr<const ops::PackedWeight> weight;
-    std::shared_ptr<ops::PackedWeight> own;  ///< the same, where this product may change it
+    std::shared_ptr<ops::PackedWeight> own;  ///< the same, if this product may change it
     ops::HostPlan plan;
     ops::ProductOperands operands;
     std::vector<ops::WeightIndex::Binding> index;
@@ -99,7 +99,8 @@ class Product {
     ops::TileProductPlan plan;
     ops::TileProductProgram built;
     std::vector<float> w;           ///< in the pattern's order
-    std::vector<std::byte> values;  ///< of W, or dW, as the program stores them; empty before the first run
+    std::vector<std::byte> values;  ///< of W, or dW, in the program's storage order; empty before the first
+                                    ///< run
 
     std::vector<engine::Binding> metadata() const;
   };
@@ -109,10 +110,10 @@ class Product {
                                const engine::RunOptions& options) const;
 
   ops::ProductProblem problem_;
-  Pattern pattern_;  ///< of a host's shared weight without its blocks
+  Pattern pattern_;  ///< for a host's shared weight without its blocks
   std::variant<OnHost, OnTiles> side_;
   std::unique_ptr<engine::Engine> engine_;
-  std::vector<float> dw_;  ///< what run() gave on a host, in packed order
+  std::vector<float> dw_;  ///< result of run() on a host, in packed order
 };
 
 }  // namespace tessera::product

@@ -42,7 +42,7 @@ struct Product::Planned {
           const ProductOptions& options)
       : prepared(checked(weight, problem, machine, options), problem, machine.model(), options.force) {}
 
-  /// Of a run: on tiles, of the machine and not of the computer that runs its program.
+  /// Profile of a run: on tiles that of the machine, not of the computer that executes its program.
   ProductProfile profile_of(const engine::Profile& profile, bool is_estimate) const {
     const bool is_measured = prepared.is_on_host() && !is_estimate;
     ProductProfile out;

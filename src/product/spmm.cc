@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-/// alpha and beta come with each call, so what is written may be read.
+/// alpha and beta are arguments of each call, so the result may be read.
 ops::ProductProblem problem_of(const Weight& weight, uint32_t n, const SpmmOptions& options) {
   ops::ProductProblem problem{.n = n, .type = weight.type()};
   problem.product = options.transpose ? ops::Product::input_gradient : ops::Product::forward;

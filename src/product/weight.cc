@@ -41,7 +41,7 @@ void require_packed(std::string_view what, size_t have, uint64_t want) {
     throw UsageError(fmt::format("{} of {} elements; in packed order this weight has {}", what, have, want));
 }
 
-/// A full pattern's blocks, row-major, back in a row-major matrix.
+/// Converts a full pattern's blocks, row-major, to a row-major matrix.
 void spread(const PackedBlocks& packed, const std::vector<float>& blocks, std::span<float> dense) {
   const uint32_t b = packed.block_size();
   for (uint32_t i = 0; i < packed.rows(); ++i)
@@ -51,7 +51,7 @@ void spread(const PackedBlocks& packed, const std::vector<float>& blocks, std::s
     }
 }
 
-/// A row-major matrix in the blocks of a full pattern; the overhang is 0.
+/// Converts a row-major matrix to the blocks of a full pattern; the overhang is 0.
 std::vector<float> gather(const PackedBlocks& packed, std::span<const float> dense) {
   const uint32_t b = packed.block_size();
   std::vector<float> blocks(packed.blocks() * b * b);
@@ -63,7 +63,7 @@ std::vector<float> gather(const PackedBlocks& packed, std::span<const float> den
   return blocks;
 }
 
-/// Calls what fits the form of a weight: for blocks, or for single elements.
+/// Calls the function for the form of a weight: blocks or single elements.
 template <class OfBlocks, class OfElements>
 decltype(auto) by_form(const Weight& weight, const OfBlocks& of_blocks, const OfElements& of_elements) {
   auto& form = weight.storage()->packed->form;
@@ -95,7 +95,7 @@ Relocation compact(PackedBlocks& blocks) {
   return Relocation(std::make_shared<const Relocation::Moves>(std::move(moves)));
 }
 
-/// Slots that are numbered anew take what their former ones held, the others 0.
+/// Renumbered slots get the values of their former ones, others 0.
 void renumber(std::span<const uint32_t> former_slots, uint64_t slot_values, std::span<float> state) {
   const std::vector<float> former(state.begin(), state.end());
   const auto slots = static_cast<uint32_t>(former_slots.size());
@@ -239,7 +239,7 @@ PackedFormat Weight::packed_format() const {
 std::span<float> Weight::packed_values() {
   if (type() != Type::f32)
     throw UsageError(
-        fmt::format("the packed values of this weight are {}; only those of FP32 can be handed out. "
+        fmt::format("the packed values of this weight are {}; only FP32 values can be accessed. "
                     "Keep an FP32 master copy, and set_values()",
                     name_of(type())));
   return by_form(
@@ -298,7 +298,7 @@ Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const 
 
 Relocation Weight::compact() {
   if (!is_dynamic())
-    throw UsageError("a static weight: its values are in order; only dynamic ones are to be compacted");
+    throw UsageError("a static weight: its values are in order; only dynamic weights can be compacted");
   return by_form(
       *this, [](PackedBlocks& w) { return tessera::compact(w); },
       [](PackedElements& w) { return relocation(w, std::make_shared<const sparse::Moves>()); });

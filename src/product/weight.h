@@ -1,4 +1,4 @@
-// What a public Weight holds.
+// The contents of a public Weight.
 #pragma once
 
 #include <tessera/weight.h>
@@ -18,17 +18,16 @@ struct Weight::Storage {
   std::shared_ptr<ops::PackedWeight> packed;
 };
 
-/// Blocks stay where they are, and slots that have lost theirs are cleared, or the slots are numbered anew.
-/// Single elements move.
+/// Blocks stay in place and freed slots are cleared, or slots are renumbered. Single elements move.
 struct Relocation::Moves {
   uint64_t packed_size = 0;
   uint32_t slot_values = 1;
   std::vector<uint32_t> cleared = {};
-  std::optional<std::vector<uint32_t>> former_slots = {};      ///< of each slot that has a block, from 0
+  std::optional<std::vector<uint32_t>> former_slots = {};      ///< for each slot with a block, from 0
   std::shared_ptr<const sparse::Moves> of_elements = nullptr;  ///< null: blocks
 };
 
-/// Work on the process's pool, for all threads that it has by default.
+/// Work on the process's pool, with its default number of threads.
 const base::ParallelFor& parallel();
 
 }  // namespace tessera
