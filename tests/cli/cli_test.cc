@@ -340,8 +340,8 @@ TEST_F(CliTest, PanelsMayBeWiderThanEverything) {
 
 TEST_F(CliTest, AGradientsCutCanBeForced) {
   for (const char* cut : {"--block 8 --plan group_rows=16", "--block 1 --plan group_panels=1"}) {
-    const Outcome o =
-        run(fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product sddmm --mode static {} --json", cut));
+    const Outcome o = run(
+        fmt::format("spmm --m 64 --k 64 --density 1/2 --n 20 --product sddmm --mode static {} --json", cut));
     ASSERT_EQ(o.status, 0) << o.err;
     EXPECT_EQ(results_of(o)[0]["verified"], true) << cut;
   }
