@@ -13,6 +13,7 @@
 
 #include "base/isa.h"
 #include "kernels/list.h"
+#include "kernels/samples/list.h"
 #include "machine/model/machine.h"
 
 namespace tessera {
@@ -62,7 +63,7 @@ void run(const std::string& wanted, const std::vector<uint32_t>& scales) {
   fmt::print("{:<24} {:>6} {:<8} {:>12} {:>12} {:>8} {:>8} {:>8}\n", "codelet", "scale", "isa", "ns",
              "predicted ns", "ratio", "GB/s", "GFLOP/s");
   for (const kernels::ListedCodelet& listed : kernels::all_codelets())
-    for (const kernels::NamedSample& sample : listed.samples)
+    for (const kernels::NamedSample& sample : kernels::samples_of(*listed.codelet))
       if (fmt::format("{}/{}", listed.codelet->name, sample.name).find(wanted) != std::string::npos)
         for (uint32_t scale : scales) measure(listed, sample, scale);
 }

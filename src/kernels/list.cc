@@ -6,26 +6,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/host/block_sparse/codelet.h"
-#include "kernels/host/element_sparse/codelet.h"
-#include "kernels/host/sddmm/codelet.h"
-#include "kernels/map/cast/codelet.h"
-#include "kernels/map/elementwise/codelet.h"
-#include "kernels/map/gather/codelet.h"
-#include "kernels/map/reduce/codelet.h"
-#include "kernels/tile/bucket/codelet.h"
-#include "kernels/tile/row_epilogue/codelet.h"
-#include "kernels/tile/tile_product/codelet.h"
-
 namespace tessera::kernels {
 namespace {
 
 using Family = std::span<const ListedCodelet> (*)();
 
 constexpr Family kFamilies[] = {
-    block_sparse_codelets, bucket_codelets,       cast_codelets,   element_sparse_codelets,
-    elementwise_codelets,  gather_codelets,       reduce_codelets, row_epilogue_codelets,
-    sddmm_codelets,        tile_product_codelets,
+#define TESSERA_FAMILY(family) family##_codelets,
+    TESSERA_CODELET_FAMILIES(TESSERA_FAMILY)
+#undef TESSERA_FAMILY
 };
 
 std::vector<ListedCodelet> gather_families() {

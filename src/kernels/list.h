@@ -4,14 +4,24 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/sample.h"
+#include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
+
+/// The families, each of which lists its codelets once: NAME_codelets().
+#define TESSERA_CODELET_FAMILIES(X)                                                               \
+  X(block_sparse)                                                                                 \
+  X(bucket) X(cast) X(element_sparse) X(elementwise) X(gather) X(reduce) X(row_epilogue) X(sddmm) \
+      X(tile_product)
+
+#define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
+TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)
+#undef TESSERA_DECLARE
 
 /// Every codelet of every family, each once.
 std::span<const ListedCodelet> all_codelets();
 
-/// The codelet with that name. Throws UsageError for any other.
+/// The codelet of that name. Throws UsageError for any other.
 const ListedCodelet& find_codelet(std::string_view name);
 
 }  // namespace tessera::kernels

@@ -7,6 +7,7 @@
 
 #include "base/isa.h"
 #include "kernels/list.h"
+#include "kernels/samples/list.h"
 #include "machine/model/machine.h"
 #include "support/toy_machine.h"
 
@@ -23,7 +24,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.codelet->name << "/" 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const ListedCodelet& listed : all_codelets())
-    for (const NamedSample& sample : listed.samples) cases.push_back({listed.codelet, sample});
+    for (const NamedSample& sample : samples_of(*listed.codelet)) cases.push_back({listed.codelet, sample});
   return cases;
 }
 
@@ -127,6 +128,16 @@ TEST_P(CodeletTest, CostReadsNoPayload) {
 }
 
 INSTANTIATE_TEST_SUITE_P(List, CodeletTest, ::testing::ValuesIn(all_cases()), name_of_case);
+
+TEST(CodeletListTest, EveryCodeletHasSamples) {
+  for (const ListedCodelet& listed : all_codelets())
+    EXPECT_FALSE(samples_of(*listed.codelet).empty()) << listed.codelet->name;
+}
+
+TEST(CodeletListTest, EverySampleIsOfAListedCodelet) {
+  for (const CodeletSamples& samples : all_samples())
+    EXPECT_EQ(find_codelet(samples.codelet->name).codelet, samples.codelet);
+}
 
 TEST(CodeletListTest, NamesAreUnique) {
   for (const ListedCodelet& listed : all_codelets())

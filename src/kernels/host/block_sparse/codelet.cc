@@ -5,32 +5,17 @@
 #include "kernels/common/assign.h"
 #include "kernels/host/block_sparse/cost.h"
 #include "machine/model/machine.h"
-#include "sparse/generate.h"
 
 namespace tessera::kernels {
 namespace {
 
-using program::Access;
 using program::FieldSpec;
 using program::Vertex;
 
-constexpr std::array<FieldSpec, block_field::count> kFields = {{
-    {"values"},
-    {"row_begin"},
-    {"columns", Access::in, 2},
-    {"slots", Access::in, 4, false, true},
-    {"x"},
-    {"y", Access::inout},
-    {"scalars"},
-    {"bias", Access::in, 4, false, true},
-    {.name = "scratch", .access = Access::inout, .alignment = 64, .scratch = true},
-}};
-
+constexpr auto kFields = std::to_array<FieldSpec>({TESSERA_BLOCK_SPMM_FIELDS(TESSERA_FIELD)});
 constexpr auto kAssignFields = write_only(kFields, block_field::y);
-
-constexpr std::array<std::string_view, 11> kParams = {
-    "block_size", "transposed",    "activation", "kernel", "row_parts", "col_parts",
-    "micro_rows", "micro_vectors", "panel_cols", "copy_x", "stream_y"};
+constexpr std::string_view kParams[] = {TESSERA_BLOCK_SPMM_PARAMS(TESSERA_NAME)
+                                            TESSERA_BLOCK_KNOBS(TESSERA_NAME)};
 
 template <bool reads_y = true>
 BlockSlice slice_of(const Vertex& v) {
@@ -76,69 +61,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return block_cost(slice_of(v), m.figures).scaled(m.clock_hz);
 }
 
-constexpr uint32_t kWideCols = 37;
-constexpr uint32_t kFewColumns = 3;
-
-/// A random pattern of density 1/4 whose blocks overhang the matrix.
-template <uint32_t block_size, Type type, BlockSchedule::Kernel kernel, bool transposed = false,
-          bool reads_y = true>
-Sample sample(uint32_t scale, uint64_t seed) {
-  uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
-  uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
-  const uint32_t n = kernel == BlockSchedule::Kernel::wide ? kWideCols : kFewColumns;
-  const sparse::PackedBlocks packed(
-      sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}), type);
-  BlockSchedule schedule;
-  schedule.kernel = kernel;
-  schedule.micro_rows = block_size == 4 ? 4 : 8;
-  Sample s(reads_y ? block_spmm_codelet : block_spmm_assign_codelet);
-  s.random(type, static_cast<uint32_t>(packed.blocks()), packed.order().block_values(), seed).packed();
-  const sparse::BlockIndex& index = transposed ? packed.transposed_index() : packed.index();
-  const auto blocks = static_cast<uint32_t>(index.blocks());
-  s.values(Type::u32, 1, index.rows() + 1, [&](uint64_t i) { return index.row_begin[i]; }).packed();
-  s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
-  s.values(Type::u32, 1, transposed ? blocks : 0, [&](uint64_t i) { return index.slots[i]; }).packed();
-  if (transposed) std::swap(rows, cols);
-  s.random(Type::f32, cols, n, seed + 1);
-  reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
-  s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
-  s.random(Type::f32, 1, rows, seed + 3).packed();
-  s.unset(Type::f32, 1,
-          static_cast<uint32_t>(block_scratch_floats(schedule, cols, block_size, n, transposed)))
-      .packed();
-  s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
-  visit_block_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
-  // Sums of up to `cols` products below 1, in another order.
-  s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
-  return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
-}
-
-constexpr BlockSchedule::Kernel kWide = BlockSchedule::Kernel::wide;
-constexpr BlockSchedule::Kernel kFewColumn = BlockSchedule::Kernel::few_columns;
-constexpr NamedSample kSamples[] = {
-    {"b4-f32-wide", sample<4, Type::f32, kWide>},
-    {"b8-f32-wide", sample<8, Type::f32, kWide>},
-    {"b16-f16-wide", sample<16, Type::f16, kWide>},
-    {"b32-bf16-wide", sample<32, Type::bf16, kWide>},
-    {"b4-bf16-narrow", sample<4, Type::bf16, kFewColumn>},
-    {"b8-f16-narrow", sample<8, Type::f16, kFewColumn>},
-    {"b16-f32-narrow", sample<16, Type::f32, kFewColumn>},
-    {"b32-f32-narrow", sample<32, Type::f32, kFewColumn>},
-    {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true>},
-    {"b8-f16-wide-transposed", sample<8, Type::f16, kWide, true>},
-    {"b16-f32-wide-transposed", sample<16, Type::f32, kWide, true>},
-    {"b32-bf16-wide-transposed", sample<32, Type::bf16, kWide, true>},
-    {"b4-f32-narrow-transposed", sample<4, Type::f32, kFewColumn, true>},
-    {"b8-bf16-narrow-transposed", sample<8, Type::bf16, kFewColumn, true>},
-    {"b16-f16-narrow-transposed", sample<16, Type::f16, kFewColumn, true>},
-};
-constexpr NamedSample kAssignSamples[] = {
-    {"b16-f32-wide", sample<16, Type::f32, kWide, false, false>},
-    {"b8-f16-narrow", sample<8, Type::f16, kFewColumn, false, false>},
-    {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true, false>},
-    {"b16-bf16-narrow-transposed", sample<16, Type::bf16, kFewColumn, true, false>},
-};
-
 }  // namespace
 
 constexpr program::Codelet block_spmm_codelet = {
@@ -166,8 +88,7 @@ constexpr program::Codelet block_spmm_assign_codelet = {
 };
 
 std::span<const ListedCodelet> block_sparse_codelets() {
-  static constexpr ListedCodelet kListed[] = {{block_spmm_codelet, kSamples},
-                                              {block_spmm_assign_codelet, kAssignSamples}};
+  static constexpr ListedCodelet kListed[] = {block_spmm_codelet, block_spmm_assign_codelet};
   return kListed;
 }
 

@@ -1,28 +1,41 @@
 // The unstructured sparse product as a codelet: one vertex is one core's slice.
 #pragma once
 
+#include "kernels/common/codelet_list.h"
 #include "kernels/host/element_sparse/element_sparse.h"
-#include "kernels/sample.h"
-#include "program/codelet.h"
 
 namespace tessera::kernels {
+
+/// The knobs of a schedule, by the names of its members.
+#define TESSERA_ELEMENT_KNOBS(X) X(row_parts) X(col_parts) X(panel_cols) X(group_chunks) X(stream_y)
 
 /// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
 template <class Schedule, class Visit>
 void visit_element_knobs(Schedule& schedule, const Visit& visit) {
-  visit("row_parts", schedule.row_parts);
-  visit("col_parts", schedule.col_parts);
-  visit("panel_cols", schedule.panel_cols);
-  visit("group_chunks", schedule.group_chunks);
-  visit("stream_y", schedule.stream_y);
+#define TESSERA_VISIT(knob) visit(#knob, schedule.knob);
+  TESSERA_ELEMENT_KNOBS(TESSERA_VISIT)
+#undef TESSERA_VISIT
 }
 
-/// Fields and parameters of element_spmm, by position. The knobs are the last parameters.
+/// Fields and parameters of element_spmm. The parameters go on with the knobs.
+#define TESSERA_ELEMENT_SPMM_FIELDS(X)   \
+  X(values)                              \
+  X(chunk_begin)                         \
+  X(blocks, .alignment = 8)              \
+  X(row_groups, .alignment = 2)          \
+  X(indices)                             \
+  X(x)                                   \
+  X(y, .access = program::Access::inout) \
+  X(scalars)                             \
+  X(bias, .optional = true)              \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_ELEMENT_SPMM_PARAMS(X) X(k_block) X(first_chunk) X(capacity) X(activation)
+
 namespace element_field {
-enum : size_t { values, chunk_begin, blocks, row_groups, indices, x, y, scalars, bias, scratch, count };
+enum : size_t { TESSERA_ELEMENT_SPMM_FIELDS(TESSERA_POSITION) count };
 }
 namespace element_param {
-enum : size_t { k_block, first_chunk, capacity, activation, first_knob };
+enum : size_t { TESSERA_ELEMENT_SPMM_PARAMS(TESSERA_POSITION) first_knob };
 }
 
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. chunk_begin holds the slice's chunks

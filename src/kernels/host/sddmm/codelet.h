@@ -1,33 +1,45 @@
 // SDDMM, the weight gradient, as codelets: one vertex is one core's slice.
 #pragma once
 
+#include "kernels/common/codelet_list.h"
 #include "kernels/host/sddmm/sddmm.h"
-#include "kernels/sample.h"
-#include "program/codelet.h"
 
 namespace tessera::kernels {
 
+/// The knobs of the schedules, by the names of their members.
+#define TESSERA_BLOCK_SDDMM_KNOBS(X) X(row_parts) X(group_rows) X(panel_cols)
+#define TESSERA_ELEMENT_SDDMM_KNOBS(X) X(row_parts) X(panel_cols) X(group_panels)
+
 /// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
+#define TESSERA_VISIT(knob) visit(#knob, schedule.knob);
 template <class Schedule, class Visit>
 void visit_block_sddmm_knobs(Schedule& schedule, const Visit& visit) {
-  visit("row_parts", schedule.row_parts);
-  visit("group_rows", schedule.group_rows);
-  visit("panel_cols", schedule.panel_cols);
+  TESSERA_BLOCK_SDDMM_KNOBS(TESSERA_VISIT)
 }
 
 template <class Schedule, class Visit>
 void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
-  visit("row_parts", schedule.row_parts);
-  visit("panel_cols", schedule.panel_cols);
-  visit("group_panels", schedule.group_panels);
+  TESSERA_ELEMENT_SDDMM_KNOBS(TESSERA_VISIT)
 }
+#undef TESSERA_VISIT
 
-/// Fields and parameters of block_sddmm, by position. The knobs are the last parameters.
+/// Fields and parameters of block_sddmm. The parameters go on with the knobs.
+#define TESSERA_BLOCK_SDDMM_FIELDS(X)                        \
+  X(row_begin)                                               \
+  X(columns, .alignment = 2)                                 \
+  X(slots, .optional = true)                                 \
+  X(dy)                                                      \
+  X(x)                                                       \
+  X(dw, .access = program::Access::inout, .scattered = true) \
+  X(scalars)                                                 \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_BLOCK_SDDMM_PARAMS(X) X(block_size) X(first_block)
+
 namespace block_sddmm_field {
-enum : size_t { row_begin, columns, slots, dy, x, dw, scalars, scratch, count };
+enum : size_t { TESSERA_BLOCK_SDDMM_FIELDS(TESSERA_POSITION) count };
 }
 namespace block_sddmm_param {
-enum : size_t { block_size, first_block, first_knob };
+enum : size_t { TESSERA_BLOCK_SDDMM_PARAMS(TESSERA_POSITION) first_knob };
 }
 
 /// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW on one core's slice. row_begin holds the slice's block
@@ -39,11 +51,23 @@ extern const program::Codelet block_sddmm_codelet;
 extern const program::Codelet block_sddmm_assign_codelet;
 
 /// Fields and parameters of element_sddmm.
+#define TESSERA_ELEMENT_SDDMM_FIELDS(X)                      \
+  X(chunk_begin)                                             \
+  X(blocks, .alignment = 8)                                  \
+  X(row_groups, .alignment = 2)                              \
+  X(indices)                                                 \
+  X(dy)                                                      \
+  X(x)                                                       \
+  X(dw, .access = program::Access::inout, .scattered = true) \
+  X(scalars)                                                 \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_ELEMENT_SDDMM_PARAMS(X) X(k_block) X(first_chunk) X(first_step) X(end_step) X(capacity)
+
 namespace element_sddmm_field {
-enum : size_t { chunk_begin, blocks, row_groups, indices, dy, x, dw, scalars, scratch, count };
+enum : size_t { TESSERA_ELEMENT_SDDMM_FIELDS(TESSERA_POSITION) count };
 }
 namespace element_sddmm_param {
-enum : size_t { k_block, first_chunk, first_step, end_step, capacity, first_knob };
+enum : size_t { TESSERA_ELEMENT_SDDMM_PARAMS(TESSERA_POSITION) first_knob };
 }
 
 /// The same at single elements. chunk_begin holds the slice's chunks and the end, dy their rows; the other

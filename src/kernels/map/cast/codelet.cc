@@ -9,21 +9,20 @@
 namespace tessera::kernels {
 namespace {
 
-using program::Access;
 using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {{"in"}, {"out", Access::out}};
+constexpr program::FieldSpec kFields[] = {TESSERA_CAST_FIELDS(TESSERA_FIELD)};
 
 void reference(const Vertex& v) {
-  const FieldView& in = v.fields[0];
-  const FieldView& out = v.fields[1];
+  const FieldView& in = v.fields[cast_field::in];
+  const FieldView& out = v.fields[cast_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, number_at(in, r, c));
 }
 
-void simd(const Vertex& v) { apply_cast(v.fields[0], v.fields[1]); }
+void simd(const Vertex& v) { apply_cast(v.fields[cast_field::in], v.fields[cast_field::out]); }
 
 // Cycles on a tile, W = workers: 12 + W(37 + 1 per 2 elements) (PopLibs).
 constexpr double kTileSupervisorCycles = 12;
@@ -31,8 +30,8 @@ constexpr double kTileWorkerCycles = 37;
 constexpr double kTileElementsPerCycle = 2;
 
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& in = v.fields[0];
-  const FieldView& out = v.fields[1];
+  const FieldView& in = v.fields[cast_field::in];
+  const FieldView& out = v.fields[cast_field::out];
   const double elements = static_cast<double>(in.elements());
   if (m.kind == machine::Kind::host) {
     const double operations = 1 + widen_operations(in.type) + round_operations(out.type);
@@ -41,21 +40,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   const double worker = kTileWorkerCycles + std::ceil(worker_slice(m, elements) / kTileElementsPerCycle);
   return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
 }
-
-// Conversion is exact or rounds one number once: the same in both forms.
-template <Type from, Type to>
-Sample sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = 3 * scale;
-  const uint32_t cols = 41 * scale;
-  Sample sample(cast_codelet);
-  return sample.random(from, rows, cols, seed, 2, true).unset(to, rows, cols);
-}
-
-constexpr NamedSample kSamples[] = {
-    {"f32-f16", sample<Type::f32, Type::f16>},   {"f32-bf16", sample<Type::f32, Type::bf16>},
-    {"f16-f32", sample<Type::f16, Type::f32>},   {"bf16-f32", sample<Type::bf16, Type::f32>},
-    {"f16-bf16", sample<Type::f16, Type::bf16>}, {"bf16-f16", sample<Type::bf16, Type::f16>},
-};
 
 }  // namespace
 
@@ -70,7 +54,7 @@ constexpr program::Codelet cast_codelet = {
 };
 
 std::span<const ListedCodelet> cast_codelets() {
-  static constexpr ListedCodelet kListed[] = {{cast_codelet, kSamples}};
+  static constexpr ListedCodelet kListed[] = {cast_codelet};
   return kListed;
 }
 

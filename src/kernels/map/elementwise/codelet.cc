@@ -9,15 +9,14 @@
 namespace tessera::kernels {
 namespace {
 
-using program::Access;
 using program::Codelet;
 using program::FieldSpec;
 using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr FieldSpec kUnaryFields[] = {{"in"}, {"out", Access::out}};
-constexpr FieldSpec kBinaryFields[] = {{"a"}, {"b"}, {"out", Access::out}};
+constexpr FieldSpec kUnaryFields[] = {TESSERA_UNARY_FIELDS(TESSERA_FIELD)};
+constexpr FieldSpec kBinaryFields[] = {TESSERA_BINARY_FIELDS(TESSERA_FIELD)};
 constexpr std::string_view kFactor[] = {"factor"};
 
 float factor_of(const Vertex& v) { return v.params.empty() ? 1 : float_of(v.params[0]); }
@@ -56,25 +55,28 @@ void fill(const FieldView& out, const Evaluate& evaluate_at) {
 
 template <Unary op>
 void reference(const Vertex& v) {
-  fill(v.fields[1],
-       [&](uint32_t r, uint32_t c) { return evaluate(op, factor_of(v), f32_at(v.fields[0], r, c)); });
+  fill(v.fields[unary_field::out], [&](uint32_t r, uint32_t c) {
+    return evaluate(op, factor_of(v), f32_at(v.fields[unary_field::in], r, c));
+  });
 }
 
 template <Binary op>
 void reference(const Vertex& v) {
-  fill(v.fields[2], [&](uint32_t r, uint32_t c) {
-    return evaluate(op, factor_of(v), f32_at(v.fields[0], r, c), f32_at(v.fields[1], r, c));
+  fill(v.fields[binary_field::out], [&](uint32_t r, uint32_t c) {
+    return evaluate(op, factor_of(v), f32_at(v.fields[binary_field::a], r, c),
+                    f32_at(v.fields[binary_field::b], r, c));
   });
 }
 
 template <Unary op>
 void simd(const Vertex& v) {
-  apply_unary(op, factor_of(v), v.fields[0], v.fields[1]);
+  apply_unary(op, factor_of(v), v.fields[unary_field::in], v.fields[unary_field::out]);
 }
 
 template <Binary op>
 void simd(const Vertex& v) {
-  apply_binary(op, factor_of(v), v.fields[0], v.fields[1], v.fields[2]);
+  apply_binary(op, factor_of(v), v.fields[binary_field::a], v.fields[binary_field::b],
+               v.fields[binary_field::out]);
 }
 
 // Vector operations per element on a host. GELU: a division, an exponential and a polynomial.
@@ -155,67 +157,11 @@ constexpr Codelet kBinary[] = {
 #undef TESSERA_CODELET
 };
 
-constexpr float kSampleRange = 4;
-constexpr float kSampleFactor = -0.375F;
-
-uint32_t sample_rows(uint32_t scale) { return 3 * scale; }
-uint32_t sample_cols(uint32_t scale) { return 37 * scale; }
-
-// Single IEEE operations are exact; the SIMD form's erf has an error of 1.5e-7, times x / 2, and may round to
-// the neighbouring number.
-Tolerance tolerance_of(Unary op, Type type) {
-  if (op != Unary::gelu) return {};
-  return {4 * epsilon_of(Type::f32) + epsilon_of(type), 1.5e-7 * kSampleRange};
-}
-
-// A fused multiply-add rounds once, the reference twice.
-Tolerance tolerance_of(Binary op, Type type) {
-  if (op != Binary::add_scaled) return {};
-  return {epsilon_of(Type::f32) + epsilon_of(type), epsilon_of(Type::f32) * kSampleRange};
-}
-
-template <Unary op, Type type>
-Sample unary_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = sample_rows(scale);
-  const uint32_t cols = sample_cols(scale);
-  Sample sample(codelet_of(op));
-  sample.random(type, rows, cols, seed, kSampleRange, true).unset(type, rows, cols);
-  if (op == Unary::scale) sample.param(param_of(kSampleFactor));
-  return sample.tolerance(tolerance_of(op, type));
-}
-
-/// b as a matrix, or as a single row or column that is broadcast.
-enum class Shape : uint8_t { matrix, row, column };
-
-template <Binary op, Type type, Shape shape = Shape::matrix>
-Sample binary_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = sample_rows(scale);
-  const uint32_t cols = sample_cols(scale);
-  const uint32_t b_rows = shape == Shape::row ? 1 : rows;
-  const uint32_t b_cols = shape == Shape::column ? 1 : cols;
-  Sample sample(codelet_of(op));
-  sample.random(type, rows, cols, seed, kSampleRange, true);
-  sample.random(type, b_rows, b_cols, seed + 1, kSampleRange, true);
-  if (op == Binary::add_scaled) sample.param(param_of(kSampleFactor));
-  return sample.unset(type, rows, cols).tolerance(tolerance_of(op, type));
-}
-
-template <Unary op>
-constexpr NamedSample kUnarySamples[] = {{"f32", unary_sample<op, Type::f32>},
-                                         {"f16", unary_sample<op, Type::f16>},
-                                         {"bf16", unary_sample<op, Type::bf16>}};
-template <Binary op>
-constexpr NamedSample kBinarySamples[] = {{"f32", binary_sample<op, Type::f32>},
-                                          {"f16", binary_sample<op, Type::f16>},
-                                          {"bf16", binary_sample<op, Type::bf16>},
-                                          {"f32-row", binary_sample<op, Type::f32, Shape::row>},
-                                          {"f16-column", binary_sample<op, Type::f16, Shape::column>}};
-
 constexpr ListedCodelet kListed[] = {
-#define TESSERA_LIST(op) {kUnary[static_cast<size_t>(Unary::op)], kUnarySamples<Unary::op>},
+#define TESSERA_LIST(op) kUnary[static_cast<size_t>(Unary::op)],
     TESSERA_UNARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
-#define TESSERA_LIST(op) {kBinary[static_cast<size_t>(Binary::op)], kBinarySamples<Binary::op>},
+#define TESSERA_LIST(op) kBinary[static_cast<size_t>(Binary::op)],
         TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
 };

@@ -1,17 +1,25 @@
 // The elementwise functions as codelets.
 #pragma once
 
-#include <span>
-
+#include "kernels/common/codelet_list.h"
 #include "kernels/map/elementwise/elementwise.h"
-#include "kernels/sample.h"
 
 namespace tessera::kernels {
 
-/// Fields "in", "out"; for Unary::scale one parameter, the bits of the factor (param_of).
+#define TESSERA_UNARY_FIELDS(X) X(in) X(out, .access = program::Access::out)
+#define TESSERA_BINARY_FIELDS(X) X(a) X(b) X(out, .access = program::Access::out)
+
+namespace unary_field {
+enum : size_t { TESSERA_UNARY_FIELDS(TESSERA_POSITION) count };
+}
+namespace binary_field {
+enum : size_t { TESSERA_BINARY_FIELDS(TESSERA_POSITION) count };
+}
+
+/// For Unary::scale one parameter, the bits of the factor (param_of).
 const program::Codelet& codelet_of(Unary op);
 
-/// Fields "a", "b", "out"; for Binary::add_scaled one parameter, the bits of the factor. a and b have the
+/// For Binary::add_scaled one parameter, the bits of the factor. a and b have the
 /// shape of out, or are a single row or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 

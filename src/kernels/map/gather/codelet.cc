@@ -13,14 +13,13 @@
 namespace tessera::kernels {
 namespace {
 
-using program::Access;
 using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kGatherFields[] = {{"rows", Access::in, 2}, {"source"}, {"out", Access::out}};
-constexpr program::FieldSpec kElementFields[] = {{"source"}, {"places"}, {"out", Access::out}};
-constexpr program::FieldSpec kCopyFields[] = {{"in"}, {"out", Access::out}};
+constexpr program::FieldSpec kGatherFields[] = {TESSERA_GATHER_ROWS_FIELDS(TESSERA_FIELD)};
+constexpr program::FieldSpec kElementFields[] = {TESSERA_GATHER_ELEMENTS_FIELDS(TESSERA_FIELD)};
+constexpr program::FieldSpec kCopyFields[] = {TESSERA_COPY_FIELDS(TESSERA_FIELD)};
 
 uint32_t row_at(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
@@ -30,18 +29,20 @@ void move_element(const FieldView& from, uint32_t from_row, const FieldView& to,
 }
 
 void gather_reference(const Vertex& v) {
-  const FieldView& out = v.fields[2];
+  const FieldView& out = v.fields[gather_rows_field::out];
   for (uint32_t i = 0; i < out.rows; ++i)
-    for (uint32_t c = 0; c < out.cols; ++c) move_element(v.fields[1], row_at(v.fields[0], i), out, i, c);
+    for (uint32_t c = 0; c < out.cols; ++c)
+      move_element(v.fields[gather_rows_field::source], row_at(v.fields[gather_rows_field::rows], i), out, i,
+                   c);
 }
 
 void gather(const Vertex& v) {
-  const FieldView& source = v.fields[1];
-  const FieldView& out = v.fields[2];
+  const FieldView& source = v.fields[gather_rows_field::source];
+  const FieldView& out = v.fields[gather_rows_field::out];
   const size_t element = size_of(out.type);
   const bool contiguous = source.col_stride == 1 && out.col_stride == 1;
   for (uint32_t i = 0; i < out.rows; ++i) {
-    const uint32_t row = row_at(v.fields[0], i);
+    const uint32_t row = row_at(v.fields[gather_rows_field::rows], i);
     assert(row < source.rows);
     if (contiguous)
       std::memcpy(address_of(out, i, 0), address_of(source, row, 0), out.cols * element);
@@ -52,11 +53,11 @@ void gather(const Vertex& v) {
 }
 
 void gather_elements_reference(const Vertex& v) {
-  const FieldView& source = v.fields[0];
-  const FieldView& out = v.fields[2];
+  const FieldView& source = v.fields[gather_elements_field::source];
+  const FieldView& out = v.fields[gather_elements_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) {
-      const auto place = static_cast<uint32_t>(number_at(v.fields[1], r, c));
+      const auto place = static_cast<uint32_t>(number_at(v.fields[gather_elements_field::places], r, c));
       std::memcpy(address_of(out, r, c), address_of(source, place / source.cols, place % source.cols),
                   size_of(out.type));
     }
@@ -67,16 +68,19 @@ bool is_contiguous(const FieldView& field) {
 }
 
 void gather_elements_simd(const Vertex& v) {
-  if (is_contiguous(v.fields[0]) && is_contiguous(v.fields[1]) && is_contiguous(v.fields[2]))
-    gather_elements(v.fields[0], v.fields[1], v.fields[2]);
+  if (is_contiguous(v.fields[gather_elements_field::source]) &&
+      is_contiguous(v.fields[gather_elements_field::places]) &&
+      is_contiguous(v.fields[gather_elements_field::out]))
+    gather_elements(v.fields[gather_elements_field::source], v.fields[gather_elements_field::places],
+                    v.fields[gather_elements_field::out]);
   else
     gather_elements_reference(v);
 }
 
 void copy_reference(const Vertex& v) {
-  const FieldView& out = v.fields[1];
+  const FieldView& out = v.fields[copy_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) move_element(v.fields[0], r, out, r, c);
+    for (uint32_t c = 0; c < out.cols; ++c) move_element(v.fields[copy_field::in], r, out, r, c);
 }
 
 bool is_transposition(const FieldView& in, const FieldView& out) {
@@ -95,8 +99,8 @@ void transpose(const FieldView& in, const FieldView& out) {
 }
 
 void copy(const Vertex& v) {
-  const FieldView& in = v.fields[0];
-  const FieldView& out = v.fields[1];
+  const FieldView& in = v.fields[copy_field::in];
+  const FieldView& out = v.fields[copy_field::out];
   if (is_transposition(in, out)) return transpose(in, out);
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
     std::memcpy(at[1], at[0], count * size_of(out.type));
@@ -118,11 +122,11 @@ constexpr double kTileGatherVectorCycles = 2;
 constexpr double kTileCopyCycles = 25;
 
 program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& out = v.fields[2];
+  const FieldView& out = v.fields[gather_rows_field::out];
   const double rows = out.rows;
   if (m.kind == machine::Kind::host) {
     const double strided = out.col_stride == 1 ? 0 : kStridedOperations;
-    const HostWork work{bytes_of(out) + bytes_of(v.fields[0]), bytes_of(out),
+    const HostWork work{bytes_of(out) + bytes_of(v.fields[gather_rows_field::rows]), bytes_of(out),
                         strided * static_cast<double>(out.elements())};
     return in_phase(Phase::rearrange, host_cycles(m, work) + rows * kHostRowCycles);
   }
@@ -133,63 +137,21 @@ program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
 }
 
 program::PhaseTimes gather_elements_cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& out = v.fields[2];
+  const FieldView& out = v.fields[gather_elements_field::out];
   const auto elements = static_cast<double>(out.elements());
-  const HostWork streams{bytes_of(v.fields[1]), bytes_of(out), 0};
+  const HostWork streams{bytes_of(v.fields[gather_elements_field::places]), bytes_of(out), 0};
   return in_phase(Phase::rearrange, host_cycles(m, streams) + kHostElementCycles * elements);
 }
 
 program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& out = v.fields[1];
+  const FieldView& out = v.fields[copy_field::out];
   if (m.kind != machine::Kind::host)
     return in_phase(Phase::rearrange, kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
-  const bool strided = v.fields[0].col_stride != 1 || out.col_stride != 1;
+  const bool strided = v.fields[copy_field::in].col_stride != 1 || out.col_stride != 1;
   const HostWork work{bytes_of(out), bytes_of(out),
                       strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
   return in_phase(Phase::rearrange, host_cycles(m, work));
 }
-
-template <Type type, Type index>
-Sample gather_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t source_rows = 7 * scale;
-  const uint32_t rows = 5 * scale;
-  const uint32_t cols = 19 * scale;
-  Sample sample(gather_rows_codelet);
-  sample.values(index, rows, 1,
-                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
-  return sample.random(type, source_rows, cols, seed, 1, true).unset(type, rows, cols);
-}
-
-template <Type type>
-Sample copy_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = 3 * scale;
-  const uint32_t cols = 37 * scale;
-  Sample sample(copy_codelet);
-  return sample.random(type, rows, cols, seed, 1, true).unset(type, rows, cols);
-}
-
-template <Type type>
-Sample gather_elements_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = 7 * scale;
-  const uint32_t cols = 13 * scale;
-  Sample sample(gather_elements_codelet);
-  sample.random(type, 5 * scale, 10 * scale, seed, 1, true);
-  sample.values(Type::u32, rows, cols, [&](uint64_t i) {
-    return static_cast<double>((i * 7919 + seed) % (uint64_t{50} * scale * scale));
-  });
-  return sample.unset(type, rows, cols);
-}
-
-constexpr NamedSample kGatherSamples[] = {
-    {"f32-u32", gather_sample<Type::f32, Type::u32>},
-    {"f16-u16", gather_sample<Type::f16, Type::u16>},
-    {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
-};
-constexpr NamedSample kElementSamples[] = {{"f32", gather_elements_sample<Type::f32>},
-                                           {"f16", gather_elements_sample<Type::f16>},
-                                           {"bf16", gather_elements_sample<Type::bf16>}};
-constexpr NamedSample kCopySamples[] = {
-    {"f32", copy_sample<Type::f32>}, {"f16", copy_sample<Type::f16>}, {"bf16", copy_sample<Type::bf16>}};
 
 }  // namespace
 
@@ -225,9 +187,7 @@ constexpr program::Codelet copy_codelet = {
 };
 
 std::span<const ListedCodelet> gather_codelets() {
-  static constexpr ListedCodelet kListed[] = {{gather_rows_codelet, kGatherSamples},
-                                              {gather_elements_codelet, kElementSamples},
-                                              {copy_codelet, kCopySamples}};
+  static constexpr ListedCodelet kListed[] = {gather_rows_codelet, gather_elements_codelet, copy_codelet};
   return kListed;
 }
 

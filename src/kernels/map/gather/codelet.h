@@ -1,11 +1,23 @@
 // Data movement: rows or elements given by a list, and whole boxes.
 #pragma once
 
-#include <span>
-
-#include "kernels/sample.h"
+#include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
+
+#define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
+#define TESSERA_GATHER_ELEMENTS_FIELDS(X) X(source) X(places) X(out, .access = program::Access::out)
+#define TESSERA_COPY_FIELDS(X) X(in) X(out, .access = program::Access::out)
+
+namespace gather_rows_field {
+enum : size_t { TESSERA_GATHER_ROWS_FIELDS(TESSERA_POSITION) count };
+}
+namespace gather_elements_field {
+enum : size_t { TESSERA_GATHER_ELEMENTS_FIELDS(TESSERA_POSITION) count };
+}
+namespace copy_field {
+enum : size_t { TESSERA_COPY_FIELDS(TESSERA_POSITION) count };
+}
 
 /// out[i] = source[rows[i]]. Fields "rows" (count × 1, u32 or u16), "source", "out" (count × the
 /// source's columns, of its type).

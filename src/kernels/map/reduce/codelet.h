@@ -1,11 +1,24 @@
 // Reductions of partial results.
 #pragma once
 
-#include <span>
-
-#include "kernels/sample.h"
+#include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
+
+#define TESSERA_REDUCE_SUM_FIELDS(X) X(partials) X(out, .access = program::Access::out)
+#define TESSERA_REDUCE_SUM_PARAMS(X) X(scale)
+#define TESSERA_REDUCE_ROWS_FIELDS(X) \
+  X(partials, .alignment = 8) X(rows) X(out, .access = program::Access::out, .alignment = 8)
+
+namespace reduce_sum_field {
+enum : size_t { TESSERA_REDUCE_SUM_FIELDS(TESSERA_POSITION) count };
+}
+namespace reduce_sum_param {
+enum : size_t { TESSERA_REDUCE_SUM_PARAMS(TESSERA_POSITION) count };
+}
+namespace reduce_rows_field {
+enum : size_t { TESSERA_REDUCE_ROWS_FIELDS(TESSERA_POSITION) count };
+}
 
 /// out = scale · (partials 0 + partials 1 + …), added in this order in FP32 and rounded once. Fields
 /// "partials" (p · rows × cols: matrices of out's size, stacked), "out" (rows × cols), each f32, f16 or bf16.

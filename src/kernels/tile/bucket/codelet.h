@@ -2,16 +2,23 @@
 // tile's part of X. Which blocks these are is known only at run time: kernels/tile/bucket/metadata.h.
 #pragma once
 
-#include <span>
-
-#include "kernels/sample.h"
-#include "program/codelet.h"
+#include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// Fields of bucket_product, by position.
+// Alignments and over-reads as in sparse_product.
+#define TESSERA_BUCKET_PRODUCT_FIELDS(X) \
+  X(values, .alignment = 8)              \
+  X(metadata)                            \
+  X(x, .alignment = 8, .over_read = 16)  \
+  X(y, .access = program::Access::inout, .alignment = 16, .interleaved = true, .over_read = 128)
+#define TESSERA_BUCKET_PRODUCT_PARAMS(X) X(block_size) X(partition) X(is_first) X(transposed)
+
 namespace bucket_product_field {
-enum : size_t { values, metadata, x, y, count };
+enum : size_t { TESSERA_BUCKET_PRODUCT_FIELDS(TESSERA_POSITION) count };
+}
+namespace bucket_product_param {
+enum : size_t { TESSERA_BUCKET_PRODUCT_PARAMS(TESSERA_POSITION) count };
 }
 
 /// Y += W·X for the blocks of a bucket that are of one partition. values: blocks × b², each block row-major;
@@ -22,9 +29,18 @@ enum : size_t { values, metadata, x, y, count };
 /// has the partition's rows of dY, and y its rows of dX, to which each block adds, rounded each time.
 extern const program::Codelet bucket_product_codelet;
 
-/// Fields of bucket_sddmm, by position.
+#define TESSERA_BUCKET_SDDMM_FIELDS(X)                                                            \
+  X(dw, .access = program::Access::inout, .alignment = 16, .interleaved = true, .over_read = 128) \
+  X(metadata)                                                                                     \
+  X(x, .alignment = 8, .over_read = 16)                                                           \
+  X(dy, .alignment = 8, .over_read = 16)
+#define TESSERA_BUCKET_SDDMM_PARAMS(X) X(block_size) X(partition) X(is_first)
+
 namespace bucket_sddmm_field {
-enum : size_t { dw, metadata, x, dy, count };
+enum : size_t { TESSERA_BUCKET_SDDMM_FIELDS(TESSERA_POSITION) count };
+}
+namespace bucket_sddmm_param {
+enum : size_t { TESSERA_BUCKET_SDDMM_PARAMS(TESSERA_POSITION) count };
 }
 
 /// dW = dY·Xᵀ at the blocks of a bucket that are of one partition. dw: blocks × b², each block row-major, 0
@@ -33,15 +49,41 @@ enum : size_t { dw, metadata, x, dy, count };
 /// if dw is set to 0 before.
 extern const program::Codelet bucket_sddmm_codelet;
 
+#define TESSERA_COUNT_FIELDS(X) X(counts, .access = program::Access::inout)
+#define TESSERA_COUNT_PARAMS(X) X(by) X(is_first)
+
+namespace count_field {
+enum : size_t { TESSERA_COUNT_FIELDS(TESSERA_POSITION) count };
+}
+namespace count_param {
+enum : size_t { TESSERA_COUNT_PARAMS(TESSERA_POSITION) count };
+}
+
 /// counts[i] += by; counts[i] = by if it is first. Field "counts" (count × 1, u32). Parameters: by; is_first.
 /// Integers only.
 extern const program::Codelet count_codelet;
+
+#define TESSERA_BUCKET_PENDING_FIELDS(X) X(metadata) X(flag, .access = program::Access::out)
+#define TESSERA_BUCKET_PENDING_PARAMS(X) X(partition) X(partitions)
+
+namespace bucket_pending_field {
+enum : size_t { TESSERA_BUCKET_PENDING_FIELDS(TESSERA_POSITION) count };
+}
+namespace bucket_pending_param {
+enum : size_t { TESSERA_BUCKET_PENDING_PARAMS(TESSERA_POSITION) count };
+}
 
 /// flag = 1 if a bucket holds blocks of another partition that have not met their tile, else 0. Buckets move
 /// from partition to partition in a ring: bucket q is at q first, then at q − 1, and so on. Fields "metadata"
 /// (one row of u16), "flag" (1 × 1, u32). Parameters: the partition at which the bucket is; partitions.
 /// Integers only.
 extern const program::Codelet bucket_pending_codelet;
+
+#define TESSERA_ANY_FLAG_FIELDS(X) X(flags) X(any, .access = program::Access::out)
+
+namespace any_flag_field {
+enum : size_t { TESSERA_ANY_FLAG_FIELDS(TESSERA_POSITION) count };
+}
 
 /// any = 1 if any of the flags (count × 1, u32) is not 0, else 0. Fields "flags", "any" (1 × 1, u32).
 /// Integers only.

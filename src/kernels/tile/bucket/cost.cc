@@ -163,7 +163,7 @@ BucketWork work_of(const FieldView& metadata, const Vertex& v, const machine::Ma
   BucketWork work;
   work.subgroups = bucket.subgroups();
   bucket.each_subgroup([&](const Subgroup& subgroup, uint32_t) {
-    if (subgroup.partition() != static_cast<uint32_t>(v.params[1])) return;
+    if (subgroup.partition() != static_cast<uint32_t>(v.params[bucket_product_param::partition])) return;
     work.own += 1;
     if (cost != nullptr) return add_slowest(subgroup, *cost, work);
     work.rows += subgroup.rows();
@@ -198,26 +198,27 @@ double fill_cycles(const machine::Machine& m, double bytes) {
 
 PhaseTimes bucket_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace bucket_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
-  const bool transposed = v.params[3] != 0;
+  const auto b = static_cast<uint32_t>(v.params[bucket_product_param::block_size]);
+  const bool transposed = v.params[bucket_product_param::transposed] != 0;
   const FieldView& out = v.fields[y];
   const Type type = v.fields[values].type;
   const ElementWorker cost = element_worker(type, out.cols);
   const BucketWork work =
       work_of(v.fields[metadata], v, m, v.fields[values].rows, block_rows(transposed ? v.fields[x] : out, b),
               b == 1 && !transposed ? &cost : nullptr);
-  const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(out)) : 0;
+  const double zeroing = v.params[bucket_product_param::is_first] != 0 ? fill_cycles(m, bytes_of(out)) : 0;
   return in_phase(Phase::compute, zeroing + product_cycles(m, type, b, out.cols, work, transposed));
 }
 
 PhaseTimes bucket_sddmm_cost(const Vertex& v, const machine::Machine& m) {
   using namespace bucket_sddmm_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[bucket_sddmm_param::block_size]);
   const FieldView& left = v.fields[dy];
   const ElementWorker cost = sddmm_element_worker(left.type, left.cols);
   const BucketWork work =
       work_of(v.fields[metadata], v, m, v.fields[dw].rows, block_rows(left, b), b == 1 ? &cost : nullptr);
-  const double zeroing = v.params[2] != 0 ? fill_cycles(m, bytes_of(v.fields[dw])) : 0;
+  const double zeroing =
+      v.params[bucket_sddmm_param::is_first] != 0 ? fill_cycles(m, bytes_of(v.fields[dw])) : 0;
   return in_phase(Phase::compute, zeroing + (b > 1 ? sddmm_block_cycles(m, left.type, b, left.cols, work)
                                                    : element_cycles(m, cost, work)));
 }
@@ -225,7 +226,7 @@ PhaseTimes bucket_sddmm_cost(const Vertex& v, const machine::Machine& m) {
 // Derived: the same search for subgroups as in the product.
 PhaseTimes bucket_pending_cost(const Vertex& v, const machine::Machine& m) {
   (void)m;
-  const FieldView& metadata = v.fields[0];
+  const FieldView& metadata = v.fields[bucket_pending_field::metadata];
   const double subgroups =
       metadata.data == nullptr ? 1 : BucketView(metadata.as<const uint16_t>()).subgroups();
   return in_phase(Phase::control, kBlockSupervisor.start + kBlockSupervisor.foreign * subgroups);
@@ -234,13 +235,13 @@ PhaseTimes bucket_pending_cost(const Vertex& v, const machine::Machine& m) {
 // Derived: a load and a branch of the supervisor per flag, 6 cycles each.
 PhaseTimes any_flag_cost(const Vertex& v, const machine::Machine& m) {
   (void)m;
-  return in_phase(Phase::control, 40 + 12.0 * v.fields[0].rows);
+  return in_phase(Phase::control, 40 + 12.0 * v.fields[any_flag_field::flags].rows);
 }
 
 // The same with a load, an addition and a store per count.
 PhaseTimes count_cost(const Vertex& v, const machine::Machine& m) {
   (void)m;
-  return in_phase(Phase::control, 40 + 18.0 * v.fields[0].rows);
+  return in_phase(Phase::control, 40 + 18.0 * v.fields[count_field::counts].rows);
 }
 
 }  // namespace tessera::kernels

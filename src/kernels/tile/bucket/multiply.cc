@@ -29,7 +29,7 @@ template <class In, class Out>
 void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
              RowSums& sums) {
   using namespace bucket_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[bucket_product_param::block_size]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
   for (uint32_t r = row * b; r < std::min((row + 1) * b, out.rows); ++r) {
@@ -51,7 +51,7 @@ template <class In, class Out>
 void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
                         RowSums& sums) {
   using namespace bucket_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[bucket_product_param::block_size]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -76,12 +76,12 @@ void clear(const FieldView& out) {
 template <class In, class Out>
 void add_bucket(const Vertex& v) {
   using namespace bucket_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[bucket_product_param::block_size]);
   const FieldView& out = v.fields[y];
-  if (v.params[2] != 0) clear<Out>(out);
-  const bool transposed = v.params[3] != 0;
+  if (v.params[bucket_product_param::is_first] != 0) clear<Out>(out);
+  const bool transposed = v.params[bucket_product_param::transposed] != 0;
   RowSums sums(out.cols);
-  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
+  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[bucket_product_param::partition]), b,
               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                 if (transposed)
                   add_row_transposed<In, Out>(v, row, first, columns, sums);
@@ -93,9 +93,9 @@ void add_bucket(const Vertex& v) {
 template <class In, class Out>
 void sample_bucket(const Vertex& v) {
   using namespace bucket_sddmm_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
-  if (v.params[2] != 0) clear<Out>(v.fields[dw]);
-  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[1]), b,
+  const auto b = static_cast<uint32_t>(v.params[bucket_sddmm_param::block_size]);
+  if (v.params[bucket_sddmm_param::is_first] != 0) clear<Out>(v.fields[dw]);
+  each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[bucket_sddmm_param::partition]), b,
               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                 for (uint32_t column : columns)
                   sample_block<In>(v.fields[dy], row * b, v.fields[x], column * b, b,

@@ -9,23 +9,22 @@
 namespace tessera::kernels {
 namespace {
 
-using program::Access;
 using program::FieldSpec;
 using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr FieldSpec kFields[row_epilogue_field::count] = {{.name = "bias", .optional = true},
-                                                          {.name = "y", .access = Access::inout}};
-constexpr std::string_view kParams[] = {"activation", "row_elements", "first"};
+constexpr FieldSpec kFields[] = {TESSERA_ROW_EPILOGUE_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kParams[] = {TESSERA_ROW_EPILOGUE_PARAMS(TESSERA_NAME)};
 
 void reference(const Vertex& v) {
   const FieldView& bias = v.fields[row_epilogue_field::bias];
   const FieldView& y = v.fields[row_epilogue_field::y];
-  const auto activation = static_cast<Activation>(v.params[0]);
+  const auto activation = static_cast<Activation>(v.params[row_epilogue_param::activation]);
   for (uint32_t r = 0; r < y.rows; ++r)
     for (uint32_t c = 0; c < y.cols; ++c) {
-      const int64_t row = (v.params[2] + int64_t{r} * y.cols + c) / v.params[1];
+      const int64_t row = (v.params[row_epilogue_param::first] + int64_t{r} * y.cols + c) /
+                          v.params[row_epilogue_param::row_elements];
       float value = static_cast<float>(number_at(y, r, c));
       if (row < bias.rows && bias.cols > 0) value += static_cast<float>(number_at(bias, row, 0));
       set_number(y, r, c, activate(activation, value));
@@ -44,7 +43,7 @@ constexpr double kRowCycles = 4;
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& bias = v.fields[row_epilogue_field::bias];
   const FieldView& y = v.fields[row_epilogue_field::y];
-  const bool gelu = static_cast<Activation>(v.params[0]) == Activation::gelu;
+  const bool gelu = static_cast<Activation>(v.params[row_epilogue_param::activation]) == Activation::gelu;
   const double vectors =
       std::ceil(worker_slice(m, static_cast<double>(y.elements())) / tile_vector_width(y.type));
   const double worker = (y.type == Type::f32 ? kWorkerCyclesFloat : kWorkerCyclesHalf) +
@@ -52,22 +51,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
                         kRowCycles * worker_slice(m, bias.rows);
   return in_phase(Phase::compute, kSupervisorCycles + m.workers_per_tile * worker);
 }
-
-/// A run that begins inside a row.
-template <Type type, Activation activation, bool has_bias>
-Sample sample(uint32_t scale, uint64_t seed) {
-  const uint32_t row_elements = 5 * scale + 1;
-  const uint32_t first = scale;
-  const uint32_t rows = scale == 0 ? 0 : 1 + 3 * scale;
-  const uint32_t elements = scale == 0 ? 0 : rows * row_elements - first - 2;
-  Sample s(row_epilogue_codelet);
-  s.random(Type::f32, has_bias ? rows : 0, has_bias ? 1 : 0, seed).random(type, 1, elements, seed + 1, 4);
-  return s.param(static_cast<int64_t>(activation)).param(row_elements).param(first);
-}
-
-constexpr NamedSample kSamples[] = {{"bias-f32", sample<Type::f32, Activation::none, true>},
-                                    {"bias-relu-f16", sample<Type::f16, Activation::relu, true>},
-                                    {"gelu-f32", sample<Type::f32, Activation::gelu, false>}};
 
 }  // namespace
 
@@ -83,7 +66,7 @@ constexpr program::Codelet row_epilogue_codelet = {
 };
 
 std::span<const ListedCodelet> row_epilogue_codelets() {
-  static constexpr ListedCodelet kListed[] = {{row_epilogue_codelet, kSamples}};
+  static constexpr ListedCodelet kListed[] = {row_epilogue_codelet};
   return kListed;
 }
 

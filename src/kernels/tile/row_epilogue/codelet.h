@@ -1,16 +1,18 @@
 // The epilogue of a product on the tiles that own its result: a bias per row, and an activation.
 #pragma once
 
-#include <span>
-
-#include "kernels/sample.h"
-#include "program/codelet.h"
+#include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// Fields of row_epilogue, by position.
+#define TESSERA_ROW_EPILOGUE_FIELDS(X) X(bias, .optional = true) X(y, .access = program::Access::inout)
+#define TESSERA_ROW_EPILOGUE_PARAMS(X) X(activation) X(row_elements) X(first)
+
 namespace row_epilogue_field {
-enum : size_t { bias, y, count };
+enum : size_t { TESSERA_ROW_EPILOGUE_FIELDS(TESSERA_POSITION) count };
+}
+namespace row_epilogue_param {
+enum : size_t { TESSERA_ROW_EPILOGUE_PARAMS(TESSERA_POSITION) count };
 }
 
 /// y = activation(y + bias[row]), in FP32 and rounded once, in place. y (f32 or f16) holds a run of elements

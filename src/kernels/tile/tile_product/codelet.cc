@@ -10,46 +10,20 @@
 namespace tessera::kernels {
 namespace {
 
-using program::Access;
 using program::FieldSpec;
 using program::FieldView;
 using program::Vertex;
 
-// As PopLibs' vertices require: weights and X are loaded in units of 8 bytes; blocks are in units of 16 bytes
-// and interleaved; loops over-read X by 16 bytes, and Y by up to 128 (blocks of 16).
-constexpr std::array<FieldSpec, sparse_product_field::count> kSparseFields = {{
-    {.name = "values", .alignment = 8},
-    {.name = "lists"},
-    {.name = "x", .alignment = 8, .over_read = 16},
-    {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
-}};
-constexpr std::array<std::string_view, 2> kSparseParams = {"block_size", "transposed"};
-
-constexpr std::array<FieldSpec, tile_sddmm_field::count> kSddmmFields = {{
-    {.name = "dy", .alignment = 8, .over_read = 16},
-    {.name = "lists"},
-    {.name = "x", .alignment = 8, .over_read = 16},
-    {.name = "dw", .access = Access::out, .alignment = 16, .interleaved = true, .over_read = 128},
-}};
-constexpr std::array<std::string_view, 1> kBlockSizeParam = {"block_size"};
-
-constexpr std::array<FieldSpec, dense_product_field::count> kDenseFields = {{
-    {.name = "w", .alignment = 8},
-    {.name = "x", .alignment = 8, .over_read = 16},
-    {.name = "y", .access = Access::out, .alignment = 16, .interleaved = true},
-}};
-constexpr std::array<std::string_view, 3> kDenseParams = {"m", "k", "n"};
-
-constexpr std::array<FieldSpec, dense_input_gradient_field::count> kInputGradientFields = {{
-    {.name = "w", .alignment = 8},
-    {.name = "dy", .alignment = 8, .over_read = 16},
-    {.name = "dx", .access = Access::out, .alignment = 16, .interleaved = true},
-}};
-constexpr std::array<FieldSpec, dense_weight_gradient_field::count> kWeightGradientFields = {{
-    {.name = "dy", .alignment = 8},
-    {.name = "x", .alignment = 8, .over_read = 16},
-    {.name = "dw", .access = Access::out, .alignment = 16, .interleaved = true},
-}};
+constexpr FieldSpec kSparseFields[] = {TESSERA_SPARSE_PRODUCT_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kSparseParams[] = {TESSERA_SPARSE_PRODUCT_PARAMS(TESSERA_NAME)};
+constexpr std::string_view kSparseTransposedParams[] = {
+    TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS(TESSERA_NAME)};
+constexpr FieldSpec kSddmmFields[] = {TESSERA_TILE_SDDMM_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kSddmmParams[] = {TESSERA_TILE_SDDMM_PARAMS(TESSERA_NAME)};
+constexpr FieldSpec kDenseFields[] = {TESSERA_DENSE_PRODUCT_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kDenseParams[] = {TESSERA_DENSE_PRODUCT_PARAMS(TESSERA_NAME)};
+constexpr FieldSpec kInputGradientFields[] = {TESSERA_DENSE_INPUT_GRADIENT_FIELDS(TESSERA_FIELD)};
+constexpr FieldSpec kWeightGradientFields[] = {TESSERA_DENSE_WEIGHT_GRADIENT_FIELDS(TESSERA_FIELD)};
 
 float f32_at(const FieldView& field, int64_t row, int64_t col) {
   return static_cast<float>(number_at(field, row, col));
@@ -62,8 +36,8 @@ uint32_t entry_at(const FieldView& lists, uint32_t i) {
 
 void sparse_reference(const Vertex& v) {
   using namespace sparse_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
-  const bool transposed = v.params[1] != 0;
+  const auto b = static_cast<uint32_t>(v.params[sparse_product_param::block_size]);
+  const bool transposed = v.params[sparse_product_param::transposed] != 0;
   const FieldView& out = v.fields[y];
   const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
   uint32_t block = 0;
@@ -92,7 +66,7 @@ void sparse_simd(const Vertex& v) {
 
 void sparse_transposed_reference(const Vertex& v) {
   using namespace sparse_transposed_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]);
   const FieldView& out = v.fields[y];
   const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
   uint32_t at = 0;
@@ -118,7 +92,7 @@ void sparse_transposed_simd(const Vertex& v) {
 
 void sddmm_reference(const Vertex& v) {
   using namespace tile_sddmm_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[tile_sddmm_param::block_size]);
   uint32_t block = 0;
   uint32_t at = 0;
   for (uint32_t row = 0; block < v.fields[dw].rows; row += b)
@@ -151,12 +125,14 @@ void multiply_reference(const Vertex& v, int64_t rows, int64_t inner, int64_t co
 }
 
 void dense_reference(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
+                                    v.params[dense_product_param::n]};
   multiply_reference(v, m, k, n, {k, 1}, {n, 1});
 }
 
 void input_gradient_reference(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
+                                    v.params[dense_product_param::n]};
   multiply_reference(v, k, m, n, {1, k}, {n, 1});
 }
 
@@ -165,7 +141,8 @@ void input_gradient_simd(const Vertex& v) {
 }
 
 void weight_gradient_reference(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
+                                    v.params[dense_product_param::n]};
   multiply_reference(v, m, n, k, {n, 1}, {1, n});
 }
 
@@ -196,154 +173,6 @@ program::PhaseTimes weight_gradient_cost(const Vertex& v, const machine::Machine
   return dense_weight_gradient_cost(v, m);
 }
 
-/// Every third block of a square of blocks; the last of X and of Y are short by one row where possible.
-struct SddmmPattern {
-  std::vector<double> lists;
-  uint32_t blocks = 0;
-  uint32_t rows = 0;
-
-  SddmmPattern(uint32_t side, uint32_t block_size)
-      : rows(side * block_size - (side > 0 && block_size > 1 ? 1 : 0)) {
-    for (uint32_t r = 0; r < side; ++r) {
-      const size_t count_at = lists.size();
-      lists.push_back(0);
-      for (uint32_t c = r % 3; c < side; c += 3, ++blocks) {
-        lists.push_back(c);
-        ++lists[count_at];
-      }
-    }
-  }
-
-  void add_lists(Sample& s) const {
-    s.values(Type::u16, static_cast<uint32_t>(lists.size()), 1, [&](uint64_t i) { return lists[i]; });
-  }
-};
-
-template <Type in, Type out, uint32_t block_size, bool transposed = false>
-Sample sparse_sample(uint32_t scale, uint64_t seed) {
-  constexpr uint32_t kCols = 9;
-  const SddmmPattern p(2 * scale, block_size);
-  Sample s(sparse_product_codelet);
-  s.random(in, p.blocks, block_size * block_size, seed);
-  p.add_lists(s);
-  s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
-  return s.param(block_size)
-      .param(transposed)
-      .tolerance(product_tolerance(in, out, 2.0 * scale * block_size))
-      .flops(2.0 * p.blocks * block_size * block_size * kCols);
-}
-
-/// The same blocks by columns.
-template <Type in, Type out, uint32_t block_size>
-Sample sparse_transposed_sample(uint32_t scale, uint64_t seed) {
-  constexpr uint32_t kCols = 9;
-  const uint32_t side = 2 * scale;
-  const SddmmPattern p(side, block_size);
-  std::vector<double> lists;
-  for (uint32_t column = 0; column < side; ++column) {
-    const size_t count_at = lists.size();
-    lists.push_back(0);
-    uint32_t block = 0;
-    for (uint32_t r = 0; r < side; ++r)
-      for (uint32_t c = r % 3; c < side; c += 3, ++block)
-        if (c == column) {
-          lists.push_back(block);
-          lists.push_back(r);
-          ++lists[count_at];
-        }
-  }
-  Sample s(sparse_transposed_product_codelet);
-  s.random(in, p.blocks, block_size * block_size, seed);
-  s.values(Type::u16, static_cast<uint32_t>(lists.size()), 1, [&](uint64_t i) { return lists[i]; });
-  s.random(in, p.rows, kCols, seed + 1).unset(out, p.rows, kCols);
-  return s.param(block_size)
-      .tolerance(product_tolerance(in, out, 2.0 * scale * block_size))
-      .flops(2.0 * p.blocks * block_size * block_size * kCols);
-}
-
-/// The SIMD form adds in another order than the reference.
-template <Type in, Type out, uint32_t block_size>
-Sample sddmm_sample(uint32_t scale, uint64_t seed) {
-  const SddmmPattern p(2 * scale, block_size);
-  const uint32_t cols = 13 * scale;
-  Sample s(tile_sddmm_codelet);
-  s.random(in, p.rows, cols, seed);
-  p.add_lists(s);
-  s.random(in, p.rows, cols, seed + 1).unset(out, p.blocks, block_size * block_size);
-  return s.param(block_size)
-      .tolerance({epsilon_of(out), cols * epsilon_of(Type::f32)})
-      .flops(2.0 * p.blocks * block_size * block_size * cols);
-}
-
-template <Type in, Type out>
-Sample dense_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t m = 5 * scale;
-  const uint32_t k = 7 * scale;
-  const uint32_t n = 6 * scale + (scale > 0 ? 1 : 0);
-  Sample s(dense_product_codelet);
-  s.random(in, 1, m * k, seed).random(in, 1, k * n, seed + 1).unset(out, 1, m * n);
-  s.param(m).param(k).param(n);
-  return s.tolerance(product_tolerance(in, out, k)).flops(2.0 * m * k * n);
-}
-
-template <Type in, Type out>
-Sample input_gradient_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t m = 5 * scale;
-  const uint32_t k = 7 * scale;
-  const uint32_t n = 6 * scale + (scale > 0 ? 1 : 0);
-  Sample s(dense_input_gradient_codelet);
-  s.random(in, 1, m * k, seed).random(in, 1, m * n, seed + 1).unset(out, 1, k * n);
-  s.param(m).param(k).param(n);
-  return s.tolerance(product_tolerance(in, out, m)).flops(2.0 * m * k * n);
-}
-
-/// Vectors of the fast form add in another order than the reference.
-template <Type in, Type out>
-Sample weight_gradient_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t m = 5 * scale;
-  const uint32_t k = 7 * scale;
-  const uint32_t n = 13 * scale;
-  Sample s(dense_weight_gradient_codelet);
-  s.random(in, 1, m * n, seed).random(in, 1, k * n, seed + 1).unset(out, 1, m * k);
-  s.param(m).param(k).param(n);
-  return s.tolerance({epsilon_of(out), n * epsilon_of(Type::f32)}).flops(2.0 * m * k * n);
-}
-
-constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},
-                                          {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
-                                          {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
-                                          {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
-                                          {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>},
-                                          {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>},
-                                          {"b4-f32-t", sparse_sample<Type::f32, Type::f32, 4, true>},
-                                          {"b16-f16-t", sparse_sample<Type::f16, Type::f16, 16, true>}};
-
-constexpr NamedSample kSparseTransposedSamples[] = {
-    {"b1-f32", sparse_transposed_sample<Type::f32, Type::f32, 1>},
-    {"b1-f16", sparse_transposed_sample<Type::f16, Type::f16, 1>},
-    {"b4-f32", sparse_transposed_sample<Type::f32, Type::f32, 4>},
-    {"b8-f16-f32", sparse_transposed_sample<Type::f16, Type::f32, 8>},
-    {"b16-f16", sparse_transposed_sample<Type::f16, Type::f16, 16>}};
-
-constexpr NamedSample kSddmmSamples[] = {{"b1-f32", sddmm_sample<Type::f32, Type::f32, 1>},
-                                         {"b1-f16", sddmm_sample<Type::f16, Type::f16, 1>},
-                                         {"b4-f16", sddmm_sample<Type::f16, Type::f16, 4>},
-                                         {"b8-f16-f32", sddmm_sample<Type::f16, Type::f32, 8>},
-                                         {"b16-f16", sddmm_sample<Type::f16, Type::f16, 16>},
-                                         {"b16-f32", sddmm_sample<Type::f32, Type::f32, 16>}};
-
-constexpr NamedSample kDenseSamples[] = {{"f32", dense_sample<Type::f32, Type::f32>},
-                                         {"f16", dense_sample<Type::f16, Type::f16>},
-                                         {"f16-f32", dense_sample<Type::f16, Type::f32>}};
-
-constexpr NamedSample kInputGradientSamples[] = {{"f32", input_gradient_sample<Type::f32, Type::f32>},
-                                                 {"f16", input_gradient_sample<Type::f16, Type::f16>},
-                                                 {"f16-f32", input_gradient_sample<Type::f16, Type::f32>}};
-
-constexpr NamedSample kWeightGradientSamples[] = {{"f32", weight_gradient_sample<Type::f32, Type::f32>},
-                                                  {"f16", weight_gradient_sample<Type::f16, Type::f16>},
-                                                  {"f16-f32", weight_gradient_sample<Type::f16, Type::f32>}};
-
 }  // namespace
 
 constexpr program::Codelet sparse_product_codelet = {
@@ -362,7 +191,7 @@ constexpr program::Codelet sparse_transposed_product_codelet = {
     .name = "sparse_transposed_product",
     .workers = program::Workers::whole_tile,
     .fields = kSparseFields,
-    .params = kBlockSizeParam,
+    .params = kSparseTransposedParams,
     .reference = sparse_transposed_reference,
     .simd = sparse_transposed_simd,
     .cost = sparse_transposed_cost,
@@ -374,7 +203,7 @@ constexpr program::Codelet tile_sddmm_codelet = {
     .name = "tile_sddmm",
     .workers = program::Workers::whole_tile,
     .fields = kSddmmFields,
-    .params = kBlockSizeParam,
+    .params = kSddmmParams,
     .reference = sddmm_reference,
     .simd = sddmm_simd,
     .cost = sddmm_cost,
@@ -419,12 +248,9 @@ constexpr program::Codelet dense_weight_gradient_codelet = {
 };
 
 std::span<const ListedCodelet> tile_product_codelets() {
-  static constexpr ListedCodelet kListed[] = {{sparse_product_codelet, kSparseSamples},
-                                              {sparse_transposed_product_codelet, kSparseTransposedSamples},
-                                              {tile_sddmm_codelet, kSddmmSamples},
-                                              {dense_product_codelet, kDenseSamples},
-                                              {dense_input_gradient_codelet, kInputGradientSamples},
-                                              {dense_weight_gradient_codelet, kWeightGradientSamples}};
+  static constexpr ListedCodelet kListed[] = {sparse_product_codelet,       sparse_transposed_product_codelet,
+                                              tile_sddmm_codelet,           dense_product_codelet,
+                                              dense_input_gradient_codelet, dense_weight_gradient_codelet};
   return kListed;
 }
 

@@ -1,16 +1,24 @@
 // Products on a tile with its own memory: blocks or elements of a part of W, times the tile's rows of X.
 #pragma once
 
-#include <span>
-
-#include "kernels/sample.h"
-#include "program/codelet.h"
+#include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// Fields of sparse_product, by position.
+// As PopLibs' vertices require: weights and X are loaded in units of 8 bytes; blocks are in units of 16 bytes
+// and interleaved; loops over-read X by 16 bytes, and Y by up to 128 (blocks of 16).
+#define TESSERA_SPARSE_PRODUCT_FIELDS(X) \
+  X(values, .alignment = 8)              \
+  X(lists)                               \
+  X(x, .alignment = 8, .over_read = 16)  \
+  X(y, .access = program::Access::out, .alignment = 16, .interleaved = true, .over_read = 128)
+#define TESSERA_SPARSE_PRODUCT_PARAMS(X) X(block_size) X(transposed)
+
 namespace sparse_product_field {
-enum : size_t { values, lists, x, y, count };
+enum : size_t { TESSERA_SPARSE_PRODUCT_FIELDS(TESSERA_POSITION) count };
+}
+namespace sparse_product_param {
+enum : size_t { TESSERA_SPARSE_PRODUCT_PARAMS(TESSERA_POSITION) count };
 }
 
 /// Y = W·X for some block rows. values: blocks × b², each block row-major; lists (count × 1, u16 or u32): for
@@ -20,9 +28,14 @@ enum : size_t { values, lists, x, y, count };
 /// ignored. Parameters: b; transposed: 1 if each block is read as its transpose, for Wᵀ with the values of W.
 extern const program::Codelet sparse_product_codelet;
 
-/// Fields of sparse_transposed_product, by position.
+// The fields of sparse_transposed_product are those of sparse_product.
+#define TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS(X) X(block_size)
+
 namespace sparse_transposed_product_field {
-enum : size_t { values, lists, x, y, count };
+enum : size_t { TESSERA_SPARSE_PRODUCT_FIELDS(TESSERA_POSITION) count };
+}
+namespace sparse_transposed_product_param {
+enum : size_t { TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS(TESSERA_POSITION) count };
 }
 
 /// Y = Wᵀ·X for the blocks of W as stored for sparse_product, in their order. lists (count × 1, u16 or u32):
@@ -31,9 +44,18 @@ enum : size_t { values, lists, x, y, count };
 /// Parameter: b.
 extern const program::Codelet sparse_transposed_product_codelet;
 
-/// Fields of tile_sddmm, by position.
+#define TESSERA_TILE_SDDMM_FIELDS(X)     \
+  X(dy, .alignment = 8, .over_read = 16) \
+  X(lists)                               \
+  X(x, .alignment = 8, .over_read = 16)  \
+  X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true, .over_read = 128)
+#define TESSERA_TILE_SDDMM_PARAMS(X) X(block_size)
+
 namespace tile_sddmm_field {
-enum : size_t { dy, lists, x, dw, count };
+enum : size_t { TESSERA_TILE_SDDMM_FIELDS(TESSERA_POSITION) count };
+}
+namespace tile_sddmm_param {
+enum : size_t { TESSERA_TILE_SDDMM_PARAMS(TESSERA_POSITION) count };
 }
 
 /// dW = dY·Xᵀ at some blocks: dy: rows × n, block row after block row; lists and x (rows × n) as
@@ -42,27 +64,43 @@ enum : size_t { dy, lists, x, dw, count };
 /// Parameter: b.
 extern const program::Codelet tile_sddmm_codelet;
 
-/// Fields of dense_product, by position.
+#define TESSERA_DENSE_PRODUCT_FIELDS(X) \
+  X(w, .alignment = 8)                  \
+  X(x, .alignment = 8, .over_read = 16) \
+  X(y, .access = program::Access::out, .alignment = 16, .interleaved = true)
+#define TESSERA_DENSE_PRODUCT_PARAMS(X) X(m) X(k) X(n)
+
 namespace dense_product_field {
-enum : size_t { w, x, y, count };
+enum : size_t { TESSERA_DENSE_PRODUCT_FIELDS(TESSERA_POSITION) count };
+}
+namespace dense_product_param {
+enum : size_t { TESSERA_DENSE_PRODUCT_PARAMS(TESSERA_POSITION) count };
 }
 
 /// Y = W·X of full matrices, each stored as one row: w: m · k elements, row by row; x: k · n; y: m
 /// · n. Types as above. Parameters: m, k, n.
 extern const program::Codelet dense_product_codelet;
 
-/// Fields of dense_input_gradient, by position.
+#define TESSERA_DENSE_INPUT_GRADIENT_FIELDS(X) \
+  X(w, .alignment = 8)                         \
+  X(dy, .alignment = 8, .over_read = 16)       \
+  X(dx, .access = program::Access::out, .alignment = 16, .interleaved = true)
+
 namespace dense_input_gradient_field {
-enum : size_t { w, dy, dx, count };
+enum : size_t { TESSERA_DENSE_INPUT_GRADIENT_FIELDS(TESSERA_POSITION) count };
 }
 
 /// dX = Wᵀ·dY with the W of dense_product, which is read as its transpose: w: m · k elements, row by row; dy:
 /// m · n; dx: k · n. Types and parameters as above.
 extern const program::Codelet dense_input_gradient_codelet;
 
-/// Fields of dense_weight_gradient, by position.
+#define TESSERA_DENSE_WEIGHT_GRADIENT_FIELDS(X) \
+  X(dy, .alignment = 8)                         \
+  X(x, .alignment = 8, .over_read = 16)         \
+  X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true)
+
 namespace dense_weight_gradient_field {
-enum : size_t { dy, x, dw, count };
+enum : size_t { TESSERA_DENSE_WEIGHT_GRADIENT_FIELDS(TESSERA_POSITION) count };
 }
 
 /// dW = dY·Xᵀ with the X of dense_product, which is read as its transpose: dy: m · n elements, row by row; x:

@@ -162,12 +162,12 @@ double transpose_cycles(const machine::Machine& m, Type type, double elements) {
 
 PhaseTimes sparse_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace sparse_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[sparse_product_param::block_size]);
   const FieldView& out = v.fields[y];
   const Type type = v.fields[values].type;
   if (b == 1)
     return in_phase(Phase::compute, element_cycles(v.fields[lists], element_rates(type, out.cols), m));
-  const BlockRates rates = block_rates(m, type, b, out.cols, v.params[1] != 0);
+  const BlockRates rates = block_rates(m, type, b, out.cols, v.params[sparse_product_param::transposed] != 0);
   return in_phase(Phase::compute, block_cycles(rates, out.rows, b, v.fields[values].rows));
 }
 
@@ -176,7 +176,7 @@ PhaseTimes sparse_product_cost(const Vertex& v, const machine::Machine& m) {
 PhaseTimes sparse_transposed_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace sparse_transposed_product_field;
   constexpr double kBlockNumberCycles = 6;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]);
   const FieldView& out = v.fields[y];
   const Type type = v.fields[values].type;
   if (b > 1) {
@@ -192,7 +192,7 @@ PhaseTimes sparse_transposed_product_cost(const Vertex& v, const machine::Machin
 
 PhaseTimes tile_sddmm_cost(const Vertex& v, const machine::Machine& m) {
   using namespace tile_sddmm_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[tile_sddmm_param::block_size]);
   const FieldView& left = v.fields[dy];
   if (b == 1)
     return in_phase(Phase::compute,
@@ -204,14 +204,16 @@ PhaseTimes tile_sddmm_cost(const Vertex& v, const machine::Machine& m) {
 PhaseTimes dense_product_cost(const Vertex& v, const machine::Machine& m) {
   const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
   return in_phase(Phase::compute,
-                  dense_cycles(m, v.fields[dense_product_field::w].type, param(0), param(1), param(2)));
+                  dense_cycles(m, v.fields[dense_product_field::w].type, param(dense_product_param::m),
+                               param(dense_product_param::k), param(dense_product_param::n)));
 }
 
 // Derived: a product of Wᵀ, which is written to memory before.
 PhaseTimes dense_input_gradient_cost(const Vertex& v, const machine::Machine& m) {
   const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
   const FieldView& left = v.fields[dense_input_gradient_field::w];
-  return in_phase(Phase::compute, dense_cycles(m, left.type, param(1), param(0), param(2)) +
+  return in_phase(Phase::compute, dense_cycles(m, left.type, param(dense_product_param::k),
+                                               param(dense_product_param::m), param(dense_product_param::n)) +
                                       transpose_cycles(m, left.type, static_cast<double>(left.elements())));
 }
 
@@ -219,7 +221,8 @@ PhaseTimes dense_input_gradient_cost(const Vertex& v, const machine::Machine& m)
 PhaseTimes dense_weight_gradient_cost(const Vertex& v, const machine::Machine& m) {
   const auto param = [&](size_t i) { return static_cast<uint32_t>(v.params[i]); };
   const FieldView& right = v.fields[dense_weight_gradient_field::x];
-  return in_phase(Phase::compute, dense_cycles(m, right.type, param(0), param(2), param(1)) +
+  return in_phase(Phase::compute, dense_cycles(m, right.type, param(dense_product_param::m),
+                                               param(dense_product_param::n), param(dense_product_param::k)) +
                                       transpose_cycles(m, right.type, static_cast<double>(right.elements())));
 }
 

@@ -33,10 +33,10 @@ HWY_INLINE uint32_t entry(const FieldView& lists, uint32_t i) {
 template <class In, class Out>
 void sparse_rows(const Vertex& v) {
   using namespace sparse_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[sparse_product_param::block_size]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
-  const bool transposed = v.params[1] != 0;
+  const bool transposed = v.params[sparse_product_param::transposed] != 0;
   const uint32_t row_step = transposed ? 1 : b;
   const uint32_t col_step = transposed ? b : 1;
   RowSums sums(out.cols);
@@ -62,7 +62,7 @@ void sparse_rows(const Vertex& v) {
 template <class In, class Out>
 void sparse_transposed_rows(const Vertex& v) {
   using namespace sparse_transposed_product_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
   RowSums sums(out.cols);
@@ -86,7 +86,7 @@ void sparse_transposed_rows(const Vertex& v) {
 template <class In, class Out>
 void sample_rows(const Vertex& v) {
   using namespace tile_sddmm_field;
-  const auto b = static_cast<uint32_t>(v.params[0]);
+  const auto b = static_cast<uint32_t>(v.params[tile_sddmm_param::block_size]);
   uint32_t block = 0;
   for (uint32_t at = 0, row = 0; block < v.fields[dw].rows; row += b)
     for (uint32_t left = entry(v.fields[lists], at++); left > 0; --left, ++at, ++block)
@@ -111,7 +111,8 @@ void multiply_rows(const Vertex& v, int64_t rows, int64_t inner, int64_t cols, i
 
 template <class In, class Out>
 void weight_gradient_rows(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
+                                    v.params[dense_product_param::n]};
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < k; ++j)
       store_one(v.fields[2].as<Out>() + i * k + j,
@@ -140,13 +141,15 @@ void tile_sddmm(const Vertex& v) {
 }
 
 void dense_product(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
+                                    v.params[dense_product_param::n]};
   with_float_types(v.fields[0].type, v.fields[2].type,
                    [&]<class In, class Out>(In, Out) { multiply_rows<In, Out>(v, m, k, n, k, 1); });
 }
 
 void dense_input_gradient(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[0], v.params[1], v.params[2]};
+  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
+                                    v.params[dense_product_param::n]};
   with_float_types(v.fields[0].type, v.fields[2].type,
                    [&]<class In, class Out>(In, Out) { multiply_rows<In, Out>(v, k, m, n, 1, k); });
 }

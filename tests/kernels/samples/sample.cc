@@ -1,4 +1,4 @@
-#include "kernels/sample.h"
+#include "kernels/samples/sample.h"
 
 #include <algorithm>
 #include <cmath>

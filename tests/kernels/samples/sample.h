@@ -122,14 +122,11 @@ struct NamedSample {
   Sample (*make)(uint32_t scale, uint64_t seed) = nullptr;
 };
 
-/// A codelet with its samples, as its family lists it. Without reference, cost and samples it does
-/// not compile.
-struct ListedCodelet {
-  consteval ListedCodelet(const program::Codelet& listed, std::span<const NamedSample> its_samples)
-      : codelet(&listed), samples(its_samples) {
-    if (listed.reference == nullptr) throw "a codelet needs a reference";
-    if (listed.cost == nullptr) throw "a codelet needs a cost";
-    if (its_samples.empty()) throw "a codelet needs a sample";
+/// A codelet with its samples. Without any it does not compile.
+struct CodeletSamples {
+  constexpr CodeletSamples(const program::Codelet& of, std::span<const NamedSample> its_samples)
+      : codelet(&of), samples(its_samples) {
+    if (samples.empty()) throw "a codelet needs a sample";
   }
 
   const program::Codelet* codelet;

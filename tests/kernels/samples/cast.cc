@@ -1,0 +1,29 @@
+#include "kernels/map/cast/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Conversion is exact or rounds one number once: the same in both forms.
+template <Type from, Type to>
+Sample sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 3 * scale;
+  const uint32_t cols = 41 * scale;
+  Sample sample(cast_codelet);
+  return sample.random(from, rows, cols, seed, 2, true).unset(to, rows, cols);
+}
+
+constexpr NamedSample kSamples[] = {
+    {"f32-f16", sample<Type::f32, Type::f16>},   {"f32-bf16", sample<Type::f32, Type::bf16>},
+    {"f16-f32", sample<Type::f16, Type::f32>},   {"bf16-f32", sample<Type::bf16, Type::f32>},
+    {"f16-bf16", sample<Type::f16, Type::bf16>}, {"bf16-f16", sample<Type::bf16, Type::f16>},
+};
+
+}  // namespace
+
+std::span<const CodeletSamples> cast_samples() {
+  static constexpr CodeletSamples kAll[] = {{cast_codelet, kSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels

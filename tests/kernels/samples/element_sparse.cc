@@ -1,0 +1,57 @@
+#include "kernels/host/element_sparse/codelet.h"
+#include "kernels/host/element_sparse/cost.h"
+#include "kernels/samples/list.h"
+#include "sparse/generate.h"
+
+namespace tessera::kernels {
+namespace {
+
+/// A power-law pattern of density 1/5, so that row lengths differ.
+template <Type type, uint32_t n, bool reads_y = true>
+Sample sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
+  const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
+  const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), type,
+                                      {.k_block = 64, .chunk_rows = 128});
+  ElementSchedule schedule;
+  schedule.panel_cols = n == 1 ? 1 : 64;
+  const sparse::ElementIndex& index = packed.index();
+  const auto steps = static_cast<uint32_t>(packed.value_count() / sparse::kRowGroupLanes);
+  Sample s(reads_y ? element_spmm_codelet : element_spmm_assign_codelet);
+  s.random(type, steps, sparse::kRowGroupLanes, seed).packed();
+  s.values(Type::u32, 1, packed.chunks() + 1, [&](uint64_t i) { return index.chunk_begin[i]; }).packed();
+  s.records(std::span(index.blocks)).records(std::span(index.row_groups));
+  s.values(Type::u32, static_cast<uint32_t>(index.words.size() / sparse::kRowGroupLanes),
+           sparse::kRowGroupLanes, [&](uint64_t i) { return index.words[i]; })
+      .packed();
+  s.random(Type::f32, cols, n, seed + 1);
+  reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
+  s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
+  s.random(Type::f32, 1, rows, seed + 3).packed();
+  s.unset(Type::f32, 1, static_cast<uint32_t>(element_scratch_floats(schedule, view_of(packed), n))).packed();
+  s.param(packed.k_block()).param(0).param(0).param(static_cast<int64_t>(Activation::gelu));
+  visit_element_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
+  // Sums of up to `cols` products below 1, in another order.
+  s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
+  return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);
+}
+
+constexpr NamedSample kSamples[] = {
+    {"f32-n37", sample<Type::f32, 37>}, {"f16-n64", sample<Type::f16, 64>},
+    {"bf16-n5", sample<Type::bf16, 5>}, {"f32-n1", sample<Type::f32, 1>},
+    {"bf16-n1", sample<Type::bf16, 1>}, {"f32-n8", sample<Type::f32, 8>},
+};
+constexpr NamedSample kAssignSamples[] = {
+    {"f32-n37", sample<Type::f32, 37, false>},
+    {"f16-n1", sample<Type::f16, 1, false>},
+};
+
+}  // namespace
+
+std::span<const CodeletSamples> element_sparse_samples() {
+  static constexpr CodeletSamples kAll[] = {{element_spmm_codelet, kSamples},
+                                            {element_spmm_assign_codelet, kAssignSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels

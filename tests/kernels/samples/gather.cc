@@ -1,0 +1,58 @@
+#include "kernels/map/gather/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+template <Type type, Type index>
+Sample gather_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t source_rows = 7 * scale;
+  const uint32_t rows = 5 * scale;
+  const uint32_t cols = 19 * scale;
+  Sample sample(gather_rows_codelet);
+  sample.values(index, rows, 1,
+                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
+  return sample.random(type, source_rows, cols, seed, 1, true).unset(type, rows, cols);
+}
+
+template <Type type>
+Sample copy_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 3 * scale;
+  const uint32_t cols = 37 * scale;
+  Sample sample(copy_codelet);
+  return sample.random(type, rows, cols, seed, 1, true).unset(type, rows, cols);
+}
+
+template <Type type>
+Sample gather_elements_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 7 * scale;
+  const uint32_t cols = 13 * scale;
+  Sample sample(gather_elements_codelet);
+  sample.random(type, 5 * scale, 10 * scale, seed, 1, true);
+  sample.values(Type::u32, rows, cols, [&](uint64_t i) {
+    return static_cast<double>((i * 7919 + seed) % (uint64_t{50} * scale * scale));
+  });
+  return sample.unset(type, rows, cols);
+}
+
+constexpr NamedSample kGatherSamples[] = {
+    {"f32-u32", gather_sample<Type::f32, Type::u32>},
+    {"f16-u16", gather_sample<Type::f16, Type::u16>},
+    {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
+};
+constexpr NamedSample kElementSamples[] = {{"f32", gather_elements_sample<Type::f32>},
+                                           {"f16", gather_elements_sample<Type::f16>},
+                                           {"bf16", gather_elements_sample<Type::bf16>}};
+constexpr NamedSample kCopySamples[] = {
+    {"f32", copy_sample<Type::f32>}, {"f16", copy_sample<Type::f16>}, {"bf16", copy_sample<Type::bf16>}};
+
+}  // namespace
+
+std::span<const CodeletSamples> gather_samples() {
+  static constexpr CodeletSamples kAll[] = {{gather_rows_codelet, kGatherSamples},
+                                            {gather_elements_codelet, kElementSamples},
+                                            {copy_codelet, kCopySamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels

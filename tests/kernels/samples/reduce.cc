@@ -1,0 +1,50 @@
+#include "kernels/common/element.h"
+#include "kernels/map/reduce/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+// The same additions in the same order: the same bits.
+template <Type from, Type to, uint32_t rows = 1>
+Sample sample(uint32_t scale, uint64_t seed) {
+  const uint32_t partials = scale == 0 ? 0 : 4 + scale / 4;
+  const uint32_t elements = 83 * scale * scale;
+  Sample sample(reduce_sum_codelet);
+  sample.random(from, partials * rows, elements, seed, 1, true).unset(to, rows, elements);
+  return sample.param(param_of(0.75F)).flops(double{1} * partials * rows * elements);
+}
+
+constexpr NamedSample kSamples[] = {
+    {"f32-f32", sample<Type::f32, Type::f32>},     {"f16-f16", sample<Type::f16, Type::f16>},
+    {"f16-f32", sample<Type::f16, Type::f32>},     {"f32-f16", sample<Type::f32, Type::f16>},
+    {"bf16-bf16", sample<Type::bf16, Type::bf16>}, {"rows-f32-f16", sample<Type::f32, Type::f16, 3>},
+};
+
+/// Row r gets r mod 3 partials plus one.
+template <Type from, Type to>
+Sample rows_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 3 * scale;
+  const uint32_t cols = 13 * scale;
+  const uint32_t partials = 6 * scale;
+  constexpr uint32_t kTarget[] = {0, 1, 2, 1, 2, 2};
+  Sample sample(reduce_rows_codelet);
+  sample.random(from, partials, cols, seed, 1, true);
+  sample.values(Type::u16, partials, 1,
+                [&](uint64_t i) { return static_cast<double>(i / 6 * 3 + kTarget[i % 6]); });
+  return sample.unset(to, rows, cols).flops(double{1} * partials * cols);
+}
+
+constexpr NamedSample kRowsSamples[] = {{"f32-f32", rows_sample<Type::f32, Type::f32>},
+                                        {"f16-f16", rows_sample<Type::f16, Type::f16>},
+                                        {"f32-f16", rows_sample<Type::f32, Type::f16>}};
+
+}  // namespace
+
+std::span<const CodeletSamples> reduce_samples() {
+  static constexpr CodeletSamples kAll[] = {{reduce_sum_codelet, kSamples},
+                                            {reduce_rows_codelet, kRowsSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,36 @@
+// Comparison with a file in the tree. Run with TESSERA_UPDATE_GOLDEN=1, a test rewrites its file instead, so
+// that a change that is meant can be looked at as a difference.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+namespace tessera::testing {
+
+/// `actual` has the lines of `file`; those that differ are shown.
+inline void expect_golden(const std::string& file, const std::string& actual) {
+  const char* update = std::getenv("TESSERA_UPDATE_GOLDEN");
+  if (update != nullptr && *update != '\0') {
+    std::ofstream(file) << actual;
+    return;
+  }
+  std::ifstream stream(file);
+  ASSERT_TRUE(stream) << file << " cannot be read; TESSERA_UPDATE_GOLDEN=1 makes it";
+  std::istringstream ours(actual);
+  std::string expected, line;
+  for (size_t number = 1;; ++number) {
+    const bool has_expected = static_cast<bool>(std::getline(stream, expected));
+    const bool has_line = static_cast<bool>(std::getline(ours, line));
+    if (!has_expected && !has_line) return;
+    EXPECT_TRUE(has_expected && has_line && expected == line)
+        << file << ":" << number << "\n  expected: " << (has_expected ? expected : "(nothing)")
+        << "\n  now:      " << (has_line ? line : "(nothing)");
+  }
+}
+
+}  // namespace tessera::testing
