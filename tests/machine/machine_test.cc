@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <regex>
 
 #include "machine/model/keys.h"
@@ -195,6 +196,19 @@ TEST(Settings, ChangeAFigureAndItsSource) {
   for (const Figure& figure : m.sources)
     EXPECT_EQ(figure.source == "set by hand",
               figure.name == "tiles" || figure.name == "exchange_bytes_per_cycle");
+}
+
+TEST(Settings, TakeEveryFigureUpToItsLimits) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const Key& key : keys()) {
+    const std::string name(key.name);
+    const auto below = [&](double value) { return key.whole ? value - 1 : std::nextafter(value, -infinity); };
+    const auto above = [&](double value) { return key.whole ? value + 1 : std::nextafter(value, infinity); };
+    EXPECT_EQ(error_of(Setting{name, key.least}), "no error") << name;
+    EXPECT_EQ(error_of(Setting{name, key.most}), "no error") << name;
+    EXPECT_THAT(error_of(Setting{name, below(key.least)}), HasSubstr("it must be")) << name;
+    EXPECT_THAT(error_of(Setting{name, above(key.most)}), HasSubstr("it must be")) << name;
+  }
 }
 
 TEST(Settings, RefuseWhatNoMachineHas) {

@@ -118,12 +118,48 @@ TEST(Certificate, IsCheckedByAnExactKnapsack) {
       total += certificate.histogram.counts[l] * certificate.weights[l];
     certificate.heaviest = heaviest;
     certificate.lower_bound = (total + heaviest - 1) / heaviest;
-    EXPECT_NO_THROW(verify(certificate));
+    EXPECT_EQ(error_of([&] { verify(certificate); }), "(no error)");
     if (heaviest < 2) continue;
     --certificate.heaviest;
     certificate.lower_bound = (total + heaviest - 2) / (heaviest - 1);
     EXPECT_TRUE(says(error_of([&] { verify(certificate); }), "more than the"));
   }
+}
+
+/// `count` sequences of one token, of which a pack takes 16.
+Certificate of_single_tokens(uint64_t weight, uint64_t count) {
+  Certificate certificate{.histogram = Histogram::of_max_length(16),
+                          .max_per_pack = 0,
+                          .weights = std::vector<uint64_t>(17),
+                          .heaviest = 16 * weight,
+                          .lower_bound = (count + 15) / 16};
+  certificate.histogram.counts[1] = count;
+  certificate.weights[1] = weight;
+  return certificate;
+}
+
+TEST(Certificate, LetsAPackWeighTwoToThe62AtMost) {
+  EXPECT_EQ(error_of([] { verify(of_single_tokens(uint64_t{1} << 58, 33)); }), "(no error)");
+  EXPECT_TRUE(says(error_of([] { verify(of_single_tokens((uint64_t{1} << 58) + 1, 33)); }),
+                   "scale the weights down"));
+}
+
+// In 64 bits 16 weights of 2^60 are 0, so that a pack would seem to weigh nothing and any bound to be proven.
+TEST(Certificate, IsNoProofWherePacksOverflow) {
+  for (const uint64_t weight : {uint64_t{1} << 60, (uint64_t{1} << 60) + 1, uint64_t{1} << 63, UINT64_MAX}) {
+    Certificate certificate = of_single_tokens(weight, 32);
+    certificate.heaviest = std::max<uint64_t>(1, certificate.heaviest);
+    certificate.lower_bound = 32;
+    EXPECT_TRUE(says(error_of([&] { verify(certificate); }), "scale the weights down")) << weight;
+  }
+}
+
+TEST(Certificate, AddsWeightsBeyond64Bits) {
+  Certificate certificate = of_single_tokens(uint64_t{1} << 58, uint64_t{1} << 40);  // 2^98 in all
+  EXPECT_EQ(error_of([&] { verify(certificate); }), "(no error)");
+  EXPECT_EQ(certificate.lower_bound, uint64_t{1} << 36);
+  ++certificate.lower_bound;
+  EXPECT_TRUE(says(error_of([&] { verify(certificate); }), "the weights prove 68719476736 packs"));
 }
 
 TEST(Knapsack, FindsHeaviestPacksWithEachRow) {
@@ -188,7 +224,7 @@ class CertificateFile : public testing::Test {
 TEST_F(CertificateFile, ReadsWhatItWrote) {
   save_certificate(path_, certificate_);
   const Certificate read = load_certificate(path_);
-  EXPECT_NO_THROW(verify(read));
+  EXPECT_EQ(error_of([&] { verify(read); }), "(no error)");
   EXPECT_EQ(read.histogram.counts, certificate_.histogram.counts);
   EXPECT_EQ(read.max_per_pack, certificate_.max_per_pack);
   EXPECT_EQ(read.heaviest, certificate_.heaviest);

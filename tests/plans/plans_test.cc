@@ -1,0 +1,118 @@
+// The plans chosen for three machines with fixed figures, in files: a change of a cost shows which plans it
+// changes. Rewritten with TESSERA_UPDATE_GOLDEN=1.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/io.h>
+
+#include <string>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/sparse/host/spmm.h"
+#include "ops/tiles/product.h"
+#include "sparse/blocks/packed_blocks.h"
+#include "support/fixed_machines.h"
+#include "support/golden.h"
+
+namespace tessera::ops {
+namespace {
+
+constexpr uint64_t kSeed = 1;
+constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::sddmm};
+
+/// A weight of a table: `block` 0 stands for a dense one.
+struct Weight {
+  uint32_t m;
+  uint32_t k;
+  uint32_t block;
+  double density;
+};
+
+std::string text(const Weight& w) {
+  if (w.block == 0) return fmt::format("{} x {} dense", w.m, w.k);
+  return fmt::format("{} x {} b = {} d = {:.4g}", w.m, w.k, w.block, w.density);
+}
+
+PackedWeight packed_weight(const Weight& w, Type type) {
+  if (w.block == 0)
+    return {sparse::PackedBlocks(sparse::full_pattern(w.m, w.k, sparse::kDenseBlockSize), type), true};
+  return prepack_weight(generate({PatternKind::random, w.m, w.k, w.density, w.block, kSeed}), type);
+}
+
+std::string host_plans(const machine::Machine& machine, Type type) {
+  std::string lines;
+  const std::vector<Weight> weights = {{16, 16, 0, 1},        {256, 256, 0, 1},      {1024, 768, 0, 1},
+                                       {256, 256, 1, 0.1},    {1024, 768, 1, 0.02},  {1024, 768, 1, 0.2},
+                                       {1024, 768, 4, 0.1},   {1024, 768, 8, 0.125}, {512, 512, 16, 0.5},
+                                       {2048, 2048, 16, 0.1}, {1024, 768, 32, 0.25}};
+  for (const Weight& w : weights) {
+    const PackedWeight packed = packed_weight(w, type);
+    for (Product product : kProducts)
+      for (uint32_t n : {1U, 8U, 64U, 512U}) {
+        const ProductProblem problem{.n = n, .type = type, .dense = w.block == 0, .product = product};
+        const HostPlan plan = plan_host_product(packed, problem, machine);
+        lines +=
+            fmt::format("{} {} {} n = {}: {}; {} x {} parts\n", text(w), name_of(type), name_of(product), n,
+                        plan.chosen.partition, plan.partition.row_parts(), plan.partition.col_parts());
+      }
+  }
+  return lines;
+}
+
+std::string tile_plan(const Weight& w, const ProductProblem& problem, const machine::Machine& machine) {
+  const Pattern pattern = w.block == 0
+                              ? Pattern{w.m, w.k, 1, std::vector<uint64_t>(w.m + 1), {}}
+                              : generate({PatternKind::random, w.m, w.k, w.density, w.block, kSeed}).pattern;
+  ProductProblem asked = problem;
+  asked.dense = w.block == 0;
+  if (asked.capacity) asked.capacity = pattern.blocks();
+  const TileProductPlan plan = plan_tile_product(pattern, asked, machine);
+  return fmt::format("{}{} {} {} n = {}, {}: {}{}\n", text(w), asked.capacity ? " dynamic" : "",
+                     name_of(problem.type), name_of(problem.product), problem.n,
+                     problem.planner == Planner::best ? "best" : "published", plan.chosen.partition,
+                     plan.chosen.rejected.empty() ? "" : "; " + plan.chosen.rejected);
+}
+
+std::string tile_plans(const machine::Machine& machine) {
+  std::string lines;
+  const std::vector<Weight> weights = {{1024, 1024, 0, 1},
+                                       {1024, 1024, 1, 1.0 / 16},
+                                       {1024, 1024, 4, 1.0 / 8},
+                                       {1024, 1024, 16, 1.0 / 4},
+                                       {2048, 1024, 16, 1.0 / 16}};
+  for (const Weight& w : weights)
+    for (Planner planner : {Planner::best, Planner::published})
+      for (uint32_t n : {16U, 256U, 4096U})
+        lines +=
+            tile_plan(w, {.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner}, machine);
+  for (const Weight& w : weights)
+    for (Product product : {Product::input_gradient, Product::sddmm})
+      lines +=
+          tile_plan(w, {.n = 256, .type = Type::f16, .partials = Type::f16, .product = product}, machine);
+  for (const Weight& w : weights)
+    lines += tile_plan(w, {.n = 256, .type = Type::f32, .partials = Type::f32}, machine);
+  for (const Weight& w : weights)
+    if (w.block != 0)
+      for (Planner planner : {Planner::best, Planner::published})
+        lines += tile_plan(
+            w, {.n = 256, .type = Type::f16, .partials = Type::f16, .planner = planner, .capacity = 1},
+            machine);
+  return lines;
+}
+
+std::string golden(const std::string& name) { return TESSERA_GOLDEN_PLANS + ("/" + name); }
+
+TEST(PinnedPlans, OfAHostWithAvx2) {
+  const machine::Machine host = testing::avx2_host();
+  testing::expect_golden(golden("avx2.txt"), host_plans(host, Type::f32) + host_plans(host, Type::bf16));
+}
+
+TEST(PinnedPlans, OfAHostWithAvx512) {
+  const machine::Machine host = testing::avx512_host();
+  testing::expect_golden(golden("avx512.txt"), host_plans(host, Type::f32) + host_plans(host, Type::bf16));
+}
+
+TEST(PinnedPlans, OfBow) { testing::expect_golden(golden("bow.txt"), tile_plans(machine::find("bow"))); }
+
+}  // namespace
+}  // namespace tessera::ops
