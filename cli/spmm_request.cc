@@ -12,19 +12,6 @@
 #include "cli/parse.h"
 
 namespace tessera::cli {
-std::string name_of(const Precision& precision) {
-  return precision.f32_partials ? "f16-f32" : std::string(name_of(precision.type));
-}
-
-std::string_view name_of(Mode mode) {
-  switch (mode) {
-    case Mode::static_sparse: return "static";
-    case Mode::dynamic_sparse: return "dynamic";
-    case Mode::dense: return "dense";
-  }
-  return "";
-}
-
 std::string_view flag_of(ops::Product product) {
   switch (product) {
     case ops::Product::forward: return "forward";

@@ -12,25 +12,15 @@
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/product_modes.h"
 #include "ops/sparse/host/spmm.h"
 #include "ops/tiles/expected.h"
 
 namespace tessera::cli {
 
-/// Arithmetic of a product, as named by --type.
-struct Precision {
-  Type type = Type::f32;      ///< of W; on tiles, of X and Y too
-  bool f32_partials = false;  ///< f16-f32: partial sums that leave a tile are FP32, not FP16
-
-  bool operator==(const Precision&) const = default;
-  auto operator<=>(const Precision&) const = default;
-};
-
-/// Whether the pattern is fixed at planning time, changes at run time, or is full.
-enum class Mode { static_sparse, dynamic_sparse, dense };
-
-std::string name_of(const Precision& precision);
-std::string_view name_of(Mode mode);
+using ops::Mode;
+using ops::name_of;
+using ops::Precision;
 /// As named by --product: "forward", "dx", "sddmm".
 std::string_view flag_of(ops::Product product);
 

@@ -8,11 +8,11 @@
 #include <tuple>
 #include <vector>
 
-#include "cli/reproduce_popsparse.h"
 #include "studies/popsparse/power_law.h"
 #include "studies/popsparse/published.h"
+#include "studies/popsparse/sweep.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 
 /// The best n of an operand.
 struct Best {
@@ -22,10 +22,10 @@ struct Best {
 };
 
 /// The law of speed-ups that the paper gives: 0.0013 · m^0.59 · d^-0.54 · b^0.50 (section 5.3).
-const studies::popsparse::PowerLaw& published_law();
+const PowerLaw& published_law();
 
 /// "0.0013·m^0.59·d^-0.54·b^0.50"
-std::string law_text(const studies::popsparse::PowerLaw& law);
+std::string law_text(const PowerLaw& law);
 
 class Study {
  public:
@@ -59,8 +59,8 @@ class Study {
   /// between densities of the sweep, linearly in logarithms. None if dense is always faster or always slower.
   std::optional<double> break_even(Mode mode, uint32_t block) const;
   /// Fitted to best_speedup() of static products, as the paper's.
-  std::vector<studies::popsparse::PowerLawSample> law_samples(Mode mode) const;
-  std::optional<studies::popsparse::PowerLawFit> law(Mode mode) const;
+  std::vector<PowerLawSample> law_samples(Mode mode) const;
+  std::optional<PowerLawFit> law(Mode mode) const;
 
   // Published numbers, if any. All are for Bow.
   std::optional<double> published_dense(const Precision& precision, uint32_t size, uint32_t n) const;
@@ -68,15 +68,15 @@ class Study {
   /// Over the columns of the sweep.
   std::optional<double> published_best_dense(const Precision& precision, uint32_t size) const;
   /// Of a row of figure 7; a row without a number did not fit.
-  const studies::popsparse::RatioCell* published_ratio(const Cell& cell) const;
+  const RatioCell* published_ratio(const Cell& cell) const;
   std::optional<double> published_rate(const Operand& operand) const;
   /// Table 3.
   std::optional<double> published_best_speedup(const Operand& operand) const;
 
  private:
   Outcome outcome_;
-  std::vector<studies::popsparse::RatioCell> ratios_;
-  std::vector<studies::popsparse::DenseCell> dense_;
+  std::vector<RatioCell> ratios_;
+  std::vector<DenseCell> dense_;
   std::set<Mode> modes_;
   std::vector<Precision> precisions_;
   std::vector<uint32_t> sizes_;
@@ -85,4 +85,4 @@ class Study {
   std::vector<uint32_t> columns_;
 };
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/spmm_request.h"
 #include "machine/model/machine.h"
-#include "ops/tiles/expected.h"
+#include "ops/product_modes.h"
+#include "ops/product_problem.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
+
+using ops::Mode;
+using ops::Precision;
 
 struct Request {
   std::string machine = "bow";
@@ -108,4 +111,4 @@ struct Outcome {
   std::map<Cell, Result> results;
 };
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -1,4 +1,4 @@
-#include "cli/reproduce_popsparse_store.h"
+#include "studies/popsparse/store.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 #include "io/fail.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 using nlohmann::ordered_json;
@@ -28,9 +28,12 @@ std::optional<T> optional_of(const ordered_json& json) {
   return json.is_null() ? std::nullopt : std::optional<T>(json.get<T>());
 }
 
-template <class T>
-T one_of(const std::vector<T>& parsed) {
-  return parsed.at(0);
+/// The one of `all` that has this name.
+template <class All>
+auto named(const All& all, std::string_view name) {
+  for (const auto& one : all)
+    if (name_of(one) == name) return one;
+  throw UsageError(fmt::format("'{}' is none of its kind", name));
 }
 
 std::string content_of(int descriptor, const std::string& file) {
@@ -60,8 +63,8 @@ std::string difference(const ordered_json& there, const ordered_json& here) {
 
 ordered_json json_of(const Result& r) {
   const Operand& o = r.cell.operand;
-  return {{"mode", cli::name_of(o.mode)},
-          {"type", cli::name_of(o.precision)},
+  return {{"mode", ops::name_of(o.mode)},
+          {"type", ops::name_of(o.precision)},
           {"m", o.size},
           {"block", o.block},
           {"density", o.density},
@@ -82,8 +85,9 @@ ordered_json json_of(const Result& r) {
 
 Result result_of(const ordered_json& json) {
   Result r;
-  r.cell = {{one_of(parse_modes(json.at("mode"))), one_of(parse_types(json.at("type"))), json.at("m"),
-             json.at("block"), json.at("density")},
+  r.cell = {{named(ops::kModes, json.at("mode").get<std::string>()),
+             named(ops::kPrecisions, json.at("type").get<std::string>()), json.at("m"), json.at("block"),
+             json.at("density")},
             json.at("n")};
   r.fits = json.at("fits");
   r.reason = json.at("reason");
@@ -170,4 +174,4 @@ void Store::write(const std::string& line) {
   }
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce_popsparse_study.h"
+#include "studies/popsparse/study.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 
 /// A table for the terminal and the page, with cells "ours (published)".
 struct Figure {
@@ -44,4 +44,4 @@ std::string csv(const Study& study);
 std::string json(const Study& study);
 std::string page(const Study& study);
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "cli/reproduce_popsparse.h"
+#include "studies/popsparse/sweep.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 
 /// A file of JSON lines: the first states what the results depend on, each other line is a cell. A cell is
 /// one write at the end of the file, so an interrupted run loses no finished cell; an incomplete last line is
@@ -48,4 +48,4 @@ class Store {
 nlohmann::ordered_json json_of(const Result& result);
 Result result_of(const nlohmann::ordered_json& json);
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -1,14 +1,15 @@
 // The page of `tessera reproduce popsparse`.
+#include "report/page.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "cli/reproduce_popsparse_tables.h"
 #include "report/chart.h"
-#include "report/page.h"
+#include "studies/popsparse/tables.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 using report::Growth;
@@ -42,7 +43,7 @@ struct Pair {
 
 Html dense_chart(const Study& study, const Precision& precision) {
   report::LineChart chart;
-  chart.frame = {fmt::format("Dense, {}", cli::name_of(precision)), "", report::kHalf};
+  chart.frame = {fmt::format("Dense, {}", ops::name_of(precision)), "", report::kHalf};
   chart.x = logarithmic("n", Growth::log2);
   chart.y = logarithmic("TFLOP/s", Growth::log10);
   size_t colour = 0;
@@ -62,7 +63,7 @@ Html dense_chart(const Study& study, const Precision& precision) {
 Html density_chart(const Study& study) {
   report::LineChart chart;
   chart.frame = {
-      fmt::format("Density, {}, m = {}", cli::name_of(study.precision()), study.size()),
+      fmt::format("Density, {}, m = {}", ops::name_of(study.precision()), study.size()),
       "Each at its best n. Only operations on stored elements count, so dense falls with the density.",
       report::kHalf};
   chart.x = logarithmic("density", Growth::log2);
@@ -72,7 +73,7 @@ Html density_chart(const Study& study) {
   if (!study.blocks().empty()) blocks = {study.blocks().front(), study.blocks().back()};
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
     for (uint32_t block : blocks) {
-      Pair pair(fmt::format("{} b = {}", cli::name_of(mode), block), colour++);
+      Pair pair(fmt::format("{} b = {}", ops::name_of(mode), block), colour++);
       for (double density : study.densities()) {
         const Operand operand{mode, study.precision(), study.size(), block, density};
         const auto best = study.best(operand);
@@ -93,14 +94,14 @@ Html density_chart(const Study& study) {
 
 Html block_chart(const Study& study) {
   report::LineChart chart;
-  chart.frame = {fmt::format("Block size, {}, m = {}, d = {}", cli::name_of(study.precision()), study.size(),
+  chart.frame = {fmt::format("Block size, {}, m = {}, d = {}", ops::name_of(study.precision()), study.size(),
                              density_text(study.density())),
                  "Each at its best n.", report::kHalf};
   chart.x = logarithmic("block size", Growth::log2);
   chart.y = logarithmic("TFLOP/s", Growth::log10);
   size_t colour = 0;
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
-    Pair pair(std::string(cli::name_of(mode)), colour++);
+    Pair pair(std::string(ops::name_of(mode)), colour++);
     for (uint32_t block : study.blocks()) {
       const Operand operand{mode, study.precision(), study.size(), block, study.density()};
       const auto best = study.best(operand);
@@ -114,7 +115,7 @@ Html block_chart(const Study& study) {
 
 Html size_chart(const Study& study) {
   report::LineChart chart;
-  chart.frame = {fmt::format("Feature size, {}, b = {}, d = {}", cli::name_of(study.precision()),
+  chart.frame = {fmt::format("Feature size, {}, b = {}, d = {}", ops::name_of(study.precision()),
                              study.block(), density_text(study.density())),
                  "Each at its best n. Dense counts every operation.", report::kHalf};
   chart.x = logarithmic("m = k", Growth::log2);
@@ -122,7 +123,7 @@ Html size_chart(const Study& study) {
   size_t colour = 0;
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}) {
     const bool dense = mode == Mode::dense;
-    Pair pair(std::string(cli::name_of(mode)), dense ? report::kGrey : colour++);
+    Pair pair(std::string(ops::name_of(mode)), dense ? report::kGrey : colour++);
     for (uint32_t size : study.sizes()) {
       const Operand operand{mode, study.precision(), size, dense ? 1 : study.block(),
                             dense ? 1 : study.density()};
@@ -154,7 +155,7 @@ Html law_chart(const Study& study) {
   double least = 1, most = 1;
   for (uint32_t block : study.blocks()) {
     Series series{.name = fmt::format("b = {}", block), .colour = ours.size(), .line = false};
-    for (const studies::popsparse::PowerLawSample& sample : study.law_samples(Mode::static_sparse)) {
+    for (const PowerLawSample& sample : study.law_samples(Mode::static_sparse)) {
       if (sample.factors[2] != block) continue;
       const double x = fit->law.at(sample.factors);
       least = std::min(least, x), most = std::max(most, x);
@@ -232,4 +233,4 @@ std::string page(const Study& study) {
   return page.html();
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -7,10 +7,10 @@
 #include <iterator>
 #include <tuple>
 
-#include "cli/reproduce_popsparse.h"
 #include "sparse/pattern.h"
+#include "studies/popsparse/sweep.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 constexpr Precision kF16{Type::f16};
@@ -173,8 +173,8 @@ std::string name_of(const Cell& cell) {
   const Operand& o = cell.operand;
   const std::string sparse =
       o.mode == Mode::dense ? "" : fmt::format(" b = {}, d = {}", o.block, density_text(o.density));
-  return fmt::format("{} {}{}, m = {}, n = {}", cli::name_of(o.precision), cli::name_of(o.mode), sparse,
+  return fmt::format("{} {}{}, m = {}, n = {}", ops::name_of(o.precision), ops::name_of(o.mode), sparse,
                      o.size, cell.n);
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

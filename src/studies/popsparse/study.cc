@@ -1,11 +1,11 @@
-#include "cli/reproduce_popsparse_study.h"
+#include "studies/popsparse/study.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 constexpr uint32_t kPaperSize = 4096;
@@ -32,20 +32,18 @@ bool is_published(const Precision& precision) { return !precision.f32_partials; 
 
 }  // namespace
 
-const studies::popsparse::PowerLaw& published_law() {
-  static const studies::popsparse::PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
+const PowerLaw& published_law() {
+  static const PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
   return law;
 }
 
-std::string law_text(const studies::popsparse::PowerLaw& law) {
+std::string law_text(const PowerLaw& law) {
   return fmt::format("{:#.2g}·m^{:.2f}·d^{:.2f}·b^{:.2f}", law.scale, law.exponents.at(0),
                      law.exponents.at(1), law.exponents.at(2));
 }
 
 Study::Study(Outcome outcome, const std::filesystem::path& published)
-    : outcome_(std::move(outcome)),
-      ratios_(studies::popsparse::read_ratios(published)),
-      dense_(studies::popsparse::read_dense(published)) {
+    : outcome_(std::move(outcome)), ratios_(read_ratios(published)), dense_(read_dense(published)) {
   std::set<Precision> precisions;
   std::set<uint32_t> sizes, blocks, columns, dense_columns;
   std::set<double> densities;
@@ -61,7 +59,7 @@ Study::Study(Outcome outcome, const std::filesystem::path& published)
   }
   precisions_ = list_of(precisions);
   std::sort(precisions_.begin(), precisions_.end(),
-            [](const Precision& a, const Precision& b) { return cli::name_of(a) < cli::name_of(b); });
+            [](const Precision& a, const Precision& b) { return ops::name_of(a) < ops::name_of(b); });
   sizes_ = list_of(sizes);
   blocks_ = list_of(blocks);
   densities_.assign(densities.rbegin(), densities.rend());
@@ -126,8 +124,8 @@ std::optional<double> Study::break_even(Mode mode, uint32_t block) const {
   return std::nullopt;
 }
 
-std::vector<studies::popsparse::PowerLawSample> Study::law_samples(Mode mode) const {
-  std::vector<studies::popsparse::PowerLawSample> samples;
+std::vector<PowerLawSample> Study::law_samples(Mode mode) const {
+  std::vector<PowerLawSample> samples;
   for (uint32_t size : sizes_)
     for (double density : densities_)
       for (uint32_t block : blocks_)
@@ -136,12 +134,10 @@ std::vector<studies::popsparse::PowerLawSample> Study::law_samples(Mode mode) co
   return samples;
 }
 
-std::optional<studies::popsparse::PowerLawFit> Study::law(Mode mode) const {
-  return studies::popsparse::fit_power_law(law_samples(mode));
-}
+std::optional<PowerLawFit> Study::law(Mode mode) const { return fit_power_law(law_samples(mode)); }
 
 std::optional<double> Study::published_dense(const Precision& precision, uint32_t size, uint32_t n) const {
-  for (const studies::popsparse::DenseCell& cell : dense_)
+  for (const DenseCell& cell : dense_)
     if (is_published(precision) && cell.type == precision.type && cell.size == size && cell.n == n)
       return cell.tflops;
   return std::nullopt;
@@ -149,7 +145,7 @@ std::optional<double> Study::published_dense(const Precision& precision, uint32_
 
 std::vector<uint32_t> Study::published_dense_columns(const Precision& precision, uint32_t size) const {
   std::set<uint32_t> columns;
-  for (const studies::popsparse::DenseCell& cell : dense_)
+  for (const DenseCell& cell : dense_)
     if (is_published(precision) && cell.type == precision.type && cell.size == size) columns.insert(cell.n);
   return list_of(columns);
 }
@@ -162,10 +158,10 @@ std::optional<double> Study::published_best_dense(const Precision& precision, ui
   return best;
 }
 
-const studies::popsparse::RatioCell* Study::published_ratio(const Cell& cell) const {
+const RatioCell* Study::published_ratio(const Cell& cell) const {
   const Operand& o = cell.operand;
   if (o.mode != Mode::static_sparse || o.precision != Precision{Type::f16}) return nullptr;
-  for (const studies::popsparse::RatioCell& ratio : ratios_)
+  for (const RatioCell& ratio : ratios_)
     if (ratio.block == o.block && 1.0 / ratio.inverse_density == o.density && ratio.size == o.size &&
         ratio.n == cell.n)
       return &ratio;
@@ -174,7 +170,7 @@ const studies::popsparse::RatioCell* Study::published_ratio(const Cell& cell) co
 
 std::optional<double> Study::published_rate(const Operand& o) const {
   if (o.precision != Precision{Type::f16} || o.size != kPaperSize) return std::nullopt;
-  for (const studies::popsparse::RateCell& rate : studies::popsparse::published_rates())
+  for (const RateCell& rate : published_rates())
     if (rate.dynamic == (o.mode == Mode::dynamic_sparse) && o.mode != Mode::dense && rate.block == o.block &&
         1.0 / rate.inverse_density == o.density)
       return rate.tflops;
@@ -183,10 +179,10 @@ std::optional<double> Study::published_rate(const Operand& o) const {
 
 std::optional<double> Study::published_best_speedup(const Operand& o) const {
   if (o.size != kPaperSize || o.density != kPaperDensity || !is_published(o.precision)) return std::nullopt;
-  for (const studies::popsparse::BestCell& cell : studies::popsparse::published_best())
+  for (const BestCell& cell : published_best())
     if (cell.block == o.block && cell.type == o.precision.type)
       return o.mode == Mode::dynamic_sparse ? cell.dynamic_speedup : cell.static_speedup;
   return std::nullopt;
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

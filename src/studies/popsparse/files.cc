@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/reproduce_popsparse_store.h"
-#include "cli/reproduce_popsparse_tables.h"
+#include "studies/popsparse/store.h"
+#include "studies/popsparse/tables.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 using nlohmann::ordered_json;
@@ -22,7 +22,7 @@ std::string or_empty(const std::optional<T>& value) {
 }
 
 std::optional<double> published_speedup(const Study& study, const Cell& cell) {
-  const studies::popsparse::RatioCell* ratio = study.published_ratio(cell);
+  const RatioCell* ratio = study.published_ratio(cell);
   return ratio == nullptr ? std::nullopt : ratio->speedup;
 }
 
@@ -31,14 +31,14 @@ std::optional<double> published_tflops(const Study& study, const Cell& cell) {
   return o.mode == Mode::dense ? study.published_dense(o.precision, o.size, cell.n) : std::nullopt;
 }
 
-ordered_json json_of(const studies::popsparse::PowerLaw& law) {
+ordered_json json_of(const PowerLaw& law) {
   return {{"scale", law.scale},
           {"m", law.exponents[0]},
           {"density", law.exponents[1]},
           {"block", law.exponents[2]}};
 }
 
-ordered_json json_of(const std::optional<studies::popsparse::PowerLawFit>& fit) {
+ordered_json json_of(const std::optional<PowerLawFit>& fit) {
   if (!fit) return nullptr;
   ordered_json out = json_of(fit->law);
   out["samples"] = fit->samples;
@@ -56,8 +56,8 @@ ordered_json best_of(const Study& study) {
     const auto best = study.best(o);
     const bool dense = o.mode == Mode::dense;
     list.push_back(
-        {{"mode", cli::name_of(o.mode)},
-         {"type", cli::name_of(o.precision)},
+        {{"mode", ops::name_of(o.mode)},
+         {"type", ops::name_of(o.precision)},
          {"m", o.size},
          {"block", o.block},
          {"density", o.density},
@@ -82,8 +82,8 @@ std::string csv(const Study& study) {
     const Operand& o = cell.operand;
     const std::optional<double> speedup = o.mode == Mode::dense ? std::nullopt : study.speedup(cell);
     out += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", cli::name_of(o.mode),
-        cli::name_of(o.precision), o.size, o.block, o.density, cell.n, r.fits, or_empty(r.seconds),
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ops::name_of(o.mode),
+        ops::name_of(o.precision), o.size, o.block, o.density, cell.n, r.fits, or_empty(r.seconds),
         or_empty(r.cycles), or_empty(r.tflops()), or_empty(published_tflops(study, cell)), or_empty(speedup),
         or_empty(published_speedup(study, cell)), r.tile_bytes, r.tiles_used, or_empty(r.steps),
         or_empty(r.update_seconds), or_empty(r.verified), or_empty(r.max_rel_error));
@@ -112,7 +112,7 @@ std::string json(const Study& study) {
              {"planner", tiled ? ordered_json(request.planner == ops::Planner::best ? "best" : "published")
                                : ordered_json(nullptr)},
              {"law",
-              {{"type", cli::name_of(study.precision())},
+              {{"type", ops::name_of(study.precision())},
                {"static", json_of(study.law(Mode::static_sparse))},
                {"dynamic", json_of(study.law(Mode::dynamic_sparse))},
                {"published_static", json_of(published_law())}}},
@@ -122,4 +122,4 @@ std::string json(const Study& study) {
          "\n";
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -1,4 +1,4 @@
-#include "cli/reproduce_popsparse_sweep.h"
+#include "studies/popsparse/run.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -11,13 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "cli/output.h"
-#include "cli/progress.h"
-#include "cli/spmm_runner.h"
 #include "machine/host/detect.h"
-#include "sparse/blocks/packed_blocks.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 /// Relative cost of cells, for the remaining time; fitted by eye. Planning walks the blocks; measuring
@@ -30,33 +26,11 @@ double weight_of(const Cell& cell, machine::Kind kind) {
   return 0.3 + 5e-7 * blocks;
 }
 
-SpmmRequest request_of(const Request& r, const Operand& operand) {
-  SpmmRequest request;
-  request.m = request.k = operand.size;
-  request.machines = {r.machine};
-  request.modes = {operand.mode};
-  request.threads = r.threads;
-  request.planner = r.planner;
-  return request;
-}
-
-SpmmCase case_of(const Request& r, const Cell& cell) {
-  const Operand& o = cell.operand;
-  const bool dense = o.mode == Mode::dense;
-  SpmmCase what;
-  what.machine = r.machine;
-  what.mode = o.mode;
-  what.precision = o.precision;
-  if (!dense) what.density = o.density;
-  what.block = dense ? sparse::kDenseBlockSize : o.block;
-  what.n = cell.n;
-  return what;
-}
-
 class SweepRun {
  public:
-  SweepRun(const Request& request, const machine::Machine& machine, const Sweep& sweep, Store& store)
-      : request_(request), kind_(machine.kind), store_(store), bar_(missing(sweep, store)) {
+  SweepRun(const Request& request, const machine::Machine& machine, const Sweep& sweep, Store& store,
+           const MakeRunner& make_runner, Watcher& watcher)
+      : request_(request), kind_(machine.kind), store_(store), make_runner_(make_runner), watcher_(watcher) {
     for (const Cell& cell : sample_of(sweep)) sample_.insert(cell);
     for (const auto& [operand, columns] : sweep) {
       Task task{operand, columns, 0};
@@ -76,7 +50,6 @@ class SweepRun {
       for (uint32_t t = 1; t < threads; ++t) others.emplace_back([this] { work(); });
       work();
     }
-    bar_.clear();
     if (error_) std::rethrow_exception(error_);
     return failed_;
   }
@@ -100,8 +73,7 @@ class SweepRun {
   }
 
   void run(const Task& task) {
-    SpmmRequest request = request_of(request_, task.operand);
-    SpmmRunner runner(request);
+    const std::unique_ptr<CellRunner> runner = make_runner_(task.operand);
     std::optional<uint32_t> too_many;
     for (uint32_t n : task.columns) {
       if (stopped_) return;
@@ -109,9 +81,7 @@ class SweepRun {
       const Result* known = store_.find(cell);
       if (known == nullptr) {
         show(cell);
-        request.estimate = kind_ == machine::Kind::tiled && !(request_.verify && sample_.contains(cell));
-        request.verify = request_.verify && sample_.contains(cell) ? Verify::sample : Verify::none;
-        finish(cell, too_many ? beyond(cell, *too_many) : run(runner, cell));
+        finish(cell, too_many ? beyond(cell, *too_many) : run(*runner, cell));
         known = store_.find(cell);
       }
       if (known != nullptr && !known->fits && !too_many) too_many = n;
@@ -119,33 +89,16 @@ class SweepRun {
   }
 
   /// None if it fails, which is reported.
-  std::optional<Result> run(SpmmRunner& runner, const Cell& cell) {
+  std::optional<Result> run(CellRunner& runner, const Cell& cell) {
+    const bool verify = request_.verify && sample_.contains(cell);
     try {
-      return result_of(cell, runner.run(case_of(request_, cell)));
+      return runner.run(cell, kind_ == machine::Kind::tiled && !verify, verify);
     } catch (const Error& e) {
       tell(fmt::format("{}: {}", name_of(cell), e.what()));
     } catch (const std::bad_alloc&) {
       tell(fmt::format("{}: out of memory; try --threads 1, or smaller sizes", name_of(cell)));
     }
     return std::nullopt;
-  }
-
-  static Result result_of(const Cell& cell, const SpmmResult& r) {
-    Result result;
-    result.cell = cell;
-    result.fits = r.fits;
-    if (!r.fits) result.reason = "it exceeds tile memory, or no plan is within the limits";
-    result.nnz = r.nnz;
-    result.seconds = r.seconds;
-    result.cycles = r.cycles;
-    result.update_seconds = r.update_seconds;
-    result.steps = r.steps;
-    result.tile_bytes = r.memory.max_tile_bytes;
-    result.tiles_used = r.tiles_used;
-    result.verified = r.verified;
-    result.max_rel_error = r.max_rel_error;
-    result.tolerance = r.tolerance;
-    return result;
   }
 
   static Result beyond(const Cell& cell, uint32_t n) {
@@ -158,7 +111,7 @@ class SweepRun {
 
   void show(const Cell& cell) {
     const std::lock_guard lock(mutex_);
-    bar_.show(done_, name_of(cell), all_ > 0 ? done_weight_ / all_ : 0);
+    watcher_.progress(done_, name_of(cell), all_ > 0 ? done_weight_ / all_ : 0);
   }
 
   void finish(const Cell& cell, const std::optional<Result>& result) {
@@ -174,14 +127,14 @@ class SweepRun {
 
   void tell(const std::string& message) {
     const std::lock_guard lock(mutex_);
-    bar_.clear();
-    complain(message);
+    watcher_.complain(message);
   }
 
   const Request& request_;
   machine::Kind kind_;
   Store& store_;
-  Progress bar_;
+  const MakeRunner& make_runner_;
+  Watcher& watcher_;
   std::set<Cell> sample_;
   std::vector<Task> tasks_;
   double all_ = 0;
@@ -197,11 +150,8 @@ class SweepRun {
 
 }  // namespace
 
-void check(const Request& request, const Sweep& sweep) {
-  for (const auto& [operand, columns] : sweep) {
-    const SpmmRequest asked = request_of(request, operand);
-    SpmmRunner(asked).check(case_of(request, {operand, columns.front()}));
-  }
+void check(const Sweep& sweep, const MakeRunner& make_runner) {
+  for (const auto& [operand, columns] : sweep) make_runner(operand)->check({operand, columns.front()});
 }
 
 size_t missing(const Sweep& sweep, const Store& store) {
@@ -211,11 +161,12 @@ size_t missing(const Sweep& sweep, const Store& store) {
   return count;
 }
 
-size_t run(const Request& request, const machine::Machine& machine, const Sweep& sweep, Store& store) {
+size_t run(const Request& request, const machine::Machine& machine, const Sweep& sweep, Store& store,
+           const MakeRunner& make_runner, Watcher& watcher) {
   const bool host = machine.kind == machine::Kind::host;
   const uint32_t threads =
       request.threads != 0 ? request.threads : machine::default_threads(machine::detect_host());
-  return SweepRun(request, machine, sweep, store).run(host ? 1 : threads);
+  return SweepRun(request, machine, sweep, store, make_runner, watcher).run(host ? 1 : threads);
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

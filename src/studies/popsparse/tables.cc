@@ -1,4 +1,4 @@
-#include "cli/reproduce_popsparse_tables.h"
+#include "studies/popsparse/tables.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "report/table.h"
 
-namespace tessera::cli::popsparse {
+namespace tessera::studies::popsparse {
 namespace {
 
 using Entry = Figure::Entry;
@@ -40,7 +40,7 @@ struct Row {
   uint32_t block = 1;
 
   std::string name() const {
-    return mode == Mode::dense ? "dense" : fmt::format("{} b = {}", cli::name_of(mode), block);
+    return mode == Mode::dense ? "dense" : fmt::format("{} b = {}", ops::name_of(mode), block);
   }
 };
 
@@ -63,7 +63,7 @@ void add_unless_empty(std::vector<Entry> row, Figure& figure) {
 }
 
 std::string fixed_text(const Study& study) {
-  return fmt::format("{}, m = k = {}", cli::name_of(study.precision()), study.size());
+  return fmt::format("{}, m = k = {}", ops::name_of(study.precision()), study.size());
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ Figure dense_figure(const Study& study) {
   for (uint32_t n : study.columns()) figure.head.push_back(std::to_string(n));
   for (const Precision& precision : study.precisions())
     for (uint32_t size : study.sizes()) {
-      std::vector<Entry> row = {{fmt::format("{} {}", cli::name_of(precision), size)}};
+      std::vector<Entry> row = {{fmt::format("{} {}", ops::name_of(precision), size)}};
       for (uint32_t n : study.columns()) {
         const auto ours = study.tflops({{Mode::dense, precision, size, 1, 1}, n});
         row.push_back(rate_entry(ours ? std::optional(Best{n, *ours, 0}) : std::nullopt,
@@ -91,7 +91,7 @@ Figure table_3(const Study& study) {
                 {"type, block", "dynamic/dense", "static/dense", "best n: dynamic", "static", "dense"}};
   for (const Precision& precision : study.precisions())
     for (uint32_t block : study.blocks()) {
-      std::vector<Entry> row = {{fmt::format("{} b = {}", cli::name_of(precision), block)}};
+      std::vector<Entry> row = {{fmt::format("{} b = {}", ops::name_of(precision), block)}};
       std::vector<Entry> best;
       for (Mode mode : {Mode::dynamic_sparse, Mode::static_sparse}) {
         const Operand operand{mode, precision, study.size(), block, study.density()};
@@ -137,15 +137,15 @@ Figure block_figure(const Study& study) {
                 {"mode"}};
   for (uint32_t block : study.blocks()) figure.head.push_back(fmt::format("b = {}", block));
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
-    std::vector<Entry> rates = {{std::string(cli::name_of(mode))}};
-    std::vector<Entry> gains = {{fmt::format("{}, relative to b = 1", cli::name_of(mode))}};
+    std::vector<Entry> rates = {{std::string(ops::name_of(mode))}};
+    std::vector<Entry> gains = {{fmt::format("{}, relative to b = 1", ops::name_of(mode))}};
     const auto one = study.best({mode, study.precision(), study.size(), 1, study.density()});
     for (uint32_t block : study.blocks()) {
       const Operand operand{mode, study.precision(), study.size(), block, study.density()};
       const auto best = study.best(operand);
       rates.push_back(rate_entry(best, study.published_rate(operand)));
       Entry gain{one && best ? fmt::format("{:.1f}", best->tflops / one->tflops) : "-"};
-      for (const studies::popsparse::BlockGain& known : studies::popsparse::published_block_gains())
+      for (const BlockGain& known : published_block_gains())
         if (mode == Mode::static_sparse && known.block == block && block != 1)
           gain.words += fmt::format(" ({:.1f})", known.gain);
       gains.push_back(std::move(gain));
@@ -158,13 +158,13 @@ Figure block_figure(const Study& study) {
 
 Figure size_figure(const Study& study) {
   Figure figure{fmt::format("TFLOP/s at the best n over feature size: {}, b = {}, d = {} (figure 4b)",
-                            cli::name_of(study.precision()), study.block(), density_text(study.density())),
+                            ops::name_of(study.precision()), study.block(), density_text(study.density())),
                 "Dense counts every operation.",
                 {"mode"}};
   for (uint32_t size : study.sizes()) figure.head.push_back(fmt::format("m = {}", size));
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}) {
     const bool dense = mode == Mode::dense;
-    std::vector<Entry> row = {{std::string(cli::name_of(mode))}};
+    std::vector<Entry> row = {{std::string(ops::name_of(mode))}};
     for (uint32_t size : study.sizes()) {
       const Operand operand{mode, study.precision(), size, dense ? 1 : study.block(),
                             dense ? 1 : study.density()};
@@ -179,13 +179,13 @@ Figure size_figure(const Study& study) {
 
 Figure law_figure(const Study& study) {
   Figure figure{
-      fmt::format("Law of speed-ups at the best n: {} (figure 4c)", cli::name_of(study.precision())),
+      fmt::format("Law of speed-ups at the best n: {} (figure 4c)", ops::name_of(study.precision())),
       "",
       {"of", "law", "products", "R²", "typical error"}};
-  const studies::popsparse::PowerLaw& published = published_law();
+  const PowerLaw& published = published_law();
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
     if (const auto fit = study.law(mode))
-      figure.rows.push_back({{std::string(cli::name_of(mode))},
+      figure.rows.push_back({{std::string(ops::name_of(mode))},
                              {law_text(fit->law)},
                              {std::to_string(fit->samples)},
                              {fmt::format("{:.3f}", fit->r_squared)},
@@ -234,7 +234,7 @@ std::vector<Figure> grid_figures(const Study& study, const Precision& precision)
     for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
       Figure figure{
           fmt::format("{} over dense at the same n: {}, m = k = {} (figure 7)",
-                      mode == Mode::static_sparse ? "Static" : "Dynamic", cli::name_of(precision), size),
+                      mode == Mode::static_sparse ? "Static" : "Dynamic", ops::name_of(precision), size),
           "",
           {"block, density"}};
       for (uint32_t n : study.columns()) figure.head.push_back(fmt::format("n = {}", n));
@@ -243,7 +243,7 @@ std::vector<Figure> grid_figures(const Study& study, const Precision& precision)
           std::vector<Entry> row = {{fmt::format("b = {}, d = {}", block, density_text(density))}};
           for (uint32_t n : study.columns()) {
             const Cell cell{{mode, precision, size, block, density}, n};
-            const studies::popsparse::RatioCell* published = study.published_ratio(cell);
+            const RatioCell* published = study.published_ratio(cell);
             Entry entry =
                 speedup_entry(study.speedup(cell), published == nullptr ? std::nullopt : published->speedup);
             if (published != nullptr && !published->speedup) entry.words += " (-)";
@@ -292,4 +292,4 @@ std::string text(const Figure& figure) {
   return fmt::format("{}\n{}{}{}", figure.title, table.text(), figure.note, figure.note.empty() ? "" : "\n");
 }
 
-}  // namespace tessera::cli::popsparse
+}  // namespace tessera::studies::popsparse

@@ -1,4 +1,4 @@
-#include "cli/reproduce_popsparse_command.h"
+#include "cli/popsparse_command.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -9,15 +9,21 @@
 #include <nlohmann/json.hpp>
 
 #include "base/isa.h"
+#include "cli/output.h"
 #include "cli/parse.h"
-#include "cli/reproduce_popsparse_store.h"
-#include "cli/reproduce_popsparse_sweep.h"
-#include "cli/reproduce_popsparse_tables.h"
+#include "cli/popsparse_runner.h"
+#include "cli/progress.h"
+#include "cli/spmm_request.h"
 #include "io/atomic_file.h"
 #include "machine/host/detect.h"
+#include "studies/popsparse/run.h"
+#include "studies/popsparse/store.h"
+#include "studies/popsparse/tables.h"
 
 namespace tessera::cli::popsparse {
 namespace {
+
+using namespace studies::popsparse;
 
 using nlohmann::ordered_json;
 
@@ -53,12 +59,33 @@ Outcome outcome_of(const Request& request, const machine::Machine& machine, cons
   return outcome;
 }
 
-int run(Request request) {
+/// Shows a bar of progress on a terminal.
+class Bar : public Watcher {
+ public:
+  explicit Bar(size_t cells) : progress_(cells) {}
+  void progress(size_t done, const std::string& next, double fraction) override {
+    progress_.show(done, next, fraction);
+  }
+  void complain(const std::string& message) override {
+    progress_.clear();
+    cli::complain(message);
+  }
+
+ private:
+  Progress progress_;
+};
+
+size_t run_cells(const Request& request, const machine::Machine& machine, const Sweep& sweep, Store& store) {
+  Bar bar(missing(sweep, store));
+  return studies::popsparse::run(request, machine, sweep, store, popsparse_runners(request), bar);
+}
+
+int run_study(Request request) {
   const machine::Machine machine = machine::find(request.machine, request.threads);
   const Sweep sweep = sweep_of(request, machine);
-  check(request, sweep);
-  (void)studies::popsparse::read_dense(request.published);  // a wrong folder is told before anything runs
-  (void)studies::popsparse::read_ratios(request.published);
+  check(sweep, popsparse_runners(request));
+  (void)read_dense(request.published);  // a wrong folder is told before anything runs
+  (void)read_ratios(request.published);
   const std::filesystem::path folder = request.out.empty() ? "popsparse-" + machine.name : request.out;
   make_folder(folder);
   if (request.csv.empty()) request.csv = folder / "popsparse.csv";
@@ -71,7 +98,7 @@ int run(Request request) {
   const size_t left = missing(sweep, store);
   fmt::print(stderr, "{}: {} of {} cells are finished; an interrupted run resumes here\n", store.file(),
              cells - left, cells);
-  const size_t failed = popsparse::run(request, machine, sweep, store);
+  const size_t failed = run_cells(request, machine, sweep, store);
 
   const Study study(outcome_of(request, machine, sweep, store), request.published);
   io::write_text(request.csv, csv(study));
@@ -144,7 +171,7 @@ Command add_command(CLI::App& reproduce) {
       "  tessera reproduce popsparse\n"
       "  tessera reproduce popsparse --machine host --out here\n"
       "  tessera reproduce popsparse --m 1024,4096 --n 64,1024 --block 16 --density 1/16 --type f16,f32");
-  return [request] { return run(*request); };
+  return [request] { return run_study(*request); };
 }
 
 }  // namespace tessera::cli::popsparse
