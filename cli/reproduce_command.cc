@@ -7,8 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/parse.h"
-#include "cli/progress.h"
 #include "cli/popsparse_command.h"
+#include "cli/progress.h"
 #include "io/atomic_file.h"
 #include "studies/packing/study.h"
 

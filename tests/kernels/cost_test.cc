@@ -1,5 +1,5 @@
-// What the costs of codelets come to: in a file for every sample, so that no constant changes unnoticed, and by
-// hand for what tile_cost_test.cc leaves.
+// What the costs of codelets come to: in a file for every sample, so that no constant changes unnoticed, and
+// by hand for what tile_cost_test.cc leaves.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
