@@ -9,8 +9,8 @@ namespace tessera::compiler {
 namespace {
 
 constexpr std::array<std::string_view, kMemoryUses> kNames = {
-    "inputs",       "outputs",       "state", "constants",   "work lists", "vertex state", "vertex code",
-    "control code", "exchange code", "stack", "temporaries", "landings",   "padding"};
+    "inputs",       "outputs",       "state", "constants",   "work lists",      "vertex state", "vertex code",
+    "control code", "exchange code", "stack", "temporaries", "staging buffers", "padding"};
 
 uint64_t excess(const TileMemory& tile, uint64_t capacity) {
   return tile.end > capacity ? tile.end - capacity : 0;

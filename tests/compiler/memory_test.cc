@@ -326,7 +326,7 @@ TEST(Placement, CopiesWhatLiesMisalignedOnItsOwnTile) {
   // a begins five elements into its piece, which is no multiple of 16 bytes.
   const auto e = compile(subtraction(3, 5), toy_machine(1));
   EXPECT_EQ(e->sets[0].before.transfers.size(), 1u);
-  EXPECT_EQ(e->memory.fullest.at("landings"), 3u * 5 * 4);
+  EXPECT_EQ(e->memory.fullest.at("staging buffers"), 3u * 5 * 4);
   EXPECT_EQ(e->set_cycles[0][Phase::exchange], 3 * 5 * 4 / 8.0);
   EXPECT_TRUE(compile(subtraction(3, 4), toy_machine(1))->sets[0].before.empty());
 }
@@ -419,7 +419,7 @@ TEST(Memory, OverflowOfATileIsAnAnswer) {
   EXPECT_EQ(e->memory.fullest_tile, 1u);
   EXPECT_EQ(e->memory.tile_capacity_bytes, 8192u);
   EXPECT_EQ(e->memory.fullest.at("outputs"), 64u * 64 * 4);
-  EXPECT_EQ(e->memory.fullest.at("landings"), kBytes);  // small
+  EXPECT_EQ(e->memory.fullest.at("staging buffers"), kBytes);  // small
   EXPECT_EQ(e->memory.total.at("inputs"), kBytes);
   EXPECT_GT(e->memory.fullest.at("vertex state"), 0u);
   EXPECT_GT(e->memory.fullest.at("exchange code"), 0u);

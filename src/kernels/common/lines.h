@@ -19,7 +19,8 @@ inline program::FieldView transposed(program::FieldView field) {
   return field;
 }
 
-/// The field as one of `like`'s shape: its only row stands for every row, its only column for every column.
+/// The field broadcast to the shape of `like`: a single row stands for every row, a single column for every
+/// column.
 inline program::FieldView broadcast_to(program::FieldView field, const program::FieldView& like) {
   if (field.rows == 1 && like.rows != 1) field.row_stride = 0;
   if (field.cols == 1 && like.cols != 1) field.col_stride = 0;

@@ -1,17 +1,17 @@
-// Where the elements of an unstructured sparse matrix lie: the index that kernels read beside the
-// values.
+// Positions of the elements of an unstructured sparse matrix: the index that kernels read besides the values.
 //
-// The matrix is cut into chunks of consecutive rows, and each chunk into k-blocks of consecutive
-// columns. In a k-block two rows make a *task*. It takes *shared* steps, on a column that both have
-// (a row of X is loaded once for two products), then *unpaired* steps, on one column of either. Sixteen
-// tasks of like size form a *row group*, filled up to equal numbers of steps, their elements
-// interleaved, lane t belonging to task t. So
-//  - a kernel for many columns of X walks one task after another, with trip counts that repeat
-//    from task to task, broadcasting values that lie sixteen apart; of each quarter of the lanes it
-//    skips the filler behind the longest task; and
-//  - a kernel for a single column takes all sixteen tasks at once, a vector of values at a time.
-// Filler is a zero whose column index is the width of the k-block: kernels keep a row of zeros
-// behind the rows of X there, so that filler adds nothing even where X holds infinity or NaN.
+// The matrix is divided into chunks of consecutive rows, and each chunk into k-blocks of consecutive columns.
+// In a k-block two rows form a *task*. It has *shared* steps, for columns that both rows have (a row of X is
+// loaded once for two products), then *unpaired* steps, for one column of either row. Sixteen tasks of
+// similar size form a *row group*, filled up to equal numbers of steps, with interleaved elements: lane t
+// belongs to task t. So
+//  - a kernel for many columns of X processes one task after another, with trip counts that repeat from task
+//  to
+//    task, broadcasting values that lie sixteen apart; in each quarter of the lanes it skips the filler after
+//    the longest task; and
+//  - a kernel for a single column processes all sixteen tasks at once, one vector of values at a time.
+// Filler is a zero whose column index is the width of the k-block: kernels keep a row of zeros after the rows
+// of X there, so that filler adds nothing even if X holds infinity or NaN.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ inline constexpr uint32_t kColumnScale = 32;
 /// Tasks in a row group.
 inline constexpr uint32_t kRowGroupLanes = 16;
 
-/// Tasks that have a number of steps of their own: as many as a kernel for many columns takes at a time.
+/// Tasks with a common number of steps: as many as a kernel for many columns processes at a time.
 inline constexpr uint32_t kQuarterLanes = 4;
 inline constexpr uint32_t kQuarters = kRowGroupLanes / kQuarterLanes;
 
@@ -49,11 +49,11 @@ constexpr uint32_t column_in(uint32_t word, uint32_t half) {
   return (word >> 16 * half & 0xFFFF) / kColumnScale;
 }
 
-/// Sixteen tasks. Values: two times sixteen a step, those of the rows a and then those of the rows
-/// b. Index words: sixteen for two shared steps (the first step's column in the lower half), and
-/// sixteen for a step apart (the column of row a in the lower half).
+/// Sixteen tasks. Values: two times sixteen per step, those of rows a and then those of rows b. Index words:
+/// sixteen for two shared steps (the first step's column in the lower half), and sixteen for an unpaired step
+/// (the column of row a in the lower half).
 struct RowGroup {
-  uint16_t row_a[kRowGroupLanes];  ///< in the chunk; the chunk's number of rows where there is none
+  uint16_t row_a[kRowGroupLanes];  ///< in the chunk; the chunk's number of rows if there is none
   uint16_t row_b[kRowGroupLanes];
   uint16_t shared_steps;  ///< even
   uint16_t unpaired_steps;
@@ -89,9 +89,9 @@ struct ElementIndex {
   size_t bytes() const;
 };
 
-/// The elements of one row in a k-block: one side of a lane of a bundle. No steps: no elements.
+/// The elements of one row in a k-block: one side of a lane of a row group. No steps: no elements.
 struct ElementSlice {
-  uint64_t value = 0;  ///< first place of the bundle's values
+  uint64_t value = 0;  ///< first place of the row group's values
   uint64_t word = 0;   ///< its first index word
   uint16_t shared_steps = 0;
   uint16_t unpaired_steps = 0;
@@ -197,8 +197,8 @@ class SliceTable {
   std::vector<ElementSlice> slices_;
 };
 
-/// Makes room for the bundles of each block and copies them to where they belong: sets blocks and
-/// bundles, and words where it is too short. Words are not written.
+/// Makes room for the row groups of each block and copies them to their positions: sets blocks and row
+/// groups, and resizes words if needed. Words are not written.
 void place_row_groups(const std::vector<std::vector<RowGroup>>& row_groups_of_block, ElementIndex& index,
                       const base::ParallelFor& parallel);
 

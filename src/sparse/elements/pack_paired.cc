@@ -68,8 +68,8 @@ uint64_t cost_of_row_groups(std::span<const RowPair> tasks) {
   return cost;
 }
 
-/// Sorts by shared columns in strips of `strip` of them; in a strip, by the longer row, up and down
-/// in turn, so that neighbours across a border are alike too.
+/// Sorts by shared columns in strips of `strip` tasks; in a strip, by the longer row, alternately ascending
+/// and descending, so that neighbours across a border are similar too.
 void sort_in_strips(std::vector<RowPair>& tasks, int strip) {
   std::stable_sort(tasks.begin(), tasks.end(), [=](const RowPair& x, const RowPair& y) {
     const int x_strip = x.shared / strip, y_strip = y.shared / strip;
@@ -90,8 +90,8 @@ void sort_lanes(std::vector<RowPair>& tasks) {
   }
 }
 
-/// Puts tasks that are alike next to each other, so that their bundles lose the least: narrow
-/// strips where there are many tasks, wide ones where there are few.
+/// Places similar tasks next to each other, which minimises filler in their row groups: small strips if there
+/// are many tasks, large ones if there are few.
 void sort_tasks(std::vector<RowPair>& tasks) {
   int best = 0;
   uint64_t least = UINT64_MAX;

@@ -48,7 +48,7 @@ inline bool can_rotate(size_t lanes, uint32_t micro_rows, uint32_t cols) {
   return lanes == kMaxLanes && micro_rows == 8 && cols >= 4 * lanes;
 }
 
-/// Reads of X for which a copy of aligned vectors pays, where its rows begin elsewhere.
+/// Number of reads of X above which an aligned copy pays, if its rows begin elsewhere.
 inline double reads_worth_a_copy(bool rotated, uint32_t block_size) {
   return rotated && block_size >= 16 ? 20 : 12;
 }
@@ -88,7 +88,7 @@ struct WideScratch {
   }
 };
 
-/// Scratch of the narrow kernel, in floats from its beginning.
+/// Scratch of the few-column kernel; offsets in floats.
 struct FewColumnScratch {
   size_t panel = 0;  ///< packed X: [k / group][columns][group] for every kFewColumns columns;
                      ///< transposed, [k / strip rows][columns][strip rows][group]

@@ -85,7 +85,7 @@ class PanelSlice {
     if (col != slice.col_begin) rotation_ = {};
   }
 
-  // The first group copies a panel that is kept: others can take part in those behind it.
+  // The first group copies a panel that is kept: other threads can help with the following groups.
   void run() const {
     enter(program::Phase::compute);
     const uint32_t step = slice_.schedule.group_chunks;

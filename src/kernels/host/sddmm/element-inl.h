@@ -161,7 +161,7 @@ class ElementSddmm {
     uint32_t begin, end;
   };
 
-  // The share as the thread with this scratch works on it. A helper's time is not split.
+  // The slice as processed by the thread with this scratch. A helper's time is not split by phase.
   ElementSddmm for_thread(std::byte* scratch) const {
     ElementSddmm slice = *this;
     slice.scratch_ = reinterpret_cast<float*>(scratch);

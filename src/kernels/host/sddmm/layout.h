@@ -65,7 +65,7 @@ inline uint32_t sddmm_band_rows(const ElementWeight& w) {
   return rows;
 }
 
-/// Scratch of a share at single elements.
+/// Scratch of a slice at single elements.
 struct ElementSddmmScratch {
   size_t x = 0;  ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
   size_t dy;     ///< a band's rows of dY, a row of zeros behind each chunk: [panels of a group][rows][panel]

@@ -190,7 +190,7 @@ void add_index(const ProductBuilder<Family>& b, const sparse::ElementIndex& inde
   fields.push_back(b.unit_index("chunk_begin", index.chunk_begin, false));
   fields.push_back(b.index("blocks", Type::u8, index.blocks.data(), index.blocks.size(),
                            sizeof(sparse::ElementBlock), changes));
-  fields.push_back(b.index("bundles", Type::u8, index.row_groups.data(), index.row_groups.size(),
+  fields.push_back(b.index("row_groups", Type::u8, index.row_groups.data(), index.row_groups.size(),
                            sizeof(sparse::RowGroup), changes));
   fields.push_back(b.index("indices", Type::u32, index.words.data(), index.words.size() / kRowGroupLanes,
                            kRowGroupLanes, changes));
