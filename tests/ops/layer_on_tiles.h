@@ -10,7 +10,7 @@
 
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/owners.h"
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 
 namespace tessera::ops {
 

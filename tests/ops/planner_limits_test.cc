@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {

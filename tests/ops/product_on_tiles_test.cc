@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernels/common/activation.h"
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
@@ -158,6 +158,27 @@ TEST(ProductOnTiles, ADenseProductTakesWhatAnotherLeaves) {
       make(second.pattern, problem, m, {{"k_parts", 2}}, nullptr, {.x = {left.plan.layouts.y}});
   EXPECT_TRUE(ProductRun(second, problem).run(right).verified);
   expect_kept(right, m);
+}
+
+/// W as another partition packs it.
+TEST(ProductOnTiles, TakesAndLeavesPackedValuesInAnotherOrder) {
+  const machine::Machine m = testing::toy_machine(24, 1 << 20);
+  const SparseMatrix matrix = random_matrix(61, 45, 4);
+  ProductProblem problem = problem_of(Kind::statically_sparse, matrix.pattern, 9);
+  const auto plan_with = [&](const ForcedKnobs& force) {
+    return plan_tile_product(matrix.pattern, problem, m, force);
+  };
+  const OperandLayout other = plan_with({{"col_parts", 1}, {"bands", 5}, {"band_tiles", 2}}).layouts.values;
+  const TileProductPlan forward = plan_with({{"col_parts", 2}, {"bands", 2}, {"band_tiles", 3}});
+  ASSERT_NE(other.blocks, forward.layouts.values.blocks);
+  for (Product product : {Product::forward, Product::input_gradient, Product::sddmm}) {
+    SCOPED_TRACE(name_of(product));
+    problem.product = product;
+    const Planned planned = make(matrix.pattern, problem, m, {}, &forward, {.values = {other}});
+    EXPECT_EQ(planned.program.block_order, other.blocks);
+    EXPECT_TRUE(ProductRun(matrix, problem).run(planned).verified);
+    expect_kept(planned, m);
+  }
 }
 
 TEST(ProductOnTiles, ChoosesTheCheapestOfSeveralLayouts) {

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/random.h"
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 #include "ops/sparse/static/static_layout.h"
 #include "support/toy_machine.h"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <tuple>
 
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 #include "ops/tiles/product.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"

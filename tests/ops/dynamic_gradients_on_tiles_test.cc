@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 #include "ops/sparse/static/static_layout.h"
 #include "sparse/generate.h"
 #include "support/toy_machine.h"

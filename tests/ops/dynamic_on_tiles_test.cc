@@ -8,7 +8,7 @@
 #include <set>
 
 #include "kernels/tile/bucket/metadata.h"
-#include "ops/run_tiled.h"
+#include "ops/run_on_tiles.h"
 #include "ops/sparse/dynamic/dynamic.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
