@@ -69,13 +69,17 @@ class LayerStep {
       metadata = metadata_ = b.add("metadata", Role::input, Type::u16, plans_.forward.layouts.metadata);
     ProductProblem problem = problem_;
     std::vector<program::StepId> steps;
-    steps.push_back(
-        build(b, w_.pattern, problem, plans_.forward, {values_, x_, y_, std::nullopt, metadata}).step);
+    steps.push_back(build(b, w_.pattern, problem, plans_.forward,
+                          {.values = values_, .x = x_, .y = y_, .metadata = metadata})
+                        .step);
     problem.product = Product::input_gradient;
-    steps.push_back(
-        build(b, w_.pattern, problem, plans_.dx, {values_, dx_, dy_, std::nullopt, metadata}).step);
+    steps.push_back(build(b, w_.pattern, problem, plans_.dx,
+                          {.values = values_, .x = dx_, .y = dy_, .metadata = metadata})
+                        .step);
     problem.product = Product::sddmm;
-    steps.push_back(build(b, w_.pattern, problem, plans_.dw, {dw_, x_, dy_, std::nullopt, metadata}).step);
+    steps.push_back(
+        build(b, w_.pattern, problem, plans_.dw, {.values = dw_, .x = x_, .y = dy_, .metadata = metadata})
+            .step);
     const Operand scaled =
         b.add("scaled", Role::temporary, problem_.type, plans_.forward.layouts.values, Purpose::optimizer);
     using kernels::Binary;

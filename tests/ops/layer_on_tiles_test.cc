@@ -109,6 +109,18 @@ TEST(LayerOnTiles, ASlicedDenseProductHasNoMirroredGradients) {
                  "plan it with m_slices=1 and n_slices=1"));
 }
 
+TEST(LayerOnTiles, ARangeOfTilesMustExistAndBeginWithAPair) {
+  const machine::Machine bow = machine::find("bow");
+  program::Program program;
+  const auto message = [&](program::TileId first, uint32_t tiles) {
+    return test::error_of<UsageError>([&] { Builder(program, bow, first, tiles); });
+  };
+  EXPECT_TRUE(test::says(message(3, 10), "a range must begin at an even tile, not at 3"));
+  EXPECT_TRUE(test::says(message(1470, 3), "cannot be built on tiles 1470 to 1473 of 'bow', which has 1472"));
+  EXPECT_TRUE(test::says(message(4, 0), "cannot be built on tiles 4 to 4"));
+  EXPECT_EQ(Builder(program, bow, 1470, 2).tile(1), 1471U);
+}
+
 /// Two layers in one program, each on its own tiles.
 TEST(LayerOnTiles, TwoStandSideBySideOnBow) {
   const machine::Machine bow = machine::find("bow");
