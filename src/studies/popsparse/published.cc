@@ -63,7 +63,7 @@ std::string committed(const std::string& name) {
   return {};
 }
 
-/// The text of a table; none where the folder lacks it.
+/// The text of a table; none if the folder lacks it.
 std::string text_of(const std::filesystem::path& folder, const std::string& name) {
   if (folder.empty()) return committed(name);
   if (!std::filesystem::is_directory(folder))

@@ -63,7 +63,7 @@ struct BlockGain {
 };
 std::span<const BlockGain> published_block_gains();
 
-/// A table as text: lines that begin with # say where it is from, the first other line names the columns.
+/// A table as text: lines that begin with # state its source, the first other line names the columns.
 struct PublishedFile {
   std::string_view name;
   std::string_view content;
@@ -72,9 +72,8 @@ struct PublishedFile {
 /// The tables that are committed with this study, generated from published/.
 extern const std::span<const PublishedFile> kPublishedFiles;
 
-// Tables of a folder, by their files' names, without rows where the folder lacks the file; "" stands for
-// those of kPublishedFiles. All throw Error naming file, line and field, and UsageError for a folder that is
-// none.
+// Tables of a folder, by file name, empty if the folder lacks the file; "" stands for those of
+// kPublishedFiles. All throw Error naming file, line and column, and UsageError if the folder does not exist.
 std::vector<RatioCell> read_ratios(const std::filesystem::path& folder = {});  // static-vs-dense-bow-fp16.csv
 std::vector<DenseCell> read_dense(const std::filesystem::path& folder = {});   // dense-bow.csv
 

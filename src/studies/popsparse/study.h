@@ -29,7 +29,7 @@ std::string law_text(const PowerLaw& law);
 
 class Study {
  public:
-  /// Published tables from a folder; those committed with the study where it is "".
+  /// Reads published tables from a folder, or uses those committed with the study if it is "".
   Study(Outcome outcome, const std::filesystem::path& published);
 
   const Outcome& outcome() const { return outcome_; }
@@ -67,7 +67,7 @@ class Study {
   std::vector<uint32_t> published_dense_columns(const Precision& precision, uint32_t size) const;
   /// Over the columns of the sweep.
   std::optional<double> published_best_dense(const Precision& precision, uint32_t size) const;
-  /// Of a row of figure 7; a row without a number did not fit.
+  /// From a row of figure 7; a row without a number did not fit.
   const RatioCell* published_ratio(const Cell& cell) const;
   std::optional<double> published_rate(const Operand& operand) const;
   /// Table 3.

@@ -34,7 +34,7 @@ std::vector<Figure> grid_figures(const Study& study, const Precision& precision)
 /// All of them that have rows.
 std::vector<Figure> figures_of(const Study& study);
 
-/// What is to be said beside them: verification.
+/// Remarks about the tables: verification.
 std::string notes_of(const Study& study);
 
 std::string text(const Figure& figure);
