@@ -43,6 +43,7 @@ class Checker {
     for (const auto& [tile, bytes] : e_.arena_bytes)
       (tile == program::kShared ? shared_bytes_ : arena_bytes_.at(tile)) = bytes;
     const program::Reachability reach = program::reachability_of(program_);
+    controls_ = reach.controls;
     for (size_t s = 0; s < e_.sets.size(); ++s)
       if (reach.sets[s]) check(static_cast<program::ComputeSetId>(s));
     for (size_t s = 0; s < e_.copies.size(); ++s) {
@@ -200,6 +201,11 @@ class Checker {
   // Exchanges.
 
   void check_ends(const Exchange& exchange) const {
+    for (const RuntimeRows& rows : exchange.runtime_rows)
+      for (const RuntimeRows::End& end : {rows.from, rows.to})
+        if (end.variable >= controls_.size() ||
+            (end.row && (end.row->index >= controls_.size() || !controls_[end.row->index])))
+          fail(fmt::format("{} has a run-time row that its program has not", where_()));
     for (const Transfer& t : exchange.transfers) {
       const auto what = [&] {
         return fmt::format("{}: a transfer of {} × {} elements", where_(), t.rows, t.cols);
@@ -328,6 +334,7 @@ class Checker {
   const machine::Machine& machine_;
   Touchers touchers_{program_};
   std::optional<Overlaps> overlaps_;
+  std::vector<bool> controls_;  ///< by variable: whether control flow reads it
   std::vector<Mapping> mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by tile
   uint64_t shared_bytes_ = 0;

@@ -5,10 +5,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "compiler/exchange_count.h"
 #include "compiler/passes.h"
+#include "compiler/touch_notes.h"
 #include "program/box_index.h"
 #include "program/reachability.h"
-#include "program/traffic.h"
 
 namespace tessera::compiler {
 namespace {
@@ -87,7 +88,7 @@ void make_mapped_pieces(Compilation& c) {
   }
 }
 
-/// Exchange of one compute set: one staging buffer for each box that a tile needs and lacks.
+/// Exchange of one compute set: one staging piece for each box that a tile wants and lacks.
 class SetExchange {
  public:
   SetExchange(Compilation& c, PieceIndex& index, SetPieces& out, CompiledSet& compiled)
@@ -206,15 +207,19 @@ class SetExchange {
   std::vector<TileId> tile_of_;  ///< of each vertex
 };
 
-/// Moves of one copy set between mapped pieces.
+/// Moves of one copy set between mapped pieces. Calls taken() now and then, which may take those so far.
+template <class Taken>
 class CopyExchange {
  public:
-  CopyExchange(const program::Program& program, PieceIndex& index, Moves& out)
-      : program_(program), index_(index), out_(out) {}
+  CopyExchange(const program::Program& program, PieceIndex& index, Moves& out, const Taken& taken)
+      : program_(program), index_(index), out_(out), taken_(taken) {}
 
   void plan(const program::CopySet& set) {
     for (const CopyGroup& group : set.groups)
-      for (uint32_t i = 0; i < group.count; ++i) add_copy(group, group.source.at(i), group.target.at(i));
+      for (uint32_t i = 0; i < group.count; ++i) {
+        add_copy(group, group.source.at(i), group.target.at(i));
+        taken_();
+      }
   }
 
  private:
@@ -255,107 +260,72 @@ class CopyExchange {
   const program::Program& program_;
   PieceIndex& index_;
   Moves& out_;
+  const Taken& taken_;
 };
 
-/// Cost and code of exchanges on a machine whose tiles have their own memories.
-class ExchangeCount {
+/// Plans, prices and notes the exchanges of all sets that a run can reach.
+class ExchangePass {
  public:
-  explicit ExchangeCount(Compilation& c) : c_(c), traffic_(c.machine) {}
+  explicit ExchangePass(Compilation& c) : c_(c), e_(*c.executable), index_(c), count_(c), notes_(c) {
+    e_.sets.resize(c.program.compute_sets().size());
+    e_.copies.resize(c.program.copy_sets().size());
+    c.sets.resize(e_.sets.size());
+    c.copies.resize(e_.copies.size());
+  }
 
-  ExchangeCost count(const Moves& moves) {
-    ExchangeCost cost;
-    if (moves.moves.empty() || !is_tiled(c_)) return cost;
-    for (const Move& move : moves.moves) {
-      const Piece& from = c_.pieces[move.from];
-      traffic_.add(from.tile, c_.pieces[move.to].tile, from.variable, move.from_box,
-                   size_of(c_.program.variable(from.variable).type), move.gathered);
-    }
-    traffic_.count();
-    cost.cycles = traffic_.cycles();
-    cost.bytes = traffic_.sent_bytes();
-    cost.tiles.least = program::traffic_cycles(c_.machine, traffic_.of(0));
-    for (TileId tile = 0; tile < c_.machine.tiles; ++tile) {
-      c_.memory[tile][MemoryUse::exchange_code] += traffic_.code_bytes(tile);
-      const double cycles = program::traffic_cycles(c_.machine, traffic_.of(tile));
-      cost.tiles.least = std::min(cost.tiles.least, cycles);
-      cost.tiles.mean += cycles / c_.machine.tiles;
-      cost.tiles.most = std::max(cost.tiles.most, cycles);
-    }
+  std::string run() {
+    const program::Reachability reachable = program::reachability_of(c_.program);
+    for (program::ComputeSetId s = 0; s < e_.sets.size(); ++s)
+      if (reachable.sets[s]) plan_set(s, c_.sizes_alone ? scratch_ : c_.sets[s]);
+    for (program::CopySetId s = 0; s < e_.copies.size(); ++s)
+      if (reachable.copies[s]) plan_copy(s, c_.sizes_alone ? scratch_.before : c_.copies[s]);
+    notes_.note_control();
+    return fmt::format("{} moves, which send {} bytes", moves_, bytes_);
+  }
+
+ private:
+  void plan_set(program::ComputeSetId s, SetPieces& set) {
+    SetExchange(c_, index_, set, e_.sets[s]).plan(c_.program.compute_sets()[s]);
+    notes_.note(s, set, e_.sets[s]);
+    e_.sets[s].before.cost = cost_of(set.before);
+    e_.sets[s].after.cost = cost_of(set.after);
+    scratch_.clear();
+  }
+
+  void plan_copy(program::CopySetId s, Moves& copy) {
+    constexpr size_t kMostKept = 4096;  // of a copy of a million rows that only its size is wanted of
+    const auto take = [&] {
+      if (!c_.sizes_alone || copy.moves.size() < kMostKept) return;
+      notes_.note(copy);
+      add(copy);
+      copy.clear();
+    };
+    CopyExchange(c_.program, index_, copy, take).plan(c_.program.copy_sets()[s]);
+    notes_.note(copy);
+    notes_.note(s);
+    e_.copies[s].cost = cost_of(copy);
+    scratch_.clear();
+  }
+
+  void add(const Moves& moves) {
+    count_.add(moves);
+    moves_ += moves.moves.size();
+  }
+  ExchangeCost cost_of(const Moves& moves) {
+    add(moves);
+    const ExchangeCost cost = count_.count();
+    bytes_ += cost.bytes;
     return cost;
   }
 
- private:
   Compilation& c_;
-  program::Traffic traffic_;
-};
-
-/// Records which pieces each toucher touches, and how.
-class TouchNotes {
- public:
-  explicit TouchNotes(Compilation& c) : c_(c), touchers_(c.program) {}
-
-  void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledSet& compiled) {
-    for (const CompiledVertex& vertex : compiled.vertices) note(id, pieces, vertex);
-    for (const Move& move : pieces.before.moves) log_.read(move.from);
-    for (const Move& move : pieces.after.moves) log_.write(move.to, move.to_box.elements());
-    close(touchers_.of_set(id));
-  }
-
-  void note(program::CopySetId id, const Moves& moves) {
-    for (const Move& move : moves.moves) {
-      log_.read(move.from);
-      const bool anywhere = move.runtime != kNoRuntimeRow && moves.runtime_rows[move.runtime].to.row;
-      log_.write(move.to, anywhere ? 0 : move.to_box.elements());
-    }
-    for (const CopyGroup& group : c_.program.copy_sets()[id].groups)
-      for (const auto& row : {group.source_offset, group.target_offset})
-        if (row) log_.read(control(row->index));
-    close(touchers_.of_copy(id));
-  }
-
-  void note_control() {
-    const std::vector<program::Step>& steps = c_.program.steps();
-    for (program::StepId id = 0; id < steps.size(); ++id) {
-      if (const auto* repeat = std::get_if<program::Repeat>(&steps[id]); repeat && repeat->counter)
-        log_.write(control(*repeat->counter), 1);
-      else if (const auto* loop = std::get_if<program::While>(&steps[id]))
-        log_.read(control(loop->condition));
-      else if (const auto* branch = std::get_if<program::If>(&steps[id]))
-        log_.read(control(branch->condition));
-      close(touchers_.of_control(id));
-    }
-  }
-
- private:
-  void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledVertex& vertex) {
-    const VertexGroup& group = c_.program.compute_sets()[id].groups[vertex.group];
-    for (size_t f = 0; f < group.fields.size(); ++f) {
-      const FieldPiece& field = pieces.fields[vertex.first_place + f];
-      if (field.box.empty()) continue;
-      const program::FieldSpec& spec = group.codelet->fields[f];
-      if (c_.pieces[field.piece].staging) {
-        log_.use(field.piece);
-        continue;
-      }
-      if (spec.access != Access::out && !spec.scratch) log_.read(field.piece);
-      // For a scattered field it is unknown which part is written.
-      if (spec.access != Access::in) log_.write(field.piece, spec.scattered ? 0 : field.box.elements());
-    }
-  }
-
-  PieceId control(VariableId id) const { return c_.mapped[id].at(0); }
-
-  void close(ToucherId toucher) {
-    log_.close([&](PieceId id) { return c_.pieces[id].box.elements(); },
-               [&](PieceId id, Touch touch) {
-                 TouchChain& chain = c_.pieces[id].touches;
-                 chain = c_.chains.extended(chain, toucher, touch);
-               });
-  }
-
-  Compilation& c_;
-  Touchers touchers_;
-  TouchLog log_;
+  Executable& e_;
+  PieceIndex index_;
+  ExchangeCount count_;
+  TouchNotes notes_;
+  SetPieces scratch_;  ///< where nothing is kept
+  size_t moves_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace
@@ -363,41 +333,7 @@ class TouchNotes {
 std::string plan_exchange(Compilation& c) {
   make_mapped_pieces(c);
   c.memory.assign(size_t{c.machine.tiles} + 1, {});
-  PieceIndex index(c);
-  ExchangeCount count(c);
-  TouchNotes notes(c);
-  const program::Reachability reachable = program::reachability_of(c.program);
-  Executable& e = *c.executable;
-  e.sets.resize(c.program.compute_sets().size());
-  e.copies.resize(c.program.copy_sets().size());
-  c.sets.resize(e.sets.size());
-  c.copies.resize(e.copies.size());
-  size_t moves = 0;
-  uint64_t bytes = 0;
-  SetPieces scratch;
-  for (program::ComputeSetId s = 0; s < e.sets.size(); ++s) {
-    if (!reachable.sets[s]) continue;
-    SetPieces& set = c.sizes_alone ? scratch : c.sets[s];
-    SetExchange(c, index, set, e.sets[s]).plan(c.program.compute_sets()[s]);
-    e.sets[s].before.cost = count.count(set.before);
-    e.sets[s].after.cost = count.count(set.after);
-    notes.note(s, set, e.sets[s]);
-    moves += set.before.moves.size() + set.after.moves.size();
-    bytes += e.sets[s].before.cost.bytes + e.sets[s].after.cost.bytes;
-    scratch.clear();
-  }
-  for (program::CopySetId s = 0; s < e.copies.size(); ++s) {
-    if (!reachable.copies[s]) continue;
-    Moves& copy = c.sizes_alone ? scratch.before : c.copies[s];
-    CopyExchange(c.program, index, copy).plan(c.program.copy_sets()[s]);
-    e.copies[s].cost = count.count(copy);
-    notes.note(s, copy);
-    moves += copy.moves.size();
-    bytes += e.copies[s].cost.bytes;
-    scratch.clear();
-  }
-  notes.note_control();
-  return fmt::format("{} moves, which send {} bytes", moves, bytes);
+  return ExchangePass(c).run();
 }
 
 }  // namespace tessera::compiler

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "program/cycles.h"
+
 namespace tessera::engine {
 namespace {
 
 /// Of a part of a copy set: what a thread copies in several times the time that it takes to find it.
-constexpr uint64_t kPartBytes = 64 << 10;
+constexpr uint64_t kPartBytes = program::kHostCopyPartBytes;
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "machine/model/machine.h"
+#include "program/codelet.h"
 
 namespace tessera::program {
 
@@ -45,6 +46,32 @@ inline double exchange_overhead_cycles(const machine::Machine& m) { return m.exc
 inline double sync_cycles(const machine::Machine& m, size_t tiles) {
   if (m.kind == machine::Kind::tiled) return 0;
   return tiles > 1 ? m.figures.superstep_seconds * m.clock_hz : 0;
+}
+
+/// What threads of a host copy together is dealt to them in parts of about this many bytes.
+inline constexpr uint64_t kHostCopyPartBytes = 64 << 10;
+
+/// Threads that take part in a copy of that many bytes.
+inline size_t host_copy_threads(const machine::Machine& m, uint64_t bytes) {
+  return bytes < 2 * kHostCopyPartBytes ? 1 : std::min<uint64_t>(m.tiles, bytes / kHostCopyPartBytes);
+}
+
+/// Copying within a host's memory: bytes are read and written, at the rate of the cache level that holds
+/// both. Beyond the L2 cache a line is read before it is written.
+inline PhaseTimes host_copy_cycles(const machine::Machine& m, uint64_t bytes) {
+  const machine::HostFigures& f = m.figures;
+  const size_t threads = host_copy_threads(m, bytes);
+  const double of_thread = static_cast<double>(bytes) / static_cast<double>(threads);
+  const bool in_l2 = 2 * of_thread <= static_cast<double>(f.l2_bytes);
+  const bool in_l3 = 2 * static_cast<double>(bytes) <= static_cast<double>(f.l3_bytes);
+  const double memory_gbps = std::min(f.memory_core_gbps, f.memory_gbps / static_cast<double>(threads));
+  const double rate = in_l2   ? f.l2_bytes_per_cycle
+                      : in_l3 ? f.l3_bytes_per_cycle
+                              : memory_gbps * 1e9 / m.clock_hz;
+  PhaseTimes cycles;
+  if (rate > 0) cycles[Phase::exchange] = (in_l2 ? 2 : 3) * of_thread / rate;
+  cycles[Phase::sync] = sync_cycles(m, threads);
+  return cycles;
 }
 
 /// The cost of starting a compute set on `tiles` tiles of a tiled machine and detecting its end.

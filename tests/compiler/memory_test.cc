@@ -1,6 +1,7 @@
 // Liveness, placement, and the account of memory.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "compiler/compile.h"
@@ -13,6 +14,7 @@ namespace {
 
 using program::ComputeSet;
 using program::Phase;
+using program::PhaseTimes;
 using program::Program;
 using program::Role;
 using program::StepId;
@@ -339,6 +341,91 @@ TEST(Placement, KeepsOverReadSpaceAfterAField) {
   EXPECT_GE(e->memory.fullest.at("padding"), 32u);
 }
 
+/// Fields of mixed demands, of which three want the interleaved region.
+constexpr std::array kMixed = {
+    program::FieldSpec{.name = "a", .alignment = 8, .interleaved = true, .over_read = 4},
+    program::FieldSpec{.name = "b", .alignment = 64, .interleaved = true, .over_read = 32},
+    program::FieldSpec{.name = "c", .alignment = 16, .over_read = 12},
+    program::FieldSpec{.name = "y", .access = program::Access::out, .alignment = 32, .interleaved = true}};
+
+TEST(Placement, PiecesOfMixedDemandsLieApartAndWhereTheyMust) {
+  program::Codelet mixed = testing::subtract_codelet;
+  mixed.fields = kMixed;
+  const machine::Machine m = testing::toy_machine_with_regions(1);
+  for (const program::Role role : {program::Role::temporary, program::Role::inout})
+    for (uint32_t odd = 1; odd < 40; odd += 3) {
+      SCOPED_TRACE(odd);
+      Program p;
+      std::vector<program::Field> fields;
+      std::vector<uint64_t> rooms;
+      for (size_t f = 0; f < kMixed.size(); ++f) {
+        const auto cols = static_cast<uint32_t>(odd + 7 * f);
+        fields.push_back(field(p.add(variable("v", Type::f32, 1, cols, role, 0)), {0, 1, 0, cols}));
+        rooms.push_back(cols * 4 + kMixed[f].over_read);
+      }
+      p.set_main(p.execute(ComputeSet{"mixed", Phase::compute, {vertex(mixed, 0, fields)}}));
+      const auto e = compile(p, m);
+      const std::vector<uint64_t> at = addresses(*e);
+      for (size_t f = 0; f < at.size(); ++f) {
+        EXPECT_EQ(at[f] % kMixed[f].alignment, 0u) << f;
+        EXPECT_EQ(at[f] >= m.interleaved_from, kMixed[f].interleaved) << f;
+        EXPECT_LE(at[f] + rooms[f], m.tile_bytes) << f;
+        for (size_t g = 0; g < f; ++g)
+          EXPECT_TRUE(at[f] + rooms[f] <= at[g] || at[g] + rooms[g] <= at[f]) << f << " and " << g;
+      }
+    }
+}
+
+/// 10^5 boxes of different sizes on a tile, a hundred written in each superstep and read ten later.
+TEST(Placement, TakesASecondForAHundredThousandPieces) {
+  constexpr uint32_t kRows = 50'000;
+  constexpr uint32_t kInSet = 50;  // rows of two boxes
+  constexpr uint32_t kSets = kRows / kInSet;
+  Program p;
+  program::Variable v = variable("v", Type::f32, kRows, 64, Role::temporary, 0);
+  v.mapping.clear();
+  std::vector<program::Box> boxes;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const uint32_t cut = 1 + (r * 2654435761U >> 8) % 63;
+    for (const program::Box box : {program::Box{r, 1, 0, cut}, program::Box{r, 1, cut, 64 - cut}}) {
+      boxes.push_back(box);
+      v.mapping.push_back({box, 0});
+    }
+  }
+  const VariableId id = p.add(std::move(v));
+  const VariableId y = p.add(variable("y", Type::f32, 1, 2 * kInSet, Role::output, 0));
+  const auto set_of = [&](const program::Codelet& codelet, uint32_t set, bool reads) {
+    const auto first = boxes.begin() + 2 * kInSet * set;
+    program::VertexGroup group{
+        &codelet, 0, 1, 2 * kInSet, {{id, program::BoxSeries::table({first, first + 2 * kInSet})}}, {}};
+    if (reads)
+      group.fields.push_back({y, program::BoxSeries::stepped({0, 1, 0, 1}, {0, 1})});
+    else
+      group.params.push_back(int64_t{1});
+    return p.execute(ComputeSet{"set", Phase::compute, {std::move(group)}});
+  };
+  std::vector<StepId> steps;
+  for (uint32_t s = 0; s < kSets + 10; ++s) {
+    if (s < kSets) steps.push_back(set_of(testing::fill_codelet, s, false));
+    if (s >= 10) steps.push_back(set_of(testing::sum_codelet, s - 10, true));
+  }
+  p.set_main(p.sequence(std::move(steps)));
+  double seconds[2] = {1e9, 1e9};  // placement and check, the better of two runs
+  for (int run = 0; run < 2; ++run) {
+    const auto e = compile(p, toy_machine(1));
+    for (const PassRecord& pass : e->passes)
+      if (pass.name == "placement" || pass.name == "check") {
+        double& best = seconds[pass.name == "check"];
+        best = std::min(best, pass.seconds);
+      }
+    const uint64_t alive = e->memory.tiles[0][MemoryUse::temporaries];
+    EXPECT_LE(alive, 12u * kInSet * 64 * 4);
+    EXPECT_LE(e->memory.tiles[0][MemoryUse::padding], alive / 4);
+  }
+  EXPECT_LE(seconds[0], 1.0);
+  EXPECT_LE(seconds[1], 1.0);
+}
+
 TEST(Placement, ARegionOverflowsByItself) {
   // y takes 40 of the 32 KiB that are interleaved; a and b would leave room enough.
   const machine::Machine m = testing::toy_machine_with_regions(1, 64 << 10);
@@ -484,6 +571,30 @@ TEST(Account, TheSlowestTileSetsTheCyclesOfASuperstep) {
   EXPECT_EQ(e->set_cycles[0][Phase::exchange], 0);
 }
 
+TEST(Account, WhatASetWritesElsewhereIsTakenBackAtAPrice) {
+  Program p;
+  const auto t = p.add(variable("t", Type::f32, 4, 8, Role::inout, 0));
+  p.set_main(p.execute(ComputeSet{
+      "scale", Phase::compute, {vertex(testing::scale_codelet, 1, {field(t, kWhole)}, {int64_t{2}})}}));
+  const auto e = compile(p, toy_machine(4));
+  const double once = 20 + kBytes / 4.0;
+  EXPECT_EQ(e->sets[0].before.cost.cycles[Phase::exchange], once);
+  EXPECT_EQ(e->sets[0].after.cost.cycles[Phase::exchange], once);
+  EXPECT_EQ(e->set_cycles[0][Phase::exchange], 2 * once);
+  EXPECT_EQ(e->set_cycles[0][Phase::sync], 2 * 10);
+  EXPECT_EQ(e->sets[0].after.cost.bytes, kBytes);
+  // Two of four tiles take part, one as long as the other.
+  const Balance& exchange = e->sets[0].after.cost.tiles;
+  EXPECT_EQ(exchange.least, 0);
+  EXPECT_EQ(exchange.most, kBytes / 4.0);
+  EXPECT_EQ(exchange.mean, kBytes / 4.0 / 2);
+  // One of them computes: both workers wait for the one vertex.
+  const Balance& compute = e->sets[0].balance;
+  EXPECT_EQ(compute.least, 0);
+  EXPECT_EQ(compute.most, 2 * 33);
+  EXPECT_EQ(compute.mean, 2 * 33 / 4.0);
+}
+
 TEST(Account, AnExchangeLastsAsLongAsItsBusiestTile) {
   Program p;
   const auto x = p.add(variable("x", Type::f32, 4, 8, Role::input, 0));
@@ -493,6 +604,35 @@ TEST(Account, AnExchangeLastsAsLongAsItsBusiestTile) {
   const auto e = compile(p, toy_machine(2));
   EXPECT_EQ(e->copies[0].cost.cycles[Phase::sync], 10);
   EXPECT_EQ(e->copies[0].cost.cycles[Phase::exchange], 20 + kBytes / 4.0);
+}
+
+/// A copy of rows × 1024 floats on a host of two threads.
+PhaseTimes host_copy(uint32_t rows) {
+  machine::Machine m = testing::toy_host(2);
+  m.clock_hz = 2e9;
+  m.figures.ghz = 2;
+  m.figures.l2_bytes = 256 << 10;
+  m.figures.l3_bytes = 4 << 20;
+  m.figures.l2_bytes_per_cycle = 32;
+  m.figures.l3_bytes_per_cycle = 8;
+  m.figures.memory_core_gbps = 10;
+  m.figures.memory_gbps = 16;
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, rows, 1024, Role::input, program::kShared));
+  const auto y = p.add(variable("y", Type::f32, rows, 1024, Role::output, program::kShared));
+  const program::BoxSeries all = program::BoxSeries::same({0, rows, 0, 1024});
+  p.set_main(p.copy({"copy", {{x, y, 1, all, all, {}, {}, {}}}}));
+  return compile(p, m)->copies[0].cost.cycles;
+}
+
+TEST(Account, CopiesOfAHostComeFromTheLevelThatHoldsThem) {
+  constexpr double kKiB = 1024;
+  EXPECT_EQ(host_copy(16)[Phase::exchange], 2 * 64 * kKiB / 32);  // one thread, in its L2 cache
+  EXPECT_EQ(host_copy(16)[Phase::sync], 0);
+  EXPECT_EQ(host_copy(64)[Phase::exchange], 2 * 128 * kKiB / 32);    // 256 KiB, half of it each
+  EXPECT_GT(host_copy(64)[Phase::sync], 0);                          // of threads that wait for one another
+  EXPECT_EQ(host_copy(512)[Phase::exchange], 3 * 1024 * kKiB / 8);   // 2 MiB, and as much written
+  EXPECT_EQ(host_copy(1024)[Phase::exchange], 3 * 2048 * kKiB / 4);  // 8 GB/s each at 2 GHz
 }
 
 }  // namespace

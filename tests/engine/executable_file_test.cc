@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "base/checksum.h"
 #include "base/random.h"
@@ -145,6 +146,51 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
 }
 
 /// Damage that no checksum detects: the loaded program may be another one, but must be sound.
+/// y gets rows 0, 1 and 2 of x, which lies on another tile.
+program::Program row_by_row() {
+  program::Program p;
+  const auto x = p.add(testing::variable("x", Type::f32, 4, 8, program::Role::input, 0));
+  const auto y = p.add(testing::variable("y", Type::f32, 4, 8, program::Role::inout, 1));
+  const auto i = p.add(testing::variable("i", Type::u32, 1, 1, program::Role::temporary, 0));
+  const program::BoxSeries row = program::BoxSeries::same({0, 1, 0, 8});
+  const program::CopyGroup::RuntimeRow by_one{i, 1};
+  p.set_main(p.repeat(3, p.copy({"rows", {{x, y, 1, row, row, {}, by_one, by_one}}}), i));
+  return p;
+}
+
+/// Files that are whole, but were written from false executables.
+TEST_F(ExecutableFile, WithFalseRowsOrRoomTouchesNoOtherMemory) {
+  const machine::Machine machine = testing::toy_machine(2);
+  const auto sound = compiler::compile(row_by_row(), machine);
+  const auto error_with = [&](const std::function<void(Executable&, compiler::RuntimeRows&)>& change) {
+    Executable e = *sound;
+    change(e, e.copies[0].runtime_rows.at(0));
+    compiler::save(e, path_);
+    return error_of(machine);
+  };
+  EXPECT_EQ(error_with([](Executable&, compiler::RuntimeRows&) {}), "no error");
+  EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[0] -= 8; }), HasSubstr("ends at byte"));
+  EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes.erase(1); }), HasSubstr("ends at byte"));
+  EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[7] = 8; }), HasSubstr("on tile 7 of 2"));
+  EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[1] = ~uint64_t{0}; }),
+              HasSubstr("on tile 1 of 2"));
+  EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.from.room = 1000; }), HasSubstr("ends at byte"));
+  EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.to.room = ~0U; }), HasSubstr("ends at byte"));
+  const std::string no_row = "has a run-time row that its program has not";
+  EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.from.row->index = 0; }), HasSubstr(no_row));
+  EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.to.row->index = 99; }), HasSubstr(no_row));
+  EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.to.variable = 99; }), HasSubstr(no_row));
+  EXPECT_THAT(error_with([](Executable& e, auto&) { e.copies[0].transfers[0].runtime = 5; }),
+              HasSubstr("has no run-time row 5"));
+
+  // Rows further apart than there is room for are found when they are reached.
+  ASSERT_EQ(error_with([](Executable&, auto& rows) { rows.from.row->stride = ~0U; }), "no error");
+  const Engine engine(load(machine));
+  std::vector<float> x(32), y(32);
+  const std::vector<Binding> bindings = {{0, x.data(), 8, 1}, {1, y.data(), 8, 1}};
+  EXPECT_THROW(engine.run(bindings, {.threads = 1}), Error);
+}
+
 TEST_F(ExecutableFile, IsNotTrusted) {
   const machine::Machine machine = testing::toy_machine_with_regions(3);
   uint32_t refused = 0;

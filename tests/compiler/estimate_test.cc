@@ -1,0 +1,138 @@
+// Estimates: what the account says of a compiled program, before it is compiled.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include "compiler/compile.h"
+#include "support/random_program.h"
+#include "support/toy_codelets.h"
+#include "support/toy_machine.h"
+
+namespace tessera::compiler {
+namespace {
+
+using program::ComputeSet;
+using program::Phase;
+using program::PhaseTimes;
+using program::Program;
+using program::Role;
+using program::StepId;
+using program::VariableId;
+using testing::field;
+using ::testing::HasSubstr;
+using testing::variable;
+using testing::vertex;
+
+constexpr program::Box kOne{0, 1, 0, 1};
+
+struct Counted {
+  Program p;
+  VariableId counter = p.add(variable("counter", Type::u32, 1, 1, Role::temporary, 0));
+  VariableId flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
+  VariableId t = p.add(variable("t", Type::f32, 4, 8, Role::inout, 0));
+
+  StepId scale() {
+    return p.execute(ComputeSet{"scale",
+                                Phase::compute,
+                                {vertex(testing::scale_codelet, 1, {field(t, {0, 4, 0, 8})}, {int64_t{2}})}});
+  }
+  StepId below(int64_t limit) {
+    return p.execute(
+        ComputeSet{"below",
+                   Phase::compute,
+                   {vertex(testing::below_codelet, 0, {field(counter, kOne), field(flag, kOne)}, {limit})}});
+  }
+  Estimate estimate(StepId main, const TripCounts& counts = {}) {
+    p.set_main(main);
+    return compiler::estimate(p, testing::toy_machine(3), counts);
+  }
+};
+
+std::string error_of(Counted& c, StepId main) {
+  try {
+    c.estimate(main);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Estimate, HasTheBytesOfTheAccount) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    for (const machine::Machine& machine : {testing::toy_machine(3), testing::toy_machine_with_regions(5),
+                                            testing::toy_machine(7, 65536, 65536), testing::toy_host(2)}) {
+      const Program program = testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
+      Estimate estimated;
+      try {
+        estimated = estimate(program, machine, {.of_loops = 2, .contents = {}});
+      } catch (const Error&) {
+        continue;  // it has an If
+      }
+      const auto e = compile(program, machine);
+      ASSERT_EQ(estimated.memory.max_tile_bytes, e->memory.max_tile_bytes);
+      ASSERT_EQ(estimated.memory.total, e->memory.total);
+      ASSERT_EQ(estimated.memory.overflow_bytes, e->memory.overflow_bytes);
+      for (size_t t = 0; t < e->memory.tiles.size(); ++t)
+        ASSERT_EQ(estimated.memory.tiles[t].bytes, e->memory.tiles[t].bytes);
+    }
+  }
+}
+
+TEST(Estimate, AddsUpTheCyclesOfSetsAsOftenAsTheyRun) {
+  Counted c;
+  const StepId body = c.scale();
+  const auto function = c.p.add(program::Function{"f", c.p.repeat(5, body)});
+  const auto call = [&] { return c.p.add(program::Step{program::Call{function}}); };
+  const Estimate estimated = c.estimate(c.p.sequence({body, c.p.repeat(3, call()), call()}));
+  const auto e = compile(c.p, testing::toy_machine(3));
+  for (size_t phase = 0; phase < program::kPhases; ++phase)
+    EXPECT_EQ(estimated.cycles.at[phase], 21 * e->set_cycles[0].at[phase]);
+}
+
+TEST(Estimate, CountsLoopsAsItIsTold) {
+  Counted c;
+  const StepId test = c.below(4);
+  const StepId body = c.scale();
+  const Estimate estimated =
+      c.estimate(c.p.add(program::Step{program::While{test, c.flag, body}}), {.of_loops = 6, .contents = {}});
+  const auto e = compile(c.p, testing::toy_machine(3));
+  PhaseTimes expected = e->set_cycles[0].scaled(7);
+  expected += e->set_cycles[1].scaled(6);
+  EXPECT_EQ(estimated.cycles.at, expected.at);
+}
+
+/// Never an undercount.
+TEST(Estimate, RefusesControlFlowThatItIsNotToldAbout) {
+  Counted loop;
+  const StepId test = loop.below(4);
+  const StepId body = loop.scale();
+  EXPECT_THAT(error_of(loop, loop.p.add(program::Step{program::While{test, loop.flag, body}})),
+              HasSubstr("needs the trip count of the loop that 'flag' ends"));
+  Counted branch;
+  const StepId then = branch.scale();
+  EXPECT_THAT(error_of(branch, branch.p.add(program::Step{program::If{branch.flag, then, program::kNoStep}})),
+              HasSubstr("what it does depends on 'flag'"));
+}
+
+TEST(Estimate, AsksForMetadataOfEachTrip) {
+  Counted c;
+  const StepId test = c.below(4);
+  std::vector<uint32_t> trips;
+  uint32_t value = 3;
+  TripCounts counts;
+  counts.of_loops = 3;
+  counts.contents = [&](VariableId variable, const program::Box&, uint32_t trip) {
+    if (variable == c.counter) trips.push_back(trip);
+    return reinterpret_cast<const std::byte*>(&value);
+  };
+  const StepId increment = c.p.execute(
+      ComputeSet{"next",
+                 Phase::compute,
+                 {vertex(testing::increment_codelet, 0, {field(c.counter, kOne)}, {int64_t{1}})}});
+  c.estimate(c.p.add(program::Step{program::While{test, c.flag, increment}}), counts);
+  EXPECT_EQ(trips, (std::vector<uint32_t>{0, 1, 2, 3}));  // the test, once for all; then the body
+}
+
+}  // namespace
+}  // namespace tessera::compiler
