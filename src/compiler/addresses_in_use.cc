@@ -1,80 +1,71 @@
 #include "compiler/addresses_in_use.h"
 
-#include <bit>
+#include <algorithm>
+#include <set>
 
 namespace tessera::compiler {
 
 AddressesInUse::AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments)
-    : lifetimes_(lifetimes),
-      moments_(std::bit_ceil(std::max(1U, moments))),
-      tree_(size_t{2} * moments_),
-      nodes_of_(lifetimes.size()) {}
+    : lifetimes_(lifetimes), beginning_(moments), going_on_(moments), of_(lifetimes.size()) {
+  std::vector<std::vector<uint32_t>> ending(moments);
+  for (uint32_t id = 0; id < lifetimes.size(); ++id)
+    for (const Interval& interval : lifetimes[id]) {
+      beginning_[interval.first].push_back(id);
+      ending[interval.last].push_back(id);
+    }
+  std::set<uint32_t> alive;
+  for (uint32_t moment = 0; moment < moments; ++moment) {
+    if (!beginning_[moment].empty()) going_on_[moment].assign(alive.begin(), alive.end());
+    alive.insert(beginning_[moment].begin(), beginning_[moment].end());
+    for (const uint32_t id : ending[moment]) alive.erase(id);
+  }
+}
 
 void AddressesInUse::clear() {
-  for (const uint32_t node : used_) {
-    tree_[node].own.clear();
-    tree_[node].below.clear();
-    tree_[node].is_used = false;
+  for (const uint32_t id : used_) {
+    OfLifetime& of = of_[id];
+    of.own.clear();
+    of.taken.clear();
+    for (Met& met : of.meets) met.joined = 0;
+    of.is_used = false;
   }
   used_.clear();
 }
 
-void AddressesInUse::take(AddressRange range, uint32_t lifetime) {
-  const Nodes& nodes = nodes_of(lifetime);
-  for (const uint32_t node : nodes.own) use(node).own.add(range);
-  for (const uint32_t node : nodes.above) use(node).below.add(range);
-}
+void AddressesInUse::take(AddressRange range, uint32_t lifetime) { use(lifetime).own.push_back(range); }
 
 uint64_t AddressesInUse::lowest_free(uint64_t at, uint64_t room, uint64_t alignment, uint32_t lifetime) {
-  const Nodes& nodes = nodes_of(lifetime);
+  OfLifetime& of = use(lifetime);
+  if (of.meets.empty()) find_met(lifetime);
+  for (Met& met : of.meets) {
+    const std::vector<AddressRange>& ranges = of_[met.lifetime].own;
+    while (met.joined < ranges.size()) of.taken.add(ranges[met.joined++]);
+  }
   const auto aligned = [&](uint64_t address) { return (address + alignment - 1) / alignment * alignment; };
   at = aligned(at);
-  bool moved = true;
-  const auto skip = [&](const AddressRanges& ranges) {
-    const uint64_t next = aligned(ranges.next_free(at, room));
-    moved = moved || next != at;
-    at = next;
-  };
-  while (moved) {
-    moved = false;
-    for (const uint32_t node : nodes.own) {
-      skip(tree_[node].own);
-      skip(tree_[node].below);
-    }
-    for (const uint32_t node : nodes.above) skip(tree_[node].own);
-  }
+  for (uint64_t next = 0; (next = aligned(of.taken.next_free(at, room))) != at;) at = next;
   return at;
 }
 
-const AddressesInUse::Nodes& AddressesInUse::nodes_of(uint32_t lifetime) {
-  Nodes& nodes = nodes_of_[lifetime];
-  if (nodes.own.empty()) collect(1, 0, moments_, lifetimes_[lifetime], nodes);
-  return nodes;
+void AddressesInUse::find_met(uint32_t lifetime) {
+  std::vector<uint32_t> met;
+  const auto add = [&](const std::vector<uint32_t>& ids) { met.insert(met.end(), ids.begin(), ids.end()); };
+  for (const Interval& interval : lifetimes_[lifetime]) {
+    add(going_on_[interval.first]);
+    for (uint32_t moment = interval.first; moment <= interval.last; ++moment) add(beginning_[moment]);
+  }
+  std::sort(met.begin(), met.end());
+  met.erase(std::unique(met.begin(), met.end()), met.end());
+  for (const uint32_t id : met) of_[lifetime].meets.push_back({id, 0});
 }
 
-/// `node` represents the moments [begin, end).
-void AddressesInUse::collect(uint32_t node, uint32_t begin, uint32_t end, const Lifetime& lifetime,
-                             Nodes& nodes) const {
-  auto interval = std::lower_bound(lifetime.begin(), lifetime.end(), begin,
-                                   [](const Interval& i, uint32_t moment) { return i.last < moment; });
-  if (interval == lifetime.end() || interval->first >= end) return;
-  if (interval->first <= begin && interval->last >= end - 1) {
-    nodes.own.push_back(node);
-    return;
+AddressesInUse::OfLifetime& AddressesInUse::use(uint32_t lifetime) {
+  OfLifetime& of = of_[lifetime];
+  if (!of.is_used) {
+    of.is_used = true;
+    used_.push_back(lifetime);
   }
-  nodes.above.push_back(node);
-  const uint32_t middle = begin + (end - begin) / 2;
-  collect(2 * node, begin, middle, lifetime, nodes);
-  collect(2 * node + 1, middle, end, lifetime, nodes);
-}
-
-AddressesInUse::Node& AddressesInUse::use(uint32_t node) {
-  Node& n = tree_[node];
-  if (!n.is_used) {
-    n.is_used = true;
-    used_.push_back(node);
-  }
-  return n;
+  return of;
 }
 
 }  // namespace tessera::compiler

@@ -1,6 +1,7 @@
-// The addresses of a memory in use at each moment.
+// Which addresses of a memory are taken when.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "compiler/address_ranges.h"
@@ -8,40 +9,41 @@
 
 namespace tessera::compiler {
 
-/// A segment tree over moments. A range in use during some of them is stored at the few nodes that cover
-/// these, and summarised in the nodes above; queries work likewise.
+/// For each lifetime the ranges that others take during it, joined where they touch. There are far fewer
+/// lifetimes than pieces, and each joins only what was taken since it was asked last by those it meets.
 class AddressesInUse {
  public:
-  /// For filling memories one after another; all use the same `lifetimes`, whose moments are below `moments`.
+  /// Memories are filled one after another; what stays the same is `lifetimes`, all of moments below
+  /// `moments`.
   AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments);
 
-  /// Removes all ranges.
+  /// Forgets all ranges.
   void clear();
   void take(AddressRange range, uint32_t lifetime);
-  /// The lowest multiple of `alignment` from `at` on with `room` bytes free during a lifetime.
+  /// The lowest multiple of `alignment` from `at` on, from which `room` bytes are free during a lifetime.
   uint64_t lowest_free(uint64_t at, uint64_t room, uint64_t alignment, uint32_t lifetime);
 
  private:
-  struct Node {
-    AddressRanges own;    ///< in use during all of the node's moments
-    AddressRanges below;  ///< in use during some of them
+  /// A lifetime that another meets, and how many of its ranges that one has joined.
+  struct Met {
+    uint32_t lifetime = 0;
+    size_t joined = 0;
+  };
+  struct OfLifetime {
+    std::vector<AddressRange> own;  ///< in the order in which they were taken
+    AddressRanges taken;            ///< by itself and those it meets
+    std::vector<Met> meets;         ///< itself included; found when it is asked for the first time
     bool is_used = false;
   };
-  /// The nodes that cover a lifetime, and those above them.
-  struct Nodes {
-    std::vector<uint32_t> own;
-    std::vector<uint32_t> above;
-  };
 
-  const Nodes& nodes_of(uint32_t lifetime);
-  void collect(uint32_t node, uint32_t begin, uint32_t end, const Lifetime& lifetime, Nodes& nodes) const;
-  Node& use(uint32_t node);
+  OfLifetime& use(uint32_t lifetime);
+  void find_met(uint32_t lifetime);
 
   const std::vector<Lifetime>& lifetimes_;
-  uint32_t moments_;
-  std::vector<Node> tree_;
+  std::vector<std::vector<uint32_t>> beginning_;  ///< by moment: lifetimes of which an interval begins there
+  std::vector<std::vector<uint32_t>> going_on_;   ///< and those that began before, where any begins
+  std::vector<OfLifetime> of_;
   std::vector<uint32_t> used_;
-  std::vector<Nodes> nodes_of_;  ///< by lifetime
 };
 
 }  // namespace tessera::compiler

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <ctime>
 #include <numeric>
 
 #include "compiler/compile.h"
@@ -410,18 +411,24 @@ TEST(Placement, TakesASecondForAHundredThousandPieces) {
     if (s >= 10) steps.push_back(set_of(testing::sum_codelet, s - 10, true));
   }
   p.set_main(p.sequence(std::move(steps)));
-  double seconds[2] = {1e9, 1e9};  // placement and check, the better of two runs
+  double seconds[2] = {1e9, 1e9};  // of a core: placement and check, the better of two runs
   for (int run = 0; run < 2; ++run) {
+    const std::clock_t start = std::clock();
     const auto e = compile(p, toy_machine(1));
+    const double cpu = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    double wall = 0;
+    for (const PassRecord& pass : e->passes) wall += pass.seconds;
     for (const PassRecord& pass : e->passes)
       if (pass.name == "placement" || pass.name == "check") {
         double& best = seconds[pass.name == "check"];
-        best = std::min(best, pass.seconds);
+        best = std::min(best, cpu * pass.seconds / wall);
       }
     const uint64_t alive = e->memory.tiles[0][MemoryUse::temporaries];
     EXPECT_LE(alive, 12u * kInSet * 64 * 4);
     EXPECT_LE(e->memory.tiles[0][MemoryUse::padding], alive / 4);
   }
+  RecordProperty("placement", std::to_string(seconds[0]));
+  RecordProperty("check", std::to_string(seconds[1]));
   EXPECT_LE(seconds[0], 1.0);
   EXPECT_LE(seconds[1], 1.0);
 }
