@@ -362,7 +362,7 @@ TEST(HostProgram, SaysWhichOperandIsWrong) {
   wrong.x = y;
   EXPECT_TRUE(
       test::says(message({.n = 4}, wrong), "the operand X is 16 × 4 of f32; the operation needs 24 × 4"));
-  EXPECT_TRUE(test::says(message({.n = 5}, right), "wants 24 × 5 of f32"));
+  EXPECT_TRUE(test::says(message({.n = 5}, right), "needs 24 × 5 of f32"));
   EXPECT_TRUE(test::says(message({.n = 4, .product = Product::sddmm}, right), "the operand dW is"));
   EXPECT_TRUE(test::says(message({.n = 4, .bias = true}, right), "the product has a bias; pass its operand"));
   wrong = right;
