@@ -14,7 +14,7 @@ using program::Variable;
 using program::VariableId;
 
 Overlaps::Overlaps(const Executable& e)
-    : e_(e), program_(*e.program), graph_(program_), always_{{0, graph_.positions() - 1}} {
+    : program_(*e.program), graph_(program_), always_{{0, graph_.positions() - 1}} {
   for (VariableId v = 0; v < program_.variables().size(); ++v) {
     const Variable& variable = program_.variable(v);
     first_mapped_.push_back(static_cast<StorageId>(storage_.size()));

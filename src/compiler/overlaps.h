@@ -64,7 +64,6 @@ class Overlaps {
   void check_alive(std::span<const StorageId> ids);
   [[noreturn]] void fail_overlap(StorageId a, StorageId b) const;
 
-  const Executable& e_;
   const program::Program& program_;
   std::vector<Storage> storage_;
   std::vector<StorageId> first_mapped_;  ///< by variable

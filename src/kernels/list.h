@@ -9,12 +9,12 @@
 namespace tessera::kernels {
 
 /// The families, each of which lists its codelets once: NAME_codelets().
-#define TESSERA_CODELET_FAMILIES(X)                                                                     \
-  X(block_sparse)                                                                                       \
-  X(bucket)                                                                                             \
-  X(cast)                                                                                               \
-  X(element_sparse) X(elementwise) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) \
-      X(tile_product)
+#define TESSERA_CODELET_FAMILIES(X) \
+  X(block_sparse)                   \
+  X(bucket)                         \
+  X(cast)                           \
+  X(element_sparse)                 \
+  X(elementwise) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
 
 #define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)
