@@ -379,6 +379,11 @@ TEST(Placement, PiecesOfMixedDemandsLieApartAndWhereTheyMust) {
 
 /// 10^5 boxes of different sizes on a tile, a hundred written in each superstep and read ten later.
 TEST(Placement, TakesASecondForAHundredThousandPieces) {
+#ifdef NDEBUG
+  constexpr double kMostSeconds = 1;
+#else
+  constexpr double kMostSeconds = 15;  // not optimised, and watched by a sanitizer
+#endif
   constexpr uint32_t kRows = 50'000;
   constexpr uint32_t kInSet = 50;  // rows of two boxes
   constexpr uint32_t kSets = kRows / kInSet;
@@ -429,8 +434,8 @@ TEST(Placement, TakesASecondForAHundredThousandPieces) {
   }
   RecordProperty("placement", std::to_string(seconds[0]));
   RecordProperty("check", std::to_string(seconds[1]));
-  EXPECT_LE(seconds[0], 1.0);
-  EXPECT_LE(seconds[1], 1.0);
+  EXPECT_LE(seconds[0], kMostSeconds);
+  EXPECT_LE(seconds[1], kMostSeconds);
 }
 
 TEST(Placement, ARegionOverflowsByItself) {
