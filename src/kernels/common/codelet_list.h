@@ -9,11 +9,7 @@
 // goes for parameters, which have a name and nothing beside it.
 #pragma once
 
-#include <cassert>
-#include <initializer_list>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "program/codelet.h"
 
@@ -34,15 +30,5 @@ struct ListedCodelet {
 
   const program::Codelet* codelet;
 };
-
-/// Fields or parameters of a vertex in the codelet's order, each given with its position, in any order:
-/// in_order<cast_field::count, Field>({{cast_field::out, y}, {cast_field::in, x}}).
-template <size_t count, class T>
-std::vector<T> in_order(std::initializer_list<std::pair<size_t, T>> given) {
-  assert(given.size() == count);
-  std::vector<T> ordered(count);
-  for (const auto& [position, item] : given) ordered[position] = item;
-  return ordered;
-}
 
 }  // namespace tessera::kernels
