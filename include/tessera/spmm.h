@@ -40,6 +40,8 @@ struct SpmmArguments {
   float alpha = 1.0F;
   float beta = 0.0F;            ///< with 0, Y is not read
   const float* bias = nullptr;  ///< as many elements as Y has rows, if SpmmOptions::bias is set
+  /// Values in packed order, of the weight's type, instead of its own; required if it has none.
+  const void* values = nullptr;
 };
 
 /// A product planned, built and compiled for this computer: Y (m × n) = W (m × k) · X (k × n), or with

@@ -33,9 +33,11 @@ class Relocation {
 enum class PackedFormat : uint32_t {
   values = 0,  ///< that of SparseMatrix::values, including the overhang
   blocks = 1,  ///< block by block; within one, strips of 8 rows of pairs of columns (block size 4: row-major)
-  rotated_blocks = 2,  ///< the same for a full pattern, with the blocks of block row r rotated by r places
-  row_groups = 3,      ///< single elements: chunks of rows, k-blocks, and groups of sixteen pairs of rows
-  dynamic = 4,         ///< that of a dynamic weight, which depends on all patterns that it has had
+  rotated_blocks = 2,     ///< the same for a full pattern, with the blocks of block row r rotated by r places
+  row_groups = 3,         ///< single elements: chunks of rows, k-blocks, and groups of sixteen pairs of rows
+  dynamic = 4,            ///< that of a dynamic weight, which depends on all patterns that it has had
+  sorted_row_groups = 5,  ///< single elements with room for more: rows grouped by their number of elements; a
+                          ///< function of the pattern and the capacity
 };
 std::string_view name_of(PackedFormat format);
 
@@ -46,7 +48,7 @@ uint64_t packed_size(PackedFormat format, const Pattern& pattern);
 /// Converts an array from one format to another; places without a stored value become 0. Computing the order
 /// of row groups takes as long as preparing a weight. Throws UsageError if a size is wrong or a format does
 /// not apply to such a pattern; `dynamic` never does: save the result of Weight::unpack() in format `values`
-/// instead.
+/// instead. `sorted_row_groups` depends on a capacity too: use pack() and unpack() of a weight that has it.
 void permute_packed(PackedFormat from, PackedFormat to, const Pattern& pattern, std::span<const float> source,
                     std::span<float> target);
 
@@ -72,12 +74,21 @@ class Weight {
   /// non-zeros). Throws UsageError also if the pattern has more.
   static Weight dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type = Type::f32);
 
+  /// A weight whose values the caller keeps, in an array of packed_size() elements of `type` that products
+  /// are given in each call (SpmmArguments::values), such as a framework's tensor. With a capacity it is
+  /// dynamic, and set_pattern() changes its pattern; packed order remains a function of pattern and capacity:
+  /// `blocks` with the room at the end, or `sorted_row_groups`. Throws as the functions above.
+  static Weight without_values(const Pattern& pattern, Type type = Type::f32);
+  static Weight without_values(const Pattern& pattern, uint64_t capacity_blocks, Type type = Type::f32);
+
   uint32_t rows() const;        ///< m
   uint32_t cols() const;        ///< k
   uint32_t block_size() const;  ///< b; for a dense weight, that of its kernel
   Type type() const;
   bool is_dense() const;
   bool is_dynamic() const;
+  bool has_values() const;     ///< whether it keeps them itself; otherwise functions that read or write them
+                               ///< throw UsageError
   uint64_t capacity() const;   ///< maximum number of blocks; for a static weight, its blocks
   Pattern pattern() const;     ///< the current one
   uint64_t non_zeros() const;  ///< stored values inside the matrix
@@ -110,7 +121,7 @@ class Weight {
   /// Sets a new pattern with its values. Packed order begins anew: optimizer state becomes invalid.
   void set_matrix(const SparseMatrix& matrix);
   /// Sets a new pattern. Blocks in both patterns keep their values, new ones are 0. The memory behind
-  /// packed_values() does not move.
+  /// packed_values() does not move. If the caller keeps the values, the result is to be applied to them too.
   Relocation set_pattern(const Pattern& pattern);
   /// Drops some blocks and grows others, in any order; for block size 1, elements. A block in both lists is
   /// reset to 0. The cost is proportional to the changes, plus copying the index; for single elements,

@@ -122,8 +122,8 @@ engine::Profile Product::call(const HostCall& call, const engine::RunOptions& op
   ops::update_index(*host.weight, problem_.product, parallel());
   const ops::ProductOperands& o = host.operands;
   std::array<float, 2> scalars = {call.alpha, call.beta};
-  void* values = problem_.product == ops::Product::sddmm ? static_cast<void*>(call.dw)
-                                                         : const_cast<std::byte*>(host.weight->values());
+  const void* of_w = call.values != nullptr ? call.values : host.weight->values();
+  void* values = problem_.product == ops::Product::sddmm ? call.dw : const_cast<void*>(of_w);
   CallBindings bindings = {
       {o.values.variable, values, o.values.cols(), 1},
       {o.x.variable, call.x.data, call.x.row_stride, call.x.col_stride},

@@ -35,7 +35,8 @@ struct HostCall {
   float* dw = nullptr;          ///< of an SDDMM, in packed order
   const float* bias = nullptr;  ///< with ProductProblem::bias
   float alpha = 1;
-  float beta = 0;  ///< read with ProductProblem::uses_beta
+  float beta = 0;                ///< read with ProductProblem::uses_beta
+  const void* values = nullptr;  ///< of W, in packed order; null: the weight's own
 };
 
 /// A product with its plan and its executable.

@@ -25,13 +25,15 @@ ops::ProductProblem problem_of(const Weight& weight, uint32_t n, const SpmmOptio
 
 struct Spmm::Compiled {
   Compiled(const Weight& weight, uint32_t n, const SpmmOptions& options)
-      : rows(options.transpose ? weight.cols() : weight.rows()),
+      : has_values(weight.has_values()),
+        rows(options.transpose ? weight.cols() : weight.rows()),
         depth(options.transpose ? weight.rows() : weight.cols()),
         x_layout(options.x_layout),
         y_layout(options.y_layout),
         prepared(weight.storage()->packed, problem_of(weight, n, options), machine::host(options.threads),
                  options.force) {}
 
+  bool has_values;
   uint32_t rows;   ///< of Y
   uint32_t depth;  ///< rows of X
   Layout x_layout;
@@ -51,10 +53,12 @@ void Spmm::operator()(const SpmmArguments& a) const {
   if (problem.bias != (a.bias != nullptr))
     throw UsageError(problem.bias ? "the product was planned with a bias; pass one"
                                   : "the product was planned without a bias; set SpmmOptions::bias");
+  if (!c.has_values && a.values == nullptr)
+    throw UsageError("the weight has no values of its own; pass them with each call");
   const MatrixView<float> x = view_of(a.x, "X", c.depth, problem.n, c.x_layout, a.x_leading);
   const MatrixView<float> y = view_of(a.y, "Y", c.rows, problem.n, c.y_layout, a.y_leading);
   const bool is_forward = problem.product == ops::Product::forward;
-  c.prepared.call({is_forward ? x : y, is_forward ? y : x, nullptr, a.bias, a.alpha, a.beta},
+  c.prepared.call({is_forward ? x : y, is_forward ? y : x, nullptr, a.bias, a.alpha, a.beta, a.values},
                   {.profile = false});
 }
 

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "engine/pool.h"
@@ -11,6 +12,7 @@
 #include "sparse/moves.h"
 #include "sparse/packed_format.h"
 #include "sparse/parts.h"
+#include "sparse/pattern.h"
 
 namespace tessera {
 namespace {
@@ -39,6 +41,21 @@ void require_count(size_t have, uint64_t want) {
 void require_packed(std::string_view what, size_t have, uint64_t want) {
   if (have != want)
     throw UsageError(fmt::format("{} of {} elements; in packed order this weight has {}", what, have, want));
+}
+
+void require_values(const Weight& weight) {
+  if (!weight.has_values())
+    throw UsageError(
+        "this weight has no values of its own: the caller keeps them in packed order, and changes the "
+        "pattern by "
+        "set_pattern()");
+}
+
+/// The index of a pattern, without values.
+ops::PackedWeight prepack_index(const Pattern& pattern, std::optional<uint64_t> capacity, Type type) {
+  if (pattern.block_size != 1) return {PackedBlocks::without_values(pattern, type, capacity), false};
+  sparse::validate(pattern);
+  return {PackedElements::without_values(pattern, type, capacity, parallel()), false};
 }
 
 /// Converts a full pattern's blocks, row-major, to a row-major matrix.
@@ -95,17 +112,29 @@ Relocation compact(PackedBlocks& blocks) {
   return Relocation(std::make_shared<const Relocation::Moves>(std::move(moves)));
 }
 
-/// Renumbered slots get the values of their former ones, others 0.
+/// Renumbered slots get the values of their former ones, others and those of new blocks 0.
 void renumber(std::span<const uint32_t> former_slots, uint64_t slot_values, std::span<float> state) {
   const std::vector<float> former(state.begin(), state.end());
   const auto slots = static_cast<uint32_t>(former_slots.size());
   sparse::for_each_part(slots, sparse::parts_for(state.size_bytes()), parallel(),
                         [&](uint32_t, uint32_t begin, uint32_t end) {
-                          for (uint32_t slot = begin; slot < end; ++slot)
-                            std::copy_n(former.data() + former_slots[slot] * slot_values, slot_values,
-                                        state.data() + slot * slot_values);
+                          for (uint32_t slot = begin; slot < end; ++slot) {
+                            float* to = state.data() + slot * slot_values;
+                            if (former_slots[slot] == PackedBlocks::kNoSlot)
+                              std::fill_n(to, slot_values, 0.0F);
+                            else
+                              std::copy_n(former.data() + former_slots[slot] * slot_values, slot_values, to);
+                          }
                         });
   std::fill(state.begin() + static_cast<ptrdiff_t>(slots * slot_values), state.end(), 0.0F);
+}
+
+Relocation set_pattern(PackedBlocks& blocks, const Pattern& pattern) {
+  if (blocks.has_values()) return relocation(blocks, blocks.set_pattern(pattern, parallel()));
+  const uint32_t slot_values = blocks.order().block_values();
+  Relocation::Moves moves{blocks.capacity() * slot_values, slot_values};
+  moves.former_slots = blocks.arrange(pattern, parallel());
+  return Relocation(std::make_shared<const Relocation::Moves>(std::move(moves)));
 }
 
 Relocation relocation(const PackedElements& elements, std::shared_ptr<const sparse::Moves> moves) {
@@ -149,6 +178,14 @@ Weight Weight::dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Typ
   return Weight(store({std::move(blocks), false}));
 }
 
+Weight Weight::without_values(const Pattern& pattern, Type type) {
+  return Weight(store(prepack_index(pattern, {}, type)));
+}
+
+Weight Weight::without_values(const Pattern& pattern, uint64_t capacity_blocks, Type type) {
+  return Weight(store(prepack_index(pattern, capacity_blocks, type)));
+}
+
 uint32_t Weight::rows() const {
   return by_form(*this, [](const auto& w) { return w.rows(); });
 }
@@ -165,6 +202,10 @@ bool Weight::is_dense() const { return storage_->packed->is_dense; }
 
 bool Weight::is_dynamic() const {
   return by_form(*this, [](const auto& w) { return w.is_dynamic(); });
+}
+
+bool Weight::has_values() const {
+  return by_form(*this, [](const auto& w) { return w.has_values(); });
 }
 
 uint32_t Weight::block_size() const {
@@ -195,6 +236,7 @@ uint64_t Weight::bytes() const {
 }
 
 void Weight::set_values(std::span<const float> values) {
+  require_values(*this);
   by_form(
       *this,
       [&](PackedBlocks& w) {
@@ -211,6 +253,7 @@ void Weight::set_values(std::span<const float> values) {
 }
 
 void Weight::get_values(std::span<float> values) const {
+  require_values(*this);
   by_form(
       *this,
       [&](const PackedBlocks& w) {
@@ -237,6 +280,7 @@ PackedFormat Weight::packed_format() const {
 }
 
 std::span<float> Weight::packed_values() {
+  require_values(*this);
   if (type() != Type::f32)
     throw UsageError(
         fmt::format("the packed values of this weight are {}; only FP32 values can be accessed. "
@@ -285,18 +329,23 @@ void Weight::unpack(std::span<const float> packed, std::span<float> values) cons
 }
 
 void Weight::set_matrix(const SparseMatrix& matrix) {
+  require_values(*this);
   by_form(*this, [&](auto& w) { w.set_matrix(matrix, parallel()); });
 }
 
 Relocation Weight::set_pattern(const Pattern& pattern) {
-  return by_form(*this, [&](auto& w) { return relocation(w, w.set_pattern(pattern, parallel())); });
+  return by_form(
+      *this, [&](PackedBlocks& w) { return tessera::set_pattern(w, pattern); },
+      [&](PackedElements& w) { return relocation(w, w.set_pattern(pattern, parallel())); });
 }
 
 Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
+  require_values(*this);
   return by_form(*this, [&](auto& w) { return relocation(w, w.replace(drop, grow, parallel())); });
 }
 
 Relocation Weight::compact() {
+  require_values(*this);
   if (!is_dynamic())
     throw UsageError("a static weight: its values are in order; only dynamic weights can be compacted");
   return by_form(

@@ -28,6 +28,11 @@ std::string describe(PackedFormat format) {
         "{} depends on all patterns that a dynamic weight has had, not on one: save the result of "
         "unpack(), and pack() it after loading",
         describe(format)));
+  if (format == PackedFormat::sorted_row_groups)
+    throw UsageError(
+        fmt::format("{} depends on a capacity, not on a pattern alone: use pack() and unpack() of a "
+                    "Weight::without_values() that has it",
+                    describe(format)));
   std::string known;
   for (const PackedFormat f : kFormats)
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", static_cast<uint32_t>(f), name_of(f));
@@ -78,6 +83,7 @@ std::string_view name_of(PackedFormat format) {
     case PackedFormat::rotated_blocks: return "rotated blocks";
     case PackedFormat::row_groups: return "row groups";
     case PackedFormat::dynamic: return "dynamic";
+    case PackedFormat::sorted_row_groups: return "sorted row groups";
   }
   return "unknown";
 }
@@ -118,13 +124,14 @@ PackedFormat format_of(const PackedBlocks& weight) {
   switch (weight.slot_order()) {
     case SlotOrder::in_turn: return PackedFormat::blocks;
     case SlotOrder::rotated: return PackedFormat::rotated_blocks;
-    case SlotOrder::dynamic: return PackedFormat::dynamic;
+    case SlotOrder::dynamic: return weight.has_values() ? PackedFormat::dynamic : PackedFormat::blocks;
   }
   return PackedFormat::blocks;
 }
 
 PackedFormat format_of(const PackedElements& weight) {
-  return weight.is_dynamic() ? PackedFormat::dynamic : PackedFormat::row_groups;
+  if (!weight.is_dynamic()) return PackedFormat::row_groups;
+  return weight.has_values() ? PackedFormat::dynamic : PackedFormat::sorted_row_groups;
 }
 
 }  // namespace sparse

@@ -344,6 +344,86 @@ TEST_P(StateOfBlocks, FollowsWhenTheyAreCompacted) {
 
 INSTANTIATE_TEST_SUITE_P(BlockSizes, StateOfBlocks, testing::Values(1U, 4U, 8U));
 
+/// Y = W·X, or Wᵀ·X, with values that the caller keeps.
+std::vector<float> product_with(const Weight& weight, std::span<const float> values, uint32_t n,
+                                bool transpose) {
+  std::vector<float> x(uint64_t{transpose ? weight.rows() : weight.cols()} * n);
+  std::vector<float> y(uint64_t{transpose ? weight.cols() : weight.rows()} * n);
+  base::RandomStream(11).fill_symmetric(x);
+  const Spmm product(weight, n, {.transpose = transpose, .threads = 1});
+  product({.x = x.data(), .y = y.data(), .values = values.data()});
+  return y;
+}
+
+class KeptByTheCaller : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(KeptByTheCaller, GiveTheProductsOfAnEqualWeight) {
+  const SparseMatrix matrix = generate({PatternKind::random, 150, 90, 0.3, GetParam(), 3});
+  const Weight own(matrix), fixed = Weight::without_values(matrix.pattern);
+  ASSERT_EQ(fixed.packed_format(), own.packed_format());
+  ASSERT_LT(fixed.bytes(), own.bytes());
+  for (const uint32_t n : {1U, 40U})
+    for (const bool transpose : {false, true})
+      EXPECT_EQ(product_with(fixed, own.packed_values(), n, transpose), product_on(1, own, n, transpose));
+}
+
+TEST_P(KeptByTheCaller, HaveAnOrderOfThePatternAlone) {
+  const uint32_t b = GetParam();
+  Pattern pattern = generate({PatternKind::random, 150, 90, 0.3, b, 3}).pattern;
+  const uint64_t capacity = pattern.blocks() + 3;
+  Weight weight = Weight::without_values(pattern, capacity);
+  EXPECT_EQ(weight.packed_format(), b == 1 ? PackedFormat::sorted_row_groups : PackedFormat::blocks);
+  for (uint64_t seed = 4; seed < 8; ++seed) {
+    const SparseMatrix next = generate({PatternKind::random, 150, 90, 0.28, b, seed});
+    // Values that name their positions, those of blocks in both patterns being kept.
+    std::vector<float> values(next.values.size()), state(weight.packed_size()), wanted(weight.packed_size());
+    const auto named = [&](const Pattern& p) {
+      std::vector<float> names;
+      for (uint32_t row = 0; row < p.block_rows(); ++row)
+        for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i)
+          names.insert(names.end(), b * b, static_cast<float>(row * p.block_cols() + p.columns[i] + 1));
+      return names;
+    };
+    weight.pack(named(pattern), state);
+    const std::vector<float> before = named(pattern), after = named(next.pattern);
+    const std::set<float> kept(before.begin(), before.end());
+    std::transform(after.begin(), after.end(), values.begin(),
+                   [&](float name) { return kept.contains(name) ? name : 0.0F; });
+    weight.set_pattern(next.pattern).apply(state);
+    const Weight fresh = Weight::without_values(next.pattern, capacity);
+    fresh.pack(values, wanted);
+    if (b > 1) {  // the overhang is 0 in any array
+      std::vector<float> unpacked(values.size());
+      weight.unpack(state, unpacked);
+      weight.pack(unpacked, state);
+    }
+    ASSERT_EQ(state, wanted);
+    fresh.pack(next.values, state);
+    for (const bool transpose : {false, true})
+      EXPECT_EQ(product_with(weight, state, 40, transpose), product_with(fresh, state, 40, transpose));
+    pattern = next.pattern;
+  }
+  const Pattern full = generate({PatternKind::random, 150, 90, 1.0, b, 3}).pattern;
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_pattern(full); }), "its capacity of"));
+}
+
+TEST_P(KeptByTheCaller, CannotBeReadFromTheWeight) {
+  const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.3, GetParam(), 3});
+  Weight weight = Weight::without_values(matrix.pattern, matrix.pattern.blocks());
+  std::vector<float> values(matrix.values), x(64), y(64);
+  const Spmm product(weight, 1);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { product(x.data(), y.data()); }),
+                         "pass them with each call"));
+  EXPECT_THROW(weight.get_values(values), UsageError);
+  EXPECT_THROW(weight.set_values(values), UsageError);
+  EXPECT_THROW(weight.packed_values(), UsageError);
+  EXPECT_THROW(weight.set_matrix(matrix), UsageError);
+  EXPECT_THROW(weight.replace({}, {}), UsageError);
+  EXPECT_THROW(weight.compact(), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(BlockSizes, KeptByTheCaller, testing::Values(1U, 4U, 16U));
+
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
   for (const SparseMatrix& m : {matrix, generate({PatternKind::random, 64, 64, 0.5, 1, 3})}) {

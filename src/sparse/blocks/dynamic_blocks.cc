@@ -11,7 +11,7 @@
 namespace tessera::sparse {
 namespace {
 
-constexpr uint32_t kNoSlot = UINT32_MAX;
+constexpr uint32_t kNoSlot = PackedBlocks::kNoSlot;
 
 // Number of blocks of the transposed index that can be rebuilt in the time of one edit.
 constexpr uint64_t kBlocksBuiltInAnEdit = 16;
@@ -211,6 +211,28 @@ std::vector<uint32_t> PackedBlocks::set_pattern(const Pattern& pattern, const ba
   copy_bytes(slots.data(), index_.slots.data(), pattern.blocks() * sizeof(uint32_t), parallel);
   transposed_->is_current = false;
   return dropped;
+}
+
+std::vector<uint32_t> PackedBlocks::arrange(const Pattern& pattern, const base::ParallelFor& parallel) {
+  check_successor(pattern);
+  std::vector<uint32_t> former(pattern.blocks(), kNoSlot);
+  with_columns(index_, [&](const auto* columns) {
+    for_each_part(block_rows(), parts_for(pattern.blocks() * kMatchBytes), parallel,
+                  [&](uint32_t, uint32_t begin, uint32_t end) {
+                    for (uint32_t row = begin; row < end; ++row) {
+                      uint32_t old = index_.row_begin[row];
+                      for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
+                        while (old < index_.row_begin[row + 1] && columns[old] < pattern.columns[i]) ++old;
+                        if (old < index_.row_begin[row + 1] && columns[old] == pattern.columns[i])
+                          former[i] = old;
+                      }
+                    }
+                  });
+  });
+  set_positions(index_, pattern, parallel);
+  number_slots();
+  transposed_->is_current = false;
+  return former;
 }
 
 std::vector<uint32_t> PackedBlocks::replace(std::span<const BlockPosition> drop,

@@ -64,7 +64,8 @@ void rotate_slots(BlockIndex& index, uint32_t cols) {
 
 }  // namespace
 
-PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, SlotOrder order)
+PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, SlotOrder order,
+                           bool has_values)
     : type_(type),
       rows_(pattern.rows),
       cols_(pattern.cols),
@@ -82,7 +83,8 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity,
   set_positions(index_, pattern);
   if (is_dynamic()) number_slots();
   if (order == SlotOrder::rotated) rotate_slots(index_, pattern.block_cols());
-  values_ = base::allocate_buffer(value_bytes());
+  if (!has_values) return;
+  values_ = base::allocate_buffer(capacity_ * block_bytes());
   std::memset(values_.get(), 0, value_bytes());
 }
 
@@ -94,6 +96,12 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, SlotOrder order)
 
 PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity)
     : PackedBlocks(pattern, type, capacity, SlotOrder::dynamic) {}
+
+PackedBlocks PackedBlocks::without_values(const Pattern& pattern, Type type,
+                                          std::optional<uint64_t> capacity) {
+  return {pattern, type, capacity.value_or(pattern.blocks()),
+          capacity ? SlotOrder::dynamic : SlotOrder::in_turn, false};
+}
 
 PackedBlocks::PackedBlocks(const SparseMatrix& matrix, Type type) : PackedBlocks(matrix.pattern, type) {
   set_values(matrix.values);

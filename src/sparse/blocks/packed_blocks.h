@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,10 @@ class PackedBlocks {
   /// if that exceeds 2^32 - 1.
   PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity);
 
+  /// The same without values, which the caller keeps. Slots are always in the order of the pattern, free ones
+  /// last; with a capacity, arrange() changes the pattern.
+  static PackedBlocks without_values(const Pattern& pattern, Type type, std::optional<uint64_t> capacity);
+
   /// Also sets the values, rounded to `type`.
   PackedBlocks(const SparseMatrix& matrix, Type type);
 
@@ -68,6 +73,7 @@ class PackedBlocks {
   uint64_t capacity() const { return capacity_; }
   /// Whether the pattern may change.
   bool is_dynamic() const { return slot_order_ == SlotOrder::dynamic; }
+  bool has_values() const { return values_ != nullptr; }
   SlotOrder slot_order() const { return slot_order_; }
   const BlockOrder& order() const { return order_; }
 
@@ -123,6 +129,11 @@ class PackedBlocks {
   std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow,
                                 const base::ParallelFor& parallel = base::serial_for);
 
+  /// For a weight without values: sets another pattern of the same shape and block size. Returns the former
+  /// slot of each block, kNoSlot for new ones. Throws as set_matrix().
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+  std::vector<uint32_t> arrange(const Pattern& pattern, const base::ParallelFor& parallel = base::serial_for);
+
   /// Sets the values at the pattern from a dense matrix.
   void set_values_from(MatrixView<const float> dense);
 
@@ -134,10 +145,10 @@ class PackedBlocks {
     void operator()(Changes* changes) const;
   };
 
-  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, SlotOrder order);
+  PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity, SlotOrder order, bool has_values = true);
 
   size_t block_bytes() const { return order_.block_values() * size_of(type_); }
-  size_t value_bytes() const { return capacity_ * block_bytes(); }
+  size_t value_bytes() const { return has_values() ? capacity_ * block_bytes() : 0; }
   void check_count(const char* what, size_t have, uint64_t blocks) const;
   void check_capacity(uint64_t blocks) const;
   void check_successor(const Pattern& pattern) const;

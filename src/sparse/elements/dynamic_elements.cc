@@ -47,6 +47,13 @@ std::vector<uint64_t> edited_rows(const std::vector<uint64_t>& row_begin, std::s
 
 PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
                                        const ElementPacking& packing) {
+  PackedElements w = with_room(rows, cols, capacity, type, packing);
+  w.allocate_values();
+  return w;
+}
+
+PackedElements PackedElements::with_room(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
+                                         const ElementPacking& packing) {
   PackedElements w(split_for_shape(rows, cols, capacity, packing), type);
   const uint64_t places = most_places(w.index_, capacity);
   w.check_places(places);
@@ -54,7 +61,7 @@ PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t ca
   w.dynamic_->capacity = capacity;
   w.dynamic_->rows.resize(w.index_.blocks.size() - 1);
   reserve(w.index_, capacity);
-  w.values_.resize((places + kRowGroupLanes) * size_of(type));
+  w.places_ = places + kRowGroupLanes;
   return w;
 }
 
@@ -143,12 +150,16 @@ std::shared_ptr<const Moves> PackedElements::repack(std::span<const uint32_t> bl
   if (d.moves.use_count() != 1) d.moves = std::make_shared<Moves>();
   d.moves->none = static_cast<uint32_t>(zero_place());
   d.moves->former.resize(places());
-  const bool stay = std::all_of(blocks.begin(), blocks.end(),
-                                [&](uint32_t block) { return fits(d.rows[block], index_, block); });
+  const bool stay = has_values() && std::all_of(blocks.begin(), blocks.end(), [&](uint32_t block) {
+                      return fits(d.rows[block], index_, block);
+                    });
   if (!stay) take_others(blocks, parallel);
-  with_bits(type_, [&]<class T>(T) {
-    stay ? repack_in_place<T>(blocks, *d.moves, parallel) : repack_all<T>(d.moves.get(), parallel);
-  });
+  if (!has_values())
+    repack_index(*d.moves, parallel);
+  else
+    with_bits(type_, [&]<class T>(T) {
+      stay ? repack_in_place<T>(blocks, *d.moves, parallel) : repack_all<T>(d.moves.get(), parallel);
+    });
   transposed_->is_current = false;
   return d.moves;
 }
@@ -176,6 +187,16 @@ void PackedElements::repack_in_place(std::span<const uint32_t> blocks, Moves& mo
     write(dynamic_->rows[blocks[i]], blocks[i], moves.none, index_, MovingValues<T>{former, begin, values},
           moves.former.data());
   });
+}
+
+/// Packs the index of all blocks; the caller moves the values.
+void PackedElements::repack_index(Moves& moves, const base::ParallelFor& parallel) {
+  place(dynamic_->rows, index_.words.size() * 2, index_);
+  parallel(static_cast<uint32_t>(dynamic_->rows.size()), [&](uint32_t block) {
+    write(dynamic_->rows[block], block, moves.none, index_, NoValues{}, moves.former.data());
+  });
+  std::fill(moves.former.begin() + static_cast<ptrdiff_t>(value_count()), moves.former.end(), moves.none);
+  moves.ranges = {{0, places()}};
 }
 
 /// Packs all blocks, none of which needs to stay in place.

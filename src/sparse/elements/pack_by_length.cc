@@ -233,13 +233,12 @@ void place(const std::vector<RowsOfKBlock>& rows, uint64_t places, ElementIndex&
   index.blocks.back() = at;
 }
 
-template <class T>
-void write(const RowsOfKBlock& rows, uint32_t block, uint32_t none, ElementIndex& index,
-           const MovingValues<T>& values, uint32_t* moves) {
+template <class Values>
+void write(const RowsOfKBlock& rows, uint32_t block, uint32_t none, ElementIndex& index, const Values& values,
+           uint32_t* moves) {
   write_row_groups(rows, block, index);
-  const uint64_t zero = values.former.size() - 1;
   const auto move = [&](uint32_t from, uint64_t to) {
-    values.values[to] = values.former[from == none ? zero : from - values.first_place];
+    values.move(from, none, to);
     if (moves != nullptr) moves[to] = from;
   };
   ElementBlock at = index.blocks[block];
@@ -266,6 +265,7 @@ template void write(const RowsOfKBlock&, uint32_t, uint32_t, ElementIndex&, cons
                     uint32_t*);
 template void write(const RowsOfKBlock&, uint32_t, uint32_t, ElementIndex&, const MovingValues<uint32_t>&,
                     uint32_t*);
+template void write(const RowsOfKBlock&, uint32_t, uint32_t, ElementIndex&, const NoValues&, uint32_t*);
 
 void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
                      std::vector<uint32_t>& source, const base::ParallelFor& parallel) {

@@ -38,13 +38,22 @@ struct MovingValues {
   std::span<const T> former;
   uint64_t first_place;
   T* values;
+
+  void move(uint32_t from, uint32_t none, uint64_t to) const {
+    values[to] = former[from == none ? former.size() - 1 : from - first_place];
+  }
+};
+
+/// Values that the caller keeps, and moves afterwards.
+struct NoValues {
+  void move(uint32_t, uint32_t, uint64_t) const {}
 };
 
 /// Writes a block whose rows fit: row groups, words and values, and empty row groups in the spare space.
 /// Records the moves of its places if requested.
-template <class T>
-void write(const RowsOfKBlock& rows, uint32_t block, uint32_t none, ElementIndex& index,
-           const MovingValues<T>& values, uint32_t* moves);
+template <class Values>
+void write(const RowsOfKBlock& rows, uint32_t block, uint32_t none, ElementIndex& index, const Values& values,
+           uint32_t* moves);
 
 /// Packs the transpose of `from` into an index partitioned for its shape. source[place] is the place in
 /// `from` of the value that belongs there, `none` for filler and unused places; it may be longer than needed.

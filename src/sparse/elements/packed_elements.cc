@@ -38,7 +38,7 @@ float load(const std::byte* values, Type type, uint64_t i) {
 
 }  // namespace
 
-PackedElements::PackedElements() : PackedElements(ElementIndex{}, Type::f32) {}
+PackedElements::PackedElements() : PackedElements(ElementIndex{}, Type::f32) { allocate_values(); }
 PackedElements::~PackedElements() = default;
 PackedElements::PackedElements(PackedElements&&) noexcept = default;
 PackedElements& PackedElements::operator=(PackedElements&&) noexcept = default;
@@ -47,19 +47,34 @@ PackedElements::PackedElements(ElementIndex split, Type type)
     : type_(type),
       row_begin_(split.rows + size_t{1}),
       index_(std::move(split)),
-      values_(kRowGroupLanes * size_of(type)),
       transposed_(std::make_unique<Transposed>()) {
   assert(type == Type::f32 || type == Type::f16 || type == Type::bf16);
 }
 
+PackedElements::PackedElements(const Pattern& pattern, Type type, const ElementPacking& packing)
+    : PackedElements(split_for(pattern, packing), type) {
+  assert(pattern.block_size == 1);
+  row_begin_ = pattern.row_begin;
+  pack_paired(pattern, index_);
+  places_ = value_count() + kRowGroupLanes;
+}
+
 PackedElements::PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing)
-    : PackedElements(split_for(matrix.pattern, packing), type) {
-  assert(matrix.pattern.block_size == 1);
-  row_begin_ = matrix.pattern.row_begin;
-  pack_paired(matrix.pattern, index_);
-  values_.resize((value_count() + kRowGroupLanes) * size_of(type));
+    : PackedElements(matrix.pattern, type, packing) {
+  allocate_values();
   set_values(matrix.values.data());
 }
+
+PackedElements PackedElements::without_values(const Pattern& pattern, Type type,
+                                              std::optional<uint64_t> capacity,
+                                              const base::ParallelFor& parallel) {
+  if (!capacity) return {pattern, type, {}};
+  PackedElements w = with_room(pattern.rows, pattern.cols, *capacity, type, {});
+  w.set_pattern(pattern, parallel);
+  return w;
+}
+
+void PackedElements::allocate_values() { values_.resize(places_ * size_of(type_)); }
 
 void PackedElements::set_values(const float* values, const base::ParallelFor& parallel) {
   for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,11 @@ class PackedElements {
   static PackedElements dynamic(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
                                 const ElementPacking& packing = {});
 
+  /// A matrix whose values the caller keeps: static, or dynamic with room for `capacity` non-zeros. The order
+  /// of a dynamic one is a function of pattern and capacity; only set_pattern() changes it.
+  static PackedElements without_values(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
+                                       const base::ParallelFor& parallel = base::serial_for);
+
   uint32_t rows() const { return index_.rows; }
   uint32_t cols() const { return index_.cols; }
   Type type() const { return type_; }
@@ -53,6 +59,7 @@ class PackedElements {
   /// Non-zeros that there is room for: of a static matrix, those that it has.
   uint64_t capacity() const;
   bool is_dynamic() const { return dynamic_ != nullptr; }
+  bool has_values() const { return !values_.empty(); }
 
   const ElementIndex& index() const { return index_; }
   uint32_t k_block() const { return index_.k_block; }
@@ -69,7 +76,7 @@ class PackedElements {
   /// dynamic matrix, and a few more behind. Where there is no non-zero there is a zero.
   const std::byte* values() const { return values_.data(); }
   std::byte* values() { return values_.data(); }
-  uint64_t places() const { return values_.size() / size_of(type_); }
+  uint64_t places() const { return places_; }
   /// A place that is 0 under every pattern, as are those behind it.
   uint64_t zero_place() const { return places() - kRowGroupLanes; }
 
@@ -121,6 +128,9 @@ class PackedElements {
   struct Transposed;
 
   PackedElements(ElementIndex split, Type type);
+  PackedElements(const Pattern& pattern, Type type, const ElementPacking& packing);
+  static PackedElements with_room(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
+                                  const ElementPacking& packing);
   void check_places(uint64_t places) const;
   void check_dynamic() const;
   void check(const Pattern& pattern) const;
@@ -132,6 +142,8 @@ class PackedElements {
   void repack_in_place(std::span<const uint32_t> blocks, Moves& moves, const base::ParallelFor& parallel);
   template <class T>
   void repack_all(Moves* moves, const base::ParallelFor& parallel);
+  void repack_index(Moves& moves, const base::ParallelFor& parallel);
+  void allocate_values();
 
   /// Calls visit(position in the SparseMatrix, place, column) for each non-zero.
   template <class Visit>
@@ -140,6 +152,7 @@ class PackedElements {
   Type type_ = Type::f32;
   std::vector<uint64_t> row_begin_ = {0};
   ElementIndex index_;
+  uint64_t places_ = kRowGroupLanes;
   base::BufferVector<std::byte> values_;
   std::unique_ptr<Dynamic> dynamic_;
   std::unique_ptr<Transposed> transposed_;
