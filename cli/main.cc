@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <malloc.h>
 #include <tessera/error.h>
 #include <unistd.h>
 
@@ -42,6 +43,15 @@ void on_lost_page(int signal) {
       "tessera: an input file was truncated while it was read; run again when it is complete\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
   _exit(signal == SIGBUS ? kFailure : 128 + signal);
+}
+
+/// Keeps what is freed: planners allocate large arrays again and again, and the pages of new ones must be
+/// cleared first, which takes a fourth of the time of planning.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 29);
+#endif
 }
 
 std::string names_of_commands(const CLI::App& app) {
@@ -132,6 +142,7 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
 int main(int argc, char** argv) {
   using tessera::cli::complain;
   using tessera::cli::finish;
+  tessera::cli::keep_freed_memory();
   tessera::cli::reserve_standard_streams();
   std::signal(SIGINT, tessera::cli::on_interrupt);
   std::signal(SIGTERM, tessera::cli::on_interrupt);

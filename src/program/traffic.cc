@@ -54,9 +54,14 @@ void Traffic::sort_by(const TileOf& tile_of, const Target& target_of) {
   std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
   sorted_.resize(moves_.size());
   for (const Move& m : moves_) sorted_[next[tile_of(m)]++] = m;
+  // Two numbers per comparison: sorting takes a good part of planning.
+  const auto pair = [](uint64_t high, uint32_t low) { return high << 32 | low; };
   const auto before = [&](const Move& a, const Move& b) {
-    return std::tuple(columns_of(a), target_of(a), a.box.row, a.box.rows, a.to) <
-           std::tuple(columns_of(b), target_of(b), b.box.row, b.box.rows, b.to);
+    const auto compare = [](uint64_t x, uint64_t y) { return x < y ? -1 : static_cast<int>(x > y); };
+    int order = compare(pair(a.variable, a.box.col), pair(b.variable, b.box.col));
+    if (order == 0) order = compare(pair(a.box.cols, target_of(a)), pair(b.box.cols, target_of(b)));
+    if (order == 0) order = compare(pair(a.box.row, a.box.rows), pair(b.box.row, b.box.rows));
+    return order == 0 ? a.to < b.to : order < 0;
   };
   for (size_t t = 0; t + 1 < begin.size(); ++t) {
     const auto first = sorted_.begin() + begin[t];
@@ -99,7 +104,7 @@ void each_run(Iterator begin, Iterator end, const Alike& alike, const Visit& vis
 
 /// Gathers are sent to each pair of tiles separately, after what is broadcast.
 void Traffic::count_sent() {
-  sort_by([](const Move& m) { return m.from; }, [](const Move& m) { return m.gathered ? 1 + m.to / 2 : 0; });
+  sort_by([](const Move& m) { return m.from; }, [](const Move& m) { return m.gathered ? 1 + m.to / 2 : 0U; });
   const auto alike = [](const Move& a, const Move& b) {
     return a.from == b.from && columns_of(a) == columns_of(b) && a.gathered == b.gathered &&
            (!a.gathered || a.to / 2 == b.to / 2);
@@ -123,7 +128,7 @@ void Traffic::count_sent(Iterator begin, Iterator end) {
 
 void Traffic::count_received() {
   // The two tiles of a pair are adjacent, so that what both receive is found.
-  sort_by([](const Move& m) { return m.to & ~1U; }, [](const Move& m) { return m.gathered; });
+  sort_by([](const Move& m) { return m.to & ~1U; }, [](const Move& m) { return m.gathered ? 1U : 0U; });
   const auto alike = [](const Move& a, const Move& b) {
     return (a.to | 1) == (b.to | 1) && columns_of(a) == columns_of(b) && a.gathered == b.gathered;
   };
