@@ -30,6 +30,8 @@ struct ProductOptions {
   bool published_planner = false;       ///< on tiles, use the published rules of the vendor's libraries
   Layout x_layout = Layout::row_major;  ///< on a host, of the arrays to be passed
   Layout y_layout = Layout::row_major;
+  Activation activation = Activation::none;   ///< applied to Y or dX, after the bias
+  bool bias = false;                          ///< run() takes one: a number per row of Y or dX
   std::map<std::string, int64_t> force = {};  ///< forced knobs of the plan, by name
 };
 
@@ -72,8 +74,9 @@ class Product {
   /// The profile of a run, without floating-point work.
   ProductProfile estimate() const;
 
-  /// Multiplies: reads two of W, X and Y and writes the third. Throws Error if the product does not fit.
-  ProductProfile run(MatrixView<float> x, MatrixView<float> y);
+  /// Multiplies: reads two of W, X and Y and writes the third. Throws Error if the product does not fit, and
+  /// UsageError if there is a bias and the product was planned without one, or the reverse.
+  ProductProfile run(MatrixView<float> x, MatrixView<float> y, const float* bias = nullptr);
   /// The result of run() for an SDDMM, in the order of SparseMatrix::values.
   std::vector<float> gradient() const;
 

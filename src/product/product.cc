@@ -28,6 +28,12 @@ void require_capacity(const Pattern& pattern, const ProductProblem& problem) {
 
 }  // namespace
 
+void require_bias(const ProductProblem& problem, const float* bias) {
+  if (problem.bias != (bias != nullptr))
+    throw UsageError(problem.bias ? "the product was planned with a bias; pass one"
+                                  : "the product was planned without a bias; set its option `bias`");
+}
+
 void check(const ProductProblem& problem, uint32_t block_size, const Machine& machine,
            const ops::ForcedKnobs& force) {
   if (machine.kind == Kind::tiled) {
@@ -38,6 +44,7 @@ void check(const ProductProblem& problem, uint32_t block_size, const Machine& ma
   if (problem.partials != Type::f32 && problem.partials != problem.type)
     throw UsageError(
         fmt::format("a host sums in FP32 with every type, not in {}", name_of(problem.partials)));
+  ops::check_epilogue(problem);
   ops::check_host_product(problem.product, block_size, force);
 }
 
@@ -59,7 +66,8 @@ Product::Product(std::shared_ptr<const ops::PackedWeight> weight, const ProductP
 }
 
 Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, const Machine& machine,
-                 const ops::ForcedKnobs& force, const Product* forward)
+                 const ops::ForcedKnobs& force, const ops::TileProductPlan* forward,
+                 const ops::LayoutChoices& layouts)
     : problem_(problem), pattern_(matrix.pattern) {
   if (machine.kind == Kind::host) {
     OnHost& host = side_.emplace<OnHost>();
@@ -70,10 +78,10 @@ Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, cons
   }
   require_capacity(matrix.pattern, problem);
   OnTiles& tiles = side_.emplace<OnTiles>();
-  const ops::TileProductPlan* of_forward = nullptr;
-  if (forward != nullptr && !forward->is_on_host()) of_forward = &std::get<OnTiles>(forward->side_).plan;
-  tiles.plan = ops::plan_tile_product(pattern_, problem, machine, force, of_forward);
-  tiles.built = ops::build_tile_product(pattern_, problem, tiles.plan, machine);
+  ops::PlannedTileProduct planned =
+      ops::plan_closed_product(pattern_, problem, machine, force, forward, layouts);
+  tiles.plan = std::move(planned.plan);
+  tiles.built = std::move(planned.program);
   engine_ = std::make_unique<engine::Engine>(compiler::compile(std::move(tiles.built.program), machine));
   tiles.w = matrix.values;
 }
@@ -137,15 +145,16 @@ engine::Profile Product::call(const HostCall& call, const engine::RunOptions& op
 }
 
 engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>& y,
-                             const engine::RunOptions& options) {
-  if (auto* tiles = std::get_if<OnTiles>(&side_)) return run_on_tiles(*tiles, x, y, options);
+                             const engine::RunOptions& options, const float* bias) {
+  require_bias(problem_, bias);
+  if (auto* tiles = std::get_if<OnTiles>(&side_)) return run_on_tiles(*tiles, x, y, options, bias);
   const OnHost& host = std::get<OnHost>(side_);
   if (problem_.product == ops::Product::sddmm) dw_.resize(ops::packed_shape(*host.weight).elements());
-  return call({x, y, dw_.data()}, options);
+  return call({x, y, dw_.data(), bias}, options);
 }
 
 engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
-                                      const engine::RunOptions& options) const {
+                                      const engine::RunOptions& options, const float* bias) const {
   const Type type = problem_.type;
   if (tiles.values.empty()) tiles.values = as_type(tiles.built.stored_weight({pattern_, tiles.w}), type);
   const auto view = [](const MatrixView<float>& m) {
@@ -162,6 +171,7 @@ engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x
   std::vector<engine::Binding> bindings = tiles.metadata();
   const ops::TileProductProgram::Variables& v = tiles.built.variables;
   bindings.insert(bindings.end(), {bind(v.values, tiles.values), bind(v.x, stored_x), bind(v.y, stored_y)});
+  if (bias != nullptr) bindings.push_back({v.bias, const_cast<float*>(bias), 1, 1});
   engine::Profile profile = engine_->run(bindings, options);
   if (problem_.product == ops::Product::forward) {
     tiles.built.load_y(as_floats(stored_y, type), y_rows);

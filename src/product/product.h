@@ -25,6 +25,9 @@ namespace tessera::product {
 void check(const ops::ProductProblem& problem, uint32_t block_size, const machine::Machine& machine,
            const ops::ForcedKnobs& force);
 
+/// Throws UsageError if there is a bias and the problem has none, or the reverse.
+void require_bias(const ops::ProductProblem& problem, const float* bias);
+
 /// Prepacks a matrix for a host's products; as a dynamic weight if the problem has a capacity.
 std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const ops::ProductProblem& problem);
 
@@ -46,9 +49,10 @@ class Product {
   Product(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
           const machine::Machine& host, const ops::ForcedKnobs& force = {});
   /// On any machine. On a tiled one gradients have the layouts of `forward`, or otherwise those of a forward
-  /// plan that is made for them.
+  /// plan that is made for them, and operands may have layouts to choose from.
   Product(const SparseMatrix& matrix, const ops::ProductProblem& problem, const machine::Machine& machine,
-          const ops::ForcedKnobs& force = {}, const Product* forward = nullptr);
+          const ops::ForcedKnobs& force = {}, const ops::TileProductPlan* forward = nullptr,
+          const ops::LayoutChoices& layouts = {});
 
   const ops::ProductProblem& problem() const { return problem_; }
   const compiler::Executable& executable() const { return engine_->executable(); }
@@ -61,6 +65,9 @@ class Product {
   uint32_t tiles_used() const;
   /// The plan in one readable line.
   std::string plan() const;
+  /// On tiles: the plan, and how operands are stored.
+  const ops::TileProductPlan& tile_plan() const { return std::get<OnTiles>(side_).plan; }
+  const ops::TileProductProgram& tile_program() const { return std::get<OnTiles>(side_).built; }
 
   /// Whether every tile's memory suffices. memory() has the bytes by tile, use and purpose.
   bool fits() const { return memory().fits() && chosen().rejected.empty(); }
@@ -70,9 +77,9 @@ class Product {
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
 
   /// Multiplies with the weight's present values. X and Y have any strides; on tiles they are rounded to the
-  /// problem's type.
+  /// problem's type. Throws UsageError if there is a bias and the problem has none, or the reverse.
   engine::Profile run(const MatrixView<float>& x, const MatrixView<float>& y,
-                      const engine::RunOptions& options = {});
+                      const engine::RunOptions& options = {}, const float* bias = nullptr);
   /// The result of run() for an SDDMM, in the order of SparseMatrix::values.
   std::vector<float> gradient() const;
 
@@ -108,7 +115,7 @@ class Product {
 
   void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force);
   engine::Profile run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
-                               const engine::RunOptions& options) const;
+                               const engine::RunOptions& options, const float* bias) const;
 
   ops::ProductProblem problem_;
   Pattern pattern_;  ///< for a host's shared weight without its blocks

@@ -17,6 +17,8 @@ ops::ProductProblem problem_of(uint32_t n, const Machine& machine, const Product
   problem.dense = options.dense;
   problem.product = static_cast<ops::Product>(options.kind);
   problem.capacity = options.capacity;
+  problem.activation = options.activation;
+  problem.bias = options.bias;
   problem.x_layout = options.x_layout;
   problem.y_layout = options.y_layout;
   return problem;
@@ -84,8 +86,8 @@ TileBytes Product::memory(uint32_t tile) const {
 
 ProductProfile Product::estimate() const { return planned_->profile_of(planned_->prepared.estimate(), true); }
 
-ProductProfile Product::run(MatrixView<float> x, MatrixView<float> y) {
-  return planned_->profile_of(planned_->prepared.run(x, y), false);
+ProductProfile Product::run(MatrixView<float> x, MatrixView<float> y, const float* bias) {
+  return planned_->profile_of(planned_->prepared.run(x, y, {}, bias), false);
 }
 
 std::vector<float> Product::gradient() const { return planned_->prepared.gradient(); }

@@ -50,9 +50,7 @@ Spmm& Spmm::operator=(Spmm&&) noexcept = default;
 void Spmm::operator()(const SpmmArguments& a) const {
   const Compiled& c = *compiled_;
   const ops::ProductProblem& problem = c.prepared.problem();
-  if (problem.bias != (a.bias != nullptr))
-    throw UsageError(problem.bias ? "the product was planned with a bias; pass one"
-                                  : "the product was planned without a bias; set SpmmOptions::bias");
+  product::require_bias(problem, a.bias);
   if (!c.has_values && a.values == nullptr)
     throw UsageError("the weight has no values of its own; pass them with each call");
   const MatrixView<float> x = view_of(a.x, "X", c.depth, problem.n, c.x_layout, a.x_leading);

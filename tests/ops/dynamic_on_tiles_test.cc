@@ -1,5 +1,7 @@
 // Dynamic products on machines whose tiles have their own memories: every pattern correct with one program,
 // buckets as specified, and costs as predicted.
+#include "ops/dynamic_on_tiles.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,29 +9,14 @@
 #include <map>
 #include <set>
 
+#include "compiler/compile.h"
 #include "kernels/tile/bucket/metadata.h"
-#include "ops/run_on_tiles.h"
 #include "ops/sparse/dynamic/dynamic.h"
-#include "sparse/generate.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
-
-/// All blocks in the first rows and columns, as a square nearly full.
-SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64_t blocks) {
-  Pattern p{m, k, block_size, {0}, {}};
-  uint32_t side = 1;
-  while (uint64_t{side} * side < blocks) ++side;
-  for (uint32_t r = 0; r < p.block_rows(); ++r) {
-    for (uint32_t c = 0; r < side && c < std::min(side, p.block_cols()) && p.columns.size() < blocks; ++c)
-      p.columns.push_back(c);
-    p.row_begin.push_back(p.columns.size());
-  }
-  SparseMatrix matrix{p, sparse::random_values(p, 5)};
-  return matrix;
-}
 
 SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_size, double density,
                        uint64_t seed) {
@@ -40,54 +27,6 @@ ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capaci
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .capacity = capacity};
 }
 
-/// Sets the pattern, runs and compares with float64. A dry run with the metadata alone, and the
-/// word given before, have the same cycles.
-check::Verification run_pattern(Planned& product, const SparseMatrix& matrix, const ProductProblem& problem) {
-  product.program.set_pattern(matrix.pattern);
-  const DynamicWeight& dynamic = *product.program.dynamic;
-  const program::Program& p = *product.executable->program;
-  const machine::Machine& m = product.executable->machine;
-  const TileProductProgram::Variables& v = product.program.variables;
-  const SparseMatrix w = check::rounded(matrix, problem.type);
-  std::vector<std::byte> values = as_type(product.program.stored_weight(w), problem.type);
-  const std::vector<float> x = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, 3);
-  std::vector<std::byte> stored_x = as_type(x, problem.type);
-  std::vector<std::byte> y(p.variable(v.y).bytes(), std::byte{0xFF});
-  std::vector<uint16_t> metadata = dynamic.encoding.metadata;
-  const engine::Binding of_metadata{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words, 1};
-  const std::array<engine::Binding, 4> bindings = {{{v.values, values.data(), p.variable(v.values).cols, 1},
-                                                    of_metadata,
-                                                    {v.x, stored_x.data(), p.variable(v.x).cols, 1},
-                                                    {v.y, y.data(), p.variable(v.y).cols, 1}}};
-  const engine::Engine engine(product.executable);
-  const engine::Profile profile = engine.run(bindings);
-  const engine::Profile dry = engine.run(std::array{of_metadata}, {.dry = true});
-  const compiler::Estimate word = dynamic.estimate(p, m);
-  EXPECT_EQ(profile.cycles.at, dry.cycles.at);
-  for (size_t phase = 0; phase < program::kPhases; ++phase)
-    EXPECT_NEAR(profile.cycles.at[phase], word.cycles.at[phase], 1e-9 * profile.cycles.total())
-        << name_of(static_cast<program::Phase>(phase));
-  const uint64_t bytes = product.executable->memory.max_tile_bytes;
-  EXPECT_LE(bytes, word.memory.max_tile_bytes);
-  EXPECT_GE(1.05 * static_cast<double>(bytes), static_cast<double>(word.memory.max_tile_bytes));
-  EXPECT_EQ(word.memory.max_tile_bytes, product.plan.chosen.max_tile_bytes);
-  for (const engine::StepProfile& step : profile.sets) {
-    if (step.name == "propagation") {
-      EXPECT_EQ(step.times, dynamic.encoding.steps);
-    }
-  }
-  std::vector<float> found = as_floats(y, problem.type);
-  return check::verify_product({w,
-                                {x.data(), problem.n, 1},
-                                {found.data(), problem.n, 1},
-                                problem.n,
-                                problem.type,
-                                Type::f32,
-                                problem.partials,
-                                dynamic.encoding.roundings},
-                               check::Extent::full, 1, 1);
-}
-
 TEST(TiledDynamic, OneProgramServesEveryPattern) {
   for (uint32_t tiles : {1U, 2U, 7U, 16U, 24U})
     for (uint32_t block_size : {1U, 3U, 4U, 16U})
@@ -96,21 +35,20 @@ TEST(TiledDynamic, OneProgramServesEveryPattern) {
           const uint32_t rows = 61, cols = 45;
           const uint64_t capacity = random_matrix(rows, cols, block_size, 0.25).pattern.blocks();
           const ProductProblem problem = dynamic_problem(n, numbers, capacity);
-          Planned product =
-              make(random_matrix(rows, cols, block_size, 0.25).pattern, problem, testing::toy_machine(tiles));
-          const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
+          product::Product product = planned(random_matrix(rows, cols, block_size, 0.25).pattern, problem,
+                                             testing::toy_machine(tiles));
+          const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
             SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size, n,
                                      name_of(numbers.operands), name_of(numbers.partials), what,
-                                     product.plan.chosen.partition));
-            const check::Verification v = run_pattern(product, matrix, problem);
-            EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
+                                     product.chosen().partition));
+            expect_right(product, matrix);
           };
           for (uint64_t seed : {1U, 2U})
-            expect_right("random", generated(PatternKind::random, rows, cols, block_size, 0.2, seed));
-          expect_right("empty", generated(PatternKind::random, rows, cols, block_size, 0, 1));
-          expect_right("worst", cornered_matrix(rows, cols, block_size, capacity));
-          expect_right("power law", generated(PatternKind::power_law, rows, cols, block_size, 0.15, 1));
-          expect_right("banded", generated(PatternKind::banded, rows, cols, block_size, 0.15, 1));
+            expect_named("random", generated(PatternKind::random, rows, cols, block_size, 0.2, seed));
+          expect_named("empty", generated(PatternKind::random, rows, cols, block_size, 0, 1));
+          expect_named("worst", cornered_matrix(rows, cols, block_size, capacity));
+          expect_named("power law", generated(PatternKind::power_law, rows, cols, block_size, 0.15, 1));
+          expect_named("banded", generated(PatternKind::banded, rows, cols, block_size, 0.15, 1));
         }
 }
 
@@ -243,17 +181,16 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
   for (uint32_t block_size : {1U, 16U}) {
     const SparseMatrix random = random_matrix(size, size, block_size, 1.0 / 16);
     const ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
-    Planned product = make(random.pattern, problem, bow);
-    const auto expect_right = [&](const char* what, const SparseMatrix& matrix) {
+    product::Product product(random, problem, bow);
+    const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
       SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
-      const check::Verification v = run_pattern(product, matrix, problem);
-      EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
+      expect_right(product, matrix);
     };
-    expect_right("random", random);
-    expect_right("banded", generated(PatternKind::banded, size, size, block_size, 1.0 / 20, 1));
-    expect_right("power law", generated(PatternKind::power_law, size, size, block_size, 1.0 / 20, 1));
+    expect_named("random", random);
+    expect_named("banded", generated(PatternKind::banded, size, size, block_size, 1.0 / 20, 1));
+    expect_named("power law", generated(PatternKind::power_law, size, size, block_size, 1.0 / 20, 1));
     // All non-zeros in few partitions, as many as the resulting steps can run in reasonable time.
-    expect_right("worst",
+    expect_named("worst",
                  cornered_matrix(size, size, block_size, random.pattern.blocks() / (block_size > 1 ? 1 : 8)));
   }
 }
@@ -268,18 +205,10 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
       const Pattern pattern = sparse::generate_pattern(typical);
       ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, pattern.blocks());
       problem.planner = planner;
-      const Planned product = make(pattern, problem, bow);
-      const DynamicWeight& dynamic = *product.program.dynamic;
-      EXPECT_EQ(product.plan.steps, dynamic.encoding.steps);
-      std::vector<uint16_t> metadata = dynamic.encoding.metadata;
-      const engine::Engine engine(product.executable);
-      const engine::Profile profile = engine.run(
-          std::array{engine::Binding{dynamic.metadata, metadata.data(), dynamic.grid.bucket_words, 1}},
-          {.dry = true});
-      for (size_t phase = 0; phase < program::kPhases; ++phase)
-        EXPECT_NEAR(profile.cycles.at[phase], product.plan.chosen.seconds.at[phase] * bow.clock_hz,
-                    1e-9 * profile.cycles.total());
-      EXPECT_LE(product.executable->memory.max_tile_bytes, product.plan.chosen.max_tile_bytes);
+      const product::Product product = planned(pattern, problem, bow);
+      EXPECT_EQ(product.tile_plan().steps, product.steps());
+      expect_kept(product);
+      const engine::Engine engine(compiler::compile(*product.executable().program, bow));
       EXPECT_TRUE(test::says(test::error_of<Error>([&] { engine.run({}, {.dry = true}); }),
                              "a dry run cannot follow"));
     }
@@ -304,8 +233,8 @@ TEST(TiledDynamic, TakesEmptyShapesAndSingleElements) {
       SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}", m, k, n, block_size));
       const SparseMatrix matrix = random_matrix(m, k, block_size, 0.5);
       const ProductProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
-      Planned product = make(matrix.pattern, problem, testing::toy_machine(4));
-      EXPECT_TRUE(run_pattern(product, matrix, problem).verified);
+      product::Product product(matrix, problem, testing::toy_machine(4));
+      expect_right(product, matrix);
     }
 }
 

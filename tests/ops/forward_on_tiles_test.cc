@@ -113,9 +113,8 @@ TEST(TiledSpmm, KeepsItsWord) {
             const machine::Machine m = testing::toy_machine(tiles);
             const Pattern pattern = random_matrix(61, 45, block_size).pattern;
             expect_kept(
-                make(pattern,
-                     {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense}, m),
-                m);
+                planned(pattern,
+                        {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense}, m));
           }
 }
 
@@ -127,11 +126,11 @@ TEST(TiledSpmm, KeepsItsWordAtRealSize) {
     for (uint32_t n : {4U, 64U, 256U}) {
       SCOPED_TRACE(fmt::format("n = {}, planner {}", n, static_cast<int>(planner)));
       const ProductProblem problem{.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner};
-      expect_kept(make(blocks, problem, bow), bow);
-      expect_kept(make(elements, problem, bow), bow);
+      expect_kept(planned(blocks, problem, bow));
+      expect_kept(planned(elements, problem, bow));
       ProductProblem dense = problem;
       dense.dense = true;
-      expect_kept(make(blocks, dense, bow), bow);
+      expect_kept(planned(blocks, dense, bow));
     }
 }
 
@@ -157,10 +156,10 @@ TEST(TiledSpmm, NotFittingIsAnAnswer) {
   small.tile_bytes = 5000;
   const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
   for (bool dense : {false, true}) {
-    const Planned product = make(pattern, {.n = 64, .dense = dense}, small);
-    EXPECT_FALSE(product.plan.chosen.rejected.empty());
-    EXPECT_FALSE(product.executable->memory.fits());
-    EXPECT_GE(product.executable->memory.max_tile_bytes, small.tile_bytes);
+    const product::Product product = planned(pattern, {.n = 64, .dense = dense}, small);
+    EXPECT_FALSE(product.chosen().rejected.empty());
+    EXPECT_FALSE(product.memory().fits());
+    EXPECT_GE(product.memory().max_tile_bytes, small.tile_bytes);
   }
 }
 

@@ -54,10 +54,8 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
           SCOPED_TRACE(
               fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.partition));
           const ProductProblem problem = problem_of(product, 9);
-          const Planned gradient = make(matrix.pattern, problem, m, partition, &forward);
-          EXPECT_EQ(
-              gradient.program.block_order,
-              build_tile_product(matrix.pattern, problem_of(Product::forward, 9), forward, m).block_order);
+          product::Product gradient(matrix, problem, m, partition, &forward);
+          EXPECT_EQ(gradient.tile_program().block_order, forward.layouts.values.blocks);
           EXPECT_TRUE(ProductRun(matrix, problem).run(gradient).verified);
         }
     }
@@ -67,11 +65,11 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
 TEST(TiledGradients, StoreTheValuesOfWOnce) {
   const machine::Machine m = testing::toy_machine(16);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
-  const Planned forward = make(pattern, problem_of(Product::forward, 8), m);
+  const product::Product forward = planned(pattern, problem_of(Product::forward, 8), m);
   for (Product product : kGradients) {
-    const Planned gradient = make(pattern, problem_of(product, 8), m, {}, &forward.plan);
-    const auto values = [](const Planned& p) {
-      return p.executable->program->variable(p.program.variables.values);
+    const product::Product gradient = planned(pattern, problem_of(product, 8), m, {}, &forward.tile_plan());
+    const auto values = [](const product::Product& p) {
+      return p.executable().program->variable(p.tile_program().variables.values);
     };
     ASSERT_EQ(values(gradient).mapping.size(), values(forward).mapping.size());
     for (size_t i = 0; i < values(forward).mapping.size(); ++i) {
@@ -79,7 +77,7 @@ TEST(TiledGradients, StoreTheValuesOfWOnce) {
       EXPECT_EQ(values(gradient).mapping[i].tile, values(forward).mapping[i].tile);
     }
     size_t inputs_of_w = 0;
-    for (const program::Variable& v : gradient.executable->program->variables())
+    for (const program::Variable& v : gradient.executable().program->variables())
       if (v.role == program::Role::input && v.cols == 16 && v.rows == pattern.blocks()) ++inputs_of_w;
     EXPECT_EQ(inputs_of_w, product == Product::input_gradient ? 1U : 0U);
   }
@@ -91,9 +89,9 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
   const ForcedKnobs partition = {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}};
   const TileProductPlan forward = plan_tile_product(pattern, problem_of(Product::forward, 8), m, partition);
-  const Planned gradient = make(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
-  EXPECT_EQ(gradient.executable->program->copy_sets().size(), 1U);
-  EXPECT_EQ(gradient.executable->program->compute_sets().size(), 1U);
+  const product::Product gradient = planned(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
+  EXPECT_EQ(gradient.executable().program->copy_sets().size(), 1U);
+  EXPECT_EQ(gradient.executable().program->compute_sets().size(), 1U);
 }
 
 TEST(TiledGradients, TakeEmptyShapesAndSingleElements) {
@@ -130,10 +128,10 @@ TEST(TiledGradients, AreRightForRandomShapesPatternsAndMachines) {
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
                              name_of(problem.partials), tiles, problem.dense));
-    const Planned product = make(matrix.pattern, problem, machine);
+    product::Product product(matrix, problem, machine);
     const check::Verification v = ProductRun(matrix, problem, seed).run(product);
     EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
-    expect_kept(product, machine);
+    expect_kept(product);
   }
 }
 
@@ -149,7 +147,7 @@ TEST(TiledGradients, KeepTheirWord) {
               const machine::Machine m = testing::toy_machine(tiles);
               ProductProblem problem = problem_of(product, n, numbers);
               problem.dense = dense;
-              expect_kept(make(random_matrix(61, 45, block_size).pattern, problem, m), m);
+              expect_kept(planned(random_matrix(61, 45, block_size).pattern, problem, m));
             }
 }
 
@@ -161,10 +159,10 @@ TEST(TiledGradients, KeepTheirWordAtRealSize) {
     for (uint32_t n : {4U, 64U, 512U}) {
       SCOPED_TRACE(fmt::format("{}, n = {}", name_of(product), n));
       ProductProblem problem = problem_of(product, n, {Type::f16, Type::f16});
-      expect_kept(make(blocks, problem, bow), bow);
-      expect_kept(make(elements, problem, bow), bow);
+      expect_kept(planned(blocks, problem, bow));
+      expect_kept(planned(elements, problem, bow));
       problem.dense = true;
-      expect_kept(make(blocks, problem, bow), bow);
+      expect_kept(planned(blocks, problem, bow));
     }
 }
 
@@ -186,9 +184,9 @@ TEST(TiledGradients, NotFittingIsAnAnswer) {
   small.tile_bytes = 5000;
   const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
   for (Product product : kGradients) {
-    const Planned gradient = make(pattern, problem_of(product, 64), small);
-    EXPECT_FALSE(gradient.plan.chosen.rejected.empty());
-    EXPECT_FALSE(gradient.executable->memory.fits());
+    const product::Product gradient = planned(pattern, problem_of(product, 64), small);
+    EXPECT_FALSE(gradient.chosen().rejected.empty());
+    EXPECT_FALSE(gradient.memory().fits());
   }
 }
 

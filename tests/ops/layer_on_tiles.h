@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile.h"
+#include "kernels/common/element.h"
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/owners.h"
 #include "ops/run_on_tiles.h"
@@ -193,11 +195,11 @@ class LayerStep {
  private:
   void set(const Operand& operand, const std::vector<float>& elements) {
     std::vector<std::byte>& bytes = bytes_[operand.variable];
-    bytes = as_type(elements, problem_.type);
+    bytes = product::as_type(elements, problem_.type);
     bindings_.push_back({operand.variable, bytes.data(), operand.cols(), 1});
   }
   std::vector<float> found_in(const Operand& operand) const {
-    return as_floats(bytes_.at(operand.variable), problem_.type);
+    return product::as_floats(bytes_.at(operand.variable), problem_.type);
   }
   SparseMatrix weight_in(const Operand& operand) const {
     SparseMatrix matrix{w_.pattern, {}};

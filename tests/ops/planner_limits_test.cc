@@ -34,22 +34,21 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
       // Where the memory ends decides where interleaved pieces lie, hence how much lies between them and
       // others.
       m.tile_bytes = roomy.chosen.max_tile_bytes;
-      for (int i = 0; i < 8 && !make(pattern, problem, m, force).executable->memory.fits(); ++i)
-        m.tile_bytes += make(pattern, problem, m, force).executable->memory.overflow_bytes;
-      const Planned exact = make(pattern, problem, m, force);
+      for (int i = 0; i < 8 && !planned(pattern, problem, m, force).memory().fits(); ++i)
+        m.tile_bytes += planned(pattern, problem, m, force).memory().overflow_bytes;
+      const product::Product exact = planned(pattern, problem, m, force);
       EXPECT_LE(m.tile_bytes, roomy.chosen.max_tile_bytes + roomy.chosen.max_tile_bytes / 20);
-      EXPECT_EQ(exact.plan.partition, roomy.partition);
-      EXPECT_TRUE(exact.plan.chosen.rejected.empty());
-      EXPECT_TRUE(exact.executable->memory.fits());
+      EXPECT_EQ(exact.tile_plan().partition, roomy.partition);
+      EXPECT_TRUE(exact.chosen().rejected.empty());
+      EXPECT_TRUE(exact.memory().fits());
       m.tile_bytes = roomy.chosen.max_tile_bytes - 1;
-      const Planned tight = make(pattern, problem, m, force);
-      EXPECT_FALSE(tight.executable->memory.fits());
+      const product::Product tight = planned(pattern, problem, m, force);
+      EXPECT_FALSE(tight.memory().fits());
       const auto same =
-          std::ranges::find(tight.plan.candidates, roomy.chosen.partition, &PlanCandidate::partition);
-      ASSERT_NE(same, tight.plan.candidates.end());
-      EXPECT_EQ(same->rejected,
-                fmt::format("needs {} bytes per tile of {}",
-                            m.tile_bytes + tight.executable->memory.overflow_bytes, m.tile_bytes));
+          std::ranges::find(tight.candidates(), roomy.chosen.partition, &PlanCandidate::partition);
+      ASSERT_NE(same, tight.candidates().end());
+      EXPECT_EQ(same->rejected, fmt::format("needs {} bytes per tile of {}",
+                                            m.tile_bytes + tight.memory().overflow_bytes, m.tile_bytes));
     }
 }
 

@@ -26,15 +26,13 @@ ProductProblem problem_of(Kind kind, const Pattern& pattern, uint32_t n, const T
 /// Y = activation(W·X + bias), or dX so, element by element in float64.
 void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, const machine::Machine& m,
                      const ForcedKnobs& force = {}) {
-  const Planned product = make(matrix.pattern, problem, m, force);
+  product::Product product(matrix, problem, m, force);
   ProductRun run(matrix, problem);
-  const std::vector<float> stored = run.execute(product);
+  const std::vector<float> found = run.execute(product);
   const bool is_dx = problem.product == Product::input_gradient;
   const SparseMatrix left = is_dx ? sparse::transpose(run.w()) : run.w();
   const std::vector<float> full = sparse::to_dense(left);
   const std::vector<float>& right = is_dx ? run.y() : run.x();
-  std::vector<float> found(uint64_t{left.pattern.rows} * problem.n, NAN);
-  is_dx ? product.program.load_x(stored, found) : product.program.load_y(stored, found);
   const double rounding = epsilon_of(problem.type) + epsilon_of(problem.partials);
   for (uint32_t r = 0; r < left.pattern.rows; ++r)
     for (uint32_t j = 0; j < problem.n; ++j) {
@@ -53,7 +51,7 @@ void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, 
           << "(" << r << ", " << j << ")";
     }
   if (problem.capacity) return;  // a random pattern was planned for
-  expect_kept(product, m);
+  expect_kept(product);
 }
 
 TEST(ProductOnTiles, AddsABiasAndActivates) {
@@ -137,12 +135,12 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsWhereverTheyLie) {
           ProductProblem problem = problem_of(kind, matrix.pattern, kN);
           problem.product = product;
           const LayoutChoices layouts = {.x = {xs[i]}, .y = {ys[(i + 1) % ys.size()]}};
-          const Planned planned = make(matrix.pattern, problem, m, {}, nullptr, layouts);
-          EXPECT_EQ(planned.executable->program->variable(planned.program.variables.x).mapping.size(),
+          product::Product placed(matrix, problem, m, {}, nullptr, layouts);
+          EXPECT_EQ(placed.executable().program->variable(placed.tile_program().variables.x).mapping.size(),
                     xs[i].mapping.size());
-          EXPECT_TRUE(ProductRun(matrix, problem).run(planned).verified);
+          EXPECT_TRUE(ProductRun(matrix, problem).run(placed).verified);
           // Many pieces of a few bytes: their alignment has a larger effect.
-          if (kind != Kind::dynamically_sparse) expect_kept(planned, m, 1.15);
+          if (kind != Kind::dynamically_sparse) expect_kept(placed, 1.15);
         }
   }
 }
@@ -153,11 +151,11 @@ TEST(ProductOnTiles, ADenseProductTakesWhatAnotherLeaves) {
   const SparseMatrix first = random_matrix(64, 48, 1, 0.5);
   const SparseMatrix second = random_matrix(33, 64, 1, 0.5);
   const ProductProblem problem{.n = 10, .dense = true};
-  const Planned left = make(first.pattern, problem, m, {{"m_parts", 4}, {"k_parts", 3}, {"n_parts", 2}});
-  const Planned right =
-      make(second.pattern, problem, m, {{"k_parts", 2}}, nullptr, {.x = {left.plan.layouts.y}});
+  const TileProductPlan left =
+      plan_tile_product(first.pattern, problem, m, {{"m_parts", 4}, {"k_parts", 3}, {"n_parts", 2}});
+  product::Product right(second, problem, m, {{"k_parts", 2}}, nullptr, {.x = {left.layouts.y}});
   EXPECT_TRUE(ProductRun(second, problem).run(right).verified);
-  expect_kept(right, m);
+  expect_kept(right);
 }
 
 /// W as another partition packs it.
@@ -174,10 +172,10 @@ TEST(ProductOnTiles, TakesAndLeavesPackedValuesInAnotherOrder) {
   for (Product product : {Product::forward, Product::input_gradient, Product::sddmm}) {
     SCOPED_TRACE(name_of(product));
     problem.product = product;
-    const Planned planned = make(matrix.pattern, problem, m, {}, &forward, {.values = {other}});
-    EXPECT_EQ(planned.program.block_order, other.blocks);
-    EXPECT_TRUE(ProductRun(matrix, problem).run(planned).verified);
-    expect_kept(planned, m);
+    product::Product reordered(matrix, problem, m, {}, &forward, {.values = {other}});
+    EXPECT_EQ(reordered.tile_program().block_order, other.blocks);
+    EXPECT_TRUE(ProductRun(matrix, problem).run(reordered).verified);
+    expect_kept(reordered);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <tessera/io.h>
 #include <tessera/product.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -70,6 +71,37 @@ TEST(PublicProduct, IsRightOnAnyMachineInAnyMode) {
         expect_right(dynamic, other, kind);
       }
   }
+}
+
+TEST(PublicProduct, AddsABiasAndActivatesOnAnyMachine) {
+  const SparseMatrix weight = weight_of(4);
+  const std::vector<float> bias = random_floats(kRows, 5);
+  for (const char* name : {"host", "bow"})
+    for (const ProductKind kind : {ProductKind::forward, ProductKind::input_gradient}) {
+      const bool is_forward = kind == ProductKind::forward;
+      ProductOptions options{.kind = kind, .activation = Activation::relu, .bias = true};
+      const Machine machine = Machine::find(name, 2);
+      Product product(weight, kColumns, machine, options);
+      std::vector<float> x = random_floats(size_t{kCols} * kColumns, 2);
+      std::vector<float> y = random_floats(size_t{kRows} * kColumns, 3);
+      product.run(rows_of(x), rows_of(y), bias.data());
+      const std::vector<float> activated = is_forward ? y : x;
+      options.activation = Activation::none;
+      options.bias = false;
+      Product plain(weight, kColumns, machine, options);
+      plain.run(rows_of(x), rows_of(y));
+      const std::vector<float>& sums = is_forward ? y : x;
+      for (size_t i = 0; i < sums.size(); ++i)
+        ASSERT_NEAR(activated[i], std::max(0.0F, sums[i] + bias[i / kColumns]), 1e-5) << name << ", " << i;
+      EXPECT_GT(std::ranges::count(activated, 0.0F), 10) << name;
+      EXPECT_TRUE(
+          test::says(test::error_of<UsageError>([&] { plain.run(rows_of(x), rows_of(y), bias.data()); }),
+                     "without a bias"));
+      EXPECT_TRUE(
+          test::says(test::error_of<UsageError>([&] { product.run(rows_of(x), rows_of(y)); }), "pass one"));
+      EXPECT_THROW(Product(weight, kColumns, machine, {.kind = ProductKind::sddmm, .bias = true}),
+                   UsageError);
+    }
 }
 
 TEST(PublicProduct, EstimatesWhatTheModelTakes) {

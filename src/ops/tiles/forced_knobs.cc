@@ -93,8 +93,7 @@ void check_tile_product(const ProductProblem& problem, const Machine& machine, c
   if (problem.partials != problem.type && problem.partials != Type::f32)
     throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type),
                                  name_of(problem.type), name_of(problem.partials)));
-  if (problem.product == Product::sddmm && (problem.bias || problem.activation != Activation::none))
-    throw UsageError("a weight gradient takes neither a bias nor an activation");
+  check_epilogue(problem);
   if (problem.dense)
     (void)forced_dense(force, machine);
   else if (problem.capacity)

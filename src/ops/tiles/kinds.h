@@ -32,6 +32,10 @@ DynamicShape dynamic_shape(const Pattern& pattern, const ProductProblem& problem
 ProductLayouts dynamic_layouts(const DynamicShape& shape, const DynamicGrid& grid, uint32_t tiles);
 BuildNative dynamic_builder(const DynamicShape& shape, const DynamicGrid& grid);
 
+/// The program of a plan with what binds its variables.
+TileProductProgram bound_program(ClosedProduct closed, const Pattern& pattern, const ProductProblem& problem,
+                                 const TileProductPlan& plan, const machine::Machine& machine);
+
 /// Layout of a bias that the caller leaves to the plan.
 OperandLayout bias_layout(const Pattern& pattern, const ProductProblem& problem, uint32_t tiles);
 

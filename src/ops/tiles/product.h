@@ -107,8 +107,18 @@ struct TileProductProgram {
   void load_y(std::span<const float> stored, std::span<float> y) const;
 };
 
-TileProductProgram build_tile_product(const Pattern& pattern, const ProductProblem& problem,
-                                      const TileProductPlan& plan, const machine::Machine& machine);
+/// A product as a separate program, with its plan.
+struct PlannedTileProduct {
+  TileProductPlan plan;
+  TileProductProgram program;
+};
+
+/// Plans as plan_tile_product() does, and keeps the program that was built for the exact cost of the chosen
+/// candidate.
+PlannedTileProduct plan_closed_product(const Pattern& pattern, const ProductProblem& problem,
+                                       const machine::Machine& machine, const ForcedKnobs& force = {},
+                                       const TileProductPlan* forward = nullptr,
+                                       const LayoutChoices& layouts = {});
 
 std::string to_string(const TileProductPlan& plan);
 

@@ -7,42 +7,28 @@
 namespace tessera::ops {
 using machine::Machine;
 
-namespace {
-
-/// Calls visit(native layouts, builder between operands of these) for a plan's product.
-template <class Visit>
-auto with_native(const Machine& machine, const Pattern& pattern, const ProductProblem& problem,
-                 const TileProductPlan& plan, const Visit& visit) {
+BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
+                   const TileProductPlan& plan, const ProductOperands& operands) {
+  const auto between = [&](const ProductLayouts& native, const BuildNative& build_native) {
+    return build_between(builder, problem, plan.layouts, native, operands, build_native);
+  };
+  const Machine& machine = builder.machine();
   if (const auto* partition = std::get_if<DensePartition>(&plan.partition)) {
     const DenseProduct product(pattern, problem);
-    return visit(product.layouts(*partition), product.builder_of(*partition));
+    return between(product.layouts(*partition), product.builder_of(*partition));
   }
   if (const auto* tiling = std::get_if<DynamicTiling>(&plan.partition)) {
     const DynamicShape shape = dynamic_shape(pattern, problem);
     const DynamicGrid grid(shape, *tiling, machine);
-    return visit(dynamic_layouts(shape, grid, machine.tiles), dynamic_builder(shape, grid));
+    return between(dynamic_layouts(shape, grid, machine.tiles), dynamic_builder(shape, grid));
   }
   const StaticProduct product(pattern, problem, machine, plan.values_of);
   const PartLayout parts = product.deal(std::get<StaticPartition>(plan.partition));
-  return visit(product.layouts(parts), product.builder_of(parts));
+  return between(product.layouts(parts), product.builder_of(parts));
 }
 
-}  // namespace
-
-BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
-                   const TileProductPlan& plan, const ProductOperands& operands) {
-  return with_native(builder.machine(), pattern, problem, plan,
-                     [&](const ProductLayouts& native, const BuildNative& build_native) {
-                       return build_between(builder, problem, plan.layouts, native, operands, build_native);
-                     });
-}
-
-TileProductProgram build_tile_product(const Pattern& pattern, const ProductProblem& problem,
-                                      const TileProductPlan& plan, const Machine& machine) {
-  ClosedProduct closed = with_native(
-      machine, pattern, problem, plan, [&](const ProductLayouts& native, const BuildNative& build_native) {
-        return close_product(machine, problem, plan.layouts, native, build_native);
-      });
+TileProductProgram bound_program(ClosedProduct closed, const Pattern& pattern, const ProductProblem& problem,
+                                 const TileProductPlan& plan, const Machine& machine) {
   TileProductProgram out;
   out.program = std::move(closed.program);
   out.layouts = plan.layouts;

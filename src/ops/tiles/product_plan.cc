@@ -55,10 +55,18 @@ struct Case {
   FixedLayouts fixed;
 };
 
-/// The exact cost of a partition, and the layouts of operands for which it holds.
+/// The exact cost of a partition, the layouts of operands for which it holds, and the program that was
+/// counted.
 struct Counted {
   compiler::Estimate estimate;
   ProductLayouts layouts;
+  ClosedProduct closed;
+};
+
+/// A plan, and the program that gave its exact cost.
+struct Planned {
+  TileProductPlan plan;
+  ClosedProduct closed;
 };
 
 /// Computes the exact cost of the program that `build_native` makes between external operands.
@@ -66,43 +74,48 @@ Counted count_closed(const Case& c, ProductLayouts native, const BuildNative& bu
                      const std::function<compiler::Estimate(const ClosedProduct&)>& count) {
   native.bias = bias_layout(c.pattern, c.problem, c.machine.tiles);
   ProductLayouts given = c.fixed.among(native);
-  const ClosedProduct closed = close_product(c.machine, c.problem, given, native, build_native);
-  return {count(closed), std::move(given)};
+  ClosedProduct closed = close_product(c.machine, c.problem, given, native, build_native);
+  compiler::Estimate estimate = count(closed);
+  return {std::move(estimate), std::move(given), std::move(closed)};
 }
 
-/// Computes the exact cost of the candidates expected to be fastest, and chooses.
+/// Whether a plan fits where another does not, or is faster; if neither fits, whether it is smaller.
+bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+  if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
+  return a.rejected.empty() ? a.total() < b.total() : a.max_tile_bytes < b.max_tile_bytes;
+}
+
+/// Computes the exact cost of the candidates expected to be fastest, and chooses. Of the programs only the
+/// best so far is kept.
 template <class Partition, class Count>
-TileProductPlan choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
-                       const Count& count) {
-  std::vector<Partition> counted;
-  std::vector<ProductLayouts> layouts;
-  TileProductPlan plan;
+Planned choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
+               const Count& count) {
+  Planned best;
+  std::vector<PlanCandidate> candidates;
   bool any_fits = false;
   for (const Expected<Partition>& expected : partitions) {
-    if (counted.size() >= recounted && (any_fits || counted.size() >= kMostRecounted)) break;
-    auto [estimate, its_layouts] = count(expected.partition);
-    layouts.push_back(std::move(its_layouts));
-    PlanCandidate candidate{to_string(expected.partition), estimate.cycles.scaled(1 / m.clock_hz),
-                            estimate.memory.max_tile_bytes, ""};
-    if (!estimate.memory.fits())
-      candidate.rejected = too_large(m.tile_bytes + estimate.memory.overflow_bytes, m);
+    if (candidates.size() >= recounted && (any_fits || candidates.size() >= kMostRecounted)) break;
+    Counted counted = count(expected.partition);
+    PlanCandidate candidate{to_string(expected.partition), counted.estimate.cycles.scaled(1 / m.clock_hz),
+                            counted.estimate.memory.max_tile_bytes, ""};
+    if (!counted.estimate.memory.fits())
+      candidate.rejected = too_large(m.tile_bytes + counted.estimate.memory.overflow_bytes, m);
     any_fits |= candidate.rejected.empty();
-    counted.push_back(expected.partition);
-    plan.candidates.push_back(std::move(candidate));
+    if (candidates.empty() || is_better(candidate, best.plan.chosen)) {
+      best.plan.partition = expected.partition;
+      best.plan.chosen = candidate;
+      best.plan.layouts = std::move(counted.layouts);
+      best.closed = std::move(counted.closed);
+    }
+    candidates.push_back(std::move(candidate));
   }
-  const auto smallest =
-      std::min_element(plan.candidates.begin(), plan.candidates.end(),
-                       [](const auto& a, const auto& b) { return a.max_tile_bytes < b.max_tile_bytes; });
-  const size_t best =
-      any_fits ? choose_fastest(plan.candidates) : static_cast<size_t>(smallest - plan.candidates.begin());
-  plan.partition = counted[best];
-  plan.layouts = std::move(layouts[best]);
-  plan.chosen = plan.candidates[best];
-  for (size_t i = counted.size(); i < std::min(partitions.size(), kShown); ++i)
-    plan.candidates.push_back({to_string(partitions[i].partition),
-                               partitions[i].cycles.scaled(1 / m.clock_hz),
-                               static_cast<uint64_t>(partitions[i].bytes), "slower by expected counts"});
-  return plan;
+  const size_t exact = candidates.size();
+  if (any_fits) choose_fastest(candidates);
+  for (size_t i = exact; i < std::min(partitions.size(), kShown); ++i)
+    candidates.push_back({to_string(partitions[i].partition), partitions[i].cycles.scaled(1 / m.clock_hz),
+                          static_cast<uint64_t>(partitions[i].bytes), "slower by expected counts"});
+  best.plan.candidates = std::move(candidates);
+  return best;
 }
 
 /// The free planner's candidates, after the first ones of the published planner, so that the result is never
@@ -121,7 +134,7 @@ size_t put_first(const std::vector<Expected<Partition>>& published, size_t count
   return first + count;
 }
 
-TileProductPlan plan_static(const Case& c, const StaticPartition& forced, const StaticPartition& forward) {
+Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPartition& forward) {
   const auto& [pattern, problem, m, fixed] = c;
   const StaticProduct product(pattern, problem, m, forward);
   size_t recounted = pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
@@ -142,15 +155,15 @@ TileProductPlan plan_static(const Case& c, const StaticPartition& forced, const 
   if (partitions.empty())
     throw UsageError(fmt::format("no partition of a {} × {} matrix has these numbers of parts", pattern.rows,
                                  pattern.cols));
-  TileProductPlan plan = choose(partitions, recounted, m, [&](const StaticPartition& partition) {
+  Planned planned = choose(partitions, recounted, m, [&](const StaticPartition& partition) {
     const PartLayout parts = product.deal(partition);
     return count_closed(
         c, product.layouts(parts), product.builder_of(parts),
         [&](const ClosedProduct& closed) { return compiler::estimate(closed.program, c.machine); });
   });
-  plan.values_of = forward;
-  if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
-  return plan;
+  planned.plan.values_of = forward;
+  if (!within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  return planned;
 }
 
 /// A gradient in the forward product's partition, with operands as there.
@@ -164,7 +177,7 @@ std::vector<Expected<DensePartition>> mirror(const TileProductPlan& forward) {
   return {{partition, {}, 0}};
 }
 
-TileProductPlan plan_dense(const Case& c, const DensePartition& forced, const TileProductPlan* forward) {
+Planned plan_dense(const Case& c, const DensePartition& forced, const TileProductPlan* forward) {
   const auto& [pattern, problem, m, fixed] = c;
   const DenseProduct product(pattern, problem);
   size_t recounted = kRecounted;
@@ -196,12 +209,12 @@ Pattern typical_pattern(const DynamicShape& s) {
 }
 
 /// Computes the exact cost of candidates for that pattern, and chooses.
-TileProductPlan choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>& partitions,
-                               size_t recounted) {
+Planned choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>& partitions,
+                       size_t recounted) {
   const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
   const Pattern typical = typical_pattern(shape);
   std::map<std::string, uint32_t> steps;
-  TileProductPlan plan = choose(partitions, recounted, c.machine, [&](const DynamicTiling& partition) {
+  Planned planned = choose(partitions, recounted, c.machine, [&](const DynamicTiling& partition) {
     const DynamicGrid grid(shape, partition, c.machine);
     const DynamicEncoding encoding = encode(typical, shape, grid);
     steps[to_string(partition)] = encoding.steps;
@@ -210,11 +223,11 @@ TileProductPlan choose_dynamic(const Case& c, const std::vector<Expected<Dynamic
                           return estimate(closed.program, closed.bucket_metadata, grid, encoding, c.machine);
                         });
   });
-  plan.steps = steps.at(to_string(std::get<DynamicTiling>(plan.partition)));
-  return plan;
+  planned.plan.steps = steps.at(planned.plan.chosen.partition);
+  return planned;
 }
 
-TileProductPlan plan_dynamic(const Case& c, const DynamicTiling& forced) {
+Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {
   const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
   if (shape.capacity > std::numeric_limits<uint32_t>::max())
     throw UsageError(fmt::format("a capacity of {} blocks is more than a program can hold", shape.capacity));
@@ -229,13 +242,13 @@ TileProductPlan plan_dynamic(const Case& c, const DynamicTiling& forced) {
     recounted = put_first(published, recounted, partitions);
   }
   if (partitions.empty()) throw UsageError("this dynamic product is too large to be laid out on tiles");
-  TileProductPlan plan = choose_dynamic(c, partitions, recounted);
-  if (!within_limits) plan.chosen.rejected = kNoPublishedPlan;
-  return plan;
+  Planned planned = choose_dynamic(c, partitions, recounted);
+  if (!within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  return planned;
 }
 
 /// A product whose operands each have one layout, or are left to the plan.
-TileProductPlan plan_fixed(const Case& c, const ForcedKnobs& force, const TileProductPlan* forward) {
+Planned plan_fixed(const Case& c, const ForcedKnobs& force, const TileProductPlan* forward) {
   const ProductProblem& problem = c.problem;
   if (problem.dense) return plan_dense(c, forced_dense(force, c.machine), forward);
   if (problem.product == Product::forward)
@@ -259,10 +272,20 @@ void each_choice(const std::vector<OperandLayout>& choices, const Visit& visit) 
   for (const OperandLayout& layout : choices) visit(&layout);
 }
 
-/// Whether a plan fits where another does not, or is faster; if neither fits, whether it is smaller.
-bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
-  if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
-  return a.rejected.empty() ? a.total() < b.total() : a.max_tile_bytes < b.max_tile_bytes;
+/// The best plan over all choices of layouts.
+Planned search(const Pattern& pattern, const ProductProblem& problem, const Machine& machine,
+               const ForcedKnobs& force, const TileProductPlan* forward, const LayoutChoices& layouts) {
+  check_tile_product(problem, machine, force);
+  std::optional<Planned> best;
+  each_choice(layouts.values, [&](const OperandLayout* values) {
+    each_choice(layouts.x, [&](const OperandLayout* x) {
+      each_choice(layouts.y, [&](const OperandLayout* y) {
+        Planned planned = plan_fixed({pattern, problem, machine, {values, x, y}}, force, forward);
+        if (!best || is_better(planned.plan.chosen, best->plan.chosen)) best = std::move(planned);
+      });
+    });
+  });
+  return std::move(*best);
 }
 
 }  // namespace
@@ -274,17 +297,16 @@ uint32_t TileProductPlan::tiles_used() const {
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const Machine& machine, const ForcedKnobs& force,
                                   const TileProductPlan* forward, const LayoutChoices& layouts) {
-  check_tile_product(problem, machine, force);
-  std::optional<TileProductPlan> best;
-  each_choice(layouts.values, [&](const OperandLayout* values) {
-    each_choice(layouts.x, [&](const OperandLayout* x) {
-      each_choice(layouts.y, [&](const OperandLayout* y) {
-        TileProductPlan plan = plan_fixed({pattern, problem, machine, {values, x, y}}, force, forward);
-        if (!best || is_better(plan.chosen, best->chosen)) best = std::move(plan);
-      });
-    });
-  });
-  return std::move(*best);
+  return search(pattern, problem, machine, force, forward, layouts).plan;
+}
+
+PlannedTileProduct plan_closed_product(const Pattern& pattern, const ProductProblem& problem,
+                                       const Machine& machine, const ForcedKnobs& force,
+                                       const TileProductPlan* forward, const LayoutChoices& layouts) {
+  Planned planned = search(pattern, problem, machine, force, forward, layouts);
+  TileProductProgram program =
+      bound_program(std::move(planned.closed), pattern, problem, planned.plan, machine);
+  return {std::move(planned.plan), std::move(program)};
 }
 
 std::string to_string(const TileProductPlan& plan) {

@@ -65,6 +65,11 @@ std::string_view name_of(Product product) {
   return "";
 }
 
+void check_epilogue(const ProductProblem& problem) {
+  if (problem.product == Product::sddmm && (problem.bias || problem.activation != Activation::none))
+    throw UsageError("a weight gradient takes neither a bias nor an activation");
+}
+
 std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {
   const uint32_t grains = (n + kColumnGrain - 1) / kColumnGrain;
   std::vector<uint32_t> begin;
