@@ -10,6 +10,7 @@
 #include "product/bind.h"
 #include "product/numbers.h"
 #include "product/weight.h"
+#include "sparse/pattern.h"
 
 namespace tessera::product {
 namespace {
@@ -76,6 +77,7 @@ Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, cons
     compile_for(machine, force);
     return;
   }
+  sparse::validate(matrix);
   require_capacity(matrix.pattern, problem);
   OnTiles& tiles = side_.emplace<OnTiles>();
   ops::PlannedTileProduct planned =

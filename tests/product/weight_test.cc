@@ -424,6 +424,19 @@ TEST_P(KeptByTheCaller, CannotBeReadFromTheWeight) {
 
 INSTANTIATE_TEST_SUITE_P(BlockSizes, KeptByTheCaller, testing::Values(1U, 4U, 16U));
 
+TEST(Weight, RefusesMalformedPatterns) {
+  for (const uint32_t b : {1U, 4U}) {
+    SparseMatrix outside = generate({PatternKind::random, 64, 64, 0.5, b, 3});
+    outside.pattern.columns[0] = 1000;
+    SparseMatrix short_of_values = generate({PatternKind::random, 64, 64, 0.5, b, 3});
+    short_of_values.values.pop_back();
+    for (const SparseMatrix& wrong : {outside, short_of_values}) {
+      EXPECT_THROW(Weight{wrong}, UsageError) << b;
+      EXPECT_THROW(Weight::dynamic(wrong, 4096), UsageError) << b;
+    }
+  }
+}
+
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
   for (const SparseMatrix& m : {matrix, generate({PatternKind::random, 64, 64, 0.5, 1, 3})}) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sparse/pattern.h"
+
 namespace tessera::ops {
 
 using sparse::PackedBlocks;
@@ -28,6 +30,7 @@ bool PackedWeight::is_dynamic() const {
 
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type) {
   if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type), false};
+  sparse::validate(matrix);
   return {PackedElements(matrix, type), false};
 }
 

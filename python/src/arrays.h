@@ -1,0 +1,71 @@
+// Arrays of other libraries, taken in place by DLPack or the buffer protocol, and arrays handed to NumPy.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <tessera/spmm.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera::python {
+
+namespace nb = nanobind;
+
+/// Throws TypeError with this message.
+[[noreturn]] void type_error(const std::string& message);
+
+/// Arrays of any type and shape in main memory. Throw TypeError, naming the argument, for anything else, and
+/// ValueError for a read-only array that is to be written.
+nb::ndarray<nb::ro> array_of(nb::handle object, const char* name);
+nb::ndarray<> writable_array_of(nb::handle object, const char* name);
+
+/// "float32", "int64", …
+std::string name_of(nb::dlpack::dtype type);
+
+/// A matrix of floats with one contiguous dimension, in the caller's memory.
+struct Operand {
+  float* data = nullptr;
+  Layout layout = Layout::row_major;
+  int64_t leading = 0;  ///< the stride that is not 1
+  uint64_t span = 0;    ///< elements from the first to the last, inclusive
+
+  bool overlaps(const Operand& other) const {
+    return data < other.data + other.span && other.data < data + span;
+  }
+};
+
+/// A float32 matrix of rows × cols. Throw TypeError for another type, ValueError for another shape and for
+/// strides of which none is 1. The array must stay alive during the call, as its caller guarantees.
+Operand operand_of(nb::handle object, const char* name, uint64_t rows, uint64_t cols);
+Operand result_of(nb::handle object, const char* name, uint64_t rows, uint64_t cols);
+
+/// A contiguous one-dimensional float32 array of any length.
+std::span<const float> floats_of(nb::handle object, const char* name);
+std::span<float> writable_floats_of(nb::handle object, const char* name);
+
+/// An array of 32 or 64-bit integers, one-dimensional or with rows of `width`, converted. Throws ValueError,
+/// naming the first value that is negative or too large.
+template <class T>
+std::vector<T> integers_of(nb::handle object, const char* name, uint32_t width = 1);
+
+/// An array of NumPy in memory that lives as long as `owner`.
+template <class T>
+nb::object view_of(std::span<T> values, nb::handle owner) {
+  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.data(), {values.size()}, owner).cast();
+}
+
+/// An array of NumPy that takes a vector over; with a width, of rows of that many.
+template <class T>
+nb::object array_from(std::vector<T> values, size_t width = 1) {
+  auto* kept = new std::vector<T>(std::move(values));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  if (width == 1) return nb::ndarray<nb::numpy, T>(kept->data(), {kept->size()}, owner).cast();
+  return nb::ndarray<nb::numpy, T>(kept->data(), {kept->size() / width, width}, owner).cast();
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,12 @@
+// The areas of the extension module, one file each.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace tessera::python {
+
+void bind_matrix(nanobind::module_& m);
+void bind_weight(nanobind::module_& m);
+void bind_products(nanobind::module_& m);
+
+}  // namespace tessera::python

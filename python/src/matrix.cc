@@ -1,0 +1,76 @@
+// Sparse matrices: files, generators, and arrays in place.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+#include <tessera/sparse.h>
+
+#include <string>
+#include <utility>
+
+#include "arrays.h"
+#include "bindings.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+
+SparseMatrix matrix_from(std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::handle indptr,
+                         nb::handle indices, nb::handle values) {
+  const std::span<const float> stored = floats_of(values, "values");
+  return {{shape.first, shape.second, block_size, integers_of<uint64_t>(indptr, "indptr"),
+           integers_of<uint32_t>(indices, "indices")},
+          {stored.begin(), stored.end()}};
+}
+
+PatternKind kind_named(const std::string& name) {
+  if (name == "random") return PatternKind::random;
+  if (name == "banded") return PatternKind::banded;
+  if (name == "power_law") return PatternKind::power_law;
+  throw UsageError("unknown kind of pattern '" + name + "': use random, banded or power_law");
+}
+
+SparseMatrix generated(std::pair<uint32_t, uint32_t> shape, double density, uint32_t block_size,
+                       const std::string& kind, uint64_t seed) {
+  return generate({kind_named(kind), shape.first, shape.second, density, block_size, seed});
+}
+
+}  // namespace
+
+void bind_matrix(nb::module_& m) {
+  nb::class_<SparseMatrix>(
+      m, "Matrix", "A sparse matrix in CSR (block size 1) or BSR. Its arrays are views of its memory.")
+      .def(
+          "__init__",
+          [](SparseMatrix* self, std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::object indptr,
+             nb::object indices, nb::object values) {
+            new (self) SparseMatrix(matrix_from(shape, block_size, indptr, indices, values));
+          },
+          "shape"_a, "block_size"_a, "indptr"_a, "indices"_a, "values"_a)
+      .def(
+          "__init__",
+          [](SparseMatrix* self, SparseMatrix& other) { new (self) SparseMatrix(std::move(other)); },
+          "emptied"_a, "Takes the contents of another matrix.")
+      .def_prop_ro("shape", [](const SparseMatrix& w) { return std::pair(w.pattern.rows, w.pattern.cols); })
+      .def_prop_ro("block_size", [](const SparseMatrix& w) { return w.pattern.block_size; })
+      .def_prop_ro("indptr",
+                   [](nb::handle_t<SparseMatrix> self) {
+                     return view_of(std::span(nb::cast<SparseMatrix&>(self).pattern.row_begin), self);
+                   })
+      .def_prop_ro("indices",
+                   [](nb::handle_t<SparseMatrix> self) {
+                     return view_of(std::span(nb::cast<SparseMatrix&>(self).pattern.columns), self);
+                   })
+      .def_prop_ro("values", [](nb::handle_t<SparseMatrix> self) {
+        return view_of(std::span(nb::cast<SparseMatrix&>(self).values), self);
+      });
+  m.def("read_matrix", &read_matrix, "path"_a, "tensor"_a = "", "seed"_a = 0,
+        nb::call_guard<nb::gil_scoped_release>());
+  m.def("generate", &generated, "shape"_a, "density"_a, "block_size"_a = 1, "kind"_a = "random", "seed"_a = 0,
+        nb::call_guard<nb::gil_scoped_release>());
+  m.def("cover_with_blocks", &cover_with_blocks, "matrix"_a, "block_size"_a,
+        nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,117 @@
+"""Sparse matrices, and their conversions from and to SciPy and NumPy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera import _tessera
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+
+class Matrix(_tessera.Matrix):
+    """A sparse matrix of m × k in CSR (block size 1) or BSR, values in float32.
+
+    `indptr`, `indices` and `values` are views of its memory; `values` holds the blocks one after another, each
+    row by row. If the block size does not divide m or k, the last blocks overhang the matrix, and what lies
+    outside is ignored.
+    """
+
+    @staticmethod
+    def of(matrix: Any, block_size: int | None = None) -> Matrix:
+        """Take a Matrix, a SciPy sparse matrix, or a two-dimensional array, of which zeros are dropped.
+
+        With a block size, elements are covered with aligned blocks, except that a BSR matrix keeps its own.
+        """
+        if isinstance(matrix, _tessera.Matrix):
+            found = matrix
+        elif hasattr(matrix, "tocsr"):
+            found = _from_scipy(matrix, block_size)
+        else:
+            found = _from_dense(np.asarray(matrix))
+        return adopt(found, block_size)
+
+    def to_scipy(self) -> scipy.sparse.csr_array | scipy.sparse.bsr_array:
+        """Return a SciPy CSR array, or a BSR array where blocks are larger than one element and fit in."""
+        import scipy.sparse
+
+        b = self.block_size
+        if b == 1:
+            return scipy.sparse.csr_array((self.values, self.indices, self.indptr), shape=self.shape)
+        if any(size % b for size in self.shape):
+            return scipy.sparse.csr_array(self.to_dense())
+        blocks = self.values.reshape(-1, b, b)
+        return scipy.sparse.bsr_array((blocks, self.indices, self.indptr), shape=self.shape)
+
+    def to_dense(self) -> NDArray[np.float32]:
+        """Return the matrix as an array of m × k."""
+        (m, k), b = self.shape, self.block_size
+        rows, cols = -(-m // b), -(-k // b)
+        dense = np.zeros((rows, b, cols, b), np.float32)
+        row_of = np.repeat(np.arange(rows), np.diff(self.indptr.astype(np.int64)))
+        dense[row_of, :, self.indices, :] = self.values.reshape(-1, b, b)
+        return dense.reshape(rows * b, cols * b)[:m, :k]
+
+    def __repr__(self) -> str:
+        m, k = self.shape
+        return f"Matrix({m} × {k}, {len(self.indices)} blocks of size {self.block_size})"
+
+
+def adopt(matrix: _tessera.Matrix, block_size: int | None = None) -> Matrix:
+    """Return a matrix of the extension, emptied, as one of this module; with larger blocks if wanted."""
+    if block_size is not None and block_size != matrix.block_size:
+        if matrix.block_size != 1:
+            raise ValueError(
+                f"the matrix has blocks of size {matrix.block_size}; they cannot become blocks of size {block_size}"
+            )
+        matrix = _tessera.cover_with_blocks(matrix, block_size)
+    return matrix if isinstance(matrix, Matrix) else Matrix(matrix)
+
+
+def _from_scipy(matrix: Any, block_size: int | None) -> Matrix:
+    if matrix.format == "bsr" and matrix.blocksize[0] == matrix.blocksize[1] and block_size != 1:
+        blocks = matrix.copy() if not matrix.has_sorted_indices else matrix
+        blocks.sum_duplicates()
+        b = blocks.blocksize[0]
+        values = np.ascontiguousarray(blocks.data, np.float32).reshape(-1)
+        return Matrix(blocks.shape, b, blocks.indptr, blocks.indices, values)
+    rows = matrix.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return Matrix(rows.shape, 1, rows.indptr, rows.indices, np.ascontiguousarray(rows.data, np.float32))
+
+
+def _from_dense(array: NDArray[Any]) -> Matrix:
+    if array.ndim != 2:
+        raise ValueError(f"a matrix must have two dimensions, not {array.ndim}")
+    rows, cols = np.nonzero(array)
+    indptr = np.searchsorted(rows, np.arange(array.shape[0] + 1))
+    values = np.ascontiguousarray(array[rows, cols], np.float32)
+    return Matrix((array.shape[0], array.shape[1]), 1, indptr, cols, values)
+
+
+def read_matrix(path: str | os.PathLike[str], tensor: str | None = None, *, seed: int = 0) -> Matrix:
+    """Read a `.smtx`, `.mtx`, `.npy` or `.safetensors` file; `tensor` names the one of a safetensors file.
+
+    A file with a pattern alone gets synthetic values, which follow from the seed.
+    """
+    return adopt(_tessera.read_matrix(os.fspath(path), tensor or "", seed))
+
+
+def generate(
+    m: int,
+    k: int,
+    density: float,
+    *,
+    block_size: int = 1,
+    kind: Literal["random", "banded", "power_law"] = "random",
+    seed: int = 0,
+) -> Matrix:
+    """Generate a pattern with synthetic values, the same on every computer."""
+    return adopt(_tessera.generate((m, k), density, block_size, kind, seed))

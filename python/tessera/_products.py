@@ -1,0 +1,68 @@
+"""Weights and planned products on this computer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from tessera import _tessera
+from tessera._matrices import Matrix, adopt
+from tessera._tessera import Sddmm, Spmm, permute_packed
+
+__all__ = ["Sddmm", "Spmm", "Weight", "permute_packed"]
+
+_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+def type_name(dtype: DTypeLike | str) -> str:
+    """Return the library's name of a type: "f32", "f16" or "bf16"; of PyTorch's types, too."""
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if name in _TYPES.values():
+        return name
+    if name not in _TYPES:
+        name = np.dtype(dtype).name
+    if name not in _TYPES:
+        raise ValueError(f"unknown type {dtype!r} of a weight: use float32, float16 or bfloat16")
+    return _TYPES[name]
+
+
+class Weight(_tessera.Weight):
+    """A weight matrix, prepacked for the kernels once for every number of columns.
+
+    `matrix` is a Matrix, a SciPy sparse matrix, or a two-dimensional array, of which zeros are dropped. With
+    `block_size`, elements are covered with aligned blocks of 4, 8, 16 or 32. `dynamic` gives room for patterns
+    of up to that many blocks, or `True` for one as large as the present one.
+    """
+
+    def __init__(
+        self,
+        matrix: Any,
+        block_size: int | None = None,
+        *,
+        dtype: DTypeLike | str = "f32",
+        dynamic: bool | int = False,
+    ) -> None:
+        taken = Matrix.of(matrix, block_size)
+        capacity = None if dynamic is False else len(taken.indices) if dynamic is True else dynamic
+        super().__init__(taken, type_name(dtype), capacity)
+
+    @classmethod
+    def dense(cls, values: Any, *, dtype: DTypeLike | str = "f32") -> Weight:
+        """Prepack every element of a two-dimensional array."""
+        weight = cls.__new__(cls)
+        shape = np.shape(values)
+        if len(shape) != 2:
+            raise ValueError(f"a weight must have two dimensions, not {len(shape)}")
+        _tessera.Weight.__init__(weight, values, shape, type_name(dtype))
+        return weight
+
+    def matrix(self) -> Matrix:
+        """Return pattern and values."""
+        return adopt(super().matrix())
+
+    def __repr__(self) -> str:
+        m, k = self.shape
+        kind = "dense" if self.is_dense else f"block size {self.block_size}"
+        return f"Weight({m} × {k}, {self.non_zeros} non-zeros, {kind}, {self.dtype})"
