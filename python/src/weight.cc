@@ -179,10 +179,19 @@ void bind_weight(nb::module_& m) {
             new (self) Weight(make_dense(values, shape, dtype));
           },
           "values"_a, "shape"_a, "dtype"_a = "f32")
+      .def_static(
+          "without_values",
+          [](const SparseMatrix& matrix, std::optional<uint64_t> capacity, const std::string& dtype) {
+            const Type type = type_named(dtype);
+            return capacity ? Weight::without_values(matrix.pattern, *capacity, type)
+                            : Weight::without_values(matrix.pattern, type);
+          },
+          "pattern"_a, "capacity"_a = nb::none(), "dtype"_a = "f32", "Each call then gets the values.")
       .def_prop_ro("shape", [](const Weight& w) { return std::pair(w.rows(), w.cols()); })
       .def_prop_ro("block_size", &Weight::block_size)
       .def_prop_ro("dtype", [](const Weight& w) { return std::string(tessera::name_of(w.type())); })
       .def_prop_ro("is_dense", &Weight::is_dense)
+      .def_prop_ro("has_values", &Weight::has_values)
       .def_prop_ro("is_dynamic", &Weight::is_dynamic)
       .def_prop_ro("capacity", &Weight::capacity)
       .def_prop_ro("non_zeros", &Weight::non_zeros)
