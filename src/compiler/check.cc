@@ -8,7 +8,8 @@
 #include "compiler/passes.h"
 #include "compiler/soundness.h"
 #include "compiler/transfer_list.h"
-#include "program/box_index.h"
+#include "program/mapping_index.h"
+#include "program/order.h"
 #include "program/reachability.h"
 
 namespace tessera::compiler {
@@ -33,12 +34,12 @@ Place moved(Place place, uint32_t rows, uint32_t cols, size_t element) {
 /// where mapped boxes are, what exchanges move, what vertices access.
 class Checker {
  public:
-  explicit Checker(const Executable& e) : e_(e), program_(*e.program), machine_(e.machine) {}
+  explicit Checker(const Executable& e)
+      : e_(e), program_(*e.program), machine_(e.machine), mappings_(program_) {}
 
   void check() {
     check_sizes();
     overlaps_.emplace(e_);
-    index_mappings();
     arena_bytes_.resize(machine_.tiles);
     for (const auto& [tile, bytes] : e_.arena_bytes)
       (tile == program::kShared ? shared_bytes_ : arena_bytes_.at(tile)) = bytes;
@@ -62,27 +63,11 @@ class Checker {
   }
 
  private:
-  /// The mapped boxes of a variable.
-  struct Mapping {
-    program::BoxIndex index;
-    program::BoxIndex::Cursor cursor;
-  };
-
-  void index_mappings() {
-    std::vector<Box> boxes;
-    for (VariableId v = 0; v < e_.mapped.size(); ++v) {
-      const Variable& variable = program_.variable(v);
-      boxes.clear();
-      for (const program::MappedBox& mapped : variable.mapping) boxes.push_back(mapped.box);
-      mappings_.push_back({program::BoxIndex(boxes), {}});
-    }
-  }
-
   /// Calls visit(place of the common part, common part, storage) for the mapped boxes that overlap `box`.
   template <class Visit>
   void each_home(VariableId v, const Box& box, const Visit& visit) {
     const Variable& variable = program_.variable(v);
-    mappings_[v].index.each_overlap(box, mappings_[v].cursor, [&](uint32_t i, const Box& common) {
+    mappings_.each_overlap(v, box, [&](uint32_t i, const Box& common) {
       const program::MappedBox& mapped = variable.mapping[i];
       visit(moved(e_.mapped[v][i], common.row - mapped.box.row, common.col - mapped.box.col,
                   size_of(variable.type)),
@@ -138,10 +123,24 @@ class Checker {
     if (set.tile_begin.size() != set.tiles.size() + 1 || set.tile_begin.front() != 0 ||
         set.tile_begin.back() != vertices || !std::is_sorted(set.tile_begin.begin(), set.tile_begin.end()))
       fail(fmt::format("{} does not deal its vertices to its tiles", where_()));
-    for (size_t t = 0; t < set.tiles.size(); ++t)
+    handed_on_ = source.ordered ? program::handed_on(source) : std::vector<VariableId>{};
+    for (size_t t = 0; t < set.tiles.size(); ++t) {
+      if (source.ordered) check_order(set, t);
       for (uint32_t i = set.tile_begin[t]; i < set.tile_begin[t + 1]; ++i)
         check(source, set, set.vertices[i], set.tiles[t]);
+    }
+    note_runtime_rows(source);
     overlaps_->close(touchers_.of_set(id));
+  }
+
+  /// Vertices of one index follow one another by group.
+  void check_order(const CompiledSet& set, size_t t) const {
+    const auto in_order = [](const CompiledVertex& a, const CompiledVertex& b) {
+      return std::pair(a.index, a.group) < std::pair(b.index, b.group);
+    };
+    const auto begin = set.vertices.begin();
+    if (!std::is_sorted(begin + set.tile_begin[t], begin + set.tile_begin[t + 1], in_order))
+      fail(fmt::format("{} runs vertices of tile {} out of order", where_(), set.tiles[t]));
   }
 
   void check(const program::ComputeSet& source, const CompiledSet& set, const CompiledVertex& vertex,
@@ -154,37 +153,48 @@ class Checker {
       fail(fmt::format("{}: a vertex of tile {} runs on tile {}", where_(), group.tile_of(vertex.index),
                        tile));
     for (size_t f = 0; f < group.fields.size(); ++f) {
-      const VariableId v = group.fields[f].variable;
-      const Box box = intersection(group.fields[f].boxes.at(vertex.index), program_.variable(v).whole());
+      const program::Field& field = group.fields[f];
+      const Box box = field_box(program_, field, vertex.index);
       if (!box.empty())
-        check_field(v, box, group.codelet->fields[f], set.places[vertex.first_place + f], tile);
+        check_field(field, box, group.codelet->fields[f], set.places[vertex.first_place + f], tile,
+                    written_before(program_, source, vertex.group, f, vertex.index));
     }
   }
 
   /// A field is at its variable's place, or at one from and to which exchanges bring it.
-  void check_field(VariableId v, const Box& box, const program::FieldSpec& spec, const Place& place,
-                   TileId tile) {
+  void check_field(const program::Field& of, const Box& box, const program::FieldSpec& spec,
+                   const Place& place, TileId tile, const program::WrittenBefore& before) {
+    const VariableId v = of.variable;
     const Variable& variable = program_.variable(v);
     const auto field = [&] {
       return fmt::format("{}: field '{}' of '{}' on tile {}", where_(), spec.name, variable.name, tile);
     };
     if (place.tile() != tile && place.tile() != program::kShared)
       fail(fmt::format("{} lies on tile {}", field(), place.tile()));
-    check_inside(place, v, box.rows, box.cols, field);
-    if (place.store == Store::arena && place.space != program::kShared) check_address(spec, place, field);
+    if (place.moves && !of.row) fail(fmt::format("{} moves without a run-time row", field()));
+    const uint64_t room = place.moves ? variable.rows - box.row_end() : 0;
+    check_inside(place, v, box.rows + room, box.cols, field);
+    if (place.store == Store::arena && place.space != program::kShared) {
+      check_address(spec, place, field);
+      check_pitch(spec, of, place, field);
+    }
+    const bool is_handed_on = std::ranges::find(handed_on_, v) != handed_on_.end();
     const size_t element = size_of(variable.type);
     TouchLog& log = overlaps_->log();
     each_home(v, box, [&](const Place& home, const Box& common, Overlaps::StorageId storage) {
       const Place part = moved(place, common.row - box.row, common.col - box.col, element);
       const bool is_home = home.store == part.store && home.space == part.space &&
                            home.offset == part.offset && (home.stride == part.stride || common.rows == 1);
-      if (spec.access != Access::out && !(is_home && spec.scratch)) log.read(storage);
-      if (spec.access != Access::in) log.write(storage, is_home && spec.scattered ? 0 : common.elements());
-      if (is_home) return;
+      if (reads(spec.access) && !(is_home && spec.scratch) && !before.all) log.read(storage);
+      const bool anywhere = of.row || before.some || (is_home && spec.scattered);
+      if (writes(spec.access)) log.write(storage, anywhere ? 0 : common.elements());
+      if (is_home && place.moves == of.row.has_value()) return;
+      if (is_home || place.moves) fail(fmt::format("{} does not move as its run-time row says", field()));
+      if (is_handed_on) fail(fmt::format("{} is handed on, but lies elsewhere", field()));
       log.use(overlaps_->staged(v, box, place));
-      if (spec.access != Access::out && !before_.has(home, part, common))
+      if (reads(spec.access) && !before_.has(home, part, common))
         fail(fmt::format("{} misses the exchange that brings it", field()));
-      if (spec.access != Access::in && !after_.has(part, home, common))
+      if (writes(spec.access) && !after_.has(part, home, common))
         fail(fmt::format("{} misses the exchange that takes it back", field()));
     });
   }
@@ -196,6 +206,17 @@ class Checker {
       fail(fmt::format("{} lies at byte {}, not at a multiple of {}", what(), address, spec.alignment));
     if (spec.interleaved && machine_.has_interleaved_region() && address < machine_.interleaved_from)
       fail(fmt::format("{} lies at byte {}, below the interleaved region", what(), address));
+  }
+
+  /// A run-time row moves a field by multiples of its alignment.
+  template <class What>
+  void check_pitch(const program::FieldSpec& spec, const program::Field& of, const Place& place,
+                   const What& what) const {
+    if (!place.moves || spec.alignment <= 4) return;
+    const uint64_t pitch =
+        uint64_t{of.row->stride} * place.stride * size_of(program_.variable(of.variable).type);
+    if (pitch % spec.alignment != 0)
+      fail(fmt::format("{} moves by {} bytes, not by multiples of {}", what(), pitch, spec.alignment));
   }
 
   // Exchanges.
@@ -273,6 +294,11 @@ class Checker {
 
   // Reads and writes of control flow.
 
+  void note_runtime_rows(const program::ComputeSet& set) {
+    for (const program::VertexGroup& group : set.groups)
+      for (const program::Field& field : group.fields)
+        if (field.row) overlaps_->log().read(overlaps_->mapped(field.row->index, 0));
+  }
   void note_runtime_rows(const program::CopySet& set) {
     for (const program::CopyGroup& group : set.groups)
       for (const auto& row : {group.source_offset, group.target_offset})
@@ -288,9 +314,26 @@ class Checker {
         overlaps_->log().read(overlaps_->mapped(loop->condition, 0));
       } else if (const auto* branch = std::get_if<program::If>(&steps[id])) {
         overlaps_->log().read(overlaps_->mapped(branch->condition, 0));
+      } else if (const auto* call = std::get_if<program::Call>(&steps[id])) {
+        note_call(id, *call);
       }
       overlaps_->close(touchers_.of_control(id));
     }
+  }
+
+  /// What a call passes is in use from its begin to its end.
+  void note_call(program::StepId id, const program::Call& call) {
+    const program::Function& function = program_.functions()[call.function];
+    for (size_t i = 0; i < call.operands.size(); ++i) {
+      const Overlaps::StorageId storage = overlaps_->mapped(call.operands[i].variable, 0);
+      if (reads(function.arguments[i].access)) overlaps_->log().read(storage);
+      if (writes(function.arguments[i].access))
+        overlaps_->log().write(storage, call.operands[i].box.elements());
+    }
+    overlaps_->close(touchers_.of_control(id));
+    for (const program::CallOperand& operand : call.operands)
+      overlaps_->log().read(overlaps_->mapped(operand.variable, 0));
+    overlaps_->close(touchers_.of_end(id));
   }
 
   // Places.
@@ -308,7 +351,7 @@ class Checker {
         fail(fmt::format("{} has no contents", what()));
       row = place.offset / size_of(variable.type) / variable.cols;
       col = place.offset / size_of(variable.type) % variable.cols;
-    } else if (!variable.is_external()) {
+    } else if (!variable.is_external() && !variable.is_argument()) {
       fail(fmt::format("{} is not a caller's array", what()));
     }
     if (place.space != v || row + rows > variable.rows || col + cols > variable.cols)
@@ -335,10 +378,11 @@ class Checker {
   Touchers touchers_{program_};
   std::optional<Overlaps> overlaps_;
   std::vector<bool> controls_;  ///< by variable: whether control flow reads it
-  std::vector<Mapping> mappings_;
+  program::MappingIndex mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by tile
   uint64_t shared_bytes_ = 0;
-  TransferList before_;  ///< those of the current compute set
+  std::vector<VariableId> handed_on_;  ///< in the current compute set
+  TransferList before_;                ///< those of the current compute set
   TransferList after_;
   std::function<std::string()> where_;
 };

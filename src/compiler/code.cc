@@ -26,7 +26,15 @@ class CodeCount {
   size_t codelets() const { return codelets_.size(); }
 
  private:
-  /// The vertices of a tile are adjacent, in the order of their groups.
+  /// Whether a vertex is not the first of its group on its tile, which begins with vertex `first`.
+  static bool continues_group(const program::ComputeSet& source, const CompiledSet& set, uint32_t first,
+                              uint32_t i) {
+    return source.ordered ? set.vertices[i].index != set.vertices[first].index
+                          : set.vertices[i].group == set.vertices[i - 1].group;
+  }
+
+  /// The vertices of a tile are adjacent: in the order of their groups, or of their indices if the set is
+  /// ordered.
   void count_vertices(const program::ComputeSet& source, const CompiledSet& set) {
     for (size_t t = 0; t < set.tiles.size(); ++t) {
       const TileId tile = set.tiles[t];
@@ -34,7 +42,7 @@ class CodeCount {
       for (uint32_t i = set.tile_begin[t]; i < set.tile_begin[t + 1]; ++i) {
         const program::Codelet* codelet = source.groups[set.vertices[i].group].codelet;
         c_.memory[tile][MemoryUse::vertex_state] += program::vertex_state_bytes(*codelet);
-        if (i != set.tile_begin[t] && set.vertices[i].group == set.vertices[i - 1].group) continue;
+        if (i != set.tile_begin[t] && continues_group(source, set, set.tile_begin[t], i)) continue;
         ++groups;
         codelets_.emplace_back(tile, codelet);
       }

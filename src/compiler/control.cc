@@ -17,21 +17,28 @@ bool reads_memory(const program::Step& step) {
          std::holds_alternative<program::If>(step);
 }
 
-bool has_runtime_rows(const program::CopySet& set) {
+bool is_moved(const program::CopySet& set) {
   return std::any_of(set.groups.begin(), set.groups.end(), [](const program::CopyGroup& group) {
     return group.source_offset || group.target_offset;
   });
 }
 
+bool has_runtime_rows(const program::ComputeSet& set) {
+  return std::any_of(set.groups.begin(), set.groups.end(), [](const program::VertexGroup& group) {
+    return std::any_of(group.fields.begin(), group.fields.end(),
+                       [](const program::Field& field) { return field.row.has_value(); });
+  });
+}
+
 bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
-/// On tiles, costs read integers; all but constants may change between and within runs.
+/// On tiles, costs read integers; all but constants at known rows may change between and within runs.
 bool reads_changing_metadata(const Program& program, const program::ComputeSet& set) {
   for (const program::VertexGroup& group : set.groups)
     for (size_t f = 0; f < group.fields.size(); ++f) {
       const program::Variable& variable = program.variable(group.fields[f].variable);
       if (group.codelet->fields[f].access != Access::out && is_integer(variable.type) &&
-          variable.role != program::Role::constant)
+          (variable.role != program::Role::constant || group.fields[f].row))
         return true;
     }
   return false;
@@ -53,6 +60,8 @@ class KnownVariables {
         for (const program::VertexGroup& group : set.groups) spread(group);
       for (const program::CopySet& set : program_.copy_sets())
         for (const program::CopyGroup& group : set.groups) spread(group);
+      for (const program::Step& step : program_.steps())
+        if (const auto* call = std::get_if<program::Call>(&step)) spread(*call);
     } while (changed_);
     return std::move(known_);
   }
@@ -68,17 +77,27 @@ class KnownVariables {
     const program::Codelet& codelet = *group.codelet;
     bool known = codelet.integer_only;
     for (size_t f = 0; f < group.fields.size(); ++f)
-      if (codelet.fields[f].access != Access::out) known = known && known_[group.fields[f].variable];
+      known = known && (!reads(codelet.fields[f].access) || known_[group.fields[f].variable]) &&
+              is_known(group.fields[f].row);
     for (size_t f = 0; f < group.fields.size() && !known; ++f)
-      if (codelet.fields[f].access != Access::in) forget(group.fields[f].variable);
+      if (writes(codelet.fields[f].access)) forget(group.fields[f].variable);
   }
 
   void spread(const program::CopyGroup& group) {
-    bool known = known_[group.from];
-    for (const auto& row : {group.source_offset, group.target_offset})
-      if (row) known = known && known_[row->index];
-    if (!known) forget(group.to);
+    if (!known_[group.from] || !is_known(group.source_offset) || !is_known(group.target_offset))
+      forget(group.to);
   }
+
+  /// An argument is known if everything is that any call passes for it, and that then if the argument is.
+  void spread(const program::Call& call) {
+    const std::vector<program::Argument>& arguments = program_.functions()[call.function].arguments;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (!known_[call.operands[i].variable]) forget(arguments[i].variable);
+      if (writes(arguments[i].access) && !known_[arguments[i].variable]) forget(call.operands[i].variable);
+    }
+  }
+
+  bool is_known(const std::optional<program::RuntimeRow>& row) const { return !row || known_[row->index]; }
 
   const Program& program_;
   std::vector<bool> known_;
@@ -90,8 +109,10 @@ class KnownVariables {
 void find_runtime_control(Executable& e) {
   const std::vector<program::Step>& steps = e.program->steps();
   const std::vector<program::CopySet>& copies = e.program->copy_sets();
+  const std::vector<program::ComputeSet>& sets = e.program->compute_sets();
   e.has_runtime_control = std::any_of(steps.begin(), steps.end(), reads_memory) ||
-                          std::any_of(copies.begin(), copies.end(), has_runtime_rows);
+                          std::any_of(copies.begin(), copies.end(), is_moved) ||
+                          std::any_of(sets.begin(), sets.end(), has_runtime_rows);
   e.known_ahead = variables_known(*e.program, {});
   e.costed_at_run.clear();
   for (const program::ComputeSet& set : e.program->compute_sets())

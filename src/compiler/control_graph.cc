@@ -7,7 +7,7 @@ namespace tessera::compiler {
 using program::StepId;
 
 ControlGraph::ControlGraph(const program::Program& program) : program_(program), touchers_(program) {
-  positions_of_.resize(touchers_.of_control(static_cast<StepId>(program.steps().size())));
+  positions_of_.resize(touchers_.count(program));
   walk(program.main(), {add({})});
 }
 
@@ -48,7 +48,7 @@ ControlGraph::Positions ControlGraph::walk(StepId id, Positions from) {
   if (const auto* loop = std::get_if<program::While>(&step)) return walk_loop(id, *loop, std::move(from));
   if (const auto* repeat = std::get_if<program::Repeat>(&step))
     return walk_repeat(id, *repeat, std::move(from));
-  return walk(program_.functions().at(std::get<program::Call>(step).function).body, std::move(from));
+  return walk_call(id, std::get<program::Call>(step), std::move(from));
 }
 
 ControlGraph::Positions ControlGraph::walk_branch(StepId id, const program::If& branch, Positions from) {
@@ -74,6 +74,12 @@ ControlGraph::Positions ControlGraph::walk_repeat(StepId id, const program::Repe
   if (repeat.count > 1) link({end}, begin);
   if (repeat.count == 0) link({begin}, end);
   return {end};
+}
+
+ControlGraph::Positions ControlGraph::walk_call(StepId id, const program::Call& call, Positions from) {
+  const StepId body = program_.functions().at(call.function).body;
+  if (call.operands.empty()) return walk(body, std::move(from));
+  return {touching(touchers_.of_end(id), walk(body, {touching(touchers_.of_control(id), from)}))};
 }
 
 /// Follows edges from reached positions, but not beyond those that stop it.

@@ -29,6 +29,7 @@ class ControlGraph {
   Positions walk_branch(program::StepId id, const program::If& branch, Positions from);
   Positions walk_loop(program::StepId id, const program::While& loop, Positions from);
   Positions walk_repeat(program::StepId id, const program::Repeat& repeat, Positions from);
+  Positions walk_call(program::StepId id, const program::Call& call, Positions from);
 
   /// Adds a position; one without toucher joins paths.
   uint32_t add(const Positions& from);

@@ -11,7 +11,9 @@ namespace tessera::compiler {
 template <>
 inline constexpr Type kLast<Type> = Type::f64;
 template <>
-inline constexpr program::Role kLast<program::Role> = program::Role::state;
+inline constexpr program::Role kLast<program::Role> = program::Role::argument;
+template <>
+inline constexpr program::Access kLast<program::Access> = program::Access::inout;
 template <>
 inline constexpr program::Purpose kLast<program::Purpose> = program::Purpose::metadata;
 template <>
@@ -73,8 +75,12 @@ void describe(A& a, BoxSeries& x) {
 }
 
 template <class A>
+void describe(A& a, RuntimeRow& x) {
+  a(x.index, x.stride);
+}
+template <class A>
 void describe(A& a, Field& x) {
-  a(x.variable, x.boxes);
+  a(x.variable, x.boxes, x.row);
 }
 template <class A>
 void describe(A& a, Param& x) {
@@ -97,13 +103,9 @@ void describe(A& a, VertexGroup& x) {
 }
 template <class A>
 void describe(A& a, ComputeSet& x) {
-  a(x.name, x.phase, x.groups);
+  a(x.name, x.phase, x.groups, x.ordered);
 }
 
-template <class A>
-void describe(A& a, CopyGroup::RuntimeRow& x) {
-  a(x.index, x.stride);
-}
 template <class A>
 void describe(A& a, CopyGroup& x) {
   a(x.from, x.to, x.count, x.source, x.target, x.source_rows, x.source_offset, x.target_offset);
@@ -138,12 +140,20 @@ void describe(A& a, If& x) {
   a(x.condition, x.then, x.otherwise);
 }
 template <class A>
+void describe(A& a, CallOperand& x) {
+  a(x.variable, x.box);
+}
+template <class A>
 void describe(A& a, Call& x) {
-  a(x.function);
+  a(x.function, x.operands);
+}
+template <class A>
+void describe(A& a, Argument& x) {
+  a(x.variable, x.access);
 }
 template <class A>
 void describe(A& a, Function& x) {
-  a(x.name, x.body);
+  a(x.name, x.body, x.arguments);
 }
 
 /// Programs are built by adding elements: one list per kind.
@@ -171,7 +181,7 @@ namespace tessera::compiler {
 
 template <class A>
 void describe(A& a, Place& x) {
-  a(x.offset, x.space, x.stride, x.store);
+  a(x.offset, x.space, x.stride, x.store, x.moves);
 }
 template <class A>
 void describe(A& a, Transfer& x) {

@@ -8,13 +8,12 @@
 #include "compiler/exchange_count.h"
 #include "compiler/passes.h"
 #include "compiler/touch_notes.h"
-#include "program/box_index.h"
+#include "program/mapping_index.h"
 #include "program/reachability.h"
 
 namespace tessera::compiler {
 namespace {
 
-using program::Access;
 using program::Box;
 using program::CopyGroup;
 using program::Field;
@@ -23,57 +22,35 @@ using program::Variable;
 using program::VariableId;
 using program::VertexGroup;
 
-constexpr uint32_t kWordBytes = 4;
-
 /// Finds the mapped pieces of a variable that contain a box.
 class PieceIndex {
  public:
-  explicit PieceIndex(const Compilation& c) : c_(c) {
-    std::vector<Box> boxes;
-    for (const std::vector<PieceId>& ids : c.mapped) {
-      boxes.clear();
-      for (PieceId id : ids) boxes.push_back(c.pieces[id].box);
-      by_variable_.push_back({program::BoxIndex(boxes), {}});
-    }
-  }
+  explicit PieceIndex(const Compilation& c) : c_(c), mappings_(c.program) {}
 
-  /// A piece of `variable` accessible to `tile` that contains all of `box`, in which the box begins at a
-  /// multiple of `alignment` bytes.
-  std::optional<PieceId> resident(VariableId variable, const Box& box, TileId tile, uint32_t alignment) {
-    std::optional<PieceId> found;
-    each_overlap(variable, {box.row, 1, box.col, 1}, [&](PieceId id, const Box&) {
-      const Piece& piece = c_.pieces[id];
-      if ((piece.tile == program::kShared ||
-           (piece.tile == tile && begins_at(piece, box) % alignment == 0)) &&
-          contains(piece.box, box))
-        found = id;
-    });
-    return found;
+  /// A piece of the field's variable accessible to `tile` that contains all of `box`, aligned.
+  std::optional<PieceId> resident(const Field& field, const Box& box, TileId tile, uint32_t alignment) {
+    const auto found = mappings_.resident(field.variable, box, tile, alignment, field.row);
+    return found ? std::optional(c_.mapped[field.variable][*found]) : std::nullopt;
   }
 
   /// Calls visit(piece, common part) for every mapped piece that overlaps `box`.
   template <class Visit>
   void each_overlap(VariableId variable, const Box& box, const Visit& visit) {
     const std::vector<PieceId>& ids = c_.mapped[variable];
-    OfVariable& v = by_variable_[variable];
-    v.index.each_overlap(box, v.cursor,
-                         [&](uint32_t position, const Box& common) { visit(ids[position], common); });
+    mappings_.each_overlap(variable, box,
+                           [&](uint32_t position, const Box& common) { visit(ids[position], common); });
   }
 
  private:
-  struct OfVariable {
-    program::BoxIndex index;
-    program::BoxIndex::Cursor cursor;
-  };
-
-  uint64_t begins_at(const Piece& piece, const Box& box) const {
-    const uint64_t elements = uint64_t{box.row - piece.box.row} * piece.box.cols + (box.col - piece.box.col);
-    return elements * size_of(c_.program.variable(piece.variable).type);
-  }
-
   const Compilation& c_;
-  std::vector<OfVariable> by_variable_;
+  program::MappingIndex mappings_;
 };
+
+/// One end of a move that a run-time row shifts.
+RuntimeRows::End end_of(const program::Program& program, const std::optional<program::RuntimeRow>& row,
+                        VariableId v, const Box& box) {
+  return {row, v, static_cast<uint32_t>(program.variable(v).rows - box.row_end())};
+}
 
 void make_mapped_pieces(Compilation& c) {
   for (VariableId v = 0; v < c.program.variables().size(); ++v) {
@@ -104,8 +81,11 @@ class SetExchange {
     compiled_.vertices.reserve(vertices);
     tile_of_.reserve(vertices);
     out_.fields.reserve(fields);
-    for (uint32_t g = 0; g < set.groups.size(); ++g)
-      for (uint32_t i = 0; i < set.groups[g].count(); ++i) add_vertex(set.groups[g], g, i);
+    if (set.ordered)
+      add_in_order(set);
+    else
+      for (uint32_t g = 0; g < set.groups.size(); ++g)
+        for (uint32_t i = 0; i < set.groups[g].count(); ++i) add_vertex(set.groups[g], g, i);
     sort_by_tile();
     for (uint32_t i = 0; i < vertices; ++i)
       if (i == 0 || tile_of_[i] != tile_of_[i - 1]) {
@@ -120,6 +100,7 @@ class SetExchange {
     VariableId variable;
     TileId tile;
     Box box;
+    std::optional<program::RuntimeRow> row;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
@@ -131,6 +112,12 @@ class SetExchange {
     }
   };
 
+  /// What vertex i of one group leaves in the caches, vertex i of the next one takes from there.
+  void add_in_order(const program::ComputeSet& set) {
+    for (uint32_t i = 0; i < set.groups.front().count(); ++i)
+      for (uint32_t g = 0; g < set.groups.size(); ++g) add_vertex(set.groups[g], g, i);
+  }
+
   void add_vertex(const VertexGroup& group, uint32_t g, uint32_t i) {
     const TileId tile = group.tile_of(i);
     compiled_.vertices.push_back({g, i, static_cast<uint32_t>(out_.fields.size())});
@@ -139,9 +126,9 @@ class SetExchange {
       const Field& field = group.fields[f];
       const Box box = field_box(c_.program, field, i);
       const program::FieldSpec& spec = group.codelet->fields[f];
-      const PieceId piece = box.empty() ? 0 : piece_for(field.variable, box, tile, spec);
+      const PieceId piece = box.empty() ? 0 : piece_for(field, box, tile, spec);
       if (!box.empty()) demand(spec, c_.pieces[piece]);
-      out_.fields.push_back({piece, box});
+      out_.fields.push_back({piece, box, !box.empty() && field.row && !c_.pieces[piece].staging});
     }
   }
 
@@ -152,13 +139,10 @@ class SetExchange {
     piece.interleaved = piece.interleaved || (spec.interleaved && c_.machine.has_interleaved_region());
   }
 
-  /// The program decides where boxes of vertices begin within pieces, in units of words; stricter alignments
-  /// of a codelet are met by copying.
-  PieceId piece_for(VariableId variable, const Box& box, TileId tile, const program::FieldSpec& spec) {
-    const Access access = spec.access;
-    const uint32_t alignment = spec.alignment > kWordBytes ? spec.alignment : 1;
-    if (const auto resident = index_.resident(variable, box, tile, alignment)) return *resident;
-    auto [it, is_new] = stagings_.try_emplace(Key{variable, tile, box});
+  PieceId piece_for(const Field& field, const Box& box, TileId tile, const program::FieldSpec& spec) {
+    const VariableId variable = field.variable;
+    if (const auto resident = index_.resident(field, box, tile, spec.alignment)) return *resident;
+    auto [it, is_new] = stagings_.try_emplace(Key{variable, tile, box, field.row});
     Staging& staging = it->second;
     if (is_new) {
       staging.piece = static_cast<PieceId>(c_.pieces.size());
@@ -166,15 +150,26 @@ class SetExchange {
       piece.staging = true;
       c_.pieces.push_back(piece);
     }
-    if (access != Access::out && !std::exchange(staging.filled, true))
+    if (program::reads(spec.access) && !std::exchange(staging.filled, true))
       index_.each_overlap(variable, box, [&](PieceId from, const Box& common) {
-        out_.before.moves.push_back({from, staging.piece, common, common});
+        const uint32_t row = runtime_row(out_.before, field, common, &RuntimeRows::from);
+        out_.before.moves.push_back({from, staging.piece, common, common, row});
       });
-    if (access != Access::in && !std::exchange(staging.emptied, true))
+    if (program::writes(spec.access) && !std::exchange(staging.emptied, true))
       index_.each_overlap(variable, box, [&](PieceId to, const Box& common) {
-        out_.after.moves.push_back({staging.piece, to, common, common});
+        const uint32_t row = runtime_row(out_.after, field, common, &RuntimeRows::to);
+        out_.after.moves.push_back({staging.piece, to, common, common, row});
       });
     return staging.piece;
+  }
+
+  /// The run-time row of the variable's end of a move; a staging buffer stays where it is.
+  uint32_t runtime_row(Moves& moves, const Field& field, const Box& box, RuntimeRows::End RuntimeRows::*end) {
+    if (!field.row) return kNoRuntimeRow;
+    RuntimeRows rows{{{}, field.variable, 0}, {{}, field.variable, 0}};
+    rows.*end = end_of(c_.program, field.row, field.variable, box);
+    moves.runtime_rows.push_back(rows);
+    return static_cast<uint32_t>(moves.runtime_rows.size() - 1);
   }
 
   void sort_by_tile() {
@@ -248,12 +243,8 @@ class CopyExchange {
 
   uint32_t runtime_rows(const CopyGroup& group, const Box& source, const Box& target) {
     if (!group.source_offset && !group.target_offset) return kNoRuntimeRow;
-    const auto end = [&](const auto& row, VariableId v, const Box& box) {
-      const uint64_t room = program_.variable(v).rows - box.row_end();
-      return RuntimeRows::End{row, v, static_cast<uint32_t>(room)};
-    };
-    out_.runtime_rows.push_back(
-        {end(group.source_offset, group.from, source), end(group.target_offset, group.to, target)});
+    out_.runtime_rows.push_back({end_of(program_, group.source_offset, group.from, source),
+                                 end_of(program_, group.target_offset, group.to, target)});
     return static_cast<uint32_t>(out_.runtime_rows.size() - 1);
   }
 

@@ -18,7 +18,7 @@ namespace tessera::compiler {
 /// Kinds of storage.
 enum class Store : uint8_t {
   arena,     ///< of a tile, or the shared one
-  external,  ///< the array that the caller binds to a variable
+  external,  ///< the array that the caller binds to a variable, or that a call passes
   contents,  ///< a constant of a shared space, where it was built
 };
 
@@ -28,6 +28,7 @@ struct Place {
   uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
   uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
   Store store = Store::arena;
+  bool moves = false;  ///< of a field: down its variable, with the field's run-time row
 
   /// The tile whose memory this is, or program::kShared.
   program::TileId tile() const { return store == Store::arena ? space : program::kShared; }
@@ -51,7 +52,7 @@ struct Transfer {
 /// How far a transfer is moved down its variables when it runs.
 struct RuntimeRows {
   struct End {
-    std::optional<program::CopyGroup::RuntimeRow> row;
+    std::optional<program::RuntimeRow> row;
     program::VariableId variable = 0;
     uint32_t room = 0;  ///< rows available below the transfer's own
   };
@@ -125,7 +126,7 @@ struct Executable {
   std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs, with
                                                 ///< the exchanges before and after
   MemoryReport memory;
-  bool has_runtime_control = false;  ///< counters, conditions or copies with run-time rows
+  bool has_runtime_control = false;  ///< counters, conditions or run-time rows
   std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so a dry run
                                      ///< knows them
   std::vector<bool> costed_at_run;   ///< by ComputeSetId: costs may read metadata that is known only in a run

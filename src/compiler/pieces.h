@@ -59,6 +59,7 @@ struct Moves {
 struct FieldPiece {
   PieceId piece = 0;
   program::Box box;
+  bool moves = false;  ///< with the field's run-time row; a staging buffer does not
 };
 
 struct SetPieces {

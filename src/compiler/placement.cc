@@ -25,6 +25,7 @@ MemoryUse use_of(const Compilation& c, const Piece& piece) {
     case program::Role::constant:
       return epsilon_of(variable.type) == 0.0 ? MemoryUse::work_lists : MemoryUse::constants;
     case program::Role::state: return MemoryUse::state;
+    case program::Role::argument:
     case program::Role::temporary: break;
   }
   return piece.staging ? MemoryUse::staging_buffers : MemoryUse::temporaries;

@@ -10,17 +10,17 @@ namespace {
 using program::Box;
 using program::Variable;
 
-Place place_of(const Compilation& c, PieceId id, const Box& box) {
+Place place_of(const Compilation& c, PieceId id, const Box& box, bool moves = false) {
   const Piece& piece = c.pieces[id];
   const Variable& variable = c.program.variable(piece.variable);
   const uint64_t element = size_of(variable.type);
-  if (piece.tile == program::kShared && variable.is_external())
-    return {uint64_t{box.row} << 32 | box.col, piece.variable, 0, Store::external};
+  if (piece.tile == program::kShared && (variable.is_external() || variable.is_argument()))
+    return {uint64_t{box.row} << 32 | box.col, piece.variable, 0, Store::external, moves};
   if (piece.tile == program::kShared && variable.role == program::Role::constant)
     return {(uint64_t{box.row} * variable.cols + box.col) * element, piece.variable, variable.cols,
-            Store::contents};
+            Store::contents, moves};
   const uint64_t elements = uint64_t{box.row - piece.box.row} * piece.box.cols + (box.col - piece.box.col);
-  return {piece.offset + elements * element, piece.tile, piece.box.cols, Store::arena};
+  return {piece.offset + elements * element, piece.tile, piece.box.cols, Store::arena, moves};
 }
 
 void resolve(const Compilation& c, Moves& moves, Exchange& exchange) {
@@ -37,7 +37,7 @@ void resolve(const Compilation& c, SetPieces& set, CompiledSet& compiled) {
   resolve(c, set.after, compiled.after);
   compiled.places.reserve(set.fields.size());
   for (const FieldPiece& field : set.fields)
-    compiled.places.push_back(field.box.empty() ? Place{} : place_of(c, field.piece, field.box));
+    compiled.places.push_back(field.box.empty() ? Place{} : place_of(c, field.piece, field.box, field.moves));
 }
 
 }  // namespace

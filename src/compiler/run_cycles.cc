@@ -69,6 +69,10 @@ class RunCycles {
   program::FieldView view_of(const program::Field& field, const CompiledVertex& vertex) const {
     program::FieldView view = known_view(c_.program, field, vertex.index);
     const program::Variable& variable = c_.program.variable(field.variable);
+    if (field.row && epsilon_of(variable.type) == 0.0)
+      throw Error(fmt::format(
+          "an estimate cannot follow the program: costs depend on rows of '{}' that only a run knows",
+          variable.name));
     if (variable.role == program::Role::constant || epsilon_of(variable.type) != 0.0) return view;
     const program::Box box = field_box(c_.program, field, vertex.index);
     view.data = const_cast<std::byte*>(trip_counts_.contents(field.variable, box, trip_));

@@ -8,7 +8,7 @@ namespace tessera::compiler {
 using program::StepId;
 
 Schedule::Schedule(const program::Program& program) : program_(program), touchers_(program) {
-  positions_of_.resize(touchers_.of_control(static_cast<StepId>(program.steps().size())));
+  positions_of_.resize(touchers_.count(program));
   root_ = expand(program.main());
 }
 
@@ -67,7 +67,11 @@ uint32_t Schedule::expand(StepId id) {
     children.push_back(expand(branch->then));
     children.push_back(expand(branch->otherwise));
   } else {
-    return expand(program_.functions().at(std::get<program::Call>(step).function).body);
+    const auto& call = std::get<program::Call>(step);
+    if (call.operands.empty()) return expand(program_.functions().at(call.function).body);
+    children.push_back(position(touchers_.of_control(id)));
+    children.push_back(expand(program_.functions().at(call.function).body));
+    children.push_back(position(touchers_.of_end(id)));
   }
   return add(node, children);
 }

@@ -17,7 +17,8 @@ class TileCycles {
       : machine_(machine), workers_(machine.workers_per_tile) {}
 
   /// Cycles of the vertices of the tile at position `tile` of the set: whole-tile ones one after another,
-  /// single-worker ones dealt round-robin to time-sliced workers. view_of(group, vertex, field) is a field as
+  /// single-worker ones dealt round-robin to time-sliced workers, those of an ordered set that follow one
+  /// another to the same worker. view_of(group, vertex, field) is a field as
   /// a cost function may see it: its shape, and its contents if they are metadata.
   template <class ViewOf>
   program::PhaseTimes of(const program::ComputeSet& set, const CompiledSet& compiled, size_t tile,
@@ -34,10 +35,12 @@ class TileCycles {
       for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
       const program::PhaseTimes cost = group.codelet->cost(
           {{fields.data(), group.fields.size()}, {params.data(), group.params.size()}}, machine_);
-      if (group.codelet->workers == program::Workers::whole_tile)
+      if (group.codelet->workers == program::Workers::whole_tile) {
         cycles += cost;
-      else
-        workers_[dealt++ % workers_.size()] += cost;
+        continue;
+      }
+      workers_[(set.ordered ? vertex.index : dealt) % workers_.size()] += cost;
+      ++dealt;
     }
     if (dealt == 0) return cycles;
     const auto longest = std::max_element(workers_.begin(), workers_.end(),
@@ -63,13 +66,13 @@ class TileCycles {
   std::vector<program::PhaseTimes> workers_;
 };
 
-/// A field as a cost function sees it: its shape, and its contents if it is a constant.
+/// A field as a cost function sees it: its shape, and its contents if it is a constant at a known row.
 inline program::FieldView known_view(const program::Program& program, const program::Field& field,
                                      uint32_t vertex) {
   const program::Variable& variable = program.variable(field.variable);
   const program::Box box = field_box(program, field, vertex);
   program::FieldView view{nullptr, variable.type, box.rows, box.cols, variable.cols, 1};
-  if (variable.role == program::Role::constant && !box.empty())
+  if (variable.role == program::Role::constant && !box.empty() && !field.row)
     view.data = const_cast<std::byte*>(variable.contents.get()) +
                 (uint64_t{box.row} * variable.cols + box.col) * size_of(variable.type);
   return view;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/pieces.h"
+#include "program/order.h"
 
 namespace tessera::compiler {
 
@@ -11,9 +12,13 @@ class TouchNotes {
   explicit TouchNotes(Compilation& c) : c_(c), touchers_(c.program) {}
 
   void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledSet& compiled) {
-    for (const CompiledVertex& vertex : compiled.vertices) note(id, pieces, vertex);
+    const program::ComputeSet& set = c_.program.compute_sets()[id];
+    for (const CompiledVertex& vertex : compiled.vertices) note(set, pieces, vertex);
+    for (const program::VertexGroup& group : set.groups)
+      for (const program::Field& field : group.fields)
+        if (field.row) log_.read(control(field.row->index));
     for (const Move& move : pieces.before.moves) log_.read(move.from);
-    for (const Move& move : pieces.after.moves) log_.write(move.to, move.to_box.elements());
+    for (const Move& move : pieces.after.moves) write(pieces.after, move);
     close(touchers_.of_set(id));
   }
 
@@ -21,8 +26,7 @@ class TouchNotes {
   void note(const Moves& moves) {
     for (const Move& move : moves.moves) {
       log_.read(move.from);
-      const bool anywhere = move.runtime != kNoRuntimeRow && moves.runtime_rows[move.runtime].to.row;
-      log_.write(move.to, anywhere ? 0 : move.to_box.elements());
+      write(moves, move);
     }
   }
 
@@ -43,13 +47,33 @@ class TouchNotes {
         log_.read(control(loop->condition));
       else if (const auto* branch = std::get_if<program::If>(&steps[id]))
         log_.read(control(branch->condition));
+      else if (const auto* call = std::get_if<program::Call>(&steps[id]))
+        note(id, *call);
       close(touchers_.of_control(id));
     }
   }
 
  private:
-  void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledVertex& vertex) {
-    const program::VertexGroup& group = c_.program.compute_sets()[id].groups[vertex.group];
+  /// What a call passes is alive from its begin to its end.
+  void note(program::StepId id, const program::Call& call) {
+    const program::Function& function = c_.program.functions()[call.function];
+    for (size_t i = 0; i < call.operands.size(); ++i) {
+      const PieceId piece = control(call.operands[i].variable);
+      if (reads(function.arguments[i].access)) log_.read(piece);
+      if (writes(function.arguments[i].access)) log_.write(piece, call.operands[i].box.elements());
+    }
+    close(touchers_.of_control(id));
+    for (const program::CallOperand& operand : call.operands) log_.read(control(operand.variable));
+    close(touchers_.of_end(id));
+  }
+
+  void write(const Moves& moves, const Move& move) {
+    const bool anywhere = move.runtime != kNoRuntimeRow && moves.runtime_rows[move.runtime].to.row;
+    log_.write(move.to, anywhere ? 0 : move.to_box.elements());
+  }
+
+  void note(const program::ComputeSet& set, const SetPieces& pieces, const CompiledVertex& vertex) {
+    const program::VertexGroup& group = set.groups[vertex.group];
     for (size_t f = 0; f < group.fields.size(); ++f) {
       const FieldPiece& field = pieces.fields[vertex.first_place + f];
       if (field.box.empty()) continue;
@@ -58,13 +82,15 @@ class TouchNotes {
         log_.use(field.piece);
         continue;
       }
-      if (spec.access != program::Access::out && !spec.scratch) log_.read(field.piece);
-      // Of a scattered field nobody says which of it is written.
-      if (spec.access != program::Access::in)
-        log_.write(field.piece, spec.scattered ? 0 : field.box.elements());
+      const program::WrittenBefore before = written_before(c_.program, set, vertex.group, f, vertex.index);
+      if (reads(spec.access) && !spec.scratch && !before.all) log_.read(field.piece);
+      // Of a scattered field or one with a run-time row nobody says which of it is written.
+      const bool anywhere = spec.scattered || field.moves || before.some;
+      if (writes(spec.access)) log_.write(field.piece, anywhere ? 0 : field.box.elements());
     }
   }
 
+  /// The only piece of a variable that one box maps.
   PieceId control(program::VariableId id) const { return c_.mapped[id].at(0); }
 
   void close(ToucherId toucher) {

@@ -10,8 +10,8 @@
 
 namespace tessera::compiler {
 
-/// Something that accesses storage: a compute set, a copy set, or a step of control flow that reads or writes
-/// a variable.
+/// Something that accesses storage: a compute set, a copy set, or a step of control flow that reads, writes
+/// or passes a variable.
 using ToucherId = uint32_t;
 
 /// Numbers the touchers of a program.
@@ -23,7 +23,12 @@ class Touchers {
 
   ToucherId of_set(program::ComputeSetId id) const { return id; }
   ToucherId of_copy(program::CopySetId id) const { return sets_ + id; }
-  ToucherId of_control(program::StepId id) const { return sets_ + copies_ + id; }
+  ToucherId of_control(program::StepId id) const { return sets_ + copies_ + 2 * id; }
+  /// A call touches what it passes when it begins and when it ends, so that it is alive in between.
+  ToucherId of_end(program::StepId call) const { return of_control(call) + 1; }
+  size_t count(const program::Program& program) const {
+    return of_control(static_cast<program::StepId>(program.steps().size()));
+  }
 
  private:
   uint32_t sets_;

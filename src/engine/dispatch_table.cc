@@ -16,10 +16,12 @@ DispatchTable::DispatchTable(const compiler::Executable& e)
     : has_costs_at_run_(std::find(e.costed_at_run.begin(), e.costed_at_run.end(), true) !=
                         e.costed_at_run.end()),
       vertices_(e.sets.size()),
+      moved_fields_(e.sets.size()),
       copy_parts_(e.copies.size()) {
   const bool is_host = e.machine.kind == machine::Kind::host;
   for (size_t s = 0; s < e.sets.size(); ++s) {
     most_threads_ = std::max(most_threads_, static_cast<uint32_t>(e.sets[s].tiles.size()));
+    add_moved_fields(*e.program, e.program->compute_sets()[s], moved_fields_[s]);
     if (is_host) add_vertices(*e.program, e.program->compute_sets()[s], e.sets[s], vertices_[s]);
   }
   for (size_t s = 0; s < e.copies.size() && is_host; ++s) add_copy(e.copies[s], copy_parts_[s]);
@@ -39,6 +41,20 @@ void DispatchTable::add_vertices(const program::Program& program, const program:
     for (const program::Param& param : group.params) params_.push_back(param.at(compiled.index));
     vertices.push_back(vertex);
   }
+}
+
+void DispatchTable::add_moved_fields(const program::Program& program, const program::ComputeSet& source,
+                                     std::vector<MovedField>& moved) {
+  for (uint32_t g = 0; g < source.groups.size(); ++g)
+    for (uint32_t f = 0; f < source.groups[g].fields.size(); ++f) {
+      const program::Field& field = source.groups[g].fields[f];
+      if (!field.row) continue;
+      uint64_t lowest = 0;
+      for (uint32_t i = 0; i < source.groups[g].count(); ++i)
+        lowest = std::max(lowest, field_box(program, field, i).row_end());
+      const auto room = static_cast<uint32_t>(program.variable(field.variable).rows - lowest);
+      moved.push_back({g, f, {field.row, field.variable, room}});
+    }
 }
 
 void DispatchTable::add_copy(const compiler::Exchange& exchange, std::vector<CopyPart>& parts) {

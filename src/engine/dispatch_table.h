@@ -45,6 +45,14 @@ class DispatchTable {
   const Shape* shapes(const Vertex& vertex) const { return &shapes_[vertex.first_shape]; }
   const int64_t* params(const Vertex& vertex) const { return &params_[vertex.first_param]; }
 
+  /// A field that a run-time row moves.
+  struct MovedField {
+    uint32_t group = 0;
+    uint32_t field = 0;
+    compiler::RuntimeRows::End row;
+  };
+  std::span<const MovedField> moved_fields(program::ComputeSetId set) const { return moved_fields_[set]; }
+
   /// How the threads of a host divide a copy set: parts of about equal size. Empty where it is too small
   /// for several, or on other machines.
   std::span<const CopyPart> copy_parts(program::CopySetId set) const { return copy_parts_[set]; }
@@ -52,11 +60,14 @@ class DispatchTable {
  private:
   void add_vertices(const program::Program& program, const program::ComputeSet& source,
                     const compiler::CompiledSet& set, std::vector<Vertex>& vertices);
+  void add_moved_fields(const program::Program& program, const program::ComputeSet& source,
+                        std::vector<MovedField>& moved);
   void add_copy(const compiler::Exchange& exchange, std::vector<CopyPart>& parts);
 
   bool has_costs_at_run_ = false;
   uint32_t most_threads_ = 1;
   std::vector<std::vector<Vertex>> vertices_;
+  std::vector<std::vector<MovedField>> moved_fields_;
   std::vector<Shape> shapes_;
   std::vector<int64_t> params_;
   std::vector<std::vector<CopyPart>> copy_parts_;

@@ -174,6 +174,12 @@ void RunMemory::bind_metadata(std::span<const Binding> bindings) {
   }
 }
 
+void RunMemory::pass(VariableId argument, VariableId operand, const program::Box& box) {
+  FieldView passed = mapped_view(operand, 0);
+  if (passed.data != nullptr) passed = part_of(passed, box);
+  bound_[argument] = {argument, passed.data, passed.row_stride, passed.col_stride};
+}
+
 void RunMemory::bind(std::span<const Binding> bindings) {
   set_bindings(bindings);
   for (VariableId v : externals_) {

@@ -24,6 +24,9 @@ class RunMemory {
   /// Binds the caller's arrays. Throws Error if an external variable is not bound.
   void bind(std::span<const Binding> bindings);
 
+  /// Binds an argument of a function to a box of a variable that lies in one piece, while a call runs.
+  void pass(program::VariableId argument, program::VariableId operand, const program::Box& box);
+
   /// For a dry run: binds the integer inputs among the arrays and loads them. None is required.
   void bind_metadata(std::span<const Binding> bindings);
 

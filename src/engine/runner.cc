@@ -16,6 +16,7 @@ namespace {
 
 using compiler::CompiledSet;
 using compiler::Exchange;
+using compiler::Place;
 using program::FieldView;
 using program::Phase;
 using program::PhaseTimes;
@@ -103,10 +104,16 @@ class Run {
   void walk_inside(const program::If& branch) {
     walk(control(branch.condition) != 0 ? branch.then : branch.otherwise);
   }
-  void walk_inside(const program::Call& call) { walk(program_.functions()[call.function].body); }
+  void walk_inside(const program::Call& call) {
+    const program::Function& function = program_.functions()[call.function];
+    for (size_t i = 0; i < call.operands.size(); ++i)
+      memory_.pass(function.arguments[i].variable, call.operands[i].variable, call.operands[i].box);
+    walk(function.body);
+  }
 
   void walk_inside(const program::Execute& execute) {
     const CompiledSet& set = executable_.sets[execute.set];
+    find_rows(execute.set);
     if (!is_timed_) {
       transfer(set.before, nullptr);
       compute(execute.set, set, nullptr);
@@ -141,8 +148,7 @@ class Run {
           source, set, t,
           [&](const program::VertexGroup& group, const compiler::CompiledVertex& vertex, size_t f) {
             FieldView view = view_of(set, group, vertex, f);
-            if (!is_integer(view.type) || (options_.dry && !known_[group.fields[f].variable]))
-              view.data = nullptr;
+            if (!is_integer(view.type) || (options_.dry && !is_known(group.fields[f]))) view.data = nullptr;
             return view;
           });
       if (cycles.total() > slowest.total()) slowest = cycles;
@@ -153,8 +159,35 @@ class Run {
   FieldView view_of(const CompiledSet& set, const program::VertexGroup& group,
                     const compiler::CompiledVertex& vertex, size_t field) const {
     const program::Box box = program::field_box(program_, group.fields[field], vertex.index);
-    return memory_.view(set.places[vertex.first_place + field],
-                        program_.variable(group.fields[field].variable).type, box.rows, box.cols);
+    const Place& place = set.places[vertex.first_place + field];
+    return memory_.view(place, program_.variable(group.fields[field].variable).type, box.rows, box.cols,
+                        place.moves ? row_of(vertex.group, field) : 0);
+  }
+
+  // Run-time rows of fields.
+
+  void find_rows(program::ComputeSetId id) {
+    moved_fields_ = table_.moved_fields(id);
+    rows_.clear();
+    for (const DispatchTable::MovedField& moved : moved_fields_) rows_.push_back(shift_of(moved.row));
+  }
+
+  uint64_t row_of(uint32_t group, size_t field) const {
+    for (size_t i = 0; i < moved_fields_.size(); ++i)
+      if (moved_fields_[i].group == group && moved_fields_[i].field == field) return rows_[i];
+    return 0;
+  }
+
+  void move_fields(const CompiledSet& set, const compiler::CompiledVertex& vertex, FieldView* fields) const {
+    for (size_t i = 0; i < moved_fields_.size(); ++i) {
+      const DispatchTable::MovedField& moved = moved_fields_[i];
+      FieldView& field = fields[moved.field];
+      if (moved.group != vertex.group || field.data == nullptr ||
+          !set.places[vertex.first_place + moved.field].moves)
+        continue;
+      field.data +=
+          static_cast<int64_t>(rows_[i]) * field.row_stride * static_cast<int64_t>(size_of(field.type));
+    }
   }
 
   /// Executes a step and accounts it; `event` has its cycles, which the work may correct.
@@ -238,9 +271,10 @@ class Run {
     if (const auto known = table_.vertices(id); !known.empty()) {
       const DispatchTable::Vertex& entry = known[position];
       const DispatchTable::Shape* shapes = table_.shapes(entry);
-      const compiler::Place* places = &set.places[vertex.first_place];
+      const Place* places = &set.places[vertex.first_place];
       for (size_t f = 0; f < group.fields.size(); ++f)
         fields[f] = memory_.view(places[f], shapes[f].type, shapes[f].rows, shapes[f].cols);
+      move_fields(set, vertex, fields.data());
       first_param = table_.params(entry);
       if (entry.scratch >= 0) scratch = fields[static_cast<size_t>(entry.scratch)].data;
     } else {
@@ -265,8 +299,11 @@ class Run {
   bool runs_dry(const program::VertexGroup& group) const {
     if (!has_memory_ || !group.codelet->integer_only) return false;
     for (size_t f = 0; f < group.fields.size(); ++f)
-      if (!known_[group.fields[f].variable]) return false;
+      if (!is_known(group.fields[f])) return false;
     return true;
+  }
+  bool is_known(const program::Field& field) const {
+    return known_[field.variable] && (!field.row || known_[field.row->index]);
   }
 
   uint32_t control(program::VariableId variable) const {
@@ -318,7 +355,7 @@ class Run {
     const uint32_t count = part.end - part.begin;
     const uint32_t rows = by_rows ? count : t.rows;
     const uint32_t cols = by_rows ? t.cols : count;
-    const auto view = [&](const compiler::Place& place, uint64_t row_shift) {
+    const auto view = [&](const Place& place, uint64_t row_shift) {
       FieldView field = memory_.view(place, t.type, t.rows, t.cols, row_shift);
       const int64_t stride = by_rows ? field.row_stride : field.col_stride;
       field.data += part.begin * stride * static_cast<int64_t>(size_of(t.type));
@@ -329,11 +366,12 @@ class Run {
     copy_elements(view(t.from, shift.from), view(t.to, shift.to));
   }
 
-  /// A dry run moves metadata that it knows, but not from or to the caller's arrays.
+  /// A dry run moves metadata that it knows; of the callers' arrays it knows only integer inputs.
   bool moves_dry(const Exchange& exchange, const compiler::Transfer& t) const {
-    if (!is_integer(t.type) || t.from.store == compiler::Store::external ||
-        t.to.store == compiler::Store::external)
-      return false;
+    const auto is_reached = [&](const Place& end) {
+      return end.store != compiler::Store::external || known_[end.space];
+    };
+    if (!is_integer(t.type) || !is_reached(t.from) || !is_reached(t.to)) return false;
     if (t.runtime == compiler::kNoRuntimeRow) return true;
     const compiler::RuntimeRows& rows = exchange.runtime_rows[t.runtime];
     return is_known(rows.from) && is_known(rows.to);
@@ -344,22 +382,23 @@ class Run {
     if (!end.row || (options_.dry && !is_known(end))) return 0;
     const uint64_t shift = uint64_t{memory_.control(end.row->index)} * end.row->stride;
     if (shift > end.room)
-      throw Error(
-          fmt::format("a copy with a run-time row leaves '{}': {} rows further down, where {} are left",
-                      program_.variable(end.variable).name, shift, end.room));
+      throw Error(fmt::format("a run-time row leaves '{}': {} rows further down, where {} are left",
+                              program_.variable(end.variable).name, shift, end.room));
     return shift;
   }
 
   const compiler::Executable& executable_;
   const program::Program& program_;
   const DispatchTable& table_;
-  const RunMemory& memory_;
+  RunMemory& memory_;
   const RunOptions& options_;
   bool has_memory_;
   bool is_timed_;            ///< and keeps a profile
   std::vector<bool> known_;  ///< by VariableId, in a dry run
   Pool::Team* team_;
   WorkSharing& threads_;
+  std::span<const DispatchTable::MovedField> moved_fields_;  ///< of the compute set that runs
+  std::vector<uint64_t> rows_;                               ///< by which each of them moves
   Profile profile_;
   Clock::time_point start_;
   uint32_t threads_of_step_ = 0;

@@ -42,7 +42,8 @@ class BoxIndex {
     }
   }
 
-  /// Calls visit(common part) for boxes of the list that overlap, at least once if any do.
+  /// Calls visit(position, other position, common part) for each two boxes of the list that overlap, perhaps
+  /// more than once.
   template <class Visit>
   void each_internal_overlap(const Visit& visit) const {
     Cursor cursor;
@@ -51,7 +52,7 @@ class BoxIndex {
         const Entry& entry = entries_[i];
         if (entries_[i - 1].furthest_col <= entry.box.col) continue;
         each_overlap(entry.box, cursor, [&](uint32_t position, const Box& common) {
-          if (position != entry.position) visit(common);
+          if (position != entry.position) visit(entry.position, position, common);
         });
       }
   }

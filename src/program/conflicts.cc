@@ -29,12 +29,20 @@ void TouchLog::check(std::string_view where, VariableId id) const {
   const auto fail = [&](const Box& common, std::string_view how) {
     reject(fmt::format("{}: {} of '{}' are {}", where, box_text(common), program_.variable(id).name, how));
   };
-  index.each_internal_overlap([&](const Box& common) { fail(common, "written twice"); });
+  const auto take_turns = [](const Owner& a, const Owner& b) {
+    return a.number == b.number && a.turn != b.turn;
+  };
+  index.each_internal_overlap([&](uint32_t a, uint32_t b, const Box& common) {
+    if (!take_turns(writes.owners[a], writes.owners[b])) fail(common, "written twice");
+  });
   BoxIndex::Cursor cursor;
   for (uint32_t i = 0; i < reads.boxes.size(); ++i)
     index.each_overlap(reads.boxes[i], cursor, [&](uint32_t write, const Box& common) {
-      if (writes.owners[write] != reads.owners[i]) fail(common, "written by one and read by another");
-      if (writes.boxes[write] != reads.boxes[i]) fail(common, "updated in place through two different boxes");
+      if (take_turns(writes.owners[write], reads.owners[i])) return;
+      if (writes.owners[write].number != reads.owners[i].number)
+        fail(common, "written by one and read by another");
+      if (writes.boxes[write] != reads.boxes[i] || writes.owners[write].place != reads.owners[i].place)
+        fail(common, "updated in place through two different boxes");
     });
 }
 

@@ -9,16 +9,25 @@
 
 namespace tessera::program {
 
-/// All reads and writes of the vertices of one compute set, or the copies of one copy set. Owners are
-/// numbered; an owner may read exactly what it writes (an update in place). One log is reused for many sets.
+/// Who touches elements: vertices of a compute set or copies of a copy set, numbered. Those with one number
+/// and several turns run one after another.
+struct Owner {
+  uint64_t number = 0;
+  uint32_t turn = 0;
+  uint32_t place = 0;  ///< boxes of one owner are the same elements only if they have one place
+};
+
+/// All reads and writes of the vertices of one compute set, or the copies of one copy set. An owner may read
+/// exactly what it writes (an update in place), and at another turn what it likes. One log is reused for many
+/// sets.
 class TouchLog {
  public:
   explicit TouchLog(const Program& program) : program_(program), variables_(program.variables().size()) {}
 
-  void add_write(VariableId variable, const Box& box, uint64_t owner) {
+  void add_write(VariableId variable, const Box& box, Owner owner) {
     if (!box.empty()) log(variable).writes.add(box, owner);
   }
-  void add_read(VariableId variable, const Box& box, uint64_t owner) {
+  void add_read(VariableId variable, const Box& box, Owner owner) {
     if (!box.empty()) log(variable).reads.add(box, owner);
   }
 
@@ -29,9 +38,9 @@ class TouchLog {
  private:
   struct Touches {
     std::vector<Box> boxes;
-    std::vector<uint64_t> owners;
+    std::vector<Owner> owners;
 
-    void add(const Box& box, uint64_t owner) {
+    void add(const Box& box, Owner owner) {
       boxes.push_back(box);
       owners.push_back(owner);
     }

@@ -17,7 +17,7 @@ class Printer {
     line("variables");
     for (const Variable& variable : program_.variables()) print(variable);
     for (const Function& function : program_.functions()) {
-      line("function {}", function.name);
+      line("function {}{}", function.name, arguments_text(function));
       nested(function.body);
     }
     line("main");
@@ -54,6 +54,14 @@ class Printer {
     return text;
   }
 
+  std::string arguments_text(const Function& function) const {
+    std::string text;
+    for (const Argument& argument : function.arguments)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(argument.access),
+                          program_.variable(argument.variable).name);
+    return text.empty() ? text : "(" + text + ")";
+  }
+
   static std::string_view role_text(Role role) {
     switch (role) {
       case Role::temporary: return "";
@@ -62,6 +70,7 @@ class Printer {
       case Role::inout: return "inout ";
       case Role::constant: return "constant ";
       case Role::state: return "state ";
+      case Role::argument: return "argument ";
     }
     return "";
   }
@@ -82,8 +91,8 @@ class Printer {
       std::string boxes;
       for (uint32_t i = 0; i < group.count() && i < kShown; ++i)
         boxes += (i == 0 ? "" : ", ") + box_text(field_box(program_, group.fields[f], i));
-      line("{} = {} {}{}", group.codelet->fields[f].name, program_.variable(group.fields[f].variable).name,
-           boxes, group.count() > kShown ? ", …" : "");
+      line("{} = {} {}{}{}", group.codelet->fields[f].name, program_.variable(group.fields[f].variable).name,
+           boxes, group.count() > kShown ? ", …" : "", shift_text(group.fields[f].row));
     }
     for (size_t p = 0; p < group.params.size(); ++p) {
       std::string values;
@@ -96,14 +105,15 @@ class Printer {
     --depth_;
   }
 
+  std::string shift_text(const std::optional<RuntimeRow>& row) const {
+    return row ? fmt::format(" + {} · {} rows", program_.variable(row->index).name, row->stride)
+               : std::string();
+  }
+
   void print(const CopyGroup& group) {
-    const auto shifted = [&](const std::optional<CopyGroup::RuntimeRow>& offset) {
-      return offset ? fmt::format(" + {} · {} rows", program_.variable(offset->index).name, offset->stride)
-                    : std::string();
-    };
     line("{} {}{}{} → {} {}{}{}", program_.variable(group.from).name, box_text(group.source.at(0)),
-         shifted(group.source_offset), group.source_rows ? " by row list" : "",
-         program_.variable(group.to).name, box_text(group.target.at(0)), shifted(group.target_offset),
+         shift_text(group.source_offset), group.source_rows ? " by row list" : "",
+         program_.variable(group.to).name, box_text(group.target.at(0)), shift_text(group.target_offset),
          group.count > 1 ? fmt::format(", … {} boxes", group.count) : "");
   }
 
@@ -116,7 +126,7 @@ class Printer {
   }
   void print(const Execute& execute) {
     const ComputeSet& set = program_.compute_sets().at(execute.set);
-    line("execute {} ({})", set.name, name_of(set.phase));
+    line("execute {} ({}{})", set.name, name_of(set.phase), set.ordered ? ", ordered" : "");
     ++depth_;
     for (const VertexGroup& group : set.groups) print(group);
     --depth_;
@@ -146,7 +156,14 @@ class Printer {
     line("else");
     nested(branch.otherwise);
   }
-  void print(const Call& call) { line("call {}", program_.functions().at(call.function).name); }
+  void print(const Call& call) {
+    std::string operands;
+    for (const CallOperand& operand : call.operands)
+      operands += fmt::format("{}{} {}", operands.empty() ? "" : ", ",
+                              program_.variable(operand.variable).name, box_text(operand.box));
+    line("call {}{}", program_.functions().at(call.function).name,
+         operands.empty() ? operands : "(" + operands + ")");
+  }
 
   const Program& program_;
   std::string out_;
@@ -163,6 +180,15 @@ std::string_view name_of(Phase phase) {
     case Phase::exchange: return "exchange";
     case Phase::sync: return "sync";
     case Phase::control: return "control";
+  }
+  return "?";
+}
+
+std::string_view name_of(Access access) {
+  switch (access) {
+    case Access::in: return "in";
+    case Access::out: return "out";
+    case Access::inout: return "inout";
   }
   return "?";
 }

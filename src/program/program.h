@@ -42,6 +42,7 @@ enum class Role : uint8_t {
   inout,      ///< bound by the caller, read and written
   constant,   ///< known when the program is built, such as work lists
   state,      ///< stays in its memory from one run of a session to the next
+  argument,   ///< of a function: has no storage, each call gives a box of a variable in its stead
 };
 
 /// What a variable is for. Memory reports count by purpose.
@@ -55,6 +56,10 @@ enum class Purpose : uint8_t {
 };
 inline constexpr size_t kPurposes = 6;
 std::string_view name_of(Purpose purpose);
+
+std::string_view name_of(Access access);
+inline bool reads(Access access) { return access != Access::out; }
+inline bool writes(Access access) { return access != Access::in; }
 
 /// A two-dimensional array of elements. Vectors are one row.
 struct Variable {
@@ -72,6 +77,7 @@ struct Variable {
   uint64_t elements() const { return uint64_t{rows} * cols; }
   uint64_t bytes() const { return elements() * size_of(type); }
   bool is_external() const { return role == Role::input || role == Role::output || role == Role::inout; }
+  bool is_argument() const { return role == Role::argument; }
   bool is_read_only() const { return role == Role::input || role == Role::constant; }
   bool is_shared() const { return mapping.size() == 1 && mapping[0].tile == kShared; }
 };
@@ -80,10 +86,18 @@ struct Variable {
 /// everything else is an activation.
 Purpose purpose_of(const Variable& variable);
 
+/// A row known at run time: the value of a one-element u32 variable × stride.
+struct RuntimeRow {
+  VariableId index = 0;
+  uint32_t stride = 0;
+  bool operator==(const RuntimeRow&) const = default;
+};
+
 /// One field of every vertex of a group. Boxes are clipped to the variable.
 struct Field {
   VariableId variable = 0;
   BoxSeries boxes;
+  std::optional<RuntimeRow> row{};  ///< added to the row of every box when the vertices run
 };
 
 /// One integer parameter of every vertex of a group: the same for all, or one each.
@@ -110,11 +124,13 @@ struct VertexGroup {
   TileId tile_of(uint32_t index) const { return first_tile + index / per_tile; }
 };
 
-/// Vertices that run in one superstep.
+/// Vertices that run in one superstep. If ordered, all groups have the same tiles and vertices per tile, and
+/// vertex i of a group runs after vertex i of each earlier one, whose results it may read and overwrite.
 struct ComputeSet {
   std::string name;
   Phase phase = Phase::compute;
   std::vector<VertexGroup> groups;
+  bool ordered = false;
 };
 
 /// Copies of boxes. With source_rows, the rows of a source box are positions in that list, which gives the
@@ -126,13 +142,7 @@ struct CopyGroup {
   BoxSeries source;
   BoxSeries target;
   std::shared_ptr<const std::vector<uint32_t>> source_rows;
-  /// A one-element u32 variable; its value × its stride is added to the row of every source (target) box when
-  /// the copy runs.
-  struct RuntimeRow {
-    VariableId index = 0;
-    uint32_t stride = 0;
-  };
-  std::optional<RuntimeRow> source_offset;
+  std::optional<RuntimeRow> source_offset;  ///< added to the row of every source box when the copy runs
   std::optional<RuntimeRow> target_offset;
 };
 
@@ -180,15 +190,31 @@ struct If {
   StepId then = kNoStep;
   StepId otherwise = kNoStep;
 };
+/// A box of a variable that a call passes.
+struct CallOperand {
+  VariableId variable = 0;
+  Box box;
+};
+/// The operands are passed by address, so they lie in the shared space, one for each argument and of its type
+/// and shape.
 struct Call {
   FunctionId function = 0;
+  std::vector<CallOperand> operands{};
 };
 using Step = std::variant<Sequence, Execute, Copy, Repeat, While, If, Call>;
 
-/// Code that several places call; it and its exchange code exist once.
+/// A variable with the role of an argument, and how the function uses it: `out` is written completely before
+/// it is read.
+struct Argument {
+  VariableId variable = 0;
+  Access access = Access::in;
+};
+
+/// Code that several places call; it and its exchange code exist once. Only its own body touches an argument.
 struct Function {
   std::string name;
   StepId body = kNoStep;
+  std::vector<Argument> arguments{};
 };
 
 /// A tile program. Built by add_…, then verified by verify().
@@ -247,7 +273,8 @@ std::string to_string(const Program& program);
 /// Proves a program sound for a machine of `tiles` tiles, with or without a shared space; throws
 /// Error naming the first fault: a box outside its variable, a mapping that does not cover it, a
 /// field that its codelet does not have, an element written by two vertices of a compute set or
-/// written by one and read by another, a tile that does not exist, a step reached by itself.
+/// written by one and read by another, a tile that does not exist, a step reached by itself, a
+/// call that passes what its function cannot take.
 void verify(const Program& program, uint32_t tiles, bool has_shared_space);
 
 }  // namespace tessera::program

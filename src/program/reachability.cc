@@ -26,7 +26,12 @@ class Walk {
   void inside(const Sequence& s) {
     for (StepId step : s.steps) visit(step);
   }
-  void inside(const Execute& e) { reachability_.sets.at(e.set) = true; }
+  void inside(const Execute& e) {
+    reachability_.sets.at(e.set) = true;
+    for (const VertexGroup& group : program_.compute_sets()[e.set].groups)
+      for (const Field& field : group.fields)
+        if (field.row) control(field.row->index);
+  }
   void inside(const Copy& c) {
     reachability_.copies.at(c.set) = true;
     for (const CopyGroup& group : program_.copy_sets()[c.set].groups)

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 
+#include "program/calls.h"
 #include "program/conflicts.h"
+#include "program/mapping_index.h"
+#include "program/order.h"
 #include "program/program.h"
 
 namespace tessera::program {
@@ -12,6 +17,12 @@ namespace {
 
 /// Limits the depth of control flow: everything that walks it recurses once per level.
 constexpr uint32_t kDeepestStep = 1000;
+
+/// Number of the owner that reads run-time rows, which is no vertex.
+constexpr uint64_t kControl = ~uint64_t{0};
+
+/// What a box may touch if it moves down its variable at run time.
+Box any_row_of(const Box& box, const Variable& v) { return {0, v.rows, box.col, box.cols}; }
 
 class Verifier {
  public:
@@ -24,6 +35,7 @@ class Verifier {
     for (const ComputeSet& set : program_.compute_sets()) check(set);
     for (const CopySet& set : program_.copy_sets()) check(set);
     check_control_flow();
+    verify_calls(program_);
   }
 
  private:
@@ -44,7 +56,7 @@ class Verifier {
                    ? fmt::format("'{}' lies in a shared space, which this machine lacks", v.name)
                    : fmt::format("'{}' is mapped to tile {} of {}", v.name, mapped.tile, tiles_));
       covered += mapped.box.elements();
-      touched_.add_write(static_cast<VariableId>(&v - program_.variables().data()), mapped.box, 0);
+      touched_.add_write(static_cast<VariableId>(&v - program_.variables().data()), mapped.box, {});
     }
     touched_.check_and_clear("mapping");
     if (covered != v.elements())
@@ -76,13 +88,61 @@ class Verifier {
   // Compute sets.
 
   void check(const ComputeSet& set) {
-    uint64_t first_owner = 0;
+    for (const VertexGroup& group : set.groups) check_signature(set, group);
+    if (set.ordered) check_order(set);
+    const std::set<VariableId> meeting = meeting_anywhere(set);
+    Owner first{};
     for (const VertexGroup& group : set.groups) {
-      check_signature(set, group);
-      for (size_t f = 0; f < group.fields.size(); ++f) check_field(set, group, f, first_owner);
-      first_owner += group.count();
+      for (size_t f = 0; f < group.fields.size(); ++f) check_field(set, group, f, first, meeting);
+      if (set.ordered)
+        ++first.turn;
+      else
+        first.number += group.count();
     }
     touched_.check_and_clear(fmt::format("compute set '{}'", set.name));
+  }
+
+  /// Variables that fields take at different run-time rows, or with and without one: any two rows may meet.
+  static std::set<VariableId> meeting_anywhere(const ComputeSet& set) {
+    std::map<VariableId, std::optional<RuntimeRow>> rows;
+    std::set<VariableId> meeting;
+    for (const VertexGroup& group : set.groups)
+      for (const Field& field : group.fields)
+        if (rows.try_emplace(field.variable, field.row).first->second != field.row)
+          meeting.insert(field.variable);
+    return meeting;
+  }
+
+  /// Vertices follow one another on one tile, and hand on nothing that an exchange would bring.
+  void check_order(const ComputeSet& set) {
+    const VertexGroup& first = set.groups.front();
+    for (const VertexGroup& group : set.groups)
+      if (group.first_tile != first.first_tile || group.tiles != first.tiles ||
+          group.per_tile != first.per_tile)
+        reject(fmt::format("ordered compute set '{}' has groups of different tiles or vertices per tile",
+                           set.name));
+    if (!mappings_) mappings_.emplace(program_);
+    const std::vector<VariableId> handed = handed_on(set);
+    for (const VertexGroup& group : set.groups)
+      for (size_t f = 0; f < group.fields.size(); ++f)
+        if (std::ranges::find(handed, group.fields[f].variable) != handed.end())
+          check_resident(set, group, f);
+  }
+
+  void check_resident(const ComputeSet& set, const VertexGroup& group, size_t f) {
+    const Field& field = group.fields[f];
+    const FieldSpec& spec = group.codelet->fields[f];
+    const Variable& v = variable(field.variable, set.name);
+    check_series(field.boxes, group.count(), set.name);
+    for (uint32_t i = 0; i < group.count(); ++i) {
+      const Box box = intersection(field.boxes.at(i), v.whole());
+      if (!box.empty() &&
+          !mappings_->resident(field.variable, box, group.tile_of(i), spec.alignment, field.row))
+        reject(
+            fmt::format("ordered compute set '{}' hands on {} of '{}', which do not lie on tile {} where "
+                        "field '{}' of '{}' needs them",
+                        set.name, box_text(box), v.name, group.tile_of(i), spec.name, group.codelet->name));
+    }
   }
 
   static void check_codelet(const ComputeSet& set, const Codelet* codelet) {
@@ -116,7 +176,8 @@ class Verifier {
                            group.count()));
   }
 
-  void check_field(const ComputeSet& set, const VertexGroup& group, size_t f, uint64_t first_owner) {
+  void check_field(const ComputeSet& set, const VertexGroup& group, size_t f, Owner first,
+                   const std::set<VariableId>& meeting) {
     const FieldSpec& spec = group.codelet->fields[f];
     const Field& field = group.fields[f];
     const std::string where =
@@ -125,16 +186,26 @@ class Verifier {
     if (spec.access != Access::in) check_writable(v, where);
     check_series(field.boxes, group.count(), where);
     // Nobody writes read-only variables, so reading them cannot conflict.
-    const bool reads = spec.access != Access::out && !v.is_read_only();
+    const bool is_read = reads(spec.access) && !v.is_read_only();
+    const bool moves = meeting.count(field.variable) != 0;
+    if (field.row) {
+      check_runtime_row(where, field.variable, field.row);
+      touched_.add_read(field.row->index, {0, 1, 0, 1}, {kControl});
+    }
     for (uint32_t i = 0; i < group.count(); ++i) {
       const Box box = field.boxes.at(i);
       if (box.row > v.rows || box.col > v.cols || (field.boxes.is_table() && !contains(v.whole(), box)))
         reject(
             fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
-      const Box clipped = intersection(box, v.whole());
+      Box touched = intersection(box, v.whole());
       if (spec.scattered && i > 0 && box == field.boxes.at(i - 1)) continue;
-      if (reads) touched_.add_read(field.variable, clipped, first_owner + i);
-      if (spec.access != Access::in) touched_.add_write(field.variable, clipped, first_owner + i);
+      Owner owner{first.number + i, first.turn, 0};
+      if (moves && !touched.empty()) {
+        touched = any_row_of(touched, v);
+        owner.place = static_cast<uint32_t>(f + 1);
+      }
+      if (is_read) touched_.add_read(field.variable, touched, owner);
+      if (writes(spec.access)) touched_.add_write(field.variable, touched, owner);
     }
   }
 
@@ -169,7 +240,7 @@ class Verifier {
   }
 
   void check_runtime_row(const std::string& where, VariableId id,
-                         const std::optional<CopyGroup::RuntimeRow>& row) const {
+                         const std::optional<RuntimeRow>& row) const {
     if (!row) return;
     check_control_variable(row->index);
     const Variable& v = program_.variables()[id];
@@ -197,16 +268,16 @@ class Verifier {
     check_inside(to.whole(), target, to);
     const Box list{0, group.source_rows ? static_cast<uint32_t>(group.source_rows->size()) : 0, 0, from.cols};
     check_inside(group.source_rows ? list : from.whole(), source, from);
-    // If a box moves at run time, any row may be touched.
-    const auto anywhere = [](Box box, const Variable& v) { return Box{0, v.rows, box.col, box.cols}; };
-    touched_.add_write(group.to, group.target_offset ? anywhere(target, to) : target, owner);
+    const Owner writer{owner};
+    const Owner reader{owner + 1};
+    touched_.add_write(group.to, group.target_offset ? any_row_of(target, to) : target, writer);
     if (group.source_rows) check_rows(where, group, source);
     if (from.is_read_only()) return;
     if (!group.source_rows)
-      touched_.add_read(group.from, group.source_offset ? anywhere(source, from) : source, owner + 1);
+      touched_.add_read(group.from, group.source_offset ? any_row_of(source, from) : source, reader);
     else
       for (uint64_t r = source.row; r < source.row_end(); ++r)
-        touched_.add_read(group.from, {(*group.source_rows)[r], 1, source.col, source.cols}, owner + 1);
+        touched_.add_read(group.from, {(*group.source_rows)[r], 1, source.col, source.cols}, reader);
   }
 
   void check_rows(const std::string& where, const CopyGroup& group, const Box& source) const {
@@ -223,6 +294,7 @@ class Verifier {
     if (program_.main() == kNoStep) reject("it has no main step");
     visit(program_.main());
     for (const Function& function : program_.functions()) visit(function.body);
+    for (StepId step = 0; step < program_.steps().size(); ++step) visit(step);
   }
 
   enum class State : uint8_t { unseen, open, done };
@@ -287,6 +359,7 @@ class Verifier {
   uint32_t tiles_;
   bool has_shared_space_;
   TouchLog touched_;
+  std::optional<MappingIndex> mappings_;  ///< once needed
   std::vector<State> states_;
   uint32_t depth_ = 0;
 };

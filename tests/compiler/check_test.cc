@@ -242,7 +242,7 @@ TEST(Check, FindsAConditionThatIsOverwrittenBeforeItIsRead) {
     const auto x = p.add(variable("x", Type::f32, 2, 4, Role::input, 0));
     const auto y = p.add(variable("y", Type::f32, 2, 4, Role::output, 0));
     const BoxSeries row = BoxSeries::same({0, 1, 0, 4});
-    return p.copy({"row", {{x, y, 1, row, row, {}, {}, program::CopyGroup::RuntimeRow{a, 1}}}});
+    return p.copy({"row", {{x, y, 1, row, row, {}, {}, program::RuntimeRow{a, 1}}}});
   });
 }
 

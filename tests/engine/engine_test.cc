@@ -218,7 +218,7 @@ TEST(Engine, RejectsARunTimeRowThatLeavesItsVariable) {
     const auto row = p.add(variable("row", Type::u32, 1, 1, Role::input, space));
     program::CopyGroup copy{
         x, y, 1, program::BoxSeries::same({3, 2, 0, 2}), program::BoxSeries::same({0, 2, 0, 2}), {}, {}, {}};
-    copy.source_offset = program::CopyGroup::RuntimeRow{row, 1};
+    copy.source_offset = program::RuntimeRow{row, 1};
     p.set_main(p.copy({"slice", {copy}}));
     const Engine engine(compiler::compile(p, shared ? toy_host(1) : toy_machine(1)));
     std::vector<float> from = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -229,7 +229,7 @@ TEST(Engine, RejectsARunTimeRowThatLeavesItsVariable) {
     EXPECT_EQ(to, (std::vector<float>{8, 9, 10, 11}));
     index = 2;
     EXPECT_EQ(error_of([&] { engine.run(bindings); }),
-              "a copy with a run-time row leaves 'x': 2 rows further down, where 1 are left");
+              "a run-time row leaves 'x': 2 rows further down, where 1 are left");
   }
 }
 

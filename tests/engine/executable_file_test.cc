@@ -127,7 +127,7 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
   std::string version = whole;
   version[8] = 77;
   write(version);
-  EXPECT_THAT(error_of(machine), HasSubstr("it has format version 77, this build reads 2"));
+  EXPECT_THAT(error_of(machine), HasSubstr("it has format version 77, this build reads 3"));
   std::string damaged = whole;
   damaged.back() ^= 1;
   write(damaged);
@@ -153,7 +153,7 @@ program::Program row_by_row() {
   const auto y = p.add(testing::variable("y", Type::f32, 4, 8, program::Role::inout, 1));
   const auto i = p.add(testing::variable("i", Type::u32, 1, 1, program::Role::temporary, 0));
   const program::BoxSeries row = program::BoxSeries::same({0, 1, 0, 8});
-  const program::CopyGroup::RuntimeRow by_one{i, 1};
+  const program::RuntimeRow by_one{i, 1};
   p.set_main(p.repeat(3, p.copy({"rows", {{x, y, 1, row, row, {}, by_one, by_one}}}), i));
   return p;
 }
@@ -189,6 +189,44 @@ TEST_F(ExecutableFile, WithFalseRowsOrRoomTouchesNoOtherMemory) {
   std::vector<float> x(32), y(32);
   const std::vector<Binding> bindings = {{0, x.data(), 8, 1}, {1, y.data(), 8, 1}};
   EXPECT_THROW(engine.run(bindings, {.threads = 1}), Error);
+}
+
+TEST_F(ExecutableFile, WithFieldsThatMoveFalselyIsRefused) {
+  const machine::Machine machine = testing::toy_machine(1);
+  program::Program p;
+  const auto x = p.add(testing::variable("x", Type::f32, 4, 8, program::Role::inout, 0));
+  const auto i = p.add(testing::variable("i", Type::u32, 1, 1, program::Role::temporary, 0));
+  const program::BoxSeries row = program::BoxSeries::same({0, 1, 0, 8});
+  const auto scale = [&](const program::Field& field) {
+    return p.execute({"scale",
+                      program::Phase::compute,
+                      {testing::vertex(testing::scale_codelet, 0, {field}, {int64_t{2}})}});
+  };
+  p.set_main(p.repeat(4, p.sequence({scale({x, row, program::RuntimeRow{i, 1}}), scale({x, row})}), i));
+  const auto sound = compiler::compile(p, machine);
+  const auto error_with = [&](size_t set, bool moves) {
+    Executable e = *sound;
+    e.sets[set].places.at(0).moves = moves;
+    compiler::save(e, path_);
+    return error_of(machine);
+  };
+  EXPECT_EQ(error_with(0, true), "no error");
+  EXPECT_THAT(error_with(0, false), HasSubstr("does not move as its run-time row says"));
+  EXPECT_THAT(error_with(1, true), HasSubstr("moves without a run-time row"));
+}
+
+TEST_F(ExecutableFile, WithStepsOutOfReachThatNameNothingIsRefused) {
+  const machine::Machine machine = testing::toy_machine(1);
+  program::Program p = testing::random_program(1, {1, false});
+  const auto sound = compiler::compile(p, machine);
+  for (const program::Step& step : {program::Step{program::Call{99}}, program::Step{program::If{99}}}) {
+    program::Program changed = p;
+    changed.add(step);
+    Executable e = *sound;
+    e.program = std::make_shared<const program::Program>(std::move(changed));
+    compiler::save(e, path_);
+    EXPECT_THAT(error_of(machine), HasSubstr("unsound tile program"));
+  }
 }
 
 TEST_F(ExecutableFile, IsNotTrusted) {

@@ -305,7 +305,7 @@ TEST(Verify, RejectsRowListsThatLeaveTheVariableOrTheList) {
 TEST(Verify, RejectsRunTimeRowsThatItCannotCheck) {
   Sample s;
   s.copy.count = 1;
-  s.copy.source_offset = CopyGroup::RuntimeRow{3, 1};
+  s.copy.source_offset = RuntimeRow{3, 1};
   s.accepts();
   s.copy.source_offset->index = 0;
   s.rejects("control variable 'x' is f32 4 × 8; it must be one u32");
@@ -316,7 +316,7 @@ TEST(Verify, RejectsRunTimeRowsThatItCannotCheck) {
   s.x.mapping = map_linearly(4, 8, 2);
   s.rejects("copy 'move' has a run-time row of 'x', whose rows lie in several spaces");
   Sample anywhere;  // row 0 may move onto row 2, which another copy writes
-  anywhere.copy.target_offset = CopyGroup::RuntimeRow{3, 1};
+  anywhere.copy.target_offset = RuntimeRow{3, 1};
   anywhere.rejects("of 'y' are written twice");
 }
 

@@ -25,6 +25,7 @@ using program::MappedBox;
 using program::Param;
 using program::Program;
 using program::Role;
+using program::RuntimeRow;
 using program::StepId;
 using program::TileId;
 using program::Variable;
@@ -73,33 +74,42 @@ class Dice {
   base::RandomSequence sequence_;
 };
 
+/// A vertex or copy; those of one number and several turns run one after another.
+struct Toucher {
+  uint32_t number = 0;
+  uint32_t turn = 0;
+};
+
 /// Who wrote and who read each element, to find conflicts by brute force.
 class ElementLog {
  public:
   explicit ElementLog(const Program& program) : program_(program) {}
 
-  void read(VariableId v, const Box& box, uint32_t owner) { note(v, box, owner, false); }
-  void write(VariableId v, const Box& box, uint32_t owner) { note(v, box, owner, true); }
+  void read(VariableId v, const Box& box, Toucher owner) { note(v, box, owner, false); }
+  void write(VariableId v, const Box& box, Toucher owner) { note(v, box, owner, true); }
   bool has_conflict() const { return conflict_; }
 
  private:
   struct Element {
-    std::vector<uint32_t> readers;
-    std::vector<uint32_t> writers;
+    std::vector<Toucher> readers;
+    std::vector<Toucher> writers;
   };
 
-  void note(VariableId v, const Box& box, uint32_t owner, bool writes) {
+  static bool collide(const Toucher& writer, const Toucher& other, bool writes) {
+    return writer.number != other.number || (writes && writer.turn == other.turn);
+  }
+
+  void note(VariableId v, const Box& box, Toucher owner, bool writes) {
     std::vector<Element>& elements = elements_[v];
     const Variable& variable = program_.variable(v);
     elements.resize(variable.elements());
     for (uint32_t r = box.row; r < box.row_end(); ++r)
       for (uint32_t c = box.col; c < box.col_end(); ++c) {
         Element& e = elements[uint64_t{r} * variable.cols + c];
+        for (const Toucher& writer : e.writers) conflict_ |= collide(writer, owner, writes);
+        if (writes)
+          for (const Toucher& reader : e.readers) conflict_ |= collide(owner, reader, false);
         (writes ? e.writers : e.readers).push_back(owner);
-        conflict_ |= e.writers.size() > 1;
-        if (!e.writers.empty())
-          conflict_ |= std::any_of(e.readers.begin(), e.readers.end(),
-                                   [&](uint32_t reader) { return reader != e.writers[0]; });
       }
   }
 
@@ -108,40 +118,100 @@ class ElementLog {
   bool conflict_ = false;
 };
 
+/// Whether all fields of the set that take a variable move by the same row.
+bool move_together(const ComputeSet& set, const Field& field) {
+  for (const VertexGroup& group : set.groups)
+    for (const Field& other : group.fields)
+      if (other.variable == field.variable && other.row != field.row) return false;
+  return true;
+}
+
 /// Two fields of one vertex that share elements of which one is written must be equal.
-bool aliases_partly(const Program& program, const VertexGroup& group, uint32_t index) {
+bool aliases_partly(const Program& program, const ComputeSet& set, const VertexGroup& group, uint32_t index) {
   for (size_t a = 0; a < group.fields.size(); ++a)
     for (size_t b = 0; b < group.fields.size(); ++b) {
       const Field& fa = group.fields[a];
       const Field& fb = group.fields[b];
       if (a == b || fa.variable != fb.variable || group.codelet->fields[a].access == Access::in) continue;
-      const Box box_a = field_box(program, fa, index);
-      const Box box_b = field_box(program, fb, index);
-      if (overlap(box_a, box_b) && box_a != box_b) return true;
+      Box box_a = field_box(program, fa, index);
+      Box box_b = field_box(program, fb, index);
+      const bool moves = !move_together(set, fa);
+      if (moves) box_a.row = box_b.row = 0;
+      if (moves) box_a.rows = box_b.rows = 1;
+      if (overlap(box_a, box_b) && (moves || box_a != box_b)) return true;
     }
   return false;
 }
 
-void log_group(const Program& program, const VertexGroup& group, uint32_t first_owner, ElementLog& log) {
+void log_group(const Program& program, const ComputeSet& set, const VertexGroup& group, Toucher first,
+               ElementLog& log) {
   for (uint32_t i = 0; i < group.count(); ++i)
     for (size_t f = 0; f < group.fields.size(); ++f) {
-      const Box box = field_box(program, group.fields[f], i);
+      const Field& field = group.fields[f];
+      Box box = field_box(program, field, i);
+      if (!box.empty() && !move_together(set, field))
+        box = {0, program.variable(field.variable).rows, box.col, box.cols};
       const Access access = group.codelet->fields[f].access;
-      if (access != Access::out) log.read(group.fields[f].variable, box, first_owner + i);
-      if (access != Access::in) log.write(group.fields[f].variable, box, first_owner + i);
+      if (access != Access::out) log.read(field.variable, box, {first.number + i, first.turn});
+      if (access != Access::in) log.write(field.variable, box, {first.number + i, first.turn});
     }
+}
+
+/// Whether a mapped box that the tile can access holds all of `box`, wherever it moves, at the alignment that
+/// the codelet demands.
+bool lies_on(const Program& program, const Field& field, const Box& box, TileId tile, uint32_t alignment) {
+  const Variable& v = program.variable(field.variable);
+  for (const MappedBox& mapped : v.mapping) {
+    if (!contains(mapped.box, box) || (mapped.tile != kShared && mapped.tile != tile)) continue;
+    const uint32_t at = (box.row - mapped.box.row) * mapped.box.cols + (box.col - mapped.box.col);
+    const uint32_t by = field.row ? field.row->stride * mapped.box.cols : 0;
+    if (mapped.tile == kShared || alignment <= 4 || (at * 4 % alignment == 0 && by * 4 % alignment == 0))
+      return true;
+  }
+  return false;
+}
+
+/// Whether variables that one group writes and another touches lie wherever they are touched.
+bool hands_on_in_place(const Program& program, const ComputeSet& set) {
+  const auto is_handed_on = [&](VariableId v) {
+    bool is_written = false;
+    size_t touchers = 0;
+    for (const VertexGroup& group : set.groups) {
+      bool touches = false;
+      for (size_t f = 0; f < group.fields.size(); ++f) {
+        if (group.fields[f].variable != v) continue;
+        touches = true;
+        is_written |= group.codelet->fields[f].access != Access::in;
+      }
+      touchers += touches;
+    }
+    return is_written && touchers > 1;
+  };
+  for (const VertexGroup& group : set.groups)
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const Field& field = group.fields[f];
+      if (!is_handed_on(field.variable)) continue;
+      for (uint32_t i = 0; i < group.count(); ++i)
+        if (const Box box = field_box(program, field, i); !box.empty())
+          if (!lies_on(program, field, box, group.tile_of(i), group.codelet->fields[f].alignment))
+            return false;
+    }
+  return true;
 }
 
 bool is_sound(const Program& program, const ComputeSet& set) {
   ElementLog log(program);
-  uint32_t owner = 0;
+  Toucher first;
   for (const VertexGroup& group : set.groups) {
-    log_group(program, group, owner, log);
-    owner += group.count();
+    log_group(program, set, group, first, log);
+    if (set.ordered)
+      ++first.turn;
+    else
+      first.number += group.count();
     for (uint32_t i = 0; i < group.count(); ++i)
-      if (aliases_partly(program, group, i)) return false;
+      if (aliases_partly(program, set, group, i)) return false;
   }
-  return !log.has_conflict();
+  return !log.has_conflict() && (!set.ordered || hands_on_in_place(program, set));
 }
 
 bool is_sound(const Program& program, const CopySet& set) {
@@ -153,13 +223,13 @@ bool is_sound(const Program& program, const CopySet& set) {
   for (const CopyGroup& group : set.groups)
     for (uint32_t i = 0; i < group.count; ++i) {
       const Box source = group.source.at(i);
-      log.write(group.to, anywhere(group.target.at(i), group.to, group.target_offset.has_value()), ++owner);
+      log.write(group.to, anywhere(group.target.at(i), group.to, group.target_offset.has_value()), {++owner});
       ++owner;
       if (!group.source_rows)
-        log.read(group.from, anywhere(source, group.from, group.source_offset.has_value()), owner);
+        log.read(group.from, anywhere(source, group.from, group.source_offset.has_value()), {owner});
       else
         for (uint32_t r = source.row; r < source.row_end(); ++r)
-          log.read(group.from, {group.source_rows->at(r), 1, source.col, source.cols}, owner);
+          log.read(group.from, {group.source_rows->at(r), 1, source.col, source.cols}, {owner});
     }
   return !log.has_conflict();
 }
@@ -170,7 +240,7 @@ class Generator {
 
   Program program() {
     add_variables(dice_.between(4, 10));
-    for (uint32_t f = dice_.below(3); f > 0; --f) add_function();
+    for (uint32_t f = dice_.below(4); f > 0; --f) add_function();
     ready_ = ready_at_start();
     std::vector<StepId> steps;
     for (uint32_t parts = dice_.between(1, 3); parts > 0; --parts) steps.push_back(block(3));
@@ -183,7 +253,8 @@ class Generator {
   Program compute_set() {
     add_variables(dice_.between(1, 3));
     ComputeSet set{"set", program::Phase::compute, {}};
-    for (uint32_t g = dice_.between(1, 3); g > 0; --g) set.groups.push_back(random_group());
+    set.ordered = dice_.chance(30);
+    for (uint32_t g = dice_.between(1, 3); g > 0; --g) set.groups.push_back(random_group(set, nullptr));
     program_.set_main(program_.execute(std::move(set)));
     return std::move(program_);
   }
@@ -260,6 +331,7 @@ class Generator {
 
   bool is_writable(VariableId v) const {
     const Role role = program_.variable(v).role;
+    if (role == Role::argument) return access_of_.at(v) != Access::in;
     return role != Role::input && role != Role::constant;
   }
 
@@ -267,6 +339,7 @@ class Generator {
     std::vector<bool> ready;
     for (const Variable& v : program_.variables())
       ready.push_back(v.role != Role::temporary && v.role != Role::output);
+    for (const auto& [v, access] : access_of_) ready[v] = access != Access::out;
     return ready;
   }
 
@@ -335,7 +408,8 @@ class Generator {
     return dice_.pick(fitting);
   }
 
-  VertexGroup random_group() {
+  /// Takes a run-time row now and then, if there are `steps` that can set it.
+  VertexGroup random_group(const ComputeSet& set, std::vector<StepId>* steps) {
     static const std::vector<const Codelet*> kCodelets = {&add_codelet, &subtract_codelet,   &scale_codelet,
                                                           &sum_codelet, &accumulate_codelet, &gather_codelet,
                                                           &fill_codelet};
@@ -348,7 +422,13 @@ class Generator {
     group.first_tile = random_tile();
     group.tiles = dice_.between(1, space_.tiles - group.first_tile);
     group.per_tile = dice_.between(1, 3);
-    const Field target{y, disjoint_series(y, group.count())};
+    const VertexGroup* before = set.ordered && !set.groups.empty() ? &dice_.pick(set.groups) : nullptr;
+    if (before != nullptr) {
+      group.first_tile = before->first_tile;
+      group.tiles = before->tiles;
+      group.per_tile = before->per_tile;
+    }
+    const Field target = moved({y, disjoint_series(y, group.count())}, group.count(), steps);
     for (const program::FieldSpec& spec : group.codelet->fields) {
       if (spec.access != Access::in || dice_.chance(15)) {
         group.fields.push_back(
@@ -356,11 +436,22 @@ class Generator {
         continue;
       }
       const VariableId x = pick_of_type(spec.name == "rows" ? Type::u32 : program_.variable(y).type);
-      group.fields.push_back({x, any_series(x, group.count())});
+      if (before != nullptr && dice_.chance(60))
+        group.fields.push_back(dice_.pick(before->fields));
+      else
+        group.fields.push_back(moved({x, any_series(x, group.count())}, group.count(), steps));
+      if (program_.variable(group.fields.back().variable).type != program_.variable(x).type)
+        group.fields.back() = {x, any_series(x, group.count())};
     }
     for (size_t p = 0; p < group.codelet->params.size(); ++p)
       group.params.push_back(random_param(group.count()));
     return group;
+  }
+
+  Field moved(Field field, uint32_t count, std::vector<StepId>* steps) {
+    const Variable v = program_.variable(field.variable);  // copies: controls are added below
+    if (steps != nullptr && dice_.chance(25)) field.row = runtime_row(v, field.boxes, count, *steps);
+    return field;
   }
 
   Param random_param(uint32_t count) {
@@ -372,12 +463,14 @@ class Generator {
 
   void add_execute(std::vector<StepId>& steps) {
     ComputeSet set{fmt::format("compute {}", program_.compute_sets().size()), program::Phase::compute, {}};
+    set.ordered = dice_.chance(30);
     for (uint32_t tries = dice_.between(1, 4); tries > 0; --tries) {
-      set.groups.push_back(random_group());
+      set.groups.push_back(random_group(set, &steps));
       if (!is_sound(program_, set)) set.groups.pop_back();
     }
     for (const VertexGroup& group : set.groups)
       for (const Field& f : group.fields) make_ready(f.variable, steps);
+    set.ordered = set.ordered && !set.groups.empty();
     steps.push_back(program_.execute(std::move(set)));
   }
 
@@ -430,21 +523,22 @@ class Generator {
   }
 
   /// An index that stays within the variable, where its mapping allows one.
-  std::optional<CopyGroup::RuntimeRow> runtime_row(const Variable& v, const BoxSeries& boxes, uint32_t count,
-                                                   std::vector<StepId>& steps) {
+  std::optional<RuntimeRow> runtime_row(const Variable& v, const BoxSeries& boxes, uint32_t count,
+                                        std::vector<StepId>& steps) {
     const bool whole_columns = std::all_of(v.mapping.begin(), v.mapping.end(),
                                            [&](const MappedBox& m) { return m.box.rows == v.rows; });
     if (!whole_columns || dice_.chance(40)) return std::nullopt;
     uint64_t lowest = 0;
-    for (uint32_t i = 0; i < count; ++i) lowest = std::max(lowest, boxes.at(i).row_end());
+    for (uint32_t i = 0; i < count; ++i)
+      lowest = std::max(lowest, intersection(boxes.at(i), v.whole()).row_end());
     const auto room = static_cast<uint32_t>(v.rows - lowest);
     if (!counters_.empty() && dice_.chance(70)) {
       const Counter counter = dice_.pick(counters_);
-      return CopyGroup::RuntimeRow{counter.variable, dice_.below(room / std::max(counter.most, 1U) + 1)};
+      return RuntimeRow{counter.variable, dice_.below(room / std::max(counter.most, 1U) + 1)};
     }
     const uint32_t value = dice_.below(room + 1);
     const VariableId index = set_control(value, steps);
-    return CopyGroup::RuntimeRow{index, value == 0 ? 7 : dice_.between(1, room / value)};
+    return RuntimeRow{index, value == 0 ? 7 : dice_.between(1, room / value)};
   }
 
   // Control flow.
@@ -489,7 +583,40 @@ class Generator {
     if (x < 80) return add_repeat(depth, steps);
     if (x < 87) return add_while(depth, steps);
     if (x < 94) return add_if(depth, steps);
-    if (functions_ != 0) steps.push_back(program_.add(program::Step{program::Call{dice_.below(functions_)}}));
+    if (functions_ != 0) add_call(dice_.below(functions_), steps);
+  }
+
+  /// Unless there is nothing that could be passed.
+  void add_call(program::FunctionId id, std::vector<StepId>& steps) {
+    program::Call call{id, {}};
+    for (const program::Argument& argument : program_.functions()[id].arguments) {
+      const auto operand = random_operand(argument, call);
+      if (!operand) return;
+      call.operands.push_back(*operand);
+    }
+    for (const program::CallOperand& operand : call.operands) make_ready(operand.variable, steps);
+    steps.push_back(program_.add(program::Step{std::move(call)}));
+  }
+
+  /// A box of a variable that functions do not touch themselves and that the call does not pass already.
+  std::optional<program::CallOperand> random_operand(const program::Argument& argument,
+                                                     const program::Call& call) {
+    const Variable& wanted = program_.variable(argument.variable);
+    std::vector<VariableId> fitting;
+    for (VariableId v : passed_) {
+      const Variable& has = program_.variable(v);
+      const bool is_passed = std::any_of(call.operands.begin(), call.operands.end(),
+                                         [&](const auto& operand) { return operand.variable == v; });
+      if (has.type == wanted.type && has.rows >= wanted.rows && has.cols >= wanted.cols && has.is_shared() &&
+          !is_passed && (argument.access == Access::in || is_writable(v)))
+        fitting.push_back(v);
+    }
+    if (fitting.empty()) return std::nullopt;
+    const VariableId v = dice_.pick(fitting);
+    const Variable& has = program_.variable(v);
+    return program::CallOperand{v,
+                                {dice_.below(has.rows - wanted.rows + 1), wanted.rows,
+                                 dice_.below(has.cols - wanted.cols + 1), wanted.cols}};
   }
 
   void add_repeat(uint32_t depth, std::vector<StepId>& steps) {
@@ -530,11 +657,36 @@ class Generator {
     steps.push_back(program_.add(program::Step{program::If{flag, then, otherwise}}));
   }
 
+  /// A function touches its arguments and every other variable; a call passes the rest, or arguments.
   void add_function() {
+    const std::vector<VariableId> all = numeric_;
+    std::erase_if(numeric_, [](VariableId v) { return v % 2 == 1; });
+    passed_.clear();
+    program::Function function{fmt::format("f{}", functions_), program::kNoStep, {}};
+    if (space_.has_shared_space)
+      for (uint32_t i = dice_.below(3); i > 0; --i) function.arguments.push_back(random_argument());
     ready_ = ready_at_start();
-    const StepId body = block(2);
-    program_.add(program::Function{fmt::format("f{}", functions_), body});
+    std::vector<StepId> steps;
+    for (VariableId v : passed_) make_ready(v, steps);
+    steps.push_back(block(2));
+    function.body = program_.sequence(std::move(steps));
+    program_.add(std::move(function));
     ++functions_;
+    numeric_ = all;
+    passed_.clear();
+    for (VariableId v : numeric_)
+      if (v % 2 == 1) passed_.push_back(v);
+  }
+
+  program::Argument random_argument() {
+    const Type type = dice_.chance(50) ? Type::f32 : Type::u32;
+    const VariableId v = program_.add(variable(fmt::format("a{}", program_.variables().size()), type,
+                                               dice_.between(1, 3), dice_.between(1, 3), Role::argument));
+    const Access access = dice_.pick(std::vector{Access::in, Access::out, Access::inout});
+    access_of_[v] = access;
+    numeric_.push_back(v);
+    passed_.push_back(v);
+    return {v, access};
   }
 
   Dice dice_;
@@ -544,6 +696,8 @@ class Generator {
   std::vector<bool> ready_;
   std::vector<Counter> counters_;
   uint32_t functions_ = 0;
+  std::map<VariableId, Access> access_of_;  ///< of arguments
+  std::vector<VariableId> passed_;          ///< that calls may pass
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "support/reference_interpreter.h"
 
 #include <cstring>
+#include <map>
 
 namespace tessera::testing {
 namespace {
@@ -37,14 +38,23 @@ class Interpreter {
   void run(const program::If& branch) {
     walk(scalar(branch.condition) != 0 ? branch.then : branch.otherwise);
   }
-  void run(const program::Call& c) { walk(program_.functions().at(c.function).body); }
+  void run(const program::Call& c) {
+    const program::Function& function = program_.functions().at(c.function);
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      Passed passed = origin_of(c.operands[i].variable);
+      passed.row += c.operands[i].box.row;
+      passed.col += c.operands[i].box.col;
+      passed_[function.arguments.at(i).variable] = passed;
+    }
+    walk(function.body);
+  }
 
   void run(const program::Execute& execute) {
     for (const program::VertexGroup& group : program_.compute_sets().at(execute.set).groups)
       for (uint32_t i = 0; i < group.count(); ++i) {
         std::vector<FieldView> fields;
         for (const program::Field& f : group.fields)
-          fields.push_back(view(f.variable, field_box(program_, f, i)));
+          fields.push_back(view(f.variable, field_box(program_, f, i), shift(f.row)));
         std::vector<int64_t> params;
         for (const program::Param& p : group.params) params.push_back(p.at(i));
         group.codelet->reference({fields, params});
@@ -79,25 +89,43 @@ class Interpreter {
     for (const Write& write : writes) std::memcpy(write.to, write.element.data(), write.element.size());
   }
 
-  uint32_t shift(const std::optional<CopyGroup::RuntimeRow>& row) {
+  uint32_t shift(const std::optional<program::RuntimeRow>& row) {
     return row ? scalar(row->index) * row->stride : 0;
   }
 
-  uint32_t& scalar(VariableId id) { return *reinterpret_cast<uint32_t*>(variables_.at(id).data()); }
+  /// Where an argument begins in the variable that was passed.
+  struct Passed {
+    VariableId variable = 0;
+    uint32_t row = 0;
+    uint32_t col = 0;
+  };
+  Passed origin_of(VariableId id) const {
+    const auto passed = passed_.find(id);
+    return passed == passed_.end() ? Passed{id} : passed->second;
+  }
 
-  std::byte* element(VariableId id, uint32_t row, uint32_t col) {
+  uint32_t& scalar(VariableId id) { return *reinterpret_cast<uint32_t*>(element(id, 0, 0)); }
+
+  std::byte* element(VariableId named, uint32_t row, uint32_t col) {
+    const Passed origin = origin_of(named);
+    const VariableId id = origin.variable;
+    row += origin.row;
+    col += origin.col;
     const program::Variable& v = program_.variable(id);
     if (row >= v.rows || col >= v.cols) throw std::logic_error("the interpreter left '" + v.name + "'");
     return &variables_.at(id).at((uint64_t{row} * v.cols + col) * size_of(v.type));
   }
 
-  FieldView view(VariableId id, const Box& box) {
-    const program::Variable& v = program_.variable(id);
-    return {box.empty() ? nullptr : element(id, box.row, box.col), v.type, box.rows, box.cols, v.cols, 1};
+  FieldView view(VariableId id, const Box& box, uint32_t down) {
+    const program::Variable& v = program_.variable(origin_of(id).variable);
+    if (box.empty()) return {nullptr, v.type, box.rows, box.cols, v.cols, 1};
+    element(id, box.row + down + box.rows - 1, box.col + box.cols - 1);  // throws outside
+    return {element(id, box.row + down, box.col), v.type, box.rows, box.cols, v.cols, 1};
   }
 
   const Program& program_;
   FlatVariables& variables_;
+  std::map<VariableId, Passed> passed_;
 };
 
 }  // namespace

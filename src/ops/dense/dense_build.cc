@@ -158,7 +158,7 @@ class DenseBuilder {
                     {},
                     {},
                     {}};
-    if (side.is_sliced) group.source_offset = CopyGroup::RuntimeRow{*slice_, 1};
+    if (side.is_sliced) group.source_offset = program::RuntimeRow{*slice_, 1};
     input_copies_.groups.push_back(std::move(group));
   }
 
@@ -250,7 +250,7 @@ class DenseBuilder {
                     {},
                     {},
                     {}};
-    group.target_offset = CopyGroup::RuntimeRow{*slice_, 1};
+    group.target_offset = program::RuntimeRow{*slice_, 1};
     return {"store slice", {std::move(group)}};
   }
 

@@ -1,0 +1,166 @@
+// Functions with operands, fields with run-time rows and ordered sets, when they run.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "engine/session.h"
+#include "support/error_of.h"
+#include "support/toy_codelets.h"
+#include "support/toy_machine.h"
+
+namespace tessera::engine {
+namespace {
+
+using program::Access;
+using program::Box;
+using program::BoxSeries;
+using program::Call;
+using program::Function;
+using program::Phase;
+using program::Program;
+using program::Role;
+using program::RuntimeRow;
+using program::Step;
+using program::StepId;
+using test::error_of;
+using testing::field;
+using testing::variable;
+using testing::vertex;
+
+/// b = 2 · b, then b += a.
+program::FunctionId double_and_add(Program& p, uint32_t rows, uint32_t cols) {
+  const Box whole{0, rows, 0, cols};
+  const auto a = p.add(variable("a", Type::f32, rows, cols, Role::argument));
+  const auto b = p.add(variable("b", Type::f32, rows, cols, Role::argument));
+  const StepId twice = p.execute(
+      {"double", Phase::compute, {vertex(testing::scale_codelet, 0, {field(b, whole)}, {int64_t{2}})}});
+  const StepId add = p.execute(
+      {"add", Phase::compute, {vertex(testing::accumulate_codelet, 0, {field(a, whole), field(b, whole)})}});
+  return p.add(Function{"double and add", p.sequence({twice, add}), {{a, Access::in}, {b, Access::inout}}});
+}
+
+TEST(Calls, WorkOnTheCallersArraysInPlace) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 2, 3, Role::input));
+  const auto y = p.add(variable("y", Type::f32, 4, 5, Role::inout));
+  const auto s = p.add(variable("s", Type::f32, 2, 3, Role::state));
+  const auto f = double_and_add(p, 2, 3);
+  const Box whole{0, 2, 0, 3};
+  const auto call = [&](program::VariableId a, Box from, program::VariableId b, Box to) {
+    return p.add(Step{Call{f, {{a, from}, {b, to}}}});
+  };
+  p.set_main(p.sequence(
+      {call(x, whole, y, {1, 2, 2, 3}), call(y, {1, 2, 2, 3}, s, whole), call(x, whole, s, whole)}));
+  Session session(compiler::compile(p, testing::toy_host(2)));
+
+  std::vector<float> x_array = {1, 2, 3, 4, 5, 6};  // column-major
+  std::vector<float> y_array(4 * 7, 10);            // with a gap after each row
+  const Binding bindings[] = {{x, x_array.data(), 1, 2}, {y, y_array.data(), 7, 1}};
+  session.run(bindings);
+  std::vector<float> state(6);
+  session.read("s", {reinterpret_cast<std::byte*>(state.data()), Type::f32, 2, 3, 3, 1});
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 3; ++j) {
+      const float x_ij = x_array[i + 2 * j];
+      EXPECT_EQ(y_array[7 * (1 + i) + 2 + j], 20 + x_ij);
+      EXPECT_EQ(state[3 * i + j], 2 * (20 + x_ij) + x_ij);
+      y_array[7 * (1 + i) + 2 + j] = 10;
+    }
+  EXPECT_EQ(y_array, std::vector<float>(4 * 7, 10)) << "wrote beyond the box";
+}
+
+TEST(Calls, PassOnWhatWasPassed) {
+  Program p;
+  const auto y = p.add(variable("y", Type::f32, 4, 2, Role::inout));
+  const auto f = double_and_add(p, 1, 2);
+  const auto rows = p.add(variable("rows", Type::f32, 3, 2, Role::argument));
+  const Box first{0, 1, 0, 2}, second{1, 1, 0, 2}, third{2, 1, 0, 2};
+  const StepId down = p.sequence({p.add(Step{Call{f, {{rows, first}, {rows, second}}}}),
+                                  p.add(Step{Call{f, {{rows, second}, {rows, third}}}})});
+  const auto g = p.add(Function{"down", down, {{rows, Access::inout}}});
+  p.set_main(p.add(Step{Call{g, {{y, {1, 3, 0, 2}}}}}));
+  std::vector<float> array = {1, 1, 1, 1, 1, 1, 1, 1};
+  const Binding binding{y, array.data(), 2, 1};
+  Engine(compiler::compile(p, testing::toy_host(1))).run({&binding, 1});
+  EXPECT_EQ(array, (std::vector<float>{1, 1, 1, 1, 3, 3, 5, 5}));
+}
+
+TEST(Calls, SaveAndLoadWithTheirExecutable) {
+  Program p;
+  const auto y = p.add(variable("y", Type::f32, 2, 2, Role::inout));
+  const auto f = double_and_add(p, 1, 2);
+  p.set_main(p.add(Step{Call{f, {{y, {0, 1, 0, 2}}, {y, {1, 1, 0, 2}}}}}));
+  EXPECT_EQ(compiler::compile(p, testing::toy_host(1))->memory.tiles.size(), 1u);
+  EXPECT_TRUE(test::says(error_of([&] { compiler::compile(p, testing::toy_machine(1)); }),
+                         "lies in a shared space, which this machine lacks"));
+}
+
+// Run-time rows of fields.
+
+/// y(t, :) = sum of x(t, :), for t = 0, 1, …, on a tile where x and y may not lie.
+Program sum_of_rows(uint32_t times, program::TileId x_tile, program::TileId y_tile, program::TileId tile) {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 3, 4, Role::input, x_tile));
+  const auto y = p.add(variable("y", Type::f32, 3, 1, Role::output, y_tile));
+  const auto t = p.add(variable("t", Type::u32, 1, 1, Role::temporary, 0));
+  const program::VertexGroup sum = vertex(testing::sum_codelet, tile,
+                                          {{x, BoxSeries::same({0, 1, 0, 4}), RuntimeRow{t, 1}},
+                                           {y, BoxSeries::same({0, 1, 0, 1}), RuntimeRow{t, 1}}});
+  p.set_main(p.repeat(times, p.execute({"sum", Phase::compute, {sum}}), t));
+  return p;
+}
+
+TEST(RunTimeRows, MoveFieldsWhereverTheyLie) {
+  std::vector<float> x(12);
+  std::iota(x.begin(), x.end(), 0.0F);
+  const auto expect_sums = [&](const Program& p, const machine::Machine& machine) {
+    std::vector<float> y(3, -1);
+    const Binding bindings[] = {{0, x.data(), 4, 1}, {1, y.data(), 1, 1}};
+    Engine(compiler::compile(p, machine)).run(bindings);
+    EXPECT_EQ(y, (std::vector<float>{6, 22, 38}));
+  };
+  for (const program::TileId x_tile : {0, 1})
+    for (const program::TileId y_tile : {0, 1})
+      for (const program::TileId tile : {0, 1}) {
+        SCOPED_TRACE(x_tile * 4 + y_tile * 2 + tile);
+        expect_sums(sum_of_rows(3, x_tile, y_tile, tile), testing::toy_machine(2));
+      }
+  Program on_host = sum_of_rows(3, program::kShared, program::kShared, 0);
+  expect_sums(on_host, testing::toy_machine(2, 64 << 10, 64 << 10));
+}
+
+TEST(RunTimeRows, EndTheRunWhenTheyLeaveTheVariable) {
+  for (const program::TileId tile : {0, 1}) {  // in place, and by an exchange
+    const Engine engine(compiler::compile(sum_of_rows(4, 0, 0, tile), testing::toy_machine(2)));
+    std::vector<float> x(12), y(3);
+    const Binding bindings[] = {{0, x.data(), 4, 1}, {1, y.data(), 1, 1}};
+    EXPECT_TRUE(test::says(error_of([&] { engine.run(bindings); }),
+                           "a run-time row leaves 'x': 3 rows further down, where 2 are left"));
+  }
+}
+
+// Ordered sets.
+
+TEST(OrderedSets, HandOnResultsVertexByVertex) {
+  for (const uint32_t threads : {1, 3}) {
+    Program p;
+    const auto t = p.add(variable("t", Type::f32, 6, 4, Role::temporary));
+    const auto y = p.add(variable("y", Type::f32, 6, 1, Role::output));
+    const BoxSeries rows = BoxSeries::stepped({0, 1, 0, 4}, {1, 0});
+    const program::VertexGroup fill{
+        &testing::fill_codelet, 0, 3, 2, {{t, rows}}, {std::vector<int64_t>{0, 1, 2, 3, 4, 5}}};
+    const program::VertexGroup scale{&testing::scale_codelet, 0, 3, 2, {{t, rows}}, {int64_t{2}}};
+    const program::VertexGroup sum{
+        &testing::sum_codelet, 0, 3, 2, {{t, rows}, {y, BoxSeries::stepped({0, 1, 0, 1}, {1, 0})}}, {}};
+    p.set_main(p.execute({"chain", Phase::compute, {fill, scale, sum}, true}));
+    std::vector<float> sums(6);
+    const Binding binding{y, sums.data(), 1, 1};
+    Engine(compiler::compile(p, testing::toy_host(3))).run({&binding, 1}, {.threads = threads});
+    EXPECT_EQ(sums, (std::vector<float>{12, 20, 28, 36, 44, 52}));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::engine
