@@ -99,15 +99,46 @@ Operand Builder::bring(const Operand& operand, const OperandLayout& has, const O
 void Builder::send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
   if (from == to || from.box.empty()) return;
   const std::string name = "send " + program_.variable(to.variable).name;
-  steps.push_back(copy({name,
-                        {{from.variable,
-                          to.variable,
-                          1,
-                          program::BoxSeries::same(from.box),
-                          program::BoxSeries::same(to.box),
-                          {},
-                          {},
-                          {}}}}));
+  steps.push_back(copy({name, {copy_of(from, to)}}));
+}
+
+Operand Builder::argument(std::string name, Type type, const OperandLayout& layout,
+                          std::optional<program::Purpose> purpose) const {
+  return add(std::move(name), is_host() ? Role::argument : Role::temporary, type, layout, purpose);
+}
+
+Function Builder::function(std::string name, std::vector<FunctionOperand> operands,
+                           program::StepId body) const {
+  program::Function function{std::move(name), body, {}};
+  if (is_host())
+    for (const FunctionOperand& operand : operands)
+      function.arguments.push_back({operand.operand.variable, operand.access});
+  return {program_.add(std::move(function)), std::move(operands)};
+}
+
+program::StepId Builder::call(const Function& function, const std::vector<Operand>& operands) const {
+  const std::string name = program_.functions()[function.id].name;
+  if (operands.size() != function.operands.size())
+    throw UsageError(fmt::format("function '{}' takes {} operands, not {}", name, function.operands.size(),
+                                 operands.size()));
+  program::Call call{function.id, {}};
+  program::CopySet before{"pass to " + name, {}};
+  program::CopySet after{"return from " + name, {}};
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const auto& [argument, access] = function.operands[i];
+    require(operands[i], program_.variable(argument.variable).name, type_of(argument), argument.rows(),
+            argument.cols());
+    if (is_host()) call.operands.push_back({operands[i].variable, operands[i].box});
+    if (program::reads(access)) before.groups.push_back(copy_of(operands[i], argument));
+    if (program::writes(access)) after.groups.push_back(copy_of(argument, operands[i]));
+  }
+  const program::StepId step = program_.add(program::Step{std::move(call)});
+  if (is_host()) return step;
+  std::vector<program::StepId> steps;
+  if (!before.groups.empty()) steps.push_back(copy(std::move(before)));
+  steps.push_back(step);
+  if (!after.groups.empty()) steps.push_back(copy(std::move(after)));
+  return sequence(std::move(steps));
 }
 
 program::StepId Builder::execute(program::ComputeSet set) const {

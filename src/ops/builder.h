@@ -17,6 +17,18 @@
 
 namespace tessera::ops {
 
+/// What a function takes or gives, as its body sees it.
+struct FunctionOperand {
+  Operand operand;
+  program::Access access = program::Access::in;
+};
+
+/// Steps that several places call with operands of their own.
+struct Function {
+  program::FunctionId id = 0;
+  std::vector<FunctionOperand> operands;
+};
+
 /// Adds operations to a program, on a range of a machine's tiles. An operation numbers its tiles from 0; the
 /// builder translates. Program and machine must outlive it.
 class Builder {
@@ -75,6 +87,17 @@ class Builder {
                 std::vector<program::StepId>& steps) const;
   /// Copies one operand to another of its shape; nothing if they are the same.
   void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
+
+  /// A variable that stands for an operand in a function's body: on a host by address; on tiles a temporary
+  /// of the function's own, to or from which each call copies.
+  Operand argument(std::string name, Type type, const OperandLayout& layout,
+                   std::optional<program::Purpose> purpose = {}) const;
+  /// A function of a body in which only these arguments differ from call to call; an argument that is `out`
+  /// the body writes completely before it reads it.
+  Function function(std::string name, std::vector<FunctionOperand> operands, program::StepId body) const;
+  /// Runs the function with operands of its arguments' shapes. On a host they must not overlap where one is
+  /// written. Throws UsageError for another number, type or shape.
+  program::StepId call(const Function& function, const std::vector<Operand>& operands) const;
 
   /// A compute set whose groups number tiles from 0.
   program::StepId execute(program::ComputeSet set) const;

@@ -28,6 +28,18 @@ struct Operand {
   }
 };
 
+/// Copies one operand to another of its shape.
+inline program::CopyGroup copy_of(const Operand& from, const Operand& to) {
+  return {from.variable,
+          to.variable,
+          1,
+          program::BoxSeries::same(from.box),
+          program::BoxSeries::same(to.box),
+          {},
+          {},
+          {}};
+}
+
 /// Copies rows[i] of one operand to row i of another, all columns.
 program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows);
 

@@ -205,8 +205,7 @@ TEST(Liveness, ACounterLivesWhileItIsRead) {
   const auto x = p.program.add(variable("x", Type::f32, 4, 8, Role::input, 0));
   const auto y = p.program.add(variable("y", Type::f32, 4, 8, Role::output, 0));
   const program::BoxSeries row = program::BoxSeries::same({0, 1, 0, 8});
-  const StepId move =
-      p.program.copy({"row", {{x, y, 1, row, row, {}, program::RuntimeRow{counter, 1}, {}}}});
+  const StepId move = p.program.copy({"row", {{x, y, 1, row, row, {}, program::RuntimeRow{counter, 1}, {}}}});
   const StepId body = p.program.sequence({p.fill(0), p.add(0, 0, 1), move});
   EXPECT_EQ(Temporaries::arena(*p.compile({p.program.repeat(3, body, counter)})), 4 * kBytes + 4);
 }
