@@ -47,6 +47,22 @@ Weight make_dense(nb::handle values, std::pair<uint32_t, uint32_t> shape, const 
   return Weight::dense(matrix_view(w, m, k), m, k, type);
 }
 
+Weight make_without_values(std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::handle indptr,
+                           nb::handle indices, const std::string& dtype, std::optional<uint64_t> capacity) {
+  const Pattern pattern{shape.first, shape.second, block_size, integers_of<uint64_t>(indptr, "indptr"),
+                        integers_of<uint32_t>(indices, "indices")};
+  const Type type = type_named(dtype);
+  const nb::gil_scoped_release released;
+  return capacity ? Weight::without_values(pattern, *capacity, type) : Weight::without_values(pattern, type);
+}
+
+Weight with_type(const Weight& like, const std::string& dtype) {
+  const Type type = type_named(dtype);
+  const nb::gil_scoped_release released;
+  return like.is_dynamic() ? Weight::without_values(like.pattern(), like.capacity(), type)
+                           : Weight::without_values(like.pattern(), type);
+}
+
 Pattern pattern_from(const Weight& like, nb::handle indptr, nb::handle indices) {
   return {like.rows(), like.cols(), like.block_size(), integers_of<uint64_t>(indptr, "indptr"),
           integers_of<uint32_t>(indices, "indices")};
@@ -179,14 +195,10 @@ void bind_weight(nb::module_& m) {
             new (self) Weight(make_dense(values, shape, dtype));
           },
           "values"_a, "shape"_a, "dtype"_a = "f32")
-      .def_static(
-          "without_values",
-          [](const SparseMatrix& matrix, std::optional<uint64_t> capacity, const std::string& dtype) {
-            const Type type = type_named(dtype);
-            return capacity ? Weight::without_values(matrix.pattern, *capacity, type)
-                            : Weight::without_values(matrix.pattern, type);
-          },
-          "pattern"_a, "capacity"_a = nb::none(), "dtype"_a = "f32", "Each call then gets the values.")
+      .def_static("without_values", &make_without_values, "shape"_a, "block_size"_a, "indptr"_a, "indices"_a,
+                  "dtype"_a = "f32", "capacity"_a = nb::none(),
+                  "A weight whose values the caller keeps, and passes to products in packed order.")
+      .def("with_type", &with_type, "dtype"_a, "The same weight without values, for values of another type.")
       .def_prop_ro("shape", [](const Weight& w) { return std::pair(w.rows(), w.cols()); })
       .def_prop_ro("block_size", &Weight::block_size)
       .def_prop_ro("dtype", [](const Weight& w) { return std::string(tessera::name_of(w.type())); })

@@ -1,0 +1,228 @@
+"""The operators `torch.ops.tessera.*`: products of a sparse weight with batch-major activations.
+
+    linear             y  = activation(x · Wᵀ + bias)      x: […, in_features]
+    linear_input_grad  dx = dy · W                         dy: […, out_features]
+    sddmm              dW = dyᵀ · x at the pattern of W, in packed order
+
+`weight` is one dimension of values in packed order (docs/training.md); the pattern is that of a CSR or BSR matrix:
+`crow_indices` (int32, one entry more than block rows) and `col_indices` (int32, ascending in a row; a dynamic weight's
+is as long as its capacity, and its end is ignored). `packed_format` holds the number of the weight's order; another
+than the kernels' is refused. Each operator has a fake implementation and a derivative, which are operators again.
+
+Names and arguments are stable: checkpoints and selective activation checkpointing may refer to them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tessera._prepared import Operand, prepared_for
+
+_INDEX = (
+    "Tensor crow_indices, Tensor col_indices, Tensor packed_format, SymInt out_features, SymInt in_features, "
+    "int block_size, bool dynamic"
+)
+
+_library = torch.library.Library("tessera", "DEF")
+_library.define(
+    f"linear(Tensor x, Tensor weight, {_INDEX}, Tensor? bias, str activation) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_library.define(
+    f"linear_input_grad(Tensor dy, Tensor weight, {_INDEX}) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_library.define(
+    f"sddmm(Tensor dy, Tensor x, {_INDEX}, SymInt packed_size) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+linear = torch.ops.tessera.linear.default
+linear_input_grad = torch.ops.tessera.linear_input_grad.default
+sddmm = torch.ops.tessera.sddmm.default
+
+ACTIVATIONS = ("none", "relu", "gelu")
+
+
+# The kernels. `index` stands for the arguments from crow_indices to dynamic.
+
+
+def _checked_shape(name: str, tensor: Tensor, features: int) -> torch.Size:
+    shape = tensor.shape
+    if not shape or shape[-1] != features:
+        raise ValueError(f"{name} has shape {tuple(shape)}; its last dimension must be {features}")
+    return shape
+
+
+def _check_weight(weight: Tensor, packed_size: int) -> None:
+    if weight.numel() != packed_size or not weight.is_contiguous():
+        raise ValueError(
+            f"the weight has shape {tuple(weight.shape)}; with this pattern it is one contiguous dimension of "
+            f"{packed_size} values in packed order"
+        )
+
+
+def _checked_bias(bias: Tensor, features: int) -> Tensor:
+    if bias.shape != (features,):
+        raise ValueError(f"the bias has shape {tuple(bias.shape)}; the layer has {features} outputs")
+    return bias.to(torch.float32).contiguous()
+
+
+def _linear_cpu(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
+    *index, bias, activation = arguments
+    prepared = prepared_for(*index)
+    out_features, in_features, *_ = prepared.shape
+    shape = _checked_shape("x", x, in_features)
+    _check_weight(weight, prepared.packed_size)
+    if bias is not None:
+        bias = _checked_bias(bias, out_features)
+    operand = Operand(x)
+    y = torch.empty((*shape[:-1], out_features), dtype=torch.float32)
+    if operand.n > 0:
+        prepared.linear(operand, weight, bias, activation, y)
+    return y if x.dtype is torch.float32 else y.to(x.dtype)
+
+
+def _linear_input_grad_cpu(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
+    prepared = prepared_for(*index)
+    out_features, in_features, *_ = prepared.shape
+    shape = _checked_shape("dy", dy, out_features)
+    _check_weight(weight, prepared.packed_size)
+    operand = Operand(dy)
+    dx = torch.empty((*shape[:-1], in_features), dtype=torch.float32)
+    if operand.n > 0:
+        prepared.input_grad(operand, weight, dx)
+    return dx if dy.dtype is torch.float32 else dx.to(dy.dtype)
+
+
+def _sddmm_cpu(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    *index, packed_size = arguments
+    prepared = prepared_for(*index)
+    out_features, in_features, *_ = prepared.shape
+    leading = _checked_shape("dy", dy, out_features)[:-1]
+    if prepared.packed_size != packed_size or _checked_shape("x", x, in_features)[:-1] != leading:
+        raise ValueError(
+            f"dy has shape {tuple(dy.shape)} and x {tuple(x.shape)}, for {packed_size} values in packed order; this "
+            f"pattern has {prepared.packed_size}, and leading dimensions must be equal"
+        )
+    dys, xs = Operand(dy), Operand(x)
+    if dys.n == 0:
+        return torch.zeros(packed_size, dtype=torch.float32)
+    dw = torch.empty(packed_size, dtype=torch.float32)
+    prepared.sddmm(dys, xs, dw)
+    return dw
+
+
+def _refuse_device(*arguments: Any) -> Tensor:
+    devices = {a.device.type for a in arguments if isinstance(a, Tensor)}
+    raise RuntimeError(
+        f"the kernels of Tessera run on the CPU, not on {', '.join(sorted(devices - {'cpu'}))}: move the layer and its "
+        "input to the CPU, or use SparseLinear.to_dense()"
+    )
+
+
+# What the compiler sees: shapes and types.
+
+
+def _linear_fake(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
+    *index, _, activation = arguments
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(ACTIVATIONS)}")
+    return x.new_empty((*x.shape[:-1], index[3]))
+
+
+def _linear_input_grad_fake(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
+    return dy.new_empty((*dy.shape[:-1], index[4]))
+
+
+def _sddmm_fake(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    return dy.new_empty((arguments[-1],), dtype=torch.float32)
+
+
+# Derivatives. All three products are bilinear, so each one's are the other two.
+
+_NO_INDEX = (None,) * 7
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], *more: Tensor | None) -> None:
+    crow, col, packed_format, *ctx.sizes = inputs[2:9]
+    ctx.save_for_backward(inputs[0], inputs[1], crow, col, packed_format, *more)
+
+
+def _saved(ctx: Any) -> tuple[Tensor, Tensor, tuple[Any, ...], tuple[Tensor | None, ...]]:
+    first, second, crow, col, packed_format, *more = ctx.saved_tensors
+    return first, second, (crow, col, packed_format, *ctx.sizes), tuple(more)
+
+
+def _linear_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *_, bias, activation = inputs
+    ctx.activation = activation
+    ctx.bias_type = None if bias is None else bias.dtype
+    # What the activation's derivative is computed from: its result, or the bias to compute its argument again.
+    _save(ctx, inputs, output if activation == "relu" else bias if activation == "gelu" else None)
+
+
+def _linear_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, index, (kept,) = _saved(ctx)
+    if ctx.activation == "relu":
+        dy = torch.ops.aten.threshold_backward(dy, kept, 0)
+    elif ctx.activation == "gelu":
+        dy = torch.ops.aten.gelu_backward(dy, linear(x, weight, *index, kept, "none"))
+    needs_x, needs_weight, needs_bias = (ctx.needs_input_grad[i] for i in (0, 1, 9))
+    dx = linear_input_grad(dy, weight, *index) if needs_x else None
+    dw = sddmm(dy, x, *index, weight.shape[0]).to(weight.dtype) if needs_weight else None
+    db = dy.reshape(-1, dy.shape[-1]).sum(0, dtype=ctx.bias_type) if needs_bias else None
+    return dx, dw, *_NO_INDEX, db, None
+
+
+def _linear_input_grad_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _save(ctx, inputs)
+
+
+def _linear_input_grad_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    dy, weight, index, _ = _saved(ctx)
+    g_dy = linear(g, weight, *index, None, "none") if ctx.needs_input_grad[0] else None
+    g_weight = sddmm(dy, g, *index, weight.shape[0]).to(weight.dtype) if ctx.needs_input_grad[1] else None
+    return g_dy, g_weight, *_NO_INDEX
+
+
+def _sddmm_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _save(ctx, inputs)
+
+
+def _sddmm_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    dy, x, index, _ = _saved(ctx)
+    g = g.contiguous()
+    g_dy = linear(x, g, *index, None, "none").to(dy.dtype) if ctx.needs_input_grad[0] else None
+    g_x = linear_input_grad(dy, g, *index).to(x.dtype) if ctx.needs_input_grad[1] else None
+    return g_dy, g_x, *_NO_INDEX, None
+
+
+# Autocast: like nn.Linear, compute from 16-bit operands; sums are FP32 inside.
+
+
+def _linear_autocast(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    dtype = torch.get_autocast_dtype("cpu")
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+        y: Tensor = linear(x.to(dtype), weight.to(dtype), *rest)
+        return y
+
+
+_library.impl("linear", _linear_autocast, "AutocastCPU")
+for _name, _cpu, _fake, _setup, _backward in (
+    ("linear", _linear_cpu, _linear_fake, _linear_setup, _linear_backward),
+    (
+        "linear_input_grad",
+        _linear_input_grad_cpu,
+        _linear_input_grad_fake,
+        _linear_input_grad_setup,
+        _linear_input_grad_backward,
+    ),
+    ("sddmm", _sddmm_cpu, _sddmm_fake, _sddmm_setup, _sddmm_backward),
+):
+    _library.impl(_name, _cpu, "CPU")
+    _library.impl(_name, _refuse_device, "CUDA")
+    torch.library.register_fake(f"tessera::{_name}", _fake, lib=_library)
+    torch.library.register_autograd(f"tessera::{_name}", _backward, setup_context=_setup, lib=_library)

@@ -1,0 +1,354 @@
+"""Layers for PyTorch with sparse weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tessera import _blocks, _distributed, _operators
+from tessera._prepared import Prepared, prepared_for, remember, stored
+from tessera._saved import SavedWeight
+
+__all__ = ["SparseLinear", "load_optimizer_state"]
+
+
+class SparseLinear(nn.Module):
+    """y = activation(x · Wᵀ + bias) with a sparse W, in place of `torch.nn.Linear`.
+
+    `weight` is one dimension of stored values in packed order, that of the kernels: optimizers take it as any other
+    parameter, and places between values stay 0. The pattern is in the buffers `crow_indices` and `col_indices` (CSR,
+    or BSR for blocks). Random at first, it covers `density` of the matrix in aligned blocks of `block_size` (1, 4, 8,
+    16 or 32).
+
+    A `dynamic` layer can change its pattern: `set_pattern`, `tessera.sparse`. Its tensors have room for a number of
+    blocks, `dynamic=True` for those it begins with, so that their shapes never change. A static layer needs less memory
+    and is slightly faster. `activation` is "relu" or "gelu", computed while the results are in registers.
+    """
+
+    in_features: int
+    out_features: int
+    block_size: int
+    dynamic: bool
+    activation: str
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+    crow_indices: Tensor
+    col_indices: Tensor
+    packed_format: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        density: float,
+        block_size: int = 1,
+        dynamic: bool | int = False,
+        activation: str | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        _check(in_features, out_features, block_size, device)
+        rows, cols = _blocks.grid_of(out_features, in_features, block_size)
+        count = _blocks.count_for(density, rows * cols)
+        positions = _blocks.random_positions(count, rows * cols)
+        self._build((out_features, in_features), positions, bias, block_size, dynamic, activation, dtype)
+        self.reset_parameters()
+
+    def _build(
+        self,
+        shape: tuple[int, int],
+        positions: Tensor,
+        bias: bool,
+        block_size: int,
+        dynamic: bool | int,
+        activation: str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        self.out_features, self.in_features = shape
+        self.block_size = block_size
+        self.dynamic = dynamic is not False
+        self.activation = activation or "none"
+        if self.activation not in _operators.ACTIVATIONS:
+            raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(_operators.ACTIVATIONS)}")
+        capacity = positions.numel() if isinstance(dynamic, bool) else dynamic
+        crow, col = _blocks.csr_of(positions, _blocks.grid_of(*shape, block_size), capacity)
+        prepared = Prepared(crow, col, *shape, block_size, self.dynamic)
+        self.register_buffer("crow_indices", crow)
+        self.register_buffer("col_indices", col)
+        self.register_buffer("packed_format", torch.tensor([prepared.packed_format], dtype=torch.int32))
+        remember(prepared, self.crow_indices, self.col_indices, self.packed_format)
+        self.weight = nn.Parameter(torch.zeros(prepared.packed_size, dtype=dtype))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(self.out_features, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+
+    @classmethod
+    def from_dense(
+        cls,
+        linear: nn.Linear,
+        *,
+        density: float | None = None,
+        mask: Tensor | None = None,
+        block_size: int = 1,
+        dynamic: bool | int = False,
+        activation: str | None = None,
+    ) -> SparseLinear:
+        """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask."""
+        matrix = linear.weight.detach()
+        _check(linear.in_features, linear.out_features, block_size, matrix.device)
+        if density is not None and mask is None:
+            scores = _blocks.block_norms(matrix.float(), block_size)
+            positions = _blocks.largest(scores, _blocks.count_for(density, scores.numel()))
+        elif mask is not None and density is None:
+            if mask.shape != matrix.shape:
+                raise ValueError(f"a mask of {tuple(mask.shape)} for a weight of {tuple(matrix.shape)}")
+            positions = _blocks.positions_in_mask(mask, block_size)
+        else:
+            raise ValueError("pass either a density or a mask")
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        shape = (linear.out_features, linear.in_features)
+        has_bias = linear.bias is not None
+        layer._build(shape, positions, has_bias, block_size, dynamic, activation, matrix.dtype)
+        layer._pack(_blocks.gather_blocks(matrix, positions, block_size))
+        if layer.bias is not None:
+            layer.bias.data.copy_(linear.bias.detach())
+        layer.train(linear.training)
+        return layer
+
+    def reset_parameters(self) -> None:
+        """Draw values uniformly, as `torch.nn.Linear` does, for the inputs that an output has on average."""
+        bound = 1 / math.sqrt(max(1.0, self.density * self.in_features))
+        self._pack(torch.empty(self._stored_values()).uniform_(-bound, bound))
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        activation = self.activation
+        # The derivative of GELU needs its argument, which a fused product does not keep.
+        separate = activation == "gelu" and torch.is_grad_enabled()
+        y = _operators.linear(
+            x,
+            self.weight,
+            self.crow_indices,
+            self.col_indices,
+            self.packed_format,
+            self.out_features,
+            self.in_features,
+            self.block_size,
+            self.dynamic,
+            self.bias,
+            "none" if separate else activation,
+        )
+        return nn.functional.gelu(y) if separate else y
+
+    def extra_repr(self) -> str:
+        parts = [f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"]
+        parts.append(f"density={self.density:.4g}, block_size={self.block_size}, dynamic={self.dynamic}")
+        if self.activation != "none":
+            parts.append(f"activation={self.activation}")
+        return ", ".join(parts)
+
+    # The pattern.
+
+    @property
+    def blocks(self) -> int:
+        """Stored blocks."""
+        return int(self.crow_indices[-1])
+
+    @property
+    def capacity(self) -> int:
+        """The largest number of blocks that a pattern may have."""
+        return self.col_indices.numel()
+
+    @property
+    def density(self) -> float:
+        """The fraction of blocks that are stored."""
+        rows, cols = self._grid()
+        return self.blocks / (rows * cols)
+
+    def mask(self) -> Tensor:
+        """Where values are stored: a boolean matrix [out_features, in_features]."""
+        marks = torch.ones(self._stored_values(), dtype=torch.bool)
+        return _blocks.scatter_blocks(marks, self._positions(), self._shape(), self.block_size)
+
+    def to_dense(self) -> nn.Linear:
+        """The same layer as a `torch.nn.Linear` (without the activation, if it has one)."""
+        linear = nn.Linear(self.in_features, self.out_features, self.bias is not None, dtype=self.weight.dtype)
+        linear.weight.data = self.dense_weight().contiguous()
+        if self.bias is not None:
+            linear.bias.data.copy_(self.bias.detach())
+        return linear.train(self.training)
+
+    def dense_weight(self) -> Tensor:
+        """W as a matrix [out_features, in_features], a copy without gradient."""
+        values = self.unpack(self.weight).to(self.weight.dtype)
+        return _blocks.scatter_blocks(values, self._positions(), self._shape(), self.block_size)
+
+    def set_pattern(self, crow_indices: Tensor, col_indices: Tensor, state: Iterable[Tensor] = ()) -> None:
+        """Change the pattern of a dynamic layer: blocks in both patterns keep their values, new ones are 0.
+
+        `state` are other tensors in packed order that follow: the gradient, and an optimizer's state. Shapes stay, so
+        that nothing compiled is compiled again.
+        """
+        if not self.dynamic:
+            raise ValueError("the pattern of a static layer is fixed: make it with dynamic=True, or a capacity")
+        col = stored(crow_indices, col_indices)
+        if col.numel() > self.capacity:
+            raise ValueError(f"a pattern of {col.numel()} blocks; the layer has room for {self.capacity}")
+        prepared = self._prepared()
+        relocation = prepared.set_pattern(crow_indices, col)
+        with torch.no_grad():
+            self.crow_indices.copy_(crow_indices)
+            self.col_indices[: col.numel()] = col
+            remember(prepared, self.crow_indices, self.col_indices, self.packed_format)
+            for tensor in (self.weight, *state):
+                moved = _distributed.whole(tensor).detach().to(torch.float32, copy=True)
+                relocation.apply(moved)
+                _distributed.assign(tensor, moved)
+
+    # Packed order.
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Values in the order of the pattern (blocks one after another, each row by row) in packed order, FP32."""
+        return torch.from_numpy(self._native().pack(values.detach().float().reshape(-1).contiguous()))
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """The inverse of `pack`, for the weight, its gradient, or an optimizer's state."""
+        return torch.from_numpy(self._native().unpack(_distributed.whole(packed).detach().float().contiguous()))
+
+    def _pack(self, values: Tensor) -> None:
+        self.weight.data.copy_(self.pack(values))
+
+    def _shape(self) -> tuple[int, int]:
+        return self.out_features, self.in_features
+
+    def _grid(self) -> tuple[int, int]:
+        return _blocks.grid_of(self.out_features, self.in_features, self.block_size)
+
+    def _stored_values(self) -> int:
+        return self.blocks * self.block_size**2
+
+    def _positions(self) -> Tensor:
+        return _blocks.positions_of(self.crow_indices, self.col_indices, self._grid()[1])
+
+    def _prepared(self) -> Prepared:
+        return prepared_for(
+            self.crow_indices,
+            self.col_indices,
+            self.packed_format,
+            self.out_features,
+            self.in_features,
+            self.block_size,
+            self.dynamic,
+        )
+
+    def _native(self) -> Any:
+        return self._prepared().weight(torch.float32)
+
+    # Loading.
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        try:
+            saved = SavedWeight.of((*self._shape(), self.block_size), state_dict, prefix)
+            if saved is not None and not self._has_layout_of(saved):
+                values = saved.unpack(saved.weight)
+                self._make_room_for(saved)
+                state_dict[prefix + "crow_indices"] = saved.crow
+                state_dict[prefix + "col_indices"] = self._padded(saved.col)
+                state_dict[prefix + "packed_format"] = self.packed_format
+                state_dict[prefix + "weight"] = self._packed_for(saved, values).to(saved.weight.dtype)
+        except (TypeError, ValueError) as error:
+            error_msgs.append(f"{prefix.removesuffix('.') or 'the layer'}: {error}")
+            return
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def _has_layout_of(self, saved: SavedWeight) -> bool:
+        """Whether the saved tensors can be copied to those of the layer as they are."""
+        if saved.format != int(self.packed_format):
+            return False
+        if self.dynamic:
+            return saved.capacity == self.capacity
+        return torch.equal(saved.crow, self.crow_indices) and torch.equal(saved.col, self.col_indices)
+
+    def _make_room_for(self, saved: SavedWeight) -> None:
+        """Size the tensors of a static layer for a pattern, which a dynamic one has room for."""
+        if self.dynamic:
+            if saved.col.numel() > self.capacity:
+                raise ValueError(f"a pattern of {saved.col.numel()} blocks; the layer has room for {self.capacity}")
+            return
+        self.col_indices = torch.zeros_like(saved.col)
+        self.weight.data = torch.zeros(saved.prepared(dynamic=False).packed_size, dtype=self.weight.dtype)
+        self.weight.grad = None
+
+    def _padded(self, col: Tensor) -> Tensor:
+        padded = torch.zeros_like(self.col_indices)
+        padded[: col.numel()] = col
+        return padded
+
+    def _packed_for(self, saved: SavedWeight, values: Tensor) -> Tensor:
+        """Values of a saved pattern in the packed order that this layer has for it."""
+        capacity = self.capacity if self.dynamic else None
+        return torch.from_numpy(saved.prepared(self.dynamic, capacity).weight(torch.float32).pack(values))
+
+
+def load_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    state: Mapping[str, Any],
+    model: nn.Module,
+    model_state: Mapping[str, Any],
+) -> None:
+    """Load an optimizer's `state_dict()` that was saved together with a model's, whose formats may be others.
+
+    Call it after `model.load_state_dict(model_state)`. What an optimizer keeps for a sparse weight, such as a momentum,
+    follows into the packed order that the layer has now.
+    """
+    layers = {id(m.weight): (name, m) for name, m in model.named_modules() if isinstance(m, SparseLinear)}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    if len(parameters) != len(numbers):
+        raise ValueError(f"the saved optimizer has {len(numbers)} parameters, this one {len(parameters)}")
+    converted = dict(state["state"])
+    for number, parameter in zip(numbers, parameters, strict=True):
+        if number not in converted or id(parameter) not in layers:
+            continue
+        name, layer = layers[id(parameter)]
+        saved = SavedWeight.of((*layer._shape(), layer.block_size), model_state, f"{name}." if name else "")
+        if saved is None:
+            raise ValueError(f"the model's state has no sparse weight for {name or 'the layer'}")
+        converted[number] = {
+            key: layer._packed_for(saved, saved.unpack(value)).to(value.dtype)
+            if isinstance(value, Tensor) and value.shape == saved.weight.shape
+            else value
+            for key, value in converted[number].items()
+        }
+    optimizer.load_state_dict({**state, "state": converted})
+
+
+def _check(in_features: int, out_features: int, block_size: int, device: Any) -> None:
+    if in_features < 1 or out_features < 1:
+        raise ValueError(f"a layer of {in_features} inputs and {out_features} outputs; both must be at least 1")
+    if block_size not in _blocks.BLOCK_SIZES:
+        sizes = ", ".join(map(str, _blocks.BLOCK_SIZES))
+        raise ValueError(f"a block size of {block_size}; use one of {sizes}")
+    if device is not None and torch.device(device).type != "cpu":
+        raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {device}: make or move the layer there")
