@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/isa.h"
 #include "cli/output.h"
@@ -80,8 +82,24 @@ size_t run_cells(const Request& request, const machine::Machine& machine, const 
   return studies::popsparse::run(request, machine, sweep, store, popsparse_runners(request), bar);
 }
 
+/// Runs the cells of a sweep that are not in the file of finished ones yet. Returns their results, and how
+/// many failed.
+std::pair<Outcome, size_t> run_sweep(const Request& request, const machine::Machine& machine,
+                                     const Sweep& sweep, const std::filesystem::path& file) {
+  Store store(file, made_on(request, machine));
+  size_t cells = 0;
+  for (const auto& [operand, columns] : sweep) cells += columns.size();
+  fmt::print(stderr, "{}: {} of {} cells are finished; an interrupted run resumes here\n", store.file(),
+             cells - missing(sweep, store), cells);
+  const size_t failed = run_cells(request, machine, sweep, store);
+  return {outcome_of(request, machine, sweep, store), failed};
+}
+
 int run_study(Request request) {
   const machine::Machine machine = machine::find(request.machine, request.threads);
+  if (request.gain && (machine.kind == machine::Kind::host || request.planner == ops::Planner::best))
+    throw UsageError("--gain compares the free planner with the published one, on a modelled machine");
+  if (request.gain && request.json) throw UsageError("--gain prints a table: leave out --json");
   const Sweep sweep = sweep_of(request, machine);
   check(sweep, popsparse_runners(request));
   (void)read_dense(request.published);  // a wrong folder is told before anything runs
@@ -92,21 +110,23 @@ int run_study(Request request) {
   if (request.html.empty()) request.html = folder / "popsparse.html";
   for (const std::string& file : {request.csv, request.html}) io::require_writable(file);
 
-  Store store(folder / "cells.jsonl", made_on(request, machine));
-  size_t cells = 0;
-  for (const auto& [operand, columns] : sweep) cells += columns.size();
-  const size_t left = missing(sweep, store);
-  fmt::print(stderr, "{}: {} of {} cells are finished; an interrupted run resumes here\n", store.file(),
-             cells - left, cells);
-  const size_t failed = run_cells(request, machine, sweep, store);
-
-  const Study study(outcome_of(request, machine, sweep, store), request.published);
+  auto [outcome, failed] = run_sweep(request, machine, sweep, folder / "cells.jsonl");
+  const Study study(std::move(outcome), request.published);
+  std::optional<Figure> gain;
+  if (request.gain) {
+    Request free = request;
+    free.planner = ops::Planner::best;
+    const auto [its_outcome, its_failed] = run_sweep(free, machine, sweep, folder / "cells-best.jsonl");
+    gain = gain_figure(study.outcome(), its_outcome);
+    failed += its_failed;
+  }
   io::write_text(request.csv, csv(study));
   io::write_text(request.html, page(study));
   if (request.json) {
     fmt::print("{}", json(study));
   } else {
     for (const Figure& figure : figures_of(study)) fmt::print("{}\n", text(figure));
+    if (gain) fmt::print("{}\n", text(*gain));
     fmt::print("{}Written: {}, {}\n", notes_of(study), request.csv, request.html);
   }
   return failed == 0 ? 0 : 1;
@@ -123,6 +143,9 @@ void add_sweep_options(CLI::App& command, Request& r) {
           },
           "Planner for modelled machines: published (default) or best")
       ->check(CLI::IsMember({"published", "best"}));
+  command.add_flag(
+      "--gain", r.gain,
+      "Also plan freely, into cells-best.jsonl, and print what that gains over the published planner");
   command.add_flag("--full", r.full, "Run the paper's whole table 2, which takes about an hour");
   command.add_option_function<std::string>(
       "--m", [&r](const std::string& s) { r.sizes = parse_counts("--m", s); }, "Sizes m = k *");

@@ -222,6 +222,7 @@ std::string page(const Study& study) {
   Html grid;
   for (const Figure& figure : grid_figures(study, study.precision())) grid += html_of(figure);
   add("Grid of speed-ups", grid);
+  add("Accuracy of the model", html_of(deviation_figure(study)));
   Html about = report::paragraph(
       "Published numbers are in brackets, in plots hollow marks and dashed lines: Z. Li et al., "
       "PopSparse: "

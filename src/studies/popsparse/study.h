@@ -63,6 +63,8 @@ class Study {
   std::optional<PowerLawFit> law(Mode mode) const;
 
   // Published numbers, if any. All are for Bow.
+  const std::vector<RatioCell>& published_ratio_cells() const { return ratios_; }
+  const std::vector<DenseCell>& published_dense_cells() const { return dense_; }
   std::optional<double> published_dense(const Precision& precision, uint32_t size, uint32_t n) const;
   std::vector<uint32_t> published_dense_columns(const Precision& precision, uint32_t size) const;
   /// Over the columns of the sweep.

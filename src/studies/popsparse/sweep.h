@@ -23,6 +23,7 @@ struct Request {
   ops::Planner planner = ops::Planner::published;  ///< for tiled machines
   uint32_t threads = 0;                            ///< 0: one per physical core
   bool full = false;                               ///< the whole table 2
+  bool gain = false;                               ///< also plan freely, to tell what that gains
   bool verify = true;                              ///< execute a sample of the modelled cells
 
   // Lists that replace those of the sweep; every combination runs.

@@ -261,9 +261,9 @@ std::vector<Figure> grid_figures(const Study& study, const Precision& precision)
 }
 
 std::vector<Figure> figures_of(const Study& study) {
-  std::vector<Figure> figures = {dense_figure(study),     table_3(study),     density_figure(study),
-                                 block_figure(study),     size_figure(study), law_figure(study),
-                                 break_even_figure(study)};
+  std::vector<Figure> figures = {dense_figure(study),      table_3(study),         density_figure(study),
+                                 block_figure(study),      size_figure(study),     law_figure(study),
+                                 break_even_figure(study), deviation_figure(study)};
   for (Figure& grid : grid_figures(study, study.precision())) figures.push_back(std::move(grid));
   std::erase_if(figures, [](const Figure& figure) { return figure.rows.empty(); });
   return figures;

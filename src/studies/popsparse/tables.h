@@ -29,9 +29,13 @@ Figure block_figure(const Study& study);                                        
 Figure size_figure(const Study& study);                                            ///< figure 4b
 Figure law_figure(const Study& study);                                             ///< figure 4c
 Figure break_even_figure(const Study& study);                                      ///< sections 5.3 and 6
+Figure deviation_figure(const Study& study);                                       ///< for tiled machines
 std::vector<Figure> grid_figures(const Study& study, const Precision& precision);  ///< figure 7, one per size
 
-/// All of them that have rows.
+/// What the free planner gains over the published one, on the cells of both.
+Figure gain_figure(const Outcome& published, const Outcome& free);
+
+/// All of them that have rows, without the gain.
 std::vector<Figure> figures_of(const Study& study);
 
 /// Remarks about the tables: verification.
