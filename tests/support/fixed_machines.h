@@ -28,39 +28,37 @@ inline machine::Machine fixed_host(const char* name, uint32_t threads, const mac
 
 /// Eight cores with AVX2, much L3 cache and modest memory, like a desktop processor.
 inline machine::Machine avx2_host() {
-  machine::HostFigures f;
-  f.isa = Isa::avx2;
-  f.ghz = 3.6;
-  f.flops_per_cycle = 32;
-  f.l1_bytes_per_cycle = 64;
-  f.l2_bytes_per_cycle = 32;
-  f.l3_bytes_per_cycle = 12;
-  f.memory_core_gbps = 20;
-  f.memory_gbps = 40;
-  f.superstep_seconds = 2e-6;
-  f.l1_bytes = 32 << 10;
-  f.l2_bytes = 512 << 10;
-  f.l3_bytes = 32 << 20;
-  return fixed_host("avx2", 8, f);
+  return fixed_host("avx2", 8,
+                    {.isa = Isa::avx2,
+                     .ghz = 3.6,
+                     .flops_per_cycle = 32,
+                     .l1_bytes_per_cycle = 64,
+                     .l2_bytes_per_cycle = 32,
+                     .l3_bytes_per_cycle = 12,
+                     .memory_core_gbps = 20,
+                     .memory_gbps = 40,
+                     .superstep_seconds = 2e-6,
+                     .l1_bytes = 32 << 10,
+                     .l2_bytes = 512 << 10,
+                     .l3_bytes = 32 << 20});
 }
 
 /// Four cores with AVX-512 and a large L2 cache each, like a part of a server.
 inline machine::Machine avx512_host() {
-  machine::HostFigures f;
-  f.isa = Isa::avx512;
-  f.ghz = 2.4;
-  f.flops_per_cycle = 64;
-  f.l1_bytes_per_cycle = 128;
-  f.exposed_loads = 0.35;
-  f.l2_bytes_per_cycle = 44;
-  f.l3_bytes_per_cycle = 10;
-  f.memory_core_gbps = 12;
-  f.memory_gbps = 48;
-  f.superstep_seconds = 2.5e-6;
-  f.l1_bytes = 48 << 10;
-  f.l2_bytes = 2 << 20;
-  f.l3_bytes = 24 << 20;
-  return fixed_host("avx512", 4, f);
+  return fixed_host("avx512", 4,
+                    {.isa = Isa::avx512,
+                     .ghz = 2.4,
+                     .flops_per_cycle = 64,
+                     .l1_bytes_per_cycle = 128,
+                     .exposed_loads = 0.35,
+                     .l2_bytes_per_cycle = 44,
+                     .l3_bytes_per_cycle = 10,
+                     .memory_core_gbps = 12,
+                     .memory_gbps = 48,
+                     .superstep_seconds = 2.5e-6,
+                     .l1_bytes = 48 << 10,
+                     .l2_bytes = 2 << 20,
+                     .l3_bytes = 24 << 20});
 }
 
 }  // namespace tessera::testing

@@ -2,9 +2,8 @@
 
 #include <array>
 
-#include "kernels/common/assign.h"
 #include "kernels/host/block_sparse/cost.h"
-#include "machine/model/machine.h"
+#include "kernels/host/host_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -17,7 +16,6 @@ constexpr auto kAssignFields = write_only(kFields, block_field::y);
 constexpr std::string_view kParams[] = {TESSERA_BLOCK_SPMM_PARAMS(TESSERA_NAME)
                                             TESSERA_BLOCK_KNOBS(TESSERA_NAME)};
 
-template <bool reads_y = true>
 BlockSlice slice_of(const Vertex& v) {
   using namespace block_field;
   BlockSlice slice;
@@ -37,55 +35,30 @@ BlockSlice slice_of(const Vertex& v) {
   slice.x = v.fields[x].matrix<const float>();
   slice.y = v.fields[y].matrix<float>();
   slice.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[block_param::activation]);
-  if (!reads_y) slice.epilogue.beta = 0;
   slice.scratch = v.fields[scratch].as<float>();
   slice.clock = v.clock;
   slice.helpers = v.helpers;
-  size_t param = block_param::first_knob;
-  visit_block_knobs(slice.schedule, [&](std::string_view, auto& knob) {
-    knob = static_cast<std::remove_reference_t<decltype(knob)>>(v.params[param++]);
-  });
+  take_knobs(v.params.subspan(block_param::first_knob), slice.schedule,
+             [](auto& schedule, const auto& visit) { visit_block_knobs(schedule, visit); });
   return slice;
 }
 
-template <bool reads_y>
-void run(const Vertex& v) {
-  block_spmm(slice_of<reads_y>(v));
-}
-template <bool reads_y>
-void run_reference(const Vertex& v) {
-  block_spmm_reference(slice_of<reads_y>(v));
-}
-
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  return block_cost(slice_of(v), m.figures).scaled(m.clock_hz);
-}
+struct BlockSpmm {
+  static BlockSlice slice_of(const Vertex& v) { return kernels::slice_of(v); }
+  static float& beta(BlockSlice& slice) { return slice.epilogue.beta; }
+  static void run(const BlockSlice& slice) { block_spmm(slice); }
+  static void run_reference(const BlockSlice& slice) { block_spmm_reference(slice); }
+  static program::PhaseTimes cost(const BlockSlice& slice, const machine::HostFigures& figures) {
+    return block_cost(slice, figures);
+  }
+};
 
 }  // namespace
 
-constexpr program::Codelet block_spmm_codelet = {
-    .name = "block_spmm",
-    .workers = program::Workers::whole_tile,
-    .fields = kFields,
-    .params = kParams,
-    .reference = run_reference<true>,
-    .simd = run<true>,
-    .cost = cost,
-    .code_bytes = 4096,
-    .runs_on = program::RunsOn::hosts,
-};
-
-constexpr program::Codelet block_spmm_assign_codelet = {
-    .name = "block_spmm_assign",
-    .workers = program::Workers::whole_tile,
-    .fields = kAssignFields,
-    .params = kParams,
-    .reference = run_reference<false>,
-    .simd = run<false>,
-    .cost = cost,
-    .code_bytes = 4096,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet block_spmm_codelet =
+    host_codelet<BlockSpmm, true>("block_spmm", kFields, kParams, 4096);
+constexpr program::Codelet block_spmm_assign_codelet =
+    host_codelet<BlockSpmm, false>("block_spmm_assign", kAssignFields, kParams, 4096);
 
 std::span<const ListedCodelet> block_sparse_codelets() {
   static constexpr ListedCodelet kListed[] = {block_spmm_codelet, block_spmm_assign_codelet};

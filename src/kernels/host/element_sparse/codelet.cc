@@ -2,9 +2,8 @@
 
 #include <array>
 
-#include "kernels/common/assign.h"
 #include "kernels/host/element_sparse/cost.h"
-#include "machine/model/machine.h"
+#include "kernels/host/host_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -18,7 +17,6 @@ constexpr std::string_view kParams[] = {TESSERA_ELEMENT_SPMM_PARAMS(TESSERA_NAME
                                             TESSERA_ELEMENT_KNOBS(TESSERA_NAME)};
 
 /// The slice's weight and its Y begin with its first chunk.
-template <bool reads_y = true>
 ElementSlice slice_of(const Vertex& v) {
   using namespace element_field;
   ElementSlice slice;
@@ -44,55 +42,30 @@ ElementSlice slice_of(const Vertex& v) {
   if (slice.y.data != nullptr) slice.y.data -= first_row * slice.y.row_stride;
   slice.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[element_param::activation]);
   if (slice.epilogue.bias != nullptr) slice.epilogue.bias -= first_row;
-  if (!reads_y) slice.epilogue.beta = 0;
   slice.scratch = v.fields[scratch].as<float>();
   slice.clock = v.clock;
   slice.helpers = v.helpers;
-  size_t param = element_param::first_knob;
-  visit_element_knobs(slice.schedule, [&](std::string_view, auto& knob) {
-    knob = static_cast<std::remove_reference_t<decltype(knob)>>(v.params[param++]);
-  });
+  take_knobs(v.params.subspan(element_param::first_knob), slice.schedule,
+             [](auto& schedule, const auto& visit) { visit_element_knobs(schedule, visit); });
   return slice;
 }
 
-template <bool reads_y>
-void run(const Vertex& v) {
-  element_spmm(slice_of<reads_y>(v));
-}
-template <bool reads_y>
-void run_reference(const Vertex& v) {
-  element_spmm_reference(slice_of<reads_y>(v));
-}
-
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  return element_cost(slice_of(v), m.figures).scaled(m.clock_hz);
-}
+struct ElementSpmm {
+  static ElementSlice slice_of(const Vertex& v) { return kernels::slice_of(v); }
+  static float& beta(ElementSlice& slice) { return slice.epilogue.beta; }
+  static void run(const ElementSlice& slice) { element_spmm(slice); }
+  static void run_reference(const ElementSlice& slice) { element_spmm_reference(slice); }
+  static program::PhaseTimes cost(const ElementSlice& slice, const machine::HostFigures& figures) {
+    return element_cost(slice, figures);
+  }
+};
 
 }  // namespace
 
-constexpr program::Codelet element_spmm_codelet = {
-    .name = "element_spmm",
-    .workers = program::Workers::whole_tile,
-    .fields = kFields,
-    .params = kParams,
-    .reference = run_reference<true>,
-    .simd = run<true>,
-    .cost = cost,
-    .code_bytes = 8192,
-    .runs_on = program::RunsOn::hosts,
-};
-
-constexpr program::Codelet element_spmm_assign_codelet = {
-    .name = "element_spmm_assign",
-    .workers = program::Workers::whole_tile,
-    .fields = kAssignFields,
-    .params = kParams,
-    .reference = run_reference<false>,
-    .simd = run<false>,
-    .cost = cost,
-    .code_bytes = 8192,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet element_spmm_codelet =
+    host_codelet<ElementSpmm, true>("element_spmm", kFields, kParams, 8192);
+constexpr program::Codelet element_spmm_assign_codelet =
+    host_codelet<ElementSpmm, false>("element_spmm_assign", kAssignFields, kParams, 8192);
 
 std::span<const ListedCodelet> element_sparse_codelets() {
   static constexpr ListedCodelet kListed[] = {element_spmm_codelet, element_spmm_assign_codelet};

@@ -2,9 +2,8 @@
 
 #include <array>
 
-#include "kernels/common/assign.h"
+#include "kernels/host/host_codelet.h"
 #include "kernels/host/sddmm/cost.h"
-#include "machine/model/machine.h"
 
 namespace tessera::kernels {
 namespace {
@@ -41,12 +40,6 @@ SddmmOperands operands_of(const FieldView& dy, const FieldView& x, const FieldVi
   return o;
 }
 
-template <class Knob>
-void take(int64_t param, Knob& knob) {
-  knob = static_cast<Knob>(param);
-}
-
-template <bool reads_dw = true>
 BlockSddmmSlice block_slice_of(const Vertex& v) {
   using namespace block_sddmm_field;
   BlockSddmmSlice slice;
@@ -63,17 +56,14 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
   slice.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
                                0, first_value);
-  if (!reads_dw) slice.operands.beta = 0;
   slice.operands.clock = v.clock;
   slice.operands.helpers = v.helpers;
-  size_t param = block_sddmm_param::first_knob;
-  visit_block_sddmm_knobs(slice.schedule,
-                          [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
+  take_knobs(v.params.subspan(block_sddmm_param::first_knob), slice.schedule,
+             [](auto& schedule, const auto& visit) { visit_block_sddmm_knobs(schedule, visit); });
   return slice;
 }
 
 /// The slice's weight begins with its first chunk.
-template <bool reads_dw = true>
 ElementSddmmSlice element_slice_of(const Vertex& v) {
   using namespace element_sddmm_field;
   ElementSddmmSlice slice;
@@ -94,88 +84,43 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   slice.end_place = static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kRowGroupLanes;
   slice.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
                                w.chunk_begin[0], first_value);
-  if (!reads_dw) slice.operands.beta = 0;
   slice.operands.clock = v.clock;
   slice.operands.helpers = v.helpers;
-  size_t param = element_sddmm_param::first_knob;
-  visit_element_sddmm_knobs(slice.schedule,
-                            [&](std::string_view, auto& knob) { take(v.params[param++], knob); });
+  take_knobs(v.params.subspan(element_sddmm_param::first_knob), slice.schedule,
+             [](auto& schedule, const auto& visit) { visit_element_sddmm_knobs(schedule, visit); });
   return slice;
 }
 
-template <bool reads_dw>
-void run_blocks(const Vertex& v) {
-  block_sddmm(block_slice_of<reads_dw>(v));
-}
-template <bool reads_dw>
-void run_blocks_reference(const Vertex& v) {
-  block_sddmm_reference(block_slice_of<reads_dw>(v));
-}
-program::PhaseTimes block_vertex_cost(const Vertex& v, const machine::Machine& m) {
-  return block_sddmm_cost(block_slice_of(v), m.figures).scaled(m.clock_hz);
-}
+struct BlockSddmm {
+  static BlockSddmmSlice slice_of(const Vertex& v) { return block_slice_of(v); }
+  static float& beta(BlockSddmmSlice& slice) { return slice.operands.beta; }
+  static void run(const BlockSddmmSlice& slice) { block_sddmm(slice); }
+  static void run_reference(const BlockSddmmSlice& slice) { block_sddmm_reference(slice); }
+  static program::PhaseTimes cost(const BlockSddmmSlice& slice, const machine::HostFigures& figures) {
+    return block_sddmm_cost(slice, figures);
+  }
+};
 
-template <bool reads_dw>
-void run_elements(const Vertex& v) {
-  element_sddmm(element_slice_of<reads_dw>(v));
-}
-template <bool reads_dw>
-void run_elements_reference(const Vertex& v) {
-  element_sddmm_reference(element_slice_of<reads_dw>(v));
-}
-program::PhaseTimes element_vertex_cost(const Vertex& v, const machine::Machine& m) {
-  return element_sddmm_cost(element_slice_of(v), m.figures).scaled(m.clock_hz);
-}
+struct ElementSddmm {
+  static ElementSddmmSlice slice_of(const Vertex& v) { return element_slice_of(v); }
+  static float& beta(ElementSddmmSlice& slice) { return slice.operands.beta; }
+  static void run(const ElementSddmmSlice& slice) { element_sddmm(slice); }
+  static void run_reference(const ElementSddmmSlice& slice) { element_sddmm_reference(slice); }
+  static program::PhaseTimes cost(const ElementSddmmSlice& slice, const machine::HostFigures& figures) {
+    return element_sddmm_cost(slice, figures);
+  }
+};
 
 }  // namespace
 
-constexpr program::Codelet block_sddmm_codelet = {
-    .name = "block_sddmm",
-    .workers = program::Workers::whole_tile,
-    .fields = kBlockFields,
-    .params = kBlockParams,
-    .reference = run_blocks_reference<true>,
-    .simd = run_blocks<true>,
-    .cost = block_vertex_cost,
-    .code_bytes = 4096,
-    .runs_on = program::RunsOn::hosts,
-};
-
-constexpr program::Codelet block_sddmm_assign_codelet = {
-    .name = "block_sddmm_assign",
-    .workers = program::Workers::whole_tile,
-    .fields = kBlockAssignFields,
-    .params = kBlockParams,
-    .reference = run_blocks_reference<false>,
-    .simd = run_blocks<false>,
-    .cost = block_vertex_cost,
-    .code_bytes = 4096,
-    .runs_on = program::RunsOn::hosts,
-};
-
-constexpr program::Codelet element_sddmm_codelet = {
-    .name = "element_sddmm",
-    .workers = program::Workers::whole_tile,
-    .fields = kElementFields,
-    .params = kElementParams,
-    .reference = run_elements_reference<true>,
-    .simd = run_elements<true>,
-    .cost = element_vertex_cost,
-    .code_bytes = 8192,
-    .runs_on = program::RunsOn::hosts,
-};
-
-constexpr program::Codelet element_sddmm_assign_codelet = {
-    .name = "element_sddmm_assign",
-    .workers = program::Workers::whole_tile,
-    .fields = kElementAssignFields,
-    .params = kElementParams,
-    .reference = run_elements_reference<false>,
-    .simd = run_elements<false>,
-    .cost = element_vertex_cost,
-    .code_bytes = 8192,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet block_sddmm_codelet =
+    host_codelet<BlockSddmm, true>("block_sddmm", kBlockFields, kBlockParams, 4096);
+constexpr program::Codelet block_sddmm_assign_codelet =
+    host_codelet<BlockSddmm, false>("block_sddmm_assign", kBlockAssignFields, kBlockParams, 4096);
+constexpr program::Codelet element_sddmm_codelet =
+    host_codelet<ElementSddmm, true>("element_sddmm", kElementFields, kElementParams, 8192);
+constexpr program::Codelet element_sddmm_assign_codelet =
+    host_codelet<ElementSddmm, false>("element_sddmm_assign", kElementAssignFields, kElementParams, 8192);
 
 std::span<const ListedCodelet> sddmm_codelets() {
   static constexpr ListedCodelet kListed[] = {block_sddmm_codelet, element_sddmm_codelet,

@@ -7,6 +7,7 @@
 #include "kernels/tile/bucket/cost.h"
 #include "kernels/tile/bucket/metadata.h"
 #include "kernels/tile/bucket/multiply.h"
+#include "kernels/tile/tile_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -145,65 +146,16 @@ program::PhaseTimes any_cost(const Vertex& v, const machine::Machine& m) { retur
 
 }  // namespace
 
-constexpr program::Codelet bucket_product_codelet = {
-    .name = "bucket_product",
-    .workers = program::Workers::whole_tile,
-    .fields = kProductFields,
-    .params = kProductParams,
-    .reference = product_reference,
-    .simd = product_simd,
-    .cost = product_cost,
-    .code_bytes = 900,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet bucket_sddmm_codelet = {
-    .name = "bucket_sddmm",
-    .workers = program::Workers::whole_tile,
-    .fields = kSddmmFields,
-    .params = kSddmmParams,
-    .reference = sddmm_reference,
-    .simd = sddmm_simd,
-    .cost = sddmm_cost,
-    .code_bytes = 900,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet count_codelet = {
-    .name = "count",
-    .workers = program::Workers::whole_tile,
-    .fields = kCountFields,
-    .params = kCountParams,
-    .reference = count_up,
-    .cost = counts_cost,
-    .code_bytes = 32,
-    .runs_on = program::RunsOn::tiles,
-    .integer_only = true,
-};
-
-constexpr program::Codelet bucket_pending_codelet = {
-    .name = "bucket_pending",
-    .workers = program::Workers::whole_tile,
-    .fields = kPendingFields,
-    .params = kPendingParams,
-    .reference = pending,
-    .cost = pending_cost,
-    .code_bytes = 160,
-    .runs_on = program::RunsOn::tiles,
-    .integer_only = true,
-};
-
-constexpr program::Codelet any_flag_codelet = {
-    .name = "any_flag",
-    .workers = program::Workers::whole_tile,
-    .fields = kAnyFields,
-    .params = {},
-    .reference = any_flag,
-    .cost = any_cost,
-    .code_bytes = 64,
-    .runs_on = program::RunsOn::tiles,
-    .integer_only = true,
-};
+constexpr program::Codelet bucket_product_codelet = tile_codelet(
+    "bucket_product", kProductFields, kProductParams, {product_reference, product_simd, product_cost}, 900);
+constexpr program::Codelet bucket_sddmm_codelet =
+    tile_codelet("bucket_sddmm", kSddmmFields, kSddmmParams, {sddmm_reference, sddmm_simd, sddmm_cost}, 900);
+constexpr program::Codelet count_codelet =
+    integer_codelet("count", kCountFields, kCountParams, {count_up, nullptr, counts_cost}, 32);
+constexpr program::Codelet bucket_pending_codelet =
+    integer_codelet("bucket_pending", kPendingFields, kPendingParams, {pending, nullptr, pending_cost}, 160);
+constexpr program::Codelet any_flag_codelet =
+    integer_codelet("any_flag", kAnyFields, {}, {any_flag, nullptr, any_cost}, 64);
 
 std::span<const ListedCodelet> bucket_codelets() {
   static constexpr ListedCodelet kListed[] = {bucket_product_codelet, bucket_sddmm_codelet, count_codelet,

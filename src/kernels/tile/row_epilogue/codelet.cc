@@ -5,6 +5,7 @@
 #include "kernels/common/activation.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
+#include "kernels/tile/tile_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -26,7 +27,7 @@ void reference(const Vertex& v) {
       const int64_t row = (v.params[row_epilogue_param::first] + int64_t{r} * y.cols + c) /
                           v.params[row_epilogue_param::row_elements];
       float value = static_cast<float>(number_at(y, r, c));
-      if (row < bias.rows && bias.cols > 0) value += static_cast<float>(number_at(bias, row, 0));
+      if (row < bias.rows) value += static_cast<float>(number_at(bias, row, 0));
       set_number(y, r, c, activate(activation, value));
     }
 }
@@ -54,16 +55,8 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet row_epilogue_codelet = {
-    .name = "row_epilogue",
-    .workers = program::Workers::whole_tile,
-    .fields = kFields,
-    .params = kParams,
-    .reference = reference,
-    .cost = cost,
-    .code_bytes = 320,
-    .runs_on = program::RunsOn::tiles,
-};
+constexpr program::Codelet row_epilogue_codelet =
+    tile_codelet("row_epilogue", kFields, kParams, {reference, nullptr, cost}, 320);
 
 std::span<const ListedCodelet> row_epilogue_codelets() {
   static constexpr ListedCodelet kListed[] = {row_epilogue_codelet};

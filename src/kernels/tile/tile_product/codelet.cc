@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/common/element.h"
+#include "kernels/tile/tile_codelet.h"
 #include "kernels/tile/tile_product/cost.h"
 #include "kernels/tile/tile_product/multiply.h"
 
@@ -175,77 +176,21 @@ program::PhaseTimes weight_gradient_cost(const Vertex& v, const machine::Machine
 
 }  // namespace
 
-constexpr program::Codelet sparse_product_codelet = {
-    .name = "sparse_product",
-    .workers = program::Workers::whole_tile,
-    .fields = kSparseFields,
-    .params = kSparseParams,
-    .reference = sparse_reference,
-    .simd = sparse_simd,
-    .cost = sparse_cost,
-    .code_bytes = 600,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet sparse_transposed_product_codelet = {
-    .name = "sparse_transposed_product",
-    .workers = program::Workers::whole_tile,
-    .fields = kSparseFields,
-    .params = kSparseTransposedParams,
-    .reference = sparse_transposed_reference,
-    .simd = sparse_transposed_simd,
-    .cost = sparse_transposed_cost,
-    .code_bytes = 600,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet tile_sddmm_codelet = {
-    .name = "tile_sddmm",
-    .workers = program::Workers::whole_tile,
-    .fields = kSddmmFields,
-    .params = kSddmmParams,
-    .reference = sddmm_reference,
-    .simd = sddmm_simd,
-    .cost = sddmm_cost,
-    .code_bytes = 600,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet dense_product_codelet = {
-    .name = "dense_product",
-    .workers = program::Workers::whole_tile,
-    .fields = kDenseFields,
-    .params = kDenseParams,
-    .reference = dense_reference,
-    .simd = dense_simd,
-    .cost = dense_cost,
-    .code_bytes = 600,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet dense_input_gradient_codelet = {
-    .name = "dense_input_gradient",
-    .workers = program::Workers::whole_tile,
-    .fields = kInputGradientFields,
-    .params = kDenseParams,
-    .reference = input_gradient_reference,
-    .simd = input_gradient_simd,
-    .cost = input_gradient_cost,
-    .code_bytes = 600,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet dense_weight_gradient_codelet = {
-    .name = "dense_weight_gradient",
-    .workers = program::Workers::whole_tile,
-    .fields = kWeightGradientFields,
-    .params = kDenseParams,
-    .reference = weight_gradient_reference,
-    .simd = weight_gradient_simd,
-    .cost = weight_gradient_cost,
-    .code_bytes = 600,
-    .runs_on = program::RunsOn::tiles,
-};
+constexpr program::Codelet sparse_product_codelet = tile_codelet(
+    "sparse_product", kSparseFields, kSparseParams, {sparse_reference, sparse_simd, sparse_cost}, 600);
+constexpr program::Codelet sparse_transposed_product_codelet =
+    tile_codelet("sparse_transposed_product", kSparseFields, kSparseTransposedParams,
+                 {sparse_transposed_reference, sparse_transposed_simd, sparse_transposed_cost}, 600);
+constexpr program::Codelet tile_sddmm_codelet =
+    tile_codelet("tile_sddmm", kSddmmFields, kSddmmParams, {sddmm_reference, sddmm_simd, sddmm_cost}, 600);
+constexpr program::Codelet dense_product_codelet =
+    tile_codelet("dense_product", kDenseFields, kDenseParams, {dense_reference, dense_simd, dense_cost}, 600);
+constexpr program::Codelet dense_input_gradient_codelet =
+    tile_codelet("dense_input_gradient", kInputGradientFields, kDenseParams,
+                 {input_gradient_reference, input_gradient_simd, input_gradient_cost}, 600);
+constexpr program::Codelet dense_weight_gradient_codelet =
+    tile_codelet("dense_weight_gradient", kWeightGradientFields, kDenseParams,
+                 {weight_gradient_reference, weight_gradient_simd, weight_gradient_cost}, 600);
 
 std::span<const ListedCodelet> tile_product_codelets() {
   static constexpr ListedCodelet kListed[] = {sparse_product_codelet,       sparse_transposed_product_codelet,

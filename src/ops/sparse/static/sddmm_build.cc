@@ -1,42 +1,35 @@
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
+#include "ops/sparse/static/part_builder.h"
 #include "ops/sparse/static/sddmm.h"
-#include "ops/sparse/static/static_layout.h"
 
 namespace tessera::ops {
 namespace {
 
 using program::Box;
-using program::BoxSeries;
 using program::MappedBox;
 using program::Phase;
 using program::StepId;
 using program::VariableId;
 
-class StaticSddmmBuilder {
+class StaticSddmmBuilder : PartBuilder {
  public:
   StaticSddmmBuilder(const Builder& builder, const StaticSddmmShape& shape, const PartLayout& parts,
                      const ProductOperands& operands)
-      : b_(builder),
+      : PartBuilder(builder, shape.pattern, shape.numbers, parts, operands),
         shape_(shape),
-        partition_(parts.partition()),
-        operands_(operands),
-        dw_(operands.values),
-        layout_(parts),
-        parts_(layout_.parts()),
-        blocks_(static_cast<uint32_t>(shape.pattern.blocks())),
-        block_elements_(shape.pattern.block_size * shape.pattern.block_size) {}
+        dw_(operands.values) {}
 
   StepId build() {
     if (dw_.box.empty()) return b_.sequence({});
     program::CopySet gather{"gather", {}};
     local_x_ = layout_.add_x_rows(b_, operands_.x, gather);
-    add_dy_rows(gather);
+    local_dy_ = add_rows(operands_.y, parts_.y_rows, parts_.y_begin, gather);
     lists_ = layout_.add_lists(b_, parts_.lists, parts_.list_begin);
     const bool stays = shape_.stays(partition_) && b_.holds(dw_);
     found_ = stays ? dw_ : add_found();
-    std::vector<StepId> steps = {b_.copy(std::move(gather)), b_.execute(multiply_set())};
+    std::vector<StepId> steps = {b_.copy(std::move(gather)), b_.execute(multiply())};
     if (!stays) {
       const Operand to = partition_.col_parts == 1 ? dw_ : add_received();
       steps.push_back(b_.copy({"send blocks", {gather_rows(found_, to, rows_received())}}));
@@ -46,24 +39,12 @@ class StaticSddmmBuilder {
   }
 
  private:
-  Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols,
-                    std::vector<MappedBox> mapping) const {
-    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping),
-                        program::Purpose::gradient);
-  }
-
-  void add_dy_rows(program::CopySet& gather) {
-    const Operand rows = layout_.add_rows(b_, operands_.y, parts_.y_rows, parts_.y_begin);
-    gather.groups.push_back(gather_rows(operands_.y, rows, parts_.y_rows));
-    local_dy_ = rows.variable;
-  }
-
   /// The results of each part of the columns, stacked. Sums of several parts are sent as partial sums; those
   /// of a single part are complete.
   Operand add_found() const {
-    return temporary("dW.found", partition_.col_parts > 1 ? shape_.numbers.partials : shape_.numbers.operands,
-                     uint64_t{blocks_} * partition_.col_parts, block_elements_,
-                     layout_.on_all_parts(parts_.block_begin, block_elements_));
+    return temporary("dW.found", partition_.col_parts > 1 ? numbers_.partials : numbers_.operands,
+                     uint64_t{blocks_} * partition_.col_parts, block_elements_, blocks_of_all_parts(),
+                     program::Purpose::gradient);
   }
 
   /// Calls visit(first row, end) for each range of rows of W that lies on one tile, or whose columns lie on
@@ -94,30 +75,19 @@ class StaticSddmmBuilder {
   Operand add_received() const {
     std::vector<MappedBox> mapping;
     for (const MappedBox& owned : shape_.values.mapping) mapping.push_back({received(owned.box), owned.tile});
-    return temporary("dW.received", shape_.numbers.partials, uint64_t{blocks_} * partition_.col_parts,
-                     block_elements_, std::move(mapping));
+    return temporary("dW.received", numbers_.partials, uint64_t{blocks_} * partition_.col_parts,
+                     block_elements_, std::move(mapping), program::Purpose::gradient);
   }
   Box received(const Box& owned) const {
     return {owned.row * partition_.col_parts, owned.rows * partition_.col_parts, owned.col, owned.cols};
   }
 
-  program::ComputeSet multiply_set() const {
-    program::ComputeSet set{"multiply", Phase::compute, {}};
-    const auto table = [](std::vector<Box> boxes) { return BoxSeries::table(std::move(boxes)); };
-    const std::vector<Box> x = layout_.boxes(parts_.x_begin);
-    const std::vector<Box> dy = layout_.boxes(parts_.y_begin);
-    const std::vector<Box> found = boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
-    for (uint32_t c = 0; c < partition_.col_parts; ++c) {
-      program::VertexGroup group{
-          &kernels::tile_sddmm_codelet, layout_.tile_of(c, 0), partition_.parts(), 1, {}, {}};
-      group.fields = {{local_dy_, table(layout_.slice(dy, c))},
-                      {lists_[c], table(boxes_of(layout_.on_parts(parts_.list_begin, 1, c)))},
-                      {local_x_, table(layout_.slice(x, c))},
-                      {found_.variable, table(found_.inside(layout_.slice(found, c)))}};
-      group.params = {int64_t{shape_.pattern.block_size}};
-      set.groups.push_back(std::move(group));
-    }
-    return set;
+  program::ComputeSet multiply() const {
+    return multiply_set(kernels::tile_sddmm_codelet, {local_dy_, layout_.boxes(parts_.y_begin)},
+                        {lists_, parts_.list_begin},
+                        {{local_x_, layout_.boxes(parts_.x_begin)},
+                         {found_.variable, found_.inside(boxes_of(blocks_of_all_parts()))}},
+                        {int64_t{block_size_}});
   }
 
   program::ComputeSet reduce_set(const Operand& received_blocks) const {
@@ -129,15 +99,8 @@ class StaticSddmmBuilder {
                              {kernels::param_of(1.0F)})};
   }
 
-  const Builder& b_;
   const StaticSddmmShape& shape_;
-  const StaticPartition& partition_;
-  const ProductOperands& operands_;
   const Operand& dw_;
-  const PartLayout& layout_;
-  const StaticParts& parts_;
-  uint32_t blocks_;
-  uint32_t block_elements_;
   VariableId local_x_ = 0;
   VariableId local_dy_ = 0;
   Operand found_;

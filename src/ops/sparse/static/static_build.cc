@@ -3,7 +3,7 @@
 
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
-#include "ops/sparse/static/static_layout.h"
+#include "ops/sparse/static/part_builder.h"
 
 namespace tessera::ops {
 namespace {
@@ -15,17 +15,12 @@ using program::Phase;
 using program::StepId;
 using program::VariableId;
 
-class StaticBuilder {
+class StaticBuilder : PartBuilder {
  public:
   StaticBuilder(const Builder& builder, const StaticShape& shape, const PartLayout& parts,
                 const ProductOperands& operands)
-      : b_(builder),
+      : PartBuilder(builder, shape.pattern, shape.numbers, parts, operands),
         shape_(shape),
-        partition_(parts.partition()),
-        operands_(operands),
-        layout_(parts),
-        parts_(layout_.parts()),
-        block_elements_(shape.pattern.block_size * shape.pattern.block_size),
         in_begin_(shape.mirrored ? parts_.y_begin : parts_.x_begin),
         out_rows_(shape.mirrored ? parts_.x_rows : parts_.y_rows),
         out_begin_(shape.mirrored ? parts_.x_begin : parts_.y_begin) {}
@@ -40,7 +35,7 @@ class StaticBuilder {
     choose_result();
     add_partials();
     steps_.push_back(b_.copy(std::move(gather)));
-    steps_.push_back(b_.execute(multiply_set()));
+    steps_.push_back(b_.execute(multiply()));
     steps_.push_back(b_.copy({"send partials", {gather_rows(partials_, received_, partial_rows_)}}));
     steps_.push_back(b_.execute(reduce_set()));
     b_.send(result_, shape_.result(operands_), steps_);
@@ -48,20 +43,13 @@ class StaticBuilder {
   }
 
  private:
-  Operand temporary(std::string name, Type type, uint64_t rows, uint32_t cols, std::vector<MappedBox> mapping,
-                    program::Purpose purpose = program::Purpose::activation) const {
-    return b_.temporary(std::move(name), type, static_cast<uint32_t>(rows), cols, std::move(mapping),
-                        purpose);
-  }
-
   /// Brings values with another layout to the partition: in the exchange that gathers X, or in one before it
   /// if they are copied further.
   void take_values(program::CopySet& gather) {
     values_ = operands_.values;
     if (shape_.aliased == nullptr) return;
-    const Pattern& p = shape_.pattern;
-    values_ = temporary("W.blocks", shape_.numbers.operands, p.blocks(), block_elements_,
-                        layout_.value_mapping(p.block_size, b_.machine().tiles), program::Purpose::parameter);
+    values_ = temporary("W.blocks", numbers_.operands, blocks_, block_elements_,
+                        layout_.value_mapping(block_size_, b_.machine().tiles), program::Purpose::parameter);
     std::vector<uint32_t> rows;
     for (uint64_t block : parts_.order) rows.push_back(shape_.aliased->row_of[block]);
     program::CopyGroup take = gather_rows(operands_.values, values_, rows);
@@ -74,16 +62,14 @@ class StaticBuilder {
   /// Values are stored once; each part of X gets a copy.
   void copy_values(program::CopySet& gather) {
     if (partition_.col_parts == 1) return;
-    const auto blocks = static_cast<uint32_t>(shape_.pattern.blocks());
-    const Operand copies = temporary(
-        "W.copies", shape_.numbers.operands, uint64_t{blocks} * partition_.col_parts, block_elements_,
-        layout_.on_all_parts(parts_.block_begin, block_elements_), program::Purpose::parameter);
-    const Box all{0, blocks, 0, block_elements_};
+    const Operand copies = temporary("W.copies", numbers_.operands, uint64_t{blocks_} * partition_.col_parts,
+                                     block_elements_, blocks_of_all_parts(), program::Purpose::parameter);
+    const Box all{0, blocks_, 0, block_elements_};
     gather.groups.push_back({values_.variable,
                              copies.variable,
                              partition_.col_parts,
                              BoxSeries::same(values_.box),
-                             BoxSeries::stepped(all, {blocks, 0}),
+                             BoxSeries::stepped(all, {blocks_, 0}),
                              {},
                              {},
                              {}});
@@ -99,13 +85,8 @@ class StaticBuilder {
   }
 
   void add_in_rows(program::CopySet& gather) {
-    if (!shape_.mirrored) {
-      in_rows_ = layout_.add_x_rows(b_, shape_.right(operands_), gather);
-      return;
-    }
-    const Operand local = layout_.add_rows(b_, operands_.y, parts_.y_rows, in_begin_);
-    gather.groups.push_back(gather_rows(operands_.y, local, parts_.y_rows));
-    in_rows_ = local.variable;
+    in_rows_ = shape_.mirrored ? add_rows(operands_.y, parts_.y_rows, in_begin_, gather)
+                               : layout_.add_x_rows(b_, shape_.right(operands_), gather);
   }
 
   /// Sums are added where the result lies, if it lies in ranges of rows; otherwise in even ranges, from which
@@ -115,7 +96,7 @@ class StaticBuilder {
     y_mapping_ = b_.mapping_of(result_);
     std::ranges::sort(y_mapping_, {}, [](const MappedBox& m) { return std::pair(m.box.row, m.box.col); });
     if (b_.holds(result_) && in_row_ranges(y_mapping_)) return;
-    result_ = temporary("result", shape_.numbers.operands, shape_.result_rows(), shape_.n, {});
+    result_ = temporary("result", numbers_.operands, shape_.result_rows(), shape_.n, {});
     y_mapping_ = b_.mapping_of(result_);
   }
 
@@ -133,8 +114,7 @@ class StaticBuilder {
   /// and by part, so that neighbouring rows of a part are sent together.
   void add_partials() {
     y_boxes_ = layout_.boxes(out_begin_);
-    partials_ =
-        temporary("partials", shape_.numbers.partials, out_rows_.size(), shape_.n, on_tiles(y_boxes_));
+    partials_ = temporary("partials", numbers_.partials, out_rows_.size(), shape_.n, on_tiles(y_boxes_));
     std::vector<uint32_t> first_row;  // of the owners' ranges of rows
     for (const MappedBox& owned : y_mapping_)
       if (first_row.empty() || first_row.back() != owned.box.row) first_row.push_back(owned.box.row);
@@ -161,32 +141,17 @@ class StaticBuilder {
     std::vector<MappedBox> mapping;
     for (size_t i = 0; i < y_mapping_.size(); ++i)
       mapping.push_back({received_boxes_[i], y_mapping_[i].tile});
-    received_ = temporary("partials.received", shape_.numbers.partials, out_rows_.size(), shape_.n,
-                          std::move(mapping));
+    received_ =
+        temporary("partials.received", numbers_.partials, out_rows_.size(), shape_.n, std::move(mapping));
   }
 
-  program::ComputeSet multiply_set() const {
-    program::ComputeSet set{"multiply", Phase::compute, {}};
-    const std::vector<Box> x_boxes = layout_.boxes(in_begin_);
-    const auto table = [](std::vector<Box> boxes) { return BoxSeries::table(std::move(boxes)); };
-    const std::vector<Box> values = boxes_of(layout_.on_all_parts(parts_.block_begin, block_elements_));
-    for (uint32_t c = 0; c < partition_.col_parts; ++c) {
-      program::VertexGroup group{
-          shape_.mirrored ? &kernels::sparse_transposed_product_codelet : &kernels::sparse_product_codelet,
-          layout_.tile_of(c, 0),
-          partition_.parts(),
-          1,
-          {},
-          {}};
-      group.fields = {{values_.variable, table(values_.inside(layout_.slice(values, c)))},
-                      {lists_[c], table(boxes_of(layout_.on_parts(list_begin_, 1, c)))},
-                      {in_rows_, table(layout_.slice(x_boxes, c))},
-                      {partials_.variable, table(layout_.slice(y_boxes_, c))}};
-      group.params = {int64_t{shape_.pattern.block_size}};
-      if (!shape_.mirrored) group.params.emplace_back(int64_t{shape_.aliased != nullptr});
-      set.groups.push_back(std::move(group));
-    }
-    return set;
+  program::ComputeSet multiply() const {
+    std::vector<program::Param> params = {int64_t{block_size_}};
+    if (!shape_.mirrored) params.emplace_back(int64_t{shape_.aliased != nullptr});
+    return multiply_set(
+        shape_.mirrored ? kernels::sparse_transposed_product_codelet : kernels::sparse_product_codelet,
+        {values_.variable, values_.inside(boxes_of(blocks_of_all_parts()))}, {lists_, list_begin_},
+        {{in_rows_, layout_.boxes(in_begin_)}, {partials_.variable, y_boxes_}}, params);
   }
 
   /// Each owner of Y has a list of its partials' rows; owners of the same range of rows have copies of one
@@ -210,13 +175,7 @@ class StaticBuilder {
                 {{received_, received_boxes_}, {rows, list_boxes}, {result_, boxes_of(y_mapping_)}}, {})};
   }
 
-  const Builder& b_;
   const StaticShape& shape_;
-  const StaticPartition& partition_;
-  const ProductOperands& operands_;
-  const PartLayout& layout_;
-  const StaticParts& parts_;
-  uint32_t block_elements_;
   const std::vector<uint32_t>& in_begin_;  ///< of each part's rows of what is multiplied
   const std::vector<uint32_t>& out_rows_;  ///< rows of the result that the parts compute
   const std::vector<uint32_t>& out_begin_;
