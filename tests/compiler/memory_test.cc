@@ -54,6 +54,20 @@ struct Temporaries {
   static uint64_t arena(const Executable& e) { return e.arena_bytes.at(0); }
 };
 
+TEST(TileMemory, NamesUsesThatHaveBytes) {
+  TileMemory memory;
+  EXPECT_EQ(memory.total(), 0U);
+  EXPECT_EQ(memory.always_live(), 0U);
+  EXPECT_TRUE(memory.categories().empty());
+  EXPECT_TRUE(memory.by_purpose().empty());
+  memory.add(MemoryUse::inputs, program::Purpose::parameter, 1);
+  memory.add(MemoryUse::temporaries, program::Purpose::activation, 2);
+  EXPECT_EQ(memory.total(), 3U);
+  EXPECT_EQ(memory.always_live(), 1U);
+  EXPECT_EQ(memory.categories(), (Categories{{"inputs", 1}, {"temporaries", 2}}));
+  EXPECT_EQ(memory.by_purpose(), (Categories{{"activation", 2}, {"parameter", 1}}));
+}
+
 TEST(Placement, TemporariesThatAreNotAliveTogetherShareBytes) {
   Temporaries p(6);
   const auto e =

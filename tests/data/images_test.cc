@@ -88,6 +88,13 @@ TEST(Images, DamagedIdxFilesAreRefused) {
   EXPECT_THAT(idx_error(damaged, classes), HasSubstr("damaged"));
 }
 
+TEST(Images, SidesHave4096PixelsAtMost) {
+  EXPECT_EQ(idx_error(idx({1, 1, 4096}, pixels(4096)), idx({1}, labels(1))), "(no error)");
+  EXPECT_EQ(idx_error(idx({1, 4096, 1}, pixels(4096)), idx({1}, labels(1))), "(no error)");
+  EXPECT_THAT(idx_error(idx({1, 1, 4097}, pixels(4097)), idx({1}, labels(1))), HasSubstr("a side of 4097"));
+  EXPECT_THAT(idx_error(idx({1, 4097, 1}, pixels(4097)), idx({1}, labels(1))), HasSubstr("a side of 4097"));
+}
+
 TEST(Images, CifarBatchesAreRecords) {
   const TemporaryFolder folder;
   const std::string record = std::string(1, 3) + pixels(3072);

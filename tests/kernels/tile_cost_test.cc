@@ -7,6 +7,7 @@
 #include "kernels/common/element.h"
 #include "kernels/map/elementwise/codelet.h"
 #include "kernels/map/reduce/codelet.h"
+#include "kernels/tile/bucket/codelet.h"
 #include "kernels/tile/bucket/cost.h"
 #include "kernels/tile/row_epilogue/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
@@ -127,6 +128,13 @@ TEST(TileCost, ElementwiseFunctions) {
   EXPECT_EQ(cycles_of(row_epilogue_codelet, {field(Type::f32, 0, 0), single},
                       {static_cast<int64_t>(Activation::gelu), 25, 0}),
             11 + 6 * (29 + 24 * 9));
+}
+
+/// Without its metadata a bucket is taken to hold blocks of its own partition alone.
+TEST(TileCost, ABucketWithUnknownMetadataHasOneSubgroup) {
+  const double one =
+      cycles_of(bucket_pending_codelet, {field(Type::u16, 1, 100), field(Type::u32, 1, 1)}, {0, 4});
+  EXPECT_EQ(one, 40 + 33);
 }
 
 TEST(TileCost, Buckets) {

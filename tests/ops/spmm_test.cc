@@ -38,6 +38,29 @@ TEST(SpmmPlan, UsesNoMoreTilesThanTheMachineHas) {
       }
 }
 
+/// The program's scratch has equal rows, of whole cache lines.
+TEST(SpmmPlan, CountsTheScratchOfItsProgram) {
+  for (uint32_t threads : {1U, 2U, 3U})
+    for (uint32_t block_size : {1U, 4U, 16U})
+      for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
+        for (uint32_t n : {1U, 17U, 512U}) {
+          SCOPED_TRACE(
+              fmt::format("{} threads, b = {}, {}, n = {}", threads, block_size, name_of(product), n));
+          const machine::Machine host = machine::host(threads);
+          const auto weight = pack(random_matrix(100, 90, block_size));
+          const ProductProblem problem{.n = n, .product = product};
+          const HostPlan plan = plan_host_product(*weight, problem, host);
+          const HostProgram built = build_host_program(weight, problem, plan, host);
+          uint64_t scratch = 0;
+          for (const program::Variable& v : built.program.variables())
+            if (v.role == program::Role::temporary) scratch += v.bytes();
+          EXPECT_LE(plan.chosen.max_tile_bytes, scratch);
+          if (plan.tiles_used() == 1) {
+            EXPECT_GE(plan.chosen.max_tile_bytes + 60, scratch);
+          }
+        }
+}
+
 TEST(SpmmPlan, EveryRejectedCandidateSaysWhy) {
   const auto weight = pack(random_matrix(512, 512, 16));
   const HostPlan plan = plan_host_product(*weight, {.n = 64}, machine::host(2));

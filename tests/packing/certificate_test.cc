@@ -232,6 +232,19 @@ TEST_F(CertificateFile, ReadsWhatItWrote) {
   for (const uint32_t length : {5, 6}) EXPECT_EQ(read.weights[length], certificate_.weights[length]);
 }
 
+TEST_F(CertificateFile, TakesNumbersUpToTheirLimits) {
+  using nlohmann::json;
+  EXPECT_EQ(error_with("max_per_pack", UINT32_MAX), "(no error)");
+  EXPECT_TRUE(says(error_with("max_per_pack", uint64_t{1} << 32), "not a whole number up to 4294967295"));
+  EXPECT_TRUE(says(error_with("max_length", (uint64_t{1} << 28) + 1), "not a whole number up to 268435456"));
+  EXPECT_TRUE(says(error_with("lower_bound", UINT64_MAX), "the certificate claims 18446744073709551615"));
+  // A sequence may be as long as a pack, and no longer.
+  EXPECT_EQ(error_with("lengths", json{{10, 3, 1}}), "the weights prove 2 packs, the certificate claims 5");
+  EXPECT_TRUE(says(error_with("lengths", json{{11, 3, 1}}), "not a whole number up to 10"));
+  EXPECT_TRUE(says(error_with("lengths", json{{0, 3, 1}}), "length 0 comes after length 0"));
+  EXPECT_TRUE(says(error_with("lengths", json{{5, 3, 1}, {5, 3, 1}}), "length 5 comes after length 5"));
+}
+
 TEST_F(CertificateFile, IsRefusedWhereItIsWrong) {
   EXPECT_TRUE(says(error_with("lower_bound", 8), "the certificate claims 8"));
   EXPECT_TRUE(says(error_with("heaviest", 0), "no pack weighs"));

@@ -59,6 +59,26 @@ std::string host_plans(const machine::Machine& machine, Type type) {
   return lines;
 }
 
+/// Of weights whose pattern is not known, only its number of blocks.
+std::string dynamic_host_plans(const machine::Machine& machine) {
+  std::string lines;
+  for (const Weight& w : {Weight{1024, 768, 1, 0.02}, {1024, 768, 1, 0.2}, {1024, 768, 8, 0.125}}) {
+    const Pattern pattern = generate({PatternKind::random, w.m, w.k, w.density, w.block, kSeed}).pattern;
+    const uint64_t capacity = pattern.blocks();
+    const PackedWeight packed =
+        w.block == 1 ? PackedWeight{sparse::PackedElements::dynamic(w.m, w.k, capacity, Type::f32), false}
+                     : PackedWeight{sparse::PackedBlocks(pattern, Type::f32, capacity), false};
+    for (Product product : kProducts)
+      for (uint32_t n : {1U, 64U}) {
+        const HostPlan plan = plan_host_product(packed, {.n = n, .product = product}, machine);
+        lines += fmt::format("{} dynamic {} n = {}: {}; {} x {} parts, {:.6g} us\n", text(w),
+                             name_of(product), n, plan.chosen.partition, plan.partition.row_parts(),
+                             plan.partition.col_parts(), plan.chosen.total() * 1e6);
+      }
+  }
+  return lines;
+}
+
 std::string tile_plan(const Weight& w, const ProductProblem& problem, const machine::Machine& machine) {
   const Pattern pattern = w.block == 0
                               ? Pattern{w.m, w.k, 1, std::vector<uint64_t>(w.m + 1), {}}
@@ -104,12 +124,14 @@ std::string golden(const std::string& name) { return TESSERA_GOLDEN_PLANS + ("/"
 
 TEST(PinnedPlans, OfAHostWithAvx2) {
   const machine::Machine host = testing::avx2_host();
-  testing::expect_golden(golden("avx2.txt"), host_plans(host, Type::f32) + host_plans(host, Type::bf16));
+  testing::expect_golden(golden("avx2.txt"), host_plans(host, Type::f32) + host_plans(host, Type::bf16) +
+                                                 dynamic_host_plans(host));
 }
 
 TEST(PinnedPlans, OfAHostWithAvx512) {
   const machine::Machine host = testing::avx512_host();
-  testing::expect_golden(golden("avx512.txt"), host_plans(host, Type::f32) + host_plans(host, Type::bf16));
+  testing::expect_golden(golden("avx512.txt"), host_plans(host, Type::f32) + host_plans(host, Type::bf16) +
+                                                   dynamic_host_plans(host));
 }
 
 TEST(PinnedPlans, OfBow) { testing::expect_golden(golden("bow.txt"), tile_plans(machine::find("bow"))); }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "sparse/pattern.h"
 #include "support/error_of.h"
 
 namespace tessera {
@@ -108,6 +109,33 @@ std::vector<Shape> shapes() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, SpmmTest, ::testing::ValuesIn(shapes()));
+
+/// Each part of the rows takes its own rows of the bias.
+TEST(Spmm, AddsTheBiasOfEveryPartOfTheRows) {
+  for (const uint32_t block_size : {1U, 4U, 16U})
+    for (const uint32_t n : {1U, 9U, 50U})
+      for (const bool transpose : {false, true})
+        for (const bool bias : {false, true}) {
+          const SparseMatrix matrix = random_matrix(128, 96, block_size);
+          SpmmOptions options{.bias = bias, .threads = 3, .force = {{"row_parts", 3}}};
+          options.transpose = transpose;
+          const SparseMatrix left = transpose ? sparse::transpose(matrix) : matrix;
+          std::vector<float> x(size_t{left.pattern.cols} * n), y(size_t{left.pattern.rows} * n, NAN);
+          std::vector<float> rows(left.pattern.rows);
+          for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+          for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+          const SpmmArguments arguments{.x = x.data(),
+                                        .x_leading = n,
+                                        .y = y.data(),
+                                        .y_leading = n,
+                                        .bias = bias ? rows.data() : nullptr};
+          const std::vector<double> expected = reference(left, n, options, arguments);
+          Spmm(Weight(matrix), n, options)(arguments);
+          for (size_t i = 0; i < y.size(); ++i)
+            ASSERT_NEAR(y[i], expected[i], 3e-5)
+                << "b = " << block_size << ", n = " << n << ", transpose " << transpose << ", element " << i;
+        }
+}
 
 // Callers may place arrays anywhere in a buffer of bytes. Y is written with and without non-temporal stores.
 TEST(Spmm, TakesArraysThatBeginAtAnyByte) {
