@@ -239,7 +239,7 @@ TEST_F(CertificateFile, TakesNumbersUpToTheirLimits) {
   EXPECT_TRUE(says(error_with("max_length", (uint64_t{1} << 28) + 1), "not a whole number up to 268435456"));
   EXPECT_TRUE(says(error_with("lower_bound", UINT64_MAX), "the certificate claims 18446744073709551615"));
   // A sequence may be as long as a pack, and no longer.
-  EXPECT_EQ(error_with("lengths", json{{10, 3, 1}}), "the weights prove 2 packs, the certificate claims 5");
+  EXPECT_TRUE(says(error_with("lengths", json{{10, 3, 1}}), "the weights prove 1 packs"));
   EXPECT_TRUE(says(error_with("lengths", json{{11, 3, 1}}), "not a whole number up to 10"));
   EXPECT_TRUE(says(error_with("lengths", json{{0, 3, 1}}), "length 0 comes after length 0"));
   EXPECT_TRUE(says(error_with("lengths", json{{5, 3, 1}, {5, 3, 1}}), "length 5 comes after length 5"));
