@@ -12,6 +12,14 @@ namespace machine {
 struct Machine;
 }
 
+/// Threads of products and conversions that are given none: those set, or TESSERA_THREADS, or one per
+/// physical core available to this process.
+uint32_t default_threads();
+
+/// Sets them, at most 4096; 0: as at the start. Products that are planned already keep theirs. Throws
+/// UsageError for more.
+void set_default_threads(uint32_t threads);
+
 /// A machine: its tiles, their memory, and the cost of their work.
 class Machine {
  public:

@@ -9,6 +9,7 @@
 #include "bindings.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 NB_MODULE(_tessera, m) {
   m.doc() = "Native half of the package tessera. Not public: names may change.";
@@ -21,7 +22,10 @@ NB_MODULE(_tessera, m) {
       PyErr_SetString(PyExc_RuntimeError, e.what());
     }
   });
+  m.def("default_threads", &tessera::default_threads);
+  m.def("set_default_threads", &tessera::set_default_threads, "threads"_a);
   tessera::python::bind_matrix(m);
   tessera::python::bind_weight(m);
   tessera::python::bind_products(m);
+  tessera::python::bind_packing(m);
 }

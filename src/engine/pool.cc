@@ -1,5 +1,6 @@
 #include "engine/pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -48,8 +49,18 @@ struct Pool::Worker {
 };
 
 Pool& Pool::shared() {
-  static Pool pool;
-  return pool;
+  // A forked child has none of its parent's threads: it abandons their pool, which may be in use, for its
+  // own.
+  static std::atomic<Pool*> shared{nullptr};
+  static const int when_forked = pthread_atfork(nullptr, nullptr, [] { shared = nullptr; });
+  static const struct AtExit {
+    ~AtExit() { delete shared.exchange(nullptr); }
+  } at_exit;
+  static_cast<void>(when_forked);
+  if (Pool* pool = shared.load(std::memory_order_acquire)) return *pool;
+  auto fresh = std::make_unique<Pool>();
+  Pool* first = nullptr;
+  return shared.compare_exchange_strong(first, fresh.get()) ? *fresh.release() : *first;
 }
 
 Pool::Pool(std::chrono::microseconds spin) : spin_(spin), cpus_(machine::cpus_by_core()) {}

@@ -21,7 +21,7 @@ namespace tessera::engine {
 /// threads on one core and leave them there for milliseconds. The caller is not pinned.
 class Pool {
  public:
-  /// The pool of this process.
+  /// The pool of this process, of a forked one its own.
   static Pool& shared();
 
   explicit Pool(std::chrono::microseconds spin = std::chrono::microseconds{50});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/machine.h>
 
 #include <algorithm>
 #include <array>
@@ -39,10 +40,7 @@ uint32_t threads_of(const compiler::Executable& executable, const DispatchTable&
   if (table.most_threads() == 1) return 1;
   uint32_t most = options.threads;
   if (most == 0 && executable.machine.kind == machine::Kind::host) most = executable.machine.tiles;
-  if (most == 0) {
-    static const uint32_t host_threads = machine::default_threads(machine::detect_host());
-    most = host_threads;
-  }
+  if (most == 0) most = default_threads();
   return std::min(most, table.most_threads());
 }
 

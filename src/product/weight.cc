@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/machine.h>
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 
 #include "engine/pool.h"
-#include "machine/host/detect.h"
 #include "sparse/moves.h"
 #include "sparse/packed_format.h"
 #include "sparse/parts.h"
@@ -23,11 +23,6 @@ using sparse::PackedElements;
 std::shared_ptr<Weight::Storage> store(ops::PackedWeight packed) {
   return std::make_shared<Weight::Storage>(
       Weight::Storage{std::make_shared<ops::PackedWeight>(std::move(packed))});
-}
-
-uint32_t threads() {
-  static const uint32_t threads = machine::default_threads(machine::detect_host());
-  return threads;
 }
 
 void require_count(size_t have, uint64_t want) {
@@ -145,7 +140,9 @@ Relocation relocation(const PackedElements& elements, std::shared_ptr<const spar
 }  // namespace
 
 const base::ParallelFor& parallel() {
-  static const base::ParallelFor parallel = engine::on_pool(threads());
+  static const base::ParallelFor parallel = [](uint32_t count, const std::function<void(uint32_t)>& job) {
+    engine::on_pool(default_threads())(count, job);
+  };
   return parallel;
 }
 

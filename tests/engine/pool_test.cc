@@ -1,6 +1,8 @@
 #include "engine/pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -39,6 +41,29 @@ TEST(Pool, SurvivesAHundredThousandSupersteps) {
 
 /// Makes waiting threads sleep at once.
 constexpr std::chrono::microseconds kNoSpinning{0};
+
+int sum_on_two_threads() {
+  Pool::Team team(Pool::shared(), 2);
+  std::atomic<int> sum{0};
+  team.run([&](uint32_t thread) { sum += static_cast<int>(thread) + 1; });
+  return sum;
+}
+
+TEST(Pool, ServesAForkedProcessWhoseParentUsesIt) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer does not follow threads that a forked process starts";
+#endif
+  ASSERT_EQ(sum_on_two_threads(), 3);
+  Pool::Team in_use(Pool::shared(), 2);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // rather than hang
+    _exit(sum_on_two_threads());
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
+}
 
 TEST(Pool, WakesWorkersThatSleep) {
   Pool pool(kNoSpinning);

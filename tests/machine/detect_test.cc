@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/machine.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 
 #include "machine/host/affinity.h"
+#include "machine/model/machine.h"
 
 namespace tessera::machine {
 namespace {
@@ -119,6 +121,18 @@ TEST_F(Detect, NothingReadableStillGivesAComputer) {
   EXPECT_EQ(empty.physical_cores, 1u);
   EXPECT_GT(empty.l1_bytes, 0u);
   EXPECT_GT(empty.l2_bytes, 0u);
+}
+
+TEST(DefaultThreads, CanBeSet) {
+  const HostFacts facts;
+  const uint32_t before = tessera::default_threads();
+  set_default_threads(5);
+  EXPECT_EQ(tessera::default_threads(), 5u);
+  EXPECT_EQ(default_threads(facts), 5u);
+  EXPECT_EQ(host().tiles, 5u);
+  EXPECT_THROW(set_default_threads(4097), UsageError);
+  set_default_threads(0);
+  EXPECT_EQ(tessera::default_threads(), before);
 }
 
 TEST(DefaultThreads, EnvironmentOverrulesAndIsChecked) {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/machine.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -200,6 +202,9 @@ uint64_t memory(const fs::path& root) {
   return std::isinf(bytes) ? 0 : static_cast<uint64_t>(bytes);
 }
 
+constexpr unsigned kMostThreads = 4096;
+std::atomic<unsigned> chosen_threads{0};
+
 }  // namespace
 
 HostFacts detect_host() { return detect_host({"/", allowed_cpus()}); }
@@ -229,12 +234,14 @@ HostFacts detect_host(const HostSource& source) {
 }
 
 unsigned default_threads(const HostFacts& facts) {
+  if (const unsigned threads = chosen_threads) return threads;
   if (const char* text = std::getenv("TESSERA_THREADS"); text != nullptr && *text != '\0') {
     const std::string_view value = text;
     unsigned threads = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), threads);
-    if (error != std::errc() || end != value.data() + value.size() || threads < 1 || threads > 4096)
-      throw UsageError(fmt::format("TESSERA_THREADS is '{}': give a whole number from 1 to 4096", value));
+    if (error != std::errc() || end != value.data() + value.size() || threads < 1 || threads > kMostThreads)
+      throw UsageError(
+          fmt::format("TESSERA_THREADS is '{}': give a whole number from 1 to {}", value, kMostThreads));
     return threads;
   }
   if (facts.quota == 0) return facts.physical_cores;
@@ -262,3 +269,19 @@ std::string describe(const HostFacts& facts) {
 }
 
 }  // namespace tessera::machine
+
+namespace tessera {
+
+uint32_t default_threads() {
+  if (const unsigned threads = machine::chosen_threads) return threads;
+  static const uint32_t threads = machine::default_threads(machine::detect_host());
+  return threads;
+}
+
+void set_default_threads(uint32_t threads) {
+  if (threads > machine::kMostThreads)
+    throw UsageError(fmt::format("{} threads are more than {}", threads, machine::kMostThreads));
+  machine::chosen_threads = threads;
+}
+
+}  // namespace tessera
