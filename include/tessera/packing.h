@@ -140,6 +140,11 @@ struct Packing {
 /// three sequences of up to 2,048 tokens, so it takes max_per_pack 0 and 3 only.
 Packing plan(const Histogram& histogram, const Options& options = {});
 
+/// Packs a part of the sequences, such as one shard of a corpus, by a packing of all of them: each kind of
+/// pack is used in proportion, and what is left over is added longest-pack-first. Throws UsageError for
+/// another maximum length, or for a histogram out of range.
+Packing plan_shard(const Packing& whole, const Histogram& shard);
+
 /// Throws Error, naming the wrong sequence or pack, unless the packing contains exactly the histogram's
 /// sequences and no pack is too long or too deep.
 void verify(const Packing& packing, const Histogram& histogram);
@@ -231,6 +236,15 @@ struct Input {
 /// Counts lengths. Throws Error, naming the first, if one is out of range, or too long under the error
 /// policy; UsageError for a maximum out of range.
 Input count(const Lengths& lengths, uint32_t max_length, TooLong policy = TooLong::error);
+
+/// Sequences of one length.
+struct LengthCount {
+  uint64_t length = 0;
+  uint64_t count = 0;
+};
+
+/// Counts lengths that are counted already, in any order; a length may occur more than once. Throws as above.
+Input count(std::span<const LengthCount> lengths, uint32_t max_length, TooLong policy = TooLong::error);
 
 /// Reads a histogram: text with one `length,count` per line, in any order, with an optional header. Throws as
 /// count() does, naming the line.

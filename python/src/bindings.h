@@ -7,6 +7,7 @@ namespace tessera::python {
 
 void bind_matrix(nanobind::module_& m);
 void bind_weight(nanobind::module_& m);
+void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
 
 }  // namespace tessera::python

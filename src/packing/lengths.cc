@@ -172,4 +172,15 @@ Input count(const Lengths& lengths, uint32_t max_length, TooLong policy) {
   return std::move(counter).finish();
 }
 
+Input count(std::span<const LengthCount> lengths, uint32_t max_length, TooLong policy) {
+  Counter counter(max_length, policy);
+  for (const LengthCount& entry : lengths) {
+    if (entry.length == 0 || entry.length > kLongest)
+      throw Error(fmt::format("{} sequences of {} tokens; a sequence has 1 to {}, so leave these out",
+                              entry.count, entry.length, kLongest));
+    if (!counter.add(entry.length, entry.count)) throw Error(too_long_text(entry.length, max_length));
+  }
+  return std::move(counter).finish();
+}
+
 }  // namespace tessera::pack
