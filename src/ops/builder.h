@@ -82,9 +82,14 @@ class Builder {
               std::optional<program::Purpose> purpose = {}) const;
 
   /// Converts an operand of one layout to another: returns it unchanged if the order of elements is the same,
-  /// whatever its mapping; otherwise a temporary, with the copies that fill it.
+  /// whatever its mapping; otherwise a temporary, with the steps that fill it.
   Operand bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
                 std::vector<program::StepId>& steps) const;
+  /// Fills an operand of one layout from one of another, by copies; if one of them is stored as its
+  /// transpose, by vertices where the result lies. Throws UsageError for packed values of which one is
+  /// transposed.
+  void convert(const Operand& from, const OperandLayout& has, const Operand& to, const OperandLayout& wants,
+               std::vector<program::StepId>& steps) const;
   /// Copies one operand to another of its shape; nothing if they are the same.
   void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
 
@@ -115,6 +120,12 @@ class Builder {
   }
 
  private:
+  /// An operand as the matrix that its layout stores, row by row: itself, or a temporary.
+  Operand plain(const Operand& operand, const OperandLayout& layout) const;
+  void transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
+  /// Rows of an operand for each thread of a host, as few threads as its copies take.
+  std::vector<program::MappedBox> slices_of_threads(const Operand& operand) const;
+
   program::Program& program_;
   machine::Machine machine_;
   program::TileId first_tile_ = 0;

@@ -1,8 +1,7 @@
 #include "ops/layout.h"
 
-#include <tessera/error.h>
-
 #include <algorithm>
+#include <cassert>
 #include <memory>
 
 namespace tessera::ops {
@@ -95,10 +94,15 @@ program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std
 
 program::CopySet conversion(const Operand& from, const OperandLayout& has, const Operand& to,
                             const OperandLayout& wants) {
-  if (has.transposed != wants.transposed)
-    throw UsageError("an exchange does not transpose: both layouts must store the matrix, or its transpose");
+  assert(has.transposed == wants.transposed);
   return {"convert",
           {has.blocks.empty() ? copy_runs(from, has, to, wants) : copy_blocks(from, has, to, wants)}};
+}
+
+OperandLayout OperandLayout::row_by_row() const {
+  OperandLayout plain{parts ? parts->rows() : rows, parts ? parts->cols() : cols};
+  plain.transposed = transposed;
+  return plain;
 }
 
 std::vector<float> OperandLayout::store(std::span<const float> matrix) const {

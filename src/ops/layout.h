@@ -27,6 +27,9 @@ struct OperandLayout {
            transposed == other.transposed && blocks == other.blocks;
   }
 
+  /// The same matrix, or transpose, row by row, without a mapping.
+  OperandLayout row_by_row() const;
+
   /// Converts a row-major matrix to the elements to bind to such an operand, and back.
   std::vector<float> store(std::span<const float> matrix) const;
   void load(std::span<const float> stored, std::span<float> matrix) const;
@@ -37,8 +40,8 @@ OperandLayout matrix_layout(uint32_t rows, uint32_t cols, std::vector<program::M
 /// Part by part.
 OperandLayout parted_layout(PartedMatrix parts, std::vector<program::MappedBox> mapping);
 
-/// The copies that convert an operand from one layout to another. Throws UsageError if only one of them is
-/// stored as its transpose: an exchange does not transpose.
+/// The copies that convert an operand from one layout to another, if both store the matrix or both its
+/// transpose.
 program::CopySet conversion(const Operand& from, const OperandLayout& has, const Operand& to,
                             const OperandLayout& wants);
 

@@ -194,15 +194,50 @@ TEST(ProductOnTiles, ChoosesTheCheapestOfSeveralLayouts) {
   EXPECT_GT(plan_among({one_tile}).chosen.total(), free.chosen.total());
 }
 
-TEST(ProductOnTiles, AnExchangeDoesNotTranspose) {
-  const machine::Machine m = testing::toy_machine(4);
-  const Pattern pattern = random_matrix(12, 20, 1).pattern;
-  const ProductProblem problem{.n = 5, .dense = true};
-  OperandLayout turned = matrix_layout(5, 20, program::map_to_tile(5, 20, 0));
-  turned.transposed = true;
-  EXPECT_TRUE(test::says(test::error_of<UsageError>(
-                             [&] { plan_tile_product(pattern, problem, m, {}, nullptr, {.x = {turned}}); }),
-                         "an exchange does not transpose"));
+OperandLayout transposed_layout(uint32_t rows, uint32_t cols, std::vector<program::MappedBox> mapping) {
+  OperandLayout layout = matrix_layout(cols, rows, std::move(mapping));
+  layout.transposed = true;
+  return layout;
+}
+
+/// X and Y as a framework has them, batch by batch.
+TEST(ProductOnTiles, TakesAndLeavesOperandsStoredAsTheirTransposes) {
+  constexpr uint32_t kN = 9;
+  const SparseMatrix matrix = random_matrix(61, 45, 4);
+  for (uint32_t tiles : {1U, 6U, 24U}) {
+    const machine::Machine m = testing::toy_machine(tiles, 1 << 20);
+    const LayoutChoices linear = {.x = {transposed_layout(45, kN, program::map_linearly(kN, 45, tiles))},
+                                  .y = {transposed_layout(61, kN, program::map_linearly(kN, 61, tiles))}};
+    const LayoutChoices one_tile = {.x = {transposed_layout(45, kN, program::map_to_tile(kN, 45, tiles - 1))},
+                                    .y = {transposed_layout(61, kN, program::map_to_tile(kN, 61, 0))}};
+    for (Kind kind : kKinds)
+      for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
+        for (const LayoutChoices& layouts : {linear, one_tile})
+          for (const TiledNumbers& numbers : kNumbers) {
+            SCOPED_TRACE(fmt::format("{} tiles, kind {}, {}, {}", tiles, static_cast<int>(kind),
+                                     name_of(product), name_of(numbers.operands)));
+            ProductProblem problem = problem_of(kind, matrix.pattern, kN, numbers);
+            problem.product = product;
+            product::Product transposing(matrix, problem, m, {}, nullptr, layouts);
+            EXPECT_TRUE(transposing.tile_program().layouts.x.transposed);
+            EXPECT_TRUE(ProductRun(matrix, problem).run(transposing).verified);
+            if (kind != Kind::dynamically_sparse) expect_kept(transposing, 1.15);
+          }
+  }
+}
+
+TEST(ProductOnTiles, TransposesAtAPrice) {
+  const machine::Machine m = testing::toy_machine(24, 1 << 20);
+  const Pattern pattern = random_matrix(61, 45, 4).pattern;
+  const ProductProblem problem{.n = 20};
+  const auto seconds = [&](OperandLayout x) {
+    return plan_tile_product(pattern, problem, m, {}, nullptr, {.x = {std::move(x)}}).chosen;
+  };
+  const PlanCandidate plain = seconds(matrix_layout(45, 20, program::map_linearly(45, 20, 24)));
+  const PlanCandidate transposed = seconds(transposed_layout(45, 20, program::map_linearly(20, 45, 24)));
+  EXPECT_EQ(plain.seconds[program::Phase::rearrange], 0);
+  EXPECT_GT(transposed.seconds[program::Phase::rearrange], 0);
+  EXPECT_GT(transposed.seconds[program::Phase::exchange], plain.seconds[program::Phase::exchange]);
 }
 
 }  // namespace

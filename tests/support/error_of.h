@@ -20,9 +20,9 @@ std::string error_of(F f) {
 }
 
 /// Whether the message contains the text; for EXPECT_TRUE.
-inline testing::AssertionResult says(const std::string& message, const std::string& text) {
-  if (message.find(text) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "the message is: " << message << "\nand lacks: " << text;
+inline ::testing::AssertionResult says(const std::string& message, const std::string& text) {
+  if (message.find(text) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "the message is: " << message << "\nand lacks: " << text;
 }
 
 }  // namespace tessera::test

@@ -106,8 +106,7 @@ BuiltProduct build_between(const Builder& builder, const ProductProblem& problem
   if (has_epilogue && !result.box.empty())
     steps.push_back(Epilogue(builder, native_result, result, problem, operands.bias).build());
   if (is_converted)
-    steps.push_back(
-        builder.copy(conversion(result, native_result, result_of(product, operands), given_result)));
+    builder.convert(result, native_result, result_of(product, operands), given_result, steps);
   else
     builder.send(result, result_of(product, operands), steps);
   built.step = steps.size() == 1 ? steps[0] : builder.sequence(std::move(steps));

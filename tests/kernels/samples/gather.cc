@@ -24,6 +24,14 @@ Sample copy_sample(uint32_t scale, uint64_t seed) {
 }
 
 template <Type type>
+Sample transpose_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 7 * scale;
+  const uint32_t cols = 19 * scale;
+  Sample sample(transpose_codelet);
+  return sample.random(type, cols, rows, seed, 1, true).unset(type, rows, cols);
+}
+
+template <Type type>
 Sample gather_elements_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 7 * scale;
   const uint32_t cols = 13 * scale;
@@ -46,12 +54,17 @@ constexpr NamedSample kElementSamples[] = {{"f32", gather_elements_sample<Type::
 constexpr NamedSample kCopySamples[] = {
     {"f32", copy_sample<Type::f32>}, {"f16", copy_sample<Type::f16>}, {"bf16", copy_sample<Type::bf16>}};
 
+constexpr NamedSample kTransposeSamples[] = {{"f32", transpose_sample<Type::f32>},
+                                             {"f16", transpose_sample<Type::f16>},
+                                             {"bf16", transpose_sample<Type::bf16>}};
+
 }  // namespace
 
 std::span<const CodeletSamples> gather_samples() {
   static constexpr CodeletSamples kAll[] = {{gather_rows_codelet, kGatherSamples},
                                             {gather_elements_codelet, kElementSamples},
-                                            {copy_codelet, kCopySamples}};
+                                            {copy_codelet, kCopySamples},
+                                            {transpose_codelet, kTransposeSamples}};
   return kAll;
 }
 

@@ -98,13 +98,30 @@ void transpose(const FieldView& in, const FieldView& out) {
                      std::min(kSide, out.cols - c));
 }
 
-void copy(const Vertex& v) {
-  const FieldView& in = v.fields[copy_field::in];
-  const FieldView& out = v.fields[copy_field::out];
+void copy(const FieldView& in, const FieldView& out) {
   if (is_transposition(in, out)) return transpose(in, out);
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
     std::memcpy(at[1], at[0], count * size_of(out.type));
   });
+}
+
+void copy(const Vertex& v) { copy(v.fields[copy_field::in], v.fields[copy_field::out]); }
+
+void transpose_reference(const Vertex& v) {
+  const FieldView& in = v.fields[copy_field::in];
+  const FieldView& out = v.fields[copy_field::out];
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c)
+      std::memcpy(address_of(out, r, c), address_of(in, c, r), size_of(out.type));
+}
+
+/// The same elements, read along the other side.
+FieldView transposed_view(const FieldView& field) {
+  return {field.data, field.type, field.cols, field.rows, field.col_stride, field.row_stride};
+}
+
+void transpose(const Vertex& v) {
+  copy(transposed_view(v.fields[copy_field::in]), v.fields[copy_field::out]);
 }
 
 // Vector operations on a host per element that is not contiguous.
@@ -120,6 +137,8 @@ constexpr double kTileGatherWorkerCycles = 30;
 constexpr double kTileGatherRowCycles = 19;
 constexpr double kTileGatherVectorCycles = 2;
 constexpr double kTileCopyCycles = 25;
+// A transpose reads and writes all elements, as where dense gradients transpose a factor.
+constexpr double kTileTransposeAccesses = 2;
 
 program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[gather_rows_field::out];
@@ -148,6 +167,18 @@ program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
     return in_phase(Phase::rearrange, kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
   const bool strided = v.fields[copy_field::in].col_stride != 1 || out.col_stride != 1;
+  const HostWork work{bytes_of(out), bytes_of(out),
+                      strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
+  return in_phase(Phase::rearrange, host_cycles(m, work));
+}
+
+program::PhaseTimes transpose_cost(const Vertex& v, const machine::Machine& m) {
+  const FieldView& in = v.fields[copy_field::in];
+  const FieldView& out = v.fields[copy_field::out];
+  if (m.kind != machine::Kind::host)
+    return in_phase(Phase::rearrange, kTileCopyCycles + std::ceil(kTileTransposeAccesses * bytes_of(out) /
+                                                                  m.load_bytes_per_cycle));
+  const bool strided = in.row_stride != 1 || out.col_stride != 1;
   const HostWork work{bytes_of(out), bytes_of(out),
                       strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
   return in_phase(Phase::rearrange, host_cycles(m, work));
@@ -186,8 +217,19 @@ constexpr program::Codelet copy_codelet = {
     .code_bytes = 128,
 };
 
+constexpr program::Codelet transpose_codelet = {
+    .name = "transpose",
+    .fields = kCopyFields,
+    .params = {},
+    .reference = transpose_reference,
+    .simd = transpose,
+    .cost = transpose_cost,
+    .code_bytes = 256,
+};
+
 std::span<const ListedCodelet> gather_codelets() {
-  static constexpr ListedCodelet kListed[] = {gather_rows_codelet, gather_elements_codelet, copy_codelet};
+  static constexpr ListedCodelet kListed[] = {gather_rows_codelet, gather_elements_codelet, copy_codelet,
+                                              transpose_codelet};
   return kListed;
 }
 

@@ -1,4 +1,4 @@
-// Data movement: rows or elements given by a list, and whole boxes.
+// Data movement: rows or elements given by a list, whole boxes, and transposes.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
@@ -7,6 +7,7 @@ namespace tessera::kernels {
 
 #define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
 #define TESSERA_GATHER_ELEMENTS_FIELDS(X) X(source) X(places) X(out, .access = program::Access::out)
+/// Of copy and transpose.
 #define TESSERA_COPY_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
 namespace gather_rows_field {
@@ -29,6 +30,9 @@ extern const program::Codelet gather_elements_codelet;
 
 /// out = in, whatever their strides. Fields of one shape and type.
 extern const program::Codelet copy_codelet;
+
+/// out = inᵀ, whatever their strides.
+extern const program::Codelet transpose_codelet;
 
 std::span<const ListedCodelet> gather_codelets();
 

@@ -1,0 +1,157 @@
+// Conversions of operands between layouts, compared with the reference interpreter and with the layouts' own
+// order of elements.
+#include "ops/builder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "product/numbers.h"
+#include "support/bound_arrays.h"
+#include "support/error_of.h"
+#include "support/reference_interpreter.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Role;
+using program::StepId;
+
+constexpr uint32_t kRows = 13, kCols = 22;
+
+/// A matrix of kRows × kCols in every order: row by row and part by part, itself and its transpose.
+std::vector<OperandLayout> layouts_on(const machine::Machine& m) {
+  std::vector<OperandLayout> layouts;
+  for (bool transposed : {false, true}) {
+    const uint32_t rows = transposed ? kCols : kRows;
+    const uint32_t cols = transposed ? kRows : kCols;
+    const PartedMatrix parts(rows, cols, 1, 1, 3, 2, 2, 4);
+    const PartedMatrix slices(rows, cols, 2, 1, 2, 1, 1, 1);
+    const bool host = m.kind == machine::Kind::host;
+    const auto mapped = [&](uint32_t r, uint32_t c) {
+      return host ? program::map_shared(r, c) : program::map_linearly(r, c, m.tiles);
+    };
+    layouts.push_back(matrix_layout(rows, cols, mapped(rows, cols)));
+    if (!host) layouts.push_back(matrix_layout(rows, cols, program::map_to_tile(rows, cols, m.tiles - 1)));
+    for (const PartedMatrix& parted : {parts, slices})
+      layouts.push_back(parted_layout(parted, mapped(parted.slices(), parted.slice_elements())));
+    for (size_t i = layouts.size() - (host ? 3 : 4); i < layouts.size(); ++i)
+      layouts[i].transposed = transposed;
+  }
+  return layouts;
+}
+
+std::vector<float> numbers() {
+  std::vector<float> matrix(kRows * kCols);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i) - 100;
+  return matrix;
+}
+
+void put(const std::vector<float>& elements, Type type, std::vector<std::byte>& variable) {
+  const std::vector<std::byte> bytes = product::as_type(elements, type);
+  ASSERT_EQ(bytes.size(), variable.size());
+  variable = bytes;
+}
+
+/// Converts from one layout to another in a program, and expects the elements where the other has them.
+void expect_converted(const OperandLayout& has, const OperandLayout& wants, Type type,
+                      const machine::Machine& m) {
+  program::Program program;
+  const Builder builder(program, m);
+  const Operand from = builder.add("from", Role::input, type, has);
+  const Operand to = builder.add("to", Role::output, type, wants);
+  std::vector<StepId> steps;
+  const Operand brought = builder.bring(from, has, wants, steps);
+  builder.send(brought, to, steps);
+  program.set_main(builder.sequence(steps));
+
+  testing::FlatVariables contents = testing::flat_variables(program);
+  put(has.store(numbers()), type, contents[from.variable]);
+  testing::BoundArrays arrays(program, contents);
+  testing::interpret(program, contents);
+  const auto executable = compiler::compile(program, m);
+  const engine::Engine engine(executable);
+  const engine::Profile profile = engine.run(arrays.bindings());
+  for (const std::vector<std::byte>& result : {contents[to.variable], arrays.flat()[to.variable]}) {
+    std::vector<float> found(kRows * kCols);
+    wants.load(product::as_floats(result, type), found);
+    EXPECT_EQ(found, numbers());
+  }
+  EXPECT_EQ(profile.cycles.at, compiler::estimate(program, m).cycles.at);
+}
+
+TEST(Conversion, BringsEveryLayoutToEveryOther) {
+  for (const machine::Machine& m :
+       {testing::toy_machine(1), testing::toy_machine(6), testing::toy_machine_with_regions(8),
+        testing::toy_host(1), testing::toy_host(3)}) {
+    const std::vector<OperandLayout> layouts = layouts_on(m);
+    for (Type type : {Type::f32, Type::f16})
+      for (size_t i = 0; i < layouts.size(); ++i)
+        for (size_t j = 0; j < layouts.size(); ++j) {
+          SCOPED_TRACE(fmt::format("{} tiles, {}, layout {} to {}", m.tiles, name_of(type), i, j));
+          expect_converted(layouts[i], layouts[j], type, m);
+        }
+  }
+}
+
+/// A result on other tiles than the builder's is sent there.
+TEST(Conversion, TransposesToOtherTiles) {
+  const machine::Machine m = testing::toy_machine(8);
+  program::Program program;
+  const Builder builder(program, m, 4, 4);
+  const OperandLayout has = matrix_layout(kRows, kCols, program::map_linearly(kRows, kCols, 4));
+  OperandLayout wants = matrix_layout(kCols, kRows, program::map_to_tile(kCols, kRows, 0));
+  wants.transposed = true;
+  const Operand from = builder.add("from", Role::input, Type::f32, has);
+  const Operand to = Builder(program, m).add("to", Role::output, Type::f32, wants);
+  ASSERT_FALSE(builder.holds(to));
+  std::vector<StepId> steps;
+  builder.convert(from, has, to, wants, steps);
+  program.set_main(builder.sequence(steps));
+  for (const program::ComputeSet& set : program.compute_sets())
+    for (const program::VertexGroup& group : set.groups) EXPECT_GE(group.first_tile, 4U);
+  testing::FlatVariables contents = testing::flat_variables(program);
+  put(numbers(), Type::f32, contents[from.variable]);
+  testing::BoundArrays arrays(program, contents);
+  engine::Engine(compiler::compile(program, m)).run(arrays.bindings());
+  std::vector<float> found(kRows * kCols);
+  wants.load(product::as_floats(arrays.flat()[to.variable], Type::f32), found);
+  EXPECT_EQ(found, numbers());
+}
+
+TEST(Conversion, TransposesLargeMatricesOfAHostOnAllThreads) {
+  const machine::Machine m = testing::toy_host(3);
+  for (const auto& [rows, threads] : {std::pair{100U, 1U}, {400U, 2U}, {2000U, 3U}}) {
+    program::Program program;
+    const Builder builder(program, m);
+    const OperandLayout has = matrix_layout(rows, 100, program::map_shared(rows, 100));
+    OperandLayout wants = matrix_layout(100, rows, program::map_shared(100, rows));
+    wants.transposed = true;
+    std::vector<StepId> steps;
+    builder.bring(builder.add("from", Role::input, Type::f32, has), has, wants, steps);
+    ASSERT_EQ(program.compute_sets().size(), 1U);
+    EXPECT_EQ(program.compute_sets()[0].groups[0].tiles, threads);
+  }
+}
+
+TEST(Conversion, LeavesPackedValuesAsTheyAre) {
+  program::Program program;
+  const machine::Machine m = testing::toy_machine(2);
+  const Builder builder(program, m);
+  OperandLayout has = matrix_layout(4, 16, program::map_linearly(4, 16, 2));
+  has.blocks = {0, 1, 2, 3};
+  OperandLayout wants = has;
+  wants.transposed = true;
+  const Operand from = builder.add("W", Role::input, Type::f32, has);
+  std::vector<StepId> steps;
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { builder.bring(from, has, wants, steps); }),
+                         "packed values cannot be converted to their transpose"));
+}
+
+}  // namespace
+}  // namespace tessera::ops
