@@ -18,6 +18,11 @@ struct Epilogue {
   Activation activation = Activation::none;
 };
 
+/// Whether the result is the sums themselves.
+inline bool is_plain(const Epilogue& e) {
+  return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr && e.activation == Activation::none;
+}
+
 /// One element of Y from its sum, as the references compute it.
 inline float finish(const Epilogue& e, uint32_t row, float sum, const float& y) {
   float value = e.alpha * sum;

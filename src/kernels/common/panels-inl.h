@@ -47,33 +47,96 @@ HWY_INLINE void store_blocks(D d, V v, float* to, size_t step) {
   }
 }
 
-// to[c * to_step + r] = from[r * from_step + c]
-inline void transpose(const float* from, size_t from_step, size_t rows, size_t cols, float* to,
-                      size_t to_step) {
+// Transposes 4 × 4 matrices of 128-bit blocks, or 2 × 2, as many as a vector has: the vectors of four (two)
+// rows of blocks become those of columns.
+template <class D, class V>
+HWY_INLINE void transpose_blocks(D d, V* v) {
+  if constexpr (hn::MaxLanes(d) == 8) {
+    const V first = v[0];
+    v[0] = hn::ConcatLowerLower(d, v[1], first);
+    v[1] = hn::ConcatUpperUpper(d, v[1], first);
+  } else if constexpr (hn::MaxLanes(d) == 16) {
+    const V even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[1]), v[0]);
+    const V odd01 = hn::OddEvenBlocks(v[1], hn::SwapAdjacentBlocks(v[0]));
+    const V even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[3]), v[2]);
+    const V odd23 = hn::OddEvenBlocks(v[3], hn::SwapAdjacentBlocks(v[2]));
+    v[0] = hn::ConcatLowerLower(d, even23, even01);
+    v[1] = hn::ConcatLowerLower(d, odd23, odd01);
+    v[2] = hn::ConcatUpperUpper(d, even23, even01);
+    v[3] = hn::ConcatUpperUpper(d, odd23, odd01);
+  }
+}
+
+// Transposes kLanes × kLanes elements, in whole vectors: with `stream` past the caches.
+HWY_INLINE void transpose_square(const float* from, size_t from_step, float* to, size_t to_step,
+                                 bool stream) {
   const Floats d;
+  constexpr size_t kBlocks = kLanes / 4;
+  hn::Vec<Floats> v[4][kBlocks];  // [row in a block][block]
+  for (size_t block = 0; block < kBlocks; ++block) {
+    const float* row = from + 4 * block * from_step;
+    for (size_t i = 0; i < 4; ++i) v[i][block] = hn::LoadU(d, row + i * from_step);
+    transpose_four(d, v[0][block], v[1][block], v[2][block], v[3][block]);
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    transpose_blocks(d, v[i]);
+    for (size_t block = 0; block < kBlocks; ++block) {
+      float* out = to + (4 * block + i) * to_step;
+      if (stream) {
+        hn::Stream(v[i][block], d, out);
+      } else {
+        hn::StoreU(v[i][block], d, out);
+      }
+    }
+  }
+}
+
+// Up to four rows at a time.
+inline void transpose_strip(const float* from, size_t from_step, size_t rows, size_t cols, float* to,
+                            size_t to_step) {
+  const Floats d;
+  size_t c = 0;
+  for (; rows == 4 && c + kLanes <= cols; c += kLanes) {
+    auto v0 = hn::LoadU(d, from + c);
+    auto v1 = hn::LoadU(d, from + from_step + c);
+    auto v2 = hn::LoadU(d, from + 2 * from_step + c);
+    auto v3 = hn::LoadU(d, from + 3 * from_step + c);
+    transpose_four(d, v0, v1, v2, v3);
+    float* out = to + c * to_step;
+    store_blocks(d, v0, out, 4 * to_step);
+    store_blocks(d, v1, out + to_step, 4 * to_step);
+    store_blocks(d, v2, out + 2 * to_step, 4 * to_step);
+    store_blocks(d, v3, out + 3 * to_step, 4 * to_step);
+  }
+  for (; c < cols; ++c)
+    for (size_t i = 0; i < rows; ++i) to[c * to_step + i] = from[i * from_step + c];
+}
+
+// to[c * to_step + r] = from[r * from_step + c]; with `stream`, whole squares past the caches: then `to`
+// begins at a vector, and to_step is whole vectors.
+inline void transpose(const float* from, size_t from_step, size_t rows, size_t cols, float* to,
+                      size_t to_step, bool stream = false) {
   size_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    const float* row = from + r * from_step;
+  for (; r + kLanes <= rows; r += kLanes) {
+    const float* strip = from + r * from_step;
     size_t c = 0;
-    for (; c + kLanes <= cols; c += kLanes) {
-      auto v0 = hn::LoadU(d, row + c);
-      auto v1 = hn::LoadU(d, row + from_step + c);
-      auto v2 = hn::LoadU(d, row + 2 * from_step + c);
-      auto v3 = hn::LoadU(d, row + 3 * from_step + c);
-      transpose_four(d, v0, v1, v2, v3);
-      float* out = to + c * to_step + r;
-      store_blocks(d, v0, out, 4 * to_step);
-      store_blocks(d, v1, out + to_step, 4 * to_step);
-      store_blocks(d, v2, out + 2 * to_step, 4 * to_step);
-      store_blocks(d, v3, out + 3 * to_step, 4 * to_step);
-    }
-    for (; c < cols; ++c) {
-      for (size_t i = 0; i < 4; ++i) to[c * to_step + r + i] = row[i * from_step + c];
-    }
+    for (; c + kLanes <= cols; c += kLanes)
+      transpose_square(strip + c, from_step, to + c * to_step + r, to_step, stream);
+    for (size_t i = 0; c < cols && i < kLanes; i += 4)
+      transpose_strip(strip + i * from_step + c, from_step, 4, cols - c, to + c * to_step + r + i, to_step);
   }
-  for (; r < rows; ++r) {
-    for (size_t c = 0; c < cols; ++c) to[c * to_step + r] = from[r * from_step + c];
-  }
+  for (; r < rows; r += 4)
+    transpose_strip(from + r * from_step, from_step, std::min<size_t>(4, rows - r), cols, to + r, to_step);
+}
+
+// The same into columns of Y from row `row` on; with `stream`, those begin at vectors.
+inline void transpose_into_columns(const float* from, size_t from_step, uint32_t rows, uint32_t cols,
+                                   uint32_t row, float* y, int64_t col_stride, bool stream) {
+  const auto step = static_cast<size_t>(col_stride);
+  const auto lanes = static_cast<uint32_t>(kLanes);
+  const uint32_t before = stream ? std::min(rows, (lanes - row % lanes) % lanes) : 0;
+  transpose(from, from_step, before, cols, y, step);
+  transpose(from + before * from_step, from_step, rows - before, cols, y + before, step, stream);
 }
 
 // For rows that begin `columns` after a vector boundary: rotates each by as many columns, so that its last
@@ -149,9 +212,9 @@ inline void pack_columns(const float* x, int64_t col_stride, uint32_t k, const P
   for (uint32_t i = 0; i < k; i += kDepth) {
     const uint32_t depth = std::min(kDepth, k - i);
     float* to = tile.to + size_t{i} * tile.width;
-    for (uint32_t c = 0; c < tile.cols; c += 4) {
+    for (uint32_t c = 0; c < tile.cols; c += kLanes) {
       const float* from = x + c * col_stride + i;
-      const uint32_t cols = std::min(4U, tile.cols - c);
+      const uint32_t cols = std::min(static_cast<uint32_t>(kLanes), tile.cols - c);
       for (uint32_t j = 0; j < cols; ++j) {
         hwy::Prefetch(from + j * col_stride + kDepth);
         hwy::Prefetch(from + j * col_stride + kDepth + 16);

@@ -115,8 +115,8 @@ double packed_calls(const BlockSlice& slice, const Sizes& s) {
 double write_cycles(const BlockSlice& slice, const Sizes& s, const machine::HostFigures& f) {
   const double bytes = 4 * s.rows * s.cols;
   const bool by_columns = slice.y.col_stride != 1;
-  const double passes = !slice.schedule.stream_y || by_columns ? 2
-                        : slice.schedule.copy_x                ? 1
+  const double passes = !slice.schedule.stream_y               ? 2
+                        : slice.schedule.copy_x && !by_columns ? 1
                                                                : 2 - kAlignedCalls;
   double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
   if (slice.schedule.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
@@ -245,11 +245,9 @@ std::vector<BlockSchedule> block_candidates(const BlockProblem& p, const machine
         const uint32_t panel_cols = tiles * tile_cols;
         for (const bool copy_x : {true, false}) {
           if (!copy_x && !can_stay(p, lanes, figures)) continue;
-          for (const bool stream_y : {false, true}) {
-            if (stream_y && p.y_column_major) continue;
+          for (const bool stream_y : {false, true})
             schedules.push_back({BlockSchedule::Kernel::wide, row_parts, col_parts, shape.rows, shape.vectors,
                                  panel_cols, copy_x, stream_y});
-          }
         }
       }
     }

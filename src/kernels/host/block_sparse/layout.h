@@ -61,14 +61,13 @@ inline TileSplit panels_of(const BlockSchedule& schedule, uint32_t cols) {
 
 /// Scratch of the wide kernel; offsets in floats.
 struct WideScratch {
-  size_t panel = 0;   ///< packed X: a [k][columns] matrix per micro-tile
-  size_t strip;       ///< values of one strip of a block row, widened to FP32
-  size_t columns;     ///< block columns of one block row (uint32_t)
-  size_t slots;       ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
-  size_t numbers;     ///< 0, 1, 2 …, as many: slots of consecutive values
-  size_t list;        ///< how many those are
-  size_t rows;        ///< raw results of a chunk: [kChunkRows][panel columns]
-  size_t by_columns;  ///< the same by columns
+  size_t panel = 0;  ///< packed X: a [k][columns] matrix per micro-tile
+  size_t strip;      ///< values of one strip of a block row, widened to FP32
+  size_t columns;    ///< block columns of one block row (uint32_t)
+  size_t slots;      ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
+  size_t numbers;    ///< 0, 1, 2 …, as many: slots of consecutive values
+  size_t list;       ///< how many those are
+  size_t rows;       ///< raw results of a chunk: [kChunkRows][panel columns]
   size_t total;
 
   WideScratch(const BlockSchedule& schedule, uint32_t k, uint32_t block_size, uint32_t cols) {
@@ -83,8 +82,7 @@ struct WideScratch {
     slots = columns + blocks + kMaxLanes;
     numbers = slots + list;
     rows = numbers + list;
-    by_columns = rows + kChunkRows * width;
-    total = by_columns + kChunkRows * width;
+    total = rows + kChunkRows * width;
   }
 };
 

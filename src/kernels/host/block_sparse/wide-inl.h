@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/common/columns-inl.h"
 #include "kernels/host/block_sparse/finish-inl.h"
 #include "kernels/host/block_sparse/wide_table-inl.h"
 #include "kernels/host/block_sparse/widen-inl.h"
@@ -101,7 +102,9 @@ class WideSlice {
     direct_ = slice_.y.col_stride == 1 && is_plain(slice_.epilogue) && panel_.cols == panel_.width;
     // Rows rotated in place are short: the lines they share with neighbours should stay in the caches.
     const bool shares_lines = !panel_.packed && panel_.rotation.columns != 0;
-    stream_ = direct_ && !shares_lines && slice_.schedule.stream_y && is_aligned(slice_.y, panel_.col);
+    stream_ = slice_.schedule.stream_y &&
+              (slice_.y.col_stride == 1 ? direct_ && !shares_lines && is_aligned(slice_.y, panel_.col)
+                                        : streams_columns(slice_.y, slice_.epilogue));
     // Otherwise the stores are early enough, and prefetching costs up to 3 %.
     fetch_y_ = !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && slice_.y.row_stride > panel_.width;
     const PartSplit rows(slice_.block_row_begin, slice_.block_row_end, w_.block_size);
@@ -156,10 +159,6 @@ class WideSlice {
   }
 
   uint32_t first_row(uint32_t block_row) const { return std::min(block_row * w_.block_size, w_.rows); }
-
-  static bool is_plain(const Epilogue& e) {
-    return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr && e.activation == Activation::none;
-  }
 
   template <class Element>
   bool is_aligned(const MatrixView<Element>& view, int64_t col) const {
@@ -270,7 +269,7 @@ class WideSlice {
   // One strip of rows, from `row` on, times the panel.
   void tiles(const Strip& strip, const Blocks& blocks, uint32_t row) {
     const bool direct = direct_ && row + micro_rows_ <= w_.rows;
-    if (!direct && row + micro_rows_ > chunk_row_ + kChunkRows) flush(row);
+    if (!direct && row + micro_rows_ > chunk_row_ / kChunkRows * kChunkRows + kChunkRows) flush(row);
     float* raw = lists_ + scratch_.rows;
     WideTile tile{};
     tile.w = strip.values;
@@ -315,14 +314,12 @@ class WideSlice {
     const Piece piece{chunk_row_, panel_.begin, row - chunk_row_, panel_.cols};
     chunk_row_ = row;
     if (piece.rows == 0) return;
-    const float* raw = lists_ + scratch_.rows;
-    if (slice_.y.col_stride == 1) {
+    float* raw = lists_ + scratch_.rows;
+    if (slice_.y.col_stride == 1)
       finish_by_rows(slice_, piece, raw, panel_.width);
-    } else {
-      float* transposed = lists_ + scratch_.by_columns;
-      transpose(raw, panel_.width, piece.rows, panel_.width, transposed, kChunkRows);
-      finish_by_columns(slice_, piece, transposed, kChunkRows);
-    }
+    else
+      finish_columns(slice_.epilogue, slice_.y, piece.row, piece.rows, piece.col, piece.cols, raw,
+                     panel_.width, stream_);
   }
 
   const BlockSlice& slice_;
@@ -336,7 +333,7 @@ class WideSlice {
   Panel panel_{};
   WideTileFunction widening_tile_ = nullptr;
   bool direct_ = false;  // micro-tiles write directly to Y
-  bool stream_ = false;
+  bool stream_ = false;  // Y is written past the caches
   bool fetch_y_ = false;
   uint32_t chunk_row_ = 0;  // first row of Y collected in scratch
 };

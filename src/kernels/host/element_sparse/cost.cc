@@ -197,8 +197,11 @@ program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f
   const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
                       x_bytes / kLineBytes * kCopyLineCycles + x_transpose;
   const double shared_lines = slice.schedule.col_parts > 1 && slice.y.col_stride == 1 ? rows : 0;
-  const bool streams = slice.schedule.stream_y && slice.y.col_stride == 1;
-  double write_line = (streams ? kStreamTraffic : kWriteTraffic) / streaming_rate(y_bytes, f);
+  const bool streams = slice.schedule.stream_y;
+  const double traffic = !streams                  ? kWriteTraffic
+                         : slice.y.col_stride == 1 ? kStreamTraffic
+                                                   : (kStreamTraffic + kWriteTraffic) / 2;  // if aligned
+  double write_line = traffic / streaming_rate(y_bytes, f);
   if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
   const double write = y_bytes * write_line + kSharedLineCycles * shared_lines + y_transpose;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // the single-column loop is all streaming

@@ -19,7 +19,8 @@ struct ElementSchedule {
   uint16_t col_parts = 1;     ///< slices along the columns of Y
   uint16_t panel_cols = 64;   ///< maximum columns of X in one pass over W; 1: sixteen tasks at once
   uint16_t group_chunks = 1;  ///< chunks whose sums stay in the L2 cache while X streams
-  bool stream_y = false;      ///< use non-temporal stores for Y, if it is row-major and not read
+  bool stream_y =
+      false;  ///< use non-temporal stores for Y, if it is not read; column-major, if it is aligned
 
   bool operator==(const ElementSchedule&) const = default;
 };

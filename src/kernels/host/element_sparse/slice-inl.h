@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/columns-inl.h"
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/epilogue-inl.h"
 #include "kernels/common/panels-inl.h"
@@ -219,7 +220,8 @@ class PanelSlice {
         write_row(begin + r, sums + r * width());
       }
     } else {
-      write_columns(begin, rows, sums);
+      const bool stream = slice_.schedule.stream_y && streams_columns(slice_.y, slice_.epilogue);
+      finish_columns(slice_.epilogue, slice_.y, begin, rows, col_, cols_, sums, width(), stream);
     }
   }
 
@@ -241,19 +243,6 @@ class PanelSlice {
       first = kLanes;
     }
     finish_line(e, sums + first, cols_ - first, bias, 0, y + first, streams(slice_));
-  }
-
-  void write_columns(uint32_t begin, uint32_t rows, const float* sums) const {
-    constexpr uint32_t kRows = 32;  // at a time: two cache lines of a column
-    HWY_ALIGN float transposed[kRows * kMaxPanelCols];
-    for (uint32_t r = 0; r < rows; r += kRows) {
-      const uint32_t count = std::min(kRows, rows - r);
-      transpose(sums + r * width(), width(), count, cols_, transposed, kRows);
-      const float* bias = slice_.epilogue.bias == nullptr ? nullptr : slice_.epilogue.bias + begin + r;
-      for (uint32_t c = 0; c < cols_; ++c) {
-        finish_line(slice_.epilogue, transposed + c * kRows, count, bias, 1, &slice_.y(begin + r, col_ + c));
-      }
-    }
   }
 
   const ElementSlice& slice_;
