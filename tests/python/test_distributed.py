@@ -1,0 +1,64 @@
+"""DDP and FSDP2: two ranks train the same weights as one process with the whole batch."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+WORKER = Path(__file__).with_name("distributed_worker.py")
+
+
+def start(mode, *arguments, ranks):
+    """One process per rank, as torchrun would start them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(WORKER), mode, *map(str, arguments)]
+    return [subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank)}) for rank in range(ranks)]
+
+
+def finish(processes):
+    return [process.wait(timeout=180) for process in processes]
+
+
+def same_weights(path, other):
+    one, two = torch.load(path), torch.load(other)
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        if tensor.is_floating_point():
+            assert torch.allclose(tensor, two[name], atol=2e-5), name
+        else:
+            assert torch.equal(tensor, two[name]), name
+
+
+@pytest.mark.parametrize(
+    ("mode", "schedule", "block_size"),
+    [("ddp", "RigL", 1), ("ddp", "SET", 8), ("fsdp2", "RigL", 1), ("fsdp2", "SET", 8)],
+)
+def test_two_ranks_train_what_one_does(mode, schedule, block_size, tmp_path):
+    options = ["--block-size", block_size, "--schedule", schedule]
+    alone = start("one", *options, "--out", tmp_path / "one.pt", ranks=1)
+    together = start(mode, *options, "--out", tmp_path / "two.pt", ranks=2)
+    assert finish(alone + together) == [0, 0, 0]
+    same_weights(tmp_path / "one.pt", tmp_path / "two.pt")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
+def test_a_run_goes_on_after_a_rank_was_killed(mode, tmp_path):
+    whole = start(mode, "--out", tmp_path / "whole.pt", ranks=2)
+    assert finish(whole) == [0, 0]
+    options = ["--out", tmp_path / "resumed.pt", "--checkpoint", tmp_path / "checkpoint.pt"]
+    killed = start(mode, *options, "--die-after", 5, ranks=2)
+    assert killed[1].wait(timeout=180) == -9
+    killed[0].kill()  # as torchrun ends the others
+    killed[0].wait()
+    assert not (tmp_path / "resumed.pt").exists()
+    assert finish(start(mode, *options, ranks=2)) == [0, 0]
+    same_weights(tmp_path / "whole.pt", tmp_path / "resumed.pt")
