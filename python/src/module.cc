@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
+#include <tessera/threads.h>
 
 #include <exception>
 
@@ -24,6 +25,17 @@ NB_MODULE(_tessera, m) {
   });
   m.def("default_threads", &tessera::default_threads);
   m.def("set_default_threads", &tessera::set_default_threads, "threads"_a);
+  m.def(
+      "use_openmp",
+      [](uintptr_t parallel, uintptr_t thread_number, uintptr_t team_size) {
+        using tessera::OpenMpRuntime;
+        tessera::use_openmp({reinterpret_cast<decltype(OpenMpRuntime::parallel)>(parallel),
+                             reinterpret_cast<decltype(OpenMpRuntime::thread_number)>(thread_number),
+                             reinterpret_cast<decltype(OpenMpRuntime::team_size)>(team_size)});
+      },
+      "parallel"_a, "thread_number"_a, "team_size"_a,
+      "Compute on the threads of a loaded OpenMP runtime, given the addresses of GOMP_parallel, "
+      "omp_get_thread_num and omp_get_num_threads; with 0, on own ones.");
   tessera::python::bind_matrix(m);
   tessera::python::bind_weight(m);
   tessera::python::bind_products(m);

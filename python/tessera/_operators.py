@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from tessera._prepared import Operand, prepared_for
+from tessera._threads import share_threads
 
 _INDEX = (
     "Tensor crow_indices, Tensor col_indices, Tensor packed_format, SymInt out_features, SymInt in_features, "
@@ -67,7 +68,7 @@ def _check_weight(weight: Tensor, packed_size: int) -> None:
 def _checked_bias(bias: Tensor, features: int) -> Tensor:
     if bias.shape != (features,):
         raise ValueError(f"the bias has shape {tuple(bias.shape)}; the layer has {features} outputs")
-    return bias.to(torch.float32).contiguous()
+    return bias if bias.dtype is torch.float32 and bias.is_contiguous() else bias.to(torch.float32).contiguous()
 
 
 def _linear_cpu(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
@@ -226,3 +227,5 @@ for _name, _cpu, _fake, _setup, _backward in (
     _library.impl(_name, _refuse_device, "CUDA")
     torch.library.register_fake(f"tessera::{_name}", _fake, lib=_library)
     torch.library.register_autograd(f"tessera::{_name}", _backward, setup_context=_setup, lib=_library)
+
+share_threads()

@@ -135,12 +135,13 @@ class SparseLinear(nn.Module):
         activation = self.activation
         # The derivative of GELU needs its argument, which a fused product does not keep.
         separate = activation == "gelu" and torch.is_grad_enabled()
+        buffers = self._buffers  # read directly: attributes of modules take longer to find
         y = _operators.linear(
             x,
             self.weight,
-            self.crow_indices,
-            self.col_indices,
-            self.packed_format,
+            buffers["crow_indices"],
+            buffers["col_indices"],
+            buffers["packed_format"],
             self.out_features,
             self.in_features,
             self.block_size,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/pause.h"
+#include "engine/openmp.h"
 #include "machine/host/affinity.h"
 #include "machine/host/detect.h"
 
@@ -116,15 +117,19 @@ void Pool::work(Worker& worker) {
   }
 }
 
-Pool::Team::Team(Pool& pool, uint32_t threads) : pool_(pool), turn_(pool.turn_), threads_(threads) {
-  pool.grow(threads - 1);
-  pool.bind(threads - 1);
-}
+Pool::Team::Team(Pool& pool, uint32_t threads) : pool_(pool), turn_(pool.turn_), threads_(threads) {}
 
 Pool::Team::~Team() = default;
 
 void Pool::Team::run(Invoke call, void* job) {
+  if (threads_ == 1) return call(job, 0);
+  if (!run_on_openmp(threads_, call, job)) run_on_workers(call, job);
+}
+
+void Pool::Team::run_on_workers(Invoke call, void* job) {
   const uint32_t workers = threads_ - 1;
+  pool_.grow(workers);
+  pool_.bind(workers);
   pool_.pending_.store(workers, std::memory_order_relaxed);
   for (uint32_t w = 0; w < workers; ++w) {
     Worker& worker = *pool_.workers_[w];

@@ -17,6 +17,9 @@ namespace tessera::engine {
 /// A fork-join pool for bulk-synchronous work. Workers spin between jobs, by default for at most 50 µs, then
 /// sleep. One pool serves the whole process; a team is one caller's turn with it.
 ///
+/// If another library's OpenMP runtime is given (tessera/threads.h), its threads take the place of the
+/// workers.
+///
 /// If there are enough cores, each worker is pinned to one, and none to the caller's: a scheduler would wake
 /// threads on one core and leave them there for milliseconds. The caller is not pinned.
 class Pool {
@@ -56,6 +59,7 @@ class Pool {
       (*static_cast<const Job*>(job))(thread);
     }
     void run(Invoke call, void* job);
+    void run_on_workers(Invoke call, void* job);
 
     Pool& pool_;
     std::unique_lock<std::mutex> turn_;

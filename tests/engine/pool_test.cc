@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <tessera/threads.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,6 +50,68 @@ int sum_on_two_threads() {
   std::atomic<int> sum{0};
   team.run([&](uint32_t thread) { sum += static_cast<int>(thread) + 1; });
   return sum;
+}
+
+/// An OpenMP runtime whose teams have at most three threads.
+struct ToyOpenMp {
+  static constexpr unsigned kMostThreads = 3;
+  static inline std::atomic<uint32_t> regions{0};
+  static inline thread_local int thread = 0;
+  static inline std::atomic<int> team{1};
+
+  static void parallel(OpenMpRuntime::Body body, void* argument, unsigned threads, unsigned) {
+    ++regions;
+    team = static_cast<int>(std::min(threads, kMostThreads));
+    std::vector<std::thread> workers;
+    for (int t = 1; t < team; ++t)
+      workers.emplace_back([=] {
+        thread = t;
+        body(argument);
+      });
+    body(argument);
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  ToyOpenMp() {
+    regions = 0;
+    use_openmp({parallel, [] { return thread; }, [] { return team.load(); }});
+  }
+  ~ToyOpenMp() { use_openmp({}); }
+};
+
+TEST(Pool, RunsOnTheThreadsOfAnOpenMpRuntime) {
+  const ToyOpenMp openmp;
+  Pool pool;
+  for (const uint32_t threads : {2U, 3U, 5U}) {  // for the last the runtime has too few
+    ToyOpenMp::regions = 0;
+    Pool::Team team(pool, threads);
+    std::vector<uint32_t> ran(threads, 0);
+    std::atomic<uint32_t> arrived{0};
+    for (uint32_t job = 1; job <= 10; ++job)
+      team.run([&](uint32_t thread) {
+        ++ran.at(thread);
+        ++arrived;
+        while (arrived < job * threads) std::this_thread::yield();  // all are there at once
+      });
+    for (const uint32_t times : ran) EXPECT_EQ(times, 10U);
+    EXPECT_EQ(ToyOpenMp::regions, 10U);
+  }
+  Pool::Team team(pool, 3);
+  const auto fail = [&] {
+    team.run([](uint32_t thread) {
+      if (thread > 0) throw std::runtime_error("thread " + std::to_string(thread));
+    });
+  };
+  EXPECT_THROW(
+      {
+        try {
+          fail();
+        } catch (const std::runtime_error& e) {
+          EXPECT_STREQ(e.what(), "thread 1");
+          throw;
+        }
+      },
+      std::runtime_error);
 }
 
 TEST(Pool, ServesAForkedProcessWhoseParentUsesIt) {

@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--checkpoint", help="saved after each step, and where a run goes on")
     parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
     a = parser.parse_args()
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if a.mode != "one":
         dist.init_process_group("gloo")
     model = wrapped(model_of(a.block_size), a.mode)

@@ -1,0 +1,71 @@
+"""Prunes the linear layers of a Transformer encoder and times it before and after.
+
+python examples/sparse_encoder.py --layers 12 --density 0.1 --block-size 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import tessera
+import torch
+from torch import Tensor, nn
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward network, each normalised first."""
+
+    def __init__(self, width: int, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed = self.norm_1(x)
+        query, key, value = (
+            layer(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        attended = nn.functional.scaled_dot_product_attention(query, key, value)
+        x = x + self.out(attended.transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm_2(x))))
+
+
+@torch.inference_mode()
+def milliseconds(model: nn.Module, x: Tensor, rounds: int = 5) -> float:
+    times = []
+    for _ in range(rounds + 1):
+        start = time.perf_counter()
+        model(x)
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times[1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--hidden", type=int, default=3072)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--density", type=float, default=0.1)
+    parser.add_argument("--block-size", type=int, default=16)
+    a = parser.parse_args()
+    torch.manual_seed(1)
+    model = nn.Sequential(*(EncoderLayer(a.width, a.hidden, a.heads) for _ in range(a.layers))).eval()
+    x = torch.randn(a.batch, a.length, a.width)
+
+    dense = milliseconds(model, x)
+    report = tessera.sparsify_(model, a.density, a.block_size, batch=a.batch * a.length)
+    sparse = milliseconds(model, x)
+    print(report)
+    print(f"the encoder: {dense:.0f} ms dense, {sparse:.0f} ms sparse, speed-up {dense / sparse:.2f}")
+
+
+if __name__ == "__main__":
+    main()

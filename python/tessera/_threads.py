@@ -1,0 +1,33 @@
+"""One set of threads for PyTorch and the kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import torch
+
+from tessera import _tessera
+
+_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+
+def share_threads(shares: bool = True) -> bool:
+    """Compute on the threads of PyTorch's OpenMP runtime, or on own ones; returns which.
+
+    Idle threads of either spin for a while before they sleep, and would take the other's time. Importing `tessera.nn`
+    does this, if PyTorch uses a runtime with GNU's interface, as its packages for Linux do.
+    """
+    addresses = _openmp_of_pytorch() if shares else None
+    _tessera.use_openmp(*(addresses or (0, 0, 0)))
+    return addresses is not None
+
+
+def _openmp_of_pytorch() -> tuple[int, ...] | None:
+    try:
+        # Loaded already; it finds its own runtime, of which a process may have several.
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        functions = [getattr(library, name) for name in _FUNCTIONS]
+    except (OSError, AttributeError):
+        return None
+    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)

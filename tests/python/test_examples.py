@@ -1,0 +1,36 @@
+"""The examples run, on small problems."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def output_of(name, *arguments):
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_prune_and_finetune():
+    out = output_of("prune_and_finetune.py", "--hidden", "256", "--epochs", "2", "--density", "0.15")
+    accuracies = [float(line.split("accuracy ")[1].split(",")[0]) for line in out.splitlines() if "accuracy" in line]
+    assert len(accuracies) == 3 and accuracies[0] > 0.85 and accuracies[2] > 0.85
+    assert "saved in" in out
+
+
+@pytest.mark.parametrize("schedule", ["RigL", "SET"])
+def test_rigl_mnist(schedule):
+    out = output_of("rigl_mnist.py", "--hidden", "128", "--epochs", "3", "--density", "0.1", "--schedule", schedule)
+    assert float(out.splitlines()[-1].split("accuracy ")[1]) > 0.85
+
+
+def test_sparse_encoder():
+    sizes = ["--layers", "2", "--width", "64", "--hidden", "128", "--heads", "2", "--batch", "2", "--length", "16"]
+    assert "speed-up" in output_of("sparse_encoder.py", *sizes)

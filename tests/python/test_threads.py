@@ -1,0 +1,73 @@
+"""The kernels on PyTorch's threads, after a fork, and within parallel regions."""
+
+import multiprocessing
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tessera import _threads
+from tessera.nn import SparseLinear
+
+
+def layer_of():
+    torch.manual_seed(0)
+    return SparseLinear(1024, 1024, density=0.2, block_size=8)
+
+
+@pytest.fixture(params=[True, False], ids=["shared", "own"])
+def threads(request):
+    if _threads.share_threads(request.param) != request.param:
+        pytest.skip("PyTorch has no OpenMP runtime with GNU's interface")
+    yield
+    _threads.share_threads()
+
+
+def test_results_do_not_depend_on_whose_threads_compute(threads):
+    layer = layer_of()
+    x = torch.randn(256, 1024)
+    exact = torch.nn.functional.linear(x.double(), layer.dense_weight().double(), layer.bias.double())
+    for _ in range(3):
+        torch.mm(x, x.t())  # PyTorch's turn
+        assert torch.allclose(layer(x).double(), exact, atol=1e-4)
+
+
+def in_child(layer, x, expected):
+    same = (layer(x).numpy() == expected.numpy()).all()  # PyTorch's own threads do not survive a fork
+    os._exit(0 if same else 1)
+
+
+def test_a_forked_process_computes_too(threads):
+    layer = layer_of()
+    x = torch.randn(256, 1024)
+    with torch.no_grad():
+        expected = layer(x)
+        child = multiprocessing.get_context("fork").Process(target=in_child, args=(layer, x, expected))
+        child.start()
+        child.join(timeout=60)
+        alive = child.is_alive()
+        child.kill()
+    assert not alive and child.exitcode == 0
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows that a layer has computed, in the workers of a DataLoader."""
+
+    def __init__(self, layer):
+        self.layer = layer
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        with torch.no_grad():
+            return self.layer(torch.full((1024,), float(i)))
+
+
+def test_workers_of_a_data_loader_compute_too(threads):
+    layer = layer_of()
+    rows = Rows(layer)
+    expected = torch.stack([rows[i] for i in range(8)])
+    loader = torch.utils.data.DataLoader(rows, batch_size=4, num_workers=2, timeout=60, multiprocessing_context="fork")
+    assert torch.allclose(torch.cat(list(loader)), expected, atol=1e-5)
