@@ -15,7 +15,6 @@
 namespace tessera::compiler {
 namespace {
 
-using program::Access;
 using program::Box;
 using program::TileId;
 using program::Variable;

@@ -13,7 +13,6 @@ namespace {
 
 using machine::Kind;
 using machine::Machine;
-using program::Box;
 using program::BoxSeries;
 using program::Phase;
 using program::Role;

@@ -13,12 +13,10 @@ namespace {
 using program::Box;
 using program::BoxSeries;
 using program::ComputeSet;
-using program::CopyGroup;
 using program::CopySet;
 using program::MappedBox;
 using program::Phase;
 using program::StepId;
-using program::TileId;
 using program::VariableId;
 
 /// Maximum number of flags that one vertex combines, if two rounds of vertices suffice.

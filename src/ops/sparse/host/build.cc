@@ -16,7 +16,6 @@ using program::Field;
 using program::Param;
 using program::Role;
 using program::StepId;
-using program::VariableId;
 using sparse::kRowGroupLanes;
 
 /// alpha and beta if the caller passes none.

@@ -9,7 +9,6 @@ using program::Box;
 using program::BoxSeries;
 using program::CopyGroup;
 using program::MappedBox;
-using program::TileId;
 using program::VariableId;
 
 Indices::Indices(const std::vector<uint32_t>& numbers) {
