@@ -44,7 +44,7 @@ double measure_update(Weight& weight, uint64_t seed) {
 Activations random_activations(const product::Product& product, uint32_t rows, uint64_t seed,
                                uint64_t stream) {
   const ops::ProductProblem& problem = product.problem();
-  Activations a(rows, problem.n, problem.x_layout);
+  Activations a(rows, problem.n, product.layouts().x);
   base::RandomStream(seed, 0, stream).fill_symmetric(a.elements);
   if (!product.is_on_host() && problem.type != Type::f32)
     a.elements = product::as_floats(product::as_type(a.elements, problem.type), problem.type);
@@ -92,7 +92,6 @@ ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
   problem.dense = what.mode == Mode::dense;
   problem.product = what.product;
   if (what.mode == Mode::dynamic_sparse) problem.capacity = blocks;
-  problem.x_layout = problem.y_layout = request.layout;
   return problem;
 }
 
@@ -111,16 +110,16 @@ void ProductRuns::pack(const ops::ProductProblem& problem, const SpmmCase& what,
 
 product::Product ProductRuns::plan(const ops::ProductProblem& problem, const SpmmCase& what,
                                    const SparseMatrix& matrix, const machine::Machine& machine,
-                                   const ops::ForcedKnobs& force) {
+                                   const ops::ForcedKnobs& force, Layout layout) {
   if (machine.kind == machine::Kind::tiled) return {matrix, problem, machine, force};
   pack(problem, what, matrix);
-  return {packed_, problem, machine, force};
+  return {packed_, problem, machine, force, {layout, layout}};
 }
 
 SpmmResult ProductRuns::run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                             const machine::Machine& machine, const ops::ForcedKnobs& force) {
   const ops::ProductProblem problem = problem_of(request, what, machine, matrix.pattern.blocks());
-  product::Product product = plan(problem, what, matrix, machine, force);
+  product::Product product = plan(problem, what, matrix, machine, force, request.layout);
   const bool on_tiles = !product.is_on_host();
   SpmmResult result = start(product, request);
   if (on_tiles && problem.capacity) {

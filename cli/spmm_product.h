@@ -30,7 +30,7 @@ class ProductRuns {
 
  private:
   product::Product plan(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix,
-                        const machine::Machine& machine, const ops::ForcedKnobs& force);
+                        const machine::Machine& machine, const ops::ForcedKnobs& force, Layout layout);
   void pack(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix);
 
   std::optional<SpmmCase> packed_is_of_;

@@ -49,7 +49,8 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::tiled && request_.layout != Layout::row_major)
     throw UsageError(
         fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
-  product::check(problem_of(request_, what, machine), what.block, machine, knobs_of(what));
+  product::check(problem_of(request_, what, machine), what.block, machine, knobs_of(what),
+                 {request_.layout, request_.layout});
 }
 
 SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {

@@ -36,10 +36,8 @@ struct ProductProblem {
   std::optional<uint64_t> capacity = {};
   Activation activation = Activation::none;  ///< of the result, after the bias
   bool bias = false;                         ///< one number is added to each row of the result
-  // For hosts.
-  Layout x_layout = Layout::row_major;  ///< of X and dX
-  Layout y_layout = Layout::row_major;  ///< of Y and dY
-  bool uses_beta = false;               ///< beta · the previous value is added; otherwise that is never read
+  bool uses_beta = false;  ///< on hosts, beta · the previous value is added; otherwise that
+                           ///< is never read
 
   TiledNumbers numbers() const { return {type, partials}; }
 };

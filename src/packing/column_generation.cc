@@ -78,7 +78,7 @@ ColumnGeneration::ColumnGeneration(const Histogram& histogram, uint32_t max_per_
 bool ColumnGeneration::is_affordable(const Histogram& histogram, uint32_t max_per_pack) {
   const std::vector<uint32_t> lengths = lengths_of(histogram);
   if (lengths.empty()) return false;
-  const double deepest = histogram.max_length() / lengths.front();
+  const auto deepest = static_cast<double>(histogram.max_length() / lengths.front());
   const double layers = depth_limit(max_per_pack) < deepest ? max_per_pack : 1;
   return layers * static_cast<double>(lengths.size()) * histogram.max_length() <= kMostSteps;
 }

@@ -13,7 +13,7 @@ constexpr size_t kStepsPerRow = 10;
 
 class ActiveSet {
  public:
-  ActiveSet(std::span<const Column> columns, std::vector<double> b)
+  ActiveSet(std::span<const Column> columns, const std::vector<double>& b)
       : columns_(columns), factors_(b), values_(columns.size()), is_out_(columns.size()) {
     smallest_gradient_ = kUphill * gradient_of(steepest(b), b);
   }

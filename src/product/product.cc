@@ -36,9 +36,9 @@ void require_bias(const ProductProblem& problem, const float* bias) {
 }
 
 void check(const ProductProblem& problem, uint32_t block_size, const Machine& machine,
-           const ops::ForcedKnobs& force) {
+           const ops::ForcedKnobs& force, const ops::HostLayouts& layouts) {
   if (machine.kind == Kind::tiled) {
-    if (problem.x_layout != Layout::row_major || problem.y_layout != Layout::row_major)
+    if (layouts.x != Layout::row_major || layouts.y != Layout::row_major)
       throw UsageError(fmt::format("layouts are for hosts: {} spreads X and Y over its tiles", machine.name));
     return ops::check_tile_product(problem, machine, force);
   }
@@ -60,38 +60,38 @@ std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const Produc
 }
 
 Product::Product(std::shared_ptr<const ops::PackedWeight> weight, const ProductProblem& problem,
-                 const Machine& host, const ops::ForcedKnobs& force)
+                 const Machine& host, const ops::ForcedKnobs& force, const ops::HostLayouts& layouts)
     : problem_(problem) {
   side_.emplace<OnHost>().weight = std::move(weight);
-  compile_for(host, force);
+  compile_for(host, force, layouts);
 }
 
 Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, const Machine& machine,
-                 const ops::ForcedKnobs& force, const ops::TileProductPlan* forward,
-                 const ops::LayoutChoices& layouts)
+                 const ops::ForcedKnobs& force, const ops::TileProductPlan* forward, const Layouts& layouts)
     : problem_(problem), pattern_(matrix.pattern) {
   if (machine.kind == Kind::host) {
     OnHost& host = side_.emplace<OnHost>();
     host.own = pack(matrix, problem);
     host.weight = host.own;
-    compile_for(machine, force);
+    compile_for(machine, force, layouts.host);
     return;
   }
   sparse::validate(matrix);
   require_capacity(matrix.pattern, problem);
   OnTiles& tiles = side_.emplace<OnTiles>();
   ops::PlannedTileProduct planned =
-      ops::plan_closed_product(pattern_, problem, machine, force, forward, layouts);
+      ops::plan_closed_product(pattern_, problem, machine, force, forward, layouts.tiles);
   tiles.plan = std::move(planned.plan);
   tiles.built = std::move(planned.program);
   engine_ = std::make_unique<engine::Engine>(compiler::compile(std::move(tiles.built.program), machine));
   tiles.w = matrix.values;
 }
 
-void Product::compile_for(const Machine& machine, const ops::ForcedKnobs& force) {
+void Product::compile_for(const Machine& machine, const ops::ForcedKnobs& force,
+                          const ops::HostLayouts& layouts) {
   OnHost& host = std::get<OnHost>(side_);
   ops::update_index(*host.weight, problem_.product, parallel());
-  host.plan = ops::plan_host_product(*host.weight, problem_, machine, force);
+  host.plan = ops::plan_host_product(*host.weight, problem_, machine, force, layouts);
   ops::HostProgram built = ops::build_host_program(host.weight, problem_, host.plan, machine);
   host.operands = built.operands;
   host.index = std::move(built.index);

@@ -21,9 +21,15 @@
 
 namespace tessera::product {
 
+/// Layouts of operands: of the arrays that a host's caller binds, and those to choose from on tiles.
+struct Layouts {
+  ops::HostLayouts host = {};
+  ops::LayoutChoices tiles = {};
+};
+
 /// Throws UsageError for products that the machine does not support: block sizes, types, layouts and knobs.
 void check(const ops::ProductProblem& problem, uint32_t block_size, const machine::Machine& machine,
-           const ops::ForcedKnobs& force);
+           const ops::ForcedKnobs& force, const ops::HostLayouts& layouts = {});
 
 /// Throws UsageError if there is a bias and the problem has none, or the reverse.
 void require_bias(const ops::ProductProblem& problem, const float* bias);
@@ -47,12 +53,13 @@ class Product {
  public:
   /// On a host, with a packed weight that may be shared.
   Product(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
-          const machine::Machine& host, const ops::ForcedKnobs& force = {});
+          const machine::Machine& host, const ops::ForcedKnobs& force = {},
+          const ops::HostLayouts& layouts = {});
   /// On any machine. On a tiled one gradients have the layouts of `forward`, or otherwise those of a forward
   /// plan that is made for them, and operands may have layouts to choose from.
   Product(const SparseMatrix& matrix, const ops::ProductProblem& problem, const machine::Machine& machine,
           const ops::ForcedKnobs& force = {}, const ops::TileProductPlan* forward = nullptr,
-          const ops::LayoutChoices& layouts = {});
+          const Layouts& layouts = {});
 
   const ops::ProductProblem& problem() const { return problem_; }
   const compiler::Executable& executable() const { return engine_->executable(); }
@@ -63,6 +70,10 @@ class Product {
   const std::vector<ops::PlanCandidate>& candidates() const;
   double predicted_seconds() const { return chosen().total(); }
   uint32_t tiles_used() const;
+  /// Orders of the arrays that run() and call() take; on tiles they have any.
+  ops::HostLayouts layouts() const {
+    return is_on_host() ? std::get<OnHost>(side_).plan.layouts : ops::HostLayouts{};
+  }
   /// The plan in one readable line.
   std::string plan() const;
   /// On tiles: the plan, and how operands are stored.
@@ -113,7 +124,8 @@ class Product {
     std::vector<engine::Binding> metadata() const;
   };
 
-  void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force);
+  void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force,
+                   const ops::HostLayouts& layouts);
   engine::Profile run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
                                const engine::RunOptions& options, const float* bias) const;
 

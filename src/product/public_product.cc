@@ -19,14 +19,13 @@ ops::ProductProblem problem_of(uint32_t n, const Machine& machine, const Product
   problem.capacity = options.capacity;
   problem.activation = options.activation;
   problem.bias = options.bias;
-  problem.x_layout = options.x_layout;
-  problem.y_layout = options.y_layout;
   return problem;
 }
 
 const SparseMatrix& checked(const SparseMatrix& weight, const ops::ProductProblem& problem,
                             const Machine& machine, const ProductOptions& options) {
-  product::check(problem, weight.pattern.block_size, machine.model(), options.force);
+  product::check(problem, weight.pattern.block_size, machine.model(), options.force,
+                 {options.x_layout, options.y_layout});
   return weight;
 }
 
@@ -42,7 +41,8 @@ Phases phases_of(const program::PhaseTimes& times) {
 struct Product::Planned {
   Planned(const SparseMatrix& weight, const ops::ProductProblem& problem, const Machine& machine,
           const ProductOptions& options)
-      : prepared(checked(weight, problem, machine, options), problem, machine.model(), options.force) {}
+      : prepared(checked(weight, problem, machine, options), problem, machine.model(), options.force, nullptr,
+                 {.host = {options.x_layout, options.y_layout}}) {}
 
   /// Profile of a run: on tiles that of the machine, not of the computer that executes its program.
   ProductProfile profile_of(const engine::Profile& profile, bool is_estimate) const {

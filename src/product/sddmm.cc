@@ -12,14 +12,8 @@ namespace tessera {
 struct Sddmm::Compiled {
   Compiled(const Weight& weight, uint32_t n, const SddmmOptions& options)
       : packed(weight.storage()->packed),
-        prepared(packed,
-                 {.n = n,
-                  .type = weight.type(),
-                  .product = ops::Product::sddmm,
-                  .x_layout = options.x_layout,
-                  .y_layout = options.dy_layout,
-                  .uses_beta = true},
-                 machine::host(options.threads), options.force) {}
+        prepared(packed, {.n = n, .type = weight.type(), .product = ops::Product::sddmm, .uses_beta = true},
+                 machine::host(options.threads), options.force, {options.x_layout, options.dy_layout}) {}
 
   std::shared_ptr<ops::PackedWeight> packed;
   product::Product prepared;
@@ -37,8 +31,9 @@ void Sddmm::operator()(const SddmmArguments& a) const {
     throw UsageError(fmt::format("dW is null; it must be an array of {} floats", packed_size()));
   const ops::ProductProblem& problem = c.prepared.problem();
   const MatrixView<float> dy =
-      view_of(a.dy, "dY", c.packed->rows(), problem.n, problem.y_layout, a.dy_leading);
-  const MatrixView<float> x = view_of(a.x, "X", c.packed->cols(), problem.n, problem.x_layout, a.x_leading);
+      view_of(a.dy, "dY", c.packed->rows(), problem.n, c.prepared.layouts().y, a.dy_leading);
+  const MatrixView<float> x =
+      view_of(a.x, "X", c.packed->cols(), problem.n, c.prepared.layouts().x, a.x_leading);
   ops::clear_free_places(*c.packed, a.dw);
   c.prepared.call({x, dy, a.dw, nullptr, a.alpha, a.beta}, {.profile = false});
 }

@@ -15,10 +15,14 @@ ops::ProductProblem problem_of(const Weight& weight, uint32_t n, const SpmmOptio
   problem.product = options.transpose ? ops::Product::input_gradient : ops::Product::forward;
   problem.activation = options.activation;
   problem.bias = options.bias;
-  problem.x_layout = options.transpose ? options.y_layout : options.x_layout;
-  problem.y_layout = options.transpose ? options.x_layout : options.y_layout;
   problem.uses_beta = true;
   return problem;
+}
+
+/// The product with the transpose reads what the other writes.
+ops::HostLayouts layouts_of(const SpmmOptions& options) {
+  if (options.transpose) return {options.y_layout, options.x_layout};
+  return {options.x_layout, options.y_layout};
 }
 
 }  // namespace
@@ -31,7 +35,7 @@ struct Spmm::Compiled {
         x_layout(options.x_layout),
         y_layout(options.y_layout),
         prepared(weight.storage()->packed, problem_of(weight, n, options), machine::host(options.threads),
-                 options.force) {}
+                 options.force, layouts_of(options)) {}
 
   bool has_values;
   uint32_t rows;   ///< of Y

@@ -109,8 +109,8 @@ struct Counts {
     const auto& first = w.blocks[uint64_t{slice.chunk_begin} * w.k_blocks()];
     const auto& last = w.blocks[uint64_t{slice.chunk_end} * w.k_blocks()];
     for (uint64_t i = first.row_group; i < last.row_group; ++i) {
-      shared_groups += w.row_groups[i].shared_steps / 2;
-      unpaired_groups += (w.row_groups[i].unpaired_steps + 1) / 2;
+      shared_groups += static_cast<double>(w.row_groups[i].shared_steps / 2);
+      unpaired_groups += static_cast<double>((w.row_groups[i].unpaired_steps + 1) / 2);
     }
     values = static_cast<double>(last.value - first.value);
   }

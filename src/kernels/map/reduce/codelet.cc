@@ -58,10 +58,10 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
     return in_phase(
         Phase::reduce,
-        tile_cycles(
-            m, v.fields[reduce_sum_field::partials].type, v.fields[reduce_sum_field::out].type,
-            v.fields[reduce_sum_field::partials].rows / std::max(1U, v.fields[reduce_sum_field::out].rows),
-            static_cast<double>(v.fields[reduce_sum_field::out].elements())));
+        tile_cycles(m, v.fields[reduce_sum_field::partials].type, v.fields[reduce_sum_field::out].type,
+                    static_cast<double>(v.fields[reduce_sum_field::partials].rows /
+                                        std::max(1U, v.fields[reduce_sum_field::out].rows)),
+                    static_cast<double>(v.fields[reduce_sum_field::out].elements())));
   const double operations = 1 + widen_operations(v.fields[reduce_sum_field::partials].type);  // per partial
   const HostWork work{bytes_of(v.fields[reduce_sum_field::partials]),
                       bytes_of(v.fields[reduce_sum_field::out]),

@@ -31,13 +31,12 @@ template <class Family>
 class ProductBuilder {
  public:
   ProductBuilder(const Builder& builder, const Family& family, WeightIndex& index,
-                 const ProductProblem& problem, const HostPartition& partition,
-                 const ProductOperands& operands)
+                 const ProductProblem& problem, const HostPlan& plan, const ProductOperands& operands)
       : builder_(builder),
         family_(family),
         index_(index),
-        problem_(problem),
-        partition_(partition),
+        problem_(problem, plan.layouts),
+        partition_(plan.partition),
         operands_(operands),
         scalars_(operands.scalars ? *operands.scalars : default_scalars(builder, problem)) {}
 
@@ -111,7 +110,7 @@ class ProductBuilder {
   const Builder& builder_;
   const Family& family_;
   WeightIndex& index_;
-  const ProductProblem& problem_;
+  HostProblem problem_;
   const HostPartition& partition_;
   const ProductOperands& operands_;
   Operand scalars_;
@@ -302,7 +301,7 @@ StepId build_host_product(const Builder& builder, WeightIndex& weight, const Pro
                           const HostPlan& plan, const ProductOperands& operands) {
   check_operands(builder, weight.weight(), problem, operands);
   return with_family(weight.weight(), problem.product, [&](const auto& family) {
-    return build(ProductBuilder(builder, family, weight, problem, plan.partition, operands), family);
+    return build(ProductBuilder(builder, family, weight, problem, plan, operands), family);
   });
 }
 

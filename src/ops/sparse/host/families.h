@@ -7,11 +7,11 @@
 
 namespace tessera::ops {
 
-inline kernels::SddmmOperands operands_of(const ProductProblem& problem, uint32_t m, uint32_t k) {
+inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m, uint32_t k) {
   kernels::SddmmOperands o;
   o.n = problem.n;
-  o.dy = placed<const float>(problem.y_layout, m, problem.n);
-  o.x = placed<const float>(problem.x_layout, k, problem.n);
+  o.dy = placed<const float>(problem.layouts.y, m, problem.n);
+  o.x = placed<const float>(problem.layouts.x, k, problem.n);
   return o;
 }
 
@@ -32,7 +32,7 @@ struct BlockSddmm {
     kernels::visit_block_sddmm_knobs(schedule, visit);
   }
 
-  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
+  std::vector<Schedule> candidates(const HostProblem& problem, const machine::Machine& m) const {
     return kernels::block_sddmm_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
   }
 
@@ -40,7 +40,7 @@ struct BlockSddmm {
   static std::vector<uint32_t> col_parts(const Schedule&, uint32_t n) { return {0, n}; }
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), weight.rows()); }
 
-  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, const program::Box& units,
+  program::PhaseTimes cost(const Schedule& schedule, const HostProblem& problem, const program::Box& units,
                            const machine::Machine& m) const {
     kernels::BlockSddmmSlice slice;
     slice.weight = kernels::view_of(weight);
@@ -57,11 +57,11 @@ struct BlockSddmm {
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
-  size_t scratch_floats(const Schedule& schedule, const ProductProblem& problem,
+  size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
                         const program::Box& units) const {
     return kernels::block_sddmm_scratch(
         schedule, kernels::view_of(weight), units.rows, problem.n,
-        {problem.x_layout == Layout::column_major, problem.y_layout == Layout::column_major});
+        {problem.layouts.x == Layout::column_major, problem.layouts.y == Layout::column_major});
   }
 };
 
@@ -80,7 +80,7 @@ struct ElementSddmm {
     kernels::visit_element_sddmm_knobs(schedule, visit);
   }
 
-  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
+  std::vector<Schedule> candidates(const HostProblem& problem, const machine::Machine& m) const {
     return kernels::element_sddmm_candidates(kernels::view_of(weight), problem.n, m.tiles, m.figures);
   }
 
@@ -91,7 +91,7 @@ struct ElementSddmm {
     return Elements{weight}.capacity_of(begin, end);
   }
 
-  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, const program::Box& units,
+  program::PhaseTimes cost(const Schedule& schedule, const HostProblem& problem, const program::Box& units,
                            const machine::Machine& m) const {
     kernels::ElementSddmmSlice slice;
     slice.weight = kernels::view_of(weight);
@@ -108,7 +108,7 @@ struct ElementSddmm {
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
-  size_t scratch_floats(const Schedule& schedule, const ProductProblem& problem, const program::Box&) const {
+  size_t scratch_floats(const Schedule& schedule, const HostProblem& problem, const program::Box&) const {
     return kernels::element_sddmm_scratch(schedule, kernels::view_of(weight), problem.n);
   }
 };

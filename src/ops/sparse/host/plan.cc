@@ -16,7 +16,7 @@ constexpr uint32_t kColumnGrain = 16;  // columns of a cache line of Y
 
 /// A partition and its predicted cost: each phase as on its slowest tile.
 template <class Family>
-HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, const ProductProblem& problem,
+HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, const HostProblem& problem,
                const Machine& m) {
   HostPlan plan;
   HostPartition& partition = plan.partition;
@@ -43,7 +43,7 @@ HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, 
 
 /// Schedules for all threads; and for one, which need not start and wait for others.
 template <class Family>
-std::vector<typename Family::Schedule> candidates_of(const Family& family, const ProductProblem& problem,
+std::vector<typename Family::Schedule> candidates_of(const Family& family, const HostProblem& problem,
                                                      const Machine& machine) {
   std::vector<typename Family::Schedule> schedules = family.candidates(problem, machine);
   if (machine.tiles == 1) return schedules;
@@ -89,14 +89,17 @@ void check_host_product(Product product, uint32_t block_size, const ForcedKnobs&
   is_sddmm ? check_knobs<BlockSddmm>(force) : check_knobs<Blocks>(force);
 }
 
-HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& problem, const Machine& machine,
-                           const ForcedKnobs& force) {
-  return with_family(weight, problem.product, [&](const auto& family) {
+HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& asked, const Machine& machine,
+                           const ForcedKnobs& force, const HostLayouts& layouts) {
+  const HostProblem problem(asked, layouts);
+  HostPlan plan = with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;
     return plan_fastest<Family>(candidates_of(family, problem, machine), force, [&](const auto& schedule) {
       return weigh(family, schedule, problem, machine);
     });
   });
+  plan.layouts = layouts;
+  return plan;
 }
 
 std::string to_string(const HostPlan& plan) {

@@ -37,17 +37,26 @@ struct HostPartition {
   uint32_t tiles_used() const { return row_parts() * col_parts(); }
 };
 
+/// Orders of the arrays that are bound to X or dX, and to Y or dY.
+struct HostLayouts {
+  Layout x = Layout::row_major;
+  Layout y = Layout::row_major;
+};
+
 struct HostPlan : Plan<HostPartition> {
+  HostLayouts layouts;  ///< for which it was made
+
   uint32_t tiles_used() const { return partition.tiles_used(); }
 };
 
 /// Throws UsageError if no kernel supports this block size (1: single elements), or for unknown knobs.
 void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force);
 
-/// Partitions the product over the machine's threads by its cost model. The layouts are those of the problem;
-/// linear W. Throws UsageError for knobs that do not exist or leave no partition.
+/// Partitions the product over the machine's threads by its cost model, for arrays of these layouts. Throws
+/// UsageError for knobs that do not exist or leave no partition.
 HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& problem,
-                           const machine::Machine& machine, const ForcedKnobs& force = {});
+                           const machine::Machine& machine, const ForcedKnobs& force = {},
+                           const HostLayouts& layouts = {});
 
 /// Adds the product. `values` are W's in packed_shape(), or dW in FP32; X, Y and their gradients are FP32,
 /// the bias is 1 × the rows of the result. With `uses_beta` the result is `inout`; otherwise it is written

@@ -25,13 +25,17 @@ MatrixView<T> placed(Layout layout, uint32_t rows, uint32_t cols) {
   return layout == Layout::row_major ? row_major<T>(nullptr, cols) : column_major<T>(nullptr, rows);
 }
 
-/// Layouts of the dense matrices that a product with W or its transpose reads and writes.
-inline Layout read_layout(const ProductProblem& p) {
-  return p.product == Product::input_gradient ? p.y_layout : p.x_layout;
-}
-inline Layout written_layout(const ProductProblem& p) {
-  return p.product == Product::input_gradient ? p.x_layout : p.y_layout;
-}
+/// A product, and the layouts of the arrays that will be bound to its dense matrices.
+struct HostProblem : ProductProblem {
+  HostLayouts layouts;
+
+  HostProblem(const ProductProblem& problem, const HostLayouts& of_arrays)
+      : ProductProblem(problem), layouts(of_arrays) {}
+
+  /// Of the dense matrix that a product with W or its transpose reads, and of the one that it writes.
+  Layout read() const { return product == Product::input_gradient ? layouts.y : layouts.x; }
+  Layout written() const { return product == Product::input_gradient ? layouts.x : layouts.y; }
+};
 
 /// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles share then.
 std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts);
@@ -39,13 +43,13 @@ std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts);
 /// Common parts of the slices of both families, for their costs.
 template <class Slice, class Family>
 void describe_slice(Slice& slice, const Family& family, const typename Family::Schedule& schedule,
-                    const ProductProblem& problem, const program::Box& units) {
+                    const HostProblem& problem, const program::Box& units) {
   slice.weight = family.view();
   slice.col_begin = units.col;
   slice.col_end = static_cast<uint32_t>(units.col_end());
   slice.schedule = schedule;
-  slice.x = placed<const float>(read_layout(problem), family.cols(), problem.n);
-  slice.y = placed<float>(written_layout(problem), family.rows(), problem.n);
+  slice.x = placed<const float>(problem.read(), family.cols(), problem.n);
+  slice.y = placed<float>(problem.written(), family.rows(), problem.n);
 }
 
 /// The planner's and builder's view of the block kernels.
@@ -68,7 +72,7 @@ struct Blocks {
     kernels::visit_block_knobs(schedule, visit);
   }
 
-  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
+  std::vector<Schedule> candidates(const HostProblem& problem, const machine::Machine& m) const {
     return kernels::block_candidates({.m = rows(),
                                       .k = cols(),
                                       .n = problem.n,
@@ -76,8 +80,8 @@ struct Blocks {
                                       .non_zeros = weight.non_zeros(),
                                       .type = weight.type(),
                                       .threads = m.tiles,
-                                      .x_column_major = read_layout(problem) == Layout::column_major,
-                                      .y_column_major = written_layout(problem) == Layout::column_major},
+                                      .x_column_major = problem.read() == Layout::column_major,
+                                      .y_column_major = problem.written() == Layout::column_major},
                                      m.figures);
   }
 
@@ -93,7 +97,7 @@ struct Blocks {
 
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), rows()); }
 
-  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, program::Box units,
+  program::PhaseTimes cost(const Schedule& schedule, const HostProblem& problem, program::Box units,
                            const machine::Machine& m) const {
     kernels::BlockSlice slice;
     describe_slice(slice, *this, schedule, problem, units);
@@ -108,7 +112,7 @@ struct Blocks {
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
-  size_t scratch_floats(const Schedule& schedule, const ProductProblem&, const program::Box& units) const {
+  size_t scratch_floats(const Schedule& schedule, const HostProblem&, const program::Box& units) const {
     return kernels::block_scratch_floats(schedule, cols(), weight.block_size(), units.cols, transpose);
   }
 };
@@ -140,7 +144,7 @@ struct Elements {
     kernels::visit_element_knobs(schedule, visit);
   }
 
-  std::vector<Schedule> candidates(const ProductProblem& problem, const machine::Machine& m) const {
+  std::vector<Schedule> candidates(const HostProblem& problem, const machine::Machine& m) const {
     return kernels::element_candidates(view(), problem.n, m.tiles, m.figures);
   }
 
@@ -166,7 +170,7 @@ struct Elements {
     return weight.capacity() * (first_row(chunk_end) - first_row(chunk_begin)) / rows();
   }
 
-  program::PhaseTimes cost(const Schedule& schedule, const ProductProblem& problem, program::Box units,
+  program::PhaseTimes cost(const Schedule& schedule, const HostProblem& problem, program::Box units,
                            const machine::Machine& m) const {
     kernels::ElementSlice slice;
     describe_slice(slice, *this, schedule, problem, units);
@@ -201,7 +205,7 @@ struct Elements {
     return transpose ? uint64_t{value_rows()} * sparse::kRowGroupLanes * size_of(weight.type()) : 0;
   }
 
-  size_t scratch_floats(const Schedule& schedule, const ProductProblem&, const program::Box& units) const {
+  size_t scratch_floats(const Schedule& schedule, const HostProblem&, const program::Box& units) const {
     return kernels::element_scratch_floats(schedule, view(), units.cols);
   }
 };
