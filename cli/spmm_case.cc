@@ -8,6 +8,15 @@
 
 namespace tessera::cli {
 
+std::string_view flag_of(ops::Product product) {
+  switch (product) {
+    case ops::Product::forward: return "forward";
+    case ops::Product::input_gradient: return "dx";
+    case ops::Product::sddmm: return "sddmm";
+  }
+  return "";
+}
+
 std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
   const auto has = [&](Mode mode) {
     return std::find(r.modes.begin(), r.modes.end(), mode) != r.modes.end();

@@ -118,6 +118,22 @@ product::Product ProductRuns::plan(const ops::ProductProblem& problem, const Spm
 
 SpmmResult ProductRuns::run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                             const machine::Machine& machine, const ops::ForcedKnobs& force) {
+  SpmmResult result = plan_and_run(request, what, matrix, machine, force);
+  result.what = what;
+  result.m = matrix.pattern.rows;
+  result.k = matrix.pattern.cols;
+  result.nnz = sparse::stored_elements(matrix.pattern);
+  result.density = sparse::density(matrix.pattern);
+  result.tiles = machine.tiles;
+  if (const auto gflops = result.useful_gflops();
+      gflops && machine.kind == machine::Kind::host && !request.estimate)
+    result.peak_fraction = *gflops / (machine.figures.core_gflops() * machine.tiles);
+  return result;
+}
+
+SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase& what,
+                                     const SparseMatrix& matrix, const machine::Machine& machine,
+                                     const ops::ForcedKnobs& force) {
   const ops::ProductProblem problem = problem_of(request, what, machine, matrix.pattern.blocks());
   product::Product product = plan(problem, what, matrix, machine, force, request.layout);
   const bool on_tiles = !product.is_on_host();

@@ -29,6 +29,8 @@ class ProductRuns {
   void forget_weight() { packed_is_of_ = std::nullopt; }
 
  private:
+  SpmmResult plan_and_run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
+                          const machine::Machine& machine, const ops::ForcedKnobs& force);
   product::Product plan(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix,
                         const machine::Machine& machine, const ops::ForcedKnobs& force, Layout layout);
   void pack(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix);

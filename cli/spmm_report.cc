@@ -115,6 +115,15 @@ report::Html comparison(std::span<const SpmmResult> results) {
   return all;
 }
 
+std::string trace_of(std::span<const SpmmResult> results) {
+  std::vector<report::TracedRun> runs;
+  for (const SpmmResult& r : results)
+    if (r.run) runs.push_back({title_of(r), &*r.run});
+  return report::trace_json(runs);
+}
+
+}  // namespace
+
 std::string page_of(const SpmmRequest& request, std::span<const SpmmResult> results) {
   const std::string weight = request.weights.empty() ? "generated weights" : request.weights;
   const SpmmResult& first = results.front();
@@ -128,15 +137,6 @@ std::string page_of(const SpmmRequest& request, std::span<const SpmmResult> resu
   for (const SpmmResult& r : results) page.add_section(title_of(r), section_of(r));
   return page.html();
 }
-
-std::string trace_of(std::span<const SpmmResult> results) {
-  std::vector<report::TracedRun> runs;
-  for (const SpmmResult& r : results)
-    if (r.run) runs.push_back({title_of(r), &*r.run});
-  return report::trace_json(runs);
-}
-
-}  // namespace
 
 void require_writable(const SpmmRequest& request) {
   for (const std::string& file : {request.report, request.trace})

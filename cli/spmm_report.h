@@ -2,10 +2,14 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "cli/spmm_case.h"
 
 namespace tessera::cli {
+
+/// The page of --report.
+std::string page_of(const SpmmRequest& request, std::span<const SpmmResult> results);
 
 /// Throws Error if a requested file cannot be written.
 void require_writable(const SpmmRequest& request);

@@ -12,15 +12,6 @@
 #include "cli/parse.h"
 
 namespace tessera::cli {
-std::string_view flag_of(ops::Product product) {
-  switch (product) {
-    case ops::Product::forward: return "forward";
-    case ops::Product::input_gradient: return "dx";
-    case ops::Product::sddmm: return "sddmm";
-  }
-  return "";
-}
-
 namespace {
 
 /// Parses a list of named items.

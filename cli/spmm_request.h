@@ -57,12 +57,13 @@ struct SpmmRequest {
   ops::Planner planner = ops::Planner::best;  ///< for tiled machines
 
   // Output.
-  std::string print;   // "", "plan", "candidates", "program" or "passes"
-  std::string report;  // file of a page; "": none
-  std::string trace;   // file of a trace; "": none
+  std::string print;       // "", "plan", "candidates", "program" or "passes"
+  bool keep_runs = false;  // for a page or a trace
+  std::string report;      // file of a page; "": none
+  std::string trace;       // file of a trace; "": none
   bool json = false;
 
-  bool keeps_runs() const { return !report.empty() || !trace.empty(); }
+  bool keeps_runs() const { return keep_runs || !report.empty() || !trace.empty(); }
 };
 
 /// Comma-separated lists. Throw UsageError naming the option and the wrong item.

@@ -89,9 +89,9 @@ SpmmResult start(const product::Product& product, const SpmmRequest& request) {
   result.tiles_used = product.tiles_used();
   result.predicted_seconds = product.predicted_seconds();
   result.fits = product.fits();
-  if (!request.report.empty()) result.candidates = product.candidates();
-  if (request.keeps_runs())
-    result.run = report::summarize(product.executable(), {}, {}, report::Times::accounted);
+  if (!request.keeps_runs()) return result;
+  result.candidates = product.candidates();
+  result.run = report::summarize(product.executable(), {}, {}, report::Times::accounted);
   return result;
 }
 

@@ -83,18 +83,9 @@ SpmmResult SpmmRunner::run(const SpmmCase& what) {
   const machine::Machine& machine = machine_of(what);
   const SparseMatrix& matrix = matrix_of(what);
   SpmmResult result = products_.run(request_, what, matrix, machine, knobs_of(what));
-  result.what = what;
-  result.m = matrix.pattern.rows;
-  result.k = matrix.pattern.cols;
-  result.nnz = sparse::stored_elements(matrix.pattern);
-  result.density = sparse::density(matrix.pattern);
-  result.tiles = machine.tiles;
   if (file_ && what.mode != Mode::dense && file_->matrix.pattern.blocks() != 0)
     result.fill_in = static_cast<double>(result.nnz) / static_cast<double>(file_->matrix.pattern.blocks());
   compare_with_dense(what, result);
-  if (const auto gflops = result.useful_gflops();
-      gflops && machine.kind == machine::Kind::host && !request_.estimate)
-    result.peak_fraction = *gflops / (machine.figures.core_gflops() * machine.tiles);
   return result;
 }
 

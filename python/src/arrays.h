@@ -53,19 +53,39 @@ std::span<float> writable_floats_of(nb::handle object, const char* name);
 template <class T>
 std::vector<T> integers_of(nb::handle object, const char* name, uint32_t width = 1);
 
-/// An array of NumPy in memory that lives as long as `owner`.
+/// A one-dimensional array of NumPy, and one of rows.
 template <class T>
-nb::object view_of(std::span<T> values, nb::handle owner) {
-  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.data(), {values.size()}, owner).cast();
+using Numbers = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+template <class T>
+using Rows = nb::ndarray<nb::numpy, T, nb::ndim<2>>;
+
+/// For properties that return such an array, which knows what it keeps alive.
+inline constexpr auto kOwned = nb::rv_policy::automatic;
+
+/// An array in memory that lives as long as `owner`.
+template <class T>
+Numbers<T> view_of(std::span<T> values, nb::handle owner) {
+  return Numbers<T>(values.data(), {values.size()}, owner);
 }
 
-/// An array of NumPy that takes a vector over; with a width, of rows of that many.
+/// Owns what it is given, for arrays in it.
+template <class Owned>
+nb::capsule keep(Owned* owned) {
+  return nb::capsule(owned, [](void* p) noexcept { delete static_cast<Owned*>(p); });
+}
+
+/// An array that takes a vector over.
 template <class T>
-nb::object array_from(std::vector<T> values, size_t width = 1) {
+Numbers<T> array_from(std::vector<T> values) {
   auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  if (width == 1) return nb::ndarray<nb::numpy, T>(kept->data(), {kept->size()}, owner).cast();
-  return nb::ndarray<nb::numpy, T>(kept->data(), {kept->size() / width, width}, owner).cast();
+  return Numbers<T>(kept->data(), {kept->size()}, keep(kept));
+}
+
+/// The same, in rows of `width`.
+template <class T>
+Rows<T> rows_from(std::vector<T> values, size_t width) {
+  auto* kept = new std::vector<T>(std::move(values));
+  return Rows<T>(kept->data(), {kept->size() / width, width}, keep(kept));
 }
 
 }  // namespace tessera::python

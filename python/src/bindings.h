@@ -5,6 +5,7 @@
 
 namespace tessera::python {
 
+void bind_machine(nanobind::module_& m);
 void bind_matrix(nanobind::module_& m);
 void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);

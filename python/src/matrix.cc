@@ -24,6 +24,8 @@ SparseMatrix matrix_from(std::pair<uint32_t, uint32_t> shape, uint32_t block_siz
           {stored.begin(), stored.end()}};
 }
 
+SparseMatrix& of(nb::handle_t<SparseMatrix> self) { return nb::cast<SparseMatrix&>(self); }
+
 PatternKind kind_named(const std::string& name) {
   if (name == "random") return PatternKind::random;
   if (name == "banded") return PatternKind::banded;
@@ -54,17 +56,19 @@ void bind_matrix(nb::module_& m) {
           "emptied"_a, "Takes the contents of another matrix.")
       .def_prop_ro("shape", [](const SparseMatrix& w) { return std::pair(w.pattern.rows, w.pattern.cols); })
       .def_prop_ro("block_size", [](const SparseMatrix& w) { return w.pattern.block_size; })
-      .def_prop_ro("indptr",
-                   [](nb::handle_t<SparseMatrix> self) {
-                     return view_of(std::span(nb::cast<SparseMatrix&>(self).pattern.row_begin), self);
-                   })
-      .def_prop_ro("indices",
-                   [](nb::handle_t<SparseMatrix> self) {
-                     return view_of(std::span(nb::cast<SparseMatrix&>(self).pattern.columns), self);
-                   })
-      .def_prop_ro("values", [](nb::handle_t<SparseMatrix> self) {
-        return view_of(std::span(nb::cast<SparseMatrix&>(self).values), self);
-      });
+      .def_prop_ro(
+          "indptr",
+          [](nb::handle_t<SparseMatrix> self) {
+            return view_of(std::span(of(self).pattern.row_begin), self);
+          },
+          kOwned)
+      .def_prop_ro(
+          "indices",
+          [](nb::handle_t<SparseMatrix> self) { return view_of(std::span(of(self).pattern.columns), self); },
+          kOwned)
+      .def_prop_ro(
+          "values", [](nb::handle_t<SparseMatrix> self) { return view_of(std::span(of(self).values), self); },
+          kOwned);
   m.def("read_matrix", &read_matrix, "path"_a, "tensor"_a = "", "seed"_a = 0,
         nb::call_guard<nb::gil_scoped_release>());
   m.def("generate", &generated, "shape"_a, "density"_a, "block_size"_a = 1, "kind"_a = "random", "seed"_a = 0,

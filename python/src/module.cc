@@ -1,13 +1,18 @@
 // tessera._tessera: the library's classes for the Python half of the package.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
 #include <tessera/threads.h>
 
 #include <exception>
+#include <string>
+#include <vector>
 
+#include "base/isa.h"
 #include "bindings.h"
+#include "machine/host/detect.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,6 +28,13 @@ NB_MODULE(_tessera, m) {
       PyErr_SetString(PyExc_RuntimeError, e.what());
     }
   });
+  m.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const tessera::Isa isa : tessera::available_isas()) names.emplace_back(tessera::name_of(isa));
+    return names;
+  });
+  m.def("instruction_set", [] { return std::string(tessera::name_of(tessera::active_isa())); });
+  m.def("describe_host", [] { return tessera::machine::describe(tessera::machine::detect_host()); });
   m.def("default_threads", &tessera::default_threads);
   m.def("set_default_threads", &tessera::set_default_threads, "threads"_a);
   m.def(
@@ -39,5 +51,6 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_matrix(m);
   tessera::python::bind_weight(m);
   tessera::python::bind_products(m);
+  tessera::python::bind_machine(m);
   tessera::python::bind_packing(m);
 }

@@ -1,6 +1,7 @@
 // Sequence packing: counts, plans, index arrays, and the gathering of tokens.
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -93,15 +94,18 @@ Packing plan(const Input& input, const std::string& algorithm, uint32_t max_per_
 /// An index array as one of NumPy, without a copy.
 nb::object array_from(IndexArray array) {
   auto* kept = new IndexArray(std::move(array));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<IndexArray*>(p); });
+  const nb::capsule owner = keep(kept);
   const auto as = [&]<class T>(T) -> nb::object {
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner).cast();
   };
   return kept->width() == 4 ? as(uint32_t{}) : as(uint64_t{});
 }
 
-nb::tuple index(const Packing& packing, const Input& input, nb::object lengths,
-                std::optional<uint64_t> shuffle, uint32_t ranks) {
+/// Offsets, sequence, start, and begin and length or None.
+using IndexArrays = nb::typed<nb::tuple, nb::any, nb::any, nb::any, nb::any, nb::any>;
+
+IndexArrays index(const Packing& packing, const Input& input, nb::object lengths,
+                  std::optional<uint64_t> shuffle, uint32_t ranks) {
   const Lengths indexed = lengths_of(lengths);
   pack::PackIndex packs;
   {
@@ -109,19 +113,18 @@ nb::tuple index(const Packing& packing, const Input& input, nb::object lengths,
     packs = pack::index_packs(packing, input, indexed, {.shuffle = shuffle, .ranks = ranks});
   }
   const bool has_pieces = packs.length.size() > 0;
-  return nb::make_tuple(array_from(std::move(packs.offsets)), array_from(std::move(packs.sequence)),
-                        array_from(std::move(packs.start)),
-                        has_pieces ? array_from(std::move(packs.begin)) : nb::none(),
-                        has_pieces ? array_from(std::move(packs.length)) : nb::none());
+  return nb::borrow<IndexArrays>(nb::make_tuple(
+      array_from(std::move(packs.offsets)), array_from(std::move(packs.sequence)),
+      array_from(std::move(packs.start)), has_pieces ? array_from(std::move(packs.begin)) : nb::none(),
+      has_pieces ? array_from(std::move(packs.length)) : nb::none()));
 }
 
-nb::list strategies(const Packing& packing) {
-  nb::list all;
+/// Kinds of packs: the lengths in one, and how many there are.
+std::vector<std::pair<std::vector<uint32_t>, uint64_t>> strategies(const Packing& packing) {
+  std::vector<std::pair<std::vector<uint32_t>, uint64_t>> all;
   for (const pack::Strategy& strategy : packing.strategies) {
-    nb::list lengths;
-    for (const pack::Part& part : strategy.parts)
-      for (uint32_t copy = 0; copy < part.copies; ++copy) lengths.append(part.length);
-    all.append(nb::make_tuple(lengths, strategy.count));
+    std::vector<uint32_t>& lengths = all.emplace_back(std::vector<uint32_t>{}, strategy.count).first;
+    for (const pack::Part& part : strategy.parts) lengths.insert(lengths.end(), part.copies, part.length);
   }
   return all;
 }

@@ -165,7 +165,7 @@ class SddmmProduct {
     const Operand xs = operand_of(x, "X", weight_.cols(), n_);
     if (out.is_none()) {
       if (beta != 0) throw UsageError("beta adds to dW: pass it as out");
-      out = array_from(std::vector<float>(packed_size()));
+      out = array_from(std::vector<float>(packed_size())).cast();
     }
     const std::span<float> dw = writable_floats_of(out, "dW");
     if (dw.size() != packed_size())

@@ -89,16 +89,16 @@ std::vector<BlockPosition> positions_of(nb::handle blocks, const char* name) {
   return positions;
 }
 
-nb::object array_of(const std::vector<BlockPosition>& positions) {
+Rows<uint32_t> array_of(const std::vector<BlockPosition>& positions) {
   std::vector<uint32_t> numbers;
   numbers.reserve(2 * positions.size());
   for (const BlockPosition& p : positions) numbers.insert(numbers.end(), {p.row, p.col});
-  return array_from(std::move(numbers), 2);
+  return rows_from(std::move(numbers), 2);
 }
 
 /// An array of `size` that a conversion fills.
 template <class Fill>
-nb::object filled(uint64_t size, const Fill& fill) {
+Numbers<float> filled(uint64_t size, const Fill& fill) {
   std::vector<float> out;
   {
     const nb::gil_scoped_release released;
@@ -113,7 +113,8 @@ void bind_packed_order(nb::class_<Weight>& weight) {
       .def_prop_ro("packed_format", [](const Weight& w) { return static_cast<uint32_t>(w.packed_format()); })
       .def_prop_ro(
           "packed_values",
-          [](nb::handle_t<Weight> self) { return view_of(nb::cast<Weight&>(self).packed_values(), self); })
+          [](nb::handle_t<Weight> self) { return view_of(nb::cast<Weight&>(self).packed_values(), self); },
+          kOwned)
       .def(
           "pack",
           [](const Weight& w, nb::object values) {
@@ -208,12 +209,14 @@ void bind_weight(nb::module_& m) {
       .def_prop_ro("capacity", &Weight::capacity)
       .def_prop_ro("non_zeros", &Weight::non_zeros)
       .def_prop_ro("nbytes", &Weight::bytes)
-      .def_prop_ro("pattern",
-                   [](const Weight& w) {
-                     Pattern pattern = w.pattern();
-                     return nb::make_tuple(array_from(std::move(pattern.row_begin)),
-                                           array_from(std::move(pattern.columns)));
-                   })
+      .def_prop_ro(
+          "pattern",
+          [](const Weight& w) {
+            Pattern pattern = w.pattern();
+            return std::pair(array_from(std::move(pattern.row_begin)),
+                             array_from(std::move(pattern.columns)));
+          },
+          kOwned)
       .def("matrix", &matrix_of, Released())
       .def("values",
            [](const Weight& w) {

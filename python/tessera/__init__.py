@@ -8,24 +8,36 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tessera import pack
+from tessera._config import get_num_threads, set_num_threads, show_config
+from tessera._machines import ProductResult, machine, spmm
 from tessera._matrices import Matrix, generate, read_matrix
 from tessera._products import Sddmm, Spmm, Weight, permute_packed
+from tessera._tessera import Machine
 
 if TYPE_CHECKING:
     from tessera import nn, sparse
     from tessera._sparsify import sparsify_
 
 __all__ = [
+    "Machine",
     "Matrix",
+    "ProductResult",
     "Sddmm",
     "Spmm",
     "Weight",
     "generate",
+    "get_num_threads",
+    "machine",
     "nn",
+    "pack",
     "permute_packed",
     "read_matrix",
+    "set_num_threads",
+    "show_config",
     "sparse",
     "sparsify_",
+    "spmm",
 ]
 
 

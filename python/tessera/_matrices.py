@@ -53,7 +53,7 @@ class Matrix(_tessera.Matrix):
         (m, k), b = self.shape, self.block_size
         rows, cols = -(-m // b), -(-k // b)
         dense = np.zeros((rows, b, cols, b), np.float32)
-        row_of = np.repeat(np.arange(rows), np.diff(self.indptr.astype(np.int64)))
+        row_of = np.searchsorted(self.indptr, np.arange(len(self.indices)), side="right") - 1
         dense[row_of, :, self.indices, :] = self.values.reshape(-1, b, b)
         return dense.reshape(rows * b, cols * b)[:m, :k]
 

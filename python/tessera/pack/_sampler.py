@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from tessera.pack._plan import Algorithm, Index, Lengths, Overflow, Plan, lengths_array, plan
 
 
@@ -98,7 +100,7 @@ class BatchSampler:
         """Everything that the order depends on, of all ranks."""
         return {
             "format": 1,
-            "lengths": zlib.crc32(memoryview(self._lengths).cast("B")) if len(self._lengths) else 0,
+            "lengths": zlib.crc32(self._lengths.astype(np.int64).tobytes()),
             "packs": self.plan.packs,
             "max_tokens": self.plan.max_length,
             "num_replicas": self.num_replicas,

@@ -49,7 +49,7 @@ def pack_table(table: pa.Table, seq_length: int, strategy: Strategy = "bfd") -> 
         ends = np.append(np.arange(0, total, seq_length), total)
         return pa.Table.from_arrays([_lists(c, c.flatten(), ends) for c in columns], names=table.column_names)
 
-    row_begin = np.concatenate(([0], np.cumsum(lengths)))
+    row_begin = prefix_sums(lengths)
     rows = np.flatnonzero(lengths)
     packs = index(lengths[rows], seq_length, "lpfhp", overflow=_OVERFLOW[strategy])
     if packs.lost_tokens:
@@ -61,7 +61,7 @@ def pack_table(table: pa.Table, seq_length: int, strategy: Strategy = "bfd") -> 
         )
     begin = row_begin[rows[packs.sequence]] + (0 if packs.begin is None else packs.begin)
     pieces = packs.lengths_of(lengths[rows]).astype(np.int64)
-    ends = np.concatenate(([0], np.cumsum(pieces)))[packs.offsets]
+    ends = prefix_sums(pieces)[packs.offsets]
     packed = [_lists(column, _gathered(column.flatten(), begin, pieces), ends) for column in columns]
     of_pieces = pa.ListArray.from_arrays(pa.array(packs.offsets.astype(np.int32)), pa.array(pieces.astype(np.int32)))
     return pa.Table.from_arrays([*packed, of_pieces], names=[*table.column_names, "seq_lengths"])
@@ -103,7 +103,15 @@ def _combined(table: pa.Table, name: str) -> Any:
 
 
 def _lengths_of(column: Any) -> NDArray[np.int64]:
-    return np.diff(column.offsets.to_numpy().astype(np.int64))
+    offsets: NDArray[np.int64] = column.offsets.to_numpy().astype(np.int64)
+    return np.diff(offsets)
+
+
+def prefix_sums(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sum of all lengths before each, and of all."""
+    sums = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=sums[1:])
+    return sums
 
 
 def _lists(like: Any, values: Any, ends: NDArray[Any]) -> Any:
@@ -119,7 +127,7 @@ def _gathered(values: Any, begin: NDArray[np.int64], length: NDArray[np.int64]) 
     is_plain = pa.types.is_primitive(values.type) and not pa.types.is_boolean(values.type)
     if is_plain and values.null_count == 0 and not pa.types.is_temporal(values.type):
         return pa.array(_tessera.gather(values.to_numpy(), begin, length), values.type)
-    starts = np.concatenate(([0], np.cumsum(length)))
+    starts = prefix_sums(length)
     places = np.repeat(begin - starts[:-1], length) + np.arange(starts[-1])
     return values.take(pa.array(places))
 

@@ -1,0 +1,15 @@
+# Without any compiler, says what to install; CMake's own message does not.
+if(NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
+  find_program(TESSERA_FOUND_COMPILER NAMES c++ g++ clang++ clang++-16 icpx)
+  if(NOT TESSERA_FOUND_COMPILER)
+    file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/dependencies.txt packages)
+    list(FIND packages "[build]" first)
+    math(EXPR first "${first} + 1")
+    list(SUBLIST packages ${first} -1 packages)
+    list(FIND packages "[test]" end)
+    list(SUBLIST packages 0 ${end} packages)
+    list(JOIN packages " " packages)
+    message(FATAL_ERROR "There is no C++ compiler. Tessera needs g++ 12 or clang 16, and these Debian packages:\n"
+      "  apt-get install ${packages}\nor: scripts/install-dependencies build")
+  endif()
+endif()

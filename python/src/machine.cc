@@ -1,0 +1,183 @@
+// Machines, and products that are run or estimated on them, as `tessera spmm` does.
+#include <fmt/format.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/error.h>
+#include <tessera/machine.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "cli/spmm_product.h"
+#include "cli/spmm_report.h"
+#include "cli/spmm_show.h"
+#include "product/product.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using cli::SpmmCase;
+using cli::SpmmRequest;
+using cli::SpmmResult;
+
+/// A machine, and how it was asked for.
+struct ChosenMachine {
+  Machine machine;
+  std::string name;
+  cli::Settings settings;
+};
+
+ChosenMachine choose(const std::string& name, uint32_t threads,
+                     const std::map<std::string, double>& figures) {
+  ChosenMachine chosen{Machine::find(name, threads), name, {}};
+  for (const auto& [key, value] : figures) {
+    chosen.machine = chosen.machine.with(key, value);
+    chosen.settings.push_back({key, value});
+  }
+  return chosen;
+}
+
+/// The member of `all` with that name; throws ValueError that lists them.
+template <class All>
+auto named(const std::string& name, const char* what, const All& all) {
+  std::string names;
+  for (const auto& each : all) {
+    if (name_of(each) == name) return each;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
+  }
+  throw UsageError(fmt::format("unknown {} '{}': use one of {}", what, name, names));
+}
+
+ops::Product product_named(const std::string& name) {
+  for (const ops::Product product :
+       {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm})
+    if (cli::flag_of(product) == name) return product;
+  throw UsageError(fmt::format("unknown product '{}': use forward, dx or sddmm", name));
+}
+
+/// A product that was run or estimated.
+struct Result {
+  SpmmRequest request;
+  std::vector<SpmmResult> results;  ///< one
+
+  const SpmmResult& operator*() const { return results.front(); }
+};
+
+Result run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& machine,
+                   const std::string& dtype, const std::string& mode, const std::string& planner,
+                   const std::string& product, bool execute, const std::string& verify, uint64_t seed) {
+  const machine::Machine& model = machine.machine.model();
+  Result result;
+  SpmmRequest& request = result.request;
+  request.weights = "weights in memory";
+  request.seed = seed;
+  request.estimate = !execute;
+  request.keep_runs = true;
+  request.print = "plan";
+  if (planner != "best" && planner != "published")
+    throw UsageError(fmt::format("unknown planner '{}': use best or published", planner));
+  request.planner = planner == "best" ? ops::Planner::best : ops::Planner::published;
+  const std::map<std::string, cli::Verify> extents = {{"auto", cli::Verify::automatic},
+                                                      {"full", cli::Verify::full},
+                                                      {"sample", cli::Verify::sample},
+                                                      {"none", cli::Verify::none}};
+  if (!extents.contains(verify))
+    throw UsageError(
+        fmt::format("unknown extent '{}' of verification: use auto, full, sample or none", verify));
+  request.verify = extents.at(verify);
+  request.threads = machine.machine.is_host() ? machine.machine.tiles() : 0;
+  const SpmmCase what{.machine = machine.name,
+                      .settings = machine.settings,
+                      .mode = named(mode, "mode", ops::kModes),
+                      .product = product_named(product),
+                      .precision = named(dtype, "type", ops::kPrecisions),
+                      .density = std::nullopt,
+                      .block = matrix.pattern.block_size,
+                      .n = n};
+  if (machine.machine.is_host() && what.precision.f32_partials)
+    throw UsageError("f16-f32 is for tiled machines; a host sums in FP32 with every type");
+  const uint64_t blocks = matrix.pattern.blocks();
+  product::check(cli::problem_of(request, what, model, blocks), what.block, model, {});
+  cli::ProductRuns runs;
+  result.results.push_back(runs.run(request, what, matrix, model, {}));
+  return result;
+}
+
+std::map<std::string, double> phases_of(const SpmmResult& result) {
+  std::map<std::string, double> phases;
+  for (size_t p = 0; p < program::kPhases; ++p)
+    phases.emplace(name_of(static_cast<program::Phase>(p)), result.phases.at[p]);
+  return phases;
+}
+
+std::vector<std::string> purposes() {
+  std::vector<std::string> names;
+  for (size_t p = 0; p < program::kPurposes; ++p)
+    names.emplace_back(name_of(static_cast<program::Purpose>(p)));
+  names.emplace_back("other");  // code, vertex state, stacks, padding
+  return names;
+}
+
+Rows<uint64_t> memory_of(const SpmmResult& result) {
+  std::vector<uint64_t> bytes;
+  for (const compiler::TileMemory& tile : result.memory.tiles) {
+    uint64_t other = tile.total();
+    for (const uint64_t data : tile.purposes) {
+      bytes.push_back(data);
+      other -= data;
+    }
+    bytes.push_back(other);
+  }
+  return rows_from(std::move(bytes), program::kPurposes + 1);
+}
+
+}  // namespace
+
+void bind_machine(nb::module_& m) {
+  nb::class_<ChosenMachine>(m, "Machine", "This computer, or a modelled tiled machine.")
+      .def(nb::new_(&choose), "name"_a, "threads"_a = 0, "figures"_a = std::map<std::string, double>{})
+      .def_ro("name", &ChosenMachine::name)
+      .def_prop_ro("is_host", [](const ChosenMachine& c) { return c.machine.is_host(); })
+      .def_prop_ro("tiles", [](const ChosenMachine& c) { return c.machine.tiles(); })
+      .def_prop_ro("tile_bytes", [](const ChosenMachine& c) { return c.machine.tile_bytes(); })
+      .def_prop_ro("clock_hz", [](const ChosenMachine& c) { return c.machine.clock_hz(); })
+      .def("__repr__", [](const ChosenMachine& c) {
+        SpmmCase of;
+        of.machine = c.name;
+        of.settings = c.settings;
+        return fmt::format("<machine {}: {} tiles>", cli::machine_title(of), c.machine.tiles());
+      });
+  m.def("machine_names", &Machine::builtin_names);
+
+  nb::class_<Result>(m, "ProductResult", "A product that was run or estimated on a machine.")
+      .def_prop_ro("fits", [](const Result& r) { return (*r).fits; })
+      .def_prop_ro("seconds", [](const Result& r) { return (*r).seconds; })
+      .def_prop_ro("predicted_seconds", [](const Result& r) { return (*r).predicted_seconds; })
+      .def_prop_ro("cycles", [](const Result& r) { return (*r).cycles; })
+      .def_prop_ro("phases", [](const Result& r) { return phases_of(*r); })
+      .def_prop_ro(
+          "memory", [](const Result& r) { return memory_of(*r); }, kOwned)
+      .def_prop_ro("purposes", [](const Result&) { return purposes(); })
+      .def_prop_ro("verified", [](const Result& r) { return (*r).verified; })
+      .def_prop_ro("error", [](const Result& r) { return (*r).max_rel_error; })
+      .def_prop_ro("tolerance", [](const Result& r) { return (*r).tolerance; })
+      .def_prop_ro("plan", [](const Result& r) { return (*r).printed; })
+      .def_prop_ro("overflow", [](const Result& r) { return (*r).fits ? "" : cli::overflow(*r); })
+      .def("details", [](const Result& r) { return cli::details(*r); })
+      .def("to_json", [](const Result& r) { return cli::json(r.results); })
+      .def(
+          "page", [](const Result& r) { return cli::page_of(r.request, r.results); },
+          nb::call_guard<nb::gil_scoped_release>());
+  m.def("run_product", &run_product, "matrix"_a, "n"_a, "machine"_a, "dtype"_a, "mode"_a, "planner"_a,
+        "product"_a, "execute"_a, "verify"_a, "seed"_a, nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,37 @@
+"""What this installation runs on, and with how many threads."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+import numpy as np
+
+from tessera import _tessera
+
+
+def set_num_threads(threads: int) -> None:
+    """Set the threads of products planned from now on that name no number; 0: as at the start.
+
+    At the start they are TESSERA_THREADS, or one per physical core that this process may use.
+    """
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)):
+        raise TypeError(f"threads must be a whole number, not {threads!r}")
+    if threads < 0:
+        raise ValueError(f"{threads} threads; give 1 or more, or 0 for as many as at the start")
+    _tessera.set_default_threads(int(threads))
+
+
+def get_num_threads() -> int:
+    """Return the threads of products that name no number."""
+    return _tessera.default_threads()
+
+
+def show_config() -> None:
+    """Print versions, instruction sets (TESSERA_ISA restricts them), threads and the computer."""
+    available = ", ".join(_tessera.instruction_sets())
+    print(f"tessera: {importlib.metadata.version('tessera')}")
+    print(f"python: {platform.python_version()}, numpy {np.__version__}")
+    print(f"instruction set in use: {_tessera.instruction_set()} of {available}")
+    print(f"threads: {get_num_threads()}")
+    print(_tessera.describe_host(), end="")

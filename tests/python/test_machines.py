@@ -1,0 +1,133 @@
+"""Products on this computer and on modelled machines."""
+
+import json
+import pickle
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import tessera
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return tessera.generate(256, 192, 0.1, block_size=4, seed=3)
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic", "dense"])
+@pytest.mark.parametrize("product", ["forward", "dx", "sddmm"])
+@pytest.mark.parametrize("machine", ["host", "bow"])
+def test_products_are_right(matrix, machine, mode, product):
+    tiles = {} if machine == "host" else {"tiles": 64}
+    result = tessera.spmm(
+        matrix,
+        n=32,
+        machine=tessera.machine(machine, **tiles),
+        dtype="f32" if machine == "host" else "f16",
+        mode=mode,
+        product=product,
+        verify="full",
+    )
+    assert result.fits and result.verified
+    assert result.error <= result.tolerance
+    assert result.seconds > 0
+    assert sum(result.phases.values()) == pytest.approx(result.seconds)
+    assert (result.cycles is None) == (machine == "host")
+
+
+def test_machines():
+    bow = tessera.machine("bow", tiles=2944)
+    assert (bow.tiles, bow.is_host, bow.name) == (2944, False, "bow")
+    assert bow.tile_bytes == 638976
+    assert tessera.machine("bow").tiles == 1472
+    assert "tiles=2944" in repr(bow)
+    assert tessera.machine("host", threads=2).tiles == 2
+
+
+def test_memory_by_tile_and_purpose(matrix):
+    result = tessera.spmm(matrix, 32, tessera.machine("bow", tiles=64), dtype="f16", execute=False)
+    assert result.memory.shape == (64, len(result.purposes))
+    weights = result.memory[:, result.purposes.index("parameter")].sum()
+    assert weights >= 2 * len(matrix.values)
+    described = json.loads(result.to_json())["results"][0]
+    assert result.memory.sum(1).max() == described["memory"]["max_tile_bytes"]
+    assert result.cycles == described["cycles"]
+    assert result.seconds == described["seconds"]
+
+
+def test_estimates_multiply_nothing(matrix):
+    bow = tessera.machine("bow", tiles=64)
+    run = tessera.spmm(matrix, 32, bow, dtype="f16")
+    estimated = tessera.spmm(matrix, 32, bow, dtype="f16", execute=False)
+    assert estimated.cycles == run.cycles
+    assert estimated.verified is None and estimated.error is None
+
+
+def test_planners_and_types(matrix):
+    bow = tessera.machine("bow", tiles=64)
+    best = tessera.spmm(matrix, 32, bow, dtype="f16", execute=False)
+    published = tessera.spmm(matrix, 32, bow, dtype="f16", planner="published", execute=False)
+    wide = tessera.spmm(matrix, 32, bow, dtype="f16-f32", execute=False)
+    assert best.seconds <= published.seconds
+    assert best.plan and wide.seconds != published.seconds
+
+
+def test_scipy_and_numpy(rng):
+    rows = scipy.sparse.random_array((64, 64), density=0.2, rng=rng, dtype=np.float32, format="csr")
+    assert tessera.spmm(rows, 8, "host", block_size=4, verify="full").verified
+    assert tessera.spmm(rows.toarray(), 8, verify="full").verified
+
+
+def test_reports(matrix, tmp_path):
+    result = tessera.spmm(matrix, 32, tessera.machine("bow", tiles=64), dtype="f16")
+    result.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    assert "bow tiles=64" in page
+    inline = result._repr_html_()
+    assert inline.startswith("<iframe srcdoc=") and "<script" not in inline
+    assert re.search(r"bow", repr(result)) or "tiles" in repr(result)
+
+
+def test_what_does_not_fit():
+    large = tessera.generate(4096, 4096, 0.5, block_size=16)
+    result = tessera.spmm(large, 512, tessera.machine("bow", tiles=16), dtype="f16")
+    assert not result.fits
+    assert result.seconds is None
+    assert "does not fit" in result.overflow and result.overflow in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda w: tessera.machine("cray"), ValueError, "unknown machine 'cray'"),
+        (lambda w: tessera.machine("bow", tile=5), ValueError, "tile"),
+        (lambda w: tessera.machine("bow", tiles=float("nan")), ValueError, "tiles"),
+        (lambda w: tessera.machine("host", tiles=5), ValueError, "host"),
+        (lambda w: tessera.machine("missing.toml"), RuntimeError, "missing.toml"),
+        (lambda w: tessera.spmm(w, 8, "bow", dtype="bf16"), ValueError, "bf16"),
+        (lambda w: tessera.spmm(w, 8, "host", dtype="f16-f32"), ValueError, "tiled machines"),
+        (lambda w: tessera.spmm(w, 8, mode="fixed"), ValueError, "unknown mode 'fixed': use one of static, dynamic"),
+        (lambda w: tessera.spmm(w, 8, planner="good"), ValueError, "best or published"),
+        (lambda w: tessera.spmm(w, 8, product="dw"), ValueError, "forward, dx or sddmm"),
+        (lambda w: tessera.spmm(w, 8, verify="some"), ValueError, "auto, full, sample or none"),
+        (lambda w: tessera.spmm(w, -1), TypeError, "incompatible"),
+    ],
+)
+def test_bad_requests(matrix, call, error, message):
+    with pytest.raises(error, match=message):
+        call(matrix)
+
+
+def test_malformed_matrices():
+    outside = tessera.Matrix((64, 64), 1, np.arange(65), np.full(64, 99), np.ones(64, np.float32))
+    for machine in ("host", "bow"):
+        with pytest.raises(ValueError, match="column 99"):
+            tessera.spmm(outside, 8, machine)
+
+
+def test_matrices_are_not_pickled_by_accident(matrix):
+    with pytest.raises(TypeError):
+        pickle.dumps(tessera.spmm(matrix, 8, execute=False))

@@ -1,0 +1,89 @@
+"""Threads, processes and settings."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import tessera
+
+
+def run(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_imports_numpy_alone():
+    heavy = "torch scipy pyarrow datasets trl"
+    result = run(f"import sys, tessera; print([m for m in '{heavy}'.split() if m in sys.modules])")
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_threads():
+    before = tessera.get_num_threads()
+    tessera.set_num_threads(3)
+    try:
+        assert tessera.get_num_threads() == 3
+        assert tessera.machine("host").tiles == 3
+    finally:
+        tessera.set_num_threads(0)
+    assert tessera.get_num_threads() == before
+    assert run("import tessera; print(tessera.get_num_threads())", TESSERA_THREADS="5").stdout.strip() == "5"
+    for wrong, error in ((-1, ValueError), (10**6, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="threads"):
+            tessera.set_num_threads(wrong)
+
+
+def test_show_config(capsys):
+    tessera.show_config()
+    shown = capsys.readouterr().out
+    assert "instruction set in use:" in shown
+    assert f"threads: {tessera.get_num_threads()}" in shown
+
+
+def test_instruction_sets():
+    code = "import tessera; tessera.show_config(); print(tessera.spmm(tessera.generate(64, 64, 0.5), 8).verified)"
+    generic = run(code, TESSERA_ISA="generic")
+    assert "in use: generic of" in generic.stdout and generic.stdout.endswith("True\n"), generic.stderr
+    wrong = run(code, TESSERA_ISA="mmx")
+    assert "ValueError: TESSERA_ISA: unknown instruction set 'mmx'" in wrong.stderr
+
+
+def product_in_child(weight, spmm, x, queue):
+    queue.put((spmm(x), tessera.Spmm(weight, x.shape[1], threads=2)(x)))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_processes_use_what_their_parent_used(rng):
+    weight = tessera.Weight(tessera.generate(512, 512, 0.2, seed=1))
+    spmm = tessera.Spmm(weight, 64, threads=2)
+    x = rng.standard_normal((512, 64)).astype(np.float32)
+    wanted = spmm(x)
+    stop = threading.Event()
+
+    def keep_busy():
+        own = tessera.Spmm(weight, 64, threads=2)
+        while not stop.is_set():
+            own(x)
+
+    busy = threading.Thread(target=keep_busy)
+    busy.start()
+    try:
+        context = multiprocessing.get_context("fork")
+        for _ in range(5):
+            queue = context.SimpleQueue()
+            child = context.Process(target=product_in_child, args=(weight, spmm, x, queue))
+            child.start()
+            for result in queue.get():
+                np.testing.assert_array_equal(result, wanted)
+            child.join(60)
+            assert child.exitcode == 0
+    finally:
+        stop.set()
+        busy.join()
+    np.testing.assert_array_equal(spmm(x), wanted)
