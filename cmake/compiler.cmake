@@ -8,6 +8,7 @@ if(NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
     list(SUBLIST packages ${first} -1 packages)
     list(FIND packages "[test]" end)
     list(SUBLIST packages 0 ${end} packages)
+    list(REMOVE_ITEM packages "")
     list(JOIN packages " " packages)
     message(FATAL_ERROR "There is no C++ compiler. Tessera needs g++ 12 or clang 16, and these Debian packages:\n"
       "  apt-get install ${packages}\nor: scripts/install-dependencies build")

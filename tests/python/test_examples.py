@@ -34,3 +34,14 @@ def test_rigl_mnist(schedule):
 def test_sparse_encoder():
     sizes = ["--layers", "2", "--width", "64", "--hidden", "128", "--heads", "2", "--batch", "2", "--length", "16"]
     assert "speed-up" in output_of("sparse_encoder.py", *sizes)
+
+
+def test_pack_for_trl():
+    pytest.importorskip("datasets")
+    out = output_of("pack_for_trl.py", "300", "2048")
+    assert "300 rows of" in out and "cu_seq_lens_q [0, " in out
+
+
+def test_bow_notebook():
+    out = output_of("bow_notebook.py")
+    assert "2944 tiles, dynamic" in out and "largest error" in out

@@ -42,9 +42,9 @@ HostFacts detect_host(const HostSource& source);
 std::vector<int> cpus_by_core();
 std::vector<int> cpus_by_core(const HostSource& source);
 
-/// Threads of a run: those of set_default_threads(), or the environment variable TESSERA_THREADS if it is set,
-/// otherwise one per physical core within the cgroup quota. At least 1. Throws UsageError if TESSERA_THREADS is
-/// not a whole number from 1 to 4096.
+/// Threads of a run: those of set_default_threads(), or the environment variable TESSERA_THREADS if it is
+/// set, otherwise one per physical core within the cgroup quota. At least 1. Throws UsageError if
+/// TESSERA_THREADS is not a whole number from 1 to 4096.
 unsigned default_threads(const HostFacts& facts);
 
 /// One readable "name: value" line per fact.
