@@ -83,8 +83,8 @@ std::string dynamic_lines(const machine::Machine& m) {
         ProductProblem problem = problem_of(n, numbers, Product::forward);
         problem.capacity = pattern.blocks();
         for (Planner planner : {Planner::best, Planner::published})
-          for (const DynamicTiling& forced :
-               {DynamicTiling{4, 3, 1, 0}, DynamicTiling{1, 1, 6, 0}, DynamicTiling{7, 1, 2, 0}})
+          for (const DynamicTiling& forced : {DynamicTiling{4, 3, 1, 0}, DynamicTiling{1, 1, 6, 0},
+                                              DynamicTiling{7, 1, 2, 0}, DynamicTiling{6, 24, 10, 0}})
             lines += lines_of(planner == Planner::best ? "dynamic " + text(problem, block_size)
                                                        : "published dynamic " + text(problem, block_size),
                               dynamic_tilings(dynamic_shape(pattern, problem), planner, m, forced));
