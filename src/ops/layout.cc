@@ -121,8 +121,8 @@ void OperandLayout::load(std::span<const float> stored, std::span<float> matrix)
     in_order.resize(matrix.size());
     parts->load(stored, in_order);
   }
-  std::ranges::copy(transposed ? transposed_copy(in_order, stored_rows, stored_cols) : in_order,
-                    matrix.begin());
+  if (transposed) in_order = transposed_copy(in_order, stored_rows, stored_cols);
+  std::ranges::copy(in_order, matrix.begin());
 }
 
 OperandLayout matrix_layout(uint32_t rows, uint32_t cols, std::vector<program::MappedBox> mapping) {
