@@ -26,7 +26,8 @@ Template make_template(const RandomStream& random) {
   Template out{};
   float most = 0;
   for (uint32_t i = 0; i < out.size(); ++i) {
-    const auto y = static_cast<float>(i / kSide) / kSide, x = static_cast<float>(i % kSide) / kSide;
+    const uint32_t row = i / kSide;
+    const auto y = static_cast<float>(row) / kSide, x = static_cast<float>(i % kSide) / kSide;
     for (uint32_t wave = 0; wave < kWaves; ++wave) {
       const float along_y = 3 * random.symmetric(4 * wave), along_x = 3 * random.symmetric(4 * wave + 1);
       out[i] += random.symmetric(4 * wave + 2) *
