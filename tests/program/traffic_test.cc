@@ -95,6 +95,7 @@ TEST(Traffic, LongMovesTakeSeveralTransfers) {
   traffic.add(0, 1, kX, {0, 1, 0, 4148 * 2 + 1}, 4);
   traffic.count();
   EXPECT_EQ(traffic.code_bytes(1), 3 * kExchangeCodeBytes);
+  EXPECT_EQ(traffic.code_bytes(0), 3 * kExchangeCodeBytes);
 }
 
 /// One kind of data, element by element: who sends it to which pair, and who receives it.
