@@ -39,7 +39,12 @@ def same_weights(path, other):
 
 @pytest.mark.parametrize(
     ("mode", "schedule", "block_size"),
-    [("ddp", "RigL", 1), ("ddp", "SET", 8), ("fsdp2", "RigL", 1), ("fsdp2", "SET", 8)],
+    [
+        ("ddp", "RigL", 1),
+        pytest.param("ddp", "SET", 8, marks=pytest.mark.full),
+        pytest.param("fsdp2", "RigL", 1, marks=pytest.mark.full),
+        pytest.param("fsdp2", "SET", 8, marks=pytest.mark.full),
+    ],
 )
 def test_two_ranks_train_what_one_does(mode, schedule, block_size, tmp_path):
     options = ["--block-size", block_size, "--schedule", schedule]
