@@ -69,7 +69,7 @@ TEST(RunReport, ShowsEveryStepThatRan) {
         for (const engine::StepProfile& step : *profiles) {
           if (step.times == 0) continue;
           const double seconds =
-              times == Times::measured ? step.seconds.total() : step.cycles.total() / machine.clock_hz;
+              (times == Times::measured ? step.seconds : step.cycles.scaled(1 / machine.clock_hz)).total();
           expected.push_back({step.name, count_text(step.times), value_text(seconds, Unit::seconds)});
         }
       auto rows = rows_of(read(report_of(run, times)), "step");
