@@ -113,7 +113,7 @@ def sparselab_layer(dense: torch.nn.Linear, density: float) -> torch.nn.Module |
         import sparselab
     except ImportError:
         return None
-    layer: torch.nn.Module = sparselab.SparseLinear(dense.in_features, dense.out_features, density=density)
+    layer: torch.nn.Module = sparselab.SparseLinear(dense.in_features, dense.out_features, sparsity=1 - density)
     return layer
 
 
