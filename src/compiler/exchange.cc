@@ -81,7 +81,7 @@ class SetExchange {
     compiled_.vertices.reserve(vertices);
     tile_of_.reserve(vertices);
     out_.fields.reserve(fields);
-    if (set.ordered)
+    if (set.ordered && !set.groups.empty())
       add_in_order(set);
     else
       for (uint32_t g = 0; g < set.groups.size(); ++g)

@@ -89,7 +89,7 @@ class Verifier {
 
   void check(const ComputeSet& set) {
     for (const VertexGroup& group : set.groups) check_signature(set, group);
-    if (set.ordered) check_order(set);
+    if (set.ordered && !set.groups.empty()) check_order(set);
     const std::set<VariableId> meeting = meeting_anywhere(set);
     Owner first{};
     for (const VertexGroup& group : set.groups) {

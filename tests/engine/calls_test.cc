@@ -162,5 +162,13 @@ TEST(OrderedSets, HandOnResultsVertexByVertex) {
   }
 }
 
+TEST(OrderedSets, MayBeEmpty) {
+  for (const machine::Machine& machine : {testing::toy_host(2), testing::toy_machine(2)}) {
+    Program p;
+    p.set_main(p.execute({"nothing", Phase::compute, {}, true}));
+    EXPECT_EQ(Engine(compiler::compile(p, machine)).run({}).supersteps, 1u);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::engine

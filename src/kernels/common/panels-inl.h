@@ -178,7 +178,7 @@ struct PanelTile {
   uint32_t cols;
   uint32_t width;
   float* to;
-  Rotation transpose = {};
+  Rotation rotation = {};
 };
 
 inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const PanelTile& tile) {
@@ -190,8 +190,8 @@ inline void pack_rows(const float* row, int64_t row_stride, uint32_t k, const Pa
   float* to = tile.to;
   for (uint32_t i = 0; i < k; ++i, row += row_stride) {
     uint32_t c = 0;
-    if (tile.transpose.columns != 0) {
-      hn::StoreU(tile.transpose.load(row), d, to);
+    if (tile.rotation.columns != 0) {
+      hn::StoreU(tile.rotation.load(row), d, to);
       c += kLanes;
       to += kLanes;
     }

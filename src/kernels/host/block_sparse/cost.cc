@@ -26,8 +26,8 @@ constexpr double kIndexCycles = 0.5;
 constexpr double kSlotCycles = 6;
 // Load, convert and store of one vector of 16-bit values, mostly overlapped with multiply-adds.
 constexpr double kWidenCycles = 2;
-// Packing transposes in registers, 4 × 4 at a time: shuffles and quarter stores.
-constexpr double kRotateCyclesPerVector = 6;
+// Transposing in registers on the way from a column-major X or to a column-major Y.
+constexpr double kTransposeCyclesPerVector = 6;
 // A row of Y that is not whole vectors goes through scratch: a call, masked loads and stores.
 constexpr double kRaggedRowCycles = 30;
 // A cache line of Y written by two cores at about the same time.
@@ -93,7 +93,7 @@ double tile_cycles(const BlockSlice& slice, const Sizes& s, double vectors, doub
 double copy_cycles(const BlockSlice& slice, const Sizes& s, const machine::HostFigures& f) {
   const double bytes = 4.0 * slice.weight.cols * s.cols;
   double cycles = bytes / streaming_rate(bytes, f) + bytes / kLineBytes * kCopyLineCycles;
-  if (slice.x.col_stride != 1) cycles += bytes / 4 / s.lanes * kRotateCyclesPerVector;
+  if (slice.x.col_stride != 1) cycles += bytes / 4 / s.lanes * kTransposeCyclesPerVector;
   return cycles;
 }
 
@@ -120,7 +120,7 @@ double write_cycles(const BlockSlice& slice, const Sizes& s, const machine::Host
                                                                : 2 - kAlignedCalls;
   double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
   if (slice.schedule.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
-  if (by_columns) cycles += bytes / 4 / s.lanes * kRotateCyclesPerVector;
+  if (by_columns) cycles += bytes / 4 / s.lanes * kTransposeCyclesPerVector;
   return cycles;
 }
 
