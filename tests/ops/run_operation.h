@@ -81,13 +81,21 @@ void run_operation(const Problem& problem, const machine::Machine& machine, std:
   engine::Engine(executable).run(bindings);
 }
 
-/// Checks that every element is within one rounding to `type`, plus `absolute`, of the expected number.
+/// Checks that every element is within one rounding to `type`, plus `absolute`, of the expected number, or is
+/// NaN or infinite as that is once rounded.
 inline void expect_numbers(const Array& out, Type type,
                            const std::function<double(uint32_t, uint32_t)>& wanted, double absolute = 0) {
-  constexpr double kLeastHalf = 0x1p-25;  // half of the least subnormal FP16
+  constexpr double kLeastHalf = 0x1p-25;    // half of the least subnormal FP16
+  constexpr double kLeastOverflow = 65520;  // rounded to FP16
   for (uint32_t r = 0; r < out.rows(); ++r)
     for (uint32_t c = 0; c < out.cols(); ++c) {
       const double expected = wanted(r, c);
+      if (!std::isfinite(expected) || (type == Type::f16 && std::abs(expected) >= kLeastOverflow)) {
+        const double limit = std::isfinite(expected) ? std::copysign(INFINITY, expected) : expected;
+        ASSERT_TRUE(out.at(r, c) == limit || (std::isnan(limit) && std::isnan(out.at(r, c))))
+            << out.at(r, c) << " at (" << r << ", " << c << "), expected " << limit;
+        continue;
+      }
       ASSERT_NEAR(out.at(r, c), expected,
                   0.51 * epsilon_of(type) * std::abs(expected) + kLeastHalf + absolute)
           << "(" << r << ", " << c << ")";

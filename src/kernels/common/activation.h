@@ -16,4 +16,10 @@ inline float activate(Activation activation, float y) {
   return y;
 }
 
+/// Φ(x) + x φ(x), of the standard normal distribution.
+inline float gelu_gradient(float x) {
+  constexpr float kDensityAtZero = 0.39894228F;  // 1/√(2π)
+  return 0.5F * (1 + std::erf(x * std::sqrt(0.5F))) + x * (kDensityAtZero * std::exp(-0.5F * x * x));
+}
+
 }  // namespace tessera::kernels

@@ -106,6 +106,14 @@ HWY_INLINE hn::Vec<D> load_first(D d, const T* from, size_t count) {
   return load_f32(d, lanes);
 }
 
+#if !HWY_MEM_OPS_MIGHT_FAULT
+// A vector load cannot be forwarded from the smaller stores that fill an array.
+template <class D>
+HWY_INLINE hn::Vec<D> load_first(D d, const float* from, size_t count) {
+  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+}
+#endif
+
 template <class T, class D>
 HWY_INLINE void store_first(D d, hn::Vec<D> value, T* to, size_t count) {
   T lanes[hn::MaxLanes(d)];

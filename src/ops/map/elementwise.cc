@@ -22,7 +22,7 @@ MapOperation operation_of(const UnaryProblem& p) {
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
   operation.operands = {{"in", p.type, Role::input, p.rows, p.cols},
                         {"out", p.type, Role::output, p.rows, p.cols}};
-  if (p.op == kernels::Unary::scale) operation.params = {kernels::param_of(p.factor)};
+  if (kernels::takes_factor(p.op)) operation.params = {kernels::param_of(p.factor)};
   return operation;
 }
 
@@ -31,7 +31,7 @@ MapOperation operation_of(const BinaryProblem& p) {
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
   operation.operands = {
       operand_of("a", p, p.a), operand_of("b", p, p.b), {"out", p.type, Role::output, p.rows, p.cols}};
-  if (p.op == kernels::Binary::add_scaled) operation.params = {kernels::param_of(p.factor)};
+  if (kernels::takes_factor(p.op)) operation.params = {kernels::param_of(p.factor)};
   return operation;
 }
 

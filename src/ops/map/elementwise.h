@@ -12,7 +12,7 @@ struct UnaryProblem {
   Type type = Type::f32;
   uint32_t rows = 0;
   uint32_t cols = 0;
-  float factor = 1;  ///< of Unary::scale
+  float factor = 1;  ///< of Unary::scale and offset
 };
 
 /// Shape of an operand of a binary operation: a matrix, or a part that is broadcast.

@@ -11,17 +11,37 @@ constexpr float kSampleFactor = -0.375F;
 uint32_t sample_rows(uint32_t scale) { return 3 * scale; }
 uint32_t sample_cols(uint32_t scale) { return 37 * scale; }
 
-// Single IEEE operations are exact; the SIMD form's erf has an error of 1.5e-7, times x / 2, and may round to
-// the neighbouring number.
-Tolerance tolerance_of(Unary op, Type type) {
-  if (op != Unary::gelu) return {};
-  return {4 * epsilon_of(Type::f32) + epsilon_of(type), 1.5e-7 * kSampleRange};
+// The SIMD form's erf has an error of 1.5e-7.
+constexpr double kErfError = 1.5e-7;
+
+bool is_exact(Unary op) {
+  switch (op) {
+    case Unary::gelu:
+    case Unary::exp:
+    case Unary::log:
+    case Unary::tanh:
+    case Unary::sigmoid: return false;
+    default: return true;
+  }
 }
 
-// A fused multiply-add rounds once, the reference twice.
+// Single IEEE operations are exact; others may round to the neighbouring number.
+Tolerance tolerance_of(Unary op, Type type) {
+  if (is_exact(op)) return {};
+  return {4 * epsilon_of(Type::f32) + epsilon_of(type), op == Unary::gelu ? kErfError * kSampleRange : 0};
+}
+
+bool is_smooth_gradient(Binary op) {
+  return op == Binary::gelu_gradient || op == Binary::tanh_gradient || op == Binary::sigmoid_gradient;
+}
+
+// A fused multiply-add rounds once, the reference twice; 1 − b² cancels.
 Tolerance tolerance_of(Binary op, Type type) {
-  if (op != Binary::add_scaled) return {};
-  return {epsilon_of(Type::f32) + epsilon_of(type), epsilon_of(Type::f32) * kSampleRange};
+  if (op != Binary::add_scaled && !is_smooth_gradient(op)) return {};
+  const double terms = is_smooth_gradient(op) ? kSampleRange * kSampleRange : 1;
+  const double erf_error = op == Binary::gelu_gradient ? kErfError * kSampleRange : 0;
+  return {4 * epsilon_of(Type::f32) + epsilon_of(type),
+          terms * epsilon_of(Type::f32) * kSampleRange + erf_error};
 }
 
 template <Unary op, Type type>
@@ -30,7 +50,7 @@ Sample unary_sample(uint32_t scale, uint64_t seed) {
   const uint32_t cols = sample_cols(scale);
   Sample sample(codelet_of(op));
   sample.random(type, rows, cols, seed, kSampleRange, true).unset(type, rows, cols);
-  if (op == Unary::scale) sample.param(param_of(kSampleFactor));
+  if (takes_factor(op)) sample.param(param_of(kSampleFactor));
   return sample.tolerance(tolerance_of(op, type));
 }
 
@@ -44,9 +64,9 @@ Sample binary_sample(uint32_t scale, uint64_t seed) {
   const uint32_t b_rows = shape == Shape::row ? 1 : rows;
   const uint32_t b_cols = shape == Shape::column ? 1 : cols;
   Sample sample(codelet_of(op));
-  sample.random(type, rows, cols, seed, kSampleRange, true);
+  sample.random(type, rows, cols, seed, kSampleRange, !is_smooth_gradient(op));
   sample.random(type, b_rows, b_cols, seed + 1, kSampleRange, true);
-  if (op == Binary::add_scaled) sample.param(param_of(kSampleFactor));
+  if (takes_factor(op)) sample.param(param_of(kSampleFactor));
   return sample.unset(type, rows, cols).tolerance(tolerance_of(op, type));
 }
 

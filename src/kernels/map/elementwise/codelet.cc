@@ -5,6 +5,7 @@
 #include "kernels/common/activation.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
+#include "kernels/map/elementwise/cost.h"
 
 namespace tessera::kernels {
 namespace {
@@ -27,6 +28,15 @@ float evaluate(Unary op, float factor, float x) {
     case Unary::gelu: return activate(Activation::gelu, x);
     case Unary::neg: return -x;
     case Unary::scale: return factor * x;
+    case Unary::exp: return std::exp(x);
+    case Unary::log: return std::log(x);
+    case Unary::sqrt: return std::sqrt(x);
+    case Unary::reciprocal: return 1 / x;
+    case Unary::tanh: return std::tanh(x);
+    case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::square: return x * x;
+    case Unary::abs: return std::abs(x);
+    case Unary::offset: return x + factor;
   }
   return x;
 }
@@ -37,7 +47,14 @@ float evaluate(Binary op, float factor, float a, float b) {
     case Binary::sub: return a - b;
     case Binary::mul: return a * b;
     case Binary::add_scaled: return a + factor * b;
+    case Binary::div: return a / b;
+    case Binary::maximum: return a > b || std::isnan(a) ? a : b;
+    case Binary::minimum: return a < b || std::isnan(a) ? a : b;
+    case Binary::equal: return a == b ? 1 : 0;
     case Binary::relu_gradient: return b <= 0 ? 0 : a;
+    case Binary::gelu_gradient: return a * gelu_gradient(b);
+    case Binary::tanh_gradient: return a * (1 - b * b);
+    case Binary::sigmoid_gradient: return a * b * (1 - b);
   }
   return a;
 }
@@ -79,10 +96,6 @@ void simd(const Vertex& v) {
                v.fields[binary_field::out]);
 }
 
-// Vector operations per element on a host. GELU: a division, an exponential and a polynomial.
-constexpr double kSimpleOperations = 1;
-constexpr double kGeluOperations = 65;
-
 program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double operations) {
   const size_t inputs = v.fields.size() - 1;
   const Type type = v.fields[inputs].type;
@@ -94,35 +107,26 @@ program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double
   return in_phase(Phase::compute, host_cycles(m, work));
 }
 
-// Cycles on a tile, W = workers: 11 + W(26 half | 29 float + 3 per vector) (PopLibs, binary operations;
-// assumed equal for unary ones). GELU has no public figure; 24 per vector is an estimate of its polynomial
-// and exponential.
+// Cycles on a tile, W = workers: 11 + W(26 half | 29 float + those of each vector) (PopLibs, binary
+// operations; assumed equal for unary ones).
 constexpr double kTileSupervisorCycles = 11;
 constexpr double kTileWorkerCyclesHalf = 26;
 constexpr double kTileWorkerCyclesFloat = 29;
-constexpr double kTileVectorCycles = 3;
-constexpr double kTileVectorCyclesGelu = 24;
 
-program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, double vector_cycles) {
+program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, const VectorCycles& vector_cycles) {
   const Type type = v.fields.back().type;
+  const bool is_float = type == Type::f32;
   const double elements = static_cast<double>(v.fields.back().elements());
   const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(type));
-  const double worker =
-      (type == Type::f32 ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) + vector_cycles * vectors;
+  const double worker = (is_float ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) +
+                        (is_float ? vector_cycles.of_float2 : vector_cycles.of_half4) * vectors;
   return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
 }
 
-template <Unary op>
+template <auto op>
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  if (m.kind == machine::Kind::host)
-    return host_cost(v, m, op == Unary::gelu ? kGeluOperations : kSimpleOperations);
-  return tile_cost(v, m, op == Unary::gelu ? kTileVectorCyclesGelu : kTileVectorCycles);
-}
-
-template <Binary op>
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  if (m.kind == machine::Kind::host) return host_cost(v, m, kSimpleOperations);
-  return tile_cost(v, m, kTileVectorCycles);
+  if (m.kind == machine::Kind::host) return host_cost(v, m, host_operations(op));
+  return tile_cost(v, m, tile_vector_cycles(op));
 }
 
 template <auto op>
@@ -137,13 +141,9 @@ constexpr Codelet make_codelet(std::string_view name, std::span<const FieldSpec>
           .code_bytes = 256};
 }
 
-constexpr std::span<const std::string_view> params_of(Unary op) {
-  return op == Unary::scale ? std::span<const std::string_view>(kFactor)
-                            : std::span<const std::string_view>();
-}
-constexpr std::span<const std::string_view> params_of(Binary op) {
-  return op == Binary::add_scaled ? std::span<const std::string_view>(kFactor)
-                                  : std::span<const std::string_view>();
+template <class Op>
+constexpr std::span<const std::string_view> params_of(Op op) {
+  return takes_factor(op) ? std::span<const std::string_view>(kFactor) : std::span<const std::string_view>();
 }
 
 constexpr Codelet kUnary[] = {

@@ -16,11 +16,10 @@ namespace binary_field {
 enum : size_t { TESSERA_BINARY_FIELDS(TESSERA_POSITION) count };
 }
 
-/// For Unary::scale one parameter, the bits of the factor (param_of).
+/// One parameter if it takes_factor(op): the bits of the factor (param_of).
 const program::Codelet& codelet_of(Unary op);
 
-/// For Binary::add_scaled one parameter, the bits of the factor. a and b have the
-/// shape of out, or are a single row or column that is broadcast.
+/// Parameters likewise. a and b have the shape of out, or are a single row or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 
 std::span<const ListedCodelet> elementwise_codelets();

@@ -10,6 +10,7 @@
 
 #include "kernels/common/activation-inl.h"
 #include "kernels/common/convert-inl.h"
+#include "kernels/common/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -20,11 +21,20 @@ struct UnaryOperation {
   float factor;
 
   template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
+  HWY_INLINE V operator()([[maybe_unused]] D d, V x) const {
     if constexpr (op == Unary::relu) return activate(d, Activation::relu, x);
     if constexpr (op == Unary::gelu) return activate(d, Activation::gelu, x);
     if constexpr (op == Unary::neg) return hn::Neg(x);
     if constexpr (op == Unary::scale) return hn::Mul(hn::Set(d, factor), x);
+    if constexpr (op == Unary::exp) return exponential(d, x);
+    if constexpr (op == Unary::log) return logarithm(d, x);
+    if constexpr (op == Unary::sqrt) return hn::Sqrt(x);
+    if constexpr (op == Unary::reciprocal) return hn::Div(hn::Set(d, 1.0F), x);
+    if constexpr (op == Unary::tanh) return hn::Tanh(d, x);
+    if constexpr (op == Unary::sigmoid) return sigmoid(d, x);
+    if constexpr (op == Unary::square) return hn::Mul(x, x);
+    if constexpr (op == Unary::abs) return hn::Abs(x);
+    if constexpr (op == Unary::offset) return hn::Add(x, hn::Set(d, factor));
   }
 };
 
@@ -38,7 +48,14 @@ struct BinaryOperation {
     if constexpr (op == Binary::sub) return hn::Sub(a, b);
     if constexpr (op == Binary::mul) return hn::Mul(a, b);
     if constexpr (op == Binary::add_scaled) return hn::MulAdd(hn::Set(d, factor), b, a);
+    if constexpr (op == Binary::div) return hn::Div(a, b);
+    if constexpr (op == Binary::maximum) return maximum(a, b);
+    if constexpr (op == Binary::minimum) return minimum(a, b);
+    if constexpr (op == Binary::equal) return hn::IfThenElseZero(hn::Eq(a, b), hn::Set(d, 1.0F));
     if constexpr (op == Binary::relu_gradient) return hn::IfThenZeroElse(hn::Le(b, hn::Zero(d)), a);
+    if constexpr (op == Binary::gelu_gradient) return hn::Mul(a, gelu_gradient(d, b));
+    if constexpr (op == Binary::tanh_gradient) return hn::Mul(a, hn::NegMulAdd(b, b, hn::Set(d, 1.0F)));
+    if constexpr (op == Binary::sigmoid_gradient) return hn::Mul(hn::Mul(a, b), hn::Sub(hn::Set(d, 1.0F), b));
   }
 };
 

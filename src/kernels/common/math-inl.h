@@ -1,0 +1,56 @@
+// Functions on vectors that keep NaN and infinity, where Highway's are for finite numbers.
+#if defined(TESSERA_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_MATH_INL_H_
+#undef TESSERA_KERNELS_MATH_INL_H_
+#else
+#define TESSERA_KERNELS_MATH_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V infinity(D d) {
+  return hn::Set(d, std::numeric_limits<float>::infinity());
+}
+
+// NaN if either is. Max and Min of some instruction sets return the other.
+template <class V>
+HWY_INLINE V maximum(V a, V b) {
+  return hn::IfThenElse(hn::AndNot(hn::Gt(a, b), hn::Eq(a, a)), b, a);
+}
+template <class V>
+HWY_INLINE V minimum(V a, V b) {
+  return hn::IfThenElse(hn::AndNot(hn::Lt(a, b), hn::Eq(a, a)), b, a);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exponential(D d, V x) {
+  const V within =
+      hn::Min(x, hn::Set(d, 89.0F));  // beyond FP32 already; Highway's exponent wraps from 176 on
+  return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, within), x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V logarithm(D d, V x) {
+  const V zero = hn::Zero(d);
+  const V log = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity(d)), hn::Log(d, x));
+  const V number = hn::IfThenElse(hn::Lt(x, infinity(d)), log, x);  // infinity and NaN as they are
+  return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), number);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0F);
+  return hn::Div(one, hn::Add(one, exponential(d, hn::Neg(x))));
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

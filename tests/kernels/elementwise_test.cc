@@ -1,0 +1,108 @@
+// Elementwise functions over the whole range of FP32, on every instruction set.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/isa.h"
+#include "kernels/map/elementwise/codelet.h"
+
+namespace tessera::kernels {
+namespace {
+
+std::vector<float> applied(Unary op, std::vector<float> numbers) {
+  const auto count = static_cast<uint32_t>(numbers.size());
+  const program::FieldView field{reinterpret_cast<std::byte*>(numbers.data()), Type::f32, 1, count, count, 1};
+  apply_unary(op, 1, field, field);
+  return numbers;
+}
+
+class ElementwiseTest : public ::testing::Test {
+ protected:
+  void TearDown() override { restrict_isa(available_isas().back()); }
+
+  /// Within some units in the last place, of subnormal numbers too, or `absolute`.
+  static void expect_close(Unary op, const std::vector<float>& numbers, double (*exact)(double),
+                           double absolute = 0) {
+    constexpr double kUnits = 6;
+    constexpr double kLeast = std::numeric_limits<float>::min();
+    for (Isa isa : available_isas()) {
+      restrict_isa(isa);
+      const std::vector<float> found = applied(op, numbers);
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const auto expected = static_cast<double>(static_cast<float>(exact(numbers[i])));
+        if (std::isfinite(expected))
+          ASSERT_NEAR(found[i], expected,
+                      kUnits * epsilon_of(Type::f32) * std::max(kLeast, std::abs(expected)) + absolute)
+              << numbers[i] << " on " << name_of(isa);
+        else
+          ASSERT_EQ(found[i], expected) << numbers[i] << " on " << name_of(isa);
+      }
+    }
+  }
+};
+
+/// Numbers of both signs and every magnitude.
+std::vector<float> all_magnitudes() {
+  std::vector<float> numbers;
+  for (float x = 1.1e-44F; std::isfinite(x); x *= 1.37F) numbers.push_back(x);
+  const std::vector<float> positive = numbers;
+  for (float x : positive) numbers.push_back(-x);
+  return numbers;
+}
+
+std::vector<float> steps(float from, float to, float step) {
+  std::vector<float> numbers;
+  for (float x = from; x <= to; x += step) numbers.push_back(x);
+  return numbers;
+}
+
+TEST_F(ElementwiseTest, ExponentialsOverflowAndUnderflow) {
+  const auto exp = [](double x) { return std::exp(x); };
+  expect_close(Unary::exp, steps(-110, 88.7F, 0.37F), exp);
+  expect_close(Unary::exp, steps(88.75F, 400, 0.37F), exp);
+  expect_close(Unary::exp, all_magnitudes(), exp);
+}
+
+TEST_F(ElementwiseTest, SigmoidAndTanhSaturate) {
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  constexpr double kFlushed = 4e-39;  // where exp(−x) overflows
+  expect_close(Unary::sigmoid, all_magnitudes(), sigmoid, kFlushed);
+  expect_close(Unary::sigmoid, steps(-80, 80, 0.31F), sigmoid);
+  const auto tanh = [](double x) { return std::tanh(x); };
+  expect_close(Unary::tanh, all_magnitudes(), tanh);
+  expect_close(Unary::tanh, steps(-20, 20, 0.13F), tanh);
+}
+
+TEST_F(ElementwiseTest, LogarithmsOfEveryMagnitude) {
+  std::vector<float> numbers = all_magnitudes();
+  numbers.resize(numbers.size() / 2);
+  expect_close(Unary::log, numbers, [](double x) { return std::log(x); });
+}
+
+TEST_F(ElementwiseTest, LimitsAndNaN) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (Isa isa : available_isas()) {
+    restrict_isa(isa);
+    SCOPED_TRACE(name_of(isa));
+    const std::vector<float> numbers = {kInfinity, -kInfinity, 0, -1, kNaN};
+    const std::vector<float> exp = applied(Unary::exp, numbers);
+    EXPECT_EQ(exp[0], kInfinity);
+    EXPECT_EQ(exp[1], 0);
+    EXPECT_EQ(exp[2], 1);
+    EXPECT_TRUE(std::isnan(exp[4]));
+    const std::vector<float> log = applied(Unary::log, numbers);
+    EXPECT_EQ(log[0], kInfinity);
+    EXPECT_TRUE(std::isnan(log[1]));
+    EXPECT_EQ(log[2], -kInfinity);
+    EXPECT_TRUE(std::isnan(log[3]));
+    EXPECT_TRUE(std::isnan(log[4]));
+    for (Unary op : {Unary::tanh, Unary::sigmoid, Unary::sqrt, Unary::gelu})
+      EXPECT_TRUE(std::isnan(applied(op, numbers)[4])) << codelet_of(op).name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kernels
