@@ -21,4 +21,17 @@ MapOperation operation_of(const ReduceProblem& p) {
   return operation;
 }
 
+MapOperation operation_of(const AxisReduceProblem& p) {
+  require_float(p.from, "a reduction");
+  require_float(p.to, "a reduction");
+  const uint32_t rows = p.over_rows ? 1 : p.rows;
+  const uint32_t cols = p.over_rows ? p.cols : 1;
+  MapOperation operation{
+      .codelet = &kernels::codelet_of(p.op), .phase = program::Phase::reduce, .rows = rows, .cols = cols};
+  operation.operands = {{"in", p.from, Role::input, p.rows, p.cols, !p.over_rows, p.over_rows},
+                        {"out", p.to, Role::output, rows, cols}};
+  operation.params = {p.over_rows ? 1 : 0, kernels::param_of(p.scale)};
+  return operation;
+}
+
 }  // namespace tessera::ops

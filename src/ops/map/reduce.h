@@ -1,6 +1,7 @@
-// Sums of partial results.
+// Sums of partial results, and reductions over an axis of a matrix.
 #pragma once
 
+#include "kernels/map/reduce/axis.h"
 #include "ops/map/map.h"
 
 namespace tessera::ops {
@@ -17,5 +18,21 @@ struct ReduceProblem {
 
 /// Operands "partials", "out".
 MapOperation operation_of(const ReduceProblem& problem);
+
+/// out = scale · op of each column of a rows × cols matrix (1 × cols) if over_rows, else of each row (rows ×
+/// 1): in FP32, rounded once, in an order that depends on shape, strides and instruction set alone. Of
+/// nothing, sums are 0 and the maximum −∞; a maximum is NaN if any element is.
+struct AxisReduceProblem {
+  kernels::Reduction op = kernels::Reduction::sum;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  bool over_rows = true;
+  Type from = Type::f32;
+  Type to = Type::f32;
+  float scale = 1;
+};
+
+/// Operands "in", "out".
+MapOperation operation_of(const AxisReduceProblem& problem);
 
 }  // namespace tessera::ops

@@ -39,11 +39,40 @@ constexpr NamedSample kRowsSamples[] = {{"f32-f32", rows_sample<Type::f32, Type:
                                         {"f16-f16", rows_sample<Type::f16, Type::f16>},
                                         {"f32-f16", rows_sample<Type::f32, Type::f16>}};
 
+// Sums in another order: each addition rounds a sum of at most `terms`.
+template <Reduction op, Type from, Type to, bool over_rows, uint32_t long_by = 1>
+Sample axis_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t results = (long_by == 1 || over_rows ? 19 : 1) * scale;
+  const uint32_t terms = 7 * long_by * scale;
+  Sample sample(codelet_of(op));
+  sample.random(from, over_rows ? terms : results, over_rows ? results : terms, seed, 1,
+                op == Reduction::maximum);
+  sample.unset(to, over_rows ? 1 : results, over_rows ? results : 1);
+  sample.param(over_rows ? 1 : 0).param(param_of(0.75F)).flops(double{1} * results * terms);
+  const double rounding = op == Reduction::maximum ? 0 : epsilon_of(to) + terms * epsilon_of(Type::f32);
+  return sample.tolerance({rounding, rounding});
+}
+
+template <Reduction op>
+constexpr NamedSample kAxisSamples[] = {
+    {"rows-f32-f32", axis_sample<op, Type::f32, Type::f32, true>},
+    {"rows-f16-f16", axis_sample<op, Type::f16, Type::f16, true>},
+    {"rows-bf16-f32", axis_sample<op, Type::bf16, Type::f32, true>},
+    {"long-rows-f32-f32", axis_sample<op, Type::f32, Type::f32, true, 20>},
+    {"cols-f32-f32", axis_sample<op, Type::f32, Type::f32, false>},
+    {"cols-f32-bf16", axis_sample<op, Type::f32, Type::bf16, false>},
+    {"cols-f16-f32", axis_sample<op, Type::f16, Type::f32, false>},
+    {"long-cols-f32-f32", axis_sample<op, Type::f32, Type::f32, false, 250>}};
+
 }  // namespace
 
 std::span<const CodeletSamples> reduce_samples() {
-  static constexpr CodeletSamples kAll[] = {{reduce_sum_codelet, kSamples},
-                                            {reduce_rows_codelet, kRowsSamples}};
+  static const CodeletSamples kAll[] = {{reduce_sum_codelet, kSamples},
+                                        {reduce_rows_codelet, kRowsSamples},
+#define TESSERA_LIST(op) {codelet_of(Reduction::op), kAxisSamples<Reduction::op>},
+                                        TESSERA_REDUCTIONS(TESSERA_LIST)
+#undef TESSERA_LIST
+  };
   return kAll;
 }
 

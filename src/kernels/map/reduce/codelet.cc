@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -108,6 +109,92 @@ program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::reduce, cycles);
 }
 
+// Reductions over an axis.
+
+constexpr program::FieldSpec kAxisFields[] = {TESSERA_AXIS_REDUCTION_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kAxisParams[] = {TESSERA_AXIS_REDUCTION_PARAMS(TESSERA_NAME)};
+
+bool is_over_rows(const Vertex& v) { return v.params[axis_reduction_param::over_rows] != 0; }
+
+float with_element(Reduction op, float sum, float x) {
+  switch (op) {
+    case Reduction::sum: return sum + x;
+    case Reduction::maximum: return sum > x || std::isnan(sum) ? sum : x;
+    case Reduction::sum_of_squares: return std::fma(x, x, sum);
+  }
+  return sum;
+}
+
+template <Reduction op>
+void axis_reference(const Vertex& v) {
+  const bool over_rows = is_over_rows(v);
+  const FieldView& in = v.fields[axis_reduction_field::in];
+  const FieldView& out = v.fields[axis_reduction_field::out];
+  for (uint32_t i = 0; i < (over_rows ? out.cols : out.rows); ++i) {
+    float sum = op == Reduction::maximum ? -std::numeric_limits<float>::infinity() : 0;
+    for (uint32_t k = 0; k < (over_rows ? in.rows : in.cols); ++k)
+      sum = with_element(op, sum, static_cast<float>(over_rows ? number_at(in, k, i) : number_at(in, i, k)));
+    set_number(out, over_rows ? 0 : i, over_rows ? i : 0,
+               float_of(v.params[axis_reduction_param::scale]) * sum);
+  }
+}
+
+template <Reduction op>
+void axis_simd(const Vertex& v) {
+  if (!apply_axis_reduction(op, is_over_rows(v), v.fields[axis_reduction_field::in],
+                            float_of(v.params[axis_reduction_param::scale]),
+                            v.fields[axis_reduction_field::out], v.helpers))
+    axis_reference<op>(v);
+}
+
+// A row for each result, split over the workers: as partials, a vector at a time, and an estimate of what
+// joining its lanes and workers takes.
+constexpr double kTileRowCycles = 12;
+
+double tile_cycles_of_rows(const machine::Machine& m, Type from, double rows, double cols) {
+  const double vectors = std::ceil(rows * std::ceil(cols / tile_vector_width(from)) / m.workers_per_tile);
+  return m.workers_per_tile * (kTileWorkerCycles + vectors + kTileRowCycles * worker_slice(m, rows));
+}
+
+// On a host, of each element beside its conversion; of few results, beginning and ending each.
+constexpr double kHostElementOperations = 1;
+constexpr double kHostMaximumOperations = 4;  // that it keeps NaN takes three
+constexpr double kHostRowOperations = 300;
+
+template <Reduction op>
+program::PhaseTimes axis_cost(const Vertex& v, const machine::Machine& m) {
+  const FieldView& in = v.fields[axis_reduction_field::in];
+  const FieldView& out = v.fields[axis_reduction_field::out];
+  const auto results = static_cast<double>(out.elements());
+  if (m.kind != machine::Kind::host)
+    return in_phase(Phase::reduce, is_over_rows(v)
+                                       ? tile_cycles(m, in.type, out.type, std::max(1U, in.rows), results)
+                                       : tile_cycles_of_rows(m, in.type, results, in.cols));
+  const double operations = (op == Reduction::maximum ? kHostMaximumOperations : kHostElementOperations) +
+                            widen_operations(in.type);
+  const double per_result = is_over_rows(v) ? 0 : kHostRowOperations;
+  return in_phase(Phase::reduce,
+                  host_cycles(m, {bytes_of(in), bytes_of(out),
+                                  operations * static_cast<double>(in.elements()) + per_result * results}));
+}
+
+template <Reduction op>
+constexpr program::Codelet make_axis_codelet(std::string_view name) {
+  return {.name = name,
+          .fields = kAxisFields,
+          .params = kAxisParams,
+          .reference = axis_reference<op>,
+          .simd = axis_simd<op>,
+          .cost = axis_cost<op>,
+          .code_bytes = 384};
+}
+
+constexpr program::Codelet kAxisReductions[] = {
+#define TESSERA_CODELET(op) make_axis_codelet<Reduction::op>("axis_" #op),
+    TESSERA_REDUCTIONS(TESSERA_CODELET)
+#undef TESSERA_CODELET
+};
+
 }  // namespace
 
 constexpr program::Codelet reduce_sum_codelet = {
@@ -131,8 +218,14 @@ constexpr program::Codelet reduce_rows_codelet = {
     .runs_on = program::RunsOn::tiles,
 };
 
+const program::Codelet& codelet_of(Reduction op) { return kAxisReductions[static_cast<size_t>(op)]; }
+
 std::span<const ListedCodelet> reduce_codelets() {
-  static constexpr ListedCodelet kListed[] = {reduce_sum_codelet, reduce_rows_codelet};
+  static constexpr ListedCodelet kListed[] = {reduce_sum_codelet, reduce_rows_codelet,
+#define TESSERA_LIST(op) kAxisReductions[static_cast<size_t>(Reduction::op)],
+                                              TESSERA_REDUCTIONS(TESSERA_LIST)
+#undef TESSERA_LIST
+  };
   return kListed;
 }
 

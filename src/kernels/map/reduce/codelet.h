@@ -1,7 +1,8 @@
-// Reductions of partial results.
+// Reductions of partial results, and over an axis of a matrix.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
+#include "kernels/map/reduce/axis.h"
 
 namespace tessera::kernels {
 
@@ -9,6 +10,8 @@ namespace tessera::kernels {
 #define TESSERA_REDUCE_SUM_PARAMS(X) X(scale)
 #define TESSERA_REDUCE_ROWS_FIELDS(X) \
   X(partials, .alignment = 8) X(rows) X(out, .access = program::Access::out, .alignment = 8)
+#define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)
+#define TESSERA_AXIS_REDUCTION_PARAMS(X) X(over_rows) X(scale)
 
 namespace reduce_sum_field {
 enum : size_t { TESSERA_REDUCE_SUM_FIELDS(TESSERA_POSITION) count };
@@ -20,6 +23,13 @@ namespace reduce_rows_field {
 enum : size_t { TESSERA_REDUCE_ROWS_FIELDS(TESSERA_POSITION) count };
 }
 
+namespace axis_reduction_field {
+enum : size_t { TESSERA_AXIS_REDUCTION_FIELDS(TESSERA_POSITION) count };
+}
+namespace axis_reduction_param {
+enum : size_t { TESSERA_AXIS_REDUCTION_PARAMS(TESSERA_POSITION) count };
+}
+
 /// out = scale · (partials 0 + partials 1 + …), added in this order in FP32 and rounded once. Fields
 /// "partials" (p · rows × cols: matrices of out's size, stacked), "out" (rows × cols), each f32, f16 or bf16.
 /// One parameter, the bits of the scale (param_of). The sum of no partials is 0.
@@ -29,6 +39,10 @@ extern const program::Codelet reduce_sum_codelet;
 /// the order of i; 0 if there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out" (rows ×
 /// n).
 extern const program::Codelet reduce_rows_codelet;
+
+/// out = scale · op of the columns of "in" (rows × cols to 1 × cols) or of its rows (to rows × 1), in FP32
+/// and rounded once, each f32, f16 or bf16. Parameters "over_rows" (1: of columns) and the bits of the scale.
+const program::Codelet& codelet_of(Reduction op);
 
 std::span<const ListedCodelet> reduce_codelets();
 

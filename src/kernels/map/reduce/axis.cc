@@ -1,0 +1,240 @@
+#include "kernels/map/reduce/axis.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/simd.h"
+#include "kernels/common/element.h"
+#include "kernels/common/lines.h"
+#include "kernels/common/splits.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/map/reduce/axis.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/convert-inl.h"
+#include "kernels/common/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+using Floats = hn::ScalableTag<float>;
+using Vector = hn::Vec<Floats>;
+
+/// What a reduction starts from, and how it takes in elements and partial results.
+template <Reduction op>
+struct Fold {
+  static HWY_INLINE Vector identity() {
+    return op == Reduction::maximum ? hn::Neg(infinity(Floats())) : hn::Zero(Floats());
+  }
+  static HWY_INLINE Vector add(Vector sum, Vector x) {
+    if constexpr (op == Reduction::maximum) return maximum(sum, x);
+    if constexpr (op == Reduction::sum) return hn::Add(sum, x);
+    if constexpr (op == Reduction::sum_of_squares) return hn::MulAdd(x, x, sum);
+  }
+  static HWY_INLINE Vector join(Vector a, Vector b) {
+    if constexpr (op == Reduction::maximum) return maximum(a, b);
+    return hn::Add(a, b);
+  }
+  static HWY_INLINE float across(Vector sums) {
+    const Floats d;
+    if constexpr (op != Reduction::maximum) return hn::GetLane(hn::SumOfLanes(d, sums));
+    const bool any_nan = !hn::AllTrue(d, hn::Eq(sums, sums));
+    return any_nan ? std::numeric_limits<float>::quiet_NaN() : hn::GetLane(hn::MaxOfLanes(d, sums));
+  }
+};
+
+/// The first `count` elements, and the identity beside them.
+template <Reduction op, class T>
+HWY_INLINE Vector load_some(const T* from, size_t count) {
+  const Floats d;
+  return hn::IfThenElse(hn::FirstN(d, count), load_first(d, from, count), Fold<op>::identity());
+}
+
+/// Several rows at once, so that a sum is loaded and stored once for all of them.
+template <Reduction op, uint32_t rows, class T>
+HWY_INLINE void fold_group(const T* from, int64_t stride, size_t cols, float* sums) {
+  const Floats d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= cols; i += lanes) {
+    Vector sum = hn::LoadU(d, sums + i);
+    for (uint32_t r = 0; r < rows; ++r) sum = Fold<op>::add(sum, load_f32(d, from + r * stride + i));
+    hn::StoreU(sum, d, sums + i);
+  }
+  if (i == cols) return;
+  Vector sum = hn::LoadU(d, sums + i);
+  for (uint32_t r = 0; r < rows; ++r)
+    sum = Fold<op>::add(sum, load_first(d, from + r * stride + i, cols - i));
+  hn::StoreU(sum, d, sums + i);
+}
+
+template <Reduction op, class T>
+void fold_columns(const T* from, int64_t stride, uint32_t rows, size_t cols, float* sums) {
+  constexpr uint32_t kRows = 8;
+  const Floats d;
+  for (size_t i = 0; i < cols; i += hn::Lanes(d)) hn::StoreU(Fold<op>::identity(), d, sums + i);
+  uint32_t r = 0;
+  for (; r + kRows <= rows; r += kRows) fold_group<op, kRows>(from + r * stride, stride, cols, sums);
+  for (; r < rows; ++r) fold_group<op, 1>(from + r * stride, stride, cols, sums);
+}
+
+/// Four sums hide the latency of additions.
+template <Reduction op, class T>
+float fold_line(const T* from, size_t count) {
+  using F = Fold<op>;
+  const Floats d;
+  const size_t lanes = hn::Lanes(d);
+  Vector s0 = F::identity(), s1 = s0, s2 = s0, s3 = s0;
+  size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    s0 = F::add(s0, load_f32(d, from + i));
+    s1 = F::add(s1, load_f32(d, from + i + lanes));
+    s2 = F::add(s2, load_f32(d, from + i + 2 * lanes));
+    s3 = F::add(s3, load_f32(d, from + i + 3 * lanes));
+  }
+  for (; i + lanes <= count; i += lanes) s0 = F::add(s0, load_f32(d, from + i));
+  if (i < count) s1 = F::add(s1, load_some<op>(from + i, count - i));
+  return F::across(F::join(F::join(s0, s1), F::join(s2, s3)));
+}
+
+template <class Visit>
+HWY_INLINE void with_reduction(Reduction op, const Visit& visit) {
+  switch (op) {
+#define TESSERA_CASE(name) \
+  case Reduction::name: return visit.template operator()<Reduction::name>();
+    TESSERA_REDUCTIONS(TESSERA_CASE)
+#undef TESSERA_CASE
+  }
+}
+
+}  // namespace
+
+/// sums[c] = op of column c; written in whole vectors. The rows of `in` are contiguous.
+void axis_columns(Reduction op, const program::FieldView& in, float* sums) {
+  with_reduction(op, [&]<Reduction of>() HWY_ATTR {
+    with_float_type(in.type, [&]<class T>(T) HWY_ATTR {
+      fold_columns<of>(in.as<const T>(), in.row_stride, in.rows, in.cols, sums);
+    });
+  });
+}
+
+/// sums[r] = op of row r.
+void axis_rows(Reduction op, const program::FieldView& in, float* sums) {
+  with_reduction(op, [&]<Reduction of>() HWY_ATTR {
+    with_float_type(in.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t r = 0; r < in.rows; ++r)
+        sums[r] = fold_line<of>(in.as<const T>() + r * in.row_stride, in.cols);
+    });
+  });
+}
+
+/// A contiguous line of results.
+void axis_scaled(const float* sums, size_t count, float scale, Type type, std::byte* out) {
+  const auto times = [scale](auto d, auto sum) HWY_ATTR { return hn::Mul(hn::Set(d, scale), sum); };
+  with_float_type(type,
+                  [&]<class T>(T) HWY_ATTR { map_elements(times, count, reinterpret_cast<T*>(out), sums); });
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+namespace {
+
+HWY_EXPORT(axis_columns);
+HWY_EXPORT(axis_rows);
+HWY_EXPORT(axis_scaled);
+
+using program::FieldView;
+
+// Parts of fixed sizes, whose results are joined in order: enough work for a thread, whose sums stay in the
+// L1 cache. Long sums are also rounded less often so.
+constexpr uint32_t kPartRows = 1024;
+constexpr uint32_t kPartCols = 1024;
+constexpr uint32_t kPartElements = 1U << 13;
+
+FieldView part_of(FieldView field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) {
+  field.data = address_of(field, row, col);
+  field.rows = std::min(rows, field.rows - row);
+  field.cols = std::min(cols, field.cols - col);
+  return field;
+}
+
+uint32_t parts_of(uint32_t elements, uint32_t part) { return (elements - 1) / part + 1; }
+
+/// How partial results become one.
+Reduction joining(Reduction op) { return op == Reduction::sum_of_squares ? Reduction::sum : op; }
+
+/// Stores sums as elements of a row.
+void store_row(const float* sums, float scale, const FieldView& out) {
+  if (has_contiguous_rows(out))
+    return HWY_DYNAMIC_DISPATCH(axis_scaled)(sums, out.cols, scale, out.type, out.data);
+  for (uint32_t c = 0; c < out.cols; ++c) set_number(out, 0, c, scale * sums[c]);
+}
+
+void reduce_columns(Reduction op, const FieldView& in, float scale, const FieldView& out,
+                    program::Helpers* helpers) {
+  const uint32_t row_parts = parts_of(in.rows, kPartRows);
+  const uint32_t blocks = parts_of(in.cols, kPartCols);
+  const auto finish = [&](Reduction of, const FieldView& from, uint32_t block) {
+    const uint32_t col = block * kPartCols;
+    alignas(64) float sums[kPartCols];
+    HWY_DYNAMIC_DISPATCH(axis_columns)(of, part_of(from, 0, from.rows, col, kPartCols), sums);
+    store_row(sums, scale, part_of(out, 0, 1, col, kPartCols));
+  };
+  if (row_parts == 1)
+    return program::share_work(helpers, blocks, nullptr, [&](uint32_t i, std::byte*) { finish(op, in, i); });
+  const int64_t pitch = round_up(in.cols, kMaxLanes);
+  std::vector<float> partials(static_cast<size_t>(pitch) * row_parts);
+  program::share_work(helpers, row_parts * blocks, nullptr, [&](uint32_t i, std::byte*) {
+    const uint32_t row = i / blocks;
+    const uint32_t col = i % blocks * kPartCols;
+    HWY_DYNAMIC_DISPATCH(axis_columns)
+    (op, part_of(in, row * kPartRows, kPartRows, col, kPartCols), &partials[row * pitch + col]);
+  });
+  const FieldView stacked{
+      reinterpret_cast<std::byte*>(partials.data()), Type::f32, row_parts, in.cols, pitch, 1};
+  program::share_work(helpers, blocks, nullptr,
+                      [&](uint32_t i, std::byte*) { finish(joining(op), stacked, i); });
+}
+
+void reduce_rows(Reduction op, const FieldView& in, float scale, const FieldView& out,
+                 program::Helpers* helpers) {
+  const uint32_t pieces = parts_of(in.cols, kPartElements);                   // of a row
+  const uint32_t rows = std::max(1U, kPartElements / std::max(1U, in.cols));  // of a part
+  std::vector<float> partials(size_t{in.rows} * pieces);
+  program::share_work(helpers, parts_of(in.rows, rows) * pieces, nullptr, [&](uint32_t i, std::byte*) {
+    const uint32_t row = i / pieces * rows;
+    const FieldView part = part_of(in, row, rows, i % pieces * kPartElements, kPartElements);
+    HWY_DYNAMIC_DISPATCH(axis_rows)(op, part, &partials[size_t{row} * pieces + i % pieces]);
+  });
+  if (pieces == 1) return store_row(partials.data(), scale, transposed(out));
+  const FieldView stacked{
+      reinterpret_cast<std::byte*>(partials.data()), Type::f32, in.rows, pieces, pieces, 1};
+  std::vector<float> sums(in.rows);
+  HWY_DYNAMIC_DISPATCH(axis_rows)(joining(op), stacked, sums.data());
+  store_row(sums.data(), scale, transposed(out));
+}
+
+}  // namespace
+
+bool apply_axis_reduction(Reduction op, bool over_rows, FieldView in, float scale, FieldView out,
+                          program::Helpers* helpers) {
+  if (out.empty()) return true;
+  if (in.empty()) return false;
+  if (in.row_stride == 1 && (in.col_stride != 1 || in.cols == 1)) {
+    in = transposed(in);
+    out = transposed(out);
+    over_rows = !over_rows;
+  }
+  if (!has_contiguous_rows(in)) return false;
+  over_rows ? reduce_columns(op, in, scale, out, helpers) : reduce_rows(op, in, scale, out, helpers);
+  return true;
+}
+
+}  // namespace tessera::kernels
+#endif

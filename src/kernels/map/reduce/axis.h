@@ -1,0 +1,23 @@
+// Reductions of a matrix over one axis. FP32 arithmetic on f32, f16 and bf16, rounded once.
+#pragma once
+
+#include <cstdint>
+
+#include "program/codelet.h"
+
+// The list of all reductions. maximum: NaN if any element is; of no elements −∞.
+#define TESSERA_REDUCTIONS(X) X(sum) X(maximum) X(sum_of_squares)
+
+namespace tessera::kernels {
+
+#define TESSERA_ENUMERATOR(name) name,
+enum class Reduction : uint8_t { TESSERA_REDUCTIONS(TESSERA_ENUMERATOR) };
+#undef TESSERA_ENUMERATOR
+
+/// out = scale · op of each column of `in` (rows × cols to 1 × cols) if over_rows, otherwise of each row (to
+/// rows × 1). The order of additions depends on shape and strides alone, not on the number of threads. False
+/// if `in` is empty, or neither its rows nor its columns are contiguous, for which there is no SIMD form.
+bool apply_axis_reduction(Reduction op, bool over_rows, program::FieldView in, float scale,
+                          program::FieldView out, program::Helpers* helpers);
+
+}  // namespace tessera::kernels
