@@ -62,9 +62,10 @@ class Layer {
   program::StepId weight_gradient(const Operand& x, const Operand& dy) {
     return add(Product::sddmm, gradient_, x, dy);
   }
-  program::StepId update(const Operand& rates) const {
-    return ops::add(builder_, MomentumProblem{Type::f32, values_.rows(), values_.cols()},
-                    {gradient_, rates, velocity_, values_});
+  program::StepId update(const Operand& rate) const {
+    return ops::add(builder_,
+                    SgdProblem{.rows = values_.rows(), .cols = values_.cols(), .momentum = kMomentum},
+                    {gradient_, rate, velocity_, values_});
   }
 
   /// The weight's values as the program stores them.
@@ -150,7 +151,7 @@ struct TrainingStep {
         second(builder, "W2", std::move(second_weight), true) {
     x = builder.external("X", Role::input, Type::f32, kInputs, kBatch);
     labels = builder.external("labels", Role::input, Type::u32, 1, kBatch);
-    rates = builder.external("rates", Role::input, Type::f32, 1, 2);
+    rate = builder.external("rate", Role::input, Type::f32, 1, 1);
     loss = builder.external("loss", Role::output, Type::f32, 1, kBatch);
     const auto activation = [&](const char* name, uint32_t rows) {
       return builder.temporary(name, Type::f32, rows, kBatch);
@@ -164,13 +165,13 @@ struct TrainingStep {
          second.weight_gradient(hidden, d_logits), second.input_gradient(d_hidden, d_logits),
          add(builder, BinaryProblem{kernels::Binary::relu_gradient, Type::f32, kHidden, kBatch},
              {d_hidden, hidden, d_hidden}),
-         first.weight_gradient(x, d_hidden), first.update(rates), second.update(rates)}));
+         first.weight_gradient(x, d_hidden), first.update(rate), second.update(rate)}));
   }
 
   program::Program program;
   Builder builder;
   Layer first, second;
-  Operand x, labels, rates, loss;
+  Operand x, labels, rate, loss;
 };
 
 /// The same network in float64.
@@ -304,11 +305,11 @@ int train(const std::string& machine_name, uint32_t steps) {
   print_memory(session.executable());
 
   Data data;
-  std::vector<float> rates = {kRate, kMomentum};
+  float rate = kRate;
   std::vector<float> losses(kBatch);
   const std::vector<engine::Binding> bindings = {{step.x.variable, data.inputs.data(), kBatch, 1},
                                                  {step.labels.variable, data.labels.data(), kBatch, 1},
-                                                 {step.rates.variable, rates.data(), 2, 1},
+                                                 {step.rate.variable, &rate, 1, 1},
                                                  {step.loss.variable, losses.data(), kBatch, 1}};
   Reference reference(first, second);
   double largest = 0;

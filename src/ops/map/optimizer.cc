@@ -1,19 +1,55 @@
 #include "ops/map/optimizer.h"
 
+#include "kernels/common/element.h"
 #include "kernels/map/optimizer/codelet.h"
 #include "ops/types.h"
 
 namespace tessera::ops {
+namespace {
 
+using kernels::param_of;
 using program::Role;
 
-MapOperation operation_of(const MomentumProblem& p) {
-  require_float(p.type, "a step of momentum");
-  MapOperation operation{.codelet = &kernels::momentum_codelet, .rows = p.rows, .cols = p.cols};
-  operation.operands = {{"gradient", p.type, Role::input, p.rows, p.cols},
-                        {"rates", Type::f32, Role::input, 1, 2, false, false},
-                        {"velocity", p.type, Role::inout, p.rows, p.cols},
-                        {"weight", p.type, Role::inout, p.rows, p.cols}};
+template <class Problem>
+MapOperation step_of(const Problem& p, const program::Codelet& codelet) {
+  require_float(p.weight, "an optimizer's step");
+  require_float(p.gradient, "an optimizer's step");
+  MapOperation operation{.codelet = &codelet, .rows = p.rows, .cols = p.cols};
+  operation.operands = {{"gradient", p.gradient, Role::input, p.rows, p.cols},
+                        {"rate", Type::f32, Role::input, 1, 1, false, false}};
+  return operation;
+}
+
+}  // namespace
+
+MapOperation operation_of(const SgdProblem& p) {
+  const bool has_velocity = p.momentum != 0;
+  if (p.nesterov && !has_velocity) throw UsageError("Nesterov's momentum needs a momentum that is not 0");
+  MapOperation operation = step_of(p, has_velocity ? kernels::momentum_codelet : kernels::sgd_codelet);
+  if (has_velocity) operation.operands.push_back({"velocity", Type::f32, Role::inout, p.rows, p.cols});
+  operation.operands.push_back({"weight", p.weight, Role::inout, p.rows, p.cols});
+  operation.params = {param_of(p.decay)};
+  if (has_velocity) operation.params.insert(operation.params.end(), {param_of(p.momentum), p.nesterov});
+  return operation;
+}
+
+MapOperation operation_of(const AdamProblem& p) {
+  if (!(p.epsilon > 0))
+    throw UsageError(
+        fmt::format("Adam's epsilon is {}: it must be positive, or elements without a gradient become "
+                    "NaN",
+                    p.epsilon));
+  for (float beta : {p.beta1, p.beta2})
+    if (!(beta >= 0 && beta < 1))
+      throw UsageError(
+          fmt::format("Adam's betas are {} and {}: they must be at least 0 and below 1", p.beta1, p.beta2));
+  MapOperation operation = step_of(p, kernels::adam_codelet);
+  operation.operands.push_back({"step", Type::u32, Role::input, 1, 1, false, false});
+  for (const char* moment : {"first_moment", "second_moment"})
+    operation.operands.push_back({moment, Type::f32, Role::inout, p.rows, p.cols});
+  operation.operands.push_back({"weight", p.weight, Role::inout, p.rows, p.cols});
+  operation.params = {param_of(p.decay), param_of(p.beta1), param_of(p.beta2), param_of(p.epsilon),
+                      p.decoupled};
   return operation;
 }
 

@@ -1,19 +1,44 @@
-// Steps of optimizers.
+// Steps of optimizers, in place, as PyTorch defines them.
 #pragma once
 
 #include "ops/map/map.h"
 
 namespace tessera::ops {
 
-/// velocity = momentum · velocity + gradient, then weight = weight − rate · velocity: stochastic gradient
-/// descent with momentum as PyTorch has it, in place. All rows × cols of one type: f32, f16 or bf16.
-struct MomentumProblem {
-  Type type = Type::f32;
+/// Stochastic gradient descent, as torch.optim.SGD: g = gradient + decay · weight; if momentum is not 0,
+/// velocity = momentum · velocity + g, which replaces g, or with Nesterov's momentum is added to it times
+/// momentum; weight = weight − rate · g. Weight and gradient are rows × cols of f32, f16 or bf16. A velocity
+/// of zeros is PyTorch's before the first step.
+struct SgdProblem {
+  Type weight = Type::f32;
+  Type gradient = Type::f32;
   uint32_t rows = 0;
   uint32_t cols = 0;
+  float momentum = 0;
+  float decay = 0;  ///< weight_decay (L2)
+  bool nesterov = false;
 };
 
-/// Operands "gradient", "rates" (1 × 2, f32: learning rate, momentum), "velocity", "weight".
-MapOperation operation_of(const MomentumProblem& problem);
+/// Operands "gradient", "rate" (1 × 1, f32), "velocity" (f32; only with momentum), "weight". Throws
+/// UsageError for Nesterov's momentum without momentum, as PyTorch does.
+MapOperation operation_of(const SgdProblem& problem);
+
+/// torch.optim.Adam, or if decoupled torch.optim.AdamW. Elements whose gradient and weight are 0 stay 0.
+struct AdamProblem {
+  Type weight = Type::f32;
+  Type gradient = Type::f32;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+  float decay = 0;  ///< weight_decay
+  bool decoupled = false;
+};
+
+/// Operands "gradient", "rate" (1 × 1, f32), "step" (1 × 1, u32: 1 for the first), "first_moment" and
+/// "second_moment" (f32, zeros before the first step), "weight". Throws UsageError unless epsilon is positive
+/// and each beta is at least 0 and below 1.
+MapOperation operation_of(const AdamProblem& problem);
 
 }  // namespace tessera::ops

@@ -1,9 +1,12 @@
 #include "kernels/map/optimizer/codelet.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
+#include "kernels/common/lines.h"
 #include "kernels/map/optimizer/optimizer.h"
 
 namespace tessera::kernels {
@@ -13,70 +16,200 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {TESSERA_MOMENTUM_FIELDS(TESSERA_FIELD)};
+constexpr program::FieldSpec kSgdFields[] = {TESSERA_SGD_FIELDS(TESSERA_FIELD)};
+constexpr program::FieldSpec kMomentumFields[] = {TESSERA_MOMENTUM_FIELDS(TESSERA_FIELD)};
+constexpr program::FieldSpec kAdamFields[] = {TESSERA_ADAM_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kSgdParams[] = {TESSERA_SGD_PARAMS(TESSERA_NAME)};
+constexpr std::string_view kMomentumParams[] = {TESSERA_MOMENTUM_PARAMS(TESSERA_NAME)};
+constexpr std::string_view kAdamParams[] = {TESSERA_ADAM_PARAMS(TESSERA_NAME)};
 
-enum : int64_t { kRate, kMomentum };  // columns of "rates"
-
-float rate_at(const Vertex& v, int64_t i) {
-  return static_cast<float>(number_at(v.fields[momentum_field::rates], 0, i));
+/// The single number of a field of 1 × 1.
+template <class T>
+T scalar_of(const FieldView& field) {
+  return static_cast<T>(number_at(field, 0, 0));
 }
 
-void reference(const Vertex& v) {
+/// Calls visit(at) for each element, where at(field) is its number there.
+template <class Visit>
+void for_each_element(const FieldView& like, const Visit& visit) {
+  for (uint32_t r = 0; r < like.rows; ++r)
+    for (uint32_t c = 0; c < like.cols; ++c)
+      visit(r, c, [&](const FieldView& field) { return static_cast<float>(number_at(field, r, c)); });
+}
+
+SgdStep sgd_of(const Vertex& v) {
+  return {.rate = scalar_of<float>(v.fields[sgd_field::rate]), .decay = float_of(v.params[sgd_param::decay])};
+}
+
+void sgd_reference(const Vertex& v) {
+  const SgdStep step = sgd_of(v);
+  const FieldView& weight = v.fields[sgd_field::weight];
+  for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
+    const float g = std::fma(step.decay, at(weight), at(v.fields[sgd_field::gradient]));
+    set_number(weight, r, c, std::fma(-step.rate, g, at(weight)));
+  });
+}
+
+SgdStep momentum_of(const Vertex& v) {
+  return {.rate = scalar_of<float>(v.fields[momentum_field::rate]),
+          .decay = float_of(v.params[momentum_param::decay]),
+          .momentum = float_of(v.params[momentum_param::momentum]),
+          .nesterov = v.params[momentum_param::nesterov] != 0};
+}
+
+void momentum_reference(const Vertex& v) {
+  const SgdStep step = momentum_of(v);
   const FieldView& velocity = v.fields[momentum_field::velocity];
   const FieldView& weight = v.fields[momentum_field::weight];
-  for (uint32_t r = 0; r < weight.rows; ++r)
-    for (uint32_t c = 0; c < weight.cols; ++c) {
-      const auto at = [&](const FieldView& field) { return static_cast<float>(number_at(field, r, c)); };
-      const float step =
-          std::fma(rate_at(v, kMomentum), at(velocity), at(v.fields[momentum_field::gradient]));
-      set_number(velocity, r, c, step);
-      set_number(weight, r, c, std::fma(-rate_at(v, kRate), step, at(weight)));
-    }
+  for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
+    const float g = std::fma(step.decay, at(weight), at(v.fields[momentum_field::gradient]));
+    const float moved = std::fma(step.momentum, at(velocity), g);
+    set_number(velocity, r, c, moved);
+    const float direction = step.nesterov ? std::fma(step.momentum, moved, g) : moved;
+    set_number(weight, r, c, std::fma(-step.rate, direction, at(weight)));
+  });
 }
 
-void simd(const Vertex& v) {
+AdamStep adam_of(const Vertex& v) {
+  using namespace adam_param;
+  return adam_step(scalar_of<float>(v.fields[adam_field::rate]),
+                   scalar_of<uint32_t>(v.fields[adam_field::step]), float_of(v.params[beta1]),
+                   float_of(v.params[beta2]), float_of(v.params[epsilon]), float_of(v.params[decay]),
+                   v.params[decoupled] != 0);
+}
+
+void adam_reference(const Vertex& v) {
+  const AdamStep step = adam_of(v);
+  const FieldView& first = v.fields[adam_field::first_moment];
+  const FieldView& second = v.fields[adam_field::second_moment];
+  const FieldView& weight = v.fields[adam_field::weight];
+  for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
+    const float g = std::fma(step.gradient_decay, at(weight), at(v.fields[adam_field::gradient]));
+    const float mean = std::fma(step.from_gradient, g - at(first), at(first));
+    const float square = std::fma(step.beta2, at(second), step.from_square * (g * g));
+    set_number(first, r, c, mean);
+    set_number(second, r, c, square);
+    const float direction = mean / std::fma(step.second_scale, std::sqrt(square), step.epsilon);
+    set_number(weight, r, c, std::fma(-step.rate, direction, step.keep * at(weight)));
+  });
+}
+
+/// Makes the rows of all matrices contiguous, if need be as columns of their transposes. False if that is not
+/// possible.
+template <size_t N>
+bool make_rows_contiguous(std::array<FieldView, N>& fields) {
+  if (std::all_of(fields.begin(), fields.end(), has_contiguous_rows)) return true;
+  for (FieldView& field : fields) field = transposed(field);
+  return std::all_of(fields.begin(), fields.end(), has_contiguous_rows);
+}
+
+void sgd_simd(const Vertex& v) {
+  std::array fields = {v.fields[sgd_field::gradient], v.fields[sgd_field::weight]};
+  if (fields[0].empty()) return;
+  if (!make_rows_contiguous(fields)) return sgd_reference(v);
+  apply_sgd(sgd_of(v), fields[0], {}, fields[1]);
+}
+
+void momentum_simd(const Vertex& v) {
   using namespace momentum_field;
-  for (size_t f : {gradient, velocity, weight})
-    if (v.fields[f].type != Type::f32 || !has_contiguous_rows(v.fields[f])) return reference(v);
-  if (!v.fields[weight].empty())
-    apply_momentum(rate_at(v, kRate), rate_at(v, kMomentum), v.fields[gradient], v.fields[velocity],
-                   v.fields[weight]);
+  std::array fields = {v.fields[gradient], v.fields[velocity], v.fields[weight]};
+  if (fields[0].empty()) return;
+  if (!make_rows_contiguous(fields)) return momentum_reference(v);
+  apply_sgd(momentum_of(v), fields[0], fields[1], fields[2]);
 }
 
-constexpr double kHostOperations = 2;
-// Cycles on a tile: those of the vendor's scaled addition, taken for two of the binary operations (11 + W(29
-// + 3 a vector), PopLibs).
+void adam_simd(const Vertex& v) {
+  using namespace adam_field;
+  std::array fields = {v.fields[gradient], v.fields[first_moment], v.fields[second_moment], v.fields[weight]};
+  if (fields[0].empty()) return;
+  if (!make_rows_contiguous(fields)) return adam_reference(v);
+  apply_adam(adam_of(v), fields[0], fields[1], fields[2], fields[3]);
+}
+
+// Vector operations per element on a host; most of Adam's are its division and square root.
+constexpr double kHostSgdOperations = 2;
+constexpr double kHostMomentumOperations = 4;
+constexpr double kHostAdamOperations = 18;
+// Cycles on a tile, W = workers: 11 + W(29 + those of each vector), from PopLibs' elementwise operations. Per
+// vector, estimates: 3 for each addition or product of a pair of operands, of which scaled additions are two;
+// 10 each for Adam's root and division.
 constexpr double kTileSupervisorCycles = 11;
 constexpr double kTileWorkerCycles = 29;
-constexpr double kTileVectorCycles = 6;
+constexpr double kTileSgdCycles = 6;
+constexpr double kTileMomentumCycles = 9;
+constexpr double kTileAdamCycles = 42;
+// Of Adam's bias corrections in software, an estimate: two powers and a root.
+constexpr double kTileCorrectionCycles = 1500;
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& weight = v.fields[momentum_field::weight];
+// All but the first field and the scalars are read and written.
+program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, double host_operations,
+                         double vector_cycles) {
+  const FieldView& gradient = v.fields.front();
+  const FieldView& weight = v.fields.back();
   const auto elements = static_cast<double>(weight.elements());
-  if (m.kind == machine::Kind::host) {
-    const double state = bytes_of(weight) + bytes_of(v.fields[momentum_field::velocity]);
-    return in_phase(Phase::compute, host_cycles(m, {bytes_of(v.fields[momentum_field::gradient]) + state,
-                                                    state, kHostOperations * elements}));
+  double state = 0;
+  Type widest = weight.type;
+  for (const FieldView& field : v.fields.subspan(1)) {
+    if (field.elements() == weight.elements()) state += bytes_of(field);
+    if (field.type == Type::f32) widest = Type::f32;
   }
-  const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(weight.type));
-  return in_phase(Phase::compute, kTileSupervisorCycles +
-                                      m.workers_per_tile * (kTileWorkerCycles + kTileVectorCycles * vectors));
+  if (m.kind == machine::Kind::host) {
+    const double conversions =
+        widen_operations(gradient.type) + widen_operations(weight.type) + round_operations(weight.type);
+    return in_phase(Phase::compute, host_cycles(m, {bytes_of(gradient) + state, state,
+                                                    (host_operations + conversions) * elements}));
+  }
+  const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(widest));
+  return in_phase(Phase::compute,
+                  kTileSupervisorCycles + m.workers_per_tile * (kTileWorkerCycles + vector_cycles * vectors));
+}
+
+program::PhaseTimes sgd_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, kHostSgdOperations, kTileSgdCycles);
+}
+program::PhaseTimes momentum_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, kHostMomentumOperations, kTileMomentumCycles);
+}
+program::PhaseTimes adam_cost(const Vertex& v, const machine::Machine& m) {
+  program::PhaseTimes times = cost(v, m, kHostAdamOperations, kTileAdamCycles);
+  if (m.kind != machine::Kind::host) times[Phase::compute] += kTileCorrectionCycles;
+  return times;
 }
 
 }  // namespace
 
-constexpr program::Codelet momentum_codelet = {
-    .name = "momentum",
-    .fields = kFields,
-    .params = {},
-    .reference = reference,
-    .simd = simd,
-    .cost = cost,
+constexpr program::Codelet sgd_codelet = {
+    .name = "sgd",
+    .fields = kSgdFields,
+    .params = kSgdParams,
+    .reference = sgd_reference,
+    .simd = sgd_simd,
+    .cost = sgd_cost,
     .code_bytes = 256,
 };
 
+constexpr program::Codelet momentum_codelet = {
+    .name = "momentum",
+    .fields = kMomentumFields,
+    .params = kMomentumParams,
+    .reference = momentum_reference,
+    .simd = momentum_simd,
+    .cost = momentum_cost,
+    .code_bytes = 320,
+};
+
+constexpr program::Codelet adam_codelet = {
+    .name = "adam",
+    .fields = kAdamFields,
+    .params = kAdamParams,
+    .reference = adam_reference,
+    .simd = adam_simd,
+    .cost = adam_cost,
+    .code_bytes = 1024,
+};
+
 std::span<const ListedCodelet> optimizer_codelets() {
-  static constexpr ListedCodelet kListed[] = {momentum_codelet};
+  static constexpr ListedCodelet kListed[] = {sgd_codelet, momentum_codelet, adam_codelet};
   return kListed;
 }
 

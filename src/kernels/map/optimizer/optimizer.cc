@@ -1,29 +1,111 @@
 #include "kernels/map/optimizer/optimizer.h"
 
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "base/simd.h"
+#include "kernels/common/element.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/map/optimizer/optimizer.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/common/convert-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::ScalableTag<float>;
+using Vector = hn::Vec<Floats>;
 
-void momentum_step(float rate, float momentum, const float* gradient, size_t count, float* velocity,
-                   float* weight) {
-  const hn::ScalableTag<float> d;
-  const auto step = [&](auto tag, size_t i) HWY_ATTR {
-    const auto v =
-        hn::MulAdd(hn::Set(tag, momentum), hn::LoadU(tag, velocity + i), hn::LoadU(tag, gradient + i));
-    hn::StoreU(v, tag, velocity + i);
-    hn::StoreU(hn::NegMulAdd(hn::Set(tag, rate), v, hn::LoadU(tag, weight + i)), tag, weight + i);
-  };
+/// Elements [first, first + count), a whole vector or the last of a line.
+template <bool whole>
+struct Elements {
+  size_t first;
+  size_t count;
+
+  template <class T>
+  HWY_INLINE Vector load(const T* from) const {
+    if constexpr (whole) return load_f32(Floats(), from + first);
+    return load_first(Floats(), from + first, count);
+  }
+  template <class T>
+  HWY_INLINE void store(Vector value, T* to) const {
+    if constexpr (whole) return store_rounded(Floats(), value, to + first);
+    store_first(Floats(), value, to + first, count);
+  }
+};
+
+template <class Step>
+HWY_INLINE void for_each_vector(size_t count, const Step& step) {
+  const size_t lanes = hn::Lanes(Floats());
   size_t i = 0;
-  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) step(d, i);
-  for (; i < count; ++i) step(hn::CappedTag<float, 1>(), i);
+  for (; i + lanes <= count; i += lanes) step(Elements<true>{i, lanes});
+  if (i < count) step(Elements<false>{i, std::min(count - i, lanes)});  // says to GCC what fits
+}
+
+template <class W, class G>
+void sgd_line(const SgdStep& s, size_t count, const G* gradient, float* velocity, W* weight) {
+  const Floats d;
+  const auto rate = hn::Set(d, s.rate), decay = hn::Set(d, s.decay), momentum = hn::Set(d, s.momentum);
+  for_each_vector(count, [&](auto at) HWY_ATTR {
+    const auto w = at.load(weight);
+    auto g = hn::MulAdd(decay, w, at.load(gradient));
+    if (velocity != nullptr) {
+      const auto v = hn::MulAdd(momentum, at.load(velocity), g);
+      at.store(v, velocity);
+      g = s.nesterov ? hn::MulAdd(momentum, v, g) : v;
+    }
+    at.store(hn::NegMulAdd(rate, g, w), weight);
+  });
+}
+
+template <class W, class G>
+void adam_line(const AdamStep& s, size_t count, const G* gradient, float* first, float* second, W* weight) {
+  const Floats d;
+  const auto decay = hn::Set(d, s.gradient_decay), keep = hn::Set(d, s.keep);
+  const auto from_gradient = hn::Set(d, s.from_gradient), from_square = hn::Set(d, s.from_square);
+  const auto beta2 = hn::Set(d, s.beta2), second_scale = hn::Set(d, s.second_scale);
+  const auto rate = hn::Set(d, s.rate), epsilon = hn::Set(d, s.epsilon);
+  for_each_vector(count, [&](auto at) HWY_ATTR {
+    const auto w = at.load(weight);
+    const auto g = hn::MulAdd(decay, w, at.load(gradient));
+    const auto before = at.load(first);
+    const auto m = hn::MulAdd(from_gradient, hn::Sub(g, before), before);
+    const auto v = hn::MulAdd(beta2, at.load(second), hn::Mul(from_square, hn::Mul(g, g)));
+    const auto scale = hn::MulAdd(second_scale, hn::Sqrt(v), epsilon);
+    at.store(m, first);
+    at.store(v, second);
+    at.store(hn::NegMulAdd(rate, hn::Div(m, scale), hn::Mul(keep, w)), weight);
+  });
+}
+
+template <class T>
+HWY_INLINE T* line_of(const program::FieldView& field, uint32_t row) {
+  return field.as<T>() + row * field.row_stride;
+}
+
+}  // namespace
+
+void sgd(const SgdStep& step, const program::FieldView& gradient, const program::FieldView& velocity,
+         const program::FieldView& weight) {
+  with_float_types(weight.type, gradient.type, [&]<class W, class G>(W, G) HWY_ATTR {
+    for (uint32_t r = 0; r < weight.rows; ++r)
+      sgd_line(step, weight.cols, line_of<const G>(gradient, r),
+               velocity.data == nullptr ? nullptr : line_of<float>(velocity, r), line_of<W>(weight, r));
+  });
+}
+
+void adam(const AdamStep& step, const program::FieldView& gradient, const program::FieldView& first,
+          const program::FieldView& second, const program::FieldView& weight) {
+  with_float_types(weight.type, gradient.type, [&]<class W, class G>(W, G) HWY_ATTR {
+    for (uint32_t r = 0; r < weight.rows; ++r)
+      adam_line(step, weight.cols, line_of<const G>(gradient, r), line_of<float>(first, r),
+                line_of<float>(second, r), line_of<W>(weight, r));
+  });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -31,19 +113,54 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
+namespace {
 
-HWY_EXPORT(momentum_step);
+HWY_EXPORT(sgd);
+HWY_EXPORT(adam);
 
-void apply_momentum(float rate, float momentum, const program::FieldView& gradient,
-                    const program::FieldView& velocity, const program::FieldView& weight) {
-  const auto row_of = [](const program::FieldView& field, uint32_t r) {
-    return field.as<float>() + r * field.row_stride;
-  };
-  for (uint32_t r = 0; r < weight.rows; ++r) {
-    const float* from = row_of(gradient, r);
-    HWY_DYNAMIC_DISPATCH(momentum_step)
-    (rate, momentum, from, weight.cols, row_of(velocity, r), row_of(weight, r));
+/// Contiguous matrices are one line each.
+void join_lines(std::span<program::FieldView> fields) {
+  const auto is_contiguous = [](const program::FieldView& f) { return f.row_stride == f.cols; };
+  const uint64_t elements = fields[0].elements();
+  if (elements > UINT32_MAX || !std::all_of(fields.begin(), fields.end(), is_contiguous)) return;
+  for (program::FieldView& field : fields) field.rows = 1, field.cols = static_cast<uint32_t>(elements);
+}
+
+}  // namespace
+
+AdamStep adam_step(float rate, uint32_t step, float beta1, float beta2, float epsilon, float decay,
+                   bool decoupled) {
+  const double first_correction = 1 - std::pow(double{beta1}, step);
+  const double second_correction = 1 - std::pow(double{beta2}, step);
+  AdamStep made;
+  made.gradient_decay = decoupled ? 0 : decay;
+  made.keep = decoupled ? static_cast<float>(1 - double{rate} * double{decay}) : 1;
+  made.from_gradient = static_cast<float>(1 - double{beta1});
+  made.beta2 = beta2;
+  made.from_square = static_cast<float>(1 - double{beta2});
+  made.rate = static_cast<float>(double{rate} / first_correction);
+  made.second_scale = static_cast<float>(1 / std::sqrt(second_correction));
+  made.epsilon = epsilon;
+  return made;
+}
+
+void apply_sgd(const SgdStep& step, const program::FieldView& gradient, const program::FieldView& velocity,
+               const program::FieldView& weight) {
+  if (velocity.data == nullptr) {
+    program::FieldView fields[] = {gradient, weight};
+    join_lines(fields);
+    return HWY_DYNAMIC_DISPATCH(sgd)(step, fields[0], {}, fields[1]);
   }
+  program::FieldView fields[] = {gradient, velocity, weight};
+  join_lines(fields);
+  HWY_DYNAMIC_DISPATCH(sgd)(step, fields[0], fields[1], fields[2]);
+}
+
+void apply_adam(const AdamStep& step, const program::FieldView& gradient, const program::FieldView& first,
+                const program::FieldView& second, const program::FieldView& weight) {
+  program::FieldView fields[] = {gradient, first, second, weight};
+  join_lines(fields);
+  HWY_DYNAMIC_DISPATCH(adam)(step, fields[0], fields[1], fields[2], fields[3]);
 }
 
 }  // namespace tessera::kernels

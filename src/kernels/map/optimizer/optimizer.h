@@ -1,13 +1,42 @@
-// Steps of optimizers, element by element.
+// Steps of optimizers, element by element: their numbers, and their SIMD form.
 #pragma once
+
+#include <cstdint>
 
 #include "program/codelet.h"
 
 namespace tessera::kernels {
 
-/// velocity = momentum · velocity + gradient; weight = weight − rate · velocity: SGD with momentum as
-/// PyTorch has it. Fields of one shape, FP32 with contiguous rows.
-void apply_momentum(float rate, float momentum, const program::FieldView& gradient,
-                    const program::FieldView& velocity, const program::FieldView& weight);
+/// SGD: velocity = momentum · velocity + gradient + decay · weight; weight −= rate · velocity.
+struct SgdStep {
+  float rate = 0;
+  float decay = 0;
+  float momentum = 0;
+  bool nesterov = false;
+};
+
+/// Adam, with g = gradient + gradient_decay · weight:
+/// first += (1 − β1)(g − first); second = β2 · second + (1 − β2) g²;
+/// weight = keep · weight − rate · first / (second_scale · √second + epsilon).
+struct AdamStep {
+  float gradient_decay = 0;  ///< 0 if the decay is decoupled
+  float keep = 1;            ///< 1 − rate · decay if decoupled
+  float from_gradient = 0;   ///< 1 − β1
+  float beta2 = 0;
+  float from_square = 0;   ///< 1 − β2
+  float rate = 0;          ///< the learning rate over the first moment's bias correction
+  float second_scale = 0;  ///< one over the root of the second's
+  float epsilon = 0;
+};
+
+/// PyTorch's bias corrections, in FP64: `step` is 1 for the first.
+AdamStep adam_step(float rate, uint32_t step, float beta1, float beta2, float epsilon, float decay,
+                   bool decoupled);
+
+/// All fields with contiguous rows; a velocity without data stands for none.
+void apply_sgd(const SgdStep& step, const program::FieldView& gradient, const program::FieldView& velocity,
+               const program::FieldView& weight);
+void apply_adam(const AdamStep& step, const program::FieldView& gradient, const program::FieldView& first,
+                const program::FieldView& second, const program::FieldView& weight);
 
 }  // namespace tessera::kernels
