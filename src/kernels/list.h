@@ -13,6 +13,7 @@ namespace tessera::kernels {
   X(block_sparse)                   \
   X(bucket)                         \
   X(cast)                           \
+  X(dense)                          \
   X(element_sparse)                 \
   X(elementwise) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
 

@@ -1,0 +1,99 @@
+#include "kernels/host/dense/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/cost.h"
+#include "kernels/host/dense/layout.h"
+
+namespace tessera::kernels {
+namespace {
+
+using machine::HostFigures;
+using program::FieldView;
+using program::Phase;
+
+// From the engine's call to the first element.
+constexpr double kVertexCycles = 100;
+// Distance of the micro-kernel from the rate of multiply-adds.
+constexpr double kSlack = 1.04;
+// Prologue and epilogue of a micro-tile, beside its multiply-adds: clearing, storing and finishing sums, per
+// vector of sums; the call, and a mispredicted branch.
+constexpr double kPerSum = 2;
+constexpr double kTileCycles = 25;
+// Fraction of streaming operands that the micro-kernel does not hide.
+constexpr double kExposedStream = 0.3;
+// Transposing a vector of W.
+constexpr double kTransposePerVector = 6;
+
+/// What a micro-kernel does for a slice: panels × factors sums of `terms` products.
+struct Shape {
+  double panels;
+  double factors;
+  double terms;
+};
+
+double tile_factors(const HostFigures& f) { return lanes_of(f) >= 16 ? 12 : 6; }
+double tile_panels(const HostFigures& f) { return lanes_of(f) >= 16 ? 2 : 1; }
+
+double multiply_cycles(const Shape& s, double widen, const HostFigures& f) {
+  const double vectors = kPanelRows / lanes_of(f);
+  const double row_tiles = std::ceil(s.factors / tile_factors(f));
+  const double panel_tiles = std::ceil(s.panels / tile_panels(f));
+  const double rate = f.flops_per_cycle / 2 / lanes_of(f);  // vectors of multiply-adds
+  const double sums = s.panels * vectors * s.factors;
+  const double widening = s.panels * vectors * row_tiles * s.terms * widen;
+  return (kSlack * sums * s.terms + widening) / rate + kPerSum * sums + kTileCycles * row_tiles * panel_tiles;
+}
+
+double copy_cycles(const FieldView& field, const HostFigures& f) {
+  const double vectors = std::ceil(field.cols / lanes_of(f)) * field.rows;
+  return 2 * vectors + bytes_of(field) / streaming_rate(bytes_of(field), f);
+}
+
+program::PhaseTimes phases(double rearrange, double compute) {
+  program::PhaseTimes times;
+  times[Phase::rearrange] = rearrange;
+  times[Phase::compute] = kVertexCycles + compute;
+  return times;
+}
+
+}  // namespace
+
+program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::Machine& m) {
+  using namespace panel_forward_field;
+  const HostFigures& f = m.figures;
+  const FieldView &in = v.fields[x], &weight = v.fields[w], &out = v.fields[y];
+  const Shape shape{double{1} * weight.rows, double{1} * out.rows, double{1} * in.cols};
+  const double stream = bytes_of(weight) / streaming_rate(bytes_of(weight), f);
+  const double arithmetic = multiply_cycles(shape, widen_operations(weight.type), f);
+  return phases(copy_cycles(in, f),
+                std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
+}
+
+program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const machine::Machine& m) {
+  using namespace panel_input_gradient_field;
+  const HostFigures& f = m.figures;
+  const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
+  const double panels = std::ceil(out.cols / double{kPanelRows});
+  const Shape shape{panels, double{1} * out.rows, double{1} * in.cols};
+  const double batches = std::ceil(out.rows / double{kDenseBatch});
+  const double vectors = static_cast<double>(weight.elements()) / lanes_of(f);
+  const double stream = bytes_of(weight) / streaming_rate(bytes_of(weight), f);
+  return phases(copy_cycles(in, f),
+                multiply_cycles(shape, 0, f) + batches * std::max(kTransposePerVector * vectors, stream));
+}
+
+program::PhaseTimes panel_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m) {
+  using namespace panel_weight_gradient_field;
+  const HostFigures& f = m.figures;
+  const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
+  const Shape shape{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
+  const double copied = in.type == Type::f32 ? 0 : copy_cycles(in, f);
+  const double stream = bytes_of(out) / streaming_rate(bytes_of(out), f);
+  const double arithmetic = multiply_cycles(shape, 0, f);
+  return phases(copied + copy_cycles(gradient, f),
+                std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,66 @@
+// Blocking of the dense products, and the layout of their scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/splits.h"
+#include "kernels/host/dense/codelet.h"
+
+namespace tessera::kernels {
+
+/// Terms of a sum that are added in one pass: their part of two panels stays in the L2 cache.
+inline constexpr uint32_t kDenseDepth = 1024;
+
+/// Floats between copied rows: a cache line more than the terms, so that the rows of a micro-tile lie in
+/// different sets of the L1 cache.
+inline constexpr uint32_t kDenseRowStep = kDenseDepth + 16;
+
+/// Rows of a batch that are processed together.
+inline constexpr uint32_t kDenseBatch = 384;
+
+/// Panels whose results a thread computes at a time.
+inline constexpr uint32_t kDensePanels = 2;
+inline constexpr uint32_t kDenseSumStep = kDensePanels * kPanelRows;
+
+/// Columns of a micro-tile of dW at most.
+inline constexpr uint32_t kMostDenseColumns = 12;
+/// Columns of dW that a thread processes at a time.
+inline constexpr uint32_t kDenseColumns = 512;
+
+/// Passes over a sum of so many terms.
+inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
+
+/// Scratch of products whose results are rows of a batch; offsets in floats.
+struct DenseRowScratch {
+  size_t rows = 0;  ///< copied rows in FP32: [pass][row][kDenseRowStep]
+  size_t weights;   ///< of a thread: transposed panels, [panel][kDenseDepth][kPanelRows]
+  size_t sums;      ///< of a thread: [row][kDenseSumStep]
+  size_t total;
+
+  DenseRowScratch(uint32_t n, uint32_t terms, bool transposes) {
+    const size_t batch = std::min(n, kDenseBatch);
+    weights = dense_passes(terms) * batch * kDenseRowStep;
+    sums = weights + (transposes ? size_t{kDensePanels} * kDenseDepth * kPanelRows : 0);
+    total = sums + batch * kDenseSumStep;
+  }
+};
+
+/// Scratch of the weight gradient; offsets in floats.
+struct DenseGradientScratch {
+  size_t x = 0;  ///< X in FP32, unless it is that already: [row][x_step]
+  size_t x_step;
+  size_t dy;    ///< of a thread: panels of dY, [panel][row][kPanelRows]
+  size_t sums;  ///< of a thread: results to be rounded, [panel][column][kPanelRows]
+  size_t total;
+
+  DenseGradientScratch(uint32_t n, uint32_t k, bool copies_x) {
+    x_step = round_up(k, 16) + 16;
+    dy = copies_x ? n * x_step : 0;
+    sums = dy + size_t{n} * kDenseSumStep;
+    total = sums + size_t{kDenseSumStep} * kMostDenseColumns;
+  }
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,142 @@
+// The micro-kernel of all dense products: panels of vectors times broadcast factors.
+#if defined(TESSERA_DENSE_MICRO_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_DENSE_MICRO_TILE_INL_H_
+#undef TESSERA_DENSE_MICRO_TILE_INL_H_
+#else
+#define TESSERA_DENSE_MICRO_TILE_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/common/accumulate-inl.h"
+#include "kernels/common/convert-inl.h"
+#include "kernels/host/dense/layout.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using PanelFloats = hn::CappedTag<float, kPanelRows>;
+inline constexpr size_t kPanelLanes = hn::MaxLanes(PanelFloats());
+inline constexpr int kPanelVectors = static_cast<int>(kPanelRows / kPanelLanes);
+
+// As many sums as registers hold beside the panels' vectors and a factor.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr uint32_t kTilePanels = 2, kTileFactors = 12;
+#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET_IS_NEON
+inline constexpr uint32_t kTilePanels = 1, kTileFactors = 6;
+#else
+inline constexpr uint32_t kTilePanels = 1, kTileFactors = 2;
+#endif
+
+// sums[p][i] = Σ panels[p][t] · factors[i][t] over t < depth, or added to what is there.
+template <class T>
+struct MicroTile {
+  const T* panels;  // kPanelRows values for each t
+  size_t panel_step;
+  const float* factors;
+  size_t factor_step;  // from t to the next
+  size_t depth;
+  float* sums;
+  size_t sums_panel_step;
+  size_t sums_step;  // from factor i to the next
+  bool adds;
+  const T* next;  // panels to prefetch
+};
+
+// kStride: floats from factor i to the next.
+template <int kPanels, int kFactors, size_t kStride, class T>
+HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
+  const PanelFloats d;
+  constexpr int kVectors = kPanels * kPanelVectors;
+  const auto sum_at = [&](int v, int i) HWY_ATTR {
+    return tile.sums + v / kPanelVectors * tile.sums_panel_step + v % kPanelVectors * kPanelLanes +
+           i * tile.sums_step;
+  };
+  hn::Vec<PanelFloats> sum[kVectors][kFactors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kFactors; ++i) sum[v][i] = hn::Zero(d);
+  }
+  if (tile.adds) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kFactors; ++i) sum[v][i] = hn::LoadU(d, sum_at(v, i));
+    }
+  }
+  const T* panels = tile.panels;
+  const float* factors = tile.factors;
+  const size_t panel_step = tile.panel_step, factor_step = kStride == 1 ? tile.factor_step : 1;
+  const T* next = tile.next;
+  for (size_t t = 0; t < tile.depth; ++t) {
+    hn::Vec<PanelFloats> w[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      w[v] = load_f32(d, panels + v / kPanelVectors * panel_step + v % kPanelVectors * kPanelLanes);
+    if constexpr (kStride != 1) {
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p) hwy::Prefetch(next + p * panel_step);
+      next += kPanelRows;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kFactors; ++i) {
+      const auto factor = hn::Set(d, factors[i * kStride]);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) accumulate(w[v], factor, sum[v][i]);
+    }
+    panels += kPanelRows;
+    factors += factor_step;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kFactors; ++i) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v][i], d, sum_at(v, i));
+  }
+}
+
+template <class T>
+using MicroTileFunction = void (*)(const MicroTile<T>&);
+
+template <int kPanels, size_t kStride, class T, size_t... i>
+constexpr std::array<MicroTileFunction<T>, sizeof...(i)> micro_tiles(std::index_sequence<i...>) {
+  return {micro_tile<kPanels, static_cast<int>(i) + 1, kStride, T>...};
+}
+
+// 0 < panels ≤ kTilePanels and 0 < factors ≤ kTileFactors.
+template <size_t kStride, class T>
+void run_micro_tile(const MicroTile<T>& tile, uint32_t panels, uint32_t factors) {
+  constexpr auto kCounts = std::make_index_sequence<kTileFactors>();
+  static constexpr auto kOne = micro_tiles<1, kStride, T>(kCounts);
+  static constexpr auto kAll = micro_tiles<kTilePanels, kStride, T>(kCounts);
+  (panels == 1 ? kOne : kAll)[factors - 1](tile);
+}
+
+// The same for up to kDensePanels panels and any number of factors.
+template <size_t kStride, class T, class Finish>
+void run_micro_tiles(MicroTile<T> tile, uint32_t panels, uint32_t factors, const Finish& finish) {
+  const MicroTile<T> whole = tile;
+  const TileSplit split{factors, kTileFactors};
+  for (uint32_t i = 0; i < split.tiles(); ++i) {
+    const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
+    tile.factors = whole.factors + begin * kStride;
+    for (uint32_t p = 0; p < panels; p += kTilePanels) {
+      tile.panels = whole.panels + p * tile.panel_step;
+      tile.next = whole.next + p * tile.panel_step;
+      tile.sums = whole.sums + p * tile.sums_panel_step + begin * tile.sums_step;
+      run_micro_tile<kStride>(tile, std::min(kTilePanels, panels - p), count);
+    }
+    finish(begin, count);
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,112 @@
+#include "kernels/host/dense/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+using enum Type;
+
+/// Sums of `terms` products below 1, in another order, rounded to a type.
+Tolerance sum_tolerance(Type type, double terms) {
+  const double rounding = type == f32 ? 0 : epsilon_of(type);
+  return {.relative = rounding, .absolute = (terms + 4) * epsilon_of(f32) + rounding * 0x1p-10};
+}
+
+/// W in panels: random, zeros beyond m.
+void add_panels(Sample& s, Type type, uint32_t m, uint32_t k, uint64_t seed) {
+  const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
+  s.random(type, panels, k * kPanelRows, seed);
+}
+
+void add_scratch(Sample& s, size_t floats) { s.unset(f32, 1, static_cast<uint32_t>(floats)).packed(); }
+
+/// At scale 128, 1027 × 1031 (m × k), or m alone is fixed.
+uint32_t features(uint32_t scale) { return scale == 0 ? 0 : 3 + 8 * scale; }
+uint32_t inputs(uint32_t scale) { return scale == 0 ? 0 : 7 + 8 * scale; }
+
+template <uint32_t n, Activation activation, bool has_bias, Type weights = f32, Type values = f32,
+          uint32_t fixed_m = 0>
+Sample forward_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
+  Sample s(panel_forward_codelet);
+  s.random(values, n, k, seed);
+  add_panels(s, weights, m, k, seed + 1);
+  s.random(f32, 1, has_bias ? m : 0, seed + 2).unset(values, n, m);
+  add_scratch(s, panel_forward_scratch(n, k));
+  return s.param(static_cast<int64_t>(activation)).tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
+}
+
+template <uint32_t n, bool has_relu, Type weights = f32, Type values = f32, uint32_t fixed_m = 0>
+Sample input_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
+  Sample s(panel_input_gradient_codelet);
+  s.random(values, n, m, seed);
+  add_panels(s, weights, m, k, seed + 1);
+  s.random(values, has_relu ? n : 0, k, seed + 2).unset(values, n, k);
+  add_scratch(s, panel_input_gradient_scratch(n, m));
+  return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
+}
+
+template <uint32_t n, bool adds, Type gradients = f32, Type values = f32, uint32_t fixed_m = 0>
+Sample weight_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
+  Sample s(adds ? panel_weight_gradient_add_codelet : panel_weight_gradient_codelet);
+  s.random(values, n, m, seed).random(values, n, k, seed + 1);
+  const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
+  if (adds)
+    s.random(gradients, panels, k * kPanelRows, seed + 2);
+  else
+    s.unset(gradients, panels, k * kPanelRows);
+  add_scratch(s, panel_weight_gradient_scratch(n, k, values != f32));
+  return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
+}
+
+constexpr Activation none = Activation::none, relu = Activation::relu, gelu = Activation::gelu;
+
+constexpr NamedSample kForwardSamples[] = {
+    {"n1", forward_sample<1, none, false>},
+    {"n16-relu", forward_sample<16, relu, true>},
+    {"n50-relu", forward_sample<50, relu, true>},
+    {"n50-m10", forward_sample<50, none, true, f32, f32, 10>},
+    {"n397-gelu", forward_sample<397, gelu, true>},
+    {"n37-f16", forward_sample<37, relu, true, f16, f16>},
+    {"n37-bf16-f32", forward_sample<37, none, false, bf16, f32>},
+};
+
+constexpr NamedSample kInputSamples[] = {
+    {"n1", input_sample<1, false>},
+    {"n16-relu", input_sample<16, true>},
+    {"n50", input_sample<50, false>},
+    {"n50-m10-relu", input_sample<50, true, f32, f32, 10>},
+    {"n397", input_sample<397, false>},
+    {"n37-f16", input_sample<37, true, f16, f16>},
+    {"n37-bf16", input_sample<37, false, bf16, bf16>},
+};
+
+constexpr NamedSample kWeightSamples[] = {
+    {"n1", weight_sample<1, false>},
+    {"n16", weight_sample<16, false>},
+    {"n50", weight_sample<50, false>},
+    {"n50-m10", weight_sample<50, false, f32, f32, 10>},
+    {"n397", weight_sample<397, false>},
+    {"n37-f16", weight_sample<37, false, f16, f16>},
+    {"n37-f32-bf16", weight_sample<37, false, f32, bf16>},
+};
+
+constexpr NamedSample kWeightAddSamples[] = {
+    {"n50", weight_sample<50, true>},
+    {"n50-m10", weight_sample<50, true, f32, f32, 10>},
+    {"n37-bf16", weight_sample<37, true, bf16, bf16>},
+};
+
+}  // namespace
+
+std::span<const CodeletSamples> dense_samples() {
+  static constexpr CodeletSamples kAll[] = {{panel_forward_codelet, kForwardSamples},
+                                            {panel_input_gradient_codelet, kInputSamples},
+                                            {panel_weight_gradient_codelet, kWeightSamples},
+                                            {panel_weight_gradient_add_codelet, kWeightAddSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels
