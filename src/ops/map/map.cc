@@ -40,14 +40,6 @@ std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uin
   }
 }
 
-/// The box of an operand that the owner of a box processes.
-Box operand_box(const MapOperand& operand, const Box& own) {
-  Box box{0, operand.rows, 0, operand.cols};
-  if (operand.split_rows) box.row = own.row, box.rows = own.rows;
-  if (operand.split_cols) box.col = own.col, box.cols = own.cols;
-  return box;
-}
-
 bool follows(const MapOperand& operand, const MapPartition& partition) {
   return (operand.split_rows || partition.row_parts <= 1) && (operand.split_cols || partition.col_parts <= 1);
 }
@@ -147,6 +139,13 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
 }
 
 }  // namespace
+
+Box operand_box(const MapOperand& operand, const Box& own) {
+  Box box{0, operand.rows, 0, operand.cols};
+  if (operand.split_rows) box.row = own.row, box.rows = own.rows;
+  if (operand.split_cols) box.col = own.col, box.cols = own.cols;
+  return box;
+}
 
 uint32_t MapPartition::tiles() const {
   if (boxes.empty()) return row_parts * col_parts;

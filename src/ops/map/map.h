@@ -70,6 +70,9 @@ struct MapOperand {
   bool is_own() const { return role == program::Role::constant; }
 };
 
+/// The box of an operand that a vertex processes which owns a box of the partitioned matrix.
+program::Box operand_box(const MapOperand& operand, const program::Box& own);
+
 /// One compute set of one codelet over a rows × cols matrix; the last operand is the result.
 struct MapOperation {
   const program::Codelet* codelet = nullptr;

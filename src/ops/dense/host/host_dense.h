@@ -1,0 +1,89 @@
+// Products with a dense weight in panels on a host, for activations [batch, features] as frameworks have
+// them: Y = activation(X·Wᵀ + bias), dX = dY·W, and dW = dYᵀ·X. Planned, and added to a tile program.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/builder.h"
+#include "ops/dense/host/panels.h"
+#include "ops/map/map.h"
+#include "ops/plan.h"
+#include "ops/product_problem.h"
+
+namespace tessera::ops {
+
+/// A product with a weight of m × k for a batch of n. Every matrix is f32, f16 or bf16; sums are FP32.
+struct HostDenseProblem {
+  uint32_t m = 0;
+  uint32_t k = 0;
+  uint32_t n = 0;
+  Product product = Product::forward;
+  Type weights = Type::f32;                  ///< of W or dW
+  Type values = Type::f32;                   ///< of X, Y and their gradients
+  Activation activation = Activation::none;  ///< forward: of Y, after the bias
+  bool bias = false;                         ///< forward: one f32 number per output feature
+  bool relu = false;  ///< input gradient: multiplied by the gradient of the ReLU that made X
+  bool adds = false;  ///< weight gradient: added to the previous dW, which is otherwise not read
+
+  PanelLayout layout() const { return {m, k}; }
+};
+
+/// How a product is partitioned over the threads of a host: vertex (i, j) on tile i · col_parts + j.
+struct HostDensePartition {
+  /// First unit of each part, and the end. Units are panels of W; for the input gradient as many columns.
+  std::vector<uint32_t> panel_begin;
+  /// First row of the batch of each part, and the end; for the weight gradient columns of W.
+  std::vector<uint32_t> col_begin;
+
+  uint32_t panel_parts() const { return static_cast<uint32_t>(panel_begin.size() - 1); }
+  uint32_t col_parts() const { return static_cast<uint32_t>(col_begin.size() - 1); }
+  uint32_t tiles_used() const { return panel_parts() * col_parts(); }
+};
+
+using HostDensePlan = Plan<HostDensePartition>;
+
+/// Partitions the product over the machine's threads by its cost; small ones take one thread. Throws
+/// UsageError for types or an epilogue that the product lacks, and for a machine that is no host.
+HostDensePlan plan_host_dense(const HostDenseProblem& problem, const machine::Machine& machine);
+
+/// "2 × 1 parts; predicted 310 us"
+std::string to_string(const HostDensePlan& plan);
+
+/// Operands in a program. Each product reads two of W, X and Y and writes the third.
+struct HostDenseOperands {
+  Operand w;                         ///< W or dW in panels
+  Operand x;                         ///< X or dX: n × k
+  Operand y;                         ///< Y or dY: n × m
+  std::optional<Operand> bias = {};  ///< 1 × m, f32
+  std::optional<Operand> relu = {};  ///< n × k: the result of the ReLU, which is X of the forward product
+};
+
+/// Adds the product; matrices may have any row stride. The bits of the result do not depend on the plan.
+/// Throws UsageError for operands of another type or shape.
+program::StepId build_host_dense(const Builder& builder, const HostDenseProblem& problem,
+                                 const HostDensePlan& plan, const HostDenseOperands& operands);
+
+/// An operation that reads dW in panels, such as the step of an optimizer: `operands` are those of the
+/// operation without dW and constants, in order.
+struct GradientConsumer {
+  MapOperation operation;
+  size_t gradient = 0;  ///< which of the operation's operands is dW
+  std::vector<Operand> operands;
+};
+
+/// Adds a weight gradient and what consumes it as one superstep, strip by strip: each thread computes a strip
+/// of dW that its L2 cache holds, and the consumer takes it from there. So dW as a whole does not exist, and
+/// `operands.w` is not used, unless the product adds to it. The result has the bits of the two steps one
+/// after the other.
+program::StepId build_host_dense_strips(const Builder& builder, const HostDenseProblem& problem,
+                                        const HostDensePlan& plan, const HostDenseOperands& operands,
+                                        const GradientConsumer& consumer);
+
+}  // namespace tessera::ops

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <array>
+
+#include "ops/dense/host/host_dense.h"
+#include "ops/dense/host/slice.h"
+#include "ops/split.h"
+#include "ops/types.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+namespace {
+
+using machine::Machine;
+using program::FieldView;
+using program::PhaseTimes;
+
+void check(const HostDenseProblem& p, const Machine& machine) {
+  constexpr uint32_t kMostColumns = ~uint32_t{0} / PanelLayout::kRows;
+  if (machine.kind != machine::Kind::host)
+    throw UsageError(fmt::format("weights in panels are for hosts; '{}' is none", machine.name));
+  require_float(p.weights, "a product with a weight");
+  require_float(p.values, "a product with activations");
+  if (p.k > kMostColumns || p.m > kMostColumns)
+    throw UsageError(fmt::format("a weight of {} × {} is too large for panels: a dimension may be at most {}",
+                                 p.m, p.k, kMostColumns));
+  if (p.product != Product::forward && (p.bias || p.activation != Activation::none))
+    throw UsageError("only a forward product takes a bias or an activation");
+  if (p.product != Product::input_gradient && p.relu) throw UsageError("only an input gradient takes a ReLU");
+  if (p.product != Product::sddmm && p.adds)
+    throw UsageError("only a weight gradient is added to a previous one");
+}
+
+/// Panels; for the input gradient as many columns.
+uint32_t units_of(const HostDenseProblem& p) {
+  return PanelLayout{p.product == Product::input_gradient ? p.k : p.m, 0}.rows();
+}
+
+HostDensePartition partition_of(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
+  const bool is_sddmm = p.product == Product::sddmm;
+  return {split_evenly(units_of(p), panel_parts),
+          split_evenly(is_sddmm ? p.k : p.n, col_parts, is_sddmm ? PanelLayout::kRows : 1)};
+}
+
+PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, const Machine& m) {
+  std::array<FieldView, program::kMaxFields> fields;
+  size_t count = 0;
+  for (DenseRole role : dense_roles(problem.product)) {
+    const program::Box box = box_of(problem, part, role);
+    fields[count++] = {nullptr, type_of(problem, role), box.rows, box.cols, box.cols, 1};
+  }
+  const int64_t activation = static_cast<int64_t>(problem.activation);
+  const program::Codelet& codelet = dense_codelet(problem);
+  return codelet.cost({std::span(fields).first(count), std::span(&activation, codelet.params.size())}, m);
+}
+
+/// Each phase as on the slowest thread.
+PlanCandidate weigh(const HostDenseProblem& problem, const HostDensePartition& partition, const Machine& m) {
+  PhaseTimes slowest;
+  uint64_t scratch = 0;
+  for (uint32_t i = 0; i < partition.panel_parts(); ++i)
+    for (uint32_t j = 0; j < partition.col_parts(); ++j) {
+      const DensePart part = part_of(problem, partition, i, j);
+      const PhaseTimes cycles = cycles_of(problem, part, m);
+      if (cycles.total() > slowest.total()) slowest = cycles;
+      scratch += box_of(problem, part, DenseRole::scratch).elements() * sizeof(float);
+    }
+  slowest[program::Phase::sync] += program::sync_cycles(m, partition.tiles_used());
+  return {fmt::format("{} × {} parts", partition.panel_parts(), partition.col_parts()),
+          slowest.scaled(1 / m.clock_hz), scratch, ""};
+}
+
+}  // namespace
+
+HostDensePlan plan_host_dense(const HostDenseProblem& problem, const Machine& machine) {
+  check(problem, machine);
+  HostDensePlan plan;
+  std::vector<HostDensePartition> partitions;
+  const auto add = [&](uint32_t panel_parts, uint32_t col_parts) {
+    partitions.push_back(partition_of(problem, panel_parts, col_parts));
+    plan.candidates.push_back(weigh(problem, partitions.back(), machine));
+  };
+  add(1, 1);
+  for (uint32_t parts = machine.tiles; parts > 1; parts = (parts + 1) / 2) add(parts, machine.tiles / parts);
+  if (machine.tiles > 1) add(1, machine.tiles);
+  const size_t best = choose_fastest(plan.candidates);
+  plan.partition = partitions[best];
+  plan.chosen = plan.candidates[best];
+  return plan;
+}
+
+std::string to_string(const HostDensePlan& plan) {
+  return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,88 @@
+// One thread's slice of a dense product: the boxes of its operands.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/host/dense/codelet.h"
+#include "ops/dense/host/host_dense.h"
+
+namespace tessera::ops {
+
+/// Which of the operands a field of the product's codelet is.
+enum class DenseRole : uint8_t { x, w, bias, relu, y, scratch };
+
+inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
+  if (p.product == Product::forward) return kernels::panel_forward_codelet;
+  if (p.product == Product::input_gradient) return kernels::panel_input_gradient_codelet;
+  return p.adds ? kernels::panel_weight_gradient_add_codelet : kernels::panel_weight_gradient_codelet;
+}
+
+/// The operand of each field, in the order of the codelet.
+inline std::span<const DenseRole> dense_roles(Product product) {
+  using enum DenseRole;
+  static constexpr DenseRole kForward[] = {x, w, bias, y, scratch};
+  static constexpr DenseRole kInputGradient[] = {y, w, relu, x, scratch};
+  static constexpr DenseRole kWeightGradient[] = {y, x, w, scratch};
+  if (product == Product::forward) return kForward;
+  if (product == Product::input_gradient) return kInputGradient;
+  return kWeightGradient;
+}
+
+/// Floats of scratch for some rows of the batch and columns of W.
+inline size_t scratch_floats(const HostDenseProblem& p, uint32_t rows, uint32_t cols) {
+  if (p.product == Product::forward) return kernels::panel_forward_scratch(rows, cols);
+  if (p.product == Product::input_gradient) return kernels::panel_input_gradient_scratch(rows, p.m);
+  return kernels::panel_weight_gradient_scratch(rows, cols, p.values != Type::f32);
+}
+
+/// Panels [panel, panel + panels) and columns of W, rows of the batch.
+struct DensePart {
+  uint32_t panel, panels;
+  uint32_t col, cols;
+  uint32_t row, rows;
+};
+
+/// Part (i, j) of a partition.
+inline DensePart part_of(const HostDenseProblem& p, const HostDensePartition& partition, uint32_t i,
+                         uint32_t j) {
+  const uint32_t unit = partition.panel_begin[i], units = partition.panel_begin[i + 1] - unit;
+  const uint32_t second = partition.col_begin[j], seconds = partition.col_begin[j + 1] - second;
+  const uint32_t all_panels = p.layout().rows();
+  switch (p.product) {
+    case Product::forward: return {unit, units, 0, p.k, second, seconds};
+    case Product::input_gradient: {
+      const uint32_t col = unit * PanelLayout::kRows;
+      return {0, all_panels, col, std::min(p.k - col, units * PanelLayout::kRows), second, seconds};
+    }
+    case Product::sddmm: return {unit, units, second, seconds, 0, p.n};
+  }
+  return {};
+}
+
+/// The box of an operand that a part of the product takes.
+inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, DenseRole role) {
+  constexpr uint32_t kRows = PanelLayout::kRows;
+  const uint32_t feature = part.panel * kRows;
+  const uint32_t features = std::min(p.m - std::min(p.m, feature), part.panels * kRows);
+  switch (role) {
+    case DenseRole::x: return {part.row, part.rows, part.col, part.cols};
+    case DenseRole::y: return {part.row, part.rows, feature, features};
+    case DenseRole::w: return {part.panel, part.panels, part.col * kRows, part.cols * kRows};
+    case DenseRole::bias: return p.bias ? program::Box{0, 1, feature, features} : program::Box{};
+    case DenseRole::relu:
+      return p.relu ? program::Box{part.row, part.rows, part.col, part.cols} : program::Box{};
+    case DenseRole::scratch: break;
+  }
+  return {0, 1, 0, static_cast<uint32_t>((scratch_floats(p, part.rows, part.cols) + 15) / 16 * 16)};
+}
+
+inline Type type_of(const HostDenseProblem& p, DenseRole role) {
+  if (role == DenseRole::bias || role == DenseRole::scratch) return Type::f32;
+  return role == DenseRole::w ? p.weights : p.values;
+}
+
+}  // namespace tessera::ops
