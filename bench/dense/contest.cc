@@ -1,0 +1,58 @@
+#include "dense/contest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace tessera::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Longer than idle threads of any library spin.
+constexpr auto kPause = std::chrono::milliseconds(15);
+constexpr int kRounds = 21;
+constexpr double kRoundSeconds = 4e-3;
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = Clock::now();
+  run();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The median of the calls of a round, without the first, which wakes threads.
+double round_of(const std::function<void()>& run) {
+  std::this_thread::sleep_for(kPause);
+  run();
+  std::vector<double> calls;
+  for (double total = 0; total < kRoundSeconds || calls.size() < 3; total += calls.back())
+    calls.push_back(seconds_of(run));
+  std::ranges::nth_element(calls, calls.begin() + calls.size() / 2);
+  return calls[calls.size() / 2];
+}
+
+}  // namespace
+
+void compete(std::vector<Contestant>& contestants) {
+  std::vector<std::vector<double>> rounds(contestants.size());
+  for (int round = 0; round < kRounds; ++round)
+    for (size_t i = 0; i < contestants.size(); ++i) rounds[i].push_back(round_of(contestants[i].run));
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    std::ranges::nth_element(rounds[i], rounds[i].begin() + kRounds / 2);
+    contestants[i].seconds = rounds[i][kRounds / 2];
+  }
+}
+
+void print(const std::string& work, double flops, double peak_gflops,
+           const std::vector<Contestant>& contestants) {
+  for (const Contestant& c : contestants) {
+    const double gflops = flops / c.seconds * 1e-9;
+    fmt::print("{:<28} {:<10} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f}", work, c.name, c.seconds * 1e6, gflops,
+               gflops / peak_gflops, c.seconds / contestants.front().seconds);
+    fmt::print("{}\n", c.predicted > 0 ? fmt::format(" {:>9.2f}", c.predicted / c.seconds) : "");
+  }
+}
+
+}  // namespace tessera::bench
