@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/common/accumulate-inl.h"
 #include "kernels/common/convert-inl.h"
 #include "kernels/host/dense/layout.h"
 
@@ -44,43 +43,49 @@ struct MicroTile {
   size_t factor_step;  // from t to the next
   size_t depth;
   float* sums;
-  size_t sums_panel_step;
-  size_t sums_step;  // from factor i to the next
+  size_t sums_step;  // from panel to panel
   bool adds;
   const T* next;  // panels to prefetch
 };
+
+// Floats from the sums of a factor to those of the next: in panels, or in rows of a batch.
+template <size_t kStride>
+constexpr size_t sum_step() {
+  return kStride == 1 ? kPanelRows : kDenseSumStep;
+}
 
 // kStride: floats from factor i to the next.
 template <int kPanels, int kFactors, size_t kStride, class T>
 HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   const PanelFloats d;
   constexpr int kVectors = kPanels * kPanelVectors;
-  const auto sum_at = [&](int v, int i) HWY_ATTR {
-    return tile.sums + v / kPanelVectors * tile.sums_panel_step + v % kPanelVectors * kPanelLanes +
-           i * tile.sums_step;
-  };
   hn::Vec<PanelFloats> sum[kVectors][kFactors];
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 16
     for (int i = 0; i < kFactors; ++i) sum[v][i] = hn::Zero(d);
   }
+  // Copies: stores of floats might change the members.
+  float* const sums = tile.sums;
+  const size_t sums_step = tile.sums_step;
+  const auto offset = [](int v) { return v % kPanelVectors * kPanelLanes; };
   if (tile.adds) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 16
-      for (int i = 0; i < kFactors; ++i) sum[v][i] = hn::LoadU(d, sum_at(v, i));
+      for (int i = 0; i < kFactors; ++i)
+        sum[v][i] = hn::LoadU(d, sums + v / kPanelVectors * sums_step + offset(v) + i * sum_step<kStride>());
     }
   }
   const T* panels = tile.panels;
   const float* factors = tile.factors;
   const size_t panel_step = tile.panel_step, factor_step = kStride == 1 ? tile.factor_step : 1;
   const T* next = tile.next;
-  for (size_t t = 0; t < tile.depth; ++t) {
+  for (size_t t = tile.depth; t > 0; --t) {
     hn::Vec<PanelFloats> w[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v)
-      w[v] = load_f32(d, panels + v / kPanelVectors * panel_step + v % kPanelVectors * kPanelLanes);
+      w[v] = load_f32(d, panels + v / kPanelVectors * panel_step + offset(v));
     if constexpr (kStride != 1) {
 #pragma GCC unroll 2
       for (int p = 0; p < kPanels; ++p) hwy::Prefetch(next + p * panel_step);
@@ -90,15 +95,16 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
     for (int i = 0; i < kFactors; ++i) {
       const auto factor = hn::Set(d, factors[i * kStride]);
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) accumulate(w[v], factor, sum[v][i]);
+      for (int v = 0; v < kVectors; ++v) sum[v][i] = hn::MulAdd(w[v], factor, sum[v][i]);
     }
     panels += kPanelRows;
     factors += factor_step;
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < kFactors; ++i) {
+  for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v][i], d, sum_at(v, i));
+    for (int i = 0; i < kFactors; ++i)
+      hn::StoreU(sum[v][i], d, sums + v / kPanelVectors * sums_step + offset(v) + i * sum_step<kStride>());
   }
 }
 
@@ -130,7 +136,7 @@ void run_micro_tiles(MicroTile<T> tile, uint32_t panels, uint32_t factors, const
     for (uint32_t p = 0; p < panels; p += kTilePanels) {
       tile.panels = whole.panels + p * tile.panel_step;
       tile.next = whole.next + p * tile.panel_step;
-      tile.sums = whole.sums + p * tile.sums_panel_step + begin * tile.sums_step;
+      tile.sums = whole.sums + p * tile.sums_step + begin * sum_step<kStride>();
       run_micro_tile<kStride>(tile, std::min(kTilePanels, panels - p), count);
     }
     finish(begin, count);

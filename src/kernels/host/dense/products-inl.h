@@ -68,8 +68,7 @@ class PanelForward {
                                    .factor_step = 1,
                                    .depth = std::min(kDenseDepth, x_.cols - col),
                                    .sums = sums,
-                                   .sums_panel_step = kPanelRows,
-                                   .sums_step = kDenseSumStep,
+                                   .sums_step = kPanelRows,
                                    .adds = pass > 0,
                                    .next = row_of<const T>(w_, next) + value};
         run_micro_tiles<kDenseRowStep>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
@@ -144,8 +143,7 @@ class PanelInputGradient {
                                      .factor_step = 1,
                                      .depth = terms,
                                      .sums = sums,
-                                     .sums_panel_step = kPanelRows,
-                                     .sums_step = kDenseSumStep,
+                                     .sums_step = kPanelRows,
                                      .adds = pass > 0,
                                      .next = weights};
       run_micro_tiles<kDenseRowStep>(tile, (cols + kPanelRows - 1) / kPanelRows, end - begin,
@@ -266,8 +264,7 @@ class PanelWeightGradient {
                                    .factor_step = static_cast<size_t>(x.row_stride),
                                    .depth = dy_.rows,
                                    .sums = nullptr,
-                                   .sums_panel_step = 0,
-                                   .sums_step = kPanelRows,
+                                   .sums_step = 0,
                                    .adds = adds_,
                                    .next = dy};
     if (dw_.type == Type::f32) return in_place(tile, panel, panels, col, cols);
@@ -278,11 +275,11 @@ class PanelWeightGradient {
 
   void in_place(MicroTile<float> tile, uint32_t panel, uint32_t panels, uint32_t col, uint32_t cols) const {
     tile.sums = row_of<float>(dw_, panel) + size_t{col} * kPanelRows;
-    tile.sums_panel_step = static_cast<size_t>(dw_.row_stride);
+    tile.sums_step = static_cast<size_t>(dw_.row_stride);
     run_micro_tiles<1>(tile, panels, cols, [&](uint32_t begin, uint32_t count) HWY_ATTR {
       const uint32_t rows = rows_of(panel + panels - 1);
       if (rows == kPanelRows) return;
-      float* last = tile.sums + (panels - 1) * tile.sums_panel_step;
+      float* last = tile.sums + (panels - 1) * tile.sums_step;
       for (uint32_t c = begin; c < begin + count; ++c)
         std::fill(last + c * kPanelRows + rows, last + (c + 1) * kPanelRows, 0.0F);
     });
@@ -294,7 +291,7 @@ class PanelWeightGradient {
     const PanelFloats d;
     tile.adds = false;
     tile.sums = sums;
-    tile.sums_panel_step = size_t{kTileFactors} * kPanelRows;
+    tile.sums_step = size_t{kTileFactors} * kPanelRows;
     const float* factors = tile.factors;
     const TileSplit split{cols, kTileFactors};
     for (uint32_t i = 0; i < split.tiles(); ++i) {
@@ -304,7 +301,7 @@ class PanelWeightGradient {
       for (uint32_t p = 0; p < panels; ++p) {
         const uint32_t rows = rows_of(panel + p);
         T* dw = row_of<T>(dw_, panel + p) + size_t{col + begin} * kPanelRows;
-        const float* from = sums + p * tile.sums_panel_step;
+        const float* from = sums + p * tile.sums_step;
         for (size_t at = 0; at < size_t{count} * kPanelRows; at += kPanelLanes) {
           auto value = hn::LoadU(d, from + at);
           if (adds_) value = hn::Add(value, load_f32(d, dw + at));
