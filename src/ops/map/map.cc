@@ -74,6 +74,14 @@ std::vector<VertexRun> vertex_runs(const MapPartition& partition) {
   return runs;
 }
 
+/// The boxes that the vertices of a run own.
+std::vector<Box> own_boxes(const MapPartition& partition, const VertexRun& run) {
+  std::vector<Box> boxes = run.own;
+  if (boxes.empty())
+    for (uint32_t i = 0; i < run.tiles * run.per_tile; ++i) boxes.push_back(partition.box(i));
+  return boxes;
+}
+
 /// The boxes of an operand for the vertices of a run. Series are clipped to variables, so a box of one needs
 /// a table.
 BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_whole,
@@ -85,8 +93,7 @@ BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_wh
                            {0, operand.split_cols ? partition.cols_per_tile : 0});
   }
   std::vector<Box> boxes;
-  for (uint32_t i = 0; i < run.tiles * run.per_tile; ++i)
-    boxes.push_back(at.inside(operand_box(operand, run.own.empty() ? partition.box(i) : run.own[i])));
+  for (const Box& own : own_boxes(partition, run)) boxes.push_back(at.inside(operand_box(operand, own)));
   return BoxSeries::table(std::move(boxes));
 }
 
@@ -127,6 +134,22 @@ PlanCandidate counted(const program::Program& program, const Machine& machine) {
   candidate.seconds = estimate.cycles.scaled(1 / machine.clock_hz);
   candidate.max_tile_bytes = estimate.memory.max_tile_bytes;
   return candidate;
+}
+
+/// The partition in which the result lies, if that partitions the operation: a result that is not split along
+/// an axis must lie in boxes that are whole along it.
+MapPartition as_result_lies(const Builder& builder, const MapOperation& operation, const Operand& result) {
+  MapPartition partition = partition_as_it_lies(builder, result);
+  const MapOperand& described = operation.operands.back();
+  for (program::MappedBox& mapped : partition.boxes) {
+    if (!described.split_rows && mapped.box.rows != result.rows()) return {};
+    if (!described.split_cols && mapped.box.cols != result.cols()) return {};
+    if (!described.split_rows) mapped.box.row = 0, mapped.box.rows = operation.rows;
+    if (!described.split_cols) mapped.box.col = 0, mapped.box.cols = operation.cols;
+  }
+  partition.rows = operation.rows;
+  partition.cols = operation.cols;
+  return partition;
 }
 
 PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition& partition,
@@ -224,7 +247,7 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
                          return build_map(scratch, operation, plan, copies);
                        });
       },
-      partition_as_it_lies(builder, operands.back()));
+      as_result_lies(builder, operation, operands.back()));
 }
 
 PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {

@@ -1,20 +1,37 @@
-// Softmax with cross-entropy.
+// Softmax, and with cross-entropy.
 #pragma once
 
 #include "ops/map/map.h"
 
 namespace tessera::ops {
 
+/// out = the softmax of each column of a rows × cols matrix if over_rows, else of each row: f32, f16 or bf16,
+/// computed in FP32. The largest element is subtracted first, so that nothing overflows. May be in place.
+struct SoftmaxProblem {
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  bool over_rows = true;
+  Type type = Type::f32;
+};
+
+/// Operands "in", "out".
+MapOperation operation_of(const SoftmaxProblem& problem);
+
 /// For each column of logits (classes × columns), p being its softmax and c its label: loss = −log p(c), and
-/// gradient(i) = scale · (p(i) − [i = c]). FP32. A scale of 1/columns makes it the gradient of the mean loss.
+/// gradient(i) = scale · (p(i) − [i = c]). Logits and gradient are f32, f16 or bf16, the loss f32, all
+/// computed in FP32. A scale of 1/columns makes it the gradient of the mean loss.
 struct SoftmaxCrossEntropyProblem {
   uint32_t classes = 0;
   uint32_t columns = 0;
   float scale = 1;
+  Type type = Type::f32;        ///< of logits and gradient
+  bool classes_in_rows = true;  ///< else logits are columns × classes: one sample per row
+  bool gradient = true;         ///< else the loss alone
 };
 
-/// Operands "logits", "labels" (1 × columns, u32), "gradient", "loss" (1 × columns). Throws UsageError
-/// without classes.
+/// Operands "logits", "labels" (u32), "gradient" (unless there is none; may be in place of the logits),
+/// "loss". Labels and loss are 1 × columns; without classes_in_rows all are transposed, and labels and loss
+/// columns × 1. Throws UsageError without classes.
 MapOperation operation_of(const SoftmaxCrossEntropyProblem& problem);
 
 }  // namespace tessera::ops

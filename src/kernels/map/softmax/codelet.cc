@@ -6,6 +6,7 @@
 
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
+#include "kernels/common/lines.h"
 #include "kernels/map/softmax/softmax.h"
 
 namespace tessera::kernels {
@@ -15,80 +16,204 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {TESSERA_SOFTMAX_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kParams[] = {TESSERA_SOFTMAX_PARAMS(TESSERA_NAME)};
+constexpr program::FieldSpec kSoftmaxFields[] = {TESSERA_SOFTMAX_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kSoftmaxParams[] = {TESSERA_SOFTMAX_PARAMS(TESSERA_NAME)};
+constexpr program::FieldSpec kCrossEntropyFields[] = {TESSERA_CROSS_ENTROPY_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kCrossEntropyParams[] = {TESSERA_CROSS_ENTROPY_PARAMS(TESSERA_NAME)};
+constexpr program::FieldSpec kLossFields[] = {TESSERA_CROSS_ENTROPY_LOSS_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kLossParams[] = {TESSERA_CROSS_ENTROPY_LOSS_PARAMS(TESSERA_NAME)};
 
-void reference(const Vertex& v) {
-  const FieldView& logits = v.fields[softmax_field::logits];
-  for (uint32_t j = 0; j < logits.cols; ++j) {
-    const auto logit = [&](uint32_t i) { return static_cast<float>(number_at(logits, i, j)); };
-    float most = logit(0);
-    for (uint32_t i = 1; i < logits.rows; ++i) most = std::max(most, logit(i));
-    float sum = 0;
-    for (uint32_t i = 0; i < logits.rows; ++i) sum += std::exp(logit(i) - most);
-    const auto label = static_cast<uint32_t>(number_at(v.fields[softmax_field::labels], 0, j));
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    set_number(v.fields[softmax_field::loss], 0, j,
-               label < logits.rows ? most + std::log(sum) - logit(label) : nan);
-    for (uint32_t i = 0; i < logits.rows; ++i) {
-      const float p = std::exp(logit(i) - most) / sum;
-      set_number(v.fields[softmax_field::gradient], i, j,
-                 label < logits.rows
-                     ? float_of(v.params[softmax_param::scale]) * (p - (i == label ? 1.0F : 0.0F))
-                     : nan);
+/// A column's largest element, and the sum of exponentials of differences to it.
+struct ColumnSums {
+  float largest;
+  float sum;
+};
+
+ColumnSums sums_of(const FieldView& in, uint32_t col) {
+  const auto at = [&](uint32_t i) { return static_cast<float>(number_at(in, i, col)); };
+  ColumnSums sums{at(0), 0};
+  for (uint32_t i = 1; i < in.rows; ++i) sums.largest = std::max(sums.largest, at(i));
+  for (uint32_t i = 0; i < in.rows; ++i) sums.sum += std::exp(at(i) - sums.largest);
+  return sums;
+}
+
+void softmax_reference(const FieldView& in, const FieldView& out) {
+  if (in.empty()) return;
+  for (uint32_t j = 0; j < in.cols; ++j) {
+    const auto [largest, sum] = sums_of(in, j);
+    for (uint32_t i = 0; i < in.rows; ++i)
+      set_number(out, i, j, std::exp(static_cast<float>(number_at(in, i, j)) - largest) / sum);
+  }
+}
+
+/// The fields of a loss, as columns; the gradient has no data if it is not wanted.
+struct CrossEntropy {
+  FieldView logits;
+  FieldView labels;
+  FieldView loss;
+  FieldView gradient;
+  float scale = 1;
+};
+
+void cross_entropy_reference(const CrossEntropy& of) {
+  if (of.logits.empty()) return;
+  const uint32_t classes = of.logits.rows;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (uint32_t j = 0; j < of.logits.cols; ++j) {
+    const auto logit = [&](uint32_t i) { return static_cast<float>(number_at(of.logits, i, j)); };
+    const auto [largest, sum] = sums_of(of.logits, j);
+    const auto label = static_cast<uint32_t>(number_at(of.labels, 0, j));
+    set_number(of.loss, 0, j, label < classes ? largest + std::log(sum) - logit(label) : nan);
+    for (uint32_t i = 0; of.gradient.data != nullptr && i < classes; ++i) {
+      const float p = std::exp(logit(i) - largest) / sum;
+      set_number(of.gradient, i, j, label < classes ? of.scale * (p - (i == label ? 1.0F : 0.0F)) : nan);
     }
   }
 }
 
-void simd(const Vertex& v) {
-  if (v.fields[softmax_field::logits].empty()) return;
-  if (!has_contiguous_rows(v.fields[softmax_field::logits]) ||
-      !has_contiguous_rows(v.fields[softmax_field::gradient]))
-    return reference(v);
-  apply_softmax_cross_entropy(v.fields[softmax_field::logits], v.fields[softmax_field::labels],
-                              float_of(v.params[softmax_param::scale]), v.fields[softmax_field::loss],
-                              v.fields[softmax_field::gradient]);
+void cross_entropy_simd(const CrossEntropy& of) {
+  if (!apply_softmax_cross_entropy(of.logits, of.labels, of.scale, of.loss, of.gradient))
+    cross_entropy_reference(of);
 }
 
-// Vector operations for each element on a host: an exponential, and five of the three passes.
-constexpr double kHostOperations = 25;
+FieldView as_columns(const FieldView& field, bool is_columns) {
+  return is_columns ? field : transposed(field);
+}
+
+CrossEntropy with_gradient(const Vertex& v) {
+  using namespace cross_entropy_field;
+  const bool columns = v.params[cross_entropy_param::classes_in_rows] != 0;
+  return {as_columns(v.fields[logits], columns), as_columns(v.fields[labels], columns),
+          as_columns(v.fields[loss], columns), as_columns(v.fields[gradient], columns),
+          float_of(v.params[cross_entropy_param::scale])};
+}
+
+CrossEntropy without_gradient(const Vertex& v) {
+  using namespace cross_entropy_loss_field;
+  const bool columns = v.params[cross_entropy_loss_param::classes_in_rows] != 0;
+  return {as_columns(v.fields[logits], columns),
+          as_columns(v.fields[labels], columns),
+          as_columns(v.fields[loss], columns),
+          {}};
+}
+
+/// A softmax's fields, as columns.
+struct SoftmaxViews {
+  FieldView in;
+  FieldView out;
+};
+
+SoftmaxViews softmax_views(const Vertex& v) {
+  const bool columns = v.params[softmax_param::over_rows] != 0;
+  return {as_columns(v.fields[softmax_field::in], columns),
+          as_columns(v.fields[softmax_field::out], columns)};
+}
+
+void softmax_simd(const Vertex& v) {
+  const auto [in, out] = softmax_views(v);
+  if (!apply_softmax(in, out)) softmax_reference(in, out);
+}
+
+// Vector operations on a host, measured with bench_kernels: for each element an exponential and those of the
+// passes; for each column a logarithm and the label, and, where it lies in a row, the remainder of its
+// vectors and joining their lanes.
+constexpr double kHostOperations = 44;
+constexpr double kHostLossOperations = 40;
+constexpr double kHostLabelOperations = 600;
+constexpr double kHostLineOperations = 1500;
 // Cycles on a tile, derived from the elementwise operations (29 a worker, 3 a vector): an exponential is
-// taken for 12 instructions a vector, the three passes for 9, and the logarithm with the label for 40 a
-// column.
+// taken for 12 instructions a vector, each of three passes for 3, and the logarithm with the label for 40 a
+// column. Without a label, an estimate: a division and joining lanes.
 constexpr double kTileWorkerCycles = 29;
 constexpr double kTileVectorCycles = 21;
-constexpr double kTileColumnCycles = 40;
+constexpr double kTilePassCycles = 3;
+constexpr double kTileLabelCycles = 40;
+constexpr double kTileColumnCycles = 20;
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& logits = v.fields[softmax_field::logits];
-  const auto elements = static_cast<double>(logits.elements());
+struct SoftmaxCost {
+  double host_operations;
+  double host_column_operations;
+  double vector_cycles;
+  double column_cycles;
+};
+
+// All fields but the first two (logits and labels, or a softmax's input and output) are written; columns are
+// split over workers.
+program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, bool over_rows, size_t inputs,
+                         const SoftmaxCost& of) {
+  const FieldView logits = as_columns(v.fields[0], over_rows);
   if (m.kind == machine::Kind::host) {
-    const HostWork work{bytes_of(logits) + bytes_of(v.fields[softmax_field::labels]),
-                        bytes_of(v.fields[softmax_field::loss]) + bytes_of(v.fields[softmax_field::gradient]),
-                        kHostOperations * elements};
+    HostWork work;
+    for (size_t f = 0; f < v.fields.size(); ++f)
+      (f < inputs ? work.read_bytes : work.written_bytes) += bytes_of(v.fields[f]);
+    const double of_element =
+        of.host_operations + widen_operations(logits.type) + round_operations(logits.type);
+    const double of_column = of.host_column_operations + (over_rows ? 0 : kHostLineOperations);
+    work.vector_operations = of_element * static_cast<double>(logits.elements()) + of_column * logits.cols;
     return in_phase(Phase::compute, host_cycles(m, work));
   }
   const double columns = std::ceil(worker_slice(m, logits.cols));
   const double vectors = columns * logits.rows / tile_vector_width(logits.type);
   return in_phase(Phase::compute,
-                  m.workers_per_tile * (kTileWorkerCycles + kTileVectorCycles * std::ceil(vectors) +
-                                        kTileColumnCycles * columns));
+                  m.workers_per_tile * (kTileWorkerCycles + of.vector_cycles * std::ceil(vectors) +
+                                        of.column_cycles * columns));
+}
+
+program::PhaseTimes softmax_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, v.params[softmax_param::over_rows] != 0, 1,
+              {kHostOperations, 0, kTileVectorCycles, kTileColumnCycles});
+}
+
+program::PhaseTimes cross_entropy_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, v.params[cross_entropy_param::classes_in_rows] != 0, 2,
+              {kHostOperations, kHostLabelOperations, kTileVectorCycles, kTileLabelCycles});
+}
+
+program::PhaseTimes loss_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(
+      v, m, v.params[cross_entropy_loss_param::classes_in_rows] != 0, 2,
+      {kHostLossOperations, kHostLabelOperations, kTileVectorCycles - kTilePassCycles, kTileLabelCycles});
 }
 
 }  // namespace
 
+constexpr program::Codelet softmax_codelet = {
+    .name = "softmax",
+    .fields = kSoftmaxFields,
+    .params = kSoftmaxParams,
+    .reference =
+        [](const Vertex& v) {
+          const auto [in, out] = softmax_views(v);
+          softmax_reference(in, out);
+        },
+    .simd = softmax_simd,
+    .cost = softmax_cost,
+    .code_bytes = 640,
+};
+
 constexpr program::Codelet softmax_cross_entropy_codelet = {
     .name = "softmax_cross_entropy",
-    .fields = kFields,
-    .params = kParams,
-    .reference = reference,
-    .simd = simd,
-    .cost = cost,
+    .fields = kCrossEntropyFields,
+    .params = kCrossEntropyParams,
+    .reference = [](const Vertex& v) { cross_entropy_reference(with_gradient(v)); },
+    .simd = [](const Vertex& v) { cross_entropy_simd(with_gradient(v)); },
+    .cost = cross_entropy_cost,
     .code_bytes = 768,
 };
 
+constexpr program::Codelet softmax_cross_entropy_loss_codelet = {
+    .name = "softmax_cross_entropy_loss",
+    .fields = kLossFields,
+    .params = kLossParams,
+    .reference = [](const Vertex& v) { cross_entropy_reference(without_gradient(v)); },
+    .simd = [](const Vertex& v) { cross_entropy_simd(without_gradient(v)); },
+    .cost = loss_cost,
+    .code_bytes = 640,
+};
+
 std::span<const ListedCodelet> softmax_codelets() {
-  static constexpr ListedCodelet kListed[] = {softmax_cross_entropy_codelet};
+  static constexpr ListedCodelet kListed[] = {softmax_codelet, softmax_cross_entropy_codelet,
+                                              softmax_cross_entropy_loss_codelet};
   return kListed;
 }
 

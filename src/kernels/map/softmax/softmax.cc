@@ -1,91 +1,213 @@
 #include "kernels/map/softmax/softmax.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/simd.h"
 #include "kernels/common/element.h"
+#include "kernels/common/splits.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/map/softmax/softmax.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "hwy/contrib/math/math-inl.h"
+#include "kernels/common/convert-inl.h"
+#include "kernels/common/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
+using Vector = hn::Vec<Floats>;
+using program::FieldView;
 
-/// Columns [begin, begin + count) as vectors along the rows; count is a vector's lanes at most.
-class Columns {
- public:
-  Columns(const program::FieldView& logits, size_t begin, size_t count)
-      : logits_(logits), begin_(begin), count_(count) {}
-  uint32_t classes() const { return logits_.rows; }
+/// Columns [first, first + count) of matrices with contiguous rows, each in a lane.
+template <class T>
+struct Columns {
+  size_t first;
+  size_t count;
 
-  auto mask() const { return hn::FirstN(Floats(), count_); }
-  auto load(const program::FieldView& field, uint32_t row) const {
-    return hn::MaskedLoad(mask(), Floats(), address(field, row));
+  HWY_INLINE Vector load(const FieldView& field, uint32_t row) const {
+    const T* from = field.as<const T>() + row * field.row_stride + first;
+    return count == hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
   }
-  auto load(uint32_t row) const { return load(logits_, row); }
-  template <class V>
-  void store(V value, const program::FieldView& field, uint32_t row) const {
-    hn::BlendedStore(value, mask(), Floats(), address(field, row));
+  HWY_INLINE void store(Vector value, const FieldView& field, uint32_t row) const {
+    T* to = field.as<T>() + row * field.row_stride + first;
+    if (count == hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
+    store_first(Floats(), value, to, count);
+  }
+};
+
+template <class V>
+struct Sums {
+  V largest;
+  V sum;  ///< of the exponentials of differences to the largest
+};
+
+/// Writes exponentials row by row, unless nobody wants them.
+template <class T>
+HWY_INLINE Sums<Vector> exponentials(const FieldView& in, const Columns<T>& columns, float* powers) {
+  const Floats d;
+  Vector largest = columns.load(in, 0);
+  for (uint32_t i = 1; i < in.rows; ++i) largest = hn::Max(largest, columns.load(in, i));
+  Vector sum = hn::Zero(d);
+  for (uint32_t i = 0; i < in.rows; ++i) {
+    const Vector power = exponential(d, hn::Sub(columns.load(in, i), largest));
+    sum = hn::Add(sum, power);
+    if (powers != nullptr) hn::StoreU(power, d, powers + i * hn::Lanes(d));
+  }
+  return {largest, sum};
+}
+
+template <class T>
+HWY_INLINE void store_times(const float* powers, Vector factor, const Columns<T>& columns,
+                            const FieldView& out) {
+  const Floats d;
+  for (uint32_t i = 0; i < out.rows; ++i)
+    columns.store(hn::Mul(hn::LoadU(d, powers + i * hn::Lanes(d)), factor), out, i);
+}
+
+/// Of a contiguous line, which is padded to whole vectors in `powers`.
+template <class T>
+HWY_INLINE Sums<float> line_exponentials(const T* line, size_t count, float* powers) {
+  const Floats d;
+  const size_t lanes = hn::Lanes(d);
+  const Vector nothing = hn::Neg(infinity(d));
+  Vector largest = nothing;
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Vector x = load_f32(d, line + i);
+    hn::StoreU(x, d, powers + i);
+    largest = hn::Max(largest, x);
+  }
+  if (i < count) {
+    const size_t rest = std::min(count - i, lanes);
+    const Vector x = hn::IfThenElse(hn::FirstN(d, rest), load_first(d, line + i, rest), nothing);
+    hn::StoreU(x, d, powers + i);
+    largest = hn::Max(largest, x);
+  }
+  const Vector most = hn::MaxOfLanes(d, largest);
+  Vector sum = hn::Zero(d);
+  for (i = 0; i < count; i += lanes) {
+    const Vector power = exponential(d, hn::Sub(hn::LoadU(d, powers + i), most));
+    hn::StoreU(power, d, powers + i);
+    sum = hn::Add(sum, power);
+  }
+  return {hn::GetLane(most), hn::GetLane(hn::SumOfLanes(d, sum))};
+}
+
+template <class T>
+HWY_INLINE void store_line_times(const float* powers, float factor, size_t count, T* out) {
+  const auto times = [factor](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, factor)); };
+  map_elements(times, count, out, powers);
+}
+
+/// What a column's sums and label give.
+struct LabelledColumn {
+  const FieldView& logits;
+  const FieldView& labels;
+  const FieldView& loss;
+  const FieldView& gradient;
+  float scale;
+
+  /// Writes the loss before the gradient takes the place of the logits.
+  void store_loss(uint32_t col, float log_sum) const {
+    const uint32_t c = label(col);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    set_number(loss, 0, col, c < logits.rows ? log_sum - static_cast<float>(number_at(logits, c, col)) : nan);
+  }
+  /// Corrects the gradient, where `powers` are `stride` apart and `factor` times them is written already.
+  void correct_gradient(uint32_t col, const float* powers, size_t stride, float factor) const {
+    const uint32_t c = label(col);
+    if (c < logits.rows) return set_number(gradient, c, col, powers[c * stride] * factor - scale);
+    for (uint32_t i = 0; i < logits.rows; ++i)
+      set_number(gradient, i, col, std::numeric_limits<float>::quiet_NaN());
   }
 
  private:
-  float* address(const program::FieldView& field, uint32_t row) const {
-    return field.as<float>() + row * field.row_stride + begin_;
-  }
-
-  const program::FieldView& logits_;
-  size_t begin_;
-  size_t count_;
+  uint32_t label(uint32_t col) const { return static_cast<uint32_t>(number_at(labels, 0, col)); }
 };
 
-/// The gradient without the label's part, and what the logarithm of the sum of exponentials is.
-auto log_of_sum(const Columns& columns, float scale, const program::FieldView& gradient) {
+template <class T>
+void cross_entropy_of_columns(const LabelledColumn& of) {
   const Floats d;
-  auto most = columns.load(0);
-  for (uint32_t i = 1; i < columns.classes(); ++i) most = hn::Max(most, columns.load(i));
-  auto sum = hn::Zero(d);
-  for (uint32_t i = 0; i < columns.classes(); ++i) {
-    const auto power = hn::Exp(d, hn::Sub(columns.load(i), most));
-    sum = hn::Add(sum, power);
-    columns.store(power, gradient, i);
+  const size_t lanes = hn::Lanes(d);
+  const bool has_gradient = of.gradient.data != nullptr;
+  HWY_ALIGN float log_sums[hn::MaxLanes(Floats())];
+  HWY_ALIGN float factors[hn::MaxLanes(Floats())];
+  std::vector<float> powers(has_gradient ? of.logits.rows * lanes : 0);
+  float* wanted = has_gradient ? powers.data() : nullptr;
+  for (uint32_t first = 0; first < of.logits.cols; first += lanes) {
+    const Columns<T> columns{first, std::min<size_t>(lanes, of.logits.cols - first)};
+    const auto [largest, sum] = exponentials(of.logits, columns, wanted);
+    hn::Store(hn::Add(largest, logarithm(d, sum)), d, log_sums);
+    for (uint32_t j = 0; j < columns.count; ++j) of.store_loss(first + j, log_sums[j]);
+    if (!has_gradient) continue;
+    const Vector factor = hn::Div(hn::Set(d, of.scale), sum);
+    hn::Store(factor, d, factors);
+    store_times(powers.data(), factor, columns, of.gradient);
+    for (uint32_t j = 0; j < columns.count; ++j)
+      of.correct_gradient(first + j, &powers[j], lanes, factors[j]);
   }
-  const auto factor = hn::Div(hn::Set(d, scale), sum);
-  for (uint32_t i = 0; i < columns.classes(); ++i)
-    columns.store(hn::Mul(columns.load(gradient, i), factor), gradient, i);
-  return hn::Add(most, hn::Log(d, sum));
+}
+
+template <class T>
+void cross_entropy_of_lines(const LabelledColumn& of) {
+  std::vector<float> powers(round_up(of.logits.rows, kMaxLanes));
+  for (uint32_t j = 0; j < of.logits.cols; ++j) {
+    const T* line = reinterpret_cast<const T*>(address_of(of.logits, 0, j));
+    const auto [largest, sum] = line_exponentials(line, of.logits.rows, powers.data());
+    of.store_loss(j, largest + std::log(sum));
+    if (of.gradient.data == nullptr) continue;
+    const float factor = of.scale / sum;
+    store_line_times(powers.data(), factor, of.logits.rows,
+                     reinterpret_cast<T*>(address_of(of.gradient, 0, j)));
+    of.correct_gradient(j, powers.data(), 1, factor);
+  }
 }
 
 }  // namespace
 
-void softmax_cross_entropy(const program::FieldView& logits, const program::FieldView& labels, float scale,
-                           const program::FieldView& loss, const program::FieldView& gradient) {
+void softmax_columns(const FieldView& in, const FieldView& out) {
   const Floats d;
-  HWY_ALIGN float log_sums[hn::MaxLanes(Floats())];
-  for (size_t begin = 0; begin < logits.cols; begin += hn::Lanes(d)) {
-    const size_t count = std::min<size_t>(hn::Lanes(d), logits.cols - begin);
-    hn::Store(log_of_sum({logits, begin, count}, scale, gradient), d, log_sums);
-    for (size_t j = 0; j < count; ++j) {
-      const auto col = static_cast<int64_t>(begin + j);
-      const auto label = static_cast<int64_t>(number_at(labels, 0, col));
-      const bool is_class = label < logits.rows;
-      const float nan = std::numeric_limits<float>::quiet_NaN();
-      set_number(loss, 0, col,
-                 is_class ? log_sums[j] - static_cast<float>(number_at(logits, label, col)) : nan);
-      if (is_class)
-        set_number(gradient, label, col, number_at(gradient, label, col) - scale);
-      else
-        for (uint32_t i = 0; i < logits.rows; ++i) set_number(gradient, i, col, nan);
+  const size_t lanes = hn::Lanes(d);
+  std::vector<float> powers(in.rows * lanes);
+  with_float_type(in.type, [&]<class T>(T) HWY_ATTR {
+    for (size_t first = 0; first < in.cols; first += lanes) {
+      const Columns<T> columns{first, std::min<size_t>(lanes, in.cols - first)};
+      const Vector sum = exponentials(in, columns, powers.data()).sum;
+      store_times(powers.data(), hn::Div(hn::Set(d, 1.0F), sum), columns, out);
     }
-  }
+  });
+}
+
+void softmax_lines(const FieldView& in, const FieldView& out) {
+  std::vector<float> powers(round_up(in.rows, kMaxLanes));
+  with_float_type(in.type, [&]<class T>(T) HWY_ATTR {
+    for (uint32_t j = 0; j < in.cols; ++j) {
+      const T* line = reinterpret_cast<const T*>(address_of(in, 0, j));
+      const float sum = line_exponentials(line, in.rows, powers.data()).sum;
+      store_line_times(powers.data(), 1 / sum, in.rows, reinterpret_cast<T*>(address_of(out, 0, j)));
+    }
+  });
+}
+
+void cross_entropy_columns(const FieldView& logits, const FieldView& labels, float scale,
+                           const FieldView& loss, const FieldView& gradient) {
+  with_float_type(logits.type, [&]<class T>(T) HWY_ATTR {
+    cross_entropy_of_columns<T>({logits, labels, loss, gradient, scale});
+  });
+}
+
+void cross_entropy_lines(const FieldView& logits, const FieldView& labels, float scale, const FieldView& loss,
+                         const FieldView& gradient) {
+  with_float_type(logits.type, [&]<class T>(T) HWY_ATTR {
+    cross_entropy_of_lines<T>({logits, labels, loss, gradient, scale});
+  });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -93,13 +215,42 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
+namespace {
 
-HWY_EXPORT(softmax_cross_entropy);
+HWY_EXPORT(softmax_columns);
+HWY_EXPORT(softmax_lines);
+HWY_EXPORT(cross_entropy_columns);
+HWY_EXPORT(cross_entropy_lines);
 
-void apply_softmax_cross_entropy(const program::FieldView& logits, const program::FieldView& labels,
+bool has_contiguous_columns(const program::FieldView& field) {
+  return field.row_stride == 1 || field.rows <= 1;
+}
+
+}  // namespace
+
+bool apply_softmax(const program::FieldView& in, const program::FieldView& out) {
+  if (in.empty()) return true;
+  if (has_contiguous_columns(in) && has_contiguous_columns(out))
+    HWY_DYNAMIC_DISPATCH(softmax_lines)(in, out);
+  else if (has_contiguous_rows(in) && has_contiguous_rows(out))
+    HWY_DYNAMIC_DISPATCH(softmax_columns)(in, out);
+  else
+    return false;
+  return true;
+}
+
+bool apply_softmax_cross_entropy(const program::FieldView& logits, const program::FieldView& labels,
                                  float scale, const program::FieldView& loss,
                                  const program::FieldView& gradient) {
-  HWY_DYNAMIC_DISPATCH(softmax_cross_entropy)(logits, labels, scale, loss, gradient);
+  if (logits.empty()) return true;
+  const program::FieldView& result = gradient.data == nullptr ? logits : gradient;
+  if (has_contiguous_columns(logits) && has_contiguous_columns(result))
+    HWY_DYNAMIC_DISPATCH(cross_entropy_lines)(logits, labels, scale, loss, gradient);
+  else if (has_contiguous_rows(logits) && has_contiguous_rows(result))
+    HWY_DYNAMIC_DISPATCH(cross_entropy_columns)(logits, labels, scale, loss, gradient);
+  else
+    return false;
+  return true;
 }
 
 }  // namespace tessera::kernels
