@@ -15,7 +15,7 @@ namespace tessera::kernels {
   X(cast)                           \
   X(dense)                          \
   X(element_sparse)                 \
-  X(elementwise) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
+  X(elementwise) X(fill) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
 
 #define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)

@@ -8,6 +8,7 @@
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/map/cast.h"
 #include "ops/map/elementwise.h"
+#include "ops/map/fill.h"
 #include "ops/map/gather.h"
 #include "ops/map/reduce.h"
 #include "ops/run_operation.h"
@@ -229,6 +230,16 @@ TEST_P(OperationTest, Copy) {
   }
 }
 
+TEST_P(OperationTest, Fill) {
+  for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u32}) {
+    SCOPED_TRACE(name_of(type));
+    Array y = out(type);
+    run_operation(FillProblem{type, s().rows, s().cols, 17}, s().machine, {&y});
+    for (uint32_t r = 0; r < s().rows; ++r)
+      for (uint32_t c = 0; c < s().cols; ++c) ASSERT_EQ(y.at(r, c), 17);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Settings, OperationTest, ::testing::ValuesIn(all_settings()),
                          [](const auto& setting) { return setting.param.name; });
 
@@ -358,6 +369,11 @@ TEST(PlanTest, RejectsWhatItCannotDo) {
     plan(GatherProblem{Type::f32, 3, 2, {0, 2, 3}}, host);
   });
   EXPECT_TRUE(test::says(row, "row 3 of 3"));
+  const auto fill = [&](Type filled, float value) {
+    return test::error_of<UsageError>([&] { plan(FillProblem{filled, 1, 1, value}, host); });
+  };
+  EXPECT_TRUE(test::says(fill(Type::u8, 256), "u8 cannot hold 256"));
+  EXPECT_TRUE(test::says(fill(Type::u32, 0.5F), "u32 cannot hold 0.5"));
 }
 
 }  // namespace
