@@ -14,6 +14,7 @@ namespace tessera::kernels {
   X(bucket)                         \
   X(cast)                           \
   X(dense)                          \
+  X(dropout)                        \
   X(element_sparse)                 \
   X(elementwise) X(fill) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
 

@@ -97,6 +97,17 @@ BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_wh
   return BoxSeries::table(std::move(boxes));
 }
 
+std::vector<program::Param> params_of(const MapOperation& operation, const MapPartition& partition,
+                                      const VertexRun& run) {
+  std::vector<program::Param> params(operation.params.begin(), operation.params.end());
+  if (!operation.takes_origin) return params;
+  std::vector<int64_t> rows, cols;
+  for (const Box& box : own_boxes(partition, run)) rows.push_back(box.row), cols.push_back(box.col);
+  params.emplace_back(std::move(rows));
+  params.emplace_back(std::move(cols));
+  return params;
+}
+
 /// Throws UsageError for operands that do not match the operation.
 void check_operands(const Builder& builder, const MapOperation& operation,
                     std::span<const Operand> operands) {
@@ -121,7 +132,9 @@ PhaseTimes superstep_cycles(const MapOperation& operation, const MapPartition& p
       const Box box = operand_box(operand, partition.box(0));
       fields.push_back({nullptr, operand.type, box.rows, box.cols, operand.cols, 1});
     }
-    cycles = operation.codelet->cost({fields, operation.params}, m);
+    std::vector<int64_t> params = operation.params;
+    if (operation.takes_origin) params.insert(params.end(), {0, 0});
+    cycles = operation.codelet->cost({fields, params}, m);
   }
   cycles[Phase::sync] += program::sync_cycles(m, partition.tiles());
   return cycles;
@@ -312,7 +325,7 @@ StepId build_map(const Builder& builder, const MapOperation& operation, const Ma
       group.fields.push_back(
           {fields[f].variable, operand_boxes(operation.operands[f], fields[f], is_whole, partition, run)});
     }
-    for (int64_t param : operation.params) group.params.emplace_back(param);
+    group.params = params_of(operation, partition, run);
     set.groups.push_back(std::move(group));
   }
   return builder.execute(std::move(set));

@@ -81,6 +81,7 @@ struct MapOperation {
   uint32_t cols = 0;
   std::vector<MapOperand> operands = {};  ///< in the order of the codelet's fields
   std::vector<int64_t> params = {};
+  bool takes_origin = false;  ///< the first row and column of its box are a vertex's last two parameters
 };
 
 /// With operands mapped as the plan requires.

@@ -1,0 +1,26 @@
+// Dropout.
+#pragma once
+
+#include "kernels/common/codelet_list.h"
+
+namespace tessera::kernels {
+
+#define TESSERA_DROPOUT_FIELDS(X) X(in) X(step) X(out, .access = program::Access::out)
+#define TESSERA_DROPOUT_PARAMS(X) X(seed) X(operation) X(keep) X(row_step) X(col_step) X(row) X(col)
+
+namespace dropout_field {
+enum : size_t { TESSERA_DROPOUT_FIELDS(TESSERA_POSITION) count };
+}
+namespace dropout_param {
+enum : size_t { TESSERA_DROPOUT_PARAMS(TESSERA_POSITION) count };
+}
+
+/// out = in / keep where a random number below 1 is less than keep, else 0. Fields "in" and "out" of one
+/// shape and type: f32, f16 or bf16; "step" (1 × 1, u32). Parameters are the seed and the operation of the
+/// random stream (base/random.h), the bits of "keep" (param_of), and of which element's number is drawn: (row
+/// + r) · row_step + (col + c) · col_step for element (r, c).
+extern const program::Codelet dropout_codelet;
+
+std::span<const ListedCodelet> dropout_codelets();
+
+}  // namespace tessera::kernels

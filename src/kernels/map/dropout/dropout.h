@@ -1,0 +1,26 @@
+// Which elements dropout keeps, and its SIMD form.
+#pragma once
+
+#include <cstdint>
+
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Element (r, c) is kept if number first + r · row_step + c · col_step of a random stream (base/random.h),
+/// which is uniform in [0, 1), is below `keep`.
+struct DropoutMask {
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  uint32_t operation = 0;
+  float keep = 1;
+  uint64_t first = 0;
+  uint64_t row_step = 0;
+  uint64_t col_step = 1;
+};
+
+/// out = in / keep where it is kept, else 0. Fields of one shape and type. Fast where one of the steps is 1;
+/// the result is the same for all.
+void apply_dropout(DropoutMask mask, program::FieldView in, program::FieldView out);
+
+}  // namespace tessera::kernels
