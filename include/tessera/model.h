@@ -1,0 +1,366 @@
+// Networks: a graph of operations on named values, its gradients and updates, and sessions that run it on
+// this computer or on a modelled tiled machine.
+#pragma once
+
+#include <tessera/machine.h>
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tessera::model {
+
+/// Sizes of a value's dimensions, at most five; a scalar has none. The last one are features, the others
+/// count rows.
+using Shape = std::vector<uint32_t>;
+inline constexpr size_t kMaxDimensions = 5;
+
+/// Type and shape of a value.
+struct TensorType {
+  Type type = Type::f32;
+  Shape shape = {};
+  /// Of a sparse matrix, and of its gradient and an optimizer's state for it: only its blocks are stored.
+  std::shared_ptr<const Pattern> pattern = {};
+  /// Maximum number of blocks, if the pattern may change.
+  std::optional<uint64_t> capacity = {};
+
+  uint64_t elements() const;
+  /// As a matrix: the last dimension, and the product of the others.
+  uint32_t cols() const { return shape.empty() ? 1 : shape.back(); }
+  uint32_t rows() const;
+  bool operator==(const TensorType& other) const;
+};
+
+/// "f32[50, 1024]"
+std::string to_string(const TensorType& type);
+
+/// What a value is.
+enum class Kind : uint8_t {
+  input,      ///< given on each run
+  parameter,  ///< stays between runs; training changes it
+  state,      ///< stays between runs, such as an optimizer's
+  constant,
+  result,  ///< of an operation
+};
+
+/// Initial contents of a parameter or state.
+struct Initial {
+  enum class Kind : uint8_t { zeros, constant, normal, uniform, values };
+  Kind kind = Kind::zeros;
+  double scale = 0;  ///< the constant; standard deviation; uniform in (-scale, scale)
+  /// Row-major; of a sparse matrix its blocks, as in SparseMatrix::values.
+  std::shared_ptr<const std::vector<float>> values = {};
+
+  static Initial constant(double value) { return {Kind::constant, value, {}}; }
+  static Initial normal(double deviation) { return {Kind::normal, deviation, {}}; }
+  static Initial uniform(double bound) { return {Kind::uniform, bound, {}}; }
+  static Initial from(std::vector<float> values);
+};
+
+using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+using Attributes = std::map<std::string, Attribute, std::less<>>;
+
+using ValueId = uint32_t;
+class Graph;
+struct Operation;
+
+/// A value of a graph, for expressions. The graph must outlive it.
+struct Value {
+  Graph* graph = nullptr;
+  ValueId id = 0;
+
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+};
+
+/// What a graph knows of a value.
+struct ValueInfo {
+  std::string name;  ///< unique
+  Kind kind = Kind::result;
+  TensorType type;
+  Initial initial = {};                 ///< of parameters and state
+  std::optional<uint32_t> node = {};    ///< that computes it
+  std::optional<ValueId> belongs = {};  ///< of gradients and optimizers' state: the parameter
+};
+
+/// An operation applied to values.
+struct Node {
+  const Operation* operation = nullptr;
+  std::vector<ValueId> inputs;
+  Attributes attributes;
+  std::vector<ValueId> outputs;
+  uint32_t stage = 0;     ///< of a pipeline
+  bool backward = false;  ///< computes gradients
+  bool repeated = false;  ///< runs once for each micro-batch
+
+  /// Throw Error if there is no such attribute, or one of another type, without a default.
+  int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {}) const;
+  double number(std::string_view name, std::optional<double> otherwise = {}) const;
+  std::string text(std::string_view name, std::optional<std::string> otherwise = {}) const;
+  const std::vector<int64_t>& list(std::string_view name) const;
+};
+
+/// New contents of a parameter or state at the end of a run.
+struct Assignment {
+  ValueId state = 0;
+  ValueId value = 0;
+};
+
+/// Operations in the order in which they run. Values have fixed shapes; each is computed once. Values of a
+/// copy have the same numbers.
+class Graph {
+ public:
+  /// Throw UsageError for a name that is taken, and shapes that are empty, too large or have too many
+  /// dimensions.
+  Value input(std::string name, Shape shape, Type type = Type::f32);
+  Value parameter(std::string name, Shape shape, const Initial& initial = {}, Type type = Type::f32);
+  /// A sparse matrix; with a capacity its pattern may change from run to run.
+  Value sparse_parameter(std::string name, Pattern pattern, const Initial& initial = {},
+                         Type type = Type::f32, std::optional<uint64_t> capacity = {});
+  Value state(std::string name, TensorType type, const Initial& initial = {},
+              std::optional<Value> belongs_to = {});
+  Value constant(std::string name, Shape shape, std::vector<float> values, Type type = Type::f32);
+
+  /// Applies an operation by its name. Throws UsageError, naming operation and value, for inputs or
+  /// attributes that it does not take.
+  std::vector<Value> apply(std::string_view operation, const std::vector<Value>& inputs,
+                           Attributes attributes = {});
+  /// Marks a value as a result of each run, under a name.
+  void output(std::string name, Value value);
+  void replace_output(const std::string& name, Value value) { outputs_.at(name) = value.id; }
+  /// Sets a parameter or state at the end of each run.
+  void assign(Value state, Value value);
+  /// All operations so far run once for each of `count` micro-batches, before those that are added from now
+  /// on. Inputs that they use hold all micro-batches: their rows `count` times.
+  void repeat_for_micro_batches(uint32_t count);
+  uint32_t micro_batches() const { return micro_batches_; }
+  /// Type of an input as it is bound: with all micro-batches if repeated operations use it.
+  TensorType bound_type(ValueId id) const;
+  /// Stage of the operations that are added from now on.
+  void set_stage(uint32_t stage) { stage_ = stage; }
+  /// Whether the operations that are added from now on compute gradients.
+  void set_backward(bool backward) { backward_ = backward; }
+
+  Value value(ValueId id) { return {this, id}; }
+  /// The value with that name. Throws UsageError if there is none.
+  Value find(std::string_view name);
+  const ValueInfo& info(ValueId id) const { return values_.at(id); }
+  const TensorType& type(ValueId id) const { return values_.at(id).type; }
+  const std::vector<ValueInfo>& values() const { return values_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::map<std::string, ValueId>& outputs() const { return outputs_; }
+  const std::vector<Assignment>& assignments() const { return assignments_; }
+  void rename(Value value, std::string name);
+  /// Replaces the nodes, which must compute the same results in a valid order.
+  void set_nodes(std::vector<Node> nodes);
+  /// Contents of a constant.
+  const std::vector<float>& contents(ValueId id) const { return *values_.at(id).initial.values; }
+
+ private:
+  ValueId add(ValueInfo info);
+
+  std::vector<ValueInfo> values_;
+  std::vector<Node> nodes_;
+  std::map<std::string, ValueId> outputs_;
+  std::map<std::string, ValueId, std::less<>> names_;
+  std::vector<Assignment> assignments_;
+  uint32_t micro_batches_ = 1;
+  uint32_t stage_ = 0;
+  bool backward_ = false;
+};
+
+/// The graph as text, a line per value and operation.
+std::string to_string(const Graph& graph);
+
+/// Names of all operations.
+std::vector<std::string_view> operation_names();
+
+// Operations. Shapes as in PyTorch; a binary operation broadcasts a scalar, a vector along the last
+// dimension, or a column [rows, 1].
+
+/// x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m].
+Value linear(Value x, Value weight, std::optional<Value> bias = {});
+Value relu(Value x);
+/// The exact form (Hendrycks & Gimpel 2016).
+Value gelu(Value x);
+Value tanh(Value x);
+Value sigmoid(Value x);
+Value exp(Value x);
+Value log(Value x);
+Value sqrt(Value x);
+Value square(Value x);
+Value abs(Value x);
+Value reciprocal(Value x);
+Value operator-(Value x);
+Value operator+(Value a, Value b);
+Value operator-(Value a, Value b);
+Value operator*(Value a, Value b);
+Value operator/(Value a, Value b);
+Value operator+(Value a, double b);
+Value operator*(Value a, double b);
+Value maximum(Value a, Value b);
+Value minimum(Value a, Value b);
+/// Over the last dimension ("columns"), over all others ("rows"), or over everything ("all").
+Value sum(Value x, std::string over = "all");
+Value mean(Value x, std::string over = "all");
+Value max(Value x, std::string over = "all");
+/// Of a matrix.
+Value transpose(Value x);
+Value reshape(Value x, Shape shape);
+/// Elements [begin, end) of a dimension.
+Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
+Value concatenate(const std::vector<Value>& values, uint32_t dimension);
+Value cast(Value x, Type type);
+/// Over the last dimension.
+Value softmax(Value x);
+/// Mean over rows of −log softmax(logits)[label]; labels are u32 of [rows].
+Value cross_entropy(Value logits, Value labels);
+/// Mean of (x − target)².
+Value mean_squared_error(Value x, Value target);
+/// Zeroes elements with probability `rate` and divides the others by 1 − rate; `step` is a u32 scalar, and
+/// the mask a function of (seed, step, operation, element).
+Value dropout(Value x, double rate, Value step, uint64_t seed = 0);
+
+/// Adds the gradients of a scalar with respect to values; one that it does not depend on has none.
+std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);
+
+/// Stochastic gradient descent, as PyTorch's SGD.
+struct Sgd {
+  double momentum = 0;
+  double decay = 0;  ///< L2 penalty, added to the gradient
+  bool nesterov = false;
+};
+/// Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) with `decoupled` decay, as PyTorch's.
+struct Adam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double decay = 0;
+  bool decoupled = false;
+};
+using Optimizer = std::variant<Sgd, Adam>;
+
+struct TrainingOptions {
+  Optimizer optimizer = Sgd{};
+  /// Gradients are scaled so that their norm, over all parameters, is at most this.
+  std::optional<double> clip_norm = {};
+  /// The graph is that of one micro-batch; gradients and scalar outputs are means over so many of them.
+  uint32_t micro_batches = 1;
+};
+
+/// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an
+/// input "rate", a scalar, and for Adam the number of the step an input "step", from 1.
+void add_training(Value loss, const TrainingOptions& options = {});
+
+/// Values by name, row-major; of a sparse matrix its blocks.
+using Arrays = std::map<std::string, std::vector<float>>;
+
+/// The same in float64.
+using WideArrays = std::map<std::string, std::vector<double>>;
+
+/// Evaluates a graph in float64, one operation after the other: the reference. Returns its outputs; reads
+/// parameters and state from `state`, which has to have all of them, and updates them. Throws UsageError if
+/// an array is missing or has another size.
+WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state);
+
+/// Initial contents of all parameters and state.
+Arrays initial_state(const Graph& graph, uint64_t seed = 0);
+
+struct SessionOptions {
+  uint64_t seed = 0;  ///< of initial contents
+  uint32_t threads =
+      0;  ///< at most this many; 0: one per tile of a host, or the default for a modelled machine
+};
+
+/// Cost of an operation in one run.
+struct OperationCost {
+  std::string operation;
+  std::string value;  ///< its first output
+  double seconds = 0;
+  std::map<std::string, double> cycles;  ///< by phase
+};
+
+/// A value that the program converts from one order to another.
+struct ConversionCost {
+  std::string value;
+  uint64_t bytes = 0;
+};
+
+/// What a run takes: predicted on a host, the model's on a tiled machine.
+struct RunCost {
+  double seconds = 0;
+  std::map<std::string, double> cycles;  ///< by phase
+  std::vector<OperationCost> operations;
+  std::vector<ConversionCost> conversions;
+  std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …
+  uint64_t total_bytes = 0;
+  uint64_t fullest_tile_bytes = 0;
+  uint64_t tile_bytes = 0;  ///< memory of a tile
+  std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
+  std::vector<std::map<std::string, uint64_t>> tiles;  ///< bytes by purpose of each tile; of a host, one
+};
+
+/// An array for an input or output: contiguous, row-major, of the value's type.
+struct Tensor {
+  std::string name;
+  void* data = nullptr;
+};
+
+/// A graph lowered into one program for a machine, with its parameters and state. Thread-safe; runs of one
+/// session take turns.
+class Session {
+ public:
+  /// Throws UsageError for operations that the machine does not support.
+  Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  const Graph& graph() const;
+  /// The account of a run, without running.
+  RunCost cost() const;
+  /// The tile program, in readable form.
+  std::string program() const;
+  /// Whether every tile's memory suffices; otherwise the session cannot run.
+  bool fits() const;
+
+  /// Runs once with the caller's arrays, in place. Throws UsageError if one of the graph's inputs or outputs
+  /// is missing. Returns the seconds of the run; on a tiled machine the model's.
+  double run(std::span<const Tensor> arrays);
+  /// The same with copies in FP32; returns the outputs.
+  Arrays run(const Arrays& inputs);
+
+  /// Parameters and state by name, row-major, or the blocks of a sparse matrix.
+  void set(const std::string& name, std::span<const float> values);
+  std::vector<float> get(const std::string& name) const;
+  /// All of them.
+  void set_state(const Arrays& state);
+  Arrays state() const;
+  /// The present pattern of a sparse parameter.
+  Pattern pattern(const std::string& name) const;
+  /// Sets another pattern of a parameter with a capacity. Blocks in both keep their values, and their
+  /// gradient's and optimizer's state; new ones are 0.
+  void set_pattern(const std::string& name, const Pattern& pattern);
+
+  /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape; of
+  /// sparse ones the values of the blocks, and of a parameter also its pattern as `name.row_begin` and
+  /// `name.columns`. An existing file is only replaced by a complete one.
+  void save(const std::string& path) const;
+  /// Throws Error, and changes nothing, for a file that lacks one or has another shape or type.
+  void load(const std::string& path);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera::model

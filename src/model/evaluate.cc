@@ -1,0 +1,102 @@
+// The float64 reference of graphs, and initial contents.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "base/random.h"
+#include "model/operation.h"
+
+namespace tessera::model {
+namespace {
+
+const Array& array_of(const WideArrays& arrays, const std::string& name, const TensorType& type,
+                      std::string_view what) {
+  const auto found = arrays.find(name);
+  if (found == arrays.end()) throw UsageError(fmt::format("the {} '{}' is missing", what, name));
+  if (found->second.size() != type.elements())
+    throw UsageError(fmt::format("the {} '{}' has {} elements; {} has {}", what, name, found->second.size(),
+                                 to_string(type), type.elements()));
+  return found->second;
+}
+
+Array leaf(const Graph& graph, ValueId id, const WideArrays& inputs, const WideArrays& state) {
+  const ValueInfo& info = graph.info(id);
+  switch (info.kind) {
+    case Kind::input: return array_of(inputs, info.name, graph.bound_type(id), "input");
+    case Kind::parameter:
+    case Kind::state: return array_of(state, info.name, info.type, "state");
+    case Kind::constant: return {info.initial.values->begin(), info.initial.values->end()};
+    case Kind::result: break;
+  }
+  return {};
+}
+
+/// Each parameter has its own stream of random numbers.
+std::vector<float> initial_contents(const ValueInfo& info, uint64_t seed, uint32_t stream) {
+  std::vector<float> contents(info.type.elements());
+  const base::RandomStream random(seed, 0, stream);
+  const auto scale = static_cast<float>(info.initial.scale);
+  switch (info.initial.kind) {
+    case Initial::Kind::zeros: break;
+    case Initial::Kind::constant: contents.assign(contents.size(), scale); break;
+    case Initial::Kind::normal: random.fill_normal(contents); break;
+    case Initial::Kind::uniform: random.fill_symmetric(contents); break;
+    case Initial::Kind::values:
+      if (info.initial.values->size() != contents.size())
+        throw UsageError(fmt::format("{}: {} initial values for {}", info.name, info.initial.values->size(),
+                                     to_string(info.type)));
+      return *info.initial.values;
+  }
+  if (info.initial.kind == Initial::Kind::normal || info.initial.kind == Initial::Kind::uniform)
+    for (float& x : contents) x *= scale;
+  return contents;
+}
+
+void run(const Graph& graph, const Node& node, std::vector<Array>& values) {
+  Evaluation evaluation{graph, node, {}, {}};
+  for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
+  if (!values[node.outputs[0]].empty()) evaluation.before = &values[node.outputs[0]];
+  std::vector<Array> results = node.operation->reference(evaluation);
+  for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = std::move(results[i]);
+}
+
+/// Runs the repeated nodes with the inputs of each micro-batch.
+void run_repeated(const Graph& graph, std::vector<Array>& values) {
+  std::map<ValueId, Array> whole;
+  for (ValueId id = 0; id < values.size(); ++id)
+    if (values[id].size() != graph.type(id).elements() && graph.info(id).kind == Kind::input)
+      whole[id] = values[id];
+  for (uint32_t pass = 0; pass < graph.micro_batches(); ++pass) {
+    for (const auto& [id, all] : whole) {
+      const auto size = static_cast<int64_t>(graph.type(id).elements());
+      values[id].assign(all.begin() + pass * size, all.begin() + (pass + 1) * size);
+    }
+    for (const Node& node : graph.nodes())
+      if (node.repeated) run(graph, node, values);
+  }
+}
+
+}  // namespace
+
+WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state) {
+  std::vector<Array> values;
+  for (ValueId id = 0; id < graph.values().size(); ++id) values.push_back(leaf(graph, id, inputs, state));
+  run_repeated(graph, values);
+  for (const Node& node : graph.nodes())
+    if (!node.repeated) run(graph, node, values);
+  WideArrays outputs;
+  for (const auto& [name, id] : graph.outputs()) outputs[name] = values[id];
+  for (const Assignment& assignment : graph.assignments())
+    state[graph.info(assignment.state).name] = values[assignment.value];
+  return outputs;
+}
+
+Arrays initial_state(const Graph& graph, uint64_t seed) {
+  Arrays state;
+  uint32_t stream = 0;
+  for (const ValueInfo& info : graph.values())
+    if (info.kind == Kind::parameter || info.kind == Kind::state)
+      state[info.name] = initial_contents(info, seed, stream++);
+  return state;
+}
+
+}  // namespace tessera::model

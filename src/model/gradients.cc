@@ -1,0 +1,85 @@
+#include "model/gradients.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <map>
+
+#include "model/operation.h"
+
+namespace tessera::model {
+namespace {
+
+/// Gradients of values, as far as they are known.
+class Backward {
+ public:
+  explicit Backward(Graph& graph) : graph_(graph) {}
+
+  void add(ValueId id, Value gradient) {
+    const auto [found, is_first] = gradients_.try_emplace(id, gradient);
+    if (!is_first) found->second = found->second + gradient;
+  }
+
+  std::optional<Value> of(ValueId id) const {
+    const auto found = gradients_.find(id);
+    if (found == gradients_.end()) return {};
+    return found->second;
+  }
+
+  void through(uint32_t index) {
+    const Node node = graph_.nodes()[index];
+    std::vector<std::optional<Value>> dy;
+    bool any = false;
+    for (ValueId output : node.outputs) {
+      dy.push_back(of(output));
+      any |= dy.back().has_value();
+    }
+    if (!any || node.operation->gradient == nullptr) return;
+    graph_.set_stage(node.stage);
+    const Gradients found = node.operation->gradient({graph_, node, dy});
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i]) add(node.inputs[i], *found[i]);
+  }
+
+ private:
+  Graph& graph_;
+  std::map<ValueId, Value> gradients_;
+};
+
+/// By value: whether it depends on one of others.
+std::vector<bool> dependents(const Graph& graph, const std::vector<Value>& of) {
+  std::vector<bool> depends(graph.values().size());
+  for (const Value& value : of) depends[value.id] = true;
+  for (const Node& node : graph.nodes())
+    for (ValueId input : node.inputs)
+      if (depends[input])
+        for (ValueId output : node.outputs) depends[output] = true;
+  return depends;
+}
+
+}  // namespace
+
+bool is_one(const Value& value) {
+  const ValueInfo& info = value.graph->info(value.id);
+  return info.kind == Kind::constant && info.type.elements() == 1 && info.initial.values->front() == 1;
+}
+
+std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
+  Graph& graph = *loss.graph;
+  if (loss.type().elements() != 1)
+    throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
+  const std::vector<bool> depends = dependents(graph, of);
+  const auto forward_nodes = static_cast<uint32_t>(graph.nodes().size());
+  graph.set_backward(true);
+  Backward backward(graph);
+  backward.add(loss.id, graph.constant("", loss.shape(), {1}, loss.type().type));
+  for (uint32_t i = forward_nodes; i-- > 0;)
+    if (depends[graph.nodes()[i].outputs[0]]) backward.through(i);
+  graph.set_backward(false);
+  graph.set_stage(0);
+  std::vector<std::optional<Value>> found;
+  for (const Value& value : of) found.push_back(backward.of(value.id));
+  return found;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,225 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/model.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "model/operation.h"
+#include "sparse/pattern.h"
+
+namespace tessera::model {
+namespace {
+
+void check_shape(std::string_view name, const Shape& shape) {
+  if (shape.size() > kMaxDimensions)
+    throw UsageError(
+        fmt::format("{}: {} dimensions; at most {} are possible", name, shape.size(), kMaxDimensions));
+  uint64_t elements = 1;
+  for (uint32_t size : shape) {
+    if (size == 0)
+      throw UsageError(fmt::format("{}: a dimension is 0 in [{}]", name, fmt::join(shape, ", ")));
+    elements *= size;
+    if (elements > std::numeric_limits<uint32_t>::max())
+      throw UsageError(fmt::format("{}: [{}] has more than 2^32 - 1 elements", name, fmt::join(shape, ", ")));
+  }
+}
+
+template <class T>
+const T* find_attribute(const Node& node, std::string_view name, bool required) {
+  const auto found = node.attributes.find(name);
+  const T* value = found == node.attributes.end() ? nullptr : std::get_if<T>(&found->second);
+  if (value == nullptr && (required || found != node.attributes.end()))
+    throw UsageError(fmt::format("{}: attribute '{}' is {}", node.operation ? node.operation->name : "node",
+                                 name, found == node.attributes.end() ? "missing" : "of another type"));
+  return value;
+}
+
+}  // namespace
+
+uint64_t TensorType::elements() const {
+  if (pattern) return pattern->blocks() * pattern->block_size * pattern->block_size;
+  uint64_t product = 1;
+  for (uint32_t size : shape) product *= size;
+  return product;
+}
+
+uint32_t TensorType::rows() const {
+  uint64_t product = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) product *= shape[i];
+  return static_cast<uint32_t>(product);
+}
+
+bool TensorType::operator==(const TensorType& other) const {
+  return type == other.type && shape == other.shape && pattern == other.pattern && capacity == other.capacity;
+}
+
+std::string to_string(const TensorType& type) {
+  std::string text = fmt::format("{}[{}]", name_of(type.type), fmt::join(type.shape, ", "));
+  if (!type.pattern) return text;
+  const Pattern& p = *type.pattern;
+  const double density = static_cast<double>(type.elements()) / (static_cast<double>(p.rows) * p.cols);
+  return text + fmt::format(" {}, block {}, density {:.3g}", type.capacity ? "dynamic" : "static",
+                            p.block_size, density);
+}
+
+Initial Initial::from(std::vector<float> values) {
+  return {Kind::values, 0, std::make_shared<const std::vector<float>>(std::move(values))};
+}
+
+const TensorType& Value::type() const { return graph->type(id); }
+
+int64_t Node::integer(std::string_view name, std::optional<int64_t> otherwise) const {
+  const auto* value = find_attribute<int64_t>(*this, name, !otherwise);
+  return value != nullptr ? *value : *otherwise;
+}
+
+double Node::number(std::string_view name, std::optional<double> otherwise) const {
+  const auto found = attributes.find(name);
+  if (found != attributes.end())
+    if (const auto* whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
+  const auto* value = find_attribute<double>(*this, name, !otherwise);
+  return value != nullptr ? *value : *otherwise;
+}
+
+std::string Node::text(std::string_view name, std::optional<std::string> otherwise) const {
+  const auto* value = find_attribute<std::string>(*this, name, !otherwise);
+  return value != nullptr ? *value : *otherwise;
+}
+
+const std::vector<int64_t>& Node::list(std::string_view name) const {
+  return *find_attribute<std::vector<int64_t>>(*this, name, true);
+}
+
+ValueId Graph::add(ValueInfo info) {
+  const auto id = static_cast<ValueId>(values_.size());
+  if (info.name.empty()) info.name = fmt::format("%{}", id);
+  check_shape(info.name, info.type.shape);
+  if (!names_.emplace(info.name, id).second)
+    throw UsageError(fmt::format("the graph has a value '{}' already", info.name));
+  values_.push_back(std::move(info));
+  return id;
+}
+
+Value Graph::input(std::string name, Shape shape, Type type) {
+  return value(add({std::move(name), Kind::input, {type, std::move(shape), {}, {}}}));
+}
+
+Value Graph::parameter(std::string name, Shape shape, const Initial& initial, Type type) {
+  return value(add({std::move(name), Kind::parameter, {type, std::move(shape), {}, {}}, initial}));
+}
+
+Value Graph::sparse_parameter(std::string name, Pattern pattern, const Initial& initial, Type type,
+                              std::optional<uint64_t> capacity) {
+  sparse::validate(pattern);
+  if (capacity && *capacity < pattern.blocks())
+    throw UsageError(
+        fmt::format("{}: the pattern has {} blocks; its capacity is {}", name, pattern.blocks(), *capacity));
+  const Shape shape = {pattern.rows, pattern.cols};
+  return value(add({std::move(name),
+                    Kind::parameter,
+                    {type, shape, std::make_shared<const Pattern>(std::move(pattern)), capacity},
+                    initial}));
+}
+
+Value Graph::state(std::string name, TensorType type, const Initial& initial,
+                   std::optional<Value> belongs_to) {
+  ValueInfo info{std::move(name), Kind::state, std::move(type), initial};
+  if (belongs_to) info.belongs = belongs_to->id;
+  return value(add(std::move(info)));
+}
+
+Value Graph::constant(std::string name, Shape shape, std::vector<float> values, Type type) {
+  const TensorType of{type, std::move(shape), {}, {}};
+  if (values.size() != of.elements())
+    throw UsageError(fmt::format("{}: {} values for {}", name, values.size(), to_string(of)));
+  return value(add({std::move(name), Kind::constant, of, Initial::from(std::move(values))}));
+}
+
+std::vector<Value> Graph::apply(std::string_view name, const std::vector<Value>& inputs,
+                                Attributes attributes) {
+  const Operation& operation = find_operation(name);
+  Node node{&operation, {}, std::move(attributes), {}, stage_, backward_};
+  Types types;
+  for (const Value& input : inputs) {
+    if (input.graph != this) throw UsageError(fmt::format("{}: an input is of another graph", name));
+    node.inputs.push_back(input.id);
+    types.push_back(type(input.id));
+  }
+  if (inputs.size() < operation.least_inputs || inputs.size() > operation.most_inputs)
+    throw UsageError(
+        fmt::format("{}: {} inputs; it takes {}", name, inputs.size(),
+                    operation.least_inputs == operation.most_inputs
+                        ? fmt::format("{}", operation.least_inputs)
+                        : fmt::format("{} to {}", operation.least_inputs, operation.most_inputs)));
+  std::vector<Value> outputs;
+  for (TensorType& type : operation.infer({name, types, node})) {
+    ValueInfo info{{}, Kind::result, std::move(type)};
+    info.node = static_cast<uint32_t>(nodes_.size());
+    node.outputs.push_back(add(std::move(info)));
+    outputs.push_back(value(node.outputs.back()));
+  }
+  nodes_.push_back(std::move(node));
+  return outputs;
+}
+
+void Graph::output(std::string name, Value value) {
+  if (!outputs_.emplace(name, value.id).second)
+    throw UsageError(fmt::format("the graph has an output '{}' already", name));
+}
+
+void Graph::assign(Value state, Value value) {
+  const ValueInfo& to = info(state.id);
+  if (to.kind != Kind::parameter && to.kind != Kind::state)
+    throw UsageError(fmt::format("{}: only parameters and state can be set", to.name));
+  if (!(to.type == type(value.id)))
+    throw UsageError(
+        fmt::format("{}: {} cannot be set to {}", to.name, to_string(to.type), to_string(type(value.id))));
+  assignments_.push_back({state.id, value.id});
+}
+
+void Graph::repeat_for_micro_batches(uint32_t count) {
+  if (count == 0) throw UsageError("the number of micro-batches is 0; it must be at least 1");
+  if (micro_batches_ != 1) throw UsageError("the graph is repeated for micro-batches already");
+  micro_batches_ = count;
+  for (Node& node : nodes_) node.repeated = count > 1;
+}
+
+TensorType Graph::bound_type(ValueId id) const {
+  TensorType type = values_.at(id).type;
+  bool repeated = false, once = false;
+  for (const Node& node : nodes_)
+    if (std::ranges::find(node.inputs, id) != node.inputs.end()) (node.repeated ? repeated : once) = true;
+  if (values_[id].kind != Kind::input || !repeated) return type;
+  if (once)
+    throw UsageError(fmt::format(
+        "the input '{}' is used for each micro-batch and for all together: make it two", values_[id].name));
+  if (type.shape.empty()) return {type.type, {micro_batches_}, {}, {}};
+  type.shape.front() *= micro_batches_;
+  return type;
+}
+
+Value Graph::find(std::string_view name) {
+  const auto found = names_.find(name);
+  if (found == names_.end()) throw UsageError(fmt::format("the graph has no value '{}'", name));
+  return value(found->second);
+}
+
+void Graph::rename(Value value, std::string name) {
+  ValueInfo& info = values_.at(value.id);
+  if (info.name == name) return;
+  if (!names_.emplace(name, value.id).second)
+    throw UsageError(fmt::format("the graph has a value '{}' already", name));
+  names_.erase(info.name);
+  info.name = std::move(name);
+}
+
+void Graph::set_nodes(std::vector<Node> nodes) {
+  nodes_ = std::move(nodes);
+  for (ValueInfo& value : values_) value.node.reset();
+  for (uint32_t i = 0; i < nodes_.size(); ++i)
+    for (ValueId output : nodes_[i].outputs) values_[output].node = i;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,292 @@
+#include "model/lowering.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "kernels/common/element.h"
+#include "ops/map/cast.h"
+#include "ops/map/elementwise.h"
+
+namespace tessera::model {
+namespace {
+
+using ops::Operand;
+using ops::OperandLayout;
+using program::Purpose;
+using program::Role;
+
+OperandLayout layout_of(const TensorType& type, Order order) {
+  OperandLayout layout{.rows = type.rows(), .cols = type.cols()};
+  if (order == Order::transposed) {
+    std::swap(layout.rows, layout.cols);
+    layout.transposed = true;
+  }
+  return layout;
+}
+
+/// Row-major contents of a constant in an order.
+std::shared_ptr<const std::byte> contents_of(const TensorType& type, const std::vector<float>& values,
+                                             Order order) {
+  const uint64_t rows = type.rows(), cols = type.cols();
+  std::shared_ptr<std::byte[]> bytes(new std::byte[type.elements() * size_of(type.type)]);
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    const uint64_t at = order == Order::transposed ? i % cols * rows + i / cols : i;
+    kernels::store_number(type.type, bytes.get() + at * size_of(type.type), double{values[i]});
+  }
+  return {bytes, bytes.get()};
+}
+
+/// The first linear operation with a weight that is stored as a parameter, to plan for its rows.
+uint32_t rows_of_first_use(const Graph& graph, const std::vector<std::optional<ValueId>>& stored,
+                           ValueId parameter) {
+  for (const Node& node : graph.nodes())
+    if (node.operation->name == "linear" && stored[node.inputs[1]] == parameter)
+      return graph.type(node.inputs[0]).rows();
+  for (const Node& node : graph.nodes()) {
+    const bool reads = node.operation->name == "linear_input_gradient";
+    if (reads && stored[node.inputs[1]] == parameter) return graph.type(node.inputs[0]).rows();
+    if (node.operation->name == "linear_weight_gradient" && stored[node.inputs[2]] == parameter)
+      return graph.type(node.inputs[0]).rows();
+  }
+  return 1;
+}
+
+/// Type in which a weight's products take it: that of the value which linear operations use.
+Type type_in_products(const Graph& graph, const std::vector<std::optional<ValueId>>& stored,
+                      ValueId parameter) {
+  for (const Node& node : graph.nodes())
+    if (node.operation->name.starts_with("linear"))
+      for (ValueId input : node.inputs)
+        if (stored[input] == parameter) return graph.type(input).type;
+  return graph.type(parameter).type;
+}
+
+}  // namespace
+
+Lowering::Lowering(const Graph& graph, const ops::Builder& builder)
+    : graph_(graph), builder_(builder), skipped_(graph.nodes().size()) {
+  lowered_.operands.resize(graph.values().size());
+  lowered_.sets.resize(graph.nodes().size());
+}
+
+program::StepId Lowering::build() {
+  lowered_.stored_as = stored_values(graph_);
+  lowered_.orders = choose_orders({graph_, builder_.machine(), lowered_.stored_as});
+  place_weights();
+  place_values();
+  if (graph_.micro_batches() > 1) {
+    place_micro_batches();
+    lower_all(true);
+    const program::StepId body = builder_.sequence(std::exchange(steps_, {}));
+    steps_ = std::move(before_);
+    run(builder_.repeat(graph_.micro_batches(), body, micro_batch_));
+  }
+  lower_all(false);
+  place_outputs();
+  assign();
+  if (graph_.micro_batches() == 1) steps_.insert(steps_.begin(), before_.begin(), before_.end());
+  return builder_.sequence(std::move(steps_));
+}
+
+void Lowering::lower_all(bool repeated) {
+  for (node_ = 0; node_ < graph_.nodes().size(); ++node_)
+    if (graph_.nodes()[node_].repeated == repeated && !skipped_[node_]) lower(node_);
+}
+
+/// Each pass copies the rows of its micro-batch.
+void Lowering::place_micro_batches() {
+  program::CopySet set{"micro-batch", {}};
+  for (ValueId id = 0; id < graph_.values().size(); ++id) {
+    const TensorType bound = graph_.bound_type(id), &type = graph_.type(id);
+    if (bound == type) continue;
+    const Operand whole =
+        builder_.external(graph_.info(id).name, Role::input, type.type, type.rows() * graph_.micro_batches(),
+                          type.cols(), {}, purpose_of(id));
+    const Operand part = operand_of(id);
+    if (!micro_batch_) micro_batch_ = builder_.temporary("micro_batch", Type::u32, 1, 1).variable;
+    program::CopyGroup group = copy_of({whole.variable, part.box}, part);
+    group.source_offset = program::RuntimeRow{*micro_batch_, type.rows()};
+    set.groups.push_back(std::move(group));
+    lowered_.micro_batches[id] = whole;
+  }
+  if (!set.groups.empty()) run(builder_.copy(std::move(set)));
+}
+
+void Lowering::place_weights() {
+  for (ValueId id = 0; id < graph_.values().size(); ++id) {
+    if (lowered_.stored_as[id] != id) continue;
+    TensorType type = graph_.type(id);
+    type.type = type_in_products(graph_, lowered_.stored_as, id);
+    lowered_.weights[id] =
+        make_weight(builder_, type, graph_.info(id).name, rows_of_first_use(graph_, lowered_.stored_as, id));
+  }
+}
+
+void Lowering::place_values() {
+  for (ValueId id = 0; id < graph_.values().size(); ++id)
+    if (graph_.info(id).kind != Kind::result) place(id);
+}
+
+Purpose Lowering::purpose_of(ValueId id) const {
+  const ValueInfo& info = graph_.info(id);
+  if (info.type.type == Type::u32) return Purpose::metadata;
+  switch (info.kind) {
+    case Kind::parameter:
+    case Kind::constant: return Purpose::parameter;
+    case Kind::state: return Purpose::optimizer;
+    case Kind::input: return Purpose::activation;
+    case Kind::result: break;
+  }
+  if (lowered_.stored_as[id]) return Purpose::gradient;
+  if (graph_.nodes()[*info.node].backward) return Purpose::activation;
+  for (const Node& node : graph_.nodes())
+    if (node.backward && std::ranges::find(node.inputs, id) != node.inputs.end()) return Purpose::stash;
+  return Purpose::activation;
+}
+
+void Lowering::place(ValueId id) {
+  const ValueInfo& info = graph_.info(id);
+  const Order order = lowered_.orders.values[id];
+  const OperandLayout layout = order == Order::stored ? weight(id).layout() : layout_of(info.type, order);
+  Role role = Role::temporary;
+  switch (info.kind) {
+    // An input with micro-batches is bound as a whole.
+    case Kind::input: role = graph_.bound_type(id) == info.type ? Role::input : Role::temporary; break;
+    case Kind::parameter:
+    case Kind::state: role = Role::state; break;
+    case Kind::constant:
+      lowered_.operands[id] = builder_.constant(info.name, info.type.type, layout.rows, layout.cols,
+                                                contents_of(info.type, graph_.contents(id), order));
+      return;
+    case Kind::result:
+      for (const auto& [name, value] : graph_.outputs())
+        if (value == id) role = Role::output;
+      break;
+  }
+  const bool is_part = info.kind == Kind::input && role == Role::temporary;
+  lowered_.operands[id] =
+      builder_.add(is_part ? info.name + ".micro" : info.name, role, info.type.type, layout, purpose_of(id));
+}
+
+Operand Lowering::input(size_t i) {
+  return in_order(graph_.nodes()[node_].inputs.at(i), choice().inputs.at(i));
+}
+
+Operand Lowering::output(size_t i) {
+  const ValueId id = graph_.nodes()[node_].outputs.at(i);
+  if (!lowered_.operands[id]) place(id);
+  return operand_of(id);
+}
+
+void Lowering::alias_output(size_t i, const Operand& operand) {
+  const ValueId id = graph_.nodes()[node_].outputs.at(i);
+  for (const auto& [name, value] : graph_.outputs())
+    if (value == id) return builder_.send(operand, output(i), steps_);
+  lowered_.operands[id] = operand;
+}
+
+Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
+  const std::string_view of = graph_.info(graph_.nodes()[node_].outputs[0]).name;
+  return builder_.temporary(fmt::format("{}.{}", of, name), type, rows, cols);
+}
+
+Operand Lowering::in_order(ValueId id, Order order) {
+  const Order has = lowered_.orders.values[id];
+  const Operand operand = operand_of(id);
+  const TensorType& type = graph_.type(id);
+  if (has == order || type.elements() == 1) return operand;
+  if (has == Order::stored || order == Order::stored)
+    throw UsageError(
+        fmt::format("{}: a weight of a linear operation can only be combined with its gradient and state, "
+                    "and with scalars",
+                    graph_.info(id).name));
+  const auto known = converted_.find({id, order});
+  if (known != converted_.end()) return known->second;
+  const Operand converted = builder_.bring(operand, layout_of(type, has), layout_of(type, order), steps_);
+  lowered_.conversions.push_back({id, has, order, type.elements() * size_of(type.type)});
+  return converted_[{id, order}] = converted;
+}
+
+Operand Lowering::as_type(const Operand& operand, Type type) {
+  const Type has = builder_.type_of(operand);
+  if (has == type) return operand;
+  const Operand converted =
+      temporary(fmt::format("as {}", name_of(type)), type, operand.rows(), operand.cols());
+  convert_type(operand, converted);
+  return converted;
+}
+
+void Lowering::convert_type(const Operand& from, const Operand& to) {
+  if (from == to) return;
+  add(ops::CastProblem{builder_.type_of(from), builder_.type_of(to), to.rows(), to.cols()}, {from, to});
+}
+
+const Node* Lowering::sole_user(size_t output) const {
+  const ValueId id = graph_.nodes()[node_].outputs.at(output);
+  for (const auto& [name, value] : graph_.outputs())
+    if (value == id) return nullptr;
+  const Node* user = nullptr;
+  for (const Node& node : graph_.nodes()) {
+    const auto uses = std::ranges::count(node.inputs, id);
+    if (uses == 0) continue;
+    if (uses > 1 || user != nullptr) return nullptr;
+    user = &node;
+  }
+  return user;
+}
+
+bool Lowering::is_read_later(ValueId weight, const Node& update) const {
+  for (size_t n = node_ + 1; n < graph_.nodes().size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    if (&node == &update) continue;
+    // A weight's gradient takes only its pattern.
+    const size_t read = node.operation->name == "linear_weight_gradient" ? 2 : node.inputs.size();
+    for (size_t i = 0; i < read; ++i)
+      if (lowered_.stored_as[node.inputs[i]] == weight && graph_.info(node.inputs[i]).kind != Kind::state)
+        return true;
+  }
+  return false;
+}
+
+void Lowering::skip(const Node& node) { skipped_[static_cast<size_t>(&node - graph_.nodes().data())] = true; }
+
+void Lowering::lower(uint32_t index) {
+  const program::Program& program = builder_.program();
+  Lowered::Sets& sets = lowered_.sets[index];
+  sets.first_set = static_cast<uint32_t>(program.compute_sets().size());
+  sets.first_copy = static_cast<uint32_t>(program.copy_sets().size());
+  graph_.nodes()[index].operation->lower(*this, graph_.nodes()[index]);
+  sets.last_set = static_cast<uint32_t>(program.compute_sets().size());
+  sets.last_copy = static_cast<uint32_t>(program.copy_sets().size());
+}
+
+/// State that was not updated in place gets its new value, at once: one state may be set to another.
+void Lowering::assign() {
+  program::CopySet set{"assign", {}};
+  for (const Assignment& assignment : graph_.assignments()) {
+    const Operand from = in_order(assignment.value, lowered_.orders.values[assignment.state]);
+    const Operand to = operand_of(assignment.state);
+    if (from != to) set.groups.push_back(copy_of(from, to));
+  }
+  if (!set.groups.empty()) steps_.push_back(builder_.copy(std::move(set)));
+}
+
+/// A result is computed where its first name is bound; other outputs are copies.
+void Lowering::place_outputs() {
+  std::set<ValueId> bound;
+  for (const auto& [name, id] : graph_.outputs()) {
+    const Operand& operand = operand_of(id);
+    Operand& output = lowered_.outputs[name] = operand;
+    const bool is_output = builder_.program().variable(operand.variable).role == Role::output;
+    if (is_output && bound.insert(id).second) continue;
+    output = builder_.external(name + ".out", Role::output, builder_.type_of(operand), operand.rows(),
+                               operand.cols(), builder_.mapping_of(operand));
+    builder_.send(operand, output, steps_);
+  }
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,116 @@
+// Builds a graph into a tile program: each operation is planned and built between the values' variables.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/operation.h"
+#include "model/order.h"
+#include "model/weight.h"
+#include "ops/builder.h"
+#include "ops/map/map.h"
+
+namespace tessera::model {
+
+/// A conversion of a value between orders that the program contains.
+struct Conversion {
+  ValueId value = 0;
+  Order from = Order::plain;
+  Order to = Order::plain;
+  uint64_t bytes = 0;
+};
+
+/// Where the values of a lowered graph are.
+struct Lowered {
+  ChosenOrders orders;
+  std::vector<std::optional<ops::Operand>> operands;  ///< by value
+  std::map<std::string, ops::Operand> outputs;        ///< of the graph, in the order of their values
+  std::map<ValueId, ops::Operand> micro_batches;      ///< inputs with all micro-batches, plain
+  std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
+  std::vector<std::optional<ValueId>> stored_as;
+  std::vector<Conversion> conversions;
+  /// By node: the compute and copy sets that it added are [first, last) of the program's.
+  struct Sets {
+    uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
+  };
+  std::vector<Sets> sets;
+};
+
+/// Lowers one graph. Operations' `lower` functions use it.
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const ops::Builder& builder);
+
+  /// Adds the whole graph and returns its step.
+  program::StepId build();
+  Lowered take() { return std::move(lowered_); }
+
+  const Graph& graph() const { return graph_; }
+  const ops::Builder& builder() const { return builder_; }
+  bool on_host() const { return builder_.is_host(); }
+
+  /// Of the node being lowered: an input or output in its chosen order.
+  ops::Operand input(size_t i);
+  ops::Operand output(size_t i);
+  Order input_order(size_t i) const { return choice().inputs.at(i); }
+  Order output_order(size_t i) const { return choice().outputs.at(i); }
+  /// An output is stored where an operand lies; a value where another one does.
+  void alias_output(size_t i, const ops::Operand& operand);
+  void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
+  /// A value in an order: itself, or a conversion.
+  ops::Operand in_order(ValueId id, Order order);
+  Order order_of(ValueId id) const { return lowered_.orders.values.at(id); }
+  /// Where a value lies that is computed already.
+  const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
+  ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
+  /// The parameter as which a value is stored, and the weight of a linear operation.
+  const std::optional<ValueId>& stored_as(ValueId id) const { return lowered_.stored_as.at(id); }
+  LinearWeight& weight(ValueId id) { return *lowered_.weights.at(stored_as(id).value()); }
+  /// The operand in another type: itself, or a temporary.
+  ops::Operand as_type(const ops::Operand& operand, Type type);
+  /// Rounds an operand into another one, if they are not the same.
+  void convert_type(const ops::Operand& from, const ops::Operand& to);
+  /// The node that alone uses an output of this node, and comes later; null if there is none.
+  const Node* sole_user(size_t output) const;
+  /// Whether a later node reads a weight, besides its update.
+  bool is_read_later(ValueId weight, const Node& update) const;
+  /// Lowers a later node together with the current one.
+  void skip(const Node& node);
+
+  template <class Problem>
+  void add(const Problem& problem, const std::vector<ops::Operand>& operands) {
+    run(ops::add(builder_, problem, operands));
+  }
+  void run(program::StepId step) { steps_.push_back(step); }
+  /// Runs a step once, before the operations that are repeated for micro-batches.
+  void run_before_repetition(program::StepId step) { before_.push_back(step); }
+
+ private:
+  void place_weights();
+  void place_values();
+  void place_micro_batches();
+  void lower_all(bool repeated);
+  void lower(uint32_t node);
+  void place(ValueId id);
+  void place_outputs();
+  void assign();
+  const OrderChoice& choice() const { return lowered_.orders.nodes.at(node_); }
+  program::Purpose purpose_of(ValueId id) const;
+
+  const Graph& graph_;
+  const ops::Builder& builder_;
+  Lowered lowered_;
+  std::map<std::pair<ValueId, Order>, ops::Operand> converted_;
+  std::vector<bool> skipped_;
+  std::vector<program::StepId> before_;
+  std::vector<program::StepId> steps_;
+  std::optional<program::VariableId> micro_batch_;
+  uint32_t node_ = 0;
+};
+
+}  // namespace tessera::model

@@ -1,0 +1,81 @@
+// What an operation of a graph is: one file of operations/ defines each.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/order.h"
+
+namespace tessera::model {
+
+class Lowering;
+
+using Types = std::vector<TensorType>;
+/// Elements in float64, row-major; of a sparse matrix its blocks.
+using Array = std::vector<double>;
+
+/// What an operation's shape rule sees.
+struct Signature {
+  std::string_view operation;
+  const Types& inputs;
+  const Node& attributes;  ///< a node that has attributes only
+};
+
+/// What an operation's gradient sees: its node, and the gradients of its outputs, if there are any.
+struct Differentiation {
+  Graph& graph;
+  Node node;
+  std::vector<std::optional<Value>> dy;
+
+  Value input(size_t i) const { return graph.value(node.inputs.at(i)); }
+  Value output(size_t i) const { return graph.value(node.outputs.at(i)); }
+};
+using Gradients = std::vector<std::optional<Value>>;
+
+/// What an operation's reference sees.
+struct Evaluation {
+  const Graph& graph;
+  const Node& node;
+  std::vector<const Array*> inputs;
+  const Array* before = nullptr;  ///< the first output as the last micro-batch left it
+
+  const TensorType& input_type(size_t i) const { return graph.type(node.inputs.at(i)); }
+  const TensorType& output_type(size_t i) const { return graph.type(node.outputs.at(i)); }
+};
+
+/// A use of an operation that tests, gradient checks and the benchmark run.
+struct Case {
+  Types inputs;
+  Attributes attributes = {};
+  /// Of the first input's values: uniform in (low, high).
+  double low = -1;
+  double high = 1;
+  /// Largest value of integer inputs.
+  uint32_t below = 1;
+  bool differentiable = true;
+};
+
+struct Operation {
+  std::string_view name;
+  size_t least_inputs = 1;
+  size_t most_inputs = 1;
+  /// Types of the outputs; throws UsageError for inputs or attributes that it does not take.
+  Types (*infer)(const Signature&) = nullptr;
+  /// Gradients of the inputs, in their order; null: none has any.
+  Gradients (*gradient)(const Differentiation&) = nullptr;
+  std::vector<Array> (*reference)(const Evaluation&) = nullptr;
+  /// The orders of inputs and outputs in which the operation can run.
+  std::vector<OrderChoice> (*orders)(const OrderQuery&, const Node&) = nullptr;
+  void (*lower)(Lowering&, const Node&) = nullptr;
+  std::vector<Case> (*cases)() = nullptr;
+};
+
+/// Throws UsageError if there is none of that name.
+const Operation& find_operation(std::string_view name);
+std::span<const Operation* const> all_operations();
+
+}  // namespace tessera::model

@@ -1,0 +1,52 @@
+// A value in another floating-point type.
+#include "ops/map/cast.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+Type type_of(const Node& node) {
+  const std::string name = node.text("type");
+  for (Type type : {Type::f32, Type::f16, Type::bf16})
+    if (name == name_of(type)) return type;
+  throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16 or bf16", name));
+}
+
+Types infer(const Signature& s) {
+  TensorType out = s.inputs[0];
+  out.type = type_of(s.attributes);
+  return {out};
+}
+
+Gradients gradient(const Differentiation& d) { return {cast(*d.dy[0], d.input(0).type().type)}; }
+
+std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
+
+void lower(Lowering& l, const Node&) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  l.add(ops::CastProblem{l.builder().type_of(in), l.builder().type_of(out), in.rows(), in.cols()}, {in, out});
+}
+
+std::vector<Case> cases() {
+  return {{{{Type::f32, {5, 33}, {}, {}}}, {{"type", "f16"}}},
+          {{{Type::f16, {5, 33}, {}, {}}}, {{"type", "f32"}}},
+          {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}}};
+}
+
+constexpr Operation kCast[] = {{"cast", 1, 1, infer, gradient, reference, same_orders, lower, cases}};
+
+}  // namespace
+
+std::span<const Operation> cast_operations() { return kCast; }
+
+Value cast(Value x, Type type) {
+  if (x.type().type == type) return x;
+  return x.graph->apply("cast", {x}, {{"type", std::string(name_of(type))}})[0];
+}
+
+}  // namespace tessera::model

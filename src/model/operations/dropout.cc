@@ -1,0 +1,81 @@
+// Dropout (Srivastava et al. 2014), with the same mask on every machine.
+#include "ops/map/dropout.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "base/random.h"
+#include "model/lowering.h"
+#include "model/operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+double rate_of(const Node& node) { return node.number("rate"); }
+uint64_t seed_of(const Node& node) { return static_cast<uint64_t>(node.integer("seed", 0)); }
+uint32_t stream_of(const Node& node) { return static_cast<uint32_t>(node.integer("stream", 0)); }
+
+Types infer(const Signature& s) {
+  const double rate = rate_of(s.attributes);
+  if (!(rate >= 0 && rate < 1)) throw UsageError(fmt::format("dropout: a rate of {} is not in [0, 1)", rate));
+  if (s.inputs[1].type != Type::u32 || s.inputs[1].elements() != 1)
+    throw UsageError(fmt::format("dropout: the step is {}; it must be u32[]", to_string(s.inputs[1])));
+  return {s.inputs[0]};
+}
+
+/// The same mask.
+Gradients gradient(const Differentiation& d) {
+  return {d.graph.apply("dropout", {*d.dy[0], d.input(1)}, d.node.attributes)[0], {}};
+}
+
+std::vector<Array> reference(const Evaluation& e) {
+  const auto keep = static_cast<float>(1 - rate_of(e.node));
+  const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
+  const base::RandomStream random(seed_of(e.node), step, stream_of(e.node));
+  Array y = *e.inputs[0];
+  for (uint64_t i = 0; i < y.size(); ++i)
+    y[i] = random.uniform(i) < keep ? y[i] / static_cast<double>(keep) : 0;
+  return {y};
+}
+
+void lower(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  l.add(ops::DropoutProblem{.type = l.builder().type_of(in),
+                            .rows = in.rows(),
+                            .cols = in.cols(),
+                            .keep = static_cast<float>(1 - rate_of(node)),
+                            .seed = seed_of(node),
+                            .operation = stream_of(node),
+                            .transposed = l.input_order(0) == Order::transposed},
+        {in, l.input(1), out});
+}
+
+std::vector<OrderChoice> orders(const OrderQuery&, const Node&) {
+  return {{{Order::plain, Order::plain}, {Order::plain}},
+          {{Order::transposed, Order::plain}, {Order::transposed}}};
+}
+
+std::vector<Case> cases() {
+  const Attributes attributes = {{"rate", 0.3}, {"seed", int64_t{5}}, {"stream", int64_t{2}}};
+  return {{.inputs = {{Type::f32, {3, 4, 33}, {}, {}}, {Type::u32, {}, {}, {}}},
+           .attributes = attributes,
+           .below = 100},
+          {.inputs = {{Type::f16, {12, 33}, {}, {}}, {Type::u32, {}, {}, {}}},
+           .attributes = attributes,
+           .below = 100}};
+}
+
+constexpr Operation kDropout[] = {{"dropout", 2, 2, infer, gradient, reference, orders, lower, cases}};
+
+}  // namespace
+
+std::span<const Operation> dropout_operations() { return kDropout; }
+
+Value dropout(Value x, double rate, Value step, uint64_t seed) {
+  return x.graph->apply("dropout", {x, step},
+                        {{"rate", rate},
+                         {"seed", static_cast<int64_t>(seed)},
+                         {"stream", static_cast<int64_t>(x.graph->nodes().size())}})[0];
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,312 @@
+// Functions of each element of one value, or of two.
+#include "ops/map/elementwise.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "model/lowering.h"
+#include "model/operations/broadcast.h"
+#include "model/operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+using kernels::Binary;
+using kernels::Unary;
+
+void require_float(const Signature& s) {
+  for (const TensorType& type : s.inputs)
+    if (type.type != Type::f32 && type.type != Type::f16 && type.type != Type::bf16)
+      throw UsageError(
+          fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(type)));
+}
+
+// One operand.
+
+double normal_distribution(double x) { return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)); }
+double gelu_slope(double x) {
+  return normal_distribution(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+}
+
+template <Unary op>
+double evaluate(double x, double factor) {
+  switch (op) {
+    case Unary::relu: return x < 0 ? 0 : x;
+    case Unary::gelu: return x * normal_distribution(x);
+    case Unary::neg: return -x;
+    case Unary::scale: return factor * x;
+    case Unary::exp: return std::exp(x);
+    case Unary::log: return std::log(x);
+    case Unary::sqrt: return std::sqrt(x);
+    case Unary::reciprocal: return 1 / x;
+    case Unary::tanh: return std::tanh(x);
+    case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::square: return x * x;
+    case Unary::abs: return std::abs(x);
+    case Unary::offset: return x + factor;
+  }
+  return x;
+}
+
+constexpr bool has_factor(Unary op) { return op == Unary::scale || op == Unary::offset; }
+/// Whether 0 becomes 0, so that padding of stored weights stays 0.
+constexpr bool keeps_zero(Unary op) {
+  return op == Unary::relu || op == Unary::gelu || op == Unary::neg || op == Unary::scale ||
+         op == Unary::sqrt || op == Unary::tanh || op == Unary::square || op == Unary::abs;
+}
+
+template <Unary op>
+double factor_of(const Node& node) {
+  return has_factor(op) ? node.number("factor") : 1;
+}
+
+Value with_factor(const char* operation, Value x, double factor) {
+  return x.graph->apply(operation, {x}, {{"factor", factor}})[0];
+}
+Value apply(const char* operation, Value a, Value b) { return a.graph->apply(operation, {a, b})[0]; }
+
+template <Unary op>
+Types infer_unary(const Signature& s) {
+  require_float(s);
+  factor_of<op>(s.attributes);
+  if (s.inputs[0].pattern && !keeps_zero(op))
+    throw UsageError(fmt::format("{} of a sparse value would fill its zeros", s.operation));
+  return {s.inputs[0]};
+}
+
+template <Unary op>
+Gradients unary_gradient(const Differentiation& d) {
+  const Value dy = *d.dy[0], x = d.input(0), y = d.output(0);
+  switch (op) {
+    case Unary::relu: return {apply("relu_gradient", dy, y)};
+    case Unary::gelu: return {apply("gelu_gradient", dy, x)};
+    case Unary::neg: return {-dy};
+    case Unary::scale: return {dy * d.node.number("factor")};
+    case Unary::exp: return {dy * y};
+    case Unary::log: return {dy / x};
+    case Unary::sqrt: return {dy / y * 0.5};
+    case Unary::reciprocal: return {-(dy * square(y))};
+    case Unary::tanh: return {apply("tanh_gradient", dy, y)};
+    case Unary::sigmoid: return {apply("sigmoid_gradient", dy, y)};
+    case Unary::square: return {dy * x * 2};
+    case Unary::abs: return {apply("relu_gradient", dy, x) - apply("relu_gradient", dy, -x)};
+    case Unary::offset: return {dy};
+  }
+  return {};
+}
+
+template <Unary op>
+std::vector<Array> unary_reference(const Evaluation& e) {
+  const double factor = factor_of<op>(e.node);
+  Array y(e.inputs[0]->size());
+  std::ranges::transform(*e.inputs[0], y.begin(), [&](double x) { return evaluate<op>(x, factor); });
+  return {y};
+}
+
+template <Unary op>
+void lower_unary(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  l.add(ops::UnaryProblem{op, l.builder().type_of(in), in.rows(), in.cols(),
+                          static_cast<float>(factor_of<op>(node))},
+        {in, out});
+}
+
+template <Unary op>
+std::vector<Case> unary_cases() {
+  const bool positive = op == Unary::log || op == Unary::sqrt || op == Unary::reciprocal;
+  std::vector<Case> cases;
+  for (Type type : {Type::f32, Type::f16, Type::bf16})
+    cases.push_back({.inputs = {{type, {3, 5, 7}, {}, {}}},
+                     .attributes = has_factor(op) ? Attributes{{"factor", 0.75}} : Attributes{},
+                     .low = positive ? 0.3 : -2,
+                     .high = 2});
+  return cases;
+}
+
+template <Unary op>
+constexpr Operation unary(std::string_view name) {
+  return {name,
+          1,
+          1,
+          infer_unary<op>,
+          unary_gradient<op>,
+          unary_reference<op>,
+          same_orders,
+          lower_unary<op>,
+          unary_cases<op>};
+}
+
+// Two operands.
+
+template <Binary op>
+double evaluate(double a, double b, double factor) {
+  switch (op) {
+    case Binary::add: return a + b;
+    case Binary::sub: return a - b;
+    case Binary::mul: return a * b;
+    case Binary::div: return a / b;
+    case Binary::add_scaled: return a + factor * b;
+    case Binary::maximum: return std::max(a, b);
+    case Binary::minimum: return std::min(a, b);
+    case Binary::equal: return a == b ? 1 : 0;
+    case Binary::relu_gradient: return b <= 0 ? 0 : a;
+    case Binary::gelu_gradient: return a * gelu_slope(b);
+    case Binary::tanh_gradient: return a * (1 - b * b);
+    case Binary::sigmoid_gradient: return a * b * (1 - b);
+  }
+  return a;
+}
+
+template <Binary op>
+double factor_of(const Node& node) {
+  return op == Binary::add_scaled ? node.number("factor") : 1;
+}
+
+template <Binary op>
+Types infer_binary(const Signature& s) {
+  require_float(s);
+  factor_of<op>(s.attributes);
+  const TensorType &a = s.inputs[0], &b = s.inputs[1];
+  const auto fail = [&](std::string_view why) {
+    throw UsageError(fmt::format("{}: {} and {} {}", s.operation, to_string(a), to_string(b), why));
+  };
+  if (a.type != b.type) fail("have different types: cast one");
+  TensorType out = a.pattern ? a : b;
+  if (!out.pattern) {
+    const std::optional<Shape> shape = common_shape(a.shape, b.shape);
+    if (!shape) fail("cannot be broadcast to one shape");
+    out.shape = *shape;
+  } else if ((op == Binary::add || op == Binary::sub) && a.pattern != b.pattern) {
+    fail("would fill the zeros of a sparse value");
+  }
+  if (!broadcast_of(a, out) || !broadcast_of(b, out))
+    fail("cannot be broadcast: scalars, vectors along the last dimension and columns can");
+  return {out};
+}
+
+template <Binary op>
+Gradients binary_gradient(const Differentiation& d) {
+  const Value dy = *d.dy[0], a = d.input(0), b = d.input(1);
+  const auto both = [&](Value da, Value db) { return Gradients{sum_to(da, a.type()), sum_to(db, b.type())}; };
+  switch (op) {
+    case Binary::add: return both(dy, dy);
+    case Binary::sub: return both(dy, -dy);
+    case Binary::add_scaled: return both(dy, dy * d.node.number("factor"));
+    case Binary::mul: return both(dy * b, dy * a);
+    case Binary::div: return both(dy / b, -(dy * d.output(0) / b));
+    case Binary::maximum: {
+      const Value da = apply("relu_gradient", dy, a - b);
+      return both(da, dy - da);
+    }
+    case Binary::minimum: {
+      const Value da = apply("relu_gradient", dy, b - a);
+      return both(da, dy - da);
+    }
+    default: return {{}, {}};
+  }
+}
+
+template <Binary op>
+std::vector<Array> binary_reference(const Evaluation& e) {
+  const TensorType& type = e.output_type(0);
+  const ops::Broadcast a = *broadcast_of(e.input_type(0), type), b = *broadcast_of(e.input_type(1), type);
+  const double factor = factor_of<op>(e.node);
+  Array y(type.elements());
+  for (uint64_t i = 0; i < y.size(); ++i)
+    y[i] = evaluate<op>((*e.inputs[0])[broadcast_index(a, i, type.cols())],
+                        (*e.inputs[1])[broadcast_index(b, i, type.cols())], factor);
+  return {y};
+}
+
+template <Binary op>
+void lower_binary(Lowering& l, const Node& node) {
+  const ops::Operand a = l.input(0), b = l.input(1), out = l.output(0);
+  const auto broadcast = [&](const ops::Operand& operand) {
+    const bool row = operand.rows() == 1 && out.rows() != 1, column = operand.cols() == 1 && out.cols() != 1;
+    return row && column ? ops::Broadcast::scalar
+           : row         ? ops::Broadcast::row
+           : column      ? ops::Broadcast::column
+                         : ops::Broadcast::none;
+  };
+  l.add(ops::BinaryProblem{op, l.builder().type_of(out), out.rows(), out.cols(),
+                           static_cast<float>(factor_of<op>(node)), broadcast(a), broadcast(b)},
+        {a, b, out});
+}
+
+template <Binary op>
+std::vector<Case> binary_cases() {
+  const Attributes attributes = op == Binary::add_scaled ? Attributes{{"factor", -0.5}} : Attributes{};
+  std::vector<Case> cases;
+  const auto add = [&](Type type, Shape a, Shape b) {
+    cases.push_back({.inputs = {{type, std::move(a), {}, {}}, {type, std::move(b), {}, {}}},
+                     .attributes = attributes,
+                     .low = op == Binary::div ? 0.4 : -2,
+                     .high = 2});
+  };
+  for (Type type : {Type::f32, Type::f16, Type::bf16}) add(type, {4, 33}, {4, 33});
+  add(Type::f32, {2, 5, 9}, {9});
+  add(Type::f32, {12, 9}, {12, 1});
+  add(Type::f32, {12, 9}, {});
+  add(Type::f32, {}, {12, 9});
+  add(Type::f32, {12, 1}, {9});
+  return cases;
+}
+
+constexpr bool is_differentiable(Binary op) {
+  return op == Binary::add || op == Binary::sub || op == Binary::add_scaled || op == Binary::mul ||
+         op == Binary::div || op == Binary::maximum || op == Binary::minimum;
+}
+
+template <Binary op>
+constexpr Operation binary(std::string_view name) {
+  return {name,
+          2,
+          2,
+          infer_binary<op>,
+          is_differentiable(op) ? binary_gradient<op> : nullptr,
+          binary_reference<op>,
+          same_orders,
+          lower_binary<op>,
+          binary_cases<op>};
+}
+
+constexpr Operation kElementwise[] = {
+#define TESSERA_OPERATION(name) unary<Unary::name>(#name),
+    TESSERA_UNARY_OPERATIONS(TESSERA_OPERATION)
+#undef TESSERA_OPERATION
+#define TESSERA_OPERATION(name) binary<Binary::name>(#name),
+        TESSERA_BINARY_OPERATIONS(TESSERA_OPERATION)
+#undef TESSERA_OPERATION
+};
+
+Value one(const char* operation, Value x) { return x.graph->apply(operation, {x})[0]; }
+
+}  // namespace
+
+std::span<const Operation> elementwise_operations() { return kElementwise; }
+
+Value relu(Value x) { return one("relu", x); }
+Value gelu(Value x) { return one("gelu", x); }
+Value tanh(Value x) { return one("tanh", x); }
+Value sigmoid(Value x) { return one("sigmoid", x); }
+Value exp(Value x) { return one("exp", x); }
+Value log(Value x) { return one("log", x); }
+Value sqrt(Value x) { return one("sqrt", x); }
+Value square(Value x) { return one("square", x); }
+Value abs(Value x) { return one("abs", x); }
+Value reciprocal(Value x) { return one("reciprocal", x); }
+Value operator-(Value x) { return one("neg", x); }
+Value operator+(Value a, Value b) { return apply("add", a, b); }
+Value operator-(Value a, Value b) { return apply("sub", a, b); }
+Value operator*(Value a, Value b) { return apply("mul", a, b); }
+Value operator/(Value a, Value b) { return apply("div", a, b); }
+Value operator+(Value a, double b) { return with_factor("offset", a, b); }
+Value operator*(Value a, double b) { return with_factor("scale", a, b); }
+Value maximum(Value a, Value b) { return apply("maximum", a, b); }
+Value minimum(Value a, Value b) { return apply("minimum", a, b); }
+
+}  // namespace tessera::model

@@ -1,0 +1,308 @@
+// Products with a weight, dense or sparse: y = x · Wᵀ + b, and its gradients.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cmath>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+#include "model/operations/update.h"
+#include "ops/map/elementwise.h"
+
+namespace tessera::model {
+namespace {
+
+using ops::Product;
+
+Activation activation_of(const Node& node) {
+  const std::string name = node.text("activation", "none");
+  if (name == "none") return Activation::none;
+  if (name == "relu") return Activation::relu;
+  if (name == "gelu") return Activation::gelu;
+  throw UsageError(fmt::format("linear: there is no activation '{}': use none, relu or gelu", name));
+}
+
+double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::gelu: return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::none: break;
+  }
+  return x;
+}
+
+void require_weight(const Signature& s, const TensorType& weight) {
+  if (weight.shape.size() != 2)
+    throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
+}
+
+void require(const Signature& s, bool holds, const TensorType& value, const TensorType& weight) {
+  if (!holds)
+    throw UsageError(
+        fmt::format("{}: {} does not match the weight {}", s.operation, to_string(value), to_string(weight)));
+}
+
+Types infer_forward(const Signature& s) {
+  const TensorType &x = s.inputs[0], &w = s.inputs[1];
+  require_weight(s, w);
+  require(s, x.type == w.type && !x.pattern && !x.shape.empty() && x.cols() == w.shape[1], x, w);
+  if (s.inputs.size() > 2)
+    require(s, s.inputs[2].type == x.type && s.inputs[2].elements() == w.shape[0], s.inputs[2], w);
+  activation_of(s.attributes);
+  TensorType y = x;
+  y.shape.back() = w.shape[0];
+  return {y};
+}
+
+/// Inputs dY and W; and optionally a value of X's shape: the result is 0 where that is not positive.
+Types infer_input_gradient(const Signature& s) {
+  const TensorType &dy = s.inputs[0], &w = s.inputs[1];
+  require_weight(s, w);
+  require(s, dy.type == w.type && !dy.shape.empty() && dy.cols() == w.shape[0], dy, w);
+  TensorType dx = dy;
+  dx.shape.back() = w.shape[1];
+  if (s.inputs.size() > 2) require(s, s.inputs[2] == dx, s.inputs[2], w);
+  return {dx};
+}
+
+/// Inputs X, dY and W, whose values are not read.
+Types infer_weight_gradient(const Signature& s) {
+  const TensorType &x = s.inputs[0], &dy = s.inputs[1], &w = s.inputs[2];
+  require_weight(s, w);
+  require(s, x.type == w.type && x.cols() == w.shape[1], x, w);
+  require(s, dy.type == w.type && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy, w);
+  return {w};
+}
+
+Gradients gradient(const Differentiation& d) {
+  if (activation_of(d.node) != Activation::none)
+    throw UsageError("linear: apply the activation as an operation of its own where gradients are needed");
+  const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
+  Gradients gradients = {d.graph.apply("linear_input_gradient", {dy, w})[0],
+                         d.graph.apply("linear_weight_gradient", {x, dy, w})[0]};
+  if (d.node.inputs.size() > 2) gradients.push_back(reshape(sum(dy, "rows"), d.input(2).shape()));
+  return gradients;
+}
+
+/// Calls visit(row, column, position) for each stored element of a weight.
+template <class Visit>
+void each_weight(const TensorType& w, const Visit& visit) {
+  if (!w.pattern) {
+    for (uint64_t i = 0; i < w.elements(); ++i)
+      visit(static_cast<uint32_t>(i / w.shape[1]), static_cast<uint32_t>(i % w.shape[1]), i);
+    return;
+  }
+  const Pattern& p = *w.pattern;
+  const uint32_t b = p.block_size;
+  for (uint32_t row = 0; row < p.block_rows(); ++row)
+    for (uint64_t block = p.row_begin[row]; block < p.row_begin[row + 1]; ++block)
+      for (uint32_t i = 0; i < b * b; ++i) {
+        const uint32_t r = row * b + i / b, c = p.columns[block] * b + i % b;
+        if (r < p.rows && c < p.cols) visit(r, c, block * b * b + i);
+      }
+}
+
+std::vector<Array> forward_reference(const Evaluation& e) {
+  const TensorType& w = e.input_type(1);
+  const uint32_t n = e.input_type(0).rows(), m = w.shape[0], k = w.shape[1];
+  Array y(e.output_type(0).elements());
+  each_weight(w, [&](uint32_t r, uint32_t c, uint64_t i) {
+    for (uint32_t j = 0; j < n; ++j)
+      y[uint64_t{j} * m + r] += (*e.inputs[1])[i] * (*e.inputs[0])[uint64_t{j} * k + c];
+  });
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    if (e.inputs.size() > 2) y[i] += (*e.inputs[2])[i % m];
+    y[i] = activate(activation_of(e.node), y[i]);
+  }
+  return {y};
+}
+
+std::vector<Array> input_gradient_reference(const Evaluation& e) {
+  const TensorType& w = e.input_type(1);
+  const uint32_t n = e.input_type(0).rows(), m = w.shape[0], k = w.shape[1];
+  Array dx(e.output_type(0).elements());
+  each_weight(w, [&](uint32_t r, uint32_t c, uint64_t i) {
+    for (uint32_t j = 0; j < n; ++j)
+      dx[uint64_t{j} * k + c] += (*e.inputs[1])[i] * (*e.inputs[0])[uint64_t{j} * m + r];
+  });
+  if (e.inputs.size() > 2)
+    for (uint64_t i = 0; i < dx.size(); ++i)
+      if ((*e.inputs[2])[i] <= 0) dx[i] = 0;
+  return {dx};
+}
+
+std::vector<Array> weight_gradient_reference(const Evaluation& e) {
+  const TensorType& w = e.input_type(2);
+  const uint32_t n = e.input_type(0).rows(), m = w.shape[0], k = w.shape[1];
+  Array dw(w.elements());
+  each_weight(w, [&](uint32_t r, uint32_t c, uint64_t i) {
+    for (uint32_t j = 0; j < n; ++j)
+      dw[i] += (*e.inputs[0])[uint64_t{j} * k + c] * (*e.inputs[1])[uint64_t{j} * m + r];
+  });
+  return {dw};
+}
+
+/// X and Y in the weight's order; the bias is a row on hosts and a column on tiles.
+std::vector<OrderChoice> forward_orders(const OrderQuery& query, const Node& node) {
+  const Order order = activation_order(query.type(node.inputs[1]), query.machine);
+  OrderChoice choice{{order, Order::stored}, {order}};
+  const bool is_host = query.machine.kind == machine::Kind::host;
+  if (node.inputs.size() > 2) choice.inputs.push_back(is_host ? Order::plain : Order::transposed);
+  return {choice};
+}
+
+std::vector<OrderChoice> input_gradient_orders(const OrderQuery& query, const Node& node) {
+  const Order order = activation_order(query.type(node.inputs[1]), query.machine);
+  OrderChoice choice{{order, Order::stored}, {order}};
+  if (node.inputs.size() > 2) choice.inputs.push_back(order);
+  return {choice};
+}
+
+std::vector<OrderChoice> weight_gradient_orders(const OrderQuery& query, const Node& node) {
+  const Order order = activation_order(query.type(node.inputs[2]), query.machine);
+  return {{{order, order, Order::stored}, {Order::stored}}};
+}
+
+/// Runs the product with X or dX and Y or dY in the types of the weight's products: 16-bit values of a host
+/// are converted around it.
+void run(Lowering& l, LinearWeight& weight, LinearCall call) {
+  const Type type = weight.activation_type();
+  ops::Operand& result = call.product == Product::forward          ? call.y
+                         : call.product == Product::input_gradient ? call.x
+                                                                   : call.values;
+  const Type wanted = call.product == Product::sddmm ? weight.gradient_type() : type;
+  const ops::Operand given = result;
+  for (ops::Operand* operand : {&call.x, &call.y})
+    if (operand != &result) *operand = l.as_type(*operand, type);
+  if (call.bias) call.bias = l.as_type(*call.bias, Type::f32);
+  if (l.builder().type_of(given) != wanted)
+    result = l.temporary("result", wanted, given.rows(), given.cols());
+  const std::optional<ops::Operand> mask = call.mask;
+  if (!weight.takes_mask()) call.mask.reset();
+  l.run(weight.add(l.builder(), call));
+  l.convert_type(result, given);
+  if (mask && !call.mask)
+    l.add(ops::BinaryProblem{kernels::Binary::relu_gradient, l.builder().type_of(given), given.rows(),
+                             given.cols()},
+          {given, *mask, given});
+}
+
+void lower_forward(Lowering& l, const Node& node) {
+  LinearCall call{.product = Product::forward,
+                  .values = l.input(1),
+                  .x = l.input(0),
+                  .y = l.output(0),
+                  .n = l.graph().type(node.inputs[0]).rows(),
+                  .activation = activation_of(node)};
+  if (node.inputs.size() > 2) call.bias = l.input(2);
+  run(l, l.weight(node.inputs[1]), call);
+}
+
+void lower_input_gradient(Lowering& l, const Node& node) {
+  LinearCall call{.product = Product::input_gradient,
+                  .values = l.input(1),
+                  .x = l.output(0),
+                  .y = l.input(0),
+                  .n = l.graph().type(node.inputs[0]).rows()};
+  if (node.inputs.size() > 2) call.mask = l.input(2);
+  run(l, l.weight(node.inputs[1]), call);
+}
+
+/// The update that alone uses a gradient, if it may run at once; null: there is none.
+const Node* sole_update(const Lowering& l, const Node& node) {
+  const Node* update = l.sole_user(0);
+  const std::optional<ValueId>& weight = l.stored_as(node.outputs[0]);
+  const bool can = update != nullptr && is_update(*update) && weight && !l.is_read_later(*weight, *update);
+  return can ? update : nullptr;
+}
+
+/// With the update that alone uses the gradient, if the weight has a form for both.
+void lower_weight_gradient(Lowering& l, const Node& node) {
+  LinearWeight& weight = l.weight(node.inputs[2]);
+  LinearCall call{.product = Product::sddmm,
+                  .x = l.input(0),
+                  .y = l.input(1),
+                  .n = l.graph().type(node.inputs[0]).rows()};
+  if (const Node* update = sole_update(l, node)) {
+    if (const auto step = weight.add_updating(l.builder(), call, update_of(l, *update))) {
+      l.run(*step);
+      return l.skip(*update);
+    }
+  }
+  call.values = l.output(0);
+  run(l, weight, call);
+}
+
+TensorType dense(Type type, uint32_t m, uint32_t k) { return {type, {m, k}, {}, {}}; }
+
+TensorType sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
+  Pattern pattern{m, k, block_size, {0}, {}};
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
+    for (uint32_t col = 0; col < pattern.block_cols(); ++col)
+      if ((row * 7 + col * 5) % 3 == 0) pattern.columns.push_back(col);
+    pattern.row_begin.push_back(pattern.columns.size());
+  }
+  const uint64_t blocks = pattern.blocks();
+  TensorType type{Type::f32, {m, k}, std::make_shared<const Pattern>(std::move(pattern)), {}};
+  if (dynamic) type.capacity = blocks + 3;
+  return type;
+}
+
+std::vector<TensorType> weights() {
+  return {dense(Type::f32, 24, 40), dense(Type::f32, 10, 33), dense(Type::f16, 24, 40),
+          sparse(32, 48, 8, false), sparse(40, 64, 16, true), sparse(24, 40, 1, false)};
+}
+
+TensorType rows(const TensorType& w, Shape leading, uint32_t features) {
+  leading.push_back(features);
+  return {w.type, std::move(leading), {}, {}};
+}
+
+std::vector<Case> forward_cases() {
+  std::vector<Case> cases;
+  for (const TensorType& w : weights()) {
+    cases.push_back({{rows(w, {3, 7}, w.shape[1]), w}});
+    cases.push_back({.inputs = {rows(w, {16}, w.shape[1]), w, {w.type, {w.shape[0]}, {}, {}}},
+                     .attributes = {{"activation", "relu"}},
+                     .differentiable = false});
+  }
+  return cases;
+}
+
+std::vector<Case> input_gradient_cases() {
+  std::vector<Case> cases;
+  for (const TensorType& w : weights())
+    cases.push_back({.inputs = {rows(w, {3, 7}, w.shape[0]), w}, .differentiable = false});
+  const TensorType w = dense(Type::f32, 24, 40);
+  cases.push_back({.inputs = {rows(w, {21}, 24), w, rows(w, {21}, 40)}, .differentiable = false});
+  return cases;
+}
+
+std::vector<Case> weight_gradient_cases() {
+  std::vector<Case> cases;
+  for (const TensorType& w : weights())
+    cases.push_back(
+        {.inputs = {rows(w, {21}, w.shape[1]), rows(w, {21}, w.shape[0]), w}, .differentiable = false});
+  return cases;
+}
+
+constexpr Operation kLinear[] = {
+    {"linear", 2, 3, infer_forward, gradient, forward_reference, forward_orders, lower_forward,
+     forward_cases},
+    {"linear_input_gradient", 2, 3, infer_input_gradient, nullptr, input_gradient_reference,
+     input_gradient_orders, lower_input_gradient, input_gradient_cases},
+    {"linear_weight_gradient", 3, 3, infer_weight_gradient, nullptr, weight_gradient_reference,
+     weight_gradient_orders, lower_weight_gradient, weight_gradient_cases},
+};
+
+}  // namespace
+
+std::span<const Operation> linear_operations() { return kLinear; }
+
+Value linear(Value x, Value weight, std::optional<Value> bias) {
+  std::vector<Value> inputs = {x, weight};
+  if (bias) inputs.push_back(*bias);
+  return x.graph->apply("linear", inputs)[0];
+}
+
+}  // namespace tessera::model

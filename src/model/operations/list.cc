@@ -1,0 +1,39 @@
+#include "model/operations/list.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+
+namespace tessera::model {
+namespace {
+
+std::vector<const Operation*> gather() {
+  std::vector<const Operation*> all;
+#define TESSERA_GATHER(file) \
+  for (const Operation& operation : file##_operations()) all.push_back(&operation);
+  TESSERA_OPERATION_FILES(TESSERA_GATHER)
+#undef TESSERA_GATHER
+  return all;
+}
+
+}  // namespace
+
+std::span<const Operation* const> all_operations() {
+  static const std::vector<const Operation*> all = gather();
+  return all;
+}
+
+const Operation& find_operation(std::string_view name) {
+  const auto found = std::ranges::find(all_operations(), name, &Operation::name);
+  if (found == all_operations().end()) throw UsageError(fmt::format("there is no operation '{}'", name));
+  return **found;
+}
+
+std::vector<std::string_view> operation_names() {
+  std::vector<std::string_view> names;
+  for (const Operation* operation : all_operations()) names.push_back(operation->name);
+  return names;
+}
+
+}  // namespace tessera::model

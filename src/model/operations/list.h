@@ -1,0 +1,18 @@
+// All operations, by file.
+#pragma once
+
+#include <span>
+
+#include "model/operation.h"
+
+// A file of operations/ for each name, which defines `name_operations()`.
+#define TESSERA_OPERATION_FILES(X) \
+  X(elementwise) X(linear) X(reduce) X(softmax) X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update)
+
+namespace tessera::model {
+
+#define TESSERA_DECLARE(file) std::span<const Operation> file##_operations();
+TESSERA_OPERATION_FILES(TESSERA_DECLARE)
+#undef TESSERA_DECLARE
+
+}  // namespace tessera::model

@@ -1,0 +1,204 @@
+// Sums and maxima over dimensions, and their inverse: a value expanded to a larger shape.
+#include "ops/map/reduce.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/lowering.h"
+#include "model/operations/broadcast.h"
+#include "model/operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+using kernels::Reduction;
+
+enum class Over : uint8_t { rows, columns, all };
+
+Over over_of(const Node& node) {
+  const std::string over = node.text("over", "all");
+  if (over == "rows") return Over::rows;
+  if (over == "columns") return Over::columns;
+  if (over == "all") return Over::all;
+  throw UsageError(fmt::format("a reduction over '{}' is not possible: use rows, columns or all", over));
+}
+
+/// Sums may be scaled, so that a mean is one operation.
+template <Reduction op>
+double scale_of(const Node& node) {
+  return op == Reduction::maximum ? 1 : node.number("scale", 1.0);
+}
+
+Shape reduced_shape(const Shape& shape, Over over) {
+  if (over == Over::all) return {};
+  if (over == Over::rows) return {shape.empty() ? 1 : shape.back()};
+  Shape reduced = shape;
+  if (reduced.empty()) return {};
+  reduced.back() = 1;
+  return reduced;
+}
+
+template <Reduction op>
+Types infer(const Signature& s) {
+  const TensorType& type = s.inputs[0];
+  const Over over = over_of(s.attributes);
+  scale_of<op>(s.attributes);
+  if (type.pattern && over != Over::all)
+    throw UsageError(fmt::format("{}: a sparse value can only be reduced over all", s.operation));
+  // Sums of squares of 16-bit values would overflow their type.
+  const Type result = op == Reduction::sum_of_squares ? Type::f32 : type.type;
+  return {{result, reduced_shape(type.shape, over), {}, {}}};
+}
+
+template <Reduction op>
+std::vector<Array> reference(const Evaluation& e) {
+  const Over over = over_of(e.node);
+  const uint32_t cols = e.input_type(0).cols();
+  Array y(e.output_type(0).elements(),
+          op == Reduction::maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  for (uint64_t i = 0; i < e.inputs[0]->size(); ++i) {
+    const double x = (*e.inputs[0])[i];
+    double& result = y[over == Over::all ? 0 : over == Over::rows ? i % cols : i / cols];
+    if (op == Reduction::maximum)
+      result = std::max(result, x);
+    else
+      result += op == Reduction::sum ? x : x * x;
+  }
+  for (double& result : y) result *= scale_of<op>(e.node);
+  return {y};
+}
+
+template <Reduction op>
+Gradients gradient(const Differentiation& d) {
+  const Value x = d.input(0);
+  Value dy = *d.dy[0];
+  const double scale = scale_of<op>(d.node);
+  if (scale != 1) dy = dy * scale;
+  const auto expanded = [&](Value value) {
+    if (x.type().pattern) throw UsageError("a reduction of a sparse value has no gradient");
+    std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
+    return d.graph.apply("expand", {value}, {{"shape", shape}})[0];
+  };
+  if (op == Reduction::sum) return {expanded(dy)};
+  if (op == Reduction::sum_of_squares) return {x * expanded(cast(dy, x.type().type)) * 2};
+  const Value most = d.graph.apply("equal", {x, expanded(d.output(0))})[0];
+  const Value count = sum(most, d.node.text("over", "all"));
+  return {most * expanded(dy / count)};
+}
+
+template <Reduction op>
+void lower(Lowering& l, const Node& node) {
+  const Over over = over_of(node);
+  const ops::Operand in = l.input(0), out = l.output(0);
+  const Type type = l.builder().type_of(in), to = l.builder().type_of(out);
+  const auto scale = static_cast<float>(scale_of<op>(node));
+  if (over != Over::all) {
+    const bool over_rows = (over == Over::rows) == (l.input_order(0) == Order::plain);
+    return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), over_rows, type, to, scale}, {in, out});
+  }
+  if (in.rows() == 1 || in.cols() == 1)
+    return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), in.cols() == 1, type, to, scale},
+                 {in, out});
+  // First the dimension that leaves more results, which are computed side by side.
+  const bool rows_first = in.cols() > in.rows();
+  const ops::Operand partial =
+      l.temporary("partial", Type::f32, rows_first ? 1 : in.rows(), rows_first ? in.cols() : 1);
+  constexpr Reduction second = op == Reduction::sum_of_squares ? Reduction::sum : op;
+  l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), rows_first, type, Type::f32, 1}, {in, partial});
+  l.add(ops::AxisReduceProblem{second, partial.rows(), partial.cols(), !rows_first, Type::f32, to, scale},
+        {partial, out});
+}
+
+std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
+  if (query.is_stored(node.inputs[0])) return {{{Order::stored}, {Order::plain}}};
+  const Order out = over_of(node) == Over::all ? Order::plain : Order::transposed;
+  return {{{Order::plain}, {Order::plain}}, {{Order::transposed}, {out}}};
+}
+
+template <Reduction op>
+std::vector<Case> cases() {
+  std::vector<Case> cases;
+  for (const char* over : {"rows", "columns", "all"}) {
+    cases.push_back({{{Type::f32, {3, 7, 19}, {}, {}}}, {{"over", over}}});
+    if (op != Reduction::maximum) cases.back().attributes["scale"] = 0.5;
+    cases.push_back({{{Type::f16, {9, 33}, {}, {}}}, {{"over", over}}});
+  }
+  cases.push_back({{{Type::f32, {}, {}, {}}}, {{"over", "all"}}});
+  return cases;
+}
+
+// Expansion.
+
+Types infer_expand(const Signature& s) {
+  TensorType out = s.inputs[0];
+  out.shape.clear();
+  for (int64_t size : s.attributes.list("shape")) out.shape.push_back(static_cast<uint32_t>(size));
+  if (out.pattern || !broadcast_of(s.inputs[0], out))
+    throw UsageError(fmt::format("{} cannot be expanded to {}", to_string(s.inputs[0]), to_string(out)));
+  return {out};
+}
+
+std::vector<Array> expand_reference(const Evaluation& e) {
+  const TensorType& type = e.output_type(0);
+  const ops::Broadcast broadcast = *broadcast_of(e.input_type(0), type);
+  Array y(type.elements());
+  for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[broadcast_index(broadcast, i, type.cols())];
+  return {y};
+}
+
+/// The maximum of a value and itself, broadcast.
+void lower_expand(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  ops::Broadcast broadcast = *broadcast_of(l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]));
+  if (l.output_order(0) == Order::transposed) broadcast = transposed(broadcast);
+  l.add(ops::BinaryProblem{kernels::Binary::maximum, l.builder().type_of(out), out.rows(), out.cols(), 1,
+                           broadcast, broadcast},
+        {in, in, out});
+}
+
+std::vector<Case> expand_cases() {
+  const std::vector<int64_t> shape = {4, 9, 21};
+  return {{{{Type::f32, {}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::f32, {21}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::f32, {4, 9, 1}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::bf16, {36, 1}, {}, {}}}, {{"shape", std::vector<int64_t>{36, 21}}}}};
+}
+
+template <Reduction op>
+constexpr Operation reduction(std::string_view name) {
+  return {name, 1, 1, infer<op>, gradient<op>, reference<op>, orders, lower<op>, cases<op>};
+}
+
+constexpr Operation kReduce[] = {
+    reduction<Reduction::sum>("sum"),
+    reduction<Reduction::maximum>("max"),
+    reduction<Reduction::sum_of_squares>("sum_of_squares"),
+    {"expand", 1, 1, infer_expand,
+     [](const Differentiation& d) { return Gradients{sum_to(*d.dy[0], d.input(0).type())}; },
+     expand_reference, same_orders, lower_expand, expand_cases},
+};
+
+Value reduce(const char* operation, Value x, std::string over, double scale = 1) {
+  Attributes attributes = {{"over", std::move(over)}};
+  if (scale != 1) attributes["scale"] = scale;
+  return x.graph->apply(operation, {x}, std::move(attributes))[0];
+}
+
+}  // namespace
+
+std::span<const Operation> reduce_operations() { return kReduce; }
+
+Value sum(Value x, std::string over) { return reduce("sum", x, std::move(over)); }
+Value max(Value x, std::string over) { return reduce("max", x, std::move(over)); }
+Value mean(Value x, std::string over) {
+  const double count = over == "all"    ? static_cast<double>(x.type().elements())
+                       : over == "rows" ? x.type().rows()
+                                        : x.type().cols();
+  return reduce("sum", x, std::move(over), 1 / count);
+}
+
+}  // namespace tessera::model

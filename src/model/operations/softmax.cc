@@ -1,0 +1,54 @@
+// Softmax over the last dimension.
+#include "ops/map/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+Types infer(const Signature& s) { return {s.inputs[0]}; }
+
+Gradients gradient(const Differentiation& d) {
+  const Value y = d.output(0), weighted = *d.dy[0] * y;
+  return {weighted - y * sum(weighted, "columns")};
+}
+
+std::vector<Array> reference(const Evaluation& e) {
+  const uint32_t cols = e.input_type(0).cols();
+  Array y = *e.inputs[0];
+  for (uint64_t begin = 0; begin < y.size(); begin += cols) {
+    const std::span<double> row(y.data() + begin, cols);
+    const double most = *std::ranges::max_element(row);
+    double total = 0;
+    for (double& x : row) total += x = std::exp(x - most);
+    for (double& x : row) x /= total;
+  }
+  return {y};
+}
+
+void lower(Lowering& l, const Node&) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  l.add(ops::SoftmaxProblem{in.rows(), in.cols(), l.input_order(0) == Order::transposed,
+                            l.builder().type_of(in)},
+        {in, out});
+}
+
+std::vector<Case> cases() {
+  return {{.inputs = {{Type::f32, {3, 4, 10}, {}, {}}}, .low = -4, .high = 4},
+          {.inputs = {{Type::f32, {5, 100}, {}, {}}}, .low = -4, .high = 4},
+          {.inputs = {{Type::f16, {5, 33}, {}, {}}}, .low = -4, .high = 4}};
+}
+
+constexpr Operation kSoftmax[] = {{"softmax", 1, 1, infer, gradient, reference, same_orders, lower, cases}};
+
+}  // namespace
+
+std::span<const Operation> softmax_operations() { return kSoftmax; }
+
+Value softmax(Value x) { return x.graph->apply("softmax", {x})[0]; }
+
+}  // namespace tessera::model

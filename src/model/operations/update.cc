@@ -1,0 +1,191 @@
+// Updates of parameters: stochastic gradient descent, Adam. In place.
+#include "model/operations/update.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cmath>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+#include "ops/map/optimizer.h"
+
+namespace tessera::model {
+namespace {
+
+void require_like(const Signature& s, size_t input, const TensorType& weight, Type type) {
+  TensorType wanted = weight;
+  wanted.type = type;
+  if (!(s.inputs[input] == wanted))
+    throw UsageError(fmt::format("{}: input {} is {}; it must be {}", s.operation, input,
+                                 to_string(s.inputs[input]), to_string(wanted)));
+}
+
+void require_scalar(const Signature& s, size_t input, Type type) {
+  if (s.inputs[input].type != type || s.inputs[input].elements() != 1)
+    throw UsageError(fmt::format("{}: input {} is {}; it must be {}[]", s.operation, input,
+                                 to_string(s.inputs[input]), name_of(type)));
+}
+
+// Inputs: gradient, rate, weight, and with momentum the velocity. Outputs: weight, velocity.
+enum : size_t { kGradient, kRate, kWeight, kVelocity };
+
+ops::SgdProblem sgd_problem(const Node& node) {
+  return {.momentum = static_cast<float>(node.number("momentum", 0.0)),
+          .decay = static_cast<float>(node.number("decay", 0.0)),
+          .nesterov = node.integer("nesterov", 0) != 0};
+}
+
+Types infer_sgd(const Signature& s) {
+  const TensorType& weight = s.inputs[kWeight];
+  require_like(s, kGradient, weight, weight.type);
+  require_scalar(s, kRate, Type::f32);
+  const ops::SgdProblem problem = sgd_problem(s.attributes);
+  if ((problem.momentum != 0) != (s.inputs.size() > kVelocity))
+    throw UsageError("sgd: it takes a velocity if and only if there is momentum");
+  if (problem.momentum == 0) return {weight};
+  require_like(s, kVelocity, weight, Type::f32);
+  return {weight, s.inputs[kVelocity]};
+}
+
+std::vector<Array> sgd_reference(const Evaluation& e) {
+  const double momentum = e.node.number("momentum", 0.0), decay = e.node.number("decay", 0.0);
+  const bool nesterov = e.node.integer("nesterov", 0) != 0;
+  Array weight = *e.inputs[kWeight];
+  Array velocity = momentum != 0 ? *e.inputs[kVelocity] : Array(weight.size());
+  for (size_t i = 0; i < weight.size(); ++i) {
+    const double gradient = (*e.inputs[kGradient])[i] + decay * weight[i];
+    velocity[i] = momentum * velocity[i] + gradient;
+    const double step = nesterov ? gradient + momentum * velocity[i] : velocity[i];
+    weight[i] -= (*e.inputs[kRate])[0] * step;
+  }
+  if (momentum == 0) return {weight};
+  return {weight, velocity};
+}
+
+std::vector<Case> sgd_cases() {
+  const TensorType w{Type::f32, {7, 19}, {}, {}}, scalar{Type::f32, {}, {}, {}};
+  return {{.inputs = {w, scalar, w}, .attributes = {{"decay", 0.1}}, .differentiable = false},
+          {.inputs = {w, scalar, w, w}, .attributes = {{"momentum", 0.9}}, .differentiable = false},
+          {.inputs = {w, scalar, w, w},
+           .attributes = {{"momentum", 0.9}, {"decay", 0.01}, {"nesterov", int64_t{1}}},
+           .differentiable = false}};
+}
+
+// Inputs: gradient, rate, weight, step, first and second moment. Outputs: weight and the moments.
+enum : size_t { kStep = 3, kFirst, kSecond, kAdamInputs };
+
+ops::AdamProblem adam_problem(const Node& node) {
+  return {.beta1 = static_cast<float>(node.number("beta1")),
+          .beta2 = static_cast<float>(node.number("beta2")),
+          .epsilon = static_cast<float>(node.number("epsilon")),
+          .decay = static_cast<float>(node.number("decay", 0.0)),
+          .decoupled = node.integer("decoupled", 0) != 0};
+}
+
+Types infer_adam(const Signature& s) {
+  const TensorType& weight = s.inputs[kWeight];
+  adam_problem(s.attributes);
+  require_like(s, kGradient, weight, weight.type);
+  require_scalar(s, kRate, Type::f32);
+  require_scalar(s, kStep, Type::u32);
+  require_like(s, kFirst, weight, Type::f32);
+  require_like(s, kSecond, weight, Type::f32);
+  return {weight, s.inputs[kFirst], s.inputs[kSecond]};
+}
+
+std::vector<Array> adam_reference(const Evaluation& e) {
+  const double beta1 = e.node.number("beta1"), beta2 = e.node.number("beta2"),
+               decay = e.node.number("decay", 0.0), rate = (*e.inputs[kRate])[0],
+               step = (*e.inputs[kStep])[0];
+  const bool decoupled = e.node.integer("decoupled", 0) != 0;
+  Array weight = *e.inputs[kWeight], first = *e.inputs[kFirst], second = *e.inputs[kSecond];
+  for (size_t i = 0; i < weight.size(); ++i) {
+    double gradient = (*e.inputs[kGradient])[i];
+    if (decoupled)
+      weight[i] *= 1 - rate * decay;
+    else
+      gradient += decay * weight[i];
+    first[i] = beta1 * first[i] + (1 - beta1) * gradient;
+    second[i] = beta2 * second[i] + (1 - beta2) * gradient * gradient;
+    const double corrected = std::sqrt(second[i] / (1 - std::pow(beta2, step))) + e.node.number("epsilon");
+    weight[i] -= rate / (1 - std::pow(beta1, step)) * first[i] / corrected;
+  }
+  return {weight, first, second};
+}
+
+std::vector<Case> adam_cases() {
+  const TensorType w{Type::f32, {7, 19}, {}, {}}, scalar{Type::f32, {}, {}, {}}, step{Type::u32, {}, {}, {}};
+  Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-3}, {"decay", 0.1}};
+  std::vector<Case> cases;
+  for (int64_t decoupled : {0, 1}) {
+    attributes["decoupled"] = decoupled;
+    // Second moments are not negative.
+    cases.push_back({.inputs = {w, scalar, w, step, w, w},
+                     .attributes = attributes,
+                     .low = 0.1,
+                     .below = 1000,
+                     .differentiable = false});
+  }
+  return cases;
+}
+
+template <class Problem>
+LinearUpdate update(Problem problem, const Lowering& l, std::vector<ops::Operand> operands, Type gradient) {
+  const ops::Operand& weight = operands.back();
+  problem.weight = l.builder().type_of(weight);
+  problem.gradient = gradient;
+  problem.rows = weight.rows();
+  problem.cols = weight.cols();
+  return {operation_of(problem), std::move(operands)};
+}
+
+/// Operands without the gradient, in the order of the operation's.
+LinearUpdate in_place(Lowering& l, const Node& node, Type gradient) {
+  const auto at = [&](size_t i) { return l.operand_of(node.inputs[i]); };
+  if (node.operation->name == "adam")
+    return update(adam_problem(node), l, {at(kRate), at(kStep), at(kFirst), at(kSecond), at(kWeight)},
+                  gradient);
+  std::vector<ops::Operand> operands = {at(kRate)};
+  if (node.inputs.size() > kVelocity) operands.push_back(at(kVelocity));
+  operands.push_back(at(kWeight));
+  return update(sgd_problem(node), l, std::move(operands), gradient);
+}
+
+void alias_outputs(Lowering& l, const Node& node) {
+  if (node.operation->name == "adam") {
+    l.alias(node.outputs[1], node.inputs[kFirst]);
+    l.alias(node.outputs[2], node.inputs[kSecond]);
+  } else if (node.outputs.size() > 1) {
+    l.alias(node.outputs[1], node.inputs[kVelocity]);
+  }
+  l.alias(node.outputs[0], node.inputs[kWeight]);
+}
+
+void lower(Lowering& l, const Node& node) {
+  const ops::Operand gradient = l.in_order(node.inputs[kGradient], l.order_of(node.inputs[kWeight]));
+  LinearUpdate update = in_place(l, node, l.builder().type_of(gradient));
+  update.operands.insert(update.operands.begin(), gradient);
+  const ops::MapPlan plan = plan_map(l.builder(), update.operation, update.operands);
+  l.run(build_map(l.builder(), update.operation, plan, update.operands));
+  alias_outputs(l, node);
+}
+
+constexpr Operation kUpdate[] = {
+    {"sgd", 3, 4, infer_sgd, nullptr, sgd_reference, same_orders, lower, sgd_cases},
+    {"adam", kAdamInputs, kAdamInputs, infer_adam, nullptr, adam_reference, same_orders, lower, adam_cases},
+};
+
+}  // namespace
+
+std::span<const Operation> update_operations() { return kUpdate; }
+
+bool is_update(const Node& node) { return node.operation->name == "sgd" || node.operation->name == "adam"; }
+
+LinearUpdate update_of(Lowering& l, const Node& node) {
+  LinearUpdate update = in_place(l, node, l.weight(node.inputs[kWeight]).gradient_type());
+  alias_outputs(l, node);
+  return update;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,186 @@
+#include "model/order.h"
+
+#include <algorithm>
+#include <set>
+
+#include "model/operation.h"
+
+namespace tessera::model {
+namespace {
+
+/// A conversion reads and writes a value once, in a superstep of its own. Only comparisons matter.
+constexpr double kConversionSeconds = 1e-6;
+constexpr double kConversionSecondsPerByte = 2e-10;
+
+/// The parameter that a weight is computed from element by element.
+std::optional<ValueId> root_of(const Graph& graph, ValueId id) {
+  const ValueInfo& info = graph.info(id);
+  if (!info.node) {
+    if (info.kind == Kind::parameter) return id;
+    return {};
+  }
+  for (ValueId input : graph.nodes()[*info.node].inputs)
+    if (graph.type(input).shape == info.type.shape)
+      if (const auto root = root_of(graph, input)) return root;
+  return {};
+}
+
+/// The weight of a linear operation; none: it is not one.
+std::optional<ValueId> weight_of(const Node& node) {
+  if (node.operation->name == "linear" || node.operation->name == "linear_input_gradient")
+    return node.inputs[1];
+  if (node.operation->name == "linear_weight_gradient") return node.inputs[2];
+  return {};
+}
+
+/// Orders of a graph while they are being chosen.
+class Choice {
+ public:
+  explicit Choice(const OrderQuery& query) : query_(query), users_(query.graph.values().size()) {
+    const Graph& graph = query.graph;
+    values_.assign(graph.values().size(), Order::plain);
+    for (ValueId id = 0; id < values_.size(); ++id)
+      if (query.is_stored(id)) values_[id] = Order::stored;
+    for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+      options_.push_back(graph.nodes()[n].operation->orders(query, graph.nodes()[n]));
+      chosen_.push_back(0);
+      for (ValueId input : graph.nodes()[n].inputs) users_[input].push_back(n);
+    }
+  }
+
+  ChosenOrders run() {
+    for (uint32_t n = 0; n < options_.size(); ++n) improve(n);
+    constexpr int kSweeps = 8;
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      bool changed = false;
+      for (uint32_t n = 0; n < options_.size(); ++n) changed |= improve(n);
+      for (ValueId id = 0; id < values_.size(); ++id) changed |= improve_leaf(id);
+      if (!changed) break;
+    }
+    ChosenOrders result;
+    for (uint32_t n = 0; n < options_.size(); ++n) result.nodes.push_back(choice(n));
+    result.values = values_;
+    return result;
+  }
+
+ private:
+  const Node& node(uint32_t n) const { return query_.graph.nodes()[n]; }
+  const OrderChoice& choice(uint32_t n) const { return options_[n][chosen_[n]]; }
+
+  void choose(uint32_t n, size_t option) {
+    chosen_[n] = option;
+    for (size_t i = 0; i < node(n).outputs.size(); ++i) values_[node(n).outputs[i]] = choice(n).outputs[i];
+  }
+
+  /// Of the conversions of a value, each made once.
+  double conversions(ValueId id) const {
+    const TensorType& type = query_.type(id);
+    if (type.elements() == 1) return 0;
+    std::set<Order> wanted;
+    for (uint32_t user : users_[id])
+      for (size_t i = 0; i < node(user).inputs.size(); ++i)
+        if (node(user).inputs[i] == id) wanted.insert(choice(user).inputs[i]);
+    wanted.erase(values_[id]);
+    const auto bytes = static_cast<double>(type.elements() * size_of(type.type));
+    return static_cast<double>(wanted.size()) * (kConversionSeconds + kConversionSecondsPerByte * bytes);
+  }
+
+  double cost(uint32_t n) const {
+    double seconds = choice(n).seconds;
+    std::set<ValueId> around(node(n).inputs.begin(), node(n).inputs.end());
+    around.insert(node(n).outputs.begin(), node(n).outputs.end());
+    for (ValueId id : around) seconds += conversions(id);
+    return seconds;
+  }
+
+  bool improve(uint32_t n) {
+    const size_t before = chosen_[n];
+    size_t best = before;
+    choose(n, before);
+    double least = cost(n);
+    for (size_t option = 0; option < options_[n].size(); ++option) {
+      choose(n, option);
+      const double seconds = cost(n);
+      if (seconds < least) least = seconds, best = option;
+    }
+    choose(n, best);
+    return best != before;
+  }
+
+  /// The caller binds inputs in any order, and state lies in any; an optimizer's lies as its parameter.
+  bool improve_leaf(ValueId id) {
+    const ValueInfo& info = query_.graph.info(id);
+    const bool is_free = info.kind == Kind::input || info.kind == Kind::parameter || info.kind == Kind::state;
+    if (!is_free || info.belongs || query_.is_stored(id)) return false;
+    if (!(query_.graph.bound_type(id) == info.type)) return false;  // rows of micro-batches
+    const Order before = values_[id];
+    const double as_it_is = conversions_with_state(id);
+    set_leaf(id, before == Order::plain ? Order::transposed : Order::plain);
+    if (conversions_with_state(id) < as_it_is) return true;
+    set_leaf(id, before);
+    return false;
+  }
+
+  void set_leaf(ValueId id, Order order) {
+    values_[id] = order;
+    for (ValueId other = 0; other < values_.size(); ++other)
+      if (query_.graph.info(other).belongs == id) values_[other] = order;
+  }
+
+  double conversions_with_state(ValueId id) const {
+    double seconds = conversions(id);
+    for (ValueId other = 0; other < values_.size(); ++other)
+      if (query_.graph.info(other).belongs == id) seconds += conversions(other);
+    return seconds;
+  }
+
+  const OrderQuery& query_;
+  std::vector<Order> values_;
+  std::vector<std::vector<uint32_t>> users_;
+  std::vector<std::vector<OrderChoice>> options_;
+  std::vector<size_t> chosen_;
+};
+
+OrderChoice all_in(const OrderQuery& query, const Node& node, Order order) {
+  OrderChoice choice;
+  const auto of = [&](ValueId id) {
+    if (query.is_stored(id)) return Order::stored;
+    return query.type(id).elements() == 1 ? Order::plain : order;
+  };
+  for (ValueId input : node.inputs) choice.inputs.push_back(of(input));
+  for (ValueId output : node.outputs) choice.outputs.push_back(of(output));
+  return choice;
+}
+
+}  // namespace
+
+std::vector<OrderChoice> same_orders(const OrderQuery& query, const Node& node) {
+  for (ValueId output : node.outputs)
+    if (query.is_stored(output)) return {all_in(query, node, Order::stored)};
+  return {all_in(query, node, Order::plain), all_in(query, node, Order::transposed)};
+}
+
+std::vector<OrderChoice> plain_orders(const OrderQuery& query, const Node& node) {
+  return {all_in(query, node, Order::plain)};
+}
+
+std::vector<std::optional<ValueId>> stored_values(const Graph& graph) {
+  std::vector<std::optional<ValueId>> stored(graph.values().size());
+  for (const Node& node : graph.nodes())
+    if (const auto weight = weight_of(node))
+      if (const auto root = root_of(graph, *weight)) stored[*root] = root;
+  for (ValueId id = 0; id < stored.size(); ++id)
+    if (const auto& parameter = graph.info(id).belongs) stored[id] = stored[*parameter];
+  for (const Node& node : graph.nodes()) {
+    if (node.operation->name == "linear" || node.operation->name == "linear_input_gradient") continue;
+    for (ValueId output : node.outputs)
+      for (ValueId input : node.inputs)
+        if (stored[input] && graph.type(input).shape == graph.type(output).shape)
+          stored[output] = stored[input];
+  }
+  return stored;
+}
+
+ChosenOrders choose_orders(const OrderQuery& query) { return Choice(query).run(); }
+
+}  // namespace tessera::model

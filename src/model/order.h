@@ -1,0 +1,56 @@
+// Orders in which a program stores the values of a graph.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "machine/model/machine.h"
+
+namespace tessera::model {
+
+/// A value of shape [..., features] as a matrix of a program.
+enum class Order : uint8_t {
+  plain,       ///< rows × features
+  transposed,  ///< features × rows
+  stored,      ///< as the products store the weight to which the value belongs
+};
+
+/// One way to run an operation: the orders of its inputs and outputs, and what it costs.
+struct OrderChoice {
+  std::vector<Order> inputs;
+  std::vector<Order> outputs;
+  double seconds = 0;
+};
+
+/// What the choice of orders depends on.
+struct OrderQuery {
+  const Graph& graph;
+  const machine::Machine& machine;
+  /// By value: the parameter as which it is stored, if it is.
+  const std::vector<std::optional<ValueId>>& stored_as;
+
+  bool is_stored(ValueId id) const { return stored_as.at(id).has_value(); }
+  const TensorType& type(ValueId id) const { return graph.type(id); }
+};
+
+/// All inputs and outputs plain, or all transposed, or stored if one is: for elementwise operations.
+std::vector<OrderChoice> same_orders(const OrderQuery& query, const Node& node);
+/// All plain.
+std::vector<OrderChoice> plain_orders(const OrderQuery& query, const Node& node);
+
+/// The orders chosen for a graph.
+struct ChosenOrders {
+  std::vector<OrderChoice> nodes;  ///< by node
+  std::vector<Order> values;       ///< by value: as it is computed or bound
+};
+
+/// By value: the parameter whose storage it has: weights of linear operations, and what is computed from them
+/// element by element.
+std::vector<std::optional<ValueId>> stored_values(const Graph& graph);
+
+/// Chooses orders so that operations and conversions between them take the least time.
+ChosenOrders choose_orders(const OrderQuery& query);
+
+}  // namespace tessera::model

@@ -1,0 +1,46 @@
+// Parameters and state of a session in a .safetensors file.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/safetensors.h"
+
+namespace tessera::model {
+
+class StateFile {
+ public:
+  StateFile() = default;
+  /// Reads a file. Throws Error if it is malformed.
+  explicit StateFile(const std::string& path);
+
+  void add(const ValueInfo& info, const std::vector<float>& values);
+  void add_pattern(const std::string& name, const Pattern& pattern);
+  void write(const std::string& path) const;
+
+  /// The values of a parameter or state; of a sparse one, of the blocks of a pattern. Throws Error if the
+  /// file has none, or others than the graph.
+  std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
+  /// The pattern of a parameter, which must have the graph's shape, and fixed ones its blocks.
+  Pattern pattern(const std::string& name, const Pattern& of_graph,
+                  const std::optional<uint64_t>& capacity) const;
+
+ private:
+  struct Tensor {
+    std::string dtype;
+    std::vector<uint64_t> shape;
+    std::vector<std::byte> bytes;
+  };
+  const Tensor& find(const std::string& name) const;
+  template <class T>
+  std::vector<T> integers(const std::string& name) const;
+
+  std::string path_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace tessera::model

@@ -1,0 +1,26 @@
+#include "model/weight.h"
+
+#include <tessera/error.h>
+
+#include "model/weights/host_dense.h"
+#include "model/weights/host_sparse.h"
+#include "model/weights/tiled.h"
+
+namespace tessera::model {
+
+void LinearWeight::set_pattern(const Pattern&) {
+  throw UsageError("the pattern of this weight is fixed: make it a parameter with a capacity");
+}
+
+std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
+                                          const std::string& name, uint32_t n) {
+  if (!builder.is_host()) return std::make_unique<TiledWeight>(builder, type, name, n);
+  if (!type.pattern) return std::make_unique<HostDenseWeight>(type);
+  return std::make_unique<HostSparseWeight>(type, name);
+}
+
+Order activation_order(const TensorType& weight, const machine::Machine& machine) {
+  return machine.kind == machine::Kind::host && !weight.pattern ? Order::plain : Order::transposed;
+}
+
+}  // namespace tessera::model

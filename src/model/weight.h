@@ -1,0 +1,80 @@
+// Weights of linear operations: where their values lie in a program, and their three products.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/run.h"
+#include "model/order.h"
+#include "ops/builder.h"
+#include "ops/map/map.h"
+#include "ops/product_problem.h"
+
+namespace tessera::model {
+
+/// A product between operands that lie in a program.
+struct LinearCall {
+  ops::Product product = ops::Product::forward;
+  ops::Operand values = {};               ///< W, or dW
+  ops::Operand x = {};                    ///< X or dX, in the weight's order
+  ops::Operand y = {};                    ///< Y or dY
+  uint32_t n = 0;                         ///< rows of the batch
+  std::optional<ops::Operand> bias = {};  ///< 1 × m on hosts, m × 1 on tiles
+  Activation activation = Activation::none;
+  std::optional<ops::Operand> mask = {};  ///< of the shape of X: dX is 0 where it is not positive
+};
+
+/// An update of a weight by its gradient, which is the operation's operand 0.
+struct LinearUpdate {
+  ops::MapOperation operation;
+  std::vector<ops::Operand> operands;  ///< without the gradient
+};
+
+/// A weight in the form that the products of a machine read. Gradients and optimizers' state have the same
+/// form.
+class LinearWeight {
+ public:
+  virtual ~LinearWeight() = default;
+
+  /// Of a variable with its values.
+  virtual ops::OperandLayout layout() const = 0;
+  /// Type of the gradient.
+  virtual Type gradient_type() const = 0;
+  /// Types of X and Y.
+  virtual Type activation_type() const = 0;
+  /// Whether products take a mask.
+  virtual bool takes_mask() const { return false; }
+
+  virtual program::StepId add(const ops::Builder& builder, const LinearCall& call) = 0;
+  /// The gradient and the update in one superstep, without storing the gradient; none if there is no such
+  /// form.
+  virtual std::optional<program::StepId> add_updating(const ops::Builder&, const LinearCall&,
+                                                      const LinearUpdate&) {
+    return {};
+  }
+
+  /// Converts values, row-major or the blocks of SparseMatrix::values, to stored ones, and back.
+  virtual std::vector<float> store(std::span<const float> values) const = 0;
+  virtual std::vector<float> load(std::span<const float> stored) const = 0;
+
+  /// What a run has to bind besides the values.
+  virtual std::vector<engine::Binding> bindings() { return {}; }
+  /// The present pattern of a sparse weight.
+  virtual Pattern pattern() const { return {}; }
+  /// Of a weight with a capacity. Throws UsageError for another.
+  virtual void set_pattern(const Pattern& pattern);
+};
+
+/// A weight for products with `n` rows, on the builder's machine. `name` is that of its parameter.
+std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
+                                          const std::string& name, uint32_t n);
+
+/// The order in which such a weight takes activations.
+Order activation_order(const TensorType& weight, const machine::Machine& machine);
+
+}  // namespace tessera::model

@@ -1,0 +1,31 @@
+// A dense weight on a host: in panels of output features.
+#pragma once
+
+#include <vector>
+
+#include "model/weight.h"
+#include "ops/dense/host/panels.h"
+
+namespace tessera::model {
+
+class HostDenseWeight : public LinearWeight {
+ public:
+  explicit HostDenseWeight(const TensorType& type)
+      : type_(type.type), panels_{type.shape.at(0), type.shape.at(1)} {}
+
+  ops::OperandLayout layout() const override { return {.rows = panels_.rows(), .cols = panels_.cols()}; }
+  Type gradient_type() const override { return type_; }
+  Type activation_type() const override { return type_; }
+  bool takes_mask() const override { return true; }
+  program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
+  std::optional<program::StepId> add_updating(const ops::Builder& builder, const LinearCall& call,
+                                              const LinearUpdate& update) override;
+  std::vector<float> store(std::span<const float> values) const override;
+  std::vector<float> load(std::span<const float> stored) const override;
+
+ private:
+  Type type_;
+  ops::PanelLayout panels_;
+};
+
+}  // namespace tessera::model

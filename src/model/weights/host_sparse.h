@@ -1,0 +1,33 @@
+// A sparse weight on a host: packed values, with the index on top.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/weight.h"
+#include "ops/sparse/host/weight.h"
+
+namespace tessera::model {
+
+class HostSparseWeight : public LinearWeight {
+ public:
+  HostSparseWeight(const TensorType& type, const std::string& name);
+
+  ops::OperandLayout layout() const override;
+  Type gradient_type() const override { return Type::f32; }
+  Type activation_type() const override { return Type::f32; }
+  program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
+  std::vector<float> store(std::span<const float> values) const override;
+  std::vector<float> load(std::span<const float> stored) const override;
+  std::vector<engine::Binding> bindings() override;
+  Pattern pattern() const override;
+  void set_pattern(const Pattern& pattern) override;
+
+ private:
+  std::shared_ptr<ops::PackedWeight> weight_;
+  ops::WeightIndex index_;
+  std::vector<ops::Product> products_;
+};
+
+}  // namespace tessera::model

@@ -1,0 +1,74 @@
+// Gradients of every differentiable case compared with finite differences, in float64.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "random_values.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr uint64_t kSeed = 23;
+constexpr double kStep = 1e-5;
+constexpr size_t kChecked = 40;
+
+/// The case with a loss: a random weighted sum of its first output.
+Value weighted_sum(CaseGraph& c) {
+  const Value y = c.graph.value(c.graph.outputs().at("y0"));
+  std::vector<double> weights = random_values({Type::f32, y.shape(), {}, {}}, -1, 1, 1, kSeed, 77);
+  const Value weight = c.graph.constant("weights", y.shape(), narrowed(weights), y.type().type);
+  return sum(y * weight);
+}
+
+class Gradients : public testing::TestWithParam<const Operation*> {};
+
+TEST_P(Gradients, AgreeWithFiniteDifferences) {
+  const Operation& operation = *GetParam();
+  const std::vector<Case> cases = operation.cases();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (!cases[i].differentiable) continue;
+    SCOPED_TRACE(testing::Message() << "case " << i << ", seed " << kSeed);
+    CaseGraph c(operation, cases[i], kSeed + i);
+    const Value loss = weighted_sum(c);
+    std::vector<Value> of;
+    for (const Value& input : c.inputs)
+      if (input.type().type != Type::u32) of.push_back(input);
+    const auto found = gradients(loss, of);
+    c.graph.output("loss", loss);
+    for (size_t k = 0; k < of.size(); ++k)
+      if (found[k]) c.graph.output("gradient" + std::to_string(k), *found[k]);
+    const WideArrays exact = evaluate(c.graph, c.arrays, c.state);
+    for (size_t k = 0; k < of.size(); ++k) {
+      const std::string& name = c.graph.info(of[k].id).name;
+      ASSERT_TRUE(found[k]) << name;
+      EXPECT_EQ(found[k]->shape(), of[k].shape());
+      std::vector<double>& values = (c.arrays.contains(name) ? c.arrays : c.state).at(name);
+      const size_t stride = std::max<size_t>(1, values.size() / kChecked);
+      for (size_t e = 0; e < values.size(); e += stride) {
+        const double before = values[e];
+        values[e] = before + kStep;
+        const double above = evaluate(c.graph, c.arrays, c.state).at("loss")[0];
+        values[e] = before - kStep;
+        const double below = evaluate(c.graph, c.arrays, c.state).at("loss")[0];
+        values[e] = before;
+        const double expected = (above - below) / (2 * kStep);
+        ASSERT_NEAR(exact.at("gradient" + std::to_string(k))[e], expected,
+                    1e-6 * std::max(1.0, std::abs(expected)))
+            << name << ", element " << e;
+      }
+    }
+  }
+}
+
+std::vector<const Operation*> differentiable() {
+  std::vector<const Operation*> found;
+  for (const Operation* operation : all_operations())
+    if (operation->gradient != nullptr) found.push_back(operation);
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, Gradients, testing::ValuesIn(differentiable()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace tessera::model

@@ -1,0 +1,68 @@
+// Random contents of the values of a graph.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/common/element.h"
+#include "model/operation.h"
+
+namespace tessera::model {
+
+/// Rounded to the value's type.
+inline std::vector<double> random_values(const TensorType& type, double low, double high, uint32_t below,
+                                         uint64_t seed, uint32_t stream) {
+  const base::RandomStream random(seed, 0, stream);
+  std::vector<double> values(type.elements());
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    if (type.type == Type::u32) {
+      values[i] = random.word(i) % below;
+      continue;
+    }
+    std::byte element[8];
+    kernels::store_number(type.type, element,
+                          static_cast<float>(low + (high - low) * static_cast<double>(random.uniform(i))));
+    values[i] = kernels::load_number(type.type, element);
+  }
+  return values;
+}
+
+inline std::vector<float> narrowed(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+inline bool is_update(const Operation& operation) {
+  return operation.name == "sgd" || operation.name == "adam";
+}
+
+/// A case as a graph: its inputs "x0", "x1", …, and outputs "y0", …
+struct CaseGraph {
+  Graph graph;
+  std::vector<Value> inputs;
+  WideArrays arrays;
+  WideArrays state;
+
+  CaseGraph(const Operation& operation, const Case& c, uint64_t seed) {
+    const bool linear = operation.name.starts_with("linear");
+    for (uint32_t i = 0; i < c.inputs.size(); ++i) {
+      const std::string name = "x" + std::to_string(i);
+      const TensorType& type = c.inputs[i];
+      const bool updated = is_update(operation) && i >= 2 && type.type != Type::u32;
+      const bool is_weight = updated || (linear && i == (operation.name == "linear_weight_gradient" ? 2 : 1));
+      if (type.pattern)
+        inputs.push_back(graph.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
+      else if (is_weight)
+        inputs.push_back(graph.parameter(name, type.shape, {}, type.type));
+      else
+        inputs.push_back(graph.input(name, type.shape, type.type));
+      (is_weight ? state : arrays)[name] = random_values(type, c.low, c.high, c.below, seed, i);
+    }
+    const std::vector<Value> outputs = graph.apply(operation.name, inputs, c.attributes);
+    for (uint32_t i = 0; i < outputs.size(); ++i) graph.output("y" + std::to_string(i), outputs[i]);
+  }
+};
+
+}  // namespace tessera::model

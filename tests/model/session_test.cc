@@ -1,0 +1,123 @@
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "networks.h"
+
+namespace tessera::model {
+namespace {
+
+std::string path_of(const std::string& name) { return testing::TempDir() + "/" + name + ".safetensors"; }
+
+TEST(Session, ResumesBitIdenticallyFromAFile) {
+  for (Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
+    Classifier network(kind);
+    add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+    const std::string path = path_of("resumed");
+    Session whole(network.graph, Machine::host(2)), first(network.graph, Machine::host(2), {.seed = 1});
+    first.set_state(whole.state());
+    for (uint32_t step = 1; step <= 3; ++step) {
+      whole.run(narrowed(network.inputs(step)));
+      first.run(narrowed(network.inputs(step)));
+    }
+    first.save(path);
+    Session resumed(network.graph, Machine::host(2), {.seed = 2});
+    resumed.load(path);
+    for (uint32_t step = 4; step <= 6; ++step) {
+      whole.run(narrowed(network.inputs(step)));
+      resumed.run(narrowed(network.inputs(step)));
+    }
+    EXPECT_EQ(whole.state(), resumed.state());
+    std::filesystem::remove(path);
+  }
+}
+
+TEST(Session, GivesTheSameBitsOnOneThread) {
+  for (Layers kind : {Layers::dense, Layers::sparse}) {
+    Classifier network(kind);
+    add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+    Session two(network.graph, Machine::host(2)), one(network.graph, Machine::host(2), {.threads = 1});
+    for (uint32_t step = 1; step <= 3; ++step)
+      EXPECT_EQ(two.run(narrowed(network.inputs(step))), one.run(narrowed(network.inputs(step))));
+    EXPECT_EQ(two.state(), one.state());
+  }
+}
+
+TEST(Session, ReportsCostBeforeItRuns) {
+  for (const char* machine : {"host", "bow"}) {
+    Classifier network(Layers::sparse);
+    add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+    Session session(network.graph, Machine::find(machine, 2));
+    const RunCost cost = session.cost();
+    EXPECT_TRUE(session.fits());
+    EXPECT_TRUE(cost.overflow.empty());
+    EXPECT_GT(cost.bytes.at("parameter"), 0);
+    EXPECT_GT(cost.bytes.at("optimizer"), 0);
+    EXPECT_GT(cost.bytes.at("stash"), 0);
+    EXPECT_EQ(cost.operations.size(), session.graph().nodes().size());
+    double sum = 0;
+    for (const OperationCost& operation : cost.operations) sum += operation.seconds;
+    EXPECT_LE(sum, cost.seconds * (1 + 1e-9));
+    EXPECT_GE(sum, 0.5 * cost.seconds);
+    if (std::string(machine) == "bow") {
+      const Arrays inputs = narrowed(network.inputs(1));
+      std::map<std::string, std::vector<float>> arrays(inputs.begin(), inputs.end());
+      std::vector<uint32_t> labels(inputs.at("labels").begin(), inputs.at("labels").end());
+      std::vector<float> loss(1);
+      const std::vector<Tensor> tensors = {{"x", arrays["x"].data()},
+                                           {"labels", labels.data()},
+                                           {"rate", arrays["rate"].data()},
+                                           {"loss", loss.data()}};
+      EXPECT_DOUBLE_EQ(session.run(tensors), cost.seconds);
+    }
+  }
+}
+
+TEST(Session, SaysWhatDoesNotFit) {
+  Graph g;
+  g.output("y", linear(g.input("x", {4096, 8192}), g.parameter("w", {32768, 8192})));
+  Session session(g, Machine::find("bow"));
+  EXPECT_FALSE(session.fits());
+  EXPECT_NE(session.cost().overflow.find("overflows"), std::string::npos);
+}
+
+TEST(Session, ChangesPatterns) {
+  Classifier network(Layers::dynamic);
+  add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+  Session session(network.graph, Machine::host(2));
+  WideArrays state = widened(session.state());
+  session.run(narrowed(network.inputs(1)));
+  const Pattern before = session.pattern("first.weight");
+  const Pattern after =
+      sparse::generate_pattern({PatternKind::random, before.rows, before.cols, 0.25, 8, 99});
+  const std::vector<float> bias = session.get("first.bias");
+  session.set_pattern("first.weight", after);
+  EXPECT_EQ(session.pattern("first.weight").columns, after.columns);
+  EXPECT_EQ(session.get("first.bias"), bias);
+  EXPECT_EQ(session.get("first.weight").size(), after.blocks() * 64);
+  const auto losses = session.run(narrowed(network.inputs(2)));
+  EXPECT_TRUE(std::isfinite(losses.at("loss")[0]));
+  EXPECT_THROW(session.set_pattern("third.weight", after), UsageError);
+}
+
+TEST(Session, RejectsBadInput) {
+  Classifier network(Layers::dense);
+  Session session(network.graph, Machine::host(1));
+  EXPECT_THROW(session.run(Arrays{}), UsageError);
+  EXPECT_THROW(session.run(Arrays{{"x", {1}}, {"labels", {1}}}), UsageError);
+  EXPECT_THROW(session.get("nothing"), UsageError);
+  const std::vector<float> few(3);
+  EXPECT_THROW(session.set("first.weight", few), UsageError);
+  EXPECT_THROW(session.load(path_of("missing")), Error);
+  const std::string path = path_of("broken");
+  std::ofstream(path) << "not a file of tensors";
+  const Arrays before = session.state();
+  EXPECT_THROW(session.load(path), Error);
+  EXPECT_EQ(session.state(), before);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace tessera::model
