@@ -165,6 +165,11 @@ void Lowering::place(ValueId id) {
     case Kind::result:
       for (const auto& [name, value] : graph_.outputs())
         if (value == id) role = Role::output;
+      if (graph_.nodes()[node_].operation->name == "linear_weight_gradient" &&
+          weight(id).gradient_has_gaps()) {
+        role = Role::state;  // which is 0 at first
+        lowered_.gaps.push_back(id);
+      }
       break;
   }
   const bool is_part = info.kind == Kind::input && role == Role::temporary;

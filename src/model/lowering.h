@@ -33,6 +33,7 @@ struct Lowered {
   std::map<ValueId, ops::Operand> micro_batches;      ///< inputs with all micro-batches, plain
   std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
   std::vector<std::optional<ValueId>> stored_as;
+  std::vector<ValueId> gaps;  ///< gradients to clear when their pattern changes
   std::vector<Conversion> conversions;
   /// By node: the compute and copy sets that it added are [first, last) of the program's.
   struct Sets {

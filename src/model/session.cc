@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "compiler/compile.h"
-#include "model/fuse.h"
 #include "model/lowering.h"
+#include "model/simplify.h"
 #include "model/state_file.h"
 #include "product/numbers.h"
 
@@ -22,6 +22,7 @@ using program::Variable;
 struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen)
       : graph(network), options(chosen) {
+    remove_unused(graph);
     fuse_epilogues(graph);
     program::Program program;
     const ops::Builder builder(program, machine);
@@ -263,6 +264,11 @@ void Session::set_pattern(const std::string& name, const Pattern& pattern) {
       values.emplace_back(id, impl_->read(id));
   weight->set_pattern(pattern);
   for (const auto& [id, old] : values) impl_->write(id, moved(before, old, pattern));
+  for (ValueId id : impl_->lowered.gaps) {
+    if (impl_->lowered.stored_as[id] != parameter) continue;
+    std::vector<std::byte> zeros(impl_->variable(id).bytes());
+    impl_->session->write(impl_->variable(id).name, impl_->view(id, zeros));
+  }
 }
 
 RunCost Session::cost() const {

@@ -47,6 +47,8 @@ class LinearWeight {
   virtual Type gradient_type() const = 0;
   /// Types of X and Y.
   virtual Type activation_type() const = 0;
+  /// Whether gradients leave places unwritten, where the variable has to be 0.
+  virtual bool gradient_has_gaps() const { return false; }
   /// Whether products take a mask.
   virtual bool takes_mask() const { return false; }
 

@@ -17,6 +17,7 @@ class HostSparseWeight : public LinearWeight {
   ops::OperandLayout layout() const override;
   Type gradient_type() const override { return Type::f32; }
   Type activation_type() const override { return Type::f32; }
+  bool gradient_has_gaps() const override { return weight_->is_dynamic() && weight_->has_blocks(); }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
   std::vector<float> store(std::span<const float> values) const override;
   std::vector<float> load(std::span<const float> stored) const override;

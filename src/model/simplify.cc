@@ -1,6 +1,7 @@
-#include "model/fuse.h"
+#include "model/simplify.h"
 
 #include <algorithm>
+#include <ranges>
 #include <vector>
 
 #include "model/operation.h"
@@ -67,6 +68,20 @@ class Fusion {
 };
 
 }  // namespace
+
+void remove_unused(Graph& graph) {
+  std::vector<bool> used(graph.values().size());
+  for (const auto& [name, id] : graph.outputs()) used[id] = true;
+  for (const Assignment& assignment : graph.assignments()) used[assignment.value] = true;
+  std::vector<Node> kept;
+  for (const Node& node : graph.nodes() | std::views::reverse) {
+    if (std::ranges::none_of(node.outputs, [&](ValueId output) { return used[output]; })) continue;
+    for (ValueId input : node.inputs) used[input] = true;
+    kept.push_back(node);
+  }
+  std::ranges::reverse(kept);
+  graph.set_nodes(std::move(kept));
+}
 
 void fuse_epilogues(Graph& graph) { graph.set_nodes(Fusion(graph).run()); }
 

@@ -1,9 +1,12 @@
-// Joins operations that a machine runs in one superstep.
+// Transforms that leave a graph's results as they are.
 #pragma once
 
 #include <tessera/model.h>
 
 namespace tessera::model {
+
+/// Removes operations whose results nothing uses, such as the gradient of a network's input.
+void remove_unused(Graph& graph);
 
 /// Activations of products become part of them, and so do ReLU's gradients of their input gradients.
 void fuse_epilogues(Graph& graph);
