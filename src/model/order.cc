@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "model/operation.h"
+#include "model/operations/update.h"
 
 namespace tessera::model {
 namespace {
@@ -45,6 +45,7 @@ class Choice {
       options_.push_back(graph.nodes()[n].operation->orders(query, graph.nodes()[n]));
       chosen_.push_back(0);
       for (ValueId input : graph.nodes()[n].inputs) users_[input].push_back(n);
+      if (is_update(graph.nodes()[n])) updated_.insert(updated_parameter(graph.nodes()[n]));
     }
   }
 
@@ -70,6 +71,9 @@ class Choice {
   void choose(uint32_t n, size_t option) {
     chosen_[n] = option;
     for (size_t i = 0; i < node(n).outputs.size(); ++i) values_[node(n).outputs[i]] = choice(n).outputs[i];
+    // An update is in place.
+    if (is_update(node(n)) && !query_.is_stored(updated_parameter(node(n))))
+      set_leaf(updated_parameter(node(n)), choice(n).outputs[0]);
   }
 
   /// Of the conversions of a value, each made once.
@@ -107,36 +111,31 @@ class Choice {
     return best != before;
   }
 
-  /// The caller binds inputs in any order, and state lies in any; an optimizer's lies as its parameter.
+  /// The caller binds inputs in any order, and state lies in any.
   bool improve_leaf(ValueId id) {
     const ValueInfo& info = query_.graph.info(id);
     const bool is_free = info.kind == Kind::input || info.kind == Kind::parameter || info.kind == Kind::state;
-    if (!is_free || info.belongs || query_.is_stored(id)) return false;
+    if (!is_free || info.belongs || query_.is_stored(id) || updated_.contains(id)) return false;
     if (!(query_.graph.bound_type(id) == info.type)) return false;  // rows of micro-batches
     const Order before = values_[id];
-    const double as_it_is = conversions_with_state(id);
+    const double as_it_is = conversions(id);
     set_leaf(id, before == Order::plain ? Order::transposed : Order::plain);
-    if (conversions_with_state(id) < as_it_is) return true;
+    if (conversions(id) < as_it_is) return true;
     set_leaf(id, before);
     return false;
   }
 
+  /// An optimizer's state lies as its parameter.
   void set_leaf(ValueId id, Order order) {
     values_[id] = order;
     for (ValueId other = 0; other < values_.size(); ++other)
       if (query_.graph.info(other).belongs == id) values_[other] = order;
   }
 
-  double conversions_with_state(ValueId id) const {
-    double seconds = conversions(id);
-    for (ValueId other = 0; other < values_.size(); ++other)
-      if (query_.graph.info(other).belongs == id) seconds += conversions(other);
-    return seconds;
-  }
-
   const OrderQuery& query_;
   std::vector<Order> values_;
   std::vector<std::vector<uint32_t>> users_;
+  std::set<ValueId> updated_;  ///< parameters
   std::vector<std::vector<OrderChoice>> options_;
   std::vector<size_t> chosen_;
 };

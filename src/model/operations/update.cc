@@ -182,6 +182,8 @@ std::span<const Operation> update_operations() { return kUpdate; }
 
 bool is_update(const Node& node) { return node.operation->name == "sgd" || node.operation->name == "adam"; }
 
+ValueId updated_parameter(const Node& node) { return node.inputs[kWeight]; }
+
 LinearUpdate update_of(Lowering& l, const Node& node) {
   LinearUpdate update = in_place(l, node, l.weight(node.inputs[kWeight]).gradient_type());
   alias_outputs(l, node);
