@@ -84,9 +84,9 @@ struct Value {
 
 /// What a graph knows of a value.
 struct ValueInfo {
-  std::string name;  ///< unique
+  std::string name = {};  ///< unique
   Kind kind = Kind::result;
-  TensorType type;
+  TensorType type = {};
   Initial initial = {};                 ///< of parameters and state
   std::optional<uint32_t> node = {};    ///< that computes it
   std::optional<ValueId> belongs = {};  ///< of gradients and optimizers' state: the parameter
@@ -95,12 +95,13 @@ struct ValueInfo {
 /// An operation applied to values.
 struct Node {
   const Operation* operation = nullptr;
-  std::vector<ValueId> inputs;
-  Attributes attributes;
-  std::vector<ValueId> outputs;
+  std::vector<ValueId> inputs = {};
+  Attributes attributes = {};
+  std::vector<ValueId> outputs = {};
   uint32_t stage = 0;     ///< of a pipeline
   bool backward = false;  ///< computes gradients
   bool repeated = false;  ///< runs once for each micro-batch
+  std::shared_ptr<const Graph> body = {};  ///< of a call
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {}) const;
@@ -122,6 +123,7 @@ class Graph {
   /// Throw UsageError for a name that is taken, and shapes that are empty, too large or have too many
   /// dimensions.
   Value input(std::string name, Shape shape, Type type = Type::f32);
+  Value input(std::string name, TensorType type);
   Value parameter(std::string name, Shape shape, const Initial& initial = {}, Type type = Type::f32);
   /// A sparse matrix; with a capacity its pattern may change from run to run.
   Value sparse_parameter(std::string name, Pattern pattern, const Initial& initial = {},
@@ -134,6 +136,13 @@ class Graph {
   /// attributes that it does not take.
   std::vector<Value> apply(std::string_view operation, const std::vector<Value>& inputs,
                            Attributes attributes = {});
+  /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
+  /// their order. Returns its outputs in the order of their names. All calls of one graph share its code. A
+  /// function takes weights as inputs, so a repeated block is one function called with other parameters.
+  /// Throws UsageError for values of other types than the inputs', and for a function that draws random numbers.
+  std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs);
+  /// The inputs in their order.
+  std::vector<ValueId> inputs() const;
   /// Marks a value as a result of each run, under a name.
   void output(std::string name, Value value);
   void replace_output(const std::string& name, Value value) { outputs_.at(name) = value.id; }
@@ -162,11 +171,14 @@ class Graph {
   void rename(Value value, std::string name);
   /// Replaces the nodes, which must compute the same results in a valid order.
   void set_nodes(std::vector<Node> nodes);
+  /// Replaces the function of a call by one with the same inputs and further outputs; returns these.
+  std::vector<Value> extend_call(uint32_t node, const std::shared_ptr<const Graph>& function);
   /// Contents of a constant.
   const std::vector<float>& contents(ValueId id) const { return *values_.at(id).initial.values; }
 
  private:
   ValueId add(ValueInfo info);
+  std::vector<Value> add(Node node, const std::vector<Value>& inputs);
 
   std::vector<ValueInfo> values_;
   std::vector<Node> nodes_;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <map>
 
+#include "model/function_gradients.h"
 #include "model/operation.h"
 
 namespace tessera::model {
@@ -13,7 +15,7 @@ namespace {
 /// Gradients of values, as far as they are known.
 class Backward {
  public:
-  explicit Backward(Graph& graph) : graph_(graph) {}
+  Backward(Graph& graph, FunctionGradients& functions) : graph_(graph), functions_(functions) {}
 
   void add(ValueId id, Value gradient) {
     const auto [found, is_first] = gradients_.try_emplace(id, gradient);
@@ -36,13 +38,14 @@ class Backward {
     }
     if (!any || node.operation->gradient == nullptr) return;
     graph_.set_stage(node.stage);
-    const Gradients found = node.operation->gradient({graph_, node, dy});
+    const Gradients found = node.operation->gradient({graph_, node, dy, functions_});
     for (size_t i = 0; i < found.size(); ++i)
       if (found[i]) add(node.inputs[i], *found[i]);
   }
 
  private:
   Graph& graph_;
+  FunctionGradients& functions_;
   std::map<ValueId, Value> gradients_;
 };
 
@@ -64,22 +67,31 @@ bool is_one(const Value& value) {
   return info.kind == Kind::constant && info.type.elements() == 1 && info.initial.values->front() == 1;
 }
 
-std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
-  Graph& graph = *loss.graph;
-  if (loss.type().elements() != 1)
-    throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
+std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<ValueId, Value>& given,
+                                                const std::vector<Value>& of, FunctionGradients& functions) {
   const std::vector<bool> depends = dependents(graph, of);
   const auto forward_nodes = static_cast<uint32_t>(graph.nodes().size());
   graph.set_backward(true);
-  Backward backward(graph);
-  backward.add(loss.id, graph.constant("", loss.shape(), {1}, loss.type().type));
-  for (uint32_t i = forward_nodes; i-- > 0;)
-    if (depends[graph.nodes()[i].outputs[0]]) backward.through(i);
+  Backward backward(graph, functions);
+  for (const auto& [id, gradient] : given) backward.add(id, gradient);
+  for (uint32_t i = forward_nodes; i-- > 0;) {
+    const std::vector<ValueId>& outputs = graph.nodes()[i].outputs;
+    if (std::ranges::any_of(outputs, [&](ValueId id) { return id < depends.size() && depends[id]; }))
+      backward.through(i);
+  }
   graph.set_backward(false);
   graph.set_stage(0);
   std::vector<std::optional<Value>> found;
   for (const Value& value : of) found.push_back(backward.of(value.id));
   return found;
+}
+
+std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
+  if (loss.type().elements() != 1)
+    throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
+  FunctionGradients functions;
+  const Value one = loss.graph->constant("", loss.shape(), {1}, loss.type().type);
+  return backpropagate(*loss.graph, {{loss.id, one}}, of, functions);
 }
 
 }  // namespace tessera::model

@@ -137,31 +137,69 @@ Value Graph::constant(std::string name, Shape shape, std::vector<float> values, 
   return value(add({std::move(name), Kind::constant, of, Initial::from(std::move(values))}));
 }
 
-std::vector<Value> Graph::apply(std::string_view name, const std::vector<Value>& inputs,
+Value Graph::input(std::string name, TensorType type) {
+  return value(add({std::move(name), Kind::input, std::move(type)}));
+}
+
+std::vector<Value> Graph::apply(std::string_view operation, const std::vector<Value>& inputs,
                                 Attributes attributes) {
-  const Operation& operation = find_operation(name);
-  Node node{&operation, {}, std::move(attributes), {}, stage_, backward_};
+  return add({.operation = &find_operation(operation), .attributes = std::move(attributes)}, inputs);
+}
+
+std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function,
+                               const std::vector<Value>& inputs) {
+  return add({.operation = &find_operation("call"), .body = function}, inputs);
+}
+
+std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
+  const Operation& operation = *node.operation;
   Types types;
   for (const Value& input : inputs) {
-    if (input.graph != this) throw UsageError(fmt::format("{}: an input is of another graph", name));
+    if (input.graph != this)
+      throw UsageError(fmt::format("{}: an input is of another graph", operation.name));
     node.inputs.push_back(input.id);
     types.push_back(type(input.id));
   }
   if (inputs.size() < operation.least_inputs || inputs.size() > operation.most_inputs)
     throw UsageError(
-        fmt::format("{}: {} inputs; it takes {}", name, inputs.size(),
+        fmt::format("{}: {} inputs; it takes {}", operation.name, inputs.size(),
                     operation.least_inputs == operation.most_inputs
                         ? fmt::format("{}", operation.least_inputs)
                         : fmt::format("{} to {}", operation.least_inputs, operation.most_inputs)));
+  node.stage = stage_;
+  node.backward = backward_;
+  const auto index = static_cast<uint32_t>(nodes_.size());
   std::vector<Value> outputs;
-  for (TensorType& type : operation.infer({name, types, node})) {
-    ValueInfo info{{}, Kind::result, std::move(type)};
-    info.node = static_cast<uint32_t>(nodes_.size());
-    node.outputs.push_back(add(std::move(info)));
+  for (TensorType& type : operation.infer({operation.name, types, node})) {
+    node.outputs.push_back(add({.kind = Kind::result, .type = std::move(type), .node = index}));
     outputs.push_back(value(node.outputs.back()));
   }
   nodes_.push_back(std::move(node));
   return outputs;
+}
+
+std::vector<ValueId> Graph::inputs() const {
+  std::vector<ValueId> ids;
+  for (ValueId id = 0; id < values_.size(); ++id)
+    if (values_[id].kind == Kind::input) ids.push_back(id);
+  return ids;
+}
+
+std::vector<Value> Graph::extend_call(uint32_t index, const std::shared_ptr<const Graph>& function) {
+  const std::shared_ptr<const Graph> before = nodes_.at(index).body;
+  std::map<std::string, ValueId> results;
+  for (const auto& [name, id] : before->outputs()) results[name] = nodes_[index].outputs[results.size()];
+  std::vector<Value> added;
+  std::vector<ValueId> outputs;
+  for (const auto& [name, id] : function->outputs()) {
+    const auto known = results.find(name);
+    if (known == results.end())
+      added.push_back(value(add({.kind = Kind::result, .type = function->type(id), .node = index})));
+    outputs.push_back(known == results.end() ? added.back().id : known->second);
+  }
+  nodes_[index].body = function;
+  nodes_[index].outputs = std::move(outputs);
+  return added;
 }
 
 void Graph::output(std::string name, Value value) {

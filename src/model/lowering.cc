@@ -40,29 +40,26 @@ std::shared_ptr<const std::byte> contents_of(const TensorType& type, const std::
   return {bytes, bytes.get()};
 }
 
-/// The first linear operation with a weight that is stored as a parameter, to plan for its rows.
-uint32_t rows_of_first_use(const Graph& graph, const std::vector<std::optional<ValueId>>& stored,
-                           ValueId parameter) {
-  for (const Node& node : graph.nodes())
-    if (node.operation->name == "linear" && stored[node.inputs[1]] == parameter)
-      return graph.type(node.inputs[0]).rows();
-  for (const Node& node : graph.nodes()) {
-    const bool reads = node.operation->name == "linear_input_gradient";
-    if (reads && stored[node.inputs[1]] == parameter) return graph.type(node.inputs[0]).rows();
-    if (node.operation->name == "linear_weight_gradient" && stored[node.inputs[2]] == parameter)
-      return graph.type(node.inputs[0]).rows();
-  }
-  return 1;
-}
+/// How products use a weight: the rows of their batch, and its type.
+struct WeightUse {
+  uint32_t rows = 0;
+  Type type = Type::f32;
+};
 
-/// Type in which a weight's products take it: that of the value which linear operations use.
-Type type_in_products(const Graph& graph, const std::vector<std::optional<ValueId>>& stored,
-                      ValueId parameter) {
-  for (const Node& node : graph.nodes())
-    if (node.operation->name.starts_with("linear"))
-      for (ValueId input : node.inputs)
-        if (stored[input] == parameter) return graph.type(input).type;
-  return graph.type(parameter).type;
+/// The first use of a weight that is stored as a parameter.
+std::optional<WeightUse> first_use(const Graph& graph, const std::vector<std::optional<ValueId>>& stored,
+                                   ValueId parameter) {
+  for (const Node& node : graph.nodes()) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (stored[node.inputs[i]] != parameter) continue;
+      if (node.operation->name.starts_with("linear"))
+        return WeightUse{graph.type(node.inputs[0]).rows(), graph.type(node.inputs[i]).type};
+      if (!node.body) continue;
+      const auto inside = first_use(*node.body, stored_values(*node.body), node.body->inputs()[i]);
+      if (inside) return inside;
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -73,7 +70,30 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder)
   lowered_.sets.resize(graph.nodes().size());
 }
 
-program::StepId Lowering::build() {
+program::StepId Lowering::build() { return build_steps(); }
+
+ops::Function Lowering::build_function(const std::string& name) {
+  is_function_ = true;
+  const program::StepId body = build_steps();
+  std::vector<ops::FunctionOperand> operands;
+  for (ValueId id : graph_.inputs()) operands.push_back({operand_of(id), program::Access::in});
+  for (const auto& [output, id] : graph_.outputs())
+    operands.push_back({lowered_.outputs.at(output), program::Access::out});
+  return builder_.function(name, std::move(operands), body);
+}
+
+const ops::Function& Lowering::function(const std::shared_ptr<const Graph>& body) {
+  const auto known = lowered_.functions.find(body);
+  if (known != lowered_.functions.end()) return known->second.function;
+  Lowering lowering(*body, builder_);
+  const ops::Function function =
+      lowering.build_function(fmt::format("function{}", lowered_.functions.size()));
+  LoweredFunction& added = lowered_.functions[body];
+  added = {function, lowering.take()};
+  return added.function;
+}
+
+program::StepId Lowering::build_steps() {
   lowered_.stored_as = stored_values(graph_);
   lowered_.orders = choose_orders({graph_, builder_.machine(), lowered_.stored_as});
   place_weights();
@@ -120,9 +140,9 @@ void Lowering::place_weights() {
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
     if (lowered_.stored_as[id] != id) continue;
     TensorType type = graph_.type(id);
-    type.type = type_in_products(graph_, lowered_.stored_as, id);
-    lowered_.weights[id] =
-        make_weight(builder_, type, graph_.info(id).name, rows_of_first_use(graph_, lowered_.stored_as, id));
+    const WeightUse use = first_use(graph_, lowered_.stored_as, id).value();
+    type.type = use.type;
+    lowered_.weights[id] = make_weight(builder_, type, graph_.info(id).name, use.rows);
   }
 }
 
@@ -164,13 +184,17 @@ void Lowering::place(ValueId id) {
       return;
     case Kind::result:
       for (const auto& [name, value] : graph_.outputs())
-        if (value == id) role = Role::output;
+        if (value == id) role = Role::output, outputs_.insert(id);
       if (graph_.nodes()[node_].operation->name == "linear_weight_gradient" &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
         lowered_.gaps.push_back(id);
       }
       break;
+  }
+  if (is_function_ && (role == Role::input || role == Role::output)) {
+    lowered_.operands[id] = builder_.argument(info.name, info.type.type, layout, purpose_of(id));
+    return;
   }
   const bool is_part = info.kind == Kind::input && role == Role::temporary;
   lowered_.operands[id] =
@@ -286,10 +310,11 @@ void Lowering::place_outputs() {
   for (const auto& [name, id] : graph_.outputs()) {
     const Operand& operand = operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
-    const bool is_output = builder_.program().variable(operand.variable).role == Role::output;
-    if (is_output && bound.insert(id).second) continue;
-    output = builder_.external(name + ".out", Role::output, builder_.type_of(operand), operand.rows(),
-                               operand.cols(), builder_.mapping_of(operand));
+    if (outputs_.contains(id) && bound.insert(id).second) continue;
+    const OperandLayout layout{operand.rows(), operand.cols(), builder_.mapping_of(operand)};
+    output = is_function_ ? builder_.argument(name, builder_.type_of(operand), layout, purpose_of(id))
+                          : builder_.add(name + ".out", Role::output, builder_.type_of(operand), layout,
+                                         purpose_of(id));
     builder_.send(operand, output, steps_);
   }
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Conversion {
   uint64_t bytes = 0;
 };
 
+struct LoweredFunction;
+
 /// Where the values of a lowered graph are.
 struct Lowered {
   ChosenOrders orders;
@@ -40,6 +43,12 @@ struct Lowered {
     uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
   };
   std::vector<Sets> sets;
+  std::map<std::shared_ptr<const Graph>, LoweredFunction> functions;
+};
+
+struct LoweredFunction {
+  ops::Function function;
+  Lowered body;
 };
 
 /// Lowers one graph. Operations' `lower` functions use it.
@@ -49,6 +58,8 @@ class Lowering {
 
   /// Adds the whole graph and returns its step.
   program::StepId build();
+  /// Adds the graph as a function of its inputs and outputs.
+  ops::Function build_function(const std::string& name);
   Lowered take() { return std::move(lowered_); }
 
   const Graph& graph() const { return graph_; }
@@ -72,6 +83,8 @@ class Lowering {
   /// The parameter as which a value is stored, and the weight of a linear operation.
   const std::optional<ValueId>& stored_as(ValueId id) const { return lowered_.stored_as.at(id); }
   LinearWeight& weight(ValueId id) { return *lowered_.weights.at(stored_as(id).value()); }
+  /// A function of the graph, lowered when it is called first.
+  const ops::Function& function(const std::shared_ptr<const Graph>& body);
   /// The operand in another type: itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Rounds an operand into another one, if they are not the same.
@@ -92,6 +105,7 @@ class Lowering {
   void run_before_repetition(program::StepId step) { before_.push_back(step); }
 
  private:
+  program::StepId build_steps();
   void place_weights();
   void place_values();
   void place_micro_batches();
@@ -111,6 +125,8 @@ class Lowering {
   std::vector<program::StepId> before_;
   std::vector<program::StepId> steps_;
   std::optional<program::VariableId> micro_batch_;
+  bool is_function_ = false;
+  std::set<ValueId> outputs_;  ///< computed where they are bound
   uint32_t node_ = 0;
 };
 

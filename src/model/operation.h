@@ -25,11 +25,14 @@ struct Signature {
   const Node& attributes;  ///< a node that has attributes only
 };
 
+class FunctionGradients;
+
 /// What an operation's gradient sees: its node, and the gradients of its outputs, if there are any.
 struct Differentiation {
   Graph& graph;
   Node node;
   std::vector<std::optional<Value>> dy;
+  FunctionGradients& functions;
 
   Value input(size_t i) const { return graph.value(node.inputs.at(i)); }
   Value output(size_t i) const { return graph.value(node.outputs.at(i)); }
@@ -57,6 +60,7 @@ struct Case {
   /// Largest value of integer inputs.
   uint32_t below = 1;
   bool differentiable = true;
+  std::shared_ptr<const Graph> body = {};  ///< of a call
 };
 
 struct Operation {

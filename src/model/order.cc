@@ -12,11 +12,11 @@ namespace {
 constexpr double kConversionSeconds = 1e-6;
 constexpr double kConversionSecondsPerByte = 2e-10;
 
-/// The parameter that a weight is computed from element by element.
+/// The parameter, or in a function the input, that a weight is computed from element by element.
 std::optional<ValueId> root_of(const Graph& graph, ValueId id) {
   const ValueInfo& info = graph.info(id);
   if (!info.node) {
-    if (info.kind == Kind::parameter) return id;
+    if (info.kind == Kind::parameter || info.kind == Kind::input) return id;
     return {};
   }
   for (ValueId input : graph.nodes()[*info.node].inputs)
@@ -25,12 +25,30 @@ std::optional<ValueId> root_of(const Graph& graph, ValueId id) {
   return {};
 }
 
-/// The weight of a linear operation; none: it is not one.
-std::optional<ValueId> weight_of(const Node& node) {
+/// Calls visit(value) for each value that a node takes as the weight of a product.
+template <class Visit>
+void each_weight(const Node& node, const Visit& visit) {
   if (node.operation->name == "linear" || node.operation->name == "linear_input_gradient")
-    return node.inputs[1];
-  if (node.operation->name == "linear_weight_gradient") return node.inputs[2];
-  return {};
+    visit(node.inputs[1]);
+  if (node.operation->name == "linear_weight_gradient") visit(node.inputs[2]);
+  if (!node.body) return;
+  const auto stored = stored_values(*node.body);
+  const std::vector<ValueId> inputs = node.body->inputs();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (stored[inputs[i]]) visit(node.inputs[i]);
+}
+
+/// Results of a call that are stored as one of its inputs.
+void take_from_body(const Node& node, std::vector<std::optional<ValueId>>& stored) {
+  const auto in_body = stored_values(*node.body);
+  const std::vector<ValueId> inputs = node.body->inputs();
+  size_t position = 0;
+  for (const auto& [name, id] : node.body->outputs()) {
+    const ValueId result = node.outputs[position++];
+    if (!in_body[id]) continue;
+    const auto input = std::ranges::find(inputs, *in_body[id]);
+    stored[result] = stored[node.inputs[static_cast<size_t>(input - inputs.begin())]];
+  }
 }
 
 /// Orders of a graph while they are being chosen.
@@ -166,12 +184,17 @@ std::vector<OrderChoice> plain_orders(const OrderQuery& query, const Node& node)
 std::vector<std::optional<ValueId>> stored_values(const Graph& graph) {
   std::vector<std::optional<ValueId>> stored(graph.values().size());
   for (const Node& node : graph.nodes())
-    if (const auto weight = weight_of(node))
-      if (const auto root = root_of(graph, *weight)) stored[*root] = root;
+    each_weight(node, [&](ValueId weight) {
+      if (const auto root = root_of(graph, weight)) stored[*root] = root;
+    });
   for (ValueId id = 0; id < stored.size(); ++id)
     if (const auto& parameter = graph.info(id).belongs) stored[id] = stored[*parameter];
   for (const Node& node : graph.nodes()) {
     if (node.operation->name == "linear" || node.operation->name == "linear_input_gradient") continue;
+    if (node.body) {
+      take_from_body(node, stored);
+      continue;
+    }
     for (ValueId output : node.outputs)
       for (ValueId input : node.inputs)
         if (stored[input] && graph.type(input).shape == graph.type(output).shape)

@@ -51,7 +51,8 @@ struct CaseGraph {
       const std::string name = "x" + std::to_string(i);
       const TensorType& type = c.inputs[i];
       const bool updated = is_update(operation) && i >= 2 && type.type != Type::u32;
-      const bool is_weight = updated || (linear && i == (operation.name == "linear_weight_gradient" ? 2 : 1));
+      const bool is_weight = updated || (operation.name == "call" && type.rows() > 6) ||
+                             (linear && i == (operation.name == "linear_weight_gradient" ? 2 : 1));
       if (type.pattern)
         inputs.push_back(graph.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
       else if (is_weight)
@@ -60,7 +61,8 @@ struct CaseGraph {
         inputs.push_back(graph.input(name, type.shape, type.type));
       (is_weight ? state : arrays)[name] = random_values(type, c.low, c.high, c.below, seed, i);
     }
-    const std::vector<Value> outputs = graph.apply(operation.name, inputs, c.attributes);
+    const std::vector<Value> outputs =
+        c.body ? graph.call(c.body, inputs) : graph.apply(operation.name, inputs, c.attributes);
     for (uint32_t i = 0; i < outputs.size(); ++i) graph.output("y" + std::to_string(i), outputs[i]);
   }
 };

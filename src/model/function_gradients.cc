@@ -1,0 +1,140 @@
+#include "model/function_gradients.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/gradients.h"
+#include "model/operation.h"
+
+namespace tessera::model {
+namespace {
+
+/// A function with its gradient in one graph, to be cut in two.
+class Differentiated {
+ public:
+  Differentiated(const Graph& function, const std::vector<bool>& given, FunctionGradients& functions)
+      : graph_(function), inputs_(function.inputs()) {
+    std::map<ValueId, Value> gradients;
+    size_t position = 0;
+    for (const auto& [name, id] : function.outputs())
+      if (given[position++]) {
+        const Value dy = graph_.input(fmt::format("gradient of {}", name), function.type(id));
+        given_.push_back(dy.id);
+        const auto [found, is_first] = gradients.try_emplace(id, dy);
+        if (!is_first) found->second = found->second + dy;
+      }
+    std::vector<Value> of;
+    for (ValueId id : inputs_) of.push_back(graph_.value(id));
+    found_ = backpropagate(graph_, gradients, of, functions);
+  }
+
+  FunctionGradient cut() {
+    FunctionGradient result;
+    find_needed();
+    result.forward = forward();
+    for (ValueId id : needed_) result.taken.push_back(taken(*result.forward, id));
+    add_backward(result);
+    return result;
+  }
+
+ private:
+  bool is_backward(ValueId id) const {
+    const std::optional<uint32_t>& node = graph_.info(id).node;
+    return node && graph_.nodes()[*node].backward;
+  }
+
+  /// What the gradient takes from the function.
+  void find_needed() {
+    const auto need = [&](ValueId id) {
+      const bool is_given = std::ranges::find(given_, id) != given_.end();
+      const bool is_own = is_backward(id) || graph_.info(id).kind == Kind::constant;
+      if (!is_given && !is_own && std::ranges::find(needed_, id) == needed_.end()) needed_.push_back(id);
+    };
+    for (const Node& node : graph_.nodes())
+      if (node.backward) std::ranges::for_each(node.inputs, need);
+  }
+
+  /// The function without what was added, in a graph of its own.
+  std::shared_ptr<const Graph> forward() {
+    auto forward = std::make_shared<Graph>();
+    std::map<ValueId, ValueId> to;
+    for (ValueId id : inputs_) to[id] = forward->input(graph_.info(id).name, graph_.type(id)).id;
+    copy(false, *forward, to);
+    for (const auto& [name, id] : graph_.outputs()) forward->output(name, forward->value(to.at(id)));
+    for (ValueId id : needed_) {
+      if (graph_.info(id).kind == Kind::input || is_output(id)) continue;
+      forward->output(fmt::format("stash {:06}", id), forward->value(to.at(id)));
+    }
+    copied_ = std::move(to);
+    return forward;
+  }
+
+  bool is_output(ValueId id) const {
+    return std::ranges::any_of(graph_.outputs(), [&](const auto& output) { return output.second == id; });
+  }
+
+  FunctionGradient::Taken taken(const Graph& forward, ValueId id) const {
+    const auto input = std::ranges::find(inputs_, id);
+    if (input != inputs_.end()) return {false, static_cast<size_t>(input - inputs_.begin())};
+    size_t position = 0;
+    for (const auto& [name, output] : forward.outputs()) {
+      if (output == copied_.at(id)) return {true, position};
+      ++position;
+    }
+    return {};
+  }
+
+  void add_backward(FunctionGradient& result) {
+    auto backward = std::make_shared<Graph>();
+    std::map<ValueId, ValueId> to;
+    for (ValueId id : needed_) to[id] = backward->input(graph_.info(id).name, graph_.type(id)).id;
+    for (ValueId id : given_) to[id] = backward->input(graph_.info(id).name, graph_.type(id)).id;
+    backward->set_backward(true);
+    copy(true, *backward, to);
+    size_t outputs = 0;
+    for (size_t i = 0; i < found_.size(); ++i) {
+      result.gradients.push_back(found_[i] ? std::optional(outputs++) : std::nullopt);
+      if (found_[i])
+        backward->output(fmt::format("gradient {:06}", i), backward->value(to.at(found_[i]->id)));
+    }
+    result.backward = std::move(backward);
+  }
+
+  void copy(bool backward, Graph& target, std::map<ValueId, ValueId>& to) const {
+    for (const Node& node : graph_.nodes()) {
+      if (node.backward != backward) continue;
+      std::vector<Value> inputs;
+      for (ValueId input : node.inputs) {
+        if (!to.contains(input))  // a constant
+          to[input] =
+              target.constant("", graph_.type(input).shape, graph_.contents(input), graph_.type(input).type)
+                  .id;
+        inputs.push_back(target.value(to.at(input)));
+      }
+      const std::vector<Value> outputs = node.body
+                                             ? target.call(node.body, inputs)
+                                             : target.apply(node.operation->name, inputs, node.attributes);
+      for (size_t i = 0; i < outputs.size(); ++i) to[node.outputs[i]] = outputs[i].id;
+    }
+  }
+
+  Graph graph_;
+  std::vector<ValueId> inputs_;
+  std::vector<ValueId> given_;   ///< gradients of outputs
+  std::vector<ValueId> needed_;  ///< of the function by its gradient
+  std::vector<std::optional<Value>> found_;
+  std::map<ValueId, ValueId> copied_;
+};
+
+}  // namespace
+
+const FunctionGradient& FunctionGradients::of(const std::shared_ptr<const Graph>& function,
+                                              const std::vector<bool>& given) {
+  const auto known = known_.find({function, given});
+  if (known != known_.end()) return known->second;
+  FunctionGradient gradient = Differentiated(*function, given, *this).cut();
+  return known_[{function, given}] = std::move(gradient);
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,114 @@
+// Calls of functions, whose code all calls share.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <limits>
+
+#include "model/function_gradients.h"
+#include "model/lowering.h"
+#include "model/operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+void check_function(const Graph& function) {
+  for (const ValueInfo& info : function.values())
+    if (info.kind == Kind::parameter || info.kind == Kind::state)
+      throw UsageError(
+          fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
+  for (const Node& node : function.nodes())
+    if (node.operation->name == "dropout")
+      throw UsageError("a function cannot draw random numbers, which would be the same in every call");
+  if (function.outputs().empty()) throw UsageError("a function needs outputs");
+}
+
+Types infer(const Signature& s) {
+  const Graph& function = *s.attributes.body;
+  check_function(function);
+  const std::vector<ValueId> inputs = function.inputs();
+  if (inputs.size() != s.inputs.size())
+    throw UsageError(
+        fmt::format("a function with {} inputs is called with {}", inputs.size(), s.inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!(function.type(inputs[i]) == s.inputs[i]))
+      throw UsageError(fmt::format("the function's input '{}' is {}; the call passes {}",
+                                   function.info(inputs[i]).name, to_string(function.type(inputs[i])),
+                                   to_string(s.inputs[i])));
+  Types types;
+  for (const auto& [name, id] : function.outputs()) types.push_back(function.type(id));
+  return types;
+}
+
+/// The call computes what its gradient needs as well, which is a call too.
+Gradients gradient(const Differentiation& d) {
+  std::vector<bool> given;
+  for (const auto& dy : d.dy) given.push_back(dy.has_value());
+  const FunctionGradient& function = d.functions.of(d.node.body, given);
+  const uint32_t index = *d.graph.info(d.node.outputs[0]).node;
+  d.graph.extend_call(index, function.forward);
+  const Node forward = d.graph.nodes()[index];
+  std::vector<Value> inputs;
+  for (const FunctionGradient::Taken& taken : function.taken)
+    inputs.push_back(d.graph.value((taken.is_output ? forward.outputs : forward.inputs)[taken.position]));
+  for (const auto& dy : d.dy)
+    if (dy) inputs.push_back(*dy);
+  const std::vector<Value> outputs = d.graph.call(function.backward, inputs);
+  Gradients gradients;
+  for (const auto& position : function.gradients)
+    gradients.push_back(position ? std::optional(outputs[*position]) : std::nullopt);
+  return gradients;
+}
+
+std::vector<Array> reference(const Evaluation& e) {
+  const Graph& function = *e.node.body;
+  const std::vector<ValueId> ids = function.inputs();
+  WideArrays inputs, state;
+  for (size_t i = 0; i < ids.size(); ++i) inputs[function.info(ids[i]).name] = *e.inputs[i];
+  std::vector<Array> results;
+  for (auto& [name, values] : evaluate(function, inputs, state)) results.push_back(std::move(values));
+  return results;
+}
+
+/// Those that were chosen for the function.
+std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
+  const Graph& function = *node.body;
+  const auto stored = stored_values(function);
+  const ChosenOrders chosen = choose_orders({function, query.machine, stored});
+  OrderChoice choice;
+  for (ValueId id : function.inputs()) choice.inputs.push_back(chosen.values[id]);
+  for (const auto& [name, id] : function.outputs()) choice.outputs.push_back(chosen.values[id]);
+  return {choice};
+}
+
+void lower(Lowering& l, const Node& node) {
+  const ops::Function& function = l.function(node.body);
+  std::vector<ops::Operand> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
+  for (size_t i = 0; i < node.outputs.size(); ++i) operands.push_back(l.output(i));
+  l.run(l.builder().call(function, operands));
+}
+
+/// A block of two layers.
+std::shared_ptr<const Graph> block() {
+  auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {6, 24});
+  const Value w = function->input("w", {24, 24}), b = function->input("b", {24});
+  const Value h = relu(linear(x, w, b));
+  function->output("h", h);
+  function->output("y", x + tanh(linear(h, w)));
+  return function;
+}
+
+std::vector<Case> cases() {
+  const auto type = [](Shape shape) { return TensorType{Type::f32, std::move(shape), {}, {}}; };
+  return {{.inputs = {type({6, 24}), type({24, 24}), type({24})}, .body = block()}};
+}
+
+constexpr Operation kCall[] = {
+    {"call", 0, std::numeric_limits<size_t>::max(), infer, gradient, reference, orders, lower, cases}};
+
+}  // namespace
+
+std::span<const Operation> call_operations() { return kCall; }
+
+}  // namespace tessera::model
