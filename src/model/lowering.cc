@@ -254,6 +254,14 @@ void Lowering::convert_type(const Operand& from, const Operand& to) {
   add(ops::CastProblem{builder_.type_of(from), builder_.type_of(to), to.rows(), to.cols()}, {from, to});
 }
 
+bool Lowering::is_used(ValueId id) const {
+  const auto takes = [&](const Node& node) {
+    return std::ranges::find(node.inputs, id) != node.inputs.end();
+  };
+  const auto is = [&](const auto& output) { return output.second == id; };
+  return std::ranges::any_of(graph_.nodes(), takes) || std::ranges::any_of(graph_.outputs(), is);
+}
+
 const Node* Lowering::sole_user(size_t output) const {
   const ValueId id = graph_.nodes()[node_].outputs.at(output);
   for (const auto& [name, value] : graph_.outputs())

@@ -89,6 +89,8 @@ class Lowering {
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Rounds an operand into another one, if they are not the same.
   void convert_type(const ops::Operand& from, const ops::Operand& to);
+  /// Whether anything uses a value.
+  bool is_used(ValueId id) const;
   /// The node that alone uses an output of this node, and comes later; null if there is none.
   const Node* sole_user(size_t output) const;
   /// Whether a later node reads a weight, besides its update.

@@ -50,19 +50,24 @@ std::vector<Array> reference(const Evaluation& e) {
   return {{loss / rows}, p};
 }
 
-void lower(Lowering& l, const Node&) {
-  const ops::Operand logits = l.input(0), labels = l.input(1), loss = l.output(0), gradient = l.output(1);
+void lower(Lowering& l, const Node& node) {
+  const ops::Operand logits = l.input(0), labels = l.input(1), loss = l.output(0);
   const bool classes_in_rows = l.input_order(0) == Order::transposed;
   const uint32_t classes = classes_in_rows ? logits.rows() : logits.cols();
   const uint32_t columns = classes_in_rows ? logits.cols() : logits.rows();
   const ops::Operand losses = l.temporary("losses", Type::f32, labels.rows(), labels.cols());
   const float scale = 1.0F / static_cast<float>(columns);
+  const bool with_gradient = l.is_used(node.outputs[1]);
+  std::vector<ops::Operand> operands = {logits, labels};
+  if (with_gradient) operands.push_back(l.output(1));
+  operands.push_back(losses);
   l.add(ops::SoftmaxCrossEntropyProblem{.classes = classes,
                                         .columns = columns,
                                         .scale = scale,
+                                        .type = l.builder().type_of(logits),
                                         .classes_in_rows = classes_in_rows,
-                                        .type = l.builder().type_of(logits)},
-        {logits, labels, gradient, losses});
+                                        .gradient = with_gradient},
+        operands);
   l.add(ops::AxisReduceProblem{kernels::Reduction::sum, losses.rows(), losses.cols(), losses.cols() == 1,
                                Type::f32, Type::f32, scale},
         {losses, loss});
