@@ -342,6 +342,8 @@ class Session {
   RunCost cost() const;
   /// The tile program, in readable form.
   std::string program() const;
+  /// The number of its compute sets: code, of which calls of a function share one copy.
+  uint64_t compute_sets() const;
   /// Whether every tile's memory suffices; otherwise the session cannot run.
   bool fits() const;
 

@@ -88,7 +88,7 @@ class Differentiated {
   void add_backward(FunctionGradient& result) {
     auto backward = std::make_shared<Graph>();
     std::map<ValueId, ValueId> to;
-    for (ValueId id : needed_) to[id] = backward->input(graph_.info(id).name, graph_.type(id)).id;
+    for (ValueId id : needed_) to[id] = backward->input(fmt::format("taken {}", id), graph_.type(id)).id;
     for (ValueId id : given_) to[id] = backward->input(graph_.info(id).name, graph_.type(id)).id;
     backward->set_backward(true);
     copy(true, *backward, to);

@@ -10,6 +10,7 @@
 #include "kernels/common/element.h"
 #include "ops/map/cast.h"
 #include "ops/map/elementwise.h"
+#include "ops/split.h"
 
 namespace tessera::model {
 namespace {
@@ -117,6 +118,16 @@ void Lowering::lower_all(bool repeated) {
     if (graph_.nodes()[node_].repeated == repeated && !skipped_[node_]) lower(node_);
 }
 
+/// On tiles, whole columns on each, so that rows can be chosen at run time.
+std::vector<program::MappedBox> Lowering::columns_on_tiles(uint32_t rows, uint32_t cols) const {
+  std::vector<program::MappedBox> mapping;
+  if (on_host()) return mapping;
+  const std::vector<uint32_t> first = ops::split_evenly(cols, std::min(cols, builder_.machine().tiles));
+  for (uint32_t tile = 0; tile + 1 < first.size(); ++tile)
+    mapping.push_back({{0, rows, first[tile], first[tile + 1] - first[tile]}, tile});
+  return mapping;
+}
+
 /// Each pass copies the rows of its micro-batch.
 void Lowering::place_micro_batches() {
   program::CopySet set{"micro-batch", {}};
@@ -185,7 +196,7 @@ void Lowering::place(ValueId id) {
     case Kind::result:
       for (const auto& [name, value] : graph_.outputs())
         if (value == id) role = Role::output, outputs_.insert(id);
-      if (graph_.nodes()[node_].operation->name == "linear_weight_gradient" &&
+      if (role != Role::output && graph_.nodes()[node_].operation->name == "linear_weight_gradient" &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
         lowered_.gaps.push_back(id);

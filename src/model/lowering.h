@@ -111,6 +111,7 @@ class Lowering {
   void place_weights();
   void place_values();
   void place_micro_batches();
+  std::vector<program::MappedBox> columns_on_tiles(uint32_t rows, uint32_t cols) const;
   void lower_all(bool repeated);
   void lower(uint32_t node);
   void place(ValueId id);

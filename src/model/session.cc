@@ -154,6 +154,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 const Graph& Session::graph() const { return impl_->graph; }
 bool Session::fits() const { return impl_->executable().memory.fits(); }
+uint64_t Session::compute_sets() const { return impl_->executable().program->compute_sets().size(); }
 std::string Session::program() const { return to_string(*impl_->executable().program); }
 
 double Session::run(std::span<const Tensor> arrays) {

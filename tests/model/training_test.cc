@@ -62,5 +62,48 @@ TEST_P(Training, AgreesWithFloat64) {
 INSTANTIATE_TEST_SUITE_P(Model, Training, testing::ValuesIn(kSettings),
                          [](const auto& info) { return std::string(info.param.name); });
 
+/// A layer with a residual connection.
+std::shared_ptr<const Graph> residual_layer(uint32_t rows, uint32_t features) {
+  auto layer = std::make_shared<Graph>();
+  const Value x = layer->input("x", {rows, features});
+  const Value weight = layer->input("weight", {features, features}), bias = layer->input("bias", {features});
+  layer->output("y", x + gelu(linear(x, weight, bias)));
+  return layer;
+}
+
+TEST(Training, OfAFunctionCalledWithOtherParameters) {
+  constexpr uint32_t kRows = 12, kFeatures = 40;
+  for (const char* machine : {"host", "bow"}) {
+    uint64_t code_of_few = 0;
+    for (uint32_t layers : {2U, 6U}) {
+      const auto layer = residual_layer(kRows, kFeatures);
+      Graph g;
+      Value x = g.input("x", {kRows, kFeatures});
+      for (uint32_t i = 0; i < layers; ++i) {
+        const std::string name = "layer" + std::to_string(i);
+        const Value weight = g.parameter(name + ".weight", {kFeatures, kFeatures}, Initial::normal(0.1));
+        x = g.call(layer, {x, weight, g.parameter(name + ".bias", {kFeatures})})[0];
+      }
+      const Value loss = mean_squared_error(x, g.input("target", {kRows, kFeatures}));
+      g.output("loss", loss);
+      add_training(loss, {Sgd{.momentum = 0.9}, {}});
+      Session session(g, Machine::find(machine, 2));
+      WideArrays state = widened(initial_state(g));
+      for (uint32_t step = 0; step < 3; ++step) {
+        WideArrays inputs = {{"rate", {0.5}}};
+        for (const char* name : {"x", "target"})
+          inputs[name] = random_values(g.find(name).type(), -1, 1, 1, 3, step);
+        const double expected = evaluate(g, inputs, state).at("loss")[0];
+        ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5)
+            << machine << ", step " << step;
+      }
+      const uint64_t sets = session.compute_sets();
+      if (code_of_few == 0) code_of_few = sets;
+      // Each further layer adds its calls and updates, not its operations.
+      EXPECT_LE(sets, code_of_few + 2 * 2 * (layers - 2)) << machine;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::model
