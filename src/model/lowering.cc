@@ -134,9 +134,9 @@ void Lowering::place_micro_batches() {
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
     const TensorType bound = graph_.bound_type(id), &type = graph_.type(id);
     if (bound == type) continue;
-    const Operand whole =
-        builder_.external(graph_.info(id).name, Role::input, type.type, type.rows() * graph_.micro_batches(),
-                          type.cols(), {}, purpose_of(id));
+    const uint32_t rows = type.rows() * graph_.micro_batches();
+    const Operand whole = builder_.external(graph_.info(id).name, Role::input, type.type, rows, type.cols(),
+                                            columns_on_tiles(rows, type.cols()), purpose_of(id));
     const Operand part = operand_of(id);
     if (!micro_batch_) micro_batch_ = builder_.temporary("micro_batch", Type::u32, 1, 1).variable;
     program::CopyGroup group = copy_of({whole.variable, part.box}, part);
