@@ -98,9 +98,9 @@ struct Node {
   std::vector<ValueId> inputs = {};
   Attributes attributes = {};
   std::vector<ValueId> outputs = {};
-  uint32_t stage = 0;     ///< of a pipeline
-  bool backward = false;  ///< computes gradients
-  bool repeated = false;  ///< runs once for each micro-batch
+  uint32_t stage = 0;                      ///< of a pipeline
+  bool backward = false;                   ///< computes gradients
+  bool repeated = false;                   ///< runs once for each micro-batch
   std::shared_ptr<const Graph> body = {};  ///< of a call
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
@@ -139,7 +139,8 @@ class Graph {
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code. A
   /// function takes weights as inputs, so a repeated block is one function called with other parameters.
-  /// Throws UsageError for values of other types than the inputs', and for a function that draws random numbers.
+  /// Throws UsageError for values of other types than the inputs', and for a function that draws random
+  /// numbers.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs);
   /// The inputs in their order.
   std::vector<ValueId> inputs() const;
