@@ -1,0 +1,117 @@
+#include "report/graph_picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/operation.h"
+#include "report/page.h"
+#include "report/style.h"
+
+namespace tessera::report {
+namespace {
+
+using model::Graph;
+using model::Node;
+using model::ValueId;
+
+constexpr double kWidth = 150, kHeight = 34, kGapX = 16, kGapY = 26;
+
+struct Placed {
+  double x = 0, y = 0;
+};
+
+/// Rows of operations: each below all that it depends on.
+std::vector<Placed> place(const Graph& graph, size_t count) {
+  std::vector<size_t> level(graph.values().size());
+  std::map<size_t, size_t> used;
+  std::vector<Placed> placed;
+  for (size_t n = 0; n < count; ++n) {
+    const Node& node = graph.nodes()[n];
+    size_t row = 0;
+    for (ValueId input : node.inputs) row = std::max(row, level[input]);
+    for (ValueId output : node.outputs) level[output] = row + 1;
+    placed.push_back(
+        {static_cast<double>(used[row]++) * (kWidth + kGapX), static_cast<double>(row) * (kHeight + kGapY)});
+  }
+  return placed;
+}
+
+std::string number(double value) { return fmt::format("{:g}", value); }
+
+Html line(const Placed& from, const Placed& to) {
+  return element("line", {{"x1", number(from.x + kWidth / 2)},
+                          {"y1", number(from.y + kHeight)},
+                          {"x2", number(to.x + kWidth / 2)},
+                          {"y2", number(to.y)},
+                          {"stroke", "currentColor"},
+                          {"stroke-opacity", "0.4"}});
+}
+
+Html box(const Graph& graph, const Node& node, const Placed& at) {
+  const std::string colour = colour_of(node.backward ? 1 : 0);
+  const std::string middle = number(at.x + kWidth / 2);
+  const auto words = [&](double y, std::string_view size, std::string_view content) {
+    return element("text",
+                   {{"x", middle},
+                    {"y", number(at.y + y)},
+                    {"text-anchor", "middle"},
+                    {"font-size", size},
+                    {"fill", "currentColor"}},
+                   content);
+  };
+  return element("rect", {{"x", number(at.x)},
+                          {"y", number(at.y)},
+                          {"width", number(kWidth)},
+                          {"height", number(kHeight)},
+                          {"rx", "5"},
+                          {"fill", colour},
+                          {"fill-opacity", "0.25"},
+                          {"stroke", colour}}) +
+         words(14, "11", node.operation->name) + words(27, "9", to_string(graph.type(node.outputs[0])));
+}
+
+}  // namespace
+
+Html picture(const Graph& graph) {
+  const size_t count = std::min(graph.nodes().size(), kMostDrawn);
+  const std::vector<Placed> placed = place(graph, count);
+  Html lines, boxes;
+  double width = kWidth, height = kHeight;
+  for (size_t n = 0; n < count; ++n) {
+    const Node& node = graph.nodes()[n];
+    for (ValueId input : node.inputs)
+      if (const auto& producer = graph.info(input).node; producer && *producer < n)
+        lines += line(placed[*producer], placed[n]);
+    boxes += box(graph, node, placed[n]);
+    width = std::max(width, placed[n].x + kWidth);
+    height = std::max(height, placed[n].y + kHeight);
+  }
+  const std::string view = fmt::format("-2 -2 {:g} {:g}", width + 4, height + 4);
+  const Html drawing =
+      element("svg", {{"viewBox", view}, {"width", number(width)}, {"role", "img"}}, lines + boxes);
+  if (count == graph.nodes().size()) return drawing;
+  return drawing + paragraph(fmt::format("The first {} of {} operations.", count, graph.nodes().size()));
+}
+
+Html cost_tables(const model::RunCost& cost) {
+  using Align = RichTable::Align;
+  RichTable operations({{"operation", Align::left}, {"result", Align::left}, {"µs"}, {"of the step"}});
+  for (const model::OperationCost& operation : cost.operations)
+    operations.add({operation.operation, operation.value, fmt::format("{:.3g}", 1e6 * operation.seconds),
+                    share_bar(operation.seconds / cost.seconds, 0)});
+  RichTable bytes({{"purpose", Align::left}, {"bytes"}});
+  for (const auto& [purpose, count] : cost.bytes) bytes.add({purpose, fmt::format("{}", count)});
+  RichTable conversions({{"converted between orders", Align::left}, {"bytes"}});
+  for (const model::ConversionCost& conversion : cost.conversions)
+    conversions.add({conversion.value, fmt::format("{}", conversion.bytes)});
+  Html tables =
+      subheading("Time by operation") + operations.html() + subheading("Data by purpose") + bytes.html();
+  if (!cost.conversions.empty()) tables += conversions.html();
+  return tables;
+}
+
+}  // namespace tessera::report
