@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "strict_markup.h"
+#include "report/strict_markup.h"
 
 namespace tessera::report {
 namespace {
@@ -18,7 +18,7 @@ model::Graph classifier() {
 
 TEST(GraphPicture, DrawsEachOperationOnce) {
   const model::Graph g = classifier();
-  const testing::Node drawing = testing::parse_markup(picture(g).code);
+  const testing::Node drawing = testing::MarkupReader::read(picture(g).code);
   EXPECT_EQ(drawing.all("rect").size(), g.nodes().size());
   EXPECT_FALSE(drawing.all("line").empty());
 }
