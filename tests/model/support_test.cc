@@ -11,10 +11,12 @@
 namespace tessera::model {
 namespace {
 
-/// The case with its floating-point values in another type.
-Case in_type(Case c, Type type) {
-  for (TensorType& input : c.inputs)
-    if (input.type != Type::u32) input.type = type;
+/// The case with its floating-point values in another type; of an update, gradient and weight.
+Case in_type(const Operation& operation, Case c, Type type) {
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    const bool keeps = c.inputs[i].type == Type::u32 || (is_update(operation) && i != 0 && i != 2);
+    if (!keeps) c.inputs[i].type = type;
+  }
   return c;
 }
 
@@ -36,7 +38,7 @@ TEST(Support, IsAsDocumented) {
     const auto types_on = [&](const Machine& machine, std::initializer_list<Type> types) {
       std::string text;
       for (Type type : types)
-        if (runs(*operation, first.body ? first : in_type(first, type), machine))
+        if (runs(*operation, first.body ? first : in_type(*operation, first, type), machine))
           text += fmt::format("{}{}", text.empty() ? "" : " ", name_of(type));
       return text;
     };
