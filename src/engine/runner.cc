@@ -265,7 +265,7 @@ class Run {
     std::array<FieldView, program::kMaxFields> fields;
     std::array<int64_t, program::kMaxParams> params;
     const int64_t* first_param = params.data();
-    std::byte* scratch = nullptr;
+    std::span<std::byte> scratch;
     if (const auto known = table_.vertices(id); !known.empty()) {
       const DispatchTable::Vertex& entry = known[position];
       const DispatchTable::Shape* shapes = table_.shapes(entry);
@@ -274,12 +274,15 @@ class Run {
         fields[f] = memory_.view(places[f], shapes[f].type, shapes[f].rows, shapes[f].cols);
       move_fields(set, vertex, fields.data());
       first_param = table_.params(entry);
-      if (entry.scratch >= 0) scratch = fields[static_cast<size_t>(entry.scratch)].data;
+      if (entry.scratch >= 0) {
+        const FieldView& field = fields[static_cast<size_t>(entry.scratch)];
+        scratch = {field.data, field.elements() * size_of(field.type)};
+      }
     } else {
       for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
       for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
     }
-    if (helps) self.take(group, scratch);
+    if (helps) self.take(codelet, scratch);
     const program::Vertex v{{fields.data(), group.fields.size()},
                             {first_param, group.params.size()},
                             is_timed_ ? &self.clock : nullptr,

@@ -34,7 +34,7 @@ bool SharingThread::help(SharingThread& owner) {
   };
   owner.helpers_.fetch_add(1);
   const Helping helping{owner.helpers_};
-  if (!owner.open_.load() || owner.group_ != group_) return false;
+  if (!owner.open_.load() || !can_help(owner)) return false;
   if (owner.next_.load(std::memory_order_relaxed) >= owner.count_) return false;
   enter(owner.phase_);
   work_on(owner);
@@ -44,7 +44,7 @@ bool SharingThread::help(SharingThread& owner) {
 
 void SharingThread::work_on(SharingThread& owner) {
   for (uint32_t i; (i = owner.next_.fetch_add(1, std::memory_order_relaxed)) < owner.count_;)
-    owner.job_(owner.context_, i, scratch_);
+    owner.job_(owner.context_, i, scratch_.data());
 }
 
 void WorkSharing::reserve(uint32_t threads) {

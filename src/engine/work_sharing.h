@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "engine/thread_clock.h"
 #include "program/program.h"
@@ -17,16 +18,21 @@ class SharingThread final : public program::Helpers {
  public:
   ThreadClock clock;  ///< does not run where nobody asks for times
 
-  /// The vertex about to run: its group and its scratch, which is free again afterwards. Only vertices of the
-  /// same group help each other, because their scratch has the same size.
-  void take(const program::VertexGroup& group, std::byte* scratch) {
-    group_ = &group;
+  /// The vertex about to run: its codelet and its scratch, if it has any, which is free again afterwards.
+  /// A thread helps vertices of the codelet that it ran last, or last with scratch, if its scratch is large
+  /// enough for theirs.
+  void take(const program::Codelet& codelet, std::span<std::byte> scratch) {
+    codelet_ = &codelet;
+    needs_ = scratch.size();
+    if (scratch.empty() && !scratch_.empty()) return;
     scratch_ = scratch;
+    scratch_codelet_ = &codelet;
   }
 
   /// Before its part of a superstep.
   void reset(bool is_timed) {
-    group_ = nullptr;
+    codelet_ = scratch_codelet_ = nullptr;
+    scratch_ = {};
     is_timed_ = is_timed;
   }
 
@@ -41,9 +47,15 @@ class SharingThread final : public program::Helpers {
 
  private:
   void work_on(SharingThread& owner);
+  bool can_help(const SharingThread& owner) const {
+    return codelet_ != nullptr && (owner.codelet_ == codelet_ || owner.codelet_ == scratch_codelet_) &&
+           owner.needs_ <= scratch_.size();
+  }
 
-  const program::VertexGroup* group_ = nullptr;
-  std::byte* scratch_ = nullptr;
+  const program::Codelet* codelet_ = nullptr;  ///< of the running vertex
+  size_t needs_ = 0;                           ///< its bytes of scratch
+  const program::Codelet* scratch_codelet_ = nullptr;
+  std::span<std::byte> scratch_;  ///< of the last vertex that had any
   bool is_timed_ = true;
   // The offered work: constant while it is open or somebody helps.
   Job job_ = nullptr;

@@ -16,7 +16,7 @@ namespace {
 using program::Phase;
 
 /// A superstep in which thread 0 has a vertex that shares `parts` parts, and each other thread has a vertex
-/// of `group` that returns immediately.
+/// of a codelet that returns immediately.
 class OneLongVertex {
  public:
   explicit OneLongVertex(uint32_t threads) : pool_team_(Pool::shared(), threads) {
@@ -24,12 +24,12 @@ class OneLongVertex {
   }
 
   template <class Work>
-  void run(uint32_t parts, bool same_group, const Work& work) {
+  void run(uint32_t parts, bool same_codelet, const Work& work) {
     threads_.start(pool_team_.threads());
     pool_team_.run([&](uint32_t thread) {
       threads_[thread].clock.start(Phase::compute);
       threads_.run(thread, true, [&](SharingThread& member) {
-        member.take(groups_[thread == 0 || same_group ? 0 : 1], &scratch_[thread]);
+        member.take(codelets_[thread == 0 || same_codelet ? 0 : 1], {&scratch_[thread], 1});
         if (thread == 0) program::share_work(&member, parts, &scratch_[0], work);
       });
       times_[thread] = threads_[thread].clock.stop();
@@ -44,7 +44,7 @@ class OneLongVertex {
  private:
   WorkSharing threads_;
   Pool::Team pool_team_;
-  std::array<program::VertexGroup, 2> groups_;
+  std::array<program::Codelet, 2> codelets_{};
   std::array<std::byte, 16> scratch_{};
   std::array<program::PhaseTimes, 16> times_{};
 };
@@ -89,15 +89,15 @@ struct Pair {
   SharingThread owner;
   SharingThread helper;
   std::array<std::byte, 2> scratch{};
-  std::array<program::VertexGroup, 2> groups;
+  std::array<program::Codelet, 2> codelets{};
 
-  explicit Pair(bool same_group = true) {
+  explicit Pair(bool same_codelet = true) {
     owner.reset(true);
     helper.reset(true);
     owner.clock.start(Phase::compute);
     helper.clock.start(Phase::compute);
-    owner.take(groups[0], &scratch[0]);
-    helper.take(groups[same_group ? 0 : 1], &scratch[1]);
+    owner.take(codelets[0], {&scratch[0], 1});
+    helper.take(codelets[same_codelet ? 0 : 1], {&scratch[1], 1});
   }
   bool is_helpers(const std::byte* of_part) const { return of_part == &scratch[1]; }
 };
@@ -118,7 +118,7 @@ TEST(Help, TakesWhatIsLeftInAScratchOfItsOwn) {
   EXPECT_EQ(parts, (Parts{{0, false}, {1, false}, {2, true}, {3, true}}));
 }
 
-TEST(Help, IsForVerticesOfItsOwnGroup) {
+TEST(Help, IsForVerticesOfItsOwnCodelet) {
   Pair pair(false);
   uint32_t parts = 0;
   program::share_work(&pair.owner, 3, &pair.scratch[0], [&](uint32_t, const std::byte* scratch) {
@@ -127,6 +127,28 @@ TEST(Help, IsForVerticesOfItsOwnGroup) {
     EXPECT_FALSE(pair.helper.help(pair.owner));
   });
   EXPECT_EQ(parts, 3u);
+}
+
+/// As between the strips of a gradient and the optimizer that takes them, which needs no scratch.
+TEST(Help, IsForVerticesOfTheCodeletThatLastHadScratch) {
+  Pair pair;
+  pair.helper.take(pair.codelets[1], {});
+  uint32_t helped = 0;
+  program::share_work(&pair.owner, 2, &pair.scratch[0], [&](uint32_t i, const std::byte* scratch) {
+    if (i == 0) {
+      EXPECT_TRUE(pair.helper.help(pair.owner));
+    } else {
+      helped += pair.is_helpers(scratch) ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(helped, 1u);
+}
+
+TEST(Help, NeedsAsMuchScratchAsTheVertex) {
+  Pair pair;
+  pair.owner.take(pair.codelets[0], pair.scratch);
+  program::share_work(&pair.owner, 2, &pair.scratch[0],
+                      [&](uint32_t, const std::byte*) { EXPECT_FALSE(pair.helper.help(pair.owner)); });
 }
 
 TEST(Help, IsForNobodyBeforeItsFirstVertex) {
@@ -170,8 +192,8 @@ TEST(Help, RunsNoClockThatNobodyAskedFor) {
   Pair pair;
   pair.owner.reset(false);
   pair.helper.reset(false);
-  pair.owner.take(pair.groups[0], &pair.scratch[0]);
-  pair.helper.take(pair.groups[0], &pair.scratch[1]);
+  pair.owner.take(pair.codelets[0], {&pair.scratch[0], 1});
+  pair.helper.take(pair.codelets[0], {&pair.scratch[1], 1});
   const Clock::time_point before = pair.helper.clock.since();
   program::share_work(&pair.owner, 2, &pair.scratch[0], [&](uint32_t i, const std::byte*) {
     if (i == 0) {
