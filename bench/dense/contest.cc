@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 namespace tessera::bench {
@@ -23,12 +24,13 @@ double seconds_of(const std::function<void()>& run) {
 }
 
 /// The median of the calls of a round, without the first, which wakes threads.
-double round_of(const std::function<void()>& run) {
+double round_of(const std::function<void()>& run, double& least) {
   std::this_thread::sleep_for(kPause);
   run();
   std::vector<double> calls;
   for (double total = 0; total < kRoundSeconds || calls.size() < 3; total += calls.back())
     calls.push_back(seconds_of(run));
+  least = std::min(least, std::ranges::min(calls));
   std::ranges::nth_element(calls, calls.begin() + calls.size() / 2);
   return calls[calls.size() / 2];
 }
@@ -37,20 +39,27 @@ double round_of(const std::function<void()>& run) {
 
 void compete(std::vector<Contestant>& contestants) {
   std::vector<std::vector<double>> rounds(contestants.size());
+  for (Contestant& contestant : contestants) contestant.least = std::numeric_limits<double>::infinity();
   for (int round = 0; round < kRounds; ++round)
-    for (size_t i = 0; i < contestants.size(); ++i) rounds[i].push_back(round_of(contestants[i].run));
+    for (size_t i = 0; i < contestants.size(); ++i)
+      rounds[i].push_back(round_of(contestants[i].run, contestants[i].least));
   for (size_t i = 0; i < contestants.size(); ++i) {
     std::ranges::nth_element(rounds[i], rounds[i].begin() + kRounds / 2);
     contestants[i].seconds = rounds[i][kRounds / 2];
   }
 }
 
+void print_header() {
+  fmt::print("{:<28} {:<10} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9}\n", "work", "library", "us", "least us",
+             "GFLOP/s", "peak", "time", "predicted");
+}
+
 void print(const std::string& work, double flops, double peak_gflops,
            const std::vector<Contestant>& contestants) {
   for (const Contestant& c : contestants) {
     const double gflops = flops / c.seconds * 1e-9;
-    fmt::print("{:<28} {:<10} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f}", work, c.name, c.seconds * 1e6, gflops,
-               gflops / peak_gflops, c.seconds / contestants.front().seconds);
+    fmt::print("{:<28} {:<10} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f}", work, c.name, c.seconds * 1e6,
+               c.least * 1e6, gflops, gflops / peak_gflops, c.seconds / contestants.front().seconds);
     fmt::print("{}\n", c.predicted > 0 ? fmt::format(" {:>9.2f}", c.predicted / c.seconds) : "");
   }
 }

@@ -14,6 +14,7 @@ struct Contestant {
   std::string name;
   std::function<void()> run;
   double seconds = 0;    ///< median of rounds
+  double least = 0;      ///< of all calls: where other programs disturb a computer, that is the work itself
   double predicted = 0;  ///< by its plan; 0: none
 };
 
@@ -21,7 +22,9 @@ struct Contestant {
 /// before stop spinning.
 void compete(std::vector<Contestant>& contestants);
 
-/// Prints a line for each: microseconds, GFLOP/s and the fraction of the peak, speed-up of the first.
+/// Prints a line for each: microseconds (median and least), GFLOP/s and the fraction of the peak, time
+/// relative to the first one's, and what its plan predicts relative to its time.
+void print_header();
 void print(const std::string& work, double flops, double peak_gflops,
            const std::vector<Contestant>& contestants);
 

@@ -90,8 +90,7 @@ class Bench {
     fmt::print("{}, {} threads, {}, peak {:.0f} GFLOP/s\n", machine.facts.cpu, threads, name_of(active_isa()),
                peak_);
     for (const std::string& line : peers_.missing) fmt::print("without {}\n", line);
-    fmt::print("{:<28} {:<10} {:>9} {:>9} {:>6} {:>6} {:>9}\n", "work", "library", "us", "GFLOP/s", "peak",
-               "time", "predicted");
+    print_header();
   }
 
   void products(uint32_t m, uint32_t k, uint32_t n) {

@@ -19,12 +19,12 @@ constexpr double kVertexCycles = 100;
 constexpr double kSlack = 1.04;
 // Prologue and epilogue of a micro-tile, beside its multiply-adds: clearing, storing and finishing sums, per
 // vector of sums; the call, and a mispredicted branch.
-constexpr double kPerSum = 2;
-constexpr double kTileCycles = 25;
+constexpr double kPerSum = 1;
+constexpr double kTileCycles = 20;
 // Fraction of streaming operands that the micro-kernel does not hide.
 constexpr double kExposedStream = 0.3;
 // Transposing a vector of W.
-constexpr double kTransposePerVector = 6;
+constexpr double kTransposePerVector = 4;
 
 /// What a micro-kernel does for a slice: panels × factors sums of `terms` products.
 struct Shape {
