@@ -31,8 +31,9 @@ Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices
     most_panels = std::max(most_panels, slice.panels);
     most_cols = std::max(most_cols, slice.cols);
   }
-  // Two panels are multiplied at once.
-  const auto cols = static_cast<uint32_t>(std::clamp<uint64_t>(columns / 2, 1, most_cols));
+  // Two panels are multiplied at once. What a strip converts of X, more panels share.
+  const uint64_t wanted_panels = p.values == Type::f32 ? 2 : 8;
+  const auto cols = static_cast<uint32_t>(std::clamp<uint64_t>(columns / wanted_panels, 1, most_cols));
   const auto panels = static_cast<uint32_t>(std::clamp<uint64_t>(columns / cols, 1, most_panels));
   const uint32_t down = (most_panels - 1) / panels + 1, across = (most_cols - 1) / cols + 1;
   Strips strips{std::vector(size_t{down} * across, std::vector<DensePart>(slices.size(), DensePart{}))};
