@@ -334,6 +334,11 @@ class Session {
  public:
   /// Throws UsageError for operations that the machine does not support.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
+  /// A session of another graph, such as an evaluation, on the machine of `owner`, whose parameters of the
+  /// same names it reads: they need no setting, and follow every change. The graph must not assign to them.
+  /// The two must not run at the same time. Throws UsageError also if a parameter differs from that of the
+  /// owner.
+  Session(const Graph& graph, const Session& owner);
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -375,7 +380,7 @@ class Session {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace tessera::model

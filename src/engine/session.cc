@@ -47,18 +47,30 @@ const RunMemory& Session::memory() const {
   return state_->memory;
 }
 
-VariableId Session::find(std::string_view name, const FieldView& array) const {
+VariableId Session::find(std::string_view name) const {
   const program::Program& program = *executable().program;
-  for (VariableId id = 0; id < program.variables().size(); ++id) {
-    const Variable& v = program.variable(id);
-    if (v.role != Role::state || v.name != name) continue;
-    if (array.type != v.type || array.rows != v.rows || array.cols != v.cols)
-      throw UsageError(fmt::format("the state '{}' is {} {} × {}; the array is {} {} × {}", v.name,
-                                   name_of(v.type), v.rows, v.cols, name_of(array.type), array.rows,
-                                   array.cols));
-    return id;
-  }
+  for (VariableId id = 0; id < program.variables().size(); ++id)
+    if (program.variable(id).role == Role::state && program.variable(id).name == name) return id;
   throw UsageError(fmt::format("the program has no state '{}'; {}", name, names_of_state(program)));
+}
+
+VariableId Session::find(std::string_view name, const FieldView& array) const {
+  const VariableId id = find(name);
+  const Variable& v = executable().program->variable(id);
+  if (array.type != v.type || array.rows != v.rows || array.cols != v.cols)
+    throw UsageError(fmt::format("the state '{}' is {} {} × {}; the array is {} {} × {}", v.name,
+                                 name_of(v.type), v.rows, v.cols, name_of(array.type), array.rows,
+                                 array.cols));
+  return id;
+}
+
+FieldView Session::memory_of(std::string_view name) const {
+  const VariableId id = find(name);
+  const Variable& v = executable().program->variable(id);
+  const std::span<const std::byte> bytes = memory().contiguous(id);
+  if (!v.is_shared() || bytes.size() != v.bytes())
+    throw UsageError(fmt::format("the state '{}' lies on tiles: read it", v.name));
+  return {const_cast<std::byte*>(bytes.data()), v.type, v.rows, v.cols, v.cols, 1};
 }
 
 void Session::read(std::string_view name, const FieldView& to) const {

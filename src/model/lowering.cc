@@ -65,8 +65,8 @@ std::optional<WeightUse> first_use(const Graph& graph, const std::vector<std::op
 
 }  // namespace
 
-Lowering::Lowering(const Graph& graph, const ops::Builder& builder)
-    : graph_(graph), builder_(builder), skipped_(graph.nodes().size()) {
+Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<ValueId> bound)
+    : graph_(graph), builder_(builder), bound_(std::move(bound)), skipped_(graph.nodes().size()) {
   lowered_.operands.resize(graph.values().size());
   lowered_.sets.resize(graph.nodes().size());
 }
@@ -188,7 +188,7 @@ void Lowering::place(ValueId id) {
     // An input with micro-batches is bound as a whole.
     case Kind::input: role = graph_.bound_type(id) == info.type ? Role::input : Role::temporary; break;
     case Kind::parameter:
-    case Kind::state: role = Role::state; break;
+    case Kind::state: role = bound_.contains(id) ? Role::input : Role::state; break;
     case Kind::constant:
       lowered_.operands[id] = builder_.constant(info.name, info.type.type, layout.rows, layout.cols,
                                                 contents_of(info.type, graph_.contents(id), order));

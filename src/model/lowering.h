@@ -54,7 +54,8 @@ struct LoweredFunction {
 /// Lowers one graph. Operations' `lower` functions use it.
 class Lowering {
  public:
-  Lowering(const Graph& graph, const ops::Builder& builder);
+  /// Values of `bound` are parameters that each run binds where another session has them.
+  Lowering(const Graph& graph, const ops::Builder& builder, std::set<ValueId> bound = {});
 
   /// Adds the whole graph and returns its step.
   program::StepId build();
@@ -122,6 +123,7 @@ class Lowering {
 
   const Graph& graph_;
   const ops::Builder& builder_;
+  std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<std::pair<ValueId, Order>, ops::Operand> converted_;
   std::vector<bool> skipped_;
@@ -129,7 +131,7 @@ class Lowering {
   std::vector<program::StepId> steps_;
   std::optional<program::VariableId> micro_batch_;
   bool is_function_ = false;
-  std::set<ValueId> outputs_;  ///< computed where they are bound
+  std::set<ValueId> outputs_;  ///< computed where the caller wants them
   uint32_t node_ = 0;
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "compiler/compile.h"
@@ -20,13 +22,18 @@ using program::FieldView;
 using program::Variable;
 
 struct Session::Impl {
-  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen)
-      : graph(network), options(chosen) {
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
+       std::shared_ptr<const Impl> owner_of_parameters = nullptr)
+      : graph(network), options(chosen), owner(std::move(owner_of_parameters)) {
     remove_unused(graph);
     fuse_epilogues(graph);
+    find_shared();
     program::Program program;
     const ops::Builder builder(program, machine);
-    Lowering lowering(graph, builder);
+    std::set<ValueId> bound;
+    if (builder.is_host())
+      for (const auto& [own, id] : shared) bound.insert(own);
+    Lowering lowering(graph, builder, std::move(bound));
     program.set_main(lowering.build());
     lowered = lowering.take();
     session = std::make_unique<engine::Session>(compiler::compile(std::move(program), machine));
@@ -39,10 +46,57 @@ struct Session::Impl {
   bool is_state(ValueId id) const {
     return graph.info(id).kind == Kind::parameter || graph.info(id).kind == Kind::state;
   }
+
+  /// The parameters that the owner has.
+  void find_shared() {
+    if (!owner) return;
+    for (ValueId id = 0; id < graph.values().size(); ++id) {
+      if (!is_state(id)) continue;
+      for (ValueId other = 0; other < owner->graph.values().size(); ++other)
+        if (owner->is_state(other) && owner->graph.info(other).name == graph.info(id).name)
+          shared[id] = other;
+      if (!shared.contains(id)) continue;
+      const TensorType &own = graph.type(id), &its = owner->graph.type(shared[id]);
+      if (!(own == its))
+        throw UsageError(
+            fmt::format("{} is {}; the owner's is {}", graph.info(id).name, to_string(own), to_string(its)));
+      for (const Assignment& assignment : graph.assignments())
+        if (assignment.state == id)
+          throw UsageError(
+              fmt::format("{} is another session's: it cannot be assigned to", graph.info(id).name));
+    }
+  }
+
+  /// Takes the owner's parameters: on a host where they lie, on tiles as copies.
+  void add_shared(std::vector<engine::Binding>& bindings) {
+    for (const auto& [own, id] : shared) {
+      if (LinearWeight* weight = this->weight(own); weight != nullptr && graph.type(own).capacity)
+        follow_pattern(*weight, *owner->weight(id));
+      if (is_host()) {
+        const FieldView memory = owner->session->memory_of(owner->variable(id).name);
+        bindings.push_back({lowered.operands[own]->variable, memory.data, memory.row_stride, 1});
+      } else {
+        write(own, owner->read(id));
+      }
+    }
+  }
+
+  static void follow_pattern(LinearWeight& weight, const LinearWeight& of_owner) {
+    const Pattern pattern = of_owner.pattern();
+    const Pattern own = weight.pattern();
+    if (own.row_begin != pattern.row_begin || own.columns != pattern.columns) weight.set_pattern(pattern);
+  }
+  bool is_own_state(ValueId id) const { return is_state(id) && !shared.contains(id); }
   ValueId find_state(const std::string& name) const {
     for (ValueId id = 0; id < graph.values().size(); ++id)
       if (graph.info(id).name == name && is_state(id)) return id;
     throw UsageError(fmt::format("the graph has no parameter or state '{}'", name));
+  }
+
+  ValueId find_own_state(const std::string& name) const {
+    const ValueId id = find_state(name);
+    if (shared.contains(id)) throw UsageError(fmt::format("'{}' is another session's: set it there", name));
+    return id;
   }
 
   LinearWeight* weight(ValueId id) const {
@@ -69,6 +123,7 @@ struct Session::Impl {
   }
 
   std::vector<float> read(ValueId id) const {
+    if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
     std::vector<std::byte> bytes(variable(id).bytes());
     session->read(variable(id).name, view(id, bytes));
     const std::vector<float> stored = product::as_floats(bytes, variable(id).type);
@@ -140,13 +195,22 @@ struct Session::Impl {
 
   Graph graph;
   SessionOptions options;
+  std::shared_ptr<const Impl> owner;
+  std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
   Lowered lowered;
   std::unique_ptr<engine::Session> session;
 };
 
 Session::Session(const Graph& graph, const Machine& machine, const SessionOptions& options)
-    : impl_(std::make_unique<Impl>(graph, machine.model(), options)) {
+    : impl_(std::make_shared<Impl>(graph, machine.model(), options)) {
   if (fits()) set_state(initial_state(graph, options.seed));
+}
+Session::Session(const Graph& graph, const Session& owner)
+    : impl_(std::make_shared<Impl>(graph, owner.impl_->executable().machine, owner.impl_->options,
+                                   owner.impl_)) {
+  if (!fits()) return;
+  for (const auto& [name, values] : initial_state(graph, owner.impl_->options.seed))
+    if (!impl_->shared.contains(impl_->find_state(name))) set(name, values);
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -158,7 +222,9 @@ uint64_t Session::compute_sets() const { return impl_->executable().program->com
 std::string Session::program() const { return to_string(*impl_->executable().program); }
 
 double Session::run(std::span<const Tensor> arrays) {
-  std::vector<engine::Binding> bindings = impl_->metadata();
+  std::vector<engine::Binding> bindings;
+  impl_->add_shared(bindings);
+  std::ranges::copy(impl_->metadata(), std::back_inserter(bindings));
   const std::vector<Impl::External> externals = impl_->externals();
   std::vector<Impl::StoredOutput> stored;
   stored.reserve(externals.size());
@@ -209,7 +275,7 @@ Arrays Session::run(const Arrays& inputs) {
 }
 
 void Session::set(const std::string& name, std::span<const float> values) {
-  impl_->write(impl_->find_state(name), values);
+  impl_->write(impl_->find_own_state(name), values);
 }
 std::vector<float> Session::get(const std::string& name) const {
   return impl_->read(impl_->find_state(name));
@@ -222,7 +288,7 @@ void Session::set_state(const Arrays& state) {
 Arrays Session::state() const {
   Arrays state;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id)
-    if (impl_->is_state(id)) state[impl_->graph.info(id).name] = impl_->read(id);
+    if (impl_->is_own_state(id)) state[impl_->graph.info(id).name] = impl_->read(id);
   return state;
 }
 
@@ -251,7 +317,7 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
 }  // namespace
 
 void Session::set_pattern(const std::string& name, const Pattern& pattern) {
-  const ValueId parameter = impl_->find_state(name);
+  const ValueId parameter = impl_->find_own_state(name);
   LinearWeight* weight = impl_->weight(parameter);
   const Pattern before = this->pattern(name);
   if (weight == nullptr) throw UsageError(fmt::format("'{}' is not the weight of a linear operation", name));
@@ -315,7 +381,7 @@ RunCost Session::cost() const {
 void Session::save(const std::string& path) const {
   StateFile file;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
-    if (!impl_->is_state(id)) continue;
+    if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
     file.add(info, impl_->read(id));
     if (info.type.pattern && info.kind == Kind::parameter) file.add_pattern(info.name, pattern(info.name));
@@ -328,7 +394,7 @@ void Session::load(const std::string& path) {
   std::map<std::string, Pattern> patterns;
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
-    if (!impl_->is_state(id)) continue;
+    if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
     const ValueInfo& owner = info.belongs ? impl_->graph.info(*info.belongs) : info;
     std::optional<Pattern> pattern;

@@ -102,6 +102,39 @@ TEST(Session, ChangesPatterns) {
   EXPECT_THROW(session.set_pattern("third.weight", after), UsageError);
 }
 
+/// The classifier without updates.
+Graph evaluation(Layers kind) { return Classifier(kind).graph; }
+
+TEST(Session, SharesParametersWithAnEvaluation) {
+  for (const char* machine : {"host", "bow"})
+    for (Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
+      Classifier network(kind);
+      add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+      Session training(network.graph, Machine::find(machine, 2));
+      const Graph graph = evaluation(kind);
+      Session shared(graph, training), own(graph, Machine::find(machine, 2));
+      for (uint32_t step = 1; step <= 2; ++step) {
+        training.run(narrowed(network.inputs(step)));
+        if (kind == Layers::dynamic && step == 2) {
+          const Pattern before = training.pattern("first.weight");
+          const Pattern after =
+              sparse::generate_pattern({PatternKind::random, before.rows, before.cols, 0.25, 8, 99});
+          training.set_pattern("first.weight", after);
+          own.set_pattern("first.weight", after);
+        }
+        for (const auto& [name, values] : training.state())
+          if (!name.ends_with("velocity")) own.set(name, values);
+        Arrays inputs = narrowed(network.inputs(7));
+        inputs.erase("rate");
+        EXPECT_EQ(shared.run(inputs), own.run(inputs)) << machine << ", step " << step;
+      }
+      EXPECT_EQ(shared.get("first.bias"), training.get("first.bias"));
+      const std::vector<float> bias(Classifier::kHidden);
+      EXPECT_THROW(shared.set("first.bias", bias), UsageError);
+      EXPECT_THROW(Session(network.graph, training), UsageError);
+    }
+}
+
 TEST(Session, RejectsBadInput) {
   Classifier network(Layers::dense);
   Session session(network.graph, Machine::host(1));

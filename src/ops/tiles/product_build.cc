@@ -9,6 +9,9 @@ using machine::Machine;
 
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands) {
+  if (operands.bias)
+    builder.require(*operands.bias, "bias", Type::f32,
+                    problem.product == Product::forward ? pattern.rows : pattern.cols, 1);
   const auto between = [&](const ProductLayouts& native, const BuildNative& build_native) {
     return build_between(builder, problem, plan.layouts, native, operands, build_native);
   };
