@@ -97,6 +97,9 @@ double seconds_of_a_step(Session& session, const Options& options) {
     rounds.push_back((now() - start) / options.steps);
   }
   std::ranges::nth_element(rounds, rounds.begin() + static_cast<int64_t>(rounds.size() / 2));
+  fmt::print("measured:\n");
+  for (const OperationCost& operation : session.measure(tensors).operations)
+    fmt::print("  {:<24} {:<28} {:9.2f} us\n", operation.operation, operation.value, 1e6 * operation.seconds);
   fmt::print("loss after the last step: {:.4g}\n", data.loss);
   return rounds[rounds.size() / 2];
 }

@@ -354,8 +354,10 @@ class Session {
   bool fits() const;
 
   /// Runs once with the caller's arrays, in place. Throws UsageError if one of the graph's inputs or outputs
-  /// is missing. Returns the seconds of the run; on a tiled machine the model's.
+  /// is missing. Returns the seconds that a tiled machine would take; on a host 0, see measure().
   double run(std::span<const Tensor> arrays);
+  /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
+  RunCost measure(std::span<const Tensor> arrays);
   /// The same with copies in FP32; returns the outputs.
   Arrays run(const Arrays& inputs);
 
@@ -378,8 +380,9 @@ class Session {
   /// Throws Error, and changes nothing, for a file that lacks one or has another shape or type.
   void load(const std::string& path);
 
- private:
   struct Impl;
+
+ private:
   std::shared_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,55 @@
+#include "model/session_impl.h"
+
+namespace tessera::model {
+namespace {
+
+std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
+  std::map<std::string, double> phases;
+  for (size_t p = 0; p < program::kPhases; ++p)
+    if (times.at[p] != 0) phases.emplace(name_of(static_cast<program::Phase>(p)), times.at[p]);
+  return phases;
+}
+
+void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
+  cost.bytes = {memory.total_purposes.begin(), memory.total_purposes.end()};
+  cost.total_bytes = memory.total_bytes;
+  cost.fullest_tile_bytes = memory.max_tile_bytes;
+  cost.tile_bytes = memory.tile_capacity_bytes;
+  for (const compiler::TileMemory& tile : memory.tiles) {
+    const compiler::Categories purposes = tile.by_purpose();
+    cost.tiles.emplace_back(purposes.begin(), purposes.end());
+  }
+  if (!memory.fits())
+    cost.overflow =
+        overflow_text(memory) +
+        "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
+}
+
+}  // namespace
+
+RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
+  const double clock = executable().machine.clock_hz;
+  RunCost cost;
+  cost.seconds = measured ? profile.seconds : profile.cycles.total() / clock;
+  cost.cycles = by_phase(profile.cycles);
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Lowered::Sets& sets = lowered.sets[n];
+    program::PhaseTimes cycles, seconds;
+    const auto add = [&](const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; };
+    for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
+    for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
+    cost.operations.push_back({std::string(graph.nodes()[n].operation->name),
+                               graph.info(graph.nodes()[n].outputs[0]).name,
+                               measured ? seconds.total() : cycles.total() / clock, by_phase(cycles)});
+  }
+  for (const Conversion& conversion : lowered.conversions)
+    cost.conversions.push_back({graph.info(conversion.value).name, conversion.bytes});
+  add_memory(executable().memory, cost);
+  return cost;
+}
+
+RunCost Session::cost() const {
+  return impl_->cost_of(impl_->session->run(impl_->metadata(), {.dry = true}), false);
+}
+
+}  // namespace tessera::model

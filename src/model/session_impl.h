@@ -1,0 +1,211 @@
+// What a session holds.
+#pragma once
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/model.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "engine/session.h"
+#include "model/lowering.h"
+#include "model/simplify.h"
+#include "product/numbers.h"
+
+namespace tessera::model {
+
+using program::FieldView;
+using program::Variable;
+
+struct Session::Impl {
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
+       std::shared_ptr<const Impl> owner_of_parameters = nullptr)
+      : graph(network), options(chosen), owner(std::move(owner_of_parameters)) {
+    remove_unused(graph);
+    fuse_epilogues(graph);
+    find_shared();
+    program::Program program;
+    const ops::Builder builder(program, machine);
+    std::set<ValueId> bound;
+    if (builder.is_host())
+      for (const auto& [own, id] : shared) bound.insert(own);
+    Lowering lowering(graph, builder, std::move(bound));
+    program.set_main(lowering.build());
+    lowered = lowering.take();
+    session = std::make_unique<engine::Session>(compiler::compile(std::move(program), machine));
+  }
+
+  const compiler::Executable& executable() const { return session->executable(); }
+  const Variable& variable(ValueId id) const {
+    return executable().program->variable(lowered.operands[id]->variable);
+  }
+  bool is_state(ValueId id) const {
+    return graph.info(id).kind == Kind::parameter || graph.info(id).kind == Kind::state;
+  }
+
+  /// The parameters that the owner has.
+  void find_shared() {
+    if (!owner) return;
+    for (ValueId id = 0; id < graph.values().size(); ++id) {
+      if (!is_state(id)) continue;
+      for (ValueId other = 0; other < owner->graph.values().size(); ++other)
+        if (owner->is_state(other) && owner->graph.info(other).name == graph.info(id).name)
+          shared[id] = other;
+      if (!shared.contains(id)) continue;
+      const TensorType &own = graph.type(id), &its = owner->graph.type(shared[id]);
+      if (!(own == its))
+        throw UsageError(
+            fmt::format("{} is {}; the owner's is {}", graph.info(id).name, to_string(own), to_string(its)));
+      for (const Assignment& assignment : graph.assignments())
+        if (assignment.state == id)
+          throw UsageError(
+              fmt::format("{} is another session's: it cannot be assigned to", graph.info(id).name));
+    }
+  }
+
+  /// Takes the owner's parameters: on a host where they lie, on tiles as copies.
+  void add_shared(std::vector<engine::Binding>& bindings) {
+    for (const auto& [own, id] : shared) {
+      if (LinearWeight* weight = this->weight(own); weight != nullptr && graph.type(own).capacity)
+        follow_pattern(*weight, *owner->weight(id));
+      if (is_host()) {
+        const FieldView memory = owner->session->memory_of(owner->variable(id).name);
+        bindings.push_back({lowered.operands[own]->variable, memory.data, memory.row_stride, 1});
+      } else {
+        write(own, owner->read(id));
+      }
+    }
+  }
+
+  static void follow_pattern(LinearWeight& weight, const LinearWeight& of_owner) {
+    const Pattern pattern = of_owner.pattern();
+    const Pattern own = weight.pattern();
+    if (own.row_begin != pattern.row_begin || own.columns != pattern.columns) weight.set_pattern(pattern);
+  }
+  bool is_own_state(ValueId id) const { return is_state(id) && !shared.contains(id); }
+  ValueId find_state(const std::string& name) const {
+    for (ValueId id = 0; id < graph.values().size(); ++id)
+      if (graph.info(id).name == name && is_state(id)) return id;
+    throw UsageError(fmt::format("the graph has no parameter or state '{}'", name));
+  }
+
+  ValueId find_own_state(const std::string& name) const {
+    const ValueId id = find_state(name);
+    if (shared.contains(id)) throw UsageError(fmt::format("'{}' is another session's: set it there", name));
+    return id;
+  }
+
+  LinearWeight* weight(ValueId id) const {
+    const auto& stored = lowered.stored_as[id];
+    return stored ? lowered.weights.at(*stored).get() : nullptr;
+  }
+
+  FieldView view(ValueId id, std::vector<std::byte>& bytes) const {
+    const Variable& v = variable(id);
+    return {bytes.data(), v.type, v.rows, v.cols, v.cols, 1};
+  }
+
+  void write(ValueId id, std::span<const float> values) {
+    const uint64_t expected = weight(id) != nullptr && graph.type(id).pattern
+                                  ? weight(id)->pattern().blocks() * graph.type(id).pattern->block_size *
+                                        graph.type(id).pattern->block_size
+                                  : graph.type(id).elements();
+    if (values.size() != expected)
+      throw UsageError(fmt::format("{}: {} values; it has {}", graph.info(id).name, values.size(), expected));
+    const std::vector<float> stored =
+        weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
+    std::vector<std::byte> bytes = product::as_type(stored, variable(id).type);
+    session->write(variable(id).name, view(id, bytes));
+  }
+
+  std::vector<float> read(ValueId id) const {
+    if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
+    std::vector<std::byte> bytes(variable(id).bytes());
+    session->read(variable(id).name, view(id, bytes));
+    const std::vector<float> stored = product::as_floats(bytes, variable(id).type);
+    return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
+  }
+
+  /// A matrix of `rows` rows, transposed if the value is stored so.
+  std::vector<float> reordered(std::span<const float> values, uint32_t rows, ValueId id) const {
+    std::vector<float> result(values.begin(), values.end());
+    if (lowered.orders.values[id] != Order::transposed) return result;
+    const size_t cols = values.size() / rows;
+    for (size_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
+    return result;
+  }
+
+  /// An array of the caller, for an operand that holds a value.
+  engine::Binding bind(const ops::Operand& operand, ValueId id, void* data) const {
+    const int64_t cols = graph.type(id).cols();
+    if (lowered.orders.values[id] == Order::transposed) return {operand.variable, data, 1, cols};
+    return {operand.variable, data, cols, 1};
+  }
+
+  std::vector<engine::Binding> metadata() const {
+    std::vector<engine::Binding> bindings;
+    for (const auto& [id, weight] : lowered.weights)
+      for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
+    return bindings;
+  }
+
+  /// What the caller binds.
+  struct External {
+    std::string name;
+    ValueId id = 0;
+    ops::Operand operand;
+
+    bool operator==(std::string_view other) const { return name == other; }
+  };
+  std::vector<External> externals() const {
+    std::vector<External> named;
+    for (ValueId id = 0; id < graph.values().size(); ++id)
+      if (graph.info(id).kind == Kind::input) named.push_back({graph.info(id).name, id, bound(id)});
+    for (const auto& [name, operand] : lowered.outputs)
+      named.push_back({name, graph.outputs().at(name), operand});
+    return named;
+  }
+
+  ops::Operand bound(ValueId input) const {
+    const auto whole = lowered.micro_batches.find(input);
+    return whole != lowered.micro_batches.end() ? whole->second : *lowered.operands[input];
+  }
+
+  /// Outputs in the form of weights, which are converted after a run.
+  struct StoredOutput {
+    const External* external;
+    void* to;
+    std::vector<std::byte> bytes;
+  };
+  void unpack(const StoredOutput& output) const {
+    const Type type = graph.type(output.external->id).type;
+    const Variable& v = executable().program->variable(output.external->operand.variable);
+    const std::vector<float> values =
+        weight(output.external->id)->load(product::as_floats(output.bytes, v.type));
+    const std::vector<std::byte> bytes = product::as_type(values, type);
+    std::memcpy(output.to, bytes.data(), bytes.size());
+  }
+
+  /// The account of a run, or what was measured.
+  RunCost cost_of(const engine::Profile& profile, bool measured) const;
+
+  engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
+  bool is_host() const { return executable().machine.kind == machine::Kind::host; }
+
+  Graph graph;
+  SessionOptions options;
+  std::shared_ptr<const Impl> owner;
+  std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
+  Lowered lowered;
+  std::unique_ptr<engine::Session> session;
+};
+
+}  // namespace tessera::model
