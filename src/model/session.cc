@@ -1,13 +1,8 @@
-#include "engine/session.h"
-
 #include <algorithm>
 #include <iterator>
 
-#include "compiler/compile.h"
-#include "model/lowering.h"
-#include "model/simplify.h"
+#include "model/session_impl.h"
 #include "model/state_file.h"
-#include "product/numbers.h"
 
 namespace tessera::model {
 
