@@ -35,8 +35,8 @@ class Session {
   void read(std::string_view name, const program::FieldView& to) const;
   void write(std::string_view name, const program::FieldView& from);
 
-  /// The memory of a state variable on a host, row by row, which other programs may be given as an array while
-  /// this session does not run. Throws UsageError as read() does, and on machines with tiles.
+  /// The memory of a state variable on a host, row by row, which other programs may be given as an array
+  /// while this session does not run. Throws UsageError as read() does, and on machines with tiles.
   program::FieldView memory_of(std::string_view name) const;
 
   /// Resets state to its initial contents.
