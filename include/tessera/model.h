@@ -147,6 +147,7 @@ class Graph {
   /// Marks a value as a result of each run, under a name.
   void output(std::string name, Value value);
   void replace_output(const std::string& name, Value value) { outputs_.at(name) = value.id; }
+  void remove_output(const std::string& name) { outputs_.erase(name); }
   /// Sets a parameter or state at the end of each run.
   void assign(Value state, Value value);
   /// All operations so far run once for each of `count` micro-batches, before those that are added from now
@@ -268,6 +269,8 @@ struct TrainingOptions {
   std::optional<double> clip_norm = {};
   /// The graph is that of one micro-batch; gradients and scalar outputs are means over so many of them.
   uint32_t micro_batches = 1;
+  /// Parameters that keep their values.
+  std::vector<Value> frozen = {};
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an
@@ -319,7 +322,8 @@ struct RunCost {
   uint64_t fullest_tile_bytes = 0;
   uint64_t tile_bytes = 0;  ///< memory of a tile
   std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
-  std::vector<std::map<std::string, uint64_t>> tiles;  ///< bytes by purpose of each tile; of a host, one
+  /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. Of a host, one.
+  std::vector<std::map<std::string, uint64_t>> tiles;
 };
 
 /// An array for an input or output: contiguous, row-major, of the value's type.

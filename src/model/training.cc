@@ -104,7 +104,9 @@ void add_training(Value loss, const TrainingOptions& options) {
   Graph& graph = *loss.graph;
   std::vector<Value> all;
   for (ValueId id = 0; id < graph.values().size(); ++id)
-    if (graph.info(id).kind == Kind::parameter) all.push_back(graph.value(id));
+    if (graph.info(id).kind == Kind::parameter &&
+        std::ranges::find(options.frozen, id, &Value::id) == options.frozen.end())
+      all.push_back(graph.value(id));
   const std::vector<std::optional<Value>> found = gradients(loss, all);
   std::vector<Value> parameters, its_gradients;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -112,7 +114,7 @@ void add_training(Value loss, const TrainingOptions& options) {
     parameters.push_back(all[i]);
     its_gradients.push_back(*found[i]);
   }
-  if (parameters.empty()) throw UsageError("the loss depends on no parameter: there is nothing to train");
+  if (parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
   graph.set_backward(true);
   if (options.micro_batches != 1) accumulate(graph, its_gradients, options.micro_batches);
   if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm);

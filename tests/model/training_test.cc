@@ -62,6 +62,16 @@ TEST_P(Training, AgreesWithFloat64) {
 INSTANTIATE_TEST_SUITE_P(Model, Training, testing::ValuesIn(kSettings),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Training, LeavesFrozenParametersAlone) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.frozen = {network.graph.find("first.weight")}});
+  Session session(network.graph, Machine::host(1));
+  const Arrays before = session.state();
+  session.run(narrowed(network.inputs(1)));
+  EXPECT_EQ(session.get("first.weight"), before.at("first.weight"));
+  EXPECT_NE(session.get("first.bias"), before.at("first.bias"));
+}
+
 /// A layer with a residual connection.
 std::shared_ptr<const Graph> residual_layer(uint32_t rows, uint32_t features) {
   auto layer = std::make_shared<Graph>();
