@@ -17,7 +17,10 @@ void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
   cost.tile_bytes = memory.tile_capacity_bytes;
   for (const compiler::TileMemory& tile : memory.tiles) {
     const compiler::Categories purposes = tile.by_purpose();
-    cost.tiles.emplace_back(purposes.begin(), purposes.end());
+    auto& bytes = cost.tiles.emplace_back(purposes.begin(), purposes.end());
+    uint64_t data = 0;
+    for (const auto& [purpose, count] : purposes) data += count;
+    if (tile.total() > data) bytes["other"] = tile.total() - data;
   }
   if (!memory.fits())
     cost.overflow =

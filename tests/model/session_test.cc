@@ -57,6 +57,13 @@ TEST(Session, ReportsCostBeforeItRuns) {
     EXPECT_GT(cost.bytes.at("optimizer"), 0);
     EXPECT_GT(cost.bytes.at("stash"), 0);
     EXPECT_EQ(cost.operations.size(), session.graph().nodes().size());
+    uint64_t fullest = 0;
+    for (const auto& tile : cost.tiles) {
+      uint64_t bytes = 0;
+      for (const auto& [purpose, count] : tile) bytes += count;
+      fullest = std::max(fullest, bytes);
+    }
+    EXPECT_EQ(fullest, cost.fullest_tile_bytes);
     double sum = 0;
     for (const OperationCost& operation : cost.operations) sum += operation.seconds;
     EXPECT_LE(sum, cost.seconds * (1 + 1e-9));
