@@ -1,0 +1,139 @@
+#include "report/network_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "base/memory.h"
+#include "report/chart.h"
+#include "report/graph_picture.h"
+#include "report/page.h"
+#include "report/phases.h"
+
+namespace tessera::report {
+namespace {
+
+using Align = RichTable::Align;
+using model::OperationCost;
+using model::RunCost;
+
+constexpr size_t kMostOperations = 20;  ///< in the chart
+constexpr size_t kMostColumns = 400;
+
+std::vector<KeyFigure> key_figures_of(const RunCost& cost) {
+  const double cycles = std::accumulate(cost.cycles.begin(), cost.cycles.end(), 0.0,
+                                        [](double sum, const auto& phase) { return sum + phase.second; });
+  std::vector<KeyFigure> figures = {
+      {"time of a run", value_text(cost.seconds, Unit::seconds), value_text(cycles, Unit::cycles)},
+      {"memory", base::bytes_text(cost.total_bytes), "of all tiles together"}};
+  if (cost.tiles.size() > 1) {
+    const double share = static_cast<double>(cost.fullest_tile_bytes) / static_cast<double>(cost.tile_bytes);
+    figures.push_back({"fullest tile", value_text(share, Unit::share),
+                       fmt::format("{} of {}", base::bytes_text(cost.fullest_tile_bytes),
+                                   base::bytes_text(cost.tile_bytes)),
+                       !cost.overflow.empty()});
+  }
+  return figures;
+}
+
+/// The operations that take longest first.
+std::vector<const OperationCost*> by_time(const RunCost& cost) {
+  std::vector<const OperationCost*> order;
+  for (const OperationCost& operation : cost.operations)
+    if (operation.seconds > 0) order.push_back(&operation);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto* a, const auto* b) { return a->seconds > b->seconds; });
+  return order;
+}
+
+Html operations_chart(const RunCost& cost) {
+  const std::vector<const OperationCost*> order = by_time(cost);
+  BarChart bars;
+  bars.frame.title = "Operations by time";
+  bars.value.unit = Unit::seconds;
+  bars.categories = phase_categories();
+  for (size_t i = 0; i < std::min(order.size(), kMostOperations); ++i) {
+    const OperationCost& operation = *order[i];
+    double cycles = 0;
+    for (const auto& [phase, of_phase] : operation.cycles) cycles += of_phase;
+    BarChart::Bar bar{fmt::format("{} → {}", operation.operation, operation.value), {}, {}};
+    for (size_t p = 0; p < program::kPhases; ++p) {
+      const auto found = operation.cycles.find(std::string(name_of(static_cast<program::Phase>(p))));
+      bar.parts.push_back(found == operation.cycles.end() ? 0 : found->second / cycles * operation.seconds);
+    }
+    bar.value = fmt::format("{}, {}", value_text(operation.seconds, Unit::seconds),
+                            value_text(operation.seconds / cost.seconds, Unit::share));
+    bars.bars.push_back(std::move(bar));
+  }
+  if (order.size() > kMostOperations)
+    bars.frame.note = fmt::format("The {} that take longest, of {}.", kMostOperations, order.size());
+  return chart(bars);
+}
+
+Html phases_table(const RunCost& cost) {
+  double total = 0;
+  for (const auto& [phase, cycles] : cost.cycles) total += cycles;
+  RichTable table({{"phase", Align::left}, {"cycles"}, {"", Align::left}});
+  for (const auto& [phase, cycles] : cost.cycles)
+    table.add({phase, count_text(static_cast<uint64_t>(cycles)), share_bar(cycles / total, 0)});
+  return table.html();
+}
+
+uint64_t total_of(const std::map<std::string, uint64_t>& tile) {
+  return std::accumulate(tile.begin(), tile.end(), uint64_t{0},
+                         [](uint64_t sum, const auto& purpose) { return sum + purpose.second; });
+}
+
+Html tiles_chart(const RunCost& cost) {
+  std::vector<std::string> names;
+  for (const auto& tile : cost.tiles)
+    for (const auto& [purpose, bytes] : tile)
+      if (std::ranges::find(names, purpose) == names.end()) names.push_back(purpose);
+  const size_t together = (cost.tiles.size() + kMostColumns - 1) / kMostColumns;
+  ColumnChart columns;
+  columns.frame.title = "Memory, tile by tile";
+  if (together > 1)
+    columns.frame.note = fmt::format("Each column is the fullest of {} neighbouring tiles.", together);
+  columns.x_label = "tile";
+  columns.step = static_cast<double>(together);
+  columns.y = {"", Unit::bytes};
+  for (const std::string& name : names)
+    columns.categories.push_back({name, name == "other" ? std::optional(kGrey) : std::nullopt});
+  for (size_t first = 0; first < cost.tiles.size(); first += together) {
+    const auto begin = cost.tiles.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(together, cost.tiles.size() - first));
+    const auto fullest =
+        std::max_element(begin, end, [](const auto& a, const auto& b) { return total_of(a) < total_of(b); });
+    ColumnChart::Column column;
+    column.title =
+        fmt::format("tile {}: {}", fullest - cost.tiles.begin(), base::bytes_text(total_of(*fullest)));
+    for (const std::string& name : names) {
+      const auto found = fullest->find(name);
+      column.parts.push_back(found == fullest->end() ? 0 : static_cast<double>(found->second));
+    }
+    columns.columns.push_back(std::move(column));
+  }
+  if (cost.fullest_tile_bytes >= cost.tile_bytes / 3)
+    columns.limit =
+        Limit{static_cast<double>(cost.tile_bytes), "capacity " + base::bytes_text(cost.tile_bytes)};
+  return chart(columns);
+}
+
+}  // namespace
+
+std::string network_page(const model::Graph& graph, const RunCost& cost, const std::string& title,
+                         const std::string& machine) {
+  Page page(title, machine);
+  Html summary = key_figures(key_figures_of(cost));
+  if (!cost.overflow.empty()) summary += paragraph(cost.overflow);
+  page.add_section("Summary", summary);
+  page.add_section("Time", operations_chart(cost) + phases_table(cost));
+  if (cost.tiles.size() > 1) page.add_section("Memory", tiles_chart(cost));
+  page.add_section("Operations and data", cost_tables(cost));
+  page.add_section("Graph", picture(graph));
+  return page.html();
+}
+
+}  // namespace tessera::report

@@ -1,0 +1,57 @@
+// The page of a network shows what its run costs.
+#include "report/network_report.h"
+
+#include <gtest/gtest.h>
+
+#include "report/strict_markup.h"
+
+namespace tessera::report {
+namespace {
+
+using testing::MarkupReader;
+
+model::RunCost cost_of(uint32_t tiles) {
+  model::RunCost cost;
+  cost.seconds = 3e-3;
+  cost.cycles = {{"compute", 2000}, {"exchange", 1000}};
+  cost.operations = {{"linear", "hidden <layer>", 2e-3, {{"compute", 2000}}},
+                     {"relu", "h", 1e-3, {{"exchange", 1000}}},
+                     {"reshape", "r", 0, {}}};
+  cost.conversions = {{"x", 4096}};
+  cost.bytes = {{"parameter", 1000 * tiles}, {"stash", 500 * tiles}};
+  cost.total_bytes = 1700 * tiles;
+  cost.fullest_tile_bytes = 1700;
+  cost.tile_bytes = 2000;
+  cost.tiles.assign(tiles, {{"parameter", 1000}, {"stash", 500}, {"other", 200}});
+  return cost;
+}
+
+std::string text_of(const model::RunCost& cost) {
+  model::Graph graph;
+  graph.output("y", relu(graph.input("x", {4, 8})));
+  const std::string page = network_page(graph, cost, "an MLP & more", "gc200");
+  const size_t root = page.find("<html");
+  return MarkupReader::read(page.substr(root)).whole_text();
+}
+
+TEST(NetworkReport, ShowsTimesAndMemory) {
+  const std::string text = text_of(cost_of(8));
+  for (const char* words : {"an MLP & more", "gc200", "3 ms", "hidden <layer>", "Memory, tile by tile",
+                            "capacity", "85", "stash", "converted between orders", "4096", "f32[4, 8]"})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+}
+
+TEST(NetworkReport, DrawsNoTilesOfAHost) {
+  EXPECT_EQ(text_of(cost_of(1)).find("tile by tile"), std::string::npos);
+}
+
+TEST(NetworkReport, SaysWhatDoesNotFit) {
+  model::RunCost cost = cost_of(3000);
+  cost.overflow = "tile 5 overflows";
+  const std::string text = text_of(cost);
+  EXPECT_NE(text.find("tile 5 overflows"), std::string::npos);
+  EXPECT_NE(text.find("fullest of 8 neighbouring tiles"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::report
