@@ -10,13 +10,6 @@ namespace {
 
 constexpr nb::dlpack::dtype kFloat32 = nb::dtype<float>();
 
-bool is_contiguous(const auto& array) {
-  int64_t stride = 1;
-  for (size_t d = array.ndim(); d-- > 0; stride *= static_cast<int64_t>(array.shape(d)))
-    if (array.shape(d) > 1 && array.stride(d) != stride) return false;
-  return true;
-}
-
 template <class Array>
 Array import_array(nb::handle object, const char* name) {
   Array array;

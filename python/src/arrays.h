@@ -24,6 +24,14 @@ namespace nb = nanobind;
 nb::ndarray<nb::ro> array_of(nb::handle object, const char* name);
 nb::ndarray<> writable_array_of(nb::handle object, const char* name);
 
+/// Whether elements lie in row-major order without gaps.
+bool is_contiguous(const auto& array) {
+  int64_t stride = 1;
+  for (size_t d = array.ndim(); d-- > 0; stride *= static_cast<int64_t>(array.shape(d)))
+    if (array.shape(d) > 1 && array.stride(d) != stride) return false;
+  return true;
+}
+
 /// "float32", "int64", …
 std::string name_of(nb::dlpack::dtype type);
 

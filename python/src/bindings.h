@@ -5,10 +5,12 @@
 
 namespace tessera::python {
 
+void bind_graph(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);
 void bind_matrix(nanobind::module_& m);
 void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
+void bind_session(nanobind::module_& m);
 
 }  // namespace tessera::python

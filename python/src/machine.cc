@@ -1,4 +1,6 @@
 // Machines, and products that are run or estimated on them, as `tessera spmm` does.
+#include "machine.h"
+
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -27,13 +29,6 @@ using namespace nb::literals;
 using cli::SpmmCase;
 using cli::SpmmRequest;
 using cli::SpmmResult;
-
-/// A machine, and how it was asked for.
-struct ChosenMachine {
-  Machine machine;
-  std::string name;
-  cli::Settings settings;
-};
 
 ChosenMachine choose(const std::string& name, uint32_t threads,
                      const std::map<std::string, double>& figures) {

@@ -53,4 +53,6 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_products(m);
   tessera::python::bind_machine(m);
   tessera::python::bind_packing(m);
+  tessera::python::bind_graph(m);
+  tessera::python::bind_session(m);
 }

@@ -1,4 +1,4 @@
-"""Sparse networks that run fast: weights and products for CPUs, modelled machines, sequence packing.
+"""Sparse networks that run fast: weights, products, training steps, modelled machines, sequence packing.
 
 Needs NumPy alone; SciPy, PyArrow, `datasets` and PyTorch are imported when used.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tessera import pack
+from tessera import model, pack
 from tessera._config import get_num_threads, set_num_threads, show_config
 from tessera._machines import ProductResult, machine, spmm
 from tessera._matrices import Matrix, generate, read_matrix
@@ -29,6 +29,7 @@ __all__ = [
     "generate",
     "get_num_threads",
     "machine",
+    "model",
     "nn",
     "pack",
     "permute_packed",

@@ -1,0 +1,197 @@
+// Networks: graphs of operations, by the numbers of their values.
+#include <fmt/format.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/error.h>
+#include <tessera/model.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "tensors.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using model::Graph;
+using model::Initial;
+using model::Shape;
+using model::Value;
+using model::ValueId;
+using Ids = std::vector<ValueId>;
+
+Initial initial_from(nb::handle values) {
+  const std::span<const float> given = floats_of(values, "values");
+  return Initial::from({given.begin(), given.end()});
+}
+
+std::vector<Value> values_of(Graph& graph, const Ids& ids) {
+  std::vector<Value> values;
+  for (const ValueId id : ids) values.push_back(graph.value(id));
+  return values;
+}
+
+Ids ids_of(const std::vector<Value>& values) {
+  Ids ids;
+  for (const Value& value : values) ids.push_back(value.id);
+  return ids;
+}
+
+Ids apply(Graph& graph, const std::string& operation, const Ids& inputs,
+          const model::Attributes& attributes) {
+  return ids_of(graph.apply(operation, values_of(graph, inputs), attributes));
+}
+
+ValueId add_constant(Graph& graph, const std::string& name, const Shape& shape, nb::handle values,
+                     const std::string& dtype) {
+  const std::span<const float> given = floats_of(values, "values");
+  return graph.constant(name, shape, {given.begin(), given.end()}, type_named(dtype)).id;
+}
+
+std::optional<std::pair<Numbers<uint64_t>, Numbers<uint32_t>>> pattern_of(const Graph& graph, ValueId id) {
+  if (!graph.type(id).pattern) return {};
+  Pattern pattern = *graph.type(id).pattern;
+  return std::pair(array_from(std::move(pattern.row_begin)), array_from(std::move(pattern.columns)));
+}
+
+std::string kind_of(const Graph& graph, ValueId id) {
+  switch (graph.info(id).kind) {
+    case model::Kind::input: return "input";
+    case model::Kind::parameter: return "parameter";
+    case model::Kind::state: return "state";
+    case model::Kind::constant: return "constant";
+    case model::Kind::result: break;
+  }
+  return "result";
+}
+
+model::TrainingOptions options_of(Graph& graph, model::Optimizer optimizer, std::optional<double> clip_norm,
+                                  uint32_t micro_batches, const Ids& frozen) {
+  return {optimizer, clip_norm, micro_batches, values_of(graph, frozen)};
+}
+
+void bind_values(nb::class_<Graph>& graph) {
+  graph
+      .def(
+          "input",
+          [](Graph& g, const std::string& name, const Shape& shape, const std::string& dtype) {
+            return g.input(name, shape, type_named(dtype)).id;
+          },
+          "name"_a, "shape"_a, "dtype"_a)
+      .def(
+          "parameter",
+          [](Graph& g, const std::string& name, const Shape& shape, const Initial& initial,
+             const std::string& dtype) { return g.parameter(name, shape, initial, type_named(dtype)).id; },
+          "name"_a, "shape"_a, "initial"_a, "dtype"_a)
+      .def(
+          "sparse_parameter",
+          [](Graph& g, const std::string& name, const SparseMatrix& pattern, const Initial& initial,
+             const std::string& dtype, std::optional<uint64_t> capacity) {
+            return g.sparse_parameter(name, pattern.pattern, initial, type_named(dtype), capacity).id;
+          },
+          "name"_a, "pattern"_a, "initial"_a, "dtype"_a, "capacity"_a.none())
+      .def("constant", &add_constant, "name"_a, "shape"_a, "values"_a, "dtype"_a)
+      .def("apply", &apply, "operation"_a, "inputs"_a, "attributes"_a)
+      .def(
+          "call",
+          [](Graph& g, const std::shared_ptr<const Graph>& function, const Ids& inputs) {
+            return ids_of(g.call(function, values_of(g, inputs)));
+          },
+          "function"_a, "inputs"_a)
+      .def(
+          "mean",
+          [](Graph& g, ValueId x, const std::string& over) { return model::mean(g.value(x), over).id; },
+          "x"_a, "over"_a)
+      .def(
+          "dropout",
+          [](Graph& g, ValueId x, double rate, ValueId step, uint64_t seed) {
+            return model::dropout(g.value(x), rate, g.value(step), seed).id;
+          },
+          "x"_a, "rate"_a, "step"_a, "seed"_a)
+      .def(
+          "output", [](Graph& g, const std::string& name, ValueId id) { g.output(name, g.value(id)); },
+          "name"_a, "value"_a)
+      .def("remove_output", &Graph::remove_output, "name"_a)
+      .def("set_stage", &Graph::set_stage, "stage"_a);
+}
+
+void bind_questions(nb::class_<Graph>& graph) {
+  graph.def_prop_ro("size", [](const Graph& g) { return g.values().size(); })
+      .def(
+          "find", [](Graph& g, const std::string& name) { return g.find(name).id; }, "name"_a)
+      .def("kind", &kind_of, "value"_a)
+      .def(
+          "name", [](const Graph& g, ValueId id) { return g.info(id).name; }, "value"_a)
+      .def(
+          "rename", [](Graph& g, ValueId id, const std::string& name) { g.rename(g.value(id), name); },
+          "value"_a, "name"_a)
+      .def(
+          "shape", [](const Graph& g, ValueId id) { return g.type(id).shape; }, "value"_a)
+      .def(
+          "bound_shape", [](const Graph& g, ValueId id) { return g.bound_type(id).shape; }, "value"_a)
+      .def(
+          "dtype", [](const Graph& g, ValueId id) { return std::string(tessera::name_of(g.type(id).type)); },
+          "value"_a)
+      .def(
+          "describe", [](const Graph& g, ValueId id) { return to_string(g.type(id)); }, "value"_a)
+      .def("pattern", &pattern_of, "value"_a)
+      .def(
+          "block_size",
+          [](const Graph& g, ValueId id) { return g.type(id).pattern ? g.type(id).pattern->block_size : 0; },
+          "value"_a)
+      .def(
+          "capacity", [](const Graph& g, ValueId id) { return g.type(id).capacity; }, "value"_a)
+      .def("outputs", [](const Graph& g) { return g.outputs(); })
+      .def("__str__", [](const Graph& g) { return to_string(g); });
+}
+
+void bind_training(nb::class_<Graph>& graph) {
+  graph
+      .def(
+          "add_sgd",
+          [](Graph& g, ValueId loss, double momentum, double decay, bool nesterov,
+             std::optional<double> clip_norm, uint32_t micro_batches, const Ids& frozen) {
+            add_training(g.value(loss), options_of(g, model::Sgd{momentum, decay, nesterov}, clip_norm,
+                                                   micro_batches, frozen));
+          },
+          "loss"_a, "momentum"_a, "decay"_a, "nesterov"_a, "clip_norm"_a.none(), "micro_batches"_a,
+          "frozen"_a)
+      .def(
+          "add_adam",
+          [](Graph& g, ValueId loss, std::pair<double, double> betas, double epsilon, double decay,
+             bool decoupled, std::optional<double> clip_norm, uint32_t micro_batches, const Ids& frozen) {
+            const model::Adam adam{betas.first, betas.second, epsilon, decay, decoupled};
+            add_training(g.value(loss), options_of(g, adam, clip_norm, micro_batches, frozen));
+          },
+          "loss"_a, "betas"_a, "epsilon"_a, "decay"_a, "decoupled"_a, "clip_norm"_a.none(), "micro_batches"_a,
+          "frozen"_a);
+}
+
+}  // namespace
+
+void bind_graph(nb::module_& m) {
+  nb::class_<Initial>(m, "Initial", "Initial contents of a parameter.")
+      .def_static("constant", &Initial::constant, "value"_a)
+      .def_static("normal", &Initial::normal, "deviation"_a)
+      .def_static("uniform", &Initial::uniform, "bound"_a)
+      .def_static("values", &initial_from, "values"_a);
+  nb::class_<Graph> graph(m, "Graph", "A network: operations on values, which are numbered.");
+  graph.def(nb::init<>()).def("copy", [](const Graph& g) { return Graph(g); });
+  bind_values(graph);
+  bind_questions(graph);
+  bind_training(graph);
+}
+
+}  // namespace tessera::python

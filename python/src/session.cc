@@ -1,0 +1,247 @@
+// Sessions: networks lowered for a machine, with their parameters; and what a run costs.
+#include <fmt/format.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/error.h>
+#include <tessera/model.h>
+
+#include <chrono>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "machine.h"
+#include "program/codelet.h"
+#include "program/program.h"
+#include "report/network_report.h"
+#include "tensors.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using model::Graph;
+using model::RunCost;
+using model::Session;
+using model::TensorType;
+using model::ValueId;
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
+/// A session with the types of what each run binds.
+struct BoundSession {
+  struct Bound {
+    std::string name;
+    TensorType type;
+  };
+
+  BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed)
+      : session(graph, machine.machine, {.seed = seed, .threads = threads}),
+        is_host(machine.machine.is_host()) {
+    bind(graph);
+  }
+  BoundSession(const Graph& graph, const BoundSession& owner)
+      : session(graph, owner.session), is_host(owner.is_host) {
+    bind(graph);
+  }
+
+  void bind(const Graph& graph) {
+    for (ValueId id = 0; id < graph.values().size(); ++id)
+      if (graph.info(id).kind == model::Kind::input)
+        inputs.push_back({graph.info(id).name, graph.bound_type(id)});
+    for (const auto& [name, id] : graph.outputs()) outputs.push_back({name, graph.type(id)});
+  }
+
+  Session session;
+  bool is_host;
+  std::vector<Bound> inputs;
+  std::vector<Bound> outputs;
+};
+
+using AnyList = nb::typed<nb::list, nb::any>;
+
+/// What a run binds.
+class BoundArrays {
+ public:
+  BoundArrays(const BoundSession& s, const AnyList& arrays) {
+    if (arrays.size() != s.inputs.size())
+      throw UsageError(fmt::format("{} arrays for {} inputs", arrays.size(), s.inputs.size()));
+    inputs_.reserve(s.inputs.size());
+    outputs_.reserve(s.outputs.size());
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      inputs_.emplace_back(arrays[i], s.inputs[i].name, s.inputs[i].type);
+      tensors_.push_back({s.inputs[i].name, inputs_.back().data()});
+    }
+    for (const BoundSession::Bound& output : s.outputs) {
+      outputs_.emplace_back(output.type);
+      tensors_.push_back({output.name, outputs_.back().data()});
+    }
+  }
+
+  std::span<const model::Tensor> tensors() const { return tensors_; }
+  AnyList results() && {
+    AnyList results;
+    for (TensorOutput& output : outputs_) results.append(std::move(output).array());
+    return results;
+  }
+
+ private:
+  std::vector<TensorInput> inputs_;
+  std::vector<TensorOutput> outputs_;
+  std::vector<model::Tensor> tensors_;
+};
+
+/// Seconds, of a tiled machine the model's, and the outputs in their order.
+std::pair<double, AnyList> run(BoundSession& s, const AnyList& arrays) {
+  BoundArrays bound(s, arrays);
+  double seconds = 0;
+  {
+    const nb::gil_scoped_release released;
+    const auto start = std::chrono::steady_clock::now();
+    seconds = s.session.run(bound.tensors());
+    if (s.is_host) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  return {seconds, std::move(bound).results()};
+}
+
+RunCost measure(BoundSession& s, const AnyList& arrays) {
+  const BoundArrays bound(s, arrays);
+  const nb::gil_scoped_release released;
+  return s.session.measure(bound.tensors());
+}
+
+std::vector<std::string> names_of(const std::vector<BoundSession::Bound>& bound) {
+  std::vector<std::string> names;
+  for (const BoundSession::Bound& each : bound) names.push_back(each.name);
+  return names;
+}
+
+std::vector<std::string> names_of(const BoundSession& s, model::Kind kind) {
+  std::vector<std::string> names;
+  for (const model::ValueInfo& info : s.session.graph().values())
+    if (info.kind == kind) names.push_back(info.name);
+  return names;
+}
+
+void set(BoundSession& s, const std::string& name, nb::handle values) {
+  const std::span<const float> array = floats_of(values, name.c_str());
+  const nb::gil_scoped_release released;
+  s.session.set(name, array);
+}
+
+Numbers<float> get(const BoundSession& s, const std::string& name) {
+  std::vector<float> values;
+  {
+    const nb::gil_scoped_release released;
+    values = s.session.get(name);
+  }
+  return array_from(std::move(values));
+}
+
+std::pair<Numbers<uint64_t>, Numbers<uint32_t>> pattern_of(const BoundSession& s, const std::string& name) {
+  Pattern pattern = s.session.pattern(name);
+  return {array_from(std::move(pattern.row_begin)), array_from(std::move(pattern.columns))};
+}
+
+void set_pattern(BoundSession& s, const std::string& name, nb::handle indptr, nb::handle indices) {
+  Pattern pattern = s.session.pattern(name);
+  pattern.row_begin = integers_of<uint64_t>(indptr, "indptr");
+  pattern.columns = integers_of<uint32_t>(indices, "indices");
+  const nb::gil_scoped_release released;
+  s.session.set_pattern(name, pattern);
+}
+
+std::vector<std::string> memory_columns() {
+  std::vector<std::string> names;
+  for (size_t p = 0; p < program::kPurposes; ++p)
+    names.emplace_back(name_of(static_cast<program::Purpose>(p)));
+  names.emplace_back("other");
+  return names;
+}
+
+Rows<uint64_t> memory_of(const RunCost& cost) {
+  const std::vector<std::string> columns = memory_columns();
+  std::vector<uint64_t> bytes;
+  for (const auto& tile : cost.tiles)
+    for (const std::string& column : columns) {
+      const auto found = tile.find(column);
+      bytes.push_back(found == tile.end() ? 0 : found->second);
+    }
+  return rows_from(std::move(bytes), columns.size());
+}
+
+void bind_cost(nb::module_& m) {
+  nb::class_<model::OperationCost>(m, "OperationCost", "What an operation takes in one run.")
+      .def_ro("operation", &model::OperationCost::operation)
+      .def_ro("value", &model::OperationCost::value)
+      .def_ro("seconds", &model::OperationCost::seconds)
+      .def_ro("cycles", &model::OperationCost::cycles);
+  nb::class_<RunCost>(m, "RunCost", "What a run takes.")
+      .def_ro("seconds", &RunCost::seconds)
+      .def_ro("cycles", &RunCost::cycles)
+      .def_ro("operations", &RunCost::operations)
+      .def_prop_ro("conversions",
+                   [](const RunCost& c) {
+                     std::vector<std::pair<std::string, uint64_t>> conversions;
+                     for (const model::ConversionCost& each : c.conversions)
+                       conversions.emplace_back(each.value, each.bytes);
+                     return conversions;
+                   })
+      .def_ro("bytes", &RunCost::bytes)
+      .def_ro("total_bytes", &RunCost::total_bytes)
+      .def_ro("fullest_tile_bytes", &RunCost::fullest_tile_bytes)
+      .def_ro("tile_bytes", &RunCost::tile_bytes)
+      .def_ro("overflow", &RunCost::overflow)
+      .def_prop_ro("purposes", [](const RunCost&) { return memory_columns(); })
+      .def_prop_ro("memory", &memory_of, kOwned)
+      .def(
+          "page",
+          [](const RunCost& cost, const Graph& graph, const std::string& title, const std::string& machine) {
+            return report::network_page(graph, cost, title, machine);
+          },
+          "graph"_a, "title"_a, "machine"_a, Released());
+}
+
+}  // namespace
+
+void bind_session(nb::module_& m) {
+  bind_cost(m);
+  m.def(
+      "is_bound_in_place",
+      [](nb::object array, const std::string& dtype, const model::Shape& shape) {
+        return !TensorInput(array, "the array", {type_named(dtype), shape, {}, {}}).is_copy();
+      },
+      "array"_a, "dtype"_a, "shape"_a, "Whether a session uses an array as it is.");
+  nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
+      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t>(), "graph"_a, "machine"_a,
+           "threads"_a, "seed"_a, Released())
+      .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
+      .def("run", &run, "arrays"_a)
+      .def("measure", &measure, "arrays"_a)
+      .def_prop_ro("inputs", [](const BoundSession& s) { return names_of(s.inputs); })
+      .def_prop_ro("outputs", [](const BoundSession& s) { return names_of(s.outputs); })
+      .def_prop_ro("parameters", [](const BoundSession& s) { return names_of(s, model::Kind::parameter); })
+      .def_prop_ro("state", [](const BoundSession& s) { return names_of(s, model::Kind::state); })
+      .def_prop_ro("fits", [](const BoundSession& s) { return s.session.fits(); })
+      .def(
+          "cost", [](const BoundSession& s) { return s.session.cost(); }, Released())
+      .def("program", [](const BoundSession& s) { return s.session.program(); })
+      .def("set", &set, "name"_a, "values"_a)
+      .def("get", &get, "name"_a)
+      .def("pattern", &pattern_of, "name"_a)
+      .def("set_pattern", &set_pattern, "name"_a, "indptr"_a, "indices"_a)
+      .def(
+          "save", [](const BoundSession& s, const std::string& path) { s.session.save(path); }, "path"_a,
+          Released())
+      .def(
+          "load", [](BoundSession& s, const std::string& path) { s.session.load(path); }, "path"_a,
+          Released());
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,48 @@
+// Arrays that sessions of networks read and return.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+
+namespace tessera::python {
+
+/// The type of values with that name. Throws ValueError for others than f32, f16, bf16 and u32.
+Type type_named(const std::string& name);
+
+/// An array of the caller for an input of a network: its own memory where type and order allow, else a copy
+/// in the input's type. Throws TypeError for integers in place of other numbers or the reverse, ValueError
+/// for another shape and for integers that the type does not hold.
+class TensorInput {
+ public:
+  TensorInput(nb::handle array, const std::string& name, const model::TensorType& type);
+
+  void* data() { return copy_.empty() ? const_cast<void*>(array_.data()) : copy_.data(); }
+  bool is_copy() const { return !copy_.empty(); }
+
+ private:
+  nb::ndarray<nb::ro> array_;
+  std::vector<std::byte> copy_;
+};
+
+/// Memory for an output, which becomes an array of NumPy; of bf16, which NumPy lacks, in float32.
+class TensorOutput {
+ public:
+  explicit TensorOutput(const model::TensorType& type);
+
+  void* data() { return bytes_.data(); }
+  nb::object array() &&;
+
+ private:
+  model::TensorType type_;
+  std::vector<std::byte> bytes_;
+};
+
+/// An array that takes a vector over, of any shape.
+nb::object array_from(std::vector<float> values, const std::vector<size_t>& shape);
+
+}  // namespace tessera::python

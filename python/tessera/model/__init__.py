@@ -1,0 +1,105 @@
+"""Networks: a graph of operations, its training step, and sessions that run it here or on a tiled machine.
+
+    graph = Graph()
+    x = graph.input("x", (50, 784))
+    h = relu(linear(x, graph.parameter("w", (1024, 784), uniform(1 / 28))))
+    …
+    step = graph.training_step("cross_entropy", "sgd", rate=0.01, momentum=0.9)
+    step.estimate("gc200")                      # does it fit, how long does a step take, and why
+    session = step.session()
+    loss = session.run(images, labels)
+
+`from_torch` makes the graph of a PyTorch module. NumPy is enough for everything else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tessera._tessera import OperationCost
+from tessera.model._estimate import Estimate
+from tessera.model._graph import Graph, TrainingStep
+from tessera.model._session import Session
+from tessera.model._values import (
+    Value,
+    abs,
+    cast,
+    concatenate,
+    constant,
+    cross_entropy,
+    dropout,
+    exp,
+    gelu,
+    linear,
+    log,
+    max,
+    maximum,
+    mean,
+    mean_squared_error,
+    minimum,
+    normal,
+    reciprocal,
+    relu,
+    reshape,
+    sigmoid,
+    slice,
+    softmax,
+    sqrt,
+    square,
+    sum,
+    tanh,
+    transpose,
+    uniform,
+)
+
+if TYPE_CHECKING:
+    from tessera.model._from_torch import Missing, UnsupportedModuleError, from_torch
+
+__all__ = [
+    "Estimate",
+    "Graph",
+    "Missing",
+    "OperationCost",
+    "Session",
+    "TrainingStep",
+    "UnsupportedModuleError",
+    "Value",
+    "abs",
+    "cast",
+    "concatenate",
+    "constant",
+    "cross_entropy",
+    "dropout",
+    "exp",
+    "from_torch",
+    "gelu",
+    "linear",
+    "log",
+    "max",
+    "maximum",
+    "mean",
+    "mean_squared_error",
+    "minimum",
+    "normal",
+    "reciprocal",
+    "relu",
+    "reshape",
+    "sigmoid",
+    "slice",
+    "softmax",
+    "sqrt",
+    "square",
+    "sum",
+    "tanh",
+    "transpose",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs PyTorch when it is used."""
+    if name in ("Missing", "UnsupportedModuleError", "from_torch"):
+        from tessera.model import _from_torch
+
+        return getattr(_from_torch, name)
+    raise AttributeError(f"module 'tessera.model' has no attribute {name!r}")

@@ -1,0 +1,473 @@
+"""PyTorch's operators as operations of a graph."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tessera import _operators as _operators  # modules may use them, and sessions share PyTorch's threads
+from tessera._matrices import Matrix
+from tessera._prepared import prepared_for, stored
+from tessera.model import _values as ops
+from tessera.model._graph import Graph
+from tessera.model._values import Value
+
+_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_INTEGERS = (torch.int64, torch.int32, torch.uint32)
+_MEAN = 1  # PyTorch's numbers of reductions: none, mean, sum
+_REDUCTIONS: tuple[Callable[[Value], Value], ...] = (lambda x: x, ops.mean, ops.sum)
+
+
+def type_of(dtype: torch.dtype, *, allow_integers: bool = False) -> str:
+    if allow_integers and dtype in _INTEGERS:
+        return "u32"
+    if dtype not in _TYPES:
+        raise ValueError(f"values of {dtype} are not possible: use float32, float16 or bfloat16")
+    return _TYPES[dtype]
+
+
+# What is added to the graph only where it is used.
+
+
+class Parameter:
+    """A parameter of the module."""
+
+    def __init__(self, graph: Graph, name: str, tensor: Tensor) -> None:
+        self.name = name
+        self.tensor = tensor.detach()
+        self._trains = tensor.requires_grad
+        self._graph = graph
+        self._value: Value | None = None
+
+    def value(self) -> Value:
+        if self._value is None:
+            values = self.tensor.float().numpy()
+            self._value = self._graph.parameter(self.name, initial=values, dtype=type_of(self.tensor.dtype))
+            self._note()
+        return self._value
+
+    def sparse(self, matrix: Matrix, capacity: int | None) -> Value:
+        if self._value is None:
+            self._value = self._graph.sparse_parameter(
+                self.name,
+                matrix,
+                dynamic=False if capacity is None else capacity,
+                dtype=type_of(self.tensor.dtype),
+            )
+            self._note()
+        return self._value
+
+    def _note(self) -> None:
+        if not self._trains:
+            self._graph.freeze(self.name)
+
+
+class Constant:
+    """A buffer of the module, or a tensor in its code."""
+
+    def __init__(self, graph: Graph, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()
+        self._graph = graph
+        self._value: Value | None = None
+
+    def value(self) -> Value:
+        if self._value is None:
+            dtype = type_of(self.tensor.dtype)
+            self._value = self._graph.constant(self.tensor.float().numpy(), dtype=dtype)
+        return self._value
+
+
+class Transposed:
+    """A transposed matrix, which a product takes as it was."""
+
+    def __init__(self, of: Value) -> None:
+        self.of = of
+        self._value: Value | None = None
+
+    def value(self) -> Value:
+        if self._value is None:
+            self._value = ops.transpose(self.of)
+        return self._value
+
+
+def value_of(known: Any) -> Any:
+    """A value of the graph, or whatever else an argument is."""
+    if isinstance(known, (Parameter, Constant, Transposed)):
+        return known.value()
+    return [value_of(each) for each in known] if isinstance(known, (tuple, list)) else known
+
+
+class Call:
+    """An operator applied in an exported program."""
+
+    def __init__(self, graph: Graph, node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> None:
+        self.graph = graph
+        self._known = known
+        self._node = node
+        meaning = node.meta.get("val")
+        #: Shape and type of the result.
+        self.shape = tuple(int(size) for size in meaning.shape) if isinstance(meaning, Tensor) else ()
+        self.dtype = meaning.dtype if isinstance(meaning, Tensor) else None
+        self.lacks_input = any(known.get(argument) is None for argument in node.all_input_nodes)
+
+    @property
+    def args(self) -> list[Any]:
+        lazily = str(self._node.target) in _LAZY
+        return [known if lazily else value_of(known) for known in map(self._of, self._node.args)]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return {name: value_of(self._of(argument)) for name, argument in self._node.kwargs.items()}
+
+    def _of(self, argument: Any) -> Any:
+        if isinstance(argument, torch.fx.Node):
+            return self._known[argument]
+        return [self._of(each) for each in argument] if isinstance(argument, (tuple, list)) else argument
+
+
+Handler: TypeAlias = Callable[..., Any]
+_Function = TypeVar("_Function", bound=Handler)
+HANDLERS: dict[str, Handler] = {}
+#: Operators whose arguments need not be values of the graph.
+_LAZY: set[str] = set()
+
+
+def _for(*names: str, lazy: bool = False) -> Callable[[_Function], _Function]:
+    def register(handler: _Function) -> _Function:
+        for name in names:
+            full = name if name.startswith("tessera.") else f"aten.{name}"
+            HANDLERS[full] = handler
+            if lazy:
+                _LAZY.add(full)
+        return handler
+
+    return register
+
+
+# Products.
+
+
+@_for("linear.default")
+def _linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    return ops.linear(x, weight, bias)
+
+
+def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
+    if not isinstance(b, Transposed):
+        raise ValueError("only products x · Wᵀ are possible, with the transpose of a matrix on the right")
+    return ops.linear(value_of(a), b.of, bias)
+
+
+@_for("matmul.default", "mm.default", lazy=True)
+def _matmul(call: Call, a: Any, b: Any) -> Value:
+    return _product(a, b)
+
+
+@_for("addmm.default", lazy=True)
+def _addmm(call: Call, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Value:
+    if beta != 1 or alpha != 1:
+        raise ValueError(f"factors of {beta} and {alpha} are not possible, only 1")
+    return _product(a, b, value_of(bias))
+
+
+@_for("tessera.linear.default", lazy=True)
+def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
+    crow, col, packed_format, out_features, in_features, block_size, dynamic, bias, activation = arguments
+    if not isinstance(weight, Parameter):
+        raise ValueError("the weight is computed; it must be a parameter")
+    index = (crow.tensor, col.tensor, packed_format.tensor)
+    shape = (out_features, in_features)
+    prepared = prepared_for(*index, *shape, block_size, dynamic)
+    values = prepared.weight(torch.float32).unpack(weight.tensor.float().contiguous())
+    blocks = stored(crow.tensor, col.tensor)
+    matrix = Matrix(shape, block_size, crow.tensor.numpy(), blocks.numpy(), np.asarray(values))
+    y = ops.linear(value_of(x), weight.sparse(matrix, col.tensor.numel() if dynamic else None), value_of(bias))
+    functions: dict[str, Callable[[Value], Value]] = {"none": lambda v: v, "relu": ops.relu, "gelu": ops.gelu}
+    return functions[activation](y)
+
+
+# Elementwise.
+
+for _name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "reciprocal", "abs", "square"):
+    HANDLERS[f"aten.{_name}.default"] = lambda call, x, function=getattr(ops, _name): function(x)
+HANDLERS["aten.neg.default"] = lambda call, x: -x
+HANDLERS["aten.rsqrt.default"] = lambda call, x: ops.reciprocal(ops.sqrt(x))
+HANDLERS["aten.silu.default"] = lambda call, x: x * ops.sigmoid(x)
+
+
+@_for("gelu.default")
+def _gelu(call: Call, x: Value, *, approximate: str = "none") -> Value:
+    if approximate != "none":
+        raise ValueError(f"the approximation {approximate!r} is not possible, only the exact form")
+    return ops.gelu(x)
+
+
+@_for("add.Tensor", "add.Scalar")
+def _add(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
+    return a + (b if alpha == 1 else b * alpha)  # type: ignore[no-any-return]
+
+
+@_for("sub.Tensor", "sub.Scalar")
+def _sub(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
+    return a - (b if alpha == 1 else b * alpha)  # type: ignore[no-any-return]
+
+
+@_for("rsub.Tensor", "rsub.Scalar")
+def _rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
+    return b - (a if alpha == 1 else a * alpha)  # type: ignore[no-any-return]
+
+
+@_for("mul.Tensor", "mul.Scalar")
+def _mul(call: Call, a: Any, b: Any) -> Value:
+    return a * b  # type: ignore[no-any-return]
+
+
+@_for("div.Tensor", "div.Scalar")
+def _div(call: Call, a: Any, b: Any) -> Value:
+    return a / b  # type: ignore[no-any-return]
+
+
+@_for("maximum.default")
+def _maximum(call: Call, a: Value, b: Value) -> Value:
+    return ops.maximum(a, b)
+
+
+@_for("minimum.default")
+def _minimum(call: Call, a: Value, b: Value) -> Value:
+    return ops.minimum(a, b)
+
+
+@_for("clamp.default", "hardtanh.default", "clamp_min.default")
+def _clamp(call: Call, x: Value, least: float | None = None, most: float | None = None) -> Value:
+    if least is not None:
+        x = ops.maximum(x, call.graph.constant(least, dtype=x.dtype))
+    return x if most is None else ops.minimum(x, call.graph.constant(most, dtype=x.dtype))
+
+
+@_for("pow.Tensor_Scalar")
+def _pow(call: Call, x: Value, exponent: float) -> Value:
+    powers: dict[float, Callable[[Value], Value]] = {
+        2: ops.square,
+        1: lambda x: x,
+        0.5: ops.sqrt,
+        -1: ops.reciprocal,
+        -0.5: lambda x: ops.reciprocal(ops.sqrt(x)),
+    }
+    if exponent not in powers:
+        raise ValueError(f"an exponent of {exponent} is not possible: {', '.join(map(str, powers))} are")
+    return powers[exponent](x)
+
+
+@_for("to.dtype", "_to_copy.default")
+def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
+    if call.dtype is None:
+        raise ValueError("the result has no type")
+    return x if x.dtype == "u32" and call.dtype in _INTEGERS else ops.cast(x, type_of(call.dtype))
+
+
+# Reductions, softmax, losses.
+
+
+def _reduce(
+    call: Call, reduction: Callable[[Value, ops.Over], Value], x: Value, dims: Sequence[int] | None
+) -> Value:
+    count = len(x.shape)
+    over = sorted({dim % count for dim in dims}) if dims else list(range(count))
+    if over == list(range(count)):
+        y = reduction(x, "all")
+    elif over == [count - 1]:
+        y = reduction(x, "columns")
+    elif over == list(range(count - 1)):
+        y = reduction(x, "rows")
+    else:
+        raise ValueError(
+            f"dimensions {over} of {list(x.shape)} are not possible: only the last one, all others, or all"
+        )
+    return _shaped(call, y)
+
+
+@_for("sum.default", "sum.dim_IntList")
+def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    return _reduce(call, ops.sum, x, dims)
+
+
+@_for("mean.default", "mean.dim")
+def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    return _reduce(call, ops.mean, x, dims)
+
+
+@_for("max.default", "amax.default")
+def _max(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return _reduce(call, ops.max, x, dims)
+
+
+def _require_last(x: Value, dim: int) -> None:
+    if dim % builtins.max(1, len(x.shape)) != len(x.shape) - 1:
+        raise ValueError(f"dimension {dim} of {list(x.shape)} is not possible: only the last one")
+
+
+@_for("softmax.int", "_softmax.default")
+def _softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
+    _require_last(x, dim)
+    return ops.softmax(x)
+
+
+@_for("log_softmax.int", "_log_softmax.default")
+def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
+    _require_last(x, dim)
+    shifted = x - ops.max(x, "columns")
+    return shifted - ops.log(ops.sum(ops.exp(shifted), "columns"))
+
+
+@_for("dropout.default")
+def _dropout(call: Call, x: Value, rate: float, train: bool) -> Value:
+    return ops.dropout(x, rate) if train and rate > 0 else x
+
+
+@_for("native_dropout.default")
+def _native_dropout(call: Call, x: Value, rate: float, train: bool | None) -> list[Value]:
+    return [_dropout(call, x, rate, train is not False)]
+
+
+@_for("cross_entropy_loss.default")
+def _cross_entropy(
+    call: Call,
+    logits: Value,
+    labels: Value,
+    weight: Value | None = None,
+    reduction: int = _MEAN,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Value:
+    if weight is not None or reduction != _MEAN or label_smoothing != 0.0 or len(logits.shape) != 2:
+        raise ValueError("only the mean over the rows of a matrix is possible, without weights or smoothing")
+    return ops.cross_entropy(logits, labels)
+
+
+@_for("mse_loss.default")
+def _mse_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
+    return _REDUCTIONS[reduction](ops.square(x - target))
+
+
+@_for("l1_loss.default")
+def _l1_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
+    return _REDUCTIONS[reduction](ops.abs(x - target))
+
+
+# Shapes.
+
+
+def _shaped(call: Call, x: Value) -> Value:
+    return x if x.shape == call.shape else ops.reshape(x, call.shape)
+
+
+@_for(
+    "view.default",
+    "_unsafe_view.default",
+    "reshape.default",
+    "flatten.using_ints",
+    "unflatten.int",
+    "squeeze.default",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze.default",
+)
+def _reshape(call: Call, x: Value, *_: Any, **__: Any) -> Value:
+    return _shaped(call, x)
+
+
+def _expanded(x: Value, shape: Sequence[int]) -> Value:
+    return x if x.shape == tuple(shape) else ops.apply("expand", x, shape=list(shape))
+
+
+@_for("expand.default")
+def _expand(call: Call, x: Value, *_: Any, **__: Any) -> Value:
+    return _expanded(x, call.shape)
+
+
+@_for("broadcast_tensors.default")
+def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
+    shape = np.broadcast_shapes(*(x.shape for x in values))
+    return [_expanded(x, shape) for x in values]
+
+
+@_for("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
+def _transpose(call: Call, x: Any, *dims: Any) -> Any:
+    value = x.of if isinstance(x, Transposed) else value_of(x)
+    count = len(value.shape)
+    if count < 2 or (len(dims) == 2 and dims[0] % count == dims[1] % count):
+        return x
+    if len(dims) == 1 and [dim % count for dim in dims[0]] == list(range(count)):
+        return x
+    if count != 2:
+        raise ValueError(f"{list(value.shape)} is not possible: only a matrix can be transposed")
+    return value if isinstance(x, Transposed) else Transposed(value)
+
+
+@_for("slice.Tensor")
+def _slice(
+    call: Call, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    if step != 1:
+        raise ValueError(f"a step of {step} is not possible, only 1")
+    dim %= len(x.shape)
+    begin, stop, _ = builtins.slice(start, end).indices(x.shape[dim])
+    return x if (begin, stop) == (0, x.shape[dim]) else ops.slice(x, dim, begin, stop)
+
+
+@_for("narrow.default")
+def _narrow(call: Call, x: Value, dim: int, start: int, length: int) -> Value:
+    return _slice(call, x, dim, start, start + length)
+
+
+@_for("select.int")
+def _select(call: Call, x: Value, dim: int, index: int) -> Value:
+    dim %= len(x.shape)
+    index %= x.shape[dim]
+    return _shaped(call, _slice(call, x, dim, index, index + 1))
+
+
+@_for("split_with_sizes.default")
+def _split(call: Call, x: Value, sizes: Sequence[int], dim: int = 0) -> list[Value]:
+    ends = np.cumsum(sizes).tolist()
+    return [_slice(call, x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+@_for("split.Tensor")
+def _split_evenly(call: Call, x: Value, size: int, dim: int = 0) -> list[Value]:
+    length = x.shape[dim]
+    return [_slice(call, x, dim, begin, begin + size) for begin in range(0, length, size)]
+
+
+@_for("cat.default")
+def _cat(call: Call, values: list[Value], dim: int = 0) -> Value:
+    return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
+
+
+@_for("stack.default")
+def _stack(call: Call, values: list[Value], dim: int = 0) -> Value:
+    dim %= len(call.shape)
+    shape = [*call.shape[:dim], 1, *call.shape[dim + 1 :]]
+    return ops.concatenate([ops.reshape(x, shape) for x in values], dim)
+
+
+@_for("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default", lazy=True)
+def _same(call: Call, x: Any, *_: Any, **__: Any) -> Any:
+    return x
+
+
+@_for("_assert_tensor_metadata.default", lazy=True)
+def _checked(call: Call, *_: Any, **__: Any) -> None:
+    """A check that export has made already."""
+
+
+@_for("detach.default", "detach_.default", lazy=True)
+def _detach(call: Call, x: Any) -> Any:
+    if not isinstance(x, Constant):
+        raise ValueError("gradients cannot be stopped")
+    return x

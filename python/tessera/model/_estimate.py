@@ -1,0 +1,126 @@
+"""What a run of a graph takes on a machine."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera import _tessera
+from tessera._tessera import Machine, OperationCost
+
+
+class Estimate:
+    """The account of one run of a graph: the model's on a tiled machine, predicted or measured on this computer.
+
+    It comes from the very program that a session would run. One that does not fit in the memory of the tiles has
+    `fits` False, and `overflow` says what fills it. In a notebook it shows as a page.
+    """
+
+    def __init__(self, cost: _tessera.RunCost, graph: _tessera.Graph, machine: Machine, title: str) -> None:
+        self._cost = cost
+        self._graph = graph
+        self._title = title
+        self.machine = machine
+        self.seconds: float = cost.seconds
+        #: Cycles by phase: "compute", "exchange", "sync", …
+        self.cycles: dict[str, float] = cost.cycles
+        #: Operations in the order in which they run: operation, value, seconds, cycles by phase.
+        self.operations: list[OperationCost] = cost.operations
+        #: Values that the program brings into another order, and their bytes.
+        self.conversions: list[tuple[str, int]] = cost.conversions
+        #: Bytes of data on all tiles, by purpose: "parameter", "gradient", "optimizer", "activation", "stash", …
+        self.bytes: dict[str, int] = cost.bytes
+        self.total_bytes: int = cost.total_bytes
+        self.fullest_tile_bytes: int = cost.fullest_tile_bytes
+        self.tile_bytes: int = cost.tile_bytes
+        #: What does not fit, and what to change; empty if everything fits.
+        self.overflow: str = cost.overflow
+        #: The columns of `memory`; "other" is code, vertex state, stacks and padding.
+        self.purposes: list[str] = cost.purposes
+
+    @property
+    def fits(self) -> bool:
+        return not self.overflow
+
+    @property
+    def memory(self) -> NDArray[np.uint64]:
+        """Bytes, tiles × purposes; on this computer one row."""
+        return self._cost.memory
+
+    def to_json(self) -> str:
+        """Everything but the memory of each tile."""
+        return json.dumps(
+            {
+                "machine": self.machine.name,
+                "tiles": self.machine.tiles,
+                "seconds": self.seconds,
+                "cycles": self.cycles,
+                "operations": [
+                    {"operation": o.operation, "value": o.value, "seconds": o.seconds, "cycles": o.cycles}
+                    for o in self.operations
+                ],
+                "conversions": [{"value": value, "bytes": size} for value, size in self.conversions],
+                "bytes": self.bytes,
+                "total_bytes": self.total_bytes,
+                "fullest_tile_bytes": self.fullest_tile_bytes,
+                "tile_bytes": self.tile_bytes,
+                "fits": self.fits,
+                "overflow": self.overflow,
+            },
+            indent=2,
+        )
+
+    def page(self) -> str:
+        """Return a page: time by operation and phase, memory by tile and purpose."""
+        return self._cost.page(self._graph, self._title, repr(self.machine).strip("<>"))
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.page())
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.page(), quote=True)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 45em; border: 0"></iframe>'
+
+    def __repr__(self) -> str:
+        lines = [f"{self._title} on {repr(self.machine).strip('<>')}"]
+        if self.overflow:
+            lines.append(f"  {self.overflow}")
+        lines.append(f"  {_seconds(self.seconds)}, {sum(self.cycles.values()):,.0f} cycles: {_parts(self.cycles)}")
+        if not self.machine.is_host:
+            share = self.fullest_tile_bytes / self.tile_bytes
+            lines.append(f"  fullest tile {self.fullest_tile_bytes:,} bytes, {share:.0%}")
+        lines.append(f"  {self.total_bytes:,} bytes: {_parts(self.bytes)}")
+        for operation in sorted(self.operations, key=lambda o: -o.seconds)[:5]:
+            share = operation.seconds / self.seconds if self.seconds else 0.0
+            lines.append(f"  {share:4.0%} {operation.operation} {operation.value}")
+        return "\n".join(lines)
+
+
+def machine_for(machine: Machine | str, threads: int, figures: Mapping[str, float] | None = None) -> Machine:
+    """A machine by name; of this computer, with so many threads."""
+    if isinstance(machine, Machine):
+        if figures:
+            raise ValueError(f"figures change a machine by its name; make {machine!r} with them")
+        return machine
+    changed = {key: float(value) for key, value in (figures or {}).items()}
+    return Machine(machine, threads if machine == "host" else 0, changed)
+
+
+def _parts(parts: Mapping[str, float]) -> str:
+    total = sum(parts.values()) or 1
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{name} {value / total:.0%}" for name, value in ordered if value)
+
+
+def _seconds(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

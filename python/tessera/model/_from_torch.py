@@ -1,0 +1,162 @@
+"""Graphs of PyTorch modules, by `torch.export`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export.graph_signature import InputKind, OutputKind
+
+from tessera.model import _aten
+from tessera.model._aten import Call, Constant, Parameter, value_of
+from tessera.model._graph import Graph
+from tessera.model._values import Value
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An operation of a module that a graph lacks."""
+
+    #: As PyTorch calls it: "aten.layer_norm.default".
+    operator: str
+    #: The path and the class of the module that applies it: "encoder.norm (LayerNorm)".
+    module: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.operator} in {self.module}: {self.reason}"
+
+
+class UnsupportedModuleError(ValueError):
+    """A module has operations that a graph lacks: `missing` lists all of them."""
+
+    def __init__(self, missing: list[Missing]) -> None:
+        self.missing = missing
+        lines = [f"the module has {len(missing)} operation{'s' * (len(missing) > 1)} that a graph lacks:"]
+        super().__init__("\n  ".join([*lines, *map(str, missing)]))
+
+
+def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any]) -> Graph:
+    """Make the graph of a module that is called with inputs of these shapes.
+
+    Parameters have the module's names and values; those that require no gradient are frozen. What the module does in
+    training or evaluation mode, such as dropout, follows from its present mode. Inputs have the names of its forward()'s
+    arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
+
+    Supported are linear layers, dense and `tessera.nn.SparseLinear`, activations, elementwise arithmetic, reductions,
+    softmax, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
+    UnsupportedModuleError, which lists all of it.
+    """
+    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    try:
+        program = torch.export.export(module, inputs, strict=False).run_decompositions({})
+    except Exception as error:
+        raise ValueError(f"PyTorch cannot export the module: {error}") from error
+    return _Conversion(module, program).graph
+
+
+class _Conversion:
+    """One exported program, operation by operation."""
+
+    def __init__(self, module: nn.Module, program: torch.export.ExportedProgram) -> None:
+        self.graph = Graph()
+        self._program = program
+        self._names = _first_names(module)
+        self._known: dict[torch.fx.Node, Any] = {}
+        self._missing: list[Missing] = []
+        self._parameters: dict[str, Parameter] = {}
+        specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                self._known[node] = self._placeholder(node, specs[node.name])
+            elif node.op == "output":
+                self._add_outputs(node)
+            else:
+                self._known[node] = self._apply(node)
+        if self._missing:
+            raise UnsupportedModuleError(self._missing)
+
+    def _placeholder(self, node: torch.fx.Node, spec: Any) -> Any:
+        meaning = node.meta.get("val")
+        if spec.kind is InputKind.PARAMETER:
+            name = self._names[spec.target]
+            if name not in self._parameters:
+                tensor = self._program.state_dict[spec.target]
+                self._parameters[name] = Parameter(self.graph, name, tensor)
+            return self._parameters[name]
+        if spec.kind is InputKind.BUFFER:
+            held = self._program.state_dict if spec.persistent else self._program.constants
+            return Constant(self.graph, held[spec.target])
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            return Constant(self.graph, self._program.constants[spec.target])
+        if not isinstance(meaning, Tensor):
+            return meaning
+        return self.graph.input(node.name, meaning.shape, _aten.type_of(meaning.dtype, allow_integers=True))
+
+    def _apply(self, node: torch.fx.Node) -> Any:
+        if node.target is operator.getitem:
+            parts, index = node.args
+            known = self._known[parts]  # type: ignore[index]
+            return None if known is None else known[index]
+        try:
+            handler = _aten.HANDLERS.get(str(node.target))
+            if handler is None:
+                raise ValueError("there is no such operation")
+            call = Call(self.graph, node, self._known)
+            if call.lacks_input:
+                return None
+            return handler(call, *call.args, **call.kwargs)
+        except (TypeError, ValueError) as error:
+            self._missing.append(Missing(str(node.target), _place_of(node), str(error)))
+            return self._stand_in(node.meta.get("val"))
+
+    def _stand_in(self, meaning: Any) -> Any:
+        """A value of the shape of one that is missing, so that what follows can be checked."""
+        if isinstance(meaning, (tuple, list)):
+            return [self._stand_in(part) for part in meaning]
+        try:
+            name = f"missing {self.graph.native.size}"
+            return self.graph.input(name, meaning.shape, _aten.type_of(meaning.dtype, allow_integers=True))
+        except (AttributeError, TypeError, ValueError):
+            return None
+
+    def _add_outputs(self, node: torch.fx.Node) -> None:
+        results: list[Any] = []
+        specs = self._program.graph_signature.output_specs
+        for spec, result in zip(specs, node.args[0], strict=True):  # type: ignore[arg-type]
+            if spec.kind is OutputKind.USER_OUTPUT:
+                results.append(self._known.get(result) if isinstance(result, torch.fx.Node) else None)
+            else:
+                self._missing.append(Missing(str(spec.kind.name).lower(), "the module", f"it changes {spec.target!r}"))
+        if self._missing:
+            return
+        for name, result in zip(self._output_names(len(results)), results, strict=True):
+            value = value_of(result)
+            if isinstance(value, Value):
+                self.graph.output(name, value)
+
+    def _output_names(self, count: int) -> list[str]:
+        spec = self._program.call_spec.out_spec
+        if spec is not None and spec.type is dict and len(spec.context) == count:
+            return [str(key) for key in spec.context]
+        return ["output"] if count == 1 else [f"output{i}" for i in range(count)]
+
+
+def _first_names(module: nn.Module) -> dict[str, str]:
+    """By each name of a parameter, the one that `named_parameters()` has for it."""
+    firsts: dict[int, str] = {}
+    named = module.named_parameters(remove_duplicate=False)
+    return {name: firsts.setdefault(id(parameter), name) for name, parameter in named}
+
+
+def _place_of(node: torch.fx.Node) -> str:
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return "the module"
+    path, kind = stack[-1]
+    name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+    return f"{path} ({name})" if path else f"the module ({name})"

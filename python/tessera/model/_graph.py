@@ -1,0 +1,310 @@
+"""Graphs of operations, and training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from tessera import _tessera
+from tessera._matrices import Matrix
+from tessera._tessera import Initial, Machine
+from tessera.model._estimate import Estimate, machine_for
+from tessera.model._session import Session
+from tessera.model._values import Value, cross_entropy, mean_squared_error, value_type
+
+Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"]
+
+#: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
+_DRAW = "dropout_step"
+
+
+class Graph:
+    """Operations on values of fixed shapes, in the order in which they run.
+
+    Shapes have at most five dimensions, of which the last are features. Operations are functions of `tessera.model`;
+    `str(graph)` lists them.
+    """
+
+    #: Inputs that a session provides by itself.
+    _kept: tuple[str, ...] = (_DRAW,)
+
+    def __init__(self) -> None:
+        self.native = _tessera.Graph()
+        self._frozen: set[str] = set()
+
+    # Values.
+
+    def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "f32") -> Value:
+        """Add an array that each run is given."""
+        return Value(self, self.native.input(name, _sizes(shape), value_type(dtype)))
+
+    def parameter(
+        self,
+        name: str,
+        shape: Sequence[int] | None = None,
+        initial: Initial | float | ArrayLike = 0.0,
+        dtype: DTypeLike | str = "f32",
+    ) -> Value:
+        """Add an array that stays between runs, and that training changes.
+
+        `initial` is a number, `uniform(bound)`, `normal(deviation)`, or an array, whose shape may be left out.
+        """
+        contents, of_array = _initial(name, initial)
+        if shape is None:
+            if of_array is None:
+                raise ValueError(f"{name}: give a shape, or an array of initial values")
+            shape = of_array
+        elif of_array is not None and tuple(shape) != of_array:
+            raise ValueError(f"{name}: initial values of shape {of_array} for a parameter of shape {tuple(shape)}")
+        return Value(self, self.native.parameter(name, _sizes(shape), contents, value_type(dtype)))
+
+    def sparse_parameter(
+        self,
+        name: str,
+        matrix: Any,
+        block_size: int | None = None,
+        *,
+        initial: Initial | float | ArrayLike | None = None,
+        dynamic: bool | int = False,
+        dtype: DTypeLike | str = "f32",
+    ) -> Value:
+        """Add a sparse matrix, for `linear`: of its blocks only those of a pattern are stored.
+
+        `matrix` is what `tessera.Weight` takes, or one: its values are the initial ones, or those of `initial`.
+        `dynamic` lets sessions change the pattern, with room for so many blocks, or for those of `matrix`.
+        """
+        taken = Matrix.of(matrix.matrix() if isinstance(matrix, _tessera.Weight) else matrix, block_size)
+        contents, _ = _initial(name, taken.values if initial is None else initial)
+        capacity = None if dynamic is False else len(taken.indices) if dynamic is True else dynamic
+        id = self.native.sparse_parameter(name, taken, contents, value_type(dtype), capacity)
+        return Value(self, id)
+
+    def constant(self, values: ArrayLike, *, name: str = "", dtype: DTypeLike | str = "f32") -> Value:
+        """Add an array that never changes."""
+        array = np.ascontiguousarray(values, np.float32)
+        shape = list(np.shape(values))
+        return Value(self, self.native.constant(name, shape, array.reshape(-1), value_type(dtype)))
+
+    def step(self) -> Value:
+        """The number of the run, from 1, for dropout: an input that sessions count."""
+        for value in self.inputs:
+            if value.name == _DRAW:
+                return value
+        return self.input(_DRAW, (), "u32")
+
+    def output(self, name: str, value: Value) -> None:
+        """Return a value from each run, under a name."""
+        if any(name == given.name for given in self.inputs):
+            raise ValueError(f"an output cannot be called {name!r}, as an input is")
+        self.native.output(name, self._own(value).id)
+
+    def call(self, function: Graph, *inputs: Value) -> dict[str, Value]:
+        """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
+
+        Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
+        with other parameters. The function must not change afterwards.
+        """
+        ids = self.native.call(function.native, [self._own(value).id for value in inputs])
+        return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
+
+    def stage(self, number: int) -> None:
+        """Let the operations that are added from now on belong to a stage of a pipeline."""
+        self.native.set_stage(number)
+
+    def freeze(self, *names: str) -> None:
+        """Exclude parameters from training."""
+        known = {value.name for value in self.parameters}
+        for name in names:
+            if name not in known:
+                raise ValueError(f"the graph has no parameter {name!r}")
+        self._frozen.update(names)
+
+    def find(self, name: str) -> Value:
+        """Return the value with that name."""
+        return Value(self, self.native.find(name))
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The inputs, in their order."""
+        return self._of_kind("input")
+
+    @property
+    def parameters(self) -> list[Value]:
+        return self._of_kind("parameter")
+
+    @property
+    def outputs(self) -> dict[str, Value]:
+        return {name: Value(self, id) for name, id in self.native.outputs().items()}
+
+    def _of_kind(self, kind: str) -> list[Value]:
+        return [Value(self, id) for id in range(self.native.size) if self.native.kind(id) == kind]
+
+    def _own(self, value: Value) -> Value:
+        if value.graph is not self:
+            raise ValueError(f"{value!r} is of another graph")
+        return value
+
+    def __str__(self) -> str:
+        return str(self.native)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{value.name}{list(value.shape)}" for value in self.inputs)
+        return f"<{type(self).__name__}({inputs}): {len(self.parameters)} parameters>"
+
+    # What becomes of it.
+
+    def session(
+        self, machine: Machine | str = "host", *, threads: int = 0, seed: int = 0, share: Session | None = None
+    ) -> Session:
+        """Lower the graph for a machine, with initial parameters by a seed.
+
+        `threads` are those of this computer that run it: at most so many; 0: the default. `share` is another session,
+        such as that of a training step, whose machine is taken, and whose parameters are read where they lie: those of
+        an evaluation follow every change.
+        """
+        native = self.native.copy()
+        if share is not None:
+            made = _tessera.Session(native, share._native)
+            return Session(native, made, share.machine, _kept_inputs(self), repr(self), share)
+        chosen = machine_for(machine, threads)
+        made = _tessera.Session(native, chosen, threads, seed)
+        return Session(native, made, chosen, _kept_inputs(self), repr(self))
+
+    def estimate(self, machine: Machine | str = "gc200", **figures: float) -> Estimate:
+        """Lower the graph for a machine, without running it: what would a run cost?
+
+        `figures` change those of a modelled machine, as `tiles=2944` (docs/machines.md).
+        """
+        chosen = machine_for(machine, 0, figures)
+        cost = _tessera.Session(self.native, chosen, 0, 0).cost()
+        return Estimate(cost, self.native.copy(), chosen, repr(self).strip("<>"))
+
+    def training_step(
+        self,
+        loss: Literal["cross_entropy", "mse"] | Value = "cross_entropy",
+        optimizer: Optimizer = "sgd",
+        *,
+        output: str | None = None,
+        rate: float = 0.001,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        micro_batches: int = 1,
+        keep: Iterable[str] = (),
+    ) -> TrainingStep:
+        """Copy the graph, and add a loss, gradients of all parameters, and their updates as PyTorch defines them.
+
+        A loss by name compares the output, or the one that is named, with a new input: "cross_entropy" with "labels",
+        one per row, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none is given, else 0. Gradients
+        are scaled so that their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one,
+        and a run takes the rows of all. Runs return the loss and those outputs that `keep` names.
+        """
+        step = TrainingStep(self, rate)
+        step._add_loss(loss, output, tuple(keep))
+        step._add_updates(optimizer, momentum, nesterov, betas, eps, weight_decay, clip_norm, micro_batches)
+        return step
+
+
+class TrainingStep(Graph):
+    """A graph with a loss, gradients and updates: a run trains all parameters by one step."""
+
+    _kept = (_DRAW, "rate", "step")
+
+    def __init__(self, graph: Graph, rate: float) -> None:
+        self.native = graph.native.copy()
+        self._frozen = set(graph._frozen)
+        self.rate = rate
+        self._origin = graph
+
+    def session(
+        self, machine: Machine | str = "host", *, threads: int = 0, seed: int = 0, share: Session | None = None
+    ) -> Session:
+        session = super().session(machine, threads=threads, seed=seed, share=share)
+        session.rate = self.rate
+        return session
+
+    def _add_loss(self, loss: str | Value, output: str | None, keep: tuple[str, ...]) -> None:
+        if isinstance(loss, Value):
+            if loss.graph is not self._origin:
+                raise ValueError(f"the loss {loss!r} is of another graph")
+            self.loss = Value(self, loss.id)
+        else:
+            self.loss = self._named_loss(loss, self._compared(output))
+        for name in self.outputs:
+            if name not in keep:
+                self.native.remove_output(name)
+        for name in keep:
+            if name not in self.outputs:
+                raise ValueError(f"the graph has no output {name!r} to keep")
+        self.output("loss", self.loss)
+
+    def _compared(self, output: str | None) -> Value:
+        outputs = self.outputs
+        if output is None and len(outputs) == 1:
+            return next(iter(outputs.values()))
+        if output is None or output not in outputs:
+            problem = "say which output the loss takes" if output is None else f"the graph has no output {output!r}"
+            raise ValueError(f"{problem}: it has {', '.join(map(repr, outputs)) or 'none'}")
+        return outputs[output]
+
+    def _named_loss(self, loss: str, output: Value) -> Value:
+        if loss == "cross_entropy":
+            rows = int(np.prod(output.shape[:-1], dtype=np.int64))
+            return cross_entropy(output, self.input("labels", (rows,), "u32"))
+        if loss == "mse":
+            return mean_squared_error(output, self.input("target", output.shape, output.dtype))
+        raise ValueError(f"unknown loss {loss!r}: use 'cross_entropy', 'mse' or a value of the graph")
+
+    def _add_updates(
+        self,
+        optimizer: str,
+        momentum: float,
+        nesterov: bool,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float | None,
+        clip_norm: float | None,
+        micro_batches: int,
+    ) -> None:
+        frozen = [value.id for value in self.parameters if value.name in self._frozen]
+        common = (clip_norm, micro_batches, frozen)
+        if optimizer == "sgd":
+            self.native.add_sgd(self.loss.id, momentum, weight_decay or 0.0, nesterov, *common)
+        elif optimizer in ("adam", "adamw"):
+            if momentum or nesterov:
+                raise ValueError(f"momentum and nesterov are for 'sgd', not for {optimizer!r}: use betas")
+            decoupled = optimizer == "adamw"
+            decay = (0.01 if decoupled else 0.0) if weight_decay is None else weight_decay
+            self.native.add_adam(self.loss.id, betas, eps, decay, decoupled, *common)
+        else:
+            raise ValueError(f"unknown optimizer {optimizer!r}: use 'sgd', 'adam' or 'adamw'")
+
+
+def _kept_inputs(graph: Graph) -> tuple[str, ...]:
+    return tuple(value.name for value in graph.inputs if value.name in graph._kept)
+
+
+def _sizes(shape: Sequence[int]) -> list[int]:
+    if any(size < 1 for size in shape):
+        raise ValueError(f"a shape of {tuple(shape)}: each size must be at least 1")
+    return [int(size) for size in shape]
+
+
+def _initial(name: str, initial: Initial | float | ArrayLike) -> tuple[Initial, tuple[int, ...] | None]:
+    """Initial contents, and their shape if they are an array."""
+    if isinstance(initial, Initial):
+        return initial, None
+    if isinstance(initial, (int, float)):
+        return Initial.constant(initial), None
+    array = np.asarray(initial)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name}: initial values of type {array.dtype}; they must be numbers")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: initial values must be finite")
+    return Initial.values(np.ascontiguousarray(array, np.float32).reshape(-1)), array.shape

@@ -1,0 +1,69 @@
+"""Parameters of PyTorch modules, to and from sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+if TYPE_CHECKING:
+    from tessera.model._session import Session
+    from tessera.nn import SparseLinear
+
+
+def read(session: Session, module: nn.Module) -> None:
+    """Set all parameters of a session to a module's."""
+    for name, parameter in _matched(session, module).items():
+        layer = _sparse_layer(module, name)
+        if layer is None:
+            session._native.set(name, _array(parameter).reshape(-1))
+            continue
+        crow, col = layer.crow_indices.numpy(), layer.col_indices[: layer.blocks].numpy()
+        if not session._has_pattern(name, crow, col):
+            session.set_pattern(name, crow, col)
+        session._native.set(name, _array(layer.unpack(layer.weight)))
+
+
+@torch.no_grad()
+def write(session: Session, module: nn.Module) -> None:
+    """Set a module's parameters to those of a session."""
+    for name, parameter in _matched(session, module).items():
+        layer = _sparse_layer(module, name)
+        if layer is None:
+            parameter.copy_(torch.from_numpy(session.get(name)))
+            continue
+        indptr, indices = (torch.from_numpy(array.astype(np.int32)) for array in session.pattern(name))
+        same = torch.equal(indptr, layer.crow_indices) and torch.equal(indices, layer.col_indices[: layer.blocks])
+        if not same:
+            layer.set_pattern(indptr, indices)
+        parameter.copy_(layer.pack(torch.from_numpy(session.get(name))))
+
+
+def _matched(session: Session, module: nn.Module) -> dict[str, nn.Parameter]:
+    found = dict(module.named_parameters(remove_duplicate=False))
+    parameters = {}
+    for name in session._native.parameters:
+        if name not in found:
+            raise ValueError(f"the module has no parameter {name!r}")
+        expected = tuple(session._graph.shape(session._graph.find(name)))
+        layer = _sparse_layer(module, name)
+        shape = tuple(found[name].shape) if layer is None else (layer.out_features, layer.in_features)
+        if shape != expected:
+            raise ValueError(f"the module's parameter {name!r} has shape {shape}; the session's {expected}")
+        parameters[name] = found[name]
+    return parameters
+
+
+def _sparse_layer(module: nn.Module, name: str) -> SparseLinear | None:
+    from tessera.nn import SparseLinear
+
+    path, _, own = name.rpartition(".")
+    layer = module.get_submodule(path)
+    return layer if isinstance(layer, SparseLinear) and own == "weight" else None
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    return tensor.detach().float().contiguous().numpy()

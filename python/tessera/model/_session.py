@@ -1,0 +1,224 @@
+"""Sessions: graphs lowered for a machine, with their parameters."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tessera import _tessera
+from tessera._matrices import Matrix
+from tessera._tessera import Machine
+from tessera.model._estimate import Estimate
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Session:
+    """A graph as one program for a machine, with its parameters and, of a training step, the optimizer's state.
+
+    Calls may come from several threads, and take turns. A sparse parameter's array holds its blocks one after another
+    in the order of its pattern, [blocks, b, b], or [values] without blocks.
+    """
+
+    def __init__(
+        self,
+        graph: _tessera.Graph,
+        native: _tessera.Session,
+        machine: Machine,
+        kept: tuple[str, ...],
+        title: str,
+        owner: Session | None = None,
+    ) -> None:
+        self._graph = graph
+        self._native = native
+        self._title = title.strip("<>")
+        if not self._native.fits:
+            raise ValueError(f"{machine!r}: {self._native.cost().overflow}")
+        self.machine = machine
+        #: Learning rate of the following runs.
+        self.rate = 0.0
+        #: Number of the next run, from 1; Adam and dropout depend on it.
+        self.step = 1
+        #: Seconds of the last run; on a tiled machine the model's.
+        self.seconds: float | None = None
+        self._kept = kept
+        # Sessions that share parameters must not run at the same time.
+        self._lock: threading.Lock = owner._lock if owner is not None else threading.Lock()
+        self._inputs = self._native.inputs
+        self._outputs = self._native.outputs
+        self._given = [name for name in self._inputs if name not in kept]
+
+    def run(self, *arrays: ArrayLike, **named: ArrayLike) -> Any:
+        """Run once with arrays for the inputs, in their order or by name.
+
+        Arrays of NumPy and CPU tensors of PyTorch are used in place if they are contiguous and have the input's type;
+        others are converted. Returns the output as an array, a scalar as a number; several outputs in a dict.
+        """
+        given = self._bind(arrays, named)
+        with self._lock:
+            self.seconds, results = self._native.run(self._ordered(given))
+            self.step += 1
+        outputs = [result if result.ndim else result[()] for result in results]
+        return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
+
+    def measure(self, *arrays: ArrayLike, **named: ArrayLike) -> Estimate:
+        """Run once, and return where the time went; outputs are lost."""
+        given = self._bind(arrays, named)
+        with self._lock:
+            cost = self._native.measure(self._ordered(given))
+            self.step += 1
+        return Estimate(cost, self._graph, self.machine, self._title)
+
+    def _ordered(self, given: dict[str, Any]) -> list[Any]:
+        """Arrays for all inputs, in their order; the lock is held."""
+        given |= {name: self._provide(name) for name in self._kept}
+        return [_as_array(given[name]) for name in self._inputs]
+
+    def _provide(self, name: str) -> NDArray[Any]:
+        if name == "rate":
+            return np.array(self.rate, np.float32)
+        shape = self._graph.bound_shape(self._graph.find(name))
+        if not shape:
+            return np.array(self.step, np.uint32)
+        first = (self.step - 1) * shape[0] + 1  # of the micro-batches of this run
+        return np.arange(first, first + shape[0], dtype=np.uint32)
+
+    def _bind(self, arrays: tuple[ArrayLike, ...], named: Mapping[str, ArrayLike]) -> dict[str, Any]:
+        if len(arrays) == len(self._given) and not named:
+            return dict(zip(self._given, arrays, strict=True))
+        expected = ", ".join(self._given) or "none"
+        if len(arrays) > len(self._given):
+            raise TypeError(f"{len(arrays)} arrays; the inputs are {expected}")
+        given: dict[str, Any] = dict(zip(self._given, arrays, strict=False))
+        for name, array in named.items():
+            if name not in self._given:
+                raise TypeError(f"there is no input {name!r}; the inputs are {expected}")
+            if name in given:
+                raise TypeError(f"the input {name!r} is given twice")
+            given[name] = array
+        missing = [name for name in self._given if name not in given]
+        if missing:
+            raise TypeError(f"the input {', '.join(map(repr, missing))} is missing")
+        return given
+
+    # Parameters.
+
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of all parameters, by name."""
+        return {name: self.get(name) for name in self._native.parameters}
+
+    def state(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of the optimizer's state, by name, as `fc1.weight.velocity`."""
+        return {name: self.get(name) for name in self._native.state}
+
+    def get(self, name: str) -> NDArray[np.float32]:
+        """Return a copy of a parameter or state."""
+        values = self._native.get(name)
+        return values.reshape(self._shape(name, values.size))
+
+    def load_parameters(self, parameters: Mapping[str, ArrayLike]) -> None:
+        """Set all parameters; nothing changes if one is missing, unknown or of another shape."""
+        names = self._native.parameters
+        missing = [name for name in names if name not in parameters]
+        unknown = [name for name in parameters if name not in names]
+        if missing or unknown:
+            raise ValueError(f"missing parameters: {missing or 'none'}; unknown ones: {unknown or 'none'}")
+        arrays = {name: _floats(parameters[name]) for name in names}
+        for name, array in arrays.items():
+            expected = self._shape(name)
+            if array.shape != expected and array.shape != (int(np.prod(expected)),):
+                raise ValueError(f"{name} has shape {array.shape}; it must be {expected}")
+        for name, array in arrays.items():
+            self._native.set(name, array.reshape(-1))
+
+    def pattern(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """Return `indptr` and `indices` of a sparse parameter's CSR or BSR pattern."""
+        return self._native.pattern(name)
+
+    def set_pattern(self, name: str, indptr: ArrayLike, indices: ArrayLike) -> None:
+        """Change the pattern of a dynamic parameter.
+
+        Blocks in both patterns keep their values and the optimizer's state; new ones are 0.
+        """
+        self._native.set_pattern(name, np.ascontiguousarray(indptr), np.ascontiguousarray(indices))
+
+    def matrix(self, name: str) -> Matrix:
+        """Return a copy of a sparse parameter."""
+        rows, cols = self._graph.shape(self._graph.find(name))
+        indptr, indices = self.pattern(name)
+        return Matrix((rows, cols), self._block_size(name), indptr, indices, self._native.get(name))
+
+    def copy_from(self, source: Session | nn.Module) -> None:
+        """Take all parameters, and changed patterns, from another session or from a PyTorch module."""
+        if isinstance(source, Session):
+            for name in self._native.parameters:
+                self._take(name, source)
+            return
+        from tessera.model import _modules
+
+        _modules.read(self, source)
+
+    def copy_to(self, module: nn.Module) -> None:
+        """Write the parameters, and changed patterns, into the PyTorch module that has them by the same names."""
+        from tessera.model import _modules
+
+        _modules.write(self, module)
+
+    def _take(self, name: str, source: Session) -> None:
+        if name not in source._native.parameters:
+            raise ValueError(f"the other session has no parameter {name!r}")
+        if self._block_size(name):
+            theirs = source.pattern(name)
+            if not self._has_pattern(name, *theirs):
+                self.set_pattern(name, *theirs)
+        self._native.set(name, source._native.get(name))
+
+    def _has_pattern(self, name: str, indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
+        own = self.pattern(name)
+        return np.array_equal(own[0], indptr) and np.array_equal(own[1], indices)
+
+    def _block_size(self, name: str) -> int:
+        """0 for a dense value."""
+        return self._graph.block_size(self._graph.find(name))
+
+    def _shape(self, name: str, size: int | None = None) -> tuple[int, ...]:
+        id = self._graph.find(name)
+        b = self._graph.block_size(id)
+        if b == 0:
+            return tuple(self._graph.shape(id))
+        count = len(self.pattern(name)[1]) * b * b if size is None else size
+        return (count,) if b == 1 else (count // (b * b), b, b)
+
+    # Files.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save parameters and state in a .safetensors file, under their names and with their shapes."""
+        self._native.save(os.fspath(path))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Load such a file; nothing changes if it lacks one, or has another shape or type."""
+        self._native.load(os.fspath(path))
+
+    def program(self) -> str:
+        """Return the tile program in readable form."""
+        return self._native.program()
+
+    def __repr__(self) -> str:
+        return f"<Session on {self.machine.name}: ({', '.join(self._given)}) -> ({', '.join(self._outputs)})>"
+
+
+def _as_array(array: Any) -> Any:
+    """What the extension takes as it is: arrays of libraries with DLPack."""
+    return array if hasattr(array, "__dlpack__") else np.asarray(array)
+
+
+def _floats(array: Any) -> NDArray[np.float32]:
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().float()
+    return np.ascontiguousarray(array, np.float32).reshape(np.shape(array))

@@ -1,0 +1,266 @@
+"""Values of a graph, and the operations on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from tessera._products import type_name
+from tessera._tessera import Initial
+
+if TYPE_CHECKING:
+    from tessera.model._graph import Graph
+
+Over: TypeAlias = Literal["all", "columns", "rows"]
+Attribute: TypeAlias = int | float | str | list[int]
+
+
+class Value:
+    """A value of a graph: an input, a parameter, or what an operation computes.
+
+    Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller of two is
+    broadcast: a scalar, a vector along the last dimension, or a column [..., 1].
+    """
+
+    __slots__ = ("graph", "id")
+
+    def __init__(self, graph: Graph, id: int) -> None:
+        self.graph = graph
+        self.id = id
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.graph.native.shape(self.id))
+
+    @property
+    def dtype(self) -> str:
+        """The type: "f32", "f16", "bf16" or "u32"."""
+        return self.graph.native.dtype(self.id)
+
+    @property
+    def name(self) -> str:
+        return self.graph.native.name(self.id)
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.graph.native.rename(self.id, name)
+
+    def __add__(self, other: Value | float) -> Value:
+        if isinstance(other, Value):
+            return apply("add", self, other)
+        return apply("offset", self, factor=float(other))
+
+    def __sub__(self, other: Value | float) -> Value:
+        return apply("sub", self, other) if isinstance(other, Value) else self + -other
+
+    def __mul__(self, other: Value | float) -> Value:
+        if isinstance(other, Value):
+            return apply("mul", self, other)
+        return apply("scale", self, factor=float(other))
+
+    def __truediv__(self, other: Value | float) -> Value:
+        return apply("div", self, other) if isinstance(other, Value) else self * (1 / other)
+
+    def __neg__(self) -> Value:
+        return apply("neg", self)
+
+    def __radd__(self, other: float) -> Value:
+        return self + other
+
+    def __rsub__(self, other: float) -> Value:
+        return -self + other
+
+    def __rmul__(self, other: float) -> Value:
+        return self * other
+
+    def __rtruediv__(self, other: float) -> Value:
+        return reciprocal(self) * other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and other.graph is self.graph and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash((id(self.graph), self.id))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.graph.native.describe(self.id)}>"
+
+
+def value_type(dtype: DTypeLike | str) -> str:
+    """The library's name of a type of values."""
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name if dtype in (np.uint32,) else ""
+    return "u32" if name in ("u32", "uint32") else type_name(dtype)
+
+
+def apply_all(operation: str, inputs: Sequence[Value], attributes: dict[str, Attribute]) -> list[Value]:
+    """Apply an operation by its name; all of its results."""
+    for value in inputs:
+        if not isinstance(value, Value):
+            raise TypeError(f"{operation}: {value!r} is no value of a graph; use Graph.constant() for arrays")
+        if value.graph is not inputs[0].graph:
+            raise ValueError(f"{operation}: {inputs[0]!r} and {value!r} are of two graphs")
+    graph = inputs[0].graph
+    ids = graph.native.apply(operation, [value.id for value in inputs], attributes)
+    return [Value(graph, id) for id in ids]
+
+
+def apply(operation: str, *inputs: Value, **attributes: Attribute) -> Value:
+    return apply_all(operation, inputs, attributes)[0]
+
+
+# Initial contents of parameters.
+
+
+def constant(value: float) -> Initial:
+    """All elements equal."""
+    return Initial.constant(value)
+
+
+def normal(deviation: float) -> Initial:
+    """Normally distributed around 0."""
+    return Initial.normal(deviation)
+
+
+def uniform(bound: float) -> Initial:
+    """Uniformly distributed in (-bound, bound)."""
+    return Initial.uniform(bound)
+
+
+# Operations.
+
+
+def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m]."""
+    return apply("linear", x, weight) if bias is None else apply("linear", x, weight, bias)
+
+
+def relu(x: Value) -> Value:
+    """max(x, 0)."""
+    return apply("relu", x)
+
+
+def gelu(x: Value) -> Value:
+    """The exact form (Hendrycks & Gimpel 2016)."""
+    return apply("gelu", x)
+
+
+def tanh(x: Value) -> Value:
+    """Hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + exp(-x))."""
+    return apply("sigmoid", x)
+
+
+def exp(x: Value) -> Value:
+    """Exponential."""
+    return apply("exp", x)
+
+
+def log(x: Value) -> Value:
+    """Natural logarithm."""
+    return apply("log", x)
+
+
+def sqrt(x: Value) -> Value:
+    """Square root."""
+    return apply("sqrt", x)
+
+
+def square(x: Value) -> Value:
+    """x²."""
+    return apply("square", x)
+
+
+def abs(x: Value) -> Value:
+    """|x|."""
+    return apply("abs", x)
+
+
+def reciprocal(x: Value) -> Value:
+    """1 / x."""
+    return apply("reciprocal", x)
+
+
+def maximum(a: Value, b: Value) -> Value:
+    """The larger of two elements."""
+    return apply("maximum", a, b)
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """The smaller of two elements."""
+    return apply("minimum", a, b)
+
+
+def sum(x: Value, over: Over = "all") -> Value:
+    """Sum over the last dimension ("columns", which stays with size 1), all others ("rows"), or everything."""
+    return apply("sum", x, over=over)
+
+
+def mean(x: Value, over: Over = "all") -> Value:
+    """Mean over the dimensions that `sum` takes."""
+    return Value(x.graph, x.graph.native.mean(x.id, over))
+
+
+def max(x: Value, over: Over = "all") -> Value:
+    """Maximum over the dimensions that `sum` takes."""
+    return apply("max", x, over=over)
+
+
+def transpose(x: Value) -> Value:
+    """Of a matrix."""
+    return apply("transpose", x)
+
+
+def reshape(x: Value, shape: Sequence[int]) -> Value:
+    """The same elements in another shape."""
+    return apply("reshape", x, shape=[int(size) for size in shape])
+
+
+def slice(x: Value, dimension: int, begin: int, end: int) -> Value:
+    """Elements [begin, end) of a dimension."""
+    return apply("slice", x, dimension=dimension, begin=begin, end=end)
+
+
+def concatenate(values: Sequence[Value], dimension: int) -> Value:
+    """Values one after another along a dimension."""
+    if not values:
+        raise ValueError("concatenate: there are no values")
+    return apply("concatenate", *values, dimension=dimension)
+
+
+def cast(x: Value, dtype: DTypeLike | str) -> Value:
+    """The value in another floating-point type."""
+    name = value_type(dtype)
+    return x if x.dtype == name else apply("cast", x, type=name)
+
+
+def softmax(x: Value) -> Value:
+    """Over the last dimension."""
+    return apply("softmax", x)
+
+
+def cross_entropy(logits: Value, labels: Value) -> Value:
+    """Mean over rows of -log softmax(logits)[label]; labels are u32 of [rows]."""
+    return apply("cross_entropy", logits, labels)
+
+
+def mean_squared_error(x: Value, target: Value) -> Value:
+    """Mean of (x - target)²."""
+    return mean(square(x - target))
+
+
+def dropout(x: Value, rate: float, *, step: Value | None = None, seed: int = 0) -> Value:
+    """Zero elements with probability `rate`, and divide the others by 1 - rate.
+
+    The mask follows from the seed, the number of the step, the operation and the element, on every machine. Without
+    `step` it is the graph's input of that name, which sessions count.
+    """
+    graph = x.graph
+    counter = graph.step() if step is None else step
+    return Value(graph, graph.native.dropout(x.id, rate, counter.id, seed))

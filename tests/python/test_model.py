@@ -1,0 +1,438 @@
+"""Graphs, their sessions and estimates, without PyTorch."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import tessera
+from tessera import model
+
+
+def mlp(batch=8, inputs=12, hidden=16, classes=5, **x_type):
+    graph = model.Graph()
+    x = graph.input("x", (batch, inputs), **x_type)
+    first = graph.parameter("first.weight", (hidden, inputs), model.uniform(0.3))
+    h = model.relu(model.linear(x, first, graph.parameter("first.bias", (hidden,))))
+    y = model.linear(h, graph.parameter("second.weight", (classes, hidden), model.normal(0.2)))
+    graph.output("logits", y)
+    return graph
+
+
+def test_values_have_shape_type_and_name():
+    graph = mlp()
+    x = graph.find("x")
+    assert (x.shape, x.dtype, x.name) == ((8, 12), "f32", "x")
+    assert [value.name for value in graph.inputs] == ["x"]
+    assert [value.name for value in graph.parameters] == ["first.weight", "first.bias", "second.weight"]
+    assert graph.outputs["logits"].shape == (8, 5)
+    h = model.relu(x)
+    h.name = "h"
+    assert graph.find("h") == h and h != x and "f32[8, 12]" in repr(h)
+    text = str(graph)
+    assert "parameter first.weight: f32[16, 12]" in text and "relu" in text and "output logits" in text
+
+
+def run(graph, *arrays):
+    return graph.session(threads=2).run(*arrays)
+
+
+def evaluate(function, *arrays):
+    """A function of values, run on arrays."""
+    graph = model.Graph()
+    values = [graph.input(f"x{i}", np.shape(array)) for i, array in enumerate(arrays)]
+    graph.output("y", function(*values))
+    return run(graph, *(np.asarray(array, np.float32) for array in arrays))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda a, b: a + b, lambda a, b: a + b),
+        (lambda a, b: a - b * 2, lambda a, b: a - b * 2),
+        (lambda a, b: a / (1 + model.square(b)), lambda a, b: a / (1 + b * b)),
+        (lambda a, b: 3 - a / 4 + 2 / (model.abs(b) + 1), lambda a, b: 3 - a / 4 + 2 / (np.abs(b) + 1)),
+        (lambda a, b: model.maximum(a, b) * -model.minimum(a, b), lambda a, b: -np.maximum(a, b) * np.minimum(a, b)),
+        (lambda a, b: model.exp(a) + model.tanh(b), lambda a, b: np.exp(a) + np.tanh(b)),
+        (lambda a, b: model.log(model.exp(a)) + model.sqrt(model.square(b)), lambda a, b: a + np.abs(b)),
+        (lambda a, b: model.sigmoid(a) * model.reciprocal(b + 5), lambda a, b: 1 / (1 + np.exp(-a)) / (b + 5)),
+        (lambda a, b: model.sum(a, "rows") + model.mean(b, "rows"), lambda a, b: a.sum(0) + b.mean(0)),
+        (lambda a, b: a - model.max(a, "columns") + model.mean(b), lambda a, b: a - a.max(1, keepdims=True) + b.mean()),
+        (lambda a, b: model.transpose(a) + model.transpose(b), lambda a, b: (a + b).T),
+        (lambda a, b: model.reshape(a, (5, 14)) * 1, lambda a, b: a.reshape(5, 14)),
+        (lambda a, b: model.slice(a, 1, 2, 5) + model.slice(b, 1, 0, 3), lambda a, b: a[:, 2:5] + b[:, :3]),
+        (lambda a, b: model.concatenate([a, b], 1), lambda a, b: np.concatenate([a, b], 1)),
+        (lambda a, b: model.softmax(a), lambda a, b: np.exp(a) / np.exp(a).sum(1, keepdims=True)),
+        (lambda a, b: model.mean_squared_error(a, b), lambda a, b: np.mean((a - b) ** 2)),
+        (lambda a, b: model.cast(model.cast(a, "f16"), "f32"), lambda a, b: a.astype(np.float16).astype(np.float32)),
+    ],
+)
+def test_operations(rng, function, expected):
+    a, b = rng.uniform(-1, 1, (2, 10, 7)).astype(np.float32)
+    np.testing.assert_allclose(evaluate(function, a, b), expected(a, b), rtol=2e-5, atol=2e-6)
+
+
+def test_parameters_constants_and_types(rng):
+    graph = model.Graph()
+    x = graph.input("x", (4, 6), np.float16)
+    w = rng.standard_normal((3, 6)).astype(np.float16)
+    y = model.linear(x, graph.parameter("w", initial=w, dtype="f16"))
+    graph.output("y", model.cast(y, "f32") + graph.constant([1.0, 2.0, 3.0]))
+    graph.output("half", y)
+    array = rng.standard_normal((4, 6)).astype(np.float16)
+    results = run(graph, array)
+    assert results["half"].dtype == np.float16 and results["y"].dtype == np.float32
+    exact = array.astype(np.float32) @ w.astype(np.float32).T
+    np.testing.assert_allclose(results["y"], exact + [1, 2, 3], atol=5e-3)
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_sparse_parameters(rng, block_size):
+    matrix = tessera.generate(32, 48, 0.3, block_size=block_size, seed=1)
+    x = rng.standard_normal((10, 48)).astype(np.float32)
+    for given in (matrix, tessera.Weight(matrix), matrix.to_scipy()):
+        graph = model.Graph()
+        w = graph.sparse_parameter("w", given, dynamic=True)
+        graph.output("y", model.linear(graph.input("x", (10, 48)), w))
+        session = graph.session()
+        np.testing.assert_allclose(session.run(x), x @ matrix.to_dense().T, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(session.matrix("w").to_dense(), matrix.to_dense())
+        values = session.parameters()["w"]
+        blocks = len(matrix.indices)
+        assert values.shape == ((blocks,) if block_size == 1 else (blocks, block_size, block_size))
+
+
+def test_patterns_change(rng):
+    b = 8
+    before = tessera.generate(32, 48, 0.3, block_size=b, seed=1)
+    after = tessera.generate(32, 48, 0.25, block_size=b, seed=2)
+    graph = model.Graph()
+    w = graph.sparse_parameter("w", before, dynamic=len(before.indices) + 5)
+    graph.output("y", model.linear(graph.input("x", (10, 48)), w))
+    session, other = graph.session(), graph.session(seed=3)
+    session.set_pattern("w", after.indptr, after.indices)
+    indptr, indices = session.pattern("w")
+    np.testing.assert_array_equal(indices, after.indices)
+    in_both = (before.to_dense() != 0) & (_with_ones(after).to_dense() != 0)
+    expected = before.to_dense() * in_both
+    np.testing.assert_array_equal(session.matrix("w").to_dense(), expected)
+    x = rng.standard_normal((10, 48)).astype(np.float32)
+    np.testing.assert_allclose(session.run(x), x @ expected.T, rtol=1e-4, atol=1e-5)
+    other.copy_from(session)
+    np.testing.assert_array_equal(other.run(x), session.run(x))
+    np.testing.assert_array_equal(other.pattern("w")[0], indptr)
+
+
+def _with_ones(matrix):
+    return tessera.Matrix(
+        matrix.shape, matrix.block_size, matrix.indptr, matrix.indices, np.ones_like(matrix.values)
+    )
+
+
+def classifier_step(**options):
+    return mlp(batch=20).training_step("cross_entropy", "sgd", rate=0.1, momentum=0.9, **options)
+
+
+def batch(rng, rows=20):
+    return rng.standard_normal((rows, 12)).astype(np.float32), rng.integers(0, 5, rows)
+
+
+def test_steps_train(rng):
+    session = classifier_step().session(threads=2, seed=4)
+    x, labels = batch(rng)
+    losses = [session.run(x, labels) for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[0] and session.step == 61
+    assert isinstance(losses[0], np.float32) and session.seconds > 0
+    assert set(session.state()) == {f"{name}.velocity" for name in session.parameters()}
+
+
+def test_arrays_by_position_name_and_kind(rng):
+    x, labels = batch(rng)
+    step = classifier_step(keep=["logits"])
+    runs = [
+        lambda s: s.run(x, labels),
+        lambda s: s.run(labels=labels, x=x),
+        lambda s: s.run(x, labels=labels.astype(np.uint32)),
+        lambda s: s.run(np.asfortranarray(x), labels.astype(np.uint8)),
+        lambda s: s.run(x.astype(np.float64), list(map(int, labels))),
+    ]
+    results = [call(step.session(seed=1)) for call in runs]
+    for result in results:
+        assert result["logits"].shape == (20, 5)
+        np.testing.assert_array_equal(result["logits"], results[0]["logits"])
+        assert result["loss"] == results[0]["loss"]
+
+
+def test_contiguous_arrays_are_used_in_place():
+    graph = model.Graph()
+    x = graph.input("x", (1024, 1024))
+    graph.output("y", model.sum(x))
+    session = graph.session(threads=1)
+    array = np.zeros((1024, 1024), np.float32)
+    assert tessera._tessera.is_bound_in_place(array, "f32", [1024, 1024])
+    assert not tessera._tessera.is_bound_in_place(array.T[:, ::2].T, "f32", [512, 1024])
+    assert not tessera._tessera.is_bound_in_place(array.astype(np.float64), "f32", [1024, 1024])
+    array.flags.writeable = False
+    assert session.run(array) == 0
+
+
+def test_evaluation_takes_parameters_from_training(rng):
+    graph = mlp(batch=20)
+    training = classifier_step(keep=["logits"]).session(seed=2)
+    evaluation = graph.session(seed=9)
+    x, labels = batch(rng)
+    for _ in range(3):
+        training.run(x, labels)
+    evaluation.copy_from(training)
+    np.testing.assert_allclose(evaluation.run(x), training.run(x, labels)["logits"], rtol=1e-5, atol=1e-6)
+    again = graph.session()
+    again.load_parameters(evaluation.parameters())
+    np.testing.assert_array_equal(again.run(x), evaluation.run(x))
+
+
+def test_evaluation_shares_parameters_of_training(rng):
+    training = classifier_step(keep=["logits"]).session(seed=2)
+    evaluation = mlp(batch=4).session(share=training)
+    x, labels = batch(rng)
+    for _ in range(3):
+        expected = mlp(batch=4).session()
+        expected.load_parameters(training.parameters())
+        np.testing.assert_allclose(evaluation.run(x[:4]), expected.run(x[:4]), rtol=1e-5, atol=1e-6)
+        training.run(x, labels)
+    with pytest.raises(ValueError, match="another session's"):
+        evaluation.load_parameters(training.parameters())
+    with pytest.raises(ValueError, match=r"first.weight is .*; the owner's is"):
+        mlp(hidden=17).session(share=training)
+
+
+def test_measured_runs(rng):
+    session = classifier_step().session()
+    measured = session.measure(*batch(rng))
+    assert measured.seconds > 0 and session.step == 2
+    assert sum(operation.seconds for operation in measured.operations) <= measured.seconds
+
+
+def test_files_resume_bit_by_bit(rng, tmp_path):
+    step = classifier_step()
+    whole, first = step.session(seed=1), step.session(seed=1)
+    x, labels = batch(rng)
+    for _ in range(3):
+        whole.run(x, labels), first.run(x, labels)
+    first.save(tmp_path / "state.safetensors")
+    resumed = step.session(seed=8)
+    resumed.load(tmp_path / "state.safetensors")
+    for _ in range(3):
+        assert whole.run(x, labels) == resumed.run(x, labels)
+    for name, values in whole.parameters().items():
+        np.testing.assert_array_equal(values, resumed.parameters()[name])
+
+
+def test_micro_batches_give_the_gradient_of_all(rng):
+    x, labels = batch(rng, 60)
+    small = mlp(batch=20).training_step("cross_entropy", "sgd", rate=0.1, micro_batches=3).session(seed=1)
+    large = mlp(batch=60).training_step("cross_entropy", "sgd", rate=0.1).session(seed=1)
+    for _ in range(3):
+        np.testing.assert_allclose(small.run(x, labels), large.run(x, labels), rtol=1e-5)
+    for name, values in small.parameters().items():
+        np.testing.assert_allclose(values, large.parameters()[name], rtol=1e-4, atol=1e-6)
+
+
+def test_functions_are_called_with_other_parameters(rng):
+    block = model.Graph()
+    x, w = block.input("x", (4, 8)), block.input("w", (8, 8))
+    block.output("y", x + model.relu(model.linear(x, w)))
+    block.output("most", model.max(x))
+    graph = model.Graph()
+    value = graph.input("x", (4, 8))
+    for i in range(3):
+        value = graph.call(block, value, graph.parameter(f"w{i}", (8, 8), model.normal(0.3)))["y"]
+    graph.output("y", value)
+    session = graph.session()
+    array = expected = rng.standard_normal((4, 8)).astype(np.float32)
+    for weight in session.parameters().values():
+        expected = expected + np.maximum(expected @ weight.T, 0)
+    np.testing.assert_allclose(session.run(array), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="2 inputs is called with 1"):
+        graph.call(block, value)
+
+
+def test_frozen_parameters_stay(rng):
+    graph = mlp(batch=20)
+    graph.freeze("first.weight")
+    session = graph.training_step("cross_entropy", "adam", rate=0.1).session(seed=1)
+    before = session.parameters()
+    session.run(*batch(rng))
+    after = session.parameters()
+    np.testing.assert_array_equal(before["first.weight"], after["first.weight"])
+    assert not np.array_equal(before["second.weight"], after["second.weight"])
+
+
+def test_dropout_statistics():
+    graph = model.Graph()
+    graph.output("y", model.dropout(graph.input("x", (256, 256)), 0.3, seed=5))
+    x = np.ones((256, 256), np.float32)
+    sessions = [graph.session(threads=threads) for threads in (1, 2)]
+    masks = [session.run(x) for session in sessions for _ in range(2)]
+    for mask in masks:
+        assert set(np.unique(mask)) == {np.float32(0), np.float32(1) / np.float32(0.7)}
+        assert abs((mask == 0).mean() - 0.3) < 0.01
+    np.testing.assert_array_equal(masks[0], masks[2])
+    assert (masks[0] != masks[1]).mean() > 0.3
+    with_rest = graph.session()
+    with_rest.step = 2
+    np.testing.assert_array_equal(with_rest.run(x), masks[1])
+
+
+def test_dropout_with_adam_and_micro_batches():
+    graph = model.Graph()
+    w = graph.parameter("w", (4, 64), model.uniform(0.1))
+    x = model.dropout(graph.input("x", (8, 64)), 0.5)
+    graph.output("y", model.linear(x, w))
+    session = graph.training_step("mse", "adam", micro_batches=2).session()
+    loss = session.run(np.ones((16, 64), np.float32), np.zeros((16, 4), np.float32))
+    assert np.isfinite(loss)
+
+
+def test_same_step_on_a_tiled_machine(rng):
+    step = classifier_step()
+    bow = step.session(tessera.machine("bow", tiles=16), threads=2, seed=1)
+    host = step.session(seed=1)
+    x, labels = batch(rng)
+    for _ in range(3):
+        np.testing.assert_allclose(bow.run(x, labels), host.run(x, labels), rtol=1e-4)
+    for name, values in host.parameters().items():
+        np.testing.assert_allclose(bow.parameters()[name], values, rtol=1e-3, atol=1e-5)
+    assert bow.seconds == step.estimate("bow", tiles=16).seconds
+
+
+def test_estimates(tmp_path):
+    estimate = classifier_step().estimate("gc200")
+    assert estimate.fits and estimate.overflow == ""
+    assert estimate.seconds > 0 and estimate.machine.name == "gc200"
+    assert sum(estimate.cycles.values()) == pytest.approx(estimate.seconds * estimate.machine.clock_hz)
+    assert estimate.memory.shape == (estimate.machine.tiles, len(estimate.purposes))
+    assert estimate.memory.sum(1).max() == estimate.fullest_tile_bytes
+    assert {"parameter", "optimizer", "stash"} <= set(estimate.bytes)
+    assert {operation.operation for operation in estimate.operations} >= {"linear", "cross_entropy"}
+    assert sum(operation.seconds for operation in estimate.operations) <= estimate.seconds * (1 + 1e-9)
+    described = json.loads(estimate.to_json())
+    assert described["seconds"] == estimate.seconds and described["fits"]
+    assert len(described["operations"]) == len(estimate.operations)
+    assert "gc200" in repr(estimate) and "linear" in repr(estimate)
+    estimate.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert page.lower().startswith("<!doctype html>") and "Memory, tile by tile" in page
+    inline = estimate._repr_html_()
+    assert inline.startswith("<iframe srcdoc=") and "<script" not in inline
+    on_host = classifier_step().estimate("host")
+    assert on_host.memory.shape[0] == 1 and on_host.seconds > 0
+
+
+def test_what_does_not_fit():
+    graph = model.Graph()
+    w = graph.parameter("w", (32768, 8192))
+    graph.output("y", model.linear(graph.input("x", (4096, 8192)), w))
+    estimate = graph.estimate("bow")
+    assert not estimate.fits and "overflows" in estimate.overflow and estimate.overflow in repr(estimate)
+    assert "overflows" in estimate.page()
+    with pytest.raises(ValueError, match="overflows"):
+        graph.session("bow")
+
+
+def test_runs_release_the_gil(rng):
+    graph = model.Graph()
+    x = graph.input("x", (512, 1024))
+    for i in range(8):
+        x = model.linear(x, graph.parameter(f"w{i}", (1024, 1024), model.uniform(0.03)))
+    graph.output("y", x)
+    session = graph.session(threads=1)
+    array = rng.standard_normal((512, 1024)).astype(np.float32)
+    results, progress = [], []
+    runner = threading.Thread(target=lambda: results.append(session.run(array)))
+    runner.start()
+    while runner.is_alive():
+        progress.append(1)
+    runner.join()
+    assert len(results) == 1 and len(progress) > 1
+
+
+def test_sessions_take_turns(rng):
+    session = classifier_step().session()
+    x, labels = batch(rng)
+    threads = [threading.Thread(target=lambda: [session.run(x, labels) for _ in range(5)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert session.step == 21
+
+
+def test_numpy_is_enough():
+    code = "import sys, tessera.model; assert not {'torch', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda g: g.input("x", (3,)), ValueError, "value 'x' already"),
+        (lambda g: g.input("z", (3, 0)), ValueError, "at least 1"),
+        (lambda g: g.input("z", (1,) * 6), ValueError, "at most 5"),
+        (lambda g: g.input("z", (3,), "f8"), ValueError, "unknown type"),
+        (lambda g: g.parameter("w"), ValueError, "give a shape"),
+        (lambda g: g.parameter("w", (3,), np.ones(4)), ValueError, r"shape \(4,\) for a parameter of shape \(3,\)"),
+        (lambda g: g.parameter("w", (1,), [float("nan")]), ValueError, "finite"),
+        (lambda g: g.find("nothing"), ValueError, "no value 'nothing'"),
+        (lambda g: g.output("x", g.find("x")), ValueError, "as an input is"),
+        (lambda g: g.freeze("x"), ValueError, "no parameter 'x'"),
+        (lambda g: model.relu(3), TypeError, "no value of a graph"),
+        (lambda g: g.find("x") + mlp().find("x"), ValueError, "two graphs"),
+        (lambda g: model.linear(g.find("x"), g.find("second.weight")), ValueError, "linear: .* does not match"),
+        (lambda g: model.sum(g.find("x"), "sides"), ValueError, "rows, columns or all"),
+        (lambda g: model.concatenate([], 0), ValueError, "no values"),
+        (lambda g: g.training_step("hinge"), ValueError, "unknown loss 'hinge'"),
+        (lambda g: g.training_step(mlp().outputs["logits"]), ValueError, "another graph"),
+        (lambda g: g.training_step(optimizer="lion"), ValueError, "unknown optimizer 'lion'"),
+        (lambda g: g.training_step(optimizer="adam", momentum=0.9), ValueError, "for 'sgd'"),
+        (lambda g: g.training_step(momentum=1.5), ValueError, "momentum is 1.5"),
+        (lambda g: g.training_step(output="y"), ValueError, "no output 'y'"),
+        (lambda g: g.training_step(keep=["y"]), ValueError, "no output 'y' to keep"),
+        (lambda g: g.training_step(clip_norm=-1.0), ValueError, "clipping norm"),
+        (lambda g: g.session("cray"), ValueError, "unknown machine"),
+        (lambda g: g.estimate("bow", tile=3), ValueError, "tile"),
+        (lambda g: g.session().run(), TypeError, "input 'x' is missing"),
+        (lambda g: g.session().run(1, 2), TypeError, "the inputs are x"),
+        (lambda g: g.session().run(y=1), TypeError, "no input 'y'"),
+        (lambda g: g.session().run(np.ones((8, 12)), x=1), TypeError, "no input|twice|inputs"),
+        (lambda g: g.session().run(np.ones((8, 13))), ValueError, r"x has shape \[8, 13\]; it must be \[8, 12\]"),
+        (lambda g: g.session().run(np.ones((8, 12), int)), TypeError, "floating-point"),
+        (lambda g: g.session().load_parameters({"first.bias": [1]}), ValueError, "missing parameters"),
+        (lambda g: g.session().get("nothing"), ValueError, "no parameter or state 'nothing'"),
+        (lambda g: g.session().set_pattern("first.weight", [0], [0]), ValueError, "not sparse"),
+        (lambda g: g.session().load("missing.safetensors"), RuntimeError, "missing.safetensors"),
+    ],
+)
+def test_mistakes(call, error, message):
+    with pytest.raises(error, match=message):
+        call(mlp())
+
+
+def test_mistakes_in_labels(rng):
+    session = classifier_step().session()
+    x, _ = batch(rng)
+    with pytest.raises(ValueError, match="labels has the entry -1"):
+        session.run(x, np.full(20, -1))
+    with pytest.raises(TypeError, match="labels .* of integers"):
+        session.run(x, np.zeros(20))
+    assert session.step == 1
+
+
+def test_a_bsr_matrix_keeps_its_blocks(rng):
+    dense = rng.standard_normal((16, 16)).astype(np.float32)
+    graph = model.Graph()
+    w = graph.sparse_parameter("w", scipy.sparse.bsr_array(dense, blocksize=(4, 4)), dynamic=True)
+    assert w.shape == (16, 16) and "block 4" in str(graph)
