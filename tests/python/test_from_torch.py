@@ -1,0 +1,252 @@
+"""Graphs of PyTorch modules: the same results, and lists of what is missing."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tessera import model  # noqa: E402
+from tessera.nn import SparseLinear  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(24, 32), nn.ReLU(), nn.Linear(32, 16), nn.Tanh(), nn.Linear(16, 10))
+
+
+class Residual(nn.Module):
+    """An MLP with a residual connection, and normalisation if wanted."""
+
+    def __init__(self, norm=False):
+        super().__init__()
+        self.norm = nn.LayerNorm(24) if norm else nn.Identity()
+        self.up = nn.Linear(24, 48)
+        self.down = nn.Linear(48, 24)
+        self.head = nn.Linear(24, 10)
+
+    def forward(self, x):
+        return self.head(x + self.down(F.gelu(self.up(self.norm(x)))))
+
+
+class FeedForward(nn.Module):
+    """The feed-forward block of an encoder: [batch, sequence, features]."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Dropout(dropout), nn.Linear(64, 16))
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+class Function(nn.Module):
+    """A function of two matrices."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, a, b):
+        return self.function(a, b)
+
+
+def compare(module, *inputs, rtol=1e-4, atol=1e-5):
+    session = model.from_torch(module, inputs).session()
+    with torch.no_grad():
+        expected = module(*inputs)
+    np.testing.assert_allclose(session.run(*inputs), expected.numpy(), rtol=rtol, atol=atol)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (mlp, (8, 24)),
+        (Residual, (8, 24)),
+        (FeedForward, (4, 6, 16)),
+        (lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 5), nn.Softmax(-1)), (3, 2, 3, 4)),
+        (lambda: nn.Sequential(nn.Linear(24, 5), nn.LogSoftmax(1)), (7, 24)),
+        (lambda: nn.Sequential(nn.Linear(24, 6, bias=False), nn.Sigmoid(), nn.SiLU(), nn.ReLU6()), (7, 24)),
+        (lambda: SparseLinear(24, 40, density=0.3), (7, 24)),
+        (lambda: SparseLinear(24, 40, density=0.5, block_size=4, activation="relu", dynamic=30), (2, 7, 24)),
+        (lambda: SparseLinear(32, 48, density=0.5, block_size=16, activation="gelu", bias=False), (7, 32)),
+    ],
+)
+def test_modules(make, shape):
+    torch.manual_seed(1)
+    module = make()
+    session = compare(module, torch.randn(shape))
+    assert set(session.parameters()) == {name for name, _ in module.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: a + 2 * b - 1,
+        lambda a, b: (1 - a) / (b * b + 2) - torch.add(a, b, alpha=3),
+        lambda a, b: torch.exp(a).log() + b.abs().sqrt() + (b.abs() + 1).rsqrt(),
+        lambda a, b: torch.maximum(a, b) * torch.minimum(-a, b).clamp(-0.5, 0.5),
+        lambda a, b: a**2 + (b.abs() + 1) ** -1,
+        lambda a, b: a.sum() + b.mean() + a.max(),
+        lambda a, b: a.sum(-1, keepdim=True) * b + a.mean(0),
+        lambda a, b: a.mean(1) + b.amax(1),
+        lambda a, b: a.T + b.transpose(0, 1),
+        lambda a, b: a.reshape(2, -1) + b.flatten().view(2, 35),
+        lambda a, b: torch.cat([a, b[:, 2:5]], dim=1)[1:],
+        lambda a, b: torch.stack([a, b])[1] + a[3],
+        lambda a, b: sum(torch.chunk(a[:8], 2)) + torch.split(b, [4, 6])[0],
+        lambda a, b: a.unsqueeze(1).squeeze(1) + b.expand(10, 7),
+        lambda a, b: F.mse_loss(a, b) + F.l1_loss(a, b) + F.mse_loss(a, b, reduction="sum"),
+        lambda a, b: (a.half() + b.half()).float(),
+        lambda a, b: a + torch.tensor([1.0, 2, 3, 4, 5, 6, 7]) * 0.5 + b,
+        lambda a, b: a.clone().add_(b).relu_(),
+    ],
+)
+def test_functions(function):
+    torch.manual_seed(2)
+    a, b = torch.rand(2, 10, 7) + 0.1
+    compare(Function(function), a, b, rtol=1e-3 if "half" in str(function.__code__.co_names) else 1e-4)
+
+
+def test_products_with_transposed_parameters():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(12, 20)
+            self.second = nn.Linear(12, 20, bias=False)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.second(x) + x @ self.first.weight.t() + self.first(x)
+
+    module = Tied()
+    session = compare(module, torch.randn(5, 12))
+    assert set(session.parameters()) == {"first.weight", "first.bias"}
+
+
+def test_names_of_inputs_and_outputs():
+    graph = model.from_torch(Function(lambda a, b: {"total": a + b, "most": a.max()}), list(torch.rand(2, 3, 4)))
+    assert [value.name for value in graph.inputs] == ["a", "b"]
+    assert set(graph.outputs) == {"total", "most"}
+    pair = model.from_torch(Function(lambda a, b: (a, a + b)), list(torch.rand(2, 3, 4)))
+    assert list(pair.outputs) == ["output0", "output1"]
+    result = pair.session().run(a=torch.ones(3, 4), b=np.ones((3, 4)))
+    assert result["output1"].max() == 2 and result["output0"].max() == 1
+
+
+def test_training_and_evaluation_mode():
+    module = nn.Sequential(nn.Linear(8, 200), nn.Dropout(0.5))
+    x = torch.randn(50, 8)
+    training = model.from_torch(module.train(), x)
+    evaluation = model.from_torch(module.eval(), x)
+    assert "dropout" in str(training) and "dropout" not in str(evaluation)
+    zeros = (training.session().run(x) == 0).mean()
+    assert abs(zeros - 0.5) < 0.03
+    compare(module, x)
+
+
+def test_a_loss_in_the_module():
+    class WithLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = mlp()
+
+        def forward(self, x, labels):
+            return F.cross_entropy(self.network(x), labels)
+
+    torch.manual_seed(3)
+    module, x, labels = WithLoss(), torch.randn(20, 24), torch.randint(10, (20,))
+    graph = model.from_torch(module, (x, labels))
+    session = graph.training_step(graph.outputs["output"], rate=0.1).session()
+    assert session.run(x, labels) == pytest.approx(module(x, labels).item(), rel=1e-5)
+
+
+def test_frozen_parameters():
+    module = mlp()
+    module[0].weight.requires_grad_(False)
+    session = model.from_torch(module, torch.randn(6, 24)).training_step("mse", "adam", rate=0.1).session()
+    session.run(torch.randn(6, 24), torch.randn(6, 10))
+    np.testing.assert_array_equal(session.get("0.weight"), module[0].weight)
+    assert not np.array_equal(session.get("2.weight"), module[2].weight.detach())
+
+
+def test_parameters_go_to_and_from_modules():
+    torch.manual_seed(4)
+    module = nn.Sequential(SparseLinear(32, 48, density=0.3, block_size=8, dynamic=12), nn.ReLU(), nn.Linear(48, 4))
+    x = torch.randn(10, 32)
+    session = model.from_torch(module, x).session()
+    session.set_pattern("0.weight", [0, 1, 1, 2, 3, 4, 6], [0, 1, 2, 3, 0, 3])
+    session.load_parameters({name: np.ones_like(values) for name, values in session.parameters().items()})
+    other = copy.deepcopy(module)
+    session.copy_to(other)
+    assert other[0].blocks == 6 and other[0].dense_weight().sum() == 6 * 64
+    np.testing.assert_allclose(session.run(x), other(x).detach(), rtol=1e-4, atol=1e-5)
+    session.copy_from(module)
+    np.testing.assert_allclose(session.run(x), module(x).detach(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"no parameter '0\.weight'"):
+        session.copy_to(nn.Linear(3, 3))
+    with pytest.raises(ValueError, match=r"'0\.weight' has shape \(5, 5\)"):
+        session.copy_from(nn.Sequential(nn.Linear(5, 5), nn.ReLU(), nn.Linear(48, 4)))
+
+
+def test_all_that_is_missing_is_listed():
+    class Lacking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Residual(norm=True)
+            self.conv = nn.Conv1d(1, 1, 3)
+            self.act = nn.GELU(approximate="tanh")
+
+        def forward(self, x):
+            h = self.act(self.block(x))
+            h = self.conv(h.unsqueeze(1)).squeeze(1)
+            return (h.T @ h).cumsum(0), h.detach()
+
+    with pytest.raises(model.UnsupportedModuleError) as raised:
+        model.from_torch(Lacking(), torch.randn(6, 24))
+    found = {(each.operator.split(".")[1], each.module) for each in raised.value.missing}
+    assert found == {
+        ("layer_norm", "block.norm (LayerNorm)"),
+        ("gelu", "act (GELU)"),
+        ("conv1d", "conv (Conv1d)"),
+        ("matmul", "the module (Lacking)"),
+        ("cumsum", "the module (Lacking)"),
+        ("detach", "the module (Lacking)"),
+    }
+    assert "6 operations that a graph lacks" in str(raised.value)
+    assert "aten.layer_norm.default in block.norm (LayerNorm): there is no such operation" in str(raised.value)
+    assert "the approximation 'tanh' is not possible, only the exact form" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda a, b: a.sum(1), "only the last one, all others, or all"),
+        (lambda a, b: a.permute(2, 0, 1), "only a matrix can be transposed"),
+        (lambda a, b: a[:, ::2], "a step of 2"),
+        (lambda a, b: a.softmax(0), "only the last one"),
+        (lambda a, b: a**3, "an exponent of 3"),
+        (lambda a, b: a.double() + b, "float64"),
+        (lambda a, b: torch.where(a > 0, a, b), "where"),
+        (lambda a, b: F.cross_entropy(a, b, reduction="sum"), "only the mean over the rows"),
+    ],
+)
+def test_what_operators_lack(function, message):
+    with pytest.raises(model.UnsupportedModuleError, match=message):
+        model.from_torch(Function(function), list(torch.rand(2, 3, 4, 5)))
+
+
+def test_what_pytorch_cannot_export():
+    with pytest.raises(ValueError, match="cannot export"):
+        model.from_torch(Function(lambda a, b: a if a.sum() > 0 else b), list(torch.rand(2, 3, 4)))
+
+
+def test_changed_buffers_are_missing():
+    with pytest.raises(model.UnsupportedModuleError, match="batch_norm"):
+        model.from_torch(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), torch.randn(6, 4))
