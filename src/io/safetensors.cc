@@ -141,7 +141,7 @@ const TensorInfo& find_tensor(const std::string& name, const std::vector<TensorI
 
 }  // namespace
 
-std::vector<TensorInfo> list_safetensors(const Source& source) {
+std::vector<TensorInfo> list_safetensors(const Source& source, TensorMetadata* metadata) {
   const std::string& name = source.name();
   if (source.size() < kLengthBytes) {
     fail(name, "a file of {} bytes; .safetensors begins with 8 bytes of header length", source.size());
@@ -161,7 +161,7 @@ std::vector<TensorInfo> list_safetensors(const Source& source) {
   base::require_memory(4 * length, name + ": the header");
   std::string text(length, '\0');
   source.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
-  std::vector<TensorInfo> tensors = parse_safetensors_header(name, text);
+  std::vector<TensorInfo> tensors = parse_safetensors_header(name, text, metadata);
   require_distinct_names(name, tensors);
   check_offsets(name, tensors, kLengthBytes + length, source.size());
   return tensors;
@@ -184,8 +184,10 @@ SparseMatrix read_safetensors(const Source& source, const std::string& tensor) {
       {.element = *dtype->element, .rows = info.shape[0], .cols = info.shape[1], .offset = info.begin});
 }
 
-void write_safetensors(const std::string& path, std::span<const TensorData> tensors) {
+void write_safetensors(const std::string& path, std::span<const TensorData> tensors,
+                       const TensorMetadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (const TensorData& tensor : tensors) {
     const Dtype* dtype = find_dtype(tensor.dtype);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,9 +23,13 @@ struct TensorInfo {
   uint64_t end = 0;
 };
 
-/// The file's tensors in the order of their data. Throws Error if the header is malformed or has a duplicate
-/// name, or if its offsets overlap, leave gaps, or disagree with shapes or file.
-std::vector<TensorInfo> list_safetensors(const Source& source);
+/// Texts by name, beside the tensors.
+using TensorMetadata = std::map<std::string, std::string>;
+
+/// The file's tensors in the order of their data, and its metadata if `metadata` is given. Throws Error if
+/// the header is malformed or has a duplicate name, or if its offsets overlap, leave gaps, or disagree with
+/// shapes or file.
+std::vector<TensorInfo> list_safetensors(const Source& source, TensorMetadata* metadata = nullptr);
 
 /// Reads the non-zeros of a 2-D tensor of F64, F32, F16, BF16, integers or booleans. An empty name means the
 /// only 2-D tensor. Throws UsageError that lists the names if there is no such tensor, and Error as above.
@@ -38,8 +43,10 @@ struct TensorData {
   std::span<const std::byte> bytes;  ///< row-major, little-endian
 };
 
-/// Writes a file with these tensors. Throws UsageError if the bytes of one disagree with its shape or a name
-/// occurs twice, Error if writing fails; an existing file is only replaced by a complete one.
-void write_safetensors(const std::string& path, std::span<const TensorData> tensors);
+/// Writes a file with these tensors, and metadata if there is any. Throws UsageError if the bytes of one
+/// disagree with its shape or a name occurs twice, Error if writing fails; an existing file is only replaced
+/// by a complete one.
+void write_safetensors(const std::string& path, std::span<const TensorData> tensors,
+                       const TensorMetadata& metadata = {});
 
 }  // namespace tessera::io

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 // …}}.
 class HeaderHandler : public nlohmann::json_sax<Json> {
  public:
-  explicit HeaderHandler(const std::string& name) : name_(name) {}
+  HeaderHandler(const std::string& name, TensorMetadata* metadata) : name_(name), metadata_(metadata) {}
 
   std::vector<TensorInfo> take_tensors() { return std::move(tensors_); }
 
@@ -50,7 +50,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   }
 
   bool string(std::string& value) override {
-    if (place_ == Place::metadata) return true;
+    if (place_ == Place::metadata) {
+      if (metadata_ != nullptr) (*metadata_)[key_] = std::move(value);
+      return true;
+    }
     if (place_ != Place::tensor || key_ != "dtype") unexpected("a string");
     tensors_.back().dtype = std::move(value);
     return true;
@@ -110,6 +113,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   }
 
   const std::string& name_;
+  TensorMetadata* metadata_;
   Place place_ = Place::outside;
   std::string key_;
   std::vector<TensorInfo> tensors_;
@@ -119,8 +123,9 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-std::vector<TensorInfo> parse_safetensors_header(const std::string& name, std::string_view text) {
-  HeaderHandler handler(name);
+std::vector<TensorInfo> parse_safetensors_header(const std::string& name, std::string_view text,
+                                                 TensorMetadata* metadata) {
+  HeaderHandler handler(name, metadata);
   Json::sax_parse(text.begin(), text.end(), &handler);
   return handler.take_tensors();
 }

@@ -36,7 +36,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 
 StateFile::StateFile(const std::string& path) : path_(path) {
   const io::Source source = io::Source::open(path);
-  for (const io::TensorInfo& info : io::list_safetensors(source)) {
+  for (const io::TensorInfo& info : io::list_safetensors(source, &metadata_)) {
     Tensor& tensor = tensors_[info.name];
     tensor = {info.dtype, info.shape, std::vector<std::byte>(info.end - info.begin)};
     source.read(info.begin, tensor.bytes);
@@ -62,7 +62,7 @@ void StateFile::write(const std::string& path) const {
   std::vector<io::TensorData> data;
   for (const auto& [name, tensor] : tensors_)
     data.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
-  io::write_safetensors(path, data);
+  io::write_safetensors(path, data, metadata_);
 }
 
 const StateFile::Tensor& StateFile::find(const std::string& name) const {

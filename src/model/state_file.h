@@ -22,6 +22,11 @@ class StateFile {
   void add_pattern(const std::string& name, const Pattern& pattern);
   void write(const std::string& path) const;
 
+  /// Texts by name.
+  io::TensorMetadata& metadata() { return metadata_; }
+  const io::TensorMetadata& metadata() const { return metadata_; }
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+
   /// The values of a parameter or state; of a sparse one, of the blocks of a pattern. Throws Error if the
   /// file has none, or others than the graph.
   std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
@@ -41,6 +46,7 @@ class StateFile {
 
   std::string path_;
   std::map<std::string, Tensor> tensors_;
+  io::TensorMetadata metadata_;
 };
 
 }  // namespace tessera::model

@@ -159,6 +159,23 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(list_safetensors(Source::open(path))[0].begin % 8, 0u);
 }
 
+TEST(Safetensors, KeepsMetadata) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("w.safetensors");
+  const TensorMetadata written = {{"format", "1"}, {"settings", "{\"rate\": 0.5, \"é\": [1]}"}};
+  const Values a = {1, 2};
+  const TensorData tensors[] = {
+      {.name = "a", .dtype = "F32", .shape = {2}, .bytes = std::as_bytes(std::span(a))}};
+  write_safetensors(path, tensors, written);
+  TensorMetadata read;
+  EXPECT_EQ(list_safetensors(Source::open(path), &read).size(), 1u);
+  EXPECT_EQ(read, written);
+  write_safetensors(path, tensors);
+  read.clear();
+  list_safetensors(Source::open(path), &read);
+  EXPECT_TRUE(read.empty());
+}
+
 TEST(Safetensors, RefusesToWriteNonsense) {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("w.safetensors");
