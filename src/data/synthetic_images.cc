@@ -1,8 +1,10 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
 #include <tessera/training.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <vector>
 
 #include "base/random.h"
 
@@ -12,22 +14,20 @@ namespace {
 using base::RandomSequence;
 using base::RandomStream;
 
-constexpr uint32_t kSide = 28;
-constexpr uint32_t kClasses = 10;
 constexpr uint32_t kTemplates = 3;  // per class
 constexpr uint32_t kWaves = 6;      // per template
 constexpr int kMostShift = 2;
 constexpr float kNoise = 0.35F;
 
-using Template = std::array<float, size_t{kSide} * kSide>;
+using Template = std::vector<float>;
 
 /// A sum of a few random waves of low frequency, from -1 to 1.
-Template make_template(const RandomStream& random) {
-  Template out{};
+Template make_template(const ImageShape& shape, const RandomStream& random) {
+  Template out(size_t{shape.height} * shape.width);
   float most = 0;
   for (uint32_t i = 0; i < out.size(); ++i) {
-    const uint32_t row = i / kSide;
-    const auto y = static_cast<float>(row) / kSide, x = static_cast<float>(i % kSide) / kSide;
+    const auto y = static_cast<float>(i / shape.width) / static_cast<float>(shape.height),
+               x = static_cast<float>(i % shape.width) / static_cast<float>(shape.width);
     for (uint32_t wave = 0; wave < kWaves; ++wave) {
       const float along_y = 3 * random.symmetric(4 * wave), along_x = 3 * random.symmetric(4 * wave + 1);
       out[i] += random.symmetric(4 * wave + 2) *
@@ -45,19 +45,20 @@ void add_image(const Template& from, uint64_t seed, uint32_t index, ImageSet& se
   const int down = static_cast<int>(choice.below(2 * kMostShift + 1)) - kMostShift;
   const int right = static_cast<int>(choice.below(2 * kMostShift + 1)) - kMostShift;
   const float contrast = 0.5F + static_cast<float>(choice.below(1024)) / 2048.0F;
-  for (int row = 0; row < static_cast<int>(kSide); ++row)
-    for (int col = 0; col < static_cast<int>(kSide); ++col) {
-      const int r = std::clamp(row + down, 0, static_cast<int>(kSide) - 1);
-      const int c = std::clamp(col + right, 0, static_cast<int>(kSide) - 1);
-      const auto pixel = static_cast<uint64_t>(row) * kSide + static_cast<uint64_t>(col);
-      const float value = contrast * from[static_cast<size_t>(r) * kSide + static_cast<size_t>(c)] +
-                          kNoise * noise.normal(pixel);
+  const int height = static_cast<int>(set.height), width = static_cast<int>(set.width);
+  for (int row = 0; row < height; ++row)
+    for (int col = 0; col < width; ++col) {
+      const int r = std::clamp(row + down, 0, height - 1);
+      const int c = std::clamp(col + right, 0, width - 1);
+      const float value = contrast * from[static_cast<size_t>(r * width + c)] +
+                          kNoise * noise.normal(static_cast<uint64_t>(row * width + col));
       set.pixels.push_back(static_cast<uint8_t>(std::clamp(127.5F + 90.0F * value, 0.0F, 255.0F)));
     }
 }
 
-ImageSet make_set(const std::vector<Template>& templates, size_t count, uint64_t seed, uint32_t first) {
-  ImageSet set{1, kSide, kSide, kClasses, {}, {}};
+ImageSet make_set(const ImageShape& shape, const std::vector<Template>& templates, size_t count,
+                  uint64_t seed, uint32_t first) {
+  ImageSet set{1, shape.height, shape.width, shape.classes, {}, {}};
   for (size_t i = 0; i < count; ++i) {
     const auto index = first + static_cast<uint32_t>(i);
     RandomSequence choice(RandomStream(seed, index, 1));
@@ -70,12 +71,18 @@ ImageSet make_set(const std::vector<Template>& templates, size_t count, uint64_t
 
 }  // namespace
 
-ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed) {
+ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const ImageShape& shape) {
+  constexpr uint64_t kMostPixels = uint64_t{1} << 24;
+  if (shape.height == 0 || shape.width == 0 || uint64_t{shape.height} * shape.width > kMostPixels)
+    throw UsageError(fmt::format("images of {} × {} pixels; 1 to {} pixels are possible", shape.height,
+                                 shape.width, kMostPixels));
+  if (shape.classes == 0 || shape.classes > 256)
+    throw UsageError(fmt::format("{} classes of images; 1 to 256 are possible", shape.classes));
   std::vector<Template> templates;
-  for (uint32_t i = 0; i < kClasses * kTemplates; ++i)
-    templates.push_back(make_template(RandomStream(seed, i, 0)));
-  return {"synthetic images", make_set(templates, train, seed, 0),
-          make_set(templates, test, seed, static_cast<uint32_t>(train))};
+  for (uint32_t i = 0; i < shape.classes * kTemplates; ++i)
+    templates.push_back(make_template(shape, RandomStream(seed, i, 0)));
+  return {"synthetic images", make_set(shape, templates, train, seed, 0),
+          make_set(shape, templates, test, seed, static_cast<uint32_t>(train))};
 }
 
 }  // namespace tessera

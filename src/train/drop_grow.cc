@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <span>
+#include <vector>
 
 #include "base/random.h"
+#include "sparse/pattern.h"
 
 namespace tessera {
 namespace {
@@ -48,34 +49,51 @@ std::vector<BlockPosition> lowest(std::vector<Scored> blocks, uint64_t count) {
 
 }  // namespace
 
-std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count) {
-  const Pattern pattern = weight.pattern();
-  const size_t size = size_t{pattern.block_size} * pattern.block_size;
-  std::vector<float> values(pattern.blocks() * size);
-  weight.get_values(values);
+std::vector<BlockPosition> weakest_blocks(const SparseMatrix& matrix, uint64_t count) {
+  const Pattern& pattern = matrix.pattern;
+  const uint32_t b = pattern.block_size;
   std::vector<Scored> blocks;
+  const float* values = matrix.values.data();
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
+    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i, values += size_t{b} * b) {
+      const uint32_t col = pattern.columns[i];
       float sum = 0;
-      for (const float value : std::span(values).subspan(i * size, size)) sum += std::abs(value);
-      blocks.push_back({sum, {row, pattern.columns[i]}});
+      for (uint32_t r = 0; r < std::min(b, pattern.rows - row * b); ++r)
+        for (uint32_t c = 0; c < std::min(b, pattern.cols - col * b); ++c) sum += std::abs(values[r * b + c]);
+      blocks.push_back({sum, {row, col}});
     }
   return lowest(std::move(blocks), count);
 }
 
+std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count) {
+  SparseMatrix matrix{weight.pattern(), {}};
+  matrix.values.resize(matrix.pattern.blocks() * matrix.pattern.block_size * matrix.pattern.block_size);
+  weight.get_values(matrix.values);
+  return weakest_blocks(matrix, count);
+}
+
 std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t count, uint64_t seed,
                                                uint32_t step) {
-  const base::RandomStream random(seed, step);
+  return random_empty_blocks(weight.pattern(), count, seed, step);
+}
+
+std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t count,
+                                                  MatrixView<const float> dense_gradient) {
+  return strongest_empty_blocks(weight.pattern(), count, dense_gradient);
+}
+
+std::vector<BlockPosition> random_empty_blocks(const Pattern& pattern, uint64_t count, uint64_t seed,
+                                               uint32_t step, uint32_t layer) {
+  const base::RandomStream random(seed, step, layer);
   std::vector<Scored> blocks;
-  each_empty_block(weight.pattern(), [&](uint32_t row, uint32_t col) {
+  each_empty_block(pattern, [&](uint32_t row, uint32_t col) {
     blocks.push_back({random.uniform(blocks.size()), {row, col}});
   });
   return lowest(std::move(blocks), count);
 }
 
-std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t count,
+std::vector<BlockPosition> strongest_empty_blocks(const Pattern& pattern, uint64_t count,
                                                   MatrixView<const float> dense_gradient) {
-  const Pattern pattern = weight.pattern();
   const uint32_t b = pattern.block_size;
   std::vector<Scored> blocks;
   each_empty_block(pattern, [&](uint32_t row, uint32_t col) {
@@ -86,6 +104,24 @@ std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t
     blocks.push_back({-sum, {row, col}});
   });
   return lowest(std::move(blocks), count);
+}
+
+Pattern replaced(const Pattern& pattern, std::span<const BlockPosition> drop,
+                 std::span<const BlockPosition> grow) {
+  std::vector<std::vector<uint32_t>> rows(pattern.block_rows());
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row)
+    rows[row].assign(pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row]),
+                     pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row + 1]));
+  for (const BlockPosition& block : drop) std::erase(rows.at(block.row), block.col);
+  for (const BlockPosition& block : grow) rows.at(block.row).push_back(block.col);
+  Pattern result{pattern.rows, pattern.cols, pattern.block_size, {0}, {}};
+  for (std::vector<uint32_t>& columns : rows) {
+    std::sort(columns.begin(), columns.end());
+    result.columns.insert(result.columns.end(), columns.begin(), columns.end());
+    result.row_begin.push_back(result.columns.size());
+  }
+  sparse::validate(result);
+  return result;
 }
 
 }  // namespace tessera
