@@ -90,4 +90,140 @@ std::vector<BlockPosition> strongest_empty_blocks(const Pattern& pattern, uint64
 Pattern replaced(const Pattern& pattern, std::span<const BlockPosition> drop,
                  std::span<const BlockPosition> grow);
 
+// The training loop.
+
+enum class LayerKind : uint8_t {
+  dense,
+  static_sparse,   ///< blocks whose pattern is fixed
+  dynamic_sparse,  ///< blocks that are dropped and grown
+};
+enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw };
+enum class DropGrowKind : uint8_t { none, set, rigl };
+
+// "dense", "static", "dynamic"; "sgd", …; "none", "set", "rigl". The functions from names throw UsageError
+// that lists them.
+std::string_view name_of(LayerKind kind);
+std::string_view name_of(OptimizerKind kind);
+std::string_view name_of(DropGrowKind kind);
+LayerKind layer_kind_named(std::string_view name);
+OptimizerKind optimizer_named(std::string_view name);
+DropGrowKind drop_grow_named(std::string_view name);
+
+/// When a dynamic network drops blocks and grows as many.
+struct DropGrowSchedule {
+  DropGrowKind kind = DropGrowKind::rigl;
+  double change = 0.3;   ///< fraction of the blocks that is replaced first; decays to 0 as a cosine
+  uint32_t every = 100;  ///< steps
+  double until = 0.75;   ///< fraction of the steps after which patterns stay
+
+  /// The fraction to replace before a step, counted from 0.
+  double fraction(uint64_t step, uint64_t steps) const;
+};
+
+/// A multilayer perceptron and how to train it.
+struct TrainingSettings {
+  std::vector<uint32_t> layers = {1024, 1024, 10};  ///< sizes: inputs, hidden layers, classes
+  LayerKind kind = LayerKind::dense;                ///< of hidden layers; the output layer is dense
+  double density = 0.1;                             ///< of sparse ones
+  uint32_t block_size = 16;
+  std::string activation = "relu";  ///< or gelu, tanh, sigmoid, none
+  double dropout = 0;               ///< after each hidden layer
+  OptimizerKind optimizer = OptimizerKind::momentum;
+  double momentum = 0.9;
+  double decay = 0;
+  double rate = 0.001;
+  std::optional<double> clip = {};  ///< norm of the gradient
+  uint32_t batch = 50;
+  uint32_t micro_batches = 1;  ///< that a batch is divided into
+  uint32_t epochs = 15;
+  uint64_t seed = 0;
+  bool grey = false;         ///< images as the mean of their channels
+  double validation = 0.15;  ///< fraction of the training images
+  DropGrowSchedule drop_grow = {};
+};
+
+struct EpochResult {
+  uint32_t epoch = 0;                   ///< from 1
+  double loss = 0;                      ///< mean over the training images of the epoch
+  std::optional<double> accuracy = {};  ///< on these; not with micro-batches
+  double validation_loss = 0;
+  double validation_accuracy = 0;
+  double seconds = 0;  ///< on this computer; 0 if an earlier process trained it
+};
+
+struct TrainingProgress {
+  uint32_t epoch = 1;
+  uint64_t step = 0;  ///< that are finished, of all epochs
+  uint64_t steps = 0;
+  double loss = 0;  ///< mean of the epoch so far
+  std::optional<double> accuracy = {};
+  const EpochResult* finished = nullptr;  ///< after the last step of an epoch
+};
+
+struct TrainingRun {
+  std::string checkpoint = {};  ///< written after each epoch, and when training is stopped; empty: none
+  /// Called after each step, and once more after each epoch; training stops if it returns false.
+  std::function<bool(const TrainingProgress&)> progress = {};
+};
+
+struct TrainingResult {
+  bool finished = false;
+  uint64_t step = 0;  ///< that are finished, of all epochs
+  std::vector<EpochResult> epochs;
+  uint32_t best_epoch = 0;  ///< with the best validation accuracy; 0: none yet
+  /// Of the network after the best epoch, if training finished.
+  std::optional<double> test_loss, test_accuracy;
+  // Of this process:
+  uint64_t steps_run = 0;
+  double step_seconds = 0;         ///< mean; on a tiled machine the model's
+  uint64_t cycles = 0;             ///< of all training steps on a tiled machine
+  uint64_t step_cycles = 0;        ///< of the last one
+  uint64_t evaluation_cycles = 0;  ///< of evaluating one batch
+  double seconds = 0;              ///< on this computer
+};
+
+/// A network with its data, on a machine. Images are standardised per feature with the statistics of those
+/// trained with, divided at random into images for training and validation, and shuffled for every epoch;
+/// the last incomplete batch is left out. Weights begin normally distributed with a standard deviation of
+/// 1/√inputs of their row, biases 0. All of it follows from the seed: the same tiles and instruction set give
+/// the same bits.
+class Trainer {
+ public:
+  /// Throws UsageError for settings out of range or that do not go together, or do not fit the images.
+  /// `threads`: see model::SessionOptions.
+  Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
+          uint32_t threads = 0);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  const TrainingSettings& settings() const;
+  uint64_t training_images() const;
+  uint64_t validation_images() const;
+  uint64_t steps_per_epoch() const;
+  uint64_t parameters() const;  ///< values that are stored
+
+  /// Of a training step, and of evaluating one batch of `evaluation_batch()` images.
+  model::RunCost step_cost() const;
+  model::RunCost evaluation_cost() const;
+  uint32_t evaluation_batch() const;
+  /// Of a training step; the operations of its cost are the graph's, in order.
+  const model::Graph& graph() const;
+
+  /// Continues from a checkpoint, and gives the same bits as training without a break. Throws Error, and
+  /// changes nothing, for a damaged file and one of other settings or images; of another machine, number of
+  /// tiles or instruction set too unless different bits are allowed.
+  void resume(const std::string& checkpoint, bool allow_different_bits = false);
+  /// Steps that are finished, of all epochs.
+  uint64_t step() const;
+
+  /// Trains to the end, and tests the network of the best epoch once. Throws Error if the machine's memory
+  /// does not suffice, and when the loss is not finite.
+  TrainingResult train(const TrainingRun& run = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 }  // namespace tessera

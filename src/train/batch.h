@@ -1,0 +1,26 @@
+// A batch of standardised images with their labels, as sessions take them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "data/samples.h"
+
+namespace tessera::train {
+
+struct Batch {
+  base::BufferVector<float> images;  ///< row by row
+  std::vector<uint32_t> labels;
+
+  Batch(uint32_t rows, uint32_t features) : images(size_t{rows} * features), labels(rows) {}
+
+  /// At most as many images as there is room for; further rows stay as they are.
+  void load(const Samples& samples, const Standardisation& standardisation, std::span<const uint32_t> which) {
+    standardisation.apply(samples, which, images.data());
+    for (size_t i = 0; i < which.size(); ++i) labels[i] = samples.labels[which[i]];
+  }
+};
+
+}  // namespace tessera::train

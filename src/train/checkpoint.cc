@@ -1,0 +1,190 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "model/state_file.h"
+
+namespace tessera::train {
+namespace {
+
+using model::Kind;
+using model::Session;
+using model::StateFile;
+using model::ValueInfo;
+using nlohmann::ordered_json;
+
+constexpr const char* kFormat = "tessera training 1";
+constexpr const char* kBest = "best.";
+
+bool is_state(const ValueInfo& info) { return info.kind == Kind::parameter || info.kind == Kind::state; }
+
+ordered_json json_of(const Place& place) {
+  return {{"machine", place.machine}, {"tiles", place.tiles}, {"isa", place.isa}};
+}
+
+ordered_json optional_json(const std::optional<double>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+/// Without times, so that the file of a resumed run is that of one without a break.
+ordered_json json_of(const Position& position) {
+  ordered_json history = ordered_json::array();
+  for (const EpochResult& e : position.epochs)
+    history.push_back({{"epoch", e.epoch},
+                       {"loss", e.loss},
+                       {"accuracy", optional_json(e.accuracy)},
+                       {"validation_loss", e.validation_loss},
+                       {"validation_accuracy", e.validation_accuracy}});
+  return {{"step", position.step},
+          {"loss_sum", position.sums.loss},
+          {"right", position.sums.right},
+          {"best_epoch", position.best_epoch},
+          {"epochs", history}};
+}
+
+Position position_of(const ordered_json& json) {
+  Position position;
+  position.step = json.at("step").get<uint64_t>();
+  position.sums = {json.at("loss_sum").get<double>(), json.at("right").get<uint64_t>()};
+  position.best_epoch = json.at("best_epoch").get<uint32_t>();
+  for (const ordered_json& e : json.at("epochs")) {
+    EpochResult& epoch = position.epochs.emplace_back();
+    epoch.epoch = e.at("epoch").get<uint32_t>();
+    epoch.loss = e.at("loss").get<double>();
+    if (!e.at("accuracy").is_null()) epoch.accuracy = e.at("accuracy").get<double>();
+    epoch.validation_loss = e.at("validation_loss").get<double>();
+    epoch.validation_accuracy = e.at("validation_accuracy").get<double>();
+  }
+  return position;
+}
+
+const std::string& text(const StateFile& file, const std::string& path, const char* name) {
+  const auto found = file.metadata().find(name);
+  if (found == file.metadata().end())
+    throw Error(fmt::format("{}: not a checkpoint of training; it lacks '{}'", path, name));
+  return found->second;
+}
+
+/// The first setting that differs, with both values.
+std::string difference(const std::string& theirs, const std::string& ours) {
+  const ordered_json a = ordered_json::parse(theirs), b = ordered_json::parse(ours);
+  for (const auto& [name, value] : b.items())
+    if (!a.contains(name) || a.at(name) != value)
+      return fmt::format("its {} is {}, now it is {}", name, a.contains(name) ? a.at(name).dump() : "missing",
+                         value.dump());
+  return "it has further settings";
+}
+
+void check_identity(const StateFile& file, const std::string& path, const Identity& now,
+                    bool allow_different_place) {
+  if (text(file, path, "format") != kFormat)
+    throw Error(fmt::format("{}: a checkpoint of format '{}'; this version reads '{}'", path,
+                            text(file, path, "format"), kFormat));
+  const std::string& settings = text(file, path, "settings");
+  if (settings != now.settings)
+    throw Error(fmt::format("{}: a checkpoint of other settings: {}; give the same, or another file", path,
+                            difference(settings, now.settings)));
+  if (text(file, path, "images") != now.images)
+    throw Error(fmt::format("{}: a checkpoint of other images: {}; now they are {}", path,
+                            text(file, path, "images"), now.images));
+  const std::string place = json_of(now.place).dump();
+  if (text(file, path, "place") != place && !allow_different_place)
+    throw Error(
+        fmt::format("{}: a checkpoint of another place: {}; its bits would not be those of a run without a "
+                    "break. Use the same machine, tiles and instruction set, or --allow-different-bits",
+                    path, difference(text(file, path, "place"), place)));
+}
+
+/// A parameter, or the best network's.
+ValueInfo named(ValueInfo info, const std::string& prefix) {
+  info.name = prefix + info.name;
+  return info;
+}
+
+/// All values of a session's graph, or the parameters of the best network.
+struct Values {
+  std::vector<std::pair<std::string, std::vector<float>>> arrays;
+  std::map<std::string, Pattern> patterns;
+};
+
+Values read(const StateFile& file, const model::Graph& graph, const std::string& prefix) {
+  Values values;
+  for (const ValueInfo& info : graph.values()) {
+    if (!is_state(info) || (!prefix.empty() && info.kind != Kind::parameter)) continue;
+    const ValueInfo& owner = info.belongs ? graph.info(*info.belongs) : info;
+    std::optional<Pattern> pattern;
+    if (info.type.pattern)
+      pattern = file.pattern(prefix + owner.name, *info.type.pattern, info.type.capacity);
+    values.arrays.emplace_back(info.name, file.values(named(info, prefix), pattern ? &*pattern : nullptr));
+    if (pattern && info.kind == Kind::parameter) values.patterns[info.name] = *pattern;
+  }
+  return values;
+}
+
+void set(Session& session, const std::map<std::string, Pattern>& patterns) {
+  for (const auto& [name, pattern] : patterns)
+    for (const ValueInfo& info : session.graph().values())
+      if (info.name == name && info.type.capacity) session.set_pattern(name, pattern);
+}
+
+}  // namespace
+
+Snapshot snapshot_of(const Session& session) {
+  Snapshot snapshot;
+  for (const ValueInfo& info : session.graph().values()) {
+    if (info.kind != Kind::parameter) continue;
+    snapshot.parameters[info.name] = session.get(info.name);
+    if (info.type.pattern) snapshot.patterns[info.name] = session.pattern(info.name);
+  }
+  return snapshot;
+}
+
+void restore(const Snapshot& snapshot, Session& session) {
+  set(session, snapshot.patterns);
+  session.set_state(snapshot.parameters);
+}
+
+void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
+                     const Session& session) {
+  StateFile file;
+  for (const ValueInfo& info : session.graph().values()) {
+    if (!is_state(info)) continue;
+    file.add(info, session.get(info.name));
+    if (info.type.pattern && info.kind == Kind::parameter)
+      file.add_pattern(info.name, session.pattern(info.name));
+    if (!position.best || info.kind != Kind::parameter) continue;
+    file.add(named(info, kBest), position.best->parameters.at(info.name));
+    if (info.type.pattern) file.add_pattern(kBest + info.name, position.best->patterns.at(info.name));
+  }
+  file.metadata() = {{"format", kFormat},
+                     {"settings", identity.settings},
+                     {"images", identity.images},
+                     {"place", json_of(identity.place).dump()},
+                     {"position", json_of(position).dump()}};
+  file.write(path);
+}
+
+Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_place,
+                         Session& session) {
+  const StateFile file(path);
+  try {
+    check_identity(file, path, identity, allow_different_place);
+    Position position = position_of(ordered_json::parse(text(file, path, "position")));
+    const Values values = read(file, session.graph(), "");
+    if (position.best_epoch != 0) {
+      const Values best = read(file, session.graph(), kBest);
+      position.best = Snapshot{{best.arrays.begin(), best.arrays.end()}, best.patterns};
+    }
+    set(session, values.patterns);
+    for (const auto& [name, array] : values.arrays) session.set(name, array);
+    return position;
+  } catch (const nlohmann::json::exception& e) {
+    throw Error(fmt::format("{}: a damaged checkpoint: {}", path, e.what()));
+  }
+}
+
+}  // namespace tessera::train

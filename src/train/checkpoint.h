@@ -1,0 +1,65 @@
+// Checkpoints of training: one .safetensors file with parameters, optimizer's state, patterns, the best
+// network so far, and as metadata what the bits depend on, where training is, and its history.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera::train {
+
+/// Parameters and patterns of a network.
+struct Snapshot {
+  model::Arrays parameters;
+  std::map<std::string, Pattern> patterns;  ///< of sparse ones
+};
+
+/// Of a session's parameters.
+Snapshot snapshot_of(const model::Session& session);
+/// Into a session with the same parameters.
+void restore(const Snapshot& snapshot, model::Session& session);
+
+/// What the bits of a run depend on besides settings and images.
+struct Place {
+  std::string machine;
+  uint32_t tiles = 0;
+  std::string isa;
+
+  bool operator==(const Place&) const = default;
+};
+
+/// Of the epoch that is not finished.
+struct Sums {
+  double loss = 0;     ///< of the steps
+  uint64_t right = 0;  ///< images
+};
+
+/// Where training is, besides the session's state.
+struct Position {
+  uint64_t step = 0;  ///< that are finished, of all epochs
+  Sums sums;
+  std::vector<EpochResult> epochs;
+  uint32_t best_epoch = 0;
+  std::optional<Snapshot> best;
+};
+
+/// What a checkpoint is checked against.
+struct Identity {
+  std::string settings;  ///< JSON
+  std::string images;    ///< name, counts and checksum
+  Place place;
+};
+
+/// An existing file is only replaced by a complete one.
+void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
+                     const model::Session& session);
+
+/// Sets the session's state and returns the position. Throws Error, and changes nothing, for a damaged file
+/// and one of another identity; another place may be allowed.
+Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_place,
+                         model::Session& session);
+
+}  // namespace tessera::train

@@ -1,0 +1,154 @@
+#include "train/network.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/random.h"
+#include "sparse/generate.h"
+#include "train/settings.h"
+
+namespace tessera::train {
+namespace {
+
+using base::RandomStream;
+using model::Graph;
+using model::Initial;
+using model::Value;
+
+// Streams of random numbers, apart from those of a graph's operations.
+constexpr uint32_t kPatternStream = 0x6E657400;
+constexpr uint32_t kWeightStream = 0x6E657401;
+
+/// Rows and columns of block `b` wide blocks that lie inside the matrix.
+uint32_t inside(uint32_t size, uint32_t b, uint32_t block) { return std::min(b, size - block * b); }
+
+/// Normal with a standard deviation of 1/√inputs of each row; the overhang of edge blocks is 0.
+Initial sparse_weights(const Pattern& p, const RandomStream& random) {
+  const uint32_t b = p.block_size;
+  std::vector<float> values(p.blocks() * b * b);
+  random.fill_normal(values);
+  float* block = values.data();
+  for (uint32_t row = 0; row < p.block_rows(); ++row) {
+    uint64_t inputs = 0;
+    for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i)
+      inputs += inside(p.cols, b, p.columns[i]);
+    const float scale = inputs == 0 ? 0.0F : 1 / std::sqrt(static_cast<float>(inputs));
+    for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i, block += size_t{b} * b)
+      for (uint32_t r = 0; r < b; ++r)
+        for (uint32_t c = 0; c < b; ++c)
+          block[r * b + c] *= r < inside(p.rows, b, row) && c < inside(p.cols, b, p.columns[i]) ? scale : 0;
+  }
+  return Initial::from(std::move(values));
+}
+
+Initial dense_weights(uint32_t m, uint32_t k, const RandomStream& random) {
+  std::vector<float> values(size_t{m} * k);
+  random.fill_normal(values);
+  const float scale = 1 / std::sqrt(static_cast<float>(k));
+  for (float& value : values) value *= scale;
+  return Initial::from(std::move(values));
+}
+
+Value weight(Graph& graph, const TrainingSettings& s, size_t layer, const Pattern* pattern) {
+  const RandomStream random(s.seed, static_cast<uint32_t>(layer), kWeightStream);
+  const uint32_t m = s.layers[layer + 1], k = s.layers[layer];
+  if (pattern == nullptr) return graph.parameter(weight_name(layer), {m, k}, dense_weights(m, k, random));
+  const auto capacity = s.kind == LayerKind::dynamic_sparse ? std::optional(pattern->blocks()) : std::nullopt;
+  return graph.sparse_parameter(weight_name(layer), *pattern, sparse_weights(*pattern, random), Type::f32,
+                                capacity);
+}
+
+Value activated(const std::string& name, Value x) {
+  if (name == "relu") return relu(x);
+  if (name == "gelu") return gelu(x);
+  if (name == "tanh") return tanh(x);
+  if (name == "sigmoid") return sigmoid(x);
+  return x;
+}
+
+/// The logits of `rows` images.
+Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows,
+              bool training) {
+  Value x = graph.input(kImages, {rows, s.layers[0]});
+  std::optional<Value> step;
+  if (training && s.dropout > 0) step = graph.input(kDropoutStep, {}, Type::u32);
+  const size_t last = s.layers.size() - 2;
+  for (size_t layer = 0; layer <= last; ++layer) {
+    const Pattern* pattern = layer < patterns.size() ? &patterns[layer] : nullptr;
+    const Value w = weight(graph, s, layer, pattern);
+    x = linear(x, w, graph.parameter(fmt::format("layer{}.bias", layer + 1), {s.layers[layer + 1]}));
+    if (layer == last) break;
+    x = activated(s.activation, x);
+    if (step) x = dropout(x, s.dropout, *step, s.seed);
+  }
+  return x;
+}
+
+model::Optimizer optimizer_of(const TrainingSettings& s) {
+  if (is_adam(s)) return model::Adam{.decay = s.decay, .decoupled = s.optimizer == OptimizerKind::adamw};
+  return model::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
+                    .decay = s.decay,
+                    .nesterov = s.optimizer == OptimizerKind::nesterov};
+}
+
+}  // namespace
+
+std::string weight_name(size_t layer) { return fmt::format("layer{}.weight", layer + 1); }
+std::string gradient_name(size_t layer) { return fmt::format("layer{}.gradient", layer + 1); }
+
+std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
+  std::vector<Pattern> patterns;
+  if (!is_sparse(s)) return patterns;
+  for (size_t layer = 0; layer + 2 < s.layers.size(); ++layer) {
+    const auto words = RandomStream(s.seed, static_cast<uint32_t>(layer), kPatternStream).words(0);
+    patterns.push_back(sparse::generate_pattern({.kind = PatternKind::random,
+                                                 .rows = s.layers[layer + 1],
+                                                 .cols = s.layers[layer],
+                                                 .density = s.density,
+                                                 .block_size = s.block_size,
+                                                 .seed = uint64_t{words[0]} << 32 | words[1]}));
+    if (patterns.back().blocks() == 0)
+      throw UsageError(fmt::format(
+          "a density of {} leaves hidden layer {}, {} × {}, without a block of {} × {}; give a higher one",
+          s.density, layer + 1, s.layers[layer + 1], s.layers[layer], s.block_size, s.block_size));
+  }
+  return patterns;
+}
+
+Graph training_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns) {
+  Graph graph;
+  const uint32_t rows = s.batch / s.micro_batches;
+  const Value logits = forward(graph, s, patterns, rows, true);
+  const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
+  graph.output(kLoss, loss);
+  if (s.micro_batches == 1) graph.output(kLogits, logits);
+  add_training(loss, {optimizer_of(s), s.clip, s.micro_batches});
+  return graph;
+}
+
+Graph evaluation_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows) {
+  Graph graph;
+  graph.output(kLogits, forward(graph, s, patterns, rows, false));
+  return graph;
+}
+
+Graph gradient_graph(const TrainingSettings& s) {
+  Graph graph;
+  const uint32_t rows = s.batch / s.micro_batches;
+  const Value logits = forward(graph, s, {}, rows, true);
+  const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
+  std::vector<Value> weights;
+  for (size_t layer = 0; layer + 2 < s.layers.size(); ++layer)
+    weights.push_back(graph.find(weight_name(layer)));
+  const std::vector<std::optional<Value>> found = gradients(loss, weights);
+  for (size_t layer = 0; layer < found.size(); ++layer)
+    graph.output(gradient_name(layer), found[layer].value());
+  return graph;
+}
+
+}  // namespace tessera::train

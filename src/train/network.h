@@ -1,0 +1,35 @@
+// The graphs of a multilayer perceptron: a training step, evaluation, and dense gradients.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <string>
+#include <vector>
+
+namespace tessera::train {
+
+// Inputs and outputs.
+inline constexpr const char* kImages = "images";
+inline constexpr const char* kLabels = "labels";
+inline constexpr const char* kDropoutStep = "dropout_step";
+inline constexpr const char* kLogits = "logits";
+inline constexpr const char* kLoss = "loss";
+
+std::string weight_name(size_t layer);
+std::string gradient_name(size_t layer);
+
+/// Of the hidden layers, at random; empty if they are dense.
+std::vector<Pattern> initial_patterns(const TrainingSettings& settings);
+
+/// A training step. Outputs are the loss and, without micro-batches, the logits.
+model::Graph training_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns);
+
+/// Logits of `rows` images, without dropout. Parameters have the names and shapes of the training graph.
+model::Graph evaluation_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns,
+                              uint32_t rows);
+
+/// Gradients of the hidden layers' weights as dense matrices, for one micro-batch. All weights are dense;
+/// with zeros outside the patterns the network is the same.
+model::Graph gradient_graph(const TrainingSettings& settings);
+
+}  // namespace tessera::train

@@ -1,0 +1,32 @@
+// Drops and grows blocks of a session's weights, on the host.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "train/batch.h"
+
+namespace tessera::train {
+
+class Regrowth {
+ public:
+  /// Dense gradients, which RigL needs, are computed on `host`.
+  Regrowth(const TrainingSettings& settings, Machine host, uint32_t threads);
+
+  /// Replaces this fraction of the blocks of each hidden layer. `batch` is that of the coming step.
+  void apply(model::Session& session, const Batch& batch, uint64_t step, double fraction);
+
+ private:
+  std::vector<std::vector<float>> dense_gradients(const model::Session& session, const Batch& batch,
+                                                  uint64_t step);
+
+  const TrainingSettings& settings_;
+  Machine host_;
+  uint32_t threads_;
+  std::unique_ptr<model::Session> gradients_;  ///< made when first needed
+};
+
+}  // namespace tessera::train

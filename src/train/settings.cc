@@ -1,0 +1,149 @@
+#include "train/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, 3> kLayerKinds = {"dense", "static", "dynamic"};
+constexpr std::array<std::string_view, 5> kOptimizers = {"sgd", "momentum", "nesterov", "adam", "adamw"};
+constexpr std::array<std::string_view, 3> kDropGrowKinds = {"none", "set", "rigl"};
+constexpr std::array<std::string_view, 5> kActivations = {"relu", "gelu", "tanh", "sigmoid", "none"};
+
+template <class Names>
+size_t index_of(const Names& names, std::string_view name, std::string_view what) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end())
+    throw UsageError(fmt::format("{} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
+  return static_cast<size_t>(found - names.begin());
+}
+
+void require(bool holds, std::string_view what, double value, std::string_view range) {
+  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
+}
+
+void check_network(const TrainingSettings& s) {
+  constexpr uint32_t kWidest = 1 << 20;
+  constexpr uint32_t kMostClasses = 256;
+  if (s.layers.size() < 2)
+    throw UsageError(
+        fmt::format("{} layer sizes; at least two are needed, inputs and classes", s.layers.size()));
+  for (uint32_t size : s.layers)
+    require(size >= 1 && size <= kWidest, "the size of a layer", size, fmt::format("from 1 to {}", kWidest));
+  require(s.layers.back() >= 2 && s.layers.back() <= kMostClasses, "the size of the last layer, the classes,",
+          s.layers.back(), fmt::format("from 2 to {}", kMostClasses));
+  index_of(kActivations, s.activation, "the activation");
+  require(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout, "at least 0 and less than 1");
+  if (!train::is_sparse(s)) return;
+  if (s.layers.size() == 2)
+    throw UsageError(
+        fmt::format("{} layers are hidden ones, and there is none between {} inputs and {} classes; the "
+                    "output layer is always dense",
+                    name_of(s.kind), s.layers[0], s.layers[1]));
+  require(s.density > 0 && s.density <= 1, "the density", s.density, "above 0 and at most 1");
+  const bool possible =
+      s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
+  require(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
+}
+
+void check_optimizer(const TrainingSettings& s) {
+  require(std::isfinite(s.rate) && s.rate > 0, "the learning rate", s.rate, "positive");
+  require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
+  require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
+          s.momentum, "positive");
+  require(std::isfinite(s.decay) && s.decay >= 0, "the weight decay", s.decay, "at least 0");
+  if (s.clip) require(std::isfinite(*s.clip) && *s.clip > 0, "the clipping norm", *s.clip, "positive");
+  require(s.batch >= 1, "the batch", s.batch, "at least 1");
+  require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
+  require(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
+  if (s.batch % s.micro_batches != 0)
+    throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size",
+                                 s.batch, s.micro_batches));
+  require(s.validation > 0 && s.validation < 1, "the fraction of validation images", s.validation,
+          "between 0 and 1");
+}
+
+void check_drop_grow(const DropGrowSchedule& s) {
+  if (s.kind == DropGrowKind::none) return;
+  require(s.change > 0 && s.change <= 1, "the fraction of blocks to change", s.change,
+          "above 0 and at most 1");
+  require(s.every >= 1, "the number of steps between changes", s.every, "at least 1");
+  require(s.until > 0 && s.until <= 1, "the fraction of steps with changes", s.until,
+          "above 0 and at most 1");
+}
+
+}  // namespace
+
+std::string_view name_of(LayerKind kind) { return kLayerKinds.at(static_cast<size_t>(kind)); }
+std::string_view name_of(OptimizerKind kind) { return kOptimizers.at(static_cast<size_t>(kind)); }
+std::string_view name_of(DropGrowKind kind) { return kDropGrowKinds.at(static_cast<size_t>(kind)); }
+
+LayerKind layer_kind_named(std::string_view name) {
+  return static_cast<LayerKind>(index_of(kLayerKinds, name, "the kind of layers"));
+}
+OptimizerKind optimizer_named(std::string_view name) {
+  return static_cast<OptimizerKind>(index_of(kOptimizers, name, "the optimizer"));
+}
+DropGrowKind drop_grow_named(std::string_view name) {
+  return static_cast<DropGrowKind>(index_of(kDropGrowKinds, name, "the schedule"));
+}
+
+double DropGrowSchedule::fraction(uint64_t step, uint64_t steps) const {
+  const double end = until * static_cast<double>(steps);
+  const auto now = static_cast<double>(step);
+  if (kind == DropGrowKind::none || step == 0 || step % every != 0 || now >= end) return 0;
+  return change / 2 * (1 + std::cos(3.14159265358979323846 * now / end));
+}
+
+namespace train {
+
+void check(const TrainingSettings& settings) {
+  check_network(settings);
+  check_optimizer(settings);
+  if (settings.kind == LayerKind::dynamic_sparse) check_drop_grow(settings.drop_grow);
+}
+
+bool is_sparse(const TrainingSettings& settings) { return settings.kind != LayerKind::dense; }
+
+bool drops_and_grows(const TrainingSettings& settings) {
+  return settings.kind == LayerKind::dynamic_sparse && settings.drop_grow.kind != DropGrowKind::none;
+}
+
+bool is_adam(const TrainingSettings& settings) {
+  return settings.optimizer == OptimizerKind::adam || settings.optimizer == OptimizerKind::adamw;
+}
+
+nlohmann::ordered_json json_of(const TrainingSettings& s) {
+  nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
+  if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
+  json.update({{"activation", s.activation}, {"dropout", s.dropout}, {"optimizer", name_of(s.optimizer)}});
+  if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
+    json["momentum"] = s.momentum;
+  json["decay"] = s.decay;
+  json["rate"] = s.rate;
+  json["clip"] = s.clip ? nlohmann::ordered_json(*s.clip) : nlohmann::ordered_json(nullptr);
+  json["batch"] = s.batch;
+  json["micro_batches"] = s.micro_batches;
+  json["epochs"] = s.epochs;
+  json["seed"] = s.seed;
+  json["grey"] = s.grey;
+  json["validation"] = s.validation;
+  if (s.kind != LayerKind::dynamic_sparse) return json;
+  json["schedule"] = name_of(s.drop_grow.kind);
+  if (drops_and_grows(s)) {
+    json["change"] = s.drop_grow.change;
+    json["every"] = s.drop_grow.every;
+    json["until"] = s.drop_grow.until;
+  }
+  return json;
+}
+
+}  // namespace train
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// Limits of settings, and schedules.
+#include "train/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/error_of.h"
+
+namespace tessera::train {
+namespace {
+
+using test::error_of;
+using test::says;
+
+TEST(Settings, NamesLeadBack) {
+  for (const char* name : {"dense", "static", "dynamic"}) EXPECT_EQ(name_of(layer_kind_named(name)), name);
+  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
+    EXPECT_EQ(name_of(optimizer_named(name)), name);
+  for (const char* name : {"none", "set", "rigl"}) EXPECT_EQ(name_of(drop_grow_named(name)), name);
+  EXPECT_TRUE(says(error_of<UsageError>([] { optimizer_named("lion"); }),
+                   "the optimizer 'lion' is unknown; there are sgd, momentum, nesterov, adam, adamw"));
+}
+
+TEST(Settings, OutOfRangeNamesTheValue) {
+  const auto error = [](auto change) {
+    TrainingSettings settings;
+    change(settings);
+    return error_of<UsageError>([&] { check(settings); });
+  };
+  EXPECT_EQ(error([](auto&) {}), "(no error)");
+  EXPECT_TRUE(says(error([](auto& s) { s.layers = {10}; }), "1 layer sizes; at least two"));
+  EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 0, 2}; }), "the size of a layer is 0"));
+  EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 300}; }), "the classes, is 300"));
+  EXPECT_TRUE(says(error([](auto& s) { s.activation = "swish"; }), "'swish' is unknown"));
+  EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout rate is 1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.rate = 0; }), "the learning rate is 0; it must be positive"));
+  EXPECT_TRUE(says(error([](auto& s) { s.momentum = 1; }), "the momentum is 1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.micro_batches = 7; }), "a batch of 50 cannot be divided into 7"));
+  EXPECT_TRUE(says(error([](auto& s) { s.clip = -1; }), "the clipping norm is -1"));
+  const auto sparse_error = [&](auto change) {
+    return error([&](auto& s) {
+      s.kind = LayerKind::dynamic_sparse;
+      change(s);
+    });
+  };
+  EXPECT_TRUE(says(sparse_error([](auto& s) { s.density = 0; }), "the density is 0"));
+  EXPECT_TRUE(says(sparse_error([](auto& s) { s.block_size = 5; }), "the block size is 5"));
+  EXPECT_TRUE(says(sparse_error([](auto& s) { s.layers = {64, 10}; }), "none between 64 inputs and 10"));
+  EXPECT_TRUE(says(sparse_error([](auto& s) { s.drop_grow.change = 2; }), "blocks to change is 2"));
+}
+
+TEST(Settings, ReplacementsDecayAsACosine) {
+  const DropGrowSchedule schedule{DropGrowKind::set, 0.4, 100, 0.75};
+  EXPECT_EQ(schedule.fraction(0, 4000), 0);  // nothing is learned yet
+  EXPECT_EQ(schedule.fraction(150, 4000), 0);
+  EXPECT_NEAR(schedule.fraction(100, 4000), 0.4, 0.002);
+  EXPECT_NEAR(schedule.fraction(1500, 4000), 0.2, 1e-12);  // half of the way to step 3,000
+  EXPECT_NEAR(schedule.fraction(1000, 4000), 0.3, 1e-12);
+  EXPECT_EQ(schedule.fraction(3000, 4000), 0);
+  EXPECT_EQ(DropGrowSchedule{.kind = DropGrowKind::none}.fraction(100, 4000), 0);
+}
+
+TEST(Settings, JsonHasWhatBitsDependOn) {
+  TrainingSettings a, b;
+  b.seed = 7;
+  EXPECT_NE(json_of(a).dump(), json_of(b).dump());
+  b = a;
+  b.kind = LayerKind::dynamic_sparse;
+  b.drop_grow.every = 50;
+  EXPECT_EQ(json_of(b)["every"], 50);
+  EXPECT_FALSE(json_of(a).contains("density"));
+}
+
+}  // namespace
+}  // namespace tessera::train

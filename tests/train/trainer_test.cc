@@ -1,0 +1,255 @@
+// Training on synthetic images: what is learned, and that breaks change nothing.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/training.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "support/error_of.h"
+
+namespace tessera {
+namespace {
+
+using test::error_of;
+using test::says;
+
+constexpr ImageShape kShape = {16, 16, 10};
+
+struct Setting {
+  const char* name;
+  LayerKind kind = LayerKind::dense;
+  DropGrowKind drop_grow = DropGrowKind::none;
+  OptimizerKind optimizer = OptimizerKind::momentum;
+  double dropout = 0;
+  uint32_t micro_batches = 1;
+  uint32_t block_size = 8;
+};
+
+std::ostream& operator<<(std::ostream& out, const Setting& setting) { return out << setting.name; }
+
+const Setting kSettings[] = {
+    {"dense"},
+    {"dense_adam_dropout", LayerKind::dense, DropGrowKind::none, OptimizerKind::adam, 0.1},
+    {"dense_micro_batches", LayerKind::dense, DropGrowKind::none, OptimizerKind::nesterov, 0, 5},
+    {"static_blocks", LayerKind::static_sparse},
+    {"dynamic_set", LayerKind::dynamic_sparse, DropGrowKind::set},
+    {"dynamic_rigl", LayerKind::dynamic_sparse, DropGrowKind::rigl},
+    {"dynamic_rigl_adamw", LayerKind::dynamic_sparse, DropGrowKind::rigl, OptimizerKind::adamw, 0.1, 2},
+    {"dynamic_elements", LayerKind::dynamic_sparse, DropGrowKind::rigl, OptimizerKind::momentum, 0, 1, 1},
+};
+
+TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
+  TrainingSettings s;
+  s.layers = {256, 96, 64, 10};
+  s.kind = setting.kind;
+  s.density = 0.3;
+  s.block_size = setting.block_size;
+  s.drop_grow = {setting.drop_grow, 0.3, 7, 0.75};
+  s.optimizer = setting.optimizer;
+  s.rate = setting.optimizer >= OptimizerKind::adam ? 0.003 : 0.03;
+  s.decay = setting.optimizer == OptimizerKind::adamw ? 0.01 : 0;
+  s.dropout = setting.dropout;
+  s.micro_batches = setting.micro_batches;
+  s.epochs = epochs;
+  s.seed = 5;
+  return s;
+}
+
+const ImageSplit& images() {
+  static const ImageSplit set = synthetic_images(2000, 500, 1, kShape);
+  return set;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The same name in the process of a death test.
+std::string path_of(const std::string& name) {
+  std::string path = testing::TempDir() + "/tessera_trainer_" + name + ".safetensors";
+  for (char& c : path)
+    if (c == ' ') c = '_';
+  return path;
+}
+
+class TrainerTest : public testing::TestWithParam<Setting> {};
+
+TEST_P(TrainerTest, Learns) {
+  Trainer trainer(settings_of(GetParam(), 8), images(), Machine::host(2));
+  const TrainingResult result = trainer.train();
+  ASSERT_TRUE(result.finished);
+  ASSERT_EQ(result.epochs.size(), 8u);
+  EXPECT_EQ(result.step, 8u * 34);  // 1,700 images in batches of 50
+  EXPECT_GE(*result.test_accuracy, GetParam().kind == LayerKind::dense ? 0.75 : 0.6);
+  EXPECT_LT(result.epochs.back().loss, 0.6 * result.epochs.front().loss);
+  EXPECT_EQ(result.epochs[0].accuracy.has_value(), GetParam().micro_batches == 1);
+  for (const EpochResult& epoch : result.epochs)
+    EXPECT_LE(epoch.validation_accuracy, result.epochs[result.best_epoch - 1].validation_accuracy);
+}
+
+bool same_numbers(const TrainingResult& a, const TrainingResult& b) {
+  if (a.epochs.size() != b.epochs.size() || a.test_loss != b.test_loss || a.test_accuracy != b.test_accuracy)
+    return false;
+  for (size_t i = 0; i < a.epochs.size(); ++i)
+    if (a.epochs[i].loss != b.epochs[i].loss || a.epochs[i].accuracy != b.epochs[i].accuracy ||
+        a.epochs[i].validation_loss != b.epochs[i].validation_loss)
+      return false;
+  return true;
+}
+
+TEST_P(TrainerTest, ResumesBitIdenticallyOnAnyNumberOfThreads) {
+  const TrainingSettings settings = settings_of(GetParam(), 3);
+  const std::string whole = path_of(std::string("whole_") + GetParam().name),
+                    broken = path_of(std::string("broken_") + GetParam().name);
+  Trainer uninterrupted(settings, images(), Machine::host(2), 2);
+  const TrainingResult expected = uninterrupted.train({.checkpoint = whole});
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::minstd_rand random(seed);
+  for (uint32_t threads : {1u, 2u}) {
+    std::filesystem::remove(broken);
+    TrainingResult result;
+    for (uint64_t stop = 0; !result.finished;) {
+      stop += 1 + random() % 45;
+      Trainer trainer(settings, images(), Machine::host(2), threads);
+      if (std::filesystem::exists(broken)) trainer.resume(broken);
+      result = trainer.train(
+          {.checkpoint = broken, .progress = [&](const TrainingProgress& now) { return now.step < stop; }});
+    }
+    EXPECT_TRUE(same_numbers(result, expected));
+    EXPECT_TRUE(contents(broken) == contents(whole)) << threads << " threads";
+  }
+  std::filesystem::remove(whole);
+  std::filesystem::remove(broken);
+}
+
+INSTANTIATE_TEST_SUITE_P(Train, TrainerTest, testing::ValuesIn(kSettings),
+                         [](const auto& setting) { return std::string(setting.param.name); });
+
+void train_until_killed(const TrainingSettings& settings, const std::string& path, uint64_t at) {
+  Trainer trainer(settings, images(), Machine::host(2));
+  if (std::filesystem::exists(path)) trainer.resume(path);
+  trainer.train({.checkpoint = path, .progress = [&](const TrainingProgress& now) {
+                   if (now.step >= at) raise(SIGKILL);
+                   return true;
+                 }});
+}
+
+TEST(TrainerDeathTest, ContinuesFromTheLastCheckpointWhenKilled) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const TrainingSettings settings = settings_of({"", LayerKind::dynamic_sparse, DropGrowKind::rigl}, 4);
+  const std::string whole = path_of("alive"), killed = path_of("killed");
+  std::filesystem::remove(killed);
+  const auto at = 35 + std::random_device()() % 100;  // in epochs 2 to 4; the other process draws its own
+  EXPECT_EXIT(train_until_killed(settings, killed, at), testing::KilledBySignal(SIGKILL), "");
+  Trainer resumed(settings, images(), Machine::host(2));
+  resumed.resume(killed);
+  EXPECT_EQ(resumed.step() % 34, 0u);
+  EXPECT_GE(resumed.step(), 34u);
+  EXPECT_LT(resumed.step(), 4u * 34);
+  resumed.train({.checkpoint = killed});
+  Trainer uninterrupted(settings, images(), Machine::host(2));
+  uninterrupted.train({.checkpoint = whole});
+  EXPECT_TRUE(contents(killed) == contents(whole));
+  std::filesystem::remove(whole);
+  std::filesystem::remove(killed);
+}
+
+TEST(Trainer, ContinuesOnlyTheSameTraining) {
+  const TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);
+  const std::string path = path_of("identity");
+  Trainer(settings, images(), Machine::host(2)).train({.checkpoint = path});
+  const auto error = [&](const TrainingSettings& other, const ImageSplit& set, uint32_t tiles,
+                         bool allow = false) {
+    return error_of([&] { Trainer(other, set, Machine::host(tiles)).resume(path, allow); });
+  };
+  EXPECT_EQ(error(settings, images(), 2), "(no error)");
+  TrainingSettings other = settings;
+  other.rate = 0.5;
+  EXPECT_TRUE(says(error(other, images(), 2), "other settings: its rate is 0.03, now it is 0.5"));
+  EXPECT_TRUE(says(error(other, images(), 2, true), "other settings"));
+  EXPECT_TRUE(says(error(settings, synthetic_images(2000, 500, 2, kShape), 2), "other images"));
+  EXPECT_TRUE(says(error(settings, images(), 3), "its tiles is 2, now it is 3"));
+  EXPECT_TRUE(says(error(settings, images(), 3), "--allow-different-bits"));
+  EXPECT_EQ(error(settings, images(), 3, true), "(no error)");
+  std::ofstream(path) << "something else";
+  EXPECT_TRUE(says(error(settings, images(), 2), path));
+  std::filesystem::remove(path);
+}
+
+TEST(Trainer, StopsWhenItDiverges) {
+  TrainingSettings settings = settings_of({""}, 3);
+  settings.rate = 1e6;
+  Trainer trainer(settings, images(), Machine::host(2));
+  EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "training diverged: the loss is NaN after step"));
+}
+
+TEST(Trainer, RefusesImagesThatDoNotFit) {
+  TrainingSettings settings = settings_of({""}, 1);
+  settings.layers.front() = 128;
+  const auto error = [&] {
+    return error_of<UsageError>([&] { Trainer(settings, images(), Machine::host(1)); });
+  };
+  EXPECT_TRUE(says(error(), "the first layer has 128 inputs; the images (synthetic images) have 256 values"));
+  settings = settings_of({""}, 1);
+  settings.layers.back() = 12;
+  EXPECT_TRUE(says(error(), "the last layer has 12 outputs"));
+  settings = settings_of({""}, 1);
+  settings.batch = 1800;
+  EXPECT_TRUE(says(error(), "a batch of 1800 is larger than the 1700 images"));
+}
+
+TEST(Trainer, ATiledMachineTakesWhatItsAccountSays) {
+  const ImageSplit few = synthetic_images(300, 60, 1, {8, 8, 10});
+  for (const Setting& setting :
+       {Setting{"dense"}, Setting{"dynamic", LayerKind::dynamic_sparse, DropGrowKind::none}}) {
+    TrainingSettings settings = settings_of(setting, 1);
+    settings.layers = {64, 32, 10};
+    const Machine bow = Machine::find("bow");
+    Trainer trainer(settings, few, bow);
+    const auto cycles = [&](const model::RunCost& cost) {
+      return static_cast<uint64_t>(std::llround(cost.seconds * bow.clock_hz()));
+    };
+    const uint64_t step = cycles(trainer.step_cost()), evaluation = cycles(trainer.evaluation_cost());
+    EXPECT_GT(step, 1000u);
+    const TrainingResult result = trainer.train();
+    EXPECT_EQ(result.step_cycles, step);
+    EXPECT_EQ(result.cycles, step * trainer.steps_per_epoch());
+    EXPECT_EQ(result.evaluation_cycles, evaluation);
+  }
+}
+
+TEST(Trainer, AHostAndATiledMachineAgree) {
+  const ImageSplit few = synthetic_images(300, 60, 1, {8, 8, 10});
+  TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);
+  settings.layers = {64, 32, 10};
+  const TrainingResult host = Trainer(settings, few, Machine::host(2)).train();
+  const TrainingResult bow = Trainer(settings, few, Machine::find("bow")).train();
+  for (size_t i = 0; i < host.epochs.size(); ++i) {
+    EXPECT_NEAR(host.epochs[i].loss, bow.epochs[i].loss, 1e-4);
+    EXPECT_NEAR(host.epochs[i].validation_loss, bow.epochs[i].validation_loss, 1e-4);
+  }
+}
+
+TEST(Trainer, GreyCifar10) {
+  const char* data = std::getenv("TESSERA_DATA");
+  if (data == nullptr || !std::filesystem::exists(std::filesystem::path(data) / "cifar-10-batches-bin"))
+    GTEST_SKIP() << "TESSERA_DATA names no folder with cifar-10-batches-bin/";
+  TrainingSettings settings;
+  settings.grey = true;
+  settings.layers = {1024, 256, 10};
+  settings.epochs = 1;
+  const TrainingResult result = Trainer(settings, load_images(data, "cifar-10"), Machine::host(2)).train();
+  EXPECT_GT(*result.test_accuracy, 0.3);
+  EXPECT_LT(*result.test_accuracy, 0.4);
+}
+
+}  // namespace
+}  // namespace tessera
