@@ -27,5 +27,6 @@ Command add_inspect_command(CLI::App& app);
 Command add_machines_command(CLI::App& app);
 Command add_pack_command(CLI::App& app);
 Command add_reproduce_command(CLI::App& app);
+Command add_train_command(CLI::App& app);
 
 }  // namespace tessera::cli

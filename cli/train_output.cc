@@ -1,0 +1,176 @@
+#include "cli/train_output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/isa.h"
+#include "base/memory.h"
+#include "report/axis.h"
+#include "train/settings.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using report::TrainingReport;
+using report::Unit;
+using report::value_text;
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+std::string network_of(const TrainingSettings& s) {
+  std::string text = fmt::format("{}, {}", fmt::join(s.layers, "-"), name_of(s.kind));
+  if (train::is_sparse(s)) text += fmt::format(" of density {:.4g}, block size {}", s.density, s.block_size);
+  return text;
+}
+
+uint64_t cycles_of(const TrainingReport& r, double seconds) {
+  return static_cast<uint64_t>(std::llround(seconds * r.clock_hz));
+}
+
+ordered_json json_of(const TrainingReport& r, const model::RunCost& cost) {
+  ordered_json json = {{"seconds", cost.seconds}};
+  if (r.modelled) {
+    json["cycles"] = cycles_of(r, cost.seconds);
+    json["phases"] = cost.cycles;
+    json["tile_bytes"] = cost.tile_bytes;
+    json["fullest_tile_bytes"] = cost.fullest_tile_bytes;
+  }
+  json["bytes"] = cost.total_bytes;
+  json["purposes"] = cost.bytes;
+  json["fits"] = cost.overflow.empty();
+  return json;
+}
+
+ordered_json operations_of(const TrainingReport& r) {
+  ordered_json list = ordered_json::array();
+  for (size_t i = 0; i < r.step.operations.size(); ++i) {
+    const model::OperationCost& o = r.step.operations[i];
+    list.push_back({{"operation", r.operations.at(i)}, {"seconds", o.seconds}});
+    if (r.modelled) list.back()["cycles"] = cycles_of(r, o.seconds);
+  }
+  return list;
+}
+
+void add_result(ordered_json& json, const TrainingReport& r, uint64_t resumed_from) {
+  const TrainingResult& result = *r.result;
+  ordered_json epochs = ordered_json::array();
+  for (const EpochResult& e : result.epochs)
+    epochs.push_back({{"epoch", e.epoch},
+                      {"loss", e.loss},
+                      {"accuracy", or_null(e.accuracy)},
+                      {"validation_loss", e.validation_loss},
+                      {"validation_accuracy", e.validation_accuracy},
+                      {"seconds", e.seconds > 0 ? ordered_json(e.seconds) : ordered_json(nullptr)}});
+  json["finished"] = result.finished;
+  json["epochs"] = epochs;
+  json["best_epoch"] = result.best_epoch == 0 ? ordered_json(nullptr) : ordered_json(result.best_epoch);
+  json["test_loss"] = or_null(result.test_loss);
+  json["test_accuracy"] = or_null(result.test_accuracy);
+  json["steps"] = result.step;
+  json["resumed_from_step"] = resumed_from;
+  json["seconds"] = result.seconds;
+  json["step_seconds"] = result.step_seconds;
+  if (!r.modelled) return;
+  json["step_cycles"] = result.step_cycles;
+  json["evaluation_cycles"] = result.evaluation_cycles;
+  json["cycles"] = result.cycles;
+}
+
+std::string text_of(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
+}
+
+}  // namespace
+
+TrainingReport report_of(const TrainRequest& request, const ImageSplit& images, const Machine& machine,
+                         const Trainer& trainer) {
+  const TrainingSettings& s = trainer.settings();
+  const auto batches = [&](uint64_t count) {
+    return (count + trainer.evaluation_batch() - 1) / trainer.evaluation_batch();
+  };
+  TrainingReport report{
+      .network = network_of(s),
+      .images = fmt::format("{}{}: {} for training, {} for validation, {} for testing", images.name,
+                            s.grey ? " in grey" : "", report::count_text(trainer.training_images()),
+                            report::count_text(trainer.validation_images()),
+                            report::count_text(images.test.count())),
+      .machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
+                             report::count_text(machine.tiles())),
+      .modelled = !machine.is_host(),
+      .clock_hz = machine.clock_hz(),
+      .settings = {},
+      .parameters = trainer.parameters(),
+      .steps_per_epoch = trainer.steps_per_epoch(),
+      .epochs = s.epochs,
+      .validation_batches = batches(trainer.validation_images()),
+      .test_batches = batches(images.test.count()),
+      .step = trainer.step_cost(),
+      .evaluation = trainer.evaluation_cost(),
+      .operations = report::names_of_operations(trainer.graph()),
+      .result = {}};
+  const ordered_json settings = train::json_of(s);
+  for (const auto& [name, value] : settings.items()) report.settings.emplace_back(name, text_of(value));
+  report.settings.emplace_back("machine", request.machine);
+  report.settings.emplace_back("tiles", fmt::format("{}", machine.tiles()));
+  report.settings.emplace_back("instruction set", name_of(active_isa()));
+  return report;
+}
+
+std::string json(const TrainRequest& request, const Machine& machine, const Trainer& trainer,
+                 const TrainingReport& report, uint64_t resumed_from) {
+  ordered_json result = {{"settings", train::json_of(trainer.settings())},
+                         {"images", report.images},
+                         {"machine", request.machine},
+                         {"tiles", machine.tiles()},
+                         {"isa", name_of(active_isa())},
+                         {"parameters", report.parameters},
+                         {"steps_per_epoch", report.steps_per_epoch},
+                         {"estimate", request.estimate}};
+  if (report.result) add_result(result, report, resumed_from);
+  result["predicted_seconds"] = report.predicted_seconds();
+  result["step"] = json_of(report, report.step);
+  result["step"]["operations"] = operations_of(report);
+  result["evaluation"] = json_of(report, report.evaluation);
+  return ordered_json{{"schema", 1}, {"command", "train"}, {"results", {result}}}.dump(2) + "\n";
+}
+
+std::string heading(const TrainingReport& r, const Trainer& trainer) {
+  const TrainingSettings& s = trainer.settings();
+  return fmt::format("{}\n{}, {} parameters\n{}, {} steps per epoch with batches of {}\n", r.images,
+                     r.network, report::count_text(r.parameters), r.machine,
+                     report::count_text(r.steps_per_epoch), s.batch);
+}
+
+std::string summary(const TrainingReport& r) {
+  const TrainingResult& result = *r.result;
+  std::string text;
+  if (result.best_epoch != 0)
+    text += fmt::format("\nbest validation accuracy {:.2f} %, epoch {}\n",
+                        100 * result.epochs[result.best_epoch - 1].validation_accuracy, result.best_epoch);
+  if (result.test_accuracy)
+    text +=
+        fmt::format("test accuracy {:.2f} %, loss {:.4f}\n", 100 * *result.test_accuracy, *result.test_loss);
+  if (result.steps_run > 0)
+    text += fmt::format("step {}{}, memory {}\n", value_text(result.step_seconds, Unit::seconds),
+                        r.modelled
+                            ? fmt::format(" on {}: {}", r.machine,
+                                          value_text(static_cast<double>(result.step_cycles), Unit::cycles))
+                            : "",
+                        base::bytes_text(r.step.total_bytes));
+  return text;
+}
+
+std::string estimate(const TrainingReport& r) {
+  return fmt::format("\n{}\n{}\ntraining and evaluation: {}{}\n", memory_table(r).text(),
+                     operations_table(r).text(), value_text(r.predicted_seconds(), Unit::seconds),
+                     r.modelled ? " at the machine's clock" : ", predicted");
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,190 @@
+#include "cli/train_request.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/parse.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr uint32_t kMostTiles = 4096;
+constexpr uint32_t kMostImages = 10'000'000;
+
+double parse_real(const std::string& option, const std::string& text) {
+  const auto value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value))
+    throw UsageError(fmt::format("{} takes a number; '{}' is not one", option, text));
+  return *value;
+}
+
+double parse_density(const std::string& text) {
+  const std::vector<double> densities = parse_densities(text);
+  if (densities.size() != 1)
+    throw UsageError(fmt::format("--density takes one fraction, such as 1/16; '{}' are several", text));
+  return densities[0];
+}
+
+/// An option whose text `parse` converts to the value.
+template <class Value, class Parse>
+void add(CLI::App& command, const std::string& name, Value& value, Parse parse, const std::string& help) {
+  command.add_option_function<std::string>(
+      name, [&value, parse](const std::string& text) { value = parse(text); }, help);
+}
+
+template <class Value>
+void add_real(CLI::App& command, const std::string& name, Value& value, const std::string& help) {
+  add(
+      command, name, value, [name](const std::string& text) { return parse_real(name, text); }, help);
+}
+
+void add_count(CLI::App& command, const std::string& name, uint32_t& value, const std::string& help,
+               uint32_t most = kMostCount) {
+  add(
+      command, name, value,
+      [name, most](const std::string& text) { return parse_count(name, text, 1, most); }, help);
+}
+
+void add_network_options(CLI::App& command, TrainRequest& r) {
+  TrainingSettings& s = r.settings;
+  command.add_option_function<std::string>(
+      "--layers",
+      [&r](const std::string& text) {
+        r.settings.layers = parse_counts("--layers", text);
+        r.layers_given = true;
+      },
+      "Sizes: inputs, hidden layers, classes (default: one hidden layer of 1024)");
+  add(command, "--kind", s.kind, layer_kind_named,
+      "Hidden layers: dense, static (block-sparse, fixed pattern) or dynamic (blocks are dropped and grown)");
+  add(command, "--density", s.density, parse_density, "Density of sparse layers (default: 0.1)");
+  add_count(command, "--block", s.block_size, "Their block size: 1, 4, 8, 16 or 32 (default: 16)");
+  command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
+  add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
+  add(command, "--schedule", s.drop_grow.kind, drop_grow_named,
+      "How dynamic layers change: none, set (grow at random) or rigl (by gradient, default)");
+  add_real(command, "--change", s.drop_grow.change,
+           "Fraction of the blocks that is replaced first; decays as a cosine (default: 0.3)");
+  add_count(command, "--every", s.drop_grow.every, "Steps between replacements (default: 100)");
+  add_real(command, "--until", s.drop_grow.until,
+           "Fraction of all steps after which patterns stay (default: 0.75)");
+}
+
+void add_optimizer_options(CLI::App& command, TrainingSettings& s) {
+  add(command, "--optimizer", s.optimizer, optimizer_named,
+      "sgd, momentum (default), nesterov, adam or adamw");
+  add_real(command, "--momentum", s.momentum, "Of momentum and nesterov (default: 0.9)");
+  add_real(command, "--decay", s.decay, "Weight decay; with adamw decoupled");
+  add_real(command, "--rate", s.rate, "Learning rate (default: 0.001)");
+  add_real(command, "--clip", s.clip, "Scale gradients to at most this norm");
+  add_count(command, "--batch", s.batch, "Images of a step (default: 50)");
+  add_count(command, "--micro-batches", s.micro_batches,
+            "Divide a batch into so many, which take less memory");
+  add_count(command, "--epochs", s.epochs, "Passes over the training images (default: 15)");
+  add(
+      command, "--seed", s.seed, [](const std::string& text) { return parse_seed(text); },
+      "Seed of all random choices");
+}
+
+void add_place_options(CLI::App& command, TrainRequest& r) {
+  command.add_option("--data", r.data, "Folder with images (default: synthetic ones)");
+  command
+      .add_option("--dataset", r.dataset,
+                  "cifar-10-grey, cifar-10 or mnist, from --data or TESSERA_DATA (default: what is there)")
+      ->check(CLI::IsMember({"cifar-10-grey", "cifar-10", "mnist"}));
+  add_count(command, "--images", r.images,
+            "Synthetic images, and a quarter as many for testing (default: 8000)", kMostImages);
+  command.add_option("--machine", r.machine, "host, gc2, gc200, bow, or a machine's .toml file");
+  add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
+            kMostTiles);
+  command.add_option("--checkpoint", r.checkpoint,
+                     "Write a checkpoint after each epoch, and when interrupted (.safetensors)");
+  command.add_flag("--resume", r.resume, "Continue from the checkpoint if there is one");
+  command.add_flag("--allow-different-bits", r.allow_different_bits,
+                   "Resume on another machine, number of tiles or instruction set too");
+  command.add_flag("--estimate", r.estimate, "Only show what a step takes: memory, and time by operation");
+  command.add_option("--report", r.report, "Write a page with loss, accuracy, memory and time (.html)");
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& command, TrainRequest& request) {
+  add_network_options(command, request);
+  add_optimizer_options(command, request.settings);
+  add_place_options(command, request);
+}
+
+void check(const TrainRequest& r, const CLI::App& command) {
+  const TrainingSettings& s = r.settings;
+  const auto refuse_unless = [&](bool holds, std::initializer_list<const char*> options, const char* what) {
+    for (const char* option : options)
+      if (!holds && command.count(option) != 0)
+        throw UsageError(fmt::format("{} is for {}; add that, or leave it out", option, what));
+  };
+  refuse_unless(s.kind != LayerKind::dense, {"--density", "--block"}, "--kind static or dynamic");
+  refuse_unless(s.kind == LayerKind::dynamic_sparse, {"--schedule", "--change", "--every", "--until"},
+                "--kind dynamic");
+  refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
+                "--schedule set or rigl");
+  refuse_unless(s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov,
+                {"--momentum"}, "--optimizer momentum or nesterov");
+  refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
+  refuse_unless(!r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
+  refuse_unless(r.resume, {"--allow-different-bits"}, "--resume");
+  if (!r.data.empty() && command.count("--images") != 0)
+    throw UsageError("--images is for synthetic images; leave out it or --data");
+  if (r.estimate && !r.checkpoint.empty())
+    throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
+  if (!r.checkpoint.empty() && !r.resume && std::filesystem::exists(r.checkpoint))
+    throw UsageError(fmt::format("{} exists: add --resume to continue from it, or remove it", r.checkpoint));
+}
+
+namespace {
+
+/// Height and width of images with so many pixels, as square as possible.
+ImageShape shape_of(uint32_t inputs, uint32_t classes) {
+  uint32_t height = 1;
+  for (uint32_t side = 1; uint64_t{side} * side <= inputs; ++side)
+    if (inputs % side == 0) height = side;
+  return {height, inputs / height, classes};
+}
+
+ImageSplit read_images(TrainRequest& r) {
+  std::string folder = r.data;
+  const char* variable = std::getenv("TESSERA_DATA");
+  if (folder.empty() && variable != nullptr) folder = variable;
+  if (folder.empty())
+    throw UsageError(
+        fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", r.dataset));
+  r.settings.grey = r.dataset == "cifar-10-grey";
+  return load_images(folder, r.settings.grey ? "cifar-10" : r.dataset);
+}
+
+}  // namespace
+
+ImageSplit images_for(TrainRequest& r) {
+  TrainingSettings& s = r.settings;
+  if (r.data.empty() && r.dataset.empty()) {
+    if (s.layers.size() < 2) throw UsageError("--layers takes at least two sizes, inputs and classes");
+    return synthetic_images(r.images, (r.images + 3) / 4, s.seed,
+                            shape_of(s.layers.front(), s.layers.back()));
+  }
+  ImageSplit images = read_images(r);
+  if (!r.layers_given) {
+    s.layers.front() = static_cast<uint32_t>(s.grey ? images.train.image_size() / images.train.channels
+                                                    : images.train.image_size());
+    s.layers.back() = images.train.classes;
+  }
+  return images;
+}
+
+Machine machine_for(const TrainRequest& r) {
+  if (r.machine == "host") return Machine::host(r.tiles != 0 ? r.tiles : r.threads);
+  return Machine::find(r.machine);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,47 @@
+// The request of `tessera train`.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace tessera::cli {
+
+struct TrainRequest {
+  TrainingSettings settings;
+  bool layers_given = false;
+
+  // The images: a data set of a folder, or synthetic ones.
+  std::string data;
+  std::string dataset;
+  uint32_t images = 8000;
+
+  std::string machine = "host";
+  uint32_t tiles = 0;  ///< of a host; 0: as many as threads
+  uint32_t threads = 0;
+
+  std::string checkpoint;
+  bool resume = false;
+  bool allow_different_bits = false;
+  bool estimate = false;
+  std::string report;
+  bool json = false;
+};
+
+void add_train_options(CLI::App& command, TrainRequest& request);
+
+/// Throws UsageError if options conflict or one is missing, before anything is read.
+void check(const TrainRequest& request, const CLI::App& command);
+
+/// Reads or generates the images, and sets what follows from them.
+ImageSplit images_for(TrainRequest& request);
+
+Machine machine_for(const TrainRequest& request);
+
+}  // namespace tessera::cli

@@ -1,0 +1,184 @@
+#include "report/training_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/memory.h"
+#include "model/operation.h"
+#include "report/chart.h"
+#include "report/page.h"
+
+namespace tessera::report {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
+std::string time_text(const TrainingReport& report, double seconds) {
+  return report.modelled ? value_text(seconds * report.clock_hz, Unit::cycles)
+                         : value_text(seconds, Unit::seconds);
+}
+
+/// Of a phase, in the unit of RunCost::cycles.
+double total_of(const std::map<std::string, double>& cycles) {
+  return std::accumulate(cycles.begin(), cycles.end(), 0.0,
+                         [](double sum, const auto& phase) { return sum + phase.second; });
+}
+
+Html charts_of(const TrainingResult& result) {
+  const auto chart_of = [&](const char* title, const char* label, Unit unit, auto training, auto validation) {
+    LineChart lines;
+    lines.frame = {title, "", kHalf, 300};
+    lines.x.label = "epoch";
+    lines.y = {label, unit};
+    lines.series = {{"training", {}, 0}, {"validation", {}, 1}};
+    for (const EpochResult& e : result.epochs) {
+      if (const std::optional<double> value = training(e))
+        lines.series[0].points.push_back({double(e.epoch), *value});
+      lines.series[1].points.push_back({double(e.epoch), validation(e)});
+    }
+    return chart(lines);
+  };
+  return side_by_side(
+      {chart_of(
+           "Loss", "cross-entropy", Unit::number, [](const EpochResult& e) { return std::optional(e.loss); },
+           [](const EpochResult& e) { return e.validation_loss; }),
+       chart_of(
+           "Accuracy", "accuracy", Unit::share, [](const EpochResult& e) { return e.accuracy; },
+           [](const EpochResult& e) { return e.validation_accuracy; })});
+}
+
+Html epochs_of(const TrainingResult& result) {
+  RichTable table(
+      {{"epoch"}, {"loss"}, {"accuracy"}, {"validation loss"}, {"validation accuracy"}, {"time"}});
+  for (const EpochResult& e : result.epochs)
+    table.add(
+        {fmt::format("{}", e.epoch), fmt::format("{:.4f}", e.loss), e.accuracy ? percent(*e.accuracy) : "–",
+         fmt::format("{:.4f}", e.validation_loss), percent(e.validation_accuracy),
+         e.seconds > 0 ? value_text(e.seconds, Unit::seconds) : "earlier"},
+        e.epoch == result.best_epoch);
+  return table.html();
+}
+
+Html figures_of(const TrainingReport& r) {
+  std::vector<KeyFigure> figures;
+  if (r.result) {
+    const TrainingResult& result = *r.result;
+    if (result.test_accuracy)
+      figures.push_back(
+          {"test accuracy", percent(*result.test_accuracy),
+           fmt::format("loss {:.4f}, network of epoch {}", *result.test_loss, result.best_epoch)});
+    if (result.best_epoch != 0)
+      figures.push_back({"validation accuracy",
+                         percent(result.epochs[result.best_epoch - 1].validation_accuracy),
+                         fmt::format("best, epoch {}", result.best_epoch)});
+  }
+  const bool ran = r.result && r.result->steps_run > 0;
+  figures.push_back({"training step", time_text(r, ran ? r.result->step_seconds : r.step.seconds),
+                     r.modelled ? fmt::format("{} at its clock", value_text(r.step.seconds, Unit::seconds))
+                     : ran      ? "mean on this computer"
+                                : "predicted"});
+  figures.push_back({"memory", base::bytes_text(r.step.total_bytes),
+                     !r.modelled
+                         ? "of a training step"
+                         : fmt::format("fullest tile {} of {}", base::bytes_text(r.step.fullest_tile_bytes),
+                                       base::bytes_text(r.step.tile_bytes))});
+  figures.push_back({"parameters", count_text(r.parameters), "values that are stored"});
+  return key_figures(figures);
+}
+
+Html memory_of(const TrainingReport& r) {
+  RichTable table({{"data", RichTable::Align::left}, {"bytes"}, {"", RichTable::Align::left}});
+  uint64_t most = 1;
+  for (const auto& [name, bytes] : r.step.bytes) most = std::max(most, bytes);
+  for (const auto& [name, bytes] : r.step.bytes)
+    table.add({name, count_text(bytes), share_bar(double(bytes) / double(most), 0)});
+  Html all = table.html();
+  if (!r.step.overflow.empty()) all += paragraph(r.step.overflow);
+  return all;
+}
+
+Html operations_of(const TrainingReport& r) {
+  RichTable table({{"operation", RichTable::Align::left},
+                   {r.modelled ? "cycles" : "predicted"},
+                   {"", RichTable::Align::left},
+                   {"of it exchange"}});
+  for (size_t i = 0; i < r.step.operations.size(); ++i) {
+    const model::OperationCost& o = r.step.operations[i];
+    if (o.seconds == 0) continue;
+    const auto exchange = o.cycles.find("exchange");
+    table.add({r.operations.at(i), time_text(r, o.seconds), share_bar(o.seconds / r.step.seconds, 0),
+               exchange == o.cycles.end() ? "" : percent(exchange->second / total_of(o.cycles))});
+  }
+  return table.html();
+}
+
+Html settings_of(const TrainingReport& r) {
+  RichTable table({{"setting", RichTable::Align::left}, {"value", RichTable::Align::left}});
+  for (const auto& [name, value] : r.settings) table.add({name, value});
+  return table.html();
+}
+
+}  // namespace
+
+double TrainingReport::predicted_seconds() const {
+  return epochs * (double(steps_per_epoch) * step.seconds + double(validation_batches) * evaluation.seconds) +
+         double(test_batches) * evaluation.seconds;
+}
+
+std::vector<std::string> names_of_operations(const model::Graph& graph) {
+  std::vector<std::string> names;
+  for (const model::Node& node : graph.nodes()) {
+    const model::ValueInfo& output = graph.info(node.outputs[0]);
+    const std::string of = output.belongs ? " of " + graph.info(*output.belongs).name : "";
+    names.push_back(fmt::format("{} {}{}", node.operation->name, to_string(output.type), of));
+  }
+  return names;
+}
+
+Table memory_table(const TrainingReport& report) {
+  Table table({"data", "bytes"});
+  for (const auto& [name, bytes] : report.step.bytes) table.add({name, count_text(bytes)});
+  table.add({"everything", count_text(report.step.total_bytes)});
+  if (report.modelled)
+    table.add({fmt::format("fullest tile, of {}", count_text(report.step.tile_bytes)),
+               count_text(report.step.fullest_tile_bytes)});
+  return table;
+}
+
+Table operations_table(const TrainingReport& report) {
+  Table table({"operation of a step", report.modelled ? "cycles" : "predicted", "share"});
+  std::vector<size_t> order(report.step.operations.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](size_t i) { return report.step.operations[i].seconds; });
+  for (size_t i : order) {
+    const double seconds = report.step.operations[i].seconds;
+    if (seconds == 0) continue;
+    table.add({report.operations.at(i), time_text(report, seconds),
+               fmt::format("{:.1f} %", 100 * seconds / report.step.seconds)});
+  }
+  table.add({"step", time_text(report, report.step.seconds), ""});
+  table.add({"evaluation of a batch", time_text(report, report.evaluation.seconds), ""});
+  return table;
+}
+
+std::string text_of(const EpochResult& e) {
+  return fmt::format("{:5}  {:8.4f}  {:>8}  {:15.4f}  {:>19}  {:>8}\n", e.epoch, e.loss,
+                     e.accuracy ? percent(*e.accuracy) : "–", e.validation_loss,
+                     percent(e.validation_accuracy), e.seconds > 0 ? seconds_text(e.seconds) : "earlier");
+}
+
+std::string page_of(const TrainingReport& r) {
+  Page page(fmt::format("Training of {}", r.network), fmt::format("{}, {}", r.images, r.machine));
+  Html overview = figures_of(r);
+  if (r.result && !r.result->epochs.empty()) overview += charts_of(*r.result) + epochs_of(*r.result);
+  page.add_section("Results", overview);
+  page.add_section("Memory of a training step by purpose", memory_of(r));
+  page.add_section("Time of a training step by operation", operations_of(r));
+  page.add_section("Settings", settings_of(r));
+  return page.html();
+}
+
+}  // namespace tessera::report

@@ -1,0 +1,47 @@
+// What training did and takes: tables and a page.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/table.h"
+
+namespace tessera::report {
+
+struct TrainingReport {
+  std::string network;  ///< "1024-1024-10, static, density 0.1, block 16"
+  std::string images;
+  std::string machine;
+  bool modelled = false;  ///< times are cycles of a tiled machine
+  double clock_hz = 0;
+  std::vector<std::pair<std::string, std::string>> settings;
+  uint64_t parameters = 0;
+  uint64_t steps_per_epoch = 0;
+  uint32_t epochs = 0;
+  /// Batches to evaluate after each epoch, and at the end.
+  uint64_t validation_batches = 0, test_batches = 0;
+  model::RunCost step;
+  model::RunCost evaluation;
+  std::vector<std::string> operations;  ///< names of those of `step`
+  std::optional<TrainingResult> result;
+
+  /// Of all training and evaluation, as predicted.
+  double predicted_seconds() const;
+};
+
+/// "linear f32[50, 1024]" for each operation of a graph.
+std::vector<std::string> names_of_operations(const model::Graph& graph);
+
+Table memory_table(const TrainingReport& report);
+/// Operations by time, those that take none left out.
+Table operations_table(const TrainingReport& report);
+/// In one line: loss and accuracy of an epoch.
+std::string text_of(const EpochResult& epoch);
+
+std::string page_of(const TrainingReport& report);
+
+}  // namespace tessera::report

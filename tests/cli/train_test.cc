@@ -1,0 +1,212 @@
+// `tessera train`.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/tool.h"
+#include "report/strict_markup.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using test::contents_of;
+using test::Outcome;
+using test::results_of;
+using testing::MarkupReader;
+
+class TrainCliTest : public test::ToolTest {
+ protected:
+  static constexpr const char* kSmall =
+      "train --layers 64,32,10 --images 400 --epochs 3 --rate 0.02 --seed 3 --threads 2";
+
+  json train(const std::string& options) const {
+    const Outcome o = run(fmt::format("{} --json {}", kSmall, options));
+    EXPECT_EQ(o.status, 0) << o.err;
+    return o.status == 0 ? results_of(o)[0] : json();
+  }
+};
+
+TEST_F(TrainCliTest, JsonHasWhatWasTrained) {
+  const json r = train("");
+  EXPECT_EQ(r["settings"]["layers"], json({64, 32, 10}));
+  EXPECT_EQ(r["settings"]["optimizer"], "momentum");
+  EXPECT_EQ(r["machine"], "host");
+  EXPECT_EQ(r["tiles"], 2);
+  EXPECT_EQ(r["steps_per_epoch"], 6);  // 340 images in batches of 50
+  EXPECT_EQ(r["steps"], 18);
+  EXPECT_EQ(r["parameters"], 64 * 32 + 32 + 32 * 10 + 10);
+  EXPECT_TRUE(r["finished"]);
+  ASSERT_EQ(r["epochs"].size(), 3u);
+  double best = 0;
+  for (const json& epoch : r["epochs"]) {
+    for (const char* key : {"epoch", "loss", "accuracy", "validation_loss", "validation_accuracy", "seconds"})
+      EXPECT_TRUE(epoch[key].is_number()) << key;
+    best = std::max(best, epoch["validation_accuracy"].get<double>());
+  }
+  EXPECT_EQ(r["epochs"][r["best_epoch"].get<size_t>() - 1]["validation_accuracy"], best);
+  EXPECT_TRUE(r["test_accuracy"].is_number());
+  EXPECT_GT(r["step"]["purposes"]["parameter"], 4 * 2410 - 1);
+  EXPECT_FALSE(r["step"]["operations"].empty());
+}
+
+TEST_F(TrainCliTest, PrintsARowPerEpoch) {
+  const Outcome o = run(kSmall);
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.err, "");
+  for (const char* text : {"340 for training, 60 for validation, 100 for testing", "64-32-10, dense",
+                           "host, 2 tiles", "\n    3  ", "test accuracy"})
+    EXPECT_NE(o.out.find(text), std::string::npos) << text << " in\n" << o.out;
+}
+
+TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
+  for (const char* options :
+       {"--kind static --density 1/4 --block 8", "--kind dynamic --block 4 --every 2 --schedule set",
+        "--kind dynamic --block 4 --every 2 --change 0.5 --until 1", "--kind dynamic --schedule none",
+        "--optimizer sgd --decay 0.001 --clip 1", "--optimizer nesterov --momentum 0.5 --activation gelu",
+        "--optimizer adam --dropout 0.1", "--optimizer adamw --decay 0.1 --micro-batches 5"})
+    EXPECT_TRUE(train(options)["finished"]) << options;
+}
+
+TEST_F(TrainCliTest, AnEstimateOfATiledMachineIsWhatItTakes) {
+  const json estimate = train("--machine bow --estimate"), done = train("--machine bow");
+  EXPECT_FALSE(estimate.contains("epochs"));
+  EXPECT_EQ(estimate["step"]["cycles"], done["step_cycles"]);
+  EXPECT_EQ(estimate["evaluation"]["cycles"], done["evaluation_cycles"]);
+  EXPECT_EQ(done["cycles"].get<uint64_t>(), 18 * estimate["step"]["cycles"].get<uint64_t>());
+  EXPECT_GT(estimate["predicted_seconds"], 0);
+  const Outcome text = run(fmt::format("{} --machine bow --estimate", kSmall));
+  for (const char* part : {"parameter", "fullest tile", "linear f32[50, 32]", "cycles"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " in\n" << text.out;
+}
+
+TEST_F(TrainCliTest, SaysWhatDoesNotFit) {
+  std::string machine = contents_of(std::string(TESSERA_MACHINES) + "/gc2.toml");
+  const size_t tiles = machine.find("\ntiles = ") + 1;
+  machine.replace(tiles, machine.find('\n', tiles) - tiles, "tiles = 64");
+  const std::string small =
+      fmt::format("train --images 100 --machine '{}'", file("small.toml", machine)) + " --layers ";
+  const Outcome estimate = run(small + "1024,1024,10 --estimate");
+  EXPECT_EQ(estimate.status, 1);
+  EXPECT_NE(estimate.out.find("fullest tile, of 262,144"), std::string::npos) << estimate.out;
+  for (const Outcome& o : {estimate, run(small + "1024,1024,10"), run(small + "1024,1536,10")}) {
+    EXPECT_EQ(o.status, 1);
+    EXPECT_NE(o.err.find("smaller batch, sparser or smaller layers"), std::string::npos) << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  }
+}
+
+TEST_F(TrainCliTest, WritesAReport) {
+  for (const char* options : {"", "--estimate", "--machine bow --kind static --block 8"}) {
+    const std::string page = path("page.html");
+    train(fmt::format("--report '{}' {}", page, options));
+    const std::string html = MarkupReader::read(contents_of(page)).whole_text();
+    for (const char* text : {"Memory of a training step by purpose", "Time of a training step by operation"})
+      EXPECT_NE(html.find(text), std::string::npos) << text;
+    EXPECT_EQ(html.find("validation loss") != std::string::npos, std::string(options) != "--estimate");
+  }
+}
+
+TEST_F(TrainCliTest, AResumedRunIsTheSame) {
+  const std::string whole = path("whole.safetensors"), broken = path("broken.safetensors");
+  const std::string longer = "--epochs 200 --kind dynamic --block 4 --every 10";
+  const std::string small = "train --layers 64,32,10 --images 400 --rate 0.02 --tiles 2 --json " + longer;
+  const Outcome expected = run(fmt::format("{} --checkpoint '{}'", small, whole));
+  ASSERT_EQ(expected.status, 0) << expected.err;
+  // Ctrl-C once there is a checkpoint.
+  const Outcome stopped =
+      run(fmt::format("{} --threads 2 --checkpoint '{}'", small, broken),
+          fmt::format("{{}} & while ! test -e '{}'; do :; done; kill -INT $!; wait $!", broken));
+  ASSERT_EQ(stopped.status, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("interrupted after step"), std::string::npos) << stopped.err;
+  EXPECT_FALSE(results_of(stopped)[0]["finished"]);
+  const Outcome resumed = run(fmt::format("{} --threads 1 --checkpoint '{}' --resume", small, broken));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(contents_of(broken) == contents_of(whole));
+  json a = results_of(expected)[0], b = results_of(resumed)[0];
+  EXPECT_EQ(b["resumed_from_step"], results_of(stopped)[0]["steps"]);
+  for (const char* key : {"test_loss", "test_accuracy", "best_epoch"}) EXPECT_EQ(a[key], b[key]) << key;
+  ASSERT_EQ(a["epochs"].size(), b["epochs"].size());
+  for (size_t i = 0; i < a["epochs"].size(); ++i) {
+    a["epochs"][i].erase("seconds");
+    b["epochs"][i].erase("seconds");
+    EXPECT_EQ(a["epochs"][i], b["epochs"][i]);
+  }
+}
+
+TEST_F(TrainCliTest, ChecksACheckpointBeforeItTrains) {
+  const std::string file = path("run.safetensors");
+  const std::string with = fmt::format("{} --checkpoint '{}'", kSmall, file);
+  ASSERT_EQ(run(with + " --resume").status, 0);  // there is none yet
+  const Outcome exists = run(with);
+  EXPECT_EQ(exists.status, 2);
+  EXPECT_NE(exists.err.find("exists: add --resume"), std::string::npos) << exists.err;
+  EXPECT_EQ(run(with + " --resume").status, 0);
+  const Outcome other = run(with + " --resume --batch 25");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_NE(other.err.find("its batch is 50, now it is 25"), std::string::npos) << other.err;
+  const Outcome tiles = run(with + " --resume --tiles 3");
+  EXPECT_EQ(tiles.status, 1);
+  EXPECT_NE(tiles.err.find("--allow-different-bits"), std::string::npos) << tiles.err;
+  EXPECT_EQ(run(with + " --resume --tiles 3 --allow-different-bits").status, 0);
+  const Outcome isa = run(with + " --resume --isa generic");
+  EXPECT_EQ(isa.status, 1);
+  EXPECT_EQ(left_behind(), 1u);  // no temporary files
+}
+
+TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--kind sparse", "the kind of layers 'sparse' is unknown; there are dense, static, dynamic"},
+      {"--density 0.1", "--density is for --kind static or dynamic"},
+      {"--kind static --schedule set", "--schedule is for --kind dynamic"},
+      {"--kind dynamic --schedule none --every 5", "--every is for --schedule set or rigl"},
+      {"--kind static --block 7", "the block size is 7; it must be 1, 4, 8, 16 or 32"},
+      {"--kind static --density 0", "the density is 0"},
+      {"--kind static --density 0.01", "a density of 0.01 leaves hidden layer 1, 32 × 64, without a block"},
+      {"--optimizer adam --momentum 0.5", "--momentum is for --optimizer momentum or nesterov"},
+      {"--rate fast", "--rate takes a number; 'fast' is not one"},
+      {"--rate nan", "--rate takes a number; 'nan' is not one"},
+      {"--batch 0", "--batch takes a whole number from 1"},
+      {"--batch 1000", "a batch of 1000 is larger than the 340 images"},
+      {"--micro-batches 3", "a batch of 50 cannot be divided into 3"},
+      {"--layers 64", "at least two sizes"},
+      {"--layers 64,0,10", "the size of a layer is 0"},
+      {"--activation swish", "the activation 'swish' is unknown"},
+      {"--dataset imagenet", "--dataset"},
+      {"--machine bow --tiles 4", "--tiles is for --machine host"},
+      {"--machine moon", "moon"},
+      {"--resume", "--resume is for --checkpoint FILE"},
+      {"--estimate --checkpoint x.safetensors", "leave out one of them"},
+  };
+  for (const auto& [options, message] : cases) {
+    std::string command = kSmall;
+    if (options.starts_with("--layers")) command = "train --images 400";
+    if (options.starts_with("--rate")) command = "train";
+    const Outcome o = run(fmt::format("{} {}", command, options));
+    EXPECT_EQ(o.status, 2) << options;
+    EXPECT_NE(o.err.find(message), std::string::npos) << options << ": " << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+    EXPECT_EQ(o.out, "") << options;
+  }
+}
+
+TEST_F(TrainCliTest, ReportsDivergenceAndMissingFiles) {
+  const Outcome diverged = run("train --layers 64,32,10 --images 400 --rate 1e9");
+  EXPECT_EQ(diverged.status, 1);
+  EXPECT_NE(diverged.err.find("training diverged: the loss is"), std::string::npos) << diverged.err;
+  const Outcome missing = run(fmt::format("train --dataset mnist --data '{}'", path("nowhere")));
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.err.find("no images of mnist here"), std::string::npos) << missing.err;
+  const Outcome unwritable = run(fmt::format("{} --report '{}/page.html'", kSmall, path("nowhere")));
+  EXPECT_EQ(unwritable.status, 1);
+  EXPECT_EQ(unwritable.out, "");
+}
+
+}  // namespace
+}  // namespace tessera
