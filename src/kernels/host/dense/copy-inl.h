@@ -18,6 +18,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using program::FieldView;
+using program::Phase;
 
 template <class T>
 HWY_INLINE T* row_of(const FieldView& field, uint32_t row) {
@@ -61,6 +62,13 @@ inline void copy_passes(const FieldView& from, uint32_t row, uint32_t rows, floa
     const uint32_t col = pass * kDenseDepth;
     copy_rows(from, row, rows, col, std::min(kDenseDepth, from.cols - col), to, kDenseRowStep);
   }
+}
+
+// Calls work(begin, end) for the batch in parts that scratch has room for.
+template <class Work>
+void each_batch(uint32_t rows, const Work& work) {
+  for (uint32_t begin = 0; begin < rows; begin += kDenseBatch)
+    work(begin, std::min(begin + kDenseBatch, rows));
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -13,7 +13,9 @@
 // With one lane there is nothing to vectorise: the reference is the kernel.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define TESSERA_DENSE_VECTORS 1
-#include "kernels/host/dense/products-inl.h"
+#include "kernels/host/dense/forward-inl.h"
+#include "kernels/host/dense/input_gradient-inl.h"
+#include "kernels/host/dense/weight_gradient-inl.h"
 #else
 #define TESSERA_DENSE_VECTORS 0
 #endif

@@ -1,0 +1,99 @@
+// The forward product of one slice.
+#if defined(TESSERA_DENSE_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_DENSE_FORWARD_INL_H_
+#undef TESSERA_DENSE_FORWARD_INL_H_
+#else
+#define TESSERA_DENSE_FORWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/activation-inl.h"
+#include "kernels/host/dense/copy-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Y = activation(X·Wᵀ + bias).
+class PanelForward {
+ public:
+  explicit PanelForward(const program::Vertex& v)
+      : v_(v),
+        x_(v.fields[panel_forward_field::x]),
+        w_(v.fields[panel_forward_field::w]),
+        bias_(v.fields[panel_forward_field::bias]),
+        y_(v.fields[panel_forward_field::y]),
+        scratch_(x_.rows, x_.cols, false),
+        activation_(static_cast<Activation>(v.params[panel_forward_param::activation])) {}
+
+  void run() const {
+    float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
+    const uint32_t groups = (w_.rows + kDensePanels - 1) / kDensePanels;
+    each_batch(y_.rows, [&](uint32_t begin, uint32_t end) {
+      v_.enter(Phase::rearrange);
+      copy_passes(x_, begin, end - begin, scratch + scratch_.rows);
+      v_.enter(Phase::compute);
+      program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
+        group(i * kDensePanels, begin, end, scratch + scratch_.rows,
+              reinterpret_cast<float*>(of_thread) + scratch_.sums);
+      });
+    });
+  }
+
+ private:
+  // All rows of the batch times some panels.
+  void group(uint32_t panel, uint32_t begin, uint32_t end, const float* rows, float* sums) const {
+    const uint32_t panels = std::min(kDensePanels, w_.rows - panel);
+    const uint32_t next = panel + kDensePanels < w_.rows ? panel + kDensePanels : panel;
+    const uint32_t passes = dense_passes(x_.cols);
+    with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t pass = 0; pass < passes; ++pass) {
+        const uint32_t col = pass * kDenseDepth;
+        const size_t value = size_t{col} * kPanelRows;
+        const MicroTile<T> tile = {.panels = row_of<const T>(w_, panel) + value,
+                                   .panel_step = static_cast<size_t>(w_.row_stride),
+                                   .factors = rows + size_t{pass} * (end - begin) * kDenseRowStep,
+                                   .factor_step = 1,
+                                   .depth = std::min(kDenseDepth, x_.cols - col),
+                                   .sums = sums,
+                                   .sums_step = kPanelRows,
+                                   .adds = pass > 0,
+                                   .next = row_of<const T>(w_, next) + value};
+        run_micro_tiles<kDenseRowStep>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
+          if (pass + 1 == passes) finish(panel, begin + row, count, sums + row * kDenseSumStep);
+        });
+      }
+    });
+  }
+
+  void finish(uint32_t panel, uint32_t row, uint32_t rows, const float* sums) const {
+    const PanelFloats d;
+    const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
+    const float* bias = bias_.empty() ? nullptr : bias_.as<const float>() + col;
+    with_float_type(y_.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
+        T* y = row_of<T>(y_, r) + col;
+        each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
+          auto value = hn::LoadU(d, sums + i);
+          if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
+          store_some(activate(d, activation_, value), y + i, count);
+        });
+      }
+    });
+  }
+
+  const program::Vertex& v_;
+  const FieldView& x_;
+  const FieldView& w_;
+  const FieldView& bias_;
+  const FieldView& y_;
+  const DenseRowScratch scratch_;
+  const Activation activation_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
