@@ -62,7 +62,7 @@ class PanelForward {
                                    .sums_step = kPanelRows,
                                    .adds = pass > 0,
                                    .next = row_of<const T>(w_, next) + value};
-        run_micro_tiles<kDenseRowStep>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
+        run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
           if (pass + 1 == passes) finish(panel, begin + row, count, sums + row * kDenseSumStep);
         });
       }

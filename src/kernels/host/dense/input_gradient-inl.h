@@ -16,7 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// dX = dY·W, with panels of W transposed on the way.
+// dX = dY·W, with vectors along the columns of W, which is transposed on the way, or along the batch. Both
+// add the same products in the same order.
 class PanelInputGradient {
  public:
   explicit PanelInputGradient(const program::Vertex& v)
@@ -25,46 +26,102 @@ class PanelInputGradient {
         w_(v.fields[panel_input_gradient_field::w]),
         relu_(v.fields[panel_input_gradient_field::relu]),
         dx_(v.fields[panel_input_gradient_field::dx]),
-        scratch_(dy_.rows, dy_.cols, true) {}
+        scratch_(dy_.rows, dy_.cols, true),
+        along_batch_(lies_along_batch(w_.type, dy_.rows, dy_.cols)) {}
 
   void run() const {
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
+    float* rows = scratch + scratch_.rows;
     const uint32_t groups = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
     each_batch(dx_.rows, [&](uint32_t begin, uint32_t end) {
       v_.enter(Phase::rearrange);
-      copy_passes(dy_, begin, end - begin, scratch + scratch_.rows);
+      if (along_batch_)
+        transpose_batch(begin, end - begin, scratch + scratch_.weights, rows);
+      else
+        copy_passes(dy_, begin, end - begin, rows);
       v_.enter(Phase::compute);
       program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
-        group(i * kDenseSumStep, begin, end, scratch + scratch_.rows, reinterpret_cast<float*>(of_thread));
+        group(i * kDenseSumStep, begin, end - begin, rows, reinterpret_cast<float*>(of_thread));
       });
     });
   }
 
  private:
-  // All rows of the batch times some columns of W.
-  void group(uint32_t col, uint32_t begin, uint32_t end, const float* rows, float* of_thread) const {
+  static constexpr size_t kPanelStep = size_t{kDenseDepth} * kPanelRows;
+  static constexpr size_t kSquareStep = size_t{kDenseSumStep} * kPanelRows;
+
+  // Rows of the batch times some columns of W.
+  void group(uint32_t col, uint32_t first, uint32_t count, const float* rows, float* of_thread) const {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
     const uint32_t cols = std::min(kDenseSumStep, dx_.cols - col);
-    const uint32_t passes = dense_passes(dy_.cols);
-    for (uint32_t pass = 0; pass < passes; ++pass) {
+    const size_t pass_step = along_batch_ ? panels_of(count) * kPanelStep : size_t{count} * kDenseRowStep;
+    for (uint32_t pass = 0; pass < dense_passes(dy_.cols); ++pass, rows += pass_step) {
       const uint32_t term = pass * kDenseDepth, terms = std::min(kDenseDepth, dy_.cols - term);
-      transpose_panels(term / kPanelRows, terms, col, cols, weights);
-      const MicroTile<float> tile = {.panels = weights,
-                                     .panel_step = size_t{kDenseDepth} * kPanelRows,
-                                     .factors = rows + size_t{pass} * (end - begin) * kDenseRowStep,
-                                     .factor_step = 1,
-                                     .depth = terms,
-                                     .sums = sums,
-                                     .sums_step = kPanelRows,
-                                     .adds = pass > 0,
-                                     .next = weights};
-      run_micro_tiles<kDenseRowStep>(tile, (cols + kPanelRows - 1) / kPanelRows, end - begin,
-                                     [&](uint32_t row, uint32_t count) HWY_ATTR {
-                                       if (pass + 1 == passes)
-                                         finish(col, cols, begin + row, count, sums + row * kDenseSumStep);
-                                     });
+      if (along_batch_)
+        add_along_batch(rows, count, term / kPanelRows, terms, col, cols, pass > 0, weights);
+      else
+        add_along_columns(rows, count, term / kPanelRows, terms, col, cols, pass > 0, weights, sums);
     }
+    if (along_batch_)
+      for (uint32_t p = 0; p < panels_of(count); ++p)
+        transpose(weights + p * kSquareStep, kPanelRows, cols, kPanelRows,
+                  sums + size_t{p} * kPanelRows * kDenseSumStep, kDenseSumStep);
+    finish(col, cols, first, count, sums);
+  }
+
+  static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+
+  // Adds the products with rows of W from a panel on to sums: [row of the batch][column].
+  void add_along_columns(const float* rows, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
+                         uint32_t cols, bool adds, float* weights, float* sums) const {
+    transpose_panels(panel, terms, col, cols, weights);
+    const MicroTile<float> tile = {.panels = weights,
+                                   .panel_step = kPanelStep,
+                                   .factors = rows,
+                                   .factor_step = 1,
+                                   .depth = terms,
+                                   .sums = sums,
+                                   .sums_step = kPanelRows,
+                                   .adds = adds,
+                                   .next = weights};
+    run_micro_tiles<kAcrossRows>(tile, panels_of(cols), count, [](uint32_t, uint32_t) {});
+  }
+
+  // The same for panels of the batch: [panel][column][row].
+  void add_along_batch(const float* batch, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
+                       uint32_t cols, bool adds, float* sums) const {
+    for (uint32_t p = 0; p < panels_of(count); p += kDensePanels) {
+      const MicroTile<float> tile = {.panels = batch + p * kPanelStep,
+                                     .panel_step = kPanelStep,
+                                     .factors = values_at<float>(panel, col),
+                                     .factor_step = static_cast<size_t>(w_.row_stride),
+                                     .depth = terms,
+                                     .sums = sums + p * kSquareStep,
+                                     .sums_step = kSquareStep,
+                                     .adds = adds,
+                                     .next = nullptr};
+      run_micro_tiles<kInPanels>(tile, std::min(kDensePanels, panels_of(count) - p), cols,
+                                 [](uint32_t, uint32_t) {});
+    }
+  }
+
+  // Panels of rows of dY: [pass][panel][kDenseDepth][kPanelRows], with zeros after the last row.
+  void transpose_batch(uint32_t first, uint32_t count, float* rows, float* to) const {
+    for (uint32_t term = 0; term < dy_.cols; term += kDenseDepth) {
+      const uint32_t terms = std::min(kDenseDepth, dy_.cols - term);
+      for (uint32_t r = 0; r < count; r += kPanelRows, to += kPanelStep) {
+        const uint32_t some = std::min(kPanelRows, count - r);
+        copy_rows(dy_, first + r, some, term, terms, rows, kDenseRowStep);
+        std::fill(rows + size_t{some} * kDenseRowStep, rows + size_t{kPanelRows} * kDenseRowStep, 0.0F);
+        transpose(rows, kDenseRowStep, kPanelRows, terms, to, kPanelRows);
+      }
+    }
+  }
+
+  template <class T>
+  HWY_INLINE const T* values_at(uint32_t panel, uint32_t col) const {
+    return row_of<const T>(w_, panel) + size_t{col} * kPanelRows;
   }
 
   // Panels of Wᵀ: kPanelRows columns of W for each of `terms` rows from a panel on.
@@ -72,9 +129,8 @@ class PanelInputGradient {
     with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
       const uint32_t end = panel + (terms + kPanelRows - 1) / kPanelRows;
       for (uint32_t p = panel; p < end; ++p, to += kPanelRows * kPanelRows) {
-        const T* values = row_of<const T>(w_, p) + size_t{col} * kPanelRows;
-        prefetch_values(
-            row_of<const T>(w_, std::min(p + kPanelsAhead, w_.rows - 1)) + size_t{col} * kPanelRows, cols);
+        const T* values = values_at<T>(p, col);
+        prefetch_values(values_at<T>(std::min(p + kPanelsAhead, w_.rows - 1), col), cols);
         for (uint32_t c = 0; c < cols; c += kPanelRows)
           transpose_values(values + size_t{c} * kPanelRows, std::min(kPanelRows, cols - c),
                            to + size_t{c} * kDenseDepth);
@@ -133,6 +189,7 @@ class PanelInputGradient {
   const FieldView& relu_;
   const FieldView& dx_;
   const DenseRowScratch scratch_;
+  const bool along_batch_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -1,6 +1,8 @@
 // Blocking of the dense products, and the layout of their scratch.
 #pragma once
 
+#include <tessera/types.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +34,14 @@ inline constexpr uint32_t kDenseColumns = 512;
 /// Passes over a sum of so many terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
 
+/// Whether vectors of the input gradient lie along the batch: then W is read as it lies, and only dY and dX
+/// are transposed, but the batch is padded to whole vectors. Otherwise W is transposed.
+inline bool lies_along_batch(Type weights, uint32_t n, uint32_t m) {
+  constexpr double kTransposePerTerm = 5;  // of a panel, in the terms that are multiplied meanwhile
+  const double padded = round_up(n, kPanelRows), panels = round_up(m, kPanelRows);
+  return weights == Type::f32 && (padded - n) * m + kTransposePerTerm * padded < kTransposePerTerm * panels;
+}
+
 /// Scratch of products whose results are rows of a batch; offsets in floats.
 struct DenseRowScratch {
   size_t rows = 0;  ///< copied rows in FP32: [pass][row][kDenseRowStep]
@@ -40,7 +50,7 @@ struct DenseRowScratch {
   size_t total;
 
   DenseRowScratch(uint32_t n, uint32_t terms, bool transposes) {
-    const size_t batch = std::min(n, kDenseBatch);
+    const size_t batch = round_up(std::min(n, kDenseBatch), kPanelRows);
     weights = dense_passes(terms) * batch * kDenseRowStep;
     sums = weights + (transposes ? size_t{kDensePanels} * kDenseDepth * kPanelRows : 0);
     total = sums + batch * kDenseSumStep;

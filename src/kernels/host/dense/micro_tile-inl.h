@@ -40,7 +40,7 @@ struct MicroTile {
   const T* panels;  // kPanelRows values for each t
   size_t panel_step;
   const float* factors;
-  size_t factor_step;  // from t to the next
+  size_t factor_step;  // from t to the next; of factors in panels, from one of their panels to the next
   size_t depth;
   float* sums;
   size_t sums_step;  // from panel to panel
@@ -48,13 +48,16 @@ struct MicroTile {
   const T* next;  // panels to prefetch
 };
 
-// Floats from the sums of a factor to those of the next: in panels, or in rows of a batch.
+// Factors i and i + 1 are so many floats apart: neighbours in a row of a batch, in copied rows, or in panels,
+// where kPanelRows terms follow one another.
+inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = kPanelRows;
+
+// Floats from the sums of a factor to those of the next.
 template <size_t kStride>
 constexpr size_t sum_step() {
-  return kStride == 1 ? kPanelRows : kDenseSumStep;
+  return kStride == kAcrossRows ? kDenseSumStep : kPanelRows;
 }
 
-// kStride: floats from factor i to the next.
 template <int kPanels, int kFactors, size_t kStride, class T>
 HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   const PanelFloats d;
@@ -79,17 +82,25 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   }
   const T* panels = tile.panels;
   const float* factors = tile.factors;
-  const size_t panel_step = tile.panel_step, factor_step = kStride == 1 ? tile.factor_step : 1;
+  const size_t panel_step = tile.panel_step, factor_step = kStride == kAlongRow ? tile.factor_step : 1;
   const T* next = tile.next;
+  // Panels of factors are too far apart for hardware prefetchers.
+  const size_t jump = tile.factor_step - kPanelRows;
+  const float* next_factors = factors + 2 * tile.factor_step;
+  uint32_t rest = kPanelRows;  // terms in the panel of factors
   for (size_t t = tile.depth; t > 0; --t) {
     hn::Vec<PanelFloats> w[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v)
       w[v] = load_f32(d, panels + v / kPanelVectors * panel_step + offset(v));
-    if constexpr (kStride != 1) {
+    if constexpr (kStride == kAcrossRows) {
 #pragma GCC unroll 2
       for (int p = 0; p < kPanels; ++p) hwy::Prefetch(next + p * panel_step);
       next += kPanelRows;
+    }
+    if constexpr (kStride == kInPanels) {
+      hwy::Prefetch(next_factors);
+      next_factors += kPanelRows;
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kFactors; ++i) {
@@ -99,6 +110,11 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
     }
     panels += kPanelRows;
     factors += factor_step;
+    if (kStride == kInPanels && --rest == 0) {
+      rest = kPanelRows;
+      factors += jump;
+      next_factors = factors + 2 * tile.factor_step;
+    }
   }
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {

@@ -70,7 +70,7 @@ class PanelWeightGradient {
   void in_place(MicroTile<float> tile, uint32_t panel, uint32_t panels, uint32_t col, uint32_t cols) const {
     tile.sums = row_of<float>(dw_, panel) + size_t{col} * kPanelRows;
     tile.sums_step = static_cast<size_t>(dw_.row_stride);
-    run_micro_tiles<1>(tile, panels, cols, [&](uint32_t begin, uint32_t count) HWY_ATTR {
+    run_micro_tiles<kAlongRow>(tile, panels, cols, [&](uint32_t begin, uint32_t count) HWY_ATTR {
       const uint32_t rows = rows_of(panel + panels - 1);
       if (rows == kPanelRows) return;
       float* last = tile.sums + (panels - 1) * tile.sums_step;
@@ -91,7 +91,7 @@ class PanelWeightGradient {
     for (uint32_t i = 0; i < split.tiles(); ++i) {
       const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
       tile.factors = factors + begin;
-      run_micro_tiles<1>(tile, panels, count, [](uint32_t, uint32_t) {});
+      run_micro_tiles<kAlongRow>(tile, panels, count, [](uint32_t, uint32_t) {});
       for (uint32_t p = 0; p < panels; ++p) {
         const uint32_t rows = rows_of(panel + p);
         T* dw = row_of<T>(dw_, panel + p) + size_t{col + begin} * kPanelRows;
