@@ -99,11 +99,11 @@ void run(Arrays& arrays, uint32_t threads,
 
 /// A plan of that many parts, whatever it costs.
 HostDensePlan plan_of_parts(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
-  const bool sddmm = p.product == Product::sddmm;
-  const uint32_t units = PanelLayout{p.product == Product::input_gradient ? p.k : p.m, 0}.rows();
+  const bool forward = p.product == Product::forward, input = p.product == Product::input_gradient;
   HostDensePlan plan;
-  plan.partition.panel_begin = split_evenly(units, panel_parts);
-  plan.partition.col_begin = split_evenly(sddmm ? p.k : p.n, col_parts);
+  plan.partition.panel_begin = split_evenly(PanelLayout{input ? p.k : p.m, 0}.rows(), panel_parts);
+  plan.partition.col_begin =
+      split_evenly(p.product == Product::sddmm ? p.k : p.n, col_parts, forward ? 1 : PanelLayout::kRows);
   return plan;
 }
 

@@ -79,6 +79,8 @@ constexpr NamedSample kInputSamples[] = {
     {"n50", input_sample<50, false>},
     {"n50-m10-relu", input_sample<50, true, f32, f32, 10>},
     {"n64", input_sample<64, false>},
+    {"n50-m300", input_sample<50, true, f32, f32, 300>},
+    {"n51-m1100", input_sample<51, false, f32, bf16, 1100>},
     {"n397", input_sample<397, false>},
     {"n37-f16", input_sample<37, true, f16, f16>},
     {"n37-bf16", input_sample<37, false, bf16, bf16>},

@@ -56,11 +56,13 @@ inline void copy_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32
   });
 }
 
-// Passes over the copied rows of a batch.
+// Passes over the copied rows of a batch, with zeros up to whole panels.
 inline void copy_passes(const FieldView& from, uint32_t row, uint32_t rows, float* to) {
   for (uint32_t pass = 0; pass < dense_passes(from.cols); ++pass, to += size_t{rows} * kDenseRowStep) {
-    const uint32_t col = pass * kDenseDepth;
-    copy_rows(from, row, rows, col, std::min(kDenseDepth, from.cols - col), to, kDenseRowStep);
+    const uint32_t col = pass * kDenseDepth, cols = std::min(kDenseDepth, from.cols - col);
+    copy_rows(from, row, rows, col, cols, to, kDenseRowStep);
+    for (uint32_t r = 0; r < rows; ++r)
+      std::fill(to + r * kDenseRowStep + cols, to + r * kDenseRowStep + round_up(cols, kPanelRows), 0.0F);
   }
 }
 

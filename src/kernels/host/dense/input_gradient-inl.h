@@ -10,14 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/host/dense/copy-inl.h"
+#include "kernels/host/dense/dot_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// dX = dY·W, with vectors along the columns of W, which is transposed on the way, or along the batch. Both
-// add the same products in the same order.
+// dX = dY·W.
 class PanelInputGradient {
  public:
   explicit PanelInputGradient(const program::Vertex& v)
@@ -27,21 +26,22 @@ class PanelInputGradient {
         relu_(v.fields[panel_input_gradient_field::relu]),
         dx_(v.fields[panel_input_gradient_field::dx]),
         scratch_(dy_.rows, dy_.cols, true),
-        along_batch_(lies_along_batch(w_.type, dy_.rows, dy_.cols)) {}
+        method_(w_.type, dy_.rows, dy_.cols) {}
 
   void run() const {
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
-    float* rows = scratch + scratch_.rows;
     const uint32_t groups = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
     each_batch(dx_.rows, [&](uint32_t begin, uint32_t end) {
+      const Batch batch(*this, begin, end, scratch + scratch_.rows);
       v_.enter(Phase::rearrange);
-      if (along_batch_)
-        transpose_batch(begin, end - begin, scratch + scratch_.weights, rows);
+      if (method_.along_batch)
+        transpose_batch(begin, batch.rows, scratch + scratch_.weights, batch.main);
       else
-        copy_passes(dy_, begin, end - begin, rows);
+        copy_passes(dy_, begin, batch.rows, batch.main);
+      copy_passes(dy_, begin + batch.rows, batch.dot_rows, batch.rest);
       v_.enter(Phase::compute);
       program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
-        group(i * kDenseSumStep, begin, end - begin, rows, reinterpret_cast<float*>(of_thread));
+        group(i * kDenseSumStep, batch, reinterpret_cast<float*>(of_thread));
       });
     });
   }
@@ -50,24 +50,49 @@ class PanelInputGradient {
   static constexpr size_t kPanelStep = size_t{kDenseDepth} * kPanelRows;
   static constexpr size_t kSquareStep = size_t{kDenseSumStep} * kPanelRows;
 
+  // Rows of dY as they are copied: [pass], and in it panels or rows.
+  struct Batch {
+    uint32_t first, rows, dot_rows;
+    size_t pass_step;
+    float* main;
+    float* rest;  // of the dot products
+
+    Batch(const PanelInputGradient& p, uint32_t begin, uint32_t end, float* at)
+        : first(begin), rows(end - begin), dot_rows(end == p.dx_.rows ? p.method_.dot_rows : 0), main(at) {
+      rows -= dot_rows;
+      pass_step = p.method_.along_batch ? panels_of(rows) * kPanelStep : size_t{rows} * kDenseRowStep;
+      rest = at + dense_passes(p.dy_.cols) * pass_step;
+    }
+  };
+
   // Rows of the batch times some columns of W.
-  void group(uint32_t col, uint32_t first, uint32_t count, const float* rows, float* of_thread) const {
+  void group(uint32_t col, const Batch& batch, float* of_thread) const {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
     const uint32_t cols = std::min(kDenseSumStep, dx_.cols - col);
-    const size_t pass_step = along_batch_ ? panels_of(count) * kPanelStep : size_t{count} * kDenseRowStep;
-    for (uint32_t pass = 0; pass < dense_passes(dy_.cols); ++pass, rows += pass_step) {
+    for (uint32_t pass = 0; pass < dense_passes(dy_.cols); ++pass) {
       const uint32_t term = pass * kDenseDepth, terms = std::min(kDenseDepth, dy_.cols - term);
-      if (along_batch_)
-        add_along_batch(rows, count, term / kPanelRows, terms, col, cols, pass > 0, weights);
-      else
-        add_along_columns(rows, count, term / kPanelRows, terms, col, cols, pass > 0, weights, sums);
+      const float* rows = batch.main + pass * batch.pass_step;
+      const uint32_t panel = term / kPanelRows;
+      if (method_.along_batch)
+        add_along_batch(rows, batch.rows, panel, terms, col, cols, pass > 0, weights);
+      else if (batch.rows > 0)
+        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums);
+      if (batch.dot_rows > 0)
+        run_dot_tiles({.columns = values_at<float>(panel, col),
+                       .panel_step = static_cast<size_t>(w_.row_stride),
+                       .rows = batch.rest + size_t{pass} * batch.dot_rows * kDenseRowStep,
+                       .panels = panels_of(terms),
+                       .adds = pass > 0,
+                       .sums = sums + size_t{batch.rows} * kDenseSumStep},
+                      batch.dot_rows, cols);
     }
-    if (along_batch_)
-      for (uint32_t p = 0; p < panels_of(count); ++p)
-        transpose(weights + p * kSquareStep, kPanelRows, cols, kPanelRows,
+    if (method_.along_batch)
+      for (uint32_t p = 0; p < panels_of(batch.rows); ++p)
+        transpose(weights + p * kSquareStep, kPanelRows, cols,
+                  std::min(kPanelRows, batch.rows - p * kPanelRows),
                   sums + size_t{p} * kPanelRows * kDenseSumStep, kDenseSumStep);
-    finish(col, cols, first, count, sums);
+    finish(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
   }
 
   static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
@@ -189,7 +214,7 @@ class PanelInputGradient {
   const FieldView& relu_;
   const FieldView& dx_;
   const DenseRowScratch scratch_;
-  const bool along_batch_;
+  const DenseInputMethod method_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

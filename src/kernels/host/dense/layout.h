@@ -34,13 +34,25 @@ inline constexpr uint32_t kDenseColumns = 512;
 /// Passes over a sum of so many terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
 
-/// Whether vectors of the input gradient lie along the batch: then W is read as it lies, and only dY and dX
-/// are transposed, but the batch is padded to whole vectors. Otherwise W is transposed.
-inline bool lies_along_batch(Type weights, uint32_t n, uint32_t m) {
-  constexpr double kTransposePerTerm = 5;  // of a panel, in the terms that are multiplied meanwhile
-  const double padded = round_up(n, kPanelRows), panels = round_up(m, kPanelRows);
-  return weights == Type::f32 && (padded - n) * m + kTransposePerTerm * padded < kTransposePerTerm * panels;
-}
+/// How an input gradient is computed. Vectors lie along the columns of W, which is transposed on the way, or
+/// along the batch: then W is read as it lies, and only dY and dX are transposed, but the batch is padded to
+/// whole vectors. Both add the same products in the same order. The last rows of a batch, if few are left
+/// beyond whole vectors, are dot products.
+struct DenseInputMethod {
+  uint32_t dot_rows = 0;  ///< of the batch, the last ones
+  bool along_batch = false;
+
+  DenseInputMethod(Type weights, uint32_t n, uint32_t m) {
+    if (weights != Type::f32) return;
+    constexpr uint32_t kMostDotRows = 4, kLeastTerms = 256;  // below, lanes are added too often
+    const uint32_t rest = n % kPanelRows;
+    if (rest <= kMostDotRows && m >= kLeastTerms) dot_rows = rest;
+    // Transposing a term of a panel takes as long as multiplying it with so many rows.
+    constexpr double kTransposeRows = 5;
+    const double rows = n - dot_rows, padded = round_up(n - dot_rows, kPanelRows);
+    along_batch = (padded - rows) * m + kTransposeRows * padded < kTransposeRows * round_up(m, kPanelRows);
+  }
+};
 
 /// Scratch of products whose results are rows of a batch; offsets in floats.
 struct DenseRowScratch {

@@ -39,7 +39,8 @@ struct HostDenseProblem {
 struct HostDensePartition {
   /// First unit of each part, and the end. Units are panels of W; for the input gradient as many columns.
   std::vector<uint32_t> panel_begin;
-  /// First row of the batch of each part, and the end; for the weight gradient columns of W.
+  /// First row of the batch of each part, and the end; for the weight gradient columns of W. Except in the
+  /// forward product, in whole vectors: then the bits of the result do not depend on the partition.
   std::vector<uint32_t> col_begin;
 
   uint32_t panel_parts() const { return static_cast<uint32_t>(panel_begin.size() - 1); }
@@ -65,7 +66,7 @@ struct HostDenseOperands {
   std::optional<Operand> relu = {};  ///< n × k: the result of the ReLU, which is X of the forward product
 };
 
-/// Adds the product; matrices may have any row stride. The bits of the result do not depend on the plan.
+/// Adds the product; matrices may have any row stride. Plans of plan_host_dense() give the same bits.
 /// Throws UsageError for operands of another type or shape.
 program::StepId build_host_dense(const Builder& builder, const HostDenseProblem& problem,
                                  const HostDensePlan& plan, const HostDenseOperands& operands);

@@ -38,9 +38,9 @@ uint32_t units_of(const HostDenseProblem& p) {
 }
 
 HostDensePartition partition_of(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
-  const bool is_sddmm = p.product == Product::sddmm;
+  const bool is_sddmm = p.product == Product::sddmm, is_forward = p.product == Product::forward;
   return {split_evenly(units_of(p), panel_parts),
-          split_evenly(is_sddmm ? p.k : p.n, col_parts, is_sddmm ? PanelLayout::kRows : 1)};
+          split_evenly(is_sddmm ? p.k : p.n, col_parts, is_forward ? 1 : PanelLayout::kRows)};
 }
 
 PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, const Machine& m) {
