@@ -23,8 +23,10 @@ constexpr double kPerSum = 1;
 constexpr double kTileCycles = 20;
 // Fraction of streaming operands that the micro-kernel does not hide.
 constexpr double kExposedStream = 0.3;
-// Transposing a vector of W.
+// Transposing a vector.
 constexpr double kTransposePerVector = 4;
+// Adding the lanes of a dot product.
+constexpr double kPerDot = 3;
 
 /// What a micro-kernel does for a slice: panels × factors sums of `terms` products.
 struct Shape {
@@ -75,13 +77,23 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   using namespace panel_input_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
-  const double panels = std::ceil(out.cols / double{kPanelRows});
-  const Shape shape{panels, double{1} * out.rows, double{1} * in.cols};
-  const double batches = std::ceil(out.rows / double{kDenseBatch});
-  const double vectors = static_cast<double>(weight.elements()) / lanes_of(f);
+  const DenseInputMethod method(weight.type, in.rows, in.cols);
+  const double rows = in.rows - method.dot_rows, terms = in.cols, cols = out.cols;
+  const double batches = std::ceil(rows / kDenseBatch);
   const double stream = bytes_of(weight) / streaming_rate(bytes_of(weight), f);
-  return phases(copy_cycles(in, f),
-                multiply_cycles(shape, 0, f) + batches * std::max(kTransposePerVector * vectors, stream));
+  const double per_vector = kTransposePerVector / lanes_of(f);
+  const double dots = method.dot_rows * cols * (terms / f.flops_per_cycle * 2 + kPerDot);
+  double cycles = method.dot_rows == 0 ? 0 : std::max(dots, stream);
+  if (method.along_batch) {
+    const double panels = std::ceil(rows / kPanelRows);
+    const double arithmetic = multiply_cycles({panels, cols, terms}, 0, f);
+    cycles += std::max(arithmetic, batches * stream) + per_vector * panels * kPanelRows * (terms + cols);
+  } else if (rows > 0) {
+    const auto elements = static_cast<double>(weight.elements());
+    cycles += multiply_cycles({std::ceil(cols / kPanelRows), rows, terms}, 0, f) +
+              batches * std::max(per_vector * elements, stream);
+  }
+  return phases(copy_cycles(in, f), cycles);
 }
 
 program::PhaseTimes panel_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m) {

@@ -6,7 +6,6 @@
 #define TESSERA_DENSE_DOT_TILE_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,13 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns of W and rows of dY of a micro-tile.
-inline constexpr uint32_t kDotColumns = 4;
+// Columns of W of a micro-tile, with some rows of dY: as many as registers hold.
+constexpr uint32_t dot_columns_of(uint32_t rows) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET_IS_NEON
-inline constexpr uint32_t kDotRows = 4;
+  return rows > 0 ? 4 : 0;
 #else
-inline constexpr uint32_t kDotRows = 2;
+  return rows <= 2 ? 4 : 2;
 #endif
+}
 
 // Columns of W in consecutive panels, and copied rows of dY, with zeros after their last term.
 struct DotTile {
@@ -39,8 +39,7 @@ template <uint32_t kRows, uint32_t kColumns>
 HWY_NOINLINE void dot_tile(const DotTile& tile) {
   constexpr size_t kPanelsAhead = 4;
   const PanelFloats d;
-  constexpr uint32_t kSums = kDotRows * kDotColumns;
-  static_assert(kSums % kPanelLanes == 0);
+  constexpr uint32_t kSums = round_up(kRows * kColumns, kPanelLanes);
   hn::Vec<PanelFloats> sum[kSums];
 #pragma GCC unroll 16
   for (uint32_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(d);
@@ -60,7 +59,7 @@ HWY_NOINLINE void dot_tile(const DotTile& tile) {
         const auto row = hn::LoadU(d, rows + r * kDenseRowStep + lane);
 #pragma GCC unroll 4
         for (uint32_t c = 0; c < kColumns; ++c)
-          sum[r * kDotColumns + c] = hn::MulAdd(column[c], row, sum[r * kDotColumns + c]);
+          sum[r * kColumns + c] = hn::MulAdd(column[c], row, sum[r * kColumns + c]);
       }
     }
   }
@@ -70,32 +69,30 @@ HWY_NOINLINE void dot_tile(const DotTile& tile) {
   for (uint32_t r = 0; r < kRows; ++r)
     for (uint32_t c = 0; c < kColumns; ++c) {
       float& to = tile.sums[r * kDenseSumStep + c];
-      to = tile.adds ? to + totals[r * kDotColumns + c] : totals[r * kDotColumns + c];
+      to = tile.adds ? to + totals[r * kColumns + c] : totals[r * kColumns + c];
     }
 }
 
 template <uint32_t kRows>
 void dot_columns(DotTile tile, uint32_t cols) {
+  constexpr uint32_t kColumns = dot_columns_of(kRows);
   uint32_t c = 0;
-  for (; c + kDotColumns <= cols; c += kDotColumns) {
-    dot_tile<kRows, kDotColumns>(tile);
-    tile.columns += size_t{kDotColumns} * kPanelRows;
-    tile.sums += kDotColumns;
+  for (; c + kColumns <= cols; c += kColumns) {
+    dot_tile<kRows, kColumns>(tile);
+    tile.columns += size_t{kColumns} * kPanelRows;
+    tile.sums += kColumns;
   }
   for (; c < cols; ++c, tile.columns += kPanelRows, ++tile.sums) dot_tile<kRows, 1>(tile);
 }
 
-// The same for any number of rows and columns.
-inline void run_dot_tiles(DotTile tile, uint32_t rows, uint32_t cols) {
-  for (uint32_t r = 0; r < rows; r += kDotRows) {
-    switch (std::min(kDotRows, rows - r)) {
-      case 1: dot_columns<1>(tile, cols); break;
-      case 2: dot_columns<2>(tile, cols); break;
-      case 3: dot_columns<std::min(3U, kDotRows)>(tile, cols); break;
-      default: dot_columns<kDotRows>(tile, cols); break;
-    }
-    tile.rows += kDotRows * size_t{kDenseRowStep};
-    tile.sums += kDotRows * size_t{kDenseSumStep};
+// 0 < rows ≤ kMostDotRows.
+inline void run_dot_tiles(const DotTile& tile, uint32_t rows, uint32_t cols) {
+  static_assert(kMostDotRows == 4);
+  switch (rows) {
+    case 1: return dot_columns<1>(tile, cols);
+    case 2: return dot_columns<2>(tile, cols);
+    case 3: return dot_columns<3>(tile, cols);
+    default: return dot_columns<4>(tile, cols);
   }
 }
 

@@ -34,6 +34,9 @@ inline constexpr uint32_t kDenseColumns = 512;
 /// Passes over a sum of so many terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
 
+/// Rows of a batch that are computed as dot products at most.
+inline constexpr uint32_t kMostDotRows = 4;
+
 /// How an input gradient is computed. Vectors lie along the columns of W, which is transposed on the way, or
 /// along the batch: then W is read as it lies, and only dY and dX are transposed, but the batch is padded to
 /// whole vectors. Both add the same products in the same order. The last rows of a batch, if few are left
@@ -44,7 +47,7 @@ struct DenseInputMethod {
 
   DenseInputMethod(Type weights, uint32_t n, uint32_t m) {
     if (weights != Type::f32) return;
-    constexpr uint32_t kMostDotRows = 4, kLeastTerms = 256;  // below, lanes are added too often
+    constexpr uint32_t kLeastTerms = 256;  // below, lanes are added too often
     const uint32_t rest = n % kPanelRows;
     if (rest <= kMostDotRows && m >= kLeastTerms) dot_rows = rest;
     // Transposing a term of a panel takes as long as multiplying it with so many rows.
