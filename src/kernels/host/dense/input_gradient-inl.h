@@ -125,7 +125,7 @@ class PanelInputGradient {
                                      .sums = sums + p * kSquareStep,
                                      .sums_step = kSquareStep,
                                      .adds = adds,
-                                     .next = nullptr};
+                                     .next = batch + p * kPanelStep};
       run_micro_tiles<kInPanels>(tile, std::min(kDensePanels, panels_of(count) - p), cols,
                                  [](uint32_t, uint32_t) {});
     }

@@ -21,16 +21,19 @@ struct Strips {
   uint32_t cols = 0;
 };
 
-/// Strips that an eighth of an L2 cache holds, beside the operands and what the consumer reads.
+/// Strips that an eighth of an L2 cache holds, beside the operands and what the consumer reads; larger ones
+/// for weights that would have more than kMostStrips, as compiling takes time.
+constexpr uint64_t kMostStrips = 256;
 Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices,
                  const machine::Machine& machine) {
-  const uint64_t column_bytes = PanelLayout::kRows * size_of(p.weights);
-  const uint64_t columns = std::max<uint64_t>(1, machine.figures.l2_bytes / 8 / column_bytes);
   uint32_t most_panels = 1, most_cols = 1;
   for (const DensePart& slice : slices) {
     most_panels = std::max(most_panels, slice.panels);
     most_cols = std::max(most_cols, slice.cols);
   }
+  const uint64_t column_bytes = PanelLayout::kRows * size_of(p.weights);
+  const uint64_t columns = std::max<uint64_t>(
+      {1, machine.figures.l2_bytes / 8 / column_bytes, uint64_t{most_panels} * most_cols / kMostStrips});
   // Two panels are multiplied at once. What a strip converts of X, more panels share.
   const uint64_t wanted_panels = p.values == Type::f32 ? 2 : 8;
   const auto cols = static_cast<uint32_t>(std::clamp<uint64_t>(columns / wanted_panels, 1, most_cols));
