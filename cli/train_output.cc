@@ -54,6 +54,7 @@ ordered_json operations_of(const TrainingReport& r) {
     const model::OperationCost& o = r.step.operations[i];
     list.push_back({{"operation", r.operations.at(i)}, {"seconds", o.seconds}});
     if (r.modelled) list.back()["cycles"] = cycles_of(r, o.seconds);
+    if (r.result && !r.result->measured.empty()) list.back()["measured_seconds"] = r.result->measured.at(i);
   }
   return list;
 }

@@ -175,7 +175,9 @@ struct TrainingResult {
   std::optional<double> test_loss, test_accuracy;
   // Of this process:
   uint64_t steps_run = 0;
-  double step_seconds = 0;         ///< mean; on a tiled machine the model's
+  double step_seconds = 0;  ///< mean; on a tiled machine the model's
+  /// Mean seconds of each operation of Trainer::graph(), on a host; empty: too few steps to measure.
+  std::vector<double> measured = {};
   uint64_t cycles = 0;             ///< of all training steps on a tiled machine
   uint64_t step_cycles = 0;        ///< of the last one
   uint64_t evaluation_cycles = 0;  ///< of evaluating one batch

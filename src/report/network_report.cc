@@ -48,7 +48,9 @@ std::vector<const OperationCost*> by_time(const RunCost& cost) {
   return order;
 }
 
-Html operations_chart(const RunCost& cost) {
+}  // namespace
+
+Html time_chart(const RunCost& cost) {
   const std::vector<const OperationCost*> order = by_time(cost);
   BarChart bars;
   bars.frame.title = "Operations by time";
@@ -72,6 +74,8 @@ Html operations_chart(const RunCost& cost) {
   return chart(bars);
 }
 
+namespace {
+
 Html phases_table(const RunCost& cost) {
   double total = 0;
   for (const auto& [phase, cycles] : cost.cycles) total += cycles;
@@ -85,6 +89,8 @@ uint64_t total_of(const std::map<std::string, uint64_t>& tile) {
   return std::accumulate(tile.begin(), tile.end(), uint64_t{0},
                          [](uint64_t sum, const auto& purpose) { return sum + purpose.second; });
 }
+
+}  // namespace
 
 Html tiles_chart(const RunCost& cost) {
   std::vector<std::string> names;
@@ -121,15 +127,13 @@ Html tiles_chart(const RunCost& cost) {
   return chart(columns);
 }
 
-}  // namespace
-
 std::string network_page(const model::Graph& graph, const RunCost& cost, const std::string& title,
                          const std::string& machine) {
   Page page(title, machine);
   Html summary = key_figures(key_figures_of(cost));
   if (!cost.overflow.empty()) summary += paragraph(cost.overflow);
   page.add_section("Summary", summary);
-  page.add_section("Time", operations_chart(cost) + phases_table(cost));
+  page.add_section("Time", time_chart(cost) + phases_table(cost));
   if (cost.tiles.size() > 1) page.add_section("Memory", tiles_chart(cost));
   page.add_section("Operations and data", cost_tables(cost));
   page.add_section("Graph", picture(graph));

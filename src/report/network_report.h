@@ -6,10 +6,17 @@
 
 #include <string>
 
+#include "report/html.h"
+
 namespace tessera::report {
 
 /// `title` is what was lowered, `machine` for what.
 std::string network_page(const model::Graph& graph, const model::RunCost& cost, const std::string& title,
                          const std::string& machine);
+
+/// Charts for other pages: the operations that take longest, by phase, and the memory of each tile by
+/// purpose.
+Html time_chart(const model::RunCost& cost);
+Html tiles_chart(const model::RunCost& cost);
 
 }  // namespace tessera::report

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "model/operation.h"
 #include "report/chart.h"
+#include "report/network_report.h"
 #include "report/page.h"
 
 namespace tessera::report {
@@ -18,12 +19,6 @@ std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share);
 std::string time_text(const TrainingReport& report, double seconds) {
   return report.modelled ? value_text(seconds * report.clock_hz, Unit::cycles)
                          : value_text(seconds, Unit::seconds);
-}
-
-/// Of a phase, in the unit of RunCost::cycles.
-double total_of(const std::map<std::string, double>& cycles) {
-  return std::accumulate(cycles.begin(), cycles.end(), 0.0,
-                         [](double sum, const auto& phase) { return sum + phase.second; });
 }
 
 Html charts_of(const TrainingResult& result) {
@@ -95,23 +90,24 @@ Html memory_of(const TrainingReport& r) {
   for (const auto& [name, bytes] : r.step.bytes)
     table.add({name, count_text(bytes), share_bar(double(bytes) / double(most), 0)});
   Html all = table.html();
+  if (r.modelled) all += tiles_chart(r.step);
   if (!r.step.overflow.empty()) all += paragraph(r.step.overflow);
   return all;
 }
 
 Html operations_of(const TrainingReport& r) {
+  const std::vector<double> measured = r.result ? r.result->measured : std::vector<double>();
   RichTable table({{"operation", RichTable::Align::left},
                    {r.modelled ? "cycles" : "predicted"},
                    {"", RichTable::Align::left},
-                   {"of it exchange"}});
+                   {measured.empty() ? "" : "measured"}});
   for (size_t i = 0; i < r.step.operations.size(); ++i) {
-    const model::OperationCost& o = r.step.operations[i];
-    if (o.seconds == 0) continue;
-    const auto exchange = o.cycles.find("exchange");
-    table.add({r.operations.at(i), time_text(r, o.seconds), share_bar(o.seconds / r.step.seconds, 0),
-               exchange == o.cycles.end() ? "" : percent(exchange->second / total_of(o.cycles))});
+    const double seconds = r.step.operations[i].seconds;
+    if (seconds == 0) continue;
+    table.add({r.operations.at(i), time_text(r, seconds), share_bar(seconds / r.step.seconds, 0),
+               measured.empty() ? "" : value_text(measured.at(i), Unit::seconds)});
   }
-  return table.html();
+  return r.modelled ? time_chart(r.step) + table.html() : table.html();
 }
 
 Html settings_of(const TrainingReport& r) {

@@ -36,17 +36,15 @@ uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> la
 }
 
 Evaluation::Evaluation(const TrainingSettings& settings, const std::vector<Pattern>& patterns,
-                       const Machine& machine, uint32_t threads)
+                       const Machine& machine, const model::Session& trained)
     : rows_(rows_for(settings, machine)),
       classes_(settings.layers.back()),
-      session_(evaluation_graph(settings, patterns, rows_), machine,
-               {.seed = settings.seed, .threads = threads}),
+      session_(evaluation_graph(settings, patterns, rows_), trained),
       batch_(rows_, settings.layers.front()),
       logits_(size_t{rows_} * classes_) {}
 
-Score Evaluation::evaluate(const Snapshot& network, const Samples& samples,
-                           const Standardisation& standardisation, std::span<const uint32_t> images) {
-  restore(network, session_);
+Score Evaluation::evaluate(const Samples& samples, const Standardisation& standardisation,
+                           std::span<const uint32_t> images) {
   const std::vector<model::Tensor> arrays = {{kImages, batch_.images.data()}, {kLogits, logits_.data()}};
   double loss = 0;
   uint64_t right = 0;

@@ -9,7 +9,6 @@
 
 #include "base/buffer.h"
 #include "train/batch.h"
-#include "train/checkpoint.h"
 
 namespace tessera::train {
 
@@ -23,8 +22,9 @@ uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> la
 
 class Evaluation {
  public:
+  /// Of the network that `trained` has, with its parameters.
   Evaluation(const TrainingSettings& settings, const std::vector<Pattern>& patterns, const Machine& machine,
-             uint32_t threads);
+             const model::Session& trained);
 
   /// Images that are evaluated together: many on a host, where more are faster; elsewhere those of a training
   /// step, for which there is memory.
@@ -33,7 +33,7 @@ class Evaluation {
   /// Of one batch, on a tiled machine the model's.
   double batch_seconds() const { return batch_seconds_; }
 
-  Score evaluate(const Snapshot& network, const Samples& samples, const Standardisation& standardisation,
+  Score evaluate(const Samples& samples, const Standardisation& standardisation,
                  std::span<const uint32_t> images);
 
  private:

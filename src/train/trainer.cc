@@ -53,6 +53,15 @@ std::string identity_of(const ImageSplit& images) {
                      images.train.count(), images.test.count(), sum);
 }
 
+/// Steps of a host of which one is measured operation by operation, which takes a little longer.
+constexpr uint64_t kStepsPerMeasurement = 32;
+constexpr uint64_t kFirstMeasurement = 4;
+
+void add(const model::RunCost& cost, std::vector<double>& seconds) {
+  seconds.resize(cost.operations.size());
+  for (size_t i = 0; i < seconds.size(); ++i) seconds[i] += cost.operations[i].seconds;
+}
+
 std::vector<uint32_t> all_of(const Samples& samples) {
   std::vector<uint32_t> all(samples.count());
   std::iota(all.begin(), all.end(), 0U);
@@ -71,7 +80,7 @@ struct Trainer::Impl {
         standardisation(training, division.training),
         patterns(initial_patterns(settings)),
         session(training_graph(settings, patterns), machine, {.seed = settings.seed, .threads = threads}),
-        evaluation(settings, patterns, machine, threads),
+        evaluation(settings, patterns, machine, session),
         regrowth(settings, machine.is_host() ? machine : Machine::host(1), threads),
         batch(settings.batch, settings.layers.front()),
         logits(size_t{settings.batch} * settings.layers.back()),
@@ -141,7 +150,12 @@ void Trainer::Impl::step(TrainingResult& result) {
                                              {kLoss, &loss},
                                              {kLogits, logits.data()}};
   const Clock::time_point start = Clock::now();
-  const double modelled = session.run(arrays);
+  const bool measures = machine.is_host() && result.steps_run % kStepsPerMeasurement == kFirstMeasurement;
+  double modelled = 0;
+  if (measures)
+    add(session.measure(arrays), result.measured);
+  else
+    modelled = session.run(arrays);
   const double seconds = machine.is_host() ? seconds_since(start) : modelled;
   last_loss = loss;
   position.step += 1;
@@ -180,13 +194,12 @@ TrainingProgress Trainer::Impl::progress() const {
 void Trainer::Impl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
-  Snapshot network = snapshot_of(session);
-  const Score score = evaluation.evaluate(network, training, standardisation, division.validation);
+  const Score score = evaluation.evaluate(training, standardisation, division.validation);
   require_finite(score.loss, run);
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
   if (position.best_epoch == 0 || better(position.epochs[position.best_epoch - 1])) {
     position.best_epoch = now.epoch;
-    position.best = std::move(network);
+    position.best = snapshot_of(session);
   }
   position.epochs.push_back({.epoch = now.epoch,
                              .loss = now.loss,
@@ -276,8 +289,8 @@ TrainingResult Trainer::train(const TrainingRun& run) {
     if (stopped && progress.finished == nullptr) impl.save(run);
   }
   if (impl.position.step == impl.steps()) {
-    const Score score = impl.evaluation.evaluate(impl.position.best.value(), impl.test, impl.standardisation,
-                                                 all_of(impl.test));
+    restore(impl.position.best.value(), impl.session);
+    const Score score = impl.evaluation.evaluate(impl.test, impl.standardisation, all_of(impl.test));
     result.finished = true;
     result.test_loss = score.loss;
     result.test_accuracy = score.accuracy;
@@ -285,7 +298,11 @@ TrainingResult Trainer::train(const TrainingRun& run) {
   result.step = impl.position.step;
   result.epochs = impl.position.epochs;
   result.best_epoch = impl.position.best_epoch;
-  if (result.steps_run > 0) result.step_seconds /= static_cast<double>(result.steps_run);
+  const auto steps = static_cast<double>(std::max<uint64_t>(1, result.steps_run));
+  const auto measurements = static_cast<double>(
+      (result.steps_run + kStepsPerMeasurement - kFirstMeasurement - 1) / kStepsPerMeasurement);
+  result.step_seconds /= steps;
+  for (double& seconds : result.measured) seconds /= measurements;
   result.evaluation_cycles = impl.cycles_of(impl.evaluation.batch_seconds());
   result.seconds = seconds_since(start);
   return result;
