@@ -99,6 +99,14 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
                     path, difference(text(file, path, "place"), place)));
 }
 
+void check_position(const Position& position, const std::string& path, const Identity& identity) {
+  const size_t epochs = position.epochs.size();
+  if (position.step > identity.steps || position.step / identity.steps_per_epoch != epochs ||
+      position.best_epoch > epochs || (epochs > 0) != (position.best_epoch > 0))
+    throw Error(fmt::format("{}: a damaged checkpoint: step {} of {} with {} epochs, the best of them {}",
+                            path, position.step, identity.steps, epochs, position.best_epoch));
+}
+
 /// A parameter, or the best network's.
 ValueInfo named(ValueInfo info, const std::string& prefix) {
   info.name = prefix + info.name;
@@ -174,6 +182,7 @@ Position load_checkpoint(const std::string& path, const Identity& identity, bool
   try {
     check_identity(file, path, identity, allow_different_place);
     Position position = position_of(ordered_json::parse(text(file, path, "position")));
+    check_position(position, path, identity);
     const Values values = read(file, session.graph(), "");
     if (position.best_epoch != 0) {
       const Values best = read(file, session.graph(), kBest);

@@ -51,6 +51,8 @@ struct Identity {
   std::string settings;  ///< JSON
   std::string images;    ///< name, counts and checksum
   Place place;
+  uint64_t steps_per_epoch = 1;
+  uint64_t steps = 0;
 };
 
 /// An existing file is only replaced by a complete one.

@@ -19,10 +19,12 @@ class Regrowth {
   /// Replaces this fraction of the blocks of each hidden layer. `batch` is that of the coming step.
   void apply(model::Session& session, const Batch& batch, uint64_t step, double fraction);
 
- private:
+  /// Of the hidden layers' weights, row-major: mean gradients over the batch of a step, multiplied by the
+  /// number of micro-batches.
   std::vector<std::vector<float>> dense_gradients(const model::Session& session, const Batch& batch,
                                                   uint64_t step);
 
+ private:
   const TrainingSettings& settings_;
   Machine host_;
   uint32_t threads_;

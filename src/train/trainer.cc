@@ -87,7 +87,9 @@ struct Trainer::Impl {
         dropout_steps(settings.micro_batches),
         identity{json_of(settings).dump(),
                  identity_of(images),
-                 {machine.name(), machine.tiles(), std::string(name_of(active_isa()))}} {}
+                 {machine.name(), machine.tiles(), std::string(name_of(active_isa()))},
+                 steps_per_epoch(),
+                 steps()} {}
 
   uint64_t steps_per_epoch() const { return division.training.size() / settings.batch; }
   uint64_t steps() const { return settings.epochs * steps_per_epoch(); }
@@ -261,11 +263,6 @@ void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   Impl& impl = *impl_;
   if (!impl.session.fits()) throw Error(step_cost().overflow);
   impl.position = load_checkpoint(checkpoint, impl.identity, allow_different_bits, impl.session);
-  const size_t epochs = impl.position.epochs.size();
-  if (impl.position.step > impl.steps() || impl.position.step / impl.steps_per_epoch() != epochs ||
-      impl.position.best_epoch > epochs || (epochs > 0) != impl.position.best.has_value())
-    throw Error(fmt::format("{}: a damaged checkpoint: step {} of {} with {} epochs", checkpoint,
-                            impl.position.step, impl.steps(), epochs));
 }
 
 TrainingResult Trainer::train(const TrainingRun& run) {
