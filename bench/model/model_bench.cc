@@ -125,24 +125,43 @@ void time_step(const Options& options) {
   if (machine.is_host()) fmt::print("a step takes {:.4f} ms\n", 1e3 * seconds_of_a_step(session, options));
 }
 
-/// Each operation's first case alone, with what a run costs besides.
+/// An operation's case as a graph.
+Graph alone(const Operation& operation, const Case& c) {
+  Graph g;
+  std::vector<Value> inputs;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    const std::string name = fmt::format("x{}", i);
+    const TensorType& type = c.inputs[i];
+    if (type.pattern)
+      inputs.push_back(g.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
+    else if (type.type == Type::u32)
+      inputs.push_back(g.constant(name, type.shape, std::vector<float>(type.elements()), type.type));
+    else
+      inputs.push_back(g.parameter(name, type.shape, Initial::constant(0.5), type.type));
+  }
+  g.output("y", (c.body ? g.call(c.body, inputs) : g.apply(operation.name, inputs, c.attributes))[0]);
+  return g;
+}
+
+/// Every case of every operation alone: the account, and on a host the least time of a run.
 void time_operations(const Options& options) {
   const Machine machine = Machine::find(options.machine, options.threads);
   for (const Operation* operation : all_operations()) {
-    const Case c = operation->cases().front();
-    Graph g;
-    std::vector<Value> inputs;
-    for (size_t i = 0; i < c.inputs.size(); ++i) {
-      const std::string name = fmt::format("x{}", i);
-      const TensorType& type = c.inputs[i];
-      inputs.push_back(type.pattern ? g.sparse_parameter(name, *type.pattern)
-                       : type.type == Type::u32
-                           ? g.input(name, type.shape, type.type)
-                           : g.parameter(name, type.shape, Initial::constant(0.5), type.type));
+    for (const Case& c : operation->cases()) {
+      Session session(alone(*operation, c), machine);
+      const TensorType out = session.graph().type(session.graph().outputs().at("y"));
+      std::vector<double> y(out.elements());
+      const std::vector<Tensor> tensors = {{"y", y.data()}};
+      double least = INFINITY;
+      for (uint32_t run = 0; machine.is_host() && run < options.steps; ++run) {
+        const double start = now();
+        session.run(tensors);
+        least = std::min(least, now() - start);
+      }
+      fmt::print("{:<24} {:<28} {:9.2f} us predicted", operation->name, to_string(c.inputs[0]),
+                 1e6 * session.cost().seconds);
+      fmt::print(machine.is_host() ? " {:9.2f} us measured\n" : "\n", 1e6 * least);
     }
-    g.output("y", g.apply(operation->name, inputs, c.attributes)[0]);
-    Session session(g, machine);
-    fmt::print("{:<24} {:9.2f} us\n", operation->name, 1e6 * session.cost().seconds);
   }
 }
 

@@ -311,12 +311,22 @@ struct ConversionCost {
   uint64_t bytes = 0;
 };
 
+/// When a value is alive: from the operation that computes it to the last one that reads it, by their
+/// position in RunCost::operations.
+struct Lifetime {
+  std::string value;
+  uint64_t bytes = 0;
+  size_t first = 0;
+  size_t last = 0;
+};
+
 /// What a run takes: predicted on a host, the model's on a tiled machine.
 struct RunCost {
   double seconds = 0;
   std::map<std::string, double> cycles;  ///< by phase
   std::vector<OperationCost> operations;
   std::vector<ConversionCost> conversions;
+  std::vector<Lifetime> lifetimes;        ///< of all results; inputs, parameters and state are always alive
   std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …
   uint64_t total_bytes = 0;
   uint64_t fullest_tile_bytes = 0;

@@ -28,6 +28,27 @@ void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
         "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
 }
 
+/// By value: from its operation to the last one that takes it; outputs to the end.
+std::vector<Lifetime> lifetimes_of(const Graph& graph) {
+  std::map<ValueId, Lifetime> lifetimes;
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    for (ValueId input : graph.nodes()[n].inputs)
+      if (const auto found = lifetimes.find(input); found != lifetimes.end()) found->second.last = n;
+    for (ValueId output : graph.nodes()[n].outputs) {
+      const ValueInfo& info = graph.info(output);
+      lifetimes[output] = {info.name, info.type.elements() * size_of(info.type.type), n, n};
+    }
+  }
+  for (const auto& [name, id] : graph.outputs())
+    if (const auto found = lifetimes.find(id); found != lifetimes.end())
+      found->second.last = graph.nodes().size() - 1;
+  // Updates are in place.
+  for (const Assignment& assignment : graph.assignments()) lifetimes.erase(assignment.value);
+  std::vector<Lifetime> sorted;
+  for (auto& [id, lifetime] : lifetimes) sorted.push_back(std::move(lifetime));
+  return sorted;
+}
+
 }  // namespace
 
 RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
@@ -47,6 +68,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   }
   for (const Conversion& conversion : lowered.conversions)
     cost.conversions.push_back({graph.info(conversion.value).name, conversion.bytes});
+  cost.lifetimes = lifetimes_of(graph);
   add_memory(executable().memory, cost);
   return cost;
 }

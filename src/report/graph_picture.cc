@@ -74,6 +74,31 @@ Html box(const Graph& graph, const Node& node, const Placed& at) {
          words(14, "11", node.operation->name) + words(27, "9", to_string(graph.type(node.outputs[0])));
 }
 
+constexpr double kLifetimeHeight = 9, kLifetimeWidth = 720;
+
+/// A bar for each value that lives beyond its own operation, as high as all others.
+Html lifetimes(const model::RunCost& cost) {
+  Html bars;
+  double y = 0;
+  const double step = kLifetimeWidth / static_cast<double>(std::max<size_t>(1, cost.operations.size()));
+  for (const model::Lifetime& lifetime : cost.lifetimes) {
+    if (lifetime.last == lifetime.first) continue;
+    const Html title = element("title", {},
+                               fmt::format("{}: {} bytes, from operation {} to {}", lifetime.value,
+                                           lifetime.bytes, lifetime.first, lifetime.last));
+    bars += element("rect",
+                    {{"x", number(step * static_cast<double>(lifetime.first))},
+                     {"y", number(y)},
+                     {"width", number(step * static_cast<double>(lifetime.last - lifetime.first + 1))},
+                     {"height", number(kLifetimeHeight - 2)},
+                     {"fill", colour_of(0)}},
+                    title);
+    y += kLifetimeHeight;
+  }
+  const std::string view = fmt::format("0 0 {:g} {:g}", kLifetimeWidth, std::max(y, 1.0));
+  return element("svg", {{"viewBox", view}, {"width", number(kLifetimeWidth)}, {"role", "img"}}, bars);
+}
+
 }  // namespace
 
 Html picture(const Graph& graph) {
@@ -110,6 +135,7 @@ Html cost_tables(const model::RunCost& cost) {
     conversions.add({conversion.value, fmt::format("{}", conversion.bytes)});
   Html tables =
       subheading("Time by operation") + operations.html() + subheading("Data by purpose") + bytes.html();
+  tables += subheading("Values alive, by operation") + lifetimes(cost);
   if (!cost.conversions.empty()) tables += conversions.html();
   return tables;
 }

@@ -16,14 +16,14 @@ enum class Layers : uint8_t { dense, sparse, dynamic };
 
 inline Value layer(Graph& g, const std::string& name, Value x, uint32_t m, Layers kind) {
   const uint32_t k = x.shape().back();
-  const Value bias = g.parameter(name + ".bias", {m});
+  const Type type = x.type().type;
+  const Value bias = g.parameter(name + ".bias", {m}, {}, type);
   if (kind == Layers::dense)
-    return linear(x, g.parameter(name + ".weight", {m, k}, Initial::normal(1 / std::sqrt(k))), bias);
+    return linear(x, g.parameter(name + ".weight", {m, k}, Initial::normal(1 / std::sqrt(k)), type), bias);
   const Pattern pattern = sparse::generate_pattern({PatternKind::random, m, k, 0.25, 8, 3});
   const auto capacity = kind == Layers::dynamic ? std::optional(pattern.blocks() + 4) : std::nullopt;
   return linear(
-      x,
-      g.sparse_parameter(name + ".weight", pattern, Initial::normal(2 / std::sqrt(k)), Type::f32, capacity),
+      x, g.sparse_parameter(name + ".weight", pattern, Initial::normal(2 / std::sqrt(k)), type, capacity),
       bias);
 }
 
@@ -34,8 +34,8 @@ struct Classifier {
   Graph graph;
   Value loss;
 
-  explicit Classifier(Layers kind, bool with_dropout = false) {
-    const Value x = graph.input("x", {kBatch, kInputs});
+  explicit Classifier(Layers kind, bool with_dropout = false, Type type = Type::f32) {
+    const Value x = graph.input("x", {kBatch, kInputs}, type);
     Value h = relu(layer(graph, "first", x, kHidden, kind));
     if (with_dropout) h = dropout(h, 0.2, graph.input("step", {}, Type::u32), 5);
     h = gelu(layer(graph, "second", h, kHidden, kind));

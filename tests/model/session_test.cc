@@ -64,6 +64,11 @@ TEST(Session, ReportsCostBeforeItRuns) {
       fullest = std::max(fullest, bytes);
     }
     EXPECT_EQ(fullest, cost.fullest_tile_bytes);
+    EXPECT_FALSE(cost.lifetimes.empty());
+    for (const Lifetime& lifetime : cost.lifetimes) {
+      EXPECT_LE(lifetime.first, lifetime.last) << lifetime.value;
+      EXPECT_LT(lifetime.last, cost.operations.size()) << lifetime.value;
+    }
     double sum = 0;
     for (const OperationCost& operation : cost.operations) sum += operation.seconds;
     EXPECT_LE(sum, cost.seconds * (1 + 1e-9));

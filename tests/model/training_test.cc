@@ -72,6 +72,33 @@ TEST(Training, LeavesFrozenParametersAlone) {
   EXPECT_NE(session.get("first.bias"), before.at("first.bias"));
 }
 
+TEST(Training, InSixteenBits) {
+  struct Numbers {
+    const char* machine;
+    Layers layers;
+    Type type;
+  };
+  for (const auto& [machine, layers, type] : {Numbers{"host", Layers::dense, Type::bf16},
+                                              {"host", Layers::sparse, Type::bf16},
+                                              {"host", Layers::dense, Type::f16},
+                                              {"host", Layers::dynamic, Type::f16},
+                                              {"bow", Layers::dense, Type::f16},
+                                              {"bow", Layers::sparse, Type::f16}}) {
+    Classifier network(layers, true, type);
+    add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+    Session session(network.graph, Machine::find(machine, 2));
+    WideArrays state = widened(session.state());
+    for (uint32_t step = 1; step <= kSteps; ++step) {
+      const WideArrays inputs = network.inputs(step);
+      const double expected = evaluate(network.graph, inputs, state).at("loss")[0];
+      // Errors of the weights' rounding grow from step to step.
+      ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected,
+                  8 * step * epsilon_of(type) * expected)
+          << machine << ", " << name_of(type) << ", step " << step;
+    }
+  }
+}
+
 /// A layer with a residual connection.
 std::shared_ptr<const Graph> residual_layer(uint32_t rows, uint32_t features) {
   auto layer = std::make_shared<Graph>();
