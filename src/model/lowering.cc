@@ -71,8 +71,6 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<Val
   lowered_.sets.resize(graph.nodes().size());
 }
 
-program::StepId Lowering::build() { return build_steps(); }
-
 ops::Function Lowering::build_function(const std::string& name) {
   is_function_ = true;
   const program::StepId body = build_steps();

@@ -29,8 +29,7 @@ struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
       : graph(network), options(chosen), owner(std::move(owner_of_parameters)) {
-    remove_unused(graph);
-    fuse_epilogues(graph);
+    simplify(graph);
     find_shared();
     program::Program program;
     const ops::Builder builder(program, machine);

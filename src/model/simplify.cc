@@ -1,6 +1,8 @@
 #include "model/simplify.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <ranges>
 #include <vector>
 
@@ -67,8 +69,6 @@ class Fusion {
   std::vector<uint32_t> uses_;
 };
 
-}  // namespace
-
 void remove_unused(Graph& graph) {
   std::vector<bool> used(graph.values().size());
   for (const auto& [name, id] : graph.outputs()) used[id] = true;
@@ -83,6 +83,30 @@ void remove_unused(Graph& graph) {
   graph.set_nodes(std::move(kept));
 }
 
-void fuse_epilogues(Graph& graph) { graph.set_nodes(Fusion(graph).run()); }
+using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
+
+void simplify(Graph& graph, Functions& simplified) {
+  remove_unused(graph);
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    if (!node.body) continue;
+    std::shared_ptr<const Graph>& known = simplified[node.body];
+    if (!known) {
+      auto copy = std::make_shared<Graph>(*node.body);
+      simplify(*copy, simplified);
+      known = std::move(copy);
+    }
+    node.body = known;
+  }
+  graph.set_nodes(std::move(nodes));
+  graph.set_nodes(Fusion(graph).run());
+}
+
+}  // namespace
+
+void simplify(Graph& graph) {
+  Functions simplified;
+  simplify(graph, simplified);
+}
 
 }  // namespace tessera::model

@@ -5,10 +5,8 @@
 
 namespace tessera::model {
 
-/// Removes operations whose results nothing uses, such as the gradient of a network's input.
-void remove_unused(Graph& graph);
-
-/// Activations of products become part of them, and so do ReLU's gradients of their input gradients.
-void fuse_epilogues(Graph& graph);
+/// Removes operations whose results nothing uses, such as the gradient of a network's input; activations of
+/// products become part of them, and so do ReLU's gradients of their input gradients. The same in functions.
+void simplify(Graph& graph);
 
 }  // namespace tessera::model
