@@ -57,8 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
     Model, Cases,
     testing::Combine(testing::Values("host", "bow"),
                      testing::ValuesIn(std::vector(all_operations().begin(), all_operations().end()))),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param)) + "_" + std::string(std::get<1>(info.param)->name);
+    [](const auto& of) {
+      return std::string(std::get<0>(of.param)) + "_" + std::string(std::get<1>(of.param)->name);
     });
 
 }  // namespace

@@ -68,7 +68,7 @@ std::vector<const Operation*> differentiable() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, Gradients, testing::ValuesIn(differentiable()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& of) { return std::string(of.param->name); });
 
 }  // namespace
 }  // namespace tessera::model

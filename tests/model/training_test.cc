@@ -60,7 +60,7 @@ TEST_P(Training, AgreesWithFloat64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, Training, testing::ValuesIn(kSettings),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& of) { return std::string(of.param.name); });
 
 TEST(Training, LeavesFrozenParametersAlone) {
   Classifier network(Layers::dense);
