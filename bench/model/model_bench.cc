@@ -160,7 +160,8 @@ void time_operations(const Options& options) {
       }
       fmt::print("{:<24} {:<28} {:9.2f} us predicted", operation->name, to_string(c.inputs[0]),
                  1e6 * session.cost().seconds);
-      fmt::print(machine.is_host() ? " {:9.2f} us measured\n" : "\n", 1e6 * least);
+      if (machine.is_host()) fmt::print(" {:9.2f} us measured", 1e6 * least);
+      fmt::print("\n");
     }
   }
 }
