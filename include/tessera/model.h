@@ -164,6 +164,7 @@ class Graph {
   Value value(ValueId id) { return {this, id}; }
   /// The value with that name. Throws UsageError if there is none.
   Value find(std::string_view name);
+  bool contains(std::string_view name) const { return names_.contains(name); }
   const ValueInfo& info(ValueId id) const { return values_.at(id); }
   const TensorType& type(ValueId id) const { return values_.at(id).type; }
   const std::vector<ValueInfo>& values() const { return values_; }

@@ -131,6 +131,8 @@ void bind_questions(nb::class_<Graph>& graph) {
   graph.def_prop_ro("size", [](const Graph& g) { return g.values().size(); })
       .def(
           "find", [](Graph& g, const std::string& name) { return g.find(name).id; }, "name"_a)
+      .def(
+          "contains", [](const Graph& g, const std::string& name) { return g.contains(name); }, "name"_a)
       .def("kind", &kind_of, "value"_a)
       .def(
           "name", [](const Graph& g, ValueId id) { return g.info(id).name; }, "value"_a)

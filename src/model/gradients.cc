@@ -28,6 +28,15 @@ class Backward {
     return found->second;
   }
 
+  /// After their values, for reports.
+  void name() {
+    for (const auto& [id, gradient] : gradients_) {
+      const std::string name = graph_.info(id).name + ".gradient";
+      if (graph_.info(gradient.id).name.starts_with('%') && !graph_.contains(name))
+        graph_.rename(gradient, name);
+    }
+  }
+
   void through(uint32_t index) {
     const Node node = graph_.nodes()[index];
     std::vector<std::optional<Value>> dy;
@@ -79,6 +88,7 @@ std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<Val
     if (std::ranges::any_of(outputs, [&](ValueId id) { return id < depends.size() && depends[id]; }))
       backward.through(i);
   }
+  backward.name();
   graph.set_backward(false);
   graph.set_stage(0);
   std::vector<std::optional<Value>> found;

@@ -78,6 +78,7 @@ void update(Graph& graph, const Sgd& sgd, Value parameter, Value gradient, Value
   if (sgd.momentum != 0) inputs.push_back(state_of(graph, parameter, "velocity"));
   const std::vector<Value> updated = graph.apply(
       "sgd", inputs, {{"momentum", sgd.momentum}, {"decay", sgd.decay}, {"nesterov", int64_t{sgd.nesterov}}});
+  graph.rename(updated[0], graph.info(parameter.id).name + ".updated");
   graph.assign(parameter, updated[0]);
   if (sgd.momentum != 0) graph.assign(inputs.back(), updated[1]);
 }
@@ -92,6 +93,7 @@ void update(Graph& graph, const Adam& adam, Value parameter, Value gradient, Val
                    {"epsilon", adam.epsilon},
                    {"decay", adam.decay},
                    {"decoupled", int64_t{adam.decoupled}}});
+  graph.rename(updated[0], graph.info(parameter.id).name + ".updated");
   graph.assign(parameter, updated[0]);
   graph.assign(first, updated[1]);
   graph.assign(second, updated[2]);

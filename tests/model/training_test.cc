@@ -99,6 +99,13 @@ TEST(Training, InSixteenBits) {
   }
 }
 
+TEST(Training, NamesGradientsAfterTheirValues) {
+  Classifier network(Layers::dense);
+  add_training(network.loss);
+  for (const char* name : {"first.weight.gradient", "second.bias.gradient", "third.weight.updated"})
+    EXPECT_TRUE(network.graph.contains(name)) << name;
+}
+
 /// A layer with a residual connection.
 std::shared_ptr<const Graph> residual_layer(uint32_t rows, uint32_t features) {
   auto layer = std::make_shared<Graph>();

@@ -130,6 +130,14 @@ def test_products_with_transposed_parameters():
     assert set(session.parameters()) == {"first.weight", "first.bias"}
 
 
+def test_values_are_named_after_modules():
+    step = model.from_torch(Residual(), torch.randn(6, 24)).training_step()
+    names = {operation.value for operation in step.estimate("host").operations}
+    assert {"up", "down", "head", "down.gradient", "up.weight.gradient", "up.weight.updated"} <= names | {
+        line.split(":")[0] for line in str(step).splitlines()
+    }
+
+
 def test_names_of_inputs_and_outputs():
     graph = model.from_torch(Function(lambda a, b: {"total": a + b, "most": a.max()}), list(torch.rand(2, 3, 4)))
     assert [value.name for value in graph.inputs] == ["a", "b"]

@@ -109,10 +109,22 @@ class _Conversion:
             call = Call(self.graph, node, self._known)
             if call.lacks_input:
                 return None
-            return handler(call, *call.args, **call.kwargs)
+            result = handler(call, *call.args, **call.kwargs)
+            self._name(result, node)
+            return result
         except (TypeError, ValueError) as error:
             self._missing.append(Missing(str(node.target), _place_of(node), str(error)))
             return self._stand_in(node.meta.get("val"))
+
+    def _name(self, result: Any, node: torch.fx.Node) -> None:
+        """Name what an operation computes after its module, for reports."""
+        if not isinstance(result, Value) or not result.name.startswith("%"):
+            return
+        path = _module_of(node)[0]
+        for name in (path, f"{path}.{node.name}".lstrip(".")):
+            if name and not self.graph.native.contains(name):
+                result.name = name
+                return
 
     def _stand_in(self, meaning: Any) -> Any:
         """A value of the shape of one that is missing, so that what follows can be checked."""
@@ -153,10 +165,15 @@ def _first_names(module: nn.Module) -> dict[str, str]:
     return {name: firsts.setdefault(id(parameter), name) for name, parameter in named}
 
 
-def _place_of(node: torch.fx.Node) -> str:
+def _module_of(node: torch.fx.Node) -> tuple[str, str]:
+    """Path and class of the module that applies an operation."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
-        return "the module"
+        return "", ""
     path, kind = stack[-1]
-    name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-    return f"{path} ({name})" if path else f"the module ({name})"
+    return path, kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+
+
+def _place_of(node: torch.fx.Node) -> str:
+    path, kind = _module_of(node)
+    return f"{path or 'the module'} ({kind})" if kind else "the module"
