@@ -45,3 +45,9 @@ def test_pack_for_trl():
 def test_bow_notebook():
     out = output_of("bow_notebook.py")
     assert "2944 tiles, dynamic" in out and "largest error" in out
+
+
+def test_network_on_ipu():
+    out = output_of("network_on_ipu.py", "--hidden", "128", "--batch", "64", "--epochs", "2")
+    assert "gc200" in out and "fullest tile" in out
+    assert float(out.splitlines()[-1].split("accuracy ")[1]) > 0.85

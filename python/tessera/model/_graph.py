@@ -151,7 +151,7 @@ class Graph:
         return str(self.native)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{value.name}{list(value.shape)}" for value in self.inputs)
+        inputs = ", ".join(f"{value.name}{list(value.shape)}" for value in self.inputs if value.name not in self._kept)
         return f"<{type(self).__name__}({inputs}): {len(self.parameters)} parameters>"
 
     # What becomes of it.
