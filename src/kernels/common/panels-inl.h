@@ -67,28 +67,34 @@ HWY_INLINE void transpose_blocks(D d, V* v) {
   }
 }
 
-// Transposes kLanes × kLanes elements, in whole vectors: with `stream` past the caches.
-HWY_INLINE void transpose_square(const float* from, size_t from_step, float* to, size_t to_step,
-                                 bool stream) {
+// Transposes kLanes × kLanes elements: row i is load(i), and column i of them goes to store(i, vector).
+template <class Load, class Store>
+HWY_INLINE void transpose_square(const Load& load, const Store& store) {
   const Floats d;
   constexpr size_t kBlocks = kLanes / 4;
   hn::Vec<Floats> v[4][kBlocks];  // [row in a block][block]
+#pragma GCC unroll 4
   for (size_t block = 0; block < kBlocks; ++block) {
-    const float* row = from + 4 * block * from_step;
-    for (size_t i = 0; i < 4; ++i) v[i][block] = hn::LoadU(d, row + i * from_step);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) v[i][block] = load(4 * block + i);
     transpose_four(d, v[0][block], v[1][block], v[2][block], v[3][block]);
   }
+#pragma GCC unroll 4
   for (size_t i = 0; i < 4; ++i) {
     transpose_blocks(d, v[i]);
-    for (size_t block = 0; block < kBlocks; ++block) {
-      float* out = to + (4 * block + i) * to_step;
-      if (stream) {
-        hn::Stream(v[i][block], d, out);
-      } else {
-        hn::StoreU(v[i][block], d, out);
-      }
-    }
+#pragma GCC unroll 4
+    for (size_t block = 0; block < kBlocks; ++block) store(4 * block + i, v[i][block]);
   }
+}
+
+// The same between arrays: with `stream` past the caches.
+HWY_INLINE void transpose_square(const float* from, size_t from_step, float* to, size_t to_step,
+                                 bool stream) {
+  const Floats d;
+  const auto load = [=](size_t i) HWY_ATTR { return hn::LoadU(d, from + i * from_step); };
+  transpose_square(load, [=](size_t i, hn::Vec<Floats> v) HWY_ATTR {
+    stream ? hn::Stream(v, d, to + i * to_step) : hn::StoreU(v, d, to + i * to_step);
+  });
 }
 
 // Up to four rows at a time.
