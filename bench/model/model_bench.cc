@@ -120,7 +120,8 @@ void time_step(const Options& options) {
   const double start = now();
   const Graph graph = classifier(options);
   Session session(graph, machine);
-  fmt::print("built and compiled for {} in {:.3f} s\n", machine.name(), now() - start);
+  fmt::print("built and compiled for {} in {:.3f} s, {} compute sets\n", machine.name(), now() - start,
+             session.compute_sets());
   print_cost(session.cost());
   if (machine.is_host()) fmt::print("a step takes {:.4f} ms\n", 1e3 * seconds_of_a_step(session, options));
 }
