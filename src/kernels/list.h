@@ -16,7 +16,8 @@ namespace tessera::kernels {
   X(dense)                          \
   X(dropout)                        \
   X(element_sparse)                 \
-  X(elementwise) X(fill) X(gather) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
+  X(elementwise)                    \
+  X(fill) X(gather) X(kronecker) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
 
 #define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)

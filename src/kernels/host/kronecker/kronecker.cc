@@ -1,0 +1,106 @@
+#include "kernels/host/kronecker/kronecker.h"
+
+#include <algorithm>
+
+#include "base/simd.h"
+#include "kernels/host/kronecker/layout.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/host/kronecker/kronecker.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// With one lane there is nothing to vectorise: the reference is the kernel.
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define TESSERA_KRONECKER_VECTORS 1
+#include "kernels/host/kronecker/product-inl.h"
+#else
+#define TESSERA_KRONECKER_VECTORS 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+#if TESSERA_KRONECKER_VECTORS
+// Whether the features of a group can be copied as vectors.
+inline bool suits_kronecker(const Samples& x, const KroneckerFactor& f) {
+  return is_in_columns(x) || (x.feature_stride == 1 && f.d == 1);
+}
+
+// Calls visit(tile, whether it is the first) for the samples in tiles to be copied as columns.
+template <class Visit>
+void each_kronecker_tile(uint32_t samples, const Visit& visit) {
+  for (uint32_t begin = 0; begin < samples; begin += kKroneckerLanes) {
+    const uint32_t count = std::min(kKroneckerLanes, samples - begin);
+    visit(LaneTile{begin, count, round_up(count, static_cast<uint32_t>(kLanes))});
+  }
+}
+
+inline Samples kronecker_columns(const LaneTile& tile, uint32_t features, float* columns) {
+  return {columns, tile.count, features, 1, tile.lanes};
+}
+
+void run_kronecker_forward(const program::Vertex& v) {
+  using namespace kronecker_forward_field;
+  const bool transposed = v.params[kronecker_param::transposed] != 0;
+  const KroneckerFactor f = factor_of(v.params);
+  const Samples in = samples_of(v.fields[x], transposed), out = samples_of(v.fields[y], transposed);
+  auto* memory = v.fields[scratch].as<float>();
+  const KroneckerForward product(f, v.fields[weight].as<float>(), memory);
+  if (suits_kronecker(in, f) && suits_kronecker(out, f)) return product.run(in, out);
+  const KroneckerColumns at(f);
+  each_kronecker_tile(out.count, [&](const LaneTile& tile) {
+    const Samples from = kronecker_columns(tile, in.features, memory + at.x);
+    const Samples to = kronecker_columns(tile, out.features, memory + at.y);
+    load_samples(in, tile, in.features, from.data);
+    product.run(from, to);
+    store_samples(to.data, tile, out);
+  });
+}
+
+void run_kronecker_gradients(const program::Vertex& v) {
+  using namespace kronecker_gradients_field;
+  const bool transposed = v.params[kronecker_param::transposed] != 0;
+  const KroneckerFactor f = factor_of(v.params);
+  const Samples in = samples_of(v.fields[x], transposed), gradient = samples_of(v.fields[dy], transposed);
+  Samples result = samples_of(v.fields[dx], transposed);
+  if (v.fields[dx].empty()) result.data = nullptr;
+  float* dw = v.fields[dweight].empty() ? nullptr : v.fields[dweight].as<float>();
+  if (dw != nullptr && gradient.count == 0) std::fill_n(dw, size_t{f.groups()} * f.b * f.c, 0.0F);
+  auto* memory = v.fields[scratch].as<float>();
+  const KroneckerGradients product(f, v.fields[weight].as<float>(), dw, memory);
+  if (suits_kronecker(in, f) && suits_kronecker(gradient, f) &&
+      (result.data == nullptr || suits_kronecker(result, f)))
+    return product.run(in, gradient, result, false);
+  const KroneckerColumns at(f);
+  each_kronecker_tile(gradient.count, [&](const LaneTile& tile) {
+    const Samples x_columns = kronecker_columns(tile, in.features, memory + at.x);
+    const Samples dy_columns = kronecker_columns(tile, gradient.features, memory + at.y);
+    Samples dx_columns = kronecker_columns(tile, result.features, memory + at.dx);
+    if (result.data == nullptr) dx_columns.data = nullptr;
+    load_samples(in, tile, in.features, x_columns.data);
+    load_samples(gradient, tile, gradient.features, dy_columns.data);
+    product.run(x_columns, dy_columns, dx_columns, tile.begin > 0);
+    if (result.data != nullptr) store_samples(dx_columns.data, tile, result);
+  });
+}
+#else
+void run_kronecker_forward(const program::Vertex& v) { kronecker_forward_reference(v); }
+void run_kronecker_gradients(const program::Vertex& v) { kronecker_gradients_reference(v); }
+#endif
+#undef TESSERA_KRONECKER_VECTORS
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(run_kronecker_forward);
+HWY_EXPORT(run_kronecker_gradients);
+
+void kronecker_forward(const program::Vertex& v) { HWY_DYNAMIC_DISPATCH(run_kronecker_forward)(v); }
+void kronecker_gradients(const program::Vertex& v) { HWY_DYNAMIC_DISPATCH(run_kronecker_gradients)(v); }
+
+}  // namespace tessera::kernels
+#endif

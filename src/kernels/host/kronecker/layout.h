@@ -1,0 +1,104 @@
+// What the kernels, costs and the reference of Kronecker-sparse factors share: groups, and scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/common/splits.h"
+#include "kernels/host/kronecker/codelet.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+inline KroneckerFactor factor_of(std::span<const int64_t> params) {
+  const auto at = [&](size_t i) { return static_cast<uint32_t>(params[i]); };
+  using namespace kronecker_param;
+  return {at(a), at(b), at(c), at(d)};
+}
+
+/// One side of a group: `count` features from `first` on, d apart, those that the operand has.
+struct GroupFeatures {
+  uint32_t first;
+  uint32_t count;
+
+  GroupFeatures(const KroneckerFactor& f, uint32_t group, uint32_t size, uint32_t features)
+      : first(group / f.d * size * f.d + group % f.d),
+        count(first >= features ? 0 : std::min(size, (features - first + f.d - 1) / f.d)) {}
+};
+
+/// A group (i, t) is number i·d + t, and its weights are row i·d + t of the weight.
+struct KroneckerGroup {
+  GroupFeatures in;
+  GroupFeatures out;
+
+  KroneckerGroup(const KroneckerFactor& f, uint32_t group, uint32_t inputs, uint32_t outputs)
+      : in(f, group, f.c, inputs), out(f, group, f.b, outputs) {}
+};
+
+/// An operand [samples × features] of either order.
+struct SampleView {
+  float* data = nullptr;
+  uint32_t samples = 0;
+  uint32_t features = 0;
+  int64_t sample_stride = 0;
+  int64_t feature_stride = 0;
+
+  SampleView() = default;
+  SampleView(const program::FieldView& field, bool transposed)
+      : data(field.as<float>()),
+        samples(transposed ? field.cols : field.rows),
+        features(transposed ? field.rows : field.cols),
+        sample_stride(transposed ? field.col_stride : field.row_stride),
+        feature_stride(transposed ? field.row_stride : field.col_stride) {}
+
+  bool empty() const { return samples == 0 || features == 0; }
+  float* at(uint32_t sample, uint32_t feature) const {
+    return data + sample * sample_stride + feature * feature_stride;
+  }
+  bool has_rows() const { return feature_stride == 1 || features <= 1; }
+  bool has_columns() const { return sample_stride == 1 || samples <= 1; }
+};
+
+/// Samples of a strip: its panels stay in the L1 cache.
+inline constexpr uint32_t kKroneckerStrip = 32;
+/// Samples whose features are copied at a time where neither order suits a factor.
+inline constexpr uint32_t kKroneckerLanes = 64;
+
+inline size_t padded(uint32_t features) { return round_up(features, kMaxLanes); }
+
+/// Panels of a strip for one group, in floats from the start of scratch: `strip` samples of c inputs and b
+/// outputs in both orders, and the group's transposed weight.
+struct KroneckerPanels {
+  size_t in;
+  size_t in_rows;
+  size_t out;
+  size_t weight;
+  size_t total;
+
+  explicit KroneckerPanels(const KroneckerFactor& f)
+      : in(0),
+        in_rows(in + padded(f.c) * kKroneckerStrip),
+        out(in_rows + padded(f.c) * kKroneckerStrip),
+        weight(out + padded(f.b) * kKroneckerStrip),
+        total(weight + padded(f.b) * padded(f.c)) {}
+};
+
+/// Copies of operands as columns, behind the panels.
+struct KroneckerColumns {
+  size_t x;
+  size_t y;
+  size_t dx;
+  size_t forward_total;
+  size_t total;
+
+  explicit KroneckerColumns(const KroneckerFactor& f)
+      : x(KroneckerPanels(f).total),
+        y(x + size_t{f.inputs()} * kKroneckerLanes),
+        dx(y + size_t{f.outputs()} * kKroneckerLanes),
+        forward_total(dx),
+        total(dx + size_t{f.inputs()} * kKroneckerLanes) {}
+};
+
+}  // namespace tessera::kernels
