@@ -1,4 +1,4 @@
-"""Layers for PyTorch with sparse weights."""
+"""Layers with sparse weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from tessera import _blocks, _distributed, _operators
 from tessera._prepared import Prepared, prepared_for, remember, stored
 from tessera._saved import SavedWeight
-
-__all__ = ["SparseLinear", "load_optimizer_state"]
 
 
 class SparseLinear(nn.Module):
@@ -345,11 +343,16 @@ def load_optimizer_state(
     optimizer.load_state_dict({**state, "state": converted})
 
 
-def _check(in_features: int, out_features: int, block_size: int, device: Any) -> None:
+def check_layer(in_features: int, out_features: int, device: Any) -> None:
+    """Refuses sizes and devices that no layer has."""
     if in_features < 1 or out_features < 1:
         raise ValueError(f"a layer of {in_features} inputs and {out_features} outputs; both must be at least 1")
+    if device is not None and torch.device(device).type != "cpu":
+        raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {device}: make or move the layer there")
+
+
+def _check(in_features: int, out_features: int, block_size: int, device: Any) -> None:
     if block_size not in _blocks.BLOCK_SIZES:
         sizes = ", ".join(map(str, _blocks.BLOCK_SIZES))
         raise ValueError(f"a block size of {block_size}; use one of {sizes}")
-    if device is not None and torch.device(device).type != "cpu":
-        raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {device}: make or move the layer there")
+    check_layer(in_features, out_features, device)

@@ -1,0 +1,115 @@
+"""What the layers with structured weights have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tessera.nn._sparse import check_layer
+
+
+class StructuredLinear(nn.Module):
+    """y = x · Wᵀ + bias, where W is a product of few factors: the base of the structured layers.
+
+    `forward` computes in FP32 on the CPU, for an `x` [..., in_features] of any floating-point type. `reference`
+    computes the same by the structure's formula (`tessera.nn.formulas`), in any type on any device.
+    """
+
+    in_features: int
+    out_features: int
+    bias: nn.Parameter | None
+
+    def __init__(self, in_features: int, out_features: int, device: Any = None) -> None:
+        super().__init__()
+        check_layer(in_features, out_features, device)
+        self.in_features, self.out_features = in_features, out_features
+
+    def _add_bias(self, bias: bool, dtype: torch.dtype | None, *shape: int) -> None:
+        """Registers a bias, or none."""
+        if not bias:
+            self.register_parameter("bias", None)
+            return
+        self.bias = nn.Parameter(torch.empty(shape or (self.out_features,), dtype=dtype))
+
+    def _reset_bias(self) -> None:
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features)
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self._product(x)
+        return y if self.bias is None else y + self.bias
+
+    def reference(self, x: Tensor) -> Tensor:
+        """The layer by its formula, with parameters in the type of `x`."""
+        y = self._formula(x)
+        return y if self.bias is None else y + self.bias.to(y.dtype)
+
+    def _product(self, x: Tensor) -> Tensor:
+        """x · Wᵀ by compiled code."""
+        raise NotImplementedError
+
+    def _formula(self, x: Tensor) -> Tensor:
+        """x · Wᵀ by the formula."""
+        raise NotImplementedError
+
+    def dense_weight(self) -> Tensor:
+        """W as a matrix [out_features, in_features], a copy without gradient."""
+        with torch.no_grad():
+            columns = self._formula(torch.eye(self.in_features, dtype=torch.float64))
+            parameter = next(p for name, p in self.named_parameters() if name != "bias")
+            return columns.t().to(parameter.dtype).contiguous()
+
+    def to_dense(self) -> nn.Linear:
+        """The same layer as a `torch.nn.Linear`."""
+        weight = self.dense_weight()
+        linear = nn.Linear(self.in_features, self.out_features, self.bias is not None, dtype=weight.dtype)
+        linear.weight.data = weight
+        if self.bias is not None:
+            linear.bias.data.copy_(self.bias.detach())
+        return linear.train(self.training)
+
+    def rate_scales(self) -> Mapping[str, float]:
+        """For each factor, its learning rate relative to that of a dense layer; see `parameter_groups`."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+def scaled_deviation(inputs: int, outputs: int) -> float:
+    """The standard deviation of a factor with so many inputs per output and outputs per input."""
+    return math.sqrt(1 / inputs) * min(1.0, math.sqrt(outputs / inputs))
+
+
+def rate_scale(in_features: int, factor_inputs: float, factors: int) -> float:
+    return in_features / (factor_inputs * factors)
+
+
+def parameter_groups(module: nn.Module, rate: float, **options: Any) -> list[dict[str, Any]]:
+    """Groups for an Adam-like optimizer, where a factor's learning rate follows from its size.
+
+    A factor with k inputs for each output, one of f in a layer with n inputs, learns with rate · n / (k · f), so that
+    outputs change as fast as those of a dense layer at `rate` (Qiu et al. 2024). All other parameters have `rate`.
+    `options` go into every group.
+    """
+    scales: dict[nn.Parameter, float] = {}
+    for layer in module.modules():
+        of_factors = getattr(layer, "rate_scales", None)
+        if of_factors is not None:
+            scales.update((layer.get_parameter(name), scale) for name, scale in of_factors().items())
+    groups: dict[float, list[nn.Parameter]] = {}
+    for parameter in module.parameters():
+        groups.setdefault(scales.get(parameter, 1.0), []).append(parameter)
+    return [{"params": members, "lr": rate * scale, **options} for scale, members in groups.items()]
+
+
+def chosen(kind: str, value: str, known: Iterable[str]) -> str:
+    """Refuses what is not among the known values."""
+    if value not in known:
+        raise ValueError(f"unknown {kind} {value!r}: use one of {', '.join(known)}")
+    return value
