@@ -49,20 +49,51 @@ struct LaneTile {
   uint32_t lanes;
 };
 
+#if HWY_TARGET == HWY_AVX2
+// Highway declares that masked operations might fault, because those of narrower types do.
+HWY_INLINE hn::Vec<Floats> load_some_lanes(const float* from, size_t count) {
+  return hn::MaskedLoad(hn::FirstN(Floats(), count), Floats(), from);
+}
+
+// Masked stores without AVX-512 take tens of cycles on some processors.
+HWY_INLINE void store_some_lanes(hn::Vec<Floats> v, float* to, size_t count) {
+  const hn::Half<Floats> half;
+  const hn::Half<decltype(half)> pair;
+  auto block = hn::LowerHalf(half, v);
+  if (count >= 4) {
+    hn::StoreU(block, half, to);
+    block = hn::UpperHalf(half, v);
+  }
+  float* rest = to + count / 4 * 4;
+  if (count % 4 >= 2) {
+    hn::StoreU(hn::LowerHalf(pair, block), pair, rest);
+    block = hn::Shuffle1032(block);
+    rest += 2;
+  }
+  if (count % 2 != 0) *rest = hn::GetLane(block);
+}
+#else
+HWY_INLINE hn::Vec<Floats> load_some_lanes(const float* from, size_t count) {
+  return load_first(Floats(), from, count);
+}
+
+HWY_INLINE void store_some_lanes(hn::Vec<Floats> v, float* to, size_t count) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  store_first(Floats(), v, to, count);
+#else
+  hn::BlendedStore(v, hn::FirstN(Floats(), count), Floats(), to);
+#endif
+}
+#endif
+
 HWY_INLINE hn::Vec<Floats> load_lanes(const float* from, size_t count) {
   const Floats d;
   if (count >= kLanes) return hn::LoadU(d, from);
-  return count == 0 ? hn::Zero(d) : load_first(d, from, count);
+  return count == 0 ? hn::Zero(d) : load_some_lanes(from, count);
 }
 
 HWY_INLINE void store_lanes(hn::Vec<Floats> v, float* to, size_t count) {
-  const Floats d;
-  if (count >= kLanes) return hn::StoreU(v, d, to);
-#if HWY_MEM_OPS_MIGHT_FAULT
-  store_first(d, v, to, count);
-#else
-  hn::BlendedStore(v, hn::FirstN(d, count), d, to);
-#endif
+  count >= kLanes ? hn::StoreU(v, Floats(), to) : store_some_lanes(v, to, count);
 }
 
 // Lanes of the tile from `lane` on that hold samples, at most a vector of them.
