@@ -22,9 +22,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 #if TESSERA_KRONECKER_VECTORS
-// Whether the features of a group can be copied as vectors.
+// Whether the features of a group can be copied as vectors, or are few.
 inline bool suits_kronecker(const Samples& x, const KroneckerFactor& f) {
-  return is_in_columns(x) || (x.feature_stride == 1 && f.d == 1);
+  return x.count <= kFewSamples || is_in_columns(x) || (is_in_rows(x) && f.d == 1);
 }
 
 // Calls visit(tile, whether it is the first) for the samples in tiles to be copied as columns.

@@ -63,6 +63,8 @@ struct SampleView {
 
 /// Samples of a strip: its panels stay in the L1 cache.
 inline constexpr uint32_t kKroneckerStrip = 32;
+/// So few samples are multiplied as dot products, in which the weights are read as they lie.
+inline constexpr uint32_t kFewSamples = 3;
 /// Samples whose features are copied at a time where neither order suits a factor.
 inline constexpr uint32_t kKroneckerLanes = 64;
 
