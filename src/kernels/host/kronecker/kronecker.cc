@@ -14,6 +14,7 @@
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define TESSERA_KRONECKER_VECTORS 1
 #include "kernels/host/kronecker/product-inl.h"
+#include "kernels/host/kronecker/strided-inl.h"
 #else
 #define TESSERA_KRONECKER_VECTORS 0
 #endif
@@ -46,6 +47,8 @@ void run_kronecker_forward(const program::Vertex& v) {
   const KroneckerFactor f = factor_of(v.params);
   const Samples in = samples_of(v.fields[x], transposed), out = samples_of(v.fields[y], transposed);
   auto* memory = v.fields[scratch].as<float>();
+  if (suits_strided(f, in, out))
+    return KroneckerStrided(f, memory).forward(v.fields[weight].as<float>(), in, out);
   const KroneckerForward product(f, v.fields[weight].as<float>(), memory);
   if (suits_kronecker(in, f) && suits_kronecker(out, f)) return product.run(in, out);
   const KroneckerColumns at(f);
@@ -68,6 +71,12 @@ void run_kronecker_gradients(const program::Vertex& v) {
   float* dw = v.fields[dweight].empty() ? nullptr : v.fields[dweight].as<float>();
   if (dw != nullptr && gradient.count == 0) std::fill_n(dw, size_t{f.groups()} * f.b * f.c, 0.0F);
   auto* memory = v.fields[scratch].as<float>();
+  if (suits_strided(f, in, gradient) && (result.data == nullptr || is_in_rows(result))) {
+    const KroneckerStrided strided(f, memory);
+    if (result.data != nullptr) strided.input_gradient(v.fields[weight].as<float>(), gradient, result);
+    if (dw != nullptr) strided.weight_gradient(in, gradient, dw);
+    return;
+  }
   const KroneckerGradients product(f, v.fields[weight].as<float>(), dw, memory);
   if (suits_kronecker(in, f) && suits_kronecker(gradient, f) &&
       (result.data == nullptr || suits_kronecker(result, f)))

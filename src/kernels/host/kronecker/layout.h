@@ -77,6 +77,7 @@ struct KroneckerPanels {
   size_t in_rows;
   size_t out;
   size_t weight;
+  size_t strided;  // in its place: the weights of as many groups as a vector has lanes
   size_t total;
 
   explicit KroneckerPanels(const KroneckerFactor& f)
@@ -84,7 +85,8 @@ struct KroneckerPanels {
         in_rows(in + padded(f.c) * kKroneckerStrip),
         out(in_rows + padded(f.c) * kKroneckerStrip),
         weight(out + padded(f.b) * kKroneckerStrip),
-        total(weight + padded(f.b) * padded(f.c)) {}
+        strided(weight),
+        total(weight + std::max(padded(f.b) * padded(f.c), size_t{f.b} * f.c * kMaxLanes)) {}
 };
 
 /// Copies of operands as columns, behind the panels.
