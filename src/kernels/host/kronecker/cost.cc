@@ -15,86 +15,134 @@ using program::FieldView;
 // From the engine's call to the first element.
 constexpr double kVertexCycles = 100;
 // Of a group in a strip: calls, and choosing its panels.
-constexpr double kGroupCycles = 40;
-// Of a micro-tile: the call, and a mispredicted branch.
-constexpr double kTileCycles = 25;
-// Prologue and epilogue of a micro-tile per vector of sums.
+constexpr double kGroupCycles = 60;
+// Distance of the micro-kernels from the rate of multiply-adds.
+constexpr double kSlack = 1.04;
+// Prologue and epilogue of a micro-tile, and per vector of its sums.
+constexpr double kTileCycles = 15;
 constexpr double kPerSum = 1;
-// Per vector: loading a factor that few vectors share; transposing.
-constexpr double kPerFactor = 0.5;
-constexpr double kTranspose = 4;
+// Copying and transposing, per vector; gathering, per element.
 constexpr double kCopy = 2;
+constexpr double kTranspose = 5;
+constexpr double kGather = 1;
+// Adding the lanes of a dot product.
+constexpr double kPerDot = 3;
+// Fraction of streaming operands that the micro-kernels do not hide.
+constexpr double kExposedStream = 0.5;
 
 double micro_tile_rows(const HostFigures& f) { return lanes_of(f) >= 16 ? 12 : 6; }
 
-/// Vectors × broadcast factors: rows × lanes sums of `terms` products.
+double vectors_of(double elements, const HostFigures& f) { return std::ceil(elements / lanes_of(f)); }
+
+/// rows × lanes sums of `terms` products.
 double product_cycles(double rows, double lanes, double terms, const HostFigures& f) {
-  const double vectors = std::ceil(lanes / lanes_of(f));
-  const double strips = std::ceil(vectors / 2), tiles = std::ceil(rows / micro_tile_rows(f)) * strips;
+  const double vectors = vectors_of(lanes, f);
+  const double tiles = std::ceil(rows / micro_tile_rows(f)) * std::ceil(vectors / 2);
   const double rate = f.flops_per_cycle / 2 / lanes_of(f);
-  const double arithmetic = rows * vectors / rate;
-  const double loads = (vectors * tiles / strips + rows * strips) * kPerFactor;
-  return terms * std::max(arithmetic, loads) + kPerSum * rows * vectors + kTileCycles * tiles;
+  return kSlack * terms * rows * vectors / rate + kPerSum * rows * vectors + kTileCycles * tiles;
 }
-
-struct Shape {
-  KroneckerFactor f;
-  bool transposed;
-  double samples;
-  double strips;
-
-  Shape(const program::Vertex& v, const FieldView& y)
-      : f(factor_of(v.params)),
-        transposed(v.params[kronecker_param::transposed] != 0),
-        samples(transposed ? y.cols : y.rows),
-        strips(std::ceil(samples / kKroneckerStrip)) {}
-
-  /// Vectors of so many features of all samples.
-  double vectors(double features, const HostFigures& figures) const {
-    return features * std::ceil(samples / lanes_of(figures));
-  }
-  /// Cycles to copy features of the batch as columns, or back.
-  double copy(double features, const HostFigures& figures) const {
-    return vectors(features, figures) * (transposed ? kCopy : kTranspose);
-  }
-};
 
 double stream_cycles(const FieldView& field, const HostFigures& f) {
   return bytes_of(field) / streaming_rate(bytes_of(field), f);
+}
+
+/// How a vertex computes, and the cycles of its parts for all groups.
+class Method {
+ public:
+  Method(const program::Vertex& v, const FieldView& x, const FieldView& y, const HostFigures& figures)
+      : f_(factor_of(v.params)),
+        figures_(figures),
+        transposed_(v.params[kronecker_param::transposed] != 0),
+        samples_(transposed_ ? y.cols : y.rows),
+        few_(samples_ <= kFewSamples) {
+    const uint32_t inputs = transposed_ ? x.rows : x.cols, outputs = transposed_ ? y.rows : y.cols;
+    const bool whole = inputs == f_.inputs() && outputs == f_.outputs();
+    strided_ =
+        !transposed_ && whole && suits_group_lanes(f_, samples_, static_cast<uint32_t>(lanes_of(figures)));
+    in_rows_ = !transposed_ && f_.d == 1;
+  }
+
+  double forward() const {
+    if (few_) return groups(dots() + kGather * samples_ * (f_.b + f_.c));
+    if (strided_) return strided(f_.b, f_.c, samples_) + panel();
+    if (in_rows_)
+      return groups(kTranspose * f_.b * vectors(f_.c) + kCopy * samples_ * vectors(f_.c) +
+                    product(samples_, f_.b, f_.c));
+    return columns(f_.c) + (transposed_ ? 0 : columns(f_.b)) + groups(product(f_.b, samples_, f_.c));
+  }
+
+  double input_gradient() const {
+    if (strided_) return strided(f_.c, f_.b, samples_) + panel();
+    if (few_ || in_rows_)
+      return groups((few_ ? kGather : kCopy) * samples_ * vectors(f_.b) + product(samples_, f_.c, f_.b));
+    return columns(f_.b) + (transposed_ ? 0 : columns(f_.c)) + groups(product(f_.c, samples_, f_.b));
+  }
+
+  double weight_gradient() const {
+    if (strided_) return strided(f_.b, f_.c, samples_) + panel();
+    const double rows = (few_ ? kGather : in_rows_ ? kCopy : kTranspose) * samples_ * vectors(f_.c);
+    return groups(rows + product(f_.b, f_.c, samples_));
+  }
+
+ private:
+  double vectors(double elements) const { return vectors_of(elements, figures_); }
+  double groups(double cycles) const {
+    return f_.groups() * (cycles + kGroupCycles * std::ceil(samples_ / kKroneckerStrip));
+  }
+  double product(double rows, double lanes, double terms) const {
+    return product_cycles(rows, lanes, terms, figures_);
+  }
+  double dots() const { return samples_ * f_.b * (vectors(f_.c) + kPerDot); }
+  /// Features of a group in lanes of samples, from memory or back.
+  double columns(double features) const {
+    const double both = kCopy + (transposed_ ? 0 : kTranspose);
+    return f_.groups() * features * vectors(samples_) * both;
+  }
+  double lanes_of_groups() const { return f_.a * vectors(f_.d); }
+  /// Weights of all groups in lanes, from memory or back.
+  double panel() const { return kTranspose * lanes_of_groups() * f_.b * f_.c; }
+  double strided(double cols, double terms, double rows) const {
+    return lanes_of_groups() * product_cycles(rows, cols * lanes_of(figures_), terms, figures_);
+  }
+
+  KroneckerFactor f_;
+  const HostFigures& figures_;
+  bool transposed_;
+  double samples_;
+  bool few_;
+  bool strided_;
+  bool in_rows_;
+};
+
+program::PhaseTimes computing(double arithmetic, double streams) {
+  return in_phase(program::Phase::compute, kVertexCycles + std::max(arithmetic, streams) +
+                                               kExposedStream * std::min(arithmetic, streams));
 }
 
 }  // namespace
 
 program::PhaseTimes kronecker_forward_cost(const program::Vertex& v, const machine::Machine& m) {
   using namespace kronecker_forward_field;
-  const HostFigures& figures = m.figures;
-  const Shape s(v, v.fields[y]);
-  const KroneckerFactor& f = s.f;
-  const double product = product_cycles(f.b, s.samples, f.c, figures);
-  const double copies = s.copy(f.inputs(), figures) + (s.transposed ? 0 : s.copy(f.outputs(), figures));
-  const double streams = stream_cycles(v.fields[x], figures) + stream_cycles(v.fields[weight], figures);
-  return in_phase(program::Phase::compute,
-                  kVertexCycles + f.groups() * (product + kGroupCycles * s.strips) + copies + streams);
+  const HostFigures& f = m.figures;
+  return computing(
+      Method(v, v.fields[x], v.fields[y], f).forward(),
+      stream_cycles(v.fields[x], f) + stream_cycles(v.fields[weight], f) + stream_cycles(v.fields[y], f));
 }
 
 program::PhaseTimes kronecker_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
   using namespace kronecker_gradients_field;
-  const HostFigures& figures = m.figures;
-  const Shape s(v, v.fields[dy]);
-  const KroneckerFactor& f = s.f;
-  double group = kGroupCycles * s.strips, copies = s.copy(f.outputs(), figures);
-  double streams = stream_cycles(v.fields[x], figures) + stream_cycles(v.fields[dy], figures) +
-                   stream_cycles(v.fields[weight], figures);
+  const HostFigures& f = m.figures;
+  const Method method(v, v.fields[x], v.fields[dy], f);
+  double arithmetic = 0, streams = stream_cycles(v.fields[dy], f);
   if (!v.fields[dx].empty()) {
-    group += product_cycles(f.c, s.samples, f.b, figures);
-    copies += s.transposed ? 0 : s.copy(f.inputs(), figures);
+    arithmetic += method.input_gradient();
+    streams += stream_cycles(v.fields[weight], f) + stream_cycles(v.fields[dx], f);
   }
   if (!v.fields[dweight].empty()) {
-    group += product_cycles(f.b, f.c, s.samples, figures);
-    copies += s.vectors(f.inputs(), figures) * kTranspose;
-    streams += stream_cycles(v.fields[dweight], figures);
+    arithmetic += method.weight_gradient();
+    streams += stream_cycles(v.fields[x], f) + stream_cycles(v.fields[dweight], f);
   }
-  return in_phase(program::Phase::compute, kVertexCycles + f.groups() * group + copies + streams);
+  return computing(arithmetic, streams);
 }
 
 }  // namespace tessera::kernels

@@ -91,11 +91,8 @@ class KroneckerStrided {
 
 // Whether samples are in rows and complete, and most lanes hold a group.
 inline bool suits_strided(const KroneckerFactor& f, const Samples& x, const Samples& y) {
-  constexpr uint32_t kLeastSamples = 4, kMostWeights = 64 * 64;
-  const auto lanes = static_cast<uint32_t>(kLanes);
   return x.feature_stride == 1 && y.feature_stride == 1 && x.features == f.inputs() &&
-         y.features == f.outputs() && x.count >= kLeastSamples && f.b * f.c <= kMostWeights &&
-         4 * f.d >= 3 * round_up(f.d, lanes);
+         y.features == f.outputs() && suits_group_lanes(f, x.count, static_cast<uint32_t>(kLanes));
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
