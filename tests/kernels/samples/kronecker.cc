@@ -16,9 +16,9 @@ struct Shape {
   bool has_dweight = true;
 };
 
-/// The stride of a factor grows, if it has one, or else the number of its blocks.
+/// The stride of a large factor grows, or else the number of blocks.
 KroneckerFactor scaled(KroneckerFactor f, uint32_t scale) {
-  (f.d == 1 ? f.a : f.d) *= scale;
+  (f.d > 1 && f.b * f.c > 512 ? f.d : f.a) *= scale;
   return f;
 }
 
@@ -70,7 +70,7 @@ Sample gradients(uint32_t scale, uint64_t seed) {
 
 // Halves of a Monarch layer of 1024 features at scales 32 and 16.
 constexpr KroneckerFactor kBlocks = {1, 32, 32, 1}, kStrided = {1, 32, 32, 2};
-constexpr KroneckerFactor kButterfly = {4, 2, 2, 2}, kTall = {1, 33, 5, 3}, kWide = {2, 3, 37, 2};
+constexpr KroneckerFactor kButterfly = {1, 2, 2, 8}, kTall = {1, 33, 5, 3}, kWide = {2, 3, 37, 2};
 constexpr KroneckerFactor kOddStride = {1, 7, 9, 3}, kDiagonal = {3, 1, 1, 2}, kLarge = {1, 64, 64, 1};
 
 constexpr NamedSample kForwardSamples[] = {
