@@ -13,6 +13,7 @@ namespace tessera::kernels {
   X(block_sparse)                   \
   X(bucket)                         \
   X(cast)                           \
+  X(circulant)                      \
   X(dense)                          \
   X(dropout)                        \
   X(element_sparse)                 \

@@ -1,0 +1,270 @@
+// Splitting polynomials, and merging what they were split into, on columns of samples.
+//
+// A real polynomial modulo x^N − 1 splits into x^(N/2) − 1 and x^(N/2) + 1. The coefficients of the latter
+// are those of a complex polynomial modulo x^(N/4) − i, real parts first, which splits further by powers of
+// roots of unity. At the end every point holds a value of the transform. Factors belong to whole polynomials,
+// so that neighbouring coefficients, and samples, are processed alike. Merging leaves out the divisions.
+#if defined(TESSERA_CIRCULANT_BUTTERFLIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CIRCULANT_BUTTERFLIES_INL_H_
+#undef TESSERA_CIRCULANT_BUTTERFLIES_INL_H_
+#else
+#define TESSERA_CIRCULANT_BUTTERFLIES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/panels-inl.h"
+#include "kernels/host/circulant/layout.h"
+#include "kernels/host/circulant/roots.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE::fourier {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Lane = hn::Vec<Floats>;
+
+struct Complex {
+  Lane re, im;
+};
+
+HWY_INLINE Complex add(Complex a, Complex b) { return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)}; }
+HWY_INLINE Complex sub(Complex a, Complex b) { return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)}; }
+// a + ib, a − ib.
+HWY_INLINE Complex add_i(Complex a, Complex b) { return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)}; }
+HWY_INLINE Complex sub_i(Complex a, Complex b) { return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)}; }
+// a·b, conj(a)·b.
+HWY_INLINE Complex mul(Complex a, Complex b) {
+  return {hn::NegMulAdd(a.im, b.im, hn::Mul(a.re, b.re)), hn::MulAdd(a.im, b.re, hn::Mul(a.re, b.im))};
+}
+HWY_INLINE Complex mul_conj(Complex a, Complex b) {
+  return {hn::MulAdd(a.im, b.im, hn::Mul(a.re, b.re)), hn::NegMulAdd(a.im, b.re, hn::Mul(a.re, b.im))};
+}
+
+HWY_INLINE Complex load(const float* re, const float* im) {
+  const Floats d;
+  return {hn::Load(d, re), hn::Load(d, im)};
+}
+HWY_INLINE void store(Complex a, float* re, float* im) {
+  const Floats d;
+  hn::Store(a.re, d, re);
+  hn::Store(a.im, d, im);
+}
+
+// ζ, ζ² and ζ³ in all lanes.
+struct Roots {
+  Complex power[3];
+
+  explicit HWY_INLINE Roots(const FourierRoots& of) {
+    const Floats d;
+    for (int i = 0; i < 3; ++i) power[i] = {hn::Set(d, of.real[i]), hn::Set(d, of.imaginary[i])};
+  }
+};
+
+// The four polynomials that four parts split into, in the order of two splits in two.
+HWY_INLINE void split_four(const Roots& roots, Complex* a) {
+  const Complex a1 = mul(roots.power[0], a[1]), a2 = mul(roots.power[1], a[2]),
+                a3 = mul(roots.power[2], a[3]);
+  const Complex even = add(a[0], a2), odd = add(a1, a3), even_rest = sub(a[0], a2), odd_rest = sub(a1, a3);
+  a[0] = add(even, odd);
+  a[1] = sub(even, odd);
+  a[2] = add_i(even_rest, odd_rest);
+  a[3] = sub_i(even_rest, odd_rest);
+}
+HWY_INLINE void merge_four(const Roots& roots, Complex* a) {
+  const Complex even = add(a[0], a[1]), odd = add(a[2], a[3]);
+  const Complex even_rest = sub(a[0], a[1]), odd_rest = sub(a[2], a[3]);
+  a[0] = add(even, odd);
+  a[1] = mul_conj(roots.power[0], sub_i(even_rest, odd_rest));
+  a[2] = mul_conj(roots.power[1], sub(even, odd));
+  a[3] = mul_conj(roots.power[2], add_i(even_rest, odd_rest));
+}
+
+HWY_INLINE void split_two(Complex root, Complex* a) {
+  const Complex a1 = mul(root, a[1]);
+  a[1] = sub(a[0], a1);
+  a[0] = add(a[0], a1);
+}
+HWY_INLINE void merge_two(Complex root, Complex* a) {
+  const Complex rest = sub(a[0], a[1]);
+  a[0] = add(a[0], a[1]);
+  a[1] = mul_conj(root, rest);
+}
+
+HWY_INLINE void split_real(Lane& a, Lane& b) {
+  const Lane rest = hn::Sub(a, b);
+  a = hn::Add(a, b);
+  b = rest;
+}
+
+// A complex polynomial of `size` coefficients: block `root` of the roots, at points from `re` and `im` on.
+struct Block {
+  uint32_t root;
+  uint32_t size;
+  uint32_t re;
+  uint32_t im;
+
+  // Half r, quarter r.
+  Block half(uint32_t r) const { return {2 * root + r, size / 2, re + r * (size / 2), im + r * (size / 2)}; }
+  Block quarter(uint32_t r) const {
+    return {4 * root + r, size / 4, re + r * (size / 4), im + r * (size / 4)};
+  }
+  bool splits_in_two() const { return std::countr_zero(size) % 2 != 0; }
+};
+
+// Calls visit(re, im) for the parts of a block, arrays of pointers to lanes of equal place.
+template <uint32_t parts, class Visit>
+HWY_INLINE void each_place(float* columns, const Block& block, const Visit& visit) {
+  const uint32_t step = block.size / parts;
+  for (uint32_t run = 0; run < step; run += kFourierRun) {
+    float *re[parts], *im[parts];
+    for (uint32_t part = 0; part < parts; ++part) {
+      re[part] = columns + fourier_column(block.re + part * step + run);
+      im[part] = columns + fourier_column(block.im + part * step + run);
+    }
+    const size_t floats = size_t{std::min(step - run, kFourierRun)} * kFourierLanes;
+    for (size_t i = 0; i < floats; i += kLanes) visit(i, re, im);
+  }
+}
+
+template <uint32_t parts, class Change>
+HWY_INLINE void change_parts(float* columns, const Block& block, const Change& change) {
+  each_place<parts>(columns, block, [&](size_t i, float* const* re, float* const* im) HWY_ATTR {
+    Complex a[parts];
+#pragma GCC unroll 4
+    for (uint32_t part = 0; part < parts; ++part) a[part] = load(re[part] + i, im[part] + i);
+    change(a);
+#pragma GCC unroll 4
+    for (uint32_t part = 0; part < parts; ++part) store(a[part], re[part] + i, im[part] + i);
+  });
+}
+
+inline void split_block(float* columns, const FourierRoots* table, const Block& block) {
+  const Roots roots(table[block.root]);
+  if (block.splits_in_two())
+    change_parts<2>(columns, block, [&](Complex* a) HWY_ATTR { split_two(roots.power[1], a); });
+  else
+    change_parts<4>(columns, block, [&](Complex* a) HWY_ATTR { split_four(roots, a); });
+}
+inline void merge_block(float* columns, const FourierRoots* table, const Block& block) {
+  const Roots roots(table[block.root]);
+  if (block.splits_in_two())
+    change_parts<2>(columns, block, [&](Complex* a) HWY_ATTR { merge_two(roots.power[1], a); });
+  else
+    change_parts<4>(columns, block, [&](Complex* a) HWY_ATTR { merge_four(roots, a); });
+}
+
+// Sixteen parts of a real polynomial: 0 and 1 remain, modulo x^(2K) − 1; the others become the real and
+// imaginary parts of seven complex polynomials.
+HWY_INLINE void split_head(const Roots& roots, Lane* v) {
+  for (int i = 0; i < 8; ++i) split_real(v[i], v[i + 8]);
+  for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
+  for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
+  Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
+  split_two(roots.power[1], two);
+  Complex four[4] = {{v[8], v[12]}, {v[9], v[13]}, {v[10], v[14]}, {v[11], v[15]}};
+  split_four(roots, four);
+  for (int i = 0; i < 2; ++i) {
+    v[4 + i] = two[i].re;
+    v[6 + i] = two[i].im;
+  }
+  for (int i = 0; i < 4; ++i) {
+    v[8 + i] = four[i].re;
+    v[12 + i] = four[i].im;
+  }
+}
+HWY_INLINE void merge_head(const Roots& roots, Lane* v) {
+  Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
+  merge_two(roots.power[1], two);
+  Complex four[4] = {{v[8], v[12]}, {v[9], v[13]}, {v[10], v[14]}, {v[11], v[15]}};
+  merge_four(roots, four);
+  for (int i = 0; i < 2; ++i) {
+    v[4 + i] = two[i].re;
+    v[6 + i] = two[i].im;
+  }
+  for (int i = 0; i < 4; ++i) {
+    v[8 + i] = four[i].re;
+    v[12 + i] = four[i].im;
+  }
+  for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
+  for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
+  for (int i = 0; i < 8; ++i) split_real(v[i], v[i + 8]);
+}
+
+inline constexpr uint32_t kHeadParts = 16;
+
+// The parts of a real polynomial that lie `step` points apart.
+template <class Change>
+HWY_INLINE void change_head(float* columns, uint32_t step, const Change& change) {
+  const Floats d;
+  for (uint32_t run = 0; run < step; run += kFourierRun) {
+    float* at[kHeadParts];
+    for (uint32_t part = 0; part < kHeadParts; ++part) at[part] = columns + fourier_column(part * step + run);
+    const size_t floats = size_t{std::min(step - run, kFourierRun)} * kFourierLanes;
+    for (size_t i = 0; i < floats; i += kLanes) {
+      Lane v[kHeadParts];
+#pragma GCC unroll 16
+      for (uint32_t part = 0; part < kHeadParts; ++part) v[part] = hn::Load(d, at[part] + i);
+      change(v);
+#pragma GCC unroll 16
+      for (uint32_t part = 0; part < kHeadParts; ++part) hn::Store(v[part], d, at[part] + i);
+    }
+  }
+}
+
+inline void split_real_block(float* columns, const FourierRoots* table, uint32_t step) {
+  const Roots roots(table[1]);
+  change_head(columns, step, [&](Lane* v) HWY_ATTR { split_head(roots, v); });
+}
+inline void merge_real_block(float* columns, const FourierRoots* table, uint32_t step) {
+  const Roots roots(table[1]);
+  change_head(columns, step, [&](Lane* v) HWY_ATTR { merge_head(roots, v); });
+}
+
+// At most eight points: all the way.
+inline constexpr uint32_t kTailPoints = 8;
+template <class Change>
+HWY_INLINE void change_tail(float* columns, uint32_t size, const Change& change) {
+  const Floats d;
+  for (size_t i = 0; i < kFourierLanes; i += kLanes) {
+    Lane v[kTailPoints];
+    for (uint32_t p = 0; p < size; ++p) v[p] = hn::Load(d, columns + fourier_column(p) + i);
+    change(v);
+    for (uint32_t p = 0; p < size; ++p) hn::Store(v[p], d, columns + fourier_column(p) + i);
+  }
+}
+inline void split_tail(float* columns, const FourierRoots* table, uint32_t size) {
+  const Roots roots(table[1]);
+  change_tail(columns, size, [&](Lane* v) HWY_ATTR {
+    if (size == 8) {
+      for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
+      Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
+      split_two(roots.power[1], two);
+      for (int i = 0; i < 2; ++i) v[4 + i] = two[i].re, v[6 + i] = two[i].im;
+    }
+    if (size >= 4)
+      for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
+    split_real(v[0], v[1]);
+  });
+}
+inline void merge_tail(float* columns, const FourierRoots* table, uint32_t size) {
+  const Roots roots(table[1]);
+  change_tail(columns, size, [&](Lane* v) HWY_ATTR {
+    split_real(v[0], v[1]);
+    if (size >= 4)
+      for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
+    if (size == 8) {
+      Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
+      merge_two(roots.power[1], two);
+      for (int i = 0; i < 2; ++i) v[4 + i] = two[i].re, v[6 + i] = two[i].im;
+      for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
+    }
+  });
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE::fourier
+HWY_AFTER_NAMESPACE();
+#endif

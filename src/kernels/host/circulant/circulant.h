@@ -1,0 +1,16 @@
+// Circulant layers on vectors, dispatched to the active instruction set, and in plain loops.
+#pragma once
+
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Vertices of the codelets of the same names, for fields of any strides.
+void circulant_forward(const program::Vertex& v);
+void circulant_gradients(const program::Vertex& v);
+
+/// The same by the definition, in float64.
+void circulant_forward_reference(const program::Vertex& v);
+void circulant_gradients_reference(const program::Vertex& v);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,67 @@
+// Circulant and Toeplitz layers by Fourier transforms: one vertex is one core's slice of the batch.
+//
+// x, y, dx and dy are [batch, features], or with `transposed` [features, batch]. With i and j the features of
+// y and x, of which there are `out` and `in`:
+// - circulant of size n ≥ in, out: y_i = Σ_j c[(i − j) mod n] x_j, c 1 × n, the first column of the matrix.
+// - Toeplitz: y_i = Σ_j c[i − j + in − 1] x_j, c 1 × (out + in − 1).
+//
+// Samples are transformed each by itself: what one of them holds, also infinities and NaN, never reaches
+// another, and results do not depend on how a batch is cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/common/codelet_list.h"
+
+namespace tessera::kernels {
+
+#define TESSERA_CIRCULANT_FORWARD_FIELDS(X) \
+  X(x)                                      \
+  X(c)                                      \
+  X(y, .access = program::Access::out)      \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+
+#define TESSERA_CIRCULANT_GRADIENTS_FIELDS(X)             \
+  X(x)                                                    \
+  X(dy)                                                   \
+  X(c)                                                    \
+  X(dx, .access = program::Access::out, .optional = true) \
+  X(dc, .access = program::Access::out, .optional = true) \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+
+#define TESSERA_CIRCULANT_PARAMS(X) X(transposed) X(toeplitz)
+
+namespace circulant_forward_field {
+enum : size_t { TESSERA_CIRCULANT_FORWARD_FIELDS(TESSERA_POSITION) count };
+}
+namespace circulant_gradients_field {
+enum : size_t { TESSERA_CIRCULANT_GRADIENTS_FIELDS(TESSERA_POSITION) count };
+}
+namespace circulant_param {
+enum : size_t { TESSERA_CIRCULANT_PARAMS(TESSERA_POSITION) count };
+}
+
+/// A circulant or Toeplitz matrix, out × in.
+struct CirculantShape {
+  uint32_t in = 0;
+  uint32_t out = 0;
+  uint32_t taps = 0;  ///< elements of c
+  bool toeplitz = false;
+};
+
+/// y from x and c. f32.
+extern const program::Codelet circulant_forward_codelet;
+
+/// dx from dy and c, and dc, summed over this vertex's samples, from x and dy. Both are written without being
+/// read; an empty one is not computed, and x is not read for dx alone. f32.
+extern const program::Codelet circulant_gradients_codelet;
+
+/// Floats of scratch.
+size_t circulant_forward_scratch(const CirculantShape& shape);
+size_t circulant_gradients_scratch(const CirculantShape& shape);
+
+std::span<const ListedCodelet> circulant_codelets();
+
+}  // namespace tessera::kernels

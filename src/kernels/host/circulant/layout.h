@@ -1,0 +1,76 @@
+// The transform that a circulant matrix is embedded in, and the layout of its scratch.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/element.h"
+#include "kernels/host/circulant/codelet.h"
+
+namespace tessera::kernels {
+
+/// Samples that are transformed together, a column of lanes for each feature.
+inline constexpr uint32_t kFourierLanes = 16;
+
+/// Between columns a line is left out here and there, so that those a power of two apart lie in different
+/// sets of the L1 cache.
+inline constexpr uint32_t kFourierRun = 64;
+constexpr size_t fourier_column(size_t point) { return (point + point / kFourierRun) * kFourierLanes; }
+
+/// The cyclic convolution of a power of two elements whose results contain those of a matrix.
+struct CirculantEmbedding {
+  CirculantShape shape;
+  uint32_t size;  ///< a power of two
+  int64_t begin;  ///< differences i − j from here
+  int64_t end;    ///< up to here
+
+  explicit CirculantEmbedding(const CirculantShape& of) : shape(of) {
+    size = std::bit_ceil(std::max(2U, of.in + of.out - 1));
+    begin = 1 - int64_t{of.in};
+    end = of.out;
+    if (!of.toeplitz && std::has_single_bit(of.taps) && of.taps >= 2 && of.taps <= size) {
+      size = of.taps;
+      begin = 0;
+      end = of.taps;
+    }
+  }
+
+  /// Element of the convolution's kernel for a difference, and the element of c that it is.
+  size_t position(int64_t difference) const { return static_cast<size_t>(difference) & (size - 1); }
+  size_t tap(int64_t difference) const {
+    if (shape.toeplitz) return static_cast<size_t>(difference + shape.in - 1);
+    return static_cast<size_t>(difference < 0 ? difference + shape.taps : difference);
+  }
+};
+
+/// Offsets in floats.
+struct CirculantScratch {
+  size_t spectrum = 0;  ///< of c
+  size_t totals;        ///< the spectrum of dc
+  size_t columns;       ///< of y, or of dy and dx
+  size_t x;             ///< columns of x
+  size_t total;
+
+  CirculantScratch(uint32_t size, bool gradients) {
+    const size_t line = std::max<size_t>(size, kFourierLanes);
+    totals = line;
+    columns = totals + (gradients ? line : 0);
+    x = columns + fourier_column(line) + kFourierLanes;
+    total = x + (gradients ? fourier_column(line) + kFourierLanes : 0);
+  }
+};
+
+/// Shapes as the vertices of both codelets have them.
+inline uint32_t features_of(const program::FieldView& field, bool transposed) {
+  return transposed ? field.rows : field.cols;
+}
+inline CirculantShape shape_of(const program::Vertex& v, const program::FieldView& in,
+                               const program::FieldView& out, const program::FieldView& c) {
+  const bool transposed = v.params[circulant_param::transposed] != 0;
+  return {features_of(in, transposed), features_of(out, transposed), c.cols,
+          v.params[circulant_param::toeplitz] != 0};
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,106 @@
+#include <bit>
+#include <cmath>
+
+#include "kernels/host/circulant/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+using enum Type;
+
+/// in × out features at a scale; `scale` 0 has none.
+struct Features {
+  uint32_t in, out, taps;
+  bool toeplitz;
+};
+
+/// n = 8 · scale: at 1, 2 and 128 a power of two.
+Features square(uint32_t scale) { return {8 * scale, 8 * scale, 8 * scale, false}; }
+/// The next power of two, with rectangular x and y.
+Features rectangular(uint32_t scale) {
+  return {6 * scale, 7 * scale, scale == 0 ? 0 : std::bit_ceil(8 * scale), false};
+}
+Features odd(uint32_t scale) { return {5 * scale, 3 * scale, 7 * scale, false}; }
+Features toeplitz(uint32_t scale) { return {3 * scale, 7 * scale, scale == 0 ? 0 : 10 * scale - 1, true}; }
+
+/// Values below 1, `terms` of which are added: roundings grow with the halvings of a transform of twice the
+/// size, and its values with the root of their number.
+Tolerance transform_tolerance(double taps, double terms) {
+  const double halvings = std::log2(2 * taps + 2) + 3;
+  return {.relative = 0, .absolute = 4 * halvings * std::sqrt(terms + 1) * epsilon_of(f32)};
+}
+
+double transform_flops(double taps) { return 2.5 * taps * std::log2(taps + 1); }
+
+void add_batch(Sample& s, uint32_t n, uint32_t features, bool transposed, uint64_t seed) {
+  transposed ? s.random(f32, features, n, seed) : s.random(f32, n, features, seed);
+}
+void add_result(Sample& s, uint32_t n, uint32_t features, bool transposed) {
+  transposed ? s.unset(f32, features, n) : s.unset(f32, n, features);
+}
+void add_scratch(Sample& s, size_t floats) { s.unset(f32, 1, static_cast<uint32_t>(floats)).packed(); }
+
+template <uint32_t n, Features (*features)(uint32_t), bool transposed>
+Sample forward_sample(uint32_t scale, uint64_t seed) {
+  const auto [in, out, taps, toeplitz] = features(scale);
+  Sample s(circulant_forward_codelet);
+  add_batch(s, n, in, transposed, seed);
+  s.random(f32, taps == 0 ? 0 : 1, taps, seed + 1);
+  add_result(s, n, out, transposed);
+  add_scratch(s, scale == 0 ? 0 : circulant_forward_scratch({in, out, taps, toeplitz}));
+  return s.param(transposed)
+      .param(toeplitz)
+      .tolerance(transform_tolerance(taps, in))
+      .flops(2 * n * transform_flops(taps));
+}
+
+template <uint32_t n, Features (*features)(uint32_t), bool transposed, bool has_dx = true, bool has_dc = true>
+Sample gradients_sample(uint32_t scale, uint64_t seed) {
+  const auto [in, out, taps, toeplitz] = features(scale);
+  Sample s(circulant_gradients_codelet);
+  add_batch(s, n, in, transposed, seed);
+  add_batch(s, n, out, transposed, seed + 1);
+  s.random(f32, taps == 0 ? 0 : 1, taps, seed + 2);
+  add_result(s, n, has_dx ? in : 0, transposed);
+  s.unset(f32, taps == 0 ? 0 : 1, has_dc ? taps : 0);
+  add_scratch(s, scale == 0 ? 0 : circulant_gradients_scratch({in, out, taps, toeplitz}));
+  return s.param(transposed)
+      .param(toeplitz)
+      .tolerance(transform_tolerance(taps, double{n} * (in + out)))
+      .flops(3 * n * transform_flops(taps));
+}
+
+constexpr NamedSample kForwardSamples[] = {
+    {"n1", forward_sample<1, square, false>},
+    {"n16-transposed", forward_sample<16, square, true>},
+    {"n32", forward_sample<32, square, false>},
+    {"n32-transposed", forward_sample<32, square, true>},
+    {"n37-rectangular", forward_sample<37, rectangular, false>},
+    {"n21-odd", forward_sample<21, odd, false>},
+    {"n5-odd-transposed", forward_sample<5, odd, true>},
+    {"n19-toeplitz", forward_sample<19, toeplitz, false>},
+    {"n50-toeplitz-transposed", forward_sample<50, toeplitz, true>},
+};
+
+constexpr NamedSample kGradientsSamples[] = {
+    {"n1", gradients_sample<1, square, false>},
+    {"n32", gradients_sample<32, square, false>},
+    {"n32-transposed", gradients_sample<32, square, true>},
+    {"n32-dx", gradients_sample<32, square, false, true, false>},
+    {"n32-dc", gradients_sample<32, square, false, false, true>},
+    {"n37-rectangular", gradients_sample<37, rectangular, false>},
+    {"n21-odd", gradients_sample<21, odd, false>},
+    {"n19-toeplitz", gradients_sample<19, toeplitz, false>},
+    {"n50-toeplitz-transposed", gradients_sample<50, toeplitz, true>},
+};
+
+}  // namespace
+
+std::span<const CodeletSamples> circulant_samples() {
+  static constexpr CodeletSamples kAll[] = {{circulant_forward_codelet, kForwardSamples},
+                                            {circulant_gradients_codelet, kGradientsSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels
