@@ -18,7 +18,16 @@ namespace tessera::kernels {
   X(dropout)                        \
   X(element_sparse)                 \
   X(elementwise)                    \
-  X(fill) X(gather) X(kronecker) X(optimizer) X(reduce) X(row_epilogue) X(sddmm) X(softmax) X(tile_product)
+  X(fill)                           \
+  X(gather)                         \
+  X(kronecker)                      \
+  X(optimizer)                      \
+  X(reduce)                         \
+  X(row_epilogue)                   \
+  X(sddmm)                          \
+  X(softmax)                        \
+  X(tile_kronecker)                 \
+  X(tile_product)
 
 #define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)

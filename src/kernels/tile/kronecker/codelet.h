@@ -1,0 +1,83 @@
+// Products of a tile with groups of a Kronecker-sparse factor, or of several butterfly factors merged into
+// one pass, and their gradients.
+//
+// A group has its features in rows that follow one another, group after group, and its weights in a row. So a
+// tile may hold any groups of a factor, and features that are strides apart elsewhere are neighbours here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/common/codelet_list.h"
+
+namespace tessera::kernels {
+
+#define TESSERA_KRONECKER_PRODUCT_FIELDS(X) \
+  X(w, .alignment = 8)                      \
+  X(x, .alignment = 8, .over_read = 16)     \
+  X(y, .access = program::Access::out, .alignment = 16, .interleaved = true)
+#define TESSERA_KRONECKER_PRODUCT_PARAMS(X) X(outputs) X(terms) X(output_stride) X(term_stride) X(first)
+
+namespace kronecker_product_field {
+enum : size_t { TESSERA_KRONECKER_PRODUCT_FIELDS(TESSERA_POSITION) count };
+}
+namespace kronecker_product_param {
+enum : size_t { TESSERA_KRONECKER_PRODUCT_PARAMS(TESSERA_POSITION) count };
+}
+
+/// y[g, i] = Σ_t w[g, first + i · output_stride + t · term_stride] · x[g, t] for each group g: w: groups ×
+/// weights, x: groups · terms rows of n, y: groups · outputs rows of n. Both products with the weights of a
+/// group, and with a part of its outputs, are of this form. W and X are of one type, f32 or f16; y of that
+/// type or f32. Sums are kept in FP32 and rounded when stored.
+extern const program::Codelet kronecker_product_codelet;
+
+#define TESSERA_KRONECKER_WEIGHT_GRADIENT_FIELDS(X) \
+  X(dy, .alignment = 8)                             \
+  X(x, .alignment = 8, .over_read = 16)             \
+  X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true)
+#define TESSERA_KRONECKER_WEIGHT_GRADIENT_PARAMS(X) X(outputs) X(inputs)
+
+namespace kronecker_weight_gradient_field {
+enum : size_t { TESSERA_KRONECKER_WEIGHT_GRADIENT_FIELDS(TESSERA_POSITION) count };
+}
+namespace kronecker_weight_gradient_param {
+enum : size_t { TESSERA_KRONECKER_WEIGHT_GRADIENT_PARAMS(TESSERA_POSITION) count };
+}
+
+/// dw[g, r · inputs + q] = the dot product of rows r of dy and q of x of group g. Types as above.
+extern const program::Codelet kronecker_weight_gradient_codelet;
+
+// The fields of a butterfly's product are those of kronecker_product.
+#define TESSERA_BUTTERFLY_PASS_PARAMS(X) X(levels) X(decreasing)
+
+namespace butterfly_pass_param {
+enum : size_t { TESSERA_BUTTERFLY_PASS_PARAMS(TESSERA_POSITION) count };
+}
+
+/// `levels` butterfly factors on groups of 2^levels features, of strides 1, 2, 4, …, or the other way round
+/// if `decreasing`. w: groups × (levels · 2^(levels − 1) · 4): for each level and each pair of features that
+/// it combines, in order, a 2 × 2 matrix. Each level rounds its results to the type of y, as if stored.
+extern const program::Codelet butterfly_pass_codelet;
+
+#define TESSERA_BUTTERFLY_PASS_GRADIENTS_FIELDS(X)      \
+  X(w, .alignment = 8)                                  \
+  X(x, .alignment = 8)                                  \
+  X(dy, .alignment = 8)                                 \
+  X(dx, .access = program::Access::out, .alignment = 8) \
+  X(dw, .access = program::Access::out, .alignment = 8) \
+  X(levels_of_x, .access = program::Access::inout, .alignment = 8, .scratch = true)
+
+namespace butterfly_pass_gradients_field {
+enum : size_t { TESSERA_BUTTERFLY_PASS_GRADIENTS_FIELDS(TESSERA_POSITION) count };
+}
+
+/// dX and dW of butterfly_pass, whose inputs of each level but the first are computed again into levels_of_x:
+/// (levels − 1) · features rows of n, in X's type.
+extern const program::Codelet butterfly_pass_gradients_codelet;
+
+/// Weights of a group of a butterfly pass.
+constexpr uint32_t butterfly_weights(uint32_t levels) { return levels * (1U << levels) * 2; }
+
+std::span<const ListedCodelet> tile_kronecker_codelets();
+
+}  // namespace tessera::kernels

@@ -1,0 +1,29 @@
+// Cycles of products with groups on a tile.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cstdint>
+
+#include "machine/model/machine.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Cycles of a tile for `groups` products of outputs × terms weights and n columns; `transposed` if the
+/// weights of an output are apart.
+double kronecker_product_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t outputs,
+                                uint32_t terms, uint32_t n, bool transposed);
+double kronecker_weight_gradient_cycles(const machine::Machine& m, Type type, uint32_t groups,
+                                        uint32_t outputs, uint32_t inputs, uint32_t n);
+double butterfly_pass_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels,
+                             uint32_t n);
+double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels,
+                                       uint32_t n);
+
+program::PhaseTimes kronecker_product_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes kronecker_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes butterfly_pass_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes butterfly_pass_gradients_cost(const program::Vertex& v, const machine::Machine& m);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,95 @@
+#include "kernels/tile/kronecker/multiply.h"
+
+#include <algorithm>
+
+#include "base/simd.h"
+#include "kernels/common/element.h"
+#include "kernels/tile/kronecker/codelet.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/tile/kronecker/multiply.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/convert-inl.h"
+#include "kernels/common/dot-inl.h"
+#include "kernels/common/row_sums-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+using program::FieldView;
+using program::Vertex;
+
+template <class T>
+T* row_at(const FieldView& field, uint32_t row) {
+  return reinterpret_cast<T*>(address_of(field, row, 0));
+}
+
+template <class In, class Out>
+void group_products(const Vertex& v) {
+  using namespace kronecker_product_field;
+  using namespace kronecker_product_param;
+  const auto rows = static_cast<uint32_t>(v.params[outputs]), inner = static_cast<uint32_t>(v.params[terms]);
+  RowSums sums(v.fields[y].cols);
+  for (uint32_t g = 0; g < v.fields[w].rows; ++g)
+    for (uint32_t i = 0; i < rows; ++i) {
+      const In* weights = row_at<const In>(v.fields[w], g) + v.params[first] + i * v.params[output_stride];
+      sums.clear();
+      for (uint32_t t = 0; t < inner; ++t)
+        sums.add(widened(weights[t * v.params[term_stride]]), row_at<const In>(v.fields[x], g * inner + t));
+      sums.store(row_at<Out>(v.fields[y], g * rows + i));
+    }
+}
+
+template <class In, class Out>
+void group_dots(const Vertex& v) {
+  using namespace kronecker_weight_gradient_field;
+  const auto rows = static_cast<uint32_t>(v.params[kronecker_weight_gradient_param::outputs]);
+  const auto cols = static_cast<uint32_t>(v.params[kronecker_weight_gradient_param::inputs]);
+  for (uint32_t g = 0; g < v.fields[dw].rows; ++g)
+    for (uint32_t r = 0; r < rows; ++r)
+      for (uint32_t q = 0; q < cols; ++q)
+        store_one(row_at<Out>(v.fields[dw], g) + r * cols + q,
+                  dot(row_at<const In>(v.fields[dy], g * rows + r),
+                      row_at<const In>(v.fields[x], g * cols + q), v.fields[x].cols));
+}
+
+}  // namespace
+
+void kronecker_product(const Vertex& v) {
+  using namespace kronecker_product_field;
+  with_float_types(v.fields[x].type, v.fields[y].type,
+                   [&]<class In, class Out>(In, Out) { group_products<In, Out>(v); });
+}
+
+void kronecker_weight_gradient(const Vertex& v) {
+  using namespace kronecker_weight_gradient_field;
+  with_float_types(v.fields[x].type, v.fields[dw].type,
+                   [&]<class In, class Out>(In, Out) { group_dots<In, Out>(v); });
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(kronecker_product);
+HWY_EXPORT(kronecker_weight_gradient);
+
+bool apply_kronecker_product(const program::Vertex& v) {
+  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+  HWY_DYNAMIC_DISPATCH(kronecker_product)(v);
+  return true;
+}
+
+bool apply_kronecker_weight_gradient(const program::Vertex& v) {
+  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+  HWY_DYNAMIC_DISPATCH(kronecker_weight_gradient)(v);
+  return true;
+}
+
+}  // namespace tessera::kernels
+#endif

@@ -1,0 +1,88 @@
+#include "kernels/samples/list.h"
+#include "kernels/tile/kronecker/codelet.h"
+
+namespace tessera::kernels {
+namespace {
+
+using enum Type;
+
+constexpr uint32_t kColumns = 9;
+
+/// Groups of `outputs` × `terms` weights; or products with their transposes, for some of the terms.
+template <Type in, Type out, uint32_t outputs, uint32_t terms, bool transposed = false>
+Sample product(uint32_t scale, uint64_t seed) {
+  constexpr uint32_t kRows = transposed ? (terms + 1) / 2 : outputs, kInner = transposed ? outputs : terms;
+  constexpr uint32_t kFirst = transposed ? terms / 2 : 0;
+  Sample s(kronecker_product_codelet);
+  s.random(in, scale, outputs * terms, seed).random(in, scale * kInner, kColumns, seed + 1);
+  s.unset(out, scale * kRows, kColumns).param(kRows).param(kInner);
+  s.param(transposed ? 1 : terms).param(transposed ? terms : 1).param(kFirst);
+  return s.tolerance(product_tolerance(in, out, kInner)).flops(2.0 * scale * kRows * kInner * kColumns);
+}
+
+template <Type in, Type out, uint32_t outputs, uint32_t inputs>
+Sample weight_gradient(uint32_t scale, uint64_t seed) {
+  Sample s(kronecker_weight_gradient_codelet);
+  s.random(in, scale * outputs, kColumns, seed).random(in, scale * inputs, kColumns, seed + 1);
+  s.unset(out, scale, outputs * inputs).param(outputs).param(inputs);
+  const Tolerance rounding{.relative = out == f32 ? 0 : epsilon_of(out),
+                           .absolute = 2 * kColumns * epsilon_of(f32)};
+  return s.tolerance(rounding).flops(2.0 * scale * outputs * inputs * kColumns);
+}
+
+template <Type type, uint32_t levels, bool decreasing = false>
+Sample pass(uint32_t scale, uint64_t seed) {
+  const uint32_t features = scale << levels;
+  Sample s(butterfly_pass_codelet);
+  s.random(type, scale, butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
+  return s.unset(type, features, kColumns).param(levels).param(decreasing);
+}
+
+template <Type type, uint32_t levels, bool decreasing = false>
+Sample pass_gradients(uint32_t scale, uint64_t seed) {
+  const uint32_t features = scale << levels;
+  Sample s(butterfly_pass_gradients_codelet);
+  s.random(type, scale, butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
+  s.random(type, features, kColumns, seed + 2).unset(type, features, kColumns);
+  s.unset(type, scale, butterfly_weights(levels)).unset(type, (levels - 1) * features, kColumns);
+  return s.param(levels).param(decreasing);
+}
+
+constexpr NamedSample kProductSamples[] = {
+    {"f32-16x16", product<f32, f32, 16, 16>},
+    {"f16-16x16", product<f16, f16, 16, 16>},
+    {"f16-f32-5x7", product<f16, f32, 5, 7>},
+    {"f32-2x2", product<f32, f32, 2, 2>},
+    {"f32-5x7-transposed", product<f32, f32, 5, 7, true>},
+    {"f16-16x16-transposed", product<f16, f16, 16, 16, true>},
+};
+
+constexpr NamedSample kWeightGradientSamples[] = {
+    {"f32-16x16", weight_gradient<f32, f32, 16, 16>},
+    {"f16-5x7", weight_gradient<f16, f16, 5, 7>},
+    {"f16-f32-2x2", weight_gradient<f16, f32, 2, 2>},
+};
+
+constexpr NamedSample kPassSamples[] = {
+    {"f32-1", pass<f32, 1>},
+    {"f32-4", pass<f32, 4>},
+    {"f16-3-decreasing", pass<f16, 3, true>},
+};
+
+constexpr NamedSample kPassGradientsSamples[] = {
+    {"f32-1", pass_gradients<f32, 1>},
+    {"f32-4", pass_gradients<f32, 4>},
+    {"f16-3-decreasing", pass_gradients<f16, 3, true>},
+};
+
+}  // namespace
+
+std::span<const CodeletSamples> tile_kronecker_samples() {
+  static constexpr CodeletSamples kAll[] = {{kronecker_product_codelet, kProductSamples},
+                                            {kronecker_weight_gradient_codelet, kWeightGradientSamples},
+                                            {butterfly_pass_codelet, kPassSamples},
+                                            {butterfly_pass_gradients_codelet, kPassGradientsSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels
