@@ -14,7 +14,7 @@ Sample product(uint32_t scale, uint64_t seed) {
   constexpr uint32_t kRows = transposed ? (terms + 1) / 2 : outputs, kInner = transposed ? outputs : terms;
   constexpr uint32_t kFirst = transposed ? terms / 2 : 0;
   Sample s(kronecker_product_codelet);
-  s.random(in, scale, outputs * terms, seed).random(in, scale * kInner, kColumns, seed + 1);
+  s.random(in, 1, scale * outputs * terms, seed).random(in, scale * kInner, kColumns, seed + 1);
   s.unset(out, scale * kRows, kColumns).param(kRows).param(kInner);
   s.param(transposed ? 1 : terms).param(transposed ? terms : 1).param(kFirst);
   return s.tolerance(product_tolerance(in, out, kInner)).flops(2.0 * scale * kRows * kInner * kColumns);
@@ -24,7 +24,7 @@ template <Type in, Type out, uint32_t outputs, uint32_t inputs>
 Sample weight_gradient(uint32_t scale, uint64_t seed) {
   Sample s(kronecker_weight_gradient_codelet);
   s.random(in, scale * outputs, kColumns, seed).random(in, scale * inputs, kColumns, seed + 1);
-  s.unset(out, scale, outputs * inputs).param(outputs).param(inputs);
+  s.unset(out, 1, scale * outputs * inputs).param(outputs).param(inputs);
   const Tolerance rounding{.relative = out == f32 ? 0 : epsilon_of(out),
                            .absolute = 2 * kColumns * epsilon_of(f32)};
   return s.tolerance(rounding).flops(2.0 * scale * outputs * inputs * kColumns);
@@ -34,7 +34,7 @@ template <Type type, uint32_t levels, bool decreasing = false>
 Sample pass(uint32_t scale, uint64_t seed) {
   const uint32_t features = scale << levels;
   Sample s(butterfly_pass_codelet);
-  s.random(type, scale, butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
+  s.random(type, 1, scale * butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
   return s.unset(type, features, kColumns).param(levels).param(decreasing);
 }
 
@@ -42,9 +42,9 @@ template <Type type, uint32_t levels, bool decreasing = false>
 Sample pass_gradients(uint32_t scale, uint64_t seed) {
   const uint32_t features = scale << levels;
   Sample s(butterfly_pass_gradients_codelet);
-  s.random(type, scale, butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
+  s.random(type, 1, scale * butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
   s.random(type, features, kColumns, seed + 2).unset(type, features, kColumns);
-  s.unset(type, scale, butterfly_weights(levels)).unset(type, (levels - 1) * features, kColumns);
+  s.unset(type, 1, scale * butterfly_weights(levels)).unset(type, (levels - 1) * features, kColumns);
   return s.param(levels).param(decreasing);
 }
 

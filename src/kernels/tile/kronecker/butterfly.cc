@@ -29,21 +29,20 @@ struct Pass {
   uint32_t stride(uint32_t level) const { return 1U << (decreasing ? levels - 1 - level : level); }
 };
 
-/// Calls visit(row of the first feature, row of the second, group, column of the 2 × 2 matrix) for each pair
-/// that a level combines.
+/// Calls visit(row of the first feature, row of the second, column of the 2 × 2 matrix) for each pair that a
+/// level combines.
 template <class Visit>
 void each_pair(const Pass& pass, uint32_t level, uint32_t groups, const Visit& visit) {
   const uint32_t stride = pass.stride(level), pairs = pass.features / 2;
   for (uint32_t g = 0; g < groups; ++g)
     for (uint32_t p = 0; p < pairs; ++p) {
       const uint32_t low = p % stride, row = g * pass.features + 2 * (p - low) + low;
-      visit(row, row + stride, g, (level * pairs + p) * 4);
+      visit(row, row + stride, ((g * pass.levels + level) * pairs + p) * 4);
     }
 }
 
-std::array<float, 4> matrix_at(const FieldView& w, uint32_t group, uint32_t col) {
-  return {value_of(w, group, col), value_of(w, group, col + 1), value_of(w, group, col + 2),
-          value_of(w, group, col + 3)};
+std::array<float, 4> matrix_at(const FieldView& w, uint32_t col) {
+  return {value_of(w, 0, col), value_of(w, 0, col + 1), value_of(w, 0, col + 2), value_of(w, 0, col + 3)};
 }
 
 /// Rows [first, first + rows) of a field.
@@ -57,8 +56,8 @@ FieldView rows_of(const FieldView& field, uint32_t first, uint32_t rows) {
 /// to = the level's factor · from, which may be one.
 void apply_level(const Pass& pass, uint32_t level, const FieldView& w, const FieldView& from,
                  const FieldView& to) {
-  each_pair(pass, level, w.rows, [&](uint32_t first, uint32_t second, uint32_t g, uint32_t col) {
-    const auto [a, b, c, d] = matrix_at(w, g, col);
+  each_pair(pass, level, from.rows / pass.features, [&](uint32_t first, uint32_t second, uint32_t col) {
+    const auto [a, b, c, d] = matrix_at(w, col);
     for (uint32_t j = 0; j < to.cols; ++j) {
       const float x = value_of(from, first, j), z = value_of(from, second, j);
       set_number(to, first, j, a * x + b * z);
@@ -70,8 +69,8 @@ void apply_level(const Pass& pass, uint32_t level, const FieldView& w, const Fie
 /// The gradients of a level, from its input `x` and dy, which becomes that of its input.
 void differentiate_level(const Pass& pass, uint32_t level, const FieldView& w, const FieldView& x,
                          const FieldView& dy, const FieldView& dx, const FieldView& dw) {
-  each_pair(pass, level, w.rows, [&](uint32_t first, uint32_t second, uint32_t g, uint32_t col) {
-    const auto [a, b, c, d] = matrix_at(w, g, col);
+  each_pair(pass, level, x.rows / pass.features, [&](uint32_t first, uint32_t second, uint32_t col) {
+    const auto [a, b, c, d] = matrix_at(w, col);
     std::array<float, 4> sums{};
     for (uint32_t j = 0; j < x.cols; ++j) {
       const float x0 = value_of(x, first, j), x1 = value_of(x, second, j);
@@ -83,7 +82,7 @@ void differentiate_level(const Pass& pass, uint32_t level, const FieldView& w, c
       set_number(dx, first, j, a * y0 + c * y1);
       set_number(dx, second, j, b * y0 + d * y1);
     }
-    for (uint32_t i = 0; i < 4; ++i) set_number(dw, g, col + i, sums[i]);
+    for (uint32_t i = 0; i < 4; ++i) set_number(dw, 0, col + i, sums[i]);
   });
 }
 

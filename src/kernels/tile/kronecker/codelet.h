@@ -1,8 +1,9 @@
 // Products of a tile with groups of a Kronecker-sparse factor, or of several butterfly factors merged into
 // one pass, and their gradients.
 //
-// A group has its features in rows that follow one another, group after group, and its weights in a row. So a
-// tile may hold any groups of a factor, and features that are strides apart elsewhere are neighbours here.
+// A group has its features in rows that follow one another, group after group, so that a tile may hold any
+// groups of a factor, and features that are strides apart elsewhere are neighbours here. The weights of all
+// groups are one row.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ namespace kronecker_product_param {
 enum : size_t { TESSERA_KRONECKER_PRODUCT_PARAMS(TESSERA_POSITION) count };
 }
 
-/// y[g, i] = Σ_t w[g, first + i · output_stride + t · term_stride] · x[g, t] for each group g: w: groups ×
-/// weights, x: groups · terms rows of n, y: groups · outputs rows of n. Both products with the weights of a
+/// y[g, i] = Σ_t w[g, first + i · output_stride + t · term_stride] · x[g, t] for each group g: w: 1 × groups
+/// · weights, x: groups · terms rows of n, y: groups · outputs rows of n. Both products with the weights of a
 /// group, and with a part of its outputs, are of this form. W and X are of one type, f32 or f16; y of that
 /// type or f32. Sums are kept in FP32 and rounded when stored.
 extern const program::Codelet kronecker_product_codelet;

@@ -45,6 +45,11 @@ double level_cycles(const machine::Machine& m, Type type, uint32_t groups, uint3
 
 uint32_t param(const Vertex& v, size_t i) { return static_cast<uint32_t>(v.params[i]); }
 
+/// Of a butterfly's pass.
+uint32_t groups_of(const Vertex& v, const program::FieldView& x) {
+  return x.rows >> param(v, butterfly_pass_param::levels);
+}
+
 }  // namespace
 
 double kronecker_product_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t outputs,
@@ -80,30 +85,31 @@ double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, uin
 program::PhaseTimes kronecker_product_cost(const Vertex& v, const machine::Machine& m) {
   using namespace kronecker_product_field;
   using namespace kronecker_product_param;
+  const uint32_t groups = v.fields[y].rows / param(v, outputs);
   return in_phase(Phase::compute,
-                  kronecker_product_cycles(m, v.fields[x].type, v.fields[w].rows, param(v, outputs),
-                                           param(v, terms), v.fields[y].cols, param(v, term_stride) != 1));
+                  kronecker_product_cycles(m, v.fields[x].type, groups, param(v, outputs), param(v, terms),
+                                           v.fields[y].cols, param(v, term_stride) != 1));
 }
 
 program::PhaseTimes kronecker_weight_gradient_cost(const Vertex& v, const machine::Machine& m) {
   using namespace kronecker_weight_gradient_field;
   using namespace kronecker_weight_gradient_param;
   return in_phase(Phase::compute,
-                  kronecker_weight_gradient_cycles(m, v.fields[x].type, v.fields[dw].rows, param(v, outputs),
-                                                   param(v, inputs), v.fields[x].cols));
+                  kronecker_weight_gradient_cycles(m, v.fields[x].type, v.fields[dy].rows / param(v, outputs),
+                                                   param(v, outputs), param(v, inputs), v.fields[x].cols));
 }
 
 program::PhaseTimes butterfly_pass_cost(const Vertex& v, const machine::Machine& m) {
   using namespace kronecker_product_field;
   return in_phase(Phase::compute,
-                  butterfly_pass_cycles(m, v.fields[x].type, v.fields[w].rows,
+                  butterfly_pass_cycles(m, v.fields[x].type, groups_of(v, v.fields[x]),
                                         param(v, butterfly_pass_param::levels), v.fields[y].cols));
 }
 
 program::PhaseTimes butterfly_pass_gradients_cost(const Vertex& v, const machine::Machine& m) {
   using namespace butterfly_pass_gradients_field;
   return in_phase(Phase::compute,
-                  butterfly_pass_gradients_cycles(m, v.fields[x].type, v.fields[w].rows,
+                  butterfly_pass_gradients_cycles(m, v.fields[x].type, groups_of(v, v.fields[x]),
                                                   param(v, butterfly_pass_param::levels), v.fields[x].cols));
 }
 

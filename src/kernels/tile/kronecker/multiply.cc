@@ -32,10 +32,12 @@ void group_products(const Vertex& v) {
   using namespace kronecker_product_field;
   using namespace kronecker_product_param;
   const auto rows = static_cast<uint32_t>(v.params[outputs]), inner = static_cast<uint32_t>(v.params[terms]);
+  const uint32_t groups = v.fields[y].rows / rows;
   RowSums sums(v.fields[y].cols);
-  for (uint32_t g = 0; g < v.fields[w].rows; ++g)
+  for (uint32_t g = 0; g < groups; ++g)
     for (uint32_t i = 0; i < rows; ++i) {
-      const In* weights = row_at<const In>(v.fields[w], g) + v.params[first] + i * v.params[output_stride];
+      const In* weights = v.fields[w].as<const In>() + v.fields[w].cols / groups * g + v.params[first] +
+                          i * v.params[output_stride];
       sums.clear();
       for (uint32_t t = 0; t < inner; ++t)
         sums.add(widened(weights[t * v.params[term_stride]]), row_at<const In>(v.fields[x], g * inner + t));
@@ -48,12 +50,13 @@ void group_dots(const Vertex& v) {
   using namespace kronecker_weight_gradient_field;
   const auto rows = static_cast<uint32_t>(v.params[kronecker_weight_gradient_param::outputs]);
   const auto cols = static_cast<uint32_t>(v.params[kronecker_weight_gradient_param::inputs]);
-  for (uint32_t g = 0; g < v.fields[dw].rows; ++g)
+  const uint32_t groups = v.fields[dy].rows / rows;
+  Out* to = v.fields[dw].as<Out>();
+  for (uint32_t g = 0; g < groups; ++g)
     for (uint32_t r = 0; r < rows; ++r)
       for (uint32_t q = 0; q < cols; ++q)
-        store_one(row_at<Out>(v.fields[dw], g) + r * cols + q,
-                  dot(row_at<const In>(v.fields[dy], g * rows + r),
-                      row_at<const In>(v.fields[x], g * cols + q), v.fields[x].cols));
+        store_one(to++, dot(row_at<const In>(v.fields[dy], g * rows + r),
+                            row_at<const In>(v.fields[x], g * cols + q), v.fields[x].cols));
 }
 
 }  // namespace
