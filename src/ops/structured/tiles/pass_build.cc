@@ -1,0 +1,315 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+
+#include "kernels/common/element.h"
+#include "kernels/map/reduce/codelet.h"
+#include "kernels/tile/kronecker/codelet.h"
+#include "ops/owners.h"
+#include "ops/structured/tiles/pass_grid.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Box;
+using program::BoxSeries;
+using program::MappedBox;
+using program::Phase;
+using program::StepId;
+using program::TileId;
+
+/// Rows that one order has together and another too.
+struct RowRun {
+  uint32_t from, to, count;
+};
+
+/// The rows [begin, end) of an order, and where they are in another.
+std::vector<RowRun> runs_of_rows(const FeatureOrder& from, const FeatureOrder& to, uint32_t begin,
+                                 uint32_t end) {
+  std::vector<RowRun> runs;
+  for (uint32_t row = begin; row < end; ++row) {
+    const uint32_t source = from.row_of(to.feature_of(row));
+    if (!runs.empty() && runs.back().from + runs.back().count == source) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({source, row, 1});
+    }
+  }
+  return runs;
+}
+
+class PassBuilder {
+ public:
+  PassBuilder(const Builder& builder, const TilePassProblem& problem, const TilePassPartition& partition,
+              const TilePassOperands& operands)
+      : b_(builder),
+        problem_(problem),
+        pass_(problem.pass),
+        partition_(partition),
+        grid_(problem, partition),
+        o_(operands) {}
+
+  StepId build() {
+    program::VertexGroup group{nullptr, 0, grid_.tiles(), 1, {}, {}};
+    switch (problem_.product) {
+      case PassProduct::forward: forward(group); break;
+      case PassProduct::input_gradient: input_gradient(group); break;
+      case PassProduct::weight_gradient: weight_gradient(group); break;
+      case PassProduct::gradients: gradients(group); break;
+    }
+    std::vector<StepId> steps;
+    if (!brought_.groups.empty()) steps.push_back(b_.copy(std::move(brought_)));
+    steps.push_back(b_.execute({"multiply groups", Phase::compute, {std::move(group)}}));
+    if (partials_) steps.push_back(reduce());
+    if (!returned_.groups.empty()) steps.push_back(b_.copy(std::move(returned_)));
+    return steps.size() == 1 ? steps[0] : b_.sequence(std::move(steps));
+  }
+
+ private:
+  using Place = PassGrid::Place;
+
+  void forward(program::VertexGroup& group) {
+    add_weights(group, true);
+    group.fields.push_back(bring(*o_.x, FeatureOrder::inputs_of(pass_), true));
+    group.fields.push_back(give(*o_.y, FeatureOrder::outputs_of(pass_)));
+    if (pass_.levels > 0) return set_butterfly(group, kernels::butterfly_pass_codelet);
+    group.codelet = &kernels::kronecker_product_codelet;
+    group.params = {outputs(), pass_.c, pass_.c, 1, 0};
+  }
+
+  void input_gradient(program::VertexGroup& group) {
+    add_weights(group, false);
+    group.fields.push_back(bring(*o_.y, FeatureOrder::outputs_of(pass_), true));
+    group.fields.push_back(give(*o_.dx, FeatureOrder::inputs_of(pass_)));
+    group.codelet = &kernels::kronecker_product_codelet;
+    group.params = {outputs(), pass_.b, 1, pass_.c,
+                    table([&](const Place& p) { return grid_.outputs_begin(p); })};
+  }
+
+  void weight_gradient(program::VertexGroup& group) {
+    group.fields.push_back(bring(*o_.y, FeatureOrder::outputs_of(pass_), false));
+    group.fields.push_back(bring(*o_.x, FeatureOrder::inputs_of(pass_), true));
+    group.fields.push_back(give_weights());
+    group.codelet = &kernels::kronecker_weight_gradient_codelet;
+    group.params = {outputs(), pass_.c};
+  }
+
+  void gradients(program::VertexGroup& group) {
+    add_weights(group, true);
+    group.fields.push_back(bring(*o_.x, FeatureOrder::inputs_of(pass_), true));
+    group.fields.push_back(bring(*o_.y, FeatureOrder::outputs_of(pass_), true));
+    group.fields.push_back(give(*o_.dx, FeatureOrder::inputs_of(pass_)));
+    group.fields.push_back(give_weights());
+    group.fields.push_back(inputs_of_levels());
+    set_butterfly(group, kernels::butterfly_pass_gradients_codelet);
+  }
+
+  void set_butterfly(program::VertexGroup& group, const program::Codelet& codelet) const {
+    group.codelet = &codelet;
+    group.params = {pass_.levels, pass_.decreasing ? 1 : 0};
+  }
+
+  template <class ValueOf>
+  program::Param table(const ValueOf& value_of) const {
+    std::vector<int64_t> values;
+    for (TileId tile = 0; tile < grid_.tiles(); ++tile) values.push_back(value_of(grid_.place_of(tile)));
+    return values;
+  }
+  program::Param outputs() const {
+    return table([&](const Place& p) { return grid_.outputs_at(p); });
+  }
+
+  template <class BoxOf>
+  std::vector<Box> boxes(const BoxOf& box_of) const {
+    std::vector<Box> all;
+    for (TileId tile = 0; tile < grid_.tiles(); ++tile) all.push_back(box_of(grid_.place_of(tile)));
+    return all;
+  }
+  static program::Field field(const Operand& operand, std::vector<Box> boxes) {
+    return {operand.variable, BoxSeries::table(operand.inside(std::move(boxes)))};
+  }
+
+  void add_weights(program::VertexGroup& group, bool only_its_outputs) const {
+    group.fields.push_back(
+        field(*o_.weight, boxes([&](const Place& p) { return grid_.weights(p, only_its_outputs); })));
+  }
+
+  std::string name_of(const Operand& operand, std::string_view suffix) const {
+    return b_.program().variable(operand.variable).name + std::string(suffix);
+  }
+
+  /// Samples in a group's order: features of whole groups, a copy for each tile that shares them, or of the
+  /// tile's outputs.
+  program::Field bring(const FeatureOperand& from, const FeatureOrder& order, bool whole) {
+    const uint32_t copies = whole ? partition_.output_parts : 1, rows = from.operand.rows();
+    const auto box_of = [&](const Place& p) {
+      return whole ? grid_.whole_groups(p, order.size) : grid_.part_of_groups(p, order.size);
+    };
+    if (from.order == order) return field(from.operand, boxes(box_of));
+    std::vector<Box> local = boxes([&](const Place& p) {
+      Box box = box_of(p);
+      if (whole) box.row += p.output * rows;
+      return box;
+    });
+    const Operand to = b_.temporary(name_of(from.operand, ".groups"), b_.type_of(from.operand), copies * rows,
+                                    from.operand.cols(), on_tiles(local), b_.purpose_of(from.operand));
+    std::vector<Box> sources, targets;
+    for (TileId tile = 0; tile < grid_.tiles(); ++tile) {
+      const Box part = box_of(grid_.place_of(tile));
+      const uint32_t offset = local[tile].row - part.row;
+      for (const RowRun& run : runs_of_rows(from.order, order, part.row, part.row + part.rows)) {
+        sources.push_back(from.operand.inside({run.from, run.count, part.col, part.cols}));
+        targets.push_back({offset + run.to, run.count, part.col, part.cols});
+      }
+    }
+    brought_.groups.push_back(copy_group(from.operand, to, std::move(sources), std::move(targets)));
+    return field(to, std::move(local));
+  }
+
+  /// Results in a group's order: the operand itself, or what is copied to it.
+  program::Field give(const FeatureOperand& to, const FeatureOrder& order) {
+    std::vector<Box> local = boxes([&](const Place& p) { return grid_.part_of_groups(p, order.size); });
+    if (to.order == order) return field(to.operand, std::move(local));
+    const Operand from =
+        b_.temporary(name_of(to.operand, ".groups"), b_.type_of(to.operand), to.operand.rows(),
+                     to.operand.cols(), on_tiles(local), b_.purpose_of(to.operand));
+    std::vector<Box> sources, targets;
+    for (const Box& part : local)
+      for (const RowRun& run : runs_of_rows(to.order, order, part.row, part.row + part.rows)) {
+        sources.push_back({run.to, run.count, part.col, part.cols});
+        targets.push_back(to.operand.inside({run.from, run.count, part.col, part.cols}));
+      }
+    returned_.groups.push_back(copy_group(from, to.operand, std::move(sources), std::move(targets)));
+    return field(from, std::move(local));
+  }
+
+  static program::CopyGroup copy_group(const Operand& from, const Operand& to, std::vector<Box> sources,
+                                       std::vector<Box> targets) {
+    const auto count = static_cast<uint32_t>(sources.size());
+    return {from.variable,
+            to.variable,
+            count,
+            BoxSeries::table(std::move(sources)),
+            BoxSeries::table(std::move(targets)),
+            {},
+            {},
+            {}};
+  }
+
+  /// The gradient itself, or a row of partial sums for each part of the columns.
+  program::Field give_weights() {
+    const auto box_of = [&](const Place& p) { return grid_.weights(p, true); };
+    if (partition_.n_parts == 1) return field(*o_.dweight, boxes(box_of));
+    std::vector<Box> local = boxes([&](const Place& p) {
+      Box box = box_of(p);
+      box.row = p.column;
+      return box;
+    });
+    partials_ = b_.temporary("partials", problem_.numbers.partials, partition_.n_parts, pass_.all_weights(),
+                             on_tiles(local), program::Purpose::gradient);
+    return field(*partials_, std::move(local));
+  }
+
+  /// Working memory of the inputs of all levels but the first.
+  program::Field inputs_of_levels() const {
+    std::vector<Box> local = boxes([&](const Place& p) {
+      Box box = grid_.whole_groups(p, pass_.c);
+      box.row *= pass_.levels - 1;
+      box.rows *= pass_.levels - 1;
+      return box;
+    });
+    if (pass_.levels == 1) return {o_.dx->operand.variable, BoxSeries::same(Box{})};
+    const Operand memory = b_.temporary("levels", b_.type_of(o_.x->operand),
+                                        pass_.inputs() * (pass_.levels - 1), problem_.n, on_tiles(local));
+    return field(memory, std::move(local));
+  }
+
+  /// Each tile adds a slice of the weights that it shares with others.
+  StepId reduce() const {
+    const std::vector<MappedBox> owners = [&] {
+      std::vector<MappedBox> mapping = pass_weight_mapping(problem_, partition_);
+      std::ranges::sort(mapping, {}, &MappedBox::tile);
+      return mapping;
+    }();
+    std::vector<Box> from;
+    for (const MappedBox& owned : owners)
+      from.push_back({0, partition_.n_parts, owned.box.col, owned.box.cols});
+    return b_.execute({"reduce", Phase::reduce,
+                       groups_of_owners(owners, kernels::reduce_sum_codelet,
+                                        {{*partials_, std::move(from)}, {*o_.dweight, boxes_of(owners)}},
+                                        {kernels::param_of(1.0F)})});
+  }
+
+  const Builder& b_;
+  const TilePassProblem& problem_;
+  const TilePass& pass_;
+  const TilePassPartition& partition_;
+  PassGrid grid_;
+  const TilePassOperands& o_;
+  program::CopySet brought_{"bring groups", {}};
+  program::CopySet returned_{"return groups", {}};
+  std::optional<Operand> partials_;
+};
+
+void check_operands(const Builder& b, const TilePassProblem& p, const TilePassOperands& o) {
+  const TilePass& pass = p.pass;
+  const bool is_forward = p.product == PassProduct::forward;
+  const bool has_dx = p.product == PassProduct::input_gradient || p.product == PassProduct::gradients;
+  const bool has_dweight = p.product == PassProduct::weight_gradient || p.product == PassProduct::gradients;
+  const auto require = [&](const auto& operand, bool needed, std::string_view name) {
+    if (operand.has_value() != needed)
+      throw UsageError(fmt::format("a pass {} an operand '{}' here", needed ? "needs" : "takes no", name));
+  };
+  require(o.weight, p.product != PassProduct::weight_gradient, "weight");
+  require(o.x, p.product != PassProduct::input_gradient, "x");
+  require(o.y, true, is_forward ? "y" : "dy");
+  require(o.dx, has_dx, "dx");
+  require(o.dweight, has_dweight, "dweight");
+  const Type type = p.numbers.operands;
+  if (o.weight) b.require(*o.weight, "weight", type, 1, pass.all_weights());
+  if (o.x) b.require(o.x->operand, "x", type, pass.inputs(), p.n);
+  b.require(o.y->operand, is_forward ? "y" : "dy", type, pass.outputs(), p.n);
+  if (o.dx) b.require(o.dx->operand, "dx", type, pass.inputs(), p.n);
+  if (o.dweight) b.require(*o.dweight, "dweight", type, 1, pass.all_weights());
+}
+
+}  // namespace
+
+uint32_t TilePass::weights() const { return levels > 0 ? kernels::butterfly_weights(levels) : b * c; }
+
+std::vector<MappedBox> pass_result_mapping(const TilePassProblem& problem,
+                                           const TilePassPartition& partition) {
+  const PassGrid grid(problem, partition);
+  const bool is_forward = problem.product == PassProduct::forward;
+  const uint32_t size = is_forward ? problem.pass.b : problem.pass.c;
+  std::vector<MappedBox> mapping;
+  for (TileId tile = 0; tile < grid.tiles(); ++tile)
+    mapping.push_back({grid.part_of_groups(grid.place_of(tile), size), tile});
+  return mapping;
+}
+
+std::vector<MappedBox> pass_weight_mapping(const TilePassProblem& problem,
+                                           const TilePassPartition& partition) {
+  const PassGrid grid(problem, partition);
+  const bool by_outputs = problem.product != PassProduct::input_gradient;
+  const uint32_t holders = partition.n_parts * (by_outputs ? 1 : partition.output_parts);
+  std::vector<MappedBox> mapping;
+  for (TileId tile = 0; tile < grid.tiles(); ++tile) {
+    const PassGrid::Place p = grid.place_of(tile);
+    const Box all = grid.weights(p, by_outputs);
+    const uint32_t holder = by_outputs ? p.column : p.column * partition.output_parts + p.output;
+    const std::vector<uint32_t> begin = split_evenly(all.cols, holders);
+    if (holder + 1 < begin.size())
+      mapping.push_back({{0, 1, all.col + begin[holder], begin[holder + 1] - begin[holder]}, tile});
+  }
+  return mapping;
+}
+
+StepId build_tile_pass(const Builder& builder, const TilePassProblem& problem,
+                       const TilePassPartition& partition, const TilePassOperands& operands) {
+  check_operands(builder, problem, operands);
+  return PassBuilder(builder, problem, partition, operands).build();
+}
+
+}  // namespace tessera::ops

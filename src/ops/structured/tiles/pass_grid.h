@@ -1,0 +1,70 @@
+// The tiles of a pass, and what each works on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/split.h"
+#include "ops/structured/tiles/pass.h"
+
+namespace tessera::ops {
+
+/// Neighbouring tiles have the same groups and, where groups are divided, the same columns: they receive the
+/// same data.
+class PassGrid {
+ public:
+  PassGrid(const TilePassProblem& problem, const TilePassPartition& partition)
+      : pass_(problem.pass),
+        partition_(partition),
+        groups_(split_evenly(problem.pass.groups(), partition.group_parts)),
+        columns_(split_evenly(problem.n, partition.n_parts)),
+        outputs_(split_evenly(divided(problem), partition.output_parts)) {}
+
+  /// Features of a group of which a tile may compute a part.
+  static uint32_t divided(const TilePassProblem& problem) {
+    return problem.product == PassProduct::input_gradient ? problem.pass.c : problem.pass.b;
+  }
+
+  struct Place {
+    uint32_t group, column, output;
+  };
+  Place place_of(program::TileId tile) const {
+    return {tile / partition_.output_parts / partition_.n_parts,
+            tile / partition_.output_parts % partition_.n_parts, tile % partition_.output_parts};
+  }
+  uint32_t tiles() const { return partition_.tiles(); }
+  uint32_t groups_at(const Place& p) const { return groups_[p.group + 1] - groups_[p.group]; }
+  uint32_t outputs_begin(const Place& p) const { return outputs_[p.output]; }
+  uint32_t outputs_at(const Place& p) const { return outputs_[p.output + 1] - outputs_[p.output]; }
+
+  /// Rows of all features of the tile's groups, or of its part of them, in a group's order; its columns.
+  program::Box whole_groups(const Place& p, uint32_t size) const {
+    return {groups_[p.group] * size, groups_at(p) * size, columns_[p.column],
+            columns_[p.column + 1] - columns_[p.column]};
+  }
+  program::Box part_of_groups(const Place& p, uint32_t size) const {
+    program::Box box = whole_groups(p, size);
+    if (partition_.output_parts > 1) {
+      box.row += outputs_begin(p);
+      box.rows = outputs_at(p);
+    }
+    return box;
+  }
+  /// Columns of the weights: of the whole groups, or of their outputs that a tile computes.
+  program::Box weights(const Place& p, bool only_its_outputs) const {
+    const uint32_t weights = pass_.weights();
+    program::Box box{0, 1, groups_[p.group] * weights, groups_at(p) * weights};
+    if (only_its_outputs && partition_.output_parts > 1) {
+      box.col += outputs_begin(p) * pass_.c;
+      box.cols = outputs_at(p) * pass_.c;
+    }
+    return box;
+  }
+
+ private:
+  TilePass pass_;
+  TilePassPartition partition_;
+  std::vector<uint32_t> groups_, columns_, outputs_;
+};
+
+}  // namespace tessera::ops
