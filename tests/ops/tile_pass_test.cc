@@ -1,0 +1,330 @@
+// Passes of structured maps on tiles: compared with float64, at the cost that plans promise.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "ops/run_on_tiles.h"
+#include "ops/structured/tiles/pass.h"
+#include "support/error_of.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Role;
+
+std::vector<double> as_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+/// Calls visit(weight, output feature, input feature) for each weight of a factor.
+void each_weight(const TilePass& p, const std::function<void(size_t, uint32_t, uint32_t)>& visit) {
+  size_t at = 0;
+  for (uint32_t i = 0; i < p.a; ++i)
+    for (uint32_t t = 0; t < p.d; ++t)
+      for (uint32_t r = 0; r < p.b; ++r)
+        for (uint32_t q = 0; q < p.c; ++q) visit(at++, (i * p.b + r) * p.d + t, (i * p.c + q) * p.d + t);
+}
+
+/// The same for the pairs of a level of butterfly factors: visit(first weight, first feature, second
+/// feature).
+void each_pair(const TilePass& p, uint32_t level,
+               const std::function<void(size_t, uint32_t, uint32_t)>& visit) {
+  const uint32_t stride = 1U << (p.decreasing ? p.levels - 1 - level : level), pairs = p.c / 2;
+  for (uint32_t i = 0; i < p.a; ++i)
+    for (uint32_t t = 0; t < p.d; ++t)
+      for (uint32_t pair = 0; pair < pairs; ++pair) {
+        const uint32_t low = pair % stride, first = 2 * (pair - low) + low;
+        const auto feature = [&](uint32_t q) { return (i * p.c + q) * p.d + t; };
+        visit(((size_t{i} * p.d + t) * p.levels * pairs + level * pairs + pair) * 4, feature(first),
+              feature(first + stride));
+      }
+}
+
+/// All results of a pass in float64; features are rows of n.
+struct Reference {
+  std::vector<double> y, dx, dweight;
+
+  Reference(const TilePass& p, uint32_t n, const std::vector<double>& w, const std::vector<double>& x,
+            const std::vector<double>& dy)
+      : y(size_t{p.outputs()} * n), dx(size_t{p.inputs()} * n), dweight(w.size()) {
+    p.levels > 0 ? butterfly(p, n, w, x, dy) : factor(p, n, w, x, dy);
+  }
+
+ private:
+  void factor(const TilePass& p, uint32_t n, const std::vector<double>& w, const std::vector<double>& x,
+              const std::vector<double>& dy) {
+    each_weight(p, [&](size_t at, uint32_t out, uint32_t in) {
+      for (uint32_t j = 0; j < n; ++j) {
+        y[out * n + j] += w[at] * x[in * n + j];
+        dx[in * n + j] += w[at] * dy[out * n + j];
+        dweight[at] += dy[out * n + j] * x[in * n + j];
+      }
+    });
+  }
+
+  void butterfly(const TilePass& p, uint32_t n, const std::vector<double>& w, const std::vector<double>& x,
+                 const std::vector<double>& dy) {
+    std::vector<std::vector<double>> inputs = {x};
+    for (uint32_t level = 0; level < p.levels; ++level) {
+      std::vector<double> next(x.size());
+      each_pair(p, level, [&](size_t at, uint32_t first, uint32_t second) {
+        for (uint32_t j = 0; j < n; ++j) {
+          const double x0 = inputs.back()[first * n + j], x1 = inputs.back()[second * n + j];
+          next[first * n + j] = w[at] * x0 + w[at + 1] * x1;
+          next[second * n + j] = w[at + 2] * x0 + w[at + 3] * x1;
+        }
+      });
+      inputs.push_back(next);
+    }
+    y = inputs.back();
+    dx = dy;
+    for (uint32_t level = p.levels; level-- > 0;)
+      each_pair(p, level, [&](size_t at, uint32_t first, uint32_t second) {
+        for (uint32_t j = 0; j < n; ++j) {
+          const uint32_t at0 = first * n + j, at1 = second * n + j;
+          const double x0 = inputs[level][at0], x1 = inputs[level][at1], y0 = dx[at0], y1 = dx[at1];
+          dweight[at] += y0 * x0;
+          dweight[at + 1] += y0 * x1;
+          dweight[at + 2] += y1 * x0;
+          dweight[at + 3] += y1 * x1;
+          dx[at0] = w[at] * y0 + w[at + 2] * y1;
+          dx[at1] = w[at + 1] * y0 + w[at + 3] * y1;
+        }
+      });
+  }
+};
+
+/// An array of the program's type that is bound to an operand.
+struct Bound {
+  Operand operand;
+  std::vector<std::byte> memory;
+
+  Bound(const Operand& of, const std::vector<float>& values, Type type)
+      : operand(of), memory(product::as_type(values, type)) {}
+  engine::Binding binding() { return {operand.variable, memory.data(), operand.cols(), 1}; }
+};
+
+void expect_near(const std::vector<float>& found, const std::vector<double>& expected, Type type,
+                 double terms) {
+  ASSERT_EQ(found.size(), expected.size());
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  const double tolerance = epsilon_of(type) * 4 * largest + epsilon_of(Type::f32) * 2 * (terms + 4);
+  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], tolerance) << "element " << i;
+}
+
+class PassRun {
+ public:
+  PassRun(const TilePassProblem& problem, const machine::Machine& m) : p_(problem), machine_(m) {
+    const Type type = p_.numbers.operands;
+    w_ = random_elements(p_.pass.all_weights(), type, 1);
+    x_ = random_elements(uint64_t{p_.pass.inputs()} * p_.n, type, 2);
+    dy_ = random_elements(uint64_t{p_.pass.outputs()} * p_.n, type, 3);
+  }
+
+  /// Plans, runs and compares.
+  void expect_right() {
+    plan_ = plan_tile_pass(p_, machine_);
+    expect_right(plan_.partition);
+    EXPECT_NEAR(cycles_, plan_.chosen.seconds.scaled(machine_.clock_hz).total(), 1e-9 * cycles_);
+  }
+
+  void expect_right(const TilePassPartition& partition) {
+    program::Program program;
+    const Builder b(program, machine_);
+    const bool is_forward = p_.product == PassProduct::forward;
+    const bool has_dx = p_.product == PassProduct::input_gradient || p_.product == PassProduct::gradients;
+    const bool has_dweight =
+        p_.product == PassProduct::weight_gradient || p_.product == PassProduct::gradients;
+    const Type type = p_.numbers.operands;
+    std::vector<Bound> bound;
+    const auto add = [&](const char* name, Role role, uint32_t rows, uint32_t cols,
+                         const std::vector<float>& values, std::vector<program::MappedBox> mapping = {}) {
+      const program::Purpose purpose =
+          mapping.empty() ? program::Purpose::activation : program::Purpose::parameter;
+      bound.emplace_back(b.external(name, role, type, rows, cols, std::move(mapping), purpose), values, type);
+      return bound.back().operand;
+    };
+    const TilePass& pass = p_.pass;
+    const auto nothing = [](size_t count) { return std::vector<float>(count, NAN); };
+    const auto mapping = [&] { return pass_weight_mapping(p_, partition); };
+    TilePassOperands o;
+    if (p_.product != PassProduct::weight_gradient)
+      o.weight = add("weight", Role::input, 1, pass.all_weights(), w_, mapping());
+    if (p_.product != PassProduct::input_gradient)
+      o.x = FeatureOperand{add("x", Role::input, pass.inputs(), p_.n, x_)};
+    o.y = FeatureOperand{add("y", is_forward ? Role::output : Role::input, pass.outputs(), p_.n,
+                             is_forward ? nothing(dy_.size()) : dy_)};
+    if (has_dx) o.dx = FeatureOperand{add("dx", Role::output, pass.inputs(), p_.n, nothing(x_.size()))};
+    if (has_dweight)
+      o.dweight = add("dweight", Role::output, 1, pass.all_weights(), nothing(w_.size()), mapping());
+    program.set_main(build_tile_pass(b, p_, partition, o));
+
+    std::vector<engine::Binding> bindings;
+    for (Bound& of : bound) bindings.push_back(of.binding());
+    const engine::Engine engine(compiler::compile(std::move(program), machine_));
+    const engine::Profile profile = engine.run(bindings);
+    EXPECT_EQ(profile.cycles.at, engine.run({}, {.dry = true}).cycles.at);
+    cycles_ = profile.cycles.total();
+
+    const Reference reference(pass, p_.n, as_doubles(w_), as_doubles(x_), as_doubles(dy_));
+    const auto found = [&](const Operand& operand) {
+      for (const Bound& of : bound)
+        if (of.operand.variable == operand.variable) return product::as_floats(of.memory, type);
+      return std::vector<float>();
+    };
+    const double terms = pass.levels > 0 ? 4.0 * pass.c : pass.b + pass.c;
+    const Type rounding = p_.numbers.partials;
+    if (is_forward) expect_near(found(o.y->operand), reference.y, type, terms);
+    if (has_dx) expect_near(found(o.dx->operand), reference.dx, type, terms);
+    if (has_dweight)
+      expect_near(found(*o.dweight), reference.dweight, size_of(rounding) < size_of(type) ? rounding : type,
+                  terms * p_.n);
+  }
+
+  double cycles() const { return cycles_; }
+
+ private:
+  TilePassProblem p_;
+  machine::Machine machine_;
+  std::vector<float> w_, x_, dy_;
+  TilePassPlan plan_;
+  double cycles_ = 0;
+};
+
+std::vector<PassProduct> products_of(const TilePass& pass) {
+  if (pass.levels > 0) return {PassProduct::forward, PassProduct::gradients};
+  return {PassProduct::forward, PassProduct::input_gradient, PassProduct::weight_gradient};
+}
+
+constexpr TilePass kPasses[] = {{.a = 3, .b = 5, .c = 7, .d = 1},
+                                {.a = 1, .b = 8, .c = 4, .d = 6},
+                                {.a = 2, .b = 3, .c = 9, .d = 5},
+                                {.a = 1, .b = 16, .c = 16, .d = 1},
+                                {.a = 2, .b = 2, .c = 2, .d = 4, .levels = 1},
+                                {.a = 1, .b = 8, .c = 8, .d = 3, .levels = 3},
+                                {.a = 3, .b = 4, .c = 4, .d = 1, .levels = 2, .decreasing = true}};
+
+TEST(TilePass, IsRightAtItsPlansCost) {
+  for (const TilePass& pass : kPasses)
+    for (const PassProduct product : products_of(pass))
+      for (const uint32_t tiles : {1U, 7U, 24U})
+        for (const uint32_t n : {1U, 20U})
+          for (const TiledNumbers& numbers : kNumbers) {
+            SCOPED_TRACE(fmt::format("({}, {}, {}, {}), {} levels, product {}, {} tiles, n = {}, {}", pass.a,
+                                     pass.b, pass.c, pass.d, pass.levels, static_cast<int>(product), tiles, n,
+                                     name_of(numbers.operands)));
+            PassRun({pass, n, numbers, product}, testing::toy_machine(tiles, 1 << 20)).expect_right();
+          }
+}
+
+TEST(TilePass, AnyPartitionIsRight) {
+  const machine::Machine m = testing::toy_machine_with_regions(60, 1 << 20);
+  for (const TilePass& pass : kPasses)
+    for (const PassProduct product : products_of(pass))
+      for (const uint32_t groups : {1U, 2U, pass.groups()})
+        for (const uint32_t n_parts : {1U, 2U})
+          for (const uint32_t outputs : {1U, 2U}) {
+            if (groups > pass.groups() || (outputs > 1 && (groups < pass.groups() || pass.levels > 0)))
+              continue;
+            SCOPED_TRACE(fmt::format("({}, {}, {}, {}), product {}, {} × {} × {}", pass.a, pass.b, pass.c,
+                                     pass.d, static_cast<int>(product), groups, n_parts, outputs));
+            PassRun({pass, 9, {}, product}, m).expect_right({groups, n_parts, outputs});
+          }
+}
+
+TEST(TilePass, RunsOnIpus) {
+  for (const char* name : {"gc200", "bow"})
+    for (const TiledNumbers& numbers : kNumbers)
+      for (const TilePass& pass :
+           {TilePass{8, 16, 16, 1}, TilePass{1, 16, 8, 8}, TilePass::butterfly(128, 4, 5)})
+        for (const PassProduct product : products_of(pass)) {
+          SCOPED_TRACE(
+              fmt::format("{}, {}, product {}", name, name_of(numbers.operands), static_cast<int>(product)));
+          PassRun({pass, 24, numbers, product}, machine::find(name)).expect_right();
+        }
+}
+
+/// Passes one after another, which leave their results on the tiles that computed them.
+struct Chain {
+  std::vector<TilePass> passes;
+  uint32_t n;
+
+  double run_and_compare(const machine::Machine& m) const {
+    program::Program program;
+    const Builder b(program, m);
+    std::vector<double> expected;
+    std::vector<float> x = random_elements(uint64_t{passes[0].inputs()} * n, Type::f32, 5);
+    std::vector<float> y(size_t{passes.back().outputs()} * n, NAN);
+    std::vector<std::vector<float>> weights;
+    for (size_t i = 0; i < passes.size(); ++i) {
+      weights.push_back(random_elements(passes[i].all_weights(), Type::f32, 6 + i));
+      const std::vector<double> in = i == 0 ? as_doubles(x) : expected;
+      const std::vector<double> dy(size_t{passes[i].outputs()} * n);
+      expected = Reference(passes[i], n, as_doubles(weights[i]), in, dy).y;
+    }
+    std::vector<engine::Binding> bindings;
+    FeatureOperand at{b.external("x", Role::input, Type::f32, passes[0].inputs(), n), {}};
+    bindings.push_back({at.operand.variable, x.data(), n, 1});
+    std::vector<program::StepId> steps;
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const TilePassProblem problem{passes[i], n};
+      const TilePassPartition partition = plan_tile_pass(problem, m).partition;
+      const Operand w = b.external(fmt::format("w{}", i), Role::input, Type::f32, 1, passes[i].all_weights(),
+                                   pass_weight_mapping(problem, partition), program::Purpose::parameter);
+      bindings.push_back({w.variable, weights[i].data(), w.cols(), 1});
+      FeatureOperand to{{}, FeatureOrder::outputs_of(passes[i])};
+      if (i + 1 < passes.size()) {
+        to.operand = b.temporary(fmt::format("y{}", i), Type::f32, passes[i].outputs(), n,
+                                 pass_result_mapping(problem, partition));
+      } else {
+        to = {b.external("y", Role::output, Type::f32, passes[i].outputs(), n), {}};
+        bindings.push_back({to.operand.variable, y.data(), n, 1});
+      }
+      steps.push_back(build_tile_pass(b, problem, partition, {.weight = w, .x = at, .y = to}));
+      at = to;
+    }
+    program.set_main(b.sequence(std::move(steps)));
+    const engine::Engine engine(compiler::compile(std::move(program), m));
+    const double cycles = engine.run(bindings).cycles.total();
+    expect_near(y, expected, Type::f32, 64);
+    return cycles;
+  }
+};
+
+TEST(TilePass, ChainsOfPassesAreMonarchAndButterflyLayers) {
+  const machine::Machine bow = machine::find("bow");
+  Chain{{{8, 16, 8, 1}, {1, 4, 8, 16}}, 12}.run_and_compare(bow);
+  Chain{{TilePass::butterfly(64, 1, 3), TilePass::butterfly(64, 8, 3)}, 12}.run_and_compare(bow);
+  Chain{{TilePass::butterfly(64, 8, 3, true), TilePass::butterfly(64, 1, 3, true)}, 12}.run_and_compare(bow);
+}
+
+TEST(TilePass, MergedFactorsExchangeLess) {
+  const machine::Machine bow = machine::find("bow");
+  const auto passes = [](uint32_t levels) {
+    Chain chain{{}, 16};
+    for (uint32_t done = 0; done < 8; done += levels)
+      chain.passes.push_back(TilePass::butterfly(256, 1U << done, levels));
+    return chain;
+  };
+  EXPECT_LT(passes(4).run_and_compare(bow), 0.6 * passes(1).run_and_compare(bow));
+}
+
+TEST(TilePass, RejectsWhatCannotBe) {
+  const machine::Machine m = testing::toy_machine(4);
+  const auto message = [&](const TilePassProblem& p, const machine::Machine& on) {
+    return test::error_of<UsageError>([&] { plan_tile_pass(p, on); });
+  };
+  EXPECT_TRUE(
+      test::says(message({{1, 2, 2, 1}, 3}, machine::host(1)), "passes of structured maps run on tiled"));
+  EXPECT_TRUE(test::says(message({{1, 0, 2, 1}, 3}, m), "is empty"));
+  EXPECT_TRUE(test::says(message({{1, 4, 2, 1, 2}, 3}, m), "groups of 2^2 features, not 4 × 2"));
+  EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {Type::bf16, Type::f32}}, m), "f32 or f16"));
+  EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {}, PassProduct::gradients}, m), "computed together"));
+}
+
+}  // namespace
+}  // namespace tessera::ops
