@@ -18,6 +18,7 @@ namespace tessera::kernels {
   X(dropout)                        \
   X(element_sparse)                 \
   X(elementwise)                    \
+  X(fastfood)                       \
   X(fill)                           \
   X(gather)                         \
   X(kronecker)                      \

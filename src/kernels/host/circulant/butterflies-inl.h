@@ -119,13 +119,13 @@ struct Block {
 template <uint32_t parts, class Visit>
 HWY_INLINE void each_place(float* columns, const Block& block, const Visit& visit) {
   const uint32_t step = block.size / parts;
-  for (uint32_t run = 0; run < step; run += kFourierRun) {
+  for (uint32_t run = 0; run < step; run += kColumnRun) {
     float *re[parts], *im[parts];
     for (uint32_t part = 0; part < parts; ++part) {
-      re[part] = columns + fourier_column(block.re + part * step + run);
-      im[part] = columns + fourier_column(block.im + part * step + run);
+      re[part] = columns + column_of(block.re + part * step + run);
+      im[part] = columns + column_of(block.im + part * step + run);
     }
-    const size_t floats = size_t{std::min(step - run, kFourierRun)} * kFourierLanes;
+    const size_t floats = size_t{std::min(step - run, kColumnRun)} * kColumnLanes;
     for (size_t i = 0; i < floats; i += kLanes) visit(i, re, im);
   }
 }
@@ -200,10 +200,10 @@ inline constexpr uint32_t kHeadParts = 16;
 template <class Change>
 HWY_INLINE void change_head(float* columns, uint32_t step, const Change& change) {
   const Floats d;
-  for (uint32_t run = 0; run < step; run += kFourierRun) {
+  for (uint32_t run = 0; run < step; run += kColumnRun) {
     float* at[kHeadParts];
-    for (uint32_t part = 0; part < kHeadParts; ++part) at[part] = columns + fourier_column(part * step + run);
-    const size_t floats = size_t{std::min(step - run, kFourierRun)} * kFourierLanes;
+    for (uint32_t part = 0; part < kHeadParts; ++part) at[part] = columns + column_of(part * step + run);
+    const size_t floats = size_t{std::min(step - run, kColumnRun)} * kColumnLanes;
     for (size_t i = 0; i < floats; i += kLanes) {
       Lane v[kHeadParts];
 #pragma GCC unroll 16
@@ -229,11 +229,11 @@ inline constexpr uint32_t kTailPoints = 8;
 template <class Change>
 HWY_INLINE void change_tail(float* columns, uint32_t size, const Change& change) {
   const Floats d;
-  for (size_t i = 0; i < kFourierLanes; i += kLanes) {
+  for (size_t i = 0; i < kColumnLanes; i += kLanes) {
     Lane v[kTailPoints];
-    for (uint32_t p = 0; p < size; ++p) v[p] = hn::Load(d, columns + fourier_column(p) + i);
+    for (uint32_t p = 0; p < size; ++p) v[p] = hn::Load(d, columns + column_of(p) + i);
     change(v);
-    for (uint32_t p = 0; p < size; ++p) hn::Store(v[p], d, columns + fourier_column(p) + i);
+    for (uint32_t p = 0; p < size; ++p) hn::Store(v[p], d, columns + column_of(p) + i);
   }
 }
 inline void split_tail(float* columns, const FourierRoots* table, uint32_t size) {

@@ -27,7 +27,7 @@ constexpr double kTotalPerPoint = 8;
 // A tap: gathering and scaling it.
 constexpr double kPerTap = 6;
 
-double vectors_of(const HostFigures& f) { return kFourierLanes / lanes_of(f); }
+double vectors_of(const HostFigures& f) { return kColumnLanes / lanes_of(f); }
 
 /// One direction of the transform of a tile.
 double transform_cycles(double size, const HostFigures& f) {
@@ -40,7 +40,7 @@ double move_cycles(double points, double bytes, const HostFigures& f) {
 
 double tiles_of(const program::Vertex& v, const FieldView& field) {
   const bool transposed = v.params[circulant_param::transposed] != 0;
-  return std::ceil(double{1} * (transposed ? field.cols : field.rows) / kFourierLanes);
+  return std::ceil(double{1} * (transposed ? field.cols : field.rows) / kColumnLanes);
 }
 
 double taps_cycles(double size, const HostFigures& f) { return transform_cycles(size, f) + kPerTap * size; }

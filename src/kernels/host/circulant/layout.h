@@ -6,18 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/element.h"
+#include "kernels/common/lane_columns.h"
 #include "kernels/host/circulant/codelet.h"
 
 namespace tessera::kernels {
-
-/// Samples that are transformed together, a column of lanes for each feature.
-inline constexpr uint32_t kFourierLanes = 16;
-
-/// Between columns a line is left out here and there, so that those a power of two apart lie in different
-/// sets of the L1 cache.
-inline constexpr uint32_t kFourierRun = 64;
-constexpr size_t fourier_column(size_t point) { return (point + point / kFourierRun) * kFourierLanes; }
 
 /// The cyclic convolution of a power of two elements whose results contain those of a matrix.
 struct CirculantEmbedding {
@@ -54,11 +46,11 @@ struct CirculantScratch {
   size_t total;
 
   CirculantScratch(uint32_t size, bool gradients) {
-    const size_t line = std::max<size_t>(size, kFourierLanes);
+    const size_t line = std::max<size_t>(size, kColumnLanes);
     totals = line;
     columns = totals + (gradients ? line : 0);
-    x = columns + fourier_column(line) + kFourierLanes;
-    total = x + (gradients ? fourier_column(line) + kFourierLanes : 0);
+    x = columns + floats_of_columns(line);
+    total = x + (gradients ? floats_of_columns(line) : 0);
   }
 };
 

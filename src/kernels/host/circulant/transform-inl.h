@@ -57,8 +57,8 @@ class Walk {
   }
 
   void value(const Block& of) const {
-    const size_t re = fourier_column(of.re), im = fourier_column(of.im);
-    for (size_t i = 0; i < kFourierLanes; i += kLanes) {
+    const size_t re = column_of(of.re), im = column_of(of.im);
+    for (size_t i = 0; i < kColumnLanes; i += kLanes) {
       Complex a[kArrays];
       for (int k = 0; k < kArrays; ++k) a[k] = load(work_.columns[k] + re + i, work_.columns[k] + im + i);
       work_.complex_value(of.re, of.im, a);
@@ -69,15 +69,15 @@ class Walk {
   // The last split, the work, and the first merge.
   void four_values(const Block& of) const {
     const Roots roots(work_.table[of.root]);
-    const size_t re = fourier_column(of.re), im = fourier_column(of.im);
-    for (size_t i = 0; i < kFourierLanes; i += kLanes) {
+    const size_t re = column_of(of.re), im = column_of(of.im);
+    for (size_t i = 0; i < kColumnLanes; i += kLanes) {
       Complex a[kArrays][4];
 #pragma GCC unroll 2
       for (int k = 0; k < kArrays; ++k) {
         const float* columns = work_.columns[k] + i;
 #pragma GCC unroll 4
         for (uint32_t r = 0; r < 4; ++r)
-          a[k][r] = load(columns + re + r * kFourierLanes, columns + im + r * kFourierLanes);
+          a[k][r] = load(columns + re + r * kColumnLanes, columns + im + r * kColumnLanes);
         if (Work::kSplits > 0) split_four(roots, a[k]);
       }
 #pragma GCC unroll 4
@@ -93,7 +93,7 @@ class Walk {
         float* columns = work_.columns[k] + i;
 #pragma GCC unroll 4
         for (uint32_t r = 0; r < 4; ++r)
-          store(a[k][r], columns + re + r * kFourierLanes, columns + im + r * kFourierLanes);
+          store(a[k][r], columns + re + r * kColumnLanes, columns + im + r * kColumnLanes);
       }
     }
   }
@@ -106,10 +106,10 @@ class Walk {
     }
     if (size >= 4) value({1, 1, 2, 3});
     const Floats d;
-    for (size_t i = 0; i < 2 * kFourierLanes; i += kLanes) {
+    for (size_t i = 0; i < 2 * kColumnLanes; i += kLanes) {
       Lane a[kArrays];
       for (int k = 0; k < kArrays; ++k) a[k] = hn::Load(d, work_.columns[k] + i);
-      work_.real_value(i / kFourierLanes, a);
+      work_.real_value(i / kColumnLanes, a);
       for (int k = 0; k < kArrays; ++k) hn::Store(a[k], d, work_.columns[k] + i);
     }
     merged([&](float* columns) HWY_ATTR { merge_tail(columns, work_.table, size); });

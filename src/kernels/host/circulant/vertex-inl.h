@@ -10,8 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/lane_totals-inl.h"
-#include "kernels/common/sample_lanes-inl.h"
+#include "kernels/common/lane_columns-inl.h"
 #include "kernels/host/circulant/transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,8 +34,8 @@ class CirculantVertex {
   void forward(const FieldView& x, const FieldView& c, const FieldView& y) const {
     transform_taps(c);
     const Samples in = samples_of(x, transposed_), out = samples_of(y, transposed_);
-    each_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
-      load_columns(in, tile, columns());
+    each_lane_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
+      load_columns(in, tile, size_, columns());
       walk(Convolution<false>{{columns()}, table_, spectrum()}, size_);
       store_columns(columns(), tile, out);
     });
@@ -45,8 +44,8 @@ class CirculantVertex {
   void input_gradient(const FieldView& dy, const FieldView& c, const FieldView& dx) const {
     transform_taps(c);
     const Samples in = samples_of(dy, transposed_), out = samples_of(dx, transposed_);
-    each_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
-      load_columns(in, tile, columns());
+    each_lane_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
+      load_columns(in, tile, size_, columns());
       walk(Convolution<true>{{columns()}, table_, spectrum()}, size_);
       store_columns(columns(), tile, out);
     });
@@ -57,16 +56,16 @@ class CirculantVertex {
     if (!dx.empty()) transform_taps(c);
     std::fill_n(totals(), size_, 0.0F);
     const Samples in = samples_of(x, transposed_), out = samples_of(dy, transposed_);
-    each_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
-      load_columns(in, tile, x_columns());
-      load_columns(out, tile, columns());
+    each_lane_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
+      load_columns(in, tile, size_, x_columns());
+      load_columns(out, tile, size_, columns());
       if (dx.empty()) {
         walk(Correlations<false>{{x_columns(), columns()}, table_, spectrum()}, size_);
       } else {
         walk(Correlations<true>{{x_columns(), columns()}, table_, spectrum()}, size_);
         store_columns(columns(), tile, samples_of(dx, transposed_));
       }
-      add_totals();
+      add_lane_totals(x_columns(), size_, totals());
     });
     store_taps(dc);
   }
@@ -77,72 +76,28 @@ class CirculantVertex {
   float* columns() const { return scratch_ + layout_.columns; }
   float* x_columns() const { return scratch_ + layout_.x; }
 
-  template <class Work>
-  static void each_tile(uint32_t count, const Work& work) {
-    for (uint32_t begin = 0; begin < count; begin += kFourierLanes)
-      work(LaneTile{begin, std::min(count - begin, kFourierLanes), kFourierLanes});
-  }
-
-  // Calls visit(features, begin, count) for the runs of columns.
-  template <class Visit>
-  void each_run(const Samples& of, const Visit& visit) const {
-    for (uint32_t begin = 0; begin < size_; begin += kFourierRun) {
-      Samples run = of;
-      run.features = std::min(of.features - std::min(of.features, begin), kFourierRun);
-      if (run.features > 0) run.data = of.at(0, begin);
-      visit(run, begin, std::min(size_ - begin, kFourierRun));
-    }
-  }
-  void load_columns(const Samples& from, const LaneTile& tile, float* to) const {
-    each_run(from, [&](const Samples& run, uint32_t begin, uint32_t count)
-                       HWY_ATTR { load_samples(run, tile, count, to + fourier_column(begin)); });
-  }
-  void store_columns(const float* from, const LaneTile& tile, const Samples& to) const {
-    each_run(to, [&](const Samples& run, uint32_t begin, uint32_t) HWY_ATTR {
-      if (run.features > 0) store_samples(from + fourier_column(begin), tile, run);
-    });
-  }
-
   // Values of the spectrum are those of points 0 and 1, and of pairs of points that are complex.
   float scale(size_t point) const { return (point < 2 ? 1.0F : 2.0F) / static_cast<float>(size_); }
 
   void transform_taps(const FieldView& c) const {
     float* lanes = columns();
-    std::fill_n(lanes, fourier_column(size_), 0.0F);
+    std::fill_n(lanes, column_of(size_), 0.0F);
     for (int64_t t = embedding_.begin; t < embedding_.end; ++t)
-      lanes[fourier_column(embedding_.position(t))] =
+      lanes[column_of(embedding_.position(t))] =
           c.as<const float>()[static_cast<int64_t>(embedding_.tap(t)) * c.col_stride];
     walk(Analysis{{lanes}, table_}, size_);
-    for (size_t p = 0; p < size_; ++p) spectrum()[p] = scale(p) * lanes[fourier_column(p)];
+    for (size_t p = 0; p < size_; ++p) spectrum()[p] = scale(p) * lanes[column_of(p)];
   }
 
   void store_taps(const FieldView& dc) const {
     float* lanes = columns();
-    std::fill_n(lanes, fourier_column(size_), 0.0F);
-    for (size_t p = 0; p < size_; ++p) lanes[fourier_column(p)] = scale(p) * totals()[p];
+    std::fill_n(lanes, column_of(size_), 0.0F);
+    for (size_t p = 0; p < size_; ++p) lanes[column_of(p)] = scale(p) * totals()[p];
     walk(Synthesis{{lanes}, table_}, size_);
     float* to = dc.as<float>();
     for (uint32_t tap = 0; tap < dc.cols; ++tap) to[tap * dc.col_stride] = 0;
     for (int64_t t = embedding_.begin; t < embedding_.end; ++t)
-      to[static_cast<int64_t>(embedding_.tap(t)) * dc.col_stride] +=
-          lanes[fourier_column(embedding_.position(t))];
-  }
-
-  // Adds the lanes of each column of x.
-  void add_totals() const {
-    const Floats d;
-    for (size_t p = 0; p < size_; p += kLanes) {
-      Lane sums[kLanes];
-      for (size_t i = 0; i < kLanes; ++i) {
-        sums[i] = hn::Zero(d);
-        if (p + i >= size_) continue;
-        const float* lanes = x_columns() + fourier_column(p + i);
-        sums[i] = hn::Load(d, lanes);
-        for (size_t lane = kLanes; lane < kFourierLanes; lane += kLanes)
-          sums[i] = hn::Add(sums[i], hn::Load(d, lanes + lane));
-      }
-      hn::Store(hn::Add(totals_of(sums), hn::Load(d, totals() + p)), d, totals() + p);
-    }
+      to[static_cast<int64_t>(embedding_.tap(t)) * dc.col_stride] += lanes[column_of(embedding_.position(t))];
   }
 
   const bool transposed_;

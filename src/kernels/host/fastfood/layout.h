@@ -1,0 +1,34 @@
+// Layout of the scratch of fastfood layers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/lane_columns.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Offsets in floats. All but the totals are columns.
+struct FastfoodScratch {
+  size_t x = 0;
+  size_t first;   ///< results of the first transform
+  size_t second;  ///< results of the second one, and products whose lanes are added
+  size_t dy;
+  size_t dx;
+  size_t totals;
+  size_t total;
+
+  FastfoodScratch(uint32_t size, bool gradients) {
+    const size_t columns = floats_of_columns(size), more = gradients ? columns : 0;
+    first = columns;
+    second = first + columns;
+    dy = second + columns;
+    dx = dy + more;
+    totals = dx + more;
+    total = totals + (gradients ? std::max<size_t>(size, kColumnLanes) : 0);
+  }
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,190 @@
+// The slice of a batch that a vertex of a fastfood layer processes.
+#if defined(TESSERA_FASTFOOD_VERTEX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_FASTFOOD_VERTEX_INL_H_
+#undef TESSERA_FASTFOOD_VERTEX_INL_H_
+#else
+#define TESSERA_FASTFOOD_VERTEX_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/fastfood/codelet.h"
+#include "kernels/host/fastfood/hadamard-inl.h"
+#include "kernels/host/fastfood/layout.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE::fastfood {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using program::FieldView;
+
+// A row of a matrix of parameters.
+template <class T>
+struct Row {
+  T* data;
+  int64_t stride;
+
+  Row(const FieldView& of, uint32_t row) : data(of.as<T>() + row * of.row_stride), stride(of.col_stride) {}
+  T& operator[](size_t i) const { return data[static_cast<int64_t>(i) * stride]; }
+};
+
+struct Stack {
+  Row<const float> s, g, b;
+  Row<const uint32_t> permutation;
+};
+
+class FastfoodVertex {
+ public:
+  FastfoodVertex(const program::Vertex& v, uint32_t size, float* scratch, bool gradients)
+      : transposed_(v.params[fastfood_param::transposed] != 0),
+        size_(size),
+        scale_(1 / static_cast<float>(size)),
+        layout_(size, gradients),
+        scratch_(scratch) {}
+
+ protected:
+  Columns columns(size_t offset) const { return {scratch_ + offset}; }
+  static HWY_INLINE Lane all(float value) { return hn::Set(Floats(), value); }
+  Samples samples(const FieldView& field) const { return samples_of(field, transposed_); }
+
+  // H·B·x, but for the factor, which g takes.
+  void first_transform(const Stack& stack, const Columns& x, const Columns& to) const {
+    transform(
+        size_, [&](size_t p, size_t lane) HWY_ATTR { return hn::Mul(all(stack.b[p]), x(p, lane)); }, to, to);
+  }
+  // H·G·Π of that.
+  template <class Sink>
+  void second_transform(const Stack& stack, const Columns& first, const Columns& to, const Sink& sink) const {
+    transform(
+        size_,
+        [&](size_t p, size_t lane)
+            HWY_ATTR { return hn::Mul(all(scale_ * stack.g[p]), first(stack.permutation[p], lane)); },
+        to, sink);
+  }
+
+  const bool transposed_;
+  const uint32_t size_;
+  const float scale_;
+  const FastfoodScratch layout_;
+  float* scratch_;
+};
+
+class FastfoodForward : FastfoodVertex {
+ public:
+  explicit FastfoodForward(const program::Vertex& v)
+      : FastfoodVertex(v, v.fields[fastfood_forward_field::s].cols,
+                       v.fields[fastfood_forward_field::scratch].as<float>(), false),
+        v_(v) {}
+
+  void run() const {
+    using namespace fastfood_forward_field;
+    const Samples in = samples(v_.fields[x]), out = samples(v_.fields[y]);
+    const Columns first = columns(layout_.first), second = columns(layout_.second);
+    each_lane_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
+      load_columns(in, tile, size_, columns(layout_.x).data);
+      for (uint32_t row = 0; row < v_.fields[s].rows; ++row) {
+        const Samples part = features_from(out, row * size_, size_);
+        if (part.features == 0) break;
+        const Stack stack{
+            {v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
+        first_transform(stack, columns(layout_.x), first);
+        second_transform(stack, first, second, [&](size_t p, size_t lane, Lane v) HWY_ATTR {
+          second(p, lane, hn::Mul(all(stack.s[p]), v));
+        });
+        store_columns(second.data, tile, part);
+      }
+    });
+  }
+
+ private:
+  const program::Vertex& v_;
+};
+
+class FastfoodGradients : FastfoodVertex {
+ public:
+  explicit FastfoodGradients(const program::Vertex& v)
+      : FastfoodVertex(v, v.fields[fastfood_gradients_field::s].cols,
+                       v.fields[fastfood_gradients_field::scratch].as<float>(), true),
+        v_(v) {}
+
+  void run() const {
+    using namespace fastfood_gradients_field;
+    for (size_t field : {ds, dg, db}) clear(v_.fields[field]);
+    const Samples gradient = samples(v_.fields[dy]), dx_out = samples(v_.fields[dx]);
+    each_lane_tile(gradient.count, [&](const LaneTile& tile) HWY_ATTR {
+      if (reads_x()) load_columns(samples(v_.fields[x]), tile, size_, columns(layout_.x).data);
+      std::fill_n(columns(layout_.dx).data, v_.fields[dx].empty() ? 0 : floats_of_columns(size_), 0.0F);
+      for (uint32_t row = 0; row < v_.fields[s].rows; ++row) {
+        const Samples part = features_from(gradient, row * size_, size_);
+        if (part.features == 0) break;
+        load_columns(part, tile, size_, columns(layout_.dy).data);
+        one_stack(row);
+      }
+      if (!v_.fields[dx].empty()) store_columns(columns(layout_.dx).data, tile, dx_out);
+    });
+  }
+
+ private:
+  bool wants(size_t field) const { return !v_.fields[field].empty(); }
+  bool reads_x() const {
+    using namespace fastfood_gradients_field;
+    return wants(ds) || wants(dg) || wants(db);
+  }
+
+  // The columns that dy holds.
+  void one_stack(uint32_t row) const {
+    using namespace fastfood_gradients_field;
+    const Stack stack{
+        {v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
+    const Columns x = columns(layout_.x), first = columns(layout_.first), second = columns(layout_.second);
+    const Columns gradient = columns(layout_.dy), dx_columns = columns(layout_.dx);
+    if (wants(ds) || wants(dg)) first_transform(stack, x, first);
+    if (wants(ds)) {
+      second_transform(stack, first, second, [&](size_t p, size_t lane, Lane v) HWY_ATTR {
+        second(p, lane, hn::Mul(v, gradient(p, lane)));
+      });
+      add_totals(v_.fields[ds], row, 1);
+    }
+    if (!wants(dg) && !wants(db) && !wants(dx)) return;
+    // Gradients of the first transform's results take the place of those.
+    const bool wants_dg = wants(dg);
+    transform(
+        size_, [&](size_t p, size_t lane) HWY_ATTR { return hn::Mul(all(stack.s[p]), gradient(p, lane)); },
+        second,
+        [&](size_t p, size_t lane, Lane v) HWY_ATTR {
+          const size_t from = stack.permutation[p];
+          if (wants_dg) second(p, lane, hn::Mul(v, first(from, lane)));
+          first(from, lane, hn::Mul(all(scale_ * stack.g[p]), v));
+        });
+    if (wants_dg) add_totals(v_.fields[dg], row, scale_);
+    if (!wants(db) && !wants(dx)) return;
+    const bool wants_db = wants(db), wants_dx = wants(dx);
+    transform(size_, first, first, [&](size_t p, size_t lane, Lane v) HWY_ATTR {
+      if (wants_db) second(p, lane, hn::Mul(v, x(p, lane)));
+      if (wants_dx) dx_columns(p, lane, hn::MulAdd(all(stack.b[p]), v, dx_columns(p, lane)));
+    });
+    if (wants_db) add_totals(v_.fields[db], row, 1);
+  }
+
+  void clear(const FieldView& field) const {
+    for (uint32_t row = 0; row < field.rows && !field.empty(); ++row)
+      for (uint32_t i = 0; i < field.cols; ++i) Row<float>(field, row)[i] = 0;
+  }
+
+  // Adds the lanes of the second columns.
+  void add_totals(const FieldView& field, uint32_t row, float factor) const {
+    float* totals = scratch_ + layout_.totals;
+    std::fill_n(totals, size_, 0.0F);
+    add_lane_totals(columns(layout_.second).data, size_, totals);
+    const Row<float> to(field, row);
+    for (size_t i = 0; i < size_; ++i) to[i] += factor * totals[i];
+  }
+
+  const program::Vertex& v_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE::fastfood
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,102 @@
+#include <bit>
+#include <cmath>
+
+#include "kernels/host/fastfood/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+using enum Type;
+
+/// N and the features of x and y at a scale.
+struct Features {
+  uint32_t size, stacks, in, out;
+};
+
+uint32_t power(uint32_t scale) { return scale == 0 ? 0 : std::bit_ceil(8 * scale); }
+Features square(uint32_t scale) { return {power(scale), 1, power(scale), power(scale)}; }
+Features rectangular(uint32_t scale) { return {power(scale), 1, 5 * scale, 7 * scale}; }
+Features stacked(uint32_t scale) { return {power(scale), 3, 7 * scale, 2 * power(scale) + 3 * scale}; }
+
+void add_batch(Sample& s, uint32_t n, uint32_t features, bool transposed, uint64_t seed) {
+  transposed ? s.random(f32, features, n, seed) : s.random(f32, n, features, seed);
+}
+void add_result(Sample& s, uint32_t n, uint32_t features, bool transposed) {
+  transposed ? s.unset(f32, features, n) : s.unset(f32, n, features);
+}
+
+/// A permutation per stack: i → (odd · i + shift) mod N.
+void add_stacks(Sample& s, const Features& f, uint64_t seed) {
+  for (uint64_t i = 0; i < 3; ++i) s.random(f32, f.stacks, f.size, seed + i);
+  s.values(u32, f.stacks, f.size, [&](uint64_t i) {
+    const uint64_t row = i / f.size;
+    return static_cast<double>(((2 * row + 5) * (i % f.size) + 3 * row + 1) % f.size);
+  });
+}
+
+/// Values below 1: roundings grow with the halvings, values with the root of the terms.
+Tolerance transform_tolerance(const Features& f, double terms) {
+  const double halvings = std::log2(f.size + 1.0) + 3;
+  return {.relative = 0, .absolute = 4 * halvings * std::sqrt(terms + 1) * epsilon_of(f32)};
+}
+
+double transform_flops(const Features& f) { return f.stacks * f.size * std::log2(f.size + 1.0); }
+
+template <uint32_t n, Features (*features)(uint32_t), bool transposed>
+Sample forward_sample(uint32_t scale, uint64_t seed) {
+  const Features f = features(scale);
+  Sample s(fastfood_forward_codelet);
+  add_batch(s, n, f.in, transposed, seed);
+  add_stacks(s, f, seed + 1);
+  add_result(s, n, f.out, transposed);
+  s.unset(f32, 1, static_cast<uint32_t>(fastfood_forward_scratch(f.size))).packed();
+  return s.param(transposed).tolerance(transform_tolerance(f, 1)).flops(2 * n * transform_flops(f));
+}
+
+enum Wanted : uint32_t { dx = 1, ds = 2, dg = 4, db = 8, every = 15 };
+
+template <uint32_t n, Features (*features)(uint32_t), bool transposed, uint32_t wanted = every>
+Sample gradients_sample(uint32_t scale, uint64_t seed) {
+  const Features f = features(scale);
+  Sample s(fastfood_gradients_codelet);
+  add_batch(s, n, f.in, transposed, seed);
+  add_batch(s, n, f.out, transposed, seed + 1);
+  add_stacks(s, f, seed + 2);
+  add_result(s, n, (wanted & dx) != 0 ? f.in : 0, transposed);
+  for (uint32_t field : {ds, dg, db}) s.unset(f32, f.stacks, (wanted & field) != 0 ? f.size : 0);
+  s.unset(f32, 1, static_cast<uint32_t>(fastfood_gradients_scratch(f.size))).packed();
+  return s.param(transposed).tolerance(transform_tolerance(f, n)).flops(4 * n * transform_flops(f));
+}
+
+constexpr NamedSample kForwardSamples[] = {
+    {"n1", forward_sample<1, square, false>},
+    {"n16-transposed", forward_sample<16, square, true>},
+    {"n32", forward_sample<32, square, false>},
+    {"n32-transposed", forward_sample<32, square, true>},
+    {"n37-rectangular", forward_sample<37, rectangular, false>},
+    {"n21-stacks", forward_sample<21, stacked, false>},
+    {"n5-stacks-transposed", forward_sample<5, stacked, true>},
+};
+
+constexpr NamedSample kGradientsSamples[] = {
+    {"n1", gradients_sample<1, square, false>},
+    {"n32", gradients_sample<32, square, false>},
+    {"n32-transposed", gradients_sample<32, square, true>},
+    {"n32-dx", gradients_sample<32, square, false, dx>},
+    {"n32-ds", gradients_sample<32, square, false, ds>},
+    {"n21-dg", gradients_sample<21, rectangular, false, dg>},
+    {"n21-db", gradients_sample<21, rectangular, true, db>},
+    {"n21-stacks", gradients_sample<21, stacked, false>},
+    {"n5-stacks-transposed", gradients_sample<5, stacked, true>},
+};
+
+}  // namespace
+
+std::span<const CodeletSamples> fastfood_samples() {
+  static constexpr CodeletSamples kAll[] = {{fastfood_forward_codelet, kForwardSamples},
+                                            {fastfood_gradients_codelet, kGradientsSamples}};
+  return kAll;
+}
+
+}  // namespace tessera::kernels
