@@ -1,0 +1,254 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+
+#include "ops/map/elementwise.h"
+#include "ops/map/fill.h"
+#include "ops/structured/tiles/chain_weights.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Box;
+using program::BoxSeries;
+using program::StepId;
+
+/// A variable and its part of a copy.
+struct CopyPlace {
+  const Operand& operand;
+  std::vector<Box> boxes;
+};
+
+class ChainBuilder {
+ public:
+  ChainBuilder(const Builder& builder, const TileChainProblem& problem, const TileChainPartition& partition,
+               const TileChainOperands& operands)
+      : b_(builder), p_(problem), passes_(partition.passes), o_(operands) {}
+
+  StepId build() {
+    p_.gradients ? gradients() : forward();
+    return b_.sequence(std::move(steps_));
+  }
+
+ private:
+  const TilePass& first() const { return passes_.front().pass; }
+  const TilePass& last() const { return passes_.back().pass; }
+  Type type() const { return p_.numbers.operands; }
+
+  TilePassProblem problem_of(size_t i, PassProduct product) const {
+    return {passes_[i].pass, p_.n, p_.numbers, product};
+  }
+  Operand features(std::string name, uint32_t rows, std::vector<program::MappedBox> mapping = {}) const {
+    return b_.temporary(std::move(name), type(), rows, p_.n, std::move(mapping));
+  }
+  static Operand rows_of(const Operand& operand, uint32_t row, uint32_t rows) {
+    return {operand.variable, operand.inside({row, rows, 0, operand.cols()})};
+  }
+
+  void forward() {
+    const FeatureOperand x{padded(o_.x, first().inputs(), "x.padded"), {}};
+    const bool is_whole = p_.outputs == last().outputs();
+    const Operand y = is_whole ? o_.y : features("y.whole", last().outputs());
+    run_forward(x, passes_.size(), FeatureOperand{y, {}});
+    if (!is_whole) b_.send(rows_of(y, 0, p_.outputs), o_.y, steps_);
+  }
+
+  void gradients() {
+    const size_t count = passes_.size();
+    FeatureOperand dy{padded(o_.y, last().outputs(), "dy.padded"), {}};
+    std::vector<FeatureOperand> inputs = {{padded(o_.x, first().inputs(), "x.padded"), {}}};
+    if (needs_inputs()) run_forward(inputs[0], count - 1, {}, &inputs);
+    for (size_t i = count; i-- > 0;) {
+      const FeatureOperand dx = i > 0 ? input_gradient_of(i) : FeatureOperand{whole_dx(), {}};
+      differentiate(i, inputs, dy, dx);
+      dy = dx;
+    }
+    if (o_.dx && dy.operand != *o_.dx) add_stacks(dy.operand);
+  }
+
+  /// Butterflies' gradients are computed together.
+  bool needs_inputs() const { return p_.butterfly || o_.parameter_gradient; }
+
+  /// Runs the first passes; the result of the last goes to `y`, those of others to temporaries, which `kept`
+  /// gets.
+  void run_forward(FeatureOperand x, size_t count, const std::optional<FeatureOperand>& y,
+                   std::vector<FeatureOperand>* kept = nullptr) {
+    for (size_t i = 0; i < count; ++i) {
+      const TilePassProblem problem = problem_of(i, PassProduct::forward);
+      const FeatureOperand to =
+          y && i + 1 == count ? *y
+                              : FeatureOperand{features(fmt::format("y{}", i), passes_[i].pass.outputs(),
+                                                        pass_result_mapping(problem, passes_[i].forward)),
+                                               FeatureOrder::outputs_of(passes_[i].pass)};
+      steps_.push_back(build_tile_pass(b_, problem, passes_[i].forward,
+                                       {.weight = weights(i, problem, passes_[i].forward), .x = x, .y = to}));
+      if (kept != nullptr) kept->push_back(to);
+      x = to;
+    }
+  }
+
+  FeatureOperand input_gradient_of(size_t i) const {
+    const TilePass& pass = passes_[i].pass;
+    const PassProduct product = p_.butterfly ? PassProduct::gradients : PassProduct::input_gradient;
+    return {features(fmt::format("dy{}", i - 1), pass.inputs(),
+                     pass_result_mapping(problem_of(i, product), passes_[i].input_gradient)),
+            FeatureOrder::inputs_of(pass)};
+  }
+
+  Operand whole_dx() const {
+    if (o_.dx && p_.inputs == first().inputs()) return *o_.dx;
+    return features("dx.whole", first().inputs());
+  }
+
+  void differentiate(size_t i, const std::vector<FeatureOperand>& inputs, const FeatureOperand& dy,
+                     const FeatureOperand& dx) {
+    if (p_.butterfly) {
+      const TilePassProblem problem = problem_of(i, PassProduct::gradients);
+      const TilePassPartition& partition = passes_[i].input_gradient;
+      const Operand dweight = weight_temporary("dweight", i, problem, partition);
+      steps_.push_back(build_tile_pass(
+          b_, problem, partition,
+          {.weight = weights(i, problem, partition), .x = inputs[i], .y = dy, .dx = dx, .dweight = dweight}));
+      return return_weights(i, dweight);
+    }
+    if (i > 0 || o_.dx) {
+      const TilePassProblem problem = problem_of(i, PassProduct::input_gradient);
+      const TilePassPartition& partition = passes_[i].input_gradient;
+      steps_.push_back(build_tile_pass(b_, problem, partition,
+                                       {.weight = weights(i, problem, partition), .y = dy, .dx = dx}));
+    }
+    if (o_.parameter_gradient) {
+      const TilePassProblem problem = problem_of(i, PassProduct::weight_gradient);
+      const TilePassPartition& partition = passes_[i].weight_gradient;
+      const Operand dweight = weight_temporary("dweight", i, problem, partition);
+      steps_.push_back(
+          build_tile_pass(b_, problem, partition, {.x = inputs[i], .y = dy, .dweight = dweight}));
+      return_weights(i, dweight);
+    }
+  }
+
+  /// The operand for each stack, with zeros up to so many features of all.
+  Operand padded(const Operand& operand, uint32_t rows, const char* name) {
+    if (operand.rows() == rows) return operand;
+    const bool is_input = operand == o_.x;
+    const uint32_t stacks = p_.butterfly && is_input ? p_.butterfly->stacks : 1, size = rows / stacks;
+    const Operand all = features(name, rows);
+    for (uint32_t s = 0; s < stacks; ++s) {
+      b_.send(operand, rows_of(all, s * size, operand.rows()), steps_);
+      const uint32_t missing = size - operand.rows();
+      if (missing > 0)
+        steps_.push_back(add(b_, FillProblem{type(), missing, p_.n, 0},
+                             {rows_of(all, s * size + operand.rows(), missing)}));
+    }
+    return all;
+  }
+
+  /// dx is the sum of what the stacks give, cut to its features.
+  void add_stacks(const Operand& whole) {
+    const uint32_t stacks = p_.butterfly ? p_.butterfly->stacks : 1, size = whole.rows() / stacks;
+    const auto part = [&](uint32_t s) { return rows_of(whole, s * size, p_.inputs); };
+    if (stacks == 1) return b_.send(part(0), *o_.dx, steps_);
+    for (uint32_t s = 1; s < stacks; ++s)
+      steps_.push_back(
+          add(b_, BinaryProblem{.op = kernels::Binary::add, .type = type(), .rows = p_.inputs, .cols = p_.n},
+              {s == 1 ? part(0) : *o_.dx, part(s), *o_.dx}));
+  }
+
+  Operand weight_temporary(std::string_view name, size_t i, const TilePassProblem& problem,
+                           const TilePassPartition& partition) const {
+    const bool is_gradient = name != "weight";
+    return b_.temporary(fmt::format("{}{}", name, i), type(), 1, passes_[i].pass.all_weights(),
+                        pass_weight_mapping(problem, partition),
+                        is_gradient ? program::Purpose::gradient : program::Purpose::parameter);
+  }
+
+  /// The parameter's elements in the order and on the tiles of a pass.
+  Operand weights(size_t i, const TilePassProblem& problem, const TilePassPartition& partition) {
+    const Operand to = weight_temporary("weight", i, problem, partition);
+    auto [of_pass, of_parameter] = weight_boxes(i, o_.parameter);
+    copy({o_.parameter, std::move(of_parameter)}, {to, std::move(of_pass)}, "bring weights");
+    return to;
+  }
+
+  void return_weights(size_t i, const Operand& dweight) {
+    if (!o_.parameter_gradient) return;
+    auto [of_pass, of_parameter] = weight_boxes(i, *o_.parameter_gradient);
+    copy({dweight, std::move(of_pass)}, {*o_.parameter_gradient, std::move(of_parameter)}, "return weights");
+  }
+
+  std::pair<std::vector<Box>, std::vector<Box>> weight_boxes(size_t i, const Operand& parameter) const {
+    std::pair<std::vector<Box>, std::vector<Box>> boxes;
+    for (const WeightRun& run : weight_runs(p_, passes_[i])) {
+      boxes.first.push_back({0, 1, run.weight, run.count});
+      boxes.second.push_back(parameter.inside({run.row, 1, run.col, run.count}));
+    }
+    return boxes;
+  }
+
+  void copy(CopyPlace from, CopyPlace to, const char* name) {
+    const auto count = static_cast<uint32_t>(from.boxes.size());
+    steps_.push_back(b_.copy({name,
+                              {{from.operand.variable,
+                                to.operand.variable,
+                                count,
+                                BoxSeries::table(std::move(from.boxes)),
+                                BoxSeries::table(std::move(to.boxes)),
+                                {},
+                                {},
+                                {}}}}));
+  }
+
+  const Builder& b_;
+  const TileChainProblem& p_;
+  const std::vector<PlannedPass>& passes_;
+  const TileChainOperands& o_;
+  std::vector<StepId> steps_;
+};
+
+void check_operands(const Builder& b, const TileChainProblem& p, const TileChainOperands& o) {
+  const Type type = p.numbers.operands;
+  b.require(o.x, "x", type, p.inputs, p.n);
+  b.require(o.y, p.gradients ? "dy" : "y", type, p.outputs, p.n);
+  b.require(o.parameter, "the parameter", type, p.parameter_rows(), p.parameter_cols());
+  if (o.dx.has_value() != (p.gradients && p.input_gradient) ||
+      o.parameter_gradient.has_value() != (p.gradients && p.parameter_gradient))
+    throw UsageError("a chain takes operands for the gradients that its problem has, and no others");
+  if (o.dx) b.require(*o.dx, "dx", type, p.inputs, p.n);
+  if (o.parameter_gradient)
+    b.require(*o.parameter_gradient, "the parameter's gradient", type, p.parameter_rows(),
+              p.parameter_cols());
+}
+
+}  // namespace
+
+std::vector<program::MappedBox> chain_parameter_mapping(const TileChainProblem& problem,
+                                                        const TileChainPartition& partition) {
+  std::vector<program::MappedBox> mapping;
+  for (const PlannedPass& planned : partition.passes) {
+    const std::vector<program::MappedBox> of_pass =
+        pass_weight_mapping({planned.pass, problem.n, problem.numbers}, planned.forward);
+    std::vector<program::MappedBox> sorted = of_pass;
+    std::ranges::sort(sorted, {}, [](const program::MappedBox& m) { return m.box.col; });
+    auto owner = sorted.begin();
+    for (WeightRun run : weight_runs(problem, planned))
+      while (run.count > 0) {
+        while (owner->box.col_end() <= run.weight) ++owner;
+        const auto count =
+            std::min<uint32_t>(run.count, static_cast<uint32_t>(owner->box.col_end()) - run.weight);
+        mapping.push_back({{run.row, 1, run.col, count}, owner->tile});
+        run.weight += count;
+        run.col += count;
+        run.count -= count;
+      }
+  }
+  return mapping;
+}
+
+StepId build_tile_chain(const Builder& builder, const TileChainProblem& problem,
+                        const TileChainPartition& partition, const TileChainOperands& operands) {
+  check_operands(builder, problem, operands);
+  return ChainBuilder(builder, problem, partition, operands).build();
+}
+
+}  // namespace tessera::ops

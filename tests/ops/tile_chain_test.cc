@@ -1,0 +1,227 @@
+// Butterflies and Kronecker-sparse factors as chains of passes on tiles: compared with float64, at the cost
+// that plans promise.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "ops/run_on_tiles.h"
+#include "ops/structured/tiles/chain.h"
+#include "support/error_of.h"
+#include "support/toy_machine.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Role;
+
+/// One element of a factor: out += parameter · in.
+struct Term {
+  uint32_t out, in, parameter;
+};
+using Stage = std::vector<Term>;
+
+/// The factors as their definitions state them, for all stacks.
+std::vector<Stage> stages_of(const TileChainProblem& p) {
+  std::vector<Stage> stages;
+  if (!p.butterfly) {
+    const TilePass& f = p.factor;
+    uint32_t at = 0;
+    Stage& stage = stages.emplace_back();
+    for (uint32_t i = 0; i < f.a; ++i)
+      for (uint32_t t = 0; t < f.d; ++t)
+        for (uint32_t r = 0; r < f.b; ++r)
+          for (uint32_t q = 0; q < f.c; ++q)
+            stage.push_back({(i * f.b + r) * f.d + t, (i * f.c + q) * f.d + t, at++});
+    return stages;
+  }
+  const TileButterfly& s = *p.butterfly;
+  const uint32_t size = 1U << s.levels;
+  for (uint32_t block = 0; block < s.blocks; ++block)
+    for (uint32_t level = 0; level < s.levels; ++level) {
+      Stage& stage = stages.emplace_back();
+      const bool decreasing = s.decreasing != (block % 2 == 1);
+      const uint32_t stride = 1U << (decreasing ? s.levels - 1 - level : level);
+      for (uint32_t stack = 0; stack < s.stacks; ++stack)
+        for (uint32_t i = 0; i < size / 2; ++i) {
+          const uint32_t low = i % stride, first = stack * size + 2 * (i - low) + low;
+          const uint32_t matrix = ((stack * s.blocks + block) * s.levels + level) * size / 2 + i;
+          for (uint32_t e = 0; e < 4; ++e)
+            stage.push_back({first + e / 2 * stride, first + e % 2 * stride, 4 * matrix + e});
+        }
+    }
+  return stages;
+}
+
+/// Results in float64, of features as rows of n.
+struct Reference {
+  std::vector<double> y, dx, dparameter;
+
+  Reference(const TileChainProblem& p, const std::vector<float>& w, const std::vector<float>& x,
+            const std::vector<float>& dy)
+      : dparameter(w.size()) {
+    const uint32_t n = p.n, stacks = p.butterfly ? p.butterfly->stacks : 1;
+    const uint32_t inputs = p.butterfly ? stacks << p.butterfly->levels : p.factor.inputs();
+    const uint32_t outputs = p.butterfly ? inputs : p.factor.outputs(), size = inputs / stacks;
+    const std::vector<Stage> stages = stages_of(p);
+    std::vector<std::vector<double>> values = {std::vector<double>(size_t{inputs} * n)};
+    for (uint32_t s = 0; s < stacks; ++s) std::copy(x.begin(), x.end(), values[0].begin() + s * size * n);
+    for (const Stage& stage : stages) {
+      std::vector<double> next(size_t{outputs} * n);
+      for (const Term& t : stage)
+        for (uint32_t j = 0; j < n; ++j) next[t.out * n + j] += w[t.parameter] * values.back()[t.in * n + j];
+      values.push_back(next);
+    }
+    y.assign(values.back().begin(), values.back().begin() + p.outputs * n);
+    std::vector<double> gradient(size_t{outputs} * n);
+    std::copy(dy.begin(), dy.end(), gradient.begin());
+    for (size_t i = stages.size(); i-- > 0;) {
+      std::vector<double> before(values[i].size());
+      for (const Term& t : stages[i])
+        for (uint32_t j = 0; j < n; ++j) {
+          before[t.in * n + j] += w[t.parameter] * gradient[t.out * n + j];
+          dparameter[t.parameter] += gradient[t.out * n + j] * values[i][t.in * n + j];
+        }
+      gradient = before;
+    }
+    dx.resize(size_t{p.inputs} * n);
+    for (uint32_t s = 0; s < stacks; ++s)
+      for (size_t i = 0; i < dx.size(); ++i) dx[i] += gradient[s * size * n + i];
+  }
+};
+
+class ChainRun {
+ public:
+  ChainRun(const TileChainProblem& problem, const machine::Machine& m)
+      : p_(problem),
+        machine_(m),
+        w_(random_elements(uint64_t{p_.parameter_rows()} * p_.parameter_cols(), type(), 1)),
+        x_(random_elements(uint64_t{p_.inputs} * p_.n, type(), 2)),
+        dy_(random_elements(uint64_t{p_.outputs} * p_.n, type(), 3)) {}
+
+  void expect_right() {
+    const TileChainPlan plan = plan_tile_chain(p_, machine_);
+    program::Program program;
+    const Builder b(program, machine_);
+    const auto mapping = chain_parameter_mapping(p_, plan.partition);
+    const auto matrix = [&](const char* name, Role role, uint32_t rows, const std::vector<float>& values) {
+      return bind(b.external(name, role, type(), rows, p_.n), values);
+    };
+    const auto parameter = [&](const char* name, Role role, program::Purpose purpose,
+                               const std::vector<float>& values) {
+      return bind(b.external(name, role, type(), p_.parameter_rows(), p_.parameter_cols(), mapping, purpose),
+                  values);
+    };
+    const std::vector<float> no_x(x_.size(), NAN), no_y(dy_.size(), NAN), no_w(w_.size(), NAN);
+    TileChainOperands o{
+        .x = matrix("x", Role::input, p_.inputs, x_),
+        .y = matrix("y", p_.gradients ? Role::input : Role::output, p_.outputs, p_.gradients ? dy_ : no_y),
+        .parameter = parameter("w", Role::input, program::Purpose::parameter, w_),
+    };
+    if (p_.gradients && p_.input_gradient) o.dx = matrix("dx", Role::output, p_.inputs, no_x);
+    if (p_.gradients && p_.parameter_gradient)
+      o.parameter_gradient = parameter("dw", Role::output, program::Purpose::gradient, no_w);
+    program.set_main(build_tile_chain(b, p_, plan.partition, o));
+    const engine::Profile profile =
+        engine::Engine(compiler::compile(std::move(program), machine_)).run(bindings_);
+    const double promised = plan.chosen.seconds.scaled(machine_.clock_hz).total();
+    EXPECT_NEAR(profile.cycles.total(), promised, 1e-9 * promised);
+
+    const Reference reference(p_, w_, x_, dy_);
+    if (!p_.gradients) expect_near(o.y, reference.y);
+    if (o.dx) expect_near(*o.dx, reference.dx);
+    if (o.parameter_gradient) expect_near(*o.parameter_gradient, reference.dparameter);
+  }
+
+ private:
+  Type type() const { return p_.numbers.operands; }
+
+  Operand bind(const Operand& operand, const std::vector<float>& values) {
+    memory_.push_back(product::as_type(values, type()));
+    bindings_.push_back({operand.variable, memory_.back().data(), operand.cols(), 1});
+    return operand;
+  }
+
+  void expect_near(const Operand& operand, const std::vector<double>& expected) const {
+    size_t i = 0;
+    while (bindings_[i].variable != operand.variable) ++i;
+    const std::vector<float> found = product::as_floats(memory_[i], type());
+    ASSERT_EQ(found.size(), expected.size());
+    double largest = 1;
+    for (const double value : expected) largest = std::max(largest, std::abs(value));
+    const double tolerance = 16 * epsilon_of(type()) * largest;
+    for (size_t e = 0; e < found.size(); ++e)
+      ASSERT_NEAR(found[e], expected[e], tolerance) << "element " << e;
+  }
+
+  TileChainProblem p_;
+  machine::Machine machine_;
+  std::vector<float> w_, x_, dy_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<engine::Binding> bindings_;
+};
+
+TileChainProblem factor(const TilePass& pass, uint32_t inputs, uint32_t outputs, uint32_t n) {
+  return {.factor = pass, .inputs = inputs, .outputs = outputs, .n = n};
+}
+TileChainProblem butterfly(const TileButterfly& of, uint32_t inputs, uint32_t outputs, uint32_t n) {
+  return {.butterfly = of, .inputs = inputs, .outputs = outputs, .n = n};
+}
+
+std::vector<TileChainProblem> problems() {
+  return {factor({2, 3, 5, 4}, 40, 24, 9), factor({1, 8, 8, 4}, 29, 31, 5),
+          butterfly({5}, 32, 32, 9),       butterfly({4, 1, 1, true}, 13, 11, 5),
+          butterfly({3, 3}, 7, 20, 4),     butterfly({4, 1, 2}, 16, 16, 6),
+          butterfly({1}, 2, 2, 3)};
+}
+
+TEST(TileChain, IsRightAtItsPlansCost) {
+  for (TileChainProblem p : problems())
+    for (const uint32_t tiles : {1U, 24U})
+      for (const TiledNumbers& numbers : kNumbers)
+        for (const bool gradients : {false, true}) {
+          SCOPED_TRACE(fmt::format("{} to {} features, {} levels, {} tiles, {}, gradients {}", p.inputs,
+                                   p.outputs, p.butterfly ? p.butterfly->levels : 0, tiles,
+                                   name_of(numbers.operands), gradients));
+          p.numbers = numbers;
+          p.gradients = gradients;
+          ChainRun(p, testing::toy_machine(tiles, 1 << 20)).expect_right();
+        }
+}
+
+TEST(TileChain, GradientsMayBeLeftOut) {
+  for (TileChainProblem p : problems())
+    for (const bool input : {false, true}) {
+      p.gradients = true;
+      p.input_gradient = input;
+      p.parameter_gradient = !input;
+      ChainRun(p, testing::toy_machine(7, 1 << 20)).expect_right();
+    }
+}
+
+TEST(TileChain, RunsOnIpus) {
+  for (const char* name : {"gc200", "bow"})
+    for (const TiledNumbers& numbers : kNumbers)
+      for (const bool gradients : {false, true})
+        for (TileChainProblem p : {butterfly({8}, 256, 256, 8), factor({1, 16, 16, 16}, 256, 256, 8)}) {
+          p.numbers = numbers;
+          p.gradients = gradients;
+          ChainRun(p, machine::find(name)).expect_right();
+        }
+}
+
+TEST(TileChain, RejectsWhatCannotBe) {
+  const auto message = [](const TileChainProblem& p, const machine::Machine& m) {
+    return test::error_of<UsageError>([&] { plan_tile_chain(p, m); });
+  };
+  const machine::Machine m = testing::toy_machine(4);
+  EXPECT_TRUE(
+      test::says(message(butterfly({3}, 9, 8, 2), m), "9 to 8 features of 2 samples is not possible"));
+  EXPECT_TRUE(test::says(message(butterfly({0}, 1, 1, 2), m), "butterflies of 0 levels"));
+  EXPECT_TRUE(test::says(message(butterfly({3}, 8, 8, 2), machine::host(1)), "run on tiled machines"));
+}
+
+}  // namespace
+}  // namespace tessera::ops
