@@ -12,6 +12,7 @@ namespace tessera::kernels {
 #define TESSERA_CODELET_FAMILIES(X) \
   X(block_sparse)                   \
   X(bucket)                         \
+  X(butterfly)                      \
   X(cast)                           \
   X(circulant)                      \
   X(dense)                          \

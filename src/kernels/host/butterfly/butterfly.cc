@@ -1,0 +1,68 @@
+#include "kernels/host/butterfly/butterfly.h"
+
+#include "base/simd.h"
+#include "kernels/common/element.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/host/butterfly/butterfly.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// With one lane there is nothing to vectorise: the reference is the kernel.
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define TESSERA_BUTTERFLY_VECTORS 1
+#include "kernels/host/butterfly/forward-inl.h"
+#include "kernels/host/butterfly/gradients-inl.h"
+#else
+#define TESSERA_BUTTERFLY_VECTORS 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+#if TESSERA_BUTTERFLY_VECTORS
+void run_butterfly_forward(const program::Vertex& v) { ButterflyForward(v, butterfly_shape(v)).run(); }
+void run_butterfly_gradients(const program::Vertex& v) { ButterflyGradients(v, butterfly_shape(v)).run(); }
+#else
+void run_butterfly_forward(const program::Vertex& v) { butterfly_forward_reference(v); }
+void run_butterfly_gradients(const program::Vertex& v) { butterfly_gradients_reference(v); }
+#endif
+#undef TESSERA_BUTTERFLY_VECTORS
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+HWY_EXPORT(run_butterfly_forward);
+HWY_EXPORT(run_butterfly_gradients);
+
+ButterflyShape butterfly_shape(const program::Vertex& v) {
+  using namespace butterfly_param;
+  const auto number = [&](size_t param) { return static_cast<uint32_t>(v.params[param]); };
+  return {.transposed = number(transposed) != 0,
+          .stacks = number(stacks),
+          .blocks = number(blocks),
+          .log_n = number(log_n),
+          .tied = number(tied) != 0,
+          .complex = number(complex) != 0,
+          .decreasing = number(decreasing) != 0};
+}
+
+void butterfly_forward(const program::Vertex& v) {
+  if (!has_contiguous_rows(v.fields[butterfly_forward_field::twiddle])) return butterfly_forward_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_butterfly_forward)(v);
+}
+
+void butterfly_gradients(const program::Vertex& v) {
+  using namespace butterfly_gradients_field;
+  const program::FieldView &values = v.fields[twiddle], &sums = v.fields[dtwiddle];
+  const bool same_order = sums.empty() || sums.row_stride == values.row_stride;
+  if (!same_order || !has_contiguous_rows(values) || !has_contiguous_rows(sums))
+    return butterfly_gradients_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_butterfly_gradients)(v);
+}
+
+}  // namespace tessera::kernels
+#endif

@@ -1,0 +1,161 @@
+// Passes of a butterfly over the columns of a tile, and the forward product.
+#if defined(TESSERA_BUTTERFLY_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BUTTERFLY_FORWARD_INL_H_
+#undef TESSERA_BUTTERFLY_FORWARD_INL_H_
+#else
+#define TESSERA_BUTTERFLY_FORWARD_INL_H_
+#endif
+
+#include "kernels/host/butterfly/values-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+using program::FieldView;
+using program::Phase;
+
+// Factors of a pass at most: as many as leave their features in registers.
+inline constexpr uint32_t kForwardBits = HWY_TARGET == HWY_AVX3 ? 4 : 3;
+
+// What a tile's passes have in common.
+struct ButterflyTile {
+  StackTwiddle twiddle;
+  ButterflyColumns columns;
+  uint32_t lanes;
+};
+
+// All factors of a pass on one group in registers.
+template <size_t bits, bool tied, bool decreasing, class Value>
+HWY_INLINE void multiply_group(const GroupTwiddle& twiddle, size_t offset, Value* x) {
+#pragma GCC unroll 4
+  for (size_t i = 0; i < bits; ++i) {
+    const size_t level = decreasing ? bits - 1 - i : i;
+    const float* t = twiddle.at[level] + offset;
+#pragma GCC unroll 8
+    for (size_t pair = 0; pair < size_t{1} << (bits - 1); ++pair) {
+      const GroupPair p = group_pair<tied>(level, pair);
+      Value::multiply(t + p.matrix * twiddle.step, x[p.first], x[p.second]);
+    }
+  }
+}
+
+template <size_t bits, bool tied, bool decreasing, class Value>
+HWY_INLINE void run_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
+                         const float* from, float* to) {
+  const size_t lanes = tile.lanes, width = tile.columns.width, step = tile.columns.stride(pass.first);
+  each_run(groups, [&](uint32_t feature, uint32_t count) HWY_ATTR {
+    const GroupTwiddle twiddle = tile.twiddle.at<tied>(pass, feature);
+    size_t at = tile.columns.at(feature), offset = 0;
+    for (uint32_t g = 0; g < count; ++g, at += width, offset += Value::kMatrix)
+      for (size_t lane = 0; lane < lanes; lane += kLanes) {
+        Value x[size_t{1} << bits];
+#pragma GCC unroll 16
+        for (size_t j = 0; j < size_t{1} << bits; ++j) x[j] = Value::load(from + at + j * step + lane, lanes);
+        multiply_group<bits, tied, decreasing>(twiddle, offset, x);
+#pragma GCC unroll 16
+        for (size_t j = 0; j < size_t{1} << bits; ++j) x[j].store(to + at + j * step + lane, lanes);
+      }
+  });
+}
+
+template <bool tied, class Value>
+void forward_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
+                  const float* from, float* to) {
+  with_constant<kForwardBits>(pass.bits, [&](auto bits) HWY_ATTR {
+    with_bool(pass.decreasing, [&](auto decreasing) HWY_ATTR {
+      run_pass<bits(), tied, decreasing(), Value>(tile, pass, groups, from, to);
+    });
+  });
+}
+
+using ForwardPass = void (*)(const ButterflyTile&, const ButterflyPass&, const PassGroups&, const float*,
+                             float*);
+
+inline ForwardPass forward_pass_of(const ButterflyShape& s) {
+  if (s.complex) return s.tied ? forward_pass<true, ComplexValue> : forward_pass<false, ComplexValue>;
+  return s.tied ? forward_pass<true, RealValue> : forward_pass<false, RealValue>;
+}
+
+// Factors of a forward pass at most: complex numbers take two registers.
+inline uint32_t forward_bits(const ButterflyShape& s) { return kForwardBits - (s.complex ? 1 : 0); }
+
+// Numbers [begin, begin + count) of each sample, as many as there are.
+inline Samples numbers_of(const Samples& x, size_t begin, size_t count) {
+  Samples part = x;
+  part.features =
+      begin >= x.features ? 0 : static_cast<uint32_t>(std::min<size_t>(count, x.features - begin));
+  if (part.features > 0) part.data += static_cast<int64_t>(begin) * x.feature_stride;
+  return part;
+}
+
+// Calls visit(number of a sample, numbers, position in columns) for each run of a unit's features.
+template <class Visit>
+HWY_INLINE void each_unit_run(const ButterflyShape& s, const ButterflyColumns& columns,
+                              const ButterflySegment& segment, uint32_t unit, const Visit& visit) {
+  const uint32_t count = segment.run() * s.parts();
+  for (uint32_t run = 0; run < segment.runs(); ++run) {
+    const uint32_t feature = segment.feature(unit) + (run << segment.low);
+    visit(size_t{feature} * s.parts(), count, columns.at(feature));
+  }
+}
+
+inline void load_unit(const ButterflyShape& s, const ButterflyColumns& columns,
+                      const ButterflySegment& segment, uint32_t unit, const Samples& x, const LaneTile& tile,
+                      float* to) {
+  each_unit_run(s, columns, segment, unit, [&](size_t begin, uint32_t count, size_t at) HWY_ATTR {
+    load_samples(numbers_of(x, begin, count), tile, count, to + at);
+  });
+}
+inline void store_unit(const ButterflyShape& s, const ButterflyColumns& columns,
+                       const ButterflySegment& segment, uint32_t unit, const float* from,
+                       const LaneTile& tile, const Samples& y) {
+  each_unit_run(s, columns, segment, unit, [&](size_t begin, uint32_t count, size_t at) HWY_ATTR {
+    store_samples(from + at, tile, numbers_of(y, begin, count));
+  });
+}
+
+class ButterflyForward {
+ public:
+  ButterflyForward(const program::Vertex& v, const ButterflyShape& shape)
+      : s_(shape),
+        order_(shape, forward_bits(shape)),
+        columns_(shape, kButterflyLanes),
+        x_(samples_of(v.fields[butterfly_forward_field::x], shape.transposed)),
+        y_(samples_of(v.fields[butterfly_forward_field::y], shape.transposed)),
+        twiddle_(v.fields[butterfly_forward_field::twiddle]),
+        scratch_(v.fields[butterfly_forward_field::scratch].as<float>()),
+        pass_(forward_pass_of(shape)) {}
+
+  void run() const {
+    for (uint32_t begin = 0; begin < y_.count; begin += kButterflyLanes)
+      for (uint32_t stack = 0; stack < s_.stacks; ++stack)
+        run({begin, std::min(kButterflyLanes, y_.count - begin), kButterflyLanes}, stack);
+  }
+
+ private:
+  void run(const LaneTile& lanes, uint32_t stack) const {
+    const uint32_t rows = s_.tied ? 1 : s_.factors(), numbers = s_.n() * s_.parts();
+    const float* data = twiddle_.as<const float>() + int64_t{stack} * rows * twiddle_.row_stride;
+    const ButterflyTile tile{{data, twiddle_.row_stride, s_}, columns_, lanes.lanes};
+    const Samples y = numbers_of(y_, size_t{stack} * numbers, numbers);
+    for (const ButterflySegment& segment : order_.segments)
+      for (uint32_t unit = 0; unit < segment.units(s_.n()); ++unit) {
+        if (&segment == &order_.segments.front()) load_unit(s_, columns_, segment, unit, x_, lanes, scratch_);
+        for (size_t p = segment.begin; p < segment.end; ++p)
+          pass_(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), scratch_, scratch_);
+        if (&segment == &order_.segments.back()) store_unit(s_, columns_, segment, unit, scratch_, lanes, y);
+      }
+  }
+
+  ButterflyShape s_;
+  ButterflyOrder order_;
+  ButterflyColumns columns_;
+  Samples x_, y_;
+  FieldView twiddle_;
+  float* scratch_;
+  ForwardPass pass_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
