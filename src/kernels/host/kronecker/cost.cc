@@ -55,10 +55,11 @@ class Method {
         transposed_(v.params[kronecker_param::transposed] != 0),
         samples_(transposed_ ? y.cols : y.rows),
         few_(samples_ <= kFewSamples) {
+    const uint32_t samples = transposed_ ? y.cols : y.rows;
     const uint32_t inputs = transposed_ ? x.rows : x.cols, outputs = transposed_ ? y.rows : y.cols;
     const bool whole = inputs == f_.inputs() && outputs == f_.outputs();
     strided_ =
-        !transposed_ && whole && suits_group_lanes(f_, samples_, static_cast<uint32_t>(lanes_of(figures)));
+        !transposed_ && whole && suits_group_lanes(f_, samples, static_cast<uint32_t>(lanes_of(figures)));
     in_rows_ = !transposed_ && f_.d == 1;
   }
 
