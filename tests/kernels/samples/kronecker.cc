@@ -71,7 +71,8 @@ Sample gradients(uint32_t scale, uint64_t seed) {
 // Halves of a Monarch layer of 1024 features at scales 32 and 16.
 constexpr KroneckerFactor kBlocks = {1, 32, 32, 1}, kStrided = {1, 32, 32, 2};
 constexpr KroneckerFactor kButterfly = {1, 2, 2, 8}, kTall = {1, 33, 5, 3}, kWide = {2, 3, 37, 2};
-constexpr KroneckerFactor kOddStride = {1, 7, 9, 3}, kDiagonal = {3, 1, 1, 2}, kLarge = {1, 64, 64, 1};
+constexpr KroneckerFactor kOddStride = {1, 7, 9, 3}, kLongStride = {1, 7, 9, 31}, kDiagonal = {3, 1, 1, 2},
+                          kLarge = {1, 64, 64, 1};
 
 constexpr NamedSample kForwardSamples[] = {
     {"blocks-n1", forward<kBlocks, Shape{1}>},
@@ -93,6 +94,8 @@ constexpr NamedSample kForwardSamples[] = {
     {"wide-n50-cut-transposed", forward<kWide, Shape{50, true, 71, 5}>},
     {"odd-n70-cut", forward<kOddStride, Shape{70, false, 25, 30}>},
     {"odd-n1", forward<kOddStride, Shape{1}>},
+    {"long-n11", forward<kLongStride, Shape{11}>},
+    {"long-n7-cut", forward<kLongStride, Shape{7, false, 75, 40}>},
     {"diagonal-n2", forward<kDiagonal, Shape{2}>},
 };
 
@@ -120,6 +123,8 @@ constexpr NamedSample kGradientsSamples[] = {
     {"wide-n50-cut-transposed", gradients<kWide, Shape{50, true, 71, 5}>},
     {"odd-n70-cut", gradients<kOddStride, Shape{70, false, 25, 30}>},
     {"odd-n1", gradients<kOddStride, Shape{1}>},
+    {"long-n11", gradients<kLongStride, Shape{11}>},
+    {"long-n7-cut", gradients<kLongStride, Shape{7, false, 75, 40}>},
     {"diagonal-n2", gradients<kDiagonal, Shape{2}>},
 };
 

@@ -49,17 +49,14 @@ double stream_cycles(const FieldView& field, const HostFigures& f) {
 /// How a vertex computes, and the cycles of its parts for all groups.
 class Method {
  public:
-  Method(const program::Vertex& v, const FieldView& x, const FieldView& y, const HostFigures& figures)
+  Method(const program::Vertex& v, const FieldView& y, const HostFigures& figures)
       : f_(factor_of(v.params)),
         figures_(figures),
         transposed_(v.params[kronecker_param::transposed] != 0),
         samples_(transposed_ ? y.cols : y.rows),
         few_(samples_ <= kFewSamples) {
     const uint32_t samples = transposed_ ? y.cols : y.rows;
-    const uint32_t inputs = transposed_ ? x.rows : x.cols, outputs = transposed_ ? y.rows : y.cols;
-    const bool whole = inputs == f_.inputs() && outputs == f_.outputs();
-    strided_ =
-        !transposed_ && whole && suits_group_lanes(f_, samples, static_cast<uint32_t>(lanes_of(figures)));
+    strided_ = !transposed_ && suits_group_lanes(f_, samples, static_cast<uint32_t>(lanes_of(figures)));
     in_rows_ = !transposed_ && f_.d == 1;
   }
 
@@ -126,14 +123,14 @@ program::PhaseTimes kronecker_forward_cost(const program::Vertex& v, const machi
   using namespace kronecker_forward_field;
   const HostFigures& f = m.figures;
   return computing(
-      Method(v, v.fields[x], v.fields[y], f).forward(),
+      Method(v, v.fields[y], f).forward(),
       stream_cycles(v.fields[x], f) + stream_cycles(v.fields[weight], f) + stream_cycles(v.fields[y], f));
 }
 
 program::PhaseTimes kronecker_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
   using namespace kronecker_gradients_field;
   const HostFigures& f = m.figures;
-  const Method method(v, v.fields[x], v.fields[dy], f);
+  const Method method(v, v.fields[dy], f);
   double arithmetic = 0, streams = stream_cycles(v.fields[dy], f);
   if (!v.fields[dx].empty()) {
     arithmetic += method.input_gradient();

@@ -66,7 +66,7 @@ inline constexpr uint32_t kKroneckerStrip = 32;
 /// So few samples are multiplied as dot products, in which the weights are read as they lie.
 inline constexpr uint32_t kFewSamples = 3;
 
-/// Whether a kernel with a group in each lane suits whole samples in rows: most lanes hold one.
+/// Whether a kernel with a group in each lane suits samples in rows: most lanes hold one.
 inline bool suits_group_lanes(const KroneckerFactor& f, uint32_t samples, uint32_t lanes) {
   constexpr uint32_t kLeastSamples = 4, kMostWeights = 64 * 64;
   return samples >= kLeastSamples && f.b * f.c <= kMostWeights && 4 * f.d >= 3 * round_up(f.d, lanes);
