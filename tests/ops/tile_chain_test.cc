@@ -107,7 +107,7 @@ class ChainRun {
     const Builder b(program, machine_);
     const auto mapping = chain_parameter_mapping(p_, plan.partition);
     const auto matrix = [&](const char* name, Role role, uint32_t rows, const std::vector<float>& values) {
-      return bind(b.external(name, role, type(), rows, p_.n), values);
+      return bind(b.external(name, role, type(), p_.rows(rows), p_.cols(rows)), in_order(values, rows));
     };
     const auto parameter = [&](const char* name, Role role, program::Purpose purpose,
                                const std::vector<float>& values) {
@@ -130,13 +130,23 @@ class ChainRun {
     EXPECT_NEAR(profile.cycles.total(), promised, 1e-9 * promised);
 
     const Reference reference(p_, w_, x_, dy_);
-    if (!p_.gradients) expect_near(o.y, reference.y);
-    if (o.dx) expect_near(*o.dx, reference.dx);
+    if (!p_.gradients) expect_near(o.y, in_order(reference.y, p_.outputs));
+    if (o.dx) expect_near(*o.dx, in_order(reference.dx, p_.inputs));
     if (o.parameter_gradient) expect_near(*o.parameter_gradient, reference.dparameter);
   }
 
  private:
   Type type() const { return p_.numbers.operands; }
+
+  /// Features as rows in the problem's order.
+  template <class T>
+  std::vector<T> in_order(const std::vector<T>& values, uint32_t rows) const {
+    if (!p_.sample_rows) return values;
+    std::vector<T> transposed(values.size());
+    for (uint32_t f = 0; f < rows; ++f)
+      for (uint32_t j = 0; j < p_.n; ++j) transposed[j * rows + f] = values[f * p_.n + j];
+    return transposed;
+  }
 
   Operand bind(const Operand& operand, const std::vector<float>& values) {
     memory_.push_back(product::as_type(values, type()));
@@ -189,6 +199,15 @@ TEST(TileChain, IsRightAtItsPlansCost) {
           p.gradients = gradients;
           ChainRun(p, testing::toy_machine(tiles, 1 << 20)).expect_right();
         }
+}
+
+TEST(TileChain, SamplesMayBeRows) {
+  for (TileChainProblem p : problems())
+    for (const bool gradients : {false, true}) {
+      p.sample_rows = true;
+      p.gradients = gradients;
+      ChainRun(p, testing::toy_machine(7, 1 << 20)).expect_right();
+    }
 }
 
 TEST(TileChain, GradientsMayBeLeftOut) {

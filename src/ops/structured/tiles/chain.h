@@ -19,7 +19,7 @@ struct TileButterfly {
   bool decreasing = false;  ///< the first block
 };
 
-/// A map of n samples, features as rows: one Kronecker-sparse factor, whose parameter is [a·d, b·c], or
+/// A map of n samples: one Kronecker-sparse factor, whose parameter is [a·d, b·c], or
 /// butterflies. Inputs that x lacks are zeros, for each stack; further outputs are dropped.
 struct TileChainProblem {
   TilePass factor = {};
@@ -28,13 +28,17 @@ struct TileChainProblem {
   uint32_t outputs = 0;
   uint32_t n = 0;
   TiledNumbers numbers = {};
-  bool gradients = false;  ///< dx and the parameter's gradient from x and dy, instead of y from x
+  bool sample_rows = false;  ///< x, y and their gradients are [n, features] instead of [features, n]
+  bool gradients = false;    ///< dx and the parameter's gradient from x and dy, instead of y from x
   bool input_gradient = true;
   bool parameter_gradient = true;
 
   /// Rows and columns of the parameter.
   uint32_t parameter_rows() const;
   uint32_t parameter_cols() const;
+  /// Rows and columns of a matrix of samples with so many features.
+  uint32_t rows(uint32_t features) const { return sample_rows ? n : features; }
+  uint32_t cols(uint32_t features) const { return sample_rows ? features : n; }
 };
 
 /// A pass and how it is partitioned.
@@ -62,8 +66,8 @@ TileChainPlan plan_tile_chain(const TileChainProblem& problem, const machine::Ma
 std::vector<program::MappedBox> chain_parameter_mapping(const TileChainProblem& problem,
                                                         const TileChainPartition& partition);
 
-/// Matrices of features × samples, and of parameter_rows() × parameter_cols(), with any mapping. The forward
-/// product reads x and writes y; gradients read x and y, which is dy.
+/// Matrices of features × samples, or samples × features, and of parameter_rows() × parameter_cols(), with
+/// any mapping. The forward product reads x and writes y; gradients read x and y, which is dy.
 struct TileChainOperands {
   Operand x;
   Operand y;

@@ -27,7 +27,12 @@ class ChainBuilder {
       : b_(builder), p_(problem), passes_(partition.passes), o_(operands) {}
 
   StepId build() {
+    x_ = as_features(o_.x, p_.inputs, true);
+    y_ = as_features(o_.y, p_.outputs, p_.gradients);
+    if (o_.dx) dx_ = as_features(*o_.dx, p_.inputs, false);
     p_.gradients ? gradients() : forward();
+    if (p_.sample_rows && !p_.gradients) return_samples(y_, o_.y);
+    if (p_.sample_rows && o_.dx) return_samples(*dx_, *o_.dx);
     return b_.sequence(std::move(steps_));
   }
 
@@ -42,29 +47,46 @@ class ChainBuilder {
   Operand features(std::string name, uint32_t rows, std::vector<program::MappedBox> mapping = {}) const {
     return b_.temporary(std::move(name), type(), rows, p_.n, std::move(mapping));
   }
+
+  /// An operand with a feature in each row: itself or a temporary, filled if it is read.
+  Operand as_features(const Operand& operand, uint32_t rows, bool is_read) {
+    if (!p_.sample_rows) return operand;
+    const Operand to = features(b_.program().variable(operand.variable).name + ".features", rows);
+    if (is_read) b_.convert(operand, samples_layout(rows), to, matrix_layout(rows, p_.n, {}), steps_);
+    return to;
+  }
+  void return_samples(const Operand& from, const Operand& to) {
+    b_.convert(from, matrix_layout(from.rows(), p_.n, {}), to, samples_layout(from.rows()), steps_);
+  }
+  OperandLayout samples_layout(uint32_t rows) const {
+    OperandLayout layout{p_.n, rows};
+    layout.transposed = true;
+    return layout;
+  }
+
   static Operand rows_of(const Operand& operand, uint32_t row, uint32_t rows) {
     return {operand.variable, operand.inside({row, rows, 0, operand.cols()})};
   }
 
   void forward() {
-    const FeatureOperand x{padded(o_.x, first().inputs(), "x.padded"), {}};
+    const FeatureOperand x{padded(x_, first().inputs(), "x.padded"), {}};
     const bool is_whole = p_.outputs == last().outputs();
-    const Operand y = is_whole ? o_.y : features("y.whole", last().outputs());
+    const Operand y = is_whole ? y_ : features("y.whole", last().outputs());
     run_forward(x, passes_.size(), FeatureOperand{y, {}});
-    if (!is_whole) b_.send(rows_of(y, 0, p_.outputs), o_.y, steps_);
+    if (!is_whole) b_.send(rows_of(y, 0, p_.outputs), y_, steps_);
   }
 
   void gradients() {
     const size_t count = passes_.size();
-    FeatureOperand dy{padded(o_.y, last().outputs(), "dy.padded"), {}};
-    std::vector<FeatureOperand> inputs = {{padded(o_.x, first().inputs(), "x.padded"), {}}};
+    FeatureOperand dy{padded(y_, last().outputs(), "dy.padded"), {}};
+    std::vector<FeatureOperand> inputs = {{padded(x_, first().inputs(), "x.padded"), {}}};
     if (needs_inputs()) run_forward(inputs[0], count - 1, {}, &inputs);
     for (size_t i = count; i-- > 0;) {
       const FeatureOperand dx = i > 0 ? input_gradient_of(i) : FeatureOperand{whole_dx(), {}};
       differentiate(i, inputs, dy, dx);
       dy = dx;
     }
-    if (o_.dx && dy.operand != *o_.dx) add_stacks(dy.operand);
+    if (dx_ && dy.operand != *dx_) add_stacks(dy.operand);
   }
 
   /// Butterflies' gradients are computed together.
@@ -97,7 +119,7 @@ class ChainBuilder {
   }
 
   Operand whole_dx() const {
-    if (o_.dx && p_.inputs == first().inputs()) return *o_.dx;
+    if (dx_ && p_.inputs == first().inputs()) return *dx_;
     return features("dx.whole", first().inputs());
   }
 
@@ -112,7 +134,7 @@ class ChainBuilder {
           {.weight = weights(i, problem, partition), .x = inputs[i], .y = dy, .dx = dx, .dweight = dweight}));
       return return_weights(i, dweight);
     }
-    if (i > 0 || o_.dx) {
+    if (i > 0 || dx_) {
       const TilePassProblem problem = problem_of(i, PassProduct::input_gradient);
       const TilePassPartition& partition = passes_[i].input_gradient;
       steps_.push_back(build_tile_pass(b_, problem, partition,
@@ -131,7 +153,7 @@ class ChainBuilder {
   /// The operand for each stack, with zeros up to so many features of all.
   Operand padded(const Operand& operand, uint32_t rows, const char* name) {
     if (operand.rows() == rows) return operand;
-    const bool is_input = operand == o_.x;
+    const bool is_input = operand == x_;
     const uint32_t stacks = p_.butterfly && is_input ? p_.butterfly->stacks : 1, size = rows / stacks;
     const Operand all = features(name, rows);
     for (uint32_t s = 0; s < stacks; ++s) {
@@ -148,11 +170,11 @@ class ChainBuilder {
   void add_stacks(const Operand& whole) {
     const uint32_t stacks = p_.butterfly ? p_.butterfly->stacks : 1, size = whole.rows() / stacks;
     const auto part = [&](uint32_t s) { return rows_of(whole, s * size, p_.inputs); };
-    if (stacks == 1) return b_.send(part(0), *o_.dx, steps_);
+    if (stacks == 1) return b_.send(part(0), *dx_, steps_);
     for (uint32_t s = 1; s < stacks; ++s)
       steps_.push_back(
           add(b_, BinaryProblem{.op = kernels::Binary::add, .type = type(), .rows = p_.inputs, .cols = p_.n},
-              {s == 1 ? part(0) : *o_.dx, part(s), *o_.dx}));
+              {s == 1 ? part(0) : *dx_, part(s), *dx_}));
   }
 
   Operand weight_temporary(std::string_view name, size_t i, const TilePassProblem& problem,
@@ -203,18 +225,20 @@ class ChainBuilder {
   const TileChainProblem& p_;
   const std::vector<PlannedPass>& passes_;
   const TileChainOperands& o_;
+  Operand x_, y_;  // with a feature in each row
+  std::optional<Operand> dx_;
   std::vector<StepId> steps_;
 };
 
 void check_operands(const Builder& b, const TileChainProblem& p, const TileChainOperands& o) {
   const Type type = p.numbers.operands;
-  b.require(o.x, "x", type, p.inputs, p.n);
-  b.require(o.y, p.gradients ? "dy" : "y", type, p.outputs, p.n);
+  b.require(o.x, "x", type, p.rows(p.inputs), p.cols(p.inputs));
+  b.require(o.y, p.gradients ? "dy" : "y", type, p.rows(p.outputs), p.cols(p.outputs));
   b.require(o.parameter, "the parameter", type, p.parameter_rows(), p.parameter_cols());
   if (o.dx.has_value() != (p.gradients && p.input_gradient) ||
       o.parameter_gradient.has_value() != (p.gradients && p.parameter_gradient))
     throw UsageError("a chain takes operands for the gradients that its problem has, and no others");
-  if (o.dx) b.require(*o.dx, "dx", type, p.inputs, p.n);
+  if (o.dx) b.require(*o.dx, "dx", type, p.rows(p.inputs), p.cols(p.inputs));
   if (o.parameter_gradient)
     b.require(*o.parameter_gradient, "the parameter's gradient", type, p.parameter_rows(),
               p.parameter_cols());

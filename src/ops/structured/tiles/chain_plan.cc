@@ -68,8 +68,8 @@ void plan_passes(const TileChainProblem& p, const Machine& m, std::vector<Planne
 compiler::Estimate count(const TileChainProblem& p, const TileChainPartition& partition, const Machine& m) {
   program::Program program;
   const Builder b(program, m);
-  const auto matrix = [&](const char* name, Role role, uint32_t rows) {
-    return b.external(name, role, p.numbers.operands, rows, p.n);
+  const auto matrix = [&](const char* name, Role role, uint32_t features) {
+    return b.external(name, role, p.numbers.operands, p.rows(features), p.cols(features));
   };
   const auto parameter = [&](const char* name, Role role, program::Purpose purpose) {
     return b.external(name, role, p.numbers.operands, p.parameter_rows(), p.parameter_cols(),
