@@ -47,7 +47,8 @@ std::vector<Stage> stages_of(const TileChainProblem& p) {
       for (uint32_t stack = 0; stack < s.stacks; ++stack)
         for (uint32_t i = 0; i < size / 2; ++i) {
           const uint32_t low = i % stride, first = stack * size + 2 * (i - low) + low;
-          const uint32_t matrix = ((stack * s.blocks + block) * s.levels + level) * size / 2 + i;
+          uint32_t matrix = ((stack * s.blocks + block) * s.levels + level) * size / 2 + i;
+          if (s.tied) matrix = stack * (size - 1) + stride - 1 + low;
           for (uint32_t e = 0; e < 4; ++e)
             stage.push_back({first + e / 2 * stride, first + e % 2 * stride, 4 * matrix + e});
         }
@@ -181,10 +182,15 @@ TileChainProblem butterfly(const TileButterfly& of, uint32_t inputs, uint32_t ou
 }
 
 std::vector<TileChainProblem> problems() {
-  return {factor({2, 3, 5, 4}, 40, 24, 9), factor({1, 8, 8, 4}, 29, 31, 5),
-          butterfly({5}, 32, 32, 9),       butterfly({4, 1, 1, true}, 13, 11, 5),
-          butterfly({3, 3}, 7, 20, 4),     butterfly({4, 1, 2}, 16, 16, 6),
-          butterfly({1}, 2, 2, 3)};
+  return {factor({2, 3, 5, 4}, 40, 24, 9),
+          factor({1, 8, 8, 4}, 29, 31, 5),
+          butterfly({5}, 32, 32, 9),
+          butterfly({4, 1, 1, true}, 13, 11, 5),
+          butterfly({3, 3}, 7, 20, 4),
+          butterfly({4, 1, 2}, 16, 16, 6),
+          butterfly({1}, 2, 2, 3),
+          butterfly({4, 1, 1, false, true}, 16, 16, 5),
+          butterfly({3, 2, 1, true, true}, 8, 13, 4)};
 }
 
 TEST(TileChain, IsRightAtItsPlansCost) {

@@ -11,12 +11,14 @@
 namespace tessera::ops {
 
 /// Butterflies: of each stack `blocks` products of log₂ N factors, whose strides alternate between increasing
-/// and decreasing. Their parameter is [stacks, blocks, log₂ N, N/2, 2, 2] in order of application.
+/// and decreasing. Their parameter is [stacks, blocks, log₂ N, N/2, 2, 2] in order of application; tied
+/// [stacks, N − 1, 2, 2], the factor of stride s from s − 1, which all groups of s pairs share.
 struct TileButterfly {
   uint32_t levels = 1;  ///< log₂ N
   uint32_t stacks = 1;
   uint32_t blocks = 1;
   bool decreasing = false;  ///< the first block
+  bool tied = false;        ///< of one block
 };
 
 /// A map of n samples: one Kronecker-sparse factor, whose parameter is [a·d, b·c], or
@@ -62,7 +64,7 @@ using TileChainPlan = Plan<TileChainPartition>;
 TileChainPlan plan_tile_chain(const TileChainProblem& problem, const machine::Machine& machine);
 
 /// Where the parameter's elements are multiplied: a mapping for it, with which nothing of it is exchanged
-/// before a pass, if only one tile uses each element.
+/// before a pass, if only one tile uses each element. Empty for tied butterflies: spread over all tiles.
 std::vector<program::MappedBox> chain_parameter_mapping(const TileChainProblem& problem,
                                                         const TileChainPartition& partition);
 

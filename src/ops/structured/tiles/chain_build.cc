@@ -5,6 +5,7 @@
 
 #include "ops/map/elementwise.h"
 #include "ops/map/fill.h"
+#include "ops/map/reduce.h"
 #include "ops/structured/tiles/chain_weights.h"
 
 namespace tessera::ops {
@@ -195,8 +196,33 @@ class ChainBuilder {
 
   void return_weights(size_t i, const Operand& dweight) {
     if (!o_.parameter_gradient) return;
+    if (p_.butterfly && p_.butterfly->tied) return add_tied(i, dweight);
     auto [of_pass, of_parameter] = weight_boxes(i, *o_.parameter_gradient);
     copy({dweight, std::move(of_pass)}, {*o_.parameter_gradient, std::move(of_parameter)}, "return weights");
+  }
+
+  /// Adds the gradients of weights that are one element of the parameter.
+  void add_tied(size_t i, const Operand& dweight) {
+    for (uint32_t level = 0; level < passes_[i].pass.levels; ++level) {
+      const TiedLevel tied = tied_level(p_, passes_[i], level);
+      const uint32_t cols = tied.stride * kPairMatrix;
+      const Operand copies = b_.temporary("tied", type(), p_.butterfly->stacks * tied.copies, cols, {},
+                                          program::Purpose::gradient);
+      std::vector<Box> from, to;
+      for (const WeightRun& run : tied.runs) {
+        from.push_back({0, 1, run.weight, run.count});
+        to.push_back({run.row, 1, run.col, run.count});
+      }
+      copy({dweight, std::move(from)}, {copies, std::move(to)}, "gather tied weights");
+      for (uint32_t s = 0; s < p_.butterfly->stacks; ++s) {
+        const Operand of_stack{copies.variable, {s * tied.copies, tied.copies, 0, cols}};
+        const Operand sum{o_.parameter_gradient->variable,
+                          o_.parameter_gradient->inside({s, 1, (tied.stride - 1) * kPairMatrix, cols})};
+        steps_.push_back(
+            add(b_, ReduceProblem{.partials = tied.copies, .elements = cols, .from = type(), .to = type()},
+                {of_stack, sum}));
+      }
+    }
   }
 
   std::pair<std::vector<Box>, std::vector<Box>> weight_boxes(size_t i, const Operand& parameter) const {
@@ -249,6 +275,7 @@ void check_operands(const Builder& b, const TileChainProblem& p, const TileChain
 std::vector<program::MappedBox> chain_parameter_mapping(const TileChainProblem& problem,
                                                         const TileChainPartition& partition) {
   std::vector<program::MappedBox> mapping;
+  if (problem.butterfly && problem.butterfly->tied) return mapping;
   for (const PlannedPass& planned : partition.passes) {
     const std::vector<program::MappedBox> of_pass =
         pass_weight_mapping({planned.pass, problem.n, problem.numbers}, planned.forward);

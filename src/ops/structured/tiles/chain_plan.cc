@@ -18,7 +18,7 @@ void check(const TileChainProblem& p, const Machine& m) {
   uint64_t inputs = p.factor.inputs(), outputs = p.factor.outputs();
   if (p.butterfly) {
     if (p.butterfly->levels == 0 || p.butterfly->levels > 20 || p.butterfly->stacks == 0 ||
-        p.butterfly->blocks == 0)
+        p.butterfly->blocks == 0 || (p.butterfly->tied && p.butterfly->blocks != 1))
       throw UsageError(fmt::format("butterflies of {} levels, {} stacks and {} blocks are not possible",
                                    p.butterfly->levels, p.butterfly->stacks, p.butterfly->blocks));
     inputs = uint64_t{1} << p.butterfly->levels;

@@ -3,20 +3,32 @@
 namespace tessera::ops {
 namespace {
 
-constexpr uint32_t kMatrix = 4;  // elements of a pair's matrix
+/// A pair of features of a pass, as its butterfly numbers them.
+struct Pair {
+  uint32_t stack;
+  uint32_t stride;
+  uint32_t low;   ///< its place within its stride
+  uint32_t copy;  ///< its group of `stride` pairs
 
-/// Row and column of the matrix of one pair of a pass.
-WeightRun matrix_of(const TileButterfly& butterfly, const PlannedPass& planned, uint32_t group,
-                    uint32_t level, uint32_t pair) {
-  const TilePass& pass = planned.pass;
-  const uint32_t size = 1U << butterfly.levels;
-  const uint32_t local_stride = 1U << (pass.decreasing ? pass.levels - 1 - level : level);
-  const uint32_t local_low = pair % local_stride, first = 2 * (pair - local_low) + local_low;
-  const uint32_t feature = (group / pass.d * pass.c + first) * pass.d + group % pass.d;
-  const uint32_t stride = local_stride * pass.d, within = feature % size, low = within % stride;
+  Pair(const TileButterfly& butterfly, const TilePass& pass, uint32_t group, uint32_t level, uint32_t pair) {
+    const uint32_t local_stride = 1U << (pass.decreasing ? pass.levels - 1 - level : level);
+    const uint32_t local_low = pair % local_stride, first = 2 * (pair - local_low) + local_low;
+    const uint32_t feature = (group / pass.d * pass.c + first) * pass.d + group % pass.d;
+    const uint32_t within = feature % (1U << butterfly.levels);
+    stack = feature >> butterfly.levels;
+    stride = local_stride * pass.d;
+    low = within % stride;
+    copy = within / (2 * stride);
+  }
+};
+
+/// Row and column of the matrix of a pair that a level of a pass combines.
+WeightRun matrix_of(const TileButterfly& butterfly, const PlannedPass& planned, const Pair& pair,
+                    uint32_t level) {
+  if (butterfly.tied) return {0, pair.stack, (pair.stride - 1 + pair.low) * kPairMatrix, kPairMatrix};
   const uint32_t row =
-      (feature / size * butterfly.blocks + planned.block) * butterfly.levels + planned.first_level + level;
-  return {0, row, ((within - low) / 2 + low) * kMatrix, kMatrix};
+      (pair.stack * butterfly.blocks + planned.block) * butterfly.levels + planned.first_level + level;
+  return {0, row, (pair.copy * pair.stride + pair.low) * kPairMatrix, kPairMatrix};
 }
 
 void append(std::vector<WeightRun>& runs, WeightRun run) {
@@ -43,17 +55,34 @@ std::vector<WeightRun> weight_runs(const TileChainProblem& problem, const Planne
     }
     for (uint32_t level = 0; level < pass.levels; ++level)
       for (uint32_t pair = 0; pair < pass.c / 2; ++pair)
-        append(runs, matrix_of(*problem.butterfly, planned, g, level, pair));
+        append(runs,
+               matrix_of(*problem.butterfly, planned, Pair(*problem.butterfly, pass, g, level, pair), level));
   }
   return runs;
 }
 
+TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned, uint32_t level) {
+  const TileButterfly& butterfly = *problem.butterfly;
+  const TilePass& pass = planned.pass;
+  const uint32_t stride = Pair(butterfly, pass, 0, level, 0).stride;
+  TiedLevel tied{stride, (1U << butterfly.levels) / 2 / stride, {}};
+  for (uint32_t g = 0; g < pass.groups(); ++g)
+    for (uint32_t pair = 0; pair < pass.c / 2; ++pair) {
+      const Pair at(butterfly, pass, g, level, pair);
+      tied.runs.push_back({((g * pass.levels + level) * (pass.c / 2) + pair) * kPairMatrix,
+                           at.stack * tied.copies + at.copy, at.low * kPairMatrix, kPairMatrix});
+    }
+  return tied;
+}
+
 uint32_t TileChainProblem::parameter_rows() const {
+  if (butterfly && butterfly->tied) return butterfly->stacks;
   return butterfly ? butterfly->stacks * butterfly->blocks * butterfly->levels : factor.groups();
 }
 
 uint32_t TileChainProblem::parameter_cols() const {
-  return butterfly ? kMatrix << (butterfly->levels - 1) : factor.weights();
+  if (!butterfly) return factor.weights();
+  return kPairMatrix * (butterfly->tied ? (1U << butterfly->levels) - 1 : 1U << (butterfly->levels - 1));
 }
 
 }  // namespace tessera::ops

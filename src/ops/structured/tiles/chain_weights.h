@@ -19,4 +19,16 @@ struct WeightRun {
 /// All weights of a pass, in their order.
 std::vector<WeightRun> weight_runs(const TileChainProblem& problem, const PlannedPass& planned);
 
+/// Of a level of tied butterflies the weights of a pass that share elements: those of each stack in `copies`
+/// rows of stride matrices, one stack's rows below the other's. Rows and columns of runs are there.
+struct TiedLevel {
+  uint32_t stride;
+  uint32_t copies;
+  std::vector<WeightRun> runs;
+};
+TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned, uint32_t level);
+
+/// Elements of a pair's matrix.
+inline constexpr uint32_t kPairMatrix = 4;
+
 }  // namespace tessera::ops
