@@ -20,7 +20,6 @@ inline constexpr uint32_t kForwardBits = HWY_TARGET == HWY_AVX3 ? 4 : 3;
 // What a tile's passes have in common.
 struct ButterflyTile {
   StackTwiddle twiddle;
-  ButterflyColumns columns;
   uint32_t lanes;
 };
 
@@ -41,26 +40,32 @@ HWY_INLINE void multiply_group(const GroupTwiddle& twiddle, size_t offset, Value
 
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void run_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
-                         const float* from, float* to) {
-  const size_t lanes = tile.lanes, width = tile.columns.width, step = tile.columns.stride(pass.first);
-  each_run(groups, [&](uint32_t feature, uint32_t count) HWY_ATTR {
+                         const ColumnView& from, const ColumnView& to) {
+  constexpr size_t kFeatures = size_t{1} << bits;
+  const size_t lanes = tile.lanes, from_part = from.part, to_part = to.part;
+  const size_t from_step = from.layout.stride(pass.first), to_step = to.layout.stride(pass.first);
+  each_run(groups, [&](uint32_t feature, uint32_t count, uint32_t apart) HWY_ATTR {
     const GroupTwiddle twiddle = tile.twiddle.at<tied>(pass, feature);
-    size_t at = tile.columns.at(feature), offset = 0;
-    for (uint32_t g = 0; g < count; ++g, at += width, offset += Value::kMatrix)
+    const size_t from_next = from.layout.width * apart, to_next = to.layout.width * apart;
+    const size_t next_offset = Value::kMatrix * group_matrices<tied>(apart);
+    const float* x_at = from.at(feature);
+    float* y_at = to.at(feature);
+    size_t offset = 0;
+    for (uint32_t i = 0; i < count; ++i, x_at += from_next, y_at += to_next, offset += next_offset)
       for (size_t lane = 0; lane < lanes; lane += kLanes) {
-        Value x[size_t{1} << bits];
+        Value x[kFeatures];
 #pragma GCC unroll 16
-        for (size_t j = 0; j < size_t{1} << bits; ++j) x[j] = Value::load(from + at + j * step + lane, lanes);
+        for (size_t j = 0; j < kFeatures; ++j) x[j] = Value::load(x_at + j * from_step + lane, from_part);
         multiply_group<bits, tied, decreasing>(twiddle, offset, x);
 #pragma GCC unroll 16
-        for (size_t j = 0; j < size_t{1} << bits; ++j) x[j].store(to + at + j * step + lane, lanes);
+        for (size_t j = 0; j < kFeatures; ++j) x[j].store(y_at + j * to_step + lane, to_part);
       }
   });
 }
 
 template <bool tied, class Value>
 void forward_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
-                  const float* from, float* to) {
+                  const ColumnView& from, const ColumnView& to) {
   with_constant<kForwardBits>(pass.bits, [&](auto bits) HWY_ATTR {
     with_bool(pass.decreasing, [&](auto decreasing) HWY_ATTR {
       run_pass<bits(), tied, decreasing(), Value>(tile, pass, groups, from, to);
@@ -68,8 +73,8 @@ void forward_pass(const ButterflyTile& tile, const ButterflyPass& pass, const Pa
   });
 }
 
-using ForwardPass = void (*)(const ButterflyTile&, const ButterflyPass&, const PassGroups&, const float*,
-                             float*);
+using ForwardPass = void (*)(const ButterflyTile&, const ButterflyPass&, const PassGroups&, const ColumnView&,
+                             const ColumnView&);
 
 inline ForwardPass forward_pass_of(const ButterflyShape& s) {
   if (s.complex) return s.tied ? forward_pass<true, ComplexValue> : forward_pass<false, ComplexValue>;
@@ -136,14 +141,23 @@ class ButterflyForward {
   void run(const LaneTile& lanes, uint32_t stack) const {
     const uint32_t rows = s_.tied ? 1 : s_.factors(), numbers = s_.n() * s_.parts();
     const float* data = twiddle_.as<const float>() + int64_t{stack} * rows * twiddle_.row_stride;
-    const ButterflyTile tile{{data, twiddle_.row_stride, s_}, columns_, lanes.lanes};
+    const ButterflyTile tile{{data, twiddle_.row_stride, s_}, lanes.lanes};
     const Samples y = numbers_of(y_, size_t{stack} * numbers, numbers);
+    const ColumnView columns{scratch_, columns_, lanes.lanes};
+    const size_t passes = order_.passes.size();
+    const bool loads = passes == 0 || !is_in_place(x_, lanes, numbers);
+    const bool stores = passes == 0 || !is_in_place(y, lanes, numbers);
+    const ColumnView from = loads ? columns : in_place(x_, lanes, s_.parts());
+    const ColumnView to = stores ? columns : in_place(y, lanes, s_.parts());
     for (const ButterflySegment& segment : order_.segments)
       for (uint32_t unit = 0; unit < segment.units(s_.n()); ++unit) {
-        if (&segment == &order_.segments.front()) load_unit(s_, columns_, segment, unit, x_, lanes, scratch_);
+        if (loads && &segment == &order_.segments.front())
+          load_unit(s_, columns_, segment, unit, x_, lanes, scratch_);
         for (size_t p = segment.begin; p < segment.end; ++p)
-          pass_(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), scratch_, scratch_);
-        if (&segment == &order_.segments.back()) store_unit(s_, columns_, segment, unit, scratch_, lanes, y);
+          pass_(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), p == 0 ? from : columns,
+                p + 1 == passes ? to : columns);
+        if (stores && &segment == &order_.segments.back())
+          store_unit(s_, columns_, segment, unit, scratch_, lanes, y);
       }
   }
 

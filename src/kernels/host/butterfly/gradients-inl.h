@@ -85,35 +85,44 @@ HWY_INLINE void group_backwards(const GroupTwiddle& twiddle, size_t offset, Valu
   }
 }
 
-// One pass backwards, with the gradient of its coefficients: x are its inputs.
+// One pass backwards, with the gradient of its coefficients: x are its inputs, and gradients of its results
+// at `from` become those of its inputs at `to`.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void run_backwards(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
-                              const float* x, float* g, GradientTarget target) {
-  const size_t lanes = tile.lanes, width = tile.columns.width, step = tile.columns.stride(pass.first);
+                              const ColumnView& x, const ColumnView& from, const ColumnView& to,
+                              GradientTarget target) {
   constexpr size_t kFeatures = size_t{1} << bits;
-  each_run(groups, [&](uint32_t feature, uint32_t count) HWY_ATTR {
+  const size_t lanes = tile.lanes, x_step = x.layout.stride(pass.first);
+  const size_t from_step = from.layout.stride(pass.first), to_step = to.layout.stride(pass.first);
+  each_run(groups, [&](uint32_t feature, uint32_t count, uint32_t apart) HWY_ATTR {
     const GroupTwiddle twiddle = tile.twiddle.at<tied>(pass, feature);
-    float* to[bits];
+    const size_t next_offset = Value::kMatrix * group_matrices<tied>(apart);
+    float* sums_at[bits];
     for (uint32_t level = 0; level < bits; ++level)
-      to[level] = target.data + (twiddle.at[level] - tile.twiddle.data);
-    size_t at = tile.columns.at(feature), offset = 0;
-    for (uint32_t i = 0; i < count; ++i, at += width, offset += Value::kMatrix) {
+      sums_at[level] = target.data + (twiddle.at[level] - tile.twiddle.data);
+    const float *x_at = x.at(feature), *from_at = from.at(feature);
+    float* to_at = to.at(feature);
+    size_t offset = 0;
+    for (uint32_t i = 0; i < count; ++i, offset += next_offset) {
       GroupSums<bits, Value> sums;
       for (size_t lane = 0; lane < lanes; lane += kLanes) {
-        Value values[bits][kFeatures], gradients[kFeatures];
+        Value values[bits][kFeatures], g[kFeatures];
 #pragma GCC unroll 16
         for (size_t j = 0; j < kFeatures; ++j) {
-          values[0][j] = Value::load(x + at + j * step + lane, lanes);
-          gradients[j] = Value::load(g + at + j * step + lane, lanes);
+          values[0][j] = Value::load(x_at + j * x_step + lane, x.part);
+          g[j] = Value::load(from_at + j * from_step + lane, from.part);
         }
-        group_backwards<bits, tied, decreasing>(twiddle, offset, values, gradients, sums);
+        group_backwards<bits, tied, decreasing>(twiddle, offset, values, g, sums);
 #pragma GCC unroll 16
-        for (size_t j = 0; j < kFeatures; ++j) gradients[j].store(g + at + j * step + lane, lanes);
+        for (size_t j = 0; j < kFeatures; ++j) g[j].store(to_at + j * to_step + lane, to.part);
       }
       float* here[bits];
-      for (size_t level = 0; level < bits; ++level) here[level] = to[level] + offset;
-      sums.template finish<tied>(here, twiddle.step,
-                                 target.adds || (tied && feature >= kFeatures << pass.first));
+      for (size_t level = 0; level < bits; ++level) here[level] = sums_at[level] + offset;
+      const bool adds = target.adds || (tied && feature + i * apart >= kFeatures << pass.first);
+      sums.template finish<tied>(here, twiddle.step, adds);
+      x_at += x.layout.width * apart;
+      from_at += from.layout.width * apart;
+      to_at += to.layout.width * apart;
     }
   });
 }
@@ -121,17 +130,21 @@ HWY_INLINE void run_backwards(const ButterflyTile& tile, const ButterflyPass& pa
 // One pass backwards without it.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void run_transposed(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
-                               float* g) {
-  const size_t lanes = tile.lanes, width = tile.columns.width, step = tile.columns.stride(pass.first);
+                               const ColumnView& from, const ColumnView& to) {
   constexpr size_t kFeatures = size_t{1} << bits;
-  each_run(groups, [&](uint32_t feature, uint32_t count) HWY_ATTR {
+  const size_t lanes = tile.lanes;
+  const size_t from_step = from.layout.stride(pass.first), to_step = to.layout.stride(pass.first);
+  each_run(groups, [&](uint32_t feature, uint32_t count, uint32_t apart) HWY_ATTR {
     const GroupTwiddle twiddle = tile.twiddle.at<tied>(pass, feature);
-    size_t at = tile.columns.at(feature), offset = 0;
-    for (uint32_t n = 0; n < count; ++n, at += width, offset += Value::kMatrix)
+    const size_t next_offset = Value::kMatrix * group_matrices<tied>(apart);
+    const float* from_at = from.at(feature);
+    float* to_at = to.at(feature);
+    size_t offset = 0;
+    for (uint32_t n = 0; n < count; ++n, offset += next_offset) {
       for (size_t lane = 0; lane < lanes; lane += kLanes) {
         Value x[kFeatures];
 #pragma GCC unroll 16
-        for (size_t j = 0; j < kFeatures; ++j) x[j] = Value::load(g + at + j * step + lane, lanes);
+        for (size_t j = 0; j < kFeatures; ++j) x[j] = Value::load(from_at + j * from_step + lane, from.part);
 #pragma GCC unroll 4
         for (size_t i = 0; i < bits; ++i) {
           const size_t level = decreasing ? i : bits - 1 - i;
@@ -143,29 +156,32 @@ HWY_INLINE void run_transposed(const ButterflyTile& tile, const ButterflyPass& p
           }
         }
 #pragma GCC unroll 16
-        for (size_t j = 0; j < kFeatures; ++j) x[j].store(g + at + j * step + lane, lanes);
+        for (size_t j = 0; j < kFeatures; ++j) x[j].store(to_at + j * to_step + lane, to.part);
       }
+      from_at += from.layout.width * apart;
+      to_at += to.layout.width * apart;
+    }
   });
 }
 
 template <bool tied, class Value>
 void backward_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
-                   const float* x, float* g, GradientTarget target) {
+                   const ColumnView& x, const ColumnView& from, const ColumnView& to, GradientTarget target) {
   constexpr size_t kMost = Value::kMatrix == 4 ? 2 : 1;
   with_bool(pass.decreasing, [&](auto decreasing) HWY_ATTR {
     if (target.data != nullptr)
       with_constant<kMost>(pass.bits, [&](auto bits) HWY_ATTR {
-        run_backwards<bits(), tied, decreasing(), Value>(tile, pass, groups, x, g, target);
+        run_backwards<bits(), tied, decreasing(), Value>(tile, pass, groups, x, from, to, target);
       });
     else
       with_constant<kForwardBits>(pass.bits, [&](auto bits) HWY_ATTR {
-        run_transposed<bits(), tied, decreasing(), Value>(tile, pass, groups, g);
+        run_transposed<bits(), tied, decreasing(), Value>(tile, pass, groups, from, to);
       });
   });
 }
 
-using BackwardPass = void (*)(const ButterflyTile&, const ButterflyPass&, const PassGroups&, const float*,
-                              float*, GradientTarget);
+using BackwardPass = void (*)(const ButterflyTile&, const ButterflyPass&, const PassGroups&,
+                              const ColumnView&, const ColumnView&, const ColumnView&, GradientTarget);
 
 inline BackwardPass backward_pass_of(const ButterflyShape& s) {
   if (s.complex) return s.tied ? backward_pass<true, ComplexValue> : backward_pass<false, ComplexValue>;
@@ -201,7 +217,7 @@ class ButterflyGradients {
   void run(const LaneTile& lanes, uint32_t stack) const {
     const int64_t row = int64_t{stack} * (s_.tied ? 1 : s_.factors());
     const float* data = twiddle_.as<const float>() + row * twiddle_.row_stride;
-    const ButterflyTile tile{{data, twiddle_.row_stride, s_}, columns_, lanes.lanes};
+    const ButterflyTile tile{{data, twiddle_.row_stride, s_}, lanes.lanes};
     GradientTarget target;
     if (!dtwiddle_.empty()) {
       target = {dtwiddle_.as<float>() + row * dtwiddle_.row_stride, lanes.begin > 0};
@@ -210,27 +226,43 @@ class ButterflyGradients {
     const uint32_t numbers = s_.n() * s_.parts();
     const Samples dy = numbers_of(dy_, size_t{stack} * numbers, numbers);
     const BackwardPass pass = backward_pass_of(s_);
+    const size_t passes = order_.passes.size();
+    const bool loads = passes == 0 || !is_in_place(dy, lanes, numbers);
+    const bool finishes = passes == 0 || s_.stacks > 1 || !is_in_place(dx_, lanes, numbers);
+    const ColumnView columns = view(g_, lanes);
+    const ColumnView from = loads ? columns : in_place(dy, lanes, s_.parts());
+    const ColumnView to = finishes ? columns : in_place(dx_, lanes, s_.parts());
     for (size_t i = order_.segments.size(); i-- > 0;) {
       const ButterflySegment& segment = order_.segments[i];
       for (uint32_t unit = 0; unit < segment.units(s_.n()); ++unit) {
-        if (i + 1 == order_.segments.size()) load_unit(s_, columns_, segment, unit, dy, lanes, g_);
+        if (loads && i + 1 == order_.segments.size()) load_unit(s_, columns_, segment, unit, dy, lanes, g_);
         for (size_t p = segment.end; p-- > segment.begin;)
-          pass(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), input(p), g_, target);
-        if (i == 0) finish_unit(segment, unit, lanes, stack);
+          pass(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), input(p, lanes),
+               p + 1 == passes ? from : columns, p == 0 ? to : columns, target);
+        if (finishes && i == 0) finish_unit(segment, unit, lanes, stack);
       }
     }
   }
 
-  float* input(size_t pass) const { return inputs_ + pass * buffer_; }
+  ColumnView view(float* buffer, const LaneTile& lanes) const { return {buffer, columns_, lanes.lanes}; }
+  float* buffer(size_t pass) const { return inputs_ + pass * buffer_; }
+  bool loads_input(const LaneTile& lanes) const {
+    return order_.passes.empty() || !is_in_place(x_, lanes, size_t{s_.n()} * s_.parts());
+  }
+  ColumnView input(size_t pass, const LaneTile& lanes) const {
+    return pass == 0 && !loads_input(lanes) ? in_place(x_, lanes, s_.parts()) : view(buffer(pass), lanes);
+  }
 
   // The inputs of all passes.
   void compute_inputs(const ButterflyTile& tile, const LaneTile& lanes) const {
     const ForwardPass pass = forward_pass_of(s_);
+    const bool loads = loads_input(lanes);
     for (const ButterflySegment& segment : order_.segments)
       for (uint32_t unit = 0; unit < segment.units(s_.n()); ++unit) {
-        if (segment.begin == 0) load_unit(s_, columns_, segment, unit, x_, lanes, input(0));
+        if (loads && segment.begin == 0) load_unit(s_, columns_, segment, unit, x_, lanes, buffer(0));
         for (size_t p = segment.begin; p < segment.end && p + 1 < order_.passes.size(); ++p)
-          pass(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), input(p), input(p + 1));
+          pass(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), input(p, lanes),
+               input(p + 1, lanes));
       }
   }
 

@@ -95,6 +95,9 @@ struct ButterflyColumns {
   ButterflyColumns(const ButterflyShape& s, uint32_t lanes)
       : width(size_t{lanes} * s.parts()), chunk(width * kButterflyChunk + kButterflyRun) {}
 
+  /// Without gaps.
+  explicit ButterflyColumns(size_t floats) : width(floats), chunk(floats * kButterflyChunk) {}
+
   size_t at(uint32_t feature) const {
     return feature / kButterflyChunk * chunk + feature % kButterflyChunk * width;
   }
@@ -116,7 +119,7 @@ inline size_t butterfly_gradient_buffers(const ButterflyShape& s) {
 /// Lanes of a tile of gradients: many, since the sums over lanes take time for each tile, but few enough for
 /// the L2 cache.
 inline uint32_t butterfly_gradient_lanes(const ButterflyShape& s, uint32_t samples) {
-  constexpr size_t kMostFloats = 224 << 10;
+  constexpr size_t kMostFloats = 256 << 10;
   constexpr uint32_t kMostLanes = 64;
   const size_t floats = butterfly_gradient_buffers(s) * s.n() * s.parts();
   uint32_t lanes = std::min(kMostLanes, round_up(std::max(1U, samples), kButterflyLanes));

@@ -119,21 +119,45 @@ struct GroupTwiddle {
   size_t step;
 };
 
+// Features of a tile, in columns of scratch or in place in a batch.
+struct ColumnView {
+  float* data;
+  ButterflyColumns layout;
+  size_t part;  // floats from real to imaginary parts
+
+  HWY_INLINE float* at(uint32_t feature) const { return data + layout.at(feature); }
+};
+
+// The tile's samples in place, where they fill it and lie beside one another; `numbers` of each.
+inline bool is_in_place(const Samples& x, const LaneTile& tile, size_t numbers) {
+  return x.sample_stride == 1 && x.feature_stride > 0 && tile.count == tile.lanes && x.features >= numbers;
+}
+inline ColumnView in_place(const Samples& x, const LaneTile& tile, size_t parts) {
+  const auto part = static_cast<size_t>(x.feature_stride);
+  return {x.at(tile.begin, 0), ButterflyColumns(part * parts), part};
+}
+
 // The groups that a pass processes in a unit: for each offset of `high` and `middle`, `low` adjacent ones.
 struct PassGroups {
   uint32_t feature;  // the first
   uint32_t low, middle, high;
-  uint32_t low_shift;     // log2 of the distance of middle ones
-  uint32_t middle_shift;  // log2 of that of high ones
+  uint32_t middle_step;  // features between middle ones
+  uint32_t high_step;
 
   PassGroups(const ButterflyPass& pass, const ButterflySegment& segment, uint32_t unit)
       : feature(segment.feature(unit)),
         low(segment.is_chunk() ? 1U << pass.first : kButterflyRun),
         middle(segment.is_chunk() ? 1 : 1U << (pass.first - segment.low)),
         high(1U << (segment.high - pass.first - pass.bits)),
-        low_shift(segment.low),
-        middle_shift(pass.first + pass.bits) {}
+        middle_step(1U << segment.low),
+        high_step(1U << (pass.first + pass.bits)) {}
 };
+
+// Matrices of each stride from one group of a run to the next.
+template <bool tied>
+HWY_INLINE constexpr size_t group_matrices(uint32_t step) {
+  return step == 1 ? 1 : tied ? 0 : step / 2;
+}
 
 // The twiddle of one stack.
 struct StackTwiddle {
@@ -162,12 +186,13 @@ struct StackTwiddle {
   }
 };
 
-// Calls visit(feature, count): `count` groups whose first features are adjacent.
+// Calls visit(feature, count, step): `count` groups whose first features are `step` apart.
 template <class Visit>
 HWY_INLINE void each_run(const PassGroups& groups, const Visit& visit) {
+  if (groups.low == 1 && groups.middle == 1) return visit(groups.feature, groups.high, groups.high_step);
   for (uint32_t high = 0; high < groups.high; ++high)
     for (uint32_t middle = 0; middle < groups.middle; ++middle)
-      visit(groups.feature + (high << groups.middle_shift) + (middle << groups.low_shift), groups.low);
+      visit(groups.feature + high * groups.high_step + middle * groups.middle_step, groups.low, 1);
 }
 
 // Calls visit(std::integral_constant<size_t, n>) for n = value, from 1 to `most`.
