@@ -54,13 +54,19 @@ HWY_INLINE void store(Complex a, float* re, float* im) {
   hn::Store(a.im, d, im);
 }
 
-// ζ, ζ² and ζ³ in all lanes.
+// ζ, ζ² and ζ³, the same in all lanes, or of a block in each.
 struct Roots {
   Complex power[3];
 
   explicit HWY_INLINE Roots(const FourierRoots& of) {
     const Floats d;
     for (int i = 0; i < 3; ++i) power[i] = {hn::Set(d, of.real[i]), hn::Set(d, of.imaginary[i])};
+  }
+  // Of blocks that begin `at` floats after the first.
+  HWY_INLINE Roots(const float* first, hn::Vec<hn::RebindToSigned<Floats>> at) {
+    const Floats d;
+    for (int i = 0; i < 3; ++i)
+      power[i] = {hn::GatherIndex(d, first + i, at), hn::GatherIndex(d, first + 3 + i, at)};
   }
 };
 

@@ -41,16 +41,21 @@ struct CirculantEmbedding {
 struct CirculantScratch {
   size_t spectrum = 0;  ///< of c
   size_t totals;        ///< the spectrum of dc
+  size_t line;          ///< a single sample of x
+  size_t dy_line;       ///< and of dy
   size_t columns;       ///< of y, or of dy and dx
   size_t x;             ///< columns of x
   size_t total;
 
   CirculantScratch(uint32_t size, bool gradients) {
-    const size_t line = std::max<size_t>(size, kColumnLanes);
-    totals = line;
-    columns = totals + (gradients ? line : 0);
-    x = columns + floats_of_columns(line);
-    total = x + (gradients ? floats_of_columns(line) : 0);
+    const size_t points = std::max<size_t>(size, kColumnLanes);
+    const size_t more = gradients ? points : 0;
+    totals = points;
+    line = totals + more;
+    dy_line = line + points;
+    columns = dy_line + more;
+    x = columns + floats_of_columns(points);
+    total = x + (gradients ? floats_of_columns(points) : 0);
   }
 };
 

@@ -33,6 +33,17 @@ class Walk {
     merged([&](float* columns) HWY_ATTR { merge_real_block(columns, work_.table, step); });
   }
 
+  void block(const Block& of) const {
+    if (of.size == 1) return value(of);
+    if (of.size == 4) return four_values(of);
+    each_split([&](float* columns) HWY_ATTR { split_block(columns, work_.table, of); });
+    if (of.splits_in_two())
+      for (uint32_t r = 0; r < 2; ++r) block(of.half(r));
+    else
+      for (uint32_t r = 0; r < 4; ++r) block(of.quarter(r));
+    merged([&](float* columns) HWY_ATTR { merge_block(columns, work_.table, of); });
+  }
+
  private:
   static constexpr int kArrays = Work::kSplits == 0 ? 1 : Work::kSplits;
 
@@ -43,17 +54,6 @@ class Walk {
   template <class Visit>
   void merged(const Visit& visit) const {
     if (Work::kMerges) visit(work_.columns[kArrays - 1]);
-  }
-
-  void block(const Block& of) const {
-    if (of.size == 1) return value(of);
-    if (of.size == 4) return four_values(of);
-    each_split([&](float* columns) HWY_ATTR { split_block(columns, work_.table, of); });
-    if (of.splits_in_two())
-      for (uint32_t r = 0; r < 2; ++r) block(of.half(r));
-    else
-      for (uint32_t r = 0; r < 4; ++r) block(of.quarter(r));
-    merged([&](float* columns) HWY_ATTR { merge_block(columns, work_.table, of); });
   }
 
   void value(const Block& of) const {
@@ -115,7 +115,7 @@ class Walk {
     merged([&](float* columns) HWY_ATTR { merge_tail(columns, work_.table, size); });
   }
 
-  const Work& work_;
+  const Work work_;
 };
 
 template <class Work>
