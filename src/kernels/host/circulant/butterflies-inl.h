@@ -121,31 +121,24 @@ struct Block {
   bool splits_in_two() const { return std::countr_zero(size) % 2 != 0; }
 };
 
-// Calls visit(re, im) for the parts of a block, arrays of pointers to lanes of equal place.
-template <uint32_t parts, class Visit>
-HWY_INLINE void each_place(float* columns, const Block& block, const Visit& visit) {
-  const uint32_t step = block.size / parts;
-  for (uint32_t run = 0; run < step; run += kColumnRun) {
-    float *re[parts], *im[parts];
-    for (uint32_t part = 0; part < parts; ++part) {
-      re[part] = columns + column_of(block.re + part * step + run);
-      im[part] = columns + column_of(block.im + part * step + run);
-    }
-    const size_t floats = size_t{std::min(step - run, kColumnRun)} * kColumnLanes;
-    for (size_t i = 0; i < floats; i += kLanes) visit(i, re, im);
-  }
-}
-
+// Parts of a block lie equally far apart: those that are not within one run of columns are whole runs.
 template <uint32_t parts, class Change>
 HWY_INLINE void change_parts(float* columns, const Block& block, const Change& change) {
-  each_place<parts>(columns, block, [&](size_t i, float* const* re, float* const* im) HWY_ATTR {
-    Complex a[parts];
+  const uint32_t step = block.size / parts;
+  const size_t stride = column_of(step);
+  for (uint32_t run = 0; run < step; run += kColumnRun) {
+    float* re = columns + column_of(block.re + run);
+    float* im = columns + column_of(block.im + run);
+    const size_t floats = size_t{std::min(step - run, kColumnRun)} * kColumnLanes;
+    for (const float* end = re + floats; re < end; re += kLanes, im += kLanes) {
+      Complex a[parts];
 #pragma GCC unroll 4
-    for (uint32_t part = 0; part < parts; ++part) a[part] = load(re[part] + i, im[part] + i);
-    change(a);
+      for (uint32_t part = 0; part < parts; ++part) a[part] = load(re + part * stride, im + part * stride);
+      change(a);
 #pragma GCC unroll 4
-    for (uint32_t part = 0; part < parts; ++part) store(a[part], re[part] + i, im[part] + i);
-  });
+      for (uint32_t part = 0; part < parts; ++part) store(a[part], re + part * stride, im + part * stride);
+    }
+  }
 }
 
 inline void split_block(float* columns, const FourierRoots* table, const Block& block) {
@@ -163,49 +156,61 @@ inline void merge_block(float* columns, const FourierRoots* table, const Block& 
     change_parts<4>(columns, block, [&](Complex* a) HWY_ATTR { merge_four(roots, a); });
 }
 
+// Real parts, followed by imaginary ones, as complex numbers.
+template <int count>
+HWY_INLINE void complex_of(const Lane* v, Complex* a) {
+#pragma GCC unroll 4
+  for (int i = 0; i < count; ++i) a[i] = {v[i], v[count + i]};
+}
+template <int count>
+HWY_INLINE void parts_of(const Complex* a, Lane* v) {
+#pragma GCC unroll 4
+  for (int i = 0; i < count; ++i) {
+    v[i] = a[i].re;
+    v[count + i] = a[i].im;
+  }
+}
+
+template <int half>
+HWY_INLINE void split_halves(Lane* v) {
+#pragma GCC unroll 8
+  for (int i = 0; i < half; ++i) split_real(v[i], v[i + half]);
+}
+
 // Sixteen parts of a real polynomial: 0 and 1 remain, modulo x^(2K) − 1; the others become the real and
 // imaginary parts of seven complex polynomials.
 HWY_INLINE void split_head(const Roots& roots, Lane* v) {
-  for (int i = 0; i < 8; ++i) split_real(v[i], v[i + 8]);
-  for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
-  for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
-  Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
-  split_two(roots.power[1], two);
-  Complex four[4] = {{v[8], v[12]}, {v[9], v[13]}, {v[10], v[14]}, {v[11], v[15]}};
-  split_four(roots, four);
-  for (int i = 0; i < 2; ++i) {
-    v[4 + i] = two[i].re;
-    v[6 + i] = two[i].im;
-  }
-  for (int i = 0; i < 4; ++i) {
-    v[8 + i] = four[i].re;
-    v[12 + i] = four[i].im;
-  }
+  split_halves<8>(v);
+  Complex a[4];
+  complex_of<4>(v + 8, a);
+  split_four(roots, a);
+  parts_of<4>(a, v + 8);
+  split_halves<4>(v);
+  complex_of<2>(v + 4, a);
+  split_two(roots.power[1], a);
+  parts_of<2>(a, v + 4);
+  split_halves<2>(v);
 }
 HWY_INLINE void merge_head(const Roots& roots, Lane* v) {
-  Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
-  merge_two(roots.power[1], two);
-  Complex four[4] = {{v[8], v[12]}, {v[9], v[13]}, {v[10], v[14]}, {v[11], v[15]}};
-  merge_four(roots, four);
-  for (int i = 0; i < 2; ++i) {
-    v[4 + i] = two[i].re;
-    v[6 + i] = two[i].im;
-  }
-  for (int i = 0; i < 4; ++i) {
-    v[8 + i] = four[i].re;
-    v[12 + i] = four[i].im;
-  }
-  for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
-  for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
-  for (int i = 0; i < 8; ++i) split_real(v[i], v[i + 8]);
+  split_halves<2>(v);
+  Complex a[4];
+  complex_of<2>(v + 4, a);
+  merge_two(roots.power[1], a);
+  parts_of<2>(a, v + 4);
+  split_halves<4>(v);
+  complex_of<4>(v + 8, a);
+  merge_four(roots, a);
+  parts_of<4>(a, v + 8);
+  split_halves<8>(v);
 }
 
 inline constexpr uint32_t kHeadParts = 16;
 
-// The parts of a real polynomial that lie `step` points apart.
-template <class Change>
-HWY_INLINE void change_head(float* columns, uint32_t step, const Change& change) {
+// Of parts that lie `step` points apart.
+template <bool splits>
+inline void change_head(float* columns, const FourierRoots* table, uint32_t step) {
   const Floats d;
+  const Roots roots(table[1]);
   for (uint32_t run = 0; run < step; run += kColumnRun) {
     float* at[kHeadParts];
     for (uint32_t part = 0; part < kHeadParts; ++part) at[part] = columns + column_of(part * step + run);
@@ -214,7 +219,7 @@ HWY_INLINE void change_head(float* columns, uint32_t step, const Change& change)
       Lane v[kHeadParts];
 #pragma GCC unroll 16
       for (uint32_t part = 0; part < kHeadParts; ++part) v[part] = hn::Load(d, at[part] + i);
-      change(v);
+      splits ? split_head(roots, v) : merge_head(roots, v);
 #pragma GCC unroll 16
       for (uint32_t part = 0; part < kHeadParts; ++part) hn::Store(v[part], d, at[part] + i);
     }
@@ -222,53 +227,45 @@ HWY_INLINE void change_head(float* columns, uint32_t step, const Change& change)
 }
 
 inline void split_real_block(float* columns, const FourierRoots* table, uint32_t step) {
-  const Roots roots(table[1]);
-  change_head(columns, step, [&](Lane* v) HWY_ATTR { split_head(roots, v); });
+  change_head<true>(columns, table, step);
 }
 inline void merge_real_block(float* columns, const FourierRoots* table, uint32_t step) {
-  const Roots roots(table[1]);
-  change_head(columns, step, [&](Lane* v) HWY_ATTR { merge_head(roots, v); });
+  change_head<false>(columns, table, step);
 }
 
 // At most eight points: all the way.
 inline constexpr uint32_t kTailPoints = 8;
-template <class Change>
-HWY_INLINE void change_tail(float* columns, uint32_t size, const Change& change) {
+template <bool splits>
+inline void change_tail(float* columns, const FourierRoots* table, uint32_t size) {
   const Floats d;
+  const Complex root = Roots(table[1]).power[1];
   for (size_t i = 0; i < kColumnLanes; i += kLanes) {
     Lane v[kTailPoints];
     for (uint32_t p = 0; p < size; ++p) v[p] = hn::Load(d, columns + column_of(p) + i);
-    change(v);
+    Complex a[2];
+    if (splits && size == 8) {
+      split_halves<4>(v);
+      complex_of<2>(v + 4, a);
+      split_two(root, a);
+      parts_of<2>(a, v + 4);
+    }
+    if (splits && size >= 4) split_halves<2>(v);
+    split_halves<1>(v);
+    if (!splits && size >= 4) split_halves<2>(v);
+    if (!splits && size == 8) {
+      complex_of<2>(v + 4, a);
+      merge_two(root, a);
+      parts_of<2>(a, v + 4);
+      split_halves<4>(v);
+    }
     for (uint32_t p = 0; p < size; ++p) hn::Store(v[p], d, columns + column_of(p) + i);
   }
 }
 inline void split_tail(float* columns, const FourierRoots* table, uint32_t size) {
-  const Roots roots(table[1]);
-  change_tail(columns, size, [&](Lane* v) HWY_ATTR {
-    if (size == 8) {
-      for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
-      Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
-      split_two(roots.power[1], two);
-      for (int i = 0; i < 2; ++i) v[4 + i] = two[i].re, v[6 + i] = two[i].im;
-    }
-    if (size >= 4)
-      for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
-    split_real(v[0], v[1]);
-  });
+  change_tail<true>(columns, table, size);
 }
 inline void merge_tail(float* columns, const FourierRoots* table, uint32_t size) {
-  const Roots roots(table[1]);
-  change_tail(columns, size, [&](Lane* v) HWY_ATTR {
-    split_real(v[0], v[1]);
-    if (size >= 4)
-      for (int i = 0; i < 2; ++i) split_real(v[i], v[i + 2]);
-    if (size == 8) {
-      Complex two[2] = {{v[4], v[6]}, {v[5], v[7]}};
-      merge_two(roots.power[1], two);
-      for (int i = 0; i < 2; ++i) v[4 + i] = two[i].re, v[6 + i] = two[i].im;
-      for (int i = 0; i < 4; ++i) split_real(v[i], v[i + 4]);
-    }
-  });
+  change_tail<false>(columns, table, size);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE::fourier

@@ -5,7 +5,8 @@
 // - circulant of size n ≥ in, out: y_i = Σ_j c[(i − j) mod n] x_j, c 1 × n, the first column of the matrix.
 // - Toeplitz: y_i = Σ_j c[i − j + in − 1] x_j, c 1 × (out + in − 1).
 //
-// Each sample is transformed by itself: what one of them holds, also infinities and NaN, never reaches another.
+// Each sample is transformed by itself: what one of them holds, also infinities and NaN, never reaches
+// another.
 #pragma once
 
 #include <cstddef>

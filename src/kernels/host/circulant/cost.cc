@@ -15,35 +15,49 @@ using program::Phase;
 
 // From the engine's call to the first element.
 constexpr double kVertexCycles = 200;
-// Vector operations per point and halving of a transform: additions, and products by roots that run beside
-// them.
-constexpr double kPerHalving = 1.0;
-// Per point and direction, besides: the passes over columns beyond the L1 cache.
-constexpr double kPerPoint = 2;
-// Moving a point of all lanes between the batch and its column.
-constexpr double kMovePerPoint = 8;
+// Vectors of a column per direction of a transform: each halving, and loads and stores.
+constexpr double kPerHalving = 0.75;
+constexpr double kPerVector = 0.5;
+// Moving a vector between the batch and its column.
+constexpr double kMovePerVector = 3;
 // Adding the lanes of a column.
-constexpr double kTotalPerPoint = 8;
-// A tap: gathering and scaling it.
-constexpr double kPerTap = 6;
+constexpr double kTotalPerPoint = 5;
+// A direction of the transform of a single sample, or of the taps: fixed, and for each point and halving.
+constexpr double kLineCycles = 600;
+constexpr double kLinePerHalving = 0.3;
 
 double vectors_of(const HostFigures& f) { return kColumnLanes / lanes_of(f); }
 
 /// One direction of the transform of a tile.
 double transform_cycles(double size, const HostFigures& f) {
-  return size * vectors_of(f) * (kPerPoint + kPerHalving * std::log2(size));
+  return size * vectors_of(f) * (kPerVector + kPerHalving * std::log2(size));
 }
+
+double line_cycles(double size) { return kLineCycles + kLinePerHalving * size * std::log2(size); }
 
 double move_cycles(double points, double bytes, const HostFigures& f) {
-  return kMovePerPoint * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
+  return kMovePerVector * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
 }
 
-double tiles_of(const program::Vertex& v, const FieldView& field) {
+double samples_in(const program::Vertex& v, const FieldView& field) {
   const bool transposed = v.params[circulant_param::transposed] != 0;
-  return std::ceil(double{1} * (transposed ? field.cols : field.rows) / kColumnLanes);
+  return transposed ? field.cols : field.rows;
 }
 
-double taps_cycles(double size, const HostFigures& f) { return transform_cycles(size, f) + kPerTap * size; }
+/// The part of a batch that is processed in tiles of columns, and the samples that are processed one by one.
+struct Parts {
+  double tiles, lines;
+
+  Parts(double samples, uint32_t size) {
+    const double rest = std::fmod(samples, kColumnLanes);
+    lines = circulant_has_lines(size) && rest <= kFewCirculantSamples ? rest : 0;
+    tiles = std::ceil((samples - lines) / kColumnLanes);
+  }
+  /// So many directions of transforms.
+  double transforms(double directions, double size, const HostFigures& f) const {
+    return directions * (tiles * transform_cycles(size, f) + lines * line_cycles(size));
+  }
+};
 
 program::PhaseTimes computing(double cycles) { return in_phase(Phase::compute, kVertexCycles + cycles); }
 
@@ -54,10 +68,12 @@ program::PhaseTimes circulant_forward_cost(const program::Vertex& v, const machi
   const HostFigures& f = m.figures;
   const CirculantShape shape = shape_of(v, v.fields[x], v.fields[y], v.fields[c]);
   if (shape.in == 0 || shape.out == 0) return computing(0);
-  const double size = CirculantEmbedding(shape).size, tiles = tiles_of(v, v.fields[x]);
-  return computing(taps_cycles(size, f) + tiles * 2 * transform_cycles(size, f) +
-                   move_cycles(tiles * size, bytes_of(v.fields[x]), f) +
-                   move_cycles(tiles * shape.out, bytes_of(v.fields[y]), f));
+  const CirculantEmbedding embedding(shape);
+  const double size = embedding.size;
+  const Parts parts(samples_in(v, v.fields[x]), embedding.size);
+  return computing(line_cycles(size) + parts.transforms(2, size, f) +
+                   move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
+                   move_cycles(parts.tiles * shape.out, bytes_of(v.fields[y]), f));
 }
 
 program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -66,14 +82,16 @@ program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const mac
   const bool has_dx = !v.fields[dx].empty(), has_dc = !v.fields[dc].empty();
   const CirculantShape shape = shape_of(v, has_dx ? v.fields[dx] : v.fields[x], v.fields[dy], v.fields[c]);
   if (shape.in == 0 || shape.out == 0) return computing(0);
-  const double size = CirculantEmbedding(shape).size, tiles = tiles_of(v, v.fields[dy]);
-  const double transforms = 1 + (has_dx ? 1 : 0) + (has_dc ? 1 : 0);
+  const CirculantEmbedding embedding(shape);
+  const double size = embedding.size;
+  const Parts parts(samples_in(v, v.fields[dy]), embedding.size);
+  const double directions = 1 + (has_dx ? 1 : 0) + (has_dc ? 1 : 0);
   double cycles =
-      tiles * transforms * transform_cycles(size, f) + move_cycles(tiles * size, bytes_of(v.fields[dy]), f);
-  if (has_dx) cycles += taps_cycles(size, f) + move_cycles(tiles * shape.in, bytes_of(v.fields[dx]), f);
+      parts.transforms(directions, size, f) + move_cycles(parts.tiles * size, bytes_of(v.fields[dy]), f);
+  if (has_dx) cycles += line_cycles(size) + move_cycles(parts.tiles * shape.in, bytes_of(v.fields[dx]), f);
   if (has_dc)
-    cycles += taps_cycles(size, f) + move_cycles(tiles * size, bytes_of(v.fields[x]), f) +
-              tiles * kTotalPerPoint * size;
+    cycles += line_cycles(size) + move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
+              parts.tiles * kTotalPerPoint * size;
   return computing(cycles);
 }
 

@@ -36,9 +36,6 @@ struct Leaves {
 // own. These are transposed, and split with a polynomial in each lane.
 class LineTransform {
  public:
-  // The smallest size.
-  static constexpr uint32_t kLeast = 4 * kColumnLanes;
-
   LineTransform(uint32_t size, const FourierRoots* table, float* columns)
       : size_(size),
         table_(table),

@@ -65,9 +65,6 @@ class CirculantVertex {
   }
 
  private:
-  // Samples that take less time one by one.
-  static constexpr uint32_t kFewSamples = 4;
-
   float* spectrum() const { return scratch_ + layout_.spectrum; }
   float* totals() const { return scratch_ + layout_.totals; }
   float* line() const { return scratch_ + layout_.line; }
@@ -75,8 +72,8 @@ class CirculantVertex {
   float* columns() const { return scratch_ + layout_.columns; }
   float* x_columns() const { return scratch_ + layout_.x; }
 
-  bool has_lines() const { return size_ >= LineTransform::kLeast; }
-  bool is_few(const LaneTile& tile) const { return has_lines() && tile.count <= kFewSamples; }
+  bool has_lines() const { return circulant_has_lines(size_); }
+  bool is_few(const LaneTile& tile) const { return has_lines() && tile.count <= kFewCirculantSamples; }
 
   template <bool conjugate>
   void convolve(const Samples& in, const FieldView& c, const Samples& out) const {

@@ -16,22 +16,26 @@ using program::Phase;
 
 // From the engine's call to the first element.
 constexpr double kVertexCycles = 150;
-// Per vector of a transform: each halving, and loads and stores of its passes.
-constexpr double kPerHalving = 0.5;
-constexpr double kPerPoint = 5;
+// Per vector and pass of a transform, and beyond the L1 cache.
+constexpr double kPerPass = 1.7;
+constexpr double kBeyondL1 = 2.2;
+constexpr double kHalvingsOfPass = 4;
 // Moving a vector between the batch and its column.
-constexpr double kMovePerPoint = 4;
+constexpr double kMovePerVector = 3;
 // Adding the lanes of a column.
 constexpr double kTotalPerPoint = 5;
 
 double vectors_of(const HostFigures& f) { return kColumnLanes / lanes_of(f); }
 
 double transform_cycles(double size, const HostFigures& f) {
-  return size * vectors_of(f) * (kPerPoint + kPerHalving * std::log2(size));
+  const double passes = std::max(1.0, std::ceil(std::log2(size) / kHalvingsOfPass));
+  const double bytes = size * kColumnLanes * sizeof(float);
+  const double beyond = bytes > static_cast<double>(f.l1_bytes) ? kBeyondL1 : 0;
+  return size * vectors_of(f) * (passes * kPerPass + beyond);
 }
 
 double move_cycles(double points, double bytes, const HostFigures& f) {
-  return kMovePerPoint * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
+  return kMovePerVector * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
 }
 
 double tiles_of(const program::Vertex& v, const FieldView& field) {

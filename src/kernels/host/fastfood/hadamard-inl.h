@@ -35,20 +35,19 @@ HWY_INLINE void hadamard(Lane* v) {
     }
 }
 
-// The columns of an array.
+// Columns as a source and a sink of vectors: those of point p lie at `place`, which is column_of(p) and a
+// lane.
 struct Columns {
   float* data;
 
-  HWY_INLINE Lane operator()(size_t p, size_t lane) const {
-    return hn::Load(Floats(), data + column_of(p) + lane);
-  }
-  HWY_INLINE void operator()(size_t p, size_t lane, Lane v) const {
-    hn::Store(v, Floats(), data + column_of(p) + lane);
+  HWY_INLINE Lane operator()(size_t /*p*/, size_t place) const { return hn::Load(Floats(), data + place); }
+  HWY_INLINE void operator()(size_t /*p*/, size_t place, Lane v) const {
+    hn::Store(v, Floats(), data + place);
   }
 };
 
-// A transform whose first pass takes its columns from source(p, lane), whose last one hands them to
-// sink(p, lane, v), in order within groups, and whose others work in place.
+// A transform whose first pass takes its columns from source(p, place), whose last one hands them to
+// sink(p, place, v), and whose others work in place.
 template <class Source, class Sink>
 class Transform {
  public:
@@ -101,15 +100,30 @@ class Transform {
   template <uint32_t parts, class From, class To>
   static void pass_of(uint32_t begin, uint32_t count, uint32_t size, const From& from, const To& to) {
     const uint32_t step = size / parts;
+    // Within one run of columns, and between whole runs, columns lie equally far apart.
+    if (size <= kColumnRun || step >= kColumnRun) {
+      const size_t stride = column_of(step);
+      each_butterfly<parts>(begin, count, size, from, to,
+                            [=](size_t p, uint32_t i) { return column_of(p) + i * stride; });
+    } else {
+      each_butterfly<parts>(begin, count, size, from, to,
+                            [=](size_t p, uint32_t i) { return column_of(p + size_t{i} * step); });
+    }
+  }
+
+  template <uint32_t parts, class From, class To, class Place>
+  static HWY_INLINE void each_butterfly(uint32_t begin, uint32_t count, uint32_t size, const From& from,
+                                        const To& to, const Place& place) {
+    const uint32_t step = size / parts;
     for (uint32_t at = begin; at < begin + count; at += size)
       for (uint32_t p = at; p < at + step; ++p)
         for (size_t lane = 0; lane < kColumnLanes; lane += kLanes) {
           Lane v[parts];
 #pragma GCC unroll 16
-          for (uint32_t i = 0; i < parts; ++i) v[i] = from(p + i * step, lane);
+          for (uint32_t i = 0; i < parts; ++i) v[i] = from(p + i * step, place(p, i) + lane);
           hadamard<parts>(v);
 #pragma GCC unroll 16
-          for (uint32_t i = 0; i < parts; ++i) to(p + i * step, lane, v[i]);
+          for (uint32_t i = 0; i < parts; ++i) to(p + i * step, place(p, i) + lane, v[i]);
         }
   }
 

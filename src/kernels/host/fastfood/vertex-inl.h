@@ -49,18 +49,28 @@ class FastfoodVertex {
   static HWY_INLINE Lane all(float value) { return hn::Set(Floats(), value); }
   Samples samples(const FieldView& field) const { return samples_of(field, transposed_); }
 
+  // Where another point's vector lies, of the same lane.
+  static HWY_INLINE size_t place_of(size_t point, size_t place) {
+    return column_of(point) + place % kColumnLanes;
+  }
+
+  static HWY_INLINE Lane at(const Columns& columns, size_t point, size_t place) {
+    return columns(point, place_of(point, place));
+  }
+
   // H·B·x, but for the factor, which g takes.
   void first_transform(const Stack& stack, const Columns& x, const Columns& to) const {
     transform(
-        size_, [&](size_t p, size_t lane) HWY_ATTR { return hn::Mul(all(stack.b[p]), x(p, lane)); }, to, to);
+        size_, [&](size_t p, size_t place) HWY_ATTR { return hn::Mul(all(stack.b[p]), x(p, place)); }, to,
+        to);
   }
   // H·G·Π of that.
   template <class Sink>
   void second_transform(const Stack& stack, const Columns& first, const Columns& to, const Sink& sink) const {
     transform(
         size_,
-        [&](size_t p, size_t lane)
-            HWY_ATTR { return hn::Mul(all(scale_ * stack.g[p]), first(stack.permutation[p], lane)); },
+        [&](size_t p, size_t place)
+            HWY_ATTR { return hn::Mul(all(scale_ * stack.g[p]), at(first, stack.permutation[p], place)); },
         to, sink);
   }
 
@@ -90,8 +100,8 @@ class FastfoodForward : FastfoodVertex {
         const Stack stack{
             {v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
         first_transform(stack, columns(layout_.x), first);
-        second_transform(stack, first, second, [&](size_t p, size_t lane, Lane v) HWY_ATTR {
-          second(p, lane, hn::Mul(all(stack.s[p]), v));
+        second_transform(stack, first, second, [&](size_t p, size_t place, Lane v) HWY_ATTR {
+          second(p, place, hn::Mul(all(stack.s[p]), v));
         });
         store_columns(second.data, tile, part);
       }
@@ -142,8 +152,8 @@ class FastfoodGradients : FastfoodVertex {
     const Columns gradient = columns(layout_.dy), dx_columns = columns(layout_.dx);
     if (wants(ds) || wants(dg)) first_transform(stack, x, first);
     if (wants(ds)) {
-      second_transform(stack, first, second, [&](size_t p, size_t lane, Lane v) HWY_ATTR {
-        second(p, lane, hn::Mul(v, gradient(p, lane)));
+      second_transform(stack, first, second, [&](size_t p, size_t place, Lane v) HWY_ATTR {
+        second(p, place, hn::Mul(v, gradient(p, place)));
       });
       add_totals(v_.fields[ds], row, 1);
     }
@@ -151,19 +161,19 @@ class FastfoodGradients : FastfoodVertex {
     // Gradients of the first transform's results take the place of those.
     const bool wants_dg = wants(dg);
     transform(
-        size_, [&](size_t p, size_t lane) HWY_ATTR { return hn::Mul(all(stack.s[p]), gradient(p, lane)); },
+        size_, [&](size_t p, size_t place) HWY_ATTR { return hn::Mul(all(stack.s[p]), gradient(p, place)); },
         second,
-        [&](size_t p, size_t lane, Lane v) HWY_ATTR {
+        [&](size_t p, size_t place, Lane v) HWY_ATTR {
           const size_t from = stack.permutation[p];
-          if (wants_dg) second(p, lane, hn::Mul(v, first(from, lane)));
-          first(from, lane, hn::Mul(all(scale_ * stack.g[p]), v));
+          if (wants_dg) second(p, place, hn::Mul(v, at(first, from, place)));
+          first(from, place_of(from, place), hn::Mul(all(scale_ * stack.g[p]), v));
         });
     if (wants_dg) add_totals(v_.fields[dg], row, scale_);
     if (!wants(db) && !wants(dx)) return;
     const bool wants_db = wants(db), wants_dx = wants(dx);
-    transform(size_, first, first, [&](size_t p, size_t lane, Lane v) HWY_ATTR {
-      if (wants_db) second(p, lane, hn::Mul(v, x(p, lane)));
-      if (wants_dx) dx_columns(p, lane, hn::MulAdd(all(stack.b[p]), v, dx_columns(p, lane)));
+    transform(size_, first, first, [&](size_t p, size_t place, Lane v) HWY_ATTR {
+      if (wants_db) second(p, place, hn::Mul(v, x(p, place)));
+      if (wants_dx) dx_columns(p, place, hn::MulAdd(all(stack.b[p]), v, dx_columns(p, place)));
     });
     if (wants_db) add_totals(v_.fields[db], row, 1);
   }
