@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-#include "ops/map/elementwise.h"
-#include "ops/map/fill.h"
 #include "ops/map/reduce.h"
 #include "ops/structured/tiles/chain_weights.h"
+#include "ops/structured/tiles/samples.h"
 
 namespace tessera::ops {
 namespace {
@@ -28,12 +27,12 @@ class ChainBuilder {
       : b_(builder), p_(problem), passes_(partition.passes), o_(operands) {}
 
   StepId build() {
-    x_ = as_features(o_.x, p_.inputs, true);
-    y_ = as_features(o_.y, p_.outputs, p_.gradients);
-    if (o_.dx) dx_ = as_features(*o_.dx, p_.inputs, false);
+    x_ = samples_.as_features(o_.x, p_.inputs, true);
+    y_ = samples_.as_features(o_.y, p_.outputs, p_.gradients);
+    if (o_.dx) dx_ = samples_.as_features(*o_.dx, p_.inputs, false);
     p_.gradients ? gradients() : forward();
-    if (p_.sample_rows && !p_.gradients) return_samples(y_, o_.y);
-    if (p_.sample_rows && o_.dx) return_samples(*dx_, *o_.dx);
+    if (!p_.gradients) samples_.return_samples(y_, o_.y);
+    if (o_.dx) samples_.return_samples(*dx_, *o_.dx);
     return b_.sequence(std::move(steps_));
   }
 
@@ -46,48 +45,29 @@ class ChainBuilder {
     return {passes_[i].pass, p_.n, p_.numbers, product};
   }
   Operand features(std::string name, uint32_t rows, std::vector<program::MappedBox> mapping = {}) const {
-    return b_.temporary(std::move(name), type(), rows, p_.n, std::move(mapping));
+    return samples_.temporary(std::move(name), rows, std::move(mapping));
   }
-
-  /// An operand with a feature in each row: itself or a temporary, filled if it is read.
-  Operand as_features(const Operand& operand, uint32_t rows, bool is_read) {
-    if (!p_.sample_rows) return operand;
-    const Operand to = features(b_.program().variable(operand.variable).name + ".features", rows);
-    if (is_read) b_.convert(operand, samples_layout(rows), to, matrix_layout(rows, p_.n, {}), steps_);
-    return to;
-  }
-  void return_samples(const Operand& from, const Operand& to) {
-    b_.convert(from, matrix_layout(from.rows(), p_.n, {}), to, samples_layout(from.rows()), steps_);
-  }
-  OperandLayout samples_layout(uint32_t rows) const {
-    OperandLayout layout{p_.n, rows};
-    layout.transposed = true;
-    return layout;
-  }
-
-  static Operand rows_of(const Operand& operand, uint32_t row, uint32_t rows) {
-    return {operand.variable, operand.inside({row, rows, 0, operand.cols()})};
-  }
+  uint32_t stacks() const { return p_.butterfly ? p_.butterfly->stacks : 1; }
 
   void forward() {
-    const FeatureOperand x{padded(x_, first().inputs(), "x.padded"), {}};
+    const FeatureOperand x{samples_.padded(x_, stacks(), first().inputs()), {}};
     const bool is_whole = p_.outputs == last().outputs();
     const Operand y = is_whole ? y_ : features("y.whole", last().outputs());
     run_forward(x, passes_.size(), FeatureOperand{y, {}});
-    if (!is_whole) b_.send(rows_of(y, 0, p_.outputs), y_, steps_);
+    if (!is_whole) b_.send(TileSamples::rows_of(y, 0, p_.outputs), y_, steps_);
   }
 
   void gradients() {
     const size_t count = passes_.size();
-    FeatureOperand dy{padded(y_, last().outputs(), "dy.padded"), {}};
-    std::vector<FeatureOperand> inputs = {{padded(x_, first().inputs(), "x.padded"), {}}};
+    FeatureOperand dy{samples_.padded(y_, 1, last().outputs()), {}};
+    std::vector<FeatureOperand> inputs = {{samples_.padded(x_, stacks(), first().inputs()), {}}};
     if (needs_inputs()) run_forward(inputs[0], count - 1, {}, &inputs);
     for (size_t i = count; i-- > 0;) {
       const FeatureOperand dx = i > 0 ? input_gradient_of(i) : FeatureOperand{whole_dx(), {}};
       differentiate(i, inputs, dy, dx);
       dy = dx;
     }
-    if (dx_ && dy.operand != *dx_) add_stacks(dy.operand);
+    if (dx_ && dy.operand != *dx_) samples_.add_stacks(dy.operand, stacks(), *dx_);
   }
 
   /// Butterflies' gradients are computed together.
@@ -149,33 +129,6 @@ class ChainBuilder {
           build_tile_pass(b_, problem, partition, {.x = inputs[i], .y = dy, .dweight = dweight}));
       return_weights(i, dweight);
     }
-  }
-
-  /// The operand for each stack, with zeros up to so many features of all.
-  Operand padded(const Operand& operand, uint32_t rows, const char* name) {
-    if (operand.rows() == rows) return operand;
-    const bool is_input = operand == x_;
-    const uint32_t stacks = p_.butterfly && is_input ? p_.butterfly->stacks : 1, size = rows / stacks;
-    const Operand all = features(name, rows);
-    for (uint32_t s = 0; s < stacks; ++s) {
-      b_.send(operand, rows_of(all, s * size, operand.rows()), steps_);
-      const uint32_t missing = size - operand.rows();
-      if (missing > 0)
-        steps_.push_back(add(b_, FillProblem{type(), missing, p_.n, 0},
-                             {rows_of(all, s * size + operand.rows(), missing)}));
-    }
-    return all;
-  }
-
-  /// dx is the sum of what the stacks give, cut to its features.
-  void add_stacks(const Operand& whole) {
-    const uint32_t stacks = p_.butterfly ? p_.butterfly->stacks : 1, size = whole.rows() / stacks;
-    const auto part = [&](uint32_t s) { return rows_of(whole, s * size, p_.inputs); };
-    if (stacks == 1) return b_.send(part(0), *dx_, steps_);
-    for (uint32_t s = 1; s < stacks; ++s)
-      steps_.push_back(
-          add(b_, BinaryProblem{.op = kernels::Binary::add, .type = type(), .rows = p_.inputs, .cols = p_.n},
-              {s == 1 ? part(0) : *dx_, part(s), *dx_}));
   }
 
   Operand weight_temporary(std::string_view name, size_t i, const TilePassProblem& problem,
@@ -254,6 +207,7 @@ class ChainBuilder {
   Operand x_, y_;  // with a feature in each row
   std::optional<Operand> dx_;
   std::vector<StepId> steps_;
+  TileSamples samples_{b_, p_.numbers.operands, p_.n, p_.sample_rows, steps_};
 };
 
 void check_operands(const Builder& b, const TileChainProblem& p, const TileChainOperands& o) {

@@ -1,0 +1,47 @@
+// Samples as matrices of a feature per row: brought into that form, padded, stacked, and returned.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/builder.h"
+
+namespace tessera::ops {
+
+/// Adds steps for operands of n samples, [features, n] or, with sample_rows, [n, features].
+class TileSamples {
+ public:
+  TileSamples(const Builder& builder, Type type, uint32_t n, bool sample_rows,
+              std::vector<program::StepId>& steps)
+      : b_(builder), type_(type), n_(n), sample_rows_(sample_rows), steps_(steps) {}
+
+  /// A temporary with a feature in each row.
+  Operand temporary(std::string name, uint32_t features, std::vector<program::MappedBox> mapping = {}) const {
+    return b_.temporary(std::move(name), type_, features, n_, std::move(mapping));
+  }
+  static Operand rows_of(const Operand& operand, uint32_t row, uint32_t rows) {
+    return {operand.variable, operand.inside(program::Box{row, rows, 0, operand.cols()})};
+  }
+
+  /// An operand with a feature in each row: itself or a temporary, filled if it is read.
+  Operand as_features(const Operand& operand, uint32_t features, bool is_read) const;
+  /// Copies what as_features() gave back, if that was a temporary.
+  void return_samples(const Operand& features, const Operand& to) const;
+
+  /// Features for each stack, with zeros up to so many of all: the operand itself if it has them.
+  Operand padded(const Operand& features, uint32_t stacks, uint32_t rows) const;
+  /// to = the sum of the first features of each stack.
+  void add_stacks(const Operand& all, uint32_t stacks, const Operand& to) const;
+
+ private:
+  OperandLayout layout_of_samples(uint32_t features) const;
+
+  const Builder& b_;
+  Type type_;
+  uint32_t n_;
+  bool sample_rows_;
+  std::vector<program::StepId>& steps_;
+};
+
+}  // namespace tessera::ops
