@@ -6,7 +6,7 @@
 #define TESSERA_BUTTERFLY_FORWARD_INL_H_
 #endif
 
-#include "kernels/host/butterfly/values-inl.h"
+#include "kernels/host/butterfly/features-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -143,6 +143,8 @@ class ButterflyForward {
     const float* data = twiddle_.as<const float>() + int64_t{stack} * rows * twiddle_.row_stride;
     const ButterflyTile tile{{data, twiddle_.row_stride, s_}, lanes.lanes};
     const Samples y = numbers_of(y_, size_t{stack} * numbers, numbers);
+    if (runs_along_features(s_, lanes.count))
+      return run_samples(FeatureButterfly(tile.twiddle, scratch_), lanes, y);
     const ColumnView columns{scratch_, columns_, lanes.lanes};
     const size_t passes = order_.passes.size();
     const bool loads = passes == 0 || !is_in_place(x_, lanes, numbers);
@@ -159,6 +161,14 @@ class ButterflyForward {
         if (stores && &segment == &order_.segments.back())
           store_unit(s_, columns_, segment, unit, scratch_, lanes, y);
       }
+  }
+
+  void run_samples(const FeatureButterfly& butterfly, const LaneTile& tile, const Samples& y) const {
+    for (uint32_t sample = tile.begin; sample < tile.begin + tile.count; ++sample) {
+      butterfly.load(x_, sample);
+      butterfly.run();
+      butterfly.store(y, sample);
+    }
   }
 
   ButterflyShape s_;
