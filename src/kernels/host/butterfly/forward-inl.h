@@ -119,6 +119,61 @@ inline void store_unit(const ButterflyShape& s, const ButterflyColumns& columns,
   });
 }
 
+// The pass of strides below a vector, from or to samples in rows: the transposition overlaps with it.
+#if HWY_TARGET == HWY_AVX3
+template <bool tied, bool decreasing>
+HWY_INLINE void run_row_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
+                             const ColumnView& columns, float* rows, size_t row_step, bool to_rows) {
+  constexpr uint32_t kBits = 4, kFeatures = 16;
+  static_assert(kLanes == kFeatures);
+  const DotFloats d;
+  const GroupTwiddle twiddle = tile.twiddle.at<tied>(pass, groups.feature);
+  float *at = columns.at(groups.feature), *row = rows + groups.feature;
+  size_t offset = 0;
+  for (uint32_t i = 0; i < groups.high; ++i) {
+    RealValue x[kFeatures];
+    if (to_rows) {
+#pragma GCC unroll 16
+      for (size_t j = 0; j < kFeatures; ++j) x[j] = RealValue::load(at + j * kLanes, 0);
+      multiply_group<kBits, tied, decreasing>(twiddle, offset, x);
+      transpose_square([&](size_t j) HWY_ATTR { return x[j].v; },
+                       [&](size_t j, DotVec v) HWY_ATTR { hn::StoreU(v, d, row + j * row_step); });
+    } else {
+      transpose_square([&](size_t j) HWY_ATTR { return hn::LoadU(d, row + j * row_step); },
+                       [&](size_t j, DotVec v) HWY_ATTR { x[j].v = v; });
+      multiply_group<kBits, tied, decreasing>(twiddle, offset, x);
+#pragma GCC unroll 16
+      for (size_t j = 0; j < kFeatures; ++j) x[j].store(at + j * kLanes, 0);
+    }
+    at += kFeatures * kLanes;
+    row += kFeatures;
+    offset += RealValue::kMatrix * group_matrices<tied>(kFeatures);
+  }
+}
+
+#endif
+
+// Whether the samples of a tile are rows that a pass can take as they are.
+inline bool takes_rows(const ButterflyShape& s, const ButterflyPass& pass, const Samples& x,
+                       const LaneTile& tile) {
+  return HWY_TARGET == HWY_AVX3 && !s.complex && pass.first == 0 && pass.bits == 4 && x.feature_stride == 1 &&
+         tile.count == kLanes && x.features >= s.n();
+}
+
+inline void row_pass([[maybe_unused]] const ButterflyTile& tile, [[maybe_unused]] const ButterflyPass& pass,
+                     [[maybe_unused]] const PassGroups& groups, [[maybe_unused]] const ColumnView& columns,
+                     [[maybe_unused]] const Samples& rows, [[maybe_unused]] uint32_t begin,
+                     [[maybe_unused]] bool to_rows) {
+#if HWY_TARGET == HWY_AVX3
+  with_bool(tile.twiddle.shape.tied, [&](auto tied) HWY_ATTR {
+    with_bool(pass.decreasing, [&](auto decreasing) HWY_ATTR {
+      run_row_pass<tied(), decreasing()>(tile, pass, groups, columns, rows.at(begin, 0),
+                                         static_cast<size_t>(rows.sample_stride), to_rows);
+    });
+  });
+#endif
+}
+
 class ButterflyForward {
  public:
   ButterflyForward(const program::Vertex& v, const ButterflyShape& shape)
@@ -147,17 +202,26 @@ class ButterflyForward {
       return run_samples(FeatureButterfly(tile.twiddle, scratch_), lanes, y);
     const ColumnView columns{scratch_, columns_, lanes.lanes};
     const size_t passes = order_.passes.size();
-    const bool loads = passes == 0 || !is_in_place(x_, lanes, numbers);
-    const bool stores = passes == 0 || !is_in_place(y, lanes, numbers);
-    const ColumnView from = loads ? columns : in_place(x_, lanes, s_.parts());
-    const ColumnView to = stores ? columns : in_place(y, lanes, s_.parts());
+    const bool from_rows = passes > 1 && takes_rows(s_, order_.passes.front(), x_, lanes);
+    const bool to_rows = passes > 1 && takes_rows(s_, order_.passes.back(), y, lanes);
+    const bool loads = passes == 0 || !(from_rows || is_in_place(x_, lanes, numbers));
+    const bool stores = passes == 0 || !(to_rows || is_in_place(y, lanes, numbers));
+    const ColumnView from = loads || from_rows ? columns : in_place(x_, lanes, s_.parts());
+    const ColumnView to = stores || to_rows ? columns : in_place(y, lanes, s_.parts());
     for (const ButterflySegment& segment : order_.segments)
       for (uint32_t unit = 0; unit < segment.units(s_.n()); ++unit) {
         if (loads && &segment == &order_.segments.front())
           load_unit(s_, columns_, segment, unit, x_, lanes, scratch_);
-        for (size_t p = segment.begin; p < segment.end; ++p)
-          pass_(tile, order_.passes[p], PassGroups(order_.passes[p], segment, unit), p == 0 ? from : columns,
-                p + 1 == passes ? to : columns);
+        for (size_t p = segment.begin; p < segment.end; ++p) {
+          const ButterflyPass& pass = order_.passes[p];
+          const PassGroups groups(pass, segment, unit);
+          if (p == 0 && from_rows)
+            row_pass(tile, pass, groups, columns, x_, lanes.begin, false);
+          else if (p + 1 == passes && to_rows)
+            row_pass(tile, pass, groups, columns, y, lanes.begin, true);
+          else
+            pass_(tile, pass, groups, p == 0 ? from : columns, p + 1 == passes ? to : columns);
+        }
         if (stores && &segment == &order_.segments.back())
           store_unit(s_, columns_, segment, unit, scratch_, lanes, y);
       }
