@@ -131,14 +131,15 @@ TEST_P(FastfoodTest, ForwardIsTheProductOfMatrices) {
     EXPECT_EQ(forward(layer, x, true).values, y.values);
     Matrix one(1, shape.in);
     std::copy_n(&x.values[size_t{7} * shape.in], shape.in, one.values.begin());
-    EXPECT_EQ(row_of(forward(layer, one), 0), row_of(y, 7));
+    const Matrix alone = forward(layer, one);
+    for (uint32_t i = 0; i < shape.out; ++i) ASSERT_NEAR(alone(0, i), y(7, i), tolerance(shape));
   }
 }
 
 TEST_P(FastfoodTest, GradientsAreThoseOfTheProduct) {
   const Shape shape = GetParam();
   // Products with large matrices take long: fewer samples, and elements.
-  const uint32_t batch = shape.size > 64 ? 2 : 18, step = shape.size > 64 ? shape.size / 4 + 1 : 1;
+  const uint32_t batch = shape.size > 64 ? 2 : 30, step = shape.size > 64 ? shape.size / 4 + 1 : 1;
   Random random(shape.size);
   Layer layer(shape, random);
   const std::vector<Vector> h = hadamard_matrix(shape.size);

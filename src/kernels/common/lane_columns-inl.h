@@ -46,6 +46,16 @@ inline void store_columns(const float* columns, const LaneTile& tile, const Samp
     store_samples(columns + column_of(begin), tile, features_from(to, begin, kColumnRun));
 }
 
+// A single sample as a line of `features` features, zeros beyond its own.
+inline void load_line(const Samples& from, uint32_t sample, uint32_t features, float* line) {
+  const uint32_t given = std::min(from.features, features);
+  for (uint32_t f = 0; f < given; ++f) line[f] = *from.at(sample, f);
+  std::fill(line + given, line + features, 0.0F);
+}
+inline void store_line(const float* line, uint32_t sample, const Samples& to) {
+  for (uint32_t f = 0; f < to.features; ++f) *to.at(sample, f) = line[f];
+}
+
 // Adds the lanes of each column to totals, which are `features` floats, in whole vectors.
 inline void add_lane_totals(const float* columns, size_t features, float* totals) {
   const Floats d;

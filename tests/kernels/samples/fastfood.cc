@@ -74,7 +74,7 @@ constexpr NamedSample kForwardSamples[] = {
     {"n16-transposed", forward_sample<16, square, true>},
     {"n32", forward_sample<32, square, false>},
     {"n32-transposed", forward_sample<32, square, true>},
-    {"n37-rectangular", forward_sample<37, rectangular, false>},
+    {"n29-rectangular", forward_sample<29, rectangular, false>},
     {"n21-stacks", forward_sample<21, stacked, false>},
     {"n5-stacks-transposed", forward_sample<5, stacked, true>},
 };
@@ -85,8 +85,9 @@ constexpr NamedSample kGradientsSamples[] = {
     {"n32-transposed", gradients_sample<32, square, true>},
     {"n32-dx", gradients_sample<32, square, false, dx>},
     {"n32-ds", gradients_sample<32, square, false, ds>},
+    {"n2-dx", gradients_sample<2, square, true, dx>},
     {"n21-dg", gradients_sample<21, rectangular, false, dg>},
-    {"n21-db", gradients_sample<21, rectangular, true, db>},
+    {"n13-db", gradients_sample<13, rectangular, true, db>},
     {"n21-stacks", gradients_sample<21, stacked, false>},
     {"n5-stacks-transposed", gradients_sample<5, stacked, true>},
 };

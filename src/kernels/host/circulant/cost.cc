@@ -23,8 +23,8 @@ constexpr double kMovePerVector = 3;
 // Adding the lanes of a column.
 constexpr double kTotalPerPoint = 5;
 // A direction of the transform of a single sample, or of the taps: fixed, and for each point and halving.
-constexpr double kLineCycles = 600;
-constexpr double kLinePerHalving = 0.3;
+constexpr double kLineCycles = 350;
+constexpr double kLinePerHalving = 0.15;
 
 double vectors_of(const HostFigures& f) { return kColumnLanes / lanes_of(f); }
 
@@ -33,7 +33,9 @@ double transform_cycles(double size, const HostFigures& f) {
   return size * vectors_of(f) * (kPerVector + kPerHalving * std::log2(size));
 }
 
-double line_cycles(double size) { return kLineCycles + kLinePerHalving * size * std::log2(size); }
+double line_cycles(double size, const HostFigures& f) {
+  return vectors_of(f) * (kLineCycles + kLinePerHalving * size * std::log2(size));
+}
 
 double move_cycles(double points, double bytes, const HostFigures& f) {
   return kMovePerVector * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
@@ -55,7 +57,7 @@ struct Parts {
   }
   /// So many directions of transforms.
   double transforms(double directions, double size, const HostFigures& f) const {
-    return directions * (tiles * transform_cycles(size, f) + lines * line_cycles(size));
+    return directions * (tiles * transform_cycles(size, f) + lines * line_cycles(size, f));
   }
 };
 
@@ -71,7 +73,7 @@ program::PhaseTimes circulant_forward_cost(const program::Vertex& v, const machi
   const CirculantEmbedding embedding(shape);
   const double size = embedding.size;
   const Parts parts(samples_in(v, v.fields[x]), embedding.size);
-  return computing(line_cycles(size) + parts.transforms(2, size, f) +
+  return computing(line_cycles(size, f) + parts.transforms(2, size, f) +
                    move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
                    move_cycles(parts.tiles * shape.out, bytes_of(v.fields[y]), f));
 }
@@ -88,9 +90,9 @@ program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const mac
   const double directions = 1 + (has_dx ? 1 : 0) + (has_dc ? 1 : 0);
   double cycles =
       parts.transforms(directions, size, f) + move_cycles(parts.tiles * size, bytes_of(v.fields[dy]), f);
-  if (has_dx) cycles += line_cycles(size) + move_cycles(parts.tiles * shape.in, bytes_of(v.fields[dx]), f);
+  if (has_dx) cycles += line_cycles(size, f) + move_cycles(parts.tiles * shape.in, bytes_of(v.fields[dx]), f);
   if (has_dc)
-    cycles += line_cycles(size) + move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
+    cycles += line_cycles(size, f) + move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
               parts.tiles * kTotalPerPoint * size;
   return computing(cycles);
 }

@@ -38,7 +38,7 @@ struct CirculantEmbedding {
 };
 
 /// So many samples, or fewer, are left over from the tiles of a batch: one by one they take less time.
-inline constexpr uint32_t kFewCirculantSamples = 4;
+inline constexpr uint32_t kFewCirculantSamples = 5;
 
 /// Whether single samples are processed on vectors along their features: those of four columns or more.
 constexpr bool circulant_has_lines(uint32_t size) { return size >= 4 * kColumnLanes; }

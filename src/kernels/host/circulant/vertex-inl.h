@@ -81,7 +81,7 @@ class CirculantVertex {
     each_lane_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
       if (is_few(tile)) {
         for (uint32_t i = 0; i < tile.count; ++i) {
-          load_line(in, tile.begin + i, line());
+          load_line(in, tile.begin + i, size_, line());
           lines_.split(line());
           multiply_line(line(), spectrum(), size_, conjugate);
           lines_.merge(line());
@@ -96,23 +96,15 @@ class CirculantVertex {
   }
 
   void correlate_line(const Samples& x, const Samples& dy, uint32_t sample, const Samples& dx) const {
-    load_line(x, sample, line());
+    load_line(x, sample, size_, line());
     lines_.split(line());
-    load_line(dy, sample, dy_line());
+    load_line(dy, sample, size_, dy_line());
     lines_.split(dy_line());
     add_product_of_lines(line(), dy_line(), totals(), size_);
     if (dx.data == nullptr) return;
     multiply_line(dy_line(), spectrum(), size_, true);
     lines_.merge(dy_line());
     store_line(dy_line(), sample, dx);
-  }
-
-  void load_line(const Samples& from, uint32_t sample, float* to) const {
-    for (uint32_t f = 0; f < from.features; ++f) to[f] = *from.at(sample, f);
-    std::fill(to + from.features, to + size_, 0.0F);
-  }
-  static void store_line(const float* from, uint32_t sample, const Samples& to) {
-    for (uint32_t f = 0; f < to.features; ++f) *to.at(sample, f) = from[f];
   }
 
   // Values of the spectrum are those of points 0 and 1, and of pairs of points that are complex.

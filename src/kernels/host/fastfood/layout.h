@@ -10,6 +10,12 @@
 
 namespace tessera::kernels {
 
+/// So many samples, or fewer, are left over from the tiles of a batch: one by one they take less time.
+inline constexpr uint32_t kFewFastfoodSamples = 11;
+
+/// Whether single samples are processed on vectors along their features.
+inline bool fastfood_has_lines(uint32_t size) { return size >= kColumnLanes; }
+
 /// Offsets in floats. All but the totals are columns.
 struct FastfoodScratch {
   size_t x = 0;

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/host/fastfood/codelet.h"
 #include "kernels/host/fastfood/hadamard-inl.h"
 #include "kernels/host/fastfood/layout.h"
+#include "kernels/host/fastfood/line-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::fastfood {
@@ -48,6 +50,15 @@ class FastfoodVertex {
   Columns columns(size_t offset) const { return {scratch_ + offset}; }
   static HWY_INLINE Lane all(float value) { return hn::Set(Floats(), value); }
   Samples samples(const FieldView& field) const { return samples_of(field, transposed_); }
+
+  // Whether the samples of a tile are processed one by one; rows of parameters are arrays then.
+  bool is_few(const LaneTile& tile, std::span<const FieldView> parameters) const {
+    return fastfood_has_lines(size_) && tile.count <= kFewFastfoodSamples &&
+           std::ranges::all_of(parameters, [](const FieldView& f) { return f.empty() || f.col_stride == 1; });
+  }
+  LineStack line_stack(const Stack& of, size_t work) const {
+    return {of.s.data, of.g.data, of.b.data, of.permutation.data, size_, all(scale_), columns(work)};
+  }
 
   // Where another point's vector lies, of the same lane.
   static HWY_INLINE size_t place_of(size_t point, size_t place) {
@@ -93,12 +104,15 @@ class FastfoodForward : FastfoodVertex {
     const Samples in = samples(v_.fields[x]), out = samples(v_.fields[y]);
     const Columns first = columns(layout_.first), second = columns(layout_.second);
     each_lane_tile(in.count, [&](const LaneTile& tile) HWY_ATTR {
+      if (is_few(tile, v_.fields.subspan(s, permutation - s + 1))) {
+        for (uint32_t i = 0; i < tile.count; ++i) one_sample(in, out, tile.begin + i);
+        return;
+      }
       load_columns(in, tile, size_, columns(layout_.x).data);
       for (uint32_t row = 0; row < v_.fields[s].rows; ++row) {
         const Samples part = features_from(out, row * size_, size_);
         if (part.features == 0) break;
-        const Stack stack{
-            {v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
+        const Stack stack = stack_of(row);
         first_transform(stack, columns(layout_.x), first);
         second_transform(stack, first, second, [&](size_t p, size_t place, Lane v) HWY_ATTR {
           second(p, place, hn::Mul(all(stack.s[p]), v));
@@ -109,6 +123,22 @@ class FastfoodForward : FastfoodVertex {
   }
 
  private:
+  Stack stack_of(uint32_t row) const {
+    using namespace fastfood_forward_field;
+    return {{v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
+  }
+
+  void one_sample(const Samples& in, const Samples& out, uint32_t sample) const {
+    float *x = scratch_ + layout_.x, *first = scratch_ + layout_.first;
+    load_line(in, sample, size_, x);
+    for (uint32_t row = 0; row < v_.fields[fastfood_forward_field::s].rows; ++row) {
+      const Samples part = features_from(out, row * size_, size_);
+      if (part.features == 0) break;
+      line_stack(stack_of(row), layout_.second).forward(x, first, first);
+      store_line(first, sample, part);
+    }
+  }
+
   const program::Vertex& v_;
 };
 
@@ -124,6 +154,11 @@ class FastfoodGradients : FastfoodVertex {
     for (size_t field : {ds, dg, db}) clear(v_.fields[field]);
     const Samples gradient = samples(v_.fields[dy]), dx_out = samples(v_.fields[dx]);
     each_lane_tile(gradient.count, [&](const LaneTile& tile) HWY_ATTR {
+      if (is_few(tile, v_.fields.subspan(s, permutation - s + 1)) &&
+          is_few(tile, v_.fields.subspan(ds, db - ds + 1))) {
+        for (uint32_t i = 0; i < tile.count; ++i) one_sample(gradient, dx_out, tile.begin + i);
+        return;
+      }
       if (reads_x()) load_columns(samples(v_.fields[x]), tile, size_, columns(layout_.x).data);
       std::fill_n(columns(layout_.dx).data, v_.fields[dx].empty() ? 0 : floats_of_columns(size_), 0.0F);
       for (uint32_t row = 0; row < v_.fields[s].rows; ++row) {
@@ -143,11 +178,36 @@ class FastfoodGradients : FastfoodVertex {
     return wants(ds) || wants(dg) || wants(db);
   }
 
+  Stack stack_of(uint32_t row) const {
+    using namespace fastfood_gradients_field;
+    return {{v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
+  }
+
+  void one_sample(const Samples& gradient, const Samples& out, uint32_t sample) const {
+    using namespace fastfood_gradients_field;
+    float *x_line = scratch_ + layout_.x, *dx_line = scratch_ + layout_.dx;
+    float *first = scratch_ + layout_.first, *dy_line = scratch_ + layout_.dy;
+    // The columns of one sample take less than half of the second columns.
+    float* other = scratch_ + layout_.second + floats_of_columns(size_ / kColumnLanes);
+    if (reads_x()) load_line(samples(v_.fields[x]), sample, size_, x_line);
+    std::fill_n(dx_line, size_, 0.0F);
+    for (uint32_t row = 0; row < v_.fields[s].rows; ++row) {
+      const Samples part = features_from(gradient, row * size_, size_);
+      if (part.features == 0) break;
+      load_line(part, sample, size_, dy_line);
+      const auto to = [&](size_t field) {
+        return wants(field) ? Row<float>(v_.fields[field], row).data : nullptr;
+      };
+      line_stack(stack_of(row), layout_.second)
+          .gradients(x_line, dy_line, dx_line, to(ds), to(dg), to(db), first, other);
+    }
+    if (wants(dx)) store_line(dx_line, sample, out);
+  }
+
   // The columns that dy holds.
   void one_stack(uint32_t row) const {
     using namespace fastfood_gradients_field;
-    const Stack stack{
-        {v_.fields[s], row}, {v_.fields[g], row}, {v_.fields[b], row}, {v_.fields[permutation], row}};
+    const Stack stack = stack_of(row);
     const Columns x = columns(layout_.x), first = columns(layout_.first), second = columns(layout_.second);
     const Columns gradient = columns(layout_.dy), dx_columns = columns(layout_.dx);
     if (wants(ds) || wants(dg)) first_transform(stack, x, first);
