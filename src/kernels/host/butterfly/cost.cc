@@ -21,6 +21,8 @@ constexpr double kSlack = 1.15;
 // Multiply-adds of a feature in a factor: of values; of gradients, with the inputs computed again.
 constexpr double kForwardOperations = 2;
 constexpr double kGradientOperations = 7;
+// A vector of pairs of a single sample, whose coefficients are rearranged.
+constexpr double kPerPairs = 6.5;
 // Adding the lanes of a coefficient's sum, and storing it.
 constexpr double kPerSum = 2.5;
 // Transposing a vector.
@@ -30,6 +32,19 @@ double copy_cycles(const FieldView& field, const HostFigures& f) {
   return kTransposePerVector * static_cast<double>(field.elements()) / lanes_of(f) +
          bytes_of(field) / streaming_rate(bytes_of(field), f);
 }
+
+/// Cycles of the samples beyond whole tiles that are multiplied one by one, and how many these are.
+struct SingleSamples {
+  uint32_t count = 0;
+  double cycles = 0;
+
+  SingleSamples(const ButterflyShape& s, uint32_t samples, const HostFigures& f) {
+    const uint32_t rest = samples % kButterflyLanes;
+    if (!butterfly_along_features(s, rest, static_cast<uint32_t>(lanes_of(f)))) return;
+    count = rest;
+    cycles = kPerPairs * rest * s.stacks * s.factors() * (s.n() / 2 / lanes_of(f));
+  }
+};
 
 /// Cycles of so many multiply-adds for each feature of each factor, on a batch padded to whole tiles.
 double multiply_cycles(const ButterflyShape& s, double samples, double operations, const HostFigures& f) {
@@ -51,9 +66,11 @@ program::PhaseTimes butterfly_forward_cost(const program::Vertex& v, const machi
   using namespace butterfly_forward_field;
   const ButterflyShape s = butterfly_shape(v);
   const FieldView& out = v.fields[y];
-  const double samples = s.transposed ? out.cols : out.rows;
+  const uint32_t samples = s.transposed ? out.cols : out.rows;
+  const SingleSamples singles(s, samples, m.figures);
   const double stream = bytes_of(v.fields[twiddle]) / streaming_rate(bytes_of(v.fields[twiddle]), m.figures);
-  const double arithmetic = multiply_cycles(s, samples, kForwardOperations, m.figures);
+  const double arithmetic =
+      singles.cycles + multiply_cycles(s, samples - singles.count, kForwardOperations, m.figures);
   return phases(s.stacks * copy_cycles(v.fields[x], m.figures) + copy_cycles(out, m.figures),
                 std::max(arithmetic, stream));
 }

@@ -154,13 +154,6 @@ class FeatureButterfly {
   float* columns_;
 };
 
-// Samples that take less time one by one than a tile of them.
-inline constexpr uint32_t kMostFeatureSamples = 5;
-
-inline bool runs_along_features(const ButterflyShape& s, uint32_t samples) {
-  return !s.complex && s.n() >= 2 * kLanes && samples <= kMostFeatureSamples;
-}
-
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

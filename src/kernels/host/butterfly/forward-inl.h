@@ -198,7 +198,7 @@ class ButterflyForward {
     const float* data = twiddle_.as<const float>() + int64_t{stack} * rows * twiddle_.row_stride;
     const ButterflyTile tile{{data, twiddle_.row_stride, s_}, lanes.lanes};
     const Samples y = numbers_of(y_, size_t{stack} * numbers, numbers);
-    if (runs_along_features(s_, lanes.count))
+    if (butterfly_along_features(s_, lanes.count, kLanes))
       return run_samples(FeatureButterfly(tile.twiddle, scratch_), lanes, y);
     const ColumnView columns{scratch_, columns_, lanes.lanes};
     const size_t passes = order_.passes.size();

@@ -26,6 +26,12 @@ inline constexpr uint32_t kMostPassBits = 4;
 /// Lanes of a forward tile: a cache line.
 inline constexpr uint32_t kButterflyLanes = 16;
 
+/// Whether a tile's samples are multiplied one by one, with vectors of so many lanes along the features.
+inline bool butterfly_along_features(const ButterflyShape& s, uint32_t samples, uint32_t lanes) {
+  constexpr uint32_t kMostSamples = 5;  // that take less time than a tile
+  return !s.complex && s.n() >= 2 * lanes && samples <= kMostSamples;
+}
+
 /// The factors of strides 2^first to 2^(first + bits - 1) of a block.
 struct ButterflyPass {
   uint32_t block;
