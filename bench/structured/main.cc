@@ -1,9 +1,7 @@
 // Structured layers of N × N beside the dense products of MKL and oneDNN, in turns: forward, and forward with
 // the gradients of input and parameters.
 //
-//   bench_structured [THREADS [N...]]
-//
-//   bench_structured LAYER [THREADS [N...]]
+//   bench_structured [LAYER] [THREADS [N...]]
 //
 // Of all layers, or of one: butterfly, circulant or fastfood. Without sizes, 32 to 4096. Times are the least
 // of all calls. "dense" is the faster library; "bound" the fraction of the rate of multiply-adds, of which a
