@@ -4,10 +4,12 @@
 
 #include <tessera/machine.h>
 #include <tessera/sparse.h>
+#include <tessera/structured.h>
 #include <tessera/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -167,7 +169,7 @@ class Graph {
   bool contains(std::string_view name) const { return names_.contains(name); }
   const ValueInfo& info(ValueId id) const { return values_.at(id); }
   const TensorType& type(ValueId id) const { return values_.at(id).type; }
-  const std::vector<ValueInfo>& values() const { return values_; }
+  const std::deque<ValueInfo>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::map<std::string, ValueId>& outputs() const { return outputs_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
@@ -183,7 +185,7 @@ class Graph {
   ValueId add(ValueInfo info);
   std::vector<Value> add(Node node, const std::vector<Value>& inputs);
 
-  std::vector<ValueInfo> values_;
+  std::deque<ValueInfo> values_;  ///< references stay valid while values are added
   std::vector<Node> nodes_;
   std::map<std::string, ValueId> outputs_;
   std::map<std::string, ValueId, std::less<>> names_;
@@ -234,6 +236,8 @@ Value reshape(Value x, Shape shape);
 /// Elements [begin, end) of a dimension.
 Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dimension);
+/// y[..., i] = x[..., permutation[i]]
+Value permute(Value x, const std::vector<uint32_t>& permutation);
 Value cast(Value x, Type type);
 /// Over the last dimension.
 Value softmax(Value x);
@@ -244,6 +248,20 @@ Value mean_squared_error(Value x, Value target);
 /// Zeroes elements with probability `rate` and divides the others by 1 − rate; `step` is a u32 scalar, and
 /// the mask a function of (seed, step, operation, element).
 Value dropout(Value x, double rate, Value step, uint64_t seed = 0);
+
+// Structured maps of the last dimension (structured.h). Parameters are matrices: dimensions after the last
+// one named here are part of it.
+
+/// Twiddle [stacks, blocks, log₂ N, 2N], tied [stacks, 4(N − 1)]; twice as long if complex.
+Value butterfly(Value x, Value twiddle, const Butterfly& of);
+/// Weight [a, d, b·c].
+Value kronecker(Value x, Value weight, const Kronecker& of);
+/// c of [size]; 0 outputs: as many as its size.
+Value circulant(Value x, Value c, uint32_t outputs = 0);
+/// c of [outputs + inputs − 1].
+Value toeplitz(Value x, Value c, uint32_t outputs);
+/// s, g and b of [stacks, N].
+Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of);
 
 /// Adds the gradients of a scalar with respect to values; one that it does not depend on has none.
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);
@@ -272,6 +290,8 @@ struct TrainingOptions {
   uint32_t micro_batches = 1;
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
+  /// Factors of the learning rate for some parameters; others have 1.
+  std::vector<std::pair<Value, double>> rates = {};
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an

@@ -80,6 +80,7 @@ class Lowering {
   Order order_of(ValueId id) const { return lowered_.orders.values.at(id); }
   /// Where a value lies that is computed already.
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
+  bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
   /// The parameter as which a value is stored, and the weight of a linear operation.
   const std::optional<ValueId>& stored_as(ValueId id) const { return lowered_.stored_as.at(id); }

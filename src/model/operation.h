@@ -60,6 +60,7 @@ struct Case {
   /// Largest value of integer inputs.
   uint32_t below = 1;
   bool differentiable = true;
+  bool hosts_only = false;                 ///< modelled machines refuse it
   std::shared_ptr<const Graph> body = {};  ///< of a call
 };
 

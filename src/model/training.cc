@@ -3,6 +3,8 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "model/operation.h"
 
@@ -26,6 +28,8 @@ void check(const TrainingOptions& options) {
     require(adam.epsilon > 0, "epsilon", adam.epsilon, "positive");
     require(adam.decay >= 0, "the weight decay", adam.decay, "at least 0");
   }
+  for (const auto& [value, factor] : options.rates)
+    require(std::isfinite(factor) && factor >= 0, "a factor of the learning rate", factor, "at least 0");
   if (options.clip_norm) require(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
 }
 
@@ -99,6 +103,26 @@ void update(Graph& graph, const Adam& adam, Value parameter, Value gradient, Val
   graph.assign(second, updated[2]);
 }
 
+/// Learning rates of parameters: the input, times their factors.
+class Rates {
+ public:
+  Rates(Graph& graph, const TrainingOptions& options)
+      : options_(options), by_factor_{{1, input_named(graph, "rate", Type::f32)}} {
+    for (const auto& [parameter, factor] : options.rates)
+      if (!by_factor_.contains(factor)) by_factor_.emplace(factor, by_factor_.at(1) * factor);
+  }
+
+  Value of(Value parameter) const {
+    for (const auto& [value, factor] : options_.rates)
+      if (value.id == parameter.id) return by_factor_.at(factor);
+    return by_factor_.at(1);
+  }
+
+ private:
+  const TrainingOptions& options_;
+  std::map<double, Value> by_factor_;
+};
+
 }  // namespace
 
 void add_training(Value loss, const TrainingOptions& options) {
@@ -109,6 +133,9 @@ void add_training(Value loss, const TrainingOptions& options) {
     if (graph.info(id).kind == Kind::parameter &&
         std::ranges::find(options.frozen, id, &Value::id) == options.frozen.end())
       all.push_back(graph.value(id));
+  // Before the gradients, as an update may run together with its gradient.
+  std::optional<Rates> rates;
+  if (options.micro_batches == 1) rates.emplace(graph, options);
   const std::vector<std::optional<Value>> found = gradients(loss, all);
   std::vector<Value> parameters, its_gradients;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -120,11 +147,13 @@ void add_training(Value loss, const TrainingOptions& options) {
   graph.set_backward(true);
   if (options.micro_batches != 1) accumulate(graph, its_gradients, options.micro_batches);
   if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm);
-  const Value rate = input_named(graph, "rate", Type::f32);
-  for (size_t i = 0; i < parameters.size(); ++i)
+  if (!rates) rates.emplace(graph, options);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Value rate = rates->of(parameters[i]);
     std::visit(
         [&](const auto& optimizer) { update(graph, optimizer, parameters[i], its_gradients[i], rate); },
         options.optimizer);
+  }
   graph.set_backward(false);
 }
 

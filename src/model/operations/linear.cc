@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/lowering.h"
@@ -212,8 +213,11 @@ void lower_input_gradient(Lowering& l, const Node& node) {
 const Node* sole_update(const Lowering& l, const Node& node) {
   const Node* update = l.sole_user(0);
   const std::optional<ValueId>& weight = l.stored_as(node.outputs[0]);
-  const bool can = update != nullptr && is_update(*update) && weight && !l.is_read_later(*weight, *update);
-  return can ? update : nullptr;
+  if (update == nullptr || !is_update(*update) || !weight || l.is_read_later(*weight, *update))
+    return nullptr;
+  const bool has_inputs = std::ranges::all_of(
+      update->inputs, [&](ValueId id) { return id == node.outputs[0] || l.is_computed(id); });
+  return has_inputs ? update : nullptr;
 }
 
 /// With the update that alone uses the gradient, if the weight has a form for both.

@@ -1,0 +1,216 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/io.h>
+#include <tessera/layers.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "base/random.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr std::array<std::string_view, 8> kNames = {"dense",    "butterfly", "bpbp",     "pixelfly",
+                                                    "fastfood", "circulant", "low-rank", "monarch"};
+// Streams of random numbers, apart from those of a graph's operations.
+constexpr uint32_t kValues = 0x6C617900;
+constexpr uint32_t kPlaces = 0x6C617901;
+
+/// Builds one layer.
+class LayerBuilder {
+ public:
+  LayerBuilder(Graph& graph, std::string name, Value x, uint32_t outputs, const LayerOptions& options)
+      : graph_(graph),
+        name_(std::move(name)),
+        x_(x),
+        inputs_(x.type().cols()),
+        outputs_(outputs),
+        options_(options) {}
+
+  Layer build() {
+    switch (options_.structure) {
+      case LayerStructure::dense: return finish(linear(x_, dense("weight", outputs_, inputs_)));
+      case LayerStructure::butterfly: return butterfly_layer();
+      case LayerStructure::bpbp: return bpbp_layer();
+      case LayerStructure::pixelfly: return pixelfly_layer();
+      case LayerStructure::fastfood: return fastfood_layer();
+      case LayerStructure::circulant: return circulant_layer();
+      case LayerStructure::low_rank: return finish(low_rank());
+      case LayerStructure::monarch: return monarch_layer();
+    }
+    return finish(x_);
+  }
+
+ private:
+  Layer finish(Value y) {
+    layer_.y = y;
+    return std::move(layer_);
+  }
+
+  /// A parameter with normally distributed values, each with a stream of its own.
+  Value normal(const std::string& what, Shape shape, double deviation, double rate) {
+    TensorType type{Type::f32, std::move(shape), {}, {}};
+    std::vector<float> values(type.elements());
+    stream(kValues).fill_normal(values);
+    for (float& value : values) value *= static_cast<float>(deviation);
+    return add(what, type.shape, std::move(values), rate);
+  }
+  Value add(const std::string& what, const Shape& shape, std::vector<float> values, double rate) {
+    layer_.parameters.push_back(
+        graph_.parameter(name_ + "." + what, shape, Initial::from(std::move(values))));
+    layer_.rates.push_back(options_.scaled ? rate : 1);
+    return layer_.parameters.back();
+  }
+  base::RandomStream stream(uint32_t purpose) const {
+    return base::RandomStream(options_.seed, static_cast<uint32_t>(layer_.parameters.size()), purpose);
+  }
+
+  Value dense(const std::string& what, uint32_t outputs, uint32_t inputs, double rate = 1) {
+    return normal(what, {outputs, inputs}, 1 / std::sqrt(inputs), rate);
+  }
+
+  /// Scaled: rotations by random angles, which keep the length of every vector; published: normal.
+  Value twiddle(const std::string& what, const Shape& shape, double rate) {
+    if (!options_.scaled) return normal(what, shape, std::sqrt(0.5), rate);
+    std::vector<float> values(TensorType{Type::f32, shape, {}, {}}.elements());
+    std::vector<float> angles(values.size() / 4);
+    stream(kValues).fill_symmetric(angles);
+    for (size_t i = 0; i < angles.size(); ++i) {
+      const float angle = std::numbers::pi_v<float> * angles[i];
+      const float rotation[] = {std::cos(angle), -std::sin(angle), std::sin(angle), std::cos(angle)};
+      std::ranges::copy(rotation, values.begin() + 4 * static_cast<int64_t>(i));
+    }
+    return add(what, shape, std::move(values), rate);
+  }
+
+  Value butterfly_of(const std::string& what, Value x, uint32_t outputs, bool tied) {
+    const Butterfly shape{.inputs = x.type().cols(), .outputs = outputs, .tied = tied};
+    const Shape tied_shape = {shape.stacks(), 4 * (shape.size() - 1)};
+    const Shape untied_shape = {shape.stacks(), 1, shape.levels(), 2 * shape.size()};
+    return butterfly(x, twiddle(what, tied ? tied_shape : untied_shape, 1), shape);
+  }
+
+  Layer butterfly_layer() {
+    const Value y = butterfly_of("twiddle", x_, outputs_, true);
+    return finish(y + add("butterfly_bias", {outputs_}, std::vector<float>(outputs_), 1));
+  }
+
+  static std::vector<uint32_t> bit_reversal(uint32_t size) {
+    std::vector<uint32_t> places(size);
+    for (uint32_t i = 1, bits = size >> 1; i < size; ++i)
+      places[i] = (places[i / 2] / 2) | (i % 2 == 1 ? bits : 0);
+    return places;
+  }
+
+  /// Zeros for the features that x lacks.
+  Value padded(Value x, uint32_t features) {
+    TensorType zeros = x.type();
+    zeros.shape.back() = features - x.type().cols();
+    if (zeros.shape.back() == 0) return x;
+    return concatenate({x, graph_.constant("", zeros.shape, std::vector<float>(zeros.elements()))},
+                       static_cast<uint32_t>(zeros.shape.size() - 1));
+  }
+
+  Layer bpbp_layer() {
+    const uint32_t n = Butterfly{inputs_, outputs_}.size();
+    const std::vector<uint32_t> places = bit_reversal(n);
+    const Value half = butterfly_of("twiddle1", permute(padded(x_, n), places), n, false);
+    return finish(butterfly_of("twiddle2", permute(half, places), outputs_, false));
+  }
+
+  /// Factors as published: larger ones, or other learning rates, trained to worse accuracies.
+  Value low_rank() {
+    const double deviation = 1 / std::sqrt(1.0 * options_.rank * inputs_);
+    const Value v = normal("v", {options_.rank, inputs_}, deviation, 1);
+    const Value u = normal("u", {outputs_, options_.rank}, deviation, 1);
+    return linear(linear(x_, v), u);
+  }
+
+  Layer pixelfly_layer() {
+    Pattern pattern = flat_butterfly(outputs_, inputs_, options_.block_size, options_.butterfly_size);
+    const double row = static_cast<double>(pattern.blocks()) * options_.block_size / pattern.block_rows();
+    std::vector<float> values(pattern.blocks() * options_.block_size * options_.block_size);
+    stream(kValues).fill_normal(values);
+    for (float& value : values) value /= static_cast<float>(std::sqrt(row));
+    const Value sparse =
+        graph_.sparse_parameter(name_ + ".weight", std::move(pattern), Initial::from(std::move(values)));
+    layer_.parameters.push_back(sparse);
+    layer_.rates.push_back(1);
+    return finish(linear(x_, sparse) + low_rank());
+  }
+
+  Layer circulant_layer() {
+    const uint32_t size = std::max(inputs_, outputs_);
+    const Value c = normal("c", {size}, 1 / std::sqrt(inputs_), 1);
+    return finish(circulant(x_, c, outputs_));
+  }
+
+  Layer fastfood_layer() {
+    Fastfood shape{.inputs = inputs_, .outputs = outputs_};
+    const uint32_t n = shape.size(), stacks = shape.stacks();
+    shape.permutation.resize(uint64_t{n} * stacks);
+    base::RandomSequence random(stream(kPlaces));
+    for (uint32_t s = 0; s < stacks; ++s) {
+      const auto row = shape.permutation.begin() + int64_t{s} * n;
+      std::iota(row, row + n, 0);
+      for (uint32_t i = n; i > 1; --i) std::swap(row[i - 1], row[random.below(i)]);
+    }
+    const Value s = normal("s", {stacks, n}, 1, 1);
+    const Value g = normal("g", {stacks, n}, 1, 1);
+    const Value b = normal("b", {stacks, n}, 1, 1);
+    return finish(fastfood(x_, s, g, b, shape));
+  }
+
+  /// The divisor of a size that is nearest to its square root.
+  static uint32_t blocks_of(uint32_t size) {
+    auto blocks = static_cast<uint32_t>(std::sqrt(size));
+    while (size % blocks != 0) --blocks;
+    return blocks;
+  }
+
+  Layer monarch_layer() {
+    const uint32_t k = blocks_of(inputs_), p = inputs_ / k, l = blocks_of(outputs_), s = outputs_ / l;
+    // The features between the factors fill whole blocks of both.
+    const uint32_t q = l * ((p + l - 1) / l), r = k * q / l;
+    const double cores = 2.0;
+    const Value first = normal("blkdiag1", {k, 1, q * p}, 1 / std::sqrt(p), inputs_ / (p * cores));
+    const Value second = normal("blkdiag2", {1, l, s * r}, 1 / std::sqrt(r), inputs_ / (r * cores));
+    return finish(kronecker(kronecker(x_, first, {k, q, p, 1}), second, {1, s, r, l}));
+  }
+
+  Graph& graph_;
+  std::string name_;
+  Value x_;
+  uint32_t inputs_;
+  uint32_t outputs_;
+  const LayerOptions& options_;
+  Layer layer_;
+};
+
+}  // namespace
+
+std::string_view name_of(LayerStructure structure) { return kNames.at(static_cast<size_t>(structure)); }
+
+LayerStructure layer_structure_named(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end())
+    throw UsageError(
+        fmt::format("the structure '{}' is unknown; there are {}", name, fmt::join(kNames, ", ")));
+  return static_cast<LayerStructure>(found - kNames.begin());
+}
+
+Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,
+                   const LayerOptions& options) {
+  if (outputs == 0) throw UsageError(fmt::format("{}: a layer without outputs", name));
+  if (options.rank == 0) throw UsageError(fmt::format("{}: a rank of 0; it must be at least 1", name));
+  return LayerBuilder(graph, name, x, outputs, options).build();
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,72 @@
+// Permutations of the last dimension.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+#include "ops/map/gather.h"
+
+namespace tessera::model {
+namespace {
+
+const std::vector<int64_t>& places_of(const Node& node) { return node.list("permutation"); }
+
+Types infer(const Signature& s) {
+  const TensorType& x = s.inputs[0];
+  const std::vector<int64_t>& places = places_of(s.attributes);
+  if (x.pattern || x.shape.empty() || places.size() != x.cols())
+    throw UsageError(
+        fmt::format("permute: a permutation of {} places does not match {}", places.size(), to_string(x)));
+  std::vector<bool> used(places.size());
+  for (int64_t place : places) {
+    if (place < 0 || place >= static_cast<int64_t>(places.size()) || used[place])
+      throw UsageError(fmt::format("permute: {} is not a place of {}, or there twice", place, places.size()));
+    used[place] = true;
+  }
+  return {x};
+}
+
+Gradients gradient(const Differentiation& d) {
+  const std::vector<int64_t>& places = places_of(d.node);
+  std::vector<int64_t> inverse(places.size());
+  for (size_t i = 0; i < places.size(); ++i) inverse[places[i]] = static_cast<int64_t>(i);
+  return {d.graph.apply("permute", {*d.dy[0]}, {{"permutation", std::move(inverse)}})[0]};
+}
+
+std::vector<Array> reference(const Evaluation& e) {
+  const std::vector<int64_t>& places = places_of(e.node);
+  Array y(e.inputs[0]->size());
+  for (uint64_t begin = 0; begin < y.size(); begin += places.size())
+    for (size_t i = 0; i < places.size(); ++i) y[begin + i] = (*e.inputs[0])[begin + places[i]];
+  return {y};
+}
+
+/// Rows are gathered.
+std::vector<OrderChoice> orders(const OrderQuery&, const Node&) {
+  return {{{Order::transposed}, {Order::transposed}}};
+}
+
+void lower(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  const std::vector<int64_t>& places = places_of(node);
+  l.add(ops::GatherProblem{l.builder().type_of(in), in.rows(), in.cols(), {places.begin(), places.end()}},
+        {in, out});
+}
+
+std::vector<Case> cases() {
+  const Attributes attributes = {{"permutation", std::vector<int64_t>{3, 0, 6, 2, 5, 1, 4}}};
+  return {{{{Type::f32, {3, 4, 7}, {}, {}}}, attributes}, {{{Type::f16, {9, 7}, {}, {}}}, attributes}};
+}
+
+constexpr Operation kPermute[] = {{"permute", 1, 1, infer, gradient, reference, orders, lower, cases}};
+
+}  // namespace
+
+std::span<const Operation> permute_operations() { return kPermute; }
+
+Value permute(Value x, const std::vector<uint32_t>& permutation) {
+  return x.graph->apply("permute", {x},
+                        {{"permutation", std::vector<int64_t>(permutation.begin(), permutation.end())}})[0];
+}
+
+}  // namespace tessera::model

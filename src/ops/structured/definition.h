@@ -1,0 +1,42 @@
+// What structured maps are: products of sparse matrices whose elements are parameters. References evaluate
+// this, as plainly as it stands.
+#pragma once
+
+#include <tessera/structured.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tessera::ops {
+
+/// y[out] += scale · parameter · x[in]
+struct StructuredTerm {
+  uint32_t out = 0;
+  uint32_t in = 0;
+  double scale = 1;
+  std::optional<uint64_t> parameter = {};  ///< position in the parameters, one after the other; none: 1
+};
+
+/// A sparse matrix; the vector that it gives has `outputs` elements.
+struct StructuredStage {
+  uint32_t outputs = 0;
+  std::vector<StructuredTerm> terms = {};
+};
+
+/// The matrices in the order of application to a sample, of inputs_of() elements.
+std::vector<StructuredStage> stages_of(const Structure& structure);
+
+/// Vectors between the stages: a sample of x first, that of y last.
+std::vector<std::vector<double>> apply_stages(std::span<const StructuredStage> stages,
+                                              std::span<const double> parameters, std::span<const double> x);
+
+/// dx of a sample, whose vectors between the stages are given; adds its gradients of the parameters to those
+/// in `dparameters`.
+std::vector<double> differentiate_stages(std::span<const StructuredStage> stages,
+                                         std::span<const double> parameters,
+                                         std::span<const std::vector<double>> vectors,
+                                         std::span<const double> dy, std::span<double> dparameters);
+
+}  // namespace tessera::ops

@@ -1,0 +1,31 @@
+// The codelet of a structured map on a host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ops/structured/structured.h"
+
+namespace tessera::ops {
+
+/// A matrix of indices that a codelet reads; the problem owns it.
+struct StructuredConstant {
+  const std::vector<uint32_t>* values = nullptr;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+};
+
+/// Its fields are x, for gradients dy, the parameters, constants, then the results y or dx and the gradients
+/// of the parameters, and scratch.
+struct StructuredCodelet {
+  const program::Codelet* codelet = nullptr;
+  std::vector<int64_t> params = {};
+  std::vector<StructuredConstant> constants = {};
+  size_t scratch_floats = 0;
+};
+
+/// For a vertex that takes so many samples.
+StructuredCodelet codelet_of(const StructuredProblem& problem, uint32_t samples);
+
+}  // namespace tessera::ops

@@ -1,0 +1,13 @@
+// Structured maps on hosts: one vertex for each part of the batch.
+#pragma once
+
+#include "ops/structured/structured.h"
+
+namespace tessera::ops {
+
+StructuredPlan plan_on_host(const StructuredProblem& problem, const machine::Machine& machine);
+
+program::StepId build_on_host(const Builder& builder, const StructuredProblem& problem,
+                              const BatchPartition& partition, const StructuredOperands& operands);
+
+}  // namespace tessera::ops

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/map/elementwise/codelet.h"
+#include "ops/map/elementwise.h"
+#include "ops/split.h"
+#include "ops/structured/host/codelets.h"
+#include "ops/structured/host/host.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+namespace {
+
+using machine::Machine;
+using program::FieldView;
+using program::PhaseTimes;
+
+// Kernels process samples in vectors; a part has whole ones.
+constexpr uint32_t kGrain = 16;
+
+FieldView field(uint32_t rows, uint32_t cols, Type type = Type::f32) {
+  return {nullptr, type, rows, cols, cols, 1};
+}
+
+PhaseTimes cycles_of(const StructuredProblem& p, uint32_t samples, const Machine& m) {
+  StructuredProblem part = p;
+  part.batch = samples;
+  const StructuredCodelet codelet = codelet_of(p, samples);
+  const uint32_t inputs = inputs_of(p.structure), outputs = outputs_of(p.structure);
+  const FieldView x = field(part.rows(inputs), part.cols(inputs)),
+                  y = field(part.rows(outputs), part.cols(outputs));
+  std::vector<FieldView> fields = {x};
+  if (p.gradients) fields.push_back(y);
+  const std::vector<ParameterMatrix> parameters = parameter_matrices(p.structure);
+  for (const ParameterMatrix& of : parameters) fields.push_back(field(of.rows, of.cols));
+  for (const StructuredConstant& constant : codelet.constants)
+    fields.push_back(field(constant.rows, constant.cols, Type::u32));
+  if (!p.gradients) fields.push_back(y);
+  if (p.gradients) fields.push_back(p.input_gradient ? x : FieldView{});
+  for (const ParameterMatrix& of : parameters)
+    if (p.gradients) fields.push_back(p.parameter_gradients ? field(of.rows, of.cols) : FieldView{});
+  fields.push_back(field(1, static_cast<uint32_t>(codelet.scratch_floats)));
+  return codelet.codelet->cost({fields, codelet.params}, m);
+}
+
+/// Seconds in which the parts' gradients of the parameters are added.
+double reduction_seconds(const StructuredProblem& p, uint32_t parts, const Machine& m) {
+  if (!p.gradients || !p.parameter_gradients) return 0;
+  double seconds = 0;
+  for (; parts > 1; parts = (parts + 1) / 2)
+    for (const ParameterMatrix& of : parameter_matrices(p.structure))
+      seconds +=
+          plan(BinaryProblem{.op = kernels::Binary::add, .rows = parts / 2 * of.rows, .cols = of.cols}, m)
+              .chosen.total();
+  return seconds;
+}
+
+PlanCandidate weigh(const StructuredProblem& p, const BatchPartition& partition, const Machine& m) {
+  uint32_t samples = 0;
+  for (uint32_t i = 0; i < partition.parts(); ++i)
+    samples = std::max(samples, partition.sample_begin[i + 1] - partition.sample_begin[i]);
+  PhaseTimes cycles = cycles_of(p, samples, m);
+  cycles[program::Phase::sync] += program::sync_cycles(m, partition.parts());
+  PhaseTimes seconds = cycles.scaled(1 / m.clock_hz);
+  seconds[program::Phase::reduce] += reduction_seconds(p, partition.parts(), m);
+  const uint64_t scratch = codelet_of(p, samples).scratch_floats * sizeof(float) * partition.parts();
+  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"), seconds, scratch,
+          ""};
+}
+
+}  // namespace
+
+StructuredPlan plan_on_host(const StructuredProblem& problem, const Machine& machine) {
+  if (problem.type != Type::f32)
+    throw UsageError(fmt::format("a {} of {} is not possible on a host: use f32", name_of(problem.structure),
+                                 name_of(problem.type)));
+  StructuredPlan plan;
+  std::vector<BatchPartition> partitions;
+  uint32_t last = 0;
+  for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
+    const BatchPartition partition{split_evenly(problem.batch, parts, kGrain)};
+    if (partition.parts() != parts) break;
+    partitions.push_back(partition);
+    plan.candidates.push_back(weigh(problem, partition, machine));
+  }
+  const size_t best = choose_fastest(plan.candidates);
+  plan.partition = partitions[best];
+  plan.chosen = plan.candidates[best];
+  return plan;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,59 @@
+#include "ops/structured/structured.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include "ops/structured/host/host.h"
+#include "ops/structured/tiles/structured.h"
+
+namespace tessera::ops {
+namespace {
+
+void check_operands(const Builder& builder, const StructuredProblem& p, const StructuredOperands& o) {
+  const uint32_t inputs = inputs_of(p.structure), outputs = outputs_of(p.structure);
+  const auto samples = [&](const Operand& operand, std::string_view name, uint32_t features) {
+    builder.require(operand, name, p.type, p.rows(features), p.cols(features));
+  };
+  samples(o.x, "x", inputs);
+  samples(o.y, p.gradients ? "dy" : "y", outputs);
+  if (o.dx.has_value() != (p.gradients && p.input_gradient))
+    throw UsageError(o.dx ? "the product has no dx, so it takes no operand for one"
+                          : "the product has a dx; pass its operand");
+  if (o.dx) samples(*o.dx, "dx", inputs);
+
+  const std::vector<StructuredParameter> parameters = parameters_of(p.structure);
+  const std::vector<ParameterMatrix> matrices = parameter_matrices(p.structure);
+  const size_t gradients = p.gradients && p.parameter_gradients ? parameters.size() : 0;
+  if (o.parameters.size() != parameters.size() || o.parameter_gradients.size() != gradients)
+    throw UsageError(fmt::format("a {} has {} parameters and here {} gradients of them; given are {} and {}",
+                                 name_of(p.structure), parameters.size(), gradients, o.parameters.size(),
+                                 o.parameter_gradients.size()));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    builder.require(o.parameters[i], parameters[i].name, p.type, matrices[i].rows, matrices[i].cols);
+    if (i < gradients)
+      builder.require(o.parameter_gradients[i], fmt::format("the gradient of {}", parameters[i].name), p.type,
+                      matrices[i].rows, matrices[i].cols);
+  }
+}
+
+}  // namespace
+
+StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine) {
+  if (problem.batch == 0) throw UsageError("a batch of a structured map has no samples");
+  return machine.kind == machine::Kind::host ? plan_on_host(problem, machine)
+                                             : plan_on_tiles(problem, machine);
+}
+
+std::string to_string(const StructuredPlan& plan) {
+  return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
+}
+
+program::StepId build_structured(const Builder& builder, const StructuredProblem& problem,
+                                 const StructuredPlan& plan, const StructuredOperands& operands) {
+  check_operands(builder, problem, operands);
+  if (const auto* batch = std::get_if<BatchPartition>(&plan.partition))
+    return build_on_host(builder, problem, *batch, operands);
+  return build_on_tiles(builder, problem, plan, operands);
+}
+
+}  // namespace tessera::ops

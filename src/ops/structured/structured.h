@@ -1,0 +1,73 @@
+// Structured linear maps of a batch of samples and their gradients: planned, and added to a tile program.
+#pragma once
+
+#include <tessera/structured.h>
+#include <tessera/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/builder.h"
+#include "ops/plan.h"
+#include "ops/structured/tiles/chain.h"
+#include "ops/structured/tiles/toeplitz.h"
+
+namespace tessera::ops {
+
+struct StructuredProblem {
+  Structure structure;
+  uint32_t batch = 0;
+  Type type = Type::f32;    ///< of all values and parameters; f16 on tiles alone
+  bool transposed = false;  ///< x, y and their gradients are [features, batch] instead of [batch, features]
+  bool gradients = false;   ///< dx and the parameters' gradients from x and dy, instead of y from x
+  bool input_gradient = true;       ///< gradients: whether there is a dx
+  bool parameter_gradients = true;  ///< gradients: whether there are those of the parameters
+
+  /// Rows and columns of a matrix of samples with so many features.
+  uint32_t rows(uint32_t features) const { return transposed ? features : batch; }
+  uint32_t cols(uint32_t features) const { return transposed ? batch : features; }
+};
+
+/// The batch over the threads of a host: the first sample of each part, and the end.
+struct BatchPartition {
+  std::vector<uint32_t> sample_begin;
+
+  uint32_t parts() const { return static_cast<uint32_t>(sample_begin.size() - 1); }
+};
+
+using StructuredPlan = Plan<std::variant<BatchPartition, TileChainPartition, TileToeplitzPartition>>;
+
+/// Partitions the map: on a host the batch over the threads, by the cost of the parts, small batches to one;
+/// on tiles the passes of a chain, or of Toeplitz matrices dense products. Throws UsageError for impossible
+/// sizes, and types or structures that the machine does not support.
+StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine);
+
+/// "2 parts; predicted 17 us"
+std::string to_string(const StructuredPlan& plan);
+
+/// Matrices of a parameter as programs store it: its last dimensions are columns.
+struct ParameterMatrix {
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+};
+std::vector<ParameterMatrix> parameter_matrices(const Structure& structure);
+
+/// Operands in a program, of the problem's type. The forward product reads x and writes y; gradients read x
+/// and y, which is dy, and write dx and those of the parameters, as far as the problem has them.
+struct StructuredOperands {
+  Operand x;
+  Operand y;
+  std::vector<Operand> parameters = {};
+  std::optional<Operand> dx = {};
+  std::vector<Operand> parameter_gradients = {};
+};
+
+/// Adds the product. Throws UsageError for operands of another type or shape.
+program::StepId build_structured(const Builder& builder, const StructuredProblem& problem,
+                                 const StructuredPlan& plan, const StructuredOperands& operands);
+
+}  // namespace tessera::ops
