@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -74,7 +75,7 @@ int train(const TrainRequest& r, const Machine& machine, Trainer& trainer, repor
                                    return Interruption::pending() == 0;
                                  }});
   display.clear();
-  fmt::print("{}", r.json ? json(r, machine, trainer, report, first) : summary(report));
+  fmt::print("{}", r.json ? json({json_of(r, machine, trainer, report, first)}, {}) : summary(report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   if (report.result->finished) return 0;
   complain(fmt::format(
@@ -86,14 +87,44 @@ int train(const TrainRequest& r, const Machine& machine, Trainer& trainer, repor
 
 int show_estimate(const TrainRequest& r, const Machine& machine, const Trainer& trainer,
                   const report::TrainingReport& report) {
-  fmt::print("{}",
-             r.json ? json(r, machine, trainer, report, 0) : heading(report, trainer) + estimate(report));
+  fmt::print("{}", r.json ? json({json_of(r, machine, trainer, report, 0)}, {})
+                          : heading(report, trainer) + estimate(report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   for (const model::RunCost* cost : {&report.step, &report.evaluation}) {
     if (cost->overflow.empty()) continue;
     complain(cost->overflow);
     return 1;
   }
+  return 0;
+}
+
+/// Trains with consecutive seeds.
+int train_seeds(TrainRequest r, const Machine& machine, const ImageSplit& images) {
+  const Interruption interruption;
+  const uint64_t first = r.settings.seed;
+  std::vector<nlohmann::ordered_json> trainings;
+  std::vector<double> accuracies;
+  for (uint32_t i = 0; i < r.seeds; ++i) {
+    r.settings.seed = first + i;
+    Trainer trainer(r.settings, images, machine, r.threads);
+    report::TrainingReport report = report_of(r, images, machine, trainer);
+    if (i == 0 && !r.json) fmt::print("{}", heading(report, trainer));
+    Display display(false, 0, report.epochs * report.steps_per_epoch);
+    report.result = trainer.train({.progress = [&](const TrainingProgress& now) {
+      display.show(now);
+      return Interruption::pending() == 0;
+    }});
+    display.clear();
+    if (!report.result->finished) {
+      complain(fmt::format("interrupted while training with seed {}", r.settings.seed));
+      return 128 + Interruption::pending();
+    }
+    accuracies.push_back(report.result->test_accuracy.value());
+    trainings.push_back(json_of(r, machine, trainer, report, 0));
+    if (!r.json) fmt::print("{}", summary_of_seed(report, r.settings.seed));
+    std::fflush(stdout);
+  }
+  fmt::print("{}", r.json ? json(std::move(trainings), accuracies) : summary_of_seeds(accuracies));
   return 0;
 }
 
@@ -106,6 +137,7 @@ int run(const Options& options, const CLI::App& command) {
     if (!file.empty()) io::require_writable(file);
   const Machine machine = machine_for(request);
   const ImageSplit images = images_for(request);
+  if (request.seeds > 1) return train_seeds(request, machine, images);
   Trainer trainer(request.settings, images, machine, request.threads);
   report::TrainingReport report = report_of(request, images, machine, trainer);
   return request.estimate ? show_estimate(request, machine, trainer, report)
@@ -123,6 +155,7 @@ Command add_train_command(CLI::App& app) {
       "\nExamples:\n"
       "  tessera train --data data --dataset cifar-10-grey --layers 1024,1024,10 --report dense.html\n"
       "  tessera train --data data --dataset mnist --kind dynamic --density 1/10 --schedule rigl\n"
+      "  tessera train --data data --dataset cifar-10-grey --kind butterfly --seeds 5\n"
       "  tessera train --layers 1024,1024,10 --checkpoint run.safetensors --resume\n"
       "  tessera train --layers 1024,1024,10 --kind static --density 1/16 --machine bow --estimate");
   return [options, &command] { return run(*options, command); };

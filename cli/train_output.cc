@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/isa.h"
 #include "base/memory.h"
@@ -27,6 +28,11 @@ ordered_json or_null(const std::optional<T>& value) {
 std::string network_of(const TrainingSettings& s) {
   std::string text = fmt::format("{}, {}", fmt::join(s.layers, "-"), name_of(s.kind));
   if (train::is_sparse(s)) text += fmt::format(" of density {:.4g}, block size {}", s.density, s.block_size);
+  if (s.kind == LayerKind::pixelfly)
+    text += fmt::format(" of block size {}, butterfly size {}", s.block_size, s.butterfly_size);
+  if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank)
+    text += fmt::format(", rank {}", s.rank);
+  if (train::is_structured(s)) text += fmt::format(", recipe {}", name_of(s.recipe));
   return text;
 }
 
@@ -124,8 +130,8 @@ TrainingReport report_of(const TrainRequest& request, const ImageSplit& images, 
   return report;
 }
 
-std::string json(const TrainRequest& request, const Machine& machine, const Trainer& trainer,
-                 const TrainingReport& report, uint64_t resumed_from) {
+ordered_json json_of(const TrainRequest& request, const Machine& machine, const Trainer& trainer,
+                     const TrainingReport& report, uint64_t resumed_from) {
   ordered_json result = {{"settings", train::json_of(trainer.settings())},
                          {"images", report.images},
                          {"machine", request.machine},
@@ -139,7 +145,42 @@ std::string json(const TrainRequest& request, const Machine& machine, const Trai
   result["step"] = json_of(report, report.step);
   result["step"]["operations"] = operations_of(report);
   result["evaluation"] = json_of(report, report.evaluation);
-  return ordered_json{{"schema", 1}, {"command", "train"}, {"results", {result}}}.dump(2) + "\n";
+  return result;
+}
+
+std::string json(std::vector<ordered_json> trainings, const std::vector<double>& test_accuracies) {
+  ordered_json all = {{"schema", 1}, {"command", "train"}, {"results", std::move(trainings)}};
+  if (test_accuracies.size() > 1) {
+    const MeanAccuracy accuracy = mean_of(test_accuracies);
+    all["test_accuracy"] = {{"mean", accuracy.mean}, {"margin", accuracy.margin}};
+  }
+  return all.dump(2) + "\n";
+}
+
+MeanAccuracy mean_of(const std::vector<double>& values) {
+  // Quantiles 0.975 of Student's t by degrees of freedom; with more, intervals are slightly too wide.
+  constexpr double kQuantiles[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  if (values.size() < 2) return {mean, 0};
+  double squares = 0;
+  for (double value : values) squares += (value - mean) * (value - mean);
+  const size_t freedom = values.size() - 1;
+  const double quantile = freedom <= std::size(kQuantiles) ? kQuantiles[freedom - 1] : 2.228;
+  return {mean, quantile * std::sqrt(squares / (count - 1) / count)};
+}
+
+std::string summary_of_seed(const TrainingReport& r, uint64_t seed) {
+  const TrainingResult& result = *r.result;
+  return fmt::format("seed {}: test accuracy {:.2f} %, loss {:.4f}, epoch {}; step {}\n", seed,
+                     100 * result.test_accuracy.value_or(0), result.test_loss.value_or(0), result.best_epoch,
+                     value_text(result.step_seconds, Unit::seconds));
+}
+
+std::string summary_of_seeds(const std::vector<double>& test_accuracies) {
+  const MeanAccuracy accuracy = mean_of(test_accuracies);
+  return fmt::format("test accuracy {:.2f} ± {:.2f} %, mean of {} seeds and its 95 % interval\n",
+                     100 * accuracy.mean, 100 * accuracy.margin, test_accuracies.size());
 }
 
 std::string heading(const TrainingReport& r, const Trainer& trainer) {

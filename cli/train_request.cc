@@ -9,12 +9,14 @@
 #include <filesystem>
 
 #include "cli/parse.h"
+#include "train/settings.h"
 
 namespace tessera::cli {
 namespace {
 
 constexpr uint32_t kMostTiles = 4096;
 constexpr uint32_t kMostImages = 10'000'000;
+constexpr uint32_t kMostSeeds = 1000;
 
 double parse_real(const std::string& option, const std::string& text) {
   const auto value = parse_number<double>(text);
@@ -60,9 +62,17 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       },
       "Sizes: inputs, hidden layers, classes (default: one hidden layer of 1024)");
   add(command, "--kind", s.kind, layer_kind_named,
-      "Hidden layers: dense, static (block-sparse, fixed pattern) or dynamic (blocks are dropped and grown)");
+      "Hidden layers: dense, static (block-sparse, fixed pattern), dynamic (blocks are dropped and grown), "
+      "butterfly, bpbp, pixelfly, fastfood, circulant, low-rank or monarch");
   add(command, "--density", s.density, parse_density, "Density of sparse layers (default: 0.1)");
-  add_count(command, "--block", s.block_size, "Their block size: 1, 4, 8, 16 or 32 (default: 16)");
+  add_count(command, "--block", s.block_size,
+            "Their block size, and pixelfly's: 1, 4, 8, 16 or 32 (default: 16)");
+  add_count(command, "--butterfly", s.butterfly_size,
+            "Pixelfly's butterfly size, a power of two (default: 16)");
+  add_count(command, "--rank", s.rank,
+            "Rank of low-rank layers, and of pixelfly's low-rank part (default: 1)");
+  add(command, "--recipe", s.recipe, recipe_named,
+      "Initial values and learning rates of structured layers: paper, or best (for each factor, default)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
   add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
   add(command, "--schedule", s.drop_grow.kind, drop_grow_named,
@@ -90,6 +100,11 @@ void add_optimizer_options(CLI::App& command, TrainingSettings& s) {
       "Seed of all random choices");
 }
 
+void add_seeds_option(CLI::App& command, TrainRequest& r) {
+  add_count(command, "--seeds", r.seeds,
+            "Train so often with consecutive seeds; prints mean and interval (default: 1)", kMostSeeds);
+}
+
 void add_place_options(CLI::App& command, TrainRequest& r) {
   command.add_option("--data", r.data, "Folder with images (default: synthetic ones)");
   command
@@ -115,6 +130,7 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
 void add_train_options(CLI::App& command, TrainRequest& request) {
   add_network_options(command, request);
   add_optimizer_options(command, request.settings);
+  add_seeds_option(command, request);
   add_place_options(command, request);
 }
 
@@ -125,7 +141,12 @@ void check(const TrainRequest& r, const CLI::App& command) {
       if (!holds && command.count(option) != 0)
         throw UsageError(fmt::format("{} is for {}; add that, or leave it out", option, what));
   };
-  refuse_unless(s.kind != LayerKind::dense, {"--density", "--block"}, "--kind static or dynamic");
+  const bool is_pixelfly = s.kind == LayerKind::pixelfly;
+  refuse_unless(train::is_sparse(s), {"--density"}, "--kind static or dynamic");
+  refuse_unless(train::is_sparse(s) || is_pixelfly, {"--block"}, "--kind static, dynamic or pixelfly");
+  refuse_unless(is_pixelfly, {"--butterfly"}, "--kind pixelfly");
+  refuse_unless(is_pixelfly || s.kind == LayerKind::low_rank, {"--rank"}, "--kind low-rank or pixelfly");
+  refuse_unless(train::is_structured(s), {"--recipe"}, "--kind butterfly and other structures");
   refuse_unless(s.kind == LayerKind::dynamic_sparse, {"--schedule", "--change", "--every", "--until"},
                 "--kind dynamic");
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
@@ -135,6 +156,10 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
   refuse_unless(!r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(r.resume, {"--allow-different-bits"}, "--resume");
+  if (r.seeds > 1)
+    for (const char* option : {"--checkpoint", "--estimate", "--report"})
+      if (command.count(option) != 0)
+        throw UsageError(fmt::format("{} is for one training; leave out it or --seeds", option));
   if (!r.data.empty() && command.count("--images") != 0)
     throw UsageError("--images is for synthetic images; leave out it or --data");
   if (r.estimate && !r.checkpoint.empty())

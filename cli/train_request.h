@@ -16,6 +16,7 @@ namespace tessera::cli {
 struct TrainRequest {
   TrainingSettings settings;
   bool layers_given = false;
+  uint32_t seeds = 1;  ///< trainings, with consecutive seeds
 
   // The images: a data set of a folder, or synthetic ones.
   std::string data;

@@ -2,6 +2,7 @@
 // the training loop with its checkpoints.
 #pragma once
 
+#include <tessera/layers.h>
 #include <tessera/machine.h>
 #include <tessera/model.h>
 #include <tessera/types.h>
@@ -92,20 +93,35 @@ Pattern replaced(const Pattern& pattern, std::span<const BlockPosition> drop,
 
 // The training loop.
 
+/// Of hidden layers. Those after dynamic_sparse are structures of layers.h.
 enum class LayerKind : uint8_t {
   dense,
   static_sparse,   ///< blocks whose pattern is fixed
   dynamic_sparse,  ///< blocks that are dropped and grown
+  butterfly,
+  bpbp,
+  pixelfly,
+  fastfood,
+  circulant,
+  low_rank,
+  monarch,
+};
+/// Initial values and learning rates of structured layers.
+enum class Recipe : uint8_t {
+  paper,  ///< as published with each structure; one learning rate
+  best,   ///< scales and learning rates for each factor
 };
 enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw };
 enum class DropGrowKind : uint8_t { none, set, rigl };
 
-// "dense", "static", "dynamic"; "sgd", …; "none", "set", "rigl". The functions from names throw UsageError
-// that lists them.
+// "dense", "static", "dynamic", "butterfly", …; "paper", "best"; "sgd", …; "none", "set", "rigl". The
+// functions from names throw UsageError that lists them.
 std::string_view name_of(LayerKind kind);
+std::string_view name_of(Recipe recipe);
 std::string_view name_of(OptimizerKind kind);
 std::string_view name_of(DropGrowKind kind);
 LayerKind layer_kind_named(std::string_view name);
+Recipe recipe_named(std::string_view name);
 OptimizerKind optimizer_named(std::string_view name);
 DropGrowKind drop_grow_named(std::string_view name);
 
@@ -125,9 +141,12 @@ struct TrainingSettings {
   std::vector<uint32_t> layers = {1024, 1024, 10};  ///< sizes: inputs, hidden layers, classes
   LayerKind kind = LayerKind::dense;                ///< of hidden layers; the output layer is dense
   double density = 0.1;                             ///< of sparse ones
-  uint32_t block_size = 16;
-  std::string activation = "relu";  ///< or gelu, tanh, sigmoid, none
-  double dropout = 0;               ///< after each hidden layer
+  uint32_t block_size = 16;                         ///< of sparse ones and pixelfly
+  uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
+  uint32_t rank = 1;                                ///< of low rank and pixelfly
+  Recipe recipe = Recipe::best;                     ///< of structured ones
+  std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
+  double dropout = 0;                               ///< after each hidden layer
   OptimizerKind optimizer = OptimizerKind::momentum;
   double momentum = 0.9;
   double decay = 0;

@@ -71,17 +71,46 @@ Value activated(const std::string& name, Value x) {
   return x;
 }
 
+model::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
+  return {.structure = model::layer_structure_named(name_of(s.kind)),
+          .rank = s.rank,
+          .block_size = s.block_size,
+          .butterfly_size = s.butterfly_size,
+          .scaled = s.recipe == Recipe::best,
+          .seed = base::RandomStream(s.seed, static_cast<uint32_t>(layer), kWeightStream).words(0)[0]};
+}
+
+/// Learning rates of parameters, relative to the network's.
+using Rates = std::vector<std::pair<Value, double>>;
+
+/// A hidden layer's product, without bias.
+Value structured(Graph& graph, const TrainingSettings& s, size_t layer, Value x, Rates& rates) {
+  const model::Layer built = model::linear_layer(graph, fmt::format("layer{}", layer + 1), x,
+                                                 s.layers[layer + 1], options_of(s, layer));
+  for (size_t i = 0; i < built.parameters.size(); ++i)
+    rates.emplace_back(built.parameters[i], built.rates[i]);
+  return built.y;
+}
+
 /// The logits of `rows` images.
 Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows,
-              bool training) {
+              bool training, Rates& rates) {
   Value x = graph.input(kImages, {rows, s.layers[0]});
   std::optional<Value> step;
   if (training && s.dropout > 0) step = graph.input(kDropoutStep, {}, Type::u32);
   const size_t last = s.layers.size() - 2;
   for (size_t layer = 0; layer <= last; ++layer) {
     const Pattern* pattern = layer < patterns.size() ? &patterns[layer] : nullptr;
-    const Value w = weight(graph, s, layer, pattern);
-    x = linear(x, w, graph.parameter(fmt::format("layer{}.bias", layer + 1), {s.layers[layer + 1]}));
+    const auto bias = [&] {
+      return graph.parameter(fmt::format("layer{}.bias", layer + 1), {s.layers[layer + 1]});
+    };
+    if (layer != last && is_structured(s)) {
+      x = structured(graph, s, layer, x, rates);
+      x = x + bias();
+    } else {
+      const Value w = weight(graph, s, layer, pattern);
+      x = linear(x, w, bias());
+    }
     if (layer == last) break;
     x = activated(s.activation, x);
     if (step) x = dropout(x, s.dropout, *step, s.seed);
@@ -123,24 +152,27 @@ std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
 Graph training_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns) {
   Graph graph;
   const uint32_t rows = s.batch / s.micro_batches;
-  const Value logits = forward(graph, s, patterns, rows, true);
+  Rates rates;
+  const Value logits = forward(graph, s, patterns, rows, true, rates);
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   graph.output(kLoss, loss);
   if (s.micro_batches == 1) graph.output(kLogits, logits);
-  add_training(loss, {optimizer_of(s), s.clip, s.micro_batches});
+  add_training(loss, {optimizer_of(s), s.clip, s.micro_batches, {}, std::move(rates)});
   return graph;
 }
 
 Graph evaluation_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows) {
   Graph graph;
-  graph.output(kLogits, forward(graph, s, patterns, rows, false));
+  Rates rates;
+  graph.output(kLogits, forward(graph, s, patterns, rows, false, rates));
   return graph;
 }
 
 Graph gradient_graph(const TrainingSettings& s) {
   Graph graph;
   const uint32_t rows = s.batch / s.micro_batches;
-  const Value logits = forward(graph, s, {}, rows, true);
+  Rates rates;
+  const Value logits = forward(graph, s, {}, rows, true, rates);
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   std::vector<Value> weights;
   for (size_t layer = 0; layer + 2 < s.layers.size(); ++layer)

@@ -12,7 +12,10 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 3> kLayerKinds = {"dense", "static", "dynamic"};
+constexpr std::array<std::string_view, 10> kLayerKinds = {"dense",    "static",   "dynamic",  "butterfly",
+                                                          "bpbp",     "pixelfly", "fastfood", "circulant",
+                                                          "low-rank", "monarch"};
+constexpr std::array<std::string_view, 2> kRecipes = {"paper", "best"};
 constexpr std::array<std::string_view, 5> kOptimizers = {"sgd", "momentum", "nesterov", "adam", "adamw"};
 constexpr std::array<std::string_view, 3> kDropGrowKinds = {"none", "set", "rigl"};
 constexpr std::array<std::string_view, 5> kActivations = {"relu", "gelu", "tanh", "sigmoid", "none"};
@@ -41,13 +44,15 @@ void check_network(const TrainingSettings& s) {
           s.layers.back(), fmt::format("from 2 to {}", kMostClasses));
   index_of(kActivations, s.activation, "the activation");
   require(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout, "at least 0 and less than 1");
-  if (!train::is_sparse(s)) return;
+  if (s.kind == LayerKind::dense) return;
   if (s.layers.size() == 2)
     throw UsageError(
         fmt::format("{} layers are hidden ones, and there is none between {} inputs and {} classes; the "
                     "output layer is always dense",
                     name_of(s.kind), s.layers[0], s.layers[1]));
-  require(s.density > 0 && s.density <= 1, "the density", s.density, "above 0 and at most 1");
+  if (train::is_sparse(s))
+    require(s.density > 0 && s.density <= 1, "the density", s.density, "above 0 and at most 1");
+  require(s.rank >= 1, "the rank", s.rank, "at least 1");
   const bool possible =
       s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
   require(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
@@ -82,11 +87,15 @@ void check_drop_grow(const DropGrowSchedule& s) {
 }  // namespace
 
 std::string_view name_of(LayerKind kind) { return kLayerKinds.at(static_cast<size_t>(kind)); }
+std::string_view name_of(Recipe recipe) { return kRecipes.at(static_cast<size_t>(recipe)); }
 std::string_view name_of(OptimizerKind kind) { return kOptimizers.at(static_cast<size_t>(kind)); }
 std::string_view name_of(DropGrowKind kind) { return kDropGrowKinds.at(static_cast<size_t>(kind)); }
 
 LayerKind layer_kind_named(std::string_view name) {
   return static_cast<LayerKind>(index_of(kLayerKinds, name, "the kind of layers"));
+}
+Recipe recipe_named(std::string_view name) {
+  return static_cast<Recipe>(index_of(kRecipes, name, "the recipe"));
 }
 OptimizerKind optimizer_named(std::string_view name) {
   return static_cast<OptimizerKind>(index_of(kOptimizers, name, "the optimizer"));
@@ -110,7 +119,13 @@ void check(const TrainingSettings& settings) {
   if (settings.kind == LayerKind::dynamic_sparse) check_drop_grow(settings.drop_grow);
 }
 
-bool is_sparse(const TrainingSettings& settings) { return settings.kind != LayerKind::dense; }
+bool is_sparse(const TrainingSettings& settings) {
+  return settings.kind == LayerKind::static_sparse || settings.kind == LayerKind::dynamic_sparse;
+}
+
+bool is_structured(const TrainingSettings& settings) {
+  return settings.kind != LayerKind::dense && !is_sparse(settings);
+}
 
 bool drops_and_grows(const TrainingSettings& settings) {
   return settings.kind == LayerKind::dynamic_sparse && settings.drop_grow.kind != DropGrowKind::none;
@@ -123,6 +138,9 @@ bool is_adam(const TrainingSettings& settings) {
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
   nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
+  if (s.kind == LayerKind::pixelfly) json.update({{"block", s.block_size}, {"butterfly", s.butterfly_size}});
+  if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
+  if (is_structured(s)) json["recipe"] = name_of(s.recipe);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}, {"optimizer", name_of(s.optimizer)}});
   if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
     json["momentum"] = s.momentum;

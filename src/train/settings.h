@@ -14,6 +14,8 @@ void check(const TrainingSettings& settings);
 nlohmann::ordered_json json_of(const TrainingSettings& settings);
 
 bool is_sparse(const TrainingSettings& settings);
+/// Whether hidden layers have a structure of layers.h.
+bool is_structured(const TrainingSettings& settings);
 /// Whether patterns change.
 bool drops_and_grows(const TrainingSettings& settings);
 bool is_adam(const TrainingSettings& settings);

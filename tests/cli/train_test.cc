@@ -70,8 +70,26 @@ TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
        {"--kind static --density 1/4 --block 8", "--kind dynamic --block 4 --every 2 --schedule set",
         "--kind dynamic --block 4 --every 2 --change 0.5 --until 1", "--kind dynamic --schedule none",
         "--optimizer sgd --decay 0.001 --clip 1", "--optimizer nesterov --momentum 0.5 --activation gelu",
-        "--optimizer adam --dropout 0.1", "--optimizer adamw --decay 0.1 --micro-batches 5"})
+        "--optimizer adam --dropout 0.1", "--optimizer adamw --decay 0.1 --micro-batches 5",
+        "--kind butterfly --recipe paper", "--kind bpbp", "--kind pixelfly --block 4 --butterfly 4 --rank 2",
+        "--kind fastfood", "--kind circulant", "--kind low-rank --rank 3", "--kind monarch --recipe best"})
     EXPECT_TRUE(train(options)["finished"]) << options;
+}
+
+TEST_F(TrainCliTest, SeveralSeedsHaveAMean) {
+  const std::string command = fmt::format("{} --seeds 3", kSmall);
+  const json all = json::parse(run(command + " --json").out);
+  ASSERT_EQ(all["results"].size(), 3u);
+  double sum = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(all["results"][i]["settings"]["seed"], 3 + i);
+    sum += all["results"][i]["test_accuracy"].get<double>();
+  }
+  EXPECT_NEAR(all["test_accuracy"]["mean"], sum / 3, 1e-12);
+  EXPECT_EQ(all["results"][0]["test_accuracy"], train("")["test_accuracy"]);
+  const Outcome text = run(command);
+  EXPECT_NE(text.out.find("seed 5: test accuracy"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("mean of 3 seeds"), std::string::npos) << text.out;
 }
 
 TEST_F(TrainCliTest, AnEstimateOfATiledMachineIsWhatItTakes) {
@@ -165,6 +183,12 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--kind sparse", "the kind of layers 'sparse' is unknown; there are dense, static, dynamic"},
       {"--density 0.1", "--density is for --kind static or dynamic"},
+      {"--kind dense --rank 4", "--rank is for --kind low-rank or pixelfly"},
+      {"--kind low-rank --block 4", "--block is for --kind static, dynamic or pixelfly"},
+      {"--kind static --recipe paper", "--recipe is for --kind butterfly and other structures"},
+      {"--kind monarch --recipe good", "the recipe 'good' is unknown; there are paper, best"},
+      {"--kind pixelfly --butterfly 12", "a butterfly size of 12"},
+      {"--seeds 2 --estimate", "--estimate is for one training"},
       {"--kind static --schedule set", "--schedule is for --kind dynamic"},
       {"--kind dynamic --schedule none --every 5", "--every is for --schedule set or rigl"},
       {"--kind static --block 7", "the block size is 7; it must be 1, 4, 8, 16 or 32"},

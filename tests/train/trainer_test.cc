@@ -42,6 +42,13 @@ const Setting kSettings[] = {
     {"dynamic_rigl", LayerKind::dynamic_sparse, DropGrowKind::rigl},
     {"dynamic_rigl_adamw", LayerKind::dynamic_sparse, DropGrowKind::rigl, OptimizerKind::adamw, 0.1, 2},
     {"dynamic_elements", LayerKind::dynamic_sparse, DropGrowKind::rigl, OptimizerKind::momentum, 0, 1, 1},
+    {"butterfly", LayerKind::butterfly},
+    {"bpbp", LayerKind::bpbp},
+    {"pixelfly", LayerKind::pixelfly},
+    {"fastfood", LayerKind::fastfood},
+    {"circulant", LayerKind::circulant},
+    {"low_rank", LayerKind::low_rank},
+    {"monarch_micro_batches", LayerKind::monarch, DropGrowKind::none, OptimizerKind::adam, 0, 5},
 };
 
 TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
