@@ -12,5 +12,6 @@ void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
+void bind_structured(nanobind::module_& m);
 
 }  // namespace tessera::python

@@ -55,4 +55,5 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_packing(m);
   tessera::python::bind_graph(m);
   tessera::python::bind_session(m);
+  tessera::python::bind_structured(m);
 }

@@ -12,7 +12,18 @@ from tessera import model, pack
 from tessera._config import get_num_threads, set_num_threads, show_config
 from tessera._machines import ProductResult, machine, spmm
 from tessera._matrices import Matrix, generate, read_matrix
-from tessera._products import Sddmm, Spmm, Weight, permute_packed
+from tessera._products import (
+    Butterfly,
+    Circulant,
+    Fastfood,
+    Kronecker,
+    Sddmm,
+    Spmm,
+    StructuredProduct,
+    Toeplitz,
+    Weight,
+    permute_packed,
+)
 from tessera._tessera import Machine
 
 if TYPE_CHECKING:
@@ -20,11 +31,17 @@ if TYPE_CHECKING:
     from tessera._sparsify import sparsify_
 
 __all__ = [
+    "Butterfly",
+    "Circulant",
+    "Fastfood",
+    "Kronecker",
     "Machine",
     "Matrix",
     "ProductResult",
     "Sddmm",
     "Spmm",
+    "StructuredProduct",
+    "Toeplitz",
     "Weight",
     "generate",
     "get_num_threads",

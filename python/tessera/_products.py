@@ -9,9 +9,30 @@ from numpy.typing import DTypeLike
 
 from tessera import _tessera
 from tessera._matrices import Matrix, adopt
-from tessera._tessera import Sddmm, Spmm, permute_packed
+from tessera._tessera import (
+    Butterfly,
+    Circulant,
+    Fastfood,
+    Kronecker,
+    Sddmm,
+    Spmm,
+    StructuredProduct,
+    Toeplitz,
+    permute_packed,
+)
 
-__all__ = ["Sddmm", "Spmm", "Weight", "permute_packed"]
+__all__ = [
+    "Butterfly",
+    "Circulant",
+    "Fastfood",
+    "Kronecker",
+    "Sddmm",
+    "Spmm",
+    "StructuredProduct",
+    "Toeplitz",
+    "Weight",
+    "permute_packed",
+]
 
 _TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 

@@ -1,0 +1,205 @@
+// Structured maps of a batch of samples: butterflies, Kronecker-sparse factors, circulant and Toeplitz
+// matrices, fastfood; with their gradients.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/error.h>
+#include <tessera/structured.h>
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+
+template <class T>
+T* pointer(uintptr_t address) {
+  return reinterpret_cast<T*>(address);
+}
+
+template <class T>
+std::vector<T*> pointers(const std::vector<uintptr_t>& addresses) {
+  std::vector<T*> found;
+  found.reserve(addresses.size());
+  for (const uintptr_t address : addresses) found.push_back(pointer<T>(address));
+  return found;
+}
+
+/// A contiguous float32 array of any shape with so many elements.
+const float* floats(nb::handle object, const std::string& name, uint64_t elements) {
+  const nb::ndarray<nb::ro> array = array_of(object, name.c_str());
+  if (array.dtype() != nb::dtype<float>())
+    type_error(fmt::format("{} is {}; it must be float32", name, name_of(array.dtype())));
+  if (!is_contiguous(array)) throw UsageError(fmt::format("{} is not contiguous in memory", name));
+  if (array.size() != elements)
+    throw UsageError(fmt::format("{} has {} elements; {} are needed", name, array.size(), elements));
+  return static_cast<const float*>(array.data());
+}
+
+/// Zeros of a shape in memory that NumPy takes over.
+struct Result {
+  explicit Result(std::vector<size_t> of_shape) : shape(std::move(of_shape)) {
+    values.resize(std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies<>()));
+  }
+  nb::object array() && {
+    auto* kept = new std::vector<float>(std::move(values));
+    return nb::ndarray<nb::numpy, float>(kept->data(), shape.size(), shape.data(), keep(kept)).cast();
+  }
+
+  std::vector<size_t> shape;
+  std::vector<float> values;
+};
+
+class Product {
+ public:
+  Product(const Structure& structure, uint32_t batch, bool transposed, uint32_t threads)
+      : product_(structure, batch, {.transposed = transposed, .threads = threads}), transposed_(transposed) {}
+
+  const StructuredProduct& planned() const { return product_; }
+
+  void run(uintptr_t x, const std::vector<uintptr_t>& parameters, uintptr_t y) const {
+    const nb::gil_scoped_release released;
+    product_(pointer<const float>(x), pointers<const float>(parameters), pointer<float>(y));
+  }
+
+  void run_gradients(uintptr_t x, uintptr_t dy, const std::vector<uintptr_t>& parameters, uintptr_t dx,
+                     const std::vector<uintptr_t>& gradients) const {
+    const nb::gil_scoped_release released;
+    product_.gradients(pointer<const float>(x), pointer<const float>(dy), pointers<const float>(parameters),
+                       pointer<float>(dx), pointers<float>(gradients));
+  }
+
+  nb::object call(nb::object x, nb::args parameters) const {
+    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs());
+    const std::vector<const float*> values = parameters_from(parameters);
+    Result y(samples_of(outputs()));
+    {
+      const nb::gil_scoped_release released;
+      product_(from, values, y.values.data());
+    }
+    return std::move(y).array();
+  }
+
+  nb::tuple gradients(nb::object x, nb::object dy, nb::args parameters) const {
+    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs());
+    const float* of_y = floats(dy, "dy", uint64_t{product_.batch()} * outputs());
+    const std::vector<const float*> values = parameters_from(parameters);
+    Result dx(samples_of(inputs()));
+    std::vector<Result> of_parameters;
+    std::vector<float*> written;
+    for (const StructuredParameter& parameter : parameters_of(product_.structure()))
+      of_parameters.emplace_back(std::vector<size_t>(parameter.shape.begin(), parameter.shape.end()));
+    for (Result& result : of_parameters) written.push_back(result.values.data());
+    {
+      const nb::gil_scoped_release released;
+      product_.gradients(from, of_y, values, dx.values.data(), written);
+    }
+    nb::list all;
+    all.append(std::move(dx).array());
+    for (Result& result : of_parameters) all.append(std::move(result).array());
+    return nb::tuple(all);
+  }
+
+ private:
+  uint32_t inputs() const { return inputs_of(product_.structure()); }
+  uint32_t outputs() const { return outputs_of(product_.structure()); }
+
+  std::vector<size_t> samples_of(uint32_t features) const {
+    if (transposed_) return {features, product_.batch()};
+    return {product_.batch(), features};
+  }
+
+  std::vector<const float*> parameters_from(const nb::args& given) const {
+    const std::vector<StructuredParameter> expected = parameters_of(product_.structure());
+    if (given.size() != expected.size())
+      throw UsageError(fmt::format("{} parameters; a {} has {}", given.size(), name_of(product_.structure()),
+                                   expected.size()));
+    std::vector<const float*> values;
+    for (size_t i = 0; i < expected.size(); ++i)
+      values.push_back(floats(given[i], std::string(expected[i].name), expected[i].elements()));
+    return values;
+  }
+
+  StructuredProduct product_;
+  bool transposed_;
+};
+
+void bind_structures(nb::module_& m) {
+  nb::class_<Butterfly>(m, "Butterfly", "A product of log2(N) factors of 2 x 2 matrices.")
+      .def(
+          "__init__",
+          [](Butterfly* self, uint32_t inputs, uint32_t outputs, uint32_t blocks, bool tied, bool complex,
+             bool decreasing) { new (self) Butterfly{inputs, outputs, blocks, tied, complex, decreasing}; },
+          "inputs"_a, "outputs"_a, "blocks"_a = 1, "tied"_a = false, "complex"_a = false,
+          "decreasing"_a = false);
+  nb::class_<Kronecker>(m, "Kronecker", "A Kronecker-sparse factor: I_a x (any b x c blocks) x I_d.")
+      .def(
+          "__init__",
+          [](Kronecker* self, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t inputs,
+             uint32_t outputs) { new (self) Kronecker{a, b, c, d, inputs, outputs}; },
+          "a"_a, "b"_a, "c"_a, "d"_a, "inputs"_a = 0, "outputs"_a = 0);
+  nb::class_<Circulant>(m, "Circulant", "A circulant matrix, by its first column.")
+      .def(
+          "__init__",
+          [](Circulant* self, uint32_t size, uint32_t inputs, uint32_t outputs) {
+            new (self) Circulant{size, inputs, outputs};
+          },
+          "size"_a, "inputs"_a = 0, "outputs"_a = 0);
+  nb::class_<Toeplitz>(m, "Toeplitz", "A matrix with equal elements along each diagonal.")
+      .def(
+          "__init__",
+          [](Toeplitz* self, uint32_t inputs, uint32_t outputs) {
+            new (self) Toeplitz{inputs, outputs};
+          },
+          "inputs"_a, "outputs"_a);
+  nb::class_<Fastfood>(m, "Fastfood", "S * H * G * P * H * B, with a permutation of [stacks, N] indices.")
+      .def(
+          "__init__",
+          [](Fastfood* self, uint32_t inputs, uint32_t outputs, nb::object permutation) {
+            new (self) Fastfood{inputs, outputs, integers_of<uint32_t>(permutation, "permutation")};
+          },
+          "inputs"_a, "outputs"_a, "permutation"_a);
+}
+
+}  // namespace
+
+void bind_structured(nb::module_& m) {
+  bind_structures(m);
+  nb::class_<Product>(
+      m, "StructuredProduct",
+      "A structured map y = W*x of a batch of samples [batch, features], or [features, batch] if transposed, "
+      "and its gradients. Safe to call from several threads.")
+      .def(nb::init<const Structure&, uint32_t, bool, uint32_t>(), "structure"_a, "batch"_a, nb::kw_only(),
+           "transposed"_a = false, "threads"_a = 0)
+      .def("__call__", &Product::call, "x"_a, "parameters"_a,
+           nb::sig("def __call__(self, x: object, *parameters: object) -> object"),
+           "y from x and the parameters, in order.")
+      .def("gradients", &Product::gradients, "x"_a, "dy"_a, "parameters"_a,
+           nb::sig("def gradients(self, x: object, dy: object, *parameters: object) -> tuple[object, ...]"),
+           "dx and the gradients of the parameters, summed over the batch.")
+      .def("run", &Product::run, "x"_a, "parameters"_a, "y"_a,
+           "For callers that have checked their arrays: addresses of contiguous floats.")
+      .def("run_gradients", &Product::run_gradients, "x"_a, "dy"_a, "parameters"_a, "dx"_a, "gradients"_a,
+           "The same for the gradients; dx may be 0, and gradients empty.")
+      .def_prop_ro("batch", [](const Product& p) { return p.planned().batch(); })
+      .def_prop_ro("parameters",
+                   [](const Product& p) {
+                     nb::typed<nb::dict, nb::str, nb::typed<nb::tuple, int, nb::ellipsis>> shapes;
+                     for (const StructuredParameter& parameter : parameters_of(p.planned().structure()))
+                       shapes[nb::str(parameter.name.data(), parameter.name.size())] =
+                           nb::tuple(nb::cast(parameter.shape));
+                     return shapes;
+                   })
+      .def("plan", [](const Product& p) { return p.planned().plan(); })
+      .def("predicted_seconds", [](const Product& p) { return p.planned().predicted_seconds(); });
+}
+
+}  // namespace tessera::python
