@@ -27,16 +27,16 @@ _INDEX = (
     "int block_size, bool dynamic"
 )
 
-_library = torch.library.Library("tessera", "DEF")
-_library.define(
+library = torch.library.Library("tessera", "DEF")
+library.define(
     f"linear(Tensor x, Tensor weight, {_INDEX}, Tensor? bias, str activation) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-_library.define(
+library.define(
     f"linear_input_grad(Tensor dy, Tensor weight, {_INDEX}) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-_library.define(
+library.define(
     f"sddmm(Tensor dy, Tensor x, {_INDEX}, SymInt packed_size) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -116,7 +116,7 @@ def _sddmm_cpu(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     return dw
 
 
-def _refuse_device(*arguments: Any) -> Tensor:
+def refuse_device(*arguments: Any) -> Tensor:
     devices = {a.device.type for a in arguments if isinstance(a, Tensor)}
     raise RuntimeError(
         f"the kernels of Tessera run on the CPU, not on {', '.join(sorted(devices - {'cpu'}))}: move the layer and its "
@@ -211,7 +211,7 @@ def _linear_autocast(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
         return y
 
 
-_library.impl("linear", _linear_autocast, "AutocastCPU")
+library.impl("linear", _linear_autocast, "AutocastCPU")
 for _name, _cpu, _fake, _setup, _backward in (
     ("linear", _linear_cpu, _linear_fake, _linear_setup, _linear_backward),
     (
@@ -223,9 +223,9 @@ for _name, _cpu, _fake, _setup, _backward in (
     ),
     ("sddmm", _sddmm_cpu, _sddmm_fake, _sddmm_setup, _sddmm_backward),
 ):
-    _library.impl(_name, _cpu, "CPU")
-    _library.impl(_name, _refuse_device, "CUDA")
-    torch.library.register_fake(f"tessera::{_name}", _fake, lib=_library)
-    torch.library.register_autograd(f"tessera::{_name}", _backward, setup_context=_setup, lib=_library)
+    library.impl(_name, _cpu, "CPU")
+    library.impl(_name, refuse_device, "CUDA")
+    torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
+    torch.library.register_autograd(f"tessera::{_name}", _backward, setup_context=_setup, lib=library)
 
 share_threads()

@@ -1,32 +1,289 @@
-"""Products of structured matrices with batch-major activations, in PyTorch's operations."""
+"""The operators `torch.ops.tessera.*` for structured matrices: products with batch-major activations.
+
+    butterfly   (x, twiddle, out_features, increasing_stride)
+    kronecker   (x, weight, a, b, c, d, out_features)
+    circulant   (x, c, out_features)
+    toeplitz    (x, c)
+    fastfood    (x, S, G, B, P, out_features)
+
+They compute what the functions of these names in `tessera.nn.formulas` do, by compiled code in FP32, and return the type
+of `x`, [..., in_features]. Complex butterflies have a trailing dimension of 2 in x, twiddle and result; the `weight` of
+a Kronecker-sparse factor may have any shape of a · d · b · c elements. The gradients of x and the parameters are those
+of `butterfly_backward(dy, x, twiddle, out_features, increasing_stride, needs_x, needs_parameters)` and so on, empty
+where they are not needed; derivatives of these follow from the formulas.
+
+Names and arguments are stable: checkpoints and selective activation checkpointing may refer to them.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from tessera import _structured_products as products
+from tessera._operators import library, refuse_device
 from tessera.nn import formulas
 
 
-def butterfly(x: Tensor, twiddle: Tensor, out_features: int, increasing_stride: bool) -> Tensor:
-    """Complex values have a trailing dimension of 2."""
-    if twiddle.dim() in (4, 6):
+@dataclass(frozen=True)
+class _Map:
+    """A structured map: an operator's arguments are x, the parameters, and others."""
+
+    name: str
+    #: Its arguments after x, as a schema declares them.
+    arguments: str
+    #: How many of them are parameters, at the beginning.
+    parameters: int
+    #: Describes the structure for x and these arguments.
+    structure: Callable[..., tuple[Any, ...]]
+    #: The last dimensions of the result, for x and these arguments.
+    result: Callable[..., tuple[int, ...]]
+    #: The product in PyTorch's operations, for x and these arguments.
+    formula: Callable[..., Tensor]
+    #: Whether parameters may have other shapes of as many elements.
+    takes_any_shape: bool = False
+
+    def leading(self, x: Tensor, result: tuple[int, ...]) -> torch.Size:
+        """The batch dimensions of x, which has as many others as the result."""
+        if x.dim() < len(result):
+            raise ValueError(f"x has shape {tuple(x.shape)}; {self.name} needs at least {len(result)} dimensions")
+        return x.shape[: x.dim() - len(result)]
+
+    def product(self, x: Tensor, arguments: Sequence[Any], batch: int) -> products.Product:
+        product = products.product_for(self.structure(x, *arguments), batch)
+        for parameter, shape in zip(arguments, product.shapes, strict=False):
+            if parameter.shape != shape and not (self.takes_any_shape and parameter.numel() == math.prod(shape)):
+                raise ValueError(
+                    f"a parameter of {self.name} has shape {tuple(parameter.shape)}; for an x of shape "
+                    f"{tuple(x.shape)} it is {tuple(shape)}"
+                )
+        return product
+
+
+# The kernels.
+
+
+def _forward_cpu(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
+    result = kind.result(x, *arguments)
+    leading = kind.leading(x, result)
+    batch = leading.numel()
+    product = kind.product(x, arguments, batch or 1)
+    y = torch.empty((*leading, *result), dtype=torch.float32)
+    if batch:
+        product.forward(x, arguments[: kind.parameters], y)
+    return y if x.dtype is torch.float32 else y.to(x.dtype)
+
+
+def _backward_cpu(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    *arguments, needs_x, needs_parameters = arguments  # type: ignore[assignment]
+    result = kind.result(x, *arguments)
+    leading = kind.leading(x, result)
+    if dy.shape != (*leading, *result):
+        raise ValueError(f"dy has shape {tuple(dy.shape)}; the result of {kind.name} has {(*leading, *result)}")
+    batch = leading.numel()
+    product = kind.product(x, arguments, batch or 1)
+    parameters = arguments[: kind.parameters]
+    make = torch.empty if batch else torch.zeros
+    dx = torch.empty(x.shape if needs_x else 0, dtype=torch.float32)
+    gradients = [make(p.shape if needs_parameters else 0, dtype=torch.float32) for p in parameters]
+    if batch:
+        product.gradients(x, dy, parameters, dx if needs_x else None, gradients if needs_parameters else ())
+    return dx.to(x.dtype), *(g.to(p.dtype) for g, p in zip(gradients, parameters, strict=True))
+
+
+# What the compiler sees: shapes and types.
+
+
+def _forward_fake(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
+    result = kind.result(x, *arguments)
+    return x.new_empty((*kind.leading(x, result), *result))
+
+
+def _backward_fake(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    *arguments, needs_x, needs_parameters = arguments  # type: ignore[assignment]
+    parameters = arguments[: kind.parameters]
+    dx = x.new_empty(x.shape if needs_x else (0,))
+    return dx, *(p.new_empty(p.shape if needs_parameters else (0,)) for p in parameters)
+
+
+# Derivatives.
+
+
+def _differentiable(operator: Any, derivative: Callable[..., tuple[Tensor | None, ...]]) -> Callable[..., Any]:
+    """The operator above autograd: what `torch.library.register_autograd` makes, without its 20 µs a call."""
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, keyset: Any, *arguments: Any) -> Any:
+            ctx.save_for_backward(*(each for each in arguments if isinstance(each, Tensor)))
+            ctx.others = [None if isinstance(each, Tensor) else each for each in arguments]
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+            tensors = iter(ctx.saved_tensors)
+            arguments = [next(tensors) if other is None else other for other in ctx.others]
+            return None, *derivative(arguments, ctx.needs_input_grad[1:], *gradients)
+
+    def above_autograd(keyset: Any, *arguments: Any) -> Any:
+        if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in arguments):
+            return Function.apply(keyset, *arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+
+    return above_autograd
+
+
+def _first_derivative(
+    kind: _Map, inputs: Sequence[Any], needed: Sequence[bool], dy: Tensor
+) -> tuple[Tensor | None, ...]:
+    x, *arguments = inputs
+    needs_x, *needs = needed[: 1 + kind.parameters]
+    backward = getattr(torch.ops.tessera, f"{kind.name}_backward").default
+    dx, *gradients = backward(dy, x, *arguments, needs_x, any(needs))
+    of_parameters = (g if wanted else None for g, wanted in zip(gradients, needs, strict=True))
+    return dx if needs_x else None, *of_parameters, *([None] * (len(arguments) - kind.parameters))
+
+
+def _second_derivative(
+    kind: _Map, inputs: Sequence[Any], needed: Sequence[bool], g_dx: Tensor, *g_parameters: Tensor
+) -> tuple[Tensor | None, ...]:
+    dy, x, *arguments, needs_x, needs_parameters = inputs
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # Views: what one of them was computed from another counts in the caller's graph, not here.
+        given = (dy, x, *arguments[: kind.parameters])
+        tensors = [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in given]
+        y = kind.formula(*tensors[1:], *arguments[kind.parameters :])
+        wanted = [*([0] if needs_x else []), *(range(1, len(tensors) - 1) if needs_parameters else [])]
+        first = torch.autograd.grad(y, [tensors[1 + i] for i in wanted], tensors[0], create_graph=True)
+        directions = [(g_dx, *g_parameters)[i] for i in wanted]
+        found = torch.autograd.grad(first, tensors, directions, create_graph=again, allow_unused=True)
+    return *found, *([None] * (len(arguments) - kind.parameters + 2))
+
+
+# Autocast: results in 16 bits, as of nn.Linear; parameters are taken as they are.
+
+
+def _autocast(operator: Any, x: Tensor, *arguments: Any) -> Tensor:
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+        y: Tensor = operator(x.to(torch.get_autocast_dtype("cpu")), *arguments)
+        return y
+
+
+# The maps.
+
+
+def _butterfly_result(x: Tensor, twiddle: Tensor, out_features: int, increasing_stride: bool) -> tuple[int, ...]:
+    if not 4 <= twiddle.dim() <= 7 or (products.is_complex_butterfly(twiddle) and x.shape[-1] != 2):
+        raise ValueError(
+            f"twiddle has shape {tuple(twiddle.shape)}, and x {tuple(x.shape)}; twiddle is [stacks, blocks, log N, "
+            "N/2, 2, 2], or tied [stacks, N - 1, 2, 2], and all have another dimension of 2 if they are complex"
+        )
+    return (out_features, 2) if products.is_complex_butterfly(twiddle) else (out_features,)
+
+
+def _butterfly_formula(x: Tensor, twiddle: Tensor, out_features: int, increasing_stride: bool) -> Tensor:
+    if not products.is_complex_butterfly(twiddle):
         return formulas.butterfly(x, twiddle, out_features, increasing_stride=increasing_stride)
     z, factors = torch.view_as_complex(x.contiguous()), torch.view_as_complex(twiddle)
     return torch.view_as_real(formulas.butterfly(z, factors, out_features, increasing_stride=increasing_stride))
 
 
-def kronecker(x: Tensor, weight: Tensor, a: int, b: int, c: int, d: int, out_features: int) -> Tensor:
+def _kronecker_formula(x: Tensor, weight: Tensor, a: int, b: int, c: int, d: int, out_features: int) -> Tensor:
     return formulas.kronecker(x, weight.reshape(a, d, b, c), out_features)
 
 
-def circulant(x: Tensor, c: Tensor, out_features: int) -> Tensor:
-    return formulas.circulant(x, c, out_features)
+def _toeplitz_result(x: Tensor, c: Tensor) -> tuple[int, ...]:
+    outputs = c.shape[0] - x.shape[-1] + 1
+    torch._check(outputs > 0, lambda: f"c has {c.shape[0]} elements, fewer than the {x.shape[-1]} inputs")
+    return (outputs,)
 
 
-def toeplitz(x: Tensor, c: Tensor) -> Tensor:
-    return formulas.toeplitz(x, c)
+def _out_features(*arguments: Any) -> tuple[int, ...]:
+    return (arguments[-1],)
 
 
-def fastfood(x: Tensor, S: Tensor, G: Tensor, B: Tensor, P: Tensor, out_features: int) -> Tensor:
-    return formulas.fastfood(x, S, G, B, P, out_features)
+_MAPS = (
+    _Map(
+        name="butterfly",
+        arguments="Tensor twiddle, SymInt out_features, bool increasing_stride",
+        parameters=1,
+        structure=products.butterfly,
+        result=_butterfly_result,
+        formula=_butterfly_formula,
+    ),
+    _Map(
+        name="kronecker",
+        arguments="Tensor weight, SymInt a, SymInt b, SymInt c, SymInt d, SymInt out_features",
+        parameters=1,
+        structure=products.kronecker,
+        result=_out_features,
+        formula=_kronecker_formula,
+        takes_any_shape=True,
+    ),
+    _Map(
+        name="circulant",
+        arguments="Tensor c, SymInt out_features",
+        parameters=1,
+        structure=products.circulant,
+        result=_out_features,
+        formula=formulas.circulant,
+    ),
+    _Map(
+        name="toeplitz",
+        arguments="Tensor c",
+        parameters=1,
+        structure=products.toeplitz,
+        result=_toeplitz_result,
+        formula=formulas.toeplitz,
+    ),
+    _Map(
+        name="fastfood",
+        arguments="Tensor S, Tensor G, Tensor B, Tensor P, SymInt out_features",
+        parameters=3,
+        structure=products.fastfood,
+        result=_out_features,
+        formula=formulas.fastfood,
+    ),
+)
+
+
+def _define(kind: _Map) -> None:
+    results = ", ".join(["Tensor"] * (1 + kind.parameters))
+    tags = (torch.Tag.pt2_compliant_tag,)
+    backward = f"{kind.name}_backward"
+    library.define(f"{kind.name}(Tensor x, {kind.arguments}) -> Tensor", tags=tags)
+    library.define(
+        f"{backward}(Tensor dy, Tensor x, {kind.arguments}, bool needs_x, bool needs_parameters) -> ({results})",
+        tags=tags,
+    )
+    for name, cpu, fake, derivative in (
+        (kind.name, _forward_cpu, _forward_fake, _first_derivative),
+        (backward, _backward_cpu, _backward_fake, _second_derivative),
+    ):
+        library.impl(name, partial(cpu, kind), "CPU")
+        library.impl(name, refuse_device, "CUDA")
+        torch.library.register_fake(f"tessera::{name}", partial(fake, kind), lib=library)
+        operator = getattr(torch.ops.tessera, name).default
+        differentiable = _differentiable(operator, partial(derivative, kind))
+        library.impl(name, differentiable, "Autograd", with_keyset=True)
+    operator = getattr(torch.ops.tessera, kind.name).default
+    library.impl(kind.name, partial(_autocast, operator), "AutocastCPU")
+
+
+for _kind in _MAPS:
+    _define(_kind)
+
+butterfly: Callable[..., Tensor] = torch.ops.tessera.butterfly.default
+kronecker: Callable[..., Tensor] = torch.ops.tessera.kronecker.default
+circulant: Callable[..., Tensor] = torch.ops.tessera.circulant.default
+toeplitz: Callable[..., Tensor] = torch.ops.tessera.toeplitz.default
+fastfood: Callable[..., Tensor] = torch.ops.tessera.fastfood.default

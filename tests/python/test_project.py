@@ -16,7 +16,8 @@ def dense_of(out_features, in_features, seed=0, **options):
 
 
 def relative_error(layer, dense):
-    return float((layer.dense_weight().double() - dense.weight.detach().double()).norm() / dense.weight.double().norm())
+    exact = dense.weight.detach().double()
+    return float((layer.dense_weight().double() - exact).norm() / exact.norm())
 
 
 STRUCTURES = {

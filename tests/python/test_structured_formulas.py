@@ -46,9 +46,7 @@ def test_butterfly(shape, increasing, dtype):
     size = shape[1] + 1 if len(shape) == 2 else 2 * shape[3]
     exact = butterfly_matrix(twiddle, increasing)
     for inputs, outputs in ((size, exact.shape[0]), (size - 1, max(1, exact.shape[0] - 3))):
-        got = matrix_of(
-            lambda x: formulas.butterfly(x, twiddle, outputs, increasing_stride=increasing), inputs, dtype
-        )
+        got = matrix_of(lambda x: formulas.butterfly(x, twiddle, outputs, increasing_stride=increasing), inputs, dtype)
         assert torch.allclose(got, exact[:outputs, :inputs], atol=1e-12)
 
 

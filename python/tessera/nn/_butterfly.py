@@ -151,8 +151,9 @@ class ButterflyLinear(StructuredLinear):
         return torch.view_as_complex(super().forward(x))
 
     def _product(self, x: Tensor) -> Tensor:
-        if self.permutation is not None:
-            x = x.index_select(-1, self.permutation)
+        permutation = self.permutation
+        if permutation is not None:
+            x = x.index_select(-1, permutation)
         if self.complex:
             x = torch.view_as_real(x)
         return operators.butterfly(x, self.twiddle, self.out_features, self.increasing_stride)

@@ -66,8 +66,9 @@ class BlockDiagonalLinear(StructuredLinear):
         return groups.transpose(-1, -2).flatten(-2)
 
     def _product(self, x: Tensor) -> Tensor:
-        a, b, c = self.weight.shape
-        return operators.kronecker(self._shuffled(x), self.weight, a, b, c, 1, self.out_features)
+        weight = self.weight
+        a, b, c = weight.shape
+        return operators.kronecker(self._shuffled(x), weight, a, b, c, 1, self.out_features)
 
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.block_diagonal(self._shuffled(x), self.weight.to(x.dtype), self.out_features)

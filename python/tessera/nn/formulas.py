@@ -30,8 +30,9 @@ def butterfly(x: Tensor, twiddle: Tensor, out_features: int, *, increasing_strid
     y = pad(x, (0, size - x.shape[-1])).unsqueeze(-2).to(torch.promote_types(x.dtype, twiddle.dtype))
     y = y.expand(*x.shape[:-1], stacks, size)
     for stride, matrices in _factors(twiddle, increasing_stride):
-        pairs = y.reshape(*y.shape[:-1], size // (2 * stride), 2, stride)
-        y = torch.einsum("zgsij,...zgjs->...zgis", matrices.expand(-1, pairs.shape[-3], -1, -1, -1), pairs)
+        low, high = y.reshape(*y.shape[:-1], size // (2 * stride), 2, stride).unbind(-2)
+        (a, b), (c, d) = (row.unbind(-1) for row in matrices.unbind(-2))
+        y = torch.stack((a * low + b * high, c * low + d * high), -2)
         y = y.reshape(*x.shape[:-1], stacks, size)
     return y.reshape(*x.shape[:-1], stacks * size)[..., :out_features]
 
@@ -110,6 +111,6 @@ def toeplitz(x: Tensor, c: Tensor) -> Tensor:
     `c` is [out_features + in_features - 1], from the last element of the first row to that of the first column.
     """
     before = x.shape[-1] - 1
-    size = c.shape[0] + before
+    size = 1 << (c.shape[0] + before - 1).bit_length()  # at least so many; powers of two are fast
     y: Tensor = torch.fft.irfft(torch.fft.rfft(c, size) * torch.fft.rfft(x, size), size)
     return y[..., before : c.shape[0]]
