@@ -44,9 +44,11 @@ class Parameter:
         self._graph = graph
         self._value: Value | None = None
 
-    def value(self) -> Value:
+    def value(self, shape: Sequence[int] | None = None) -> Value:
+        """Its value, in the shape in which it is first used."""
         if self._value is None:
             values = self.tensor.float().numpy()
+            values = values if shape is None else values.reshape(tuple(shape))
             self._value = self._graph.parameter(self.name, initial=values, dtype=type_of(self.tensor.dtype))
             self._note()
         return self._value
@@ -137,7 +139,7 @@ HANDLERS: dict[str, Handler] = {}
 _LAZY: set[str] = set()
 
 
-def _for(*names: str, lazy: bool = False) -> Callable[[_Function], _Function]:
+def handles(*names: str, lazy: bool = False) -> Callable[[_Function], _Function]:
     def register(handler: _Function) -> _Function:
         for name in names:
             full = name if name.startswith("tessera.") else f"aten.{name}"
@@ -152,7 +154,7 @@ def _for(*names: str, lazy: bool = False) -> Callable[[_Function], _Function]:
 # Products.
 
 
-@_for("linear.default")
+@handles("linear.default")
 def _linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
     return ops.linear(x, weight, bias)
 
@@ -163,19 +165,20 @@ def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
     return ops.linear(value_of(a), b.of, bias)
 
 
-@_for("matmul.default", "mm.default", lazy=True)
+@handles("matmul.default", "mm.default", lazy=True)
 def _matmul(call: Call, a: Any, b: Any) -> Value:
     return _product(a, b)
 
 
-@_for("addmm.default", lazy=True)
+@handles("addmm.default", lazy=True)
 def _addmm(call: Call, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Value:
     if beta != 1 or alpha != 1:
         raise ValueError(f"factors of {beta} and {alpha} are not possible, only 1")
-    return _product(a, b, value_of(bias))
+    added = value_of(bias)
+    return _product(a, b, added) if len(added.shape) == 1 else added + _product(a, b)
 
 
-@_for("tessera.linear.default", lazy=True)
+@handles("tessera.linear.default", lazy=True)
 def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
     crow, col, packed_format, out_features, in_features, block_size, dynamic, bias, activation = arguments
     if not isinstance(weight, Parameter):
@@ -200,56 +203,56 @@ HANDLERS["aten.rsqrt.default"] = lambda call, x: ops.reciprocal(ops.sqrt(x))
 HANDLERS["aten.silu.default"] = lambda call, x: x * ops.sigmoid(x)
 
 
-@_for("gelu.default")
+@handles("gelu.default")
 def _gelu(call: Call, x: Value, *, approximate: str = "none") -> Value:
     if approximate != "none":
         raise ValueError(f"the approximation {approximate!r} is not possible, only the exact form")
     return ops.gelu(x)
 
 
-@_for("add.Tensor", "add.Scalar")
+@handles("add.Tensor", "add.Scalar")
 def _add(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
     return a + (b if alpha == 1 else b * alpha)  # type: ignore[no-any-return]
 
 
-@_for("sub.Tensor", "sub.Scalar")
+@handles("sub.Tensor", "sub.Scalar")
 def _sub(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
     return a - (b if alpha == 1 else b * alpha)  # type: ignore[no-any-return]
 
 
-@_for("rsub.Tensor", "rsub.Scalar")
+@handles("rsub.Tensor", "rsub.Scalar")
 def _rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
     return b - (a if alpha == 1 else a * alpha)  # type: ignore[no-any-return]
 
 
-@_for("mul.Tensor", "mul.Scalar")
+@handles("mul.Tensor", "mul.Scalar")
 def _mul(call: Call, a: Any, b: Any) -> Value:
     return a * b  # type: ignore[no-any-return]
 
 
-@_for("div.Tensor", "div.Scalar")
+@handles("div.Tensor", "div.Scalar")
 def _div(call: Call, a: Any, b: Any) -> Value:
     return a / b  # type: ignore[no-any-return]
 
 
-@_for("maximum.default")
+@handles("maximum.default")
 def _maximum(call: Call, a: Value, b: Value) -> Value:
     return ops.maximum(a, b)
 
 
-@_for("minimum.default")
+@handles("minimum.default")
 def _minimum(call: Call, a: Value, b: Value) -> Value:
     return ops.minimum(a, b)
 
 
-@_for("clamp.default", "hardtanh.default", "clamp_min.default")
+@handles("clamp.default", "hardtanh.default", "clamp_min.default")
 def _clamp(call: Call, x: Value, least: float | None = None, most: float | None = None) -> Value:
     if least is not None:
         x = ops.maximum(x, call.graph.constant(least, dtype=x.dtype))
     return x if most is None else ops.minimum(x, call.graph.constant(most, dtype=x.dtype))
 
 
-@_for("pow.Tensor_Scalar")
+@handles("pow.Tensor_Scalar")
 def _pow(call: Call, x: Value, exponent: float) -> Value:
     powers: dict[float, Callable[[Value], Value]] = {
         2: ops.square,
@@ -263,7 +266,7 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
     return powers[exponent](x)
 
 
-@_for("to.dtype", "_to_copy.default")
+@handles("to.dtype", "_to_copy.default")
 def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
     if call.dtype is None:
         raise ValueError("the result has no type")
@@ -291,17 +294,17 @@ def _reduce(
     return _shaped(call, y)
 
 
-@_for("sum.default", "sum.dim_IntList")
+@handles("sum.default", "sum.dim_IntList")
 def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
     return _reduce(call, ops.sum, x, dims)
 
 
-@_for("mean.default", "mean.dim")
+@handles("mean.default", "mean.dim")
 def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
     return _reduce(call, ops.mean, x, dims)
 
 
-@_for("max.default", "amax.default")
+@handles("max.default", "amax.default")
 def _max(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
     return _reduce(call, ops.max, x, dims)
 
@@ -311,30 +314,30 @@ def _require_last(x: Value, dim: int) -> None:
         raise ValueError(f"dimension {dim} of {list(x.shape)} is not possible: only the last one")
 
 
-@_for("softmax.int", "_softmax.default")
+@handles("softmax.int", "_softmax.default")
 def _softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     _require_last(x, dim)
     return ops.softmax(x)
 
 
-@_for("log_softmax.int", "_log_softmax.default")
+@handles("log_softmax.int", "_log_softmax.default")
 def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     _require_last(x, dim)
     shifted = x - ops.max(x, "columns")
     return shifted - ops.log(ops.sum(ops.exp(shifted), "columns"))
 
 
-@_for("dropout.default")
+@handles("dropout.default")
 def _dropout(call: Call, x: Value, rate: float, train: bool) -> Value:
     return ops.dropout(x, rate) if train and rate > 0 else x
 
 
-@_for("native_dropout.default")
+@handles("native_dropout.default")
 def _native_dropout(call: Call, x: Value, rate: float, train: bool | None) -> list[Value]:
     return [_dropout(call, x, rate, train is not False)]
 
 
-@_for("cross_entropy_loss.default")
+@handles("cross_entropy_loss.default")
 def _cross_entropy(
     call: Call,
     logits: Value,
@@ -349,12 +352,12 @@ def _cross_entropy(
     return ops.cross_entropy(logits, labels)
 
 
-@_for("mse_loss.default")
+@handles("mse_loss.default")
 def _mse_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
     return _REDUCTIONS[reduction](ops.square(x - target))
 
 
-@_for("l1_loss.default")
+@handles("l1_loss.default")
 def _l1_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
     return _REDUCTIONS[reduction](ops.abs(x - target))
 
@@ -366,7 +369,7 @@ def _shaped(call: Call, x: Value) -> Value:
     return x if x.shape == call.shape else ops.reshape(x, call.shape)
 
 
-@_for(
+@handles(
     "view.default",
     "_unsafe_view.default",
     "reshape.default",
@@ -385,18 +388,18 @@ def _expanded(x: Value, shape: Sequence[int]) -> Value:
     return x if x.shape == tuple(shape) else ops.apply("expand", x, shape=list(shape))
 
 
-@_for("expand.default")
+@handles("expand.default")
 def _expand(call: Call, x: Value, *_: Any, **__: Any) -> Value:
     return _expanded(x, call.shape)
 
 
-@_for("broadcast_tensors.default")
+@handles("broadcast_tensors.default")
 def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
     shape = np.broadcast_shapes(*(x.shape for x in values))
     return [_expanded(x, shape) for x in values]
 
 
-@_for("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
+@handles("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
 def _transpose(call: Call, x: Any, *dims: Any) -> Any:
     value = x.of if isinstance(x, Transposed) else value_of(x)
     count = len(value.shape)
@@ -409,7 +412,7 @@ def _transpose(call: Call, x: Any, *dims: Any) -> Any:
     return value if isinstance(x, Transposed) else Transposed(value)
 
 
-@_for("slice.Tensor")
+@handles("slice.Tensor")
 def _slice(
     call: Call, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
@@ -420,53 +423,53 @@ def _slice(
     return x if (begin, stop) == (0, x.shape[dim]) else ops.slice(x, dim, begin, stop)
 
 
-@_for("narrow.default")
+@handles("narrow.default")
 def _narrow(call: Call, x: Value, dim: int, start: int, length: int) -> Value:
     return _slice(call, x, dim, start, start + length)
 
 
-@_for("select.int")
+@handles("select.int")
 def _select(call: Call, x: Value, dim: int, index: int) -> Value:
     dim %= len(x.shape)
     index %= x.shape[dim]
     return _shaped(call, _slice(call, x, dim, index, index + 1))
 
 
-@_for("split_with_sizes.default")
+@handles("split_with_sizes.default")
 def _split(call: Call, x: Value, sizes: Sequence[int], dim: int = 0) -> list[Value]:
     ends = np.cumsum(sizes).tolist()
     return [_slice(call, x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
-@_for("split.Tensor")
+@handles("split.Tensor")
 def _split_evenly(call: Call, x: Value, size: int, dim: int = 0) -> list[Value]:
     length = x.shape[dim]
     return [_slice(call, x, dim, begin, begin + size) for begin in range(0, length, size)]
 
 
-@_for("cat.default")
+@handles("cat.default")
 def _cat(call: Call, values: list[Value], dim: int = 0) -> Value:
     return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
 
 
-@_for("stack.default")
+@handles("stack.default")
 def _stack(call: Call, values: list[Value], dim: int = 0) -> Value:
     dim %= len(call.shape)
     shape = [*call.shape[:dim], 1, *call.shape[dim + 1 :]]
     return ops.concatenate([ops.reshape(x, shape) for x in values], dim)
 
 
-@_for("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default", lazy=True)
+@handles("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default", lazy=True)
 def _same(call: Call, x: Any, *_: Any, **__: Any) -> Any:
     return x
 
 
-@_for("_assert_tensor_metadata.default", lazy=True)
+@handles("_assert_tensor_metadata.default", lazy=True)
 def _checked(call: Call, *_: Any, **__: Any) -> None:
     """A check that export has made already."""
 
 
-@_for("detach.default", "detach_.default", lazy=True)
+@handles("detach.default", "detach_.default", lazy=True)
 def _detach(call: Call, x: Any) -> Any:
     if not isinstance(x, Constant):
         raise ValueError("gradients cannot be stopped")

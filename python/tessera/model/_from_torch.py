@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tessera.model import _aten
+from tessera.model import _structured as _structured  # more handlers
 from tessera.model._aten import Call, Constant, Parameter, value_of
 from tessera.model._graph import Graph
 from tessera.model._values import Value
@@ -47,7 +48,7 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any]) -> Gra
     training or evaluation mode, such as dropout, follows from its present mode. Inputs have the names of its forward()'s
     arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
 
-    Supported are linear layers, dense and `tessera.nn.SparseLinear`, activations, elementwise arithmetic, reductions,
+    Supported are linear layers, dense and those of `tessera.nn` (but complex ones), activations, elementwise arithmetic, reductions,
     softmax, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
     UnsupportedModuleError, which lists all of it.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def write(session: Session, module: nn.Module) -> None:
     for name, parameter in _matched(session, module).items():
         layer = _sparse_layer(module, name)
         if layer is None:
-            parameter.copy_(torch.from_numpy(session.get(name)))
+            parameter.copy_(torch.from_numpy(session.get(name)).reshape(parameter.shape))
             continue
         indptr, indices = (torch.from_numpy(array.astype(np.int32)) for array in session.pattern(name))
         same = torch.equal(indptr, layer.crow_indices) and torch.equal(indices, layer.col_indices[: layer.blocks])
@@ -51,10 +52,18 @@ def _matched(session: Session, module: nn.Module) -> dict[str, nn.Parameter]:
         expected = tuple(session._graph.shape(session._graph.find(name)))
         layer = _sparse_layer(module, name)
         shape = tuple(found[name].shape) if layer is None else (layer.out_features, layer.in_features)
-        if shape != expected:
+        if shape != expected and not (_is_structured(module, name) and math.prod(shape) == math.prod(expected)):
             raise ValueError(f"the module's parameter {name!r} has shape {shape}; the session's {expected}")
         parameters[name] = found[name]
     return parameters
+
+
+def _is_structured(module: nn.Module, name: str) -> bool:
+    """Whether a graph has a parameter as a matrix, with the last dimensions as one."""
+    from tessera.nn import StructuredLinear
+
+    parts = name.split(".")
+    return any(isinstance(module.get_submodule(".".join(parts[:i])), StructuredLinear) for i in range(len(parts)))
 
 
 def _sparse_layer(module: nn.Module, name: str) -> SparseLinear | None:

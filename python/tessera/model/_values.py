@@ -234,6 +234,43 @@ def concatenate(values: Sequence[Value], dimension: int) -> Value:
     return apply("concatenate", *values, dimension=dimension)
 
 
+def permute(x: Value, permutation: Sequence[int]) -> Value:
+    """y[..., i] = x[..., permutation[i]]."""
+    return apply("permute", x, permutation=[int(place) for place in permutation])
+
+
+# Structured maps of the last dimension (docs/structured.md). The last dimensions of a parameter are one.
+
+
+def butterfly(
+    x: Value, twiddle: Value, outputs: int, *, blocks: int = 1, tied: bool = False, decreasing: bool = False
+) -> Value:
+    """A butterfly: twiddle is [stacks, blocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)]."""
+    options = {"blocks": blocks, "tied": int(tied), "decreasing": int(decreasing)}
+    return apply("butterfly", x, twiddle, outputs=outputs, **options)
+
+
+def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], outputs: int = 0) -> Value:
+    """A Kronecker-sparse factor (a, b, c, d): the weight is [a, d, b · c]. Without outputs: as many as it has."""
+    a, b, c, d = factor
+    return apply("kronecker", x, weight, a=a, b=b, c=c, d=d, outputs=outputs)
+
+
+def circulant(x: Value, c: Value, outputs: int = 0) -> Value:
+    """A circulant matrix by its first column. Without outputs: as many as its size."""
+    return apply("circulant", x, c, size=c.shape[0], outputs=outputs)
+
+
+def toeplitz(x: Value, c: Value) -> Value:
+    """A Toeplitz matrix: c is [outputs + inputs - 1], from the end of the first row to that of the first column."""
+    return apply("toeplitz", x, c, outputs=c.shape[0] - x.shape[-1] + 1)
+
+
+def fastfood(x: Value, s: Value, g: Value, b: Value, permutation: Sequence[int], outputs: int) -> Value:
+    """S · H · G · Π · H · B: diagonals of [stacks, N], and as many places of permutations."""
+    return apply("fastfood", x, s, g, b, outputs=outputs, permutation=[int(place) for place in permutation])
+
+
 def cast(x: Value, dtype: DTypeLike | str) -> Value:
     """The value in another floating-point type."""
     name = value_type(dtype)

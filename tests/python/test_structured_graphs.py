@@ -1,0 +1,67 @@
+"""Modules with structured layers as graphs: the same results, training steps, and parameters back."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tessera import model, nn
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def layers():
+    torch.manual_seed(0)
+    return {
+        "butterfly": nn.ButterflyLinear(24, 40),
+        "blocks": nn.ButterflyLinear(24, 40, nblocks=2, increasing_stride=False),
+        "tied": nn.ButterflyLinear(32, 32, tied=True, permutation="bit_reversal"),
+        "monarch": nn.MonarchLinear(24, 40),
+        "block diagonal": nn.BlockDiagonalLinear(24, 40),
+        "kronecker": nn.KroneckerLinear(24, 40, factors=[(2, 5, 6, 2), (1, 10, 5, 4)]),
+        "fastfood": nn.FastfoodLinear(24, 40),
+        "circulant": nn.CirculantLinear(24, 40),
+        "toeplitz": nn.ToeplitzLinear(24, 40),
+        "low rank": nn.LowRankLinear(24, 40, rank=3),
+        "pixelfly": nn.PixelflyLinear(24, 40, block_size=4, rank=3),
+    }
+
+
+@pytest.mark.parametrize("kind", tuple(layers()))
+def test_results_and_training_steps(kind):
+    layer = layers()[kind]
+    module = torch.nn.Sequential(layer, torch.nn.Tanh(), torch.nn.Linear(layer.out_features, 5))
+    x, target = torch.randn(6, layer.in_features), torch.randn(6, 5)
+    graph = model.from_torch(module, x)
+    session = graph.session()
+    assert np.allclose(session.run(x), module(x).detach(), rtol=1e-4, atol=1e-5)
+    session = graph.training_step("mse", "sgd", rate=0.05).session(seed=0)
+    trained = copy.deepcopy(module)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.05)
+    for _ in range(3):
+        session.run(x, target)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(trained(x), target).backward()
+        optimizer.step()
+    session.copy_to(module)
+    for (name, parameter), other in zip(module.named_parameters(), trained.parameters(), strict=True):
+        assert torch.allclose(parameter, other, rtol=1e-3, atol=1e-5), name
+    session.copy_from(module)
+    assert torch.allclose(torch.as_tensor(session.get("2.bias")), trained[2].bias, rtol=1e-3, atol=1e-5)
+
+
+def test_complex_layers_are_refused():
+    module = nn.ButterflyLinear(8, 8, complex=True)
+    with pytest.raises(model.UnsupportedModuleError, match="butterfly"):
+        model.from_torch(module, torch.randn(2, 8))
+
+
+def test_only_permutations_are_selected():
+    class Select(torch.nn.Module):
+        def forward(self, x):
+            return x.index_select(-1, torch.tensor([0, 0, 1]))
+
+    with pytest.raises(model.UnsupportedModuleError, match="no permutation"):
+        model.from_torch(Select(), torch.randn(2, 3))
