@@ -51,3 +51,12 @@ def test_network_on_ipu():
     out = output_of("network_on_ipu.py", "--hidden", "128", "--batch", "64", "--epochs", "2")
     assert "gc200" in out and "fullest tile" in out
     assert float(out.splitlines()[-1].split("accuracy ")[1]) > 0.85
+
+
+def test_structured_layer():
+    out = output_of(
+        "structured_layer.py", "--hidden", "128", "--epochs", "2", "--layers", "dense", "butterfly", "monarch"
+    )
+    accuracies = [float(line.split("accuracy ")[1].split(",")[0]) for line in out.splitlines()[1:4]]
+    assert len(accuracies) == 3 and min(accuracies) > 0.85
+    assert "dense to low_rank: error 0." in out
