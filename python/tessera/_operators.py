@@ -120,7 +120,7 @@ def refuse_device(*arguments: Any) -> Tensor:
     devices = {a.device.type for a in arguments if isinstance(a, Tensor)}
     raise RuntimeError(
         f"the kernels of Tessera run on the CPU, not on {', '.join(sorted(devices - {'cpu'}))}: move the layer and its "
-        "input to the CPU, or use SparseLinear.to_dense()"
+        "input to the CPU, or use to_dense()"
     )
 
 
