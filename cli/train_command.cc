@@ -132,6 +132,7 @@ int run(const Options& options, const CLI::App& command) {
   TrainRequest request = options.request;
   request.json = options.common.json;
   request.threads = options.common.threads;
+  set_defaults(request, command);
   check(request, command);
   for (const std::string& file : {request.checkpoint, request.report})
     if (!file.empty()) io::require_writable(file);

@@ -72,7 +72,9 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
   add_count(command, "--rank", s.rank,
             "Rank of low-rank layers, and of pixelfly's low-rank part (default: 1)");
   add(command, "--recipe", s.recipe, recipe_named,
-      "Initial values and learning rates of structured layers: paper, or best (for each factor, default)");
+      "Of structured layers: paper (as published, SGD with momentum), or best (initial values and learning "
+      "rates "
+      "for each factor, Adam; default)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
   add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
   add(command, "--schedule", s.drop_grow.kind, drop_grow_named,
@@ -86,7 +88,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
 
 void add_optimizer_options(CLI::App& command, TrainingSettings& s) {
   add(command, "--optimizer", s.optimizer, optimizer_named,
-      "sgd, momentum (default), nesterov, adam or adamw");
+      "sgd, momentum (default), nesterov, adam (default of structured layers) or adamw");
   add_real(command, "--momentum", s.momentum, "Of momentum and nesterov (default: 0.9)");
   add_real(command, "--decay", s.decay, "Weight decay; with adamw decoupled");
   add_real(command, "--rate", s.rate, "Learning rate (default: 0.001)");
@@ -126,6 +128,12 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
 }
 
 }  // namespace
+
+void set_defaults(TrainRequest& r, const CLI::App& command) {
+  TrainingSettings& s = r.settings;
+  if (train::is_structured(s) && s.recipe == Recipe::best && command.count("--optimizer") == 0)
+    s.optimizer = OptimizerKind::adam;
+}
 
 void add_train_options(CLI::App& command, TrainRequest& request) {
   add_network_options(command, request);

@@ -37,6 +37,9 @@ struct TrainRequest {
 
 void add_train_options(CLI::App& command, TrainRequest& request);
 
+/// What follows from given options for those that are not.
+void set_defaults(TrainRequest& request, const CLI::App& command);
+
 /// Throws UsageError if options conflict or one is missing, before anything is read.
 void check(const TrainRequest& request, const CLI::App& command);
 

@@ -14,7 +14,7 @@ namespace tessera::model {
 enum class LayerStructure : uint8_t {
   dense,
   butterfly,  ///< of tied factors, with a bias of its own (Dao et al. 2019)
-  bpbp,       ///< two butterflies, each after a bit-reversal permutation (Dao et al. 2019)
+  bpbp,       ///< two such butterflies, each after a bit-reversal permutation (Dao et al. 2019)
   pixelfly,   ///< a flat block butterfly plus a low-rank matrix (Chen et al. 2021)
   fastfood,   ///< (Le et al. 2013)
   circulant,
@@ -31,8 +31,8 @@ struct LayerOptions {
   uint32_t rank = 1;             ///< of low rank, and of pixelfly's low-rank matrix
   uint32_t block_size = 32;      ///< of pixelfly
   uint32_t butterfly_size = 16;  ///< cells of pixelfly's pattern in a row
-  /// Scales and learning rates for each factor, so that activations and updates have the size of a dense
-  /// layer's; otherwise those that were published with each structure.
+  /// Initial values that keep the size of activations, and learning rates for each factor, for Adam;
+  /// otherwise those that were published with each structure, for SGD.
   bool scaled = true;
   uint64_t seed = 0;
 };

@@ -107,7 +107,7 @@ std::vector<StructuredParameter> parameters_of(const Structure& structure);
 struct StructuredOptions {
   bool transposed = false;  ///< x and y are [features, batch], which needs no transposition; otherwise
                             ///< [batch, features]
-  uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
+  uint32_t threads = 0;     ///< 0: one per physical core available to this process, or TESSERA_THREADS
 };
 
 /// A structured map and its gradients, planned and compiled for a batch of samples. Calls may come from

@@ -109,7 +109,7 @@ enum class LayerKind : uint8_t {
 /// Initial values and learning rates of structured layers.
 enum class Recipe : uint8_t {
   paper,  ///< as published with each structure; one learning rate
-  best,   ///< scales and learning rates for each factor
+  best,   ///< scales and learning rates for each factor, for Adam
 };
 enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw };
 enum class DropGrowKind : uint8_t { none, set, rigl };
