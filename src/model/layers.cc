@@ -45,7 +45,7 @@ class LayerBuilder {
       case LayerStructure::pixelfly: return pixelfly_layer();
       case LayerStructure::fastfood: return fastfood_layer();
       case LayerStructure::circulant: return circulant_layer();
-      case LayerStructure::low_rank: return finish(low_rank());
+      case LayerStructure::low_rank: return finish(low_rank(options_.scaled));
       case LayerStructure::monarch: return monarch_layer();
     }
     return finish(x_);
@@ -127,11 +127,13 @@ class LayerBuilder {
     return finish(butterfly_of("twiddle2", permute(half, places), outputs_, kBpbpRate));
   }
 
-  /// Factors as published: larger ones, or other learning rates, trained to worse accuracies.
-  Value low_rank() {
-    const double deviation = 1 / std::sqrt(1.0 * options_.rank * inputs_);
-    const Value v = normal("v", {options_.rank, inputs_}, deviation, 1);
-    const Value u = normal("u", {outputs_, options_.rank}, deviation, 1);
+  /// Published: both factors alike, which makes the product the smaller, the larger the rank.
+  Value low_rank(bool scaled) {
+    const double r = options_.rank, published = 1 / std::sqrt(r * inputs_);
+    const double first = scaled ? 1 / std::sqrt(inputs_) : published;
+    const double second = scaled ? 1 / std::sqrt(r) : published;
+    const Value v = normal("v", {options_.rank, inputs_}, first, 1);
+    const Value u = normal("u", {outputs_, options_.rank}, second, 1);
     return linear(linear(x_, v), u);
   }
 
@@ -145,7 +147,7 @@ class LayerBuilder {
         graph_.sparse_parameter(name_ + ".weight", std::move(pattern), Initial::from(std::move(values)));
     layer_.parameters.push_back(sparse);
     layer_.rates.push_back(1);
-    return finish(linear(x_, sparse) + low_rank());
+    return finish(linear(x_, sparse) + low_rank(false));
   }
 
   Layer circulant_layer() {
