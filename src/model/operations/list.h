@@ -6,11 +6,11 @@
 #include "model/operation.h"
 
 // A file of operations/ for each name, which defines `name_operations()`.
-#define TESSERA_OPERATION_FILES(X)                                                                       \
-  X(elementwise)                                                                                         \
-  X(linear)                                                                                              \
-  X(reduce) X(softmax) X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) \
-      X(permute)
+#define TESSERA_OPERATION_FILES(X) \
+  X(elementwise)                   \
+  X(linear)                        \
+  X(reduce)                        \
+  X(softmax) X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute)
 
 namespace tessera::model {
 

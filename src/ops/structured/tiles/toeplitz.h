@@ -1,5 +1,5 @@
-// Toeplitz and circulant matrices on tiled machines, as dense products. The rows of the matrix, parts of one row
-// of diagonals, are sent to the tiles on each call.
+// Toeplitz and circulant matrices on tiled machines, as dense products. The rows of the matrix, parts of one
+// row of diagonals, are sent to the tiles on each call.
 #pragma once
 
 #include <cstdint>
