@@ -28,6 +28,24 @@ void take_knobs(std::span<const int64_t> params, Schedule& schedule, const Visit
   });
 }
 
+/// A codelet of hosts, one vertex per core.
+constexpr program::Codelet host_codelet(std::string_view name, std::span<const program::FieldSpec> fields,
+                                        std::span<const std::string_view> params,
+                                        program::RunVertex reference, program::RunVertex simd,
+                                        program::VertexCost cost, uint32_t code_bytes) {
+  return {
+      .name = name,
+      .workers = program::Workers::whole_tile,
+      .fields = fields,
+      .params = params,
+      .reference = reference,
+      .simd = simd,
+      .cost = cost,
+      .code_bytes = code_bytes,
+      .runs_on = program::RunsOn::hosts,
+  };
+}
+
 /// Functions of a vertex whose kernel runs on a slice of the product: Kernel::slice_of(vertex), which refers
 /// to its beta in Kernel::beta(slice); Kernel::run(slice), run_reference(slice) and cost(slice, figures).
 template <class Kernel, bool reads_result>
@@ -48,17 +66,8 @@ template <class Kernel, bool reads_result>
 constexpr program::Codelet host_codelet(std::string_view name, std::span<const program::FieldSpec> fields,
                                         std::span<const std::string_view> params, uint32_t code_bytes) {
   using Functions = HostVertex<Kernel, reads_result>;
-  return {
-      .name = name,
-      .workers = program::Workers::whole_tile,
-      .fields = fields,
-      .params = params,
-      .reference = Functions::reference,
-      .simd = Functions::simd,
-      .cost = Functions::cost,
-      .code_bytes = code_bytes,
-      .runs_on = program::RunsOn::hosts,
-  };
+  return host_codelet(name, fields, params, Functions::reference, Functions::simd, Functions::cost,
+                      code_bytes);
 }
 
 }  // namespace tessera::kernels

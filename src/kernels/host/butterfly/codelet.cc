@@ -3,6 +3,7 @@
 #include "kernels/host/butterfly/butterfly.h"
 #include "kernels/host/butterfly/cost.h"
 #include "kernels/host/butterfly/layout.h"
+#include "kernels/host/host_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -13,30 +14,16 @@ constexpr FieldSpec kForwardFields[] = {TESSERA_BUTTERFLY_FORWARD_FIELDS(TESSERA
 constexpr FieldSpec kGradientsFields[] = {TESSERA_BUTTERFLY_GRADIENTS_FIELDS(TESSERA_FIELD)};
 constexpr std::string_view kParams[] = {TESSERA_BUTTERFLY_PARAMS(TESSERA_NAME)};
 
-constexpr program::Codelet host_codelet(std::string_view name, std::span<const FieldSpec> fields,
-                                        program::RunVertex reference, program::RunVertex simd,
-                                        program::VertexCost cost) {
-  return {
-      .name = name,
-      .workers = program::Workers::whole_tile,
-      .fields = fields,
-      .params = kParams,
-      .reference = reference,
-      .simd = simd,
-      .cost = cost,
-      .code_bytes = 16384,
-      .runs_on = program::RunsOn::hosts,
-  };
-}
+constexpr uint32_t kCodeBytes = 16384;
 
 }  // namespace
 
 constexpr program::Codelet butterfly_forward_codelet =
-    host_codelet("butterfly_forward", kForwardFields, butterfly_forward_reference, butterfly_forward,
-                 butterfly_forward_cost);
+    host_codelet("butterfly_forward", kForwardFields, kParams, butterfly_forward_reference, butterfly_forward,
+                 butterfly_forward_cost, kCodeBytes);
 constexpr program::Codelet butterfly_gradients_codelet =
-    host_codelet("butterfly_gradients", kGradientsFields, butterfly_gradients_reference, butterfly_gradients,
-                 butterfly_gradients_cost);
+    host_codelet("butterfly_gradients", kGradientsFields, kParams, butterfly_gradients_reference,
+                 butterfly_gradients, butterfly_gradients_cost, kCodeBytes);
 
 size_t butterfly_forward_scratch(const ButterflyShape& shape, uint32_t /*samples*/) {
   return ButterflyColumns(shape, kButterflyLanes).size(shape.n());

@@ -3,6 +3,7 @@
 #include "kernels/host/circulant/circulant.h"
 #include "kernels/host/circulant/cost.h"
 #include "kernels/host/circulant/layout.h"
+#include "kernels/host/host_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -15,29 +16,13 @@ constexpr std::string_view kParams[] = {TESSERA_CIRCULANT_PARAMS(TESSERA_NAME)};
 
 }  // namespace
 
-constexpr program::Codelet circulant_forward_codelet = {
-    .name = "circulant_forward",
-    .workers = program::Workers::whole_tile,
-    .fields = kForwardFields,
-    .params = kParams,
-    .reference = circulant_forward_reference,
-    .simd = circulant_forward,
-    .cost = circulant_forward_cost,
-    .code_bytes = 8192,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet circulant_forward_codelet =
+    host_codelet("circulant_forward", kForwardFields, kParams, circulant_forward_reference, circulant_forward,
+                 circulant_forward_cost, 8192);
 
-constexpr program::Codelet circulant_gradients_codelet = {
-    .name = "circulant_gradients",
-    .workers = program::Workers::whole_tile,
-    .fields = kGradientsFields,
-    .params = kParams,
-    .reference = circulant_gradients_reference,
-    .simd = circulant_gradients,
-    .cost = circulant_gradients_cost,
-    .code_bytes = 16384,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet circulant_gradients_codelet =
+    host_codelet("circulant_gradients", kGradientsFields, kParams, circulant_gradients_reference,
+                 circulant_gradients, circulant_gradients_cost, 16384);
 
 size_t circulant_forward_scratch(const CirculantShape& shape) {
   return CirculantScratch(CirculantEmbedding(shape).size, false).total;

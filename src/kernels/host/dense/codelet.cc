@@ -29,37 +29,22 @@ void weight_gradient_reference(const Vertex& v) {
   panel_weight_gradient_reference(v, adds);
 }
 
-constexpr program::Codelet host_codelet(std::string_view name, std::span<const FieldSpec> fields,
-                                        std::span<const std::string_view> params,
-                                        program::RunVertex reference, program::RunVertex simd,
-                                        program::VertexCost cost) {
-  return {
-      .name = name,
-      .workers = program::Workers::whole_tile,
-      .fields = fields,
-      .params = params,
-      .reference = reference,
-      .simd = simd,
-      .cost = cost,
-      .code_bytes = 4096,
-      .runs_on = program::RunsOn::hosts,
-  };
-}
+constexpr uint32_t kCodeBytes = 4096;
 
 }  // namespace
 
 constexpr program::Codelet panel_forward_codelet =
     host_codelet("panel_forward", kForwardFields, kForwardParams, panel_forward_reference, panel_forward,
-                 panel_forward_cost);
+                 panel_forward_cost, kCodeBytes);
 constexpr program::Codelet panel_input_gradient_codelet =
     host_codelet("panel_input_gradient", kInputFields, {}, panel_input_gradient_reference,
-                 panel_input_gradient, panel_input_gradient_cost);
+                 panel_input_gradient, panel_input_gradient_cost, kCodeBytes);
 constexpr program::Codelet panel_weight_gradient_codelet =
     host_codelet("panel_weight_gradient", kWeightFields, {}, weight_gradient_reference<false>,
-                 weight_gradient<false>, panel_weight_gradient_cost);
+                 weight_gradient<false>, panel_weight_gradient_cost, kCodeBytes);
 constexpr program::Codelet panel_weight_gradient_add_codelet =
     host_codelet("panel_weight_gradient_add", kWeightAddFields, {}, weight_gradient_reference<true>,
-                 weight_gradient<true>, panel_weight_gradient_cost);
+                 weight_gradient<true>, panel_weight_gradient_cost, kCodeBytes);
 
 size_t panel_forward_scratch(uint32_t n, uint32_t k) { return DenseRowScratch(n, k, false).total; }
 size_t panel_input_gradient_scratch(uint32_t n, uint32_t m) { return DenseRowScratch(n, m, true).total; }

@@ -3,6 +3,7 @@
 #include "kernels/host/fastfood/cost.h"
 #include "kernels/host/fastfood/fastfood.h"
 #include "kernels/host/fastfood/layout.h"
+#include "kernels/host/host_codelet.h"
 
 namespace tessera::kernels {
 namespace {
@@ -15,29 +16,13 @@ constexpr std::string_view kParams[] = {TESSERA_FASTFOOD_PARAMS(TESSERA_NAME)};
 
 }  // namespace
 
-constexpr program::Codelet fastfood_forward_codelet = {
-    .name = "fastfood_forward",
-    .workers = program::Workers::whole_tile,
-    .fields = kForwardFields,
-    .params = kParams,
-    .reference = fastfood_forward_reference,
-    .simd = fastfood_forward,
-    .cost = fastfood_forward_cost,
-    .code_bytes = 8192,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet fastfood_forward_codelet =
+    host_codelet("fastfood_forward", kForwardFields, kParams, fastfood_forward_reference, fastfood_forward,
+                 fastfood_forward_cost, 8192);
 
-constexpr program::Codelet fastfood_gradients_codelet = {
-    .name = "fastfood_gradients",
-    .workers = program::Workers::whole_tile,
-    .fields = kGradientsFields,
-    .params = kParams,
-    .reference = fastfood_gradients_reference,
-    .simd = fastfood_gradients,
-    .cost = fastfood_gradients_cost,
-    .code_bytes = 16384,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet fastfood_gradients_codelet =
+    host_codelet("fastfood_gradients", kGradientsFields, kParams, fastfood_gradients_reference,
+                 fastfood_gradients, fastfood_gradients_cost, 16384);
 
 size_t fastfood_forward_scratch(uint32_t size) { return FastfoodScratch(size, false).total; }
 size_t fastfood_gradients_scratch(uint32_t size) { return FastfoodScratch(size, true).total; }

@@ -1,5 +1,6 @@
 #include "kernels/host/kronecker/codelet.h"
 
+#include "kernels/host/host_codelet.h"
 #include "kernels/host/kronecker/cost.h"
 #include "kernels/host/kronecker/kronecker.h"
 #include "kernels/host/kronecker/layout.h"
@@ -15,29 +16,13 @@ constexpr std::string_view kParams[] = {TESSERA_KRONECKER_PARAMS(TESSERA_NAME)};
 
 }  // namespace
 
-constexpr program::Codelet kronecker_forward_codelet = {
-    .name = "kronecker_forward",
-    .workers = program::Workers::whole_tile,
-    .fields = kForwardFields,
-    .params = kParams,
-    .reference = kronecker_forward_reference,
-    .simd = kronecker_forward,
-    .cost = kronecker_forward_cost,
-    .code_bytes = 4096,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet kronecker_forward_codelet =
+    host_codelet("kronecker_forward", kForwardFields, kParams, kronecker_forward_reference, kronecker_forward,
+                 kronecker_forward_cost, 4096);
 
-constexpr program::Codelet kronecker_gradients_codelet = {
-    .name = "kronecker_gradients",
-    .workers = program::Workers::whole_tile,
-    .fields = kGradientsFields,
-    .params = kParams,
-    .reference = kronecker_gradients_reference,
-    .simd = kronecker_gradients,
-    .cost = kronecker_gradients_cost,
-    .code_bytes = 4096,
-    .runs_on = program::RunsOn::hosts,
-};
+constexpr program::Codelet kronecker_gradients_codelet =
+    host_codelet("kronecker_gradients", kGradientsFields, kParams, kronecker_gradients_reference,
+                 kronecker_gradients, kronecker_gradients_cost, 4096);
 
 size_t kronecker_forward_scratch(const KroneckerFactor& factor) {
   return KroneckerColumns(factor).forward_total;
