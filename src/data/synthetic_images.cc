@@ -46,12 +46,12 @@ void add_image(const Template& from, uint64_t seed, uint32_t index, ImageSet& se
   const int right = static_cast<int>(choice.below(2 * kMostShift + 1)) - kMostShift;
   const float contrast = 0.5F + static_cast<float>(choice.below(1024)) / 2048.0F;
   const int height = static_cast<int>(set.height), width = static_cast<int>(set.width);
+  const auto pixel = [&](int row, int col) { return size_t(row) * set.width + size_t(col); };
   for (int row = 0; row < height; ++row)
     for (int col = 0; col < width; ++col) {
       const int r = std::clamp(row + down, 0, height - 1);
       const int c = std::clamp(col + right, 0, width - 1);
-      const float value = contrast * from[static_cast<size_t>(r * width + c)] +
-                          kNoise * noise.normal(static_cast<uint64_t>(row * width + col));
+      const float value = contrast * from[pixel(r, c)] + kNoise * noise.normal(pixel(row, col));
       set.pixels.push_back(static_cast<uint8_t>(std::clamp(127.5F + 90.0F * value, 0.0F, 255.0F)));
     }
 }

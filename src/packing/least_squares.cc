@@ -94,10 +94,10 @@ class ActiveSet {
 
 }  // namespace
 
-std::vector<double> non_negative_least_squares(std::span<const Column> columns, std::vector<double> b,
+std::vector<double> non_negative_least_squares(std::span<const Column> columns, const std::vector<double>& b,
                                                const std::function<bool()>& stop) {
   const size_t most_steps = kStepsPerRow * b.size();
-  ActiveSet set(columns, std::move(b));
+  ActiveSet set(columns, b);
   for (size_t step = 0; step < most_steps && !stop() && set.enter(); ++step) set.settle();
   return std::move(set).values();
 }

@@ -73,8 +73,7 @@ std::vector<Strategy> least_squares_packing(const Histogram& histogram, const st
   std::vector<double> wanted;
   for (uint32_t l = 1; l <= histogram.max_length(); ++l)
     wanted.push_back(weight_of(l) * static_cast<double>(histogram.counts[l]));
-  const std::vector<double> counts =
-      non_negative_least_squares(Columns(packs).views(), std::move(wanted), stop);
+  const std::vector<double> counts = non_negative_least_squares(Columns(packs).views(), wanted, stop);
   for (size_t i = 0; i < packs.size(); ++i) packs[i].count = static_cast<uint64_t>(std::llround(counts[i]));
   Histogram left = histogram;
   std::vector<Strategy> filled = fill_slots(packs, left);

@@ -7,7 +7,6 @@
 namespace tessera::model {
 
 using ops::LayoutChoices;
-using ops::OperandLayout;
 using ops::Product;
 using ops::ProductProblem;
 using ops::TileProductPlan;
