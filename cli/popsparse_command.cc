@@ -10,14 +10,12 @@
 #include <optional>
 #include <utility>
 
-#include "base/isa.h"
-#include "cli/output.h"
 #include "cli/parse.h"
 #include "cli/popsparse_runner.h"
-#include "cli/progress.h"
 #include "cli/spmm_request.h"
+#include "cli/study_run.h"
 #include "io/atomic_file.h"
-#include "machine/host/detect.h"
+#include "studies/common/made_on.h"
 #include "studies/popsparse/run.h"
 #include "studies/popsparse/store.h"
 #include "studies/popsparse/tables.h"
@@ -28,28 +26,14 @@ namespace {
 using namespace studies::popsparse;
 
 using nlohmann::ordered_json;
+using studies::Figure;
 
 /// What the numbers of cells depend on; a result file holds cells of one kind only.
 ordered_json made_on(const Request& request, const machine::Machine& machine) {
-  ordered_json what = {{"file", "tessera reproduce popsparse"}, {"schema", 1}, {"version", TESSERA_VERSION}};
-  what["machine"] = machine.name;
-  ordered_json figures = ordered_json::object();
-  if (machine.kind == machine::Kind::host) {
-    figures["processor"] = machine.facts.cpu;
-    figures["instruction set"] = std::string(name_of(machine.figures.isa));
-    figures["threads"] = machine.tiles;
-  } else {
-    for (const machine::Figure& figure : machine.sources) figures[figure.name] = figure.value;
-    what["planner"] = request.planner == ops::Planner::best ? "best" : "published";
-  }
-  what["figures"] = std::move(figures);
-  return what;
-}
-
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw Error(fmt::format("cannot create {}: {}", folder.string(), error.message()));
+  ordered_json settings = ordered_json::object();
+  if (machine.kind == machine::Kind::tiled)
+    settings["planner"] = request.planner == ops::Planner::best ? "best" : "published";
+  return studies::made_on("tessera reproduce popsparse", TESSERA_VERSION, machine, settings);
 }
 
 Outcome outcome_of(const Request& request, const machine::Machine& machine, const Sweep& sweep,
@@ -60,22 +44,6 @@ Outcome outcome_of(const Request& request, const machine::Machine& machine, cons
       if (const Result* result = store.find({operand, n})) outcome.results[result->cell] = *result;
   return outcome;
 }
-
-/// Shows a bar of progress on a terminal.
-class Bar : public Watcher {
- public:
-  explicit Bar(size_t cells) : progress_(cells) {}
-  void progress(size_t done, const std::string& next, double fraction) override {
-    progress_.show(done, next, fraction);
-  }
-  void complain(const std::string& message) override {
-    progress_.clear();
-    cli::complain(message);
-  }
-
- private:
-  Progress progress_;
-};
 
 size_t run_cells(const Request& request, const machine::Machine& machine, const Sweep& sweep, Store& store) {
   Bar bar(missing(sweep, store));
@@ -89,8 +57,7 @@ std::pair<Outcome, size_t> run_sweep(const Request& request, const machine::Mach
   Store store(file, made_on(request, machine));
   size_t cells = 0;
   for (const auto& [operand, columns] : sweep) cells += columns.size();
-  fmt::print(stderr, "{}: {} of {} cells are finished; an interrupted run resumes here\n", store.file(),
-             cells - missing(sweep, store), cells);
+  tell_finished(store.file(), cells - missing(sweep, store), cells);
   const size_t failed = run_cells(request, machine, sweep, store);
   return {outcome_of(request, machine, sweep, store), failed};
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/butterfly_command.h"
 #include "cli/commands.h"
 #include "cli/parse.h"
 #include "cli/popsparse_command.h"
@@ -71,11 +72,14 @@ Command add_reproduce_command(CLI::App& app) {
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
   const Command popsparse = popsparse::add_command(command);
+  const Command butterfly = butterfly::add_command(command);
   command.footer(
-      "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce packing --data data --html "
+      "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce butterfly\n  tessera reproduce "
+      "packing --data data --html "
       "packing.html");
-  return [packing, popsparse, &packing_command] {
-    return packing_command.parsed() ? reproduce_packing(*packing) : popsparse();
+  return [packing, popsparse, butterfly, &packing_command, &command] {
+    if (packing_command.parsed()) return reproduce_packing(*packing);
+    return command.got_subcommand("butterfly") ? butterfly() : popsparse();
   };
 }
 

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "check/verification.h"
 #include "cli/spmm_run.h"
+#include "engine/median_run.h"
 #include "product/numbers.h"
 #include "product/weight.h"
 #include "sparse/generate.h"
@@ -55,7 +56,7 @@ MatrixView<float> view_of(Activations& a) { return {a.elements.data(), a.row_str
 
 /// Repeats until enough is measured.
 void measure(product::Product& product, Activations& x, Activations& y, SpmmResult& result) {
-  const Timed timed = median_run([&](Trace& trace) {
+  const engine::TimedRun timed = engine::median_run([&](std::vector<engine::TraceEvent>& trace) {
     return product.run(view_of(x), view_of(y), {.trace = result.run ? &trace : nullptr});
   });
   result.seconds = timed.seconds;

@@ -10,13 +10,6 @@
 namespace tessera::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr int kWarmUps = 2;
-constexpr size_t kLeastRuns = 7;
-constexpr size_t kMostRuns = 200;
-constexpr double kMeasureSeconds = 0.3;
-
 check::Extent extent_of(Verify verify) {
   switch (verify) {
     case Verify::full: return check::Extent::full;
@@ -60,27 +53,6 @@ Activations::Activations(uint32_t height, uint32_t width, Layout order)
   elements.resize(uint64_t{rows} * cols);
 }
 
-Timed median_run(const std::function<engine::Profile(Trace&)>& run) {
-  for (int i = 0; i < kWarmUps; ++i) {
-    Trace ignored;
-    run(ignored);
-  }
-  std::vector<Timed> runs;
-  double total = 0;
-  while (runs.size() < kMostRuns && (runs.size() < kLeastRuns || total < kMeasureSeconds)) {
-    const Clock::time_point start = Clock::now();
-    Trace trace;
-    engine::Profile profile = run(trace);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    total += seconds;
-    runs.push_back({seconds, std::move(profile), std::move(trace)});
-  }
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::nth_element(runs.begin(), middle, runs.end(),
-                   [](const Timed& a, const Timed& b) { return a.seconds < b.seconds; });
-  return std::move(*middle);
-}
-
 SpmmResult start(const product::Product& product, const SpmmRequest& request) {
   SpmmResult result;
   result.printed = printed(request.print, product);
@@ -97,7 +69,7 @@ SpmmResult start(const product::Product& product, const SpmmRequest& request) {
 
 void estimate(const product::Product& product, SpmmResult& result) {
   const machine::Machine& machine = product.machine();
-  Trace trace;
+  std::vector<engine::TraceEvent> trace;
   const engine::Profile profile = product.estimate(result.run ? &trace : nullptr);
   if (result.run)
     result.run = report::summarize(product.executable(), profile, trace, report::Times::accounted);

@@ -4,17 +4,10 @@
 #include <tessera/sparse.h>
 #include <tessera/types.h>
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <span>
 #include <vector>
 
 #include "cli/spmm_case.h"
 #include "cli/spmm_request.h"
-#include "compiler/executable.h"
-#include "engine/engine.h"
-#include "ops/plan.h"
 #include "product/product.h"
 
 namespace tessera::cli {
@@ -32,17 +25,6 @@ struct Activations {
   Layout layout;
   std::vector<float> elements;
 };
-
-using Trace = std::vector<engine::TraceEvent>;
-
-struct Timed {
-  double seconds = 0;
-  engine::Profile profile;
-  Trace trace;
-};
-
-/// Repeats until enough is measured; returns the run of median time.
-Timed median_run(const std::function<engine::Profile(Trace&)>& run);
 
 /// What is known about a case before it runs.
 SpmmResult start(const product::Product& product, const SpmmRequest& request);

@@ -5,3 +5,10 @@ foreach(name IN ITEMS dense-bow.csv static-vs-dense-bow-fp16.csv)
 endforeach()
 tessera_embed(tessera_studies studies/popsparse/published.h tessera::studies::popsparse PublishedFile kPublishedFiles
   ${popsparse_tables})
+
+set(butterfly_tables "")
+foreach(name IN ITEMS section-4.csv table-1.csv table-2.csv table-4.csv table-5.csv)
+  list(APPEND butterfly_tables ${name} ${PROJECT_SOURCE_DIR}/src/studies/butterfly/published/${name})
+endforeach()
+tessera_embed(tessera_studies studies/butterfly/study.h tessera::studies::butterfly PublishedFile kPublishedTables
+  ${butterfly_tables})

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "studies/common/json.h"
 #include "studies/popsparse/store.h"
 #include "studies/popsparse/tables.h"
 
@@ -10,16 +11,6 @@ namespace tessera::studies::popsparse {
 namespace {
 
 using nlohmann::ordered_json;
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-template <class T>
-std::string or_empty(const std::optional<T>& value) {
-  return value ? fmt::format("{}", *value) : "";
-}
 
 std::optional<double> published_speedup(const Study& study, const Cell& cell) {
   const RatioCell* ratio = study.published_ratio(cell);

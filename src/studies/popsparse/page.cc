@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "report/chart.h"
+#include "studies/common/charts.h"
 #include "studies/popsparse/tables.h"
 
 namespace tessera::studies::popsparse {
@@ -15,31 +15,6 @@ namespace {
 using report::Growth;
 using report::Html;
 using report::Series;
-
-report::Axis logarithmic(std::string label, Growth growth) {
-  return {.label = std::move(label), .growth = growth};
-}
-
-/// A series of ours and the published one, in the same colour.
-struct Pair {
-  Series ours;
-  Series published;
-
-  Pair(const std::string& name, size_t colour)
-      : ours{.name = name, .colour = colour},
-        published{.name = name + ", published", .colour = colour, .reference = true} {}
-
-  void add(double x, std::optional<double> mine, std::optional<double> theirs, const std::string& where) {
-    if (mine) ours.points.push_back({x, *mine, fmt::format("{}, {}: {:.3g}", ours.name, where, *mine)});
-    if (theirs)
-      published.points.push_back({x, *theirs, fmt::format("{}, {}: {:.3g}", published.name, where, *theirs)});
-  }
-
-  void put_into(report::LineChart& chart) && {
-    if (!ours.points.empty()) chart.series.push_back(std::move(ours));
-    if (!published.points.empty()) chart.series.push_back(std::move(published));
-  }
-};
 
 Html dense_chart(const Study& study, const Precision& precision) {
   report::LineChart chart;
@@ -172,27 +147,6 @@ Html law_chart(const Study& study) {
   chart.series = {std::move(same), std::move(published)};  // below ours
   for (Series& series : ours) chart.series.push_back(std::move(series));
   return report::chart(chart);
-}
-
-Html html_of(const Figure& figure) {
-  if (figure.rows.empty()) return {};
-  std::vector<report::RichTable::Column> columns;
-  for (const std::string& heading : figure.head)
-    columns.push_back(
-        {heading, columns.empty() ? report::RichTable::Align::left : report::RichTable::Align::right});
-  report::RichTable table(std::move(columns));
-  for (const auto& row : figure.rows) {
-    std::vector<report::RichTable::Cell> cells;
-    for (const Figure::Entry& entry : row) {
-      cells.emplace_back(entry.words);
-      cells.back().title = entry.title;
-      cells.back().shade = entry.shade;
-    }
-    table.add(std::move(cells));
-  }
-  Html all = report::subheading(figure.title) + table.html();
-  if (!figure.note.empty()) all += report::paragraph(figure.note);
-  return all;
 }
 
 Html dense_section(const Study& study) {

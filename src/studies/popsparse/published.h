@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
+
+#include "studies/common/published.h"
 
 namespace tessera::studies::popsparse {
 
@@ -62,12 +62,6 @@ struct BlockGain {
   double gain = 1;
 };
 std::span<const BlockGain> published_block_gains();
-
-/// A table as text: lines that begin with # state its source, the first other line names the columns.
-struct PublishedFile {
-  std::string_view name;
-  std::string_view content;
-};
 
 /// The tables that are committed with this study, generated from published/.
 extern const std::span<const PublishedFile> kPublishedFiles;

@@ -3,8 +3,8 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
+#include "studies/common/run.h"
 #include "studies/popsparse/store.h"
 #include "studies/popsparse/sweep.h"
 
@@ -21,15 +21,6 @@ class CellRunner {
   virtual Result run(const Cell& cell, bool estimate, bool verify) = 0;
 };
 using MakeRunner = std::function<std::unique_ptr<CellRunner>(const Operand&)>;
-
-/// Is told how far a run is, by one thread at a time.
-class Watcher {
- public:
-  virtual ~Watcher() = default;
-  /// `done` cells are finished, `fraction` of the work, and `next` begins.
-  virtual void progress(size_t done, const std::string& next, double fraction) = 0;
-  virtual void complain(const std::string& message) = 0;
-};
 
 /// Throws UsageError for invalid cells, before any of them runs.
 void check(const Sweep& sweep, const MakeRunner& make_runner);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/table.h"
-
 namespace tessera::studies::popsparse {
 namespace {
 
@@ -280,16 +278,6 @@ std::string notes_of(const Study& study) {
     notes +=
         fmt::format("Executed and compared with float64: {} products, {} correct.\n", executed, verified);
   return notes;
-}
-
-std::string text(const Figure& figure) {
-  report::Table table(figure.head);
-  for (const auto& row : figure.rows) {
-    std::vector<std::string> words;
-    for (const Entry& entry : row) words.push_back(entry.words);
-    table.add(std::move(words));
-  }
-  return fmt::format("{}\n{}{}{}", figure.title, table.text(), figure.note, figure.note.empty() ? "" : "\n");
 }
 
 }  // namespace tessera::studies::popsparse

@@ -1,26 +1,13 @@
 // Tables of `tessera reproduce popsparse`.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "studies/common/figure.h"
 #include "studies/popsparse/study.h"
 
 namespace tessera::studies::popsparse {
-
-/// A table for the terminal and the page, with cells "ours (published)".
-struct Figure {
-  struct Entry {
-    std::string words{};
-    std::string title{};            ///< tooltip
-    std::optional<double> shade{};  ///< −1 … 1: from bad to good
-  };
-  std::string title{};
-  std::string note{};
-  std::vector<std::string> head{};
-  std::vector<std::vector<Entry>> rows{};
-};
 
 Figure dense_figure(const Study& study);                                           ///< figure 2
 Figure table_3(const Study& study);                                                ///< table 3
@@ -40,8 +27,6 @@ std::vector<Figure> figures_of(const Study& study);
 
 /// Remarks about the tables: verification.
 std::string notes_of(const Study& study);
-
-std::string text(const Figure& figure);
 
 /// All cells as CSV; with the figures as JSON; everything with plots as a page.
 std::string csv(const Study& study);

@@ -1,0 +1,41 @@
+#include "engine/median_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+namespace tessera::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmUps = 2;
+constexpr size_t kLeastRuns = 7;
+constexpr size_t kMostRuns = 200;
+constexpr double kMeasureSeconds = 0.3;
+
+}  // namespace
+
+TimedRun median_run(const std::function<Profile(std::vector<TraceEvent>&)>& run) {
+  for (int i = 0; i < kWarmUps; ++i) {
+    std::vector<TraceEvent> ignored;
+    run(ignored);
+  }
+  std::vector<TimedRun> runs;
+  double total = 0;
+  while (runs.size() < kMostRuns && (runs.size() < kLeastRuns || total < kMeasureSeconds)) {
+    const Clock::time_point start = Clock::now();
+    std::vector<TraceEvent> trace;
+    Profile profile = run(trace);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    total += seconds;
+    runs.push_back({seconds, std::move(profile), std::move(trace)});
+  }
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const TimedRun& a, const TimedRun& b) { return a.seconds < b.seconds; });
+  return std::move(*middle);
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,56 @@
+// Runs the cells of `tessera reproduce butterfly`, and keeps them.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "studies/butterfly/study.h"
+#include "studies/common/result_file.h"
+#include "studies/common/run.h"
+
+namespace tessera::studies::butterfly {
+
+/// A result with its section and cell as one JSON object.
+nlohmann::ordered_json json_of(const std::string& section, const std::string& cell, const Result& result);
+
+/// The finished cells of one machine, in a result file.
+class Store {
+ public:
+  /// As ResultFile.
+  Store(std::string file, const nlohmann::ordered_json& made_on);
+
+  /// Null if there is none yet.
+  const Result* find(std::string_view section, std::string_view cell) const;
+  /// Appends a cell; thread-safe. Throws Error on failure.
+  void add(const std::string& section, const std::string& cell, const Result& result);
+  const std::string& file() const { return file_.name(); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Result> results_;
+  ResultFile file_;  // after what it fills
+};
+
+/// A cell with the name of its section.
+struct Task {
+  std::string section;
+  Cell cell;
+};
+
+/// The cells of the sections that a request asks for.
+std::vector<Task> tasks_of(const Request& request, const machine::Machine& machine);
+
+/// Cells that a store lacks.
+size_t missing(const std::vector<Task>& tasks, const Store& store);
+
+/// Runs the cells that the store lacks: several at once if they are modelled, one after another if they are
+/// measured. Cells that fail are reported and not stored; returns their number. Throws what writing the store
+/// throws.
+size_t run(const Request& request, const machine::Machine& machine, const std::vector<Task>& tasks,
+           Store& store, Watcher& watcher);
+
+}  // namespace tessera::studies::butterfly

@@ -1,0 +1,198 @@
+// Table 2: dense and sparse products, square, in FP32. Rates count the operations of the dense product; each
+// is the best over sizes, as in the paper.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "report/page.h"
+#include "studies/butterfly/product_cell.h"
+#include "studies/butterfly/sections.h"
+#include "studies/common/charts.h"
+
+namespace tessera::studies::butterfly {
+namespace {
+
+constexpr std::string_view kName = "table-2";
+
+/// A column of the table.
+struct Variant {
+  std::string_view name;       ///< "dense, planned"
+  std::string_view published;  ///< its row in table-2.csv
+  bool on_host;                ///< whether the host runs it too
+  std::vector<uint32_t> (*sizes)(const machine::Machine&, const Request&);
+  double (*cell_seconds)(uint32_t size);
+  Result (*run)(uint32_t size, const Setting&);
+  std::optional<double> allowed;  ///< deviation
+  std::string_view remark;
+};
+
+std::vector<uint32_t> powers(uint32_t first, uint32_t last) {
+  std::vector<uint32_t> sizes;
+  for (uint32_t size = first; size <= last; size *= 2) sizes.push_back(size);
+  return sizes;
+}
+
+std::vector<uint32_t> product_sizes(const machine::Machine& machine, const Request& request) {
+  if (machine.kind == machine::Kind::host) return powers(256, request.full ? 4096 : 1024);
+  return powers(256, request.full ? 8192 : 4096);
+}
+
+double product_seconds(uint32_t size) { return 0.3 + 2e-10 * size * size * size; }
+
+Result run_dense(uint32_t size, const Setting& setting) {
+  return run_product({.m = size, .k = size, .n = size}, setting);
+}
+
+template <int percent>
+Result run_sparse(uint32_t size, const Setting& setting) {
+  return run_product({.m = size, .k = size, .n = size, .density = (100 - percent) / 100.0}, setting);
+}
+
+std::span<const Variant> variants() {
+  static const Variant all[] = {
+      {"dense, planned", "IPU poplin", true, product_sizes, product_seconds, run_dense, 0.15, ""},
+      {"sparse, 90 % zeros", "IPU popsparse 90 %", true, product_sizes, product_seconds, run_sparse<90>, 0.5,
+       ""},
+      {"sparse, 99 % zeros", "IPU popsparse 99 %", true, product_sizes, product_seconds, run_sparse<99>, 0.5,
+       ""},
+  };
+  return all;
+}
+
+std::string name_of(const Variant& variant, uint32_t size) {
+  return fmt::format("{} N = {}", variant.name, size);
+}
+
+std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+  std::vector<Cell> all;
+  for (const Variant& variant : variants())
+    if (machine.kind == machine::Kind::tiled || variant.on_host)
+      for (uint32_t size : variant.sizes(machine, request))
+        all.push_back({name_of(variant, size), variant.cell_seconds(size),
+                       [&variant, size](const Setting& setting) { return variant.run(size, setting); }});
+  return all;
+}
+
+/// The fastest size of a variant.
+struct Best {
+  uint32_t size = 0;
+  double gflops = 0;
+};
+
+std::optional<Best> best_of(const Part& part, const Study& study, const Variant& variant) {
+  std::optional<Best> best;
+  for (uint32_t size : variant.sizes(part.machine, study.request))
+    if (const auto rate = part.value(kName, name_of(variant, size), "gflops"))
+      if (!best || *rate > best->gflops) best = Best{size, *rate};
+  return best;
+}
+
+std::string rate_text(double gflops) {
+  return gflops < 100 ? fmt::format("{:.1f}", gflops) : fmt::format("{:.0f}", gflops);
+}
+
+Figure best_figure(const Study& study) {
+  Figure figure{"Square FP32 products, GFLOP/s at the best size (table 2)",
+                "Sparse products count the operations of the dense one, as in the paper.",
+                {"product", "GC200, published"}};
+  for (const Part& part : study.parts) figure.head.push_back(part.machine.name);
+  for (const Variant& variant : variants()) {
+    const auto published = study.published.number("table-2.csv", std::string(variant.published), "gflops");
+    std::vector<Figure::Entry> row = {{std::string(variant.name)}, {published ? rate_text(*published) : "-"}};
+    for (const Part& part : study.parts) {
+      const auto best = best_of(part, study, variant);
+      row.push_back(best ? Figure::Entry{rate_text(best->gflops), fmt::format("N = {}", best->size)}
+                         : Figure::Entry{"-"});
+    }
+    figure.rows.push_back(std::move(row));
+  }
+  return figure;
+}
+
+Figure size_figure(const Study& study, const Part& part) {
+  Figure figure{
+      fmt::format("The same over N: GFLOP/s on {}", part.machine.name), "-: does not fit.", {"product"}};
+  std::vector<uint32_t> sizes;
+  for (const Variant& variant : variants())
+    for (uint32_t size : variant.sizes(part.machine, study.request))
+      if (part.find(kName, name_of(variant, size)) != nullptr) sizes.push_back(size);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  for (uint32_t size : sizes) figure.head.push_back(fmt::format("N = {}", size));
+  for (const Variant& variant : variants()) {
+    std::vector<Figure::Entry> row = {{std::string(variant.name)}};
+    bool any = false;
+    for (uint32_t size : sizes) {
+      const Result* result = part.find(kName, name_of(variant, size));
+      const auto rate = result == nullptr ? std::nullopt : result->value("gflops");
+      row.push_back({rate                ? rate_text(*rate)
+                     : result != nullptr ? "-"
+                                         : "",
+                     result != nullptr ? result->reason : ""});
+      any |= result != nullptr;
+    }
+    if (any) figure.rows.push_back(std::move(row));
+  }
+  return figure;
+}
+
+std::vector<Figure> figures(const Study& study) {
+  std::vector<Figure> all = {best_figure(study)};
+  for (const Part& part : study.parts) all.push_back(size_figure(study, part));
+  return all;
+}
+
+report::Html charts(const Study& study) {
+  std::vector<report::Html> all;
+  for (const Part& part : study.parts) {
+    report::LineChart chart;
+    chart.frame = {fmt::format("Square FP32 products on {}", part.machine.name),
+                   part.is_host() ? "" : "Dashed: the paper's best.", report::kHalf};
+    chart.x = logarithmic("N", report::Growth::log2);
+    chart.y = logarithmic("GFLOP/s", report::Growth::log10);
+    size_t colour = 0;
+    for (const Variant& variant : variants()) {
+      Pair pair(std::string(variant.name), colour++);
+      const auto sizes = variant.sizes(part.machine, study.request);
+      for (uint32_t size : sizes)
+        pair.add(size, part.value(kName, name_of(variant, size), "gflops"), std::nullopt,
+                 fmt::format("N = {}", size));
+      const auto published = study.published.number("table-2.csv", std::string(variant.published), "gflops");
+      if (!part.is_host() && !pair.ours.points.empty())
+        for (uint32_t size : {sizes.front(), sizes.back()}) pair.add(size, std::nullopt, published, "best");
+      std::move(pair).put_into(chart);
+    }
+    all.push_back(report::chart(chart));
+  }
+  return report::side_by_side(all);
+}
+
+std::vector<Comparison> comparisons(const Study& study) {
+  std::vector<Comparison> all;
+  const Part* part = study.modelled();
+  if (part == nullptr) return all;
+  for (const Variant& variant : variants()) {
+    const auto published = study.published.number("table-2.csv", std::string(variant.published), "gflops");
+    if (!published) continue;
+    const auto best = best_of(*part, study, variant);
+    Comparison c{std::string(variant.name), "GFLOP/s", *published,
+                 best ? std::optional(best->gflops) : std::nullopt};
+    c.remark = variant.remark;
+    all.push_back(variant.allowed ? std::move(c).within(*variant.allowed) : std::move(c));
+  }
+  return all;
+}
+
+}  // namespace
+
+Section table_2() {
+  return {.name = kName,
+          .title = "Dense and sparse products (table 2)",
+          .cells = cells,
+          .figures = figures,
+          .charts = charts,
+          .comparisons = comparisons};
+}
+
+}  // namespace tessera::studies::butterfly

@@ -1,0 +1,25 @@
+// Output of `tessera reproduce butterfly`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "studies/butterfly/study.h"
+
+namespace tessera::studies::butterfly {
+
+/// The numbers of the paper beside ours, of all sections asked for.
+Figure comparison_figure(const Study& study);
+
+/// The tables of all sections asked for that have rows, then the comparisons.
+std::vector<Figure> figures_of(const Study& study);
+
+/// How many products were executed and compared with float64.
+std::string notes_of(const Study& study);
+
+/// All cells and comparisons as CSV, and as JSON; everything with charts as a page.
+std::string csv(const Study& study);
+std::string json(const Study& study);
+std::string page(const Study& study);
+
+}  // namespace tessera::studies::butterfly

@@ -1,0 +1,53 @@
+// Tables of published numbers, committed with the studies or in a folder of the caller's.
+#pragma once
+
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera::studies {
+
+/// A table as text: lines that begin with # state its source, the first other line names the columns.
+struct PublishedFile {
+  std::string_view name;
+  std::string_view content;
+};
+
+/// One row of a table, accessed by column names.
+class PublishedRow {
+ public:
+  /// `where`: "table.csv:3", for messages.
+  PublishedRow(std::string where, std::map<std::string, std::string> fields)
+      : where_(std::move(where)), fields_(std::move(fields)) {}
+
+  const std::string& where() const { return where_; }
+  /// Throws Error if there is no such column.
+  const std::string& text(const std::string& name) const;
+  /// Throws Error if the field is not a number.
+  template <class Number>
+  Number number(const std::string& name) const {
+    const std::string& field = text(name);
+    Number value{};
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+    if (error != std::errc{} || end != field.data() + field.size()) reject(name);
+    return value;
+  }
+
+ private:
+  [[noreturn]] void reject(const std::string& name) const;
+
+  std::string where_;
+  std::map<std::string, std::string> fields_;
+};
+
+/// Visits the rows of a table: of the file of that name in `folder`, of which nothing is visited if it lacks
+/// the file; or of `committed`, if the folder is "". Throws Error naming file, line and column, and
+/// UsageError if the folder does not exist.
+void read_published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
+                    const std::string& name, const std::function<void(const PublishedRow&)>& visit);
+
+}  // namespace tessera::studies

@@ -1,0 +1,125 @@
+// tessera reproduce butterfly.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "cli/tool.h"
+#include "report/strict_markup.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using test::contents_of;
+using test::Outcome;
+using testing::MarkupReader;
+using testing::Node;
+
+class ButterflyTest : public test::ToolTest {
+ protected:
+  Outcome reproduce(const std::string& options, const std::string& around = "{}") const {
+    return run(fmt::format("reproduce butterfly --out '{}' {}", path("results"), options), around);
+  }
+
+  std::string cells() const { return path("results") + "/cells-gc200.jsonl"; }
+
+  static size_t lines_of(const std::string& text) {
+    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+
+  /// The section of that name in --json.
+  static json section_of(const Outcome& o, const std::string& name) {
+    const json all = json::parse(o.out);
+    for (const json& section : all["sections"])
+      if (section["section"] == name) return section;
+    return {};
+  }
+  static json comparison_of(const json& section, const std::string& what) {
+    for (const json& c : section["comparisons"])
+      if (c["what"] == what) return c;
+    return {};
+  }
+};
+
+TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
+  const Outcome o = reproduce("--machine gc200 --only table-1,table-2 --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json all = json::parse(o.out);
+  EXPECT_EQ(all["schema"], 1);
+  EXPECT_EQ(all["command"], "reproduce butterfly");
+  EXPECT_EQ(all["machines"], json::array({"gc200"}));
+  for (const json& section : all["sections"])
+    for (const json& c : section["comparisons"]) EXPECT_NE(c["near"], false) << c;
+  const json table = section_of(o, "table-2");
+  for (const char* what : {"dense, planned", "sparse, 90 % zeros", "sparse, 99 % zeros"})
+    EXPECT_EQ(comparison_of(table, what)["near"], true) << what;
+  size_t verified = 0;
+  for (const json& r : table["results"]) {
+    EXPECT_EQ(r["machine"], "gc200");
+    EXPECT_NE(r["verified"], false) << r;
+    verified += r["verified"] == true;
+  }
+  EXPECT_GE(verified, 3U);
+
+  // What is finished is not run again, and an incomplete line is dropped.
+  const std::string whole = contents_of(cells());
+  file("results/cells-gc200.jsonl", whole + "{\"section\":\"ta");
+  const Outcome again = reproduce("--machine gc200 --only table-1,table-2 --json");
+  ASSERT_EQ(again.status, 0) << again.err;
+  const size_t count = lines_of(whole) - 1;
+  EXPECT_NE(again.err.find(fmt::format("{0} of {0} cells are finished", count)), std::string::npos)
+      << again.err;
+  EXPECT_EQ(contents_of(cells()), whole);
+  EXPECT_EQ(again.out, o.out);
+
+  // Text, CSV and page come from the same cells.
+  const Outcome text = reproduce(
+      fmt::format("--machine gc200 --only table-2 --csv '{}' --html '{}'", path("c.csv"), path("p.html")));
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("table 2"), std::string::npos);
+  EXPECT_EQ(text.out.find("table 1"), std::string::npos);
+  EXPECT_NE(text.out.find("44219"), std::string::npos);
+  std::istringstream lines(contents_of(path("c.csv")));
+  size_t rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    size_t commas = 0;
+    bool quoted = false;
+    for (char c : line) {
+      quoted ^= c == '"';
+      commas += c == ',' && !quoted;
+    }
+    EXPECT_EQ(commas, 8U) << line;
+  }
+  EXPECT_GT(rows, 3 * count);
+  const Node root = MarkupReader::read(contents_of(path("p.html")));
+  EXPECT_EQ(root.name, "html");
+  EXPECT_TRUE(root.all("script").empty());
+  EXPECT_FALSE(root.all("figure").empty());
+}
+
+TEST_F(ButterflyTest, CtrlCKeepsWhatIsFinished) {
+  const Outcome o =
+      reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 2 {}");
+  ASSERT_EQ(o.status, 130) << o.err;
+  const size_t finished = lines_of(contents_of(cells())) - 1;
+  const Outcome on =
+      reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 1 {}");
+  EXPECT_NE(on.err.find(fmt::format("{} of ", finished)), std::string::npos) << on.err;
+}
+
+TEST_F(ButterflyTest, RejectsWhatItDoesNotKnow) {
+  for (const char* options : {"--only table-9", "--only ''", "--machine gc200,bow", "--machine host,host",
+                              "--machine nowhere", "--published /nowhere", "--threads 0"}) {
+    const Outcome o = reproduce(options, "timeout 20 {}");
+    EXPECT_EQ(o.status, 2) << options << o.err;
+    EXPECT_EQ(o.out, "") << options;
+  }
+  const Outcome help = run("reproduce butterfly --help");
+  EXPECT_EQ(help.status, 0);
+  EXPECT_NE(help.out.find("table-2"), std::string::npos);
+  EXPECT_NE(help.out.find("Examples:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
