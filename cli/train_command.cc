@@ -2,7 +2,6 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,47 +9,18 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "cli/train_request.h"
+#include "cli/train_sweep.h"
 #include "io/atomic_file.h"
 
 namespace tessera::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 struct Options {
   TrainRequest request;
   CommonOptions common;
-};
-
-/// The bar with loss and accuracy, and a row for each epoch.
-class Display {
- public:
-  Display(bool rows, uint64_t first_step, uint64_t steps)
-      : rows_(rows), first_(first_step), bar_(steps - first_step) {}
-
-  void show(const TrainingProgress& now) {
-    if (now.finished != nullptr && rows_) {
-      bar_.clear();
-      fmt::print("{}", report::text_of(*now.finished));
-      std::fflush(stdout);
-    }
-    constexpr std::chrono::milliseconds kPause{100};
-    if (Clock::now() - shown_ < kPause) return;
-    shown_ = Clock::now();
-    bar_.show(now.step - first_,
-              fmt::format("epoch {}, loss {:.4f}{}", now.epoch, now.loss,
-                          now.accuracy ? fmt::format(", accuracy {:.1f} %", 100 * *now.accuracy) : ""));
-  }
-  void clear() { bar_.clear(); }
-
- private:
-  bool rows_;
-  uint64_t first_;
-  Progress bar_;
-  Clock::time_point shown_;
 };
 
 void resume(const TrainRequest& r, Trainer& trainer) {
@@ -69,7 +39,7 @@ int train(const TrainRequest& r, const Machine& machine, Trainer& trainer, repor
                heading(report, trainer));
   std::fflush(stdout);
   const Interruption interruption;
-  Display display(!r.json, first, report.epochs * report.steps_per_epoch);
+  TrainDisplay display(!r.json, first, report.epochs * report.steps_per_epoch);
   report.result = trainer.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
                                    display.show(now);
                                    return Interruption::pending() == 0;
@@ -98,36 +68,6 @@ int show_estimate(const TrainRequest& r, const Machine& machine, const Trainer& 
   return 0;
 }
 
-/// Trains with consecutive seeds.
-int train_seeds(TrainRequest r, const Machine& machine, const ImageSplit& images) {
-  const Interruption interruption;
-  const uint64_t first = r.settings.seed;
-  std::vector<nlohmann::ordered_json> trainings;
-  std::vector<double> accuracies;
-  for (uint32_t i = 0; i < r.seeds; ++i) {
-    r.settings.seed = first + i;
-    Trainer trainer(r.settings, images, machine, r.threads);
-    report::TrainingReport report = report_of(r, images, machine, trainer);
-    if (i == 0 && !r.json) fmt::print("{}", heading(report, trainer));
-    Display display(false, 0, report.epochs * report.steps_per_epoch);
-    report.result = trainer.train({.progress = [&](const TrainingProgress& now) {
-      display.show(now);
-      return Interruption::pending() == 0;
-    }});
-    display.clear();
-    if (!report.result->finished) {
-      complain(fmt::format("interrupted while training with seed {}", r.settings.seed));
-      return 128 + Interruption::pending();
-    }
-    accuracies.push_back(report.result->test_accuracy.value());
-    trainings.push_back(json_of(r, machine, trainer, report, 0));
-    if (!r.json) fmt::print("{}", summary_of_seed(report, r.settings.seed));
-    std::fflush(stdout);
-  }
-  fmt::print("{}", r.json ? json(std::move(trainings), accuracies) : summary_of_seeds(accuracies));
-  return 0;
-}
-
 int run(const Options& options, const CLI::App& command) {
   TrainRequest request = options.request;
   request.json = options.common.json;
@@ -138,7 +78,7 @@ int run(const Options& options, const CLI::App& command) {
     if (!file.empty()) io::require_writable(file);
   const Machine machine = machine_for(request);
   const ImageSplit images = images_for(request);
-  if (request.seeds > 1) return train_seeds(request, machine, images);
+  if (is_sweep(request)) return train_sweep(request, machine, images);
   Trainer trainer(request.settings, images, machine, request.threads);
   report::TrainingReport report = report_of(request, images, machine, trainer);
   return request.estimate ? show_estimate(request, machine, trainer, report)
@@ -157,6 +97,7 @@ Command add_train_command(CLI::App& app) {
       "  tessera train --data data --dataset cifar-10-grey --layers 1024,1024,10 --report dense.html\n"
       "  tessera train --data data --dataset mnist --kind dynamic --density 1/10 --schedule rigl\n"
       "  tessera train --data data --dataset cifar-10-grey --kind butterfly --seeds 5\n"
+      "  tessera train --data data --dataset cifar-10-grey --recipe paper --batch 25,50,100 --seeds 3\n"
       "  tessera train --layers 1024,1024,10 --checkpoint run.safetensors --resume\n"
       "  tessera train --layers 1024,1024,10 --kind static --density 1/16 --machine bow --estimate");
   return [options, &command] { return run(*options, command); };

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "base/isa.h"
 #include "base/memory.h"
@@ -32,7 +31,7 @@ std::string network_of(const TrainingSettings& s) {
     text += fmt::format(" of block size {}, butterfly size {}", s.block_size, s.butterfly_size);
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank)
     text += fmt::format(", rank {}", s.rank);
-  if (train::is_structured(s)) text += fmt::format(", recipe {}", name_of(s.recipe));
+  if (train::has_recipe(s)) text += fmt::format(", recipe {}", name_of(s.recipe));
   return text;
 }
 
@@ -88,6 +87,22 @@ void add_result(ordered_json& json, const TrainingReport& r, uint64_t resumed_fr
   json["step_cycles"] = result.step_cycles;
   json["evaluation_cycles"] = result.evaluation_cycles;
   json["cycles"] = result.cycles;
+}
+
+ordered_json json_of(const report::Interval& accuracy) {
+  ordered_json json = {{"mean", accuracy.mean}};
+  if (std::isfinite(accuracy.margin))
+    json.update({{"margin", accuracy.margin}, {"confidence", report::kConfidence}});
+  return json;
+}
+
+ordered_json json_of(const report::SweepPoint& point) {
+  return {{"batch", point.batch},
+          {"seeds", point.seeds},
+          {"steps_per_epoch", point.steps_per_epoch},
+          {"test_accuracies", point.accuracies},
+          {"test_accuracy", json_of(point.accuracy)},
+          {"epoch_seconds", or_null(point.epoch_seconds)}};
 }
 
 std::string text_of(const nlohmann::ordered_json& value) {
@@ -148,39 +163,25 @@ ordered_json json_of(const TrainRequest& request, const Machine& machine, const 
   return result;
 }
 
-std::string json(std::vector<ordered_json> trainings, const std::vector<double>& test_accuracies) {
+std::string json(std::vector<ordered_json> trainings, const std::vector<report::SweepPoint>& points) {
   ordered_json all = {{"schema", 1}, {"command", "train"}, {"results", std::move(trainings)}};
-  if (test_accuracies.size() > 1) {
-    const MeanAccuracy accuracy = mean_of(test_accuracies);
-    all["test_accuracy"] = {{"mean", accuracy.mean}, {"margin", accuracy.margin}};
-  }
+  for (const report::SweepPoint& point : points) all["sweep"].push_back(json_of(point));
+  if (points.size() == 1) all["test_accuracy"] = json_of(points[0].accuracy);
   return all.dump(2) + "\n";
 }
 
-MeanAccuracy mean_of(const std::vector<double>& values) {
-  // Quantiles 0.975 of Student's t by degrees of freedom; with more, intervals are slightly too wide.
-  constexpr double kQuantiles[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
-  const auto count = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  if (values.size() < 2) return {mean, 0};
-  double squares = 0;
-  for (double value : values) squares += (value - mean) * (value - mean);
-  const size_t freedom = values.size() - 1;
-  const double quantile = freedom <= std::size(kQuantiles) ? kQuantiles[freedom - 1] : 2.228;
-  return {mean, quantile * std::sqrt(squares / (count - 1) / count)};
+std::string summary_of_run(const report::SweepRun& run) {
+  const TrainingResult& result = *run.report.result;
+  return fmt::format("batch {}, seed {}: test accuracy {:.2f} %, loss {:.4f}, epoch {}; step {}\n", run.batch,
+                     run.seed, 100 * result.test_accuracy.value(), result.test_loss.value(),
+                     result.best_epoch,
+                     result.steps_run > 0 ? value_text(result.step_seconds, Unit::seconds) : "earlier");
 }
 
-std::string summary_of_seed(const TrainingReport& r, uint64_t seed) {
-  const TrainingResult& result = *r.result;
-  return fmt::format("seed {}: test accuracy {:.2f} %, loss {:.4f}, epoch {}; step {}\n", seed,
-                     100 * result.test_accuracy.value_or(0), result.test_loss.value_or(0), result.best_epoch,
-                     value_text(result.step_seconds, Unit::seconds));
-}
-
-std::string summary_of_seeds(const std::vector<double>& test_accuracies) {
-  const MeanAccuracy accuracy = mean_of(test_accuracies);
-  return fmt::format("test accuracy {:.2f} ± {:.2f} %, mean of {} seeds and its 95 % interval\n",
-                     100 * accuracy.mean, 100 * accuracy.margin, test_accuracies.size());
+std::string summary_of(const std::vector<report::SweepPoint>& points) {
+  if (points.size() > 1) return "\n" + sweep_table(points).text();
+  return fmt::format("test accuracy {}, mean of {} seeds and its 95 % confidence interval\n",
+                     accuracy_text(points[0].accuracy), points[0].seeds.size());
 }
 
 std::string heading(const TrainingReport& r, const Trainer& trainer) {

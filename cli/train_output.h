@@ -9,6 +9,7 @@
 
 #include "cli/train_request.h"
 #include "report/training_report.h"
+#include "report/training_sweep.h"
 
 namespace tessera::cli {
 
@@ -18,22 +19,16 @@ report::TrainingReport report_of(const TrainRequest& request, const ImageSplit& 
 /// One training, or its estimate, as JSON.
 nlohmann::ordered_json json_of(const TrainRequest& request, const Machine& machine, const Trainer& trainer,
                                const report::TrainingReport& report, uint64_t resumed_from);
-/// One JSON object, of trainings that differ in their seeds alone.
-std::string json(std::vector<nlohmann::ordered_json> trainings, const std::vector<double>& test_accuracies);
-
-/// Mean of trainings with several seeds, and half the width of its 95 % confidence interval (Student's t).
-struct MeanAccuracy {
-  double mean = 0;
-  double margin = 0;
-};
-MeanAccuracy mean_of(const std::vector<double>& test_accuracies);
+/// One JSON object, of trainings and what follows from them.
+std::string json(std::vector<nlohmann::ordered_json> trainings,
+                 const std::vector<report::SweepPoint>& points);
 
 /// The line above the epochs, and what follows them.
 std::string heading(const report::TrainingReport& report, const Trainer& trainer);
 std::string summary(const report::TrainingReport& report);
 std::string estimate(const report::TrainingReport& report);
-/// A line for one of several trainings, and the last line.
-std::string summary_of_seed(const report::TrainingReport& report, uint64_t seed);
-std::string summary_of_seeds(const std::vector<double>& test_accuracies);
+/// A line for one of several trainings, and what follows the last.
+std::string summary_of_run(const report::SweepRun& run);
+std::string summary_of(const std::vector<report::SweepPoint>& points);
 
 }  // namespace tessera::cli

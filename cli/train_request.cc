@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -72,9 +73,9 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
   add_count(command, "--rank", s.rank,
             "Rank of low-rank layers, and of pixelfly's low-rank part (default: 1)");
   add(command, "--recipe", s.recipe, recipe_named,
-      "Of structured layers: paper (as published, SGD with momentum), or best (initial values and learning "
-      "rates "
-      "for each factor, Adam; default)");
+      "Of dense and structured layers: paper (initial values, standardisation and optimizer as published), "
+      "or "
+      "best (initial values and learning rates for each factor, Adam; default of structured ones)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
   add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
   add(command, "--schedule", s.drop_grow.kind, drop_grow_named,
@@ -86,14 +87,28 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
            "Fraction of all steps after which patterns stay (default: 0.75)");
 }
 
-void add_optimizer_options(CLI::App& command, TrainingSettings& s) {
+/// Batch sizes, each once.
+std::vector<uint32_t> parse_batches(const std::string& text) {
+  std::vector<uint32_t> batches;
+  for (const std::string& item : parse_names(text)) {
+    const uint32_t batch = parse_count("--batch", item, 1);
+    if (std::ranges::find(batches, batch) != batches.end())
+      throw UsageError(fmt::format("--batch lists {} twice", batch));
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+void add_optimizer_options(CLI::App& command, TrainRequest& r) {
+  TrainingSettings& s = r.settings;
   add(command, "--optimizer", s.optimizer, optimizer_named,
       "sgd, momentum (default), nesterov, adam (default of structured layers) or adamw");
   add_real(command, "--momentum", s.momentum, "Of momentum and nesterov (default: 0.9)");
   add_real(command, "--decay", s.decay, "Weight decay; with adamw decoupled");
   add_real(command, "--rate", s.rate, "Learning rate (default: 0.001)");
   add_real(command, "--clip", s.clip, "Scale gradients to at most this norm");
-  add_count(command, "--batch", s.batch, "Images of a step (default: 50)");
+  add(command, "--batch", r.batches, parse_batches,
+      "Images of a step (default: 50); several, separated by commas, are trained with one after the other");
   add_count(command, "--micro-batches", s.micro_batches,
             "Divide a batch into so many, which take less memory");
   add_count(command, "--epochs", s.epochs, "Passes over the training images (default: 15)");
@@ -103,8 +118,10 @@ void add_optimizer_options(CLI::App& command, TrainingSettings& s) {
 }
 
 void add_seeds_option(CLI::App& command, TrainRequest& r) {
-  add_count(command, "--seeds", r.seeds,
-            "Train so often with consecutive seeds; prints mean and interval (default: 1)", kMostSeeds);
+  add_count(
+      command, "--seeds", r.seeds,
+      "Train so often with consecutive seeds; prints the mean and its 95 % confidence interval (default: 1)",
+      kMostSeeds);
 }
 
 void add_place_options(CLI::App& command, TrainRequest& r) {
@@ -119,7 +136,8 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
   add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
             kMostTiles);
   command.add_option("--checkpoint", r.checkpoint,
-                     "Write a checkpoint after each epoch, and when interrupted (.safetensors)");
+                     "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
+                     "trainings one each, with batch and seed in its name");
   command.add_flag("--resume", r.resume, "Continue from the checkpoint if there is one");
   command.add_flag("--allow-different-bits", r.allow_different_bits,
                    "Resume on another machine, number of tiles or instruction set too");
@@ -129,15 +147,39 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
 
 }  // namespace
 
+bool is_sweep(const TrainRequest& r) { return r.batches.size() > 1 || r.seeds > 1; }
+
+TrainRequest one_of(const TrainRequest& r, uint32_t batch, uint32_t number) {
+  TrainRequest one = r;
+  one.batches = {batch};
+  one.seeds = 1;
+  one.settings.batch = batch;
+  one.settings.seed = r.settings.seed + number;
+  if (r.checkpoint.empty()) return one;
+  const std::filesystem::path file = r.checkpoint;
+  one.checkpoint = (file.parent_path() / fmt::format("{}-batch{}-seed{}{}", file.stem().string(), batch,
+                                                     one.settings.seed, file.extension().string()))
+                       .string();
+  return one;
+}
+
+std::vector<TrainRequest> trainings_of(const TrainRequest& r) {
+  std::vector<TrainRequest> trainings;
+  for (uint32_t batch : r.batches)
+    for (uint32_t i = 0; i < r.seeds; ++i) trainings.push_back(one_of(r, batch, i));
+  return trainings;
+}
+
 void set_defaults(TrainRequest& r, const CLI::App& command) {
   TrainingSettings& s = r.settings;
-  if (train::is_structured(s) && s.recipe == Recipe::best && command.count("--optimizer") == 0)
-    s.optimizer = OptimizerKind::adam;
+  s.batch = r.batches.front();
+  const bool best = s.recipe == Recipe::best && (train::is_structured(s) || command.count("--recipe") != 0);
+  if (best && command.count("--optimizer") == 0) s.optimizer = OptimizerKind::adam;
 }
 
 void add_train_options(CLI::App& command, TrainRequest& request) {
   add_network_options(command, request);
-  add_optimizer_options(command, request.settings);
+  add_optimizer_options(command, request);
   add_seeds_option(command, request);
   add_place_options(command, request);
 }
@@ -154,7 +196,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(train::is_sparse(s) || is_pixelfly, {"--block"}, "--kind static, dynamic or pixelfly");
   refuse_unless(is_pixelfly, {"--butterfly"}, "--kind pixelfly");
   refuse_unless(is_pixelfly || s.kind == LayerKind::low_rank, {"--rank"}, "--kind low-rank or pixelfly");
-  refuse_unless(train::is_structured(s), {"--recipe"}, "--kind butterfly and other structures");
+  refuse_unless(!train::is_sparse(s), {"--recipe"}, "--kind dense, butterfly and other structures");
   refuse_unless(s.kind == LayerKind::dynamic_sparse, {"--schedule", "--change", "--every", "--until"},
                 "--kind dynamic");
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
@@ -164,16 +206,18 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
   refuse_unless(!r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(r.resume, {"--allow-different-bits"}, "--resume");
-  if (r.seeds > 1)
-    for (const char* option : {"--checkpoint", "--estimate", "--report"})
-      if (command.count(option) != 0)
-        throw UsageError(fmt::format("{} is for one training; leave out it or --seeds", option));
+  if (is_sweep(r) && r.estimate)
+    throw UsageError(fmt::format("--estimate is for one training; leave out it or {}",
+                                 r.seeds > 1 ? "--seeds" : "further batches"));
   if (!r.data.empty() && command.count("--images") != 0)
     throw UsageError("--images is for synthetic images; leave out it or --data");
   if (r.estimate && !r.checkpoint.empty())
     throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
-  if (!r.checkpoint.empty() && !r.resume && std::filesystem::exists(r.checkpoint))
-    throw UsageError(fmt::format("{} exists: add --resume to continue from it, or remove it", r.checkpoint));
+  if (r.checkpoint.empty() || r.resume) return;
+  for (const TrainRequest& one : is_sweep(r) ? trainings_of(r) : std::vector{r})
+    if (std::filesystem::exists(one.checkpoint))
+      throw UsageError(
+          fmt::format("{} exists: add --resume to continue from it, or remove it", one.checkpoint));
 }
 
 namespace {

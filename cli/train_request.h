@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -16,7 +17,8 @@ namespace tessera::cli {
 struct TrainRequest {
   TrainingSettings settings;
   bool layers_given = false;
-  uint32_t seeds = 1;  ///< trainings, with consecutive seeds
+  std::vector<uint32_t> batches = {50};  ///< each is trained with
+  uint32_t seeds = 1;                    ///< trainings of each, with consecutive seeds
 
   // The images: a data set of a folder, or synthetic ones.
   std::string data;
@@ -36,6 +38,13 @@ struct TrainRequest {
 };
 
 void add_train_options(CLI::App& command, TrainRequest& request);
+
+/// Whether there are several trainings.
+bool is_sweep(const TrainRequest& request);
+/// One of several trainings, with a checkpoint of its own: run-batch50-seed0.safetensors.
+TrainRequest one_of(const TrainRequest& request, uint32_t batch, uint32_t number);
+/// All of them.
+std::vector<TrainRequest> trainings_of(const TrainRequest& request);
 
 /// What follows from given options for those that are not.
 void set_defaults(TrainRequest& request, const CLI::App& command);

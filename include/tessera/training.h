@@ -106,10 +106,14 @@ enum class LayerKind : uint8_t {
   low_rank,
   monarch,
 };
-/// Initial values and learning rates of structured layers.
+/// How dense and structured networks begin, and what they are trained with.
 enum class Recipe : uint8_t {
-  paper,  ///< as published with each structure; one learning rate
-  best,   ///< scales and learning rates for each factor, for Adam
+  /// As published (Thomas et al. 2018, Dao et al. 2019): hidden layers with the initial values of each
+  /// structure, an output layer uniform up to ±1/√inputs, one learning rate; features are standardised with
+  /// all training images, those for validation included.
+  paper,
+  /// Initial values and learning rates for each factor, for Adam.
+  best,
 };
 enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw };
 enum class DropGrowKind : uint8_t { none, set, rigl };
@@ -144,7 +148,7 @@ struct TrainingSettings {
   uint32_t block_size = 16;                         ///< of sparse ones and pixelfly
   uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
   uint32_t rank = 1;                                ///< of low rank and pixelfly
-  Recipe recipe = Recipe::best;                     ///< of structured ones
+  Recipe recipe = Recipe::best;                     ///< not of sparse ones
   std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
   double dropout = 0;                               ///< after each hidden layer
   OptimizerKind optimizer = OptimizerKind::momentum;
@@ -206,8 +210,8 @@ struct TrainingResult {
 /// A network with its data, on a machine. Images are standardised per feature with the statistics of those
 /// trained with, divided at random into images for training and validation, and shuffled for every epoch;
 /// the last incomplete batch is left out. Weights begin normally distributed with a standard deviation of
-/// 1/√inputs of their row, biases 0. All of it follows from the seed: the same tiles and instruction set give
-/// the same bits.
+/// 1/√inputs of their row, biases 0, unless the recipe says otherwise. All of it follows from the seed: the
+/// same tiles and instruction set give the same bits.
 class Trainer {
  public:
   /// Throws UsageError for settings out of range or that do not go together, or do not fit the images.

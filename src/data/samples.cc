@@ -46,11 +46,15 @@ Samples samples_of(const ImageSet& images, bool grey) {
   return samples;
 }
 
+size_t validation_images(size_t count, double fraction) {
+  return static_cast<size_t>(std::lround(fraction * static_cast<double>(count)));
+}
+
 Division divide(size_t count, double fraction, uint64_t seed) {
   std::vector<uint32_t> all(count);
   std::iota(all.begin(), all.end(), 0U);
   shuffle(all, RandomSequence(RandomStream(seed, 0, kDivisionStream)));
-  const auto validation = static_cast<std::ptrdiff_t>(std::lround(fraction * static_cast<double>(count)));
+  const auto validation = static_cast<std::ptrdiff_t>(validation_images(count, fraction));
   Division division{{all.begin() + validation, all.end()}, {all.begin(), all.begin() + validation}};
   std::sort(division.training.begin(), division.training.end());
   std::sort(division.validation.begin(), division.validation.end());

@@ -33,7 +33,10 @@ struct Division {
   std::vector<uint32_t> validation;
 };
 
-/// Round(fraction × count) images, chosen at random, for validation.
+/// Round(fraction × count)
+size_t validation_images(size_t count, double fraction);
+
+/// So many images, chosen at random, for validation.
 Division divide(size_t count, double fraction, uint64_t seed);
 
 /// The images in the order of an epoch.

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/random.h"
@@ -25,6 +26,14 @@ constexpr double kMonarchRate = 4;
 // Streams of random numbers, apart from those of a graph's operations.
 constexpr uint32_t kValues = 0x6C617900;
 constexpr uint32_t kPlaces = 0x6C617901;
+constexpr uint32_t kLengths = 0x6C617902;
+constexpr uint32_t kSigns = 0x6C617903;
+
+/// The length of n normal numbers from one of them (Wilson and Hilferty's approximation).
+double chi(uint32_t n, double normal) {
+  const double spread = 2.0 / (9.0 * n);
+  return std::sqrt(n * std::max(0.0, std::pow(1 - spread + normal * std::sqrt(spread), 3)));
+}
 
 /// Builds one layer.
 class LayerBuilder {
@@ -156,6 +165,25 @@ class LayerBuilder {
     return finish(circulant(x_, c, outputs_));
   }
 
+  /// Rows as long as those of a normal matrix, of which the layer then is an approximation (Le et al. 2013).
+  Value published_fastfood(const Fastfood& shape) {
+    const uint32_t n = shape.size(), stacks = shape.stacks();
+    std::vector<float> s(uint64_t{n} * stacks), g(s.size()), b(s.size());
+    stream(kLengths).fill_normal(s);
+    stream(kValues).fill_normal(g);
+    stream(kSigns).fill_symmetric(b);
+    for (float& sign : b) sign = std::copysign(1.0F, sign);
+    for (uint32_t stack = 0; stack < stacks; ++stack) {
+      const std::span<const float> row = std::span(g).subspan(uint64_t{stack} * n, n);
+      const double norm = std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+      for (float& length : std::span(s).subspan(uint64_t{stack} * n, n))
+        length = static_cast<float>(chi(n, length) / norm);
+    }
+    const Shape sizes = {stacks, n};
+    const Value scale = add("s", sizes, std::move(s), 1), gain = add("g", sizes, std::move(g), 1);
+    return fastfood(x_, scale, gain, add("b", sizes, std::move(b), 1), shape);
+  }
+
   Layer fastfood_layer() {
     Fastfood shape{.inputs = inputs_, .outputs = outputs_};
     const uint32_t n = shape.size(), stacks = shape.stacks();
@@ -166,10 +194,12 @@ class LayerBuilder {
       std::iota(row, row + n, 0);
       for (uint32_t i = n; i > 1; --i) std::swap(row[i - 1], row[random.below(i)]);
     }
-    const Value s = normal("s", {stacks, n}, 1, 1);
-    const Value g = normal("g", {stacks, n}, 1, 1);
-    const Value b = normal("b", {stacks, n}, 1, 1);
-    return finish(fastfood(x_, s, g, b, shape));
+    if (options_.scaled) {
+      const Value s = normal("s", {stacks, n}, 1, 1);
+      const Value g = normal("g", {stacks, n}, 1, 1);
+      return finish(fastfood(x_, s, g, normal("b", {stacks, n}, 1, 1), shape));
+    }
+    return finish(published_fastfood(shape));
   }
 
   /// The divisor of a size that is nearest to its square root.

@@ -23,6 +23,9 @@ using model::Value;
 // Streams of random numbers, apart from those of a graph's operations.
 constexpr uint32_t kPatternStream = 0x6E657400;
 constexpr uint32_t kWeightStream = 0x6E657401;
+constexpr uint32_t kBiasStream = 0x6E657402;
+
+std::string bias_name(size_t layer) { return fmt::format("layer{}.bias", layer + 1); }
 
 /// Rows and columns of block `b` wide blocks that lie inside the matrix.
 uint32_t inside(uint32_t size, uint32_t b, uint32_t block) { return std::min(b, size - block * b); }
@@ -52,6 +55,28 @@ Initial dense_weights(uint32_t m, uint32_t k, const RandomStream& random) {
   const float scale = 1 / std::sqrt(static_cast<float>(k));
   for (float& value : values) value *= scale;
   return Initial::from(std::move(values));
+}
+
+/// Uniform up to ±1/√inputs, as output layers of published networks begin (those of torch.nn.Linear).
+Initial uniform_values(uint64_t count, uint32_t inputs, const RandomStream& random) {
+  std::vector<float> values(count);
+  random.fill_symmetric(values);
+  const float scale = 1 / std::sqrt(static_cast<float>(inputs));
+  for (float& value : values) value *= scale;
+  return Initial::from(std::move(values));
+}
+
+/// An output layer as published.
+Value published_output(Graph& graph, const TrainingSettings& s, Value x) {
+  const size_t layer = s.layers.size() - 2;
+  const uint32_t m = s.layers[layer + 1], k = s.layers[layer];
+  const auto stream = [&](uint32_t purpose) {
+    return RandomStream(s.seed, static_cast<uint32_t>(layer), purpose);
+  };
+  return linear(
+      x,
+      graph.parameter(weight_name(layer), {m, k}, uniform_values(uint64_t{m} * k, k, stream(kWeightStream))),
+      graph.parameter(bias_name(layer), {m}, uniform_values(m, k, stream(kBiasStream))));
 }
 
 Value weight(Graph& graph, const TrainingSettings& s, size_t layer, const Pattern* pattern) {
@@ -101,10 +126,10 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
   const size_t last = s.layers.size() - 2;
   for (size_t layer = 0; layer <= last; ++layer) {
     const Pattern* pattern = layer < patterns.size() ? &patterns[layer] : nullptr;
-    const auto bias = [&] {
-      return graph.parameter(fmt::format("layer{}.bias", layer + 1), {s.layers[layer + 1]});
-    };
-    if (layer != last && is_structured(s)) {
+    const auto bias = [&] { return graph.parameter(bias_name(layer), {s.layers[layer + 1]}); };
+    if (layer == last && s.recipe == Recipe::paper) {
+      x = published_output(graph, s, x);
+    } else if (layer != last && is_structured(s)) {
       x = structured(graph, s, layer, x, rates);
       x = x + bias();
     } else {

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "data/samples.h"
+
 namespace tessera {
 namespace {
 
@@ -115,8 +117,17 @@ namespace train {
 
 void check(const TrainingSettings& settings) {
   check_network(settings);
+  if (is_sparse(settings) && settings.recipe == Recipe::paper)
+    throw UsageError("the recipe paper is for dense and structured layers, not for sparse ones");
   check_optimizer(settings);
   if (settings.kind == LayerKind::dynamic_sparse) check_drop_grow(settings.drop_grow);
+}
+
+void check_batch(const TrainingSettings& settings, uint64_t images) {
+  const uint64_t training = images - validation_images(images, settings.validation);
+  if (settings.batch > training)
+    throw UsageError(fmt::format("a batch of {} is larger than the {} images for training; make it smaller",
+                                 settings.batch, training));
 }
 
 bool is_sparse(const TrainingSettings& settings) {
@@ -125,6 +136,10 @@ bool is_sparse(const TrainingSettings& settings) {
 
 bool is_structured(const TrainingSettings& settings) {
   return settings.kind != LayerKind::dense && !is_sparse(settings);
+}
+
+bool has_recipe(const TrainingSettings& settings) {
+  return is_structured(settings) || settings.recipe == Recipe::paper;
 }
 
 bool drops_and_grows(const TrainingSettings& settings) {
@@ -140,7 +155,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
   if (s.kind == LayerKind::pixelfly) json.update({{"block", s.block_size}, {"butterfly", s.butterfly_size}});
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
-  if (is_structured(s)) json["recipe"] = name_of(s.recipe);
+  if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}, {"optimizer", name_of(s.optimizer)}});
   if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
     json["momentum"] = s.momentum;

@@ -77,7 +77,7 @@ struct Trainer::Impl {
         training(samples_of(images.train, settings.grey)),
         test(samples_of(images.test, settings.grey)),
         division(divide(training.count(), settings.validation, settings.seed)),
-        standardisation(training, division.training),
+        standardisation(training, settings.recipe == Recipe::paper ? all_of(training) : division.training),
         patterns(initial_patterns(settings)),
         session(training_graph(settings, patterns), machine, {.seed = settings.seed, .threads = threads}),
         evaluation(settings, patterns, machine, session),
@@ -217,6 +217,7 @@ Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, con
                  uint32_t threads) {
   check(settings);
   require_match(settings, images);
+  check_batch(settings, images.train.count());
   try {
     impl_ = std::make_unique<Impl>(settings, images, machine, threads);
   } catch (const UsageError&) {
@@ -230,9 +231,6 @@ Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, con
                     "layers, or a machine with more tiles would need less",
                     machine.name(), why));
   }
-  if (impl_->steps_per_epoch() == 0)
-    throw UsageError(fmt::format("a batch of {} is larger than the {} images for training; make it smaller",
-                                 settings.batch, training_images()));
   if (validation_images() == 0 || impl_->test.count() == 0)
     throw UsageError(
         fmt::format("{} images for validation and {} for testing; at least one of each is needed",

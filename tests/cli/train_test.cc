@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -25,6 +27,26 @@ class TrainCliTest : public test::ToolTest {
  protected:
   static constexpr const char* kSmall =
       "train --layers 64,32,10 --images 400 --epochs 3 --rate 0.02 --seed 3 --threads 2";
+
+  /// Digits without their training files, as the test images alone would be.
+  static void write_mnist(const std::string& folder, uint32_t count) {
+    std::filesystem::create_directories(folder);
+    std::ofstream images(folder + "/t10k-images-idx3-ubyte", std::ios::binary),
+        labels(folder + "/t10k-labels-idx1-ubyte", std::ios::binary);
+    const auto bytes = [](std::initializer_list<uint32_t> numbers) {
+      std::string text;
+      for (uint32_t number : numbers)
+        for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift & 0xFF);
+      return text;
+    };
+    images << bytes({0x803, count, 28, 28});
+    labels << bytes({0x801, count});
+    for (uint32_t i = 0; i < count; ++i) {
+      labels << static_cast<char>(i % 10);
+      for (uint32_t pixel = 0; pixel < 784; ++pixel)
+        images << static_cast<char>((pixel * (i % 10 + 1) + 7 * i) % 251);
+    }
+  }
 
   json train(const std::string& options) const {
     const Outcome o = run(fmt::format("{} --json {}", kSmall, options));
@@ -72,7 +94,8 @@ TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
         "--optimizer sgd --decay 0.001 --clip 1", "--optimizer nesterov --momentum 0.5 --activation gelu",
         "--optimizer adam --dropout 0.1", "--optimizer adamw --decay 0.1 --micro-batches 5",
         "--kind butterfly --recipe paper", "--kind bpbp", "--kind pixelfly --block 4 --butterfly 4 --rank 2",
-        "--kind fastfood", "--kind circulant", "--kind low-rank --rank 3", "--kind monarch --recipe best"})
+        "--kind fastfood", "--kind circulant", "--kind low-rank --rank 3", "--kind monarch --recipe best",
+        "--recipe paper"})
     EXPECT_TRUE(train(options)["finished"]) << options;
 }
 
@@ -86,10 +109,94 @@ TEST_F(TrainCliTest, SeveralSeedsHaveAMean) {
     sum += all["results"][i]["test_accuracy"].get<double>();
   }
   EXPECT_NEAR(all["test_accuracy"]["mean"], sum / 3, 1e-12);
+  EXPECT_GE(all["test_accuracy"]["margin"], 0);
+  EXPECT_EQ(all["test_accuracy"]["confidence"], 0.95);
   EXPECT_EQ(all["results"][0]["test_accuracy"], train("")["test_accuracy"]);
   const Outcome text = run(command);
   EXPECT_NE(text.out.find("seed 5: test accuracy"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("mean of 3 seeds"), std::string::npos) << text.out;
+}
+
+TEST_F(TrainCliTest, BatchesAreSwept) {
+  const std::string page = path("sweep.html");
+  const std::string command = fmt::format("{} --batch 25,100,50 --seeds 2", kSmall);
+  const json all = json::parse(run(fmt::format("{} --json --report '{}'", command, page)).out);
+  ASSERT_EQ(all["results"].size(), 6u);
+  ASSERT_EQ(all["sweep"].size(), 3u);
+  EXPECT_FALSE(all.contains("test_accuracy"));
+  for (size_t i = 0; i < 3; ++i) {
+    const json& point = all["sweep"][i];
+    EXPECT_EQ(point["batch"], (json{25, 100, 50})[i]);
+    EXPECT_EQ(point["seeds"], json({3, 4}));
+    EXPECT_EQ(point["steps_per_epoch"], 340 / point["batch"].get<int>());
+    EXPECT_GT(point["epoch_seconds"], 0);
+    for (size_t seed = 0; seed < 2; ++seed) {
+      const json& one = all["results"][2 * i + seed];
+      EXPECT_EQ(one["settings"]["batch"], point["batch"]);
+      EXPECT_EQ(one["test_accuracy"], point["test_accuracies"][seed]);
+    }
+  }
+  EXPECT_EQ(all["results"][0]["test_accuracy"], train("--batch 25")["test_accuracy"]);
+  const std::string html = MarkupReader::read(contents_of(page)).whole_text();
+  for (const char* text : {"Test accuracy", "Time per epoch", "batch 100"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  const Outcome text = run(command);
+  EXPECT_NE(text.out.find("batch 100, seed 4: test accuracy"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("batch  seeds  steps per epoch"), std::string::npos) << text.out;
+}
+
+TEST_F(TrainCliTest, ASweepContinuesWhereItStopped) {
+  const std::string small = fmt::format(
+      "train --layers 64,32,10 --images 400 --rate 0.02 --tiles 2 --json --epochs 40 "
+      "--kind butterfly --recipe paper --batch 50,25 --seeds 2 --checkpoint '{}'",
+      path("sweep.safetensors"));
+  const std::string third = path("sweep-batch25-seed0.safetensors");
+  const Outcome stopped =
+      run(small + " --threads 2",
+          fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -INT $!; wait $!", third));
+  if (stopped.status == 0) GTEST_SKIP() << "it had finished when the signal came";
+  ASSERT_EQ(stopped.status, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("interrupted while training with batch 25, seed "), std::string::npos);
+  EXPECT_EQ(stopped.out, "");
+  const Outcome again = run(small);
+  EXPECT_EQ(again.status, 2);
+  EXPECT_NE(again.err.find("sweep-batch50-seed0.safetensors exists: add --resume"), std::string::npos);
+  const Outcome resumed = run(small + " --threads 1 --resume");
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const json all = json::parse(resumed.out);
+  ASSERT_EQ(all["results"].size(), 4u);
+  EXPECT_EQ(all["results"][0]["resumed_from_step"], all["results"][0]["steps"]);
+  EXPECT_EQ(all["results"][3]["resumed_from_step"], 0);
+  EXPECT_TRUE(all["sweep"][0]["epoch_seconds"].is_null());
+  const json alone = results_of(
+      run("train --layers 64,32,10 --images 400 --rate 0.02 --tiles 2 --json --epochs 40 --kind butterfly "
+          "--recipe paper --batch 25"))[0];
+  EXPECT_EQ(all["results"][2]["test_loss"], alone["test_loss"]);
+  EXPECT_EQ(left_behind(), 4u);
+}
+
+TEST_F(TrainCliTest, MnistTrainsWithEveryStructure) {
+  const std::string folder = path("digits");
+  write_mnist(folder, 300);
+  for (const char* kind :
+       {"dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"}) {
+    const json r = results_of(run(
+        fmt::format("train --data '{}' --dataset mnist --kind {} --recipe paper --epochs 1 --batch 20 --json",
+                    folder, kind)))[0];
+    EXPECT_EQ(r["settings"]["layers"], json({784, 1024, 10}));
+    EXPECT_EQ(r["settings"]["optimizer"], "momentum");
+    EXPECT_TRUE(r["finished"]) << kind;
+    EXPECT_NE(r["images"].get<std::string>().find("204 for training, 36 for validation, 60 for testing"),
+              std::string::npos)
+        << r["images"];
+  }
+}
+
+TEST_F(TrainCliTest, LayersFollowFromTheImages) {
+  const std::string folder = path("digits");
+  write_mnist(folder, 100);
+  const Outcome o = run(fmt::format("train --data '{}' --kind pixelfly --estimate --json", folder));
+  EXPECT_EQ(results_of(o)[0]["settings"]["layers"], json({784, 1024, 10}));
 }
 
 TEST_F(TrainCliTest, AnEstimateOfATiledMachineIsWhatItTakes) {
@@ -185,7 +292,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--density 0.1", "--density is for --kind static or dynamic"},
       {"--kind dense --rank 4", "--rank is for --kind low-rank or pixelfly"},
       {"--kind low-rank --block 4", "--block is for --kind static, dynamic or pixelfly"},
-      {"--kind static --recipe paper", "--recipe is for --kind butterfly and other structures"},
+      {"--kind static --recipe paper", "--recipe is for --kind dense, butterfly and other structures"},
       {"--kind monarch --recipe good", "the recipe 'good' is unknown; there are paper, best"},
       {"--kind pixelfly --butterfly 12", "a butterfly size of 12"},
       {"--seeds 2 --estimate", "--estimate is for one training"},
@@ -198,6 +305,11 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--rate fast", "--rate takes a number; 'fast' is not one"},
       {"--rate nan", "--rate takes a number; 'nan' is not one"},
       {"--batch 0", "--batch takes a whole number from 1"},
+      {"--batch 25,", "--batch takes a whole number from 1 to 2147483647; '' is not one"},
+      {"--batch 25,50,25", "--batch lists 25 twice"},
+      {"--batch 25,1000", "a batch of 1000 is larger than the 340 images"},
+      {"--batch 50,51 --micro-batches 5", "a batch of 51 cannot be divided into 5"},
+      {"--batch 25,50 --estimate", "--estimate is for one training; leave out it or further batches"},
       {"--batch 1000", "a batch of 1000 is larger than the 340 images"},
       {"--micro-batches 3", "a batch of 50 cannot be divided into 3"},
       {"--layers 64", "at least two sizes"},

@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 #include <tessera/layers.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -130,6 +131,26 @@ INSTANTIATE_TEST_SUITE_P(Model, LayerTest, testing::ValuesIn(kAll), [](const aut
     if (c == '-') c = '_';
   return name;
 });
+
+TEST(Layers, PublishedFastfoodHasRowsOfNormalMatrices) {
+  Graph graph;
+  const LayerOptions options{.structure = LayerStructure::fastfood, .scaled = false, .seed = 3};
+  const Layer layer = linear_layer(graph, "hidden", graph.input("x", {4, 500}), 700, options);
+  ASSERT_EQ(layer.parameters.size(), 3u);
+  const auto values = [&](size_t i) { return *graph.info(layer.parameters[i].id).initial.values; };
+  const std::vector<float> s = values(0), g = values(1), b = values(2);
+  ASSERT_EQ(s.size(), 1024u);
+  for (size_t stack = 0; stack < 2; ++stack) {
+    double norm = 0;
+    for (size_t i = 0; i < 512; ++i) norm += std::pow(g[512 * stack + i], 2);
+    double mean = 0;
+    for (size_t i = 0; i < 512; ++i) mean += std::pow(s[512 * stack + i], 2) * norm / 512;
+    EXPECT_NEAR(mean, 512, 10);  // of χ² with as many degrees of freedom, whose deviation is √(2 · 512)
+  }
+  for (float sign : b) EXPECT_EQ(std::abs(sign), 1);
+  EXPECT_GT(std::ranges::count(b, 1.0F), 400);
+  EXPECT_LT(std::ranges::count(b, 1.0F), 624);
+}
 
 TEST(Layers, RefusesWhatAStructureCannotBe) {
   const auto message = [](const LayerOptions& options) {

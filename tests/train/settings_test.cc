@@ -47,6 +47,7 @@ TEST(Settings, OutOfRangeNamesTheValue) {
   EXPECT_TRUE(says(sparse_error([](auto& s) { s.density = 0; }), "the density is 0"));
   EXPECT_TRUE(says(sparse_error([](auto& s) { s.block_size = 5; }), "the block size is 5"));
   EXPECT_TRUE(says(sparse_error([](auto& s) { s.layers = {64, 10}; }), "none between 64 inputs and 10"));
+  EXPECT_TRUE(says(sparse_error([](auto& s) { s.recipe = Recipe::paper; }), "the recipe paper is for dense"));
   EXPECT_TRUE(says(sparse_error([](auto& s) { s.drop_grow.change = 2; }), "blocks to change is 2"));
 }
 
@@ -70,6 +71,9 @@ TEST(Settings, JsonHasWhatBitsDependOn) {
   b.drop_grow.every = 50;
   EXPECT_EQ(json_of(b)["every"], 50);
   EXPECT_FALSE(json_of(a).contains("density"));
+  EXPECT_FALSE(json_of(a).contains("recipe"));
+  a.recipe = Recipe::paper;
+  EXPECT_EQ(json_of(a)["recipe"], "paper");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 #include <tessera/training.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -259,6 +260,34 @@ TEST(Trainer, AHostAndATiledMachineAgree) {
   for (size_t i = 0; i < host.epochs.size(); ++i) {
     EXPECT_NEAR(host.epochs[i].loss, bow.epochs[i].loss, 1e-4);
     EXPECT_NEAR(host.epochs[i].validation_loss, bow.epochs[i].validation_loss, 1e-4);
+  }
+}
+
+std::pair<double, double> range_of(const model::Graph& graph, const std::string& name) {
+  for (const model::ValueInfo& info : graph.values())
+    if (info.name == name && info.initial.values != nullptr) {
+      const auto [least, most] = std::ranges::minmax_element(*info.initial.values);
+      return {*least, *most};
+    }
+  return {0, 0};
+}
+
+TEST(Trainer, ThePapersOutputLayerIsUniform) {
+  for (LayerKind kind : {LayerKind::dense, LayerKind::butterfly}) {
+    TrainingSettings settings = settings_of({"", kind}, 1);
+    settings.layers = {256, 100, 10};
+    settings.recipe = Recipe::paper;
+    const Trainer trainer(settings, images(), Machine::host(1));
+    const auto [least, most] = range_of(trainer.graph(), "layer2.weight");
+    EXPECT_GT(least, -0.1);
+    EXPECT_LT(least, -0.095);
+    EXPECT_GT(most, 0.095);
+    EXPECT_LT(most, 0.1);
+    EXPECT_NE(range_of(trainer.graph(), "layer2.bias").second, 0);
+    settings.recipe = Recipe::best;
+    const Trainer normal(settings, images(), Machine::host(1));
+    EXPECT_GT(range_of(normal.graph(), "layer2.weight").second, 0.2);
+    EXPECT_EQ(range_of(normal.graph(), "layer2.bias").second, 0);
   }
 }
 

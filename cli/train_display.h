@@ -1,0 +1,32 @@
+// What `tessera train` shows while it trains.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "cli/progress.h"
+
+namespace tessera::cli {
+
+/// The bar with loss and accuracy, and a row for each epoch.
+class TrainDisplay {
+ public:
+  /// `name` precedes what the bar says.
+  TrainDisplay(bool rows, uint64_t first_step, uint64_t steps, std::string name = "")
+      : rows_(rows), first_(first_step), name_(std::move(name)), bar_(steps - first_step) {}
+
+  void show(const TrainingProgress& now);
+  void clear() { bar_.clear(); }
+
+ private:
+  bool rows_;
+  uint64_t first_;
+  std::string name_;
+  Progress bar_;
+  std::chrono::steady_clock::time_point shown_;
+};
+
+}  // namespace tessera::cli

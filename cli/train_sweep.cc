@@ -1,0 +1,99 @@
+#include "cli/train_sweep.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/train_display.h"
+#include "cli/train_output.h"
+#include "data/samples.h"
+#include "io/atomic_file.h"
+#include "report/training_sweep.h"
+#include "train/settings.h"
+
+namespace tessera::cli {
+namespace {
+
+using report::SweepRun;
+
+std::string name_of(const TrainRequest& one) {
+  return fmt::format("batch {}, seed {}", one.settings.batch, one.settings.seed);
+}
+
+/// Refuses what the last training would be refused for, before the first one starts.
+void check(const std::vector<TrainRequest>& trainings, const ImageSplit& images) {
+  for (const TrainRequest& one : trainings) {
+    train::check(one.settings);
+    train::check_batch(one.settings, images.train.count());
+  }
+}
+
+class Sweep {
+ public:
+  Sweep(const TrainRequest& request, const Machine& machine, const ImageSplit& images)
+      : request_(request), machine_(machine), images_(images) {}
+
+  /// Whether it came to its end.
+  bool train(const TrainRequest& one) {
+    Trainer trainer(one.settings, images_, machine_, one.threads);
+    SweepRun run{one.settings.batch, one.settings.seed, report_of(one, images_, machine_, trainer)};
+    if (runs_.empty() && !one.json) fmt::print("{}", heading(run.report, trainer));
+    if (one.resume && std::filesystem::exists(one.checkpoint))
+      trainer.resume(one.checkpoint, one.allow_different_bits);
+    const uint64_t first = trainer.step();
+    TrainDisplay display(false, first, run.report.epochs * run.report.steps_per_epoch, name_of(one) + ", ");
+    run.report.result =
+        trainer.train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
+                         display.show(now);
+                         return Interruption::pending() == 0;
+                       }});
+    display.clear();
+    if (!run.report.result->finished) return false;
+    if (!one.json) fmt::print("{}", summary_of_run(run));
+    std::fflush(stdout);
+    json_.push_back(json_of(one, machine_, trainer, run.report, first));
+    runs_.push_back(std::move(run));
+    return true;
+  }
+
+  void show() {
+    const std::vector<report::SweepPoint> points = points_of(runs_);
+    fmt::print("{}", request_.json ? json(std::move(json_), points) : summary_of(points));
+    if (!request_.report.empty()) io::write_text(request_.report, page_of(runs_));
+  }
+
+ private:
+  const TrainRequest& request_;
+  const Machine& machine_;
+  const ImageSplit& images_;
+  std::vector<SweepRun> runs_;
+  std::vector<nlohmann::ordered_json> json_;
+};
+
+}  // namespace
+
+int train_sweep(const TrainRequest& request, const Machine& machine, const ImageSplit& images) {
+  const std::vector<TrainRequest> trainings = trainings_of(request);
+  check(trainings, images);
+  const Interruption interruption;
+  Sweep sweep(request, machine, images);
+  for (const TrainRequest& one : trainings) {
+    if (sweep.train(one)) continue;
+    complain(fmt::format("interrupted while training with {}{}", name_of(one),
+                         request.checkpoint.empty()
+                             ? ", without a checkpoint"
+                             : fmt::format("; continue with --checkpoint {} --resume", request.checkpoint)));
+    return 128 + Interruption::pending();
+  }
+  sweep.show();
+  return 0;
+}
+
+}  // namespace tessera::cli
