@@ -2,7 +2,12 @@
 // gradients of backpropagation through time. FP32, on this computer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -104,5 +109,90 @@ struct SpikingParameter {
 
 /// The parameters, in the order in which products take them. Throws UsageError for impossible layers.
 std::vector<SpikingParameter> parameters_of(const SpikingLayer& layer);
+
+/// Spikes of whole sequences, as lists: of step t and sample b, ids[(t · batch + b) · capacity + i] for i <
+/// num[(t · batch + b) · 2] are the neurons that fired, those up to num[… + 1] did not fire, but pass a
+/// gradient. Both parts are sorted; what lies beyond is unspecified.
+struct SpikeLists {
+  const uint16_t* ids = nullptr;
+  const uint32_t* num = nullptr;
+  uint32_t capacity = 0;
+};
+
+/// What may change from one run to the next.
+struct SpikingControl {
+  float gradient_threshold = -std::numeric_limits<float>::infinity();  ///< ϑ_grad
+  /// Neurons listed per step and sample and layer, if that is less than the lists have room for. Where there
+  /// are more, spikes come first; of what does not fit, chance decides what is dropped. A dropped spike still
+  /// resets its neuron.
+  uint32_t most_listed = ~uint32_t{0};
+  uint64_t seed = 0;  ///< of the random numbers for that, with the step
+  uint32_t step = 0;
+};
+
+/// Sums over a sequence.
+struct SpikingCounts {
+  uint64_t spikes = 0;      ///< listed
+  uint64_t candidates = 0;  ///< listed without having fired
+  uint64_t dropped_spikes = 0;
+  uint64_t dropped_candidates = 0;
+};
+
+struct SpikingNetworkOptions {
+  uint32_t input_capacity = 0;            ///< room per step and sample; 0: for all inputs
+  std::vector<uint32_t> capacities = {};  ///< of each layer; none, or 0: for all neurons
+  bool trains = true;                     ///< whether gradients() may follow
+  bool learns_dynamics = false;           ///< whether decays and thresholds have gradients, which takes all
+                                          ///< potentials
+  bool input_gradient = false;            ///< whether inputs have
+  double expected_input_activity = 0.02;  ///< fraction of inputs, for planning
+  double expected_activity = 0.04;        ///< fraction of neurons that are listed, for planning
+  uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
+};
+
+/// Layers one after the other, planned and compiled for sequences of one length and a batch of one size. It
+/// keeps what gradients need from one forward pass to the next, so one thread uses it at a time. The bits of
+/// results depend on plan and instruction set, not on timing.
+class SpikingNetwork {
+ public:
+  /// Throws UsageError for impossible layers or sizes, and unless each layer takes the spikes of that before.
+  SpikingNetwork(std::vector<SpikingLayer> layers, uint32_t steps, uint32_t batch,
+                 const SpikingNetworkOptions& options = {});
+  ~SpikingNetwork();
+  SpikingNetwork(SpikingNetwork&&) noexcept;
+  SpikingNetwork& operator=(SpikingNetwork&&) noexcept;
+
+  /// Parameters are those of the layers, one layer after the other, as parameters_of() lists them. Throws
+  /// UsageError for another number of them, a null array, or lists that are longer than their room or name
+  /// inputs that do not exist.
+  void forward(const SpikeLists& in, std::span<const float* const> parameters,
+               const SpikingControl& control = {});
+
+  /// Gradients after a forward pass with the same inputs and parameters. `upstream` is that of each potential
+  /// of the last layer [steps, batch, neurons], or if it spikes of each place of its lists [steps, batch,
+  /// capacity]. Gradients are those of all parameters, or unless decays and thresholds learn of all weights,
+  /// in the order of the parameters; those of inputs, if there are any, one for each place of their lists.
+  void gradients(const SpikeLists& in, std::span<const float* const> parameters, const float* upstream,
+                 std::span<float* const> parameter_gradients, float* input_gradient = nullptr);
+
+  size_t layers() const;
+  const SpikingLayer& layer(size_t index) const;
+  uint32_t steps() const;
+  uint32_t batch() const;
+  /// Of the last forward pass.
+  SpikeLists spikes(size_t layer) const;
+  SpikingCounts counts(size_t layer) const;
+  /// u of a layer [steps, batch, neurons], if it is stored: that of a layer without spikes is.
+  std::span<const float> potentials(size_t layer) const;
+  /// Bytes kept from forward() for gradients().
+  uint64_t stash_bytes() const;
+  /// The plans of both passes in readable form.
+  std::string plan() const;
+  double predicted_seconds() const;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
+};
 
 }  // namespace tessera

@@ -28,6 +28,7 @@ namespace tessera::kernels {
   X(row_epilogue)                   \
   X(sddmm)                          \
   X(softmax)                        \
+  X(spiking)                        \
   X(tile_kronecker)                 \
   X(tile_product)
 

@@ -1,0 +1,290 @@
+// The forward pass of a spiking layer: a block of samples, some steps of it, a strip of neurons, a sample,
+// the steps. Weights of the strip stay in the L2 cache, its potentials and sums in registers. What a strip
+// finds is merged into the lists of the layer.
+#if defined(TESSERA_SPIKING_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SPIKING_FORWARD_INL_H_
+#undef TESSERA_SPIKING_FORWARD_INL_H_
+#else
+#define TESSERA_SPIKING_FORWARD_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/spiking/lists-inl.h"
+#include "kernels/host/spiking/strip-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE::spiking {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using program::FieldView;
+
+class SpikingForward {
+ public:
+  explicit SpikingForward(const program::Vertex& v)
+      : f_(v.fields),
+        neuron_(v.params),
+        shape_(spiking_shape(v, f_[field::in_num], f_[field::weight], f_[field::dynamics])),
+        delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
+        layout_(shape_),
+        scratch_(f_[field::scratch].as<float>()),
+        width_(f_[field::weight].cols),
+        strips_(strips_of(shape_.neurons)),
+        found_room_(layout_.steps * kStrip + kSpikingSlack),
+        in_{f_[field::in_ids], f_[field::in_num], shape_.in_capacity},
+        lists_(v, neuron_, shape_) {
+    const auto* control = f_[field::control].as<const uint32_t>();
+    gradient_threshold_ = std::bit_cast<float>(control[spiking_control::gradient_threshold]);
+    is_plain_ = !neuron_.recurrent && !neuron_.synaptic && !neuron_.adaptive && !neuron_.is_late();
+  }
+
+  void run() {
+    lists_.clear_dropped();
+    for (uint32_t first = 0; first < shape_.batch; first += layout_.samples) {
+      const uint32_t samples = std::min(layout_.samples, shape_.batch - first);
+      start(samples);
+      for (uint32_t t = 0; t < shape_.steps; t += layout_.steps)
+        run_steps(first, samples, t, std::min(layout_.steps, shape_.steps - t));
+    }
+  }
+
+ private:
+  using field_type = size_t;
+  struct field {
+    enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) count };
+  };
+
+  template <class T>
+  T* at(size_t position) const {
+    return reinterpret_cast<T*>(scratch_ + position);
+  }
+
+  void start(uint32_t samples) const {
+    const size_t columns = size_t{samples} * layout_.columns;
+    std::fill_n(at<float>(layout_.potential), columns, 0.0F);
+    std::fill_n(at<float>(layout_.current), columns, 0.0F);
+    std::fill_n(at<float>(layout_.adaptation), columns, 0.0F);
+    std::fill_n(at<uint64_t>(layout_.spiked), size_t{samples} * layout_.strips, uint64_t{0});
+    std::fill_n(at<uint32_t>(layout_.own_counts), samples, 0U);
+  }
+
+  void run_steps(uint32_t first, uint32_t samples, uint32_t t, uint32_t steps) {
+    for (uint32_t s = 0; s < samples; ++s) gather_inputs(first + s, s, t, steps);
+    for (uint32_t k = 0; k < strips_; ++k) {
+      const Strip strip(k, shape_.neurons, width_);
+      with_vectors(strip.vectors(), [&](auto vectors) HWY_ATTR {
+        for (uint32_t s = 0; s < samples; ++s)
+          is_plain_ ? integrate<vectors(), true>(strip, k, first + s, s, t, steps)
+                    : integrate<vectors(), false>(strip, k, first + s, s, t, steps);
+      });
+    }
+    if (!neuron_.spikes) return;
+    for (uint32_t s = 0; s < samples; ++s) merge(first + s, s, t, steps);
+  }
+
+  // Spikes that arrive in these steps, as offsets into a panel.
+  void gather_inputs(uint32_t b, uint32_t s, uint32_t t, uint32_t steps) const {
+    uint32_t* begin = at<uint32_t>(layout_.in_begin) + size_t{s} * (layout_.steps + 1);
+    uint32_t* ids = at<uint32_t>(layout_.in_ids) + s * layout_.in_room;
+    uint32_t filled = 0;
+    for (uint32_t i = 0; i < steps; ++i) {
+      begin[i] = filled;
+      if (t + i < delay_) continue;
+      const uint32_t from = t + i - delay_, spikes = in_.spikes(from, b);
+      const uint16_t* row = in_.row(from, b);
+      for (uint32_t e = 0; e < spikes; ++e) ids[filled + e] = row[e] * width_;
+      filled += spikes;
+    }
+    begin[steps] = filled;
+  }
+
+  template <uint32_t vectors>
+  HWY_INLINE void add_rows(const float* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT from,
+                           const uint32_t* end, Lane* sum) const {
+    const Floats d;
+    for (; from < end; ++from) {
+      const float* row = weights + *from;
+#pragma GCC unroll 4
+      for (uint32_t j = 0; j < vectors; ++j) sum[j] = hn::Add(sum[j], hn::LoadU(d, row + j * kLanes));
+    }
+  }
+
+  // The steps of one sample and strip.
+  template <uint32_t vectors, bool plain>
+  HWY_NOINLINE void integrate(const Strip& strip, uint32_t k, uint32_t b, uint32_t s, uint32_t t,
+                              uint32_t steps) const {
+    const Floats d;
+    const hn::RebindToUnsigned<Floats> du;
+    const FieldView& dynamics = f_[field::dynamics];
+    Lane beta[vectors], threshold[vectors], v[vectors];
+    hn::Mask<Floats> valid[vectors];
+    const size_t state = size_t{s} * layout_.columns + strip.begin;
+    float* potential = at<float>(layout_.potential) + state;
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < vectors; ++j) {
+      const uint32_t from = strip.begin + j * kLanes, rest = strip.count - j * kLanes;
+      beta[j] = load_some(dynamics.as<const float>() + from, rest);
+      threshold[j] = load_some(dynamics.as<const float>() + 2 * dynamics.row_stride + from, rest);
+      valid[j] = hn::FirstN(d, rest);
+      v[j] = hn::Load(d, potential + j * kLanes);
+    }
+    const Lane gain = set(neuron_.gain), bar = set(gradient_threshold_);
+    const auto reset = neuron_.reset;
+    const bool spikes = neuron_.spikes, at_threshold = neuron_.fires_at_threshold,
+               window = neuron_.mask == GradientMask::window;
+    uint64_t& spiked = at<uint64_t>(layout_.spiked)[size_t{s} * layout_.strips + k];
+    const float* weights =
+        f_[field::weight].as<const float>() + size_t{strip.panel} * shape_.sources() * width_ + strip.column;
+    const uint32_t* begin = at<uint32_t>(layout_.in_begin) + size_t{s} * (layout_.steps + 1);
+    const uint32_t* in = at<uint32_t>(layout_.in_ids) + s * layout_.in_room;
+    const size_t found = s * layout_.found_room + size_t{k} * found_room_;
+    uint32_t* found_ids = at<uint32_t>(layout_.found_ids) + found;
+    float* found_distances = at<float>(layout_.found_distances) + found;
+    uint8_t* counts = at<uint8_t>(layout_.counts) + (size_t{s} * layout_.strips + k) * layout_.steps;
+    const FieldView &resets = f_[field::resets], &potentials = f_[field::potentials];
+
+    for (uint32_t i = 0; i < steps; ++i) {
+      Lane x[vectors];
+#pragma GCC unroll 4
+      for (uint32_t j = 0; j < vectors; ++j) x[j] = hn::Zero(d);
+      add_rows<vectors>(weights, in + begin[i], in + begin[i + 1], x);
+      if (!plain && neuron_.recurrent) {
+        const uint32_t* own = at<uint32_t>(layout_.own_ids) + s * own_room();
+        add_rows<vectors>(weights + size_t{shape_.inputs} * width_, own,
+                          own + at<uint32_t>(layout_.own_counts)[s], x);
+      }
+      if (!plain && neuron_.synaptic) add_currents<vectors>(strip, state, b, t + i, x);
+      uint64_t fired = 0;
+      uint32_t found_before = 0;
+#pragma GCC unroll 4
+      for (uint32_t j = 0; j < vectors; ++j) {
+        Lane u = hn::MulAdd(beta[j], v[j], hn::Mul(gain, x[j]));
+        if (!plain) {
+          const hn::Mask<Floats> before = mask_of(spiked, j);
+          if (reset == Reset::late_zero) u = hn::IfThenZeroElse(before, u);
+          if (reset == Reset::late_subtract) u = hn::Sub(u, hn::IfThenElseZero(before, threshold[j]));
+        }
+        if (!potentials.empty())
+          store_some(u, row_of(potentials, t + i, b) + strip.begin + j * kLanes, strip.count - j * kLanes);
+        if (!spikes) {
+          v[j] = u;
+          continue;
+        }
+        Lane y = u;
+        if (!plain && neuron_.adaptive)
+          y = hn::NegMulAdd(set(neuron_.adaptation_strength), adapt(state, j, spiked), u);
+        const auto fires =
+            hn::And(valid[j], at_threshold ? hn::Ge(y, threshold[j]) : hn::Gt(y, threshold[j]));
+        const Lane distance = hn::Sub(y, threshold[j]);
+        const auto passes = window ? hn::Lt(hn::Abs(distance), hn::Sub(threshold[j], bar)) : hn::Gt(y, bar);
+        const auto listed = hn::Or(fires, hn::And(valid[j], passes));
+        v[j] = reset == Reset::zero       ? hn::IfThenZeroElse(fires, u)
+               : reset == Reset::subtract ? hn::Sub(u, hn::IfThenElseZero(fires, threshold[j]))
+                                          : u;
+        const auto ids = hn::Iota(du, strip.begin + j * static_cast<uint32_t>(kLanes));
+        hn::StoreU(hn::Compress(distance, listed), d, found_distances + found_before);
+        hn::StoreU(hn::Compress(ids, hn::RebindMask(du, listed)), du, found_ids + found_before);
+        found_before += static_cast<uint32_t>(hn::CountTrue(d, listed));
+        if (!plain || !resets.empty()) fired |= bits_of(fires, j);
+      }
+      if (!spikes) continue;
+      found_ids += found_before;
+      found_distances += found_before;
+      counts[i] = static_cast<uint8_t>(found_before);
+      if (!plain) spiked = fired;
+      if (!resets.empty())
+        store_bits(fired,
+                   resets.as<uint8_t>() + (t + i) * resets.row_stride +
+                       size_t{b} * ((shape_.neurons + 7) / 8) + strip.begin / 8,
+                   strip.count);
+    }
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < vectors; ++j) hn::Store(v[j], d, potential + j * kLanes);
+  }
+
+  // i ← α·i + x, in place of x.
+  template <uint32_t vectors>
+  HWY_INLINE void add_currents(const Strip& strip, size_t state, uint32_t b, uint32_t t, Lane* x) const {
+    const Floats d;
+    const FieldView &dynamics = f_[field::dynamics], &currents = f_[field::currents];
+    float* current = at<float>(layout_.current) + state;
+    const float* alpha = dynamics.as<const float>() + dynamics.row_stride + strip.begin;
+    for (uint32_t j = 0; j < vectors; ++j) {
+      const uint32_t from = j * kLanes, rest = strip.count - from;
+      x[j] = hn::MulAdd(load_some(alpha + from, rest), hn::Load(d, current + from), x[j]);
+      hn::Store(x[j], d, current + from);
+      if (!currents.empty()) store_some(x[j], row_of(currents, t, b) + strip.begin + from, rest);
+    }
+  }
+
+  // a ← ρ·a + s.
+  HWY_INLINE Lane adapt(size_t state, uint32_t j, uint64_t spiked) const {
+    const Floats d;
+    float* adaptation = at<float>(layout_.adaptation) + state + j * kLanes;
+    const Lane a = hn::MulAdd(set(neuron_.adaptation_decay), hn::Load(d, adaptation),
+                              hn::IfThenElseZero(mask_of(spiked, j), set(1)));
+    hn::Store(a, d, adaptation);
+    return a;
+  }
+
+  float* row_of(const FieldView& field, uint32_t t, uint32_t b) const {
+    return field.as<float>() + t * field.row_stride + size_t{b} * shape_.neurons;
+  }
+
+  size_t own_room() const { return size_t{layout_.columns} + kSpikingSlack; }
+
+  void merge(uint32_t b, uint32_t s, uint32_t t, uint32_t steps) {
+    const Floats d;
+    const hn::RebindToUnsigned<Floats> du;
+    const FoundLists lists{at<uint32_t>(layout_.listed_ids), at<float>(layout_.listed_distances),
+                           at<uint32_t>(layout_.other_ids), at<float>(layout_.other_distances)};
+    uint32_t* merged_ids = at<uint32_t>(layout_.merged_ids);
+    float* merged_distances = at<float>(layout_.merged_distances);
+    const uint8_t* counts = at<uint8_t>(layout_.counts) + size_t{s} * layout_.strips * layout_.steps;
+    const size_t first = s * layout_.found_room;
+    uint32_t taken[kSpikingMaxStrips];
+    std::fill_n(taken, strips_, 0U);
+    for (uint32_t i = 0; i < steps; ++i) {
+      uint32_t total = 0;
+      for (uint32_t k = 0; k < strips_; ++k) {
+        const uint32_t count = counts[k * layout_.steps + i];
+        const size_t from = first + size_t{k} * found_room_ + taken[k];
+        const uint32_t* ids = at<uint32_t>(layout_.found_ids) + from;
+        const float* distances = at<float>(layout_.found_distances) + from;
+        for (uint32_t e = 0; e < count; e += kLanes) {
+          hn::StoreU(hn::LoadU(du, ids + e), du, merged_ids + total + e);
+          hn::StoreU(hn::LoadU(d, distances + e), d, merged_distances + total + e);
+        }
+        taken[k] += count;
+        total += count;
+      }
+      const uint32_t spikes = lists_.add(merged_ids, merged_distances, total, t + i, b, lists);
+      if (!neuron_.recurrent) continue;
+      uint32_t* own = at<uint32_t>(layout_.own_ids) + s * own_room();
+      for (uint32_t e = 0; e < spikes; ++e) own[e] = lists.listed_ids[e] * width_;
+      at<uint32_t>(layout_.own_counts)[s] = spikes;
+    }
+  }
+
+  const std::span<const FieldView> f_;
+  const SpikingNeuron neuron_;
+  const SpikingShape shape_;
+  const uint32_t delay_;
+  const SpikingForwardScratch layout_;
+  float* const scratch_;
+  const uint32_t width_;
+  const uint32_t strips_;
+  const uint32_t found_room_;
+  const SpikeLists in_;
+  ListWriter lists_;
+  float gradient_threshold_ = 0;
+  bool is_plain_ = false;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE::spiking
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,203 @@
+// What a vertex of a spiking layer consists of, and where its working memory lies.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/element.h"
+#include "kernels/host/spiking/codelet.h"
+
+namespace tessera::kernels {
+
+inline constexpr uint32_t kSpikingPanel = 64;
+/// Samples that go through a panel of weights together, and steps at a time.
+inline constexpr uint32_t kSpikingSamples = 16;
+inline constexpr uint32_t kSpikingSteps = 128;
+/// Vectors may be stored whole behind a list.
+inline constexpr uint32_t kSpikingSlack = 32;
+/// Strips of the fewest neurons.
+inline constexpr uint32_t kSpikingMaxStrips = (1U << 16) / 16;
+
+/// The neurons of a vertex, from its parameters.
+struct SpikingNeuron : Neuron {
+  bool recurrent = false;
+
+  explicit SpikingNeuron(std::span<const int64_t> params) {
+    using namespace spiking_param;
+    const auto kinds_of = static_cast<uint64_t>(params[kinds]);
+    spikes = (kinds_of & 1) != 0;
+    synaptic = (kinds_of & 2) != 0;
+    adaptive = (kinds_of & 4) != 0;
+    fires_at_threshold = (kinds_of & 8) != 0;
+    recurrent = (kinds_of & 16) != 0;
+    mask = static_cast<GradientMask>(kinds_of >> 5 & 1);
+    reset_gradient = static_cast<ResetGradient>(kinds_of >> 6 & 3);
+    reset = static_cast<Reset>(kinds_of >> 8 & 15);
+    surrogate = {static_cast<SurrogateFamily>(kinds_of >> 12 & 15), float_of(params[slope]),
+                 float_of(params[scale])};
+    gain = float_of(params[spiking_param::gain]);
+    adaptation_decay = float_of(params[spiking_param::adaptation_decay]);
+    adaptation_strength = float_of(params[spiking_param::adaptation_strength]);
+    if (!spikes) reset = Reset::none;
+  }
+
+  bool is_late() const { return reset == Reset::late_zero || reset == Reset::late_subtract; }
+  bool gates() const {
+    return (reset == Reset::zero || reset == Reset::late_zero) && reset_gradient != ResetGradient::detached;
+  }
+  bool attaches() const { return reset != Reset::none && reset_gradient == ResetGradient::attached; }
+};
+
+/// Lists of a field pair, of which rows are steps.
+struct SpikeLists {
+  const program::FieldView& ids;
+  const program::FieldView& num;
+  uint32_t capacity;
+
+  uint32_t spikes(uint32_t t, uint32_t b) const { return count(t, 2 * b); }
+  uint32_t listed(uint32_t t, uint32_t b) const { return count(t, 2 * b + 1); }
+  uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
+    return load<uint16_t>(address_of(ids, t, int64_t{b} * capacity + i));
+  }
+  /// Of a field with contiguous rows.
+  const uint16_t* row(uint32_t t, uint32_t b) const {
+    return ids.as<const uint16_t>() + t * ids.row_stride + int64_t{b} * capacity;
+  }
+
+ private:
+  uint32_t count(uint32_t t, uint32_t col) const { return load<uint32_t>(address_of(num, t, col)); }
+};
+
+/// The same for both codelets.
+inline SpikingShape spiking_shape(const program::Vertex& v, const program::FieldView& in_num,
+                                  const program::FieldView& weight, const program::FieldView& dynamics) {
+  const SpikingNeuron neuron(v.params);
+  SpikingShape shape;
+  shape.steps = in_num.rows;
+  shape.batch = in_num.cols / 2;
+  shape.neurons = dynamics.cols;
+  const uint32_t panels = weight.cols == 0 ? 0 : (shape.neurons + weight.cols - 1) / weight.cols;
+  shape.recurrent = neuron.recurrent;
+  const uint32_t sources = panels == 0 ? 0 : weight.rows / panels;
+  shape.inputs = sources - (shape.recurrent ? shape.neurons : 0);
+  shape.in_capacity = static_cast<uint32_t>(v.params[spiking_param::in_capacity]);
+  shape.capacity = static_cast<uint32_t>(v.params[spiking_param::capacity]);
+  return shape;
+}
+
+/// Hands out parts of an array, each at a cache line.
+class SpikingArena {
+ public:
+  template <class T>
+  size_t take(size_t count) {
+    const size_t at = floats_;
+    floats_ += (count * sizeof(T) + 63) / 64 * 16;
+    return at;
+  }
+  size_t floats() const { return floats_; }
+
+ private:
+  size_t floats_ = 0;
+};
+
+/// Of a forward vertex, in floats from its scratch on.
+struct SpikingForwardScratch {
+  explicit SpikingForwardScratch(const SpikingShape& s)
+      : samples(std::max(1U, std::min(s.batch, kSpikingSamples))),
+        steps(s.recurrent ? 1 : std::min(s.steps, kSpikingSteps)),
+        columns((s.neurons + kSpikingPanel - 1) / kSpikingPanel * kSpikingPanel),
+        strips(columns / 16),
+        in_room(size_t{steps} * s.in_capacity + kSpikingSlack),
+        found_room(size_t{steps} * columns + size_t{strips} * kSpikingSlack) {
+    SpikingArena arena;
+    in_begin = arena.take<uint32_t>(size_t{samples} * (steps + 1));
+    in_ids = arena.take<uint32_t>(samples * in_room);
+    potential = arena.take<float>(size_t{samples} * columns);
+    current = arena.take<float>(size_t{samples} * columns);
+    adaptation = arena.take<float>(size_t{samples} * columns);
+    spiked = arena.take<uint64_t>(size_t{samples} * strips);
+    counts = arena.take<uint8_t>(size_t{samples} * strips * steps);
+    found_ids = arena.take<uint32_t>(samples * found_room);
+    found_distances = arena.take<float>(samples * found_room);
+    merged_ids = arena.take<uint32_t>(columns + kSpikingSlack);
+    merged_distances = arena.take<float>(columns + kSpikingSlack);
+    listed_ids = arena.take<uint32_t>(columns + 2 * kSpikingSlack);
+    listed_distances = arena.take<float>(columns + 2 * kSpikingSlack);
+    other_ids = arena.take<uint32_t>(columns + kSpikingSlack);
+    other_distances = arena.take<float>(columns + kSpikingSlack);
+    own_ids = arena.take<uint32_t>(samples * (size_t{columns} + kSpikingSlack));
+    own_counts = arena.take<uint32_t>(samples);
+    floats = arena.floats();
+  }
+
+  uint32_t samples, steps, columns, strips;
+  size_t in_room, found_room;
+  size_t in_begin, in_ids, potential, current, adaptation, spiked, counts, found_ids, found_distances,
+      merged_ids, merged_distances, listed_ids, listed_distances, other_ids, other_distances, own_ids,
+      own_counts;
+  size_t floats;
+};
+
+/// Lists of a sample in the order of their neurons, for gradients of weights: the steps in which each neuron
+/// fired, as offsets into the gradients of a strip.
+struct SpikingSortedScratch {
+  SpikingSortedScratch() = default;
+  SpikingSortedScratch(SpikingArena& arena, uint32_t samples, uint32_t sources, size_t entries)
+      : room(entries), source_room(sources + 1) {
+    steps = arena.take<uint32_t>(samples * room);
+    sources_at = arena.take<uint32_t>(samples * source_room);
+    ends = arena.take<uint32_t>(samples * source_room);
+    counts = arena.take<uint32_t>(samples);
+  }
+  size_t room = 0, source_room = 0;
+  size_t steps = 0, sources_at = 0, ends = 0, counts = 0;
+};
+
+/// Of a gradients vertex, in floats from its scratch on.
+struct SpikingGradientsScratch {
+  explicit SpikingGradientsScratch(const SpikingShape& s)
+      : columns((s.neurons + kSpikingPanel - 1) / kSpikingPanel * kSpikingPanel),
+        strips(columns / 16),
+        samples(std::max(
+            1U, std::min({s.batch, kSpikingSamples, kSteps / std::max(1U, s.steps * columns_of(s))}))),
+        in_room(size_t{s.steps} * s.in_capacity + kSpikingSlack),
+        own_room(size_t{s.steps} * s.capacity + kSpikingSlack) {
+    SpikingArena arena;
+    const size_t strip_floats = (size_t{s.steps} + 1) * (s.recurrent ? columns : kSpikingPanel);
+    gradient = arena.take<float>((s.recurrent ? samples : 1) * strip_floats);
+    derivative = arena.take<float>(s.recurrent ? columns : strip_floats);
+    upstream = arena.take<float>(columns);
+    carried = arena.take<float>(size_t{3} * columns);
+    counters = arena.take<uint32_t>(size_t{std::max({s.inputs, s.neurons, strips})} + 1);
+    in = SpikingSortedScratch(arena, samples, s.inputs, in_room);
+    own = SpikingSortedScratch(arena, samples, s.recurrent ? s.neurons : 0, s.recurrent ? own_room : 0);
+    listed_weights = arena.take<uint32_t>(samples * in_room);
+    listed_steps = arena.take<uint32_t>(samples * in_room);
+    listed_places = arena.take<uint32_t>(samples * in_room);
+    listed_sums = arena.take<float>(samples * in_room);
+    listed_counts = arena.take<uint32_t>(samples);
+    bucket_begin = arena.take<uint32_t>(size_t{samples} * (strips + 1));
+    bucket_places = arena.take<uint32_t>(samples * own_room);
+    bucket_gradients = arena.take<float>(samples * own_room);
+    bucket_derivatives = arena.take<float>(samples * own_room);
+    floats = arena.floats();
+  }
+
+  uint32_t columns, strips, samples;
+  size_t in_room, own_room;
+  size_t gradient, derivative, upstream, carried, counters;
+  SpikingSortedScratch in, own;
+  size_t listed_weights, listed_steps, listed_places, listed_sums, listed_counts;
+  size_t bucket_begin, bucket_places, bucket_gradients, bucket_derivatives;
+  size_t floats;
+
+ private:
+  static constexpr uint32_t kSteps = 1U << 21;
+  static uint32_t columns_of(const SpikingShape& s) {
+    return std::max({s.in_capacity, s.capacity, s.recurrent ? s.neurons : 1});
+  }
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,337 @@
+// Spiking layers one neuron after the other, for fields of any strides. Sums are in FP32 and in the order of
+// the kernels, because a rounding may decide on a spike.
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "kernels/host/spiking/layout.h"
+#include "kernels/host/spiking/overflow.h"
+#include "kernels/host/spiking/spiking.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::FieldView;
+
+float at(const FieldView& field, int64_t row, int64_t col) {
+  return load<float>(address_of(field, row, col));
+}
+void set(const FieldView& field, int64_t row, int64_t col, float x) { store(address_of(field, row, col), x); }
+
+float derivative_of(const Surrogate& of, float x) {
+  const float k = of.slope;
+  switch (of.family) {
+    case SurrogateFamily::superspike:
+    case SurrogateFamily::fast_sigmoid: return of.scale / std::pow(k * std::abs(x) + 1, 2.0F);
+    case SurrogateFamily::arctan:
+      return of.scale * k / 2 / (1 + std::pow(std::numbers::pi_v<float> / 2 * k * x, 2.0F));
+    case SurrogateFamily::triangle: return of.scale * std::max(0.0F, 1 - k * std::abs(x));
+    case SurrogateFamily::sigmoid: {
+      const float s = 1 / (1 + std::exp(-k * x));
+      return of.scale * k * s * (1 - s);
+    }
+    case SurrogateFamily::boxcar: return std::abs(x) < 0.5F / k ? of.scale * k : 0;
+  }
+  return 0;
+}
+
+/// Weights in their panels.
+struct Panels {
+  const FieldView& field;
+  uint32_t sources;
+
+  float operator()(uint32_t source, uint32_t neuron) const {
+    return at(field, row(source, neuron), col(neuron));
+  }
+  void add(uint32_t source, uint32_t neuron, float x) const {
+    set(field, row(source, neuron), col(neuron), (*this)(source, neuron) + x);
+  }
+
+ private:
+  uint32_t row(uint32_t source, uint32_t neuron) const { return neuron / field.cols * sources + source; }
+  uint32_t col(uint32_t neuron) const { return neuron % field.cols; }
+};
+
+struct Listed {
+  uint32_t id;
+  float distance;
+};
+
+/// The neurons of one sample forward.
+class ForwardSample {
+ public:
+  ForwardSample(const program::Vertex& v, const SpikingNeuron& neuron, const SpikingShape& shape, uint32_t b)
+      : f_(v.fields),
+        neuron_(neuron),
+        shape_(shape),
+        delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
+        b_(b),
+        overflow_(v),
+        v_(shape.neurons),
+        current_(shape.neurons),
+        adaptation_(shape.neurons),
+        fired_(shape.neurons) {
+    bar_ =
+        std::bit_cast<float>(load<uint32_t>(address_of(f_[control], 0, spiking_control::gradient_threshold)));
+  }
+
+  void run() {
+    for (uint32_t t = 0; t < shape_.steps; ++t) {
+      const std::vector<float> sums = weighted_sums(t);
+      std::vector<Listed> spikes, others;
+      for (uint32_t n = 0; n < shape_.neurons; ++n) step(t, n, sums[n], spikes, others);
+      if (neuron_.spikes) write(t, spikes, others);
+    }
+  }
+
+ private:
+  enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) };
+
+  std::vector<float> weighted_sums(uint32_t t) const {
+    const Panels weights{f_[weight], shape_.sources()};
+    const SpikeLists in{f_[in_ids], f_[in_num], shape_.in_capacity};
+    std::vector<float> sums(shape_.neurons);
+    const auto add = [&](uint32_t source) {
+      for (uint32_t n = 0; n < shape_.neurons; ++n) sums[n] += weights(source, n);
+    };
+    if (t >= delay_)
+      for (uint32_t i = 0; i < in.spikes(t - delay_, b_); ++i) add(in.id(t - delay_, b_, i));
+    if (neuron_.recurrent)
+      for (const uint32_t id : own_) add(shape_.inputs + id);
+    return sums;
+  }
+
+  void step(uint32_t t, uint32_t n, float x, std::vector<Listed>& spikes, std::vector<Listed>& others) {
+    const float beta = at(f_[dynamics], 0, n), threshold = at(f_[dynamics], 2, n);
+    const int64_t column = int64_t{b_} * shape_.neurons + n;
+    if (neuron_.synaptic) {
+      x = current_[n] = std::fma(at(f_[dynamics], 1, n), current_[n], x);
+      if (!f_[currents].empty()) set(f_[currents], t, column, x);
+    }
+    float u = std::fma(beta, v_[n], neuron_.gain * x);
+    if (neuron_.reset == Reset::late_zero && fired_[n]) u = 0;
+    if (neuron_.reset == Reset::late_subtract && fired_[n]) u -= threshold;
+    if (!f_[potentials].empty()) set(f_[potentials], t, column, u);
+    v_[n] = u;
+    if (!neuron_.spikes) return;
+    float y = u;
+    if (neuron_.adaptive) {
+      adaptation_[n] = std::fma(neuron_.adaptation_decay, adaptation_[n], fired_[n] ? 1.0F : 0.0F);
+      y = std::fma(-neuron_.adaptation_strength, adaptation_[n], u);
+    }
+    const bool fires = neuron_.fires_at_threshold ? y >= threshold : y > threshold;
+    const float distance = y - threshold;
+    const bool passes =
+        neuron_.mask == GradientMask::above ? y > bar_ : std::abs(distance) < threshold - bar_;
+    if (fires) {
+      if (neuron_.reset == Reset::zero) v_[n] = 0;
+      if (neuron_.reset == Reset::subtract) v_[n] = u - threshold;
+      spikes.push_back({n, distance});
+    } else if (passes) {
+      others.push_back({n, distance});
+    }
+    fired_[n] = fires;
+  }
+
+  void write(uint32_t t, const std::vector<Listed>& spikes, const std::vector<Listed>& others) {
+    std::vector<uint32_t> list;
+    std::vector<float> distances;
+    for (const auto* part : {&spikes, &others})
+      for (const Listed& entry : *part) {
+        list.push_back(entry.id);
+        distances.push_back(entry.distance);
+      }
+    auto fired = static_cast<uint32_t>(spikes.size()), listed = static_cast<uint32_t>(list.size());
+    if (listed > overflow_.limit())
+      listed = overflow_.drop(list.data(), distances.data(), fired, listed, t, b_);
+    store(address_of(f_[num], t, 2 * b_), fired);
+    store(address_of(f_[num], t, 2 * b_ + 1), listed);
+    for (uint32_t i = 0; i < listed; ++i) {
+      const int64_t column = int64_t{b_} * shape_.capacity + i;
+      store(address_of(f_[ids], t, column), static_cast<uint16_t>(list[i]));
+      if (!f_[surrogate].empty()) set(f_[surrogate], t, column, masked_derivative(list[i], distances[i]));
+    }
+    own_.assign(list.begin(), list.begin() + fired);
+    if (f_[resets].empty()) return;
+    const uint32_t bytes = (shape_.neurons + 7) / 8;
+    for (uint32_t byte = 0; byte < bytes; ++byte) {
+      uint8_t bits = 0;
+      for (uint32_t n = 8 * byte; n < std::min(8 * byte + 8, shape_.neurons); ++n)
+        bits = static_cast<uint8_t>(bits | fired_[n] << n % 8);
+      store(address_of(f_[resets], t, int64_t{b_} * bytes + byte), bits);
+    }
+  }
+
+  float masked_derivative(uint32_t n, float x) const {
+    const float margin = at(f_[dynamics], 2, n) - bar_;
+    const bool passes =
+        neuron_.mask == GradientMask::above ? margin > 0 || x > -margin : std::abs(x) < margin;
+    return passes ? derivative_of(neuron_.surrogate, x) : 0;
+  }
+
+  const std::span<const FieldView> f_;
+  const SpikingNeuron& neuron_;
+  const SpikingShape& shape_;
+  uint32_t delay_;
+  uint32_t b_;
+  SpikingOverflow overflow_;
+  float bar_ = 0;
+  std::vector<float> v_, current_, adaptation_;
+  std::vector<char> fired_;
+  std::vector<uint32_t> own_;
+};
+
+/// The neurons of one sample backward.
+class GradientSample {
+ public:
+  GradientSample(const program::Vertex& v, const SpikingNeuron& neuron, const SpikingShape& shape, uint32_t b)
+      : f_(v.fields),
+        neuron_(neuron),
+        shape_(shape),
+        delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
+        b_(b),
+        in_{f_[in_ids], f_[in_num], shape.in_capacity},
+        own_{f_[ids], f_[num], shape.capacity},
+        weights_{f_[weight], shape.sources()},
+        gradients_{f_[dweight], shape.sources()},
+        next_u_(shape.neurons),
+        next_x_(shape.neurons),
+        next_current_(shape.neurons),
+        next_adaptation_(shape.neurons) {}
+
+  void run() {
+    for (uint32_t t = shape_.steps; t-- > 0;) {
+      std::vector<float> ds(shape_.neurons), derivative(shape_.neurons);
+      if (neuron_.spikes) {
+        for (uint32_t i = 0; i < own_.listed(t, b_); ++i) {
+          const uint32_t n = own_.id(t, b_, i);
+          ds[n] = at(f_[upstream], t, int64_t{b_} * shape_.capacity + i) + (neuron_.recurrent ? later(n) : 0);
+          derivative[n] = at(f_[surrogate], t, int64_t{b_} * shape_.capacity + i);
+        }
+      } else {
+        for (uint32_t n = 0; n < shape_.neurons; ++n)
+          ds[n] = at(f_[upstream], t, int64_t{b_} * shape_.neurons + n);
+      }
+      for (uint32_t n = 0; n < shape_.neurons; ++n) step(t, n, ds[n], derivative[n]);
+      pass(t);
+    }
+    if (!f_[din].empty())
+      for (uint32_t t = shape_.steps - std::min(shape_.steps, delay_); t < shape_.steps; ++t)
+        for (uint32_t i = 0; i < in_.listed(t, b_); ++i)
+          set(f_[din], t, int64_t{b_} * shape_.in_capacity + i, 0);
+  }
+
+ private:
+  enum : size_t { TESSERA_SPIKING_GRADIENTS_FIELDS(TESSERA_POSITION) };
+
+  /// What a neuron's spike adds to the sums of the next step.
+  float later(uint32_t n) const {
+    float sum = 0;
+    for (uint32_t m = 0; m < shape_.neurons; ++m) sum += weights_(shape_.inputs + n, m) * next_x_[m];
+    return sum;
+  }
+
+  bool fired(uint32_t t, uint32_t n) const {
+    const uint32_t bytes = (shape_.neurons + 7) / 8;
+    return (load<uint8_t>(address_of(f_[resets], t, int64_t{b_} * bytes + n / 8)) >> n % 8 & 1) != 0;
+  }
+  float value(const FieldView& field, uint32_t t, uint32_t n) const {
+    return at(field, t, int64_t{b_} * shape_.neurons + n);
+  }
+  float dynamic(uint32_t row, uint32_t n) const { return at(f_[dynamics], row, n); }
+  void add_dynamic(uint32_t row, uint32_t n, float x) const {
+    if (!f_[ddynamics].empty()) set(f_[ddynamics], row, n, at(f_[ddynamics], row, n) + x);
+  }
+
+  void step(uint32_t t, uint32_t n, float ds, float derivative) {
+    const bool knows = !f_[resets].empty(), s = knows && fired(t, n),
+               before = knows && t > 0 && fired(t - 1, n);
+    const bool gates = neuron_.gates(), attaches = neuron_.attaches(),
+               learns = !f_[ddynamics].empty() && t > 0;
+    const Reset reset = neuron_.reset;
+    const float threshold = dynamic(2, n), dv = dynamic(0, n) * next_u_[n];
+    float du = gates && s ? 0 : dv;
+    if (!neuron_.spikes) du += ds;
+    if (neuron_.adaptive) ds += next_adaptation_[n];
+    if (attaches && reset == Reset::zero) ds -= value(f_[potentials], t, n) * dv;
+    if (attaches && reset == Reset::subtract) ds -= threshold * dv;
+    if (attaches && reset == Reset::late_subtract) ds -= threshold * next_u_[n];
+    if (reset == Reset::subtract && s) add_dynamic(2, n, -dv);
+    if (reset == Reset::late_subtract && s) add_dynamic(2, n, -next_u_[n]);
+    if (neuron_.spikes) {
+      const float delta = derivative * ds;
+      du += delta;
+      add_dynamic(2, n, -delta);
+      next_adaptation_[n] =
+          neuron_.adaptation_decay * next_adaptation_[n] - neuron_.adaptation_strength * delta;
+    }
+    const float dbase = gates && reset == Reset::late_zero && before ? 0 : du;
+    if (learns) add_dynamic(0, n, dbase * potential_after(t - 1, n, before));
+    float dx = neuron_.gain * dbase;
+    if (neuron_.synaptic) {
+      dx += dynamic(1, n) * next_current_[n];
+      if (learns) add_dynamic(1, n, dx * value(f_[currents], t - 1, n));
+    }
+    next_u_[n] = du;
+    next_current_[n] = next_x_[n] = dx;
+  }
+
+  float potential_after(uint32_t t, uint32_t n, bool s) const {
+    const float u = value(f_[potentials], t, n);
+    if (neuron_.reset == Reset::zero && s) return 0;
+    return neuron_.reset == Reset::subtract && s ? u - dynamic(2, n) : u;
+  }
+
+  /// The gradients of the sums of a step, to weights and inputs.
+  void pass(uint32_t t) const {
+    const auto add = [&](uint32_t source) {
+      for (uint32_t n = 0; n < shape_.neurons; ++n) gradients_.add(source, n, next_x_[n]);
+    };
+    if (t >= delay_) {
+      const uint32_t from = t - delay_;
+      for (uint32_t i = 0; i < in_.spikes(from, b_); ++i) add(in_.id(from, b_, i));
+      for (uint32_t i = 0; !f_[din].empty() && i < in_.listed(from, b_); ++i) {
+        float sum = 0;
+        for (uint32_t n = 0; n < shape_.neurons; ++n) sum += weights_(in_.id(from, b_, i), n) * next_x_[n];
+        set(f_[din], from, int64_t{b_} * shape_.in_capacity + i, sum);
+      }
+    }
+    if (neuron_.recurrent && t > 0)
+      for (uint32_t i = 0; i < own_.spikes(t - 1, b_); ++i) add(shape_.inputs + own_.id(t - 1, b_, i));
+  }
+
+  const std::span<const FieldView> f_;
+  const SpikingNeuron& neuron_;
+  const SpikingShape& shape_;
+  uint32_t delay_;
+  uint32_t b_;
+  SpikeLists in_, own_;
+  Panels weights_, gradients_;
+  std::vector<float> next_u_, next_x_, next_current_, next_adaptation_;
+};
+
+void clear(const FieldView& field) {
+  for (uint32_t r = 0; r < field.rows; ++r)
+    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
+}
+
+}  // namespace
+
+void spiking_forward_reference(const program::Vertex& v) {
+  using namespace spiking_forward_field;
+  const SpikingNeuron neuron(v.params);
+  const SpikingShape shape = spiking_shape(v, v.fields[in_num], v.fields[weight], v.fields[dynamics]);
+  clear(v.fields[dropped]);
+  for (uint32_t b = 0; b < shape.batch; ++b) ForwardSample(v, neuron, shape, b).run();
+}
+
+void spiking_gradients_reference(const program::Vertex& v) {
+  using namespace spiking_gradients_field;
+  const SpikingNeuron neuron(v.params);
+  const SpikingShape shape = spiking_shape(v, v.fields[in_num], v.fields[weight], v.fields[dynamics]);
+  clear(v.fields[dweight]);
+  clear(v.fields[ddynamics]);
+  for (uint32_t b = 0; b < shape.batch; ++b) GradientSample(v, neuron, shape, b).run();
+}
+
+}  // namespace tessera::kernels

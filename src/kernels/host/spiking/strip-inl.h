@@ -1,0 +1,97 @@
+// Strips: as many neurons as a few vectors hold, which go through the steps of a sample together.
+#if defined(TESSERA_SPIKING_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SPIKING_STRIP_INL_H_
+#undef TESSERA_SPIKING_STRIP_INL_H_
+#else
+#define TESSERA_SPIKING_STRIP_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/host/spiking/layout.h"
+#include "kernels/host/spiking/surrogate-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE::spiking {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr uint32_t kVectors = 4;
+inline constexpr uint32_t kStrip = static_cast<uint32_t>(kVectors * kLanes);
+static_assert(kSpikingPanel % kStrip == 0);
+
+struct Strip {
+  uint32_t begin;  // first neuron
+  uint32_t count;  // of neurons
+  uint32_t panel;  // its panel of weights, and the first column there
+  uint32_t column;
+
+  Strip(uint32_t index, uint32_t neurons, uint32_t width)
+      : begin(index * kStrip),
+        count(std::min(kStrip, neurons - begin)),
+        panel(begin / width),
+        column(begin % width) {}
+
+  uint32_t vectors() const { return static_cast<uint32_t>((count + kLanes - 1) / kLanes); }
+};
+
+HWY_INLINE uint32_t strips_of(uint32_t neurons) { return (neurons + kStrip - 1) / kStrip; }
+
+// Calls work with the number of vectors as a constant.
+template <class Work>
+HWY_INLINE void with_vectors(uint32_t vectors, const Work& work) {
+  switch (vectors) {
+    case 1: return work(std::integral_constant<uint32_t, 1>());
+    case 2: return work(std::integral_constant<uint32_t, 2>());
+    case 3: return work(std::integral_constant<uint32_t, 3>());
+    default: return work(std::integral_constant<uint32_t, 4>());
+  }
+}
+
+// Masks as bits of an integer, those of vector j from bit j · kLanes on.
+HWY_INLINE uint64_t bits_of(LaneMask mask, uint32_t j) {
+  uint8_t bytes[8] = {};
+  hn::StoreMaskBits(Floats(), mask, bytes);
+  uint64_t bits;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return (bits & ((uint64_t{1} << kLanes) - 1)) << (j * kLanes);
+}
+HWY_INLINE LaneMask mask_of(uint64_t bits, uint32_t j) {
+  const uint64_t shifted = bits >> (j * kLanes);
+  uint8_t bytes[8];
+  std::memcpy(bytes, &shifted, sizeof bytes);
+  return hn::LoadMaskBits(Floats(), bytes);
+}
+
+HWY_INLINE uint64_t load_bits(const uint8_t* from, uint32_t count) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, from, (count + 7) / 8);
+  return bits;
+}
+HWY_INLINE void store_bits(uint64_t bits, uint8_t* to, uint32_t count) {
+  std::memcpy(to, &bits, (count + 7) / 8);
+}
+
+// The first `count` elements of a vector, in place.
+HWY_INLINE Lane load_some(const float* from, uint32_t count) {
+  const Floats d;
+  if (count >= kLanes) return hn::LoadU(d, from);
+  HWY_ALIGN float some[kLanes] = {};
+  std::copy_n(from, count, some);
+  return hn::Load(d, some);
+}
+HWY_INLINE void store_some(Lane v, float* to, uint32_t count) {
+  const Floats d;
+  if (count >= kLanes) return hn::StoreU(v, d, to);
+  HWY_ALIGN float some[kLanes];
+  hn::Store(v, d, some);
+  std::copy_n(some, count, to);
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE::spiking
+HWY_AFTER_NAMESPACE();
+#endif

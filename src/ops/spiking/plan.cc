@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/map/elementwise/codelet.h"
+#include "ops/map/elementwise.h"
+#include "ops/spiking/fields.h"
+#include "ops/split.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+namespace {
+
+using kernels::SpikingShape;
+using machine::Machine;
+using program::FieldView;
+using program::PhaseTimes;
+
+FieldView field(const SpikingMatrix& of) { return {nullptr, of.type, of.rows, of.cols, of.cols, 1}; }
+FieldView field(uint32_t rows, uint32_t cols, Type type = Type::f32) {
+  return {nullptr, type, rows, cols, cols, 1};
+}
+
+PhaseTimes cycles_of(const SpikingProblem& problem, uint32_t samples, const Machine& m) {
+  SpikingProblem part = problem;
+  part.batch = samples;
+  const SpikingShape shape = shape_of(problem, samples);
+  const SpikingResults r = results_of(part);
+  const FieldView weight =
+      field(kernels::spiking_panel_rows(shape), kernels::spiking_panel_width(shape.neurons));
+  const FieldView dynamics = field(3, shape.neurons), list = field(shape.steps, samples * shape.in_capacity);
+  std::vector<FieldView> fields = {list, field(shape.steps, 2 * samples, Type::u32), weight, dynamics};
+  const std::vector<int64_t> params = params_of(problem, 0);
+  if (!problem.gradients) {
+    fields.push_back(field(1, spiking_control_columns(), Type::u32));
+    for (const SpikingMatrix* of :
+         {&r.ids, &r.num, &r.surrogate, &r.resets, &r.potentials, &r.currents, &r.dropped})
+      fields.push_back(field(*of));
+    fields.push_back(field(1, 1));
+    return kernels::spiking_forward_codelet.cost({fields, params}, m);
+  }
+  for (const SpikingMatrix* of : {&r.ids, &r.num, &r.surrogate, &r.resets, &r.potentials, &r.currents})
+    fields.push_back(field(*of));
+  fields.push_back(field(upstream_of(part)));
+  fields.push_back(problem.input_gradient ? list : FieldView{});
+  fields.push_back(weight);
+  fields.push_back(problem.learns_dynamics ? dynamics : FieldView{});
+  fields.push_back(field(1, 1));
+  return kernels::spiking_gradients_codelet.cost({fields, params}, m);
+}
+
+/// Seconds in which the parts' gradients of the parameters are added.
+double reduction_seconds(const SpikingProblem& p, uint32_t parts, const Machine& m) {
+  if (!p.gradients) return 0;
+  const SpikingShape shape = shape_of(p, p.batch);
+  double seconds = 0;
+  for (; parts > 1; parts = (parts + 1) / 2)
+    seconds += plan(BinaryProblem{.op = kernels::Binary::add,
+                                  .rows = parts / 2 * kernels::spiking_panel_rows(shape),
+                                  .cols = kernels::spiking_panel_width(shape.neurons)},
+                    m)
+                   .chosen.total();
+  return seconds;
+}
+
+PlanCandidate weigh(const SpikingProblem& p, const SpikingPartition& partition, const Machine& m) {
+  uint32_t samples = 0;
+  for (uint32_t i = 0; i < partition.parts(); ++i)
+    samples = std::max(samples, partition.sample_begin[i + 1] - partition.sample_begin[i]);
+  PhaseTimes cycles = cycles_of(p, samples, m);
+  cycles[program::Phase::sync] += program::sync_cycles(m, partition.parts());
+  PhaseTimes seconds = cycles.scaled(1 / m.clock_hz);
+  seconds[program::Phase::reduce] += reduction_seconds(p, partition.parts(), m);
+  const SpikingShape shape = shape_of(p, samples);
+  const uint64_t scratch =
+      p.gradients ? kernels::spiking_gradients_scratch(shape) : kernels::spiking_forward_scratch(shape);
+  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"), seconds,
+          scratch * sizeof(float) * partition.parts(), ""};
+}
+
+// Kernels number the steps of a sequence in 16 bits.
+constexpr uint32_t kMostSteps = 1U << 16;
+
+}  // namespace
+
+void check(const SpikingProblem& p) {
+  parameters_of(p.layer);
+  if (p.steps == 0 || p.batch == 0 || p.steps >= kMostSteps)
+    throw UsageError(
+        fmt::format("a spiking layer has {} steps and {} samples; there must be 1 to {} steps, and a "
+                    "sample",
+                    p.steps, p.batch, kMostSteps - 1));
+  if (p.in_capacity == 0 || p.in_capacity > p.layer.inputs)
+    throw UsageError(fmt::format("lists of {} inputs have room for {}; it must be 1 to {}", p.layer.inputs,
+                                 p.in_capacity, p.layer.inputs));
+  if (p.capacity > p.layer.neurons)
+    throw UsageError(fmt::format("lists of {} neurons have room for {}; they need no more than all",
+                                 p.layer.neurons, p.capacity));
+  if (p.expected_inputs < 0 || p.expected_listed < 0)
+    throw UsageError("expected means of spikes must not be negative");
+}
+
+SpikingShape shape_of(const SpikingProblem& p, uint32_t samples) {
+  return {.steps = p.steps,
+          .batch = samples,
+          .inputs = p.layer.inputs,
+          .neurons = p.layer.neurons,
+          .in_capacity = p.in_capacity,
+          .capacity = p.room(),
+          .recurrent = p.layer.recurrent};
+}
+
+std::vector<int64_t> params_of(const SpikingProblem& p, uint32_t first_sample) {
+  std::vector<int64_t> params = {p.in_capacity, p.room(), p.layer.delay};
+  for (const int64_t value : kernels::spiking_params(p.layer.neuron, p.layer.recurrent).values)
+    params.push_back(value);
+  params.insert(params.end(), {p.operation, first_sample, std::llround(std::ceil(p.expected_inputs)),
+                               std::llround(std::ceil(p.expected_listed))});
+  return params;
+}
+
+SpikingResults results_of(const SpikingProblem& p) {
+  const SpikingLayer& layer = p.layer;
+  const Neuron& neuron = layer.neuron;
+  const SpikingMatrix values{Type::f32, p.steps, p.batch * layer.neurons};
+  const bool learns = p.trains && p.learns_dynamics;
+  SpikingResults r;
+  if (!neuron.spikes) {
+    r.potentials = values;
+  } else {
+    const bool to_zero = neuron.reset == Reset::zero || neuron.reset == Reset::late_zero;
+    const bool gates = to_zero && neuron.reset_gradient != ResetGradient::detached;
+    const bool attaches = neuron.reset == Reset::zero && neuron.reset_gradient == ResetGradient::attached;
+    r.ids = {Type::u16, p.steps, p.batch * p.room()};
+    r.num = {Type::u32, p.steps, p.batch * 2};
+    r.dropped = {Type::u32, p.batch, 2};
+    if (p.trains) r.surrogate = {Type::f32, p.steps, p.batch * p.room()};
+    if (p.trains && (gates || (learns && neuron.reset != Reset::none)))
+      r.resets = {Type::u8, p.steps, p.batch * ((layer.neurons + 7) / 8)};
+    if (learns || (p.trains && attaches)) r.potentials = values;
+  }
+  if (learns && neuron.synaptic) r.currents = values;
+  return r;
+}
+
+SpikingMatrix upstream_of(const SpikingProblem& p) {
+  return {Type::f32, p.steps, p.batch * (p.layer.neuron.spikes ? p.room() : p.layer.neurons)};
+}
+
+uint32_t spiking_control_columns() { return kernels::spiking_control::count; }
+
+SpikingPlan plan_spiking(const SpikingProblem& problem, const Machine& machine) {
+  check(problem);
+  if (machine.kind != machine::Kind::host)
+    throw UsageError(fmt::format("spiking layers run on hosts; {} is none", machine.name));
+  SpikingPlan plan;
+  std::vector<SpikingPartition> partitions;
+  uint32_t last = 0;
+  for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
+    const SpikingPartition partition{split_evenly(problem.batch, parts)};
+    if (partition.parts() != parts) break;
+    partitions.push_back(partition);
+    plan.candidates.push_back(weigh(problem, partition, machine));
+  }
+  const size_t best = choose_fastest(plan.candidates);
+  plan.partition = partitions[best];
+  plan.chosen = plan.candidates[best];
+  return plan;
+}
+
+std::string to_string(const SpikingPlan& plan) {
+  return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
+}
+
+}  // namespace tessera::ops
