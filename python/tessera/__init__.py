@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tessera import model, pack
 from tessera._config import get_num_threads, set_num_threads, show_config
+from tessera._images import ImageSet, ImageSplit, load_images, synthetic_images
 from tessera._machines import ProductResult, machine, spmm
 from tessera._matrices import Matrix, generate, read_matrix
 from tessera._products import (
@@ -34,6 +35,8 @@ __all__ = [
     "Butterfly",
     "Circulant",
     "Fastfood",
+    "ImageSet",
+    "ImageSplit",
     "Kronecker",
     "Machine",
     "Matrix",
@@ -45,6 +48,7 @@ __all__ = [
     "Weight",
     "generate",
     "get_num_threads",
+    "load_images",
     "machine",
     "model",
     "nn",
@@ -56,6 +60,7 @@ __all__ = [
     "sparse",
     "sparsify_",
     "spmm",
+    "synthetic_images",
 ]
 
 
