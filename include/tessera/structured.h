@@ -108,6 +108,7 @@ struct StructuredOptions {
   bool transposed = false;  ///< x and y are [features, batch], which needs no transposition; otherwise
                             ///< [batch, features]
   uint32_t threads = 0;     ///< 0: one per physical core available to this process, or TESSERA_THREADS
+  bool bias = false;        ///< the last parameter is a bias, which is added to each sample of y
 };
 
 /// A structured map and its gradients, planned and compiled for a batch of samples. Calls may come from
@@ -125,12 +126,15 @@ class StructuredProduct {
   void operator()(const float* x, std::span<const float* const> parameters, float* y) const;
 
   /// dx = Jᵀ·dy, and the gradients of the parameters, summed over the batch; x is that of the forward
-  /// product. Either may be null: a null dx, or no parameter gradients at all.
+  /// product. Either may be null: a null dx, or no parameter gradients at all. So may a bias, whose values do
+  /// not matter.
   void gradients(const float* x, const float* dy, std::span<const float* const> parameters, float* dx,
                  std::span<float* const> parameter_gradients) const;
 
   const Structure& structure() const;
   uint32_t batch() const;
+  /// Those of the structure, and the bias if there is one.
+  const std::vector<StructuredParameter>& parameters() const;
   /// The forward plan in readable form: partition and predicted time.
   std::string plan() const;
   double predicted_seconds() const;

@@ -60,8 +60,11 @@ struct Result {
 
 class Product {
  public:
-  Product(const Structure& structure, uint32_t batch, bool transposed, uint32_t threads)
-      : product_(structure, batch, {.transposed = transposed, .threads = threads}), transposed_(transposed) {}
+  Product(const Structure& structure, uint32_t batch, bool transposed, uint32_t threads, bool bias)
+      : product_(structure, batch, {.transposed = transposed, .threads = threads, .bias = bias}),
+        transposed_(transposed),
+        inputs_(inputs_of(structure)),
+        outputs_(outputs_of(structure)) {}
 
   const StructuredProduct& planned() const { return product_; }
 
@@ -78,9 +81,9 @@ class Product {
   }
 
   nb::object call(nb::object x, nb::args parameters) const {
-    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs());
+    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
     const std::vector<const float*> values = parameters_from(parameters);
-    Result y(samples_of(outputs()));
+    Result y(samples_of(outputs_));
     {
       const nb::gil_scoped_release released;
       product_(from, values, y.values.data());
@@ -89,13 +92,13 @@ class Product {
   }
 
   nb::tuple gradients(nb::object x, nb::object dy, nb::args parameters) const {
-    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs());
-    const float* of_y = floats(dy, "dy", uint64_t{product_.batch()} * outputs());
+    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
+    const float* of_y = floats(dy, "dy", uint64_t{product_.batch()} * outputs_);
     const std::vector<const float*> values = parameters_from(parameters);
-    Result dx(samples_of(inputs()));
+    Result dx(samples_of(inputs_));
     std::vector<Result> of_parameters;
     std::vector<float*> written;
-    for (const StructuredParameter& parameter : parameters_of(product_.structure()))
+    for (const StructuredParameter& parameter : product_.parameters())
       of_parameters.emplace_back(std::vector<size_t>(parameter.shape.begin(), parameter.shape.end()));
     for (Result& result : of_parameters) written.push_back(result.values.data());
     {
@@ -109,16 +112,13 @@ class Product {
   }
 
  private:
-  uint32_t inputs() const { return inputs_of(product_.structure()); }
-  uint32_t outputs() const { return outputs_of(product_.structure()); }
-
   std::vector<size_t> samples_of(uint32_t features) const {
     if (transposed_) return {features, product_.batch()};
     return {product_.batch(), features};
   }
 
   std::vector<const float*> parameters_from(const nb::args& given) const {
-    const std::vector<StructuredParameter> expected = parameters_of(product_.structure());
+    const std::vector<StructuredParameter>& expected = product_.parameters();
     if (given.size() != expected.size())
       throw UsageError(fmt::format("{} parameters; a {} has {}", given.size(), name_of(product_.structure()),
                                    expected.size()));
@@ -130,6 +130,7 @@ class Product {
 
   StructuredProduct product_;
   bool transposed_;
+  uint32_t inputs_, outputs_;
 };
 
 void bind_structures(nb::module_& m) {
@@ -176,9 +177,9 @@ void bind_structured(nb::module_& m) {
   nb::class_<Product>(
       m, "StructuredProduct",
       "A structured map y = W*x of a batch of samples [batch, features], or [features, batch] if transposed, "
-      "and its gradients. Safe to call from several threads.")
-      .def(nb::init<const Structure&, uint32_t, bool, uint32_t>(), "structure"_a, "batch"_a, nb::kw_only(),
-           "transposed"_a = false, "threads"_a = 0)
+      "and its gradients; a bias is the last parameter. Safe to call from several threads.")
+      .def(nb::init<const Structure&, uint32_t, bool, uint32_t, bool>(), "structure"_a, "batch"_a,
+           nb::kw_only(), "transposed"_a = false, "threads"_a = 0, "bias"_a = false)
       .def("__call__", &Product::call, "x"_a, "parameters"_a,
            nb::sig("def __call__(self, x: object, *parameters: object) -> object"),
            "y from x and the parameters, in order.")
@@ -193,7 +194,7 @@ void bind_structured(nb::module_& m) {
       .def_prop_ro("parameters",
                    [](const Product& p) {
                      nb::typed<nb::dict, nb::str, nb::typed<nb::tuple, int, nb::ellipsis>> shapes;
-                     for (const StructuredParameter& parameter : parameters_of(p.planned().structure()))
+                     for (const StructuredParameter& parameter : p.planned().parameters())
                        shapes[nb::str(parameter.name.data(), parameter.name.size())] =
                            nb::tuple(nb::cast(parameter.shape));
                      return shapes;

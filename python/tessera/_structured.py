@@ -17,9 +17,10 @@ Names and arguments are stable: checkpoints and selective activation checkpointi
 
 from __future__ import annotations
 
+import atexit
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,11 +28,12 @@ import torch
 from torch import Tensor
 
 from tessera import _structured_products as products
+from tessera._eager import is_eager, kernel_is_next
 from tessera._operators import library, refuse_device
 from tessera.nn import formulas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Map:
     """A structured map: an operator's arguments are x, the parameters, and others."""
 
@@ -46,8 +48,14 @@ class _Map:
     result: Callable[..., tuple[int, ...]]
     #: The product in PyTorch's operations, for x and these arguments.
     formula: Callable[..., Tensor]
+    #: What else than the parameters' shapes a product depends on, given the other arguments.
+    others: Callable[..., tuple[Any, ...]] = lambda *others: others
+    #: How many of the arguments are tensors, at the beginning.
+    tensors: int = 1
     #: Whether parameters may have other shapes of as many elements.
     takes_any_shape: bool = False
+    #: Products, by what they depend on.
+    calls: dict[tuple[Any, ...], products.Call] = field(default_factory=dict)
 
     def leading(self, x: Tensor, result: tuple[int, ...]) -> torch.Size:
         """The batch dimensions of x, which has as many others as the result."""
@@ -55,46 +63,55 @@ class _Map:
             raise ValueError(f"x has shape {tuple(x.shape)}; {self.name} needs at least {len(result)} dimensions")
         return x.shape[: x.dim() - len(result)]
 
-    def product(self, x: Tensor, arguments: Sequence[Any], batch: int) -> products.Product:
-        product = products.product_for(self.structure(x, *arguments), batch)
-        for parameter, shape in zip(arguments, product.shapes, strict=False):
+    def call(self, x: Tensor, arguments: Sequence[Any], bias_shape: tuple[int, ...] | None) -> products.Call:
+        """The product for arguments of these shapes, which were checked when it was planned."""
+        count = self.parameters
+        shapes = [parameter.shape for parameter in arguments[:count]]
+        key = (x.shape, bias_shape, products.default_threads(), *shapes, *self.others(*arguments[count:]))
+        found = self.calls.get(key)
+        return found if found is not None else self._plan(key, x, arguments, bias_shape)
+
+    def _plan(
+        self, key: tuple[Any, ...], x: Tensor, arguments: Sequence[Any], bias_shape: tuple[int, ...] | None
+    ) -> products.Call:
+        result = self.result(x, *arguments)
+        leading = self.leading(x, result)
+        batch = leading.numel()
+        product = products.product_for(self.structure(x, *arguments), batch or 1, bias_shape is not None)
+        shapes = tuple(product.parameters.values())
+        for parameter, shape in zip(arguments, shapes[: self.parameters], strict=False):
             if parameter.shape != shape and not (self.takes_any_shape and parameter.numel() == math.prod(shape)):
                 raise ValueError(
                     f"a parameter of {self.name} has shape {tuple(parameter.shape)}; for an x of shape "
                     f"{tuple(x.shape)} it is {tuple(shape)}"
                 )
-        return product
+        if bias_shape not in (None, result):
+            raise ValueError(f"the bias has shape {bias_shape}; for {self.name} it is {result}")
+        if len(self.calls) >= products.MOST_PRODUCTS:
+            self.calls.clear()
+        call = self.calls[key] = products.Call(product, batch, (*leading, *result), bias_shape)
+        return call
 
 
 # The kernels.
 
 
-def _forward_cpu(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
-    result = kind.result(x, *arguments)
-    leading = kind.leading(x, result)
-    batch = leading.numel()
-    product = kind.product(x, arguments, batch or 1)
-    y = torch.empty((*leading, *result), dtype=torch.float32)
-    if batch:
-        product.forward(x, arguments[: kind.parameters], y)
+def _forward_cpu(kind: _Map, x: Tensor, *arguments: Any, bias: Tensor | None = None) -> Tensor:
+    call = kind.call(x, arguments, None if bias is None else tuple(bias.shape))
+    tensors = arguments[: kind.parameters]
+    y = call.forward(x, tensors if bias is None else (*tensors, bias))
     return y if x.dtype is torch.float32 else y.to(x.dtype)
 
 
-def _backward_cpu(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+def _backward_cpu(
+    kind: _Map, dy: Tensor, x: Tensor, *arguments: Any, bias_shape: tuple[int, ...] | None = None
+) -> tuple[Tensor, ...]:
+    """The gradients of x, the parameters, and the bias if there is one."""
     *arguments, needs_x, needs_parameters = arguments  # type: ignore[assignment]
-    result = kind.result(x, *arguments)
-    leading = kind.leading(x, result)
-    if dy.shape != (*leading, *result):
-        raise ValueError(f"dy has shape {tuple(dy.shape)}; the result of {kind.name} has {(*leading, *result)}")
-    batch = leading.numel()
-    product = kind.product(x, arguments, batch or 1)
-    parameters = arguments[: kind.parameters]
-    make = torch.empty if batch else torch.zeros
-    dx = torch.empty(x.shape if needs_x else 0, dtype=torch.float32)
-    gradients = [make(p.shape if needs_parameters else 0, dtype=torch.float32) for p in parameters]
-    if batch:
-        product.gradients(x, dy, parameters, dx if needs_x else None, gradients if needs_parameters else ())
-    return dx.to(x.dtype), *(g.to(p.dtype) for g, p in zip(gradients, parameters, strict=True))
+    call = kind.call(x, arguments, bias_shape)
+    if dy.shape != call.result:
+        raise ValueError(f"dy has shape {tuple(dy.shape)}; the result of {kind.name} has {call.result}")
+    return call.gradients(x, dy, arguments[: kind.parameters], needs_x, needs_parameters)
 
 
 # What the compiler sees: shapes and types.
@@ -115,16 +132,30 @@ def _backward_fake(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[
 # Derivatives.
 
 
-def _differentiable(operator: Any, derivative: Callable[..., tuple[Tensor | None, ...]]) -> Callable[..., Any]:
+def _below_autograd(operator: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator without autograd: its kernel, if that is what the dispatcher would call next."""
+
+    def below(keyset: Any, *arguments: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            if kernel_is_next(keyset):
+                return kernel(*arguments)
+            return operator.redispatch(keyset, *arguments)
+
+    return below
+
+
+def _differentiable(
+    operator: Any, kernel: Callable[..., Any], derivative: Callable[..., tuple[Tensor | None, ...]]
+) -> Callable[..., Any]:
     """The operator above autograd: what `torch.library.register_autograd` makes, without its 20 µs a call."""
+    below = _below_autograd(operator, kernel)
 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, keyset: Any, *arguments: Any) -> Any:
             ctx.save_for_backward(*(each for each in arguments if isinstance(each, Tensor)))
             ctx.others = [None if isinstance(each, Tensor) else each for each in arguments]
-            with torch._C._AutoDispatchBelowAutograd():
-                return operator.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+            return below(keyset, *arguments)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -133,10 +164,12 @@ def _differentiable(operator: Any, derivative: Callable[..., tuple[Tensor | None
             return None, *derivative(arguments, ctx.needs_input_grad[1:], *gradients)
 
     def above_autograd(keyset: Any, *arguments: Any) -> Any:
-        if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in arguments):
-            return Function.apply(keyset, *arguments)
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+        keyset = keyset & torch._C._after_autograd_keyset
+        if torch.is_grad_enabled():
+            for each in arguments:
+                if isinstance(each, Tensor) and each.requires_grad:
+                    return Function.apply(keyset, *arguments)
+        return below(keyset, *arguments)
 
     return above_autograd
 
@@ -252,6 +285,8 @@ _MAPS = (
         structure=products.fastfood,
         result=_out_features,
         formula=formulas.fastfood,
+        others=lambda P, out_features: (products.permutation_of(P), out_features),
+        tensors=4,
     ),
 )
 
@@ -273,17 +308,61 @@ def _define(kind: _Map) -> None:
         library.impl(name, refuse_device, "CUDA")
         torch.library.register_fake(f"tessera::{name}", partial(fake, kind), lib=library)
         operator = getattr(torch.ops.tessera, name).default
-        differentiable = _differentiable(operator, partial(derivative, kind))
+        differentiable = _differentiable(operator, partial(cpu, kind), partial(derivative, kind))
         library.impl(name, differentiable, "Autograd", with_keyset=True)
     operator = getattr(torch.ops.tessera, kind.name).default
     library.impl(kind.name, partial(_autocast, operator), "AutocastCPU")
 
 
+# Layers: with a bias, and past the dispatcher where it has nothing to do.
+
+
+class _Layer(torch.autograd.Function):
+    """A map and a bias, for layers; called where is_eager(). `others` are the arguments that are no tensors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, kind: _Map, others: tuple[Any, ...], bias: Tensor | None, x: Tensor, *tensors: Tensor
+    ) -> Tensor:
+        ctx.kind, ctx.others = kind, others
+        ctx.bias_shape, ctx.bias_type = (None, None) if bias is None else (tuple(bias.shape), bias.dtype)
+        ctx.save_for_backward(x, *tensors)
+        return _forward_cpu(kind, x, *tensors, *others, bias=bias)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        kind, others, needed = ctx.kind, ctx.others, ctx.needs_input_grad[2:]
+        x, *tensors = ctx.saved_tensors
+        if torch.is_grad_enabled() or not is_eager(dy, x):
+            of_map = _first_derivative(kind, (x, *tensors, *others), needed[1:], dy)
+            db = dy.reshape(-1, *ctx.bias_shape).sum(0, dtype=ctx.bias_type) if needed[0] else None
+            return None, None, db, *of_map[: 1 + len(tensors)]
+        of_parameters = needed[0] or any(needed[2:])
+        found = _backward_cpu(kind, dy, x, *tensors, *others, needed[1], of_parameters, bias_shape=ctx.bias_shape)
+        db = found[-1].to(ctx.bias_type) if needed[0] else None
+        results = [gradient if wanted else None for gradient, wanted in zip(found, needed[1:], strict=False)]
+        return None, None, db, *results[: 1 + kind.parameters], *([None] * (len(tensors) - kind.parameters))
+
+
+def _layer(kind: _Map) -> Callable[..., Tensor]:
+    operator, count = getattr(torch.ops.tessera, kind.name).default, kind.tensors
+
+    def layer(bias: Tensor | None, x: Tensor, *arguments: Any) -> Tensor:
+        tensors = arguments[:count]
+        if is_eager(x, bias, *tensors):
+            if not torch.is_grad_enabled():
+                return _forward_cpu(kind, x, *arguments, bias=bias)
+            y: Tensor = _Layer.apply(kind, arguments[count:], bias, x, *tensors)
+            return y
+        y = operator(x, *arguments)
+        return y if bias is None else y.add_(bias)
+
+    return layer
+
+
 for _kind in _MAPS:
     _define(_kind)
+    atexit.register(_kind.calls.clear)
 
-butterfly: Callable[..., Tensor] = torch.ops.tessera.butterfly.default
-kronecker: Callable[..., Tensor] = torch.ops.tessera.kronecker.default
-circulant: Callable[..., Tensor] = torch.ops.tessera.circulant.default
-toeplitz: Callable[..., Tensor] = torch.ops.tessera.toeplitz.default
-fastfood: Callable[..., Tensor] = torch.ops.tessera.fastfood.default
+#: Each takes a bias, or None, and what its operator takes.
+butterfly, kronecker, circulant, toeplitz, fastfood = (_layer(kind) for kind in _MAPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,33 +14,57 @@ from torch import Tensor
 from tessera import _tessera
 
 # Products planned, at most: each structure, batch size and number of threads has its own.
-_MOST_PRODUCTS = 256
+MOST_PRODUCTS = 256
+
+default_threads = _tessera.default_threads
 
 
-class Product:
-    """A planned product with the sizes of its parameters."""
+class Call:
+    """A product for arguments of certain shapes."""
 
-    __slots__ = ("native", "shapes")
+    __slots__ = ("batch", "bias_shape", "native", "result")
 
-    def __init__(self, native: _tessera.StructuredProduct) -> None:
-        self.native = native
-        self.shapes: tuple[tuple[int, ...], ...] = tuple(native.parameters.values())
+    def __init__(
+        self,
+        native: _tessera.StructuredProduct,
+        batch: int,
+        result: tuple[int, ...],
+        bias_shape: tuple[int, ...] | None,
+    ) -> None:
+        self.native, self.batch, self.result, self.bias_shape = native, batch, result, bias_shape
 
-    def forward(self, x: Tensor, parameters: Sequence[Tensor], y: Tensor) -> None:
+    def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """y in FP32."""
         x, held = _floats(x), [_floats(parameter) for parameter in parameters]
-        self.native.run(x.data_ptr(), [each.data_ptr() for each in held], y.data_ptr())
+        y = x.new_empty(self.result)
+        if self.batch:
+            self.native.run(x.data_ptr(), [each.data_ptr() for each in held], y.data_ptr())
+        return y
 
     def gradients(
-        self, x: Tensor, dy: Tensor, parameters: Sequence[Tensor], dx: Tensor | None, results: Sequence[Tensor]
-    ) -> None:
-        x, dy, held = _floats(x), _floats(dy), [_floats(parameter) for parameter in parameters]
-        self.native.run_gradients(
-            x.data_ptr(),
-            dy.data_ptr(),
-            [each.data_ptr() for each in held],
-            0 if dx is None else dx.data_ptr(),
-            [each.data_ptr() for each in results],
-        )
+        self, x: Tensor, dy: Tensor, parameters: Sequence[Tensor], needs_x: bool, needs_parameters: bool
+    ) -> tuple[Tensor, ...]:
+        """The gradients of x and the parameters in their types, empty if they are not needed, and of a bias in FP32."""
+        xs, dys, held = _floats(x), _floats(dy), [_floats(parameter) for parameter in parameters]
+        dx = torch.empty_like(xs) if needs_x else xs.new_empty(0)
+        addresses = [each.data_ptr() for each in held]
+        if not needs_parameters:
+            results = [each.new_empty(0) for each in held]
+        else:
+            results = [torch.empty_like(each) for each in held]
+            if self.bias_shape is not None:
+                results.append(dys.new_empty(self.bias_shape))
+            if not self.batch:
+                results = [each.zero_() for each in results]
+        if self.bias_shape is not None:
+            addresses.append(0)  # its values do not matter
+        if self.batch:
+            written = [each.data_ptr() for each in results] if needs_parameters else []
+            self.native.run_gradients(
+                xs.data_ptr(), dys.data_ptr(), addresses, dx.data_ptr() if needs_x else 0, written
+            )
+        of_parameters = [_as(given, result) for given, result in zip(parameters, results, strict=False)]
+        return _as(x, dx), *of_parameters, *results[len(parameters) :]
 
 
 def _floats(tensor: Tensor) -> Tensor:
@@ -49,20 +73,24 @@ def _floats(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
-_products: dict[tuple[Any, ...], Product] = {}
+def _as(given: Tensor, result: Tensor) -> Tensor:
+    return result if given.dtype is torch.float32 else result.to(given.dtype)
+
+
+_products: dict[tuple[Any, ...], _tessera.StructuredProduct] = {}
 atexit.register(_products.clear)
 
 
-def product_for(structure: tuple[Any, ...], batch: int) -> Product:
+def product_for(structure: tuple[Any, ...], batch: int, bias: bool) -> _tessera.StructuredProduct:
     """The product for a structure, as the functions below describe it."""
-    key = (structure, batch, _tessera.default_threads())
+    key = (structure, batch, bias, default_threads())
     product = _products.get(key)
     if product is None:
-        if len(_products) >= _MOST_PRODUCTS:
+        if len(_products) >= MOST_PRODUCTS:
             _products.clear()
         kind, *sizes = structure
         described = kind(*(size.indices if isinstance(size, _Permutation) else size for size in sizes))
-        product = _products[key] = Product(_tessera.StructuredProduct(described, batch))
+        product = _products[key] = _tessera.StructuredProduct(described, batch, bias=bias)
     return product
 
 
@@ -96,7 +124,7 @@ def toeplitz(x: Tensor, c: Tensor) -> tuple[Any, ...]:
 
 
 def fastfood(x: Tensor, S: Tensor, G: Tensor, B: Tensor, P: Tensor, out_features: int) -> tuple[Any, ...]:
-    return (_tessera.Fastfood, x.shape[-1], out_features, _permutation_of(P))
+    return (_tessera.Fastfood, x.shape[-1], out_features, permutation_of(P))
 
 
 class _Permutation:
@@ -121,7 +149,7 @@ _permutations: dict[tuple[int, int, int], _Permutation] = {}
 atexit.register(_permutations.clear)
 
 
-def _permutation_of(tensor: Tensor) -> _Permutation:
+def permutation_of(tensor: Tensor) -> _Permutation:
     """The permutation of a tensor; read anew only if it has changed."""
     storage = tensor.untyped_storage()
     key = (id(storage), tensor.data_ptr(), tensor.numel())

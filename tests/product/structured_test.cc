@@ -160,6 +160,47 @@ TEST_P(StructuredTest, HasTheGradientsOfItsDefinition) {
   }
 }
 
+TEST_P(StructuredTest, AddsABiasAndHasItsGradient) {
+  const std::vector<float> bias = random_floats(outputs, 99);
+  for (const bool transposed : {false, true}) {
+    const StructuredOptions options{.transposed = transposed, .threads = 2};
+    StructuredOptions with_bias = options;
+    with_bias.bias = true;
+    const StructuredProduct plain(GetParam().structure, batch, options);
+    const StructuredProduct product(GetParam().structure, batch, with_bias);
+    ASSERT_EQ(product.parameters().back().elements(), outputs);
+    std::vector<const float*> of_product = pointers;
+    of_product.push_back(bias.data());
+
+    const std::vector<float> xs = x.in_order(transposed), dys = dy.in_order(transposed);
+    std::vector<float> y(dys.size(), NAN), expected(dys.size(), NAN);
+    plain(xs.data(), pointers, expected.data());
+    product(xs.data(), of_product, y.data());
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[transposed ? i / batch : i % outputs];
+    expect_near(y, expected, "y");
+
+    std::vector<std::vector<float>> gradients, others;
+    std::vector<float*> to, to_others;
+    for (const auto& parameter : parameters) {
+      gradients.emplace_back(parameter.size(), NAN);
+      others.emplace_back(parameter.size(), NAN);
+    }
+    gradients.emplace_back(outputs, NAN);
+    for (auto& gradient : gradients) to.push_back(gradient.data());
+    for (auto& other : others) to_others.push_back(other.data());
+    std::vector<float> dx(xs.size(), NAN), expected_dx(xs.size(), NAN);
+    plain.gradients(xs.data(), dys.data(), pointers, expected_dx.data(), to_others);
+    of_product.back() = nullptr;  // its values do not matter
+    product.gradients(xs.data(), dys.data(), of_product, dx.data(), to);
+    expect_near(dx, expected_dx, "dx");
+    for (size_t i = 0; i < others.size(); ++i) expect_near(gradients[i], others[i], "gradient");
+    std::vector<float> sums(outputs);
+    for (uint32_t i = 0; i < batch; ++i)
+      for (uint32_t j = 0; j < outputs; ++j) sums[j] += dy.values[size_t{i} * outputs + j];
+    expect_near(gradients.back(), sums, "gradient of the bias");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Structured, StructuredTest, testing::ValuesIn(settings()),
                          [](const auto& of) { return of.param.name + "_" + std::to_string(of.param.batch); });
 

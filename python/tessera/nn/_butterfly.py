@@ -150,13 +150,13 @@ class ButterflyLinear(StructuredLinear):
             x = torch.complex(x, torch.zeros_like(x))
         return torch.view_as_complex(super().forward(x))
 
-    def _product(self, x: Tensor) -> Tensor:
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         permutation = self.permutation
         if permutation is not None:
             x = x.index_select(-1, permutation)
         if self.complex:
             x = torch.view_as_real(x)
-        return operators.butterfly(x, self.twiddle, self.out_features, self.increasing_stride)
+        return operators.butterfly(bias, x, self.twiddle, self.out_features, self.increasing_stride)
 
     def reference(self, x: Tensor) -> Tensor:
         y = self._formula(x)

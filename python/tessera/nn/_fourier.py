@@ -37,8 +37,8 @@ class CirculantLinear(StructuredLinear):
         nn.init.normal_(self.c, std=1 / math.sqrt(self.in_features))
         self._reset_bias()
 
-    def _product(self, x: Tensor) -> Tensor:
-        return operators.circulant(x, self.c, self.out_features)
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return operators.circulant(bias, x, self.c, self.out_features)
 
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.circulant(x, self.c.to(x.dtype), self.out_features)
@@ -70,8 +70,8 @@ class ToeplitzLinear(StructuredLinear):
         nn.init.normal_(self.c, std=1 / math.sqrt(self.in_features))
         self._reset_bias()
 
-    def _product(self, x: Tensor) -> Tensor:
-        return operators.toeplitz(x, self.c)
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return operators.toeplitz(bias, x, self.c)
 
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.toeplitz(x, self.c.to(x.dtype))
@@ -127,8 +127,8 @@ class FastfoodLinear(StructuredLinear):
             self.B.copy_(torch.randint(0, 2, self.B.shape) * 2 - 1)
         self._reset_bias()
 
-    def _product(self, x: Tensor) -> Tensor:
-        return operators.fastfood(x, self.S, self.G, self.B, self.P, self.out_features)
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return operators.fastfood(bias, x, self.S, self.G, self.B, self.P, self.out_features)
 
     def _formula(self, x: Tensor) -> Tensor:
         s, g, b = (diagonal.to(x.dtype) for diagonal in (self.S, self.G, self.B))

@@ -65,10 +65,10 @@ class BlockDiagonalLinear(StructuredLinear):
         groups: Tensor = x.unflatten(-1, (self.nblocks, -1))
         return groups.transpose(-1, -2).flatten(-2)
 
-    def _product(self, x: Tensor) -> Tensor:
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         weight = self.weight
         a, b, c = weight.shape
-        return operators.kronecker(self._shuffled(x), weight, a, b, c, 1, self.out_features)
+        return operators.kronecker(bias, self._shuffled(x), weight, a, b, c, 1, self.out_features)
 
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.block_diagonal(self._shuffled(x), self.weight.to(x.dtype), self.out_features)
@@ -115,12 +115,12 @@ class MonarchLinear(StructuredLinear):
             _initialise(factor, factor.shape[2], factor.shape[1], self.init)
         self._reset_bias()
 
-    def _product(self, x: Tensor) -> Tensor:
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         first, second = self.blkdiag1, self.blkdiag2
         k, hidden, inputs = first.shape
         outputs = second.shape[1]
-        h = operators.kronecker(x, first, k, hidden, inputs, 1, k * hidden)
-        return operators.kronecker(h, second, 1, outputs, hidden, k, self.out_features)
+        h = operators.kronecker(None, x, first, k, hidden, inputs, 1, k * hidden)
+        return operators.kronecker(bias, h, second, 1, outputs, hidden, k, self.out_features)
 
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.monarch(x, self.blkdiag1.to(x.dtype), self.blkdiag2.to(x.dtype), self.out_features)
@@ -170,10 +170,11 @@ class KroneckerLinear(StructuredLinear):
             _initialise(weight, weight.shape[3], weight.shape[2], self.init)
         self._reset_bias()
 
-    def _product(self, x: Tensor) -> Tensor:
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         for last, (weight, (a, b, c, d)) in enumerate(zip(self.weights, self.factors, strict=True), 1):
-            outputs = self.out_features if last == len(self.factors) else a * b * d
-            x = operators.kronecker(x, weight, a, b, c, d, outputs)
+            is_last = last == len(self.factors)
+            outputs = self.out_features if is_last else a * b * d
+            x = operators.kronecker(bias if is_last else None, x, weight, a, b, c, d, outputs)
         return x
 
     def _formula(self, x: Tensor) -> Tensor:

@@ -41,19 +41,15 @@ class StructuredLinear(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self._product(x)
-        bias = self._parameters["bias"]  # read directly: attributes of modules take longer to find
-        if bias is not None:
-            y.add_(bias)  # in place: one array less
-        return y
+        return self._product(x, self.bias)
 
     def reference(self, x: Tensor) -> Tensor:
         """The layer by its formula, with parameters in the type of `x`."""
         y = self._formula(x)
         return y if self.bias is None else y + self.bias.to(y.dtype)
 
-    def _product(self, x: Tensor) -> Tensor:
-        """x · Wᵀ by compiled code."""
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """x · Wᵀ + bias by compiled code."""
         raise NotImplementedError
 
     def _formula(self, x: Tensor) -> Tensor:

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/structured/structured.h"
+
 namespace tessera::ops {
 namespace {
 
@@ -61,8 +63,8 @@ Stages stages(const Butterfly& s) {
 }
 
 Stages stages(const Kronecker& s) {
-  StructuredStage stage{outputs_of(s)};
-  const uint32_t inputs = inputs_of(s);
+  const auto [inputs, outputs] = features_of(s);
+  StructuredStage stage{outputs};
   for (uint32_t i = 0; i < s.a; ++i)
     for (uint32_t t = 0; t < s.d; ++t)
       for (uint32_t r = 0; r < s.b; ++r)
@@ -75,9 +77,10 @@ Stages stages(const Kronecker& s) {
 }
 
 Stages stages(const Circulant& s) {
-  StructuredStage stage{outputs_of(s)};
+  const auto [inputs, outputs] = features_of(s);
+  StructuredStage stage{outputs};
   for (uint32_t i = 0; i < stage.outputs; ++i)
-    for (uint32_t j = 0; j < inputs_of(s); ++j) stage.terms.push_back({i, j, 1, (i + s.size - j) % s.size});
+    for (uint32_t j = 0; j < inputs; ++j) stage.terms.push_back({i, j, 1, (i + s.size - j) % s.size});
   return {stage};
 }
 

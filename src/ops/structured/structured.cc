@@ -10,7 +10,7 @@ namespace tessera::ops {
 namespace {
 
 void check_operands(const Builder& builder, const StructuredProblem& p, const StructuredOperands& o) {
-  const uint32_t inputs = inputs_of(p.structure), outputs = outputs_of(p.structure);
+  const auto [inputs, outputs] = features_of(p.structure);
   const auto samples = [&](const Operand& operand, std::string_view name, uint32_t features) {
     builder.require(operand, name, p.type, p.rows(features), p.cols(features));
   };
@@ -34,12 +34,22 @@ void check_operands(const Builder& builder, const StructuredProblem& p, const St
       builder.require(o.parameter_gradients[i], fmt::format("the gradient of {}", parameters[i].name), p.type,
                       matrices[i].rows, matrices[i].cols);
   }
+  if (o.bias.has_value() != (p.bias && !p.gradients) ||
+      o.bias_gradient.has_value() != (p.bias && gradients > 0))
+    throw UsageError("the operands have a bias where the product has none, or the reverse");
+  const ParameterMatrix bias = bias_matrix(p);
+  if (o.bias) builder.require(*o.bias, "the bias", p.type, bias.rows, bias.cols);
+  if (o.bias_gradient)
+    builder.require(*o.bias_gradient, "the gradient of the bias", p.type, bias.rows, bias.cols);
 }
 
 }  // namespace
 
 StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine) {
   if (problem.batch == 0) throw UsageError("a batch of a structured map has no samples");
+  parameters_of(problem.structure);  // throws for impossible sizes
+  if (problem.bias && machine.kind != machine::Kind::host)
+    throw UsageError(fmt::format("a structured map with a bias runs on hosts; '{}' is none", machine.name));
   return machine.kind == machine::Kind::host ? plan_on_host(problem, machine)
                                              : plan_on_tiles(problem, machine);
 }

@@ -23,9 +23,10 @@ struct StructuredProblem {
   uint32_t batch = 0;
   Type type = Type::f32;    ///< of all values and parameters; f16 on tiles alone
   bool transposed = false;  ///< x, y and their gradients are [features, batch] instead of [batch, features]
+  bool bias = false;        ///< on hosts: a bias is added to each sample of y
   bool gradients = false;   ///< dx and the parameters' gradients from x and dy, instead of y from x
   bool input_gradient = true;       ///< gradients: whether there is a dx
-  bool parameter_gradients = true;  ///< gradients: whether there are those of the parameters
+  bool parameter_gradients = true;  ///< gradients: whether there are those of the parameters and the bias
 
   /// Rows and columns of a matrix of samples with so many features.
   uint32_t rows(uint32_t features) const { return transposed ? features : batch; }
@@ -49,21 +50,34 @@ StructuredPlan plan_structured(const StructuredProblem& problem, const machine::
 /// "2 parts; predicted 17 us"
 std::string to_string(const StructuredPlan& plan);
 
+/// Of a structure that was checked, as that of a plan: floats of a sample of x and of y.
+struct StructuredFeatures {
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
+};
+StructuredFeatures features_of(const Structure& structure);
+
 /// Matrices of a parameter as programs store it: its last dimensions are columns.
 struct ParameterMatrix {
   uint32_t rows = 0;
   uint32_t cols = 0;
 };
+/// Of a structure that was checked.
 std::vector<ParameterMatrix> parameter_matrices(const Structure& structure);
+/// The bias, in the orientation of the samples.
+ParameterMatrix bias_matrix(const StructuredProblem& problem);
 
 /// Operands in a program, of the problem's type. The forward product reads x and writes y; gradients read x
-/// and y, which is dy, and write dx and those of the parameters, as far as the problem has them.
+/// and y, which is dy, and write dx and those of the parameters, as far as the problem has them. Only the
+/// forward product reads the bias.
 struct StructuredOperands {
   Operand x;
   Operand y;
   std::vector<Operand> parameters = {};
   std::optional<Operand> dx = {};
   std::vector<Operand> parameter_gradients = {};
+  std::optional<Operand> bias = {};
+  std::optional<Operand> bias_gradient = {};
 };
 
 /// Adds the product. Throws UsageError for operands of another type or shape.

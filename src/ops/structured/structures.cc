@@ -88,9 +88,8 @@ std::vector<StructuredParameter> parameters(const Fastfood& s) {
   return {{"s", shape}, {"g", shape}, {"b", shape}};
 }
 
-struct Features {
-  uint32_t inputs, outputs;
-};
+using Features = ops::StructuredFeatures;
+
 Features features(const Butterfly& s) {
   return {s.inputs * (s.complex ? 2 : 1), s.outputs * (s.complex ? 2 : 1)};
 }
@@ -101,13 +100,12 @@ Features features(const Circulant& s) { return {or_all(s.inputs, s.size), or_all
 Features features(const Toeplitz& s) { return {s.inputs, s.outputs}; }
 Features features(const Fastfood& s) { return {s.inputs, s.outputs}; }
 
-Features checked_features(const Structure& structure) {
-  return std::visit(
-      [](const auto& s) {
-        check(s);
-        return features(s);
-      },
-      structure);
+void check(const Structure& structure) {
+  std::visit([](const auto& s) { check(s); }, structure);
+}
+
+std::vector<StructuredParameter> parameters(const Structure& structure) {
+  return std::visit([](const auto& s) { return parameters(s); }, structure);
 }
 
 }  // namespace
@@ -125,16 +123,18 @@ std::string_view name_of(const Structure& structure) {
   return kNames[structure.index()];
 }
 
-uint32_t inputs_of(const Structure& structure) { return checked_features(structure).inputs; }
-uint32_t outputs_of(const Structure& structure) { return checked_features(structure).outputs; }
+uint32_t inputs_of(const Structure& structure) {
+  check(structure);
+  return ops::features_of(structure).inputs;
+}
+uint32_t outputs_of(const Structure& structure) {
+  check(structure);
+  return ops::features_of(structure).outputs;
+}
 
 std::vector<StructuredParameter> parameters_of(const Structure& structure) {
-  auto all = std::visit(
-      [](const auto& s) {
-        check(s);
-        return parameters(s);
-      },
-      structure);
+  check(structure);
+  auto all = parameters(structure);
   for (const StructuredParameter& parameter : all)
     if (parameter.elements() > kMostElements)
       throw UsageError(fmt::format("{} of a {} would have {} elements; at most {} are possible",
@@ -144,9 +144,18 @@ std::vector<StructuredParameter> parameters_of(const Structure& structure) {
 
 namespace ops {
 
+StructuredFeatures features_of(const Structure& structure) {
+  return std::visit([](const auto& s) { return features(s); }, structure);
+}
+
+ParameterMatrix bias_matrix(const StructuredProblem& problem) {
+  const uint32_t outputs = features_of(problem.structure).outputs;
+  return problem.transposed ? ParameterMatrix{outputs, 1} : ParameterMatrix{1, outputs};
+}
+
 std::vector<ParameterMatrix> parameter_matrices(const Structure& structure) {
   std::vector<ParameterMatrix> matrices;
-  for (const StructuredParameter& parameter : parameters_of(structure)) {
+  for (const StructuredParameter& parameter : parameters(structure)) {
     uint64_t rows = 1;
     if (const auto* butterfly = std::get_if<Butterfly>(&structure))
       rows = uint64_t{butterfly->stacks()} * (butterfly->tied ? 1 : butterfly->blocks * butterfly->levels());

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "ops/map/elementwise.h"
+#include "ops/map/reduce.h"
 #include "ops/structured/host/codelets.h"
 #include "ops/structured/host/host.h"
 
@@ -35,22 +36,29 @@ class StructuredBuild {
     for (const StructuredConstant& constant : codelet.constants)
       group.fields.push_back(whole(constant_of(constant)));
     if (!problem_.gradients) group.fields.push_back(samples_field(operands_.y));
-    std::vector<Operand> partials;
     if (problem_.gradients) {
       group.fields.push_back(operands_.dx ? samples_field(*operands_.dx) : none(scratch));
       for (size_t i = 0; i < operands_.parameters.size(); ++i)
-        group.fields.push_back(problem_.parameter_gradients ? gradient_field(i, partials) : none(scratch));
+        group.fields.push_back(problem_.parameter_gradients ? gradient_field(operands_.parameter_gradients[i])
+                                                            : none(scratch));
     }
     group.fields.push_back({scratch.variable, BoxSeries::stepped({0, 1, 0, scratch.cols()}, {.row = 1})});
     group.params.assign(codelet.params.begin(), codelet.params.end());
     program::ComputeSet set{std::string(codelet.codelet->name), program::Phase::compute, {}};
     set.groups.push_back(std::move(group));
+    if (operands_.bias || operands_.bias_gradient) add_bias(set);
     std::vector<program::StepId> steps = {builder_.execute(std::move(set))};
-    for (size_t i = 0; i < partials.size(); ++i) add_up(partials[i], operands_.parameter_gradients[i], steps);
+    for (const Sum& sum : sums_) add_up(sum.partials, sum.result, steps);
     return steps.size() == 1 ? steps[0] : builder_.sequence(std::move(steps));
   }
 
  private:
+  /// Partial results one below the other, which are added up.
+  struct Sum {
+    Operand partials;
+    Operand result;
+  };
+
   static uint32_t round_up(size_t floats) { return static_cast<uint32_t>((floats + 15) / 16 * 16); }
   static program::Field none(const Operand& any) { return {any.variable, BoxSeries::same(Box{})}; }
 
@@ -75,12 +83,27 @@ class StructuredBuild {
                              {values, reinterpret_cast<const std::byte*>(values->data())});
   }
 
+  /// Each part's vertex takes its own samples, which are still in its core's caches.
+  void add_bias(program::ComputeSet& set) {
+    const MapOperation operation = bias_operation(problem_);
+    program::VertexGroup group;
+    group.codelet = operation.codelet;
+    group.tiles = parts();
+    group.params.assign(operation.params.begin(), operation.params.end());
+    if (problem_.gradients)
+      group.fields = {samples_field(operands_.y), gradient_field(*operands_.bias_gradient)};
+    else
+      group.fields = {samples_field(operands_.y), whole(*operands_.bias), samples_field(operands_.y)};
+    set.groups.push_back(std::move(group));
+    set.ordered = true;
+  }
+
   /// The gradient itself if one part writes it; otherwise the parts write one below the other.
-  program::Field gradient_field(size_t i, std::vector<Operand>& partials) const {
-    const Operand& gradient = operands_.parameter_gradients[i];
+  program::Field gradient_field(const Operand& gradient) {
     if (parts() == 1) return whole(gradient);
-    partials.push_back(builder_.temporary("partial", Type::f32, parts() * gradient.rows(), gradient.cols()));
-    return {partials.back().variable,
+    sums_.push_back(
+        {builder_.temporary("partial", Type::f32, parts() * gradient.rows(), gradient.cols()), gradient});
+    return {sums_.back().partials.variable,
             BoxSeries::stepped({0, gradient.rows(), 0, gradient.cols()}, {.row = gradient.rows()})};
   }
 
@@ -104,9 +127,19 @@ class StructuredBuild {
   const StructuredProblem& problem_;
   const BatchPartition& partition_;
   const StructuredOperands& operands_;
+  std::vector<Sum> sums_;
 };
 
 }  // namespace
+
+MapOperation bias_operation(const StructuredProblem& problem) {
+  const uint32_t outputs = features_of(problem.structure).outputs;
+  const uint32_t rows = problem.rows(outputs), cols = problem.cols(outputs);
+  if (problem.gradients)
+    return operation_of(AxisReduceProblem{.rows = rows, .cols = cols, .over_rows = !problem.transposed});
+  const Broadcast broadcast = problem.transposed ? Broadcast::column : Broadcast::row;
+  return operation_of(BinaryProblem{.rows = rows, .cols = cols, .b = broadcast});
+}
 
 program::StepId build_on_host(const Builder& builder, const StructuredProblem& problem,
                               const BatchPartition& partition, const StructuredOperands& operands) {

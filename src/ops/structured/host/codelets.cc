@@ -43,7 +43,8 @@ StructuredCodelet circulant_codelet(const kernels::CirculantShape& shape, const 
 }
 
 StructuredCodelet codelet_of(const Circulant& s, const StructuredProblem& p, uint32_t) {
-  return circulant_codelet({inputs_of(s), outputs_of(s), s.size, false}, p);
+  const auto [inputs, outputs] = features_of(s);
+  return circulant_codelet({inputs, outputs, s.size, false}, p);
 }
 
 StructuredCodelet codelet_of(const Toeplitz& s, const StructuredProblem& p, uint32_t) {

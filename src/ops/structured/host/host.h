@@ -1,6 +1,7 @@
 // Structured maps on hosts: one vertex for each part of the batch.
 #pragma once
 
+#include "ops/map/map.h"
 #include "ops/structured/structured.h"
 
 namespace tessera::ops {
@@ -9,5 +10,8 @@ StructuredPlan plan_on_host(const StructuredProblem& problem, const machine::Mac
 
 program::StepId build_on_host(const Builder& builder, const StructuredProblem& problem,
                               const BatchPartition& partition, const StructuredOperands& operands);
+
+/// What follows on the samples of a vertex if there is a bias: y = y + bias, or its gradient from dy.
+MapOperation bias_operation(const StructuredProblem& problem);
 
 }  // namespace tessera::ops

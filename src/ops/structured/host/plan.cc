@@ -25,11 +25,25 @@ FieldView field(uint32_t rows, uint32_t cols, Type type = Type::f32) {
   return {nullptr, type, rows, cols, cols, 1};
 }
 
+/// The bias added to samples of y, or summed from those of dy.
+PhaseTimes bias_cycles(const StructuredProblem& p, uint32_t samples, const Machine& m) {
+  if (!p.bias || (p.gradients && !p.parameter_gradients)) return {};
+  StructuredProblem part = p;
+  part.batch = samples;
+  const uint32_t outputs = features_of(p.structure).outputs;
+  const FieldView y = field(part.rows(outputs), part.cols(outputs));
+  const ParameterMatrix of = bias_matrix(p);
+  const FieldView bias = field(of.rows, of.cols);
+  const MapOperation operation = bias_operation(part);
+  const std::vector<FieldView> fields = p.gradients ? std::vector{y, bias} : std::vector{y, bias, y};
+  return operation.codelet->cost({fields, operation.params}, m);
+}
+
 PhaseTimes cycles_of(const StructuredProblem& p, uint32_t samples, const Machine& m) {
   StructuredProblem part = p;
   part.batch = samples;
   const StructuredCodelet codelet = codelet_of(p, samples);
-  const uint32_t inputs = inputs_of(p.structure), outputs = outputs_of(p.structure);
+  const auto [inputs, outputs] = features_of(p.structure);
   const FieldView x = field(part.rows(inputs), part.cols(inputs)),
                   y = field(part.rows(outputs), part.cols(outputs));
   std::vector<FieldView> fields = {x};
@@ -43,15 +57,19 @@ PhaseTimes cycles_of(const StructuredProblem& p, uint32_t samples, const Machine
   for (const ParameterMatrix& of : parameters)
     if (p.gradients) fields.push_back(p.parameter_gradients ? field(of.rows, of.cols) : FieldView{});
   fields.push_back(field(1, static_cast<uint32_t>(codelet.scratch_floats)));
-  return codelet.codelet->cost({fields, codelet.params}, m);
+  PhaseTimes cycles = codelet.codelet->cost({fields, codelet.params}, m);
+  cycles += bias_cycles(p, samples, m);
+  return cycles;
 }
 
 /// Seconds in which the parts' gradients of the parameters are added.
 double reduction_seconds(const StructuredProblem& p, uint32_t parts, const Machine& m) {
   if (!p.gradients || !p.parameter_gradients) return 0;
+  std::vector<ParameterMatrix> matrices = parameter_matrices(p.structure);
+  if (p.bias) matrices.push_back(bias_matrix(p));
   double seconds = 0;
   for (; parts > 1; parts = (parts + 1) / 2)
-    for (const ParameterMatrix& of : parameter_matrices(p.structure))
+    for (const ParameterMatrix& of : matrices)
       seconds +=
           plan(BinaryProblem{.op = kernels::Binary::add, .rows = parts / 2 * of.rows, .cols = of.cols}, m)
               .chosen.total();

@@ -28,7 +28,7 @@ TileFastfoodProblem fastfood_of(const StructuredProblem& p, const Fastfood& s) {
 
 /// Of a circulant or Toeplitz matrix; null: it is neither.
 std::optional<TileToeplitzProblem> toeplitz_of(const StructuredProblem& p) {
-  const uint32_t inputs = inputs_of(p.structure), outputs = outputs_of(p.structure);
+  const auto [inputs, outputs] = features_of(p.structure);
   TileToeplitzProblem problem;
   if (const auto* circulant = std::get_if<Circulant>(&p.structure))
     problem = TileToeplitzProblem::circulant(circulant->size, inputs, outputs, p.batch);
@@ -46,8 +46,9 @@ std::optional<TileToeplitzProblem> toeplitz_of(const StructuredProblem& p) {
 
 /// Throws UsageError for complex numbers, which tiles lack.
 TileChainProblem chain_of(const StructuredProblem& p, const machine::Machine& machine) {
-  TileChainProblem chain{.inputs = inputs_of(p.structure),
-                         .outputs = outputs_of(p.structure),
+  const auto [inputs, outputs] = features_of(p.structure);
+  TileChainProblem chain{.inputs = inputs,
+                         .outputs = outputs,
                          .n = p.batch,
                          .numbers = {p.type, p.type},
                          .sample_rows = !p.transposed,
