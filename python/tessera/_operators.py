@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tessera._prepared import Operand, prepared_for
+from tessera._eager import is_eager
+from tessera._prepared import Operand, Prepared, prepared_for
 from tessera._threads import share_threads
 
 _INDEX = (
@@ -73,7 +74,10 @@ def _checked_bias(bias: Tensor, features: int) -> Tensor:
 
 def _linear_cpu(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
     *index, bias, activation = arguments
-    prepared = prepared_for(*index)
+    return _linear_of(prepared_for(*index), x, weight, bias, activation)
+
+
+def _linear_of(prepared: Prepared, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     out_features, in_features, *_ = prepared.shape
     shape = _checked_shape("x", x, in_features)
     _check_weight(weight, prepared.packed_size)
@@ -87,7 +91,10 @@ def _linear_cpu(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
 
 
 def _linear_input_grad_cpu(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
-    prepared = prepared_for(*index)
+    return _input_grad_of(prepared_for(*index), dy, weight)
+
+
+def _input_grad_of(prepared: Prepared, dy: Tensor, weight: Tensor) -> Tensor:
     out_features, in_features, *_ = prepared.shape
     shape = _checked_shape("dy", dy, out_features)
     _check_weight(weight, prepared.packed_size)
@@ -100,7 +107,10 @@ def _linear_input_grad_cpu(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
 
 def _sddmm_cpu(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     *index, packed_size = arguments
-    prepared = prepared_for(*index)
+    return _sddmm_of(prepared_for(*index), dy, x, packed_size)
+
+
+def _sddmm_of(prepared: Prepared, dy: Tensor, x: Tensor, packed_size: int) -> Tensor:
     out_features, in_features, *_ = prepared.shape
     leading = _checked_shape("dy", dy, out_features)[:-1]
     if prepared.packed_size != packed_size or _checked_shape("x", x, in_features)[:-1] != leading:
@@ -227,5 +237,56 @@ for _name, _cpu, _fake, _setup, _backward in (
     library.impl(_name, refuse_device, "CUDA")
     torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
     torch.library.register_autograd(f"tessera::{_name}", _backward, setup_context=_setup, lib=library)
+
+# Layers: past the dispatcher where it has nothing to do.
+
+
+class _Layer(torch.autograd.Function):
+    """`linear` of a pattern that was prepared; called where is_eager(), without GELU."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, prepared: Prepared, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, *index: Any
+    ) -> Tensor:
+        y = _linear_of(prepared, x, weight, bias, activation)
+        ctx.prepared, ctx.sizes, ctx.bias_type = prepared, index[3:], None if bias is None else bias.dtype
+        # The index tensors too, so that a pattern changed before the backward pass is noticed.
+        ctx.save_for_backward(x, weight, *index[:3], y if activation == "relu" else None)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, crow, col, packed_format, y = ctx.saved_tensors
+        _, needs_x, needs_weight, needs_bias, *_ = ctx.needs_input_grad
+        if y is not None:
+            dy = torch.ops.aten.threshold_backward(dy, y, 0)
+        dx = dw = db = None
+        if torch.is_grad_enabled() or not is_eager(dy, x):
+            index = (crow, col, packed_format, *ctx.sizes)
+            dx = linear_input_grad(dy, weight, *index) if needs_x else None
+            dw = sddmm(dy, x, *index, weight.shape[0]) if needs_weight else None
+        else:
+            dx = _input_grad_of(ctx.prepared, dy, weight) if needs_x else None
+            dw = _sddmm_of(ctx.prepared, dy, x, weight.shape[0]) if needs_weight else None
+        if dw is not None and dw.dtype is not weight.dtype:
+            dw = dw.to(weight.dtype)
+        if needs_bias:
+            db = dy.reshape(-1, dy.shape[-1]).sum(0, dtype=ctx.bias_type)
+        return None, dx, dw, db, None, *_NO_INDEX
+
+
+def layer(x: Tensor, weight: Tensor, index: tuple[Any, ...], bias: Tensor | None, activation: str) -> Tensor:
+    """What `linear` computes, for layers."""
+    # The derivative of GELU needs its argument, which a fused product does not keep.
+    separate = activation == "gelu" and torch.is_grad_enabled()
+    fused = "none" if separate else activation
+    if not is_eager(x, weight, bias):
+        y: Tensor = linear(x, weight, *index, bias, fused)
+    elif torch.is_grad_enabled():
+        y = _Layer.apply(prepared_for(*index), x, weight, bias, fused, *index)
+    else:
+        y = _linear_of(prepared_for(*index), x, weight, bias, fused)
+    return torch.nn.functional.gelu(y) if separate else y
+
 
 share_threads()

@@ -47,6 +47,28 @@ def test_layers_compute_the_same_through_the_dispatcher(kind, bias, monkeypatch)
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+@pytest.mark.parametrize(("block_size", "dynamic"), [(1, False), (8, True)])
+def test_sparse_layers_compute_the_same_through_the_dispatcher(activation, block_size, dynamic, monkeypatch):
+    torch.manual_seed(0)
+    layer = nn.SparseLinear(24, 40, density=0.3, block_size=block_size, dynamic=dynamic, activation=activation)
+    x, dy = torch.randn(2, 9, 24), torch.randn(2, 9, 40)
+    eager = results(layer, x, dy)
+    with torch.no_grad():
+        assert torch.allclose(layer(x), eager[0], atol=1e-6)
+    monkeypatch.setattr("tessera._operators.is_eager", lambda *tensors: False)
+    for a, b in zip(eager, results(layer, x, dy), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_patterns_that_change_between_the_passes_are_noticed():
+    layer = nn.SparseLinear(24, 40, density=0.3, dynamic=True)
+    y = layer(torch.randn(3, 24, requires_grad=True))
+    layer.set_pattern(layer.crow_indices.clone(), layer.col_indices.clone())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_gradients_that_are_needed(kind):
     layer = layer_of(kind)

@@ -130,13 +130,8 @@ class SparseLinear(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        activation = self.activation
-        # The derivative of GELU needs its argument, which a fused product does not keep.
-        separate = activation == "gelu" and torch.is_grad_enabled()
         buffers = self._buffers  # read directly: attributes of modules take longer to find
-        y = _operators.linear(
-            x,
-            self.weight,
+        index = (
             buffers["crow_indices"],
             buffers["col_indices"],
             buffers["packed_format"],
@@ -144,10 +139,8 @@ class SparseLinear(nn.Module):
             self.in_features,
             self.block_size,
             self.dynamic,
-            self.bias,
-            "none" if separate else activation,
         )
-        return nn.functional.gelu(y) if separate else y
+        return _operators.layer(x, self.weight, index, self.bias, self.activation)
 
     def extra_repr(self) -> str:
         parts = [f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"]
