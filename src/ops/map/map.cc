@@ -4,7 +4,9 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "compiler/compile.h"
@@ -88,9 +90,9 @@ BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_wh
                         const MapPartition& partition, const VertexRun& run) {
   if (run.own.empty() && is_whole) {
     const Box first = operand_box(operand, {0, partition.rows_per_tile, 0, partition.cols_per_tile});
-    return BoxSeries::grid(first, {operand.split_rows ? partition.rows_per_tile : 0, 0},
-                           std::max(1U, partition.col_parts),
-                           {0, operand.split_cols ? partition.cols_per_tile : 0});
+    return BoxSeries::grid(
+        first, {operand.split_rows ? partition.rows_per_tile * operand.rows_per_row : 0, 0},
+        std::max(1U, partition.col_parts), {0, operand.split_cols ? partition.cols_per_tile : 0});
   }
   std::vector<Box> boxes;
   for (const Box& own : own_boxes(partition, run)) boxes.push_back(at.inside(operand_box(operand, own)));
@@ -165,6 +167,43 @@ MapPartition as_result_lies(const Builder& builder, const MapOperation& operatio
   return partition;
 }
 
+/// What the largest vertex takes, in a superstep where nothing is exchanged.
+LeastSeconds least_seconds_on_tiles(const MapOperation& operation, const Machine& machine) {
+  return [&operation, &machine](const MapPartition& partition) {
+    const PhaseTimes cycles = superstep_cycles(operation, partition, machine);
+    return (cycles.total() + program::superstep_cycles(machine, partition.tiles())) / machine.clock_hz;
+  };
+}
+
+/// Elements of the box that a vertex takes of an operand which lie on other tiles than its own.
+uint64_t elements_elsewhere(std::span<const program::MappedBox> mapping, const Box& box,
+                            program::TileId tile) {
+  uint64_t here = 0;
+  for (const program::MappedBox& mapped : mapping)
+    if (mapped.tile == tile) here += intersection(mapped.box, box).elements();
+  return box.elements() - std::min(here, box.elements());
+}
+
+/// With what a tile in the middle has to receive and send at least.
+LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& operation,
+                                    std::span<const Operand> operands) {
+  std::vector<std::vector<program::MappedBox>> mappings;
+  for (const Operand& operand : operands) mappings.push_back(builder.mapping_of(operand));
+  return [&operation, mappings = std::move(mappings), m = builder.machine()](const MapPartition& partition) {
+    if (partition.tiles() == 0) return 0.0;
+    const program::TileId tile = partition.tiles() / 2;
+    double moved = 0;
+    size_t next = 0;
+    for (const MapOperand& operand : operation.operands)
+      if (!operand.is_own())
+        moved += static_cast<double>(
+            size_of(operand.type) *
+            elements_elsewhere(mappings[next++], operand_box(operand, partition.box(tile)), tile));
+    const double exchange = moved / (m.exchange_bytes_per_cycle * m.paired_exchange_factor);
+    return least_seconds_on_tiles(operation, m)(partition) + exchange / m.clock_hz;
+  };
+}
+
 PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition& partition,
                               const Machine& machine) {
   PlanCandidate candidate;
@@ -178,7 +217,8 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
 
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};
-  if (operand.split_rows) box.row = own.row, box.rows = own.rows;
+  if (operand.split_rows)
+    box.row = own.row * operand.rows_per_row, box.rows = own.rows * operand.rows_per_row;
   if (operand.split_cols) box.col = own.col, box.cols = own.cols;
   return box;
 }
@@ -223,16 +263,33 @@ std::string to_string(const MapPartition& partition) {
 }
 
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
-                         const PredictPartition& predict, const MapPartition& as_it_lies) {
+                         const PredictPartition& predict, const MapPartition& as_it_lies,
+                         const LeastSeconds& least) {
   std::vector<MapPartition> partitions = candidate_partitions(rows, cols, machine.tiles);
   if (!as_it_lies.boxes.empty()) partitions.insert(partitions.begin(), as_it_lies);
+  std::vector<size_t> order(partitions.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<double> at_least(partitions.size());
+  for (size_t i = 0; least && i < partitions.size(); ++i)
+    if (partitions[i].boxes.empty()) at_least[i] = least(partitions[i]);
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return at_least[i]; });
   const uint64_t capacity = machine.kind == Kind::host ? machine.shared_bytes : machine.tile_bytes;
+  double fastest = std::numeric_limits<double>::infinity();
   MapPlan plan;
-  for (const MapPartition& partition : partitions) {
-    PlanCandidate& candidate = plan.candidates.emplace_back(predict(partition));
-    candidate.partition = to_string(partition);
+  plan.candidates.resize(partitions.size());
+  for (const size_t i : order) {
+    PlanCandidate& candidate = plan.candidates[i];
+    if (at_least[i] > fastest) {
+      candidate.seconds[Phase::compute] = at_least[i];
+      candidate.rejected = fmt::format("computes for {:.3g} us, slower than {:.3g} us in all",
+                                       at_least[i] * 1e6, fastest * 1e6);
+    } else {
+      candidate = predict(partitions[i]);
+    }
+    candidate.partition = to_string(partitions[i]);
     if (candidate.rejected.empty() && candidate.max_tile_bytes > capacity)
       candidate.rejected = fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
+    if (candidate.rejected.empty()) fastest = std::min(fastest, candidate.total());
   }
   const size_t best = choose_fastest(plan.candidates);
   plan.partition = partitions[best];
@@ -241,12 +298,18 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
 }
 
 MapPlan plan_map(const MapOperation& operation, const Machine& machine) {
-  return choose_partition(operation.rows, operation.cols, machine, [&](const MapPartition& partition) {
-    if (machine.kind == Kind::host) return predict_on_host(operation, partition, machine);
-    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-      return build_map(program, operation, plan, machine).step;
+  if (machine.kind == Kind::host)
+    return choose_partition(operation.rows, operation.cols, machine, [&](const MapPartition& partition) {
+      return predict_on_host(operation, partition, machine);
     });
-  });
+  return choose_partition(
+      operation.rows, operation.cols, machine,
+      [&](const MapPartition& partition) {
+        return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
+          return build_map(program, operation, plan, machine).step;
+        });
+      },
+      {}, least_seconds_on_tiles(operation, machine));
 }
 
 MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands) {
@@ -260,7 +323,8 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
                          return build_map(scratch, operation, plan, copies);
                        });
       },
-      as_result_lies(builder, operation, operands.back()));
+      as_result_lies(builder, operation, operands.back()),
+      least_seconds_in_place(builder, operation, operands));
 }
 
 PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {

@@ -49,10 +49,15 @@ using MapPlan = Plan<MapPartition>;
 /// A partition's seconds and bytes.
 using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
 
+/// Seconds that a partition takes at least.
+using LeastSeconds = std::function<double(const MapPartition&)>;
+
 /// Considers partitions into 1, 2, 4, … and all tiles, by rows before columns and vice versa, and
-/// `as_it_lies` if it has boxes. Throws Error if none fits the machine.
+/// `as_it_lies` if it has boxes; does not predict those of which `least` says that they are slower. Throws
+/// Error if none fits the machine.
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& machine,
-                         const PredictPartition& predict, const MapPartition& as_it_lies = {});
+                         const PredictPartition& predict, const MapPartition& as_it_lies = {},
+                         const LeastSeconds& least = {});
 
 /// A matrix that an operation reads or writes, as a field of its codelet. If it follows the partition, a
 /// vertex sees only its own rows or columns of it, otherwise all.
@@ -65,6 +70,7 @@ struct MapOperand {
   bool split_rows = true;
   bool split_cols = true;
   std::shared_ptr<const std::byte> contents = {};  ///< of a constant
+  uint32_t rows_per_row = 1;  ///< if its rows are split: so many for each of the partitioned matrix
 
   /// Whether it is a constant that the operation adds itself.
   bool is_own() const { return role == program::Role::constant; }

@@ -34,4 +34,17 @@ MapOperation operation_of(const AxisReduceProblem& p) {
   return operation;
 }
 
+MapOperation operation_of(const NeighbourSumProblem& p) {
+  require_float(p.from, "a sum of neighbouring rows");
+  require_float(p.to, "a sum of neighbouring rows");
+  MapOperation operation{.codelet = &kernels::reduce_neighbours_codelet,
+                         .phase = program::Phase::reduce,
+                         .rows = p.rows,
+                         .cols = p.cols};
+  operation.operands = {{"in", p.from, Role::input, p.rows * p.neighbours, p.cols},
+                        {"out", p.to, Role::output, p.rows, p.cols}};
+  operation.operands[0].rows_per_row = p.neighbours;
+  return operation;
+}
+
 }  // namespace tessera::ops

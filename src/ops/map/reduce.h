@@ -35,4 +35,17 @@ struct AxisReduceProblem {
 /// Operands "in", "out".
 MapOperation operation_of(const AxisReduceProblem& problem);
 
+/// out[i] = the sum of in[i · neighbours] … in[i · neighbours + neighbours − 1], in order in FP32, rounded
+/// once: rows · neighbours × cols to rows × cols, each f32, f16 or bf16.
+struct NeighbourSumProblem {
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  uint32_t neighbours = 1;
+  Type from = Type::f32;
+  Type to = Type::f32;
+};
+
+/// Operands "in", "out".
+MapOperation operation_of(const NeighbourSumProblem& problem);
+
 }  // namespace tessera::ops

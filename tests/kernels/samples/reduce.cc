@@ -39,6 +39,19 @@ constexpr NamedSample kRowsSamples[] = {{"f32-f32", rows_sample<Type::f32, Type:
                                         {"f16-f16", rows_sample<Type::f16, Type::f16>},
                                         {"f32-f16", rows_sample<Type::f32, Type::f16>}};
 
+// The same additions in the same order: the same bits.
+template <Type from, Type to, uint32_t neighbours>
+Sample neighbours_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 5 * scale, cols = 13 * scale;
+  Sample sample(reduce_neighbours_codelet);
+  sample.random(from, rows * neighbours, cols, seed, 1, true).unset(to, rows, cols);
+  return sample.flops(double{1} * rows * neighbours * cols);
+}
+
+constexpr NamedSample kNeighboursSamples[] = {{"2-f32-f32", neighbours_sample<Type::f32, Type::f32, 2>},
+                                              {"2-f16-f16", neighbours_sample<Type::f16, Type::f16, 2>},
+                                              {"6-bf16-f32", neighbours_sample<Type::bf16, Type::f32, 6>}};
+
 // Sums in another order: each addition rounds a sum of at most `terms`.
 template <Reduction op, Type from, Type to, bool over_rows, uint32_t long_by = 1>
 Sample axis_sample(uint32_t scale, uint64_t seed) {
@@ -69,6 +82,7 @@ constexpr NamedSample kAxisSamples[] = {
 std::span<const CodeletSamples> reduce_samples() {
   static const CodeletSamples kAll[] = {{reduce_sum_codelet, kSamples},
                                         {reduce_rows_codelet, kRowsSamples},
+                                        {reduce_neighbours_codelet, kNeighboursSamples},
 #define TESSERA_LIST(op) {codelet_of(Reduction::op), kAxisSamples<Reduction::op>},
                                         TESSERA_REDUCTIONS(TESSERA_LIST)
 #undef TESSERA_LIST

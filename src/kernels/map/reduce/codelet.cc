@@ -109,6 +109,45 @@ program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
   return in_phase(Phase::reduce, cycles);
 }
 
+// Sums of neighbouring rows.
+
+constexpr program::FieldSpec kNeighboursFields[] = {TESSERA_REDUCE_NEIGHBOURS_FIELDS(TESSERA_FIELD)};
+
+uint32_t neighbours(const Vertex& v) {
+  const FieldView& out = v.fields[reduce_neighbours_field::out];
+  return out.rows == 0 ? 0 : v.fields[reduce_neighbours_field::in].rows / out.rows;
+}
+
+void neighbours_reference(const Vertex& v) {
+  const FieldView& in = v.fields[reduce_neighbours_field::in];
+  const FieldView& out = v.fields[reduce_neighbours_field::out];
+  const uint32_t count = neighbours(v);
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      float sum = 0;
+      for (uint32_t i = 0; i < count; ++i) sum += static_cast<float>(number_at(in, r * count + i, c));
+      set_number(out, r, c, sum);
+    }
+}
+
+void neighbours_simd(const Vertex& v) {
+  if (!apply_reduce_neighbours(v.fields[reduce_neighbours_field::in], v.fields[reduce_neighbours_field::out]))
+    neighbours_reference(v);
+}
+
+/// On a tile as many reductions of partials; on a host they are short, and each begins and ends.
+program::PhaseTimes neighbours_cost(const Vertex& v, const machine::Machine& m) {
+  const FieldView& in = v.fields[reduce_neighbours_field::in];
+  const FieldView& out = v.fields[reduce_neighbours_field::out];
+  if (m.kind != machine::Kind::host)
+    return in_phase(Phase::reduce, tile_cycles(m, in.type, out.type, std::max(1U, neighbours(v)),
+                                               static_cast<double>(out.elements())));
+  constexpr double kRowOperations = 40;
+  const double operations = (1 + widen_operations(in.type)) * static_cast<double>(in.elements());
+  return in_phase(Phase::reduce,
+                  host_cycles(m, {bytes_of(in), bytes_of(out), operations + kRowOperations * out.rows}));
+}
+
 // Reductions over an axis.
 
 constexpr program::FieldSpec kAxisFields[] = {TESSERA_AXIS_REDUCTION_FIELDS(TESSERA_FIELD)};
@@ -218,10 +257,21 @@ constexpr program::Codelet reduce_rows_codelet = {
     .runs_on = program::RunsOn::tiles,
 };
 
+constexpr program::Codelet reduce_neighbours_codelet = {
+    .name = "reduce_neighbours",
+    .fields = kNeighboursFields,
+    .params = {},
+    .reference = neighbours_reference,
+    .simd = neighbours_simd,
+    .cost = neighbours_cost,
+    .code_bytes = 384,
+};
+
 const program::Codelet& codelet_of(Reduction op) { return kAxisReductions[static_cast<size_t>(op)]; }
 
 std::span<const ListedCodelet> reduce_codelets() {
   static constexpr ListedCodelet kListed[] = {reduce_sum_codelet, reduce_rows_codelet,
+                                              reduce_neighbours_codelet,
 #define TESSERA_LIST(op) kAxisReductions[static_cast<size_t>(Reduction::op)],
                                               TESSERA_REDUCTIONS(TESSERA_LIST)
 #undef TESSERA_LIST

@@ -10,6 +10,7 @@ namespace tessera::kernels {
 #define TESSERA_REDUCE_SUM_PARAMS(X) X(scale)
 #define TESSERA_REDUCE_ROWS_FIELDS(X) \
   X(partials, .alignment = 8) X(rows) X(out, .access = program::Access::out, .alignment = 8)
+#define TESSERA_REDUCE_NEIGHBOURS_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_AXIS_REDUCTION_PARAMS(X) X(over_rows) X(scale)
 
@@ -21,6 +22,10 @@ enum : size_t { TESSERA_REDUCE_SUM_PARAMS(TESSERA_POSITION) count };
 }
 namespace reduce_rows_field {
 enum : size_t { TESSERA_REDUCE_ROWS_FIELDS(TESSERA_POSITION) count };
+}
+
+namespace reduce_neighbours_field {
+enum : size_t { TESSERA_REDUCE_NEIGHBOURS_FIELDS(TESSERA_POSITION) count };
 }
 
 namespace axis_reduction_field {
@@ -39,6 +44,10 @@ extern const program::Codelet reduce_sum_codelet;
 /// the order of i; 0 if there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out" (rows ×
 /// n).
 extern const program::Codelet reduce_rows_codelet;
+
+/// Sums of neighbouring rows: out[r] = in[r · g] + … + in[r · g + g − 1], added in this order in FP32 and
+/// rounded once. Fields "in" (g · rows × cols), "out" (rows × cols), each f32, f16 or bf16.
+extern const program::Codelet reduce_neighbours_codelet;
 
 /// out = scale · op of the columns of "in" (rows × cols to 1 × cols) or of its rows (to rows × 1), in FP32
 /// and rounded once, each f32, f16 or bf16. Parameters "over_rows" (1: of columns) and the bits of the scale.

@@ -109,6 +109,18 @@ void reduce_rows(const program::FieldView& partials, const program::FieldView& r
   });
 }
 
+void reduce_neighbours(const program::FieldView& in, const program::FieldView& out) {
+  const uint32_t count = in.rows / out.rows;
+  with_float_type(in.type, [&]<class In>(In) HWY_ATTR {
+    with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
+      for (uint32_t r = 0; r < out.rows; ++r)
+        ColumnSums<In, Out>{in.as<const In>() + r * count * in.row_stride, in.row_stride, count, 1,
+                            out.as<Out>() + r * out.row_stride}
+            .run(out.cols);
+    });
+  });
+}
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -117,6 +129,7 @@ namespace tessera::kernels {
 
 HWY_EXPORT(reduce_sum);
 HWY_EXPORT(reduce_rows);
+HWY_EXPORT(reduce_neighbours);
 
 bool apply_reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
   if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
@@ -128,6 +141,12 @@ bool apply_reduce_rows(const program::FieldView& partials, const program::FieldV
                        const program::FieldView& out) {
   if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
   if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_rows)(partials, rows, out);
+  return true;
+}
+
+bool apply_reduce_neighbours(const program::FieldView& in, const program::FieldView& out) {
+  if (out.cols > 1 && (out.col_stride != 1 || (in.rows > 0 && in.col_stride != 1))) return false;
+  if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_neighbours)(in, out);
   return true;
 }
 

@@ -14,4 +14,7 @@ bool apply_reduce_sum(const program::FieldView& partials, float scale, const pro
 bool apply_reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
                        const program::FieldView& out);
 
+/// Row r of out = the sum of the rows r · g … r · g + g − 1 of `in`. False as above.
+bool apply_reduce_neighbours(const program::FieldView& in, const program::FieldView& out);
+
 }  // namespace tessera::kernels
