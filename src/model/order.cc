@@ -68,7 +68,17 @@ class Choice {
   }
 
   ChosenOrders run() {
+    const Choice unimproved = *this;
     for (uint32_t n = 0; n < options_.size(); ++n) improve(n);
+    sweep();
+    Choice following = unimproved;
+    for (uint32_t n = 0; n < options_.size(); ++n) following.follow_inputs(n);
+    following.sweep();
+    return following.total() < total() ? following.result() : result();
+  }
+
+ private:
+  void sweep() {
     constexpr int kSweeps = 8;
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
       bool changed = false;
@@ -76,13 +86,44 @@ class Choice {
       for (ValueId id = 0; id < values_.size(); ++id) changed |= improve_leaf(id);
       if (!changed) break;
     }
+  }
+
+  /// Of all operations and conversions.
+  double total() const {
+    double seconds = 0;
+    for (uint32_t n = 0; n < options_.size(); ++n) seconds += choice(n).seconds;
+    for (ValueId id = 0; id < values_.size(); ++id) seconds += conversions(id);
+    return seconds;
+  }
+
+  /// Chooses by the orders that a node's inputs have, whatever becomes of its results.
+  void follow_inputs(uint32_t n) {
+    size_t best = 0;
+    double least = 0;
+    for (size_t option = 0; option < options_[n].size(); ++option) {
+      choose(n, option);
+      double seconds = choice(n).seconds;
+      for (size_t i = 0; i < node(n).inputs.size(); ++i)
+        if (values_[node(n).inputs[i]] != choice(n).inputs[i]) seconds += conversion(node(n).inputs[i]);
+      if (option == 0 || seconds < least) least = seconds, best = option;
+    }
+    choose(n, best);
+  }
+
+  double conversion(ValueId id) const {
+    const TensorType& type = query_.type(id);
+    if (type.elements() == 1) return 0;
+    return kConversionSeconds +
+           kConversionSecondsPerByte * static_cast<double>(type.elements() * size_of(type.type));
+  }
+
+  ChosenOrders result() const {
     ChosenOrders result;
     for (uint32_t n = 0; n < options_.size(); ++n) result.nodes.push_back(choice(n));
     result.values = values_;
     return result;
   }
 
- private:
   const Node& node(uint32_t n) const { return query_.graph.nodes()[n]; }
   const OrderChoice& choice(uint32_t n) const { return options_[n][chosen_[n]]; }
 
@@ -96,15 +137,12 @@ class Choice {
 
   /// Of the conversions of a value, each made once.
   double conversions(ValueId id) const {
-    const TensorType& type = query_.type(id);
-    if (type.elements() == 1) return 0;
     std::set<Order> wanted;
     for (uint32_t user : users_[id])
       for (size_t i = 0; i < node(user).inputs.size(); ++i)
         if (node(user).inputs[i] == id) wanted.insert(choice(user).inputs[i]);
     wanted.erase(values_[id]);
-    const auto bytes = static_cast<double>(type.elements() * size_of(type.type));
-    return static_cast<double>(wanted.size()) * (kConversionSeconds + kConversionSecondsPerByte * bytes);
+    return static_cast<double>(wanted.size()) * conversion(id);
   }
 
   double cost(uint32_t n) const {
@@ -129,11 +167,11 @@ class Choice {
     return best != before;
   }
 
-  /// The caller binds inputs in any order, and state lies in any.
+  /// The caller binds inputs in any order, and state and constants lie in any.
   bool improve_leaf(ValueId id) {
     const ValueInfo& info = query_.graph.info(id);
-    const bool is_free = info.kind == Kind::input || info.kind == Kind::parameter || info.kind == Kind::state;
-    if (!is_free || info.belongs || query_.is_stored(id) || updated_.contains(id)) return false;
+    if (info.kind == Kind::result || info.belongs || query_.is_stored(id) || updated_.contains(id))
+      return false;
     if (!(query_.graph.bound_type(id) == info.type)) return false;  // rows of micro-batches
     const Order before = values_[id];
     const double as_it_is = conversions(id);

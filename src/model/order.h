@@ -3,6 +3,7 @@
 
 #include <tessera/model.h>
 
+#include <any>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct OrderChoice {
   std::vector<Order> inputs;
   std::vector<Order> outputs;
   double seconds = 0;
+  std::any plan = {};  ///< of the operation in these orders, if it was made for its cost
 };
 
 /// What the choice of orders depends on.

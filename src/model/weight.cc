@@ -13,8 +13,8 @@ void LinearWeight::set_pattern(const Pattern&) {
 }
 
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
-                                          const std::string& name, uint32_t n) {
-  if (!builder.is_host()) return std::make_unique<TiledWeight>(builder, type, name, n);
+                                          const std::string& name, uint32_t n, bool forward_only) {
+  if (!builder.is_host()) return std::make_unique<TiledWeight>(builder, type, name, n, forward_only);
   if (!type.pattern) return std::make_unique<HostDenseWeight>(type);
   return std::make_unique<HostSparseWeight>(type, name);
 }

@@ -72,9 +72,10 @@ class LinearWeight {
   virtual void set_pattern(const Pattern& pattern);
 };
 
-/// A weight for products with `n` rows, on the builder's machine. `name` is that of its parameter.
+/// A weight for products with `n` rows, on the builder's machine. `name` is that of its parameter. If
+/// `forward_only`, there are no gradients.
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
-                                          const std::string& name, uint32_t n);
+                                          const std::string& name, uint32_t n, bool forward_only);
 
 /// The order in which such a weight takes activations.
 Order activation_order(const TensorType& weight, const machine::Machine& machine);

@@ -11,11 +11,13 @@ using ops::Product;
 using ops::ProductProblem;
 using ops::TileProductPlan;
 
-TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n)
+TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n,
+                         bool forward_only)
     : machine_(builder.machine()),
       type_(type.type),
       name_(std::move(name)),
       dense_(!type.pattern),
+      forward_only_(forward_only),
       capacity_(type.capacity),
       n_(n),
       pattern_(dense_ ? sparse::full_pattern(type.shape[0], type.shape[1], sparse::kDenseBlockSize)
@@ -33,7 +35,7 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
 
 /// Gradients are not planned for serial slices.
 ops::ForcedKnobs TiledWeight::knobs() const {
-  return dense_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
+  return dense_ && !forward_only_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
 }
 
 ProductProblem TiledWeight::problem_of(Product product, uint32_t n) const {

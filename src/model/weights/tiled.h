@@ -13,7 +13,8 @@ namespace tessera::model {
 
 class TiledWeight : public LinearWeight {
  public:
-  TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n);
+  TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n,
+              bool forward_only);
 
   ops::OperandLayout layout() const override { return forward().layouts.values; }
   Type gradient_type() const override { return type_; }
@@ -40,6 +41,7 @@ class TiledWeight : public LinearWeight {
   Type type_;
   std::string name_;
   bool dense_;
+  bool forward_only_;
   std::optional<uint64_t> capacity_;
   uint32_t n_;
   Pattern pattern_;
