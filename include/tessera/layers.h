@@ -35,6 +35,9 @@ struct LayerOptions {
   /// otherwise those that were published with each structure, for SGD.
   bool scaled = true;
   uint64_t seed = 0;
+  /// Of butterflies, BPBP, pixelfly, fastfood and Monarch. Others are the same in both forms: low rank two
+  /// dense products, circulant a dense product with the matrix that its parameter fills.
+  Factors factors = Factors::best;
 };
 
 /// A linear layer without its bias.

@@ -238,6 +238,10 @@ Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dimension);
 /// y[..., i] = x[..., permutation[i]]
 Value permute(Value x, const std::vector<uint32_t>& permutation);
+/// y[..., i] = x[..., places[i]]; elements may be taken several times, or not at all.
+Value take(Value x, const std::vector<uint32_t>& places);
+/// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
+Value sum_neighbours(Value x, uint32_t neighbours);
 Value cast(Value x, Type type);
 /// Over the last dimension.
 Value softmax(Value x);
@@ -249,11 +253,21 @@ Value mean_squared_error(Value x, Value target);
 /// the mask a function of (seed, step, operation, element).
 Value dropout(Value x, double rate, Value step, uint64_t seed = 0);
 
+/// What a structured map becomes in a graph.
+enum class Factors : uint8_t {
+  best,       ///< one operation, which merges its factors
+  published,  ///< the operations of plain PyTorch, one after the other (Shekofteh et al. 2023)
+};
+
+/// "best", "published"; the function from a name throws UsageError that lists them.
+std::string_view name_of(Factors factors);
+Factors factors_named(std::string_view name);
+
 // Structured maps of the last dimension (structured.h). Parameters are matrices: dimensions after the last
 // one named here are part of it.
 
 /// Twiddle [stacks, blocks, log₂ N, 2N], tied [stacks, 4(N − 1)]; twice as long if complex.
-Value butterfly(Value x, Value twiddle, const Butterfly& of);
+Value butterfly(Value x, Value twiddle, const Butterfly& of, Factors factors = Factors::best);
 /// Weight [a, d, b·c].
 Value kronecker(Value x, Value weight, const Kronecker& of);
 /// c of [size]; 0 outputs: as many as its size.
@@ -261,7 +275,7 @@ Value circulant(Value x, Value c, uint32_t outputs = 0);
 /// c of [outputs + inputs − 1].
 Value toeplitz(Value x, Value c, uint32_t outputs);
 /// s, g and b of [stacks, N].
-Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of);
+Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Factors factors = Factors::best);
 
 /// Adds the gradients of a scalar with respect to values; one that it does not depend on has none.
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);

@@ -14,12 +14,14 @@
 #include <utility>
 
 #include "base/random.h"
+#include "model/published.h"
 
 namespace tessera::model {
 namespace {
 
 constexpr std::array<std::string_view, 8> kNames = {"dense",    "butterfly", "bpbp",     "pixelfly",
                                                     "fastfood", "circulant", "low-rank", "monarch"};
+constexpr std::array<std::string_view, 2> kFactorsNames = {"best", "published"};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;
@@ -105,7 +107,8 @@ class LayerBuilder {
   /// Of tied factors, which train to better accuracies than untied ones.
   Value butterfly_of(const std::string& what, Value x, uint32_t outputs, double rate) {
     const Butterfly shape{.inputs = x.type().cols(), .outputs = outputs, .tied = true};
-    return butterfly(x, twiddle(what, {shape.stacks(), 4 * (shape.size() - 1)}, rate), shape);
+    return butterfly(x, twiddle(what, {shape.stacks(), 4 * (shape.size() - 1)}, rate), shape,
+                     options_.factors);
   }
 
   Layer butterfly_layer() {
@@ -120,19 +123,10 @@ class LayerBuilder {
     return places;
   }
 
-  /// Zeros for the features that x lacks.
-  Value padded(Value x, uint32_t features) {
-    TensorType zeros = x.type();
-    zeros.shape.back() = features - x.type().cols();
-    if (zeros.shape.back() == 0) return x;
-    return concatenate({x, graph_.constant("", zeros.shape, std::vector<float>(zeros.elements()))},
-                       static_cast<uint32_t>(zeros.shape.size() - 1));
-  }
-
   Layer bpbp_layer() {
     const uint32_t n = Butterfly{inputs_, outputs_}.size();
     const std::vector<uint32_t> places = bit_reversal(n);
-    const Value half = butterfly_of("twiddle1", permute(padded(x_, n), places), n, kBpbpRate);
+    const Value half = butterfly_of("twiddle1", permute(with_features(x_, n), places), n, kBpbpRate);
     return finish(butterfly_of("twiddle2", permute(half, places), outputs_, kBpbpRate));
   }
 
@@ -152,6 +146,11 @@ class LayerBuilder {
     std::vector<float> values(pattern.blocks() * options_.block_size * options_.block_size);
     stream(kValues).fill_normal(values);
     for (float& value : values) value /= static_cast<float>(std::sqrt(row));
+    if (options_.factors == Factors::published) {
+      const Value blocks =
+          add("weight", published_block_shape(pattern), published_block_values(pattern, values), 1);
+      return finish(published_block_product(x_, blocks, pattern) + low_rank(false));
+    }
     const Value sparse =
         graph_.sparse_parameter(name_ + ".weight", std::move(pattern), Initial::from(std::move(values)));
     layer_.parameters.push_back(sparse);
@@ -181,7 +180,7 @@ class LayerBuilder {
     }
     const Shape sizes = {stacks, n};
     const Value scale = add("s", sizes, std::move(s), 1), gain = add("g", sizes, std::move(g), 1);
-    return fastfood(x_, scale, gain, add("b", sizes, std::move(b), 1), shape);
+    return fastfood(x_, scale, gain, add("b", sizes, std::move(b), 1), shape, options_.factors);
   }
 
   Layer fastfood_layer() {
@@ -197,7 +196,7 @@ class LayerBuilder {
     if (options_.scaled) {
       const Value s = normal("s", {stacks, n}, 1, 1);
       const Value g = normal("g", {stacks, n}, 1, 1);
-      return finish(fastfood(x_, s, g, normal("b", {stacks, n}, 1, 1), shape));
+      return finish(fastfood(x_, s, g, normal("b", {stacks, n}, 1, 1), shape, options_.factors));
     }
     return finish(published_fastfood(shape));
   }
@@ -215,7 +214,10 @@ class LayerBuilder {
     const uint32_t q = l * ((p + l - 1) / l), r = k * q / l;
     const Value first = normal("blkdiag1", {k, 1, q * p}, 1 / std::sqrt(p), kMonarchRate);
     const Value second = normal("blkdiag2", {1, l, s * r}, 1 / std::sqrt(r), kMonarchRate);
-    return finish(kronecker(kronecker(x_, first, {k, q, p, 1}), second, {1, s, r, l}));
+    const Value half = kronecker(x_, first, {k, q, p, 1});
+    const Kronecker outer{1, s, r, l};
+    return finish(options_.factors == Factors::published ? published_kronecker(half, second, outer)
+                                                         : kronecker(half, second, outer));
   }
 
   Graph& graph_;
@@ -230,6 +232,16 @@ class LayerBuilder {
 }  // namespace
 
 std::string_view name_of(LayerStructure structure) { return kNames.at(static_cast<size_t>(structure)); }
+
+std::string_view name_of(Factors factors) { return kFactorsNames.at(static_cast<size_t>(factors)); }
+
+Factors factors_named(std::string_view name) {
+  const auto found = std::ranges::find(kFactorsNames, name);
+  if (found == kFactorsNames.end())
+    throw UsageError(fmt::format("the form of factors '{}' is unknown; there are {}", name,
+                                 fmt::join(kFactorsNames, ", ")));
+  return static_cast<Factors>(found - kFactorsNames.begin());
+}
 
 LayerStructure layer_structure_named(std::string_view name) {
   const auto found = std::ranges::find(kNames, name);

@@ -145,13 +145,24 @@ void Lowering::place_micro_batches() {
   if (!set.groups.empty()) run(builder_.copy(std::move(set)));
 }
 
+/// Whether all that reads a weight are products here: functions, whose weights are planned by themselves,
+/// have to find it as their callers do.
+bool Lowering::is_forward_only(ValueId weight) const {
+  return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
+    return node.operation->name == "linear" || std::ranges::none_of(node.inputs, [&](ValueId input) {
+             return lowered_.stored_as[input] == weight;
+           });
+  });
+}
+
 void Lowering::place_weights() {
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
     if (lowered_.stored_as[id] != id) continue;
     TensorType type = graph_.type(id);
     const WeightUse use = first_use(graph_, lowered_.stored_as, id).value();
     type.type = use.type;
-    lowered_.weights[id] = make_weight(builder_, type, graph_.info(id).name, use.rows);
+    lowered_.weights[id] =
+        make_weight(builder_, type, graph_.info(id).name, use.rows, !is_function_ && is_forward_only(id));
   }
 }
 
@@ -177,10 +188,10 @@ Purpose Lowering::purpose_of(ValueId id) const {
   return Purpose::activation;
 }
 
-void Lowering::place(ValueId id) {
+void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   const ValueInfo& info = graph_.info(id);
   const Order order = lowered_.orders.values[id];
-  const OperandLayout layout = order == Order::stored ? weight(id).layout() : layout_of(info.type, order);
+  OperandLayout layout = order == Order::stored ? weight(id).layout() : layout_of(info.type, order);
   Role role = Role::temporary;
   switch (info.kind) {
     // An input with micro-batches is bound as a whole.
@@ -205,6 +216,7 @@ void Lowering::place(ValueId id) {
     lowered_.operands[id] = builder_.argument(info.name, info.type.type, layout, purpose_of(id));
     return;
   }
+  if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
   const bool is_part = info.kind == Kind::input && role == Role::temporary;
   lowered_.operands[id] =
       builder_.add(is_part ? info.name + ".micro" : info.name, role, info.type.type, layout, purpose_of(id));
@@ -218,6 +230,21 @@ Operand Lowering::output(size_t i) {
   const ValueId id = graph_.nodes()[node_].outputs.at(i);
   if (!lowered_.operands[id]) place(id);
   return operand_of(id);
+}
+
+Operand Lowering::output(size_t i, std::vector<program::MappedBox> mapping) {
+  const ValueId id = graph_.nodes()[node_].outputs.at(i);
+  if (!lowered_.operands[id]) place(id, on_host() ? std::vector<program::MappedBox>() : std::move(mapping));
+  return operand_of(id);
+}
+
+Operand Lowering::output_beside(size_t i, const Operand& operand) {
+  const TensorType& type = graph_.type(graph_.nodes()[node_].outputs.at(i));
+  const OperandLayout wanted =
+      output_order(i) == Order::stored ? OperandLayout{} : layout_of(type, output_order(i));
+  if (on_host() || wanted.rows != operand.rows() || wanted.cols != operand.cols() || !builder_.holds(operand))
+    return output(i);
+  return output(i, builder_.mapping_of(operand));
 }
 
 void Lowering::alias_output(size_t i, const Operand& operand) {

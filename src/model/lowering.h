@@ -70,8 +70,17 @@ class Lowering {
   /// Of the node being lowered: an input or output in its chosen order.
   ops::Operand input(size_t i);
   ops::Operand output(size_t i);
+  /// Where a new temporary shall lie on tiles; empty: spread over all of them.
+  ops::Operand output(size_t i, std::vector<program::MappedBox> mapping);
+  /// On the tiles of an operand of the same shape, as elementwise results are.
+  ops::Operand output_beside(size_t i, const ops::Operand& operand);
   Order input_order(size_t i) const { return choice().inputs.at(i); }
   Order output_order(size_t i) const { return choice().outputs.at(i); }
+  /// The plan that its cost was taken from; null: there is none.
+  template <class Plan>
+  const Plan* planned() const {
+    return std::any_cast<Plan>(&choice().plan);
+  }
   /// An output is stored where an operand lies; a value where another one does.
   void alias_output(size_t i, const ops::Operand& operand);
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
@@ -111,12 +120,13 @@ class Lowering {
  private:
   program::StepId build_steps();
   void place_weights();
+  bool is_forward_only(ValueId weight) const;
   void place_values();
   void place_micro_batches();
   std::vector<program::MappedBox> columns_on_tiles(uint32_t rows, uint32_t cols) const;
   void lower_all(bool repeated);
   void lower(uint32_t node);
-  void place(ValueId id);
+  void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   void place_outputs();
   void assign();
   const OrderChoice& choice() const { return lowered_.orders.nodes.at(node_); }

@@ -109,7 +109,7 @@ std::vector<Array> unary_reference(const Evaluation& e) {
 
 template <Unary op>
 void lower_unary(Lowering& l, const Node& node) {
-  const ops::Operand in = l.input(0), out = l.output(0);
+  const ops::Operand in = l.input(0), out = l.output_beside(0, in);
   l.add(ops::UnaryProblem{op, l.builder().type_of(in), in.rows(), in.cols(),
                           static_cast<float>(factor_of<op>(node))},
         {in, out});
@@ -224,7 +224,8 @@ std::vector<Array> binary_reference(const Evaluation& e) {
 
 template <Binary op>
 void lower_binary(Lowering& l, const Node& node) {
-  const ops::Operand a = l.input(0), b = l.input(1), out = l.output(0);
+  const ops::Operand a = l.input(0), b = l.input(1);
+  const ops::Operand out = l.output_beside(0, a.box.elements() < b.box.elements() ? b : a);
   const auto broadcast = [&](const ops::Operand& operand) {
     const bool row = operand.rows() == 1 && out.rows() != 1, column = operand.cols() == 1 && out.cols() != 1;
     return row && column ? ops::Broadcast::scalar

@@ -10,7 +10,8 @@
   X(elementwise)                   \
   X(linear)                        \
   X(reduce)                        \
-  X(softmax) X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute)
+  X(softmax)                       \
+  X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute) X(take)
 
 namespace tessera::model {
 

@@ -11,6 +11,7 @@
 
 #include "model/lowering.h"
 #include "model/operations/list.h"
+#include "model/published.h"
 #include "ops/structured/definition.h"
 
 namespace tessera::model {
@@ -142,7 +143,7 @@ ops::StructuredProblem problem_of(const Graph& graph, const Node& node, bool tra
           .gradients = is_gradients(node.operation->name)};
 }
 
-/// Samples either way, parameters plain.
+/// Samples either way, parameters plain. On tiles features are rows: samples in rows would be converted.
 std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
   const size_t samples = is_gradients(node.operation->name) ? 2 : 1;
   std::vector<OrderChoice> choices;
@@ -151,9 +152,11 @@ std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
                        std::vector<Order>(node.outputs.size(), Order::plain)};
     std::fill_n(choice.inputs.begin(), samples, order);
     choice.outputs[0] = order;
-    choice.seconds =
-        ops::plan_structured(problem_of(query.graph, node, order == Order::transposed), query.machine)
-            .chosen.total();
+    if (order == Order::plain && query.machine.kind != machine::Kind::host) continue;
+    const ops::StructuredPlan plan =
+        ops::plan_structured(problem_of(query.graph, node, order == Order::transposed), query.machine);
+    choice.seconds = plan.chosen.total();
+    choice.plan = plan;
     choices.push_back(std::move(choice));
   }
   return choices;
@@ -172,8 +175,11 @@ void lower(Lowering& l, const Node& node) {
     for (size_t i = 1; problem.parameter_gradients && i < node.outputs.size(); ++i)
       operands.parameter_gradients.push_back(l.output(i));
   }
-  const ops::StructuredPlan plan = ops::plan_structured(problem, l.builder().machine());
-  l.run(ops::build_structured(l.builder(), problem, plan, operands));
+  const auto* planned = l.planned<ops::StructuredPlan>();
+  const bool is_planned = planned != nullptr && problem.input_gradient && problem.parameter_gradients;
+  l.run(ops::build_structured(l.builder(), problem,
+                              is_planned ? *planned : ops::plan_structured(problem, l.builder().machine()),
+                              operands));
 }
 
 TensorType values(Shape shape) { return {Type::f32, std::move(shape), {}, {}}; }
@@ -272,7 +278,8 @@ int64_t number(bool value) { return value ? 1 : 0; }
 
 std::span<const Operation> structured_operations() { return kStructured; }
 
-Value butterfly(Value x, Value twiddle, const Butterfly& of) {
+Value butterfly(Value x, Value twiddle, const Butterfly& of, Factors factors) {
+  if (factors == Factors::published) return published_butterfly(x, twiddle, of);
   return x.graph->apply("butterfly", {x, twiddle},
                         {{"outputs", int64_t{of.outputs}},
                          {"blocks", int64_t{of.blocks}},
@@ -300,7 +307,8 @@ Value toeplitz(Value x, Value c, uint32_t outputs) {
   return x.graph->apply("toeplitz", {x, c}, {{"outputs", int64_t{outputs}}})[0];
 }
 
-Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of) {
+Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Factors factors) {
+  if (factors == Factors::published) return published_fastfood(x, s, g, b, of);
   return x.graph->apply(
       "fastfood", {x, s, g, b},
       {{"outputs", int64_t{of.outputs}},
