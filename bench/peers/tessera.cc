@@ -1,7 +1,7 @@
 // Tessera itself, through its public interface.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/sddmm.h>
+#include <tessera/spmm.h>
 
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <tessera/sparse.h>
-#include <tessera/spmm.h>
 #include <tessera/types.h>
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // The command line of bench_spmm.
 #pragma once
 
-#include <tessera/spmm.h>
 #include <tessera/types.h>
 
 #include <cstdint>

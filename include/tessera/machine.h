@@ -1,4 +1,4 @@
-// Machines to plan products for: this computer, or a modelled tiled machine.
+// Machines to plan products for: this computer, with the threads that compute, or a modelled tiled machine.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,20 @@ uint32_t default_threads();
 /// Sets them, at most 4096; 0: as at the start. Products that are planned already keep theirs. Throws
 /// UsageError for more.
 void set_default_threads(uint32_t threads);
+
+/// Functions of an OpenMP runtime with GNU's interface.
+struct OpenMpRuntime {
+  using Body = void (*)(void* argument);
+  void (*parallel)(Body body, void* argument, unsigned threads, unsigned flags) = nullptr;  ///< GOMP_parallel
+  int (*thread_number)() = nullptr;  ///< omp_get_thread_num
+  int (*team_size)() = nullptr;      ///< omp_get_num_threads
+};
+
+/// Computes on the threads of a runtime that another library of this process uses, such as PyTorch, instead
+/// of on own ones: idle threads of either spin for a while, on the cores that the other needs. Where the
+/// runtime grants fewer threads than asked for (within a parallel region), and in a forked child, own threads
+/// compute. Without functions: own threads again. Must not be called while products run.
+void use_openmp(const OpenMpRuntime& runtime);
 
 /// A machine: its tiles, their memory, and the cost of their work.
 class Machine {

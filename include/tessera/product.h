@@ -4,7 +4,6 @@
 
 #include <tessera/machine.h>
 #include <tessera/sparse.h>
-#include <tessera/spmm.h>
 #include <tessera/types.h>
 
 #include <cstdint>

@@ -55,6 +55,12 @@ MatrixView<T> column_major(T* data, int64_t leading) {
   return {data, 1, leading};
 }
 
+/// Memory order of an activation matrix.
+enum class Layout : uint8_t {
+  row_major,     ///< element (i, j) at [i · leading + j]
+  column_major,  ///< element (i, j) at [i + j · leading]; a framework's batch-major activations
+};
+
 /// Applied to each element of a product while it is still in registers.
 enum class Activation : uint8_t {
   none,

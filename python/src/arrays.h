@@ -3,7 +3,6 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <tessera/spmm.h>
 #include <tessera/types.h>
 
 #include <cstdint>

@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
-#include <tessera/threads.h>
 
 #include <exception>
 #include <string>

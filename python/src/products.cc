@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <tessera/error.h>
-#include <tessera/sddmm.h>
 #include <tessera/spmm.h>
 
 #include <array>

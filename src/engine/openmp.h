@@ -1,7 +1,7 @@
 // Jobs on the threads of another library's OpenMP runtime.
 #pragma once
 
-#include <tessera/threads.h>
+#include <tessera/machine.h>
 
 #include <cstdint>
 

@@ -17,7 +17,7 @@ namespace tessera::engine {
 /// A fork-join pool for bulk-synchronous work. Workers spin between jobs, by default for at most 50 µs, then
 /// sleep. One pool serves the whole process; a team is one caller's turn with it.
 ///
-/// If another library's OpenMP runtime is given (tessera/threads.h), its threads take the place of the
+/// If another library's OpenMP runtime is given (tessera/machine.h), its threads take the place of the
 /// workers.
 ///
 /// If there are enough cores, each worker is pinned to one, and none to the caller's: a scheduler would wake

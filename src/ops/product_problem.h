@@ -1,7 +1,6 @@
 // A product with a weight, on any machine: the input of its planners and builders.
 #pragma once
 
-#include <tessera/spmm.h>
 #include <tessera/types.h>
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Converts callers' arrays to views and bindings.
 #pragma once
 
-#include <tessera/spmm.h>
+#include <tessera/types.h>
 
 #include <array>
 #include <cstdint>

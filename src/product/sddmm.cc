@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/sddmm.h>
+#include <tessera/spmm.h>
 
 #include "machine/model/machine.h"
 #include "product/bind.h"

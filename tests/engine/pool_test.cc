@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <tessera/threads.h>
+#include <tessera/machine.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -33,7 +33,6 @@ using testing::toy_machine;
 using testing::variable;
 using testing::vertex;
 
-constexpr program::Box kWhole{0, 4, 0, 3};
 constexpr program::Box kOne{0, 1, 0, 1};
 
 template <class T>

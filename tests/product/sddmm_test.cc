@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
-#include <tessera/sddmm.h>
 #include <tessera/spmm.h>
 
 #include <algorithm>
