@@ -5,8 +5,7 @@
 
 #include <cmath>
 
-#include "compiler/compile.h"
-#include "engine/engine.h"
+#include "ops/bound_operands.h"
 #include "ops/run_on_tiles.h"
 #include "ops/structured/tiles/chain.h"
 #include "support/error_of.h"
@@ -108,32 +107,30 @@ class ChainRun {
     const Builder b(program, machine_);
     const auto mapping = chain_parameter_mapping(p_, plan.partition);
     const auto matrix = [&](const char* name, Role role, uint32_t rows, const std::vector<float>& values) {
-      return bind(b.external(name, role, type(), p_.rows(rows), p_.cols(rows)), in_order(values, rows));
+      return operands_.bind(b.external(name, role, type(), p_.rows(rows), p_.cols(rows)),
+                            in_order(values, rows));
     };
     const auto parameter = [&](const char* name, Role role, program::Purpose purpose,
                                const std::vector<float>& values) {
-      return bind(b.external(name, role, type(), p_.parameter_rows(), p_.parameter_cols(), mapping, purpose),
-                  values);
+      return operands_.bind(
+          b.external(name, role, type(), p_.parameter_rows(), p_.parameter_cols(), mapping, purpose), values);
     };
-    const std::vector<float> no_x(x_.size(), NAN), no_y(dy_.size(), NAN), no_w(w_.size(), NAN);
     TileChainOperands o{
         .x = matrix("x", Role::input, p_.inputs, x_),
-        .y = matrix("y", p_.gradients ? Role::input : Role::output, p_.outputs, p_.gradients ? dy_ : no_y),
+        .y = matrix("y", p_.gradients ? Role::input : Role::output, p_.outputs,
+                    p_.gradients ? dy_ : std::vector<float>{}),
         .parameter = parameter("w", Role::input, program::Purpose::parameter, w_),
     };
-    if (p_.gradients && p_.input_gradient) o.dx = matrix("dx", Role::output, p_.inputs, no_x);
+    if (p_.gradients && p_.input_gradient) o.dx = matrix("dx", Role::output, p_.inputs, {});
     if (p_.gradients && p_.parameter_gradient)
-      o.parameter_gradient = parameter("dw", Role::output, program::Purpose::gradient, no_w);
+      o.parameter_gradient = parameter("dw", Role::output, program::Purpose::gradient, {});
     program.set_main(build_tile_chain(b, p_, plan.partition, o));
-    const engine::Profile profile =
-        engine::Engine(compiler::compile(std::move(program), machine_)).run(bindings_);
-    const double promised = plan.chosen.seconds.scaled(machine_.clock_hz).total();
-    EXPECT_NEAR(profile.cycles.total(), promised, 1e-9 * promised);
+    operands_.run(std::move(program), machine_, plan.chosen.seconds);
 
     const Reference reference(p_, w_, x_, dy_);
-    if (!p_.gradients) expect_near(o.y, in_order(reference.y, p_.outputs));
-    if (o.dx) expect_near(*o.dx, in_order(reference.dx, p_.inputs));
-    if (o.parameter_gradient) expect_near(*o.parameter_gradient, reference.dparameter);
+    if (!p_.gradients) operands_.expect_near(o.y, in_order(reference.y, p_.outputs));
+    if (o.dx) operands_.expect_near(*o.dx, in_order(reference.dx, p_.inputs));
+    if (o.parameter_gradient) operands_.expect_near(*o.parameter_gradient, reference.dparameter);
   }
 
  private:
@@ -142,36 +139,17 @@ class ChainRun {
   /// Features as rows in the problem's order.
   template <class T>
   std::vector<T> in_order(const std::vector<T>& values, uint32_t rows) const {
-    if (!p_.sample_rows) return values;
+    if (!p_.sample_rows || values.empty()) return values;
     std::vector<T> transposed(values.size());
     for (uint32_t f = 0; f < rows; ++f)
       for (uint32_t j = 0; j < p_.n; ++j) transposed[j * rows + f] = values[f * p_.n + j];
     return transposed;
   }
 
-  Operand bind(const Operand& operand, const std::vector<float>& values) {
-    memory_.push_back(product::as_type(values, type()));
-    bindings_.push_back({operand.variable, memory_.back().data(), operand.cols(), 1});
-    return operand;
-  }
-
-  void expect_near(const Operand& operand, const std::vector<double>& expected) const {
-    size_t i = 0;
-    while (bindings_[i].variable != operand.variable) ++i;
-    const std::vector<float> found = product::as_floats(memory_[i], type());
-    ASSERT_EQ(found.size(), expected.size());
-    double largest = 1;
-    for (const double value : expected) largest = std::max(largest, std::abs(value));
-    const double tolerance = 16 * epsilon_of(type()) * largest;
-    for (size_t e = 0; e < found.size(); ++e)
-      ASSERT_NEAR(found[e], expected[e], tolerance) << "element " << e;
-  }
-
   TileChainProblem p_;
   machine::Machine machine_;
   std::vector<float> w_, x_, dy_;
-  std::vector<std::vector<std::byte>> memory_;
-  std::vector<engine::Binding> bindings_;
+  BoundOperands operands_{type()};
 };
 
 TileChainProblem factor(const TilePass& pass, uint32_t inputs, uint32_t outputs, uint32_t n) {

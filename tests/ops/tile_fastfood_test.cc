@@ -5,8 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "compiler/compile.h"
-#include "engine/engine.h"
+#include "ops/bound_operands.h"
 #include "ops/run_on_tiles.h"
 #include "ops/structured/tiles/fastfood.h"
 #include "support/error_of.h"
@@ -77,38 +76,27 @@ class FastfoodRun {
     program::Program program;
     const Builder b(program, machine_);
     const auto samples = [&](const char* name, Role role, uint32_t features, const std::vector<float>& of) {
-      return bind(b.external(name, role, type(), p_.rows(features), p_.cols(features)), of);
+      return operands_.bind(b.external(name, role, type(), p_.rows(features), p_.cols(features)), of);
     };
     const auto parameter = [&](const char* name, Role role, const std::vector<float>& of) {
       const auto purpose = role == Role::input ? program::Purpose::parameter : program::Purpose::gradient;
-      return bind(b.external(name, role, type(), p_.stacks, p_.size(), {}, purpose), of);
+      return operands_.bind(b.external(name, role, type(), p_.stacks, p_.size(), {}, purpose), of);
     };
-    const std::vector<float> nothing(std::max(w_[0].size(), x_.size() + dy_.size()), NAN);
     TileFastfoodOperands o{.x = samples("x", Role::input, p_.inputs, x_),
                            .y = samples("y", p_.gradients ? Role::input : Role::output, p_.outputs,
-                                        p_.gradients ? dy_ : nothing),
+                                        p_.gradients ? dy_ : std::vector<float>{}),
                            .parameters = {}};
     for (size_t i = 0; i < 3; ++i) o.parameters.push_back(parameter("w", Role::input, w_[i]));
-    if (p_.gradients && p_.input_gradient) o.dx = samples("dx", Role::output, p_.inputs, nothing);
+    if (p_.gradients && p_.input_gradient) o.dx = samples("dx", Role::output, p_.inputs, {});
     for (size_t i = 0; p_.gradients && p_.parameter_gradients && i < 3; ++i)
-      o.parameter_gradients.push_back(parameter("dw", Role::output, nothing));
+      o.parameter_gradients.push_back(parameter("dw", Role::output, {}));
     program.set_main(build_tile_fastfood(b, p_, plan.partition, o));
-    const engine::Profile profile =
-        engine::Engine(compiler::compile(std::move(program), machine_)).run(bindings_);
-    const double promised = plan.chosen.seconds.scaled(machine_.clock_hz).total();
-    EXPECT_NEAR(profile.cycles.total(), promised, 1e-9 * promised);
+    operands_.run(std::move(program), machine_, plan.chosen.seconds);
     compare(o);
   }
 
  private:
   Type type() const { return p_.numbers.operands; }
-
-  Operand bind(const Operand& operand, std::vector<float> values) {
-    values.resize(operand.box.elements());
-    memory_.push_back(product::as_type(values, type()));
-    bindings_.push_back({operand.variable, memory_.back().data(), operand.cols(), 1});
-    return operand;
-  }
 
   size_t place(uint32_t sample, uint32_t feature, uint32_t features) const {
     return p_.sample_rows ? size_t{sample} * features + feature : size_t{feature} * p_.n + sample;
@@ -127,29 +115,17 @@ class FastfoodRun {
       for (size_t i = 0; i < 3; ++i)
         for (uint32_t f = 0; f < p_.features(); ++f) sums[i][f] += r.parameters[i][f];
     }
-    if (!p_.gradients) expect_near(o.y, y);
-    if (o.dx) expect_near(*o.dx, dx);
-    for (size_t i = 0; i < o.parameter_gradients.size(); ++i) expect_near(o.parameter_gradients[i], sums[i]);
-  }
-
-  void expect_near(const Operand& operand, const Vector& expected) const {
-    size_t i = 0;
-    while (bindings_[i].variable != operand.variable) ++i;
-    const std::vector<float> found = product::as_floats(memory_[i], type());
-    ASSERT_EQ(found.size(), expected.size());
-    double largest = 1;
-    for (const double value : expected) largest = std::max(largest, std::abs(value));
-    const double tolerance = 16 * epsilon_of(type()) * largest;
-    for (size_t e = 0; e < found.size(); ++e)
-      ASSERT_NEAR(found[e], expected[e], tolerance) << "element " << e;
+    if (!p_.gradients) operands_.expect_near(o.y, y);
+    if (o.dx) operands_.expect_near(*o.dx, dx);
+    for (size_t i = 0; i < o.parameter_gradients.size(); ++i)
+      operands_.expect_near(o.parameter_gradients[i], sums[i]);
   }
 
   TileFastfoodProblem p_;
   machine::Machine machine_;
   std::vector<float> x_, dy_;
   std::vector<std::vector<float>> w_;
-  std::vector<std::vector<std::byte>> memory_;
-  std::vector<engine::Binding> bindings_;
+  BoundOperands operands_{type()};
 };
 
 TileFastfoodProblem problem(uint32_t levels, uint32_t stacks, uint32_t inputs, uint32_t outputs, uint32_t n) {

@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "compiler/compile.h"
-#include "engine/engine.h"
+#include "ops/bound_operands.h"
 #include "ops/run_on_tiles.h"
 #include "ops/structured/tiles/toeplitz.h"
 #include "support/error_of.h"
@@ -30,35 +29,25 @@ class ToeplitzRun {
     program::Program program;
     const Builder b(program, machine_);
     const auto samples = [&](const char* name, Role role, uint32_t features, const std::vector<float>& of) {
-      return bind(b.external(name, role, type(), p_.rows(features), p_.cols(features)), of);
+      return operands_.bind(b.external(name, role, type(), p_.rows(features), p_.cols(features)), of);
     };
     const auto parameter = [&](const char* name, Role role, const std::vector<float>& of) {
       const auto purpose = role == Role::input ? program::Purpose::parameter : program::Purpose::gradient;
-      return bind(b.external(name, role, type(), 1, p_.parameters, {}, purpose), of);
+      return operands_.bind(b.external(name, role, type(), 1, p_.parameters, {}, purpose), of);
     };
-    const std::vector<float> no_x(x_.size(), NAN), no_y(dy_.size(), NAN), no_c(c_.size(), NAN);
-    TileToeplitzOperands o{
-        .x = samples("x", Role::input, p_.inputs, x_),
-        .y = samples("y", p_.gradients ? Role::input : Role::output, p_.outputs, p_.gradients ? dy_ : no_y),
-        .parameter = parameter("c", Role::input, c_)};
-    if (p_.gradients && p_.input_gradient) o.dx = samples("dx", Role::output, p_.inputs, no_x);
-    if (p_.gradients && p_.parameter_gradient) o.parameter_gradient = parameter("dc", Role::output, no_c);
+    TileToeplitzOperands o{.x = samples("x", Role::input, p_.inputs, x_),
+                           .y = samples("y", p_.gradients ? Role::input : Role::output, p_.outputs,
+                                        p_.gradients ? dy_ : std::vector<float>{}),
+                           .parameter = parameter("c", Role::input, c_)};
+    if (p_.gradients && p_.input_gradient) o.dx = samples("dx", Role::output, p_.inputs, {});
+    if (p_.gradients && p_.parameter_gradient) o.parameter_gradient = parameter("dc", Role::output, {});
     program.set_main(build_tile_toeplitz(b, p_, plan.partition, o));
-    const engine::Profile profile =
-        engine::Engine(compiler::compile(std::move(program), machine_)).run(bindings_);
-    const double promised = plan.chosen.seconds.scaled(machine_.clock_hz).total();
-    EXPECT_NEAR(profile.cycles.total(), promised, 1e-9 * promised);
+    operands_.run(std::move(program), machine_, plan.chosen.seconds);
     compare(o);
   }
 
  private:
   Type type() const { return p_.numbers.operands; }
-
-  Operand bind(const Operand& operand, const std::vector<float>& values) {
-    memory_.push_back(product::as_type(values, type()));
-    bindings_.push_back({operand.variable, memory_.back().data(), operand.cols(), 1});
-    return operand;
-  }
 
   size_t place(uint32_t feature, uint32_t sample, uint32_t features) const {
     return p_.sample_rows ? size_t{sample} * features + feature : size_t{feature} * p_.n + sample;
@@ -76,28 +65,15 @@ class ToeplitzRun {
           dc[parameter] += double{dy_[out]} * x_[in];
         }
       }
-    if (!p_.gradients) expect_near(o.y, y);
-    if (o.dx) expect_near(*o.dx, dx);
-    if (o.parameter_gradient) expect_near(*o.parameter_gradient, dc);
-  }
-
-  void expect_near(const Operand& operand, const std::vector<double>& expected) const {
-    size_t i = 0;
-    while (bindings_[i].variable != operand.variable) ++i;
-    const std::vector<float> found = product::as_floats(memory_[i], type());
-    ASSERT_EQ(found.size(), expected.size());
-    double largest = 1;
-    for (const double value : expected) largest = std::max(largest, std::abs(value));
-    const double tolerance = 16 * epsilon_of(type()) * largest;
-    for (size_t e = 0; e < found.size(); ++e)
-      ASSERT_NEAR(found[e], expected[e], tolerance) << "element " << e;
+    if (!p_.gradients) operands_.expect_near(o.y, y);
+    if (o.dx) operands_.expect_near(*o.dx, dx);
+    if (o.parameter_gradient) operands_.expect_near(*o.parameter_gradient, dc);
   }
 
   TileToeplitzProblem p_;
   machine::Machine machine_;
   std::vector<float> c_, x_, dy_;
-  std::vector<std::vector<std::byte>> memory_;
-  std::vector<engine::Binding> bindings_;
+  BoundOperands operands_{type()};
 };
 
 std::vector<TileToeplitzProblem> problems() {
