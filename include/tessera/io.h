@@ -43,11 +43,18 @@ struct GeneratedMatrix {
 /// UsageError for a density or sizes out of range, Error if it does not fit in memory.
 SparseMatrix generate(const GeneratedMatrix& wanted);
 
+struct FlatButterflyOptions {
+  uint32_t factors = 0;  ///< the first so many of log₂ butterfly_size; 0: all
+  /// Whether a rectangular matrix stretches the grid; otherwise it repeats a square pattern, whose blocks are
+  /// dealt out in turn along the longer side.
+  bool stretch = true;
+};
+
 /// The pattern of pixelfly (Chen et al. 2021), a flat block butterfly: on a grid of butterfly_size² cells,
-/// stretched over the matrix, the cells (i, i) and (i, i ⊕ 2^k) for all k; and every block that has an
-/// element of one. Throws UsageError unless the butterfly size is a power of two that the matrix has rows and
-/// columns for.
-Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size);
+/// stretched over the matrix, the cells (i, i) and (i, i ⊕ 2^k) for each factor k; and every block that
+/// overlaps one. Throws UsageError unless the butterfly size is a power of two, and for what does not repeat.
+Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
+                       const FlatButterflyOptions& options = {});
 
 /// Covers the stored elements of a matrix with b × b blocks aligned to multiples of b; other elements of a
 /// block are 0 (fill-in). Throws UsageError for a malformed matrix or b = 0.

@@ -5,6 +5,7 @@
 #include <tessera/io.h>
 #include <tessera/sparse.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,20 @@ PatternKind kind_named(const std::string& name) {
 SparseMatrix generated(std::pair<uint32_t, uint32_t> shape, double density, uint32_t block_size,
                        const std::string& kind, uint64_t seed) {
   return generate({kind_named(kind), shape.first, shape.second, density, block_size, seed});
+}
+
+/// Which blocks a flat butterfly has: booleans [block rows, block columns].
+Rows<bool> active_blocks(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
+                         uint32_t factors, bool stretch) {
+  const Pattern pattern = flat_butterfly(rows, cols, block_size, butterfly_size, {factors, stretch});
+  const size_t width = pattern.block_cols(), count = pattern.block_rows() * width;
+  auto active = std::make_unique<bool[]>(count);
+  for (size_t row = 0; row < pattern.block_rows(); ++row)
+    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+      active[row * width + pattern.columns[i]] = true;
+  bool* values = active.release();
+  const nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
+  return Rows<bool>(values, {pattern.block_rows(), width}, owner);
 }
 
 }  // namespace
@@ -73,6 +88,8 @@ void bind_matrix(nb::module_& m) {
         nb::call_guard<nb::gil_scoped_release>());
   m.def("generate", &generated, "shape"_a, "density"_a, "block_size"_a = 1, "kind"_a = "random", "seed"_a = 0,
         nb::call_guard<nb::gil_scoped_release>());
+  m.def("flat_butterfly", &active_blocks, "rows"_a, "cols"_a, "block_size"_a, "butterfly_size"_a, "factors"_a,
+        "stretch"_a);
   m.def("cover_with_blocks", &cover_with_blocks, "matrix"_a, "block_size"_a,
         nb::call_guard<nb::gil_scoped_release>());
 }

@@ -25,6 +25,9 @@ constexpr std::array<std::string_view, 2> kFactorsNames = {"best", "published"};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;
+// A step of the first factor moves all outputs, one of the second only those of its row.
+constexpr double kLowRankFirstRate = 0.1;
+constexpr double kLowRankSecondRate = 3;
 // Streams of random numbers, apart from those of a graph's operations.
 constexpr uint32_t kValues = 0x6C617900;
 constexpr uint32_t kPlaces = 0x6C617901;
@@ -135,8 +138,8 @@ class LayerBuilder {
     const double r = options_.rank, published = 1 / std::sqrt(r * inputs_);
     const double first = scaled ? 1 / std::sqrt(inputs_) : published;
     const double second = scaled ? 1 / std::sqrt(r) : published;
-    const Value v = normal("v", {options_.rank, inputs_}, first, 1);
-    const Value u = normal("u", {outputs_, options_.rank}, second, 1);
+    const Value v = normal("v", {options_.rank, inputs_}, first, scaled ? kLowRankFirstRate : 1);
+    const Value u = normal("u", {outputs_, options_.rank}, second, scaled ? kLowRankSecondRate : 1);
     return linear(linear(x_, v), u);
   }
 

@@ -297,7 +297,7 @@ def test_repeated_flat_butterfly():
     square = nn.flat_butterfly(32, 32, 8, 4)
     assert torch.equal(nn.flat_butterfly(64, 32, 8, 4, stretch=False), square.repeat(2, 1))
     assert torch.equal(nn.flat_butterfly(32, 96, 8, 4, stretch=False), square.repeat(1, 3))
-    with pytest.raises(ValueError, match="use stretch=True"):
+    with pytest.raises(ValueError, match="repeat no square pattern; stretch it"):
         nn.flat_butterfly(64, 48, 8, 4, stretch=False)
 
 

@@ -2,7 +2,13 @@
 #include <tessera/error.h>
 #include <tessera/io.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "sparse/pattern.h"
 #include "support/error_of.h"
@@ -31,13 +37,70 @@ TEST(FlatButterfly, IsStretchedOverAnyMatrix) {
   EXPECT_EQ(pattern.columns[pattern.row_begin[1] - 1], (6 * 784 / 8 - 1) / 16);
 }
 
+/// Whether block (row, col) overlaps an active cell, by real numbers.
+bool overlaps(const Pattern& sizes, uint32_t cells, uint32_t row, uint32_t col) {
+  const auto range = [&](uint32_t block, uint32_t size) {
+    const double from = double(block) * sizes.block_size * cells / size,
+                 to = std::min(double(block + 1) * sizes.block_size * cells / size, double(cells));
+    return std::pair(static_cast<uint32_t>(from), static_cast<uint32_t>(std::ceil(to)));
+  };
+  const auto [first_row, last_row] = range(row, sizes.rows);
+  const auto [first_col, last_col] = range(col, sizes.cols);
+  for (uint32_t i = first_row; i < last_row; ++i)
+    for (uint32_t j = first_col; j < last_col; ++j)
+      if ((i ^ j) == 0 || std::has_single_bit(i ^ j)) return true;
+  return false;
+}
+
+TEST(FlatButterfly, HasTheBlocksThatOverlapActiveCells) {
+  for (const auto& [rows, cols, block, cells] :
+       {std::array{24U, 40U, 4U, 8U}, {100U, 70U, 6U, 8U}, {5U, 9U, 2U, 16U}, {64U, 48U, 16U, 1U}}) {
+    const Pattern pattern = flat_butterfly(rows, cols, block, cells);
+    sparse::validate(pattern);
+    for (uint32_t r = 0; r < pattern.block_rows(); ++r) {
+      std::vector<uint32_t> expected;
+      for (uint32_t c = 0; c < pattern.block_cols(); ++c)
+        if (overlaps(pattern, cells, r, c)) expected.push_back(c);
+      EXPECT_TRUE(std::ranges::equal(
+          expected, std::span(pattern.columns)
+                        .subspan(pattern.row_begin[r], pattern.row_begin[r + 1] - pattern.row_begin[r])))
+          << rows << " × " << cols << ", block row " << r;
+    }
+  }
+}
+
+TEST(FlatButterfly, HasTheFirstFactorsOnly) {
+  EXPECT_EQ(flat_butterfly(8, 8, 1, 8, {.factors = 1}).blocks(), 16u);
+  EXPECT_EQ(flat_butterfly(8, 8, 1, 8, {.factors = 3}).columns, flat_butterfly(8, 8, 1, 8).columns);
+}
+
+TEST(FlatButterfly, RepeatsASquareThatIsNotStretched) {
+  const Pattern square = flat_butterfly(32, 32, 8, 4);
+  const Pattern tall = flat_butterfly(64, 32, 8, 4, {.stretch = false});
+  const Pattern wide = flat_butterfly(32, 96, 8, 4, {.stretch = false});
+  sparse::validate(tall);
+  sparse::validate(wide);
+  for (uint32_t r = 0; r < 8; ++r)
+    for (uint64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(tall.columns[tall.row_begin[r] + i], square.columns[square.row_begin[r % 4] + i]);
+  for (uint32_t r = 0; r < 4; ++r)
+    for (uint64_t i = 0; i < 9; ++i)
+      EXPECT_EQ(wide.columns[wide.row_begin[r] + i],
+                square.columns[square.row_begin[r] + i % 3] + 4 * (i / 3));
+}
+
 TEST(FlatButterfly, RefusesOtherSizes) {
   const auto message = [](uint32_t size) {
     return test::error_of<UsageError>([&] { flat_butterfly(64, 32, 4, size); });
   };
-  EXPECT_TRUE(test::says(message(0), "a butterfly size of 0; it must be a power of two, at most 32"));
+  EXPECT_TRUE(test::says(message(0), "a butterfly size of 0; it must be a power of two, at most 1048576"));
   EXPECT_TRUE(test::says(message(12), "a butterfly size of 12"));
-  EXPECT_TRUE(test::says(message(64), "a butterfly size of 64"));
+  EXPECT_TRUE(test::says(message(1 << 21), "a butterfly size of 2097152"));
+  const auto error = [](uint32_t rows, FlatButterflyOptions options) {
+    return test::error_of<UsageError>([&] { flat_butterfly(rows, 32, 4, 8, options); });
+  };
+  EXPECT_TRUE(test::says(error(64, {.factors = 4}), "4 butterfly factors; 8 cells have 1 to 3"));
+  EXPECT_TRUE(test::says(error(48, {.stretch = false}), "12 × 8 blocks repeat no square pattern"));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tessera import _blocks
+from tessera import _blocks, _tessera
 from tessera.nn._sparse import SparseLinear, check_layer
 from tessera.nn._structured import rate_scale
 
@@ -29,42 +29,12 @@ def flat_butterfly(
     stretch=False, a rectangular matrix repeats a square pattern instead: blocks of the longer side are dealt out in
     turn.
     """
-    if butterfly_size < 2 or butterfly_size & (butterfly_size - 1):
+    if butterfly_size < 2:
         raise ValueError(f"a butterfly size of {butterfly_size}; it must be a power of two, at least 2")
-    levels = butterfly_size.bit_length() - 1
-    if factors is not None and not 1 <= factors <= levels:
-        raise ValueError(f"{factors} butterfly factors; {butterfly_size} cells have 1 to {levels}")
-    if block_size < 1:
-        raise ValueError(f"a block size of {block_size}; it must be at least 1")
-    cells = torch.zeros(butterfly_size, butterfly_size, dtype=torch.bool)
-    row = torch.arange(butterfly_size)
-    for level in range(levels if factors is None else factors):
-        cells[row, row] = True
-        cells[row, row ^ (1 << level)] = True
-    rows = _overlaps(out_features, block_size, butterfly_size)
-    cols = _overlaps(in_features, block_size, butterfly_size)
-    active = (rows @ cells.double() @ cols.t()) > 0
-    return active if stretch else _repeated(active)
-
-
-def _overlaps(features: int, block_size: int, cells: int) -> Tensor:
-    """Which blocks share features with which cells: ones [blocks, cells]."""
-    block = torch.arange(-(-features // block_size)).unsqueeze(1)
-    cell = torch.arange(cells)
-    begins_before = cell * features < (block + 1) * block_size * cells
-    ends_after = (cell + 1) * features > block * block_size * cells
-    return (begins_before & ends_after).double()
-
-
-def _repeated(active: Tensor) -> Tensor:
-    rows, cols = active.shape
-    long, short = max(rows, cols), min(rows, cols)
-    if long % short:
-        raise ValueError(f"{rows} × {cols} blocks repeat no square pattern: use stretch=True")
-    ratio = long // short
-    if rows > cols:
-        return active.reshape(-1, ratio, cols).transpose(0, 1).reshape(rows, cols)
-    return active.reshape(rows, -1, ratio).transpose(1, 2).reshape(rows, cols)
+    if factors is not None and factors < 1:
+        raise ValueError(f"{factors} butterfly factors; there must be at least 1")
+    sizes = (out_features, in_features, block_size, butterfly_size)
+    return torch.from_numpy(_tessera.flat_butterfly(*sizes, factors or 0, stretch))
 
 
 class PixelflyLinear(SparseLinear):
