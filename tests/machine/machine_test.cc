@@ -85,6 +85,19 @@ TEST_F(MachineFile, KeepsTheSourceOfEachNumber) {
   }
 }
 
+TEST_F(MachineFile, ReadsTheHostLink) {
+  EXPECT_FALSE(read_text(kToyToml).has_host_link());
+  const Machine m = read_text(kToyToml + "host_link_gb_per_second = 12.5\nhost_link_latency_us = 10\n");
+  EXPECT_TRUE(m.has_host_link());
+  EXPECT_EQ(m.host_link_bytes_per_second, 12.5e9);
+  EXPECT_NEAR(m.host_transfer_seconds(0), 10e-6, 1e-15);
+  EXPECT_NEAR(m.host_transfer_seconds(125'000'000), 0.01001, 1e-12);
+  EXPECT_THAT(error_of(kToyToml + "host_link_gb_per_second = -1\n"),
+              HasSubstr("'host_link_gb_per_second' is -1; it must be a number from 0 to 1000000"));
+  EXPECT_THAT(error_of(kToyToml + "host_link_latency_us = nan\n"),
+              HasSubstr("'host_link_latency_us' is nan"));
+}
+
 TEST_F(MachineFile, IsNamedAfterItsFileWhereItHasNoName) {
   const Machine m = read_text(std::regex_replace(kToyToml, std::regex("name = [^\n]*\n"), "",
                                                  std::regex_constants::format_first_only));
@@ -171,6 +184,7 @@ TEST(BuiltinMachines, HaveTheVendorsPeaks) {
   EXPECT_NEAR(tflops(gc200, gc200.macs_per_cycle_f16), 250, 1);
   EXPECT_NEAR(tflops(gc200, gc200.macs_per_cycle_f32), 62.5, 0.5);
   EXPECT_EQ(gc200.tile_bytes - gc200.interleaved_from, 425984u);
+  EXPECT_EQ(gc200.host_link_bytes_per_second, 100e9 / 8);
   const Machine gc2 = find("gc2");
   EXPECT_NEAR(tflops(gc2, gc2.macs_per_cycle_f32), 31.1, 0.1);
 }

@@ -41,6 +41,10 @@ constexpr Key kKeys[] = {
     {"superstep_cycles", "cycles per compute set", 0, 1e9, false, 0, assign<&Machine::superstep_cycles>},
     {"macs_per_cycle_f16", kMacs, 1e-3, 1e9, false, kRequired, assign<&Machine::macs_per_cycle_f16>},
     {"macs_per_cycle_f32", kMacs, 1e-3, 1e9, false, kRequired, assign<&Machine::macs_per_cycle_f32>},
+    {"host_link_gb_per_second", "10^9 bytes per second, each direction", 0, 1e6, false, 0,
+     [](Machine& m, double rate) { m.host_link_bytes_per_second = rate * 1e9; }},
+    {"host_link_latency_us", "microseconds per transfer", 0, 1e9, false, 0,
+     [](Machine& m, double latency) { m.host_link_latency_seconds = latency * 1e-6; }},
 };
 
 std::string names_of(const std::vector<const Key*>& keys) {

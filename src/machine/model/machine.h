@@ -52,6 +52,10 @@ struct Machine {
   double macs_per_cycle_f16 = 0;
   double macs_per_cycle_f32 = 0;
 
+  // The link between a tiled machine and the computer that feeds it.
+  double host_link_bytes_per_second = 0;  ///< in each direction; 0: unknown
+  double host_link_latency_seconds = 0;   ///< of each transfer
+
   HostFacts facts;      ///< hosts only
   HostFigures figures;  ///< hosts only
 
@@ -61,6 +65,11 @@ struct Machine {
   bool has_interleaved_region() const { return interleaved_from < tile_bytes; }
   double interleaved_load_bytes_per_cycle() const { return load_bytes_per_cycle * interleaved_load_factor; }
   double seconds(double cycles) const { return cycles / clock_hz; }
+  bool has_host_link() const { return host_link_bytes_per_second > 0; }
+  /// Of one transfer over the host link, which the machine must have.
+  double host_transfer_seconds(uint64_t bytes) const {
+    return host_link_latency_seconds + static_cast<double>(bytes) / host_link_bytes_per_second;
+  }
 };
 
 /// This computer with `threads` tiles (0: default_threads), for the active instruction set. Uses rates
