@@ -7,7 +7,7 @@ tessera_embed(tessera_studies studies/popsparse/published.h tessera::studies::po
   ${popsparse_tables})
 
 set(butterfly_tables "")
-foreach(name IN ITEMS section-4.csv table-1.csv table-2.csv table-4.csv table-5.csv)
+foreach(name IN ITEMS section-3.csv section-4.csv table-1.csv table-2.csv table-4.csv table-5.csv)
   list(APPEND butterfly_tables ${name} ${PROJECT_SOURCE_DIR}/src/studies/butterfly/published/${name})
 endforeach()
 tessera_embed(tessera_studies studies/butterfly/study.h tessera::studies::butterfly PublishedFile kPublishedTables

@@ -26,6 +26,7 @@ namespace tessera::kernels {
   X(optimizer)                      \
   X(reduce)                         \
   X(row_epilogue)                   \
+  X(scalar_product)                 \
   X(sddmm)                          \
   X(softmax)                        \
   X(spiking)                        \

@@ -64,6 +64,16 @@ void execute(product::Product& product, const SparseMatrix& weight, const Settin
 
 void enter_rate(double flops, Result& result) {
   if (const auto seconds = result.value("seconds")) result.values["gflops"] = 1e-9 * flops / *seconds;
+  if (const auto seconds = result.value("seconds_with_transfers"))
+    result.values["gflops_with_transfers"] = 1e-9 * flops / *seconds;
+}
+
+void enter_transfers(const machine::Machine& machine, uint64_t bytes_in, uint64_t bytes_out, Result& result) {
+  const auto seconds = result.value("seconds");
+  if (!machine.has_host_link() || !seconds) return;
+  const double transfer = machine.host_transfer_seconds(bytes_in) + machine.host_transfer_seconds(bytes_out);
+  result.values["transfer_seconds"] = transfer;
+  result.values["seconds_with_transfers"] = *seconds + transfer;
 }
 
 Result run_product(const ProductCase& what, const Setting& setting) {
@@ -83,6 +93,10 @@ Result run_product(const ProductCase& what, const Setting& setting) {
   }
   if (setting.on_host() || (setting.verify && what.flops() * what.density <= kMostExecutedFlops))
     execute(product, weight, setting, result);
+  const uint64_t size = size_of(Type::f32);
+  if (!setting.on_host())
+    enter_transfers(setting.machine, size * (weight.values.size() + uint64_t{what.k} * what.n),
+                    size * what.m * what.n, result);
   enter_rate(what.flops(), result);
   return result;
 }

@@ -21,11 +21,18 @@ struct ProductCase {
 };
 
 /// Plans, builds, compiles and accounts the product, or on a host measures it. Enters "seconds", "gflops" (of
-/// the dense product's operations), on tiles "cycles" and the program's size. A product of at most some 10^8
-/// operations is executed and compared with float64 if the setting asks for it; on a host every one.
+/// the dense product's operations), on tiles "cycles", the program's size, and the same with both operands
+/// sent from the host and the result fetched. A product of at most some 10^8 operations is executed and
+/// compared with float64 if the setting asks for it; on a host every one.
 Result run_product(const ProductCase& what, const Setting& setting);
 
-/// Enters "gflops" from "seconds".
+/// Enters "gflops" from "seconds", and "gflops_with_transfers" from "seconds_with_transfers" if there are
+/// any.
 void enter_rate(double flops, Result& result);
+
+/// Enters "transfer_seconds", to send that many bytes to a modelled machine and fetch others from it, one
+/// after the other, and "seconds_with_transfers", the sum with "seconds". Nothing if the machine has no host
+/// link.
+void enter_transfers(const machine::Machine& machine, uint64_t bytes_in, uint64_t bytes_out, Result& result);
 
 }  // namespace tessera::studies::butterfly

@@ -8,7 +8,7 @@
 namespace tessera::studies::butterfly {
 
 std::span<const Section> all_sections() {
-  static const std::vector<Section> sections = {table_1(), table_2()};
+  static const std::vector<Section> sections = {table_1(), figure_3(), table_2(), figure_4(), figure_5()};
   return sections;
 }
 

@@ -15,8 +15,11 @@
 
 namespace tessera::studies::butterfly {
 
-Section table_1();  ///< the machine
-Section table_2();  ///< dense and sparse products
+Section table_1();   ///< the machine
+Section figure_3();  ///< exchange between tiles
+Section table_2();   ///< dense and sparse products
+Section figure_4();  ///< skewed products
+Section figure_5();  ///< memory and program size
 
 std::span<const Section> all_sections();
 
