@@ -206,6 +206,9 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
   refuse_unless(!r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(r.resume, {"--allow-different-bits"}, "--resume");
+  if (r.seeds - 1 > UINT64_MAX - s.seed)
+    throw UsageError(
+        fmt::format("{} consecutive seeds from {} on pass the largest, {}", r.seeds, s.seed, UINT64_MAX));
   if (is_sweep(r) && r.estimate)
     throw UsageError(fmt::format("--estimate is for one training; leave out it or {}",
                                  r.seeds > 1 ? "--seeds" : "further batches"));

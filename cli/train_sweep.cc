@@ -41,7 +41,7 @@ class Sweep {
       : request_(request), machine_(machine), images_(images) {}
 
   /// Whether it came to its end.
-  bool train(const TrainRequest& one) {
+  bool train(const TrainRequest& one) try {
     Trainer trainer(one.settings, images_, machine_, one.threads);
     SweepRun run{one.settings.batch, one.settings.seed, report_of(one, images_, machine_, trainer)};
     if (runs_.empty() && !one.json) fmt::print("{}", heading(run.report, trainer));
@@ -61,6 +61,10 @@ class Sweep {
     json_.push_back(json_of(one, machine_, trainer, run.report, first));
     runs_.push_back(std::move(run));
     return true;
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", name_of(one), e.what()));
   }
 
   void show() {

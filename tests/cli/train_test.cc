@@ -305,6 +305,9 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--rate fast", "--rate takes a number; 'fast' is not one"},
       {"--rate nan", "--rate takes a number; 'nan' is not one"},
       {"--batch 0", "--batch takes a whole number from 1"},
+      {"--seeds 0", "--seeds takes a whole number from 1 to 1000"},
+      {"--seed 18446744073709551615 --seeds 2", "2 consecutive seeds from 18446744073709551615 on"},
+      {"--seeds 2 --resume", "--resume is for --checkpoint FILE"},
       {"--batch 25,", "--batch takes a whole number from 1 to 2147483647; '' is not one"},
       {"--batch 25,50,25", "--batch lists 25 twice"},
       {"--batch 25,1000", "a batch of 1000 is larger than the 340 images"},
@@ -324,7 +327,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
   for (const auto& [options, message] : cases) {
     std::string command = kSmall;
     if (options.starts_with("--layers")) command = "train --images 400";
-    if (options.starts_with("--rate")) command = "train";
+    if (options.starts_with("--rate") || options.starts_with("--seed ")) command = "train";
     const Outcome o = run(fmt::format("{} {}", command, options));
     EXPECT_EQ(o.status, 2) << options;
     EXPECT_NE(o.err.find(message), std::string::npos) << options << ": " << o.err;
@@ -337,6 +340,9 @@ TEST_F(TrainCliTest, ReportsDivergenceAndMissingFiles) {
   const Outcome diverged = run("train --layers 64,32,10 --images 400 --rate 1e9");
   EXPECT_EQ(diverged.status, 1);
   EXPECT_NE(diverged.err.find("training diverged: the loss is"), std::string::npos) << diverged.err;
+  const Outcome which = run("train --layers 64,32,10 --images 400 --rate 1e9 --batch 50,25");
+  EXPECT_EQ(which.status, 1);
+  EXPECT_NE(which.err.find("batch 50, seed 0: training diverged"), std::string::npos) << which.err;
   const Outcome missing = run(fmt::format("train --dataset mnist --data '{}'", path("nowhere")));
   EXPECT_EQ(missing.status, 1);
   EXPECT_NE(missing.err.find("no images of mnist here"), std::string::npos) << missing.err;
