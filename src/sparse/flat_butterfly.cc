@@ -33,7 +33,8 @@ void check(uint32_t butterfly_size, uint32_t factors) {
                                  butterfly_size, kMostCells));
   const auto most = static_cast<uint32_t>(std::countr_zero(butterfly_size));
   if (factors > most)
-    throw UsageError(fmt::format("{} butterfly factors; {} cells have 1 to {}", factors, butterfly_size, most));
+    throw UsageError(
+        fmt::format("{} butterfly factors; {} cells have 1 to {}", factors, butterfly_size, most));
 }
 
 Rows stretched(const Pattern& sizes, uint32_t cells, uint32_t factors) {
