@@ -5,6 +5,7 @@
 
 namespace tessera::python {
 
+void bind_exchange(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_images(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);
@@ -14,5 +15,6 @@ void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);
+void bind_structured_calls(nanobind::module_& m);
 
 }  // namespace tessera::python

@@ -1,5 +1,7 @@
 // Structured maps of a batch of samples: butterflies, Kronecker-sparse factors, circulant and Toeplitz
 // matrices, fastfood; with their gradients.
+#include "structured.h"
+
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
@@ -58,80 +60,74 @@ struct Result {
   std::vector<float> values;
 };
 
-class Product {
- public:
-  Product(const Structure& structure, uint32_t batch, bool transposed, uint32_t threads, bool bias)
-      : product_(structure, batch, {.transposed = transposed, .threads = threads, .bias = bias}),
-        transposed_(transposed),
-        inputs_(inputs_of(structure)),
-        outputs_(outputs_of(structure)) {}
+}  // namespace
 
-  const StructuredProduct& planned() const { return product_; }
+Product::Product(const Structure& structure, uint32_t batch, bool transposed, uint32_t threads, bool bias)
+    : product_(structure, batch, {.transposed = transposed, .threads = threads, .bias = bias}),
+      transposed_(transposed),
+      inputs_(inputs_of(structure)),
+      outputs_(outputs_of(structure)) {}
 
-  void run(uintptr_t x, const std::vector<uintptr_t>& parameters, uintptr_t y) const {
+void Product::run(uintptr_t x, const std::vector<uintptr_t>& parameters, uintptr_t y) const {
+  const nb::gil_scoped_release released;
+  product_(pointer<const float>(x), pointers<const float>(parameters), pointer<float>(y));
+}
+
+void Product::run_gradients(uintptr_t x, uintptr_t dy, const std::vector<uintptr_t>& parameters, uintptr_t dx,
+                            const std::vector<uintptr_t>& gradients) const {
+  const nb::gil_scoped_release released;
+  product_.gradients(pointer<const float>(x), pointer<const float>(dy), pointers<const float>(parameters),
+                     pointer<float>(dx), pointers<float>(gradients));
+}
+
+nb::object Product::call(nb::object x, nb::args parameters) const {
+  const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
+  const std::vector<const float*> values = parameters_from(parameters);
+  Result y(samples_of(outputs_));
+  {
     const nb::gil_scoped_release released;
-    product_(pointer<const float>(x), pointers<const float>(parameters), pointer<float>(y));
+    product_(from, values, y.values.data());
   }
+  return std::move(y).array();
+}
 
-  void run_gradients(uintptr_t x, uintptr_t dy, const std::vector<uintptr_t>& parameters, uintptr_t dx,
-                     const std::vector<uintptr_t>& gradients) const {
+nb::tuple Product::gradients(nb::object x, nb::object dy, nb::args parameters) const {
+  const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
+  const float* of_y = floats(dy, "dy", uint64_t{product_.batch()} * outputs_);
+  const std::vector<const float*> values = parameters_from(parameters);
+  Result dx(samples_of(inputs_));
+  std::vector<Result> of_parameters;
+  std::vector<float*> written;
+  for (const StructuredParameter& parameter : product_.parameters())
+    of_parameters.emplace_back(std::vector<size_t>(parameter.shape.begin(), parameter.shape.end()));
+  for (Result& result : of_parameters) written.push_back(result.values.data());
+  {
     const nb::gil_scoped_release released;
-    product_.gradients(pointer<const float>(x), pointer<const float>(dy), pointers<const float>(parameters),
-                       pointer<float>(dx), pointers<float>(gradients));
+    product_.gradients(from, of_y, values, dx.values.data(), written);
   }
+  nb::list all;
+  all.append(std::move(dx).array());
+  for (Result& result : of_parameters) all.append(std::move(result).array());
+  return nb::tuple(all);
+}
 
-  nb::object call(nb::object x, nb::args parameters) const {
-    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
-    const std::vector<const float*> values = parameters_from(parameters);
-    Result y(samples_of(outputs_));
-    {
-      const nb::gil_scoped_release released;
-      product_(from, values, y.values.data());
-    }
-    return std::move(y).array();
-  }
+std::vector<size_t> Product::samples_of(uint32_t features) const {
+  if (transposed_) return {features, product_.batch()};
+  return {product_.batch(), features};
+}
 
-  nb::tuple gradients(nb::object x, nb::object dy, nb::args parameters) const {
-    const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
-    const float* of_y = floats(dy, "dy", uint64_t{product_.batch()} * outputs_);
-    const std::vector<const float*> values = parameters_from(parameters);
-    Result dx(samples_of(inputs_));
-    std::vector<Result> of_parameters;
-    std::vector<float*> written;
-    for (const StructuredParameter& parameter : product_.parameters())
-      of_parameters.emplace_back(std::vector<size_t>(parameter.shape.begin(), parameter.shape.end()));
-    for (Result& result : of_parameters) written.push_back(result.values.data());
-    {
-      const nb::gil_scoped_release released;
-      product_.gradients(from, of_y, values, dx.values.data(), written);
-    }
-    nb::list all;
-    all.append(std::move(dx).array());
-    for (Result& result : of_parameters) all.append(std::move(result).array());
-    return nb::tuple(all);
-  }
+std::vector<const float*> Product::parameters_from(const nb::args& given) const {
+  const std::vector<StructuredParameter>& expected = product_.parameters();
+  if (given.size() != expected.size())
+    throw UsageError(fmt::format("{} parameters; a {} has {}", given.size(), name_of(product_.structure()),
+                                 expected.size()));
+  std::vector<const float*> values;
+  for (size_t i = 0; i < expected.size(); ++i)
+    values.push_back(floats(given[i], std::string(expected[i].name), expected[i].elements()));
+  return values;
+}
 
- private:
-  std::vector<size_t> samples_of(uint32_t features) const {
-    if (transposed_) return {features, product_.batch()};
-    return {product_.batch(), features};
-  }
-
-  std::vector<const float*> parameters_from(const nb::args& given) const {
-    const std::vector<StructuredParameter>& expected = product_.parameters();
-    if (given.size() != expected.size())
-      throw UsageError(fmt::format("{} parameters; a {} has {}", given.size(), name_of(product_.structure()),
-                                   expected.size()));
-    std::vector<const float*> values;
-    for (size_t i = 0; i < expected.size(); ++i)
-      values.push_back(floats(given[i], std::string(expected[i].name), expected[i].elements()));
-    return values;
-  }
-
-  StructuredProduct product_;
-  bool transposed_;
-  uint32_t inputs_, outputs_;
-};
+namespace {
 
 void bind_structures(nb::module_& m) {
   nb::class_<Butterfly>(m, "Butterfly", "A product of log2(N) factors of 2 x 2 matrices.")

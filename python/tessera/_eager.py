@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from tessera import _tessera
 
 _C = torch._C
 
@@ -26,19 +31,41 @@ _PLAIN_KEYS = _plain_keys()
 _TYPES = (Tensor, nn.Parameter)
 
 
+# Something true: a mode, a transform, a tracer, or the profiler has to see each operator.
+_WATCHERS: list[Callable[[], object]] = [
+    _C._len_torch_dispatch_stack,
+    _C._len_torch_function_stack,
+    _C._are_functorch_transforms_active,
+    _C._get_tracing_state,
+    _C._autograd._profiler_enabled,
+    partial(torch.is_autocast_enabled, "cpu"),
+]
+
+
+def _reader() -> _tessera.TensorReader | None:
+    try:
+        return _tessera.TensorReader(Tensor, nn.Parameter, torch._C._VariableFunctions.empty_like, _WATCHERS)
+    except TypeError:  # PyTorch before 2.10
+        return None
+
+
+#: Reads tensors without calls of Python, where PyTorch can do that.
+reader = _reader()
+
+
+@atexit.register
+def _forget() -> None:
+    global reader
+    reader = None
+
+
 def is_eager(*tensors: Tensor | None) -> bool:
     """Whether nothing traces, transforms or watches what PyTorch computes, and these are its own tensors on the CPU."""
     if torch.compiler.is_compiling():
         return False
-    if (
-        _C._len_torch_dispatch_stack()
-        or _C._len_torch_function_stack()
-        or _C._are_functorch_transforms_active()
-        or _C._get_tracing_state()
-        or torch.is_autocast_enabled("cpu")
-        or torch.autograd.profiler._is_profiler_enabled
-    ):
-        return False
+    for watches in _WATCHERS:
+        if watches():
+            return False
     for tensor in tensors:
         if tensor is not None and (type(tensor) not in _TYPES or _keys(tensor) not in _PLAIN_KEYS):
             return False

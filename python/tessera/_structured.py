@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tessera import _eager
 from tessera import _structured_products as products
 from tessera._eager import is_eager, kernel_is_next
 from tessera._operators import library, refuse_device
@@ -56,6 +57,8 @@ class _Map:
     takes_any_shape: bool = False
     #: Products, by what they depend on.
     calls: dict[tuple[Any, ...], products.Call] = field(default_factory=dict)
+    #: The same for layers: by whether there is a bias, and by `others`.
+    layer_calls: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def leading(self, x: Tensor, result: tuple[int, ...]) -> torch.Size:
         """The batch dimensions of x, which has as many others as the result."""
@@ -63,7 +66,7 @@ class _Map:
             raise ValueError(f"x has shape {tuple(x.shape)}; {self.name} needs at least {len(result)} dimensions")
         return x.shape[: x.dim() - len(result)]
 
-    def call(self, x: Tensor, arguments: Sequence[Any], bias_shape: tuple[int, ...] | None) -> products.Call:
+    def call(self, x: Tensor, arguments: Sequence[Any], bias_shape: tuple[int, ...] | None = None) -> products.Call:
         """The product for arguments of these shapes, which were checked when it was planned."""
         count = self.parameters
         shapes = [parameter.shape for parameter in arguments[:count]]
@@ -89,26 +92,21 @@ class _Map:
             raise ValueError(f"the bias has shape {bias_shape}; for {self.name} it is {result}")
         if len(self.calls) >= products.MOST_PRODUCTS:
             self.calls.clear()
-        call = self.calls[key] = products.Call(product, batch, (*leading, *result), bias_shape)
+        call = self.calls[key] = products.Call(product, batch, (*leading, *result))
         return call
 
 
 # The kernels.
 
 
-def _forward_cpu(kind: _Map, x: Tensor, *arguments: Any, bias: Tensor | None = None) -> Tensor:
-    call = kind.call(x, arguments, None if bias is None else tuple(bias.shape))
-    tensors = arguments[: kind.parameters]
-    y = call.forward(x, tensors if bias is None else (*tensors, bias))
+def _forward_cpu(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
+    y = kind.call(x, arguments).forward(x, arguments[: kind.parameters])
     return y if x.dtype is torch.float32 else y.to(x.dtype)
 
 
-def _backward_cpu(
-    kind: _Map, dy: Tensor, x: Tensor, *arguments: Any, bias_shape: tuple[int, ...] | None = None
-) -> tuple[Tensor, ...]:
-    """The gradients of x, the parameters, and the bias if there is one."""
+def _backward_cpu(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     *arguments, needs_x, needs_parameters = arguments  # type: ignore[assignment]
-    call = kind.call(x, arguments, bias_shape)
+    call = kind.call(x, arguments)
     if dy.shape != call.result:
         raise ValueError(f"dy has shape {tuple(dy.shape)}; the result of {kind.name} has {call.result}")
     return call.gradients(x, dy, arguments[: kind.parameters], needs_x, needs_parameters)
@@ -314,55 +312,83 @@ def _define(kind: _Map) -> None:
     library.impl(kind.name, partial(_autocast, operator), "AutocastCPU")
 
 
-# Layers: with a bias, and past the dispatcher where it has nothing to do.
+# Layers: with a bias, and past the dispatcher and all of Python where these have nothing to do.
 
 
 class _Layer(torch.autograd.Function):
-    """A map and a bias, for layers; called where is_eager(). `others` are the arguments that are no tensors."""
+    """Autograd's record of a layer's result, which was computed already."""
 
     @staticmethod
     def forward(
-        ctx: Any, kind: _Map, others: tuple[Any, ...], bias: Tensor | None, x: Tensor, *tensors: Tensor
+        ctx: Any, state: tuple[Any, ...], y: list[Tensor], bias: Tensor | None, x: Tensor, *tensors: Tensor
     ) -> Tensor:
-        ctx.kind, ctx.others = kind, others
-        ctx.bias_shape, ctx.bias_type = (None, None) if bias is None else (tuple(bias.shape), bias.dtype)
+        ctx.state = state
+        ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(x, *tensors)
-        return _forward_cpu(kind, x, *tensors, *others, bias=bias)
+        return y.pop()
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        kind, others, needed = ctx.kind, ctx.others, ctx.needs_input_grad[2:]
-        x, *tensors = ctx.saved_tensors
-        if torch.is_grad_enabled() or not is_eager(dy, x):
-            of_map = _first_derivative(kind, (x, *tensors, *others), needed[1:], dy)
-            db = dy.reshape(-1, *ctx.bias_shape).sum(0, dtype=ctx.bias_type) if needed[0] else None
-            return None, None, db, *of_map[: 1 + len(tensors)]
-        of_parameters = needed[0] or any(needed[2:])
-        found = _backward_cpu(kind, dy, x, *tensors, *others, needed[1], of_parameters, bias_shape=ctx.bias_shape)
-        db = found[-1].to(ctx.bias_type) if needed[0] else None
-        results = [gradient if wanted else None for gradient, wanted in zip(found, needed[1:], strict=False)]
-        return None, None, db, *results[: 1 + kind.parameters], *([None] * (len(tensors) - kind.parameters))
+        kind, calls, others = ctx.state
+        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        if not (torch.compiler.is_compiling() or torch.is_grad_enabled()):
+            found = calls.gradients(dy, saved, needed)
+            if found is not None:
+                return None, None, *found
+        of_map = _first_derivative(kind, (*saved, *others), needed[1:], dy)
+        db = dy.reshape(-1, *ctx.bias_shape).sum(0) if needed[0] else None
+        return None, None, db, *of_map[: len(saved)]
 
 
 def _layer(kind: _Map) -> Callable[..., Tensor]:
-    operator, count = getattr(torch.ops.tessera, kind.name).default, kind.tensors
+    operator, count, parameters = getattr(torch.ops.tessera, kind.name).default, kind.tensors, kind.parameters
 
     def layer(bias: Tensor | None, x: Tensor, *arguments: Any) -> Tensor:
+        if _eager.reader is None or torch.compiler.is_compiling():
+            return with_dispatcher(bias, x, arguments)
+        key = (bias is None, *kind.others(*arguments[parameters:]))
+        calls = kind.layer_calls.get(key)
         tensors = arguments[:count]
-        if is_eager(x, bias, *tensors):
-            if not torch.is_grad_enabled():
-                return _forward_cpu(kind, x, *arguments, bias=bias)
-            y: Tensor = _Layer.apply(kind, arguments[count:], bias, x, *tensors)
-            return y
-        y = operator(x, *arguments)
+        y = None if calls is None else calls.forward(x, tensors, bias)
+        if y is None:
+            calls = _plan_layer(kind, key, bias, x, arguments)
+            if calls is None:
+                return with_dispatcher(bias, x, arguments)
+            y = calls.forward(x, tensors, bias)
+        if torch.is_grad_enabled():
+            y = _Layer.apply((kind, calls, arguments[count:]), [y], bias, x, *tensors)
+        return y  # type: ignore[no-any-return]
+
+    def with_dispatcher(bias: Tensor | None, x: Tensor, arguments: tuple[Any, ...]) -> Tensor:
+        y: Tensor = operator(x, *arguments)
         return y if bias is None else y.add_(bias)
 
     return layer
 
 
+def _plan_layer(kind: _Map, key: tuple[Any, ...], bias: Tensor | None, x: Tensor, arguments: tuple[Any, ...]) -> Any:
+    """Plans the product for a layer's arguments; None: the dispatcher has to do with it."""
+    tensors = [each for each in (*arguments[: kind.parameters], bias) if each is not None]
+    if not is_eager(x, *tensors) or any(
+        each.dtype is not torch.float32 or not each.is_contiguous() for each in (x, *tensors)
+    ):
+        return None
+    call = kind.call(x, arguments, None if bias is None else tuple(bias.shape))
+    if not call.batch:
+        return None
+    if len(kind.layer_calls) >= products.MOST_PRODUCTS:
+        kind.layer_calls.clear()
+    calls = kind.layer_calls.get(key)
+    if calls is None:
+        calls = kind.layer_calls[key] = products.layer_calls(kind.parameters, bias is not None)
+    calls.add(call.native, tuple(x.shape), call.result, [tuple(each.shape) for each in tensors])
+    return calls
+
+
 for _kind in _MAPS:
     _define(_kind)
     atexit.register(_kind.calls.clear)
+    atexit.register(_kind.layer_calls.clear)
 
 #: Each takes a bias, or None, and what its operator takes.
 butterfly, kronecker, circulant, toeplitz, fastfood = (_layer(kind) for kind in _MAPS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tessera import _tessera
+from tessera import _eager, _tessera
 
 # Products planned, at most: each structure, batch size and number of threads has its own.
 MOST_PRODUCTS = 256
@@ -22,16 +21,10 @@ default_threads = _tessera.default_threads
 class Call:
     """A product for arguments of certain shapes."""
 
-    __slots__ = ("batch", "bias_shape", "native", "result")
+    __slots__ = ("batch", "native", "result")
 
-    def __init__(
-        self,
-        native: _tessera.StructuredProduct,
-        batch: int,
-        result: tuple[int, ...],
-        bias_shape: tuple[int, ...] | None,
-    ) -> None:
-        self.native, self.batch, self.result, self.bias_shape = native, batch, result, bias_shape
+    def __init__(self, native: _tessera.StructuredProduct, batch: int, result: tuple[int, ...]) -> None:
+        self.native, self.batch, self.result = native, batch, result
 
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """y in FP32."""
@@ -44,27 +37,25 @@ class Call:
     def gradients(
         self, x: Tensor, dy: Tensor, parameters: Sequence[Tensor], needs_x: bool, needs_parameters: bool
     ) -> tuple[Tensor, ...]:
-        """The gradients of x and the parameters in their types, empty if they are not needed, and of a bias in FP32."""
+        """The gradients of x and the parameters in their types; empty if they are not needed."""
         xs, dys, held = _floats(x), _floats(dy), [_floats(parameter) for parameter in parameters]
         dx = torch.empty_like(xs) if needs_x else xs.new_empty(0)
-        addresses = [each.data_ptr() for each in held]
-        if not needs_parameters:
-            results = [each.new_empty(0) for each in held]
-        else:
-            results = [torch.empty_like(each) for each in held]
-            if self.bias_shape is not None:
-                results.append(dys.new_empty(self.bias_shape))
-            if not self.batch:
-                results = [each.zero_() for each in results]
-        if self.bias_shape is not None:
-            addresses.append(0)  # its values do not matter
+        make = torch.empty_like if self.batch else torch.zeros_like
+        results = [make(each) if needs_parameters else each.new_empty(0) for each in held]
         if self.batch:
-            written = [each.data_ptr() for each in results] if needs_parameters else []
             self.native.run_gradients(
-                xs.data_ptr(), dys.data_ptr(), addresses, dx.data_ptr() if needs_x else 0, written
+                xs.data_ptr(),
+                dys.data_ptr(),
+                [each.data_ptr() for each in held],
+                dx.data_ptr() if needs_x else 0,
+                [each.data_ptr() for each in results] if needs_parameters else [],
             )
-        of_parameters = [_as(given, result) for given, result in zip(parameters, results, strict=False)]
-        return _as(x, dx), *of_parameters, *results[len(parameters) :]
+        return _as(x, dx), *[_as(given, result) for given, result in zip(parameters, results, strict=True)]
+
+
+def layer_calls(parameters: int, has_bias: bool) -> _tessera.StructuredCalls:
+    """Products for layers, none yet."""
+    return _tessera.StructuredCalls(_eager.reader, parameters, has_bias)
 
 
 def _floats(tensor: Tensor) -> Tensor:

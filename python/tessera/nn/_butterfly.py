@@ -151,7 +151,7 @@ class ButterflyLinear(StructuredLinear):
         return torch.view_as_complex(super().forward(x))
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        permutation = self.permutation
+        permutation = self._buffers["permutation"]
         if permutation is not None:
             x = x.index_select(-1, permutation)
         if self.complex:
