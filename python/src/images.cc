@@ -46,13 +46,16 @@ void bind_images(nb::module_& m) {
       [](const std::string& folder, const std::string& name) {
         return without_gil([&] { return load_images(folder, name); });
       },
-      "folder"_a, "name"_a);
+      "folder"_a, "name"_a, nb::sig("def load_images(folder: str, name: str) -> tuple[object, ...]"));
   m.def(
       "synthetic_images",
       [](size_t train, size_t test, uint64_t seed, uint32_t height, uint32_t width, uint32_t classes) {
         return without_gil([&] { return synthetic_images(train, test, seed, {height, width, classes}); });
       },
-      "train"_a, "test"_a, "seed"_a, "height"_a, "width"_a, "classes"_a);
+      "train"_a, "test"_a, "seed"_a, "height"_a, "width"_a, "classes"_a,
+      nb::sig(
+          "def synthetic_images(train: int, test: int, seed: int, height: int, width: int, classes: int) -> "
+          "tuple[object, ...]"));
 }
 
 }  // namespace tessera::python
