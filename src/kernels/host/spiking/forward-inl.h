@@ -53,7 +53,6 @@ class SpikingForward {
   }
 
  private:
-  using field_type = size_t;
   struct field {
     enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) count };
   };
@@ -73,7 +72,7 @@ class SpikingForward {
   }
 
   void run_steps(uint32_t first, uint32_t samples, uint32_t t, uint32_t steps) {
-    for (uint32_t s = 0; s < samples; ++s) gather_inputs(first + s, s, t, steps);
+    gather_inputs(first, samples, t, steps);
     for (uint32_t k = 0; k < strips_; ++k) {
       const Strip strip(k, shape_.neurons, width_);
       with_vectors(strip.vectors(), [&](auto vectors) HWY_ATTR {
@@ -83,23 +82,29 @@ class SpikingForward {
       });
     }
     if (!neuron_.spikes) return;
-    for (uint32_t s = 0; s < samples; ++s) merge(first + s, s, t, steps);
+    std::fill_n(at<uint32_t>(layout_.taken), size_t{samples} * layout_.strips, 0U);
+    // Rows of lists have those of all samples side by side.
+    for (uint32_t i = 0; i < steps; ++i)
+      for (uint32_t s = 0; s < samples; ++s) merge(first + s, s, t, i);
   }
 
   // Spikes that arrive in these steps, as offsets into a panel.
-  void gather_inputs(uint32_t b, uint32_t s, uint32_t t, uint32_t steps) const {
-    uint32_t* begin = at<uint32_t>(layout_.in_begin) + size_t{s} * (layout_.steps + 1);
-    uint32_t* ids = at<uint32_t>(layout_.in_ids) + s * layout_.in_room;
-    uint32_t filled = 0;
-    for (uint32_t i = 0; i < steps; ++i) {
-      begin[i] = filled;
-      if (t + i < delay_) continue;
-      const uint32_t from = t + i - delay_, spikes = in_.spikes(from, b);
-      const uint16_t* row = in_.row(from, b);
-      for (uint32_t e = 0; e < spikes; ++e) ids[filled + e] = row[e] * width_;
-      filled += spikes;
-    }
-    begin[steps] = filled;
+  void gather_inputs(uint32_t first, uint32_t samples, uint32_t t, uint32_t steps) const {
+    uint32_t* begin = at<uint32_t>(layout_.in_begin);
+    const size_t begin_room = layout_.steps + 1;
+    for (uint32_t s = 0; s < samples; ++s) begin[s * begin_room] = 0;
+    for (uint32_t i = 0; i < steps; ++i)
+      for (uint32_t s = 0; s < samples; ++s) {
+        const uint32_t filled = begin[s * begin_room + i];
+        uint32_t spikes = 0;
+        if (t + i >= delay_) {
+          spikes = in_.spikes(t + i - delay_, first + s);
+          const uint16_t* HWY_RESTRICT row = in_.row(t + i - delay_, first + s);
+          uint32_t* HWY_RESTRICT ids = at<uint32_t>(layout_.in_ids) + s * layout_.in_room + filled;
+          for (uint32_t e = 0; e < spikes; ++e) ids[e] = row[e] * width_;
+        }
+        begin[s * begin_room + i + 1] = filled + spikes;
+      }
   }
 
   template <uint32_t vectors>
@@ -118,7 +123,8 @@ class SpikingForward {
   HWY_NOINLINE void integrate(const Strip& strip, uint32_t k, uint32_t b, uint32_t s, uint32_t t,
                               uint32_t steps) const {
     const Floats d;
-    const hn::RebindToUnsigned<Floats> du;
+    const hn::RebindToSigned<Floats> di;
+    const hn::Rebind<uint16_t, Floats> d16;
     const FieldView& dynamics = f_[field::dynamics];
     Lane beta[vectors], threshold[vectors], v[vectors];
     hn::Mask<Floats> valid[vectors];
@@ -142,7 +148,7 @@ class SpikingForward {
     const uint32_t* begin = at<uint32_t>(layout_.in_begin) + size_t{s} * (layout_.steps + 1);
     const uint32_t* in = at<uint32_t>(layout_.in_ids) + s * layout_.in_room;
     const size_t found = s * layout_.found_room + size_t{k} * found_room_;
-    uint32_t* found_ids = at<uint32_t>(layout_.found_ids) + found;
+    uint16_t* found_ids = at<uint16_t>(layout_.found_ids) + found;
     float* found_distances = at<float>(layout_.found_distances) + found;
     uint8_t* counts = at<uint8_t>(layout_.counts) + (size_t{s} * layout_.strips + k) * layout_.steps;
     const FieldView &resets = f_[field::resets], &potentials = f_[field::potentials];
@@ -185,9 +191,10 @@ class SpikingForward {
         v[j] = reset == Reset::zero       ? hn::IfThenZeroElse(fires, u)
                : reset == Reset::subtract ? hn::Sub(u, hn::IfThenElseZero(fires, threshold[j]))
                                           : u;
-        const auto ids = hn::Iota(du, strip.begin + j * static_cast<uint32_t>(kLanes));
+        const auto ids = hn::Iota(di, static_cast<int32_t>(strip.begin + j * kLanes));
         hn::StoreU(hn::Compress(distance, listed), d, found_distances + found_before);
-        hn::StoreU(hn::Compress(ids, hn::RebindMask(du, listed)), du, found_ids + found_before);
+        const auto found_here = hn::Compress(ids, hn::RebindMask(di, listed));
+        hn::StoreU(hn::DemoteTo(d16, found_here), d16, found_ids + found_before);
         found_before += static_cast<uint32_t>(hn::CountTrue(d, listed));
         if (!plain || !resets.empty()) fired |= bits_of(fires, j);
       }
@@ -237,37 +244,36 @@ class SpikingForward {
 
   size_t own_room() const { return size_t{layout_.columns} + kSpikingSlack; }
 
-  void merge(uint32_t b, uint32_t s, uint32_t t, uint32_t steps) {
+  // The lists of step t + i of a sample, from what its strips found.
+  void merge(uint32_t b, uint32_t s, uint32_t t, uint32_t i) {
     const Floats d;
-    const hn::RebindToUnsigned<Floats> du;
+    const hn::Rebind<uint16_t, Floats> d16;
     const FoundLists lists{at<uint32_t>(layout_.listed_ids), at<float>(layout_.listed_distances),
                            at<uint32_t>(layout_.other_ids), at<float>(layout_.other_distances)};
-    uint32_t* merged_ids = at<uint32_t>(layout_.merged_ids);
+    uint16_t* merged_ids = at<uint16_t>(layout_.merged_ids);
     float* merged_distances = at<float>(layout_.merged_distances);
-    const uint8_t* counts = at<uint8_t>(layout_.counts) + size_t{s} * layout_.strips * layout_.steps;
-    const size_t first = s * layout_.found_room;
-    uint32_t taken[kSpikingMaxStrips];
-    std::fill_n(taken, strips_, 0U);
-    for (uint32_t i = 0; i < steps; ++i) {
-      uint32_t total = 0;
-      for (uint32_t k = 0; k < strips_; ++k) {
-        const uint32_t count = counts[k * layout_.steps + i];
-        const size_t from = first + size_t{k} * found_room_ + taken[k];
-        const uint32_t* ids = at<uint32_t>(layout_.found_ids) + from;
-        const float* distances = at<float>(layout_.found_distances) + from;
-        for (uint32_t e = 0; e < count; e += kLanes) {
-          hn::StoreU(hn::LoadU(du, ids + e), du, merged_ids + total + e);
-          hn::StoreU(hn::LoadU(d, distances + e), d, merged_distances + total + e);
-        }
-        taken[k] += count;
-        total += count;
-      }
-      const uint32_t spikes = lists_.add(merged_ids, merged_distances, total, t + i, b, lists);
-      if (!neuron_.recurrent) continue;
-      uint32_t* own = at<uint32_t>(layout_.own_ids) + s * own_room();
-      for (uint32_t e = 0; e < spikes; ++e) own[e] = lists.listed_ids[e] * width_;
-      at<uint32_t>(layout_.own_counts)[s] = spikes;
+    const uint8_t* counts = at<uint8_t>(layout_.counts) + size_t{s} * layout_.strips * layout_.steps + i;
+    uint32_t* taken = at<uint32_t>(layout_.taken) + size_t{s} * layout_.strips;
+    size_t from = s * layout_.found_room;
+    uint32_t total = 0;
+    for (uint32_t k = 0; k < strips_; ++k, from += found_room_) {
+      const uint32_t count = counts[k * layout_.steps];
+      const uint16_t* ids = at<uint16_t>(layout_.found_ids) + from + taken[k];
+      const float* distances = at<float>(layout_.found_distances) + from + taken[k];
+      uint32_t e = 0;
+      do {
+        hn::StoreU(hn::LoadU(d16, ids + e), d16, merged_ids + total + e);
+        hn::StoreU(hn::LoadU(d, distances + e), d, merged_distances + total + e);
+        e += kLanes;
+      } while (HWY_UNLIKELY(e < count));
+      taken[k] += count;
+      total += count;
     }
+    const uint32_t spikes = lists_.add(merged_ids, merged_distances, total, t + i, b, lists);
+    if (!neuron_.recurrent) return;
+    uint32_t* own = at<uint32_t>(layout_.own_ids) + s * own_room();
+    for (uint32_t e = 0; e < spikes; ++e) own[e] = lists.listed_ids[e] * width_;
+    at<uint32_t>(layout_.own_counts)[s] = spikes;
   }
 
   const std::span<const FieldView> f_;

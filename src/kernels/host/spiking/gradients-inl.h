@@ -62,17 +62,21 @@ class SpikingGradients {
   // Floats between the gradients of two steps.
   uint32_t row_floats() const { return shape_.recurrent ? layout_.columns : kStrip; }
 
+  SpikeSorter in_sorter() const {
+    return {layout_.in, scratch_, shape_.steps, shape_.inputs, width_, {delay_, row_floats()}};
+  }
+  SpikeSorter own_sorter() const {
+    return {layout_.own, scratch_, shape_.steps, shape_.neurons, width_, {1, row_floats()}};
+  }
+
   void run_block(uint32_t first, uint32_t samples) const {
-    for (uint32_t s = 0; s < samples; ++s) {
-      const uint32_t b = first + s;
-      sort_spikes(in_, b, {delay_, row_floats()}, shape_.inputs, sorted(layout_.in, s));
-      if (has_din()) sort_listed(b, s);
-      if (shape_.recurrent) {
-        sort_spikes(own_, b, {1, row_floats()}, shape_.neurons, sorted(layout_.own, s));
-        run_recurrent_steps(b, s);
-      } else if (neuron_.spikes) {
-        sort_by_strip(b, s);
-      }
+    in_sorter().sort(in_, first, samples, f_[field::din]);
+    if (has_din()) clear_sums(samples);
+    if (shape_.recurrent) {
+      own_sorter().sort(own_, first, samples, FieldView{});
+      for (uint32_t s = 0; s < samples; ++s) run_recurrent_steps(first + s, s);
+    } else if (neuron_.spikes) {
+      sort_by_strip(first, samples);
     }
     for (uint32_t k = 0; k < strips_; ++k) {
       const Strip strip(k, shape_.neurons, width_);
@@ -90,68 +94,78 @@ class SpikingGradients {
     if (shape_.recurrent) {
       gradient += s * (size_t{shape_.steps} + 1) * layout_.columns + strip.begin;
     } else {
+      clear(gradient + size_t{shape_.steps} * kStrip, kStrip);
       run_steps<vectors>(strip, k, b, s, gradient);
     }
     const size_t panel = size_t{strip.panel} * shape_.sources() * width_ + strip.column;
     float* dweight = f_[field::dweight].as<float>() + panel;
-    add_outer<vectors>(gradient, sorted(layout_.in, s), dweight);
-    if (shape_.recurrent)
-      add_outer<vectors>(gradient, sorted(layout_.own, s), dweight + size_t{shape_.inputs} * width_);
-    if (has_din()) add_dots<vectors>(gradient, f_[field::weight].as<const float>() + panel, s);
-  }
-
-  SortedSpikes sorted(const SpikingSortedScratch& of, uint32_t s) const {
-    return {at<uint32_t>(of.steps) + s * of.room, at<uint32_t>(of.sources_at) + s * of.source_room,
-            at<uint32_t>(of.ends) + s * of.source_room, at<uint32_t>(of.counts) + s};
-  }
-
-  void sort_spikes(const SpikeLists& lists, uint32_t b, const Arrival& arrival, uint32_t sources,
-                   const SortedSpikes& to) const {
-    SpikeSorter(shape_.steps, at<uint32_t>(layout_.counters)).sort(lists, b, arrival, sources, width_, to);
-  }
-
-  // Listed inputs, in the order of their neurons.
-  void sort_listed(uint32_t b, uint32_t s) const {
-    const size_t first = s * layout_.in_room;
-    const ListedInputs to{at<uint32_t>(layout_.listed_weights) + first,
-                          at<uint32_t>(layout_.listed_steps) + first,
-                          at<uint32_t>(layout_.listed_places) + first};
-    const uint32_t count = SpikeSorter(shape_.steps, at<uint32_t>(layout_.counters))
-                               .sort_listed(in_, b, {delay_, row_floats()}, shape_.inputs, width_, to);
-    at<uint32_t>(layout_.listed_counts)[s] = count;
-    // Vectors of entries are whole: what follows the last is like it.
-    for (uint32_t e = count; count > 0 && e < count + kLanes; ++e) {
-      to.weights[e] = to.weights[count - 1];
-      to.steps[e] = to.steps[count - 1];
+    const float* weight = f_[field::weight].as<const float>() + panel;
+    if (has_din()) {
+      add_pairs<vectors, true>(gradient, in_sorter().pairs(s), dweight, weight, pair_sums(s));
+      add_others<vectors>(gradient, in_sorter().others(s), weight, other_sums(s));
+    } else {
+      add_pairs<vectors, false>(gradient, in_sorter().pairs(s), dweight, nullptr, nullptr);
     }
-    std::fill_n(at<float>(layout_.listed_sums) + first, count + kLanes, 0.0F);
+    if (shape_.recurrent)
+      add_pairs<vectors, false>(gradient, own_sorter().pairs(s), dweight + size_t{shape_.inputs} * width_,
+                                nullptr, nullptr);
+  }
+
+  float* pair_sums(uint32_t s) const { return at<float>(layout_.pair_sums) + 2 * s * layout_.in.pair_room; }
+  float* other_sums(uint32_t s) const { return at<float>(layout_.other_sums) + s * layout_.in.room; }
+
+  void clear_sums(uint32_t samples) const {
+    for (uint32_t s = 0; s < samples; ++s) {
+      std::fill_n(pair_sums(s), 2 * size_t{*in_sorter().pairs(s).count} + kLanes, 0.0F);
+      std::fill_n(other_sums(s), *in_sorter().others(s).count + kLanes, 0.0F);
+    }
   }
 
   // Gradients of the listed neurons of a layer, strip by strip.
-  void sort_by_strip(uint32_t b, uint32_t s) const {
-    uint32_t* begin = at<uint32_t>(layout_.bucket_begin) + size_t{s} * (layout_.strips + 1);
-    std::fill_n(begin, strips_ + 1, 0U);
-    for (uint32_t t = 0; t < shape_.steps; ++t) {
-      const uint16_t* ids = own_.row(t, b);
-      for (uint32_t e = 0, count = own_.listed(t, b); e < count; ++e) ++begin[ids[e] / kStrip + 1];
-    }
-    for (uint32_t k = 0; k < strips_; ++k) begin[k + 1] += begin[k];
-    uint32_t next[kSpikingMaxStrips];
-    std::copy_n(begin, strips_, next);
-    const size_t first = s * layout_.own_room;
-    uint32_t* places = at<uint32_t>(layout_.bucket_places) + first;
-    float* gradients = at<float>(layout_.bucket_gradients) + first;
-    float* derivatives = at<float>(layout_.bucket_derivatives) + first;
+  void sort_by_strip(uint32_t first, uint32_t samples) const {
+    const size_t begin_room = size_t{layout_.strips} + 2;
+    std::fill_n(at<uint32_t>(layout_.bucket_begin), samples * begin_room, 0U);
+    std::fill_n(at<uint32_t>(layout_.flat_counts), samples, 0U);
     const float factor = is_plain_ ? neuron_.gain : 1;
-    for (uint32_t t = 0; t < shape_.steps; ++t) {
-      const uint16_t* ids = own_.row(t, b);
-      const float *of = list_row(f_[field::surrogate], t, b), *upstream = list_row(f_[field::upstream], t, b);
-      for (uint32_t e = 0, count = own_.listed(t, b); e < count; ++e) {
-        const uint32_t to = next[ids[e] / kStrip]++;
-        places[to] = t * kStrip + ids[e] % kStrip;
-        gradients[to] = is_plain_ ? factor * of[e] * upstream[e] : upstream[e];
-        if (!is_plain_) derivatives[to] = of[e];
+    for (uint32_t t = 0; t < shape_.steps; ++t)
+      for (uint32_t s = 0; s < samples; ++s) {
+        const uint32_t b = first + s, count = own_.listed(t, b);
+        uint32_t& filled = at<uint32_t>(layout_.flat_counts)[s];
+        const size_t to = s * layout_.own_room + filled;
+        const uint16_t* HWY_RESTRICT ids = own_.row(t, b);
+        const float* HWY_RESTRICT of = list_row(f_[field::surrogate], t, b);
+        const float* HWY_RESTRICT upstream = list_row(f_[field::upstream], t, b);
+        uint32_t* HWY_RESTRICT places = at<uint32_t>(layout_.flat_places) + to;
+        float* HWY_RESTRICT gradients = at<float>(layout_.flat_gradients) + to;
+        float* HWY_RESTRICT derivatives = at<float>(layout_.flat_derivatives) + to;
+        uint32_t* HWY_RESTRICT counters = at<uint32_t>(layout_.bucket_begin) + s * begin_room + 2;
+        for (uint32_t e = 0; e < count; ++e) {
+          places[e] = t << 16 | ids[e];
+          gradients[e] = is_plain_ ? factor * of[e] * upstream[e] : upstream[e];
+          if (!is_plain_) derivatives[e] = of[e];
+          ++counters[ids[e] / kStrip];
+        }
+        filled += count;
       }
+    for (uint32_t s = 0; s < samples; ++s)
+      fill_buckets(s, at<uint32_t>(layout_.bucket_begin) + s * begin_room);
+  }
+
+  // begin[k + 2] is the number of entries of strip k, and begin[k] becomes its first.
+  void fill_buckets(uint32_t s, uint32_t* begin) const {
+    for (uint32_t k = 0; k < strips_; ++k) begin[k + 2] += begin[k + 1];
+    const size_t first = s * layout_.own_room;
+    const uint32_t* HWY_RESTRICT flat = at<uint32_t>(layout_.flat_places) + first;
+    const float* HWY_RESTRICT flat_gradients = at<float>(layout_.flat_gradients) + first;
+    const float* HWY_RESTRICT flat_derivatives = at<float>(layout_.flat_derivatives) + first;
+    uint32_t* HWY_RESTRICT places = at<uint32_t>(layout_.bucket_places) + first;
+    float* HWY_RESTRICT gradients = at<float>(layout_.bucket_gradients) + first;
+    float* HWY_RESTRICT derivatives = at<float>(layout_.bucket_derivatives) + first;
+    for (uint32_t i = 0, count = at<uint32_t>(layout_.flat_counts)[s]; i < count; ++i) {
+      const uint32_t id = flat[i] & 0xFFFF, to = begin[id / kStrip + 1]++;
+      places[to] = (flat[i] >> 16) * kStrip + id % kStrip;
+      gradients[to] = flat_gradients[i];
+      if (!is_plain_) derivatives[to] = flat_derivatives[i];
     }
   }
 
@@ -191,7 +205,7 @@ class SpikingGradients {
   }
 
   void scatter(uint32_t k, uint32_t s, float* gradient, float* derivative) const {
-    const uint32_t* begin = at<uint32_t>(layout_.bucket_begin) + size_t{s} * (layout_.strips + 1) + k;
+    const uint32_t* begin = at<uint32_t>(layout_.bucket_begin) + s * (size_t{layout_.strips} + 2) + k;
     const size_t first = s * layout_.own_room;
     const uint32_t* places = at<uint32_t>(layout_.bucket_places) + first;
     const float* gradients = at<float>(layout_.bucket_gradients) + first;
@@ -259,48 +273,51 @@ class SpikingGradients {
     return hn::GetLane(hn::SumOfLanes(d, sum));
   }
 
-  // dW of each source that fired: the sum of the gradients in the steps in which it did.
-  template <uint32_t vectors>
-  HWY_INLINE void add_outer(const float* HWY_RESTRICT gradient, const SortedSpikes& spikes,
-                            float* HWY_RESTRICT dweight) const {
+  // dW of each source that fired: the sum of the gradients in the steps in which it did. With `dots`, what
+  // its weights times those gradients come to, for as many spikes at a time as a vector has lanes.
+  template <uint32_t vectors, bool dots>
+  HWY_INLINE void add_pairs(const float* HWY_RESTRICT gradient, const SpikePairs& pairs,
+                            float* HWY_RESTRICT dweight, const float* HWY_RESTRICT weight,
+                            float* HWY_RESTRICT sums) const {
     const Floats d;
-    const uint32_t* step = spikes.steps;
-    for (uint32_t i = 0, count = *spikes.count; i < count; ++i) {
-      float* row = dweight + spikes.sources[i];
-      Lane sum[vectors];
+    for (uint32_t p = 0, count = *pairs.count; p < count; p += kPairs) {
+      Lane dot[kLanes];
+#pragma GCC unroll 8
+      for (uint32_t i = 0; i < kPairs; ++i) {
+        const uint32_t source = pairs.sources[p + i];
+        const float *one = gradient + pairs.steps[2 * (p + i)],
+                    *other = gradient + pairs.steps[2 * (p + i) + 1];
+        float* row = dweight + source;
 #pragma GCC unroll 4
-      for (uint32_t j = 0; j < vectors; ++j) sum[j] = hn::LoadU(d, row + j * kLanes);
-      for (const uint32_t* end = spikes.steps + spikes.ends[i]; step < end; ++step) {
-        const float* from = gradient + *step;
-#pragma GCC unroll 4
-        for (uint32_t j = 0; j < vectors; ++j) sum[j] = hn::Add(sum[j], hn::Load(d, from + j * kLanes));
+        for (uint32_t j = 0; j < vectors; ++j) {
+          const Lane a = hn::Load(d, one + j * kLanes), b = hn::Load(d, other + j * kLanes);
+          hn::StoreU(hn::Add(hn::LoadU(d, row + j * kLanes), hn::Add(a, b)), d, row + j * kLanes);
+          if (!dots) continue;
+          const Lane w = hn::LoadU(d, weight + source + j * kLanes);
+          dot[2 * i] = j == 0 ? hn::Mul(w, a) : hn::MulAdd(w, a, dot[2 * i]);
+          dot[2 * i + 1] = j == 0 ? hn::Mul(w, b) : hn::MulAdd(w, b, dot[2 * i + 1]);
+        }
       }
-#pragma GCC unroll 4
-      for (uint32_t j = 0; j < vectors; ++j) hn::StoreU(sum[j], d, row + j * kLanes);
+      if (dots) hn::StoreU(hn::Add(hn::LoadU(d, sums + 2 * p), sums_of(dot)), d, sums + 2 * p);
     }
   }
 
-  // The gradients of listed inputs: as many at a time as a vector has lanes.
+  // The same products of weights and gradients for neurons that did not fire.
   template <uint32_t vectors>
-  HWY_INLINE void add_dots(const float* HWY_RESTRICT gradient, const float* HWY_RESTRICT weight,
-                           uint32_t s) const {
+  HWY_INLINE void add_others(const float* HWY_RESTRICT gradient, const OtherListed& listed,
+                             const float* HWY_RESTRICT weight, float* HWY_RESTRICT sums) const {
     const Floats d;
-    const size_t first = s * layout_.in_room;
-    const uint32_t* weights = at<uint32_t>(layout_.listed_weights) + first;
-    const uint32_t* steps = at<uint32_t>(layout_.listed_steps) + first;
-    float* sums = at<float>(layout_.listed_sums) + first;
-    const uint32_t count = at<uint32_t>(layout_.listed_counts)[s];
-    for (uint32_t e = 0; e < count; e += kLanes) {
-      Lane dots[kLanes];
+    for (uint32_t e = 0, count = *listed.count; e < count; e += kLanes) {
+      Lane dot[kLanes];
 #pragma GCC unroll 16
       for (uint32_t i = 0; i < kLanes; ++i) {
-        const float *w = weight + weights[e + i], *g = gradient + steps[e + i];
-        dots[i] = hn::Mul(hn::LoadU(d, w), hn::Load(d, g));
+        const float *w = weight + listed.sources[e + i], *g = gradient + listed.steps[e + i];
+        dot[i] = hn::Mul(hn::LoadU(d, w), hn::Load(d, g));
 #pragma GCC unroll 4
         for (uint32_t j = 1; j < vectors; ++j)
-          dots[i] = hn::MulAdd(hn::LoadU(d, w + j * kLanes), hn::Load(d, g + j * kLanes), dots[i]);
+          dot[i] = hn::MulAdd(hn::LoadU(d, w + j * kLanes), hn::Load(d, g + j * kLanes), dot[i]);
       }
-      hn::StoreU(hn::Add(hn::LoadU(d, sums + e), sums_of(dots)), d, sums + e);
+      hn::StoreU(hn::Add(hn::LoadU(d, sums + e), sums_of(dot)), d, sums + e);
     }
   }
 
@@ -321,12 +338,11 @@ class SpikingGradients {
     // Of spikes that arrive after the last step: nothing.
     for (uint32_t t = shape_.steps - std::min(shape_.steps, delay_); t < shape_.steps; ++t)
       std::fill_n(of_sample + t * din.row_stride, in_.listed(t, b), 0.0F);
-    const size_t first = s * layout_.in_room;
-    const uint32_t* places = at<uint32_t>(layout_.listed_places) + first;
-    const float* sums = at<float>(layout_.listed_sums) + first;
-    const uint32_t count = at<uint32_t>(layout_.listed_counts)[s];
-    for (uint32_t e = 0; e < count; ++e)
-      of_sample[places[e] / shape_.in_capacity * din.row_stride + places[e] % shape_.in_capacity] = sums[e];
+    const SpikePairs pairs = in_sorter().pairs(s);
+    // A place beside an odd spike is the spike's, which is written last.
+    for (uint32_t i = 2 * *pairs.count; i-- > 0;) din.as<float>()[pairs.places[i]] = pair_sums(s)[i];
+    const OtherListed listed = in_sorter().others(s);
+    for (uint32_t i = 0; i < *listed.count; ++i) din.as<float>()[listed.places[i]] = other_sums(s)[i];
   }
 
   const std::span<const FieldView> f_;

@@ -114,12 +114,13 @@ struct SpikingForwardScratch {
     SpikingArena arena;
     in_begin = arena.take<uint32_t>(size_t{samples} * (steps + 1));
     in_ids = arena.take<uint32_t>(samples * in_room);
+    taken = arena.take<uint32_t>(size_t{samples} * strips);
     potential = arena.take<float>(size_t{samples} * columns);
     current = arena.take<float>(size_t{samples} * columns);
     adaptation = arena.take<float>(size_t{samples} * columns);
     spiked = arena.take<uint64_t>(size_t{samples} * strips);
     counts = arena.take<uint8_t>(size_t{samples} * strips * steps);
-    found_ids = arena.take<uint32_t>(samples * found_room);
+    found_ids = arena.take<uint16_t>(samples * found_room);
     found_distances = arena.take<float>(samples * found_room);
     merged_ids = arena.take<uint32_t>(columns + kSpikingSlack);
     merged_distances = arena.take<float>(columns + kSpikingSlack);
@@ -134,25 +135,35 @@ struct SpikingForwardScratch {
 
   uint32_t samples, steps, columns, strips;
   size_t in_room, found_room;
-  size_t in_begin, in_ids, potential, current, adaptation, spiked, counts, found_ids, found_distances,
+  size_t in_begin, in_ids, taken, potential, current, adaptation, spiked, counts, found_ids, found_distances,
       merged_ids, merged_distances, listed_ids, listed_distances, other_ids, other_distances, own_ids,
       own_counts;
   size_t floats;
 };
 
-/// Lists of a sample in the order of their neurons, for gradients of weights: the steps in which each neuron
-/// fired, as offsets into the gradients of a strip.
+/// Lists of a block of samples as gradients of weights and inputs take them.
 struct SpikingSortedScratch {
   SpikingSortedScratch() = default;
-  SpikingSortedScratch(SpikingArena& arena, uint32_t samples, uint32_t sources, size_t entries)
-      : room(entries), source_room(sources + 1) {
-    steps = arena.take<uint32_t>(samples * room);
-    sources_at = arena.take<uint32_t>(samples * source_room);
-    ends = arena.take<uint32_t>(samples * source_room);
+  SpikingSortedScratch(SpikingArena& arena, uint32_t samples, uint32_t source_count, size_t entries,
+                       bool has_others)
+      : room(entries + kSpikingSlack), pair_room(entries / 2 + source_count + kSpikingSlack) {
+    counters = arena.take<uint32_t>(size_t{samples} * (source_count + 1));
+    flat = arena.take<uint32_t>(samples * room);
+    flat_places = arena.take<uint32_t>(has_others ? samples * room : 0);
+    flat_counts = arena.take<uint32_t>(samples);
+    sources = arena.take<uint32_t>(samples * pair_room);
+    steps = arena.take<uint32_t>(2 * samples * pair_room);
+    places = arena.take<uint32_t>(has_others ? 2 * samples * pair_room : 0);
     counts = arena.take<uint32_t>(samples);
+    other_sources = arena.take<uint32_t>(has_others ? samples * room : 0);
+    other_steps = arena.take<uint32_t>(has_others ? samples * room : 0);
+    other_places = arena.take<uint32_t>(has_others ? samples * room : 0);
+    other_counts = arena.take<uint32_t>(samples);
   }
-  size_t room = 0, source_room = 0;
-  size_t steps = 0, sources_at = 0, ends = 0, counts = 0;
+  size_t room = 0, pair_room = 0;
+  size_t counters = 0, flat = 0, flat_places = 0, flat_counts = 0, sources = 0, steps = 0, places = 0,
+         counts = 0;
+  size_t other_sources = 0, other_steps = 0, other_places = 0, other_counts = 0;
 };
 
 /// Of a gradients vertex, in floats from its scratch on.
@@ -162,7 +173,6 @@ struct SpikingGradientsScratch {
         strips(columns / 16),
         samples(std::max(
             1U, std::min({s.batch, kSpikingSamples, kSteps / std::max(1U, s.steps * columns_of(s))}))),
-        in_room(size_t{s.steps} * s.in_capacity + kSpikingSlack),
         own_room(size_t{s.steps} * s.capacity + kSpikingSlack) {
     SpikingArena arena;
     const size_t strip_floats = (size_t{s.steps} + 1) * (s.recurrent ? columns : kSpikingPanel);
@@ -170,15 +180,16 @@ struct SpikingGradientsScratch {
     derivative = arena.take<float>(s.recurrent ? columns : strip_floats);
     upstream = arena.take<float>(columns);
     carried = arena.take<float>(size_t{3} * columns);
-    counters = arena.take<uint32_t>(size_t{std::max({s.inputs, s.neurons, strips})} + 1);
-    in = SpikingSortedScratch(arena, samples, s.inputs, in_room);
-    own = SpikingSortedScratch(arena, samples, s.recurrent ? s.neurons : 0, s.recurrent ? own_room : 0);
-    listed_weights = arena.take<uint32_t>(samples * in_room);
-    listed_steps = arena.take<uint32_t>(samples * in_room);
-    listed_places = arena.take<uint32_t>(samples * in_room);
-    listed_sums = arena.take<float>(samples * in_room);
-    listed_counts = arena.take<uint32_t>(samples);
-    bucket_begin = arena.take<uint32_t>(size_t{samples} * (strips + 1));
+    in = SpikingSortedScratch(arena, samples, s.inputs, size_t{s.steps} * s.in_capacity, true);
+    if (s.recurrent)
+      own = SpikingSortedScratch(arena, samples, s.neurons, size_t{s.steps} * s.capacity, false);
+    pair_sums = arena.take<float>(2 * samples * in.pair_room);
+    other_sums = arena.take<float>(samples * in.room);
+    flat_places = arena.take<uint32_t>(samples * own_room);
+    flat_gradients = arena.take<float>(samples * own_room);
+    flat_derivatives = arena.take<float>(samples * own_room);
+    flat_counts = arena.take<uint32_t>(samples);
+    bucket_begin = arena.take<uint32_t>(size_t{samples} * (strips + 2));
     bucket_places = arena.take<uint32_t>(samples * own_room);
     bucket_gradients = arena.take<float>(samples * own_room);
     bucket_derivatives = arena.take<float>(samples * own_room);
@@ -186,10 +197,11 @@ struct SpikingGradientsScratch {
   }
 
   uint32_t columns, strips, samples;
-  size_t in_room, own_room;
-  size_t gradient, derivative, upstream, carried, counters;
+  size_t own_room;
+  size_t gradient, derivative, upstream, carried;
   SpikingSortedScratch in, own;
-  size_t listed_weights, listed_steps, listed_places, listed_sums, listed_counts;
+  size_t pair_sums, other_sums;
+  size_t flat_places, flat_gradients, flat_derivatives, flat_counts;
   size_t bucket_begin, bucket_places, bucket_gradients, bucket_derivatives;
   size_t floats;
 

@@ -47,7 +47,7 @@ class ListWriter {
   }
 
   // Adds the list of step t of sample b, and returns the number of its spikes, listed first.
-  uint32_t add(const uint32_t* ids, const float* distances, uint32_t count, uint32_t t, uint32_t b,
+  uint32_t add(const uint16_t* ids, const float* distances, uint32_t count, uint32_t t, uint32_t b,
                const FoundLists& lists) {
     uint32_t spikes = 0, others = 0;
     split(ids, distances, count, lists, spikes, others);
@@ -62,14 +62,15 @@ class ListWriter {
   }
 
  private:
-  void split(const uint32_t* ids, const float* distances, uint32_t count, const FoundLists& lists,
+  void split(const uint16_t* ids, const float* distances, uint32_t count, const FoundLists& lists,
              uint32_t& spikes, uint32_t& others) const {
     const Floats d;
     const hn::RebindToUnsigned<Floats> du;
+    const hn::Rebind<uint16_t, Floats> d16;
     const Lane zero = hn::Zero(d);
     for (uint32_t i = 0; i < count; i += kLanes) {
       const Lane x = hn::LoadU(d, distances + i);
-      const auto id = hn::LoadU(du, ids + i);
+      const auto id = hn::PromoteTo(du, hn::LoadU(d16, ids + i));
       const auto valid = hn::FirstN(d, count - i);
       const auto fired = neuron_.fires_at_threshold ? hn::Ge(x, zero) : hn::Gt(x, zero);
       const auto fires = hn::And(valid, fired), rest = hn::AndNot(fired, valid);
