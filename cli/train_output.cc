@@ -32,6 +32,7 @@ std::string network_of(const TrainingSettings& s) {
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank)
     text += fmt::format(", rank {}", s.rank);
   if (train::has_recipe(s)) text += fmt::format(", recipe {}", name_of(s.recipe));
+  if (s.factors != model::Factors::best) text += fmt::format(", {} factors", name_of(s.factors));
   return text;
 }
 

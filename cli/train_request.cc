@@ -76,6 +76,9 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       "Of dense and structured layers: paper (initial values, standardisation and optimizer as published), "
       "or "
       "best (initial values and learning rates for each factor, Adam; default of structured ones)");
+  add(command, "--factors", s.factors, model::factors_named,
+      "Of structured layers: best (merged, default), or published (one after another, as the operations of "
+      "plain PyTorch)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
   add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
   add(command, "--schedule", s.drop_grow.kind, drop_grow_named,
@@ -197,6 +200,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(is_pixelfly, {"--butterfly"}, "--kind pixelfly");
   refuse_unless(is_pixelfly || s.kind == LayerKind::low_rank, {"--rank"}, "--kind low-rank or pixelfly");
   refuse_unless(!train::is_sparse(s), {"--recipe"}, "--kind dense, butterfly and other structures");
+  refuse_unless(train::is_structured(s), {"--factors"}, "--kind butterfly and other structures");
   refuse_unless(s.kind == LayerKind::dynamic_sparse, {"--schedule", "--change", "--every", "--until"},
                 "--kind dynamic");
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},

@@ -57,12 +57,11 @@ class Machine {
   uint64_t tile_bytes() const;  ///< of one tile's memory; 0 on a host
   double clock_hz() const;
 
-  /// The library's internal form.
+  /// The library's internal form, and from it.
   const machine::Machine& model() const { return *model_; }
-
- private:
   explicit Machine(machine::Machine model);
 
+ private:
   std::shared_ptr<const machine::Machine> model_;
 };
 

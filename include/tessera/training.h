@@ -149,6 +149,7 @@ struct TrainingSettings {
   uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
   uint32_t rank = 1;                                ///< of low rank and pixelfly
   Recipe recipe = Recipe::best;                     ///< not of sparse ones
+  model::Factors factors = model::Factors::best;    ///< of structured ones
   std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
   double dropout = 0;                               ///< after each hidden layer
   OptimizerKind optimizer = OptimizerKind::momentum;

@@ -8,6 +8,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
+#include <tessera/layers.h>
 #include <tessera/model.h>
 
 #include <map>
@@ -127,6 +128,48 @@ void bind_values(nb::class_<Graph>& graph) {
       .def("set_stage", &Graph::set_stage, "stage"_a);
 }
 
+void bind_structured(nb::class_<Graph>& graph) {
+  graph
+      .def(
+          "butterfly",
+          [](Graph& g, ValueId x, ValueId twiddle, uint32_t outputs, uint32_t blocks, bool tied,
+             bool decreasing, const std::string& factors) {
+            const Butterfly of{.inputs = g.type(x).cols(),
+                               .outputs = outputs,
+                               .blocks = blocks,
+                               .tied = tied,
+                               .decreasing = decreasing};
+            return butterfly(g.value(x), g.value(twiddle), of, model::factors_named(factors)).id;
+          },
+          "x"_a, "twiddle"_a, "outputs"_a, "blocks"_a, "tied"_a, "decreasing"_a, "factors"_a)
+      .def(
+          "fastfood",
+          [](Graph& g, ValueId x, const Ids& diagonals, std::vector<uint32_t> permutation, uint32_t outputs,
+             const std::string& factors) {
+            return fastfood(g.value(x), g.value(diagonals.at(0)), g.value(diagonals.at(1)),
+                            g.value(diagonals.at(2)), {g.type(x).cols(), outputs, std::move(permutation)},
+                            model::factors_named(factors))
+                .id;
+          },
+          "x"_a, "diagonals"_a, "permutation"_a, "outputs"_a, "factors"_a)
+      .def(
+          "linear_layer",
+          [](Graph& g, const std::string& name, ValueId x, uint32_t outputs, const std::string& structure,
+             uint32_t rank, uint32_t block_size, uint32_t butterfly_size, bool scaled, uint64_t seed,
+             const std::string& factors) {
+            const model::LayerOptions options{model::layer_structure_named(structure),
+                                              rank,
+                                              block_size,
+                                              butterfly_size,
+                                              scaled,
+                                              seed,
+                                              model::factors_named(factors)};
+            return linear_layer(g, name, g.value(x), outputs, options).y.id;
+          },
+          "name"_a, "x"_a, "outputs"_a, "structure"_a, "rank"_a, "block_size"_a, "butterfly_size"_a,
+          "scaled"_a, "seed"_a, "factors"_a);
+}
+
 void bind_questions(nb::class_<Graph>& graph) {
   graph.def_prop_ro("size", [](const Graph& g) { return g.values().size(); })
       .def(
@@ -192,6 +235,7 @@ void bind_graph(nb::module_& m) {
   nb::class_<Graph> graph(m, "Graph", "A network: operations on values, which are numbered.");
   graph.def(nb::init<>()).def("copy", [](const Graph& g) { return Graph(g); });
   bind_values(graph);
+  bind_structured(graph);
   bind_questions(graph);
   bind_training(graph);
 }

@@ -102,7 +102,8 @@ model::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
           .block_size = s.block_size,
           .butterfly_size = s.butterfly_size,
           .scaled = s.recipe == Recipe::best,
-          .seed = base::RandomStream(s.seed, static_cast<uint32_t>(layer), kWeightStream).words(0)[0]};
+          .seed = base::RandomStream(s.seed, static_cast<uint32_t>(layer), kWeightStream).words(0)[0],
+          .factors = s.factors};
 }
 
 /// Learning rates of parameters, relative to the network's.

@@ -156,6 +156,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (s.kind == LayerKind::pixelfly) json.update({{"block", s.block_size}, {"butterfly", s.butterfly_size}});
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
   if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
+  if (is_structured(s) && s.factors != model::Factors::best) json["factors"] = name_of(s.factors);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}, {"optimizer", name_of(s.optimizer)}});
   if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
     json["momentum"] = s.momentum;

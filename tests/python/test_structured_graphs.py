@@ -58,10 +58,36 @@ def test_complex_layers_are_refused():
         model.from_torch(module, torch.randn(2, 8))
 
 
-def test_only_permutations_are_selected():
+def test_features_are_selected():
     class Select(torch.nn.Module):
         def forward(self, x):
             return x.index_select(-1, torch.tensor([0, 0, 1]))
 
-    with pytest.raises(model.UnsupportedModuleError, match="no permutation"):
-        model.from_torch(Select(), torch.randn(2, 3))
+    x = torch.randn(2, 3)
+    assert np.array_equal(model.from_torch(Select(), x).session().run(x), x[:, [0, 0, 1]])
+
+
+@pytest.mark.parametrize("kind", ("butterfly", "blocks", "tied", "fastfood"))
+def test_published_factors(kind):
+    layer, x = layers()[kind], torch.randn(6, layers()[kind].in_features)
+    merged = model.from_torch(layer, x)
+    published = model.from_torch(layer, x, factors="published")
+    assert str(published).count("\n") > str(merged).count("\n") + 10
+    assert np.allclose(published.session().run(x), merged.session().run(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="'fused' is unknown; there are best, published"):
+        model.from_torch(layer, x, factors="fused")
+
+
+@pytest.mark.parametrize("structure", ("dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"))
+def test_linear_layers_by_structure(structure):
+    x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
+    results = []
+    for factors in ("best", "published"):
+        graph = model.Graph()
+        y = model.linear_layer(
+            graph.input("x", (5, 64)), 64, "hidden", structure=structure, rank=2, block_size=8, factors=factors
+        )
+        graph.output("y", y)
+        results.append(graph.session().run(x))
+    assert np.allclose(*results, rtol=1e-4, atol=1e-5)
+    assert np.abs(results[0]).max() > 0.1

@@ -107,8 +107,12 @@ def value_of(known: Any) -> Any:
 class Call:
     """An operator applied in an exported program."""
 
-    def __init__(self, graph: Graph, node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> None:
+    def __init__(
+        self, graph: Graph, node: torch.fx.Node, known: dict[torch.fx.Node, Any], factors: ops.Factors = "best"
+    ) -> None:
         self.graph = graph
+        #: What structured layers become.
+        self.factors = factors
         self._known = known
         self._node = node
         meaning = node.meta.get("val")

@@ -15,7 +15,7 @@ from tessera.model import _aten
 from tessera.model import _structured as _structured  # more handlers
 from tessera.model._aten import Call, Constant, Parameter, value_of
 from tessera.model._graph import Graph
-from tessera.model._values import Value
+from tessera.model._values import Factors, Value
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class UnsupportedModuleError(ValueError):
         super().__init__("\n  ".join([*lines, *map(str, missing)]))
 
 
-def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any]) -> Graph:
+def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, factors: Factors = "best") -> Graph:
     """Make the graph of a module that is called with inputs of these shapes.
 
     Parameters have the module's names and values; those that require no gradient are frozen. What the module does in
@@ -51,20 +51,24 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any]) -> Gra
     Supported are linear layers, dense and those of `tessera.nn` (but complex ones), activations, elementwise arithmetic, reductions,
     softmax, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
     UnsupportedModuleError, which lists all of it.
+
+    With factors="published" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
+    instead of one that merges their factors.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
     try:
         program = torch.export.export(module, inputs, strict=False).run_decompositions({})
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
-    return _Conversion(module, program).graph
+    return _Conversion(module, program, factors).graph
 
 
 class _Conversion:
     """One exported program, operation by operation."""
 
-    def __init__(self, module: nn.Module, program: torch.export.ExportedProgram) -> None:
+    def __init__(self, module: nn.Module, program: torch.export.ExportedProgram, factors: Factors) -> None:
         self.graph = Graph()
+        self._factors: Factors = factors
         self._program = program
         self._names = _first_names(module)
         self._known: dict[torch.fx.Node, Any] = {}
@@ -107,7 +111,7 @@ class _Conversion:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
                 raise ValueError("there is no such operation")
-            call = Call(self.graph, node, self._known)
+            call = Call(self.graph, node, self._known, self._factors)
             if call.lacks_input:
                 return None
             result = handler(call, *call.args, **call.kwargs)

@@ -27,7 +27,9 @@ def _butterfly(call: Call, x: Any, twiddle: Any, out_features: int, increasing_s
     leading = () if given is None else given.shape[: 1 if tied else 3]
     blocks = 1 if tied or given is None else given.shape[1]
     values = _matrix(twiddle, *leading)
-    return ops.butterfly(value_of(x), values, out_features, blocks=blocks, tied=tied, decreasing=not increasing_stride)
+    decreasing = not increasing_stride
+    options = {"blocks": blocks, "tied": tied, "decreasing": decreasing, "factors": call.factors}
+    return ops.butterfly(value_of(x), values, out_features, **options)
 
 
 @handles("tessera.kronecker.default", lazy=True)
@@ -48,15 +50,16 @@ def _toeplitz(call: Call, x: Value, c: Value) -> Value:
 @handles("tessera.fastfood.default", lazy=True)
 def _fastfood(call: Call, x: Any, S: Any, G: Any, B: Any, P: Any, out_features: int) -> Value:
     permutation = P.tensor.reshape(-1).tolist()
-    return ops.fastfood(value_of(x), value_of(S), value_of(G), value_of(B), permutation, out_features)
+    diagonals = value_of(S), value_of(G), value_of(B)
+    return ops.fastfood(value_of(x), *diagonals, permutation, out_features, factors=call.factors)
 
 
 @handles("index_select.default", lazy=True)
 def _index_select(call: Call, x: Any, dim: int, index: Any) -> Value:
     value = value_of(x)
     if not isinstance(index, Constant) or dim % len(value.shape) != len(value.shape) - 1:
-        raise ValueError("only a fixed permutation of the last dimension is possible")
-    permutation = index.tensor.tolist()
-    if sorted(permutation) != list(range(value.shape[-1])):
-        raise ValueError("the indices are no permutation")
-    return ops.permute(value, permutation)
+        raise ValueError("only fixed places of the last dimension are possible")
+    places = index.tensor.tolist()
+    if sorted(places) == list(range(value.shape[-1])):
+        return ops.permute(value, places)
+    return ops.take(value, places)

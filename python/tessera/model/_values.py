@@ -14,6 +14,8 @@ from tessera._tessera import Initial
 if TYPE_CHECKING:
     from tessera.model._graph import Graph
 
+Factors: TypeAlias = Literal["best", "published"]
+Structure: TypeAlias = Literal["dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"]
 Over: TypeAlias = Literal["all", "columns", "rows"]
 Attribute: TypeAlias = int | float | str | list[int]
 
@@ -239,15 +241,32 @@ def permute(x: Value, permutation: Sequence[int]) -> Value:
     return apply("permute", x, permutation=[int(place) for place in permutation])
 
 
-# Structured maps of the last dimension (docs/structured.md). The last dimensions of a parameter are one.
+def take(x: Value, places: Sequence[int]) -> Value:
+    """y[..., i] = x[..., places[i]]; elements may be taken several times, or not at all."""
+    return apply("take", x, places=[int(place) for place in places])
+
+
+def sum_neighbours(x: Value, neighbours: int) -> Value:
+    """Sums of so many neighbouring elements of the last dimension."""
+    return apply("sum_neighbours", x, neighbours=neighbours)
+
+
+# Structured maps of the last dimension (docs/structured.md). The last dimensions of a parameter are one. With
+# factors="published" they are the operations of plain PyTorch, one after another, for comparisons on tiled machines.
 
 
 def butterfly(
-    x: Value, twiddle: Value, outputs: int, *, blocks: int = 1, tied: bool = False, decreasing: bool = False
+    x: Value,
+    twiddle: Value,
+    outputs: int,
+    *,
+    blocks: int = 1,
+    tied: bool = False,
+    decreasing: bool = False,
+    factors: Factors = "best",
 ) -> Value:
     """A butterfly: twiddle is [stacks, blocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)]."""
-    options = {"blocks": blocks, "tied": int(tied), "decreasing": int(decreasing)}
-    return apply("butterfly", x, twiddle, outputs=outputs, **options)
+    return Value(x.graph, x.graph.native.butterfly(x.id, twiddle.id, outputs, blocks, tied, decreasing, factors))
 
 
 def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], outputs: int = 0) -> Value:
@@ -266,9 +285,41 @@ def toeplitz(x: Value, c: Value) -> Value:
     return apply("toeplitz", x, c, outputs=c.shape[0] - x.shape[-1] + 1)
 
 
-def fastfood(x: Value, s: Value, g: Value, b: Value, permutation: Sequence[int], outputs: int) -> Value:
+def fastfood(
+    x: Value,
+    s: Value,
+    g: Value,
+    b: Value,
+    permutation: Sequence[int],
+    outputs: int,
+    *,
+    factors: Factors = "best",
+) -> Value:
     """S · H · G · Π · H · B: diagonals of [stacks, N], and as many places of permutations."""
-    return apply("fastfood", x, s, g, b, outputs=outputs, permutation=[int(place) for place in permutation])
+    places = [int(place) for place in permutation]
+    return Value(x.graph, x.graph.native.fastfood(x.id, [s.id, g.id, b.id], places, outputs, factors))
+
+
+def linear_layer(
+    x: Value,
+    outputs: int,
+    name: str,
+    *,
+    structure: Structure = "dense",
+    rank: int = 1,
+    block_size: int = 32,
+    butterfly_size: int = 16,
+    scaled: bool = True,
+    seed: int = 0,
+    factors: Factors = "best",
+) -> Value:
+    """A linear layer of a structure, without bias, with parameters whose names begin with `name`.
+
+    `scaled` chooses initial values that keep the size of activations, otherwise those published with the structure.
+    """
+    native = x.graph.native
+    options = (structure, rank, block_size, butterfly_size, scaled, seed, factors)
+    return Value(x.graph, native.linear_layer(name, x.id, outputs, *options))
 
 
 def cast(x: Value, dtype: DTypeLike | str) -> Value:
