@@ -37,12 +37,14 @@ TEST(Layers, HaveTheParametersOfTheSingleHiddenLayerBenchmark) {
       {{.structure = LayerStructure::low_rank}, 13'322},
       {{.structure = LayerStructure::pixelfly, .rank = 32, .block_size = 32, .butterfly_size = 16}, 404'490},
   };
-  for (const auto& [options, expected] : table) {
-    Graph graph;
-    const Layer layer = linear_layer(graph, "hidden", graph.input("x", {50, 1024}), 1024, options);
-    constexpr uint64_t kBias = 1024, kOutput = 1024 * 10 + 10;
-    EXPECT_EQ(parameters(layer) + kBias + kOutput, expected) << name_of(options.structure);
-  }
+  for (auto [options, expected] : table)
+    for (const Factors factors : {Factors::best, Factors::published}) {
+      options.factors = factors;
+      Graph graph;
+      const Layer layer = linear_layer(graph, "hidden", graph.input("x", {50, 1024}), 1024, options);
+      constexpr uint64_t kBias = 1024, kOutput = 1024 * 10 + 10;
+      EXPECT_EQ(parameters(layer) + kBias + kOutput, expected) << name_of(options.structure);
+    }
 }
 
 /// Table 5's sweeps of pixelfly: sample means and deviations of the numbers of parameters.

@@ -8,7 +8,8 @@
 namespace tessera::studies::butterfly {
 
 std::span<const Section> all_sections() {
-  static const std::vector<Section> sections = {table_1(), figure_3(), table_2(), figure_4(), figure_5()};
+  static const std::vector<Section> sections = {table_1(),  figure_3(), table_2(), figure_4(),
+                                                figure_5(), figure_6(), table_4(), table_5()};
   return sections;
 }
 

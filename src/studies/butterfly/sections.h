@@ -20,6 +20,9 @@ Section figure_3();  ///< exchange between tiles
 Section table_2();   ///< dense and sparse products
 Section figure_4();  ///< skewed products
 Section figure_5();  ///< memory and program size
+Section figure_6();  ///< structured layers over N, with figure 7
+Section table_4();   ///< the network with one hidden layer
+Section table_5();   ///< pixelfly's parameters
 
 std::span<const Section> all_sections();
 

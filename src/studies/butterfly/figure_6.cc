@@ -1,0 +1,291 @@
+// Figures 6 and 7: linear, butterfly and pixelfly layers of N inputs and outputs on N samples in FP32: their
+// time, where structure begins to pay, and the programs' compute sets and memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/page.h"
+#include "studies/butterfly/layer_cell.h"
+#include "studies/butterfly/sections.h"
+#include "studies/common/charts.h"
+
+namespace tessera::studies::butterfly {
+namespace {
+
+using machine::Machine;
+using model::Factors;
+using model::LayerStructure;
+
+constexpr std::string_view kName = "figure-6";
+constexpr const char* kWithTransfers = "seconds_with_transfers";
+// Pixelfly's parameters in table 4; the paper names none for its figure.
+constexpr uint32_t kRank = 32;
+constexpr uint32_t kBlock = 32;
+constexpr uint32_t kButterfly = 16;
+
+LayerCase layer_of(LayerStructure structure, Factors factors, uint32_t size) {
+  return {.options = {.structure = structure,
+                      .rank = structure == LayerStructure::pixelfly ? kRank : 1,
+                      .block_size = kBlock,
+                      .butterfly_size = kButterfly,
+                      .scaled = false,
+                      .factors = factors},
+          .inputs = size,
+          .outputs = size,
+          .batch = size};
+}
+
+/// The layers of a machine, first the dense one.
+std::vector<std::pair<LayerStructure, Factors>> layers_of(const Machine& machine) {
+  std::vector<std::pair<LayerStructure, Factors>> layers = {{LayerStructure::dense, Factors::best}};
+  for (const LayerStructure structure : {LayerStructure::butterfly, LayerStructure::pixelfly}) {
+    if (machine.kind == machine::Kind::tiled) layers.emplace_back(structure, Factors::published);
+    layers.emplace_back(structure, Factors::best);
+  }
+  return layers;
+}
+
+std::string name_of(const Machine& machine, LayerStructure structure, Factors factors) {
+  return butterfly::name_of(layer_of(structure, factors, 1), machine);
+}
+std::string cell_name(const std::string& layer, uint32_t size) {
+  return fmt::format("{}, N = {}", layer, size);
+}
+
+/// N = 8192 fits in no form, and takes half a minute to plan.
+std::vector<uint32_t> sizes_of(const Machine& machine, const Request& request) {
+  const bool on_host = machine.kind == machine::Kind::host;
+  const uint32_t last = on_host ? (request.full ? 4096 : 2048) : (request.full ? 8192 : 4096);
+  std::vector<uint32_t> sizes;
+  for (uint32_t size = 128; size <= last; size *= 2) sizes.push_back(size);
+  return sizes;
+}
+
+std::vector<Cell> cells(const Machine& machine, const Request& request) {
+  std::vector<Cell> all;
+  for (const uint32_t size : sizes_of(machine, request))
+    for (const auto& [structure, factors] : layers_of(machine)) {
+      const double large = size / 4096.0;
+      all.push_back({cell_name(name_of(machine, structure, factors), size), 0.5 + 6 * large * large,
+                     [structure = structure, factors = factors, size](const Setting& setting) {
+                       return run_layer(layer_of(structure, factors, size), setting);
+                     }});
+    }
+  return all;
+}
+
+/// One layer on one machine, over N.
+struct Curve {
+  std::string layer;
+  std::vector<std::pair<uint32_t, double>> points;
+
+  std::optional<double> at(uint32_t size) const {
+    for (const auto& [n, value] : points)
+      if (n == size) return value;
+    return {};
+  }
+};
+
+Curve curve_of(const Study& study, const Part& part, const std::string& layer, const char* value) {
+  Curve curve{layer, {}};
+  for (const uint32_t size : sizes_of(part.machine, study.request))
+    if (const auto found = part.value(kName, cell_name(layer, size), value))
+      curve.points.emplace_back(size, *found);
+  return curve;
+}
+
+/// How many times faster than the dense layer.
+Curve speed_up(const Study& study, const Part& part, const std::string& layer, const char* value) {
+  const Curve dense = curve_of(study, part, "dense", value);
+  Curve curve = curve_of(study, part, layer, value);
+  std::erase_if(curve.points, [&](const auto& point) { return !dense.at(point.first); });
+  for (auto& [size, seconds] : curve.points) seconds = *dense.at(size) / seconds;
+  return curve;
+}
+
+/// Where a curve of speed-ups crosses 1 for the last time, on logarithmic axes; none if it does not.
+std::optional<double> break_even(const Curve& curve) {
+  std::optional<double> found;
+  for (size_t i = 1; i < curve.points.size(); ++i) {
+    const auto& [n, below] = curve.points[i - 1];
+    const auto& [next, above] = curve.points[i];
+    if (below < 1 && above >= 1)
+      found = n * std::pow(double{1} * next / n, std::log(1 / below) / std::log(above / below));
+  }
+  return found;
+}
+
+std::optional<std::pair<uint32_t, double>> extreme(const Curve& curve, bool largest) {
+  if (curve.points.empty()) return {};
+  const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
+  return largest ? *std::ranges::max_element(curve.points, by_value)
+                 : *std::ranges::min_element(curve.points, by_value);
+}
+
+std::vector<std::string> layer_names(const Part& part) {
+  std::vector<std::string> names;
+  for (const auto& [structure, factors] : layers_of(part.machine))
+    names.push_back(name_of(part.machine, structure, factors));
+  return names;
+}
+
+/// A row for each layer, a column for each N.
+Figure over_sizes(const Study& study, const Part& part, std::string title, std::string note,
+                  const std::function<std::string(const Result&)>& words) {
+  Figure figure{std::move(title), std::move(note), {"layer"}};
+  const std::vector<uint32_t> sizes = sizes_of(part.machine, study.request);
+  for (const uint32_t size : sizes) figure.head.push_back(fmt::format("N = {}", size));
+  for (const std::string& layer : layer_names(part)) {
+    std::vector<Figure::Entry> row = {{layer}};
+    bool any = false;
+    for (const uint32_t size : sizes) {
+      const Result* result = part.find(kName, cell_name(layer, size));
+      row.push_back({result == nullptr ? ""
+                     : result->fits    ? words(*result)
+                                       : "-",
+                     result == nullptr ? "" : result->reason});
+      any |= result != nullptr;
+    }
+    if (any) figure.rows.push_back(std::move(row));
+  }
+  return figure;
+}
+
+std::string times(double ratio) { return fmt::format("{:.2f} ×", ratio); }
+
+Figure summary(const Study& study) {
+  Figure figure{
+      "Where structure pays, against the dense layer (figure 6)",
+      "Break-even: N from which on the layer is faster, interpolated. With transfers: the samples are "
+      "sent to the machine and the results fetched, as in the paper's measurements.",
+      {"machine", "layer", "break-even N", "best speed-up", "worst", "with transfers: break-even N",
+       "best speed-up", "worst"}};
+  for (const Part& part : study.parts)
+    for (const std::string& layer : layer_names(part)) {
+      std::vector<Figure::Entry> row = {{part.machine.name}, {layer}};
+      bool any = false;
+      for (const char* value : {"seconds", kWithTransfers}) {
+        const Curve curve = speed_up(study, part, layer, value);
+        const auto even = break_even(curve);
+        const auto best = extreme(curve, true), worst = extreme(curve, false);
+        row.push_back({even ? fmt::format("{:.0f}", *even) : "-"});
+        for (const auto& point : {best, worst})
+          row.push_back(point ? Figure::Entry{times(point->second), fmt::format("N = {}", point->first)}
+                              : Figure::Entry{"-"});
+        any |= best.has_value();
+      }
+      if (any && layer != "dense") figure.rows.push_back(std::move(row));
+    }
+  return figure;
+}
+
+std::vector<Figure> figures(const Study& study) {
+  std::vector<Figure> all = {summary(study)};
+  const auto time = [](const Result& r) { return fmt::format("{:.1f}", 1e6 * r.values.at("seconds")); };
+  for (const Part& part : study.parts) {
+    all.push_back(over_sizes(study, part,
+                             fmt::format("N × N layers on N samples, FP32: µs on {}", part.machine.name),
+                             fmt::format("Pixelfly of block size {}, butterfly size {} and rank {}. -: does "
+                                         "not fit.",
+                                         kBlock, kButterfly, kRank),
+                             time));
+    if (part.is_host()) continue;
+    all.push_back(
+        over_sizes(study, part, fmt::format("Their compute sets on {} (figure 7)", part.machine.name), "",
+                   [](const Result& r) { return fmt::format("{:.0f}", r.values.at("compute_sets")); }));
+    all.push_back(over_sizes(study, part, fmt::format("Their memory on {}, MB (figure 7)", part.machine.name),
+                             "All that is alive at the peak, on all tiles.", [](const Result& r) {
+                               return fmt::format("{:.1f}", 1e-6 * r.values.at("total_bytes"));
+                             }));
+    all.push_back(over_sizes(study, part, fmt::format("Their vertices and edges on {}", part.machine.name),
+                             "", [](const Result& r) {
+                               return fmt::format("{:.0f}, {:.0f}", r.values.at("vertices"),
+                                                  r.values.at("edges"));
+                             }));
+  }
+  return all;
+}
+
+report::Html chart_of(const Study& study, const Part& part, const char* value, const std::string& title,
+                      const std::string& unit, double scale) {
+  report::LineChart chart;
+  chart.frame = {title, "", report::kHalf};
+  chart.x = logarithmic("N", report::Growth::log2);
+  chart.y = logarithmic(unit, report::Growth::log10);
+  size_t colour = 0;
+  for (const std::string& layer : layer_names(part)) {
+    Pair pair(layer, colour++);
+    for (const auto& [size, number] : curve_of(study, part, layer, value).points)
+      pair.add(size, scale * number, std::nullopt, fmt::format("N = {}", size));
+    std::move(pair).put_into(chart);
+  }
+  return report::chart(chart);
+}
+
+report::Html charts(const Study& study) {
+  std::vector<report::Html> all;
+  for (const Part& part : study.parts) {
+    const std::string& name = part.machine.name;
+    all.push_back(
+        chart_of(study, part, "seconds", fmt::format("N × N layers on N samples on {}", name), "µs", 1e6));
+    if (part.is_host()) continue;
+    all.push_back(
+        chart_of(study, part, kWithTransfers, fmt::format("The same with transfers, {}", name), "µs", 1e6));
+    all.push_back(
+        chart_of(study, part, "compute_sets", fmt::format("Compute sets, {}", name), "compute sets", 1));
+    all.push_back(chart_of(study, part, "total_bytes", fmt::format("Memory, {}", name), "MB", 1e-6));
+  }
+  return report::side_by_side(all);
+}
+
+std::vector<Comparison> comparisons(const Study& study) {
+  std::vector<Comparison> all;
+  const Part* part = study.modelled();
+  if (part == nullptr) return all;
+  const auto add = [&](std::string what, std::string_view row, std::string unit, std::optional<double> ours,
+                       std::string remark) -> Comparison* {
+    const auto published = study.published.number("section-4.csv", std::string(row), "value");
+    if (!published) return nullptr;
+    all.push_back({std::move(what), std::move(unit), *published, ours});
+    all.back().remark = std::move(remark);
+    return &all.back();
+  };
+  const auto second = [](const std::optional<std::pair<uint32_t, double>>& point) {
+    return point ? std::optional(point->second) : std::nullopt;
+  };
+  const auto inverse = [&](const std::optional<std::pair<uint32_t, double>>& point) {
+    return point ? std::optional(1 / point->second) : std::nullopt;
+  };
+  const Curve butterfly = speed_up(study, *part, "butterfly, published", kWithTransfers);
+  const Curve pixelfly = speed_up(study, *part, "pixelfly, published", kWithTransfers);
+  if (Comparison* c =
+          add("butterfly, published: break-even", "IPU break-even N", "N", break_even(butterfly), ""))
+    *c = std::move(*c).within_factor(2);
+  if (Comparison* c =
+          add("butterfly, published: best speed-up", "IPU best speed-up of butterfly", "×",
+              second(extreme(butterfly, true)), "with transfers; section 4.1, where the abstract has 1.3"))
+    *c = std::move(*c).within(0.25);
+  add("butterfly, published: worst slow-down", "IPU worst slow-down of butterfly", "×",
+      inverse(extreme(butterfly, false)),
+      "with transfers; depends on the smallest N, which the paper does not name");
+  add("pixelfly, published: best speed-up", "IPU best speed-up of pixelfly", "×",
+      second(extreme(pixelfly, true)),
+      "with transfers; block size, butterfly size and rank are not published; the abstract has 1.6");
+  add("pixelfly, published: worst slow-down", "IPU worst slow-down of pixelfly", "×",
+      inverse(extreme(pixelfly, false)), "with transfers");
+  return all;
+}
+
+}  // namespace
+
+Section figure_6() {
+  return {.name = kName,
+          .title = "Dense, butterfly and pixelfly layers over N (figures 6 and 7)",
+          .cells = cells,
+          .figures = figures,
+          .charts = charts,
+          .comparisons = comparisons};
+}
+
+}  // namespace tessera::studies::butterfly

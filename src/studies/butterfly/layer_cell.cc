@@ -1,0 +1,186 @@
+#include "studies/butterfly/layer_cell.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+#include "model/session_impl.h"
+#include "studies/butterfly/product_cell.h"
+#include "studies/butterfly/program_size.h"
+
+namespace tessera::studies::butterfly {
+namespace {
+
+using model::Graph;
+using model::LayerStructure;
+using model::Value;
+
+constexpr uint64_t kSeed = 1;
+// Executing this many elements of activations on tiles takes about a second, in float64 too.
+constexpr uint64_t kMostExecuted = 256 * 256;
+
+Graph graph_of(const LayerCase& what) {
+  Graph graph;
+  const Value x = graph.input("x", {what.batch, what.inputs});
+  const model::Layer layer = linear_layer(graph, "hidden", x, what.outputs, what.options);
+  if (what.classes == 0) {
+    graph.output("y", layer.y);
+    return graph;
+  }
+  const Value hidden = relu(layer.y + graph.parameter("hidden.bias", {what.outputs}));
+  const Value weight = graph.parameter("output.weight", {what.classes, what.outputs},
+                                       model::Initial::normal(1 / std::sqrt(what.outputs)));
+  const Value logits = linear(hidden, weight, graph.parameter("output.bias", {what.classes}));
+  const Value loss = cross_entropy(logits, graph.input("labels", {what.batch}, Type::u32));
+  graph.output("loss", loss);
+  add_training(loss, {.optimizer = model::Sgd{.momentum = 0.9}});
+  return graph;
+}
+
+uint64_t stored_elements(const model::TensorType& type) {
+  return type.pattern ? type.pattern->blocks() * type.pattern->block_size * type.pattern->block_size
+                      : type.elements();
+}
+
+uint64_t parameters_of(const Graph& graph) {
+  uint64_t count = 0;
+  for (const model::ValueInfo& info : graph.values())
+    if (info.kind == model::Kind::parameter) count += stored_elements(info.type);
+  return count;
+}
+
+uint64_t input_bytes(const Graph& graph) {
+  uint64_t bytes = 0;
+  for (const model::ValueInfo& info : graph.values())
+    if (info.kind == model::Kind::input) bytes += info.type.elements() * size_of(info.type.type);
+  return bytes;
+}
+
+uint64_t output_bytes(const Graph& graph) {
+  uint64_t bytes = 0;
+  for (const auto& [name, id] : graph.outputs())
+    bytes += graph.type(id).elements() * size_of(graph.type(id).type);
+  return bytes;
+}
+
+model::Arrays inputs_of(const Graph& graph, uint32_t classes) {
+  model::Arrays arrays;
+  for (const model::ValueInfo& info : graph.values()) {
+    if (info.kind != model::Kind::input) continue;
+    std::vector<float>& values = arrays[info.name];
+    values.resize(info.type.elements());
+    if (info.name == "rate") {
+      values = {1e-3F};
+    } else if (info.type.type == Type::u32) {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % classes);
+    } else {
+      base::RandomStream(kSeed).fill_normal(values);
+    }
+  }
+  return arrays;
+}
+
+/// Compares the layer's output, or the loss, with the merged form in float64.
+void verify(const LayerCase& what, const model::Arrays& found, Result& result) {
+  LayerCase merged = what;
+  merged.options.factors = model::Factors::best;
+  const Graph graph = graph_of(merged);
+  model::WideArrays inputs, state;
+  for (const auto& [name, values] : inputs_of(graph, what.classes))
+    inputs[name] = {values.begin(), values.end()};
+  for (const auto& [name, values] : initial_state(graph)) state[name] = {values.begin(), values.end()};
+  double most = 0, error = 0;
+  for (const auto& [name, expected] : evaluate(graph, inputs, state))
+    for (size_t i = 0; i < expected.size(); ++i) {
+      most = std::max(most, std::abs(expected[i]));
+      error = std::max(error, std::abs(double{found.at(name)[i]} - expected[i]));
+    }
+  constexpr double kTolerance = 1e-5;
+  result.max_rel_error = error / most;
+  result.tolerance = kTolerance;
+  result.verified = *result.max_rel_error <= kTolerance;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The median of runs with arrays in place.
+double measured_seconds(model::Session& session, const LayerCase& what) {
+  constexpr double kEnough = 0.3;
+  constexpr size_t kLeast = 5;
+  std::map<std::string, std::vector<std::byte>> arrays;
+  std::vector<model::Tensor> tensors;
+  const Graph& graph = session.graph();
+  for (const auto& [name, values] : inputs_of(graph, what.classes))
+    arrays[name] = product::as_type(values, graph.type(Graph(graph).find(name).id).type);
+  for (const auto& [name, id] : graph.outputs())
+    arrays[name].resize(graph.type(id).elements() * size_of(graph.type(id).type));
+  for (auto& [name, bytes] : arrays) tensors.push_back({name, bytes.data()});
+  session.run(tensors);
+  std::vector<double> times;
+  for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back()) {
+    const double start = now();
+    session.run(tensors);
+    times.push_back(now() - start);
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+void account(const LayerCase& what, const Graph& graph, const Setting& setting, Result& result) {
+  const model::Session::Impl impl(graph, setting.machine, {});
+  enter_size(impl.executable(), result);
+  result.fits = impl.executable().memory.fits();
+  if (!result.fits) {
+    result.reason = "it exceeds tile memory";
+    return;
+  }
+  const double seconds = impl.cost_of(impl.session->run(impl.metadata(), {.dry = true}), false).seconds;
+  result.values["seconds"] = seconds;
+  result.values["cycles"] = seconds * setting.machine.clock_hz;
+  enter_transfers(setting.machine, input_bytes(graph), output_bytes(graph), result);
+  if (!setting.verify || uint64_t{what.batch} * what.outputs > kMostExecuted) return;
+  model::Session session(graph, Machine(setting.machine));
+  verify(what, session.run(inputs_of(graph, what.classes)), result);
+}
+
+}  // namespace
+
+std::string name_of(const LayerCase& what, const machine::Machine& machine) {
+  const LayerStructure s = what.options.structure;
+  const bool alike =
+      s == LayerStructure::dense || s == LayerStructure::low_rank || s == LayerStructure::circulant;
+  if (alike || machine.kind == machine::Kind::host) return std::string(name_of(s));
+  return fmt::format("{}, {}", name_of(s), name_of(what.options.factors));
+}
+
+Result run_layer(const LayerCase& what, const Setting& setting) {
+  const Graph graph = graph_of(what);
+  Result result;
+  result.values["parameters"] = static_cast<double>(parameters_of(graph));
+  if (setting.on_host()) {
+    model::Session session(graph, Machine(setting.machine));
+    if (setting.verify && uint64_t{what.batch} * what.outputs <= kMostExecuted)
+      verify(what, session.run(inputs_of(graph, what.classes)), result);
+    result.values["seconds"] = measured_seconds(session, what);
+    return result;
+  }
+  try {
+    account(what, graph, setting, result);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {  // of a planner
+    result.fits = false;
+    result.reason = error.what();
+    result.reason.resize(std::min(result.reason.find('\n'), result.reason.size()));
+  }
+  return result;
+}
+
+}  // namespace tessera::studies::butterfly

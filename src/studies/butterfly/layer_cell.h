@@ -1,0 +1,33 @@
+// Linear layers by structure, and training steps of a network with one, as cells.
+#pragma once
+
+#include <tessera/layers.h>
+
+#include <cstdint>
+#include <string>
+
+#include "studies/butterfly/study.h"
+
+namespace tessera::studies::butterfly {
+
+/// A layer of FP32 activations.
+struct LayerCase {
+  model::LayerOptions options;
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
+  uint32_t batch = 0;
+  /// Classes of the layer after it: a training step by SGD with momentum, of the layer with a bias and ReLU,
+  /// a dense layer and cross-entropy. 0: the layer alone, forward.
+  uint32_t classes = 0;
+};
+
+/// "butterfly", on modelled machines with the form of its factors: "butterfly, published".
+std::string name_of(const LayerCase& what, const machine::Machine& machine);
+
+/// Plans, compiles and accounts the layer, or on a host measures it. Enters "seconds", "parameters" (of the
+/// whole network, biases included), and on tiles "cycles", the program's size and the transfers of inputs and
+/// outputs. A layer of few operations is executed and compared with the merged form in float64 if the setting
+/// asks for it.
+Result run_layer(const LayerCase& what, const Setting& setting);
+
+}  // namespace tessera::studies::butterfly

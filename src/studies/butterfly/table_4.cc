@@ -1,0 +1,193 @@
+// Table 4: a network with one hidden layer of 1024 on grey CIFAR-10, by the structure of that layer: its
+// parameters, and the time of a training step relative to the dense network's, since the paper does not say
+// how many epochs it trained.
+#include <fmt/format.h>
+
+#include <span>
+
+#include "studies/butterfly/layer_cell.h"
+#include "studies/butterfly/sections.h"
+
+namespace tessera::studies::butterfly {
+namespace {
+
+using machine::Machine;
+using model::Factors;
+using model::LayerStructure;
+
+constexpr std::string_view kName = "table-4";
+constexpr uint32_t kSize = 1024;
+constexpr uint32_t kBatch = 50;
+constexpr uint32_t kClasses = 10;
+
+struct Method {
+  LayerStructure structure;
+  const char* remark;  ///< why the times differ
+};
+
+constexpr Method kMethods[] = {
+    {LayerStructure::dense, ""},
+    {LayerStructure::butterfly,
+     "the paper's times have what PyTorch spends on a step, the same for all methods, so that its ratios are "
+     "nearer to 1"},
+    {LayerStructure::fastfood, "as butterfly"},
+    {LayerStructure::circulant,
+     "the paper does not say how it ran without a Fourier transform; here the matrix is filled and "
+     "multiplied"},
+    {LayerStructure::low_rank, ""},
+    {LayerStructure::pixelfly,
+     "plain PyTorch gathers at run time by indices in memory; here the gather is planned as an exchange"},
+};
+
+LayerCase step_of(LayerStructure structure, Factors factors) {
+  return {.options = {.structure = structure,
+                      .rank = structure == LayerStructure::pixelfly ? 32U : 1U,
+                      .block_size = 32,
+                      .butterfly_size = 16,
+                      .scaled = false,
+                      .factors = factors},
+          .inputs = kSize,
+          .outputs = kSize,
+          .batch = kBatch,
+          .classes = kClasses};
+}
+
+std::string name_of(LayerStructure structure, Factors factors, const Machine& machine) {
+  return butterfly::name_of(step_of(structure, factors), machine);
+}
+
+std::vector<Cell> cells(const Machine& machine, const Request&) {
+  std::vector<Cell> all;
+  for (const Method& method : kMethods)
+    for (const Factors factors : {Factors::published, Factors::best}) {
+      const std::string name = name_of(method.structure, factors, machine);
+      if (!all.empty() && all.back().name == name) continue;
+      const Factors form = machine.kind == machine::Kind::host ? Factors::best : factors;
+      all.push_back({name, 4, [structure = method.structure, form](const Setting& setting) {
+                       return run_layer(step_of(structure, form), setting);
+                     }});
+    }
+  return all;
+}
+
+std::optional<double> published(const Study& study, LayerStructure structure, const char* column) {
+  return study.published.number("table-4.csv", std::string(model::name_of(structure)), column);
+}
+
+/// Of a value of a cell to that of the dense network.
+std::optional<double> ratio(const Part& part, const std::string& cell, const char* value) {
+  const auto ours = part.value(kName, cell, value), dense = part.value(kName, "dense", value);
+  return ours && dense ? std::optional(*ours / *dense) : std::nullopt;
+}
+
+std::optional<double> published_ratio(const Study& study, LayerStructure structure) {
+  const auto ours = published(study, structure, "ipu_seconds"),
+             dense = published(study, LayerStructure::dense, "ipu_seconds");
+  return ours && dense ? std::optional(*ours / *dense) : std::nullopt;
+}
+
+std::string number(std::optional<double> value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+}
+
+Figure parameters_figure(const Study& study) {
+  Figure figure{"Parameters of the network 1024-1024-10 (table 4)",
+                "Compressed: what the structure saves of the dense network's.",
+                {"hidden layer", "published", "ours", "compressed"}};
+  const Part* part = study.modelled() != nullptr ? study.modelled() : study.host();
+  if (part == nullptr) return figure;
+  const auto dense = part->value(kName, "dense", "parameters");
+  for (const Method& method : kMethods) {
+    const auto count =
+        part->value(kName, name_of(method.structure, Factors::best, part->machine), "parameters");
+    if (!count || !dense) continue;
+    figure.rows.push_back({{std::string(model::name_of(method.structure))},
+                           {number(published(study, method.structure, "parameters"), 0)},
+                           {number(count, 0)},
+                           {fmt::format("{:.2f} %", 100 * (1 - *count / *dense))}});
+  }
+  return figure;
+}
+
+Figure step_figure(const Study& study, const Part& part) {
+  Figure figure{
+      fmt::format("Training steps of 50 images on {} (table 4)", part.machine.name),
+      "SGD with momentum, FP32. Ratios are to the dense network. With transfers: images are sent to "
+      "the machine for each step.",
+      {"hidden layer", "µs", "ratio", "published"}};
+  if (!part.is_host())
+    figure.head.insert(figure.head.end(), {"with transfers, µs", "ratio", "compute sets", "memory, MB"});
+  for (const Cell& cell : cells(part.machine, study.request)) {
+    const Result* result = part.find(kName, cell.name);
+    if (result == nullptr || !result->fits) continue;
+    const Method* method = nullptr;
+    for (const Method& m : kMethods)
+      if (cell.name.starts_with(model::name_of(m.structure))) method = &m;
+    const auto micro = [&](const char* value) {
+      const auto seconds = result->value(value);
+      return number(seconds ? std::optional(1e6 * *seconds) : std::nullopt, 1);
+    };
+    std::vector<Figure::Entry> row = {{cell.name},
+                                      {micro("seconds")},
+                                      {number(ratio(part, cell.name, "seconds"), 2)},
+                                      {number(published_ratio(study, method->structure), 2)}};
+    if (!part.is_host()) {
+      row.push_back({micro("seconds_with_transfers")});
+      row.push_back({number(ratio(part, cell.name, "seconds_with_transfers"), 2)});
+      row.push_back({number(result->value("compute_sets"), 0)});
+      row.push_back({fmt::format("{:.1f}", 1e-6 * result->value("total_bytes").value_or(0))});
+    }
+    figure.rows.push_back(std::move(row));
+  }
+  return figure;
+}
+
+std::vector<Figure> figures(const Study& study) {
+  std::vector<Figure> all = {parameters_figure(study)};
+  for (const Part& part : study.parts) all.push_back(step_figure(study, part));
+  return all;
+}
+
+std::vector<Comparison> comparisons(const Study& study) {
+  std::vector<Comparison> all;
+  const Part* part = study.modelled();
+  if (part == nullptr) return all;
+  const auto value = [&](LayerStructure structure, const char* name) {
+    return part->value(kName, name_of(structure, Factors::published, part->machine), name);
+  };
+  for (const Method& method : kMethods)
+    if (const auto count = published(study, method.structure, "parameters"))
+      all.push_back(Comparison{fmt::format("{}: parameters", model::name_of(method.structure)), "", *count,
+                               value(method.structure, "parameters")}
+                        .within(0));
+  const auto dense = value(LayerStructure::dense, "parameters");
+  const auto few = value(LayerStructure::butterfly, "parameters");
+  const auto all_of_dense = published(study, LayerStructure::dense, "parameters"),
+             few_published = published(study, LayerStructure::butterfly, "parameters");
+  if (all_of_dense && few_published)
+    all.push_back(Comparison{"butterfly: compression of parameters", "%",
+                             100 * (1 - *few_published / *all_of_dense),
+                             dense && few ? std::optional(100 * (1 - *few / *dense)) : std::nullopt}
+                      .within(0));
+  for (const Method& method : kMethods) {
+    const auto theirs = published_ratio(study, method.structure);
+    if (!theirs || method.structure == LayerStructure::dense) continue;
+    all.push_back({fmt::format("{}: step, relative to dense", model::name_of(method.structure)), "", *theirs,
+                   ratio(*part, name_of(method.structure, Factors::published, part->machine),
+                         "seconds_with_transfers")});
+    all.back().remark = method.remark;
+  }
+  return all;
+}
+
+}  // namespace
+
+Section table_4() {
+  return {.name = kName,
+          .title = "The network with one hidden layer (table 4)",
+          .cells = cells,
+          .figures = figures,
+          .comparisons = comparisons};
+}
+
+}  // namespace tessera::studies::butterfly

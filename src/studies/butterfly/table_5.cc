@@ -1,0 +1,219 @@
+// Table 5: pixelfly as the hidden layer, with one of its three parameters varied: mean and sample standard
+// deviation of the network's parameters and of the time of a training step.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "studies/butterfly/layer_cell.h"
+#include "studies/butterfly/sections.h"
+
+namespace tessera::studies::butterfly {
+namespace {
+
+using machine::Machine;
+using model::Factors;
+using model::LayerStructure;
+
+constexpr std::string_view kName = "table-5";
+constexpr uint32_t kSize = 1024;
+constexpr uint32_t kBatch = 50;
+constexpr uint32_t kClasses = 10;
+// Of sparse products; a larger one is a square of these.
+constexpr uint32_t kLargestBlock = 32;
+
+struct Pixelfly {
+  uint32_t butterfly = 0;
+  uint32_t block = 0;
+  uint32_t rank = 0;
+};
+
+/// A row of the table: which parameter takes the powers of two from `first` to `last`.
+struct Sweep {
+  const char* name;  ///< its row in table-5.csv
+  Pixelfly fixed;
+  uint32_t Pixelfly::*varied;
+  uint32_t first;
+  uint32_t last;
+};
+
+constexpr Sweep kSweeps[] = {
+    {"butterfly size", {0, 32, 2}, &Pixelfly::butterfly, 2, 256},
+    {"block size", {128, 0, 2}, &Pixelfly::block, 8, 128},
+    {"low-rank size", {16, 16, 0}, &Pixelfly::rank, 2, 256},
+};
+
+std::vector<Pixelfly> points_of(const Sweep& sweep) {
+  std::vector<Pixelfly> points;
+  for (uint32_t size = sweep.first; size <= sweep.last; size *= 2) {
+    points.push_back(sweep.fixed);
+    points.back().*sweep.varied = size;
+  }
+  return points;
+}
+
+/// The merged form of large blocks has the same elements in smaller ones: there the pattern's cells are as
+/// large as its blocks.
+LayerCase step_of(Pixelfly p, Factors factors) {
+  if (factors == Factors::best && p.block > kLargestBlock) {
+    p.butterfly = std::min(p.butterfly, kSize / p.block);
+    p.block = kLargestBlock;
+  }
+  return {.options = {.structure = LayerStructure::pixelfly,
+                      .rank = p.rank,
+                      .block_size = p.block,
+                      .butterfly_size = p.butterfly,
+                      .scaled = false,
+                      .factors = factors},
+          .inputs = kSize,
+          .outputs = kSize,
+          .batch = kBatch,
+          .classes = kClasses};
+}
+
+std::string cell_name(const Pixelfly& p, Factors factors, const Machine& machine) {
+  return fmt::format("{}, butterfly size {}, block size {}, rank {}", name_of(step_of(p, factors), machine),
+                     p.butterfly, p.block, p.rank);
+}
+
+std::vector<Factors> forms_of(const Machine& machine) {
+  if (machine.kind == machine::Kind::host) return {Factors::best};
+  return {Factors::published, Factors::best};
+}
+
+std::vector<Cell> cells(const Machine& machine, const Request&) {
+  std::vector<Cell> all;
+  for (const Sweep& sweep : kSweeps)
+    for (const Pixelfly& point : points_of(sweep))
+      for (const Factors factors : forms_of(machine))
+        all.push_back({cell_name(point, factors, machine), 3, [point, factors](const Setting& setting) {
+                         // Table 4 executes and verifies such a step.
+                         return run_layer(
+                             step_of(point, factors),
+                             {setting.machine, setting.verify && setting.on_host(), setting.threads});
+                       }});
+  return all;
+}
+
+struct Moments {
+  double mean = 0;
+  double deviation = 0;  ///< of the sample
+};
+
+/// Of a value over a sweep; none if a point lacks it.
+std::optional<Moments> moments(const Part& part, const Sweep& sweep, Factors factors, const char* value) {
+  std::vector<double> values;
+  for (const Pixelfly& point : points_of(sweep)) {
+    const auto found = part.value(kName, cell_name(point, factors, part.machine), value);
+    if (!found) return {};
+    values.push_back(*found);
+  }
+  Moments m;
+  const auto count = static_cast<double>(values.size());
+  for (double x : values) m.mean += x / count;
+  for (double x : values) m.deviation += (x - m.mean) * (x - m.mean);
+  m.deviation = std::sqrt(m.deviation / (count - 1));
+  return m;
+}
+
+std::string text(const std::optional<Moments>& m, double scale, int digits) {
+  return m ? fmt::format("{:.{}f} ± {:.{}f}", scale * m->mean, digits, scale * m->deviation, digits) : "-";
+}
+
+std::string relative(const std::optional<Moments>& m) {
+  return m ? fmt::format("{:.2f}", m->deviation / m->mean) : "-";
+}
+
+Figure sweeps_figure(const Study& study, const Part& part) {
+  Figure figure{
+      fmt::format("Pixelfly's sweeps on {}: mean ± deviation (table 5)", part.machine.name),
+      "Of the network 1024-1024-10 and a training step of 50 images. Spread: deviation / mean. The "
+      "printed means of parameters are each sweep's first point.",
+      {"varied", "form", "parameters", "published", "step, µs", "spread", "published, s", "spread"}};
+  for (const Sweep& sweep : kSweeps)
+    for (const Factors factors : forms_of(part.machine)) {
+      const auto parameters = moments(part, sweep, factors, "parameters");
+      const auto seconds = moments(part, sweep, factors, "seconds");
+      if (!parameters) continue;
+      const auto of_paper = [&](const char* value) -> std::optional<Moments> {
+        const auto mean = study.published.number("table-5.csv", sweep.name, fmt::format("{}_mean", value));
+        const auto deviation =
+            study.published.number("table-5.csv", sweep.name, fmt::format("{}_std", value));
+        return mean && deviation ? std::optional(Moments{*mean, *deviation}) : std::nullopt;
+      };
+      figure.rows.push_back({{sweep.name},
+                             {std::string(model::name_of(factors))},
+                             {text(parameters, 1, 0)},
+                             {text(of_paper("parameters"), 1, 0)},
+                             {text(seconds, 1e6, 1)},
+                             {relative(seconds)},
+                             {text(of_paper("seconds"), 1, 0)},
+                             {relative(of_paper("seconds"))}});
+    }
+  return figure;
+}
+
+Figure points_figure(const Part& part) {
+  Figure figure{fmt::format("Their points on {}", part.machine.name), "-: does not fit.", {"varied", "to"}};
+  figure.head.push_back("parameters");
+  for (const Factors factors : forms_of(part.machine))
+    figure.head.push_back(
+        fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", model::name_of(factors))));
+  for (const Sweep& sweep : kSweeps)
+    for (const Pixelfly& point : points_of(sweep)) {
+      std::vector<Figure::Entry> row = {{sweep.name}, {fmt::format("{}", point.*sweep.varied)}};
+      const auto parameters = part.value(kName, cell_name(point, Factors::best, part.machine), "parameters");
+      if (!parameters) continue;
+      row.push_back({fmt::format("{:.0f}", *parameters)});
+      for (const Factors factors : forms_of(part.machine)) {
+        const auto seconds = part.value(kName, cell_name(point, factors, part.machine), "seconds");
+        row.push_back({seconds ? fmt::format("{:.1f}", 1e6 * *seconds) : "-"});
+      }
+      figure.rows.push_back(std::move(row));
+    }
+  return figure;
+}
+
+std::vector<Figure> figures(const Study& study) {
+  std::vector<Figure> all;
+  for (const Part& part : study.parts) {
+    all.push_back(sweeps_figure(study, part));
+    all.push_back(points_figure(part));
+  }
+  return all;
+}
+
+std::vector<Comparison> comparisons(const Study& study) {
+  std::vector<Comparison> all;
+  const Part* part = study.modelled();
+  if (part == nullptr) return all;
+  for (const Sweep& sweep : kSweeps) {
+    const auto published = study.published.number("table-5.csv", sweep.name, "parameters_std");
+    const auto ours = moments(*part, sweep, Factors::published, "parameters");
+    if (published)
+      all.push_back(Comparison{fmt::format("deviation of parameters over the {}", sweep.name), "", *published,
+                               ours ? std::optional(std::round(ours->deviation)) : std::nullopt}
+                        .within(0));
+  }
+  for (const Sweep& sweep : kSweeps) {
+    const auto mean = study.published.number("table-5.csv", sweep.name, "seconds_mean");
+    const auto deviation = study.published.number("table-5.csv", sweep.name, "seconds_std");
+    const auto ours = moments(*part, sweep, Factors::published, "seconds");
+    if (!mean || !deviation) continue;
+    all.push_back({fmt::format("spread of the time over the {}", sweep.name), "deviation / mean",
+                   *deviation / *mean, ours ? std::optional(ours->deviation / ours->mean) : std::nullopt});
+    all.back().remark = "the paper's deviation is the largest of several sweeps, beside the mean of one";
+  }
+  return all;
+}
+
+}  // namespace
+
+Section table_5() {
+  return {.name = kName,
+          .title = "Pixelfly's parameters (table 5)",
+          .cells = cells,
+          .figures = figures,
+          .comparisons = comparisons};
+}
+
+}  // namespace tessera::studies::butterfly

@@ -1,0 +1,145 @@
+// Layers in `tessera reproduce butterfly`: cells of small ones, and what figure 6 and tables 4 and 5 read out
+// of results.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "studies/butterfly/layer_cell.h"
+#include "studies/butterfly/sections.h"
+
+namespace tessera::studies::butterfly {
+namespace {
+
+using model::Factors;
+using model::LayerStructure;
+
+LayerCase small(LayerStructure structure, Factors factors, uint32_t classes) {
+  return {.options = {.structure = structure,
+                      .rank = 2,
+                      .block_size = 8,
+                      .butterfly_size = 4,
+                      .scaled = false,
+                      .factors = factors},
+          .inputs = 64,
+          .outputs = 64,
+          .batch = 24,
+          .classes = classes};
+}
+
+TEST(ButterflyLayers, AreAccountedAndAgreeWithFloat64) {
+  const machine::Machine gc200 = machine::find("gc200"), host = machine::host(2);
+  for (const LayerStructure structure :
+       {LayerStructure::dense, LayerStructure::butterfly, LayerStructure::pixelfly, LayerStructure::fastfood})
+    for (const uint32_t classes : {0U, 10U}) {
+      SCOPED_TRACE(testing::Message() << name_of(structure) << ", " << classes << " classes");
+      const Result published = run_layer(small(structure, Factors::published, classes), {gc200, true});
+      const Result best = run_layer(small(structure, Factors::best, classes), {gc200, true});
+      const Result here = run_layer(small(structure, Factors::best, classes), {host, true});
+      for (const Result* result : {&published, &best, &here}) {
+        EXPECT_TRUE(result->fits) << result->reason;
+        EXPECT_EQ(result->verified, true) << result->max_rel_error.value_or(-1);
+        EXPECT_GT(result->value("seconds"), 0);
+        EXPECT_EQ(result->value("parameters"), published.value("parameters"));
+      }
+      EXPECT_GT(published.value("seconds_with_transfers"), published.value("seconds"));
+      if (structure == LayerStructure::butterfly || structure == LayerStructure::fastfood) {
+        EXPECT_GT(published.value("compute_sets"), best.value("compute_sets"));
+      }
+    }
+}
+
+TEST(ButterflyLayers, SayWhyTheyDoNotFit) {
+  machine::Machine tiny = machine::find("gc200");
+  tiny.tiles = 4;
+  LayerCase what = small(LayerStructure::butterfly, Factors::published, 0);
+  what.inputs = what.outputs = what.batch = 1024;
+  const Result result = run_layer(what, {tiny, true});
+  EXPECT_FALSE(result.fits);
+  EXPECT_FALSE(result.reason.empty());
+  EXPECT_EQ(result.reason.find('\n'), std::string::npos);
+  EXPECT_EQ(result.value("seconds"), std::nullopt);
+}
+
+/// The study after runs whose results are given.
+class Results {
+ public:
+  Results() : study_{{.machines = {"gc200"}}, Published(""), {}} {
+    study_.parts.push_back({machine::find("gc200"), {}});
+  }
+  void set(const Section& section, const std::string& cell, const std::string& value, double number) {
+    study_.parts[0].results[{std::string(section.name), cell}].values[value] = number;
+  }
+  const Study& study() const { return study_; }
+  const Comparison& comparison(const Section& section, std::string_view what) {
+    comparisons_ = section.comparisons(study_);
+    for (const Comparison& c : comparisons_)
+      if (c.what == what) return c;
+    ADD_FAILURE() << what;
+    return comparisons_.at(0);
+  }
+
+ private:
+  Study study_;
+  std::vector<Comparison> comparisons_;
+};
+
+TEST(ButterflyFigure6, FindsWhereStructurePays) {
+  Results results;
+  const Section section = figure_6();
+  const double dense[] = {1, 4, 16, 64}, butterfly[] = {2, 4 * std::sqrt(2.0), 16 / std::sqrt(2.0), 40};
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string size = std::to_string(256 << i);
+    results.set(section, "dense, N = " + size, "seconds_with_transfers", dense[i]);
+    results.set(section, "butterfly, published, N = " + size, "seconds_with_transfers", butterfly[i]);
+  }
+  // From √½ to √2 between 512 and 1024.
+  EXPECT_NEAR(*results.comparison(section, "butterfly, published: break-even").ours, 512 * std::sqrt(2.0),
+              1e-6);
+  EXPECT_EQ(results.comparison(section, "butterfly, published: break-even").is_near(), true);
+  EXPECT_NEAR(*results.comparison(section, "butterfly, published: best speed-up").ours, 1.6, 1e-12);
+  EXPECT_NEAR(*results.comparison(section, "butterfly, published: worst slow-down").ours, 2, 1e-12);
+  EXPECT_EQ(results.comparison(section, "pixelfly, published: best speed-up").ours, std::nullopt);
+}
+
+TEST(ButterflyTable4, ComparesRatiosAndCounts) {
+  Results results;
+  const Section section = table_4();
+  results.set(section, "dense", "parameters", 1'059'850);
+  results.set(section, "dense", "seconds_with_transfers", 2e-5);
+  results.set(section, "butterfly, published", "parameters", 16'390);
+  results.set(section, "butterfly, published", "seconds_with_transfers", 3e-5);
+  const Comparison& compression = results.comparison(section, "butterfly: compression of parameters");
+  EXPECT_NEAR(compression.published, 98.45, 0.005);
+  EXPECT_EQ(compression.is_near(), true);
+  EXPECT_EQ(results.comparison(section, "butterfly: parameters").is_near(), true);
+  const Comparison& step = results.comparison(section, "butterfly: step, relative to dense");
+  EXPECT_NEAR(step.published, 1.53, 0.005);
+  EXPECT_NEAR(*step.ours, 1.5, 1e-12);
+  EXPECT_EQ(step.is_near(), std::nullopt);
+}
+
+TEST(ButterflyTable5, HasThePublishedDeviationsOfParameters) {
+  Results results;
+  const Section section = table_5();
+  for (const Cell& cell : section.cells(results.study().parts[0].machine, {})) {
+    uint32_t butterfly = 0, block = 0, rank = 0;
+    const auto after = [&](const char* what) {
+      return static_cast<uint32_t>(
+          std::stoul(cell.name.substr(cell.name.find(what) + std::string(what).size())));
+    };
+    butterfly = after("butterfly size "), block = after("block size "), rank = after("rank ");
+    const uint32_t e = std::max(block, 1024 / butterfly);
+    const double sparse = e * (std::log2(1024.0 / e) + 1);
+    results.set(section, cell.name, "parameters", 1024 * (sparse + 2 * rank + 2) + 10'250);
+    results.set(section, cell.name, "seconds", 1e-5 * (1 + rank));
+  }
+  for (const char* sweep : {"butterfly size", "block size", "low-rank size"})
+    EXPECT_EQ(results.comparison(section, std::string("deviation of parameters over the ") + sweep).is_near(),
+              true)
+        << sweep;
+  EXPECT_EQ(results.comparison(section, "spread of the time over the block size").ours, 0);
+}
+
+}  // namespace
+}  // namespace tessera::studies::butterfly
