@@ -27,10 +27,8 @@ struct Method {
 
 constexpr Method kMethods[] = {
     {LayerStructure::dense, ""},
-    {LayerStructure::butterfly,
-     "the paper's times have what PyTorch spends on a step, the same for all methods, so that its ratios are "
-     "nearer to 1"},
-    {LayerStructure::fastfood, "as butterfly"},
+    {LayerStructure::butterfly, ""},
+    {LayerStructure::fastfood, ""},
     {LayerStructure::circulant,
      "the paper does not say how it ran without a Fourier transform; here the matrix is filled and "
      "multiplied"},
