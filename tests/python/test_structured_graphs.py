@@ -78,7 +78,9 @@ def test_published_factors(kind):
         model.from_torch(layer, x, factors="fused")
 
 
-@pytest.mark.parametrize("structure", ("dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"))
+@pytest.mark.parametrize(
+    "structure", ("dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch")
+)
 def test_linear_layers_by_structure(structure):
     x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
     results = []

@@ -280,9 +280,7 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
 # Reductions, softmax, losses.
 
 
-def _reduce(
-    call: Call, reduction: Callable[[Value, ops.Over], Value], x: Value, dims: Sequence[int] | None
-) -> Value:
+def _reduce(call: Call, reduction: Callable[[Value, ops.Over], Value], x: Value, dims: Sequence[int] | None) -> Value:
     count = len(x.shape)
     over = sorted({dim % count for dim in dims}) if dims else list(range(count))
     if over == list(range(count)):

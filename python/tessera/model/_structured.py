@@ -28,8 +28,8 @@ def _butterfly(call: Call, x: Any, twiddle: Any, out_features: int, increasing_s
     blocks = 1 if tied or given is None else given.shape[1]
     values = _matrix(twiddle, *leading)
     decreasing = not increasing_stride
-    options = {"blocks": blocks, "tied": tied, "decreasing": decreasing, "factors": call.factors}
-    return ops.butterfly(value_of(x), values, out_features, **options)
+    of, factors = value_of(x), call.factors
+    return ops.butterfly(of, values, out_features, blocks=blocks, tied=tied, decreasing=decreasing, factors=factors)
 
 
 @handles("tessera.kronecker.default", lazy=True)
