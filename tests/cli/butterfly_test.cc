@@ -98,6 +98,28 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   EXPECT_FALSE(root.all("figure").empty());
 }
 
+TEST_F(ButterflyTest, CharacterisesExchangeAndMemory) {
+  const Outcome o = reproduce("--machine gc200 --only figure-3,figure-5 --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json exchange = section_of(o, "figure-3");
+  EXPECT_EQ(comparison_of(exchange, "exchange bandwidth of all tiles")["near"], true);
+  for (const json& r : exchange["results"]) EXPECT_EQ(r["verified"], true) << r;
+  // Memory grows with the problem, by more than its data.
+  const json memory = section_of(o, "figure-5");
+  double before = 0;
+  for (const uint32_t size : {128U, 256U, 512U, 1024U, 2048U})
+    for (const json& r : memory["results"]) {
+      if (r["cell"] != fmt::format("N = {}", size)) continue;
+      const json values = r["values"];
+      EXPECT_GT(values["total_bytes"], before) << r;
+      EXPECT_EQ(values["data_bytes"], 3.0 * 4 * size * size) << r;
+      EXPECT_GT(values["total_bytes"], values["data_bytes"]) << r;
+      EXPECT_GT(values["edges"], values["vertices"]) << r;
+      before = values["total_bytes"];
+    }
+  EXPECT_GT(before, 0);
+}
+
 TEST_F(ButterflyTest, CtrlCKeepsWhatIsFinished) {
   const Outcome o =
       reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 2 {}");
@@ -106,6 +128,21 @@ TEST_F(ButterflyTest, CtrlCKeepsWhatIsFinished) {
   const Outcome on =
       reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 1 {}");
   EXPECT_NE(on.err.find(fmt::format("{} of ", finished)), std::string::npos) << on.err;
+}
+
+TEST_F(ButterflyTest, MachinesShowTheirHostLink) {
+  const Outcome o = run("machines show gc200");
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.out.find("host_link_gb_per_second"), std::string::npos);
+  const json results = test::results_of(run("machines show gc200 --json"));
+  size_t found = 0;
+  for (const json& figure : results[0]["figures"])
+    if (figure["name"] == "host_link_gb_per_second") {
+      ++found;
+      EXPECT_EQ(figure["value"], 12.5);
+      EXPECT_NE(figure["source"], "");
+    }
+  EXPECT_EQ(found, 1U);
 }
 
 TEST_F(ButterflyTest, RejectsWhatItDoesNotKnow) {
