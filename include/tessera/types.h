@@ -41,6 +41,8 @@ struct MatrixView {
   int64_t col_stride = 1;
 
   T& operator()(int64_t i, int64_t j) const { return data[i * row_stride + j * col_stride]; }
+  /// The address of an element, of any alignment; compilers take a reference to be aligned.
+  T* at(int64_t i, int64_t j) const { return data + i * row_stride + j * col_stride; }
 };
 
 /// Row-major: element (i, j) at data[i * leading + j].

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/buffer.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
 
@@ -148,12 +149,13 @@ TEST(Spmm, TakesArraysThatBeginAtAnyByte) {
       for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) - 6;
       product(x.data(), expected.data());
       for (const size_t offset : {1U, 2U, 4U, 16U, 63U}) {
-        std::vector<std::byte> x_bytes(offset + sizeof(float) * x.size()),
-            y_bytes(offset + sizeof(float) * y.size());
-        std::memcpy(x_bytes.data() + offset, x.data(), sizeof(float) * x.size());
-        product(reinterpret_cast<const float*>(x_bytes.data() + offset),
-                reinterpret_cast<float*>(y_bytes.data() + offset));
-        std::memcpy(y.data(), y_bytes.data() + offset, sizeof(float) * y.size());
+        // From a cache line on, so that streaming stores come into question.
+        const base::Buffer x_bytes = base::allocate_buffer(offset + sizeof(float) * x.size());
+        const base::Buffer y_bytes = base::allocate_buffer(offset + sizeof(float) * y.size());
+        std::memcpy(x_bytes.get() + offset, x.data(), sizeof(float) * x.size());
+        product(reinterpret_cast<const float*>(x_bytes.get() + offset),
+                reinterpret_cast<float*>(y_bytes.get() + offset));
+        std::memcpy(y.data(), y_bytes.get() + offset, sizeof(float) * y.size());
         EXPECT_EQ(y, expected) << "blocks of " << block_size << ", stream_y " << stream_y << ", byte "
                                << offset;
       }

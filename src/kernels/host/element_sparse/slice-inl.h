@@ -61,7 +61,7 @@ struct ComingRows {
   HWY_INLINE void advance() {
     if (x.col_stride != 1) return;
     for (const uint32_t stop = std::min(end, row + step); row < stop; ++row) {
-      const float* line = &x(row, col);
+      const float* line = x.at(row, col);
       for (uint32_t c = 0; c < cols; c += 16) prefetch_l2(line + c);
       prefetch_l2(line + cols - 1);
     }
@@ -226,7 +226,7 @@ class PanelSlice {
   }
 
   void fetch_row(uint32_t row) const {
-    const float* y = &slice_.y(row, col_);
+    const float* y = slice_.y.at(row, col_);
     for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(y + c);
     hwy::Prefetch(y + cols_ - 1);
   }
@@ -234,7 +234,7 @@ class PanelSlice {
   void write_row(uint32_t row, const float* sums) const {
     const Epilogue& e = slice_.epilogue;
     const float* bias = e.bias == nullptr ? nullptr : e.bias + row;
-    float* y = &slice_.y(row, col_);
+    float* y = slice_.y.at(row, col_);
     size_t first = 0;
     if (rotation_.columns != 0) {
       HWY_ALIGN float parts[kLanes];
