@@ -170,13 +170,19 @@ constexpr Setting kRecurrentFull = {
     .limit = 5,
     .learns = true};
 
-#define TESSERA_SPIKING_SETTINGS(X)                                                                          \
-  X("lif", kLif)                                                                                             \
-  X("full", kFull)                                                                                           \
-  X("readout", kReadout)                                                                                     \
-  X("learned-readout", kLearnedReadout) X("gated", kGated) X("subtract", kSubtract) X("attached", kAttached) \
-      X("window", kWindow) X("synaptic", kSynaptic) X("adaptive", kAdaptive) X("recurrent", kRecurrent)      \
-          X("recurrent-full", kRecurrentFull)
+#define TESSERA_SPIKING_SETTINGS(X)     \
+  X("lif", kLif)                        \
+  X("full", kFull)                      \
+  X("readout", kReadout)                \
+  X("learned-readout", kLearnedReadout) \
+  X("gated", kGated)                    \
+  X("subtract", kSubtract)              \
+  X("attached", kAttached)              \
+  X("window", kWindow)                  \
+  X("synaptic", kSynaptic)              \
+  X("adaptive", kAdaptive)              \
+  X("recurrent", kRecurrent)            \
+  X("recurrent-full", kRecurrentFull)
 
 #define TESSERA_FORWARD(name, setting) {name, forward<setting>},
 #define TESSERA_GRADIENTS(name, setting) {name, gradients<setting>},

@@ -59,14 +59,20 @@ namespace tessera::kernels {
 /// Rooms of lists per step and sample; delay; a Neuron (spiking_params()); the random numbers' operation and
 /// the number of the first sample; for the cost, listed entries per step and sample that are expected of the
 /// inputs and of the layer.
-#define TESSERA_SPIKING_PARAMS(X)                                                                         \
-  X(in_capacity)                                                                                          \
-  X(capacity)                                                                                             \
-  X(delay)                                                                                                \
-  X(kinds)                                                                                                \
-  X(slope)                                                                                                \
-  X(scale) X(gain) X(adaptation_decay) X(adaptation_strength) X(operation) X(first_sample) X(expected_in) \
-      X(expected)
+#define TESSERA_SPIKING_PARAMS(X) \
+  X(in_capacity)                  \
+  X(capacity)                     \
+  X(delay)                        \
+  X(kinds)                        \
+  X(slope)                        \
+  X(scale)                        \
+  X(gain)                         \
+  X(adaptation_decay)             \
+  X(adaptation_strength)          \
+  X(operation)                    \
+  X(first_sample)                 \
+  X(expected_in)                  \
+  X(expected)
 
 namespace spiking_forward_field {
 enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) count };
