@@ -27,6 +27,7 @@ ordered_json or_null(const std::optional<T>& value) {
 std::string network_of(const TrainingSettings& s) {
   std::string text = fmt::format("{}, {}", fmt::join(s.layers, "-"), name_of(s.kind));
   if (train::is_sparse(s)) text += fmt::format(" of density {:.4g}, block size {}", s.density, s.block_size);
+  if (s.kind == LayerKind::block_butterfly) text += fmt::format(" of block size {}", s.block_size);
   if (s.kind == LayerKind::pixelfly)
     text += fmt::format(" of block size {}, butterfly size {}", s.block_size, s.butterfly_size);
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank)

@@ -64,10 +64,10 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       "Sizes: inputs, hidden layers, classes (default: one hidden layer of 1024)");
   add(command, "--kind", s.kind, layer_kind_named,
       "Hidden layers: dense, static (block-sparse, fixed pattern), dynamic (blocks are dropped and grown), "
-      "butterfly, bpbp, pixelfly, fastfood, circulant, low-rank or monarch");
+      "butterfly, bpbp, block-butterfly, pixelfly, fastfood, circulant, low-rank or monarch");
   add(command, "--density", s.density, parse_density, "Density of sparse layers (default: 0.1)");
   add_count(command, "--block", s.block_size,
-            "Their block size, and pixelfly's: 1, 4, 8, 16 or 32 (default: 16)");
+            "Their block size, and that of block-butterfly and pixelfly: 1, 4, 8, 16 or 32 (default: 16)");
   add_count(command, "--butterfly", s.butterfly_size,
             "Pixelfly's butterfly size, a power of two (default: 16)");
   add_count(command, "--rank", s.rank,
@@ -196,7 +196,8 @@ void check(const TrainRequest& r, const CLI::App& command) {
   };
   const bool is_pixelfly = s.kind == LayerKind::pixelfly;
   refuse_unless(train::is_sparse(s), {"--density"}, "--kind static or dynamic");
-  refuse_unless(train::is_sparse(s) || is_pixelfly, {"--block"}, "--kind static, dynamic or pixelfly");
+  refuse_unless(train::is_sparse(s) || is_pixelfly || s.kind == LayerKind::block_butterfly, {"--block"},
+                "--kind static, dynamic, block-butterfly or pixelfly");
   refuse_unless(is_pixelfly, {"--butterfly"}, "--kind pixelfly");
   refuse_unless(is_pixelfly || s.kind == LayerKind::low_rank, {"--rank"}, "--kind low-rank or pixelfly");
   refuse_unless(!train::is_sparse(s), {"--recipe"}, "--kind dense, butterfly and other structures");

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tessera {
 
@@ -55,6 +56,13 @@ struct FlatButterflyOptions {
 /// overlaps one. Throws UsageError unless the butterfly size is a power of two, and for what does not repeat.
 Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
                        const FlatButterflyOptions& options = {});
+
+/// The patterns of a block butterfly's factors (Chen et al. 2021), in order of application, by increasing
+/// stride: those of a butterfly's factors with a block for each number, so that their product has exactly one
+/// path from each block of the inputs to each of the outputs. Between the factors, the inputs count as
+/// block_size · 2^levels features, as many times as the outputs require. Throws UsageError for sizes that are
+/// 0 or too large.
+std::vector<Pattern> block_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size);
 
 /// Covers the stored elements of a matrix with b × b blocks aligned to multiples of b; other elements of a
 /// block are 0 (fill-in). Throws UsageError for a malformed matrix or b = 0.

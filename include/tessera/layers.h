@@ -19,7 +19,8 @@ enum class LayerStructure : uint8_t {
   fastfood,   ///< (Le et al. 2013)
   circulant,
   low_rank,
-  monarch,  ///< two block-diagonal factors and a permutation (Dao et al. 2022)
+  monarch,          ///< two block-diagonal factors and a permutation (Dao et al. 2022)
+  block_butterfly,  ///< factors of a butterfly with blocks for numbers (Chen et al. 2021)
 };
 
 /// "dense", "butterfly", …; the function from a name throws UsageError that lists them.
@@ -29,14 +30,14 @@ LayerStructure layer_structure_named(std::string_view name);
 struct LayerOptions {
   LayerStructure structure = LayerStructure::dense;
   uint32_t rank = 1;             ///< of low rank, and of pixelfly's low-rank matrix
-  uint32_t block_size = 32;      ///< of pixelfly
+  uint32_t block_size = 32;      ///< of pixelfly and block butterflies
   uint32_t butterfly_size = 16;  ///< cells of pixelfly's pattern in a row
   /// Initial values that keep the size of activations, and learning rates for each factor, for Adam;
   /// otherwise those that were published with each structure, for SGD.
   bool scaled = true;
   uint64_t seed = 0;
-  /// Of butterflies, BPBP, pixelfly, fastfood and Monarch. Others are the same in both forms: low rank two
-  /// dense products, circulant a dense product with the matrix that its parameter fills.
+  /// Of butterflies of all kinds, pixelfly, fastfood and Monarch. Others are the same in both forms: low rank
+  /// two dense products, circulant a dense product with the matrix that its parameter fills.
   Factors factors = Factors::best;
 };
 

@@ -105,6 +105,7 @@ enum class LayerKind : uint8_t {
   circulant,
   low_rank,
   monarch,
+  block_butterfly,
 };
 /// How dense and structured networks begin, and what they are trained with.
 enum class Recipe : uint8_t {

@@ -1,6 +1,7 @@
 // Sparse matrices: files, generators, and arrays in place.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/sparse.h>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -39,10 +41,8 @@ SparseMatrix generated(std::pair<uint32_t, uint32_t> shape, double density, uint
   return generate({kind_named(kind), shape.first, shape.second, density, block_size, seed});
 }
 
-/// Which blocks a flat butterfly has: booleans [block rows, block columns].
-Rows<bool> active_blocks(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
-                         uint32_t factors, bool stretch) {
-  const Pattern pattern = flat_butterfly(rows, cols, block_size, butterfly_size, {factors, stretch});
+/// Which blocks a pattern has: booleans [block rows, block columns].
+Rows<bool> active_blocks(const Pattern& pattern) {
   const size_t width = pattern.block_cols(), count = pattern.block_rows() * width;
   auto active = std::make_unique<bool[]>(count);
   for (size_t row = 0; row < pattern.block_rows(); ++row)
@@ -51,6 +51,18 @@ Rows<bool> active_blocks(uint32_t rows, uint32_t cols, uint32_t block_size, uint
   bool* values = active.release();
   const nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
   return Rows<bool>(values, {pattern.block_rows(), width}, owner);
+}
+
+Rows<bool> flat_butterfly_blocks(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
+                                 uint32_t factors, bool stretch) {
+  return active_blocks(flat_butterfly(rows, cols, block_size, butterfly_size, {factors, stretch}));
+}
+
+std::vector<Rows<bool>> block_butterfly_blocks(uint32_t rows, uint32_t cols, uint32_t block_size) {
+  std::vector<Rows<bool>> factors;
+  for (const Pattern& pattern : block_butterfly(rows, cols, block_size))
+    factors.push_back(active_blocks(pattern));
+  return factors;
 }
 
 }  // namespace
@@ -88,8 +100,9 @@ void bind_matrix(nb::module_& m) {
         nb::call_guard<nb::gil_scoped_release>());
   m.def("generate", &generated, "shape"_a, "density"_a, "block_size"_a = 1, "kind"_a = "random", "seed"_a = 0,
         nb::call_guard<nb::gil_scoped_release>());
-  m.def("flat_butterfly", &active_blocks, "rows"_a, "cols"_a, "block_size"_a, "butterfly_size"_a, "factors"_a,
-        "stretch"_a);
+  m.def("block_butterfly", &block_butterfly_blocks, "rows"_a, "cols"_a, "block_size"_a);
+  m.def("flat_butterfly", &flat_butterfly_blocks, "rows"_a, "cols"_a, "block_size"_a, "butterfly_size"_a,
+        "factors"_a, "stretch"_a);
   m.def("cover_with_blocks", &cover_with_blocks, "matrix"_a, "block_size"_a,
         nb::call_guard<nb::gil_scoped_release>());
 }

@@ -19,12 +19,14 @@
 namespace tessera::model {
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"dense",    "butterfly", "bpbp",     "pixelfly",
-                                                    "fastfood", "circulant", "low-rank", "monarch"};
+constexpr std::array<std::string_view, 9> kNames = {"dense",    "butterfly", "bpbp",
+                                                    "pixelfly", "fastfood",  "circulant",
+                                                    "low-rank", "monarch",   "block-butterfly"};
 constexpr std::array<std::string_view, 2> kFactorsNames = {"best", "published"};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;
+constexpr double kBlockButterflyRate = 1;
 // A step of the first factor moves all outputs, one of the second only those of its row.
 constexpr double kLowRankFirstRate = 0.1;
 constexpr double kLowRankSecondRate = 3;
@@ -61,6 +63,7 @@ class LayerBuilder {
       case LayerStructure::circulant: return circulant_layer();
       case LayerStructure::low_rank: return finish(low_rank(options_.scaled));
       case LayerStructure::monarch: return monarch_layer();
+      case LayerStructure::block_butterfly: return block_butterfly_layer();
     }
     return finish(x_);
   }
@@ -145,20 +148,34 @@ class LayerBuilder {
 
   Layer pixelfly_layer() {
     Pattern pattern = flat_butterfly(outputs_, inputs_, options_.block_size, options_.butterfly_size);
-    const double row = static_cast<double>(pattern.blocks()) * options_.block_size / pattern.block_rows();
-    std::vector<float> values(pattern.blocks() * options_.block_size * options_.block_size);
+    const Value y = block_sparse("weight", x_, std::move(pattern), 1);
+    return finish(y + low_rank(false));
+  }
+
+  /// x · Wᵀ with a W that keeps the size of activations, on average over its rows.
+  Value block_sparse(const std::string& what, Value x, Pattern pattern, double rate) {
+    const uint32_t b = pattern.block_size;
+    const double row = static_cast<double>(pattern.blocks()) * b / pattern.block_rows();
+    std::vector<float> values(pattern.blocks() * b * b);
     stream(kValues).fill_normal(values);
     for (float& value : values) value /= static_cast<float>(std::sqrt(row));
     if (options_.factors == Factors::published) {
       const Value blocks =
-          add("weight", published_block_shape(pattern), published_block_values(pattern, values), 1);
-      return finish(published_block_product(x_, blocks, pattern) + low_rank(false));
+          add(what, published_block_shape(pattern), published_block_values(pattern, values), rate);
+      return published_block_product(x, blocks, pattern);
     }
-    const Value sparse =
-        graph_.sparse_parameter(name_ + ".weight", std::move(pattern), Initial::from(std::move(values)));
-    layer_.parameters.push_back(sparse);
-    layer_.rates.push_back(1);
-    return finish(linear(x_, sparse) + low_rank(false));
+    layer_.parameters.push_back(
+        graph_.sparse_parameter(name_ + "." + what, std::move(pattern), Initial::from(std::move(values))));
+    layer_.rates.push_back(options_.scaled ? rate : 1);
+    return linear(x, layer_.parameters.back());
+  }
+
+  Layer block_butterfly_layer() {
+    Value y = x_;
+    uint32_t i = 0;
+    for (Pattern& pattern : block_butterfly(outputs_, inputs_, options_.block_size))
+      y = block_sparse(fmt::format("factor{}", ++i), y, std::move(pattern), kBlockButterflyRate);
+    return finish(y);
   }
 
   Layer circulant_layer() {

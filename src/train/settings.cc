@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 10> kLayerKinds = {"dense",    "static",   "dynamic",  "butterfly",
-                                                          "bpbp",     "pixelfly", "fastfood", "circulant",
-                                                          "low-rank", "monarch"};
+constexpr std::array<std::string_view, 11> kLayerKinds = {
+    "dense",    "static",    "dynamic",  "butterfly", "bpbp",           "pixelfly",
+    "fastfood", "circulant", "low-rank", "monarch",   "block-butterfly"};
 constexpr std::array<std::string_view, 2> kRecipes = {"paper", "best"};
 constexpr std::array<std::string_view, 5> kOptimizers = {"sgd", "momentum", "nesterov", "adam", "adamw"};
 constexpr std::array<std::string_view, 3> kDropGrowKinds = {"none", "set", "rigl"};
@@ -153,7 +153,8 @@ bool is_adam(const TrainingSettings& settings) {
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
   nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
-  if (s.kind == LayerKind::pixelfly) json.update({{"block", s.block_size}, {"butterfly", s.butterfly_size}});
+  if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::block_butterfly) json["block"] = s.block_size;
+  if (s.kind == LayerKind::pixelfly) json["butterfly"] = s.butterfly_size;
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
   if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
   if (is_structured(s) && s.factors != model::Factors::best) json["factors"] = name_of(s.factors);

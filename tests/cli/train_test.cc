@@ -94,8 +94,8 @@ TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
         "--optimizer sgd --decay 0.001 --clip 1", "--optimizer nesterov --momentum 0.5 --activation gelu",
         "--optimizer adam --dropout 0.1", "--optimizer adamw --decay 0.1 --micro-batches 5",
         "--kind butterfly --recipe paper", "--kind bpbp", "--kind pixelfly --block 4 --butterfly 4 --rank 2",
-        "--kind fastfood", "--kind butterfly --factors published", "--kind circulant",
-        "--kind low-rank --rank 3", "--kind monarch --recipe best", "--recipe paper"})
+        "--kind block-butterfly --block 4", "--kind fastfood", "--kind butterfly --factors published",
+        "--kind circulant", "--kind low-rank --rank 3", "--kind monarch --recipe best", "--recipe paper"})
     EXPECT_TRUE(train(options)["finished"]) << options;
 }
 
@@ -291,7 +291,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--kind sparse", "the kind of layers 'sparse' is unknown; there are dense, static, dynamic"},
       {"--density 0.1", "--density is for --kind static or dynamic"},
       {"--kind dense --rank 4", "--rank is for --kind low-rank or pixelfly"},
-      {"--kind low-rank --block 4", "--block is for --kind static, dynamic or pixelfly"},
+      {"--kind low-rank --block 4", "--block is for --kind static, dynamic, block-butterfly or pixelfly"},
       {"--kind static --recipe paper", "--recipe is for --kind dense, butterfly and other structures"},
       {"--factors published", "--factors is for --kind butterfly and other structures"},
       {"--kind butterfly --factors merged", "'merged' is unknown; there are best, published"},

@@ -14,8 +14,9 @@ namespace tessera::model {
 namespace {
 
 constexpr LayerStructure kAll[] = {
-    LayerStructure::dense,    LayerStructure::butterfly, LayerStructure::bpbp,     LayerStructure::pixelfly,
-    LayerStructure::fastfood, LayerStructure::circulant, LayerStructure::low_rank, LayerStructure::monarch};
+    LayerStructure::dense,    LayerStructure::butterfly, LayerStructure::bpbp,
+    LayerStructure::pixelfly, LayerStructure::fastfood,  LayerStructure::circulant,
+    LayerStructure::low_rank, LayerStructure::monarch,   LayerStructure::block_butterfly};
 
 uint64_t parameters(const Layer& layer) {
   uint64_t count = 0;
@@ -36,6 +37,7 @@ TEST(Layers, HaveTheParametersOfTheSingleHiddenLayerBenchmark) {
       {{.structure = LayerStructure::circulant}, 12'298},
       {{.structure = LayerStructure::low_rank}, 13'322},
       {{.structure = LayerStructure::pixelfly, .rank = 32, .block_size = 32, .butterfly_size = 16}, 404'490},
+      {{.structure = LayerStructure::block_butterfly, .block_size = 32}, 5 * 2 * 32 * 1024 + 11'274},
   };
   for (auto [options, expected] : table)
     for (const Factors factors : {Factors::best, Factors::published}) {

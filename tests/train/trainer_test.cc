@@ -46,6 +46,7 @@ const Setting kSettings[] = {
     {"butterfly", LayerKind::butterfly},
     {"bpbp", LayerKind::bpbp},
     {"pixelfly", LayerKind::pixelfly},
+    {"block_butterfly", LayerKind::block_butterfly},
     {"fastfood", LayerKind::fastfood},
     {"circulant", LayerKind::circulant},
     {"low_rank", LayerKind::low_rank},

@@ -1,6 +1,7 @@
 """Layers for PyTorch with sparse and structured weights."""
 
 from tessera.nn import formulas
+from tessera.nn._block_butterfly import BlockButterflyLinear
 from tessera.nn._butterfly import ButterflyLinear
 from tessera.nn._fourier import CirculantLinear, FastfoodLinear, ToeplitzLinear
 from tessera.nn._kronecker import BlockDiagonalLinear, KroneckerLinear, MonarchLinear
@@ -12,6 +13,7 @@ from tessera.nn._structured import StructuredLinear, parameter_groups
 from tessera.nn._transforms import bit_reversal
 
 __all__ = [
+    "BlockButterflyLinear",
     "BlockDiagonalLinear",
     "ButterflyLinear",
     "CirculantLinear",

@@ -130,6 +130,9 @@ class SparseLinear(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self._product(x, self.bias)
+
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         buffers = self._buffers  # read directly: attributes of modules take longer to find
         index = (
             buffers["crow_indices"],
@@ -140,7 +143,7 @@ class SparseLinear(nn.Module):
             self.block_size,
             self.dynamic,
         )
-        return _operators.layer(x, self.weight, index, self.bias, self.activation)
+        return _operators.layer(x, self.weight, index, bias, self.activation)
 
     def extra_repr(self) -> str:
         parts = [f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"]
