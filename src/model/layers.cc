@@ -36,6 +36,13 @@ constexpr uint32_t kPlaces = 0x6C617901;
 constexpr uint32_t kLengths = 0x6C617902;
 constexpr uint32_t kSigns = 0x6C617903;
 
+size_t position_of(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end())
+    throw UsageError(fmt::format("the {} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
+  return static_cast<size_t>(found - names.begin());
+}
+
 /// The length of n normal numbers from one of them (Wilson and Hilferty's approximation).
 double chi(uint32_t n, double normal) {
   const double spread = 2.0 / (9.0 * n);
@@ -256,19 +263,11 @@ std::string_view name_of(LayerStructure structure) { return kNames.at(static_cas
 std::string_view name_of(Factors factors) { return kFactorsNames.at(static_cast<size_t>(factors)); }
 
 Factors factors_named(std::string_view name) {
-  const auto found = std::ranges::find(kFactorsNames, name);
-  if (found == kFactorsNames.end())
-    throw UsageError(fmt::format("the form of factors '{}' is unknown; there are {}", name,
-                                 fmt::join(kFactorsNames, ", ")));
-  return static_cast<Factors>(found - kFactorsNames.begin());
+  return static_cast<Factors>(position_of(kFactorsNames, name, "form of factors"));
 }
 
 LayerStructure layer_structure_named(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name);
-  if (found == kNames.end())
-    throw UsageError(
-        fmt::format("the structure '{}' is unknown; there are {}", name, fmt::join(kNames, ", ")));
-  return static_cast<LayerStructure>(found - kNames.begin());
+  return static_cast<LayerStructure>(position_of(kNames, name, "structure"));
 }
 
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,

@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "model/session_impl.h"
+#include "sparse/pattern.h"
 #include "studies/butterfly/product_cell.h"
 #include "studies/butterfly/program_size.h"
 
@@ -43,8 +44,7 @@ Graph graph_of(const LayerCase& what) {
 }
 
 uint64_t stored_elements(const model::TensorType& type) {
-  return type.pattern ? type.pattern->blocks() * type.pattern->block_size * type.pattern->block_size
-                      : type.elements();
+  return type.pattern ? sparse::stored_elements(*type.pattern) : type.elements();
 }
 
 uint64_t parameters_of(const Graph& graph) {
@@ -151,6 +151,14 @@ void account(const LayerCase& what, const Graph& graph, const Setting& setting, 
 }
 
 }  // namespace
+
+LayerCase published_step(const model::LayerOptions& options) {
+  return {.options = options,
+          .inputs = kPublishedFeatures,
+          .outputs = kPublishedFeatures,
+          .batch = 50,
+          .classes = 10};
+}
 
 std::string name_of(const LayerCase& what, const machine::Machine& machine) {
   const LayerStructure s = what.options.structure;

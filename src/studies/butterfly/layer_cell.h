@@ -21,6 +21,12 @@ struct LayerCase {
   uint32_t classes = 0;
 };
 
+/// Inputs and hidden features of the network of tables 4 and 5.
+inline constexpr uint32_t kPublishedFeatures = 1024;
+
+/// A training step of that network: 50 images, 10 classes.
+LayerCase published_step(const model::LayerOptions& options);
+
 /// "butterfly", on modelled machines with the form of its factors: "butterfly, published".
 std::string name_of(const LayerCase& what, const machine::Machine& machine);
 

@@ -16,9 +16,6 @@ using model::Factors;
 using model::LayerStructure;
 
 constexpr std::string_view kName = "table-4";
-constexpr uint32_t kSize = 1024;
-constexpr uint32_t kBatch = 50;
-constexpr uint32_t kClasses = 10;
 
 struct Method {
   LayerStructure structure;
@@ -38,16 +35,12 @@ constexpr Method kMethods[] = {
 };
 
 LayerCase step_of(LayerStructure structure, Factors factors) {
-  return {.options = {.structure = structure,
-                      .rank = structure == LayerStructure::pixelfly ? 32U : 1U,
-                      .block_size = 32,
-                      .butterfly_size = 16,
-                      .scaled = false,
-                      .factors = factors},
-          .inputs = kSize,
-          .outputs = kSize,
-          .batch = kBatch,
-          .classes = kClasses};
+  return published_step({.structure = structure,
+                         .rank = structure == LayerStructure::pixelfly ? 32U : 1U,
+                         .block_size = 32,
+                         .butterfly_size = 16,
+                         .scaled = false,
+                         .factors = factors});
 }
 
 std::string name_of(LayerStructure structure, Factors factors, const Machine& machine) {

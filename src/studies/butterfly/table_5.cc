@@ -16,9 +16,6 @@ using model::Factors;
 using model::LayerStructure;
 
 constexpr std::string_view kName = "table-5";
-constexpr uint32_t kSize = 1024;
-constexpr uint32_t kBatch = 50;
-constexpr uint32_t kClasses = 10;
 // Of sparse products; a larger one is a square of these.
 constexpr uint32_t kLargestBlock = 32;
 
@@ -56,19 +53,15 @@ std::vector<Pixelfly> points_of(const Sweep& sweep) {
 /// large as its blocks.
 LayerCase step_of(Pixelfly p, Factors factors) {
   if (factors == Factors::best && p.block > kLargestBlock) {
-    p.butterfly = std::min(p.butterfly, kSize / p.block);
+    p.butterfly = std::min(p.butterfly, kPublishedFeatures / p.block);
     p.block = kLargestBlock;
   }
-  return {.options = {.structure = LayerStructure::pixelfly,
-                      .rank = p.rank,
-                      .block_size = p.block,
-                      .butterfly_size = p.butterfly,
-                      .scaled = false,
-                      .factors = factors},
-          .inputs = kSize,
-          .outputs = kSize,
-          .batch = kBatch,
-          .classes = kClasses};
+  return published_step({.structure = LayerStructure::pixelfly,
+                         .rank = p.rank,
+                         .block_size = p.block,
+                         .butterfly_size = p.butterfly,
+                         .scaled = false,
+                         .factors = factors});
 }
 
 std::string cell_name(const Pixelfly& p, Factors factors, const Machine& machine) {
