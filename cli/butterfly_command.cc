@@ -5,11 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/output.h"
 #include "cli/parse.h"
 #include "cli/study_run.h"
 #include "io/atomic_file.h"
@@ -31,6 +33,33 @@ std::vector<machine::Machine> machines_of(const Request& request) {
   if (hosts > 1 || std::ssize(machines) - hosts > 1)
     throw UsageError("--machine takes one modelled machine, host, or both");
   return machines;
+}
+
+/// Whether the request has cells that train: those of tables 4 and 5, on a host.
+bool has_trainings(const Request& request, const std::vector<machine::Machine>& machines) {
+  const auto asks = [&](const char* section) {
+    return request.only.empty() || std::ranges::find(request.only, section) != request.only.end();
+  };
+  return std::ranges::any_of(machines, [](const auto& m) { return m.kind == machine::Kind::host; }) &&
+         (asks("table-4") || asks("table-5"));
+}
+
+/// Images to train with, of --data, or of TESSERA_DATA if they are there.
+std::shared_ptr<const ImageSplit> images_of(const std::string& data) {
+  const char* variable = std::getenv("TESSERA_DATA");
+  const std::string folder = data.empty() && variable != nullptr ? variable : data;
+  if (folder.empty()) {
+    complain(
+        "accuracies of tables 4 and 5 are left out: pass --data FOLDER with CIFAR-10, or set TESSERA_DATA");
+    return nullptr;
+  }
+  try {
+    return std::make_shared<const ImageSplit>(load_images(folder, "cifar-10"));
+  } catch (const Error& error) {
+    if (!data.empty()) throw;
+    complain(fmt::format("accuracies of tables 4 and 5 are left out: {}", error.what()));
+    return nullptr;
+  }
 }
 
 /// Runs the cells of one machine that are not in its file of finished ones yet; adds its failures.
@@ -57,6 +86,7 @@ Part run_part(const Request& request, const machine::Machine& machine, const std
 int run_study(Request request) {
   const std::vector<machine::Machine> machines = machines_of(request);
   (void)sections_of(request);
+  if (has_trainings(request, machines)) request.images = images_of(request.data);
   Study study{request, Published(request.published), {}};
   const std::filesystem::path folder = request.out.empty() ? "butterfly" : request.out;
   make_folder(folder);
@@ -85,7 +115,10 @@ void add_options(CLI::App& command, Request& r) {
   command.add_option_function<std::string>(
       "--only", [&r](const std::string& s) { r.only = parse_names(s); },
       "Sections to run and show, such as table-2 (default: all)");
-  command.add_flag("--full", r.full, "Also run what takes long: larger sizes, longer sweeps");
+  command.add_flag("--full", r.full,
+                   "Also run what takes long: larger sizes, longer sweeps, trainings of 15 epochs");
+  command.add_option("--data", r.data,
+                     "Folder with CIFAR-10, for accuracies in tables 4 and 5 (default: TESSERA_DATA)");
   command.add_option_function<std::string>(
       "--threads", [&r](const std::string& s) { r.threads = parse_count("--threads", s, 1, 4096); },
       "Threads of a host; concurrent cells of a modelled machine (default: one per physical core)");

@@ -21,13 +21,19 @@ double quantile_of(size_t freedom) {
 
 }  // namespace
 
-Interval interval_of(const std::vector<double>& values) {
+Moments moments_of(const std::vector<double>& values) {
   const auto count = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  if (values.size() < 2) return {mean, std::numeric_limits<double>::infinity()};
   double squares = 0;
   for (double value : values) squares += (value - mean) * (value - mean);
-  return {mean, quantile_of(values.size() - 1) * std::sqrt(squares / (count - 1) / count)};
+  return {mean, std::sqrt(squares / (count - 1))};
+}
+
+Interval interval_of(const std::vector<double>& values) {
+  const Moments m = moments_of(values);
+  if (values.size() < 2) return {m.mean, std::numeric_limits<double>::infinity()};
+  return {m.mean,
+          quantile_of(values.size() - 1) * m.deviation / std::sqrt(static_cast<double>(values.size()))};
 }
 
 }  // namespace tessera::report

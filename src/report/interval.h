@@ -7,6 +7,14 @@ namespace tessera::report {
 
 inline constexpr double kConfidence = 0.95;
 
+struct Moments {
+  double mean = 0;
+  double deviation = 0;  ///< of the sample; not a number for a single value
+};
+
+/// Of at least one value.
+Moments moments_of(const std::vector<double>& values);
+
 /// A mean, and half the width of its 95 % confidence interval (Student's t), infinite for a single value.
 struct Interval {
   double mean = 0;

@@ -145,6 +145,16 @@ TEST_F(ButterflyTest, MachinesShowTheirHostLink) {
   EXPECT_EQ(found, 1U);
 }
 
+TEST_F(ButterflyTest, SaysWhyItDoesNotTrain) {
+  const std::string options = "--machine host --only table-4 --data " + path("nowhere");
+  const Outcome missing = reproduce(options, "timeout 20 {}");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.err.find("nowhere"), std::string::npos) << missing.err;
+  const Outcome modelled = reproduce("--machine gc200 --only table-1", "unset TESSERA_DATA; {}");
+  EXPECT_EQ(modelled.status, 0);
+  EXPECT_EQ(modelled.err.find("accuracies"), std::string::npos) << modelled.err;
+}
+
 TEST_F(ButterflyTest, RejectsWhatItDoesNotKnow) {
   for (const char* options : {"--only table-9", "--only ''", "--machine gc200,bow", "--machine host,host",
                               "--machine nowhere", "--published /nowhere", "--threads 0"}) {

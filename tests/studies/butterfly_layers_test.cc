@@ -2,7 +2,9 @@
 // of results.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 
 #include "studies/butterfly/layer_cell.h"
@@ -117,6 +119,63 @@ TEST(ButterflyTable4, ComparesRatiosAndCounts) {
   EXPECT_NEAR(step.published, 1.53, 0.005);
   EXPECT_NEAR(*step.ours, 1.5, 1e-12);
   EXPECT_EQ(step.is_near(), std::nullopt);
+}
+
+std::vector<Cell> trainings(const Section& section, const machine::Machine& machine, const Request& request) {
+  std::vector<Cell> found = section.cells(machine, request);
+  std::erase_if(found, [](const Cell& cell) { return cell.name.find(" recipe, ") == std::string::npos; });
+  return found;
+}
+
+TEST(ButterflyTrainings, RunOnAHostWithImages) {
+  const machine::Machine gc200 = machine::find("gc200"), host = machine::host(1);
+  Request request;
+  EXPECT_TRUE(trainings(table_4(), host, request).empty());
+  request.images = std::make_shared<const ImageSplit>(synthetic_images(200, 40, 1, {32, 32, 10}));
+  for (const Section& section : {table_4(), table_5()}) {
+    EXPECT_TRUE(trainings(section, gc200, request).empty());
+    // Six layers with two recipes; 21 points of three sweeps, of which two cross.
+    EXPECT_EQ(trainings(section, host, request).size(), section.name == "table-4" ? 12U : 20U);
+    for (const Cell& cell : trainings(section, host, request)) {
+      const bool chosen = cell.name == "butterfly, best recipe, 2 epochs, seed 0" ||
+                          cell.name ==
+                              "pixelfly, butterfly size 128, block size 128, rank 2, paper recipe, 2 "
+                              "epochs, seed 0";
+      if (!chosen) continue;
+      const double accuracy = cell.run({host, true, 1}).value("accuracy").value_or(-1);
+      EXPECT_GT(accuracy, 0);
+      EXPECT_LE(accuracy, 100);
+    }
+  }
+}
+
+TEST(ButterflyTrainings, AreShownAsMeansOverSeedsAndSweeps) {
+  Study study{{.machines = {"host"}, .full = true}, Published(""), {}};
+  study.request.images = std::make_shared<const ImageSplit>();
+  study.parts.push_back({machine::host(1), {}});
+  const auto set = [&](const Section& section, const std::string& cell, double accuracy) {
+    study.parts[0].results[{std::string(section.name), cell}].values["accuracy"] = accuracy;
+  };
+  const auto shows = [&](const Section& section, const std::string& words) {
+    for (const Figure& figure : section.figures(study))
+      if (text(figure).find(words) != std::string::npos) return true;
+    return false;
+  };
+  for (int seed = 0; seed < 3; ++seed)
+    set(table_4(), "butterfly, paper recipe, 15 epochs, seed " + std::to_string(seed), 41 + seed);
+  EXPECT_TRUE(shows(table_4(), "42.0 ± 2.5"));
+  const auto comparisons = table_4().comparisons(study);
+  ASSERT_EQ(comparisons.size(), 1U);
+  EXPECT_EQ(comparisons[0].what, "butterfly: accuracy");
+  EXPECT_EQ(comparisons[0].published, 41.13);
+  EXPECT_EQ(comparisons[0].ours, 42);
+
+  EXPECT_FALSE(shows(table_5(), "low-rank size"));
+  double accuracy = 30;
+  for (const Cell& cell : trainings(table_5(), study.parts[0].machine, study.request))
+    if (cell.name.find("size 16, block size 16,") != std::string::npos)
+      set(table_5(), cell.name, accuracy += 1);
+  EXPECT_TRUE(shows(table_5(), "34.5 ± 2.4"));
 }
 
 TEST(ButterflyTable5, HasThePublishedDeviationsOfParameters) {

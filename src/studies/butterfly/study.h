@@ -3,10 +3,13 @@
 // layers on it. What is run and found; for the list of its sections see sections.h.
 #pragma once
 
+#include <tessera/training.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,7 +29,9 @@ struct Request {
   uint32_t threads = 0;                                   ///< 0: one per physical core
   bool full = false;                                      ///< what takes long, too
   bool verify = true;                                     ///< execute a sample of the modelled cells
+  std::shared_ptr<const ImageSplit> images{};             ///< CIFAR-10 to train with; null: none
 
+  std::string data{};       ///< folder of the images
   std::string out{};        ///< folder of results; "": butterfly
   std::string published{};  ///< folder of published tables; "": those committed
   std::string csv{};

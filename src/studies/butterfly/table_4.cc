@@ -7,6 +7,7 @@
 
 #include "studies/butterfly/layer_cell.h"
 #include "studies/butterfly/sections.h"
+#include "studies/butterfly/training_cell.h"
 
 namespace tessera::studies::butterfly {
 namespace {
@@ -43,11 +44,22 @@ LayerCase step_of(LayerStructure structure, Factors factors) {
                          .factors = factors});
 }
 
+std::vector<TrainingCase> trainings_of(const Method& method, Recipe recipe, const Request& request) {
+  return butterfly::trainings_of(step_of(method.structure, Factors::best).options, recipe, request);
+}
+
 std::string name_of(LayerStructure structure, Factors factors, const Machine& machine) {
   return butterfly::name_of(step_of(structure, factors), machine);
 }
 
-std::vector<Cell> cells(const Machine& machine, const Request&) {
+void add_trainings(const Request& request, std::vector<Cell>& cells) {
+  for (const Method& method : kMethods)
+    for (const Recipe recipe : {Recipe::paper, Recipe::best})
+      for (const TrainingCase& training : trainings_of(method, recipe, request))
+        cells.push_back(training_cell(std::string(model::name_of(method.structure)), training, request));
+}
+
+std::vector<Cell> step_cells(const Machine& machine) {
   std::vector<Cell> all;
   for (const Method& method : kMethods)
     for (const Factors factors : {Factors::published, Factors::best}) {
@@ -58,6 +70,12 @@ std::vector<Cell> cells(const Machine& machine, const Request&) {
                        return run_layer(step_of(structure, form), setting);
                      }});
     }
+  return all;
+}
+
+std::vector<Cell> cells(const Machine& machine, const Request& request) {
+  std::vector<Cell> all = step_cells(machine);
+  if (trains(machine, request)) add_trainings(request, all);
   return all;
 }
 
@@ -108,7 +126,7 @@ Figure step_figure(const Study& study, const Part& part) {
       {"hidden layer", "µs", "ratio", "published"}};
   if (!part.is_host())
     figure.head.insert(figure.head.end(), {"with transfers, µs", "ratio", "compute sets", "memory, MB"});
-  for (const Cell& cell : cells(part.machine, study.request)) {
+  for (const Cell& cell : step_cells(part.machine)) {
     const Result* result = part.find(kName, cell.name);
     if (result == nullptr || !result->fits) continue;
     const Method* method = nullptr;
@@ -133,18 +151,42 @@ Figure step_figure(const Study& study, const Part& part) {
   return figure;
 }
 
+Figure accuracy_figure(const Study& study, const Part& part) {
+  const TrainingCase first = trainings_of(kMethods[0], Recipe::paper, study.request).front();
+  Figure figure{fmt::format("Accuracy on grey CIFAR-10, %, trained on {} (table 4)", part.machine.name),
+                fmt::format("After {} epochs; ±: 95 % confidence interval over seeds. The paper does not say "
+                            "how many epochs it trained. Its recipe: SGD with momentum, one learning rate; "
+                            "ours: Adam, initial values and learning rates for each factor.",
+                            first.epochs),
+                {"hidden layer", "published, IPU", "published, GPU", "paper recipe", "best recipe"}};
+  for (const Method& method : kMethods) {
+    const std::string layer(model::name_of(method.structure));
+    const auto trained = [&](Recipe recipe) {
+      return accuracy_of(part, kName, layer, trainings_of(method, recipe, study.request));
+    };
+    const auto paper = trained(Recipe::paper), best = trained(Recipe::best);
+    if (!paper && !best) continue;
+    figure.rows.push_back({{layer},
+                           {number(published(study, method.structure, "ipu_accuracy"), 1)},
+                           {number(published(study, method.structure, "gpu_accuracy"), 1)},
+                           {accuracy_text(paper)},
+                           {accuracy_text(best)}});
+  }
+  return figure;
+}
+
 std::vector<Figure> figures(const Study& study) {
   std::vector<Figure> all = {parameters_figure(study)};
-  for (const Part& part : study.parts) all.push_back(step_figure(study, part));
+  for (const Part& part : study.parts) {
+    all.push_back(step_figure(study, part));
+    if (trains(part.machine, study.request)) all.push_back(accuracy_figure(study, part));
+  }
   return all;
 }
 
-std::vector<Comparison> comparisons(const Study& study) {
-  std::vector<Comparison> all;
-  const Part* part = study.modelled();
-  if (part == nullptr) return all;
+void compare_with_model(const Study& study, const Part& part, std::vector<Comparison>& all) {
   const auto value = [&](LayerStructure structure, const char* name) {
-    return part->value(kName, name_of(structure, Factors::published, part->machine), name);
+    return part.value(kName, name_of(structure, Factors::published, part.machine), name);
   };
   for (const Method& method : kMethods)
     if (const auto count = published(study, method.structure, "parameters"))
@@ -163,11 +205,28 @@ std::vector<Comparison> comparisons(const Study& study) {
   for (const Method& method : kMethods) {
     const auto theirs = published_ratio(study, method.structure);
     if (!theirs || method.structure == LayerStructure::dense) continue;
-    all.push_back({fmt::format("{}: step, relative to dense", model::name_of(method.structure)), "", *theirs,
-                   ratio(*part, name_of(method.structure, Factors::published, part->machine),
-                         "seconds_with_transfers")});
+    all.push_back(
+        {fmt::format("{}: step, relative to dense", model::name_of(method.structure)), "", *theirs,
+         ratio(part, name_of(method.structure, Factors::published, part.machine), "seconds_with_transfers")});
     all.back().remark = method.remark;
   }
+}
+
+void compare_accuracies(const Study& study, const Part& part, std::vector<Comparison>& all) {
+  for (const Method& method : kMethods) {
+    const auto theirs = published(study, method.structure, "ipu_accuracy");
+    const auto ours = accuracy_of(part, kName, std::string(model::name_of(method.structure)),
+                                  trainings_of(method, Recipe::paper, study.request));
+    if (theirs && ours)
+      all.push_back(
+          {fmt::format("{}: accuracy", model::name_of(method.structure)), "%", *theirs, ours->mean});
+  }
+}
+
+std::vector<Comparison> comparisons(const Study& study) {
+  std::vector<Comparison> all;
+  if (study.modelled() != nullptr) compare_with_model(study, *study.modelled(), all);
+  if (study.host() != nullptr) compare_accuracies(study, *study.host(), all);
   return all;
 }
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "report/interval.h"
 #include "studies/butterfly/layer_cell.h"
 #include "studies/butterfly/sections.h"
+#include "studies/butterfly/training_cell.h"
 
 namespace tessera::studies::butterfly {
 namespace {
@@ -14,6 +17,7 @@ namespace {
 using machine::Machine;
 using model::Factors;
 using model::LayerStructure;
+using report::Moments;
 
 constexpr std::string_view kName = "table-5";
 // Of sparse products; a larger one is a square of these.
@@ -64,9 +68,12 @@ LayerCase step_of(Pixelfly p, Factors factors) {
                          .factors = factors});
 }
 
+std::string text(const Pixelfly& p) {
+  return fmt::format("butterfly size {}, block size {}, rank {}", p.butterfly, p.block, p.rank);
+}
+
 std::string cell_name(const Pixelfly& p, Factors factors, const Machine& machine) {
-  return fmt::format("{}, butterfly size {}, block size {}, rank {}", name_of(step_of(p, factors), machine),
-                     p.butterfly, p.block, p.rank);
+  return fmt::format("{}, {}", name_of(step_of(p, factors), machine), text(p));
 }
 
 std::vector<Factors> forms_of(const Machine& machine) {
@@ -74,43 +81,68 @@ std::vector<Factors> forms_of(const Machine& machine) {
   return {Factors::published, Factors::best};
 }
 
+/// With one seed: the deviation is that over a sweep.
+TrainingCase training_of(const Pixelfly& point, const Request& request) {
+  return trainings_of(step_of(point, Factors::best).options, Recipe::paper, request).front();
+}
+
+std::string layer_name(const Pixelfly& point) { return fmt::format("pixelfly, {}", text(point)); }
+
+/// Table 4 executes and verifies such a step on a modelled machine.
+Cell step_cell(const Pixelfly& point, Factors factors, const Machine& machine) {
+  return {cell_name(point, factors, machine), 3, [point, factors](const Setting& setting) {
+            return run_layer(step_of(point, factors),
+                             {setting.machine, setting.verify && setting.on_host(), setting.threads});
+          }};
+}
+
 /// Sweeps cross in one point.
-std::vector<Cell> cells(const Machine& machine, const Request&) {
+void add_unless_there(Cell cell, std::vector<Cell>& cells) {
+  if (std::ranges::find(cells, cell.name, &Cell::name) == cells.end()) cells.push_back(std::move(cell));
+}
+
+void add_trainings(const Request& request, std::vector<Cell>& cells) {
+  for (const Sweep& sweep : kSweeps)
+    for (const Pixelfly& point : points_of(sweep))
+      add_unless_there(training_cell(layer_name(point), training_of(point, request), request), cells);
+}
+
+std::vector<Cell> cells(const Machine& machine, const Request& request) {
   std::vector<Cell> all;
   for (const Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep))
-      for (const Factors factors : forms_of(machine)) {
-        const std::string name = cell_name(point, factors, machine);
-        if (std::ranges::find(all, name, &Cell::name) != all.end()) continue;
-        // Table 4 executes and verifies such a step.
-        all.push_back({name, 3, [point, factors](const Setting& setting) {
-                         return run_layer(
-                             step_of(point, factors),
-                             {setting.machine, setting.verify && setting.on_host(), setting.threads});
-                       }});
-      }
+      for (const Factors factors : forms_of(machine))
+        add_unless_there(step_cell(point, factors, machine), all);
+  if (trains(machine, request)) add_trainings(request, all);
   return all;
 }
 
-struct Moments {
-  double mean = 0;
-  double deviation = 0;  ///< of the sample
-};
-
-/// Of a value over a sweep; none if a point lacks it.
-std::optional<Moments> moments(const Part& part, const Sweep& sweep, Factors factors, const char* value) {
+/// Over a sweep; none if a point lacks a value.
+template <class ValueOf>
+std::optional<Moments> moments_over(const Sweep& sweep, ValueOf value_of) {
   std::vector<double> values;
   for (const Pixelfly& point : points_of(sweep)) {
-    const auto found = part.value(kName, cell_name(point, factors, part.machine), value);
-    if (!found) return {};
+    const std::optional<double> found = value_of(point);
+    if (!found) return std::nullopt;
     values.push_back(*found);
   }
-  Moments m;
-  const auto count = static_cast<double>(values.size());
-  for (double x : values) m.mean += x / count;
-  for (double x : values) m.deviation += (x - m.mean) * (x - m.mean);
-  m.deviation = std::sqrt(m.deviation / (count - 1));
-  return m;
+  return report::moments_of(values);
+}
+
+std::optional<Moments> moments(const Part& part, const Sweep& sweep, Factors factors, const char* value) {
+  return moments_over(sweep, [&](const Pixelfly& point) {
+    return part.value(kName, cell_name(point, factors, part.machine), value);
+  });
+}
+
+std::optional<double> accuracy(const Study& study, const Part& part, const Pixelfly& point) {
+  return part.value(kName, name_of(layer_name(point), training_of(point, study.request)), "accuracy");
+}
+
+std::optional<Moments> published(const Study& study, const Sweep& sweep, const char* value) {
+  const auto mean = study.published.number("table-5.csv", sweep.name, fmt::format("{}_mean", value));
+  const auto deviation = study.published.number("table-5.csv", sweep.name, fmt::format("{}_std", value));
+  return mean && deviation ? std::optional(Moments{*mean, *deviation}) : std::nullopt;
 }
 
 std::string text(const std::optional<Moments>& m, double scale, int digits) {
@@ -132,12 +164,7 @@ Figure sweeps_figure(const Study& study, const Part& part) {
       const auto parameters = moments(part, sweep, factors, "parameters");
       const auto seconds = moments(part, sweep, factors, "seconds");
       if (!parameters) continue;
-      const auto of_paper = [&](const char* value) -> std::optional<Moments> {
-        const auto mean = study.published.number("table-5.csv", sweep.name, fmt::format("{}_mean", value));
-        const auto deviation =
-            study.published.number("table-5.csv", sweep.name, fmt::format("{}_std", value));
-        return mean && deviation ? std::optional(Moments{*mean, *deviation}) : std::nullopt;
-      };
+      const auto of_paper = [&](const char* value) { return published(study, sweep, value); };
       figure.rows.push_back({{sweep.name},
                              {std::string(model::name_of(factors))},
                              {text(parameters, 1, 0)},
@@ -150,12 +177,32 @@ Figure sweeps_figure(const Study& study, const Part& part) {
   return figure;
 }
 
-Figure points_figure(const Part& part) {
+Figure accuracy_figure(const Study& study, const Part& part) {
+  Figure figure{
+      fmt::format("Pixelfly's accuracy on grey CIFAR-10, %, trained on {}: mean ± deviation (table 5)",
+                  part.machine.name),
+      fmt::format("Over the points of each sweep, after {} epochs with the paper's recipe and one seed. The "
+                  "paper does not say how many epochs it trained.",
+                  training_of(points_of(kSweeps[0])[0], study.request).epochs),
+      {"varied", "published", "ours"}};
+  for (const Sweep& sweep : kSweeps) {
+    const auto ours =
+        moments_over(sweep, [&](const Pixelfly& point) { return accuracy(study, part, point); });
+    if (ours)
+      figure.rows.push_back(
+          {{sweep.name}, {text(published(study, sweep, "accuracy"), 1, 1)}, {text(ours, 1, 1)}});
+  }
+  return figure;
+}
+
+Figure points_figure(const Study& study, const Part& part) {
   Figure figure{fmt::format("Their points on {}", part.machine.name), "-: does not fit.", {"varied", "to"}};
   figure.head.push_back("parameters");
   for (const Factors factors : forms_of(part.machine))
     figure.head.push_back(
         fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", model::name_of(factors))));
+  const bool trained = trains(part.machine, study.request);
+  if (trained) figure.head.push_back("accuracy, %");
   for (const Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep)) {
       std::vector<Figure::Entry> row = {{sweep.name}, {fmt::format("{}", point.*sweep.varied)}};
@@ -166,6 +213,8 @@ Figure points_figure(const Part& part) {
         const auto seconds = part.value(kName, cell_name(point, factors, part.machine), "seconds");
         row.push_back({seconds ? fmt::format("{:.1f}", 1e6 * *seconds) : "-"});
       }
+      if (const auto percent = accuracy(study, part, point); trained)
+        row.push_back({percent ? fmt::format("{:.1f}", *percent) : "-"});
       figure.rows.push_back(std::move(row));
     }
   return figure;
@@ -175,7 +224,8 @@ std::vector<Figure> figures(const Study& study) {
   std::vector<Figure> all;
   for (const Part& part : study.parts) {
     all.push_back(sweeps_figure(study, part));
-    all.push_back(points_figure(part));
+    all.push_back(accuracy_figure(study, part));
+    all.push_back(points_figure(study, part));
   }
   return all;
 }
