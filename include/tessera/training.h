@@ -1,5 +1,5 @@
-// Training of classifiers: labelled images, the choice of blocks of a dynamic weight to drop and grow, and
-// the training loop with its checkpoints.
+// Training of classifiers: labelled images and recordings of spikes, the choice of blocks of a dynamic weight
+// to drop and grow, and the training loop with its checkpoints.
 #pragma once
 
 #include <tessera/layers.h>
@@ -65,6 +65,105 @@ struct ImageShape {
 /// Synthetic images: each class is a few smooth random templates, each image a template shifted, scaled and
 /// with noise. A function of the seed and the shape alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const ImageShape& shape = {});
+
+// Recordings for spiking networks.
+
+/// Unit `unit` fires in time step `step`.
+struct SpikeEvent {
+  uint16_t step = 0;
+  uint16_t unit = 0;
+
+  auto operator<=>(const SpikeEvent&) const = default;
+};
+
+/// Labelled recordings of one length, of spikes or of currents.
+struct Recordings {
+  uint32_t steps = 0;  ///< at most 65,536
+  uint32_t units = 0;  ///< at most 65,536
+  uint32_t classes = 0;
+  std::vector<uint32_t> labels = {};  ///< class of each recording
+  /// Spikes: those of recording i are events[begin[i]] to events[begin[i + 1] - 1], by step, then by unit.
+  /// None is there twice: several events of a unit in a step are one spike.
+  std::vector<uint64_t> begin = {0};
+  std::vector<SpikeEvent> events = {};
+  /// Currents, recording after recording, each [steps, units]; then there are no spikes.
+  std::vector<float> currents = {};
+
+  size_t count() const { return labels.size(); }
+  bool are_currents() const { return !currents.empty(); }
+  std::span<const SpikeEvent> spikes(size_t i) const {
+    return {events.data() + begin[i], events.data() + begin[i + 1]};
+  }
+  std::span<const float> current(size_t i) const {
+    const size_t size = size_t{steps} * units;
+    return {currents.data() + i * size, size};
+  }
+};
+
+/// Recordings for training and testing.
+struct RecordingSplit {
+  std::string name;
+  Recordings train = {};
+  Recordings test = {};
+  // Events that are left out:
+  uint64_t merged = 0;   ///< because their unit had fired in their step
+  uint64_t outside = 0;  ///< because they lie outside the window, or the part of the sensor
+};
+
+/// Synthetic recordings whose information is in the times of spikes alone (Zenke & Vogels 2021): each unit
+/// fires once, at a time that is a smooth random function of a point on a manifold, one function for each
+/// unit and class.
+struct RandmanSettings {
+  uint32_t units = 20;
+  uint32_t classes = 10;
+  uint32_t dimensions = 1;  ///< of the manifolds
+  double alpha = 2;         ///< smoothness
+  uint32_t samples = 1000;  ///< of each class
+};
+Recordings randman(const RandmanSettings& settings, uint32_t steps, uint64_t seed);
+
+/// How spikes code a pixel x, from 0 to 1: the time at which a leaky integrator with time constant tau and a
+/// constant current x reaches the threshold, tau · ln(x / (x − threshold)) steps, rounded down. Pixels up to
+/// the threshold do not fire, and neither do those that come too late.
+struct LatencySettings {
+  double tau = 20;  ///< steps
+  double threshold = 0.2;
+};
+/// A unit for each pixel of each channel.
+Recordings latency_coded(const ImageSet& images, uint32_t steps, const LatencySettings& settings = {});
+
+/// How recordings are read and brought into steps. What is 0 becomes what load_recordings() says.
+struct RecordingSettings {
+  uint32_t steps = 0;
+  double seconds = 0;      ///< the window from the beginning of each recording that the steps divide
+  uint32_t crop = 0;       ///< side of the square in the middle of a sensor that is kept; 0: all of it
+  uint32_t downscale = 0;  ///< side of the square of pixels of a sensor that become one
+  double delta = 0.02;     ///< change of a current, from 0 to 1, for each event of "braille-delta"
+  double test = 0.2;       ///< fraction for testing of sets that are not divided
+  LatencySettings latency = {};
+  RandmanSettings randman = {};
+  uint64_t seed = 0;  ///< of that division and of Randman
+};
+
+/// The data sets that load_recordings() knows.
+std::span<const std::string_view> recording_sets();
+
+/// A data set of a folder, or of its usual subfolder:
+///
+/// | name            | files                                                     | steps, seconds, downscale
+/// | | --------------- | --------------------------------------------------------- |
+/// ------------------------- | | `randman`       | none | 100                       | | `mnist-latency` | as
+/// load_images(): MNIST                                   | 100                       | | `braille`       |
+/// braille/taxels.npy, lengths.npy, labels.npy: currents     | 152                       | | `braille-delta`
+/// | the same, a unit for each rise and each fall by `delta`   | 152                       | | `shd`, `ssc`
+/// | shd_train.h5, shd_test.h5; ssc_…                          | 100, 1.4 s                | | `n-mnist` |
+/// Train/0/….bin, Test/…                                     | 100, 0.3 s, 1             | | `dvs-gesture` |
+/// trials_to_train.txt, trials_to_test.txt, ….aedat, ….csv   | 100, 6 s, 4               | | `events` |
+/// CLASS/….npy, or train/CLASS/… and test/CLASS/…            | 100, the longest, 1       |
+///
+/// Throws UsageError for settings out of range, Error for missing and malformed files.
+RecordingSplit load_recordings(const std::string& name, const std::string& folder,
+                               const RecordingSettings& settings = {});
 
 // Dropping and growing blocks of a dynamic weight, as sparse training does periodically.
 

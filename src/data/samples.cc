@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/random.h"
-
 namespace tessera::train {
 namespace {
 
@@ -17,13 +15,12 @@ using base::RandomStream;
 constexpr uint32_t kDivisionStream = 0x64697600;
 constexpr uint32_t kShuffleStream = 0x64697601;
 
-/// Fisher and Yates.
+}  // namespace
+
 void shuffle(std::vector<uint32_t>& items, RandomSequence random) {
   for (size_t left = items.size(); left > 1; --left)
     std::swap(items[left - 1], items[random.below(static_cast<uint32_t>(left))]);
 }
-
-}  // namespace
 
 uint32_t features_of(const ImageSet& images, bool grey) {
   return images.height * images.width * (grey ? 1 : images.channels);

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "base/random.h"
+
 namespace tessera::train {
 
 /// Features of images before they are standardised: pixels, or sums of a pixel's channels, whose mean has
@@ -26,6 +28,9 @@ struct Samples {
 uint32_t features_of(const ImageSet& images, bool grey);
 
 Samples samples_of(const ImageSet& images, bool grey);
+
+/// Fisher and Yates.
+void shuffle(std::vector<uint32_t>& items, base::RandomSequence random);
 
 /// Numbers of images, each in ascending order.
 struct Division {

@@ -17,10 +17,16 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 // Parses the header, a Python dictionary with a small subset of the language.
 class DictionaryParser {
  public:
-  DictionaryParser(const std::string& name, std::string_view text) : name_(name), text_(text) {}
+  DictionaryParser(const std::string& name, std::string_view text, NpyRecords records)
+      : name_(name), text_(text), records_(records) {}
 
+  struct Field {
+    std::string_view name;
+    std::string_view descr;
+  };
   struct Header {
     std::string_view descr;
+    std::vector<Field> fields;
     bool fortran_order = false;
     std::vector<uint64_t> shape;
   };
@@ -52,7 +58,7 @@ class DictionaryParser {
     if (!descr || !fortran_order || !shape) {
       fail(name_, "the header lacks one of descr, fortran_order and shape");
     }
-    return {*descr, *fortran_order, *shape};
+    return {*descr, std::move(fields_), *fortran_order, *shape};
   }
 
  private:
@@ -88,10 +94,31 @@ class DictionaryParser {
 
   std::string_view description() {
     skip_spaces();
-    if (text_.starts_with('[')) {
+    if (!text_.starts_with('[')) return string();
+    if (records_ == NpyRecords::refused)
       fail(name_, "an array of records; only arrays of numbers can be read");
+    records();
+    return {};
+  }
+
+  // [('x', '<i2'), ('t', '<i8')]
+  void records() {
+    expect('[');
+    while (!accept(']')) {
+      expect('(');
+      const std::string_view name = string();
+      expect(',');
+      skip_spaces();
+      if (text_.starts_with('[')) fail(name_, "records within records; only numbers can be read");
+      fields_.push_back({name, string()});
+      if (accept(',')) fail(name_, "records with arrays; only numbers can be read");
+      expect(')');
+      if (!accept(',')) {
+        expect(']');
+        break;
+      }
     }
-    return string();
+    if (fields_.empty()) fail(name_, "an array of records without fields");
   }
 
   bool boolean() {
@@ -124,6 +151,8 @@ class DictionaryParser {
 
   const std::string& name_;
   std::string_view text_;
+  NpyRecords records_;
+  std::vector<Field> fields_;
 };
 
 struct Kind {
@@ -137,14 +166,15 @@ constexpr Kind kKinds[] = {
 };
 constexpr bool kBigEndian = std::endian::native == std::endian::big;
 
-// Sets element type and byte order from a description such as "<f4".
-void set_type(const std::string& name, std::string_view descr, NpyHeader& header) {
+// Sets element type and byte order of a header or a field from a description such as "<f4".
+template <class Typed>
+void set_type(const std::string& name, std::string_view descr, Typed& typed) {
   const std::string_view orders = "<>|=";
   const bool ordered = !descr.empty() && orders.find(descr.front()) != std::string_view::npos;
   for (const Kind& kind : kKinds) {
     if (!ordered || descr.substr(1) != kind.code) continue;
-    header.element = kind.element;
-    header.big_endian = descr.front() == '>' || (descr.front() == '=' && kBigEndian);
+    typed.element = kind.element;
+    typed.big_endian = descr.front() == '>' || (descr.front() == '=' && kBigEndian);
     return;
   }
   fail(name, "elements of type {}; use float16, float32, float64, integers or booleans", excerpt(descr));
@@ -181,11 +211,21 @@ std::string read_header_text(const Source& source, uint64_t& data_offset) {
 
 }  // namespace
 
-NpyHeader read_npy_header(const Source& source) {
+NpyHeader read_npy_header(const Source& source, NpyRecords records) {
   NpyHeader header;
   const std::string text = read_header_text(source, header.data_offset);
-  auto parsed = DictionaryParser(source.name(), text).parse();
-  set_type(source.name(), parsed.descr, header);
+  auto parsed = DictionaryParser(source.name(), text, records).parse();
+  if (parsed.fields.empty()) {
+    set_type(source.name(), parsed.descr, header);
+    header.element_bytes = size_of(header.element);
+  }
+  for (const auto& [name, descr] : parsed.fields) {
+    NpyField& field = header.fields.emplace_back();
+    field.name = name;
+    field.offset = header.element_bytes;
+    set_type(source.name(), descr, field);
+    header.element_bytes += size_of(field.element);
+  }
   header.fortran_order = parsed.fortran_order;
   header.shape = std::move(parsed.shape);
   return header;

@@ -27,5 +27,9 @@ extern const Format kOffsets;
 extern const Format kLengthHistogram;
 extern const Format kIdxImages;
 extern const Format kCifar10;
+extern const Format kNMnist;
+extern const Format kAedat;
+extern const Format kGestures;
+extern const Format kEventArray;
 
 }  // namespace tessera::fuzz

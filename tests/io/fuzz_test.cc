@@ -173,6 +173,10 @@ TEST(Fuzz, Offsets) { fuzz(kOffsets, kRuns); }
 TEST(Fuzz, LengthHistogram) { fuzz(kLengthHistogram, kRuns); }
 TEST(Fuzz, IdxImages) { fuzz(kIdxImages, kRuns); }
 TEST(Fuzz, Cifar10) { fuzz(kCifar10, kRuns); }
+TEST(Fuzz, NMnist) { fuzz(kNMnist, kRuns); }
+TEST(Fuzz, Aedat) { fuzz(kAedat, kRuns); }
+TEST(Fuzz, Gestures) { fuzz(kGestures, kRuns); }
+TEST(Fuzz, EventArray) { fuzz(kEventArray, kRuns); }
 
 }  // namespace
 }  // namespace tessera::fuzz

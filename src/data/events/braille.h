@@ -1,0 +1,22 @@
+// Braille letters under a finger of twelve pressure sensors (Müller-Cleve et al. 2022).
+#pragma once
+
+#include <cstdint>
+
+#include "data/events/binning.h"
+#include "io/source.h"
+
+namespace tessera::train {
+
+/// The recordings as currents from 0, untouched, to 1: of each the first `lengths` of the samples
+/// [recordings, samples, sensors] (bytes; 255: untouched), interpolated linearly to so many steps. Throws
+/// Error if the arrays do not fit together.
+Recordings read_braille(const io::Source& taxels, const io::Source& lengths, const io::Source& labels,
+                        uint32_t steps);
+
+/// Spikes of rises and falls: feature f has the unit 2f, which fires when its current has risen by `delta`
+/// since the last event of either, and 2f + 1 for falls. A step has one of each at most; what is left of a
+/// larger change follows in the next ones.
+Recordings delta_coded(const Recordings& currents, double delta);
+
+}  // namespace tessera::train

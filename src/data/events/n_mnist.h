@@ -1,0 +1,19 @@
+// N-MNIST (Orchard et al. 2015): MNIST as a moving event camera saw it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/events/binning.h"
+#include "io/source.h"
+
+namespace tessera::train {
+
+inline constexpr uint32_t kNMnistSide = 34;
+
+/// One recording: 5 bytes an event, x, y, then a bit of polarity and 23 of time (big-endian, µs). y = 240
+/// marks that the time has passed 2^13 µs, which later ones count from. Throws Error for a file of another
+/// length and pixels beyond 34 × 34.
+std::vector<PixelEvent> read_n_mnist(const io::Source& source);
+
+}  // namespace tessera::train

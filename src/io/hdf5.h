@@ -1,0 +1,44 @@
+// `.h5`: arrays of numbers in HDF5 files, if the library is built with HDF5.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::io {
+
+/// Whether files can be read: the HDF5 library was there when this one was built.
+bool has_hdf5();
+
+/// An open file. All functions throw Error, naming the file, for missing data sets, those of another kind,
+/// and if there is no HDF5.
+class Hdf5File {
+ public:
+  static Hdf5File open(const std::string& path);
+  /// A file with this content, which is copied.
+  Hdf5File(std::string name, std::span<const std::byte> content);
+  Hdf5File(Hdf5File&& other) noexcept;
+  Hdf5File& operator=(Hdf5File&&) = delete;
+  ~Hdf5File();
+
+  const std::string& name() const { return name_; }
+
+  /// The elements of a data set of one dimension: the numbers, or lists of them.
+  uint64_t size(const std::string& dataset) const;
+  /// A data set of numbers, at most so many.
+  std::vector<double> numbers(const std::string& dataset, uint64_t most) const;
+  /// Calls visit(i, list) for each list of a data set of lists of numbers, in order.
+  void each_list(const std::string& dataset,
+                 const std::function<void(uint64_t, std::span<const double>)>& visit) const;
+
+ private:
+  Hdf5File(std::string name, int64_t file) : name_(std::move(name)), file_(file) {}
+
+  std::string name_;
+  int64_t file_ = -1;
+};
+
+}  // namespace tessera::io
