@@ -135,7 +135,9 @@ Graph alone(const Operation& operation, const Case& c) {
     const TensorType& type = c.inputs[i];
     if (type.pattern)
       inputs.push_back(g.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
-    else if (type.type == Type::u32)
+    else if (const auto given = c.given.find(i); given != c.given.end())
+      inputs.push_back(g.constant(name, type.shape, {given->second.begin(), given->second.end()}, type.type));
+    else if (epsilon_of(type.type) == 0)
       inputs.push_back(g.constant(name, type.shape, std::vector<float>(type.elements()), type.type));
     else
       inputs.push_back(g.parameter(name, type.shape, Initial::constant(0.5), type.type));

@@ -4,6 +4,7 @@
 
 #include <tessera/machine.h>
 #include <tessera/sparse.h>
+#include <tessera/spiking.h>
 #include <tessera/structured.h>
 #include <tessera/types.h>
 
@@ -276,6 +277,68 @@ Value circulant(Value x, Value c, uint32_t outputs = 0);
 Value toeplitz(Value x, Value c, uint32_t outputs);
 /// s, g and b of [stacks, N].
 Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Factors factors = Factors::best);
+
+/// Spikes of whole sequences in a graph, as lists (spiking.h): ids are u16 [steps, batch · capacity], num u32
+/// [steps, batch · 2]. The gradient of ids has a number for each place of the lists; those beyond a list are
+/// unspecified.
+struct Spikes {
+  Value ids;
+  Value num;
+  uint32_t batch = 0;
+
+  uint32_t steps() const { return num.shape().front(); }
+  uint32_t capacity() const { return ids.type().cols() / batch; }
+};
+
+/// Inputs `name`.ids and `name`.num.
+Spikes spike_input(Graph& graph, const std::string& name, uint32_t steps, uint32_t batch, uint32_t capacity);
+
+struct SpikingOptions {
+  std::vector<uint32_t> capacities = {};  ///< room of each layer's lists; none, or 0: for all neurons
+  bool learns_dynamics = false;           ///< whether decays and thresholds have gradients
+  /// What may change from run to run, as in SpikingControl: scalars, f32 and u32. The step numbers the random
+  /// numbers that decide what lists drop.
+  std::optional<Value> gradient_threshold = {};
+  std::optional<Value> most_listed = {};
+  std::optional<Value> step = {};
+  uint64_t seed = 0;
+  double expected_input_activity = 0.02;  ///< fraction of inputs, for planning
+  double expected_activity = 0.04;        ///< fraction of neurons that are listed, for planning
+};
+
+/// What spiking layers give.
+struct SpikingResults {
+  std::vector<Spikes> spikes = {};       ///< of each layer that has spikes
+  std::vector<Value> dropped = {};       ///< of each: spikes and candidates, u32 [batch, 2]
+  std::optional<Value> potentials = {};  ///< of a last layer without spikes: f32 [steps, batch · neurons]
+};
+
+/// Layers one after the other over whole sequences, with backpropagation through time. Parameters are those
+/// of the layers, as parameters_of() lists them; f32, or 16-bit values. Throws UsageError for impossible
+/// layers, and for values that do not fit them.
+SpikingResults spiking(const Spikes& in, const std::vector<SpikingLayer>& layers,
+                       const std::vector<Value>& parameters, const SpikingOptions& options = {});
+
+/// Initial contents of the parameters of spiking layers.
+struct SpikingInitial {
+  double weight = 1;  ///< standard deviation of weights, times √inputs
+  double recurrent = 0.2;
+  double decay = 0.95;
+  double current_decay = 0.9;
+  double threshold = 1;
+};
+/// Adds the parameters of layers, named `name`.0.weight, …
+std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
+                                      const std::vector<SpikingLayer>& layers,
+                                      const SpikingInitial& initial = {});
+
+/// The number of steps in which each of so many neurons fired: f32 [batch, neurons].
+Value spike_counts(const Spikes& spikes, uint32_t neurons);
+
+/// What is read from the potentials of a layer without spikes: of its last step, or their largest or mean.
+enum class Readout : uint8_t { last, maximum, mean };
+/// f32 [batch, neurons] of potentials [steps, batch · neurons].
+Value readout(Value potentials, uint32_t batch, Readout of);
 
 /// Adds the gradients of a scalar with respect to values; one that it does not depend on has none.
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);

@@ -29,6 +29,7 @@ namespace tessera::kernels {
   X(scalar_product)                 \
   X(sddmm)                          \
   X(softmax)                        \
+  X(spike_counts)                   \
   X(spiking)                        \
   X(tile_kronecker)                 \
   X(tile_product)

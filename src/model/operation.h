@@ -62,6 +62,7 @@ struct Case {
   bool differentiable = true;
   bool hosts_only = false;                 ///< modelled machines refuse it
   std::shared_ptr<const Graph> body = {};  ///< of a call
+  std::map<size_t, Array> given = {};      ///< contents of inputs that are not random
 };
 
 struct Operation {

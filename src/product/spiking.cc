@@ -1,16 +1,14 @@
-#include "ops/spiking/spiking.h"
-
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/spiking.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "machine/model/machine.h"
+#include "ops/spiking/stack.h"
 
 namespace tessera {
 namespace {
@@ -106,84 +104,30 @@ void require_array(const void* array, std::string_view name) {
 struct SpikingNetwork::Compiled {
   Compiled(std::vector<SpikingLayer> of, uint32_t steps, uint32_t batch, const SpikingNetworkOptions& given)
       : layers(std::move(of)), options(given), machine(machine::host(given.threads)) {
-    check_layers();
-    for (size_t i = 0; i < layers.size(); ++i) {
-      problems.push_back(problem_of(i, steps, batch));
-      for (const SpikingParameter& parameter : parameters_of(layers[i])) parameters.push_back(parameter);
-      check_room(i);
-      results.emplace_back(ops::results_of(problems[i]));
+    problems = ops::spiking_problems(layers, steps, batch, options);
+    for (const ops::SpikingProblem& problem : problems) {
+      for (const SpikingParameter& parameter : parameters_of(problem.layer)) parameters.push_back(parameter);
+      results.emplace_back(ops::results_of(problem));
     }
     compile_forward();
   }
 
-  void check_layers() const {
-    if (layers.empty()) throw UsageError("a spiking network has no layers");
-    if (!options.capacities.empty() && options.capacities.size() != layers.size())
-      throw UsageError(fmt::format("a spiking network of {} layers has {} capacities; give one each, or none",
-                                   layers.size(), options.capacities.size()));
-    for (size_t i = 1; i < layers.size(); ++i) {
-      if (!layers[i - 1].neuron.spikes)
-        throw UsageError(fmt::format("layer {} has no spikes, so it must be the last", i - 1));
-      if (layers[i].inputs != layers[i - 1].neurons)
-        throw UsageError(fmt::format("layer {} has {} inputs, and the layer before {} neurons", i,
-                                     layers[i].inputs, layers[i - 1].neurons));
-    }
-  }
-
-  void check_room(size_t i) const {
-    if (problems[i].capacity > layers[i].neurons)
-      throw UsageError(
-          fmt::format("layer {} of {} neurons has lists of {}; they need no more room than for all", i,
-                      layers[i].neurons, problems[i].capacity));
-  }
-
-  ops::SpikingProblem problem_of(size_t i, uint32_t steps, uint32_t batch) const {
-    const auto activity = [&](size_t layer) { return options.expected_activity * layers[layer].neurons; };
-    ops::SpikingProblem problem;
-    problem.layer = layers[i];
-    problem.steps = steps;
-    problem.batch = batch;
-    problem.in_capacity = i > 0                        ? problems[i - 1].room()
-                          : options.input_capacity > 0 ? options.input_capacity
-                                                       : layers[0].inputs;
-    problem.capacity = options.capacities.empty() ? 0 : options.capacities[i];
-    problem.trains = options.trains;
-    problem.learns_dynamics = options.learns_dynamics;
-    problem.input_gradient = i > 0 || options.input_gradient;
-    problem.operation = static_cast<uint32_t>(i);
-    problem.expected_inputs =
-        i > 0 ? activity(i - 1) / 2 : options.expected_input_activity * layers[0].inputs;
-    problem.expected_listed = activity(i);
-    return problem;
-  }
-
-  /// What both passes read: lists of inputs and parameters, bound on each run.
-  struct Shared {
-    ops::SpikingOperands in;
-    std::vector<Operand> parameters;
-  };
-  Shared add_shared(Pass& pass) const {
+  /// What both passes take: lists of inputs and parameters, bound on each run, and the results of the layers.
+  ops::SpikingStackOperands add_operands(Pass& pass, Role role) const {
     const ops::SpikingProblem& first = problems[0];
-    Shared shared;
-    shared.in.in_ids =
-        pass.external("ids", Role::input, {Type::u16, first.steps, first.batch * first.in_capacity});
-    shared.in.in_num = pass.external("num", Role::input, {Type::u32, first.steps, first.batch * 2});
+    ops::SpikingStackOperands o;
+    o.in_ids = pass.external("ids", Role::input, {Type::u16, first.steps, first.batch * first.in_capacity});
+    o.in_num = pass.external("num", Role::input, {Type::u32, first.steps, first.batch * 2});
     for (size_t i = 0; i < parameters.size(); ++i)
-      shared.parameters.push_back(pass.external(fmt::format("{}{}", parameters[i].name, i), Role::input,
-                                                {Type::f32, parameters[i].rows, parameters[i].cols}));
-    return shared;
+      o.parameters.push_back(pass.external(fmt::format("{}{}", parameters[i].name, i), Role::input,
+                                           {Type::f32, parameters[i].rows, parameters[i].cols}));
+    for (size_t i = 0; i < layers.size(); ++i) o.layers.push_back(operands_of(pass, i, role));
+    return o;
   }
 
-  /// The operands of layer i, its results with this role.
-  ops::SpikingOperands operands_of(Pass& pass, const Shared& shared, size_t i, Role role,
-                                   const ops::SpikingOperands* before) const {
-    ops::SpikingOperands o;
-    o.in_ids = i == 0 ? shared.in.in_ids : *before->ids;
-    o.in_num = i == 0 ? shared.in.in_num : *before->num;
-    size_t first = 0;
-    for (size_t layer = 0; layer < i; ++layer) first += parameters_of(layers[layer]).size();
-    const auto begin = shared.parameters.begin() + static_cast<std::ptrdiff_t>(first);
-    o.parameters.assign(begin, begin + static_cast<std::ptrdiff_t>(parameters_of(layers[i]).size()));
+  /// The results of layer i with this role.
+  ops::SpikingLayerOperands operands_of(Pass& pass, size_t i, Role role) const {
+    ops::SpikingLayerOperands o;
     const LayerResults& r = results[i];
     const auto named = [&](std::string_view name) { return fmt::format("{}{}", name, i); };
     o.ids = pass.external(named("ids"), role, r.ids);
@@ -199,55 +143,34 @@ struct SpikingNetwork::Compiled {
 
   void compile_forward() {
     Pass& pass = forward.emplace(machine);
-    const Shared shared = add_shared(pass);
-    const Operand control =
-        pass.external("control", Role::input, {Type::u32, 1, ops::spiking_control_columns()});
-    std::vector<ops::SpikingOperands> operands;
-    std::vector<program::StepId> steps;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      operands.push_back(operands_of(pass, shared, i, Role::output, i > 0 ? &operands[i - 1] : nullptr));
-      operands[i].control = control;
-      operands[i].dropped = pass.external(fmt::format("dropped{}", i), Role::output, results[i].dropped);
-      plans.push_back(ops::plan_spiking(problems[i], machine));
-      steps.push_back(ops::build_spiking(pass.builder(), problems[i], plans.back(), operands[i]));
-    }
-    pass.compile(std::move(steps));
+    ops::SpikingStackOperands operands = add_operands(pass, Role::output);
+    for (size_t i = 0; i < layers.size(); ++i)
+      operands.layers[i].dropped =
+          pass.external(fmt::format("dropped{}", i), Role::output, results[i].dropped);
+    operands.control = pass.external("control", Role::input, {Type::u32, 1, ops::spiking_control_columns()});
+    operands.gradient_threshold = pass.external("gradient_threshold", Role::input, {Type::f32, 1, 1});
+    ops::BuiltSpikingStack built = ops::build_spiking_stack(pass.builder(), problems, operands);
+    plans = std::move(built.plans);
+    pass.compile({built.step});
   }
 
   void compile_gradients() {
     Pass& pass = backward.emplace(machine);
-    const Shared shared = add_shared(pass);
-    std::vector<ops::SpikingOperands> operands;
-    for (size_t i = 0; i < layers.size(); ++i)
-      operands.push_back(operands_of(pass, shared, i, Role::input, i > 0 ? &operands[i - 1] : nullptr));
-    Operand upstream = pass.external("upstream", Role::input, ops::upstream_of(problems.back()));
-    size_t number = 0;
-    for (size_t i = 0; i < layers.size(); ++i)
-      for (const SpikingParameter& parameter : learned(i))
-        operands[i].parameter_gradients.push_back(pass.external(
-            fmt::format("gradient{}", number++), Role::output, {Type::f32, parameter.rows, parameter.cols}));
-    std::vector<program::StepId> steps;
-    for (size_t i = layers.size(); i-- > 0;) {
-      ops::SpikingProblem problem = problems[i];
-      problem.gradients = true;
-      operands[i].upstream = upstream;
-      const SpikingMatrix din{Type::f32, problem.steps, problem.batch * problem.in_capacity};
-      if (i > 0)
-        operands[i].din = pass.builder().temporary(fmt::format("din{}", i), din.type, din.rows, din.cols);
-      else if (options.input_gradient)
-        operands[i].din = pass.external("din", Role::output, din);
-      gradient_plans.push_back(ops::plan_spiking(problem, machine));
-      steps.push_back(ops::build_spiking(pass.builder(), problem, gradient_plans.back(), operands[i]));
-      if (i > 0) upstream = *operands[i].din;
-    }
-    pass.compile(std::move(steps));
-  }
-
-  /// The parameters of a layer that have gradients.
-  std::vector<SpikingParameter> learned(size_t i) const {
-    std::vector<SpikingParameter> all = parameters_of(layers[i]);
-    if (!options.learns_dynamics) all.resize(layers[i].recurrent ? 2 : 1);
-    return all;
+    const ops::SpikingProblem& first = problems.front();
+    ops::SpikingStackOperands operands = add_operands(pass, Role::input);
+    operands.layers.back().upstream =
+        pass.external("upstream", Role::input, ops::upstream_of(problems.back()));
+    for (const ops::SpikingProblem& problem : problems)
+      for (const SpikingParameter& parameter : ops::learned_parameters(problem))
+        operands.parameter_gradients.push_back(
+            pass.external(fmt::format("gradient{}", operands.parameter_gradients.size()), Role::output,
+                          {Type::f32, parameter.rows, parameter.cols}));
+    if (options.input_gradient)
+      operands.din =
+          pass.external("din", Role::output, {Type::f32, first.steps, first.batch * first.in_capacity});
+    ops::BuiltSpikingStack built = ops::build_spiking_stack_gradients(pass.builder(), problems, operands);
+    gradient_plans = std::move(built.plans);
+    pass.compile({built.step});
   }
 
   void require_inputs(const SpikeLists& in, std::span<const float* const> values) const {
@@ -303,11 +226,12 @@ void SpikingNetwork::forward(const SpikeLists& in, std::span<const float* const>
   c.require_inputs(in, parameters);
   c.require_lists(in);
   uint32_t words[] = {control.most_listed, static_cast<uint32_t>(control.seed),
-                      static_cast<uint32_t>(control.seed >> 32), control.step,
-                      std::bit_cast<uint32_t>(control.gradient_threshold)};
+                      static_cast<uint32_t>(control.seed >> 32), control.step};
+  float gradient_threshold = control.gradient_threshold;
   std::vector<void*> arrays = {writable(in.ids), writable(in.num)};
   for (const float* parameter : parameters) arrays.push_back(writable(parameter));
   arrays.push_back(words);
+  arrays.push_back(&gradient_threshold);
   c.forward->run(arrays);
   c.ran = true;
 }
@@ -324,7 +248,7 @@ void SpikingNetwork::gradients(const SpikeLists& in, std::span<const float* cons
     throw UsageError(c.options.input_gradient ? "this network has gradients of inputs; pass an array for them"
                                               : "this network was made without gradients of inputs");
   size_t wanted = 0;
-  for (size_t i = 0; i < c.layers.size(); ++i) wanted += c.learned(i).size();
+  for (size_t i = 0; i < c.layers.size(); ++i) wanted += ops::learned_parameters(c.problems[i]).size();
   if (parameter_gradients.size() != wanted)
     throw UsageError(fmt::format("this network has gradients of {} parameters; given are arrays for {}",
                                  wanted, parameter_gradients.size()));

@@ -24,8 +24,11 @@ void expect_near(const Graph& graph, const Arrays& found, const WideArrays& expe
     for (double value : values) most = std::max(most, std::abs(value));
     const double allowed = tolerance(graph, graph.outputs().at(name)) * most;
     ASSERT_EQ(found.at(name).size(), values.size());
-    for (size_t i = 0; i < values.size(); ++i)
+    // An operation may leave elements unspecified: its reference has no number there.
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isnan(values[i])) continue;
       ASSERT_NEAR(found.at(name)[i], values[i], allowed) << name << ", element " << i;
+    }
   }
 }
 

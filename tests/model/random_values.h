@@ -12,13 +12,13 @@
 
 namespace tessera::model {
 
-/// Rounded to the value's type.
+/// Rounded to the value's type; integers below `below`.
 inline std::vector<double> random_values(const TensorType& type, double low, double high, uint32_t below,
                                          uint64_t seed, uint32_t stream) {
   const base::RandomStream random(seed, 0, stream);
   std::vector<double> values(type.elements());
   for (uint64_t i = 0; i < values.size(); ++i) {
-    if (type.type == Type::u32) {
+    if (epsilon_of(type.type) == 0) {
       values[i] = random.word(i) % below;
       continue;
     }
@@ -59,7 +59,9 @@ struct CaseGraph {
         inputs.push_back(graph.parameter(name, type.shape, {}, type.type));
       else
         inputs.push_back(graph.input(name, type.shape, type.type));
-      (is_weight ? state : arrays)[name] = random_values(type, c.low, c.high, c.below, seed, i);
+      const auto given = c.given.find(i);
+      (is_weight ? state : arrays)[name] =
+          given != c.given.end() ? given->second : random_values(type, c.low, c.high, c.below, seed, i);
     }
     const std::vector<Value> outputs =
         c.body ? graph.call(c.body, inputs) : graph.apply(operation.name, inputs, c.attributes);

@@ -1,5 +1,5 @@
 // Spiking networks and their gradients, compared with dense backpropagation through time in float64.
-#include "check/spiking.h"
+#include "ops/spiking/definition.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-using check::Sequence;
+using ops::Sequence;
 
 constexpr uint64_t kSeed = 21;
 constexpr float kBar = 0.5F;  // ϑ_grad
@@ -172,7 +172,7 @@ struct Case {
         network(of.layers, of.steps, of.batch, options_of(of)) {
     uint32_t stream = 0;
     for (const SpikingLayer& layer : of.layers) {
-      check::SpikingValues exact;
+      ops::SpikingValues exact;
       for (const SpikingParameter& parameter : parameters_of(layer)) {
         const bool weight = parameter.name == "weight" || parameter.name == "recurrent";
         const float range = 4.0F / std::sqrt(static_cast<float>(parameter.rows));
@@ -211,7 +211,7 @@ struct Case {
   SpikingNetwork network;
   std::vector<std::vector<float>> values;
   std::vector<const float*> pointers;
-  std::vector<check::SpikingValues> exact_values;
+  std::vector<ops::SpikingValues> exact_values;
 };
 
 void expect_near(std::span<const float> found, const std::vector<double>& expected, double tolerance,
@@ -224,8 +224,8 @@ void expect_near(std::span<const float> found, const std::vector<double>& expect
 }
 
 /// Neurons that pass ϑ_grad or fire, of the exact trace.
-uint64_t expected_listed(const SpikingLayer& layer, const check::SpikingValues& values, double bar,
-                         const check::SpikingTrace& trace) {
+uint64_t expected_listed(const SpikingLayer& layer, const ops::SpikingValues& values, double bar,
+                         const ops::SpikingTrace& trace) {
   uint64_t count = 0;
   for (uint64_t i = 0; i < trace.distance.values.size(); ++i) {
     const uint64_t n = i % layer.neurons;
@@ -245,22 +245,22 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   const Setting& s = GetParam();
   Case c(s);
   c.forward();
-  const check::SpikingSettings exact{.gradient_threshold = s.bar};
+  const ops::SpikingSettings exact{.gradient_threshold = s.bar};
 
   // Forward, each layer from the lists that it was given.
   std::vector<Sequence> inputs = {c.in.dense}, kept;
-  std::vector<check::SpikingTrace> traces;
+  std::vector<ops::SpikingTrace> traces;
   for (size_t i = 0; i < s.layers.size(); ++i) {
     const SpikingLayer& layer = s.layers[i];
     if (!layer.neuron.spikes) {
       kept.emplace_back();
-      traces.push_back(check::run_layer(layer, c.exact_values[i], exact, inputs[i]));
+      traces.push_back(ops::run_layer(layer, c.exact_values[i], exact, inputs[i]));
       expect_near(c.network.potentials(i), traces[i].u.values, 1e-5, "potentials");
       continue;
     }
     const Listing listing(c.network.spikes(i), s.steps, s.batch, layer.neurons);
     kept.push_back(listing.listed);
-    traces.push_back(check::run_layer(layer, c.exact_values[i], exact, inputs[i], kept[i]));
+    traces.push_back(ops::run_layer(layer, c.exact_values[i], exact, inputs[i], kept[i]));
     ASSERT_EQ(listing.spikes.values, traces[i].emitted.values) << "layer " << i;
     const SpikingCounts counts = c.network.counts(i);
     EXPECT_EQ(counts.spikes + counts.candidates + counts.dropped_spikes + counts.dropped_candidates,
@@ -277,7 +277,7 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   const SpikingLayer& last = s.layers.back();
   const uint64_t places = uint64_t{s.steps} * s.batch * last.neurons;
   const std::vector<float> upstream = random_floats(places, 99, -1, 1);
-  check::SpikingUpstream dense;
+  ops::SpikingUpstream dense;
   Sequence& of_last = last.neuron.spikes ? dense.spikes : dense.before;
   of_last = Sequence(s.steps, s.batch, last.neurons);
   if (last.neuron.spikes) {
@@ -292,9 +292,9 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   std::vector<std::vector<float>> gradients;
   std::vector<std::vector<double>> expected;
   for (size_t i = s.layers.size(); i-- > 0;) {
-    const check::SpikingGradients exact_gradients = check::differentiate_layer(
+    const ops::SpikingGradients exact_gradients = ops::differentiate_layer(
         s.layers[i], c.exact_values[i], exact, inputs[i], traces[i], dense, kept[i]);
-    const check::SpikingValues& v = exact_gradients.values;
+    const ops::SpikingValues& v = exact_gradients.values;
     std::vector<std::vector<double>> of_layer = {v.weight};
     if (s.layers[i].recurrent) of_layer.push_back(v.recurrent);
     if (s.learns) {

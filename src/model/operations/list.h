@@ -11,7 +11,7 @@
   X(linear)                        \
   X(reduce)                        \
   X(softmax)                       \
-  X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute) X(take)
+  X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute) X(take) X(spiking) X(spike_counts)
 
 namespace tessera::model {
 

@@ -141,6 +141,7 @@ class SpikingBuild {
   void add_forward_fields(program::VertexGroup& group) const {
     group.codelet = &kernels::spiking_forward_codelet;
     group.fields.push_back(whole(*o_.control));
+    group.fields.push_back(whole(*o_.gradient_threshold));
     for (const auto* of : {&o_.ids, &o_.num, &o_.surrogate, &o_.resets, &o_.potentials, &o_.currents})
       group.fields.push_back(samples(*of));
     group.fields.push_back(sample_rows(o_.dropped));
@@ -252,6 +253,8 @@ void check_operands(const Builder& builder, const SpikingProblem& p, const Spiki
   require(builder, o.dropped, "dropped", p.gradients ? SpikingMatrix{} : r.dropped);
   require(builder, o.control, "control",
           p.gradients ? SpikingMatrix{} : SpikingMatrix{Type::u32, 1, spiking_control_columns()});
+  require(builder, o.gradient_threshold, "gradient_threshold",
+          p.gradients ? SpikingMatrix{} : SpikingMatrix{Type::f32, 1, 1});
   require(builder, o.upstream, "upstream", p.gradients ? upstream_of(p) : SpikingMatrix{});
   require(builder, o.din, "din",
           p.gradients && p.input_gradient ? SpikingMatrix{Type::f32, p.steps, p.batch * p.in_capacity}

@@ -35,6 +35,7 @@ PhaseTimes cycles_of(const SpikingProblem& problem, uint32_t samples, const Mach
   const std::vector<int64_t> params = params_of(problem, 0);
   if (!problem.gradients) {
     fields.push_back(field(1, spiking_control_columns(), Type::u32));
+    fields.push_back(field(1, 1));
     for (const SpikingMatrix* of :
          {&r.ids, &r.num, &r.surrogate, &r.resets, &r.potentials, &r.currents, &r.dropped})
       fields.push_back(field(*of));

@@ -81,8 +81,8 @@ struct SpikingPrepared {
 /// Operands in a program; those that a problem does not have are absent.
 struct SpikingOperands {
   Operand in_ids, in_num;
-  std::vector<Operand> parameters = {};  ///< as parameters_of() lists them
-  std::optional<Operand> control = {};   ///< forward
+  std::vector<Operand> parameters = {};                          ///< as parameters_of() lists them
+  std::optional<Operand> control = {}, gradient_threshold = {};  ///< forward
   std::optional<Operand> ids = {}, num = {}, surrogate = {}, resets = {}, potentials = {}, currents = {};
   std::optional<Operand> dropped = {};             ///< forward
   std::optional<Operand> upstream = {}, din = {};  ///< gradients

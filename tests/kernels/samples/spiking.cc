@@ -91,9 +91,9 @@ Sample forward(uint32_t scale, uint64_t seed) {
   in.add(s);
   add_weight(s, shape, 0.5F, seed + 1);
   add_dynamics(s, shape, seed + 2);
-  const float bar = 0.3F;
-  const uint32_t control[spiking_control::count] = {setting.limit, 7, 9, 11, std::bit_cast<uint32_t>(bar)};
+  const uint32_t control[spiking_control::count] = {setting.limit, 7, 9, 11};
   s.values(u32, 1, spiking_control::count, [&](uint64_t i) { return control[i]; });
+  s.values(f32, 1, 1, [](uint64_t) { return 0.3F; });
   const uint32_t lists = setting.neuron.spikes ? shape.steps : 0;
   const bool stores = setting.learns || !setting.neuron.spikes;
   s.unset(u16, lists, shape.batch * shape.capacity).unset(u32, lists, shape.batch * 2);

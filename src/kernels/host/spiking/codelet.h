@@ -16,7 +16,7 @@
 namespace tessera::kernels {
 
 /// - dynamics: 3 × neurons: decays, decays of currents, thresholds
-/// - control: 1 row, see spiking_control
+/// - control: 1 row, see spiking_control; gradient_threshold: ϑ_grad
 /// - surrogate: derivatives of the listed neurons
 /// - resets: who fired, listed or not, a bit each, those of sample b from byte b · ⌈neurons / 8⌉ on
 /// - potentials, currents: u and i, those of sample b from column b · neurons on
@@ -27,6 +27,7 @@ namespace tessera::kernels {
   X(weight)                                                       \
   X(dynamics)                                                     \
   X(control)                                                      \
+  X(gradient_threshold)                                           \
   X(ids, .access = program::Access::out, .optional = true)        \
   X(num, .access = program::Access::out, .optional = true)        \
   X(surrogate, .access = program::Access::out, .optional = true)  \
@@ -84,10 +85,9 @@ namespace spiking_param {
 enum : size_t { TESSERA_SPIKING_PARAMS(TESSERA_POSITION) count };
 }
 
-/// Of the field "control", u32: neurons listed at most; the random stream's seed and step; the bits of
-/// ϑ_grad.
+/// Of the field "control", u32: neurons listed at most; the random stream's seed and step.
 namespace spiking_control {
-enum : size_t { limit, seed_low, seed_high, step, gradient_threshold, count };
+enum : size_t { limit, seed_low, seed_high, step, count };
 }
 
 /// Lists, or potentials of a layer without spikes, from lists of inputs. f32; ids u16, num, control and

@@ -37,8 +37,7 @@ class SpikingForward {
         found_room_(layout_.steps * kStrip + kSpikingSlack),
         in_{f_[field::in_ids], f_[field::in_num], shape_.in_capacity},
         lists_(v, neuron_, shape_) {
-    const auto* control = f_[field::control].as<const uint32_t>();
-    gradient_threshold_ = std::bit_cast<float>(control[spiking_control::gradient_threshold]);
+    gradient_threshold_ = *f_[field::gradient_threshold].as<const float>();
     is_plain_ = !neuron_.recurrent && !neuron_.synaptic && !neuron_.adaptive && !neuron_.is_late();
   }
 

@@ -32,8 +32,7 @@ class ListWriter {
  public:
   ListWriter(const program::Vertex& v, const SpikingNeuron& neuron, const SpikingShape& shape)
       : f_(v.fields), neuron_(neuron), shape_(shape), overflow_(v) {
-    const auto* control = f_[spiking_forward_field::control].as<const uint32_t>();
-    gradient_threshold_ = std::bit_cast<float>(control[spiking_control::gradient_threshold]);
+    gradient_threshold_ = *f_[spiking_forward_field::gradient_threshold].as<const float>();
     const program::FieldView& dynamics = f_[spiking_forward_field::dynamics];
     const auto* threshold = dynamics.as<const float>() + 2 * dynamics.row_stride;
     spikes_pass_ =

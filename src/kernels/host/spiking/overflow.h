@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "kernels/common/spiking_overflow.h"
 #include "kernels/host/spiking/layout.h"
 
 namespace tessera::kernels {
@@ -30,21 +31,12 @@ class SpikingOverflow {
     const uint32_t fired = spikes;
     const uint64_t seed = control_[spiking_control::seed_low] | uint64_t{control_[spiking_control::seed_high]}
                                                                     << 32;
-    base::RandomStream stream(seed, control_[spiking_control::step], operation_);
-    // Each step of a sample has as many numbers as a layer may have neurons.
-    uint64_t number = ((uint64_t{t} << 32) | (first_sample_ + b)) << 16;
-    const auto choose = [&](uint32_t begin, uint32_t end, uint32_t wanted, uint32_t to) {
-      for (uint32_t i = begin; i < end && wanted > 0; ++i) {
-        const uint64_t word = stream.word(number++);
-        if (word * (end - i) >> 32 >= wanted) continue;
-        ids[to] = ids[i];
-        distances[to++] = distances[i];
-        --wanted;
-      }
-    };
-    spikes = std::min(fired, limit_);
-    choose(0, fired, spikes, 0);
-    choose(fired, listed, limit_ - spikes, spikes);
+    const base::RandomStream stream(seed, control_[spiking_control::step], operation_);
+    spikes =
+        keep_by_chance(stream, t, first_sample_ + b, fired, listed, limit_, [&](uint32_t to, uint32_t from) {
+          ids[to] = ids[from];
+          distances[to] = distances[from];
+        });
     add_to(b, 0, fired - spikes);
     add_to(b, 1, listed - fired - (limit_ - spikes));
     return limit_;

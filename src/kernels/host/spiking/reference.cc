@@ -71,8 +71,7 @@ class ForwardSample {
         current_(shape.neurons),
         adaptation_(shape.neurons),
         fired_(shape.neurons) {
-    bar_ =
-        std::bit_cast<float>(load<uint32_t>(address_of(f_[control], 0, spiking_control::gradient_threshold)));
+    bar_ = at(f_[gradient_threshold], 0, 0);
   }
 
   void run() {

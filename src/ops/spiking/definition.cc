@@ -1,9 +1,9 @@
-#include "check/spiking.h"
+#include "ops/spiking/definition.h"
 
 #include <cmath>
 #include <numbers>
 
-namespace tessera::check {
+namespace tessera::ops {
 namespace {
 
 double of(const std::vector<double>& values, uint32_t n) {
@@ -195,4 +195,4 @@ SpikingGradients differentiate_layer(const SpikingLayer& layer, const SpikingVal
   return gradients;
 }
 
-}  // namespace tessera::check
+}  // namespace tessera::ops

@@ -1,6 +1,6 @@
 // The reference of spiking layers: against finite differences of a smooth spike, published values, and
 // gradients worked out by hand.
-#include "check/spiking.h"
+#include "ops/spiking/definition.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 
-namespace tessera::check {
+namespace tessera::ops {
 namespace {
 
 constexpr uint32_t kSteps = 7, kBatch = 2;
@@ -245,4 +245,4 @@ TEST(SpikingReference, HasTheSurrogatesOfTheLiterature) {
 }
 
 }  // namespace
-}  // namespace tessera::check
+}  // namespace tessera::ops

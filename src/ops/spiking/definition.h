@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tessera::check {
+namespace tessera::ops {
 
 /// [steps, batch, features] in one array.
 struct Sequence {
@@ -74,4 +74,4 @@ SpikingGradients differentiate_layer(const SpikingLayer& layer, const SpikingVal
 /// The surrogate of a distance from the threshold.
 double surrogate_derivative(const Surrogate& surrogate, double x);
 
-}  // namespace tessera::check
+}  // namespace tessera::ops

@@ -1,0 +1,132 @@
+#include "kernels/map/spike_counts/codelet.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/element.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::FieldView;
+using program::Phase;
+using program::Vertex;
+
+constexpr program::FieldSpec kCountsFields[] = {TESSERA_SPIKE_COUNTS_FIELDS(TESSERA_FIELD)};
+constexpr program::FieldSpec kGradientFields[] = {TESSERA_SPIKE_COUNTS_GRADIENT_FIELDS(TESSERA_FIELD)};
+constexpr std::string_view kParams[] = {TESSERA_SPIKE_COUNTS_PARAMS(TESSERA_NAME)};
+
+// Cycles of a worker. On a tile: for a list, loading its length and a loop; for an entry, loading the number
+// of the neuron and its count, adding one, and storing it. On a host they overlap.
+constexpr double kTileList = 8;
+constexpr double kTileEntry = 4;
+constexpr double kHostList = 8;
+constexpr double kHostEntry = 2;
+
+/// The lists of a vertex.
+struct Lists {
+  explicit Lists(const Vertex& v)
+      : ids(v.fields[spike_counts_field::ids]),
+        num(v.fields[spike_counts_field::num]),
+        capacity(static_cast<uint32_t>(v.params[spike_counts_param::capacity])) {}
+
+  uint32_t samples() const { return num.cols / 2; }
+  uint32_t fired(uint32_t t, uint32_t b) const { return load<uint32_t>(address_of(num, t, 2 * b)); }
+  uint32_t listed(uint32_t t, uint32_t b) const { return load<uint32_t>(address_of(num, t, 2 * b + 1)); }
+  uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
+    return load<uint16_t>(address_of(ids, t, int64_t{b} * capacity + i));
+  }
+
+  const FieldView& ids;
+  const FieldView& num;
+  uint32_t capacity;
+};
+
+void counts_reference(const Vertex& v) {
+  const Lists lists(v);
+  const FieldView& counts = v.fields[spike_counts_field::counts];
+  for (uint32_t b = 0; b < counts.rows; ++b) {
+    for (uint32_t n = 0; n < counts.cols; ++n) store(address_of(counts, b, n), 0.0F);
+    for (uint32_t t = 0; t < lists.num.rows; ++t)
+      for (uint32_t i = 0; i < lists.fired(t, b); ++i) {
+        std::byte* at = address_of(counts, b, lists.id(t, b, i));
+        store(at, load<float>(at) + 1);
+      }
+  }
+}
+
+void gradient_reference(const Vertex& v) {
+  const Lists lists(v);
+  const FieldView &dcounts = v.fields[spike_counts_gradient_field::dcounts],
+                  &dids = v.fields[spike_counts_gradient_field::dids];
+  for (uint32_t t = 0; t < dids.rows; ++t)
+    for (uint32_t b = 0; b < dcounts.rows; ++b)
+      for (uint32_t i = 0; i < lists.capacity; ++i)
+        store(address_of(dids, t, int64_t{b} * lists.capacity + i),
+              i < lists.listed(t, b) ? load<float>(address_of(dcounts, b, lists.id(t, b, i))) : 0.0F);
+}
+
+/// Entries of a sample's lists: those that it has, if they are known.
+double entries_of(const Vertex& v, uint32_t b, bool fired) {
+  const Lists lists(v);
+  if (lists.num.data == nullptr)
+    return double{1} * lists.num.rows * static_cast<double>(v.params[spike_counts_param::expected]);
+  double entries = 0;
+  for (uint32_t t = 0; t < lists.num.rows; ++t) entries += fired ? lists.fired(t, b) : lists.listed(t, b);
+  return entries;
+}
+
+/// Samples are dealt to the workers of a tile.
+program::PhaseTimes cost_of(const Vertex& v, const machine::Machine& m, bool fired) {
+  const FieldView& num = v.fields[spike_counts_field::num];
+  const uint32_t samples = num.cols / 2;
+  if (m.kind == machine::Kind::host) {
+    const double lists = double{1} * num.rows * samples;
+    const auto expected = static_cast<double>(v.params[spike_counts_param::expected]);
+    return in_phase(Phase::compute, lists * (kHostList + kHostEntry * expected));
+  }
+  double longest = 0;
+  for (uint32_t first = 0; first < m.workers_per_tile; ++first) {
+    double cycles = 0;
+    for (uint32_t b = first; b < samples; b += m.workers_per_tile)
+      cycles += num.rows * kTileList + entries_of(v, b, fired) * kTileEntry;
+    longest = std::max(longest, cycles);
+  }
+  return in_phase(Phase::compute, m.workers_per_tile * longest);
+}
+
+program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) {
+  program::PhaseTimes cycles = cost_of(v, m, true);
+  cycles[Phase::compute] += static_cast<double>(v.fields[spike_counts_field::counts].elements()) / 2;
+  return cycles;
+}
+
+program::PhaseTimes gradient_cost(const Vertex& v, const machine::Machine& m) {
+  program::PhaseTimes cycles = cost_of(v, m, false);
+  cycles[Phase::compute] += static_cast<double>(v.fields[spike_counts_gradient_field::dids].elements()) / 2;
+  return cycles;
+}
+
+}  // namespace
+
+constexpr program::Codelet spike_counts_codelet = {.name = "spike_counts",
+                                                   .fields = kCountsFields,
+                                                   .params = kParams,
+                                                   .reference = counts_reference,
+                                                   .cost = counts_cost,
+                                                   .code_bytes = 160};
+
+constexpr program::Codelet spike_counts_gradient_codelet = {.name = "spike_counts_gradient",
+                                                            .fields = kGradientFields,
+                                                            .params = kParams,
+                                                            .reference = gradient_reference,
+                                                            .cost = gradient_cost,
+                                                            .code_bytes = 160};
+
+std::span<const ListedCodelet> spike_counts_codelets() {
+  static constexpr ListedCodelet kListed[] = {spike_counts_codelet, spike_counts_gradient_codelet};
+  return kListed;
+}
+
+}  // namespace tessera::kernels

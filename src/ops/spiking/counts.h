@@ -1,0 +1,38 @@
+// How often each neuron fired in a sequence.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/builder.h"
+#include "ops/plan.h"
+#include "ops/spiking/spiking.h"
+
+namespace tessera::ops {
+
+struct SpikeCountsProblem {
+  uint32_t steps = 0;
+  uint32_t batch = 0;
+  uint32_t capacity = 0;  ///< room of the lists per step and sample
+  uint32_t neurons = 0;
+  bool gradient = false;  ///< that of each place of the lists, instead of the counts
+  double expected = 0;    ///< mean of listed neurons per step and sample, for planning
+};
+
+/// The batch over the tiles of the machine.
+Plan<SpikingPartition> plan(const SpikeCountsProblem& problem, const machine::Machine& machine);
+inline Plan<SpikingPartition> plan(const Builder& builder, const SpikeCountsProblem& problem,
+                                   const std::vector<Operand>& operands) {
+  static_cast<void>(operands);
+  return plan(problem, builder.machine());
+}
+
+/// Operands ids, num and the counts [batch, neurons]; for the gradient ids, num, that of the counts, and that
+/// of the lists [steps, batch · capacity]. Throws UsageError for others.
+program::StepId build(const Builder& builder, const SpikeCountsProblem& problem,
+                      const Plan<SpikingPartition>& plan, const std::vector<Operand>& operands);
+
+/// `cols` columns for each sample, of so many rows, on the tile of its part.
+std::vector<program::MappedBox> map_samples(const SpikingPartition& partition, uint32_t rows, uint32_t cols);
+
+}  // namespace tessera::ops

@@ -1,0 +1,253 @@
+// Spiking layers in graphs: gradients and losses against the float64 reference, chains, training.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/model.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/random.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr uint32_t kSteps = 14, kBatch = 6, kInputs = 30, kCapacity = 9;
+
+/// Lists of about a fifth of the inputs, some of them candidates.
+Arrays random_lists(uint64_t seed) {
+  Arrays arrays;
+  std::vector<float>&ids = arrays["in.ids"], &num = arrays["in.num"];
+  const base::RandomStream random(seed);
+  for (uint32_t row = 0; row < kSteps * kBatch; ++row) {
+    std::vector<float> fired, others;
+    for (uint32_t n = 0; n < kInputs && fired.size() + others.size() < kCapacity; ++n) {
+      const float x = random.uniform(row * kInputs + n);
+      if (x < 0.15F) fired.push_back(static_cast<float>(n));
+      if (x >= 0.15F && x < 0.2F) others.push_back(static_cast<float>(n));
+    }
+    num.push_back(static_cast<float>(fired.size()));
+    num.push_back(static_cast<float>(fired.size() + others.size()));
+    fired.insert(fired.end(), others.begin(), others.end());
+    fired.resize(kCapacity);
+    ids.insert(ids.end(), fired.begin(), fired.end());
+  }
+  return arrays;
+}
+
+WideArrays widened(const Arrays& arrays) {
+  WideArrays wide;
+  for (const auto& [name, values] : arrays) wide[name] = {values.begin(), values.end()};
+  return wide;
+}
+
+SpikingLayer leaky(uint32_t inputs, uint32_t neurons) {
+  return {.inputs = inputs, .neurons = neurons, .neuron = {.spikes = false}};
+}
+
+struct Setting {
+  std::string name;
+  std::vector<SpikingLayer> layers;
+  bool learns = false;
+  std::vector<uint32_t> capacities = {};
+};
+void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
+
+std::vector<Setting> settings() {
+  const SpikingLayer hidden{.inputs = kInputs, .neurons = 24};
+  SpikingLayer recurrent = hidden;
+  recurrent.recurrent = true;
+  recurrent.neuron = {.synaptic = true,
+                      .adaptive = true,
+                      .reset = Reset::subtract,
+                      .reset_gradient = ResetGradient::attached,
+                      .surrogate = {SurrogateFamily::arctan, 2},
+                      .gain = 0.7F,
+                      .adaptation_decay = 0.9F,
+                      .adaptation_strength = 0.1F};
+  recurrent.decay_per_neuron = recurrent.threshold_per_neuron = true;
+  SpikingLayer gated = hidden;
+  gated.neuron.reset_gradient = ResetGradient::gated;
+  return {{"readout", {leaky(kInputs, 5)}, true},
+          {"hidden", {hidden, leaky(24, 5)}},
+          {"learned", {gated, leaky(24, 5)}, true},
+          {"recurrent", {recurrent, leaky(24, 5)}, true},
+          {"deep", {hidden, {.inputs = 24, .neurons = 20, .delay = 1}, leaky(20, 5)}},
+          {"few_listed", {hidden, leaky(24, 5)}, false, {5, 0}},
+          {"spikes_last", {hidden, {.inputs = 24, .neurons = 5}}}};
+}
+
+/// A classifier whose loss depends on all results: readout or counts, and the rates of hidden layers.
+struct Network {
+  explicit Network(const Setting& setting) {
+    in = spike_input(graph, "in", kSteps, kBatch, kCapacity);
+    parameters = spiking_parameters(graph, "snn", setting.layers, {.weight = 1.5, .decay = 0.9});
+    const Value bar = graph.input("bar", Shape{});
+    results = spiking(in, setting.layers, parameters,
+                      {.capacities = setting.capacities,
+                       .learns_dynamics = setting.learns,
+                       .gradient_threshold = bar,
+                       .step = graph.input("number", Shape{}, Type::u32),
+                       .seed = 3});
+    const Value labels = graph.input("labels", {kBatch}, Type::u32);
+    const Value logits = results.potentials ? readout(*results.potentials, kBatch, Readout::maximum) +
+                                                  readout(*results.potentials, kBatch, Readout::mean)
+                                            : spike_counts(results.spikes.back(), 5);
+    loss = cross_entropy(logits, labels);
+    for (size_t l = 0; l + 1 < setting.layers.size(); ++l)
+      loss = loss + mean(square(spike_counts(results.spikes[l], setting.layers[l].neurons) * 0.1));
+    graph.output("loss", loss);
+  }
+
+  static Arrays inputs(uint64_t seed = 5) {
+    Arrays arrays = random_lists(seed);
+    arrays["bar"] = {0.3F};
+    arrays["number"] = {7};
+    arrays["labels"] = {0, 1, 2, 3, 4, 0};
+    return arrays;
+  }
+
+  Graph graph;
+  Spikes in;
+  std::vector<Value> parameters;
+  SpikingResults results;
+  Value loss;
+};
+
+void expect_near(const Arrays& found, const WideArrays& expected) {
+  ASSERT_FALSE(expected.empty());
+  for (const auto& [name, values] : expected) {
+    double most = 0;
+    for (const double x : values) most = std::max(most, std::abs(x));
+    EXPECT_GT(most, 0) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(found.at(name)[i], values[i], 1e-4 * most + 1e-9) << name << ", element " << i;
+  }
+}
+
+class SpikingGraph : public testing::TestWithParam<Setting> {};
+INSTANTIATE_TEST_SUITE_P(Model, SpikingGraph, testing::ValuesIn(settings()),
+                         [](const auto& setting) { return setting.param.name; });
+
+TEST_P(SpikingGraph, GradientsAgreeWithDenseBackpropagation) {
+  Network n(GetParam());
+  const auto found = gradients(n.loss, n.parameters);
+  size_t number = 0;
+  for (const auto& gradient : found)
+    if (gradient) n.graph.output("gradient" + std::to_string(number++), *gradient);
+  const size_t weights = GetParam().layers.size() + (GetParam().layers[0].recurrent ? 1 : 0);
+  EXPECT_EQ(number, GetParam().learns ? n.parameters.size() : weights);
+  const Arrays initial = initial_state(n.graph, 4);
+  WideArrays state = widened(initial);
+  const WideArrays expected = evaluate(n.graph, widened(Network::inputs()), state);
+  for (const uint32_t threads : {1U, 2U}) {
+    Session session(n.graph, Machine::host(threads));
+    session.set_state(initial);
+    const Arrays results = session.run(Network::inputs());
+    expect_near(results, expected);
+  }
+}
+
+TEST_P(SpikingGraph, RepeatsItsBitsOnAnyNumberOfThreads) {
+  Network n(GetParam());
+  add_training(n.loss, {.optimizer = Adam{}});
+  const Arrays initial = initial_state(n.graph, 4);
+  std::vector<Arrays> states;
+  for (const uint32_t threads : {1U, 2U}) {
+    Session session(n.graph, Machine::host(2), {.threads = threads});
+    session.set_state(initial);
+    for (uint32_t step = 1; step < 4; ++step) {
+      Arrays inputs = Network::inputs(step);
+      inputs["rate"] = {0.01F};
+      inputs["step"] = {static_cast<float>(step)};
+      session.run(inputs);
+    }
+    states.push_back(session.state());
+  }
+  for (const auto& [name, values] : states[0])
+    EXPECT_EQ(std::memcmp(values.data(), states[1].at(name).data(), values.size() * sizeof(float)), 0)
+        << name;
+}
+
+TEST(SpikingGraphs, ChainLayersOfSeveralOperations) {
+  const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24}, leaky(24, 5)};
+  std::vector<Arrays> results;
+  for (const bool one : {true, false}) {
+    Graph g;
+    const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+    const std::vector<Value> p = spiking_parameters(g, "snn", layers, {.weight = 1.5});
+    const SpikingResults first =
+        spiking(in, one ? layers : std::vector{layers[0]}, one ? p : std::vector{p[0], p[1], p[2]});
+    const SpikingResults last = one ? first : spiking(first.spikes[0], {layers[1]}, {p[3], p[4]});
+    const Value loss = mean(square(readout(*last.potentials, kBatch, Readout::last)));
+    g.output("loss", loss);
+    const auto found = gradients(loss, p);
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i]) g.output("gradient" + std::to_string(i), *found[i]);
+    Session session(g, Machine::host(2));
+    results.push_back(session.run(random_lists(8)));
+    EXPECT_EQ(results.back().size(), 3U);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(SpikingGraphs, LearnWhichInputFires) {
+  // Class c: inputs c, c + 5, … fire. Trained by counts of output spikes, and by readout.
+  for (const bool counts : {true, false}) {
+    Graph g;
+    const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+    std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 32}, {.inputs = 32, .neurons = 5}};
+    layers[1].neuron.spikes = counts;
+    const std::vector<Value> p = spiking_parameters(g, "snn", layers);
+    const SpikingResults results =
+        spiking(in, layers, p, {.gradient_threshold = g.constant("", {}, {-10}), .most_listed = {}});
+    const Value logits =
+        counts ? spike_counts(results.spikes[1], 5) : readout(*results.potentials, kBatch, Readout::mean);
+    const Value loss = cross_entropy(logits, g.input("labels", {kBatch}, Type::u32));
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = Adam{}});
+    Session session(g, Machine::host(1));
+    const base::RandomStream random(17);
+    float last = 0;
+    for (uint32_t step = 1; step <= 60; ++step) {
+      Arrays inputs;
+      for (uint32_t b = 0; b < kBatch; ++b)
+        inputs["labels"].push_back(static_cast<float>(random.word(step * kBatch + b) % 5));
+      for (uint32_t row = 0; row < kSteps * kBatch; ++row) {
+        for (uint32_t i = 0; i < kCapacity; ++i)
+          inputs["in.ids"].push_back(i < 6 ? inputs["labels"][row % kBatch] + 5.0F * static_cast<float>(i)
+                                           : 0);
+        const auto fired = static_cast<float>(row / kBatch % 2 * 6);
+        inputs["in.num"].insert(inputs["in.num"].end(), {fired, fired});
+      }
+      inputs["rate"] = {0.02F};
+      inputs["step"] = {static_cast<float>(step)};
+      last = session.run(inputs).at("loss")[0];
+      if (step == 1) {
+        EXPECT_GT(last, 1.0F) << counts;
+      }
+    }
+    EXPECT_LT(last, 0.1F) << counts;
+  }
+}
+
+TEST(SpikingGraphs, RejectWhatDoesNotFit) {
+  Graph g;
+  const Spikes in = spike_input(g, "in", 4, 3, 5);
+  const std::vector<SpikingLayer> layers = {leaky(8, 2)};
+  const std::vector<Value> p = spiking_parameters(g, "snn", layers);
+  const auto error = [&](const Spikes& spikes, const std::vector<SpikingLayer>& of,
+                         const std::vector<Value>& with, const SpikingOptions& options = {}) {
+    return test::error_of<UsageError>([&] { spiking(spikes, of, with, options); });
+  };
+  EXPECT_EQ(error(in, layers, {p[0]}), "spiking: the layers have 2 parameters; given are 1");
+  EXPECT_EQ(error(in, layers, {p[1], p[0]}), "spiking: weight is f32[1, 1]; it must be f32[8, 2]");
+  EXPECT_EQ(error({in.num, in.ids, 3}, layers, p),
+            "spiking: ids are u32[4, 6]; they must be u16[steps, 3 · capacity]");
+  EXPECT_EQ(error({in.ids, in.num, 5}, layers, p), "spiking: num is u32[4, 6]; it must be u32[4, 10]");
+  EXPECT_EQ(error(in, {leaky(8, 2), leaky(2, 2)}, p), "layer 0 has no spikes, so it must be the last");
+  EXPECT_EQ(error(in, layers, p, {.step = p[1]}), "spiking: the step is f32[1, 1]; it must be u32[]");
+}
+
+}  // namespace
+}  // namespace tessera::model
