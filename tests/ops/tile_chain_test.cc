@@ -16,9 +16,10 @@ namespace {
 
 using program::Role;
 
-/// One element of a factor: out += parameter · in.
+/// One element of a factor: out += sign · parameter · in.
 struct Term {
   uint32_t out, in, parameter;
+  double sign = 1;
 };
 using Stage = std::vector<Term>;
 
@@ -48,8 +49,18 @@ std::vector<Stage> stages_of(const TileChainProblem& p) {
           const uint32_t low = i % stride, first = stack * size + 2 * (i - low) + low;
           uint32_t matrix = ((stack * s.blocks + block) * s.levels + level) * size / 2 + i;
           if (s.tied) matrix = stack * (size - 1) + stride - 1 + low;
-          for (uint32_t e = 0; e < 4; ++e)
-            stage.push_back({first + e / 2 * stride, first + e % 2 * stride, 4 * matrix + e});
+          for (uint32_t e = 0; e < 4; ++e) {
+            const uint32_t out = first + e / 2 * stride, in = first + e % 2 * stride, at = 4 * matrix + e;
+            if (!s.complex) {
+              stage.push_back({out, in, at});
+              continue;
+            }
+            // (re + i·im) · (x + i·z)
+            stage.push_back({2 * out, 2 * in, 2 * at});
+            stage.push_back({2 * out, 2 * in + 1, 2 * at + 1, -1});
+            stage.push_back({2 * out + 1, 2 * in, 2 * at + 1});
+            stage.push_back({2 * out + 1, 2 * in + 1, 2 * at});
+          }
         }
     }
   return stages;
@@ -63,7 +74,8 @@ struct Reference {
             const std::vector<float>& dy)
       : dparameter(w.size()) {
     const uint32_t n = p.n, stacks = p.butterfly ? p.butterfly->stacks : 1;
-    const uint32_t inputs = p.butterfly ? stacks << p.butterfly->levels : p.factor.inputs();
+    const uint32_t inputs =
+        p.butterfly ? (stacks << p.butterfly->levels) * p.butterfly->width() : p.factor.inputs();
     const uint32_t outputs = p.butterfly ? inputs : p.factor.outputs(), size = inputs / stacks;
     const std::vector<Stage> stages = stages_of(p);
     std::vector<std::vector<double>> values = {std::vector<double>(size_t{inputs} * n)};
@@ -71,7 +83,8 @@ struct Reference {
     for (const Stage& stage : stages) {
       std::vector<double> next(size_t{outputs} * n);
       for (const Term& t : stage)
-        for (uint32_t j = 0; j < n; ++j) next[t.out * n + j] += w[t.parameter] * values.back()[t.in * n + j];
+        for (uint32_t j = 0; j < n; ++j)
+          next[t.out * n + j] += t.sign * w[t.parameter] * values.back()[t.in * n + j];
       values.push_back(next);
     }
     y.assign(values.back().begin(), values.back().begin() + p.outputs * n);
@@ -81,8 +94,8 @@ struct Reference {
       std::vector<double> before(values[i].size());
       for (const Term& t : stages[i])
         for (uint32_t j = 0; j < n; ++j) {
-          before[t.in * n + j] += w[t.parameter] * gradient[t.out * n + j];
-          dparameter[t.parameter] += gradient[t.out * n + j] * values[i][t.in * n + j];
+          before[t.in * n + j] += t.sign * w[t.parameter] * gradient[t.out * n + j];
+          dparameter[t.parameter] += t.sign * gradient[t.out * n + j] * values[i][t.in * n + j];
         }
       gradient = before;
     }
@@ -168,7 +181,10 @@ std::vector<TileChainProblem> problems() {
           butterfly({4, 1, 2}, 16, 16, 6),
           butterfly({1}, 2, 2, 3),
           butterfly({4, 1, 1, false, true}, 16, 16, 5),
-          butterfly({3, 2, 1, true, true}, 8, 13, 4)};
+          butterfly({3, 2, 1, true, true}, 8, 13, 4),
+          butterfly({5, 1, 1, false, false, true}, 64, 64, 9),
+          butterfly({4, 2, 2, true, false, true}, 26, 38, 5),
+          butterfly({3, 2, 1, true, true, true}, 16, 26, 4)};
 }
 
 TEST(TileChain, IsRightAtItsPlansCost) {

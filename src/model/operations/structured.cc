@@ -184,21 +184,13 @@ void lower(Lowering& l, const Node& node) {
 
 TensorType values(Shape shape) { return {Type::f32, std::move(shape), {}, {}}; }
 
-/// Whether modelled machines lack it.
-bool is_for_hosts(const Structure& structure) {
-  const auto* butterfly = std::get_if<Butterfly>(&structure);
-  return butterfly != nullptr && butterfly->complex;
-}
-
 /// Inputs of an operation for rows of x.
 Case case_of(std::string_view operation, Shape x, Attributes attributes) {
   Node node;
   node.attributes = attributes;
   const Structure structure = structure_of(operation, node, x.back());
-  Case c{.inputs = {values(x)},
-         .attributes = std::move(attributes),
-         .differentiable = !is_gradients(operation),
-         .hosts_only = is_for_hosts(structure)};
+  Case c{
+      .inputs = {values(x)}, .attributes = std::move(attributes), .differentiable = !is_gradients(operation)};
   x.back() = outputs_of(structure);
   if (is_gradients(operation)) c.inputs.push_back(values(x));
   for (const ops::ParameterMatrix& matrix : ops::parameter_matrices(structure))

@@ -30,22 +30,24 @@ Sample weight_gradient(uint32_t scale, uint64_t seed) {
   return s.tolerance(rounding).flops(2.0 * scale * outputs * inputs * kColumns);
 }
 
-template <Type type, uint32_t levels, bool decreasing = false>
+template <Type type, uint32_t levels, bool decreasing = false, uint32_t width = 1>
 Sample pass(uint32_t scale, uint64_t seed) {
-  const uint32_t features = scale << levels;
+  const uint32_t features = scale * width << levels;
   Sample s(butterfly_pass_codelet);
-  s.random(type, 1, scale * butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
-  return s.unset(type, features, kColumns).param(levels).param(decreasing);
+  s.random(type, 1, scale * butterfly_weights(levels, width), seed)
+      .random(type, features, kColumns, seed + 1);
+  return s.unset(type, features, kColumns).param(levels).param(decreasing).param(width);
 }
 
-template <Type type, uint32_t levels, bool decreasing = false>
+template <Type type, uint32_t levels, bool decreasing = false, uint32_t width = 1>
 Sample pass_gradients(uint32_t scale, uint64_t seed) {
-  const uint32_t features = scale << levels;
+  const uint32_t features = scale * width << levels;
   Sample s(butterfly_pass_gradients_codelet);
-  s.random(type, 1, scale * butterfly_weights(levels), seed).random(type, features, kColumns, seed + 1);
+  s.random(type, 1, scale * butterfly_weights(levels, width), seed)
+      .random(type, features, kColumns, seed + 1);
   s.random(type, features, kColumns, seed + 2).unset(type, features, kColumns);
-  s.unset(type, 1, scale * butterfly_weights(levels)).unset(type, (levels - 1) * features, kColumns);
-  return s.param(levels).param(decreasing);
+  s.unset(type, 1, scale * butterfly_weights(levels, width)).unset(type, (levels - 1) * features, kColumns);
+  return s.param(levels).param(decreasing).param(width);
 }
 
 constexpr NamedSample kProductSamples[] = {
@@ -67,12 +69,14 @@ constexpr NamedSample kPassSamples[] = {
     {"f32-1", pass<f32, 1>},
     {"f32-4", pass<f32, 4>},
     {"f16-3-decreasing", pass<f16, 3, true>},
+    {"f32-3-complex", pass<f32, 3, false, 2>},
 };
 
 constexpr NamedSample kPassGradientsSamples[] = {
     {"f32-1", pass_gradients<f32, 1>},
     {"f32-4", pass_gradients<f32, 4>},
     {"f16-3-decreasing", pass_gradients<f16, 3, true>},
+    {"f32-3-complex", pass_gradients<f32, 3, false, 2>},
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ enum : size_t { TESSERA_KRONECKER_WEIGHT_GRADIENT_PARAMS(TESSERA_POSITION) count
 extern const program::Codelet kronecker_weight_gradient_codelet;
 
 // The fields of a butterfly's product are those of kronecker_product.
-#define TESSERA_BUTTERFLY_PASS_PARAMS(X) X(levels) X(decreasing)
+#define TESSERA_BUTTERFLY_PASS_PARAMS(X) X(levels) X(decreasing) X(width)
 
 namespace butterfly_pass_param {
 enum : size_t { TESSERA_BUTTERFLY_PASS_PARAMS(TESSERA_POSITION) count };
@@ -58,6 +58,8 @@ enum : size_t { TESSERA_BUTTERFLY_PASS_PARAMS(TESSERA_POSITION) count };
 /// `levels` butterfly factors on groups of 2^levels features, of strides 1, 2, 4, …, or the other way round
 /// if `decreasing`. w: groups × (levels · 2^(levels − 1) · 4): for each level and each pair of features that
 /// it combines, in order, a 2 × 2 matrix. Each level rounds its results to the type of y, as if stored.
+/// `width` 2: features and weights are complex numbers, real and imaginary part in rows, and in columns, side
+/// by side.
 extern const program::Codelet butterfly_pass_codelet;
 
 #define TESSERA_BUTTERFLY_PASS_GRADIENTS_FIELDS(X)      \
@@ -77,7 +79,9 @@ enum : size_t { TESSERA_BUTTERFLY_PASS_GRADIENTS_FIELDS(TESSERA_POSITION) count 
 extern const program::Codelet butterfly_pass_gradients_codelet;
 
 /// Weights of a group of a butterfly pass.
-constexpr uint32_t butterfly_weights(uint32_t levels) { return levels * (1U << levels) * 2; }
+constexpr uint32_t butterfly_weights(uint32_t levels, uint32_t width) {
+  return levels * (1U << levels) * 2 * width;
+}
 
 std::span<const ListedCodelet> tile_kronecker_codelets();
 

@@ -35,19 +35,22 @@ double element_cycles(const machine::Machine& m, const ElementRates& rates, doub
          (rates.start + worker_slice(m, rows) * (rates.per_row + rates.per_further * (terms - 1)));
 }
 
-/// A level of pairs dealt to the workers, which wait for one another between levels.
-double level_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels, uint32_t n,
-                    double per_vector, double per_pair) {
-  const double pairs = worker_slice(m, double{1} * groups * (1U << levels) / 2);
-  const double vectors = std::ceil(n / tile_vector_width(type));
-  return kWorkersCycles + m.workers_per_tile * (kWorkerStart + pairs * (per_pair + per_vector * vectors));
+/// A level of pairs dealt to the workers, which wait for one another between levels. A complex product is
+/// four real ones; a complex weight and feature are two numbers.
+double level_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size, uint32_t n,
+                    double per_vector, double sums) {
+  const double pairs = worker_slice(m, double{1} * size.groups * (1U << size.levels) / 2);
+  const double vectors = std::ceil(n / tile_vector_width(type)), products = size.width * size.width;
+  const double per_pair = size.width * kPairCycles + products * (sums + per_vector * vectors);
+  return kWorkersCycles + m.workers_per_tile * (kWorkerStart + pairs * per_pair);
 }
 
 uint32_t param(const Vertex& v, size_t i) { return static_cast<uint32_t>(v.params[i]); }
 
-/// Of a butterfly's pass.
-uint32_t groups_of(const Vertex& v, const program::FieldView& x) {
-  return x.rows >> param(v, butterfly_pass_param::levels);
+ButterflyPassSize size_of_pass(const Vertex& v, const program::FieldView& x) {
+  const uint32_t levels = param(v, butterfly_pass_param::levels),
+                 width = param(v, butterfly_pass_param::width);
+  return {x.rows / width >> levels, levels, width};
 }
 
 }  // namespace
@@ -68,18 +71,16 @@ double kronecker_weight_gradient_cycles(const machine::Machine& m, Type type, ui
                   element_cycles(m, sddmm_element_rates(type, n), double{1} * groups * outputs, inputs));
 }
 
-double butterfly_pass_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels,
+double butterfly_pass_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size,
                              uint32_t n) {
-  return kSupervisorCycles +
-         levels * level_cycles(m, type, groups, levels, n, kPairVectorCycles, kPairCycles);
+  return kSupervisorCycles + size.levels * level_cycles(m, type, size, n, kPairVectorCycles, 0);
 }
 
-double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels,
+double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size,
                                        uint32_t n) {
-  const double again =
-      (levels - 1) * level_cycles(m, type, groups, levels, n, kPairVectorCycles, kPairCycles);
+  const double again = (size.levels - 1) * level_cycles(m, type, size, n, kPairVectorCycles, 0);
   return kSupervisorCycles + again +
-         levels * level_cycles(m, type, groups, levels, n, kPairGradientCycles, kPairCycles + kPairSums);
+         size.levels * level_cycles(m, type, size, n, kPairGradientCycles, kPairSums);
 }
 
 program::PhaseTimes kronecker_product_cost(const Vertex& v, const machine::Machine& m) {
@@ -102,15 +103,13 @@ program::PhaseTimes kronecker_weight_gradient_cost(const Vertex& v, const machin
 program::PhaseTimes butterfly_pass_cost(const Vertex& v, const machine::Machine& m) {
   using namespace kronecker_product_field;
   return in_phase(Phase::compute,
-                  butterfly_pass_cycles(m, v.fields[x].type, groups_of(v, v.fields[x]),
-                                        param(v, butterfly_pass_param::levels), v.fields[y].cols));
+                  butterfly_pass_cycles(m, v.fields[x].type, size_of_pass(v, v.fields[x]), v.fields[y].cols));
 }
 
 program::PhaseTimes butterfly_pass_gradients_cost(const Vertex& v, const machine::Machine& m) {
   using namespace butterfly_pass_gradients_field;
-  return in_phase(Phase::compute,
-                  butterfly_pass_gradients_cycles(m, v.fields[x].type, groups_of(v, v.fields[x]),
-                                                  param(v, butterfly_pass_param::levels), v.fields[x].cols));
+  return in_phase(Phase::compute, butterfly_pass_gradients_cycles(
+                                      m, v.fields[x].type, size_of_pass(v, v.fields[x]), v.fields[x].cols));
 }
 
 }  // namespace tessera::kernels

@@ -16,9 +16,14 @@ double kronecker_product_cycles(const machine::Machine& m, Type type, uint32_t g
                                 uint32_t terms, uint32_t n, bool transposed);
 double kronecker_weight_gradient_cycles(const machine::Machine& m, Type type, uint32_t groups,
                                         uint32_t outputs, uint32_t inputs, uint32_t n);
-double butterfly_pass_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels,
-                             uint32_t n);
-double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, uint32_t groups, uint32_t levels,
+
+struct ButterflyPassSize {
+  uint32_t groups = 0;
+  uint32_t levels = 0;
+  uint32_t width = 1;  ///< 2: complex
+};
+double butterfly_pass_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size, uint32_t n);
+double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size,
                                        uint32_t n);
 
 program::PhaseTimes kronecker_product_cost(const program::Vertex& v, const machine::Machine& m);

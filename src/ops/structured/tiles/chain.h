@@ -12,13 +12,19 @@ namespace tessera::ops {
 
 /// Butterflies: of each stack `blocks` products of log₂ N factors, whose strides alternate between increasing
 /// and decreasing. Their parameter is [stacks, blocks, log₂ N, N/2, 2, 2] in order of application; tied
-/// [stacks, N − 1, 2, 2], the factor of stride s from s − 1, which all groups of s pairs share.
+/// [stacks, N − 1, 2, 2], the factor of stride s from s − 1, which all groups of s pairs share. Complex: each
+/// number of the parameter and each feature is a real and an imaginary part.
 struct TileButterfly {
   uint32_t levels = 1;  ///< log₂ N
   uint32_t stacks = 1;
   uint32_t blocks = 1;
   bool decreasing = false;  ///< the first block
   bool tied = false;        ///< of one block
+  bool complex = false;
+
+  uint32_t width() const { return complex ? 2 : 1; }
+  /// Elements of a pair's matrix.
+  uint32_t pair_matrix() const { return 4 * width(); }
 };
 
 /// A map of n samples: one Kronecker-sparse factor, whose parameter is [a·d, b·c], or
@@ -26,7 +32,7 @@ struct TileButterfly {
 struct TileChainProblem {
   TilePass factor = {};
   std::optional<TileButterfly> butterfly = {};  ///< instead of the factor
-  uint32_t inputs = 0;
+  uint32_t inputs = 0;                          ///< and outputs: two for a complex feature
   uint32_t outputs = 0;
   uint32_t n = 0;
   TiledNumbers numbers = {};

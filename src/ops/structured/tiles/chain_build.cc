@@ -158,7 +158,7 @@ class ChainBuilder {
   void add_tied(size_t i, const Operand& dweight) {
     for (uint32_t level = 0; level < passes_[i].pass.levels; ++level) {
       const TiedLevel tied = tied_level(p_, passes_[i], level);
-      const uint32_t cols = tied.stride * kPairMatrix;
+      const uint32_t matrix = p_.butterfly->pair_matrix(), cols = tied.stride * matrix;
       const Operand copies = b_.temporary("tied", type(), p_.butterfly->stacks * tied.copies, cols, {},
                                           program::Purpose::gradient);
       std::vector<Box> from, to;
@@ -170,7 +170,7 @@ class ChainBuilder {
       for (uint32_t s = 0; s < p_.butterfly->stacks; ++s) {
         const Operand of_stack{copies.variable, {s * tied.copies, tied.copies, 0, cols}};
         const Operand sum{o_.parameter_gradient->variable,
-                          o_.parameter_gradient->inside({s, 1, (tied.stride - 1) * kPairMatrix, cols})};
+                          o_.parameter_gradient->inside({s, 1, (tied.stride - 1) * matrix, cols})};
         steps_.push_back(
             add(b_, ReduceProblem{.partials = tied.copies, .elements = cols, .from = type(), .to = type()},
                 {of_stack, sum}));

@@ -21,7 +21,7 @@ void check(const TileChainProblem& p, const Machine& m) {
         p.butterfly->blocks == 0 || (p.butterfly->tied && p.butterfly->blocks != 1))
       throw UsageError(fmt::format("butterflies of {} levels, {} stacks and {} blocks are not possible",
                                    p.butterfly->levels, p.butterfly->stacks, p.butterfly->blocks));
-    inputs = uint64_t{1} << p.butterfly->levels;
+    inputs = uint64_t{p.butterfly->width()} << p.butterfly->levels;
     outputs = inputs * p.butterfly->stacks;
   }
   if (p.inputs == 0 || p.inputs > inputs || p.outputs == 0 || p.outputs > outputs || p.n == 0)
@@ -41,7 +41,7 @@ std::vector<PlannedPass> passes_of(const TileChainProblem& p, uint32_t count) {
       const uint32_t smallest = decreasing ? s.levels - end : begin;
       const uint32_t features = s.stacks << s.levels;
       passes.push_back(
-          {TilePass::butterfly(features, 1U << smallest, end - begin, decreasing), block, begin});
+          {TilePass::butterfly(features, 1U << smallest, end - begin, decreasing, s.width()), block, begin});
     }
   }
   return passes;

@@ -25,10 +25,11 @@ struct Pair {
 /// Row and column of the matrix of a pair that a level of a pass combines.
 WeightRun matrix_of(const TileButterfly& butterfly, const PlannedPass& planned, const Pair& pair,
                     uint32_t level) {
-  if (butterfly.tied) return {0, pair.stack, (pair.stride - 1 + pair.low) * kPairMatrix, kPairMatrix};
+  const uint32_t count = butterfly.pair_matrix();
+  if (butterfly.tied) return {0, pair.stack, (pair.stride - 1 + pair.low) * count, count};
   const uint32_t row =
       (pair.stack * butterfly.blocks + planned.block) * butterfly.levels + planned.first_level + level;
-  return {0, row, (pair.copy * pair.stride + pair.low) * kPairMatrix, kPairMatrix};
+  return {0, row, (pair.copy * pair.stride + pair.low) * count, count};
 }
 
 void append(std::vector<WeightRun>& runs, WeightRun run) {
@@ -64,13 +65,14 @@ std::vector<WeightRun> weight_runs(const TileChainProblem& problem, const Planne
 TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned, uint32_t level) {
   const TileButterfly& butterfly = *problem.butterfly;
   const TilePass& pass = planned.pass;
+  const uint32_t count = butterfly.pair_matrix();
   const uint32_t stride = Pair(butterfly, pass, 0, level, 0).stride;
   TiedLevel tied{stride, (1U << butterfly.levels) / 2 / stride, {}};
   for (uint32_t g = 0; g < pass.groups(); ++g)
     for (uint32_t pair = 0; pair < pass.c / 2; ++pair) {
       const Pair at(butterfly, pass, g, level, pair);
-      tied.runs.push_back({((g * pass.levels + level) * (pass.c / 2) + pair) * kPairMatrix,
-                           at.stack * tied.copies + at.copy, at.low * kPairMatrix, kPairMatrix});
+      tied.runs.push_back({((g * pass.levels + level) * (pass.c / 2) + pair) * count,
+                           at.stack * tied.copies + at.copy, at.low * count, count});
     }
   return tied;
 }
@@ -82,7 +84,8 @@ uint32_t TileChainProblem::parameter_rows() const {
 
 uint32_t TileChainProblem::parameter_cols() const {
   if (!butterfly) return factor.weights();
-  return kPairMatrix * (butterfly->tied ? (1U << butterfly->levels) - 1 : 1U << (butterfly->levels - 1));
+  return butterfly->pair_matrix() *
+         (butterfly->tied ? (1U << butterfly->levels) - 1 : 1U << (butterfly->levels - 1));
 }
 
 }  // namespace tessera::ops

@@ -28,7 +28,4 @@ struct TiedLevel {
 };
 TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned, uint32_t level);
 
-/// Elements of a pair's matrix.
-inline constexpr uint32_t kPairMatrix = 4;
-
 }  // namespace tessera::ops

@@ -19,21 +19,26 @@
 namespace tessera::ops {
 
 /// The factor (a, b, c, d); or with levels > 0 the butterfly factors of strides d, 2d, … 2^(levels − 1)·d, or
-/// the other way round if `decreasing`, on groups of b = c = 2^levels features.
+/// the other way round if `decreasing`, on groups of b = c = 2^levels features. Those of butterflies may be
+/// complex numbers: two rows each.
 struct TilePass {
   uint32_t a = 1, b = 1, c = 1, d = 1;
   uint32_t levels = 0;
   bool decreasing = false;
+  uint32_t width = 1;  ///< rows of a feature
 
   /// Butterfly factors from stride d on, of `size` features.
-  static TilePass butterfly(uint32_t size, uint32_t d, uint32_t levels, bool decreasing = false) {
+  static TilePass butterfly(uint32_t size, uint32_t d, uint32_t levels, bool decreasing = false,
+                            uint32_t width = 1) {
     const uint32_t features = 1U << levels;
-    return {size / d / features, features, features, d, levels, decreasing};
+    return {size / d / features, features, features, d, levels, decreasing, width};
   }
   uint32_t groups() const { return a * d; }
-  uint32_t inputs() const { return a * c * d; }
-  uint32_t outputs() const { return a * b * d; }
-  /// Of a group: b × c, row by row; or for each level and each pair of features in order a 2 × 2 matrix.
+  /// Rows.
+  uint32_t inputs() const { return a * c * d * width; }
+  uint32_t outputs() const { return a * b * d * width; }
+  /// Of a group: b × c, row by row; or for each level and each pair of features in order a 2 × 2 matrix of
+  /// numbers as wide as features.
   uint32_t weights() const;
   uint32_t all_weights() const { return groups() * weights(); }
 };
@@ -65,24 +70,29 @@ using TilePassPlan = Plan<TilePassPartition>;
 TilePassPlan plan_tile_pass(const TilePassProblem& problem, const machine::Machine& machine);
 
 /// The order of features as rows: by themselves, or group by group of a pass, of which each has `size`
-/// features that are d apart.
+/// features that are d apart. The rows of a feature stay side by side.
 struct FeatureOrder {
   uint32_t size = 1;
   uint32_t d = 1;
+  uint32_t width = 1;
 
-  static FeatureOrder inputs_of(const TilePass& pass) { return {pass.c, pass.d}; }
-  static FeatureOrder outputs_of(const TilePass& pass) { return {pass.b, pass.d}; }
+  static FeatureOrder inputs_of(const TilePass& pass) { return {pass.c, pass.d, pass.width}; }
+  static FeatureOrder outputs_of(const TilePass& pass) { return {pass.b, pass.d, pass.width}; }
   bool is_plain() const { return size == 1 || d == 1; }
   bool operator==(const FeatureOrder& other) const {
-    return (is_plain() && other.is_plain()) || (size == other.size && d == other.d);
+    return (is_plain() && other.is_plain()) || (size == other.size && d == other.d && width == other.width);
   }
-  uint32_t row_of(uint32_t feature) const {
-    if (is_plain()) return feature;
-    return (feature / (size * d) * d + feature % d) * size + feature / d % size;
+  uint32_t rows_of_group() const { return size * width; }
+  /// Of a row in the order of features by themselves.
+  uint32_t row_of(uint32_t plain) const {
+    if (is_plain()) return plain;
+    const uint32_t feature = plain / width;
+    return ((feature / (size * d) * d + feature % d) * size + feature / d % size) * width + plain % width;
   }
-  uint32_t feature_of(uint32_t row) const {
+  uint32_t plain_of(uint32_t row) const {
     if (is_plain()) return row;
-    return (row / size / d * size + row % size) * d + row / size % d;
+    const uint32_t at = row / width;
+    return ((at / size / d * size + at % size) * d + at / size % d) * width + row % width;
   }
 };
 

@@ -29,7 +29,7 @@ std::vector<RowRun> runs_of_rows(const FeatureOrder& from, const FeatureOrder& t
                                  uint32_t end) {
   std::vector<RowRun> runs;
   for (uint32_t row = begin; row < end; ++row) {
-    const uint32_t source = from.row_of(to.feature_of(row));
+    const uint32_t source = from.row_of(to.plain_of(row));
     if (!runs.empty() && runs.back().from + runs.back().count == source) {
       ++runs.back().count;
     } else {
@@ -107,7 +107,7 @@ class PassBuilder {
 
   void set_butterfly(program::VertexGroup& group, const program::Codelet& codelet) const {
     group.codelet = &codelet;
-    group.params = {pass_.levels, pass_.decreasing ? 1 : 0};
+    group.params = {pass_.levels, pass_.decreasing ? 1 : 0, pass_.width};
   }
 
   template <class ValueOf>
@@ -144,7 +144,8 @@ class PassBuilder {
   program::Field bring(const FeatureOperand& from, const FeatureOrder& order, bool whole) {
     const uint32_t copies = whole ? partition_.output_parts : 1, rows = from.operand.rows();
     const auto box_of = [&](const Place& p) {
-      return whole ? grid_.whole_groups(p, order.size) : grid_.part_of_groups(p, order.size);
+      return whole ? grid_.whole_groups(p, order.rows_of_group())
+                   : grid_.part_of_groups(p, order.rows_of_group());
     };
     if (from.order == order) return field(from.operand, boxes(box_of));
     std::vector<Box> local = boxes([&](const Place& p) {
@@ -169,7 +170,8 @@ class PassBuilder {
 
   /// Results in a group's order: the operand itself, or what is copied to it.
   program::Field give(const FeatureOperand& to, const FeatureOrder& order) {
-    std::vector<Box> local = boxes([&](const Place& p) { return grid_.part_of_groups(p, order.size); });
+    std::vector<Box> local =
+        boxes([&](const Place& p) { return grid_.part_of_groups(p, order.rows_of_group()); });
     if (to.order == order) return field(to.operand, std::move(local));
     const Operand from =
         b_.temporary(name_of(to.operand, ".groups"), b_.type_of(to.operand), to.operand.rows(),
@@ -214,7 +216,7 @@ class PassBuilder {
   /// Working memory of the inputs of all levels but the first.
   program::Field inputs_of_levels() const {
     std::vector<Box> local = boxes([&](const Place& p) {
-      Box box = grid_.whole_groups(p, pass_.c);
+      Box box = grid_.whole_groups(p, pass_.c * pass_.width);
       box.row *= pass_.levels - 1;
       box.rows *= pass_.levels - 1;
       return box;
@@ -276,16 +278,16 @@ void check_operands(const Builder& b, const TilePassProblem& p, const TilePassOp
 
 }  // namespace
 
-uint32_t TilePass::weights() const { return levels > 0 ? kernels::butterfly_weights(levels) : b * c; }
+uint32_t TilePass::weights() const { return levels > 0 ? kernels::butterfly_weights(levels, width) : b * c; }
 
 std::vector<MappedBox> pass_result_mapping(const TilePassProblem& problem,
                                            const TilePassPartition& partition) {
   const PassGrid grid(problem, partition);
   const bool is_forward = problem.product == PassProduct::forward;
-  const uint32_t size = is_forward ? problem.pass.b : problem.pass.c;
+  const uint32_t rows = (is_forward ? problem.pass.b : problem.pass.c) * problem.pass.width;
   std::vector<MappedBox> mapping;
   for (TileId tile = 0; tile < grid.tiles(); ++tile)
-    mapping.push_back({grid.part_of_groups(grid.place_of(tile), size), tile});
+    mapping.push_back({grid.part_of_groups(grid.place_of(tile), rows), tile});
   return mapping;
 }
 

@@ -37,13 +37,13 @@ class PassGrid {
   uint32_t outputs_begin(const Place& p) const { return outputs_[p.output]; }
   uint32_t outputs_at(const Place& p) const { return outputs_[p.output + 1] - outputs_[p.output]; }
 
-  /// Rows of all features of the tile's groups, or of its part of them, in a group's order; its columns.
-  program::Box whole_groups(const Place& p, uint32_t size) const {
-    return {groups_[p.group] * size, groups_at(p) * size, columns_[p.column],
+  /// The tile's groups of so many rows, or its part of them; its columns.
+  program::Box whole_groups(const Place& p, uint32_t rows) const {
+    return {groups_[p.group] * rows, groups_at(p) * rows, columns_[p.column],
             columns_[p.column + 1] - columns_[p.column]};
   }
-  program::Box part_of_groups(const Place& p, uint32_t size) const {
-    program::Box box = whole_groups(p, size);
+  program::Box part_of_groups(const Place& p, uint32_t rows) const {
+    program::Box box = whole_groups(p, rows);
     if (partition_.output_parts > 1) {
       box.row += outputs_begin(p);
       box.rows = outputs_at(p);

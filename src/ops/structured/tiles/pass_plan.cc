@@ -45,6 +45,9 @@ void check(const TilePassProblem& p, const Machine& m) {
   if (pass.levels > 0 && (pass.levels > 16 || pass.b != 1U << pass.levels || pass.c != pass.b))
     throw UsageError(fmt::format("{} butterfly factors need groups of 2^{} features, not {} × {}",
                                  pass.levels, pass.levels, pass.b, pass.c));
+  if (pass.width != 1 && (pass.width != 2 || pass.levels == 0))
+    throw UsageError(
+        fmt::format("features of {} numbers are not possible; those of butterflies have 1 or 2", pass.width));
   if (p.numbers.operands != Type::f32 && p.numbers.operands != Type::f16)
     throw UsageError(
         fmt::format("passes on tiles compute with f32 or f16, not {}", tessera::name_of(p.numbers.operands)));
@@ -91,8 +94,10 @@ class Estimate {
   bool writes_weights() const {
     return p_.product == PassProduct::weight_gradient || p_.product == PassProduct::gradients;
   }
-  /// Features of a group that a tile reads and writes.
-  double read() const {
+  kernels::ButterflyPassSize butterfly() const { return {groups_, pass_.levels, pass_.width}; }
+  /// Rows of a group that a tile reads and writes.
+  double read() const { return pass_.width * features_read(); }
+  double features_read() const {
     switch (p_.product) {
       case PassProduct::forward: return pass_.c;
       case PassProduct::input_gradient: return pass_.b;
@@ -102,7 +107,7 @@ class Estimate {
   }
   double written() const {
     if (p_.product == PassProduct::weight_gradient) return 0;
-    return p_.product == PassProduct::gradients ? pass_.c : outputs_;
+    return pass_.width * (p_.product == PassProduct::gradients ? pass_.c : outputs_);
   }
 
   double compute() const {
@@ -110,13 +115,13 @@ class Estimate {
     switch (p_.product) {
       case PassProduct::forward:
         return pass_.levels > 0
-                   ? kernels::butterfly_pass_cycles(m_, type, groups_, pass_.levels, columns_)
+                   ? kernels::butterfly_pass_cycles(m_, type, butterfly(), columns_)
                    : kernels::kronecker_product_cycles(m_, type, groups_, outputs_, pass_.c, columns_, false);
       case PassProduct::input_gradient:
         return kernels::kronecker_product_cycles(m_, type, groups_, outputs_, pass_.b, columns_, true);
       case PassProduct::weight_gradient:
         return kernels::kronecker_weight_gradient_cycles(m_, type, groups_, outputs_, pass_.c, columns_);
-      default: return kernels::butterfly_pass_gradients_cycles(m_, type, groups_, pass_.levels, columns_);
+      default: return kernels::butterfly_pass_gradients_cycles(m_, type, butterfly(), columns_);
     }
   }
 

@@ -1,8 +1,5 @@
 #include "ops/structured/tiles/structured.h"
 
-#include <fmt/format.h>
-#include <tessera/error.h>
-
 #include <bit>
 #include <optional>
 
@@ -44,8 +41,7 @@ std::optional<TileToeplitzProblem> toeplitz_of(const StructuredProblem& p) {
   return problem;
 }
 
-/// Throws UsageError for complex numbers, which tiles lack.
-TileChainProblem chain_of(const StructuredProblem& p, const machine::Machine& machine) {
+TileChainProblem chain_of(const StructuredProblem& p) {
   const auto [inputs, outputs] = features_of(p.structure);
   TileChainProblem chain{.inputs = inputs,
                          .outputs = outputs,
@@ -60,10 +56,8 @@ TileChainProblem chain_of(const StructuredProblem& p, const machine::Machine& ma
     return chain;
   }
   const auto& butterfly = std::get<Butterfly>(p.structure);
-  if (butterfly.complex)
-    throw UsageError(fmt::format("a complex butterfly runs on hosts; '{}' is none", machine.name));
-  chain.butterfly = {butterfly.levels(), butterfly.stacks(), butterfly.blocks, butterfly.decreasing,
-                     butterfly.tied};
+  chain.butterfly = {butterfly.levels(),   butterfly.stacks(), butterfly.blocks,
+                     butterfly.decreasing, butterfly.tied,     butterfly.complex};
   return chain;
 }
 
@@ -78,7 +72,7 @@ StructuredPlan plan_on_tiles(const StructuredProblem& problem, const machine::Ma
   if (const auto toeplitz = toeplitz_of(problem)) return plan_of(plan_tile_toeplitz(*toeplitz, machine));
   if (const auto* fastfood = std::get_if<Fastfood>(&problem.structure))
     return plan_of(plan_tile_fastfood(fastfood_of(problem, *fastfood), machine));
-  return plan_of(plan_tile_chain(chain_of(problem, machine), machine));
+  return plan_of(plan_tile_chain(chain_of(problem), machine));
 }
 
 program::StepId build_on_tiles(const Builder& builder, const StructuredProblem& problem,
@@ -92,8 +86,7 @@ program::StepId build_on_tiles(const Builder& builder, const StructuredProblem& 
   if (const auto* fastfood = std::get_if<Fastfood>(&problem.structure))
     return build_tile_fastfood(builder, fastfood_of(problem, *fastfood), passes,
                                {o.x, o.y, o.parameters, o.dx, o.parameter_gradients});
-  return build_tile_chain(builder, chain_of(problem, builder.machine()), passes,
-                          {o.x, o.y, o.parameters[0], o.dx, gradient});
+  return build_tile_chain(builder, chain_of(problem), passes, {o.x, o.y, o.parameters[0], o.dx, gradient});
 }
 
 }  // namespace tessera::ops
