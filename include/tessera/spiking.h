@@ -195,4 +195,65 @@ class SpikingNetwork {
   std::unique_ptr<Compiled> compiled_;
 };
 
+/// To which neurons a spike goes in the next step.
+enum class Recurrence : uint8_t { none, one_to_one, all_to_all };
+
+struct SpikingNeuronsOptions {
+  Recurrence recurrence = Recurrence::none;
+  bool after_reset = false;  ///< whether initial potentials are those after a reset
+  uint32_t threads = 0;      ///< 0: one per physical core available to this process, or TESSERA_THREADS
+};
+
+/// Neurons that take currents, such as a dense layer's results, in whole sequences. Sequences are [steps,
+/// batch, neurons]; all arrays are contiguous. May be called from several threads.
+class SpikingNeurons {
+ public:
+  struct Inputs {
+    const float* currents = nullptr;   ///< gradients do not read them
+    const float* dynamics = nullptr;   ///< [3, neurons]: decays, decays of currents, thresholds
+    const float* recurrent = nullptr;  ///< [neurons, neurons] from row to column, or [neurons] one to one
+    const float* initial = nullptr;    ///< [2, batch, neurons]: potentials and currents; null: zeros
+  };
+  /// Null ones are not computed.
+  struct Results {
+    float* spikes = nullptr;      ///< 0 or 1
+    float* currents = nullptr;    ///< i, of synaptic neurons
+    float* potentials = nullptr;  ///< u
+    float* membranes = nullptr;   ///< v, after the reset
+  };
+  /// Gradients of the results, zeros where they are null, and the potentials (and currents, if decays learn)
+  /// of the forward pass.
+  struct Upstream {
+    const float* potentials = nullptr;
+    const float* currents = nullptr;
+    const float* of_spikes = nullptr;
+    const float* of_currents = nullptr;
+    const float* of_potentials = nullptr;
+    const float* of_membranes = nullptr;
+  };
+  /// Of the inputs of the same names; all but that of currents may be null. Gradients of parameters are
+  /// summed over steps and samples.
+  struct Gradients {
+    float* currents = nullptr;
+    float* dynamics = nullptr;
+    float* recurrent = nullptr;
+    float* initial = nullptr;
+  };
+
+  /// Throws UsageError for impossible neurons and sizes, and for adaptive ones.
+  SpikingNeurons(const Neuron& neuron, uint32_t neurons, uint32_t steps, uint32_t batch,
+                 const SpikingNeuronsOptions& options = {});
+  ~SpikingNeurons();
+  SpikingNeurons(SpikingNeurons&&) noexcept;
+  SpikingNeurons& operator=(SpikingNeurons&&) noexcept;
+
+  /// Throw UsageError for arrays that are missing, and for those of what such neurons do not have.
+  void forward(const Inputs& in, const Results& results) const;
+  void gradients(const Inputs& in, const Upstream& upstream, const Gradients& gradients) const;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
+};
+
 }  // namespace tessera

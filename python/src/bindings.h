@@ -14,6 +14,7 @@ void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
+void bind_spiking(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);
 void bind_structured_calls(nanobind::module_& m);
 

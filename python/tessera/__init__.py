@@ -28,7 +28,7 @@ from tessera._products import (
 from tessera._tessera import Machine
 
 if TYPE_CHECKING:
-    from tessera import nn, sparse
+    from tessera import nn, snn, sparse
     from tessera._sparsify import sparsify_
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "read_matrix",
     "set_num_threads",
     "show_config",
+    "snn",
     "sparse",
     "sparsify_",
     "spmm",
@@ -66,7 +67,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what needs PyTorch when it is used."""
-    if name in ("nn", "sparse"):
+    if name in ("nn", "snn", "sparse"):
         return importlib.import_module(f"tessera.{name}")
     if name == "sparsify_":
         return importlib.import_module("tessera._sparsify").sparsify_

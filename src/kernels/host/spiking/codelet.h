@@ -122,8 +122,9 @@ size_t spiking_forward_scratch(const SpikingShape& shape);
 size_t spiking_gradients_scratch(const SpikingShape& shape);
 
 /// The parameters "kinds" to "adaptation_strength".
+inline constexpr size_t spiking_neuron_params = 6;
 struct SpikingNeuronParams {
-  int64_t values[6];
+  int64_t values[spiking_neuron_params];
 };
 SpikingNeuronParams spiking_params(const Neuron& neuron, bool recurrent);
 

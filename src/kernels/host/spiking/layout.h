@@ -24,9 +24,11 @@ inline constexpr uint32_t kSpikingMaxStrips = (1U << 16) / 16;
 struct SpikingNeuron : Neuron {
   bool recurrent = false;
 
-  explicit SpikingNeuron(std::span<const int64_t> params) {
-    using namespace spiking_param;
-    const auto kinds_of = static_cast<uint64_t>(params[kinds]);
+  explicit SpikingNeuron(std::span<const int64_t> params)
+      : SpikingNeuron(params.subspan<spiking_param::kinds, spiking_neuron_params>()) {}
+  /// From those that spiking_params() gives.
+  explicit SpikingNeuron(std::span<const int64_t, spiking_neuron_params> params) {
+    const auto kinds_of = static_cast<uint64_t>(params[0]);
     spikes = (kinds_of & 1) != 0;
     synaptic = (kinds_of & 2) != 0;
     adaptive = (kinds_of & 4) != 0;
@@ -35,11 +37,10 @@ struct SpikingNeuron : Neuron {
     mask = static_cast<GradientMask>(kinds_of >> 5 & 1);
     reset_gradient = static_cast<ResetGradient>(kinds_of >> 6 & 3);
     reset = static_cast<Reset>(kinds_of >> 8 & 15);
-    surrogate = {static_cast<SurrogateFamily>(kinds_of >> 12 & 15), float_of(params[slope]),
-                 float_of(params[scale])};
-    gain = float_of(params[spiking_param::gain]);
-    adaptation_decay = float_of(params[spiking_param::adaptation_decay]);
-    adaptation_strength = float_of(params[spiking_param::adaptation_strength]);
+    surrogate = {static_cast<SurrogateFamily>(kinds_of >> 12 & 15), float_of(params[1]), float_of(params[2])};
+    gain = float_of(params[3]);
+    adaptation_decay = float_of(params[4]);
+    adaptation_strength = float_of(params[5]);
     if (!spikes) reset = Reset::none;
   }
 

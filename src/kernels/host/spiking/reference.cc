@@ -1,12 +1,12 @@
 // Spiking layers one neuron after the other, for fields of any strides. Sums are in FP32 and in the order of
 // the kernels, because a rounding may decide on a spike.
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "kernels/host/spiking/layout.h"
 #include "kernels/host/spiking/overflow.h"
 #include "kernels/host/spiking/spiking.h"
+#include "kernels/host/spiking/surrogate.h"
 
 namespace tessera::kernels {
 namespace {
@@ -17,23 +17,6 @@ float at(const FieldView& field, int64_t row, int64_t col) {
   return load<float>(address_of(field, row, col));
 }
 void set(const FieldView& field, int64_t row, int64_t col, float x) { store(address_of(field, row, col), x); }
-
-float derivative_of(const Surrogate& of, float x) {
-  const float k = of.slope;
-  switch (of.family) {
-    case SurrogateFamily::superspike:
-    case SurrogateFamily::fast_sigmoid: return of.scale / std::pow(k * std::abs(x) + 1, 2.0F);
-    case SurrogateFamily::arctan:
-      return of.scale * k / 2 / (1 + std::pow(std::numbers::pi_v<float> / 2 * k * x, 2.0F));
-    case SurrogateFamily::triangle: return of.scale * std::max(0.0F, 1 - k * std::abs(x));
-    case SurrogateFamily::sigmoid: {
-      const float s = 1 / (1 + std::exp(-k * x));
-      return of.scale * k * s * (1 - s);
-    }
-    case SurrogateFamily::boxcar: return std::abs(x) < 0.5F / k ? of.scale * k : 0;
-  }
-  return 0;
-}
 
 /// Weights in their panels.
 struct Panels {

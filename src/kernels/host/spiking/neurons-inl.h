@@ -1,0 +1,115 @@
+// What both passes of neurons that take currents have in common.
+#if defined(TESSERA_NEURONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_NEURONS_INL_H_
+#undef TESSERA_NEURONS_INL_H_
+#else
+#define TESSERA_NEURONS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/spiking/neurons.h"
+#include "kernels/host/spiking/strip-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE::spiking {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using program::FieldView;
+
+// A vector of the neurons of a sample.
+struct NeuronVector {
+  uint32_t neuron;  // the first
+  size_t column;    // its column in fields with a row per step
+  size_t place;     // its place in states
+  uint32_t rest;    // neurons from it on
+};
+
+class NeuronsPass {
+ public:
+  NeuronsPass(const program::Vertex& v, const FieldView& rows, const FieldView& dynamics,
+              const FieldView& recurrent, const FieldView& scratch, bool gradients)
+      : neuron_(v.params),
+        shape_(neurons_shape(rows, dynamics, recurrent)),
+        layout_(shape_, gradients),
+        scratch_(scratch.as<float>()),
+        dynamics_(dynamics) {}
+
+ protected:
+  // Calls work(first neuron, neurons, first sample, samples) for each block.
+  template <class Work>
+  HWY_INLINE void each_block(const Work& work) const {
+    for (uint32_t n = 0; n < shape_.neurons; n += layout_.chunk)
+      for (uint32_t b = 0; b < shape_.samples; b += layout_.samples)
+        work(n, std::min(layout_.chunk, shape_.neurons - n), b,
+             std::min(layout_.samples, shape_.samples - b));
+  }
+
+  // Calls work for each vector of a sample, `s` in its block.
+  template <class Work>
+  HWY_INLINE void each_vector(uint32_t first, uint32_t count, uint32_t b, uint32_t s,
+                              const Work& work) const {
+    for (uint32_t i = 0; i < count; i += kLanes)
+      work(NeuronVector{first + i, size_t{b} * shape_.neurons + first + i, size_t{s} * layout_.columns + i,
+                        count - i});
+  }
+
+  template <class T = float>
+  T* at(size_t position) const {
+    return reinterpret_cast<T*>(scratch_ + position);
+  }
+
+  // Decays, decays of currents, thresholds.
+  template <uint32_t row>
+  HWY_INLINE Lane dynamic(const NeuronVector& n) const {
+    return load_some(dynamics_.as<const float>() + row * dynamics_.row_stride + n.neuron, n.rest);
+  }
+
+  HWY_INLINE LaneMask fires(Lane u, Lane threshold) const {
+    return neuron_.fires_at_threshold ? hn::Ge(u, threshold) : hn::Gt(u, threshold);
+  }
+
+  // The potential after its reset.
+  HWY_INLINE Lane after(Lane u, LaneMask fired, Lane threshold) const {
+    if (neuron_.reset == Reset::zero) return hn::IfThenZeroElse(fired, u);
+    if (neuron_.reset == Reset::subtract) return hn::Sub(u, hn::IfThenElseZero(fired, threshold));
+    return u;
+  }
+
+  // The same before the first step.
+  HWY_INLINE Lane first_potential(Lane given, Lane threshold) const {
+    if (!neuron_.spikes || neuron_.after_reset) return given;
+    return after(given, fires(given, threshold), threshold);
+  }
+
+  HWY_INLINE Lane load_at(const FieldView& field, uint32_t row, const NeuronVector& n) const {
+    return load_some(field.as<const float>() + row * field.row_stride + n.column, n.rest);
+  }
+  HWY_INLINE void store_at(Lane x, const FieldView& field, uint32_t row, const NeuronVector& n) const {
+    if (!field.empty()) store_some(x, field.as<float>() + row * field.row_stride + n.column, n.rest);
+  }
+
+  // Appends the neurons that fired.
+  HWY_INLINE uint32_t append(LaneMask fired, const NeuronVector& n, uint32_t* ids) const {
+    const Floats d;
+    const hn::RebindToSigned<Floats> di;
+    const auto valid = hn::And(fired, hn::FirstN(d, n.rest));
+    const auto found = hn::Compress(hn::Iota(di, static_cast<int32_t>(n.neuron)), hn::RebindMask(di, valid));
+    hn::StoreU(found, di, reinterpret_cast<int32_t*>(ids));
+    return static_cast<uint32_t>(hn::CountTrue(d, valid));
+  }
+
+  const NeuronsNeuron neuron_;
+  const NeuronsShape shape_;
+  const NeuronsScratch layout_;
+  float* const scratch_;
+  const FieldView& dynamics_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE::spiking
+HWY_AFTER_NAMESPACE();
+#endif

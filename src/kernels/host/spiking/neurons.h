@@ -1,0 +1,116 @@
+// Spiking neurons that take currents over whole sequences, and their gradients, on hosts: one vertex is one
+// core's samples. Rows are steps, or what each field says; columns are the neurons of each sample.
+#pragma once
+
+#include <tessera/spiking.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/codelet_list.h"
+#include "kernels/host/spiking/layout.h"
+
+namespace tessera::kernels {
+
+/// - recurrent: weights [neurons, neurons] from row to column of spikes of the step before; with one row,
+///   each neuron's of its own spike
+/// - dynamics: 3 × neurons: decays, decays of currents, thresholds
+/// - initial: 2 rows: potentials, or with `after_reset` those after a reset, and currents before the first
+///   step; zeros if empty
+/// - potentials: u; membranes: v, after its reset
+#define TESSERA_NEURONS_FORWARD_FIELDS(X)                         \
+  X(in)                                                           \
+  X(recurrent, .optional = true)                                  \
+  X(dynamics)                                                     \
+  X(initial, .optional = true)                                    \
+  X(spikes, .access = program::Access::out, .optional = true)     \
+  X(currents, .access = program::Access::out, .optional = true)   \
+  X(potentials, .access = program::Access::out, .optional = true) \
+  X(membranes, .access = program::Access::out, .optional = true)  \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+
+/// Gradients of the results are zeros where they are empty; those of parameters are summed over the samples.
+#define TESSERA_NEURONS_GRADIENTS_FIELDS(X)                       \
+  X(potentials, .optional = true)                                 \
+  X(currents, .optional = true)                                   \
+  X(recurrent, .optional = true)                                  \
+  X(dynamics)                                                     \
+  X(initial, .optional = true)                                    \
+  X(dspikes, .optional = true)                                    \
+  X(dcurrents, .optional = true)                                  \
+  X(dpotentials, .optional = true)                                \
+  X(dmembranes, .optional = true)                                 \
+  X(din, .access = program::Access::out)                          \
+  X(drecurrent, .access = program::Access::out, .optional = true) \
+  X(ddynamics, .access = program::Access::out, .optional = true)  \
+  X(dinitial, .access = program::Access::out, .optional = true)   \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+
+/// Those of spiking_params(), and whether initial potentials are those after a reset.
+#define TESSERA_NEURONS_PARAMS(X) \
+  X(kinds)                        \
+  X(slope)                        \
+  X(scale)                        \
+  X(gain)                         \
+  X(adaptation_decay)             \
+  X(adaptation_strength)          \
+  X(after_reset)
+
+namespace neurons_forward_field {
+enum : size_t { TESSERA_NEURONS_FORWARD_FIELDS(TESSERA_POSITION) count };
+}
+namespace neurons_gradients_field {
+enum : size_t { TESSERA_NEURONS_GRADIENTS_FIELDS(TESSERA_POSITION) count };
+}
+namespace neurons_param {
+enum : size_t { TESSERA_NEURONS_PARAMS(TESSERA_POSITION) count };
+}
+
+extern const program::Codelet neurons_forward_codelet;
+/// Reads potentials of neurons that spike or whose decays learn, and currents of those whose decays learn.
+extern const program::Codelet neurons_gradients_codelet;
+
+std::span<const ListedCodelet> neurons_codelets();
+
+/// Vertices of the codelets, on vectors for fields with contiguous rows, and in plain loops.
+void neurons_forward(const program::Vertex& v);
+void neurons_gradients(const program::Vertex& v);
+void neurons_forward_reference(const program::Vertex& v);
+void neurons_gradients_reference(const program::Vertex& v);
+
+program::PhaseTimes neurons_forward_cost(const program::Vertex& v, const machine::Machine& m);
+program::PhaseTimes neurons_gradients_cost(const program::Vertex& v, const machine::Machine& m);
+
+/// What a vertex consists of.
+struct NeuronsShape {
+  uint32_t steps = 0;
+  uint32_t samples = 0;
+  uint32_t neurons = 0;
+  bool one_to_one = false;
+  bool all_to_all = false;
+};
+NeuronsShape neurons_shape(const program::FieldView& rows, const program::FieldView& dynamics,
+                           const program::FieldView& recurrent);
+
+struct NeuronsNeuron : SpikingNeuron {
+  bool after_reset;
+
+  explicit NeuronsNeuron(std::span<const int64_t> params)
+      : SpikingNeuron(params.subspan<neurons_param::kinds, spiking_neuron_params>()),
+        after_reset(params[neurons_param::after_reset] != 0) {}
+};
+
+/// Where the working memory of a vertex lies, in floats. Blocks of samples go through the steps together, if
+/// neurons do not depend on others a chunk of the neurons at a time.
+struct NeuronsScratch {
+  NeuronsScratch(const NeuronsShape& shape, bool gradients);
+
+  uint32_t chunk;    ///< neurons at a time
+  uint32_t samples;  ///< at a time
+  uint32_t columns;  ///< of a sample's chunk in states: whole strips
+  size_t potential = 0, current = 0, spiked = 0, sum = 0;
+  size_t own_ids = 0, own_counts = 0, transposed = 0;
+  size_t floats = 0;
+};
+
+}  // namespace tessera::kernels
