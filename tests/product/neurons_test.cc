@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "base/random.h"
-#include "check/spiking.h"
+#include "ops/spiking/definition.h"
 #include "support/error_of.h"
 
 namespace tessera {
 namespace {
 
-using check::Sequence;
+using ops::Sequence;
 
 constexpr uint64_t kSeed = 23;
 
@@ -121,7 +121,7 @@ struct Case {
   uint32_t wide;
   SpikingLayer layer;
   std::vector<float> currents, dynamics, recurrent;
-  check::SpikingValues exact;
+  ops::SpikingValues exact;
   Sequence in;
 };
 
@@ -163,7 +163,7 @@ TEST_P(SpikingNeuronsTest, AgreeWithDenseBackpropagation) {
   const Case c(GetParam());
   const Setting& s = c.s;
   const bool spikes = s.neuron.spikes, synaptic = s.neuron.synaptic;
-  const check::SpikingTrace trace = check::run_layer(c.layer, c.exact, {}, c.in);
+  const ops::SpikingTrace trace = ops::run_layer(c.layer, c.exact, {}, c.in);
   std::vector<float> spiked = c.room(), currents = c.room(), potentials = c.room(), membranes = c.room();
   const SpikingNeurons neurons = c.made();
   neurons.forward(c.inputs(), {spikes ? spiked.data() : nullptr, synaptic ? currents.data() : nullptr,
@@ -178,10 +178,10 @@ TEST_P(SpikingNeuronsTest, AgreeWithDenseBackpropagation) {
 
   const auto up = [&](uint32_t stream) { return random_floats(c.currents.size(), stream, -1, 1); };
   const std::vector<float> of_spikes = up(10), of_potentials = up(11), of_membranes = up(12);
-  const check::SpikingGradients exact =
-      check::differentiate_layer(c.layer, c.exact, {}, c.in, trace,
-                                 {spikes ? sequence_of(s, of_spikes) : Sequence(),
-                                  sequence_of(s, of_potentials), sequence_of(s, of_membranes)});
+  const ops::SpikingGradients exact =
+      ops::differentiate_layer(c.layer, c.exact, {}, c.in, trace,
+                               {spikes ? sequence_of(s, of_spikes) : Sequence(),
+                                sequence_of(s, of_potentials), sequence_of(s, of_membranes)});
   std::vector<float> din = c.room(), dynamics(c.dynamics.size(), NAN), recurrent(c.recurrent.size(), NAN);
   neurons.gradients(c.inputs(),
                     {potentials.data(), synaptic ? currents.data() : nullptr,

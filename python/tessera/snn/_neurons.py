@@ -199,6 +199,7 @@ class Leaky(_Neurons):
     the last step of a sequence before returned it.
     """
 
+    graded_spikes_factor: Tensor
     _keeps_input = True
 
     def __init__(
@@ -357,7 +358,9 @@ class _Recurrent(_Neurons):
                     f"{self.linear_features}"
                 )
             if input_.dim() != 3:
-                raise ValueError(f"the input has shape {tuple(input_.shape)}; with all_to_all it is [T, batch, neurons]")
+                raise ValueError(
+                    f"the input has shape {tuple(input_.shape)}; with all_to_all it is [T, batch, neurons]"
+                )
             weight = self.recurrent.weight.t()
             if self.recurrent.bias is not None:
                 input_ = input_ + self.recurrent.bias
@@ -420,9 +423,7 @@ class RLeaky(_Recurrent):
             V, all_to_all, linear_features, conv2d_channels, kernel_size, learn_recurrent, recurrent_bias
         )
 
-    def forward(
-        self, input_: Tensor, spk: Tensor | None = None, mem: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, input_: Tensor, spk: Tensor | None = None, mem: Tensor | None = None) -> tuple[Tensor, Tensor]:
         spikes, _, membrane = self._run_recurrent(input_, spk, mem, None)
         return spikes, membrane
 

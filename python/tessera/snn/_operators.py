@@ -93,9 +93,7 @@ def _results(currents: Tensor, neuron: tuple[Any, ...], make: Any) -> tuple[Tens
     spikes, synaptic, after_reset = neuron[0], neuron[1], neuron[-1]
     shape, nothing = currents.shape, (0,)
     spiked = make(currents, shape if spikes else nothing, currents.dtype)
-    return spiked, *(
-        make(currents, shape if has else nothing, torch.float32) for has in (synaptic, True, after_reset)
-    )
+    return spiked, *(make(currents, shape if has else nothing, torch.float32) for has in (synaptic, True, after_reset))
 
 
 def _empty(like: Tensor, shape: Any, dtype: torch.dtype) -> Tensor:
