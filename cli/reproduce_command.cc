@@ -5,12 +5,13 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/butterfly_command.h"
 #include "cli/commands.h"
+#include "cli/paper_command.h"
 #include "cli/parse.h"
 #include "cli/popsparse_command.h"
 #include "cli/progress.h"
 #include "io/atomic_file.h"
+#include "studies/butterfly/study.h"
 #include "studies/packing/study.h"
 
 namespace tessera::cli {
@@ -72,7 +73,7 @@ Command add_reproduce_command(CLI::App& app) {
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
   const Command popsparse = popsparse::add_command(command);
-  const Command butterfly = butterfly::add_command(command);
+  const Command butterfly = add_paper_command(command, studies::butterfly::paper());
   command.footer(
       "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce butterfly\n  tessera reproduce "
       "packing --data data --html "

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "studies/butterfly/layer_cell.h"
-#include "studies/butterfly/sections.h"
+#include "studies/butterfly/study.h"
 
 namespace tessera::studies::butterfly {
 namespace {
@@ -66,7 +66,7 @@ TEST(ButterflyLayers, SayWhyTheyDoNotFit) {
 /// The study after runs whose results are given.
 class Results {
  public:
-  Results() : study_{{.machines = {"gc200"}}, Published(""), {}} {
+  Results() : study_(paper(), {.machines = {"gc200"}}) {
     study_.parts.push_back({machine::find("gc200"), {}});
   }
   void set(const Section& section, const std::string& cell, const std::string& value, double number) {
@@ -150,7 +150,7 @@ TEST(ButterflyTrainings, RunOnAHostWithImages) {
 }
 
 TEST(ButterflyTrainings, AreShownAsMeansOverSeedsAndSweeps) {
-  Study study{{.machines = {"host"}, .full = true}, Published(""), {}};
+  Study study(paper(), {.machines = {"host"}, .full = true});
   study.request.images = std::make_shared<const ImageSplit>();
   study.parts.push_back({machine::host(1), {}});
   const auto set = [&](const Section& section, const std::string& cell, double accuracy) {

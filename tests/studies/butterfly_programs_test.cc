@@ -10,7 +10,7 @@
 #include "studies/butterfly/first_programs.h"
 #include "studies/butterfly/product_cell.h"
 #include "studies/butterfly/program_size.h"
-#include "studies/butterfly/sections.h"
+#include "studies/butterfly/study.h"
 #include "support/toy_machine.h"
 
 namespace tessera::studies::butterfly {
@@ -80,7 +80,8 @@ TEST(ExchangeProgram, MovesEveryRowAndCostsItsBytes) {
 // Every cell of the exchange on a small machine, where distance costs nothing either.
 TEST(ExchangeSection, IsIndependentOfDistance) {
   const Section section = figure_3();
-  Study study{{.machines = {"toy"}}, Published(""), {{testing::toy_machine(8), {}}}};
+  Study study(paper(), {.machines = {"toy"}});
+  study.parts.push_back({testing::toy_machine(8), {}});
   for (const Cell& cell : section.cells(study.parts[0].machine, study.request)) {
     const Result result = cell.run({study.parts[0].machine, true, 1});
     EXPECT_EQ(result.verified, true) << cell.name;

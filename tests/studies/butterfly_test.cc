@@ -7,21 +7,21 @@
 #include <string>
 
 #include "report/strict_markup.h"
-#include "studies/butterfly/sections.h"
-#include "studies/butterfly/tables.h"
+#include "studies/butterfly/study.h"
+#include "studies/paper/tables.h"
 
 namespace tessera::studies::butterfly {
 namespace {
 
 Study study_of(std::vector<std::string> machines) {
-  Study study{{.machines = machines}, Published(""), {}};
+  Study study(paper(), {.machines = machines});
   for (const std::string& name : machines) study.parts.push_back({machine::find(name), {}});
   return study;
 }
 
 TEST(ButterflySections, HaveNamesAndCellsOfTheirOwn) {
   std::set<std::string_view> names;
-  for (const Section& section : all_sections()) {
+  for (const Section& section : paper().sections) {
     EXPECT_TRUE(names.insert(section.name).second) << section.name;
     EXPECT_FALSE(section.title.empty()) << section.name;
     if (section.cells == nullptr) continue;
@@ -38,12 +38,12 @@ TEST(ButterflySections, HaveNamesAndCellsOfTheirOwn) {
 }
 
 TEST(ButterflySections, AreChosenByName) {
-  EXPECT_EQ(sections_of({}).size(), all_sections().size());
-  const auto chosen = sections_of({.only = {"table-2", "table-1"}});
+  EXPECT_EQ(sections_of(paper(), {}).size(), paper().sections.size());
+  const auto chosen = sections_of(paper(), {.only = {"table-2", "table-1"}});
   ASSERT_EQ(chosen.size(), 2U);
   EXPECT_EQ(chosen[0].name, "table-1");  // in the paper's order
   try {
-    sections_of({.only = {"table-9"}});
+    sections_of(paper(), {.only = {"table-9"}});
     FAIL() << "an unknown section was taken";
   } catch (const UsageError& e) {
     EXPECT_NE(std::string(e.what()).find("'table-9' is none of them"), std::string::npos) << e.what();
@@ -58,9 +58,9 @@ TEST(ButterflySections, AcceptThatResultsAreMissing) {
     const Study study = study_of(machines);
     EXPECT_NO_THROW(figures_of(study));
     EXPECT_NO_THROW(csv(study));
-    EXPECT_EQ(nlohmann::json::parse(json(study))["sections"].size(), all_sections().size());
+    EXPECT_EQ(nlohmann::json::parse(json(study))["sections"].size(), paper().sections.size());
     EXPECT_EQ(testing::MarkupReader::read(page(study)).name, "html");
-    for (const Section& section : all_sections()) {
+    for (const Section& section : paper().sections) {
       if (section.comparisons == nullptr) continue;
       for (const Comparison& c : section.comparisons(study)) EXPECT_GT(c.published, 0) << c.what;
     }
@@ -70,14 +70,14 @@ TEST(ButterflySections, AcceptThatResultsAreMissing) {
 TEST(ButterflyPublished, IsCommittedWithItsSource) {
   for (const PublishedFile& file : kPublishedTables)
     EXPECT_TRUE(file.content.starts_with("# Shekofteh et al. 2023")) << file.name;
-  const Published published("");
+  const Published published(kPublishedTables, "");
   EXPECT_EQ(published.number("table-2.csv", "IPU poplin", "gflops"), 44219);
   EXPECT_EQ(published.number("table-2.csv", "IPU naive", "gflops"), 525);
   EXPECT_EQ(published.number("table-1.csv", "TF32 peak", "gc200"), std::nullopt);
   EXPECT_EQ(published.number("table-1.csv", "weight", "gc200"), std::nullopt);
   EXPECT_EQ(published.number("table-4.csv", "butterfly", "ipu_seconds"), 37.73);
   EXPECT_EQ(published.rows("table-5.csv").size(), 3U);
-  EXPECT_THROW(Published("/nowhere"), UsageError);
+  EXPECT_THROW(Published(kPublishedTables, "/nowhere"), UsageError);
 }
 
 TEST(ButterflyComparison, IsNearWithinItsBounds) {

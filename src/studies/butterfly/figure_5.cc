@@ -7,7 +7,7 @@
 #include "report/axis.h"
 #include "report/page.h"
 #include "studies/butterfly/product_cell.h"
-#include "studies/butterfly/sections.h"
+#include "studies/butterfly/study.h"
 #include "studies/common/charts.h"
 
 namespace tessera::studies::butterfly {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "studies/butterfly/study.h"
+#include "studies/paper/study.h"
 
 namespace tessera::studies::butterfly {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ops/product_problem.h"
-#include "studies/butterfly/study.h"
+#include "studies/paper/study.h"
 
 namespace tessera::studies::butterfly {
 

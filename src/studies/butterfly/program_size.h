@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/executable.h"
-#include "studies/butterfly/study.h"
+#include "studies/paper/study.h"
 
 namespace tessera::studies::butterfly {
 

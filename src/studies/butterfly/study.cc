@@ -1,57 +1,45 @@
 #include "studies/butterfly/study.h"
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 namespace tessera::studies::butterfly {
+namespace {
 
-std::optional<double> Result::value(const std::string& name) const {
-  const auto found = values.find(name);
-  return found == values.end() ? std::nullopt : std::optional(found->second);
+/// Those of tables 4 and 5, on a host.
+bool has_trainings(const Request& request, std::span<const machine::Machine> machines) {
+  const auto asks = [&](const char* section) {
+    return request.only.empty() || std::ranges::find(request.only, section) != request.only.end();
+  };
+  return std::ranges::any_of(machines, [](const auto& m) { return m.kind == machine::Kind::host; }) &&
+         (asks("table-4") || asks("table-5"));
 }
 
-std::optional<bool> Comparison::is_near() const {
-  if (!ours || !least || !most) return std::nullopt;
-  return *ratio() >= *least && *ratio() <= *most;
+void load(const std::string& folder, Request& request) {
+  request.images = std::make_shared<const ImageSplit>(load_images(folder, "cifar-10"));
 }
 
-Published::Published(const std::filesystem::path& folder) {
-  for (const PublishedFile& file : kPublishedTables) {
-    const std::string name(file.name);
-    std::vector<PublishedRow>& rows = tables_[name];
-    read_published(kPublishedTables, folder, name, [&](const PublishedRow& row) { rows.push_back(row); });
-    for (const PublishedRow& row : rows) (void)row.text("name");
-  }
-}
+}  // namespace
 
-std::optional<double> Published::number(const std::string& table, const std::string& name,
-                                        const std::string& column) const {
-  for (const PublishedRow& row : rows(table))
-    if (row.text("name") == name)
-      return row.text(column).empty() ? std::nullopt : std::optional(row.number<double>(column));
-  return std::nullopt;
-}
-
-const std::vector<PublishedRow>& Published::rows(const std::string& table) const { return tables_.at(table); }
-
-const Result* Part::find(std::string_view section, std::string_view cell) const {
-  const auto found = results.find({std::string(section), std::string(cell)});
-  return found == results.end() ? nullptr : &found->second;
-}
-
-std::optional<double> Part::value(std::string_view section, std::string_view cell,
-                                  const std::string& name) const {
-  const Result* result = find(section, cell);
-  return result == nullptr ? std::nullopt : result->value(name);
-}
-
-const Part* Study::modelled() const {
-  const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& p) { return !p.is_host(); });
-  return found == parts.end() ? nullptr : &*found;
-}
-
-const Part* Study::host() const {
-  const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& p) { return p.is_host(); });
-  return found == parts.end() ? nullptr : &*found;
+const Paper& paper() {
+  static const std::vector<Section> sections = {table_1(),  figure_3(), table_2(), figure_4(),
+                                                figure_5(), figure_6(), table_4(), table_5()};
+  static const Paper paper{
+      .name = "butterfly",
+      .title = "Butterfly factorizations on an IPU",
+      .about = "Characterise a GC200, and compare structured with dense layers on it, as published",
+      .source =
+          "S.-K. Shekofteh, C. Alles, H. Fröning, Reducing Memory Requirements for the IPU using Butterfly "
+          "Factorizations, 2023, measured on one GC200 of an M2000 and on an A30.",
+      .sections = sections,
+      .published = kPublishedTables,
+      .data = PaperData{"accuracies of tables 4 and 5", "CIFAR-10", has_trainings, load},
+      .examples =
+          "  tessera reproduce butterfly\n"
+          "  tessera reproduce butterfly --machine gc200 --only table-2 --json\n"
+          "  tessera reproduce butterfly --machine bow,host --out here"};
+  return paper;
 }
 
 }  // namespace tessera::studies::butterfly

@@ -1,146 +1,27 @@
 // `tessera reproduce butterfly`: "Reducing Memory Requirements for the IPU using Butterfly Factorizations"
 // (Shekofteh et al. 2023), whose tables and figures characterise a GC200 and compare structured with dense
-// layers on it. What is run and found; for the list of its sections see sections.h.
+// layers on it.
 #pragma once
 
-#include <tessera/training.h>
+#include <span>
 
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "machine/model/machine.h"
-#include "report/html.h"
-#include "studies/common/figure.h"
-#include "studies/common/published.h"
+#include "studies/paper/study.h"
 
 namespace tessera::studies::butterfly {
 
-struct Request {
-  std::vector<std::string> machines = {"gc200", "host"};  ///< a modelled one, host, or both
-  std::vector<std::string> only{};                        ///< names of sections; empty: all
-  uint32_t threads = 0;                                   ///< 0: one per physical core
-  bool full = false;                                      ///< what takes long, too
-  bool verify = true;                                     ///< execute a sample of the modelled cells
-  std::shared_ptr<const ImageSplit> images{};             ///< CIFAR-10 to train with; null: none
-
-  std::string data{};       ///< folder of the images
-  std::string out{};        ///< folder of results; "": butterfly
-  std::string published{};  ///< folder of published tables; "": those committed
-  std::string csv{};
-  std::string html{};
-  bool json = false;
-};
-
-/// What a cell found: numbers by name, such as "seconds" and "gflops".
-struct Result {
-  bool fits = true;
-  std::string reason;  ///< why it does not fit
-  std::map<std::string, double> values;
-  std::optional<bool> verified;
-  std::optional<double> max_rel_error;
-  std::optional<double> tolerance;
-
-  std::optional<double> value(const std::string& name) const;
-};
-
-/// Where and how a cell runs. Without `verify` a modelled machine's program is only accounted.
-struct Setting {
-  const machine::Machine& machine;
-  bool verify = false;
-  uint32_t threads = 0;
-
-  bool on_host() const { return machine.kind == machine::Kind::host; }
-};
-
-/// One thing to run on one machine. Its name is unique in its section, and states all that its numbers depend
-/// on: it is the key under which they are kept.
-struct Cell {
-  std::string name;
-  double seconds = 0.1;  ///< about how long it takes: long ones start first
-  std::function<Result(const Setting&)> run;
-};
-
-/// A number of the paper beside ours. `least` and `most` bound ours / published where the model is meant to
-/// be near; without them the ratio is only reported.
-struct Comparison {
-  std::string what;
-  std::string unit;
-  double published = 0;
-  std::optional<double> ours;
-  std::optional<double> least{};
-  std::optional<double> most{};
-  std::string remark{};  ///< why they differ
-
-  std::optional<double> ratio() const { return ours ? std::optional(*ours / published) : std::nullopt; }
-  /// None if there is no bound, or no number of ours.
-  std::optional<bool> is_near() const;
-  /// `fraction` 0.15: within 15 %.
-  Comparison within(double fraction) && {
-    least = 1 - fraction, most = 1 + fraction;
-    return std::move(*this);
-  }
-  Comparison within_factor(double factor) && {
-    least = 1 / factor, most = factor;
-    return std::move(*this);
-  }
-};
-
-/// The paper's tables, by the name of their file and row. Each has a column `name`.
-class Published {
- public:
-  /// Those of a folder, or if it is "" those committed with the study. Throws as read_published().
-  explicit Published(const std::filesystem::path& folder);
-
-  /// None if the table lacks the row, or has no number there.
-  std::optional<double> number(const std::string& table, const std::string& name,
-                               const std::string& column) const;
-  /// Rows of a table, in its order.
-  const std::vector<PublishedRow>& rows(const std::string& table) const;
-
- private:
-  std::map<std::string, std::vector<PublishedRow>> tables_;
-};
+const Paper& paper();
 
 /// The tables that are committed with this study, generated from published/.
 extern const std::span<const PublishedFile> kPublishedTables;
 
-/// The finished cells of one machine, by section and name.
-struct Part {
-  machine::Machine machine;
-  std::map<std::pair<std::string, std::string>, Result> results;
-
-  bool is_host() const { return machine.kind == machine::Kind::host; }
-  const Result* find(std::string_view section, std::string_view cell) const;
-  std::optional<double> value(std::string_view section, std::string_view cell, const std::string& name) const;
-};
-
-/// What sections read to make their tables.
-struct Study {
-  Request request;
-  Published published;
-  std::vector<Part> parts;  ///< in the order of the request
-
-  /// The part of the modelled machine, and that of the host; null if it was not asked for.
-  const Part* modelled() const;
-  const Part* host() const;
-};
-
-/// A table or figure of the paper; for how to add one see sections.h. Functions may be null.
-struct Section {
-  std::string_view name;   ///< "table-2", as --only takes it
-  std::string_view title;  ///< "Dense and sparse products (table 2)"
-  std::vector<Cell> (*cells)(const machine::Machine& machine, const Request& request) = nullptr;
-  std::vector<Figure> (*figures)(const Study& study) = nullptr;
-  report::Html (*charts)(const Study& study) = nullptr;
-  std::vector<Comparison> (*comparisons)(const Study& study) = nullptr;
-};
+// Its sections, in the paper's order.
+Section table_1();   ///< the machine
+Section figure_3();  ///< exchange between tiles
+Section table_2();   ///< dense and sparse products
+Section figure_4();  ///< skewed products
+Section figure_5();  ///< memory and program size
+Section figure_6();  ///< structured layers over N, with figure 7
+Section table_4();   ///< the network with one hidden layer
+Section table_5();   ///< pixelfly's parameters
 
 }  // namespace tessera::studies::butterfly

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "studies/butterfly/sections.h"
+#include "studies/butterfly/study.h"
 
 namespace tessera::studies::butterfly {
 namespace {

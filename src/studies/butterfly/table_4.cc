@@ -6,7 +6,7 @@
 #include <span>
 
 #include "studies/butterfly/layer_cell.h"
-#include "studies/butterfly/sections.h"
+#include "studies/butterfly/study.h"
 #include "studies/butterfly/training_cell.h"
 
 namespace tessera::studies::butterfly {

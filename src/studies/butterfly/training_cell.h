@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "report/interval.h"
-#include "studies/butterfly/study.h"
+#include "studies/paper/study.h"
 
 namespace tessera::studies::butterfly {
 

@@ -1,4 +1,4 @@
-// Runs the cells of `tessera reproduce butterfly`, and keeps them.
+// Runs the cells of a paper, and keeps them.
 #pragma once
 
 #include <map>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "studies/butterfly/study.h"
 #include "studies/common/result_file.h"
 #include "studies/common/run.h"
+#include "studies/paper/study.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 
 /// A result with its section and cell as one JSON object.
 nlohmann::ordered_json json_of(const std::string& section, const std::string& cell, const Result& result);
@@ -42,7 +42,7 @@ struct Task {
 };
 
 /// The cells of the sections that a request asks for.
-std::vector<Task> tasks_of(const Request& request, const machine::Machine& machine);
+std::vector<Task> tasks_of(const Paper& paper, const Request& request, const machine::Machine& machine);
 
 /// Cells that a store lacks.
 size_t missing(const std::vector<Task>& tasks, const Store& store);
@@ -53,4 +53,4 @@ size_t missing(const std::vector<Task>& tasks, const Store& store);
 size_t run(const Request& request, const machine::Machine& machine, const std::vector<Task>& tasks,
            Store& store, Watcher& watcher);
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

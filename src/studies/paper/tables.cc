@@ -1,13 +1,11 @@
-#include "studies/butterfly/tables.h"
+#include "studies/paper/tables.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "studies/butterfly/sections.h"
-
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 namespace {
 
 using Entry = Figure::Entry;
@@ -43,7 +41,7 @@ Figure comparison_figure(const Study& study) {
                 "",
                 {"section", "number", "unit", "published", "ours", "ours/published", "meant to be", "is",
                  "why they differ"}};
-  for (const Section& section : sections_of(study.request))
+  for (const Section& section : sections_of(study.paper, study.request))
     if (section.comparisons != nullptr)
       for (const Comparison& c : section.comparisons(study)) figure.rows.push_back(row_of(section, c));
   return figure;
@@ -51,7 +49,7 @@ Figure comparison_figure(const Study& study) {
 
 std::vector<Figure> figures_of(const Study& study) {
   std::vector<Figure> figures;
-  for (const Section& section : sections_of(study.request))
+  for (const Section& section : sections_of(study.paper, study.request))
     if (section.figures != nullptr)
       for (Figure& figure : section.figures(study)) figures.push_back(std::move(figure));
   figures.push_back(comparison_figure(study));
@@ -71,4 +69,4 @@ std::string notes_of(const Study& study) {
              : fmt::format("Executed and compared with float64: {} cells, {} correct.\n", executed, verified);
 }
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

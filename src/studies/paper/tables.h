@@ -1,12 +1,12 @@
-// Output of `tessera reproduce butterfly`.
+// A study's tables, files and page.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "studies/butterfly/study.h"
+#include "studies/paper/study.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 
 /// The numbers of the paper beside ours, of all sections asked for.
 Figure comparison_figure(const Study& study);
@@ -22,4 +22,4 @@ std::string csv(const Study& study);
 std::string json(const Study& study);
 std::string page(const Study& study);
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

@@ -1,4 +1,4 @@
-#include "studies/butterfly/run.h"
+#include "studies/paper/cells.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "studies/butterfly/sections.h"
 #include "studies/common/json.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 namespace {
 
 using nlohmann::ordered_json;
@@ -70,9 +69,9 @@ void Store::add(const std::string& section, const std::string& cell, const Resul
   results_[{section, cell}] = result;
 }
 
-std::vector<Task> tasks_of(const Request& request, const machine::Machine& machine) {
+std::vector<Task> tasks_of(const Paper& paper, const Request& request, const machine::Machine& machine) {
   std::vector<Task> tasks;
-  for (const Section& section : sections_of(request))
+  for (const Section& section : sections_of(paper, request))
     if (section.cells != nullptr)
       for (Cell& cell : section.cells(machine, request))
         tasks.push_back({std::string(section.name), std::move(cell)});
@@ -114,4 +113,4 @@ size_t run(const Request& request, const machine::Machine& machine, const std::v
   return progress.failed();
 }
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

@@ -1,14 +1,13 @@
-// CSV and JSON of `tessera reproduce butterfly`.
+// A study as CSV and JSON.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "studies/butterfly/run.h"
-#include "studies/butterfly/sections.h"
-#include "studies/butterfly/tables.h"
 #include "studies/common/json.h"
+#include "studies/paper/cells.h"
+#include "studies/paper/tables.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 namespace {
 
 using nlohmann::ordered_json;
@@ -61,7 +60,7 @@ std::string csv(const Study& study) {
     out += fmt::format("{},{},{},{},{},{},,{},{}\n", section, field(machine), field(cell), r.fits, quantity,
                        value, or_empty(r.verified), or_empty(r.max_rel_error));
   };
-  for (const Section& section : sections_of(study.request)) {
+  for (const Section& section : sections_of(study.paper, study.request)) {
     for (const Part& part : study.parts)
       for (const auto& [key, r] : part.results) {
         if (key.first != section.name) continue;
@@ -80,13 +79,14 @@ std::string json(const Study& study) {
   ordered_json machines = ordered_json::array();
   for (const Part& part : study.parts) machines.push_back(part.machine.name);
   ordered_json sections = ordered_json::array();
-  for (const Section& section : sections_of(study.request)) sections.push_back(json_of(section, study));
+  for (const Section& section : sections_of(study.paper, study.request))
+    sections.push_back(json_of(section, study));
   return ordered_json{{"schema", 1},
-                      {"command", "reproduce butterfly"},
+                      {"command", fmt::format("reproduce {}", study.paper.name)},
                       {"machines", std::move(machines)},
                       {"sections", std::move(sections)}}
              .dump(2) +
          "\n";
 }
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

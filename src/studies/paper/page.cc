@@ -1,12 +1,11 @@
-// The page of `tessera reproduce butterfly`.
+// A study's page.
 #include "report/page.h"
 
 #include <fmt/format.h>
 
-#include "studies/butterfly/sections.h"
-#include "studies/butterfly/tables.h"
+#include "studies/paper/tables.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 
 using report::Html;
 
@@ -31,20 +30,18 @@ Html html_of(const Section& section, const Study& study) {
 }  // namespace
 
 std::string page(const Study& study) {
-  report::Page page("Butterfly factorizations on an IPU", subtitle_of(study));
+  report::Page page(std::string(study.paper.title), subtitle_of(study));
   const auto add = [&](std::string heading, Html content) {
     if (!content.empty()) page.add_section(std::move(heading), std::move(content));
   };
   add("Beside the paper", studies::html_of(comparison_figure(study)));
-  for (const Section& section : sections_of(study.request))
+  for (const Section& section : sections_of(study.paper, study.request))
     add(std::string(section.title), html_of(section, study));
-  Html about = report::paragraph(
-      "Published numbers are in brackets, in charts hollow marks and dashed lines: S.-K. Shekofteh, C. "
-      "Alles, H. Fröning, Reducing Memory Requirements for the IPU using Butterfly Factorizations, 2023, "
-      "measured on one GC200 of an M2000 and on an A30.");
+  Html about = report::paragraph(fmt::format(
+      "Published numbers are in brackets, in charts hollow marks and dashed lines: {}", study.paper.source));
   if (const std::string notes = notes_of(study); !notes.empty()) about += report::paragraph(notes);
   page.add_section("Source", about);
   return page.html();
 }
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

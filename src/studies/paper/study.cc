@@ -1,0 +1,79 @@
+#include "studies/paper/study.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::studies {
+
+std::optional<double> Result::value(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<bool> Comparison::is_near() const {
+  if (!ours || !least || !most) return std::nullopt;
+  return *ratio() >= *least && *ratio() <= *most;
+}
+
+Published::Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder) {
+  for (const PublishedFile& file : committed) {
+    const std::string name(file.name);
+    std::vector<PublishedRow>& rows = tables_[name];
+    read_published(committed, folder, name, [&](const PublishedRow& row) { rows.push_back(row); });
+    for (const PublishedRow& row : rows) (void)row.text("name");
+  }
+}
+
+std::optional<double> Published::number(const std::string& table, const std::string& name,
+                                        const std::string& column) const {
+  for (const PublishedRow& row : rows(table))
+    if (row.text("name") == name)
+      return row.text(column).empty() ? std::nullopt : std::optional(row.number<double>(column));
+  return std::nullopt;
+}
+
+const std::vector<PublishedRow>& Published::rows(const std::string& table) const { return tables_.at(table); }
+
+const Result* Part::find(std::string_view section, std::string_view cell) const {
+  const auto found = results.find({std::string(section), std::string(cell)});
+  return found == results.end() ? nullptr : &found->second;
+}
+
+std::optional<double> Part::value(std::string_view section, std::string_view cell,
+                                  const std::string& name) const {
+  const Result* result = find(section, cell);
+  return result == nullptr ? std::nullopt : result->value(name);
+}
+
+Study::Study(const Paper& of, Request requested)
+    : paper(of), request(std::move(requested)), published(of.published, request.published) {}
+
+const Part* Study::modelled() const {
+  const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& p) { return !p.is_host(); });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+const Part* Study::host() const {
+  const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& p) { return p.is_host(); });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+std::vector<Section> sections_of(const Paper& paper, const Request& request) {
+  const std::span<const Section> all = paper.sections;
+  std::string names;
+  for (const Section& section : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", section.name);
+  for (const std::string& name : request.only)
+    if (std::none_of(all.begin(), all.end(), [&](const Section& s) { return s.name == name; }))
+      throw UsageError(fmt::format("--only takes sections: {}; '{}' is none of them", names, name));
+  std::vector<Section> sections;
+  for (const Section& section : all)
+    if (request.only.empty() ||
+        std::find(request.only.begin(), request.only.end(), section.name) != request.only.end())
+      sections.push_back(section);
+  return sections;
+}
+
+}  // namespace tessera::studies

@@ -1,0 +1,180 @@
+// `tessera reproduce NAME` of a paper: a list of sections, each a table or figure, run on a modelled machine
+// and measured on this host, beside the published numbers.
+//
+// To add a section: write its file in the paper's folder, with a function that returns the Section, and list
+// it with the others. Its cells() are what is run on a machine, each with a name that is the key of its
+// result, and a function that runs it; running them, keeping them between runs, progress, CSV and JSON come
+// from here. figures() and charts() read the results out of the study by section and name, and must accept
+// that any of them is missing (--only, another machine, a cell that does not fit). comparisons() set numbers
+// of the paper beside them, with the deviation that is allowed. Published numbers are tables in published/ of
+// the paper's folder, each with its source and a column `name`; cmake/studies.cmake lists them.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "report/html.h"
+#include "studies/common/figure.h"
+#include "studies/common/published.h"
+
+namespace tessera::studies {
+
+struct Request {
+  std::vector<std::string> machines = {"gc200", "host"};  ///< a modelled one, host, or both
+  std::vector<std::string> only{};                        ///< names of sections; empty: all
+  uint32_t threads = 0;                                   ///< 0: one per physical core
+  bool full = false;                                      ///< what takes long, too
+  bool verify = true;                                     ///< execute a sample of the modelled cells
+  std::shared_ptr<const ImageSplit> images{};             ///< CIFAR-10 to train with; null: none
+
+  std::string data{};       ///< folder of data sets
+  std::string out{};        ///< folder of results; "": the paper's name
+  std::string published{};  ///< folder of published tables; "": those committed
+  std::string csv{};
+  std::string html{};
+  bool json = false;
+};
+
+/// What a cell found: numbers by name, such as "seconds" and "gflops".
+struct Result {
+  bool fits = true;
+  std::string reason;  ///< why it does not fit
+  std::map<std::string, double> values;
+  std::optional<bool> verified;
+  std::optional<double> max_rel_error;
+  std::optional<double> tolerance;
+
+  std::optional<double> value(const std::string& name) const;
+};
+
+/// Where and how a cell runs. Without `verify` a modelled machine's program is only accounted.
+struct Setting {
+  const machine::Machine& machine;
+  bool verify = false;
+  uint32_t threads = 0;
+
+  bool on_host() const { return machine.kind == machine::Kind::host; }
+};
+
+/// One thing to run on one machine. Its name is unique in its section, and states all that its numbers depend
+/// on: it is the key under which they are kept.
+struct Cell {
+  std::string name;
+  double seconds = 0.1;  ///< about how long it takes: long ones start first
+  std::function<Result(const Setting&)> run;
+};
+
+/// A number of the paper beside ours. `least` and `most` bound ours / published where the model is meant to
+/// be near; without them the ratio is only reported.
+struct Comparison {
+  std::string what;
+  std::string unit;
+  double published = 0;
+  std::optional<double> ours;
+  std::optional<double> least{};
+  std::optional<double> most{};
+  std::string remark{};  ///< why they differ
+
+  std::optional<double> ratio() const { return ours ? std::optional(*ours / published) : std::nullopt; }
+  /// None if there is no bound, or no number of ours.
+  std::optional<bool> is_near() const;
+  /// `fraction` 0.15: within 15 %.
+  Comparison within(double fraction) && {
+    least = 1 - fraction, most = 1 + fraction;
+    return std::move(*this);
+  }
+  Comparison within_factor(double factor) && {
+    least = 1 / factor, most = factor;
+    return std::move(*this);
+  }
+};
+
+/// The paper's tables, by the name of their file and row. Each has a column `name`.
+class Published {
+ public:
+  /// Those of a folder, or if it is "" those committed. Throws as read_published().
+  Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder);
+
+  /// None if the table lacks the row, or has no number there.
+  std::optional<double> number(const std::string& table, const std::string& name,
+                               const std::string& column) const;
+  /// Rows of a table, in its order.
+  const std::vector<PublishedRow>& rows(const std::string& table) const;
+
+ private:
+  std::map<std::string, std::vector<PublishedRow>> tables_;
+};
+
+/// The finished cells of one machine, by section and name.
+struct Part {
+  machine::Machine machine;
+  std::map<std::pair<std::string, std::string>, Result> results;
+
+  bool is_host() const { return machine.kind == machine::Kind::host; }
+  const Result* find(std::string_view section, std::string_view cell) const;
+  std::optional<double> value(std::string_view section, std::string_view cell, const std::string& name) const;
+};
+
+struct Paper;
+
+/// What sections read to make their tables.
+struct Study {
+  const Paper& paper;
+  Request request;
+  Published published;
+  std::vector<Part> parts;  ///< in the order of the request
+
+  /// Without parts. Throws as Published().
+  Study(const Paper& of, Request requested);
+
+  /// The part of the modelled machine, and that of the host; null if it was not asked for.
+  const Part* modelled() const;
+  const Part* host() const;
+};
+
+/// A table or figure of a paper. Functions may be null.
+struct Section {
+  std::string_view name;   ///< "table-2", as --only takes it
+  std::string_view title;  ///< "Dense and sparse products (table 2)"
+  std::vector<Cell> (*cells)(const machine::Machine& machine, const Request& request) = nullptr;
+  std::vector<Figure> (*figures)(const Study& study) = nullptr;
+  report::Html (*charts)(const Study& study) = nullptr;
+  std::vector<Comparison> (*comparisons)(const Study& study) = nullptr;
+};
+
+/// A data set that some cells need.
+struct PaperData {
+  std::string_view what;      ///< "accuracies of tables 4 and 5"
+  std::string_view contents;  ///< of its folder: "CIFAR-10"
+  bool (*is_needed)(const Request& request, std::span<const machine::Machine> machines) = nullptr;
+  /// Throws Error if the folder lacks it.
+  void (*load)(const std::string& folder, Request& request) = nullptr;
+};
+
+struct Paper {
+  std::string_view name;    ///< of its command
+  std::string_view title;   ///< of its page
+  std::string_view about;   ///< what the command does
+  std::string_view source;  ///< where published numbers are from
+  std::span<const Section> sections;
+  std::span<const PublishedFile> published;
+  std::optional<PaperData> data{};
+  std::string_view examples;
+};
+
+/// Those that a request asks for. Throws UsageError for an unknown name.
+std::vector<Section> sections_of(const Paper& paper, const Request& request);
+
+}  // namespace tessera::studies
