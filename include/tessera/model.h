@@ -327,10 +327,10 @@ struct SpikingInitial {
   double current_decay = 0.9;
   double threshold = 1;
 };
-/// Adds the parameters of layers, named `name`.0.weight, …
+/// Adds the parameters of layers, named `name`.0.weight, …: weights of a type, the others f32.
 std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
                                       const std::vector<SpikingLayer>& layers,
-                                      const SpikingInitial& initial = {});
+                                      const SpikingInitial& initial = {}, Type weights = Type::f32);
 
 /// The number of steps in which each of so many neurons fired: f32 [batch, neurons].
 Value spike_counts(const Spikes& spikes, uint32_t neurons);
@@ -456,8 +456,9 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   const Graph& graph() const;
-  /// The account of a run, without running.
-  RunCost cost() const;
+  /// The account of a run, without running. Costs that depend on integers which only a run computes are those
+  /// of what is expected; of integer inputs, those of given arrays.
+  RunCost cost(std::span<const Tensor> inputs = {}) const;
   /// The tile program, in readable form.
   std::string program() const;
   /// The number of its compute sets: code, of which calls of a function share one copy.

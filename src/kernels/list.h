@@ -33,7 +33,8 @@ namespace tessera::kernels {
   X(spike_counts)                   \
   X(spiking)                        \
   X(tile_kronecker)                 \
-  X(tile_product)
+  X(tile_product)                   \
+  X(tile_spiking)
 
 #define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)

@@ -188,6 +188,21 @@ Purpose Lowering::purpose_of(ValueId id) const {
   return Purpose::activation;
 }
 
+/// Where the first operation that minds wants a value that is no result, and an optimizer's state its
+/// parameter.
+std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
+  const ValueId wanted = graph_.info(id).belongs.value_or(id);
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const std::vector<ValueId>& inputs = graph_.nodes()[n].inputs;
+    const auto& mappings = lowered_.orders.nodes[n].mappings;
+    for (size_t i = 0; i < mappings.size(); ++i)
+      if (inputs[i] == wanted && !mappings[i].empty() &&
+          lowered_.orders.nodes[n].inputs[i] == lowered_.orders.values[id])
+        return mappings[i];
+  }
+  return {};
+}
+
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   const ValueInfo& info = graph_.info(id);
   const Order order = lowered_.orders.values[id];
@@ -217,6 +232,7 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     return;
   }
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
+  if (info.kind != Kind::result && !on_host() && order != Order::stored) layout.mapping = wanted_mapping(id);
   const bool is_part = info.kind == Kind::input && role == Role::temporary;
   lowered_.operands[id] =
       builder_.add(is_part ? info.name + ".micro" : info.name, role, info.type.type, layout, purpose_of(id));

@@ -3,6 +3,7 @@
 
 #include <tessera/model.h>
 
+#include <any>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,6 +84,13 @@ class Lowering {
   }
   /// An output is stored where an operand lies; a value where another one does.
   void alias_output(size_t i, const ops::Operand& operand);
+  /// What an operation leaves for another one beside its outputs, by one of these.
+  void keep(ValueId output, std::any what) { kept_[output] = std::move(what); }
+  template <class T>
+  const T* kept(ValueId output) const {
+    const auto found = kept_.find(output);
+    return found == kept_.end() ? nullptr : std::any_cast<T>(&found->second);
+  }
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
   /// A value in an order: itself, or a conversion.
   ops::Operand in_order(ValueId id, Order order);
@@ -131,12 +139,14 @@ class Lowering {
   void assign();
   const OrderChoice& choice() const { return lowered_.orders.nodes.at(node_); }
   program::Purpose purpose_of(ValueId id) const;
+  std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
   const Graph& graph_;
   const ops::Builder& builder_;
   std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<std::pair<ValueId, Order>, ops::Operand> converted_;
+  std::map<ValueId, std::any> kept_;
   std::vector<bool> skipped_;
   std::vector<program::StepId> before_;
   std::vector<program::StepId> steps_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "program/program.h"
 
 namespace tessera::model {
 
@@ -23,6 +24,8 @@ struct OrderChoice {
   std::vector<Order> inputs;
   std::vector<Order> outputs;
   double seconds = 0;
+  /// By input: where it shall lie on tiles if it is no result; none, or empty: anywhere.
+  std::vector<std::vector<program::MappedBox>> mappings = {};
   std::any plan = {};  ///< of the operation in these orders, if it was made for its cost
 };
 

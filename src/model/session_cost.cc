@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "model/session_impl.h"
 
 namespace tessera::model {
@@ -73,8 +75,16 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   return cost;
 }
 
-RunCost Session::cost() const {
-  return impl_->cost_of(impl_->session->run(impl_->metadata(), {.dry = true}), false);
+RunCost Session::cost(std::span<const Tensor> inputs) const {
+  std::vector<engine::Binding> bindings = impl_->metadata();
+  for (const Impl::External& external : impl_->externals()) {
+    const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
+    const bool is_integer = epsilon_of(impl_->graph.type(external.id).type) == 0;
+    if (given == inputs.end() || given->data == nullptr || !is_integer) continue;
+    if (impl_->graph.info(external.id).kind != Kind::input) continue;
+    bindings.push_back(impl_->bind(external.operand, external.id, given->data));
+  }
+  return impl_->cost_of(impl_->session->run(bindings, {.dry = true}), false);
 }
 
 }  // namespace tessera::model

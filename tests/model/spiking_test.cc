@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "kernels/common/element.h"
 #include "support/error_of.h"
 
 namespace tessera::model {
@@ -73,6 +74,10 @@ std::vector<Setting> settings() {
           {"learned", {gated, leaky(24, 5)}, true},
           {"recurrent", {recurrent, leaky(24, 5)}, true},
           {"deep", {hidden, {.inputs = 24, .neurons = 20, .delay = 1}, leaky(20, 5)}},
+          {"wide",
+           {{.inputs = kInputs, .neurons = 60, .delay = 1},
+            {.inputs = 60, .neurons = 41, .delay = 2},
+            leaky(41, 5)}},
           {"few_listed", {hidden, leaky(24, 5)}, false, {5, 0}},
           {"spikes_last", {hidden, {.inputs = 24, .neurons = 5}}}};
 }
@@ -140,8 +145,9 @@ TEST_P(SpikingGraph, GradientsAgreeWithDenseBackpropagation) {
   const Arrays initial = initial_state(n.graph, 4);
   WideArrays state = widened(initial);
   const WideArrays expected = evaluate(n.graph, widened(Network::inputs()), state);
-  for (const uint32_t threads : {1U, 2U}) {
-    Session session(n.graph, Machine::host(threads));
+  for (const char* machine : {"host", "gc200"}) {
+    SCOPED_TRACE(machine);
+    Session session(n.graph, Machine::find(machine, 2));
     session.set_state(initial);
     const Arrays results = session.run(Network::inputs());
     expect_near(results, expected);
@@ -152,21 +158,148 @@ TEST_P(SpikingGraph, RepeatsItsBitsOnAnyNumberOfThreads) {
   Network n(GetParam());
   add_training(n.loss, {.optimizer = Adam{}});
   const Arrays initial = initial_state(n.graph, 4);
-  std::vector<Arrays> states;
-  for (const uint32_t threads : {1U, 2U}) {
-    Session session(n.graph, Machine::host(2), {.threads = threads});
-    session.set_state(initial);
-    for (uint32_t step = 1; step < 4; ++step) {
-      Arrays inputs = Network::inputs(step);
-      inputs["rate"] = {0.01F};
-      inputs["step"] = {static_cast<float>(step)};
-      session.run(inputs);
+  for (const char* machine : {"host", "bow"}) {
+    std::vector<Arrays> states;
+    for (const uint32_t threads : {1U, 2U}) {
+      Session session(n.graph, Machine::find(machine, 2), {.threads = threads});
+      session.set_state(initial);
+      for (uint32_t step = 1; step < 4; ++step) {
+        Arrays inputs = Network::inputs(step);
+        inputs["rate"] = {0.01F};
+        inputs["step"] = {static_cast<float>(step)};
+        session.run(inputs);
+      }
+      states.push_back(session.state());
     }
-    states.push_back(session.state());
+    for (const auto& [name, values] : states[0])
+      EXPECT_EQ(std::memcmp(values.data(), states[1].at(name).data(), values.size() * sizeof(float)), 0)
+          << machine << ", " << name;
   }
-  for (const auto& [name, values] : states[0])
-    EXPECT_EQ(std::memcmp(values.data(), states[1].at(name).data(), values.size() * sizeof(float)), 0)
-        << name;
+}
+
+TEST_P(SpikingGraph, TilesMakeTheListsOfHosts) {
+  Network n(GetParam());
+  for (size_t l = 0; l < n.results.spikes.size(); ++l) {
+    n.graph.output("ids" + std::to_string(l), n.results.spikes[l].ids);
+    n.graph.output("num" + std::to_string(l), n.results.spikes[l].num);
+    n.graph.output("dropped" + std::to_string(l), n.results.dropped[l]);
+  }
+  std::vector<Arrays> found;
+  for (const char* machine : {"host", "gc200"}) {
+    Session session(n.graph, Machine::find(machine, 2), {.seed = 4});
+    found.push_back(session.run(Network::inputs()));
+  }
+  for (size_t l = 0; l < n.results.spikes.size(); ++l) {
+    const std::string number = std::to_string(l);
+    EXPECT_EQ(found[0].at("num" + number), found[1].at("num" + number));
+    EXPECT_EQ(found[0].at("dropped" + number), found[1].at("dropped" + number));
+    const uint32_t capacity = n.results.spikes[l].capacity();
+    for (size_t row = 0; row < kSteps * kBatch; ++row)
+      for (uint32_t i = 0; i < found[0].at("num" + number)[2 * row + 1]; ++i)
+        ASSERT_EQ(found[0].at("ids" + number)[row * capacity + i],
+                  found[1].at("ids" + number)[row * capacity + i])
+            << "layer " << l << ", list " << row << ", place " << i;
+  }
+}
+
+/// Inputs as arrays of their types.
+struct TypedInputs {
+  explicit TypedInputs(const Graph& graph, const Arrays& arrays) {
+    for (const auto& [name, values] : arrays)
+      for (const ValueInfo& info : graph.values()) {
+        if (info.name != name) continue;
+        std::vector<std::byte>& of = bytes[name];
+        of.resize(values.size() * size_of(info.type.type));
+        for (size_t i = 0; i < values.size(); ++i)
+          kernels::store_number(info.type.type, of.data() + i * size_of(info.type.type), values[i]);
+        tensors.push_back({name, of.data()});
+      }
+  }
+  std::map<std::string, std::vector<std::byte>> bytes;
+  std::vector<Tensor> tensors;
+};
+
+TEST(SpikingGraphs, CostWhatTheirListsSayIfTheseAreKnown) {
+  for (const bool hidden : {false, true}) {
+    Graph g;
+    const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+    std::vector<SpikingLayer> layers = {leaky(kInputs, 24)};
+    if (hidden) layers = {{.inputs = kInputs, .neurons = 24}, leaky(24, 5)};
+    const std::vector<Value> p = spiking_parameters(g, "snn", layers, {.weight = 1.5});
+    const SpikingResults results = spiking(in, layers, p,
+                                           {.gradient_threshold = g.constant("", {}, {0}),
+                                            .expected_input_activity = 0.1,
+                                            .expected_activity = 0.5});
+    const Value loss = mean(square(*results.potentials));
+    g.output("loss", loss);
+    add_training(loss);
+    Session session(g, Machine::find("gc200", 2));
+    Arrays arrays = random_lists(6);
+    arrays["rate"] = {0.1F};
+    TypedInputs inputs(g, arrays);
+    const RunCost estimate = session.cost(inputs.tensors);
+    EXPECT_EQ(session.cost().fullest_tile_bytes, estimate.fullest_tile_bytes);
+    EXPECT_NE(session.cost().cycles, estimate.cycles);
+    float loss_now = 0;
+    inputs.tensors.push_back({"loss", &loss_now});
+    const RunCost executed = session.measure(inputs.tensors);
+    // What layers fire, only a run computes.
+    if (hidden)
+      EXPECT_NE(executed.cycles, estimate.cycles);
+    else
+      EXPECT_EQ(executed.cycles, estimate.cycles);
+    EXPECT_NEAR(executed.seconds, estimate.seconds, 0.1 * estimate.seconds);
+  }
+}
+
+TEST(SpikingGraphs, TakeWeightsOfSixteenBits) {
+  const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24}, leaky(24, 5)};
+  Graph g;
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  const std::vector<Value> p = spiking_parameters(g, "snn", layers, {.weight = 1.5}, Type::f16);
+  EXPECT_EQ(p[0].type().type, Type::f16);
+  EXPECT_EQ(p[1].type().type, Type::f32);
+  const SpikingResults results = spiking(in, layers, p, {.gradient_threshold = g.constant("", {}, {0})});
+  const Value loss = cross_entropy(readout(*results.potentials, kBatch, Readout::mean),
+                                   g.input("labels", {kBatch}, Type::u32));
+  g.output("loss", loss);
+  const auto found = gradients(loss, {p[0], p[3]});
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i]->type().type, Type::f16);
+    g.output("gradient" + std::to_string(i), *found[i]);
+  }
+  Arrays inputs = random_lists(5);
+  inputs["labels"] = {0, 1, 2, 3, 4, 0};
+  Arrays state = initial_state(g, 4);
+  for (auto& [name, values] : state)
+    if (name.ends_with("weight"))
+      for (float& x : values) x = std::round(x * 256) / 256;
+  WideArrays wide = widened(state);
+  const WideArrays expected = evaluate(g, widened(inputs), wide);
+  for (const char* machine : {"host", "gc200"}) {
+    SCOPED_TRACE(machine);
+    Session session(g, Machine::find(machine, 2));
+    session.set_state(state);
+    const Arrays results_of_run = session.run(inputs);
+    for (const auto& [name, values] : expected) {
+      double most = 0;
+      for (const double x : values) most = std::max(most, std::abs(x));
+      for (size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(results_of_run.at(name)[i], values[i], 4e-3 * most) << name << ", element " << i;
+    }
+  }
+}
+
+TEST(SpikingGraphs, KeepWhatGradientsReadOnTiles) {
+  Graph g;
+  const Spikes in = spike_input(g, "in", 4, 3, 5);
+  const std::vector<SpikingLayer> layers = {{.inputs = 8, .neurons = 6}};
+  const std::vector<Value> p = spiking_parameters(g, "snn", layers);
+  const SpikingResults results = spiking(in, layers, p);
+  g.output("surrogate", g.value(results.spikes[0].num.id + 1));
+  EXPECT_EQ(test::error_of<UsageError>([&] { Session(g, Machine::find("gc200")); }),
+            "'surrogate' stays on the tiles: of spiking layers on gc200 only lists, and potentials of a last "
+            "layer without spikes can be outputs");
 }
 
 TEST(SpikingGraphs, ChainLayersOfSeveralOperations) {

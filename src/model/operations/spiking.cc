@@ -13,6 +13,7 @@
 #include "model/operations/list.h"
 #include "model/operations/spike_lists.h"
 #include "model/operations/spiking_node.h"
+#include "ops/spiking/tiles/tiles.h"
 
 namespace tessera::model {
 namespace {
@@ -118,6 +119,34 @@ Gradients gradient(const Differentiation& d) {
 
 // Lowering.
 
+/// On tiles, weights lie with their neurons, and lists of inputs sample by sample.
+ops::SpikingTilePartition partition_of(const Node& node, const Graph& graph,
+                                       const machine::Machine& machine) {
+  const Type weights = graph.type(node.inputs[first_parameter(node.operation->name)]).type;
+  if (weights == Type::bf16)
+    throw UsageError(fmt::format("{}: {} has no bf16", node.operation->name, machine.name));
+  return ops::partition_spiking(spiking_problems_of(node, graph.type(node.inputs[0])), weights, machine);
+}
+
+std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
+  std::vector<OrderChoice> choices = plain_orders(query, node);
+  if (query.machine.kind == machine::Kind::host) return choices;
+  const std::vector<SpikingProblem> problems = spiking_problems_of(node, query.type(node.inputs[0]));
+  const ops::SpikingTilePartition partition = partition_of(node, query.graph, query.machine);
+  auto& mappings = choices[0].mappings;
+  mappings.resize(node.inputs.size());
+  mappings[0] = ops::map_lists(partition.layers[0], problems[0].steps, problems[0].in_capacity);
+  mappings[1] = ops::map_lists(partition.layers[0], problems[0].steps, 2);
+  size_t next = first_parameter(node.operation->name);
+  for (size_t l = 0; l < problems.size(); ++l)
+    for (const SpikingParameter& parameter : parameters_of(problems[l].layer)) {
+      if (parameter.name == "weight" || parameter.name == "recurrent")
+        mappings[next] = ops::map_neurons(partition, partition.layers[l], parameter.rows);
+      ++next;
+    }
+  return choices;
+}
+
 /// The row of control words.
 Operand control_of(Lowering& l, const Node& node) {
   const Operand control = l.temporary("control", Type::u32, 1, ops::spiking_control_columns());
@@ -136,33 +165,84 @@ Operand control_of(Lowering& l, const Node& node) {
   return control;
 }
 
-ops::SpikingStackOperands inputs_of(Lowering& l, const Node& node, size_t parameters) {
+std::vector<SpikingProblem> problems_of(const Lowering& l, const Node& node) {
+  return spiking_problems_of(node, l.graph().type(node.inputs[0]));
+}
+
+bool is_weight(const SpikingParameter& parameter) {
+  return parameter.name == "weight" || parameter.name == "recurrent";
+}
+
+/// Tiles read weights in 16 bits where they lie.
+ops::SpikingStackOperands inputs_of(Lowering& l, const Node& node,
+                                    const std::vector<SpikingParameter>& parameters) {
   ops::SpikingStackOperands o;
   o.in_ids = l.input(0);
   o.in_num = l.input(1);
   const size_t first = first_parameter(node.operation->name);
-  for (size_t i = 0; i < parameters; ++i) o.parameters.push_back(l.as_type(l.input(first + i), Type::f32));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Operand given = l.input(first + i);
+    const bool stays = !l.on_host() && is_weight(parameters[i]);
+    o.parameters.push_back(stays ? given : l.as_type(given, Type::f32));
+  }
   return o;
 }
 
-void lower(Lowering& l, const Node& node) {
-  std::vector<SpikingProblem> problems = spiking_problems_of(node, l.graph().type(node.inputs[0]));
-  // What a forward pass keeps for gradients, it keeps only if something reads it.
-  bool trains = false;
+/// On tiles: layers step together, and what gradients read stays where it is.
+void lower_on_tiles(Lowering& l, const Node& node, const std::vector<SpikingProblem>& problems,
+                    ops::SpikingStackOperands o) {
+  const std::vector<SpikingProblem> all = problems_of(l, node);
+  size_t output = 0;
+  each_result(all, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {
+    const bool is_given =
+        member == kIds || member == kNum || member == kDropped || member == read_member(all[layer]);
+    for (const auto& [name, id] : l.graph().outputs())
+      if (id == node.outputs[output] && !is_given)
+        throw UsageError(
+            fmt::format("'{}' stays on the tiles: of spiking layers on {} only lists, and "
+                        "potentials of a last layer without spikes can be outputs",
+                        name, l.builder().machine().name));
+    ++output;
+  });
+  const auto position = [&](size_t layer, size_t member) { return position_of(all, layer, member).value(); };
+  const size_t last = all.size() - 1;
+  if (!all[last].layer.neuron.spikes) o.layers[last].potentials = l.output(position(last, kPotentials));
+  const ops::SpikingTileForward forward = ops::build_spiking_on_tiles(
+      l.builder(), problems, partition_of(node, l.graph(), l.builder().machine()), o);
+  l.run(forward.step);
+  for (size_t layer = 0; layer < all.size(); ++layer) {
+    if (!all[layer].layer.neuron.spikes) continue;
+    const ops::SpikingTileResults& r = forward.layers[layer];
+    l.alias_output(position(layer, kIds), forward.steps_of(*r.ids, layer, all[layer].steps));
+    l.alias_output(position(layer, kNum), forward.steps_of(*r.num, layer, all[layer].steps));
+    l.alias_output(position(layer, kDropped), *r.dropped);
+  }
+  l.keep(node.outputs[0], forward);
+}
+
+/// Whether a forward pass keeps for gradients what they need: only if something reads it.
+bool trains(const Lowering& l, const Node& node, const std::vector<SpikingProblem>& problems) {
+  bool is_read = false;
   size_t position = 0;
   each_result(problems, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {
     const bool is_result =
         member == kIds || member == kNum || member == kDropped || member == read_member(problems[layer]);
-    trains |= !is_result && l.is_used(node.outputs[position]);
+    is_read |= !is_result && l.is_used(node.outputs[position]);
     ++position;
   });
-  ops::SpikingStackOperands o = inputs_of(l, node, all_parameters(problems).size());
+  return is_read;
+}
+
+void lower(Lowering& l, const Node& node) {
+  const std::vector<SpikingProblem> problems = problems_of(l, node);
+  std::vector<SpikingProblem> built = problems;
+  for (SpikingProblem& problem : built) problem.trains = trains(l, node, problems);
+  ops::SpikingStackOperands o = inputs_of(l, node, all_parameters(problems));
   o.control = control_of(l, node);
   o.gradient_threshold = l.as_type(l.input(kThreshold), Type::f32);
   o.layers.resize(problems.size());
-  std::vector<SpikingProblem> built = problems;
-  for (SpikingProblem& problem : built) problem.trains = trains;
-  position = 0;
+  if (!l.on_host()) return lower_on_tiles(l, node, built, std::move(o));
+  size_t position = 0;
   each_result(problems, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {
     const bool is_built = !(ops::results_of(built[layer]).*kSpikingMembers[member].matrix).empty();
     if (is_built) o.layers[layer].*kSpikingMembers[member].operand = l.output(position);
@@ -171,31 +251,59 @@ void lower(Lowering& l, const Node& node) {
   l.run(ops::build_spiking_stack(l.builder(), built, o).step);
 }
 
+/// Where gradients of parameters are computed: in FP32, of weights on tiles beside these.
+class ParameterGradients {
+ public:
+  ParameterGradients(Lowering& l, const Node& node) : l_(l), node_(node) {}
+
+  Operand add(size_t output, const std::vector<program::MappedBox>& mapping) {
+    if (l_.graph().type(node_.outputs[output]).type == Type::f32) return l_.output(output, mapping);
+    const Operand to = l_.output(output, mapping);
+    rounded_.emplace_back(l_.builder().temporary("gradient", Type::f32, to.rows(), to.cols(),
+                                                 l_.on_host() ? std::vector<program::MappedBox>() : mapping,
+                                                 program::Purpose::gradient),
+                          to);
+    return rounded_.back().first;
+  }
+  void round() const {
+    for (const auto& [from, to] : rounded_) l_.convert_type(from, to);
+  }
+
+ private:
+  Lowering& l_;
+  const Node& node_;
+  std::vector<std::pair<Operand, Operand>> rounded_;
+};
+
 void lower_gradients(Lowering& l, const Node& node) {
-  const std::vector<SpikingProblem> problems = spiking_problems_of(node, l.graph().type(node.inputs[0]));
-  const size_t parameters = all_parameters(problems).size();
+  const std::vector<SpikingProblem> problems = problems_of(l, node);
+  const std::vector<SpikingParameter> parameters = all_parameters(problems);
   ops::SpikingStackOperands o = inputs_of(l, node, parameters);
   o.layers.resize(problems.size());
-  size_t next = kGradientsParameters + parameters;
+  size_t next = kGradientsParameters + parameters.size();
+  const auto* forward = l.kept<ops::SpikingTileForward>(node.inputs[next]);
+  if (!l.on_host() && forward == nullptr)
+    throw UsageError("gradients of spiking layers on tiles follow their forward pass in the same graph");
   each_result(problems, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {
-    if (member != kDropped) o.layers[layer].*kSpikingMembers[member].operand = l.input(next);
+    if (l.on_host() && member != kDropped) o.layers[layer].*kSpikingMembers[member].operand = l.input(next);
     ++next;
   });
   for (size_t layer = 0; layer < problems.size(); ++layer)
     if (node.list("upstream").at(layer) != 0) o.layers[layer].upstream = l.input(next++);
-  std::vector<std::pair<Operand, Operand>> rounded;
-  for (size_t i = 0; i + 1 < node.outputs.size(); ++i) {
-    const Operand to = l.output(i);
-    Operand gradient = to;
-    if (l.builder().type_of(to) != Type::f32) {
-      gradient = l.temporary(fmt::format("gradient{}", i), Type::f32, to.rows(), to.cols());
-      rounded.emplace_back(gradient, to);
+  ParameterGradients gradients(l, node);
+  size_t output = 0;
+  for (size_t layer = 0; layer < problems.size(); ++layer)
+    for (const SpikingParameter& parameter : ops::learned_parameters(problems[layer])) {
+      const bool is_mapped = forward != nullptr && is_weight(parameter);
+      o.parameter_gradients.push_back(gradients.add(
+          output++,
+          is_mapped ? ops::map_neurons(forward->partition, forward->partition.layers[layer], parameter.rows)
+                    : std::vector<program::MappedBox>()));
     }
-    o.parameter_gradients.push_back(gradient);
-  }
-  if (l.is_used(node.outputs.back())) o.din = l.output(node.outputs.size() - 1);
-  l.run(ops::build_spiking_stack_gradients(l.builder(), problems, o).step);
-  for (const auto& [from, to] : rounded) l.convert_type(from, to);
+  if (l.is_used(node.outputs.back())) o.din = l.output(output);
+  l.run(forward != nullptr ? ops::build_spiking_gradients_on_tiles(l.builder(), problems, *forward, o)
+                           : ops::build_spiking_stack_gradients(l.builder(), problems, o).step);
+  gradients.round();
 }
 
 Attributes attributes_of(const std::vector<SpikingLayer>& layers, uint32_t batch, bool learns,
@@ -254,7 +362,7 @@ std::vector<Case> cases() {
                        .adaptation_decay = 0.9F,
                        .adaptation_strength = 0.2F};
   everything.recurrent = everything.decay_per_neuron = everything.threshold_per_neuron = true;
-  return {case_of({leaky(40, 7)}, false, true), case_of({hidden, leaky(30, 7)}, false, true),
+  return {case_of({leaky(40, 7)}, false, false), case_of({hidden, leaky(30, 7)}, false, true),
           case_of({hidden, {.inputs = 30, .neurons = 9, .delay = 1}}, true, true, {8, 0}),
           case_of({everything, leaky(30, 7)}, true, true)};
 }
@@ -277,10 +385,9 @@ std::vector<Case> gradients_cases() {
 constexpr size_t kAnyNumber = ~size_t{0};
 
 constexpr Operation kSpiking[] = {
-    {"spiking", kForwardParameters, kAnyNumber, infer, gradient, spiking_reference, plain_orders, lower,
-     cases},
+    {"spiking", kForwardParameters, kAnyNumber, infer, gradient, spiking_reference, orders, lower, cases},
     {"spiking_gradients", kGradientsParameters, kAnyNumber, infer_gradients, nullptr,
-     spiking_gradients_reference, plain_orders, lower_gradients, gradients_cases},
+     spiking_gradients_reference, orders, lower_gradients, gradients_cases},
 };
 
 }  // namespace
@@ -329,8 +436,8 @@ SpikingResults spiking(const Spikes& in, const std::vector<SpikingLayer>& layers
 }
 
 std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
-                                      const std::vector<SpikingLayer>& layers,
-                                      const SpikingInitial& initial) {
+                                      const std::vector<SpikingLayer>& layers, const SpikingInitial& initial,
+                                      Type weights) {
   std::vector<Value> parameters;
   for (size_t l = 0; l < layers.size(); ++l)
     for (const SpikingParameter& parameter : parameters_of(layers[l])) {
@@ -341,7 +448,8 @@ std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
                                : parameter.name == "current_decay" ? Initial::constant(initial.current_decay)
                                                                    : Initial::constant(initial.threshold);
       parameters.push_back(graph.parameter(fmt::format("{}.{}.{}", name, l, parameter.name),
-                                           {parameter.rows, parameter.cols}, contents));
+                                           {parameter.rows, parameter.cols}, contents,
+                                           is_weight(parameter) ? weights : Type::f32));
     }
   return parameters;
 }

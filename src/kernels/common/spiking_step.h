@@ -1,0 +1,120 @@
+// One step of one spiking neuron, forward and backward, in FP32.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/host/spiking/layout.h"
+#include "kernels/host/spiking/surrogate.h"
+
+namespace tessera::kernels {
+
+struct SpikingDynamics {
+  float decay = 0;
+  float current_decay = 0;
+  float threshold = 0;
+};
+
+/// What a neuron keeps from step to step.
+struct SpikingState {
+  float v = 0;
+  float current = 0;
+  float adaptation = 0;
+};
+
+/// What a step gives, besides its state.
+struct SpikingAdvance {
+  float u = 0;
+  float distance = 0;  ///< of u, less the adaptation, from the threshold
+  bool fires = false;
+  bool passes = false;  ///< a gradient, without firing
+};
+
+/// With the sum x of the weights of spikes, and whether the neuron fired in the step before.
+inline SpikingAdvance advance(const SpikingNeuron& n, const SpikingDynamics& d, float gradient_threshold,
+                              float x, bool fired_before, SpikingState& state) {
+  if (n.synaptic) x = state.current = std::fma(d.current_decay, state.current, x);
+  float u = std::fma(d.decay, state.v, n.gain * x);
+  if (n.reset == Reset::late_zero && fired_before) u = 0;
+  if (n.reset == Reset::late_subtract && fired_before) u -= d.threshold;
+  state.v = u;
+  if (!n.spikes) return {u, 0, false, false};
+  float y = u;
+  if (n.adaptive) {
+    state.adaptation = std::fma(n.adaptation_decay, state.adaptation, fired_before ? 1.0F : 0.0F);
+    y = std::fma(-n.adaptation_strength, state.adaptation, u);
+  }
+  const bool fires = n.fires_at_threshold ? y >= d.threshold : y > d.threshold;
+  const float distance = y - d.threshold;
+  if (fires && n.reset == Reset::zero) state.v = 0;
+  if (fires && n.reset == Reset::subtract) state.v = u - d.threshold;
+  const bool passes = n.mask == GradientMask::above ? y > gradient_threshold
+                                                    : std::abs(distance) < d.threshold - gradient_threshold;
+  return {u, distance, fires, passes && !fires};
+}
+
+/// The surrogate of a listed neuron, 0 for spikes outside the mask.
+inline float masked_derivative(const SpikingNeuron& n, float threshold, float gradient_threshold,
+                               float distance) {
+  const float margin = threshold - gradient_threshold;
+  const bool passes =
+      n.mask == GradientMask::above ? margin > 0 || distance > -margin : std::abs(distance) < margin;
+  return passes ? derivative_of(n.surrogate, distance) : 0;
+}
+
+/// Gradients that a neuron passes to the step before.
+struct SpikingCarried {
+  float u = 0;
+  float current = 0;
+  float adaptation = 0;
+};
+
+/// What a backward step sees of the forward pass; those that a neuron's gradients do not depend on are 0.
+struct SpikingSeen {
+  float derivative = 0;  ///< of the spike, 0 if it is not listed
+  bool fired = false;
+  bool fired_before = false;
+  float u = 0;
+  float u_before = 0;  ///< in the step before
+  float current_before = 0;
+};
+
+struct SpikingStepGradients {
+  float x = 0;  ///< of the sum of weights
+  SpikingDynamics dynamics = {};
+};
+
+/// From the gradient of the spike, or of the potential of a neuron without spikes.
+inline SpikingStepGradients differentiate(const SpikingNeuron& n, const SpikingDynamics& d, float ds,
+                                          const SpikingSeen& seen, SpikingCarried& carried) {
+  SpikingStepGradients g;
+  const float dv = d.decay * carried.u;
+  float du = n.gates() && seen.fired ? 0 : dv;
+  if (!n.spikes) du += ds;
+  if (n.adaptive) ds += carried.adaptation;
+  if (n.attaches() && n.reset == Reset::zero) ds -= seen.u * dv;
+  if (n.attaches() && n.reset == Reset::subtract) ds -= d.threshold * dv;
+  if (n.attaches() && n.reset == Reset::late_subtract) ds -= d.threshold * carried.u;
+  if (n.reset == Reset::subtract && seen.fired) g.dynamics.threshold -= dv;
+  if (n.reset == Reset::late_subtract && seen.fired) g.dynamics.threshold -= carried.u;
+  if (n.spikes) {
+    const float delta = seen.derivative * ds;
+    du += delta;
+    g.dynamics.threshold -= delta;
+    carried.adaptation = n.adaptation_decay * carried.adaptation - n.adaptation_strength * delta;
+  }
+  const float dbase = n.gates() && n.reset == Reset::late_zero && seen.fired_before ? 0 : du;
+  float v_before = seen.u_before;
+  if (n.reset == Reset::zero && seen.fired_before) v_before = 0;
+  if (n.reset == Reset::subtract && seen.fired_before) v_before -= d.threshold;
+  g.dynamics.decay = dbase * v_before;
+  g.x = n.gain * dbase;
+  if (n.synaptic) {
+    g.x += d.current_decay * carried.current;
+    g.dynamics.current_decay = g.x * seen.current_before;
+  }
+  carried.u = du;
+  carried.current = g.x;
+  return g;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,72 @@
+#include "ops/spiking/tiles/parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "kernels/common/element.h"
+#include "kernels/host/spiking/codelet.h"
+#include "kernels/map/fill/codelet.h"
+#include "ops/owners.h"
+
+namespace tessera::ops {
+
+program::CopyGroup SpikingTileParts::reordered(size_t l, const Operand& from, const Operand& to,
+                                               bool from_tiles) const {
+  const Operand &of_tiles = from_tiles ? from : to, &of_samples = from_tiles ? to : from;
+  std::vector<program::Box> tiles, samples;
+  for (uint32_t i = 0; i < layer(l).tiles; ++i)
+    for (uint32_t b = 0; b < batch(); ++b) {
+      const uint32_t first = p_.first_neuron(i), count = p_.neurons_of(layer(l), i);
+      tiles.push_back(of_tiles.inside({0, from.rows(), first * batch() + b * count, count}));
+      samples.push_back(of_samples.inside({0, from.rows(), b * layer(l).neurons + first, count}));
+    }
+  const auto boxes = static_cast<uint32_t>(tiles.size());
+  return {from.variable,
+          to.variable,
+          boxes,
+          program::BoxSeries::table(std::move(from_tiles ? tiles : samples)),
+          program::BoxSeries::table(std::move(from_tiles ? samples : tiles)),
+          {},
+          {},
+          {}};
+}
+
+bool SpikingTileParts::lies(const Operand& operand, const std::vector<program::MappedBox>& mapping) const {
+  return std::ranges::equal(b_.mapping_of(operand), mapping,
+                            [](const auto& a, const auto& b) { return a.box == b.box && a.tile == b.tile; });
+}
+
+program::StepId SpikingTileParts::clear(const std::vector<Operand>& operands) const {
+  program::ComputeSet set{"clear", program::Phase::compute, {}};
+  for (const Operand& operand : operands) {
+    const std::vector<program::MappedBox> owners = b_.mapping_of(operand);
+    std::ranges::move(groups_of_owners(owners, kernels::fill_codelet, {{operand, boxes_of(owners)}},
+                                       {kernels::param_of(0)}),
+                      std::back_inserter(set.groups));
+  }
+  return b_.execute(std::move(set));
+}
+
+int64_t SpikingTileParts::expected_inputs(size_t l) const {
+  // Of the entries of a list half are spikes, unless they are inputs of the first layer.
+  return std::llround(std::ceil(2 * problems_[l].expected_inputs));
+}
+int64_t SpikingTileParts::expected_listed(size_t l) const {
+  return std::llround(std::ceil(problems_[l].expected_listed));
+}
+
+std::vector<program::Param> SpikingTileParts::params(size_t l) const {
+  const SpikingProblem& problem = problems_[l];
+  std::vector<int64_t> first;
+  for (uint32_t i = 0; i < layer(l).tiles; ++i) first.push_back(p_.first_neuron(i));
+  std::vector<program::Param> params = {int64_t{problem.in_capacity}, int64_t{problem.room()},
+                                        program::Param(std::move(first))};
+  for (const int64_t value : kernels::spiking_params(problem.layer.neuron, problem.layer.recurrent).values)
+    params.emplace_back(value);
+  params.emplace_back(expected_inputs(l));
+  params.emplace_back(expected_listed(l));
+  return params;
+}
+
+}  // namespace tessera::ops
