@@ -9,11 +9,15 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/spiking_options.h"
 #include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "cli/train_request.h"
 #include "cli/train_sweep.h"
+#include "cli/training.h"
 #include "io/atomic_file.h"
+#include "train/settings.h"
+#include "train/spiking/settings.h"
 
 namespace tessera::cli {
 namespace {
@@ -23,29 +27,30 @@ struct Options {
   CommonOptions common;
 };
 
-void resume(const TrainRequest& r, Trainer& trainer) {
+void resume(const TrainRequest& r, Training& training) {
   if (!r.resume) return;
   if (std::filesystem::exists(r.checkpoint))
-    trainer.resume(r.checkpoint, r.allow_different_bits);
+    training.resume(r.checkpoint, r.allow_different_bits);
   else
     complain(fmt::format("{} does not exist yet: training starts anew", r.checkpoint));
 }
 
-int train(const TrainRequest& r, const Machine& machine, Trainer& trainer, report::TrainingReport& report) {
-  resume(r, trainer);
-  const uint64_t first = trainer.step();
+int train(const TrainRequest& r, Training& training, report::TrainingReport& report) {
+  resume(r, training);
+  const uint64_t first = training.step();
   if (!r.json)
     fmt::print("{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
-               heading(report, trainer));
+               heading(report, r.settings.batch));
   std::fflush(stdout);
   const Interruption interruption;
   TrainDisplay display(!r.json, first, report.epochs * report.steps_per_epoch);
-  report.result = trainer.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
-                                   display.show(now);
-                                   return Interruption::pending() == 0;
-                                 }});
+  report.result = training.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
+                                    display.show(now);
+                                    return Interruption::pending() == 0;
+                                  }});
   display.clear();
-  fmt::print("{}", r.json ? json({json_of(r, machine, trainer, report, first)}, {}) : summary(report));
+  fmt::print("{}", r.json ? json({json_of(r, training, report, first)}, {}) : summary(report));
+  training.add_traces(report);
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   if (report.result->finished) return 0;
   complain(fmt::format(
@@ -55,10 +60,9 @@ int train(const TrainRequest& r, const Machine& machine, Trainer& trainer, repor
   return 128 + Interruption::pending();
 }
 
-int show_estimate(const TrainRequest& r, const Machine& machine, const Trainer& trainer,
-                  const report::TrainingReport& report) {
-  fmt::print("{}", r.json ? json({json_of(r, machine, trainer, report, 0)}, {})
-                          : heading(report, trainer) + estimate(report));
+int show_estimate(const TrainRequest& r, const Training& training, const report::TrainingReport& report) {
+  fmt::print("{}", r.json ? json({json_of(r, training, report, 0)}, {})
+                          : heading(report, r.settings.batch) + estimate(report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   for (const model::RunCost* cost : {&report.step, &report.evaluation}) {
     if (cost->overflow.empty()) continue;
@@ -66,6 +70,31 @@ int show_estimate(const TrainRequest& r, const Machine& machine, const Trainer& 
     return 1;
   }
   return 0;
+}
+
+int train_one(const TrainRequest& request, const StartTraining& start) {
+  const std::unique_ptr<Training> training = start(request);
+  report::TrainingReport report = training->report();
+  return request.estimate ? show_estimate(request, *training, report) : train(request, *training, report);
+}
+
+int train_images(TrainRequest& request) {
+  const Machine machine = machine_for(request);
+  const ImageSplit images = images_for(request);
+  const StartTraining start = of_images(images, machine);
+  if (!is_sweep(request)) return train_one(request, start);
+  return train_sweep(request, start, [&](const TrainRequest& one) {
+    train::check(one.settings);
+    train::check_batch(one.settings, images.train.count());
+  });
+}
+
+int train_recordings(const TrainRequest& request) {
+  const RecordingSplit recordings = recordings_for(request);
+  const StartTraining start = of_recordings(recordings);
+  if (!is_sweep(request)) return train_one(request, start);
+  return train_sweep(request, start,
+                     [&](const TrainRequest& one) { train::check(spiking_settings_of(one), recordings); });
 }
 
 int run(const Options& options, const CLI::App& command) {
@@ -76,19 +105,14 @@ int run(const Options& options, const CLI::App& command) {
   check(request, command);
   for (const std::string& file : {request.checkpoint, request.report})
     if (!file.empty()) io::require_writable(file);
-  const Machine machine = machine_for(request);
-  const ImageSplit images = images_for(request);
-  if (is_sweep(request)) return train_sweep(request, machine, images);
-  Trainer trainer(request.settings, images, machine, request.threads);
-  report::TrainingReport report = report_of(request, images, machine, trainer);
-  return request.estimate ? show_estimate(request, machine, trainer, report)
-                          : train(request, machine, trainer, report);
+  return request.is_spiking ? train_recordings(request) : train_images(request);
 }
 
 }  // namespace
 
 Command add_train_command(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("train", "Train dense or sparse classifiers of images");
+  CLI::App& command = *app.add_subcommand(
+      "train", "Train dense or sparse classifiers of images, or spiking ones of recordings");
   auto options = std::make_shared<Options>();
   add_train_options(command, options->request);
   add_common_options(command, options->common);
@@ -99,7 +123,8 @@ Command add_train_command(CLI::App& app) {
       "  tessera train --data data --dataset cifar-10-grey --kind butterfly --seeds 5\n"
       "  tessera train --data data --dataset cifar-10-grey --recipe paper --batch 25,50,100 --seeds 3\n"
       "  tessera train --layers 1024,1024,10 --checkpoint run.safetensors --resume\n"
-      "  tessera train --layers 1024,1024,10 --kind static --density 1/16 --machine bow --estimate");
+      "  tessera train --layers 1024,1024,10 --kind static --density 1/16 --machine bow --estimate\n"
+      "  tessera train --kind spiking --dataset randman --layers 20,128,10 --report spikes.html");
   return [options, &command] { return run(*options, command); };
 }
 

@@ -24,19 +24,6 @@ ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-std::string network_of(const TrainingSettings& s) {
-  std::string text = fmt::format("{}, {}", fmt::join(s.layers, "-"), name_of(s.kind));
-  if (train::is_sparse(s)) text += fmt::format(" of density {:.4g}, block size {}", s.density, s.block_size);
-  if (s.kind == LayerKind::block_butterfly) text += fmt::format(" of block size {}", s.block_size);
-  if (s.kind == LayerKind::pixelfly)
-    text += fmt::format(" of block size {}, butterfly size {}", s.block_size, s.butterfly_size);
-  if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank)
-    text += fmt::format(", rank {}", s.rank);
-  if (train::has_recipe(s)) text += fmt::format(", recipe {}", name_of(s.recipe));
-  if (s.factors != model::Factors::best) text += fmt::format(", {} factors", name_of(s.factors));
-  return text;
-}
-
 uint64_t cycles_of(const TrainingReport& r, double seconds) {
   return static_cast<uint64_t>(std::llround(seconds * r.clock_hz));
 }
@@ -69,13 +56,17 @@ ordered_json operations_of(const TrainingReport& r) {
 void add_result(ordered_json& json, const TrainingReport& r, uint64_t resumed_from) {
   const TrainingResult& result = *r.result;
   ordered_json epochs = ordered_json::array();
-  for (const EpochResult& e : result.epochs)
+  for (const EpochResult& e : result.epochs) {
     epochs.push_back({{"epoch", e.epoch},
                       {"loss", e.loss},
                       {"accuracy", or_null(e.accuracy)},
                       {"validation_loss", e.validation_loss},
                       {"validation_accuracy", e.validation_accuracy},
                       {"seconds", e.seconds > 0 ? ordered_json(e.seconds) : ordered_json(nullptr)}});
+    for (const SpikingActivity& layer : e.activity)
+      epochs.back()["activity"].push_back(
+          {{"firing", layer.firing}, {"listed", layer.listed}, {"dropped", layer.dropped}});
+  }
   json["finished"] = result.finished;
   json["epochs"] = epochs;
   json["best_epoch"] = result.best_epoch == 0 ? ordered_json(nullptr) : ordered_json(result.best_epoch);
@@ -107,52 +98,14 @@ ordered_json json_of(const report::SweepPoint& point) {
           {"epoch_seconds", or_null(point.epoch_seconds)}};
 }
 
-std::string text_of(const nlohmann::ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
-}
-
 }  // namespace
 
-TrainingReport report_of(const TrainRequest& request, const ImageSplit& images, const Machine& machine,
-                         const Trainer& trainer) {
-  const TrainingSettings& s = trainer.settings();
-  const auto batches = [&](uint64_t count) {
-    return (count + trainer.evaluation_batch() - 1) / trainer.evaluation_batch();
-  };
-  TrainingReport report{
-      .network = network_of(s),
-      .images = fmt::format("{}{}: {} for training, {} for validation, {} for testing", images.name,
-                            s.grey ? " in grey" : "", report::count_text(trainer.training_images()),
-                            report::count_text(trainer.validation_images()),
-                            report::count_text(images.test.count())),
-      .machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
-                             report::count_text(machine.tiles())),
-      .modelled = !machine.is_host(),
-      .clock_hz = machine.clock_hz(),
-      .settings = {},
-      .parameters = trainer.parameters(),
-      .steps_per_epoch = trainer.steps_per_epoch(),
-      .epochs = s.epochs,
-      .validation_batches = batches(trainer.validation_images()),
-      .test_batches = batches(images.test.count()),
-      .step = trainer.step_cost(),
-      .evaluation = trainer.evaluation_cost(),
-      .operations = report::names_of_operations(trainer.graph()),
-      .result = {}};
-  const ordered_json settings = train::json_of(s);
-  for (const auto& [name, value] : settings.items()) report.settings.emplace_back(name, text_of(value));
-  report.settings.emplace_back("machine", request.machine);
-  report.settings.emplace_back("tiles", fmt::format("{}", machine.tiles()));
-  report.settings.emplace_back("instruction set", name_of(active_isa()));
-  return report;
-}
-
-ordered_json json_of(const TrainRequest& request, const Machine& machine, const Trainer& trainer,
-                     const TrainingReport& report, uint64_t resumed_from) {
-  ordered_json result = {{"settings", train::json_of(trainer.settings())},
-                         {"images", report.images},
+ordered_json json_of(const TrainRequest& request, const Training& training, const TrainingReport& report,
+                     uint64_t resumed_from) {
+  ordered_json result = {{"settings", training.settings()},
+                         {request.is_spiking ? "recordings" : "images", report.images},
                          {"machine", request.machine},
-                         {"tiles", machine.tiles()},
+                         {"tiles", report.tiles},
                          {"isa", name_of(active_isa())},
                          {"parameters", report.parameters},
                          {"steps_per_epoch", report.steps_per_epoch},
@@ -186,11 +139,10 @@ std::string summary_of(const std::vector<report::SweepPoint>& points) {
                      accuracy_text(points[0].accuracy), points[0].seeds.size());
 }
 
-std::string heading(const TrainingReport& r, const Trainer& trainer) {
-  const TrainingSettings& s = trainer.settings();
+std::string heading(const TrainingReport& r, uint32_t batch) {
   return fmt::format("{}\n{}, {} parameters\n{}, {} steps per epoch with batches of {}\n", r.images,
                      r.network, report::count_text(r.parameters), r.machine,
-                     report::count_text(r.steps_per_epoch), s.batch);
+                     report::count_text(r.steps_per_epoch), batch);
 }
 
 std::string summary(const TrainingReport& r) {

@@ -8,23 +8,21 @@
 #include <vector>
 
 #include "cli/train_request.h"
+#include "cli/training.h"
 #include "report/training_report.h"
 #include "report/training_sweep.h"
 
 namespace tessera::cli {
 
-report::TrainingReport report_of(const TrainRequest& request, const ImageSplit& images,
-                                 const Machine& machine, const Trainer& trainer);
-
 /// One training, or its estimate, as JSON.
-nlohmann::ordered_json json_of(const TrainRequest& request, const Machine& machine, const Trainer& trainer,
+nlohmann::ordered_json json_of(const TrainRequest& request, const Training& training,
                                const report::TrainingReport& report, uint64_t resumed_from);
 /// One JSON object, of trainings and what follows from them.
 std::string json(std::vector<nlohmann::ordered_json> trainings,
                  const std::vector<report::SweepPoint>& points);
 
 /// The line above the epochs, and what follows them.
-std::string heading(const report::TrainingReport& report, const Trainer& trainer);
+std::string heading(const report::TrainingReport& report, uint32_t batch);
 std::string summary(const report::TrainingReport& report);
 std::string estimate(const report::TrainingReport& report);
 /// A line for one of several trainings, and what follows the last.

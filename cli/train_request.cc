@@ -1,6 +1,7 @@
 #include "cli/train_request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/parse.h"
+#include "cli/option_parsing.h"
+#include "cli/spiking_options.h"
 #include "train/settings.h"
 
 namespace tessera::cli {
@@ -18,39 +20,13 @@ namespace {
 constexpr uint32_t kMostTiles = 4096;
 constexpr uint32_t kMostImages = 10'000'000;
 constexpr uint32_t kMostSeeds = 1000;
-
-double parse_real(const std::string& option, const std::string& text) {
-  const auto value = parse_number<double>(text);
-  if (!value || !std::isfinite(*value))
-    throw UsageError(fmt::format("{} takes a number; '{}' is not one", option, text));
-  return *value;
-}
+constexpr std::string_view kImageSets[] = {"cifar-10-grey", "cifar-10", "mnist"};
 
 double parse_density(const std::string& text) {
   const std::vector<double> densities = parse_densities(text);
   if (densities.size() != 1)
     throw UsageError(fmt::format("--density takes one fraction, such as 1/16; '{}' are several", text));
   return densities[0];
-}
-
-/// An option whose text `parse` converts to the value.
-template <class Value, class Parse>
-void add(CLI::App& command, const std::string& name, Value& value, Parse parse, const std::string& help) {
-  command.add_option_function<std::string>(
-      name, [&value, parse](const std::string& text) { value = parse(text); }, help);
-}
-
-template <class Value>
-void add_real(CLI::App& command, const std::string& name, Value& value, const std::string& help) {
-  add(
-      command, name, value, [name](const std::string& text) { return parse_real(name, text); }, help);
-}
-
-void add_count(CLI::App& command, const std::string& name, uint32_t& value, const std::string& help,
-               uint32_t most = kMostCount) {
-  add(
-      command, name, value,
-      [name, most](const std::string& text) { return parse_count(name, text, 1, most); }, help);
 }
 
 void add_network_options(CLI::App& command, TrainRequest& r) {
@@ -62,9 +38,15 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
         r.layers_given = true;
       },
       "Sizes: inputs, hidden layers, classes (default: one hidden layer of 1024)");
-  add(command, "--kind", s.kind, layer_kind_named,
+  command.add_option_function<std::string>(
+      "--kind",
+      [&r](const std::string& text) {
+        r.is_spiking = text == "spiking";
+        if (!r.is_spiking) r.settings.kind = layer_kind_named(text);
+      },
       "Hidden layers: dense, static (block-sparse, fixed pattern), dynamic (blocks are dropped and grown), "
-      "butterfly, bpbp, block-butterfly, pixelfly, fastfood, circulant, low-rank or monarch");
+      "butterfly, bpbp, block-butterfly, pixelfly, fastfood, circulant, low-rank or monarch; or spiking: "
+      "a network of spiking neurons, of recordings");
   add(command, "--density", s.density, parse_density, "Density of sparse layers (default: 0.1)");
   add_count(command, "--block", s.block_size,
             "Their block size, and that of block-butterfly and pixelfly: 1, 4, 8, 16 or 32 (default: 16)");
@@ -129,10 +111,10 @@ void add_seeds_option(CLI::App& command, TrainRequest& r) {
 
 void add_place_options(CLI::App& command, TrainRequest& r) {
   command.add_option("--data", r.data, "Folder with images (default: synthetic ones)");
-  command
-      .add_option("--dataset", r.dataset,
-                  "cifar-10-grey, cifar-10 or mnist, from --data or TESSERA_DATA (default: what is there)")
-      ->check(CLI::IsMember({"cifar-10-grey", "cifar-10", "mnist"}));
+  command.add_option(
+      "--dataset", r.dataset,
+      fmt::format("{}, from --data or TESSERA_DATA (default: what is there); spiking: {} (default: {})",
+                  fmt::join(kImageSets, ", "), fmt::join(recording_sets(), ", "), recording_sets().front()));
   add_count(command, "--images", r.images,
             "Synthetic images, and a quarter as many for testing (default: 8000)", kMostImages);
   command.add_option("--machine", r.machine, "host, gc2, gc200, bow, or a machine's .toml file");
@@ -174,6 +156,7 @@ std::vector<TrainRequest> trainings_of(const TrainRequest& r) {
 }
 
 void set_defaults(TrainRequest& r, const CLI::App& command) {
+  if (r.is_spiking) return set_spiking_defaults(r, command);
   TrainingSettings& s = r.settings;
   s.batch = r.batches.front();
   const bool best = s.recipe == Recipe::best && (train::is_structured(s) || command.count("--recipe") != 0);
@@ -185,6 +168,7 @@ void add_train_options(CLI::App& command, TrainRequest& request) {
   add_optimizer_options(command, request);
   add_seeds_option(command, request);
   add_place_options(command, request);
+  add_spiking_options(command, request);
 }
 
 void check(const TrainRequest& r, const CLI::App& command) {
@@ -209,6 +193,40 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov,
                 {"--momentum"}, "--optimizer momentum or nesterov");
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
+  refuse_unless(r.is_spiking,
+                {"--recurrent",
+                 "--beta",
+                 "--alpha",
+                 "--readout-beta",
+                 "--reset",
+                 "--reset-gradient",
+                 "--surrogate",
+                 "--slope",
+                 "--delay",
+                 "--learn-dynamics",
+                 "--loss",
+                 "--firing",
+                 "--gradient-threshold",
+                 "--most-listed",
+                 "--cosine",
+                 "--steps",
+                 "--window",
+                 "--crop",
+                 "--downscale",
+                 "--tau",
+                 "--latency-threshold",
+                 "--delta",
+                 "--samples",
+                 "--units",
+                 "--dimensions",
+                 "--smoothness"},
+                "--kind spiking");
+  if (r.is_spiking) {
+    check_spiking(r, command);
+  } else if (!r.dataset.empty() && std::ranges::find(kImageSets, r.dataset) == std::end(kImageSets)) {
+    throw UsageError(fmt::format("--dataset {} is none of images; there are {}{}", r.dataset,
+                                 fmt::join(kImageSets, ", "), ", and with --kind spiking others"));
+  }
   refuse_unless(!r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(r.resume, {"--allow-different-bits"}, "--resume");
   if (r.seeds - 1 > UINT64_MAX - s.seed)

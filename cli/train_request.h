@@ -17,10 +17,13 @@ namespace tessera::cli {
 struct TrainRequest {
   TrainingSettings settings;
   bool layers_given = false;
+  bool is_spiking = false;  ///< a network of spiking neurons, of recordings
+  SpikingTrainingSettings spiking;
+  RecordingSettings recordings;
   std::vector<uint32_t> batches = {50};  ///< each is trained with
   uint32_t seeds = 1;                    ///< trainings of each, with consecutive seeds
 
-  // The images: a data set of a folder, or synthetic ones.
+  // The images or recordings: a data set of a folder, or synthetic ones.
   std::string data;
   std::string dataset;
   uint32_t images = 8000;

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -13,10 +14,8 @@
 #include "cli/output.h"
 #include "cli/train_display.h"
 #include "cli/train_output.h"
-#include "data/samples.h"
 #include "io/atomic_file.h"
 #include "report/training_sweep.h"
-#include "train/settings.h"
 
 namespace tessera::cli {
 namespace {
@@ -27,38 +26,29 @@ std::string name_of(const TrainRequest& one) {
   return fmt::format("batch {}, seed {}", one.settings.batch, one.settings.seed);
 }
 
-/// Refuses what the last training would be refused for, before the first one starts.
-void check(const std::vector<TrainRequest>& trainings, const ImageSplit& images) {
-  for (const TrainRequest& one : trainings) {
-    train::check(one.settings);
-    train::check_batch(one.settings, images.train.count());
-  }
-}
-
 class Sweep {
  public:
-  Sweep(const TrainRequest& request, const Machine& machine, const ImageSplit& images)
-      : request_(request), machine_(machine), images_(images) {}
+  Sweep(const TrainRequest& request, const StartTraining& start) : request_(request), start_(start) {}
 
   /// Whether it came to its end.
   bool train(const TrainRequest& one) try {
-    Trainer trainer(one.settings, images_, machine_, one.threads);
-    SweepRun run{one.settings.batch, one.settings.seed, report_of(one, images_, machine_, trainer)};
-    if (runs_.empty() && !one.json) fmt::print("{}", heading(run.report, trainer));
+    const std::unique_ptr<Training> training = start_(one);
+    SweepRun run{one.settings.batch, one.settings.seed, training->report()};
+    if (runs_.empty() && !one.json) fmt::print("{}", heading(run.report, one.settings.batch));
     if (one.resume && std::filesystem::exists(one.checkpoint))
-      trainer.resume(one.checkpoint, one.allow_different_bits);
-    const uint64_t first = trainer.step();
+      training->resume(one.checkpoint, one.allow_different_bits);
+    const uint64_t first = training->step();
     TrainDisplay display(false, first, run.report.epochs * run.report.steps_per_epoch, name_of(one) + ", ");
     run.report.result =
-        trainer.train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
-                         display.show(now);
-                         return Interruption::pending() == 0;
-                       }});
+        training->train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
+                           display.show(now);
+                           return Interruption::pending() == 0;
+                         }});
     display.clear();
     if (!run.report.result->finished) return false;
     if (!one.json) fmt::print("{}", summary_of_run(run));
     std::fflush(stdout);
-    json_.push_back(json_of(one, machine_, trainer, run.report, first));
+    json_.push_back(json_of(one, *training, run.report, first));
     runs_.push_back(std::move(run));
     return true;
   } catch (const UsageError&) {
@@ -75,19 +65,18 @@ class Sweep {
 
  private:
   const TrainRequest& request_;
-  const Machine& machine_;
-  const ImageSplit& images_;
+  const StartTraining& start_;
   std::vector<SweepRun> runs_;
   std::vector<nlohmann::ordered_json> json_;
 };
 
 }  // namespace
 
-int train_sweep(const TrainRequest& request, const Machine& machine, const ImageSplit& images) {
+int train_sweep(const TrainRequest& request, const StartTraining& start, const CheckTraining& check) {
   const std::vector<TrainRequest> trainings = trainings_of(request);
-  check(trainings, images);
+  for (const TrainRequest& one : trainings) check(one);
   const Interruption interruption;
-  Sweep sweep(request, machine, images);
+  Sweep sweep(request, start);
   for (const TrainRequest& one : trainings) {
     if (sweep.train(one)) continue;
     complain(fmt::format("interrupted while training with {}{}", name_of(one),

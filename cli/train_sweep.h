@@ -1,13 +1,12 @@
 // Several trainings of `tessera train`, with several batch sizes or seeds.
 #pragma once
 
-#include <tessera/training.h>
-
-#include "cli/train_request.h"
+#include "cli/training.h"
 
 namespace tessera::cli {
 
-/// Returns the exit status.
-int train_sweep(const TrainRequest& request, const Machine& machine, const ImageSplit& images);
+/// Returns the exit status. `check` refuses what the last training would be refused for, before the first one
+/// starts.
+int train_sweep(const TrainRequest& request, const StartTraining& start, const CheckTraining& check);
 
 }  // namespace tessera::cli

@@ -5,12 +5,14 @@
 #include <tessera/layers.h>
 #include <tessera/machine.h>
 #include <tessera/model.h>
+#include <tessera/spiking.h>
 #include <tessera/types.h>
 #include <tessera/weight.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -266,13 +268,21 @@ struct TrainingSettings {
   DropGrowSchedule drop_grow = {};
 };
 
+/// What a hidden layer of spiking neurons did in an epoch.
+struct SpikingActivity {
+  double firing = 0;     ///< fraction of its neurons that fire in a step
+  double listed = 0;     ///< fraction that fire or pass a gradient, and are listed
+  uint64_t dropped = 0;  ///< spikes and others for which lists had no room
+};
+
 struct EpochResult {
   uint32_t epoch = 0;                   ///< from 1
   double loss = 0;                      ///< mean over the training images of the epoch
   std::optional<double> accuracy = {};  ///< on these; not with micro-batches
   double validation_loss = 0;
   double validation_accuracy = 0;
-  double seconds = 0;  ///< on this computer; 0 if an earlier process trained it
+  double seconds = 0;                          ///< on this computer; 0 if an earlier process trained it
+  std::vector<SpikingActivity> activity = {};  ///< of the hidden layers of a spiking network
 };
 
 struct TrainingProgress {
@@ -346,6 +356,91 @@ class Trainer {
   /// Trains to the end, and tests the network of the best epoch once. Throws Error if the machine's memory
   /// does not suffice, and when the loss is not finite.
   TrainingResult train(const TrainingRun& run = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What is compared with the labels: cross-entropy of the numbers of spikes of the last layer, or of the
+/// last, largest or mean potential of a last layer that does not spike; or the mean squared difference of
+/// rates of spikes from 0.8 of the right class and 0.2 of the others.
+enum class SpikingLoss : uint8_t { spikes, last, maximum, mean, rate };
+std::string_view name_of(SpikingLoss loss);
+SpikingLoss spiking_loss_named(std::string_view name);
+
+/// Layers of spiking neurons and how to train them.
+struct SpikingTrainingSettings {
+  std::vector<uint32_t> hidden = {128};  ///< sizes of hidden layers; inputs and classes are those of the data
+  Neuron neuron = {};                    ///< of layers that spike
+  bool recurrent = false;                ///< hidden layers
+  uint32_t delay = 0;                    ///< of all layers but the first
+  double decay = 0.9;                    ///< of potentials, in a step
+  double current_decay = 0.8;            ///< of currents, if they have such
+  double threshold = 1;
+  double readout_decay = 0.9;    ///< of the potentials of a last layer that does not spike
+  bool learns_dynamics = false;  ///< whether decays and thresholds, one of each for a layer, are learned
+  double initial_firing = 0.03;  ///< fraction of hidden neurons that fire in a step before training
+  SpikingLoss loss = SpikingLoss::maximum;
+  /// ϑ_grad of the last epochs; it begins at `first_gradient_threshold`, and each epoch halves the distance.
+  double gradient_threshold = -std::numeric_limits<double>::infinity();
+  double first_gradient_threshold = -100;
+  /// Neurons listed at most per step, sample and layer, of the last epochs; 0: all. It begins with all, and
+  /// each epoch halves the distance.
+  uint32_t most_listed = 0;
+  OptimizerKind optimizer = OptimizerKind::adam;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  double rate = 0.002;
+  bool cosine = false;              ///< the rate falls to 0 as a cosine; otherwise it stays
+  std::optional<double> clip = {};  ///< norm of the gradient
+  uint32_t batch = 64;
+  uint32_t epochs = 30;
+  uint64_t seed = 0;
+  double validation = 0.1;  ///< fraction of the recordings for training
+
+  double gradient_threshold_of(uint32_t epoch) const;  ///< from 0
+  uint32_t most_listed_of(uint32_t epoch) const;
+  double rate_of(uint64_t step, uint64_t steps) const;
+};
+
+/// What a trained network makes of a recording.
+struct SpikingTraces {
+  uint32_t steps = 0;
+  uint32_t label = 0;
+  uint32_t answer = 0;
+  std::vector<uint32_t> sizes = {};                  ///< of inputs, then of the layers that spike
+  std::vector<std::vector<SpikeEvent>> spikes = {};  ///< of these
+  std::vector<float> potentials = {};  ///< [steps, classes], of a last layer that does not spike
+};
+
+/// A spiking network with its data, on this computer. Currents enter as the binary digits of their values in
+/// 255 parts, each digit a unit whose weight is that of its current times its place value. Weights begin
+/// normally distributed, scaled so that layer after layer fires as much as asked. The rest is as in Trainer.
+class SpikingTrainer {
+ public:
+  /// Throws UsageError for settings out of range or that do not fit the recordings.
+  SpikingTrainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
+                 uint32_t threads = 0);
+  ~SpikingTrainer();
+  SpikingTrainer(SpikingTrainer&&) noexcept;
+  SpikingTrainer& operator=(SpikingTrainer&&) noexcept;
+
+  const SpikingTrainingSettings& settings() const;
+  uint64_t training_recordings() const;
+  uint64_t validation_recordings() const;
+  uint64_t steps_per_epoch() const;
+  uint64_t parameters() const;
+  double predicted_step_seconds() const;
+  uint64_t stash_bytes() const;  ///< kept from a forward pass for gradients
+
+  /// As Trainer's.
+  void resume(const std::string& checkpoint, bool allow_different_bits = false);
+  uint64_t step() const;
+  TrainingResult train(const TrainingRun& run = {});
+
+  /// Of recordings for testing.
+  SpikingTraces traces(size_t recording);
 
  private:
   struct Impl;

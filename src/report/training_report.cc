@@ -10,6 +10,7 @@
 #include "report/chart.h"
 #include "report/network_report.h"
 #include "report/page.h"
+#include "report/spiking_traces.h"
 
 namespace tessera::report {
 namespace {
@@ -171,8 +172,11 @@ std::string page_of(const TrainingReport& r) {
   Html overview = figures_of(r);
   if (r.result && !r.result->epochs.empty()) overview += charts_of(*r.result) + epochs_of(*r.result);
   page.add_section("Results", overview);
+  if (r.result && !r.result->epochs.empty() && !r.result->epochs.front().activity.empty())
+    page.add_section("Activity", activity_charts(*r.result));
+  if (r.traces) page.add_section("Spikes and potentials", raster_of(*r.traces));
   page.add_section("Memory of a training step by purpose", memory_of(r));
-  page.add_section("Time of a training step by operation", operations_of(r));
+  if (!r.operations.empty()) page.add_section("Time of a training step by operation", operations_of(r));
   page.add_section("Settings", settings_of(r));
   return page.html();
 }

@@ -16,18 +16,20 @@ struct TrainingReport {
   std::string network;  ///< "1024-1024-10, static, density 0.1, block 16"
   std::string images;
   std::string machine;
+  uint32_t tiles = 0;
   bool modelled = false;  ///< times are cycles of a tiled machine
   double clock_hz = 0;
-  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::pair<std::string, std::string>> settings = {};
   uint64_t parameters = 0;
   uint64_t steps_per_epoch = 0;
   uint32_t epochs = 0;
   /// Batches to evaluate after each epoch, and at the end.
   uint64_t validation_batches = 0, test_batches = 0;
-  model::RunCost step;
-  model::RunCost evaluation;
-  std::vector<std::string> operations;  ///< names of those of `step`
-  std::optional<TrainingResult> result;
+  model::RunCost step = {};
+  model::RunCost evaluation = {};
+  std::vector<std::string> operations = {};  ///< names of those of `step`
+  std::optional<TrainingResult> result = {};
+  std::optional<SpikingTraces> traces = {};  ///< of a recording, by a spiking network
 
   /// Of all training and evaluation, as predicted.
   double predicted_seconds() const;

@@ -30,26 +30,45 @@ ordered_json optional_json(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
+/// [[firing, listed, dropped], …]
+ordered_json json_of(const std::vector<SpikingActivity>& activity) {
+  ordered_json json = ordered_json::array();
+  for (const SpikingActivity& layer : activity) json.push_back({layer.firing, layer.listed, layer.dropped});
+  return json;
+}
+
 /// Without times, so that the file of a resumed run is that of one without a break.
 ordered_json json_of(const Position& position) {
   ordered_json history = ordered_json::array();
-  for (const EpochResult& e : position.epochs)
+  for (const EpochResult& e : position.epochs) {
     history.push_back({{"epoch", e.epoch},
                        {"loss", e.loss},
                        {"accuracy", optional_json(e.accuracy)},
                        {"validation_loss", e.validation_loss},
                        {"validation_accuracy", e.validation_accuracy}});
-  return {{"step", position.step},
-          {"loss_sum", position.sums.loss},
-          {"right", position.sums.right},
-          {"best_epoch", position.best_epoch},
-          {"epochs", history}};
+    if (!e.activity.empty()) history.back()["activity"] = json_of(e.activity);
+  }
+  ordered_json json = {{"step", position.step},
+                       {"loss_sum", position.sums.loss},
+                       {"right", position.sums.right},
+                       {"best_epoch", position.best_epoch},
+                       {"epochs", history}};
+  if (!position.sums.activity.empty()) json["activity_sums"] = json_of(position.sums.activity);
+  return json;
+}
+
+std::vector<SpikingActivity> activity_of(const ordered_json& json) {
+  std::vector<SpikingActivity> activity;
+  for (const ordered_json& layer : json)
+    activity.push_back({layer.at(0).get<double>(), layer.at(1).get<double>(), layer.at(2).get<uint64_t>()});
+  return activity;
 }
 
 Position position_of(const ordered_json& json) {
   Position position;
   position.step = json.at("step").get<uint64_t>();
-  position.sums = {json.at("loss_sum").get<double>(), json.at("right").get<uint64_t>()};
+  position.sums = {json.at("loss_sum").get<double>(), json.at("right").get<uint64_t>(), {}};
+  if (json.contains("activity_sums")) position.sums.activity = activity_of(json.at("activity_sums"));
   position.best_epoch = json.at("best_epoch").get<uint32_t>();
   for (const ordered_json& e : json.at("epochs")) {
     EpochResult& epoch = position.epochs.emplace_back();
@@ -58,6 +77,7 @@ Position position_of(const ordered_json& json) {
     if (!e.at("accuracy").is_null()) epoch.accuracy = e.at("accuracy").get<double>();
     epoch.validation_loss = e.at("validation_loss").get<double>();
     epoch.validation_accuracy = e.at("validation_accuracy").get<double>();
+    if (e.contains("activity")) epoch.activity = activity_of(e.at("activity"));
   }
   return position;
 }

@@ -35,6 +35,7 @@ struct Place {
 struct Sums {
   double loss = 0;     ///< of the steps
   uint64_t right = 0;  ///< images
+  std::vector<SpikingActivity> activity = {};
 };
 
 /// Where training is, besides the session's state.

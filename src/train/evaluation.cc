@@ -15,15 +15,14 @@ uint32_t rows_for(const TrainingSettings& settings, const Machine& machine) {
   return machine.is_host() ? std::max(rows, kHostRows) : rows;
 }
 
-/// −log softmax(logits)[label]
+}  // namespace
+
 double cross_entropy_of(std::span<const float> logits, uint32_t label) {
   const double most = *std::ranges::max_element(logits);
   double sum = 0;
   for (float logit : logits) sum += std::exp(logit - most);
   return std::log(sum) + most - logits[label];
 }
-
-}  // namespace
 
 uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels) {
   const size_t classes = labels.empty() ? 0 : logits.size() / labels.size();

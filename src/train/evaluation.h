@@ -20,6 +20,9 @@ struct Score {
 /// Rows whose largest logit is that of the label; the first of equal ones counts.
 uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels);
 
+/// −log softmax(logits)[label]
+double cross_entropy_of(std::span<const float> logits, uint32_t label);
+
 class Evaluation {
  public:
   /// Of the network that `trained` has, with its parameters.

@@ -1,4 +1,4 @@
-// The training loop.
+// Training of classifiers of images.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/training.h>
@@ -14,8 +14,8 @@
 #include "base/checksum.h"
 #include "base/isa.h"
 #include "train/batch.h"
-#include "train/checkpoint.h"
 #include "train/evaluation.h"
+#include "train/loop.h"
 #include "train/network.h"
 #include "train/regrow.h"
 #include "train/settings.h"
@@ -25,10 +25,6 @@ namespace {
 
 using namespace train;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void require_match(const TrainingSettings& settings, const ImageSplit& images) {
   const uint32_t inputs = settings.layers.front(), outputs = settings.layers.back();
@@ -70,26 +66,27 @@ std::vector<uint32_t> all_of(const Samples& samples) {
 
 }  // namespace
 
-struct Trainer::Impl {
+struct Trainer::Impl final : Trained {
   Impl(const TrainingSettings& chosen, const ImageSplit& images, Machine place, uint32_t threads)
       : settings(chosen),
         machine(std::move(place)),
         training(samples_of(images.train, settings.grey)),
-        test(samples_of(images.test, settings.grey)),
+        testing(samples_of(images.test, settings.grey)),
         division(divide(training.count(), settings.validation, settings.seed)),
         standardisation(training, settings.recipe == Recipe::paper ? all_of(training) : division.training),
         patterns(initial_patterns(settings)),
-        session(training_graph(settings, patterns), machine, {.seed = settings.seed, .threads = threads}),
-        evaluation(settings, patterns, machine, session),
+        trained(training_graph(settings, patterns), machine, {.seed = settings.seed, .threads = threads}),
+        evaluation(settings, patterns, machine, trained),
         regrowth(settings, machine.is_host() ? machine : Machine::host(1), threads),
         batch(settings.batch, settings.layers.front()),
         logits(size_t{settings.batch} * settings.layers.back()),
         dropout_steps(settings.micro_batches),
-        identity{json_of(settings).dump(),
-                 identity_of(images),
-                 {machine.name(), machine.tiles(), std::string(name_of(active_isa()))},
-                 steps_per_epoch(),
-                 steps()} {}
+        loop({json_of(settings).dump(),
+              identity_of(images),
+              {machine.name(), machine.tiles(), std::string(name_of(active_isa()))},
+              steps_per_epoch(),
+              steps()},
+             settings.batch, settings.rate) {}
 
   uint64_t steps_per_epoch() const { return division.training.size() / settings.batch; }
   uint64_t steps() const { return settings.epochs * steps_per_epoch(); }
@@ -97,36 +94,35 @@ struct Trainer::Impl {
     return machine.is_host() ? 0 : static_cast<uint64_t>(std::llround(seconds * machine.clock_hz()));
   }
 
-  void load_batch();
-  void step(TrainingResult& result);
-  void require_finite(double loss, const TrainingRun& run) const;
-  void finish_epoch(const TrainingRun& run, double seconds);
-  TrainingProgress progress() const;
-  void save(const TrainingRun& run) const {
-    if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, position, session);
-  }
+  void load_batch(uint64_t number);
+  StepResult step(uint64_t number) override;
+  Score validate() override { return evaluation.evaluate(training, standardisation, division.validation); }
+  Score test() override { return evaluation.evaluate(testing, standardisation, all_of(testing)); }
+  model::Session& session() override { return trained; }
 
   TrainingSettings settings;
   Machine machine;
-  Samples training, test;
+  Samples training, testing;
   Division division;
   Standardisation standardisation;
   std::vector<Pattern> patterns;
-  model::Session session;
+  model::Session trained;
   Evaluation evaluation;
   Regrowth regrowth;
   Batch batch;
   base::BufferVector<float> logits;
   std::vector<uint32_t> dropout_steps;
-  Identity identity;
-  Position position;
+  Loop loop;
   std::vector<uint32_t> order;  ///< of the images in an epoch
   std::optional<uint64_t> order_epoch;
-  double last_loss = 0;
+  // Of a call of train():
+  uint64_t steps_run = 0;
+  std::vector<double> measured;
+  uint64_t cycles = 0, step_cycles = 0;
 };
 
-void Trainer::Impl::load_batch() {
-  const uint64_t epoch = position.step / steps_per_epoch(), within = position.step % steps_per_epoch();
+void Trainer::Impl::load_batch(uint64_t number) {
+  const uint64_t epoch = number / steps_per_epoch(), within = number % steps_per_epoch();
   if (order_epoch != epoch) {
     order = shuffled(division.training, settings.seed, static_cast<uint32_t>(epoch));
     order_epoch = epoch;
@@ -134,83 +130,37 @@ void Trainer::Impl::load_batch() {
   batch.load(training, standardisation, std::span(order).subspan(within * settings.batch, settings.batch));
 }
 
-void Trainer::Impl::step(TrainingResult& result) {
-  load_batch();
+StepResult Trainer::Impl::step(uint64_t number) {
+  load_batch(number);
   if (drops_and_grows(settings))
-    if (const double fraction = settings.drop_grow.fraction(position.step, steps()); fraction > 0)
-      regrowth.apply(session, batch, position.step, fraction);
+    if (const double fraction = settings.drop_grow.fraction(number, steps()); fraction > 0)
+      regrowth.apply(trained, batch, number, fraction);
   for (uint32_t i = 0; i < settings.micro_batches; ++i)
-    dropout_steps[i] = static_cast<uint32_t>(position.step * settings.micro_batches + i);
-  auto number = static_cast<uint32_t>(position.step + 1);
+    dropout_steps[i] = static_cast<uint32_t>(number * settings.micro_batches + i);
+  auto from_one = static_cast<uint32_t>(number + 1);
   auto rate = static_cast<float>(settings.rate);
   float loss = 0;
   const std::vector<model::Tensor> arrays = {{kImages, batch.images.data()},
                                              {kLabels, batch.labels.data()},
                                              {kDropoutStep, dropout_steps.data()},
                                              {"rate", &rate},
-                                             {"step", &number},
+                                             {"step", &from_one},
                                              {kLoss, &loss},
                                              {kLogits, logits.data()}};
   const Clock::time_point start = Clock::now();
-  const bool measures = machine.is_host() && result.steps_run % kStepsPerMeasurement == kFirstMeasurement;
+  const bool measures = machine.is_host() && steps_run % kStepsPerMeasurement == kFirstMeasurement;
   double modelled = 0;
   if (measures)
-    add(session.measure(arrays), result.measured);
+    add(trained.measure(arrays), measured);
   else
-    modelled = session.run(arrays);
-  const double seconds = machine.is_host() ? seconds_since(start) : modelled;
-  last_loss = loss;
-  position.step += 1;
-  position.sums.loss += last_loss;
-  if (settings.micro_batches == 1) position.sums.right += count_right(logits, batch.labels);
-  result.steps_run += 1;
-  result.step_seconds += seconds;
-  result.step_cycles = cycles_of(seconds);
-  result.cycles += result.step_cycles;
-}
-
-void Trainer::Impl::require_finite(double loss, const TrainingRun& run) const {
-  if (std::isfinite(loss)) return;
-  const std::string kept = run.checkpoint.empty() || position.epochs.empty()
-                               ? ""
-                               : fmt::format("; {} is from before", run.checkpoint);
-  throw Error(
-      fmt::format("training diverged: the loss is {} after step {}, in epoch {}. A rate below {} may help, "
-                  "or clipping the "
-                  "gradients{}",
-                  std::isnan(loss) ? "NaN" : "infinite", position.step,
-                  (position.step - 1) / steps_per_epoch() + 1, settings.rate, kept));
-}
-
-TrainingProgress Trainer::Impl::progress() const {
-  const uint64_t within = (position.step - 1) % steps_per_epoch() + 1;
-  TrainingProgress now{.epoch = static_cast<uint32_t>((position.step - 1) / steps_per_epoch()) + 1,
-                       .step = position.step,
-                       .steps = steps(),
-                       .loss = position.sums.loss / static_cast<double>(within)};
-  if (settings.micro_batches == 1)
-    now.accuracy = static_cast<double>(position.sums.right) / static_cast<double>(within * settings.batch);
-  return now;
-}
-
-void Trainer::Impl::finish_epoch(const TrainingRun& run, double seconds) {
-  const Clock::time_point start = Clock::now();
-  const TrainingProgress now = progress();
-  const Score score = evaluation.evaluate(training, standardisation, division.validation);
-  require_finite(score.loss, run);
-  const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
-  if (position.best_epoch == 0 || better(position.epochs[position.best_epoch - 1])) {
-    position.best_epoch = now.epoch;
-    position.best = snapshot_of(session);
-  }
-  position.epochs.push_back({.epoch = now.epoch,
-                             .loss = now.loss,
-                             .accuracy = now.accuracy,
-                             .validation_loss = score.loss,
-                             .validation_accuracy = score.accuracy});
-  position.sums = {};
-  save(run);
-  position.epochs.back().seconds = seconds + seconds_since(start);
+    modelled = trained.run(arrays);
+  steps_run += 1;
+  StepResult result{.loss = loss, .seconds = modelled};
+  if (machine.is_host()) result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (settings.micro_batches == 1) result.right = count_right(logits, batch.labels);
+  step_cycles = cycles_of(result.seconds);
+  cycles += step_cycles;
+  return result;
 }
 
 Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
@@ -231,10 +181,10 @@ Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, con
                     "layers, or a machine with more tiles would need less",
                     machine.name(), why));
   }
-  if (validation_images() == 0 || impl_->test.count() == 0)
+  if (validation_images() == 0 || impl_->testing.count() == 0)
     throw UsageError(
         fmt::format("{} images for validation and {} for testing; at least one of each is needed",
-                    validation_images(), impl_->test.count()));
+                    validation_images(), impl_->testing.count()));
 }
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
@@ -244,62 +194,39 @@ const TrainingSettings& Trainer::settings() const { return impl_->settings; }
 uint64_t Trainer::training_images() const { return impl_->division.training.size(); }
 uint64_t Trainer::validation_images() const { return impl_->division.validation.size(); }
 uint64_t Trainer::steps_per_epoch() const { return impl_->steps_per_epoch(); }
-uint64_t Trainer::step() const { return impl_->position.step; }
-model::RunCost Trainer::step_cost() const { return impl_->session.cost(); }
+uint64_t Trainer::step() const { return impl_->loop.step(); }
+model::RunCost Trainer::step_cost() const { return impl_->trained.cost(); }
 model::RunCost Trainer::evaluation_cost() const { return impl_->evaluation.session().cost(); }
 uint32_t Trainer::evaluation_batch() const { return impl_->evaluation.rows(); }
-const model::Graph& Trainer::graph() const { return impl_->session.graph(); }
+const model::Graph& Trainer::graph() const { return impl_->trained.graph(); }
 
 uint64_t Trainer::parameters() const {
   uint64_t count = 0;
-  for (const model::ValueInfo& info : impl_->session.graph().values())
+  for (const model::ValueInfo& info : impl_->trained.graph().values())
     if (info.kind == model::Kind::parameter) count += info.type.elements();
   return count;
 }
 
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   Impl& impl = *impl_;
-  if (!impl.session.fits()) throw Error(step_cost().overflow);
-  impl.position = load_checkpoint(checkpoint, impl.identity, allow_different_bits, impl.session);
+  if (!impl.trained.fits()) throw Error(step_cost().overflow);
+  impl.loop.resume(checkpoint, allow_different_bits, impl.trained);
 }
 
 TrainingResult Trainer::train(const TrainingRun& run) {
   Impl& impl = *impl_;
   for (const model::RunCost& cost : {step_cost(), evaluation_cost()})
     if (!cost.overflow.empty()) throw Error(cost.overflow);
-  const Clock::time_point start = Clock::now();
-  Clock::time_point epoch_start = start;
-  TrainingResult result;
-  bool stopped = false;
-  while (impl.position.step < impl.steps() && !stopped) {
-    impl.step(result);
-    impl.require_finite(impl.last_loss, run);
-    TrainingProgress progress = impl.progress();
-    if (impl.position.step % impl.steps_per_epoch() == 0) {
-      impl.finish_epoch(run, seconds_since(epoch_start));
-      epoch_start = Clock::now();
-      progress.finished = &impl.position.epochs.back();
-    }
-    stopped = run.progress && !run.progress(progress);
-    if (stopped && progress.finished == nullptr) impl.save(run);
-  }
-  if (impl.position.step == impl.steps()) {
-    restore(impl.position.best.value(), impl.session);
-    const Score score = impl.evaluation.evaluate(impl.test, impl.standardisation, all_of(impl.test));
-    result.finished = true;
-    result.test_loss = score.loss;
-    result.test_accuracy = score.accuracy;
-  }
-  result.step = impl.position.step;
-  result.epochs = impl.position.epochs;
-  result.best_epoch = impl.position.best_epoch;
-  const auto steps = static_cast<double>(std::max<uint64_t>(1, result.steps_run));
+  impl.steps_run = impl.cycles = impl.step_cycles = 0;
+  impl.measured.clear();
+  TrainingResult result = impl.loop.run(impl, run);
   const auto measurements = static_cast<double>(
       (result.steps_run + kStepsPerMeasurement - kFirstMeasurement - 1) / kStepsPerMeasurement);
-  result.step_seconds /= steps;
+  result.measured = impl.measured;
   for (double& seconds : result.measured) seconds /= measurements;
+  result.cycles = impl.cycles;
+  result.step_cycles = impl.step_cycles;
   result.evaluation_cycles = impl.cycles_of(impl.evaluation.batch_seconds());
-  result.seconds = seconds_since(start);
   return result;
 }
 

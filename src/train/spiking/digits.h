@@ -1,0 +1,26 @@
+// Currents as spikes: the binary digits of their values.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera::train {
+
+inline constexpr uint32_t kDigits = 8;
+
+/// Feature f of currents has the units 8f to 8f + 7, which fire where the digits of its value in 255 parts
+/// are 1, the highest first. Throws UsageError for values that are not from 0 to 1.
+Recordings digits_of(const Recordings& currents);
+
+/// What a digit is worth, so that those that fire add up to the value.
+float worth_of(uint32_t digit);
+
+/// Weights [features, neurons] as those of the digits.
+void expand(std::span<const float> weights, uint32_t neurons, std::vector<float>& digits);
+/// Their gradients, from those of the digits.
+void reduce(std::span<const float> digits, uint32_t neurons, std::vector<float>& gradients);
+
+}  // namespace tessera::train

@@ -1,0 +1,181 @@
+#include "train/spiking/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "data/samples.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, 5> kLosses = {"spikes", "last", "maximum", "mean", "rate"};
+constexpr std::array<std::string_view, 5> kResets = {"none", "zero", "subtract", "late-zero",
+                                                     "late-subtract"};
+constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated", "attached"};
+
+void require(bool holds, std::string_view what, double value, std::string_view range) {
+  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
+}
+
+bool is_decay(double x) { return x >= 0 && x <= 1; }
+
+/// Of a threshold that may be −∞, which JSON has no number for.
+nlohmann::ordered_json number_or_null(double x) {
+  return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
+}
+
+/// Halves the distance from the first to the last with each epoch.
+double halving(double first, double last, uint32_t epoch) {
+  return last + (first - last) * std::pow(0.5, epoch);
+}
+
+}  // namespace
+
+std::string_view name_of(SpikingLoss loss) { return kLosses.at(static_cast<size_t>(loss)); }
+
+SpikingLoss spiking_loss_named(std::string_view name) {
+  const auto found = std::ranges::find(kLosses, name);
+  if (found == kLosses.end())
+    throw UsageError(fmt::format("the loss '{}' is unknown; there are {}", name, fmt::join(kLosses, ", ")));
+  return static_cast<SpikingLoss>(found - kLosses.begin());
+}
+
+double SpikingTrainingSettings::gradient_threshold_of(uint32_t epoch) const {
+  if (!std::isfinite(gradient_threshold)) return gradient_threshold;
+  return halving(first_gradient_threshold, gradient_threshold, epoch);
+}
+
+uint32_t SpikingTrainingSettings::most_listed_of(uint32_t epoch) const {
+  if (most_listed == 0) return ~uint32_t{0};
+  const double all = *std::ranges::max_element(hidden);
+  return static_cast<uint32_t>(std::lround(halving(std::max<double>(all, most_listed), most_listed, epoch)));
+}
+
+double SpikingTrainingSettings::rate_of(uint64_t step, uint64_t steps) const {
+  if (!cosine) return rate;
+  return rate / 2 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps)));
+}
+
+namespace train {
+
+void check(const SpikingTrainingSettings& s) {
+  constexpr uint32_t kMostNeurons = 1U << 16;
+  if (s.hidden.empty())
+    throw UsageError("a spiking network has no hidden layers; give the size of at least one");
+  for (const uint32_t size : s.hidden)
+    require(size >= 1 && size <= kMostNeurons, "the size of a layer", size,
+            fmt::format("from 1 to {}", kMostNeurons));
+  require(is_decay(s.decay), "the decay of potentials", s.decay, "from 0 to 1");
+  require(is_decay(s.current_decay), "the decay of currents", s.current_decay, "from 0 to 1");
+  require(is_decay(s.readout_decay), "the decay of the readout", s.readout_decay, "from 0 to 1");
+  require(std::isfinite(s.threshold) && s.threshold > 0, "the threshold", s.threshold, "above 0");
+  require(s.initial_firing > 0 && s.initial_firing < 1, "the fraction of neurons that fire initially",
+          s.initial_firing, "between 0 and 1");
+  require(s.gradient_threshold < s.threshold, "the gradient threshold", s.gradient_threshold,
+          fmt::format("below the threshold, {}", s.threshold));
+  require(std::isfinite(s.first_gradient_threshold) && s.first_gradient_threshold < s.threshold,
+          "the first gradient threshold", s.first_gradient_threshold,
+          fmt::format("below the threshold, {}", s.threshold));
+  require(std::isfinite(s.rate) && s.rate > 0, "the learning rate", s.rate, "positive");
+  require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
+  require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
+          s.momentum, "positive");
+  require(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay", s.weight_decay,
+          "at least 0");
+  if (s.clip) require(std::isfinite(*s.clip) && *s.clip > 0, "the clipping norm", *s.clip, "positive");
+  require(s.batch >= 1, "the batch", s.batch, "at least 1");
+  require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
+  require(s.validation > 0 && s.validation < 1, "the fraction of validation recordings", s.validation,
+          "between 0 and 1");
+}
+
+void check(const SpikingTrainingSettings& s, const RecordingSplit& r) {
+  check(s);
+  const Recordings &train = r.train, &test = r.test;
+  if (train.steps != test.steps || train.units != test.units || train.are_currents() != test.are_currents())
+    throw UsageError(
+        fmt::format("{}: recordings for testing have {} steps of {} units, those for training {} of {}",
+                    r.name, test.steps, test.units, train.steps, train.units));
+  const size_t validation = validation_images(train.count(), s.validation);
+  if (validation == 0 || test.count() == 0)
+    throw UsageError(
+        fmt::format("{} recordings for validation and {} for testing; at least one of each is needed",
+                    validation, test.count()));
+  if (s.batch > train.count() - validation)
+    throw UsageError(
+        fmt::format("a batch of {} is larger than the {} recordings for training; make it smaller", s.batch,
+                    train.count() - validation));
+  if (train.classes < 2)
+    throw UsageError(
+        fmt::format("{}: recordings of {} classes; at least 2 are needed", r.name, train.classes));
+}
+
+bool output_spikes(const SpikingTrainingSettings& s) {
+  return s.loss == SpikingLoss::spikes || s.loss == SpikingLoss::rate;
+}
+
+std::vector<SpikingLayer> layers_of(const SpikingTrainingSettings& s, uint32_t inputs, uint32_t classes) {
+  std::vector<SpikingLayer> layers;
+  for (const uint32_t neurons : s.hidden)
+    layers.push_back({.inputs = layers.empty() ? inputs : layers.back().neurons,
+                      .neurons = neurons,
+                      .neuron = s.neuron,
+                      .recurrent = s.recurrent,
+                      .delay = layers.empty() ? 0 : s.delay});
+  layers.push_back(
+      {.inputs = layers.back().neurons, .neurons = classes, .neuron = s.neuron, .delay = s.delay});
+  if (!output_spikes(s)) layers.back().neuron = {.spikes = false};
+  return layers;
+}
+
+nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
+  const Neuron& n = s.neuron;
+  nlohmann::ordered_json json = {
+      {"hidden", s.hidden},
+      {"recurrent", s.recurrent},
+      {"delay", s.delay},
+      {"decay", s.decay},
+      {"threshold", s.threshold},
+      {"at_threshold", n.fires_at_threshold},
+      {"gain", n.gain},
+      {"reset", kResets.at(static_cast<size_t>(n.reset))},
+      {"reset_gradient", kResetGradients.at(static_cast<size_t>(n.reset_gradient))},
+      {"surrogate", name_of(n.surrogate.family)},
+      {"slope", n.surrogate.slope},
+      {"surrogate_scale", n.surrogate.scale},
+      {"mask", n.mask == GradientMask::above ? "above" : "window"}};
+  json["current_decay"] =
+      n.synaptic ? nlohmann::ordered_json(s.current_decay) : nlohmann::ordered_json(nullptr);
+  if (n.adaptive)
+    json.update({{"adaptation_decay", n.adaptation_decay}, {"adaptation_strength", n.adaptation_strength}});
+  if (!output_spikes(s)) json["readout_decay"] = s.readout_decay;
+  json.update({{"learn_dynamics", s.learns_dynamics},
+               {"initial_firing", s.initial_firing},
+               {"loss", name_of(s.loss)},
+               {"gradient_threshold", number_or_null(s.gradient_threshold)}});
+  if (std::isfinite(s.gradient_threshold)) json["first_gradient_threshold"] = s.first_gradient_threshold;
+  json["most_listed"] =
+      s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);
+  json["optimizer"] = name_of(s.optimizer);
+  if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
+    json["momentum"] = s.momentum;
+  json.update({{"weight_decay", s.weight_decay},
+               {"rate", s.rate},
+               {"schedule", s.cosine ? "cosine" : "constant"},
+               {"clip", s.clip ? nlohmann::ordered_json(*s.clip) : nlohmann::ordered_json(nullptr)},
+               {"batch", s.batch},
+               {"epochs", s.epochs},
+               {"seed", s.seed},
+               {"validation", s.validation}});
+  return json;
+}
+
+}  // namespace train
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// Settings of spiking networks: limits, and their form in checkpoints.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace tessera::train {
+
+/// Throws UsageError that names the wrong setting, its value and its limits.
+void check(const SpikingTrainingSettings& settings);
+/// The same, and whether they fit these recordings.
+void check(const SpikingTrainingSettings& settings, const RecordingSplit& recordings);
+
+/// All of them, by name.
+nlohmann::ordered_json json_of(const SpikingTrainingSettings& settings);
+
+/// Whether the last layer spikes.
+bool output_spikes(const SpikingTrainingSettings& settings);
+
+/// Between inputs and classes.
+std::vector<SpikingLayer> layers_of(const SpikingTrainingSettings& settings, uint32_t inputs,
+                                    uint32_t classes);
+
+}  // namespace tessera::train
