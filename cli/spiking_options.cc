@@ -40,24 +40,25 @@ SurrogateFamily parse_surrogate(const std::string& text) {
 }
 
 void add_neuron_options(CLI::App& command, SpikingTrainingSettings& s) {
-  command.add_flag("--recurrent", s.recurrent, "Spiking: hidden layers take their own spikes");
-  add_real(command, "--beta", s.decay, "Spiking: decay of potentials in a step (default: 0.9)");
+  command.add_flag("--recurrent,!--feed-forward", s.recurrent,
+                   "Spiking: hidden layers take their own spikes");
+  add_real(command, "--beta", s.decay,
+           "Spiking: decay of potentials in a step (default of this and others: what suits the data set)");
   command.add_option_function<std::string>(
       "--alpha",
       [&s](const std::string& text) {
         s.current_decay = parse_real("--alpha", text);
         s.neuron.synaptic = true;
       },
-      "Spiking: decay of synaptic currents (default: none, weights act on potentials)");
-  add_real(command, "--readout-beta", s.readout_decay,
-           "Spiking: decay of the readout's potentials (default: 0.9)");
+      "Spiking: decay of synaptic currents (0: none)");
+  add_real(command, "--readout-beta", s.readout_decay, "Spiking: decay of the readout's potentials");
   add(command, "--reset", s.neuron.reset, parse_reset,
       "Spiking: zero (default), subtract, none, late-zero or late-subtract");
   add(command, "--reset-gradient", s.neuron.reset_gradient, parse_reset_gradient,
       "Spiking: detached (default), gated or attached");
   add(command, "--surrogate", s.neuron.surrogate.family, parse_surrogate,
       "Spiking: superspike (default), fast-sigmoid, arctan, triangle, sigmoid or boxcar");
-  add_real(command, "--slope", s.neuron.surrogate.slope, "Spiking: slope of the surrogate (default: 10)");
+  add_real(command, "--slope", s.neuron.surrogate.slope, "Spiking: slope of the surrogate");
   add(
       command, "--delay", s.delay, [](const std::string& text) { return parse_count("--delay", text); },
       "Spiking: steps after which spikes reach the next layer (default: 0)");
@@ -66,11 +67,11 @@ void add_neuron_options(CLI::App& command, SpikingTrainingSettings& s) {
 
 void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
   add(command, "--loss", s.loss, spiking_loss_named,
-      "Spiking: of the numbers of spikes (spikes), of the last, maximum (default) or mean potential, or of "
+      "Spiking: of the numbers of spikes (spikes), of the last, maximum or mean potential, or of "
       "rates "
       "(rate)");
   add_real(command, "--firing", s.initial_firing,
-           "Spiking: fraction of hidden neurons that fire in a step before training (default: 0.03)");
+           "Spiking: fraction of hidden neurons that fire in a step before training");
   add_real(command, "--gradient-threshold", s.gradient_threshold,
            "Spiking: potential above which neurons pass gradients; begins at -100, and each epoch halves the "
            "distance (default: all pass)");
@@ -78,7 +79,8 @@ void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
       command, "--most-listed", s.most_listed,
       "Spiking: neurons of a layer that are listed at most in a step; begins with all, and each epoch halves "
       "the distance (default: all)");
-  command.add_flag("--cosine", s.cosine, "Spiking: let the learning rate fall to 0 as a cosine");
+  command.add_flag("--cosine,!--constant-rate", s.cosine,
+                   "Spiking: let the learning rate fall to 0 as a cosine");
 }
 
 void add_data_options(CLI::App& command, RecordingSettings& s) {
@@ -111,14 +113,36 @@ void add_spiking_options(CLI::App& command, TrainRequest& request) {
 }
 
 void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
-  const SpikingTrainingSettings usual;
-  const auto unless = [&](const char* option, auto& value, const auto& otherwise) {
-    if (command.count(option) == 0) value = otherwise;
+  SpikingTrainingSettings s = usual_settings(dataset_of(r));
+  const SpikingTrainingSettings& given = r.spiking;
+  const auto take = [&](const char* option, auto& value, const auto& from) {
+    if (command.count(option) != 0) value = from;
   };
-  unless("--optimizer", r.settings.optimizer, usual.optimizer);
-  unless("--rate", r.settings.rate, usual.rate);
-  unless("--epochs", r.settings.epochs, usual.epochs);
-  unless("--batch", r.batches, std::vector{usual.batch});
+  take("--recurrent", s.recurrent, given.recurrent);
+  take("--beta", s.decay, given.decay);
+  take("--alpha", s.current_decay, given.current_decay);
+  take("--alpha", s.neuron.synaptic, given.neuron.synaptic);
+  take("--readout-beta", s.readout_decay, given.readout_decay);
+  take("--reset", s.neuron.reset, given.neuron.reset);
+  take("--reset-gradient", s.neuron.reset_gradient, given.neuron.reset_gradient);
+  take("--surrogate", s.neuron.surrogate.family, given.neuron.surrogate.family);
+  take("--slope", s.neuron.surrogate.slope, given.neuron.surrogate.slope);
+  take("--delay", s.delay, given.delay);
+  take("--learn-dynamics", s.learns_dynamics, given.learns_dynamics);
+  take("--loss", s.loss, given.loss);
+  take("--firing", s.initial_firing, given.initial_firing);
+  take("--gradient-threshold", s.gradient_threshold, given.gradient_threshold);
+  take("--most-listed", s.most_listed, given.most_listed);
+  take("--cosine", s.cosine, given.cosine);
+  r.spiking = s;
+  const auto unless = [&](const char* option, auto& value, const auto& usual) {
+    if (command.count(option) == 0) value = usual;
+  };
+  unless("--optimizer", r.settings.optimizer, s.optimizer);
+  unless("--rate", r.settings.rate, s.rate);
+  unless("--clip", r.settings.clip, s.clip);
+  unless("--epochs", r.settings.epochs, s.epochs);
+  unless("--batch", r.batches, std::vector{s.batch});
   r.settings.batch = r.batches.front();
 }
 

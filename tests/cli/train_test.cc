@@ -338,6 +338,65 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
   }
 }
 
+TEST_F(TrainCliTest, TrainsSpikingNetworks) {
+  const std::string small =
+      "train --kind spiking --dataset randman --samples 60 --units 8 --steps 30 --epochs 2 --batch 20 "
+      "--threads 2";
+  const std::string page = path("spikes.html"), checkpoint = path("spikes.safetensors");
+  const Outcome o = run(fmt::format("{} --json --report '{}' --checkpoint '{}'", small, page, checkpoint));
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json r = results_of(o)[0];
+  EXPECT_EQ(r["settings"]["hidden"], json({128}));
+  EXPECT_EQ(r["settings"]["rate"], 0.01);  // Randman's usual one
+  EXPECT_EQ(r["settings"]["seed"], 0);
+  EXPECT_EQ(r["recordings"], "Randman, 30 steps: 432 for training, 48 for validation, 120 for testing");
+  EXPECT_EQ(r["epochs"].size(), 2u);
+  EXPECT_GT(r["epochs"][1]["activity"][0]["firing"], 0);
+  EXPECT_EQ(r["epochs"][1]["activity"][0]["dropped"], 0);
+  EXPECT_GT(r["test_accuracy"], 0.1);
+  const std::string html = MarkupReader::read(contents_of(page)).whole_text();
+  for (const char* text : {"Neurons that fire", "Spikes of the inputs", "Spikes of layer 1",
+                           "Potentials of the readout", "Accuracy"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+
+  const Outcome again = run(fmt::format("{} --checkpoint '{}' --resume", small, checkpoint));
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_NE(again.out.find("test accuracy"), std::string::npos);
+  const Outcome seeds =
+      run(fmt::format("{} --layers 8,16,10 --loss spikes --recurrent --seeds 2 --json", small));
+  ASSERT_EQ(seeds.status, 0) << seeds.err;
+  EXPECT_EQ(results_of(seeds).size(), 2u);
+  EXPECT_EQ(results_of(seeds)[1]["settings"]["seed"], 1);
+  EXPECT_EQ(results_of(seeds)[1]["settings"]["loss"], "spikes");
+  EXPECT_EQ(results_of(seeds)[1]["settings"]["recurrent"], true);
+}
+
+TEST_F(TrainCliTest, RefusesOptionsThatSpikingNetworksDoNotHave) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"--dataset mnist", "--dataset mnist is none of recordings; there are randman, mnist-latency"},
+      {"--dataset shd", "--dataset shd needs its folder"},
+      {"--dropout 0.5", "--dropout is not for --kind spiking"},
+      {"--density 0.5", "--density is for --kind static or dynamic"},
+      {"--machine bow", "--kind spiking trains on this computer, not on --machine bow"},
+      {"--layers 20,10", "takes inputs, at least one hidden layer, and classes"},
+      {"--layers 21,128,10", "begins with 21 inputs and ends with 10 classes; Randman has 20 and 10"},
+      {"--loss l1", "the loss 'l1' is unknown"},
+      {"--surrogate step", "--surrogate 'step' is unknown; there are superspike"},
+      {"--beta 2", "the decay of potentials is 2"},
+      {"--batch 64,9000", "a batch of 9000 is larger than the 7200 recordings"},
+      {"--smoothness 0", "a smoothness of 0"},
+  };
+  for (const auto& [options, message] : cases) {
+    const Outcome o = run("train --kind spiking " + options);
+    EXPECT_EQ(o.status, 2) << options;
+    EXPECT_NE(o.err.find(message), std::string::npos) << options << ": " << o.err;
+    EXPECT_EQ(o.out, "") << options;
+  }
+  const Outcome other = run("train --beta 0.5");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.err.find("--beta is for --kind spiking"), std::string::npos) << other.err;
+}
+
 TEST_F(TrainCliTest, ReportsDivergenceAndMissingFiles) {
   const Outcome diverged = run("train --layers 64,32,10 --images 400 --rate 1e9");
   EXPECT_EQ(diverged.status, 1);

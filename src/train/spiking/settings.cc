@@ -47,6 +47,37 @@ SpikingLoss spiking_loss_named(std::string_view name) {
   return static_cast<SpikingLoss>(found - kLosses.begin());
 }
 
+SpikingTrainingSettings usual_settings(std::string_view dataset) {
+  SpikingTrainingSettings s;
+  if (dataset.starts_with("braille")) {
+    // Long sequences through a recurrent layer: narrow surrogates and clipping keep gradients small.
+    s.hidden = {200};
+    s.recurrent = true;
+    s.neuron.surrogate.slope = 20;
+    s.readout_decay = 0.99;
+    s.initial_firing = 0.05;
+    s.loss = SpikingLoss::last;
+    s.rate = 0.003;
+    s.cosine = true;
+    s.clip = 1;
+    s.batch = 32;
+    s.epochs = 40;
+    return s;
+  }
+  s.neuron.synaptic = true;
+  s.current_decay = 0.9;
+  s.decay = 0.95;
+  s.epochs = 10;
+  if (dataset == "randman") {
+    s.rate = 0.01;
+    return s;
+  }
+  s.hidden = {256};
+  s.readout_decay = 0.95;
+  s.loss = SpikingLoss::mean;
+  return s;
+}
+
 double SpikingTrainingSettings::gradient_threshold_of(uint32_t epoch) const {
   if (!std::isfinite(gradient_threshold)) return gradient_threshold;
   return halving(first_gradient_threshold, gradient_threshold, epoch);
