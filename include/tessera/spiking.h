@@ -145,6 +145,7 @@ struct SpikingNetworkOptions {
   bool learns_dynamics = false;           ///< whether decays and thresholds have gradients, which takes all
                                           ///< potentials
   bool input_gradient = false;            ///< whether inputs have
+  bool hidden_upstream = false;           ///< whether a loss depends on the spikes of hidden layers
   double expected_input_activity = 0.02;  ///< fraction of inputs, for planning
   double expected_activity = 0.04;        ///< fraction of neurons that are listed, for planning
   uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
@@ -165,25 +166,32 @@ class SpikingNetwork {
   /// Parameters are those of the layers, one layer after the other, as parameters_of() lists them. Throws
   /// UsageError for another number of them, a null array, or lists that are longer than their room or name
   /// inputs that do not exist.
+  ///
+  /// What gradients and results need is kept in the network, or in `state`: then several threads may call the
+  /// network, and several forward passes may await their gradients.
   void forward(const SpikeLists& in, std::span<const float* const> parameters,
-               const SpikingControl& control = {});
+               const SpikingControl& control = {}, std::byte* state = nullptr);
 
   /// Gradients after a forward pass with the same inputs and parameters. `upstream` is that of each potential
   /// of the last layer [steps, batch, neurons], or if it spikes of each place of its lists [steps, batch,
   /// capacity]. Gradients are those of all parameters, or unless decays and thresholds learn of all weights,
   /// in the order of the parameters; those of inputs, if there are any, one for each place of their lists.
+  /// `hidden_upstream` are those of the spikes of each hidden layer, as of the last.
   void gradients(const SpikeLists& in, std::span<const float* const> parameters, const float* upstream,
-                 std::span<float* const> parameter_gradients, float* input_gradient = nullptr);
+                 std::span<float* const> parameter_gradients, float* input_gradient = nullptr,
+                 const std::byte* state = nullptr, std::span<const float* const> hidden_upstream = {});
 
   size_t layers() const;
   const SpikingLayer& layer(size_t index) const;
   uint32_t steps() const;
   uint32_t batch() const;
-  /// Of the last forward pass.
-  SpikeLists spikes(size_t layer) const;
-  SpikingCounts counts(size_t layer) const;
+  /// Bytes of a state, which begins on a cache line.
+  uint64_t state_bytes() const;
+  /// Of the last forward pass, or that which wrote the state.
+  SpikeLists spikes(size_t layer, const std::byte* state = nullptr) const;
+  SpikingCounts counts(size_t layer, const std::byte* state = nullptr) const;
   /// u of a layer [steps, batch, neurons], if it is stored: that of a layer without spikes is.
-  std::span<const float> potentials(size_t layer) const;
+  std::span<const float> potentials(size_t layer, const std::byte* state = nullptr) const;
   /// Bytes kept from forward() for gradients().
   uint64_t stash_bytes() const;
   /// The plans of both passes in readable form.

@@ -4,11 +4,17 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/spiking.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "bindings.h"
 
@@ -78,9 +84,178 @@ void gradients(const SpikingNeurons& neurons, const std::array<uintptr_t, 4>& in
       {pointer<float>(of[0]), pointer<float>(of[1]), pointer<float>(of[2]), pointer<float>(of[3])});
 }
 
+/// A network whose states are the caller's.
+class Network {
+ public:
+  Network(std::vector<SpikingLayer> layers, uint32_t steps, uint32_t batch, uint32_t input_capacity,
+          std::vector<uint32_t> capacities, bool trains, bool learns_dynamics, bool hidden_upstream)
+      : network_(std::move(layers), steps, batch,
+                 {.input_capacity = input_capacity,
+                  .capacities = std::move(capacities),
+                  .trains = trains,
+                  .learns_dynamics = learns_dynamics,
+                  .hidden_upstream = hidden_upstream}),
+        hidden_upstream_(hidden_upstream),
+        input_capacity_(input_capacity),
+        last_(network_.layers() - 1),
+        outputs_(network_.layer(last_).neurons) {}
+
+  uint64_t state_bytes() const { return network_.state_bytes(); }
+  std::string plan() const { return network_.plan(); }
+
+  /// `result` is [steps, batch, neurons]: potentials of the last layer, or if it has any, spikes.
+  void forward(uintptr_t ids, uintptr_t num, const std::vector<uintptr_t>& parameters,
+               float gradient_threshold, uint32_t most_listed, uint64_t seed, uint32_t step, uintptr_t state,
+               uintptr_t result) {
+    const nb::gil_scoped_release released;
+    network_.forward(lists(ids, num), floats<const float>(parameters),
+                     {gradient_threshold, most_listed, seed, step}, pointer<std::byte>(state));
+    auto* to = pointer<float>(result);
+    if (!network_.layer(last_).neuron.spikes) {
+      const std::span<const float> potentials = network_.potentials(last_, pointer<std::byte>(state));
+      std::copy(potentials.begin(), potentials.end(), to);
+      return;
+    }
+    std::fill_n(to, rows() * outputs_, 0.0F);
+    const SpikeLists spikes = network_.spikes(last_, pointer<std::byte>(state));
+    for (uint64_t row = 0; row < rows(); ++row)
+      for (uint32_t i = 0; i < spikes.num[2 * row]; ++i)
+        to[row * outputs_ + spikes.ids[row * spikes.capacity + i]] = 1;
+  }
+
+  /// Spikes of each neuron of the hidden layers, those of all layers side by side: [batch, neurons].
+  void count_hidden(uintptr_t state, uintptr_t counts) const {
+    const nb::gil_scoped_release released;
+    auto* to = pointer<float>(counts);
+    std::fill_n(to, uint64_t{network_.batch()} * hidden_neurons(), 0.0F);
+    each_hidden([&](size_t layer, uint64_t first) {
+      const SpikeLists spikes = network_.spikes(layer, pointer<std::byte>(state));
+      for (uint64_t row = 0; row < rows(); ++row) {
+        float* of_sample = to + row % network_.batch() * hidden_neurons() + first;
+        for (uint32_t i = 0; i < spikes.num[2 * row]; ++i)
+          of_sample[spikes.ids[row * spikes.capacity + i]] += 1;
+      }
+    });
+  }
+
+  /// From the gradients of the result, and of the hidden layers' counts if there are any.
+  void gradients(uintptr_t ids, uintptr_t num, const std::vector<uintptr_t>& parameters, uintptr_t state,
+                 uintptr_t upstream, uintptr_t of_counts, const std::vector<uintptr_t>& of_parameters) {
+    const nb::gil_scoped_release released;
+    const auto* given = pointer<const float>(upstream);
+    std::vector<float> listed;
+    if (network_.layer(last_).neuron.spikes) {
+      listed = gathered(state, last_, [&](uint64_t row) { return given + row * outputs_; });
+      given = listed.data();
+    }
+    std::vector<std::vector<float>> of_hidden;
+    if (hidden_upstream_)
+      each_hidden([&](size_t layer, uint64_t first) {
+        of_hidden.push_back(gathered(state, layer, [&](uint64_t row) {
+          return pointer<const float>(of_counts) + row % network_.batch() * hidden_neurons() + first;
+        }));
+      });
+    std::vector<const float*> hidden;
+    for (const std::vector<float>& values : of_hidden) hidden.push_back(values.data());
+    network_.gradients(lists(ids, num), floats<const float>(parameters), given, floats<float>(of_parameters),
+                       nullptr, pointer<std::byte>(state), hidden);
+  }
+
+  /// Of each layer: spikes, candidates, dropped spikes, dropped candidates; zeros without spikes.
+  std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>> counts(uintptr_t state) const {
+    std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>> all;
+    for (size_t i = 0; i <= last_; ++i) {
+      const SpikingCounts c =
+          network_.layer(i).neuron.spikes ? network_.counts(i, pointer<std::byte>(state)) : SpikingCounts{};
+      all.emplace_back(c.spikes, c.candidates, c.dropped_spikes, c.dropped_candidates);
+    }
+    return all;
+  }
+
+ private:
+  uint64_t rows() const { return uint64_t{network_.steps()} * network_.batch(); }
+
+  uint64_t hidden_neurons() const {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < last_; ++i) sum += network_.layer(i).neurons;
+    return sum;
+  }
+  /// Calls visit(layer, neurons before it).
+  template <class Visit>
+  void each_hidden(const Visit& visit) const {
+    uint64_t first = 0;
+    for (size_t i = 0; i < last_; first += network_.layer(i++).neurons) visit(i, first);
+  }
+
+  /// What the neurons in a layer's lists have in the row of numbers that row_of(row) begins.
+  template <class RowOf>
+  std::vector<float> gathered(uintptr_t state, size_t layer, const RowOf& row_of) const {
+    const SpikeLists spikes = network_.spikes(layer, pointer<std::byte>(state));
+    std::vector<float> values(rows() * spikes.capacity);
+    for (uint64_t row = 0; row < rows(); ++row) {
+      const float* from = row_of(row);
+      for (uint32_t i = 0; i < spikes.num[2 * row + 1]; ++i)
+        values[row * spikes.capacity + i] = from[spikes.ids[row * spikes.capacity + i]];
+    }
+    return values;
+  }
+
+  SpikeLists lists(uintptr_t ids, uintptr_t num) const {
+    return {pointer<const uint16_t>(ids), pointer<const uint32_t>(num), input_capacity_};
+  }
+
+  template <class T>
+  static std::vector<T*> floats(const std::vector<uintptr_t>& addresses) {
+    std::vector<T*> found;
+    for (const uintptr_t address : addresses) found.push_back(pointer<T>(address));
+    return found;
+  }
+
+  SpikingNetwork network_;
+  bool hidden_upstream_;
+  uint32_t input_capacity_;
+  size_t last_;
+  uint32_t outputs_;
+};
+
+void bind_network(nb::module_& m) {
+  nb::class_<SpikingLayer>(m, "SpikingLayer", "Neurons and the weights of what they take.")
+      .def(
+          "__init__",
+          [](SpikingLayer* self, uint32_t inputs, uint32_t neurons, const Neuron& neuron, bool recurrent,
+             bool decay_per_neuron, bool current_decay_per_neuron, bool threshold_per_neuron) {
+            new (self) SpikingLayer{.inputs = inputs,
+                                    .neurons = neurons,
+                                    .neuron = neuron,
+                                    .recurrent = recurrent,
+                                    .decay_per_neuron = decay_per_neuron,
+                                    .current_decay_per_neuron = current_decay_per_neuron,
+                                    .threshold_per_neuron = threshold_per_neuron};
+          },
+          "inputs"_a, "neurons"_a, "neuron"_a, "recurrent"_a, "decay_per_neuron"_a,
+          "current_decay_per_neuron"_a, "threshold_per_neuron"_a);
+  nb::class_<Network>(
+      m, "SpikingNetwork",
+      "Layers that take lists of spikes, for sequences of one length and batches of one size. "
+      "Safe to call from several threads, each with a state of its own.")
+      .def(nb::init<std::vector<SpikingLayer>, uint32_t, uint32_t, uint32_t, std::vector<uint32_t>, bool,
+                    bool, bool>(),
+           "layers"_a, "steps"_a, "batch"_a, "input_capacity"_a, "capacities"_a, "trains"_a,
+           "learns_dynamics"_a, "hidden_upstream"_a)
+      .def_prop_ro("state_bytes", &Network::state_bytes)
+      .def("plan", &Network::plan)
+      .def("forward", &Network::forward, "ids"_a, "num"_a, "parameters"_a, "gradient_threshold"_a,
+           "most_listed"_a, "seed"_a, "step"_a, "state"_a, "result"_a)
+      .def("gradients", &Network::gradients, "ids"_a, "num"_a, "parameters"_a, "state"_a, "upstream"_a,
+           "of_counts"_a, "parameter_gradients"_a)
+      .def("count_hidden", &Network::count_hidden, "state"_a, "counts"_a)
+      .def("counts", &Network::counts, "state"_a);
+}
+
 }  // namespace
 
 void bind_spiking(nb::module_& m) {
+  bind_network(m);
   nb::class_<Neuron>(m, "Neuron", "What a spiking neuron does in a step.")
       .def(
           "__init__",

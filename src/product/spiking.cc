@@ -3,91 +3,89 @@
 #include <tessera/spiking.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <optional>
 
-#include "compiler/compile.h"
-#include "engine/engine.h"
 #include "machine/model/machine.h"
 #include "ops/spiking/stack.h"
+#include "product/pass.h"
 
 namespace tessera {
 namespace {
 
-using engine::Binding;
 using ops::Operand;
 using ops::SpikingMatrix;
 using program::Role;
 
-/// A matrix of a network, kept from one program to another.
+constexpr uint64_t kLine = 64;
+
+/// A matrix that one program leaves for another, and its place in the state of a network.
 struct Kept {
-  explicit Kept(const SpikingMatrix& of) : matrix(of), bytes(std::max<uint64_t>(of.bytes(), 1)) {}
+  SpikingMatrix matrix;
+  uint64_t offset = 0;
 
   template <class T>
-  T* as() const {
-    return reinterpret_cast<T*>(const_cast<std::byte*>(bytes.data()));
+  const T* in(const std::byte* state) const {
+    return reinterpret_cast<const T*>(state + offset);
   }
-
-  SpikingMatrix matrix;
-  std::vector<std::byte> bytes;
 };
 
 /// What a layer leaves behind a forward pass.
 struct LayerResults {
-  explicit LayerResults(const ops::SpikingResults& of)
-      : ids(of.ids),
-        num(of.num),
-        surrogate(of.surrogate),
-        resets(of.resets),
-        potentials(of.potentials),
-        currents(of.currents),
-        dropped(of.dropped) {}
+  LayerResults(const ops::SpikingResults& of, uint64_t& end)
+      : ids(place(of.ids, end)),
+        num(place(of.num, end)),
+        surrogate(place(of.surrogate, end)),
+        resets(place(of.resets, end)),
+        potentials(place(of.potentials, end)),
+        currents(place(of.currents, end)),
+        dropped(place(of.dropped, end)) {}
 
   Kept ids, num, surrogate, resets, potentials, currents, dropped;
+
+ private:
+  static Kept place(const SpikingMatrix& matrix, uint64_t& end) {
+    const Kept kept{matrix, end};
+    end += (matrix.bytes() + kLine - 1) / kLine * kLine;
+    return kept;
+  }
 };
 
-/// One pass as a program, whose external variables are bound in the order in which they were added.
-class Pass {
+/// A pass whose arrays are the caller's or lie in the state.
+class NetworkPass {
  public:
-  explicit Pass(const machine::Machine& machine) : machine_(machine), builder_(program_, machine_) {}
+  explicit NetworkPass(const machine::Machine& machine) : pass_(machine) {}
 
-  const ops::Builder& builder() const { return builder_; }
+  const ops::Builder& builder() const { return pass_.builder(); }
 
-  /// Bound on each run.
   Operand external(std::string name, Role role, const SpikingMatrix& matrix) {
-    externals_.push_back(builder_.external(std::move(name), role, matrix.type, matrix.rows, matrix.cols));
-    data_.push_back(nullptr);
-    return externals_.back();
+    offsets_.emplace_back();
+    return pass_.external(std::move(name), role, matrix.type, matrix.rows, matrix.cols);
   }
-  /// Bound to what is kept; absent if that is empty.
-  std::optional<Operand> external(std::string name, Role role, const Kept& kept) {
+  /// In the state; absent if that is empty.
+  std::optional<Operand> in_state(std::string name, Role role, const Kept& kept) {
     if (kept.matrix.empty()) return {};
     const Operand operand = external(std::move(name), role, kept.matrix);
-    data_.back() = kept.as<void>();
+    offsets_.back() = kept.offset;
     return operand;
   }
 
-  void compile(std::vector<program::StepId> steps) {
-    program_.set_main(builder_.sequence(std::move(steps)));
-    engine_.emplace(compiler::compile(std::move(program_), machine_));
-  }
+  void compile(program::StepId step) { pass_.compile({step}); }
 
-  /// `arrays` are those of variables that nothing kept is bound to.
-  void run(std::span<void* const> arrays) const {
-    std::vector<Binding> bindings;
-    size_t next = 0;
-    for (size_t i = 0; i < externals_.size(); ++i)
-      bindings.push_back(
-          {externals_[i].variable, data_[i] != nullptr ? data_[i] : arrays[next++], externals_[i].cols(), 1});
-    engine_->run(bindings, {.profile = false});
+  /// `arrays` are those of variables that do not lie in the state.
+  void run(std::span<void* const> arrays, std::byte* state) const {
+    std::vector<void*> all;
+    for (const auto& offset : offsets_) {
+      all.push_back(offset ? state + *offset : arrays.front());
+      if (!offset) arrays = arrays.subspan(1);
+    }
+    pass_.run(all);
   }
 
  private:
-  const machine::Machine& machine_;
-  program::Program program_;
-  ops::Builder builder_;
-  std::vector<Operand> externals_;
-  std::vector<void*> data_;
-  std::optional<engine::Engine> engine_;
+  Pass pass_;
+  std::vector<std::optional<uint64_t>> offsets_;
 };
 
 template <class T>
@@ -107,13 +105,13 @@ struct SpikingNetwork::Compiled {
     problems = ops::spiking_problems(layers, steps, batch, options);
     for (const ops::SpikingProblem& problem : problems) {
       for (const SpikingParameter& parameter : parameters_of(problem.layer)) parameters.push_back(parameter);
-      results.emplace_back(ops::results_of(problem));
+      results.emplace_back(ops::results_of(problem), state_end);
     }
     compile_forward();
   }
 
   /// What both passes take: lists of inputs and parameters, bound on each run, and the results of the layers.
-  ops::SpikingStackOperands add_operands(Pass& pass, Role role) const {
+  ops::SpikingStackOperands add_operands(NetworkPass& pass, Role role) const {
     const ops::SpikingProblem& first = problems[0];
     ops::SpikingStackOperands o;
     o.in_ids = pass.external("ids", Role::input, {Type::u16, first.steps, first.batch * first.in_capacity});
@@ -126,38 +124,41 @@ struct SpikingNetwork::Compiled {
   }
 
   /// The results of layer i with this role.
-  ops::SpikingLayerOperands operands_of(Pass& pass, size_t i, Role role) const {
+  ops::SpikingLayerOperands operands_of(NetworkPass& pass, size_t i, Role role) const {
     ops::SpikingLayerOperands o;
     const LayerResults& r = results[i];
     const auto named = [&](std::string_view name) { return fmt::format("{}{}", name, i); };
-    o.ids = pass.external(named("ids"), role, r.ids);
-    o.num = pass.external(named("num"), role, r.num);
-    o.surrogate = pass.external(named("surrogate"), role, r.surrogate);
-    o.resets = pass.external(named("resets"), role, r.resets);
+    o.ids = pass.in_state(named("ids"), role, r.ids);
+    o.num = pass.in_state(named("num"), role, r.num);
+    o.surrogate = pass.in_state(named("surrogate"), role, r.surrogate);
+    o.resets = pass.in_state(named("resets"), role, r.resets);
     const bool reads_potentials = layers[i].neuron.spikes || options.learns_dynamics;
     if (role == Role::output || reads_potentials)
-      o.potentials = pass.external(named("potentials"), role, r.potentials);
-    o.currents = pass.external(named("currents"), role, r.currents);
+      o.potentials = pass.in_state(named("potentials"), role, r.potentials);
+    o.currents = pass.in_state(named("currents"), role, r.currents);
     return o;
   }
 
   void compile_forward() {
-    Pass& pass = forward.emplace(machine);
+    NetworkPass& pass = forward.emplace(machine);
     ops::SpikingStackOperands operands = add_operands(pass, Role::output);
     for (size_t i = 0; i < layers.size(); ++i)
       operands.layers[i].dropped =
-          pass.external(fmt::format("dropped{}", i), Role::output, results[i].dropped);
+          pass.in_state(fmt::format("dropped{}", i), Role::output, results[i].dropped);
     operands.control = pass.external("control", Role::input, {Type::u32, 1, ops::spiking_control_columns()});
     operands.gradient_threshold = pass.external("gradient_threshold", Role::input, {Type::f32, 1, 1});
     ops::BuiltSpikingStack built = ops::build_spiking_stack(pass.builder(), problems, operands);
     plans = std::move(built.plans);
-    pass.compile({built.step});
+    pass.compile(built.step);
   }
 
   void compile_gradients() {
-    Pass& pass = backward.emplace(machine);
+    NetworkPass& pass = backward.emplace(machine);
     const ops::SpikingProblem& first = problems.front();
     ops::SpikingStackOperands operands = add_operands(pass, Role::input);
+    for (size_t i = 0; options.hidden_upstream && i + 1 < layers.size(); ++i)
+      operands.layers[i].upstream =
+          pass.external(fmt::format("upstream{}", i), Role::input, ops::upstream_of(problems[i]));
     operands.layers.back().upstream =
         pass.external("upstream", Role::input, ops::upstream_of(problems.back()));
     for (const ops::SpikingProblem& problem : problems)
@@ -170,7 +171,7 @@ struct SpikingNetwork::Compiled {
           pass.external("din", Role::output, {Type::f32, first.steps, first.batch * first.in_capacity});
     ops::BuiltSpikingStack built = ops::build_spiking_stack_gradients(pass.builder(), problems, operands);
     gradient_plans = std::move(built.plans);
-    pass.compile({built.step});
+    pass.compile(built.step);
   }
 
   void require_inputs(const SpikeLists& in, std::span<const float* const> values) const {
@@ -202,13 +203,24 @@ struct SpikingNetwork::Compiled {
     }
   }
 
+  /// Memory of the network, for callers without a state; on a cache line.
+  std::byte* own() {
+    if (own_state == nullptr) own_state.reset(new std::byte[state_end + kLine]);
+    const auto address = reinterpret_cast<uintptr_t>(own_state.get());
+    return own_state.get() + (kLine - address % kLine) % kLine;
+  }
+  const std::byte* state_or_own(const std::byte* state) { return state == nullptr ? own() : state; }
+
   std::vector<SpikingLayer> layers;
   SpikingNetworkOptions options;
   machine::Machine machine;
   std::vector<ops::SpikingProblem> problems;
   std::vector<SpikingParameter> parameters;
+  uint64_t state_end = 0;
   std::vector<LayerResults> results;
-  std::optional<Pass> forward, backward;
+  std::unique_ptr<std::byte[]> own_state;
+  std::once_flag compiled_backward;
+  std::optional<NetworkPass> forward, backward;
   std::vector<ops::SpikingPlan> plans, gradient_plans;
   bool ran = false;
 };
@@ -221,7 +233,7 @@ SpikingNetwork::SpikingNetwork(SpikingNetwork&&) noexcept = default;
 SpikingNetwork& SpikingNetwork::operator=(SpikingNetwork&&) noexcept = default;
 
 void SpikingNetwork::forward(const SpikeLists& in, std::span<const float* const> parameters,
-                             const SpikingControl& control) {
+                             const SpikingControl& control, std::byte* state) {
   Compiled& c = *compiled_;
   c.require_inputs(in, parameters);
   c.require_lists(in);
@@ -232,34 +244,42 @@ void SpikingNetwork::forward(const SpikeLists& in, std::span<const float* const>
   for (const float* parameter : parameters) arrays.push_back(writable(parameter));
   arrays.push_back(words);
   arrays.push_back(&gradient_threshold);
-  c.forward->run(arrays);
-  c.ran = true;
+  c.forward->run(arrays, state == nullptr ? c.own() : state);
+  if (state == nullptr) c.ran = true;
 }
 
 void SpikingNetwork::gradients(const SpikeLists& in, std::span<const float* const> parameters,
                                const float* upstream, std::span<float* const> parameter_gradients,
-                               float* input_gradient) {
+                               float* input_gradient, const std::byte* state,
+                               std::span<const float* const> hidden_upstream) {
   Compiled& c = *compiled_;
   if (!c.options.trains) throw UsageError("this network was made without training, so it has no gradients");
-  if (!c.ran) throw UsageError("gradients follow a forward pass; there was none");
+  if (state == nullptr && !c.ran) throw UsageError("gradients follow a forward pass; there was none");
   c.require_inputs(in, parameters);
   require_array(upstream, "upstream");
   if (c.options.input_gradient != (input_gradient != nullptr))
     throw UsageError(c.options.input_gradient ? "this network has gradients of inputs; pass an array for them"
                                               : "this network was made without gradients of inputs");
+  const size_t hidden = c.options.hidden_upstream ? c.layers.size() - 1 : 0;
+  if (hidden_upstream.size() != hidden)
+    throw UsageError(
+        fmt::format("this network takes gradients of the spikes of {} hidden layers; given are {}", hidden,
+                    hidden_upstream.size()));
+  for (const float* of_hidden : hidden_upstream) require_array(of_hidden, "hidden_upstream");
   size_t wanted = 0;
   for (size_t i = 0; i < c.layers.size(); ++i) wanted += ops::learned_parameters(c.problems[i]).size();
   if (parameter_gradients.size() != wanted)
     throw UsageError(fmt::format("this network has gradients of {} parameters; given are arrays for {}",
                                  wanted, parameter_gradients.size()));
   for (float* gradient : parameter_gradients) require_array(gradient, "a gradient");
-  if (!c.backward) c.compile_gradients();
+  std::call_once(c.compiled_backward, [&] { c.compile_gradients(); });
   std::vector<void*> arrays = {writable(in.ids), writable(in.num)};
   for (const float* parameter : parameters) arrays.push_back(writable(parameter));
+  for (const float* of_hidden : hidden_upstream) arrays.push_back(writable(of_hidden));
   arrays.push_back(writable(upstream));
   arrays.insert(arrays.end(), parameter_gradients.begin(), parameter_gradients.end());
   if (input_gradient != nullptr) arrays.push_back(input_gradient);
-  c.backward->run(arrays);
+  c.backward->run(arrays, const_cast<std::byte*>(c.state_or_own(state)));
 }
 
 size_t SpikingNetwork::layers() const { return compiled_->layers.size(); }
@@ -267,32 +287,35 @@ const SpikingLayer& SpikingNetwork::layer(size_t index) const { return compiled_
 uint32_t SpikingNetwork::steps() const { return compiled_->problems[0].steps; }
 uint32_t SpikingNetwork::batch() const { return compiled_->problems[0].batch; }
 
-SpikeLists SpikingNetwork::spikes(size_t layer) const {
+SpikeLists SpikingNetwork::spikes(size_t layer, const std::byte* state) const {
   const LayerResults& r = compiled_->results.at(layer);
   if (r.ids.matrix.empty()) throw UsageError(fmt::format("layer {} has no spikes", layer));
-  return {r.ids.as<uint16_t>(), r.num.as<uint32_t>(), compiled_->problems[layer].room()};
+  const std::byte* from = compiled_->state_or_own(state);
+  return {r.ids.in<uint16_t>(from), r.num.in<uint32_t>(from), compiled_->problems[layer].room()};
 }
 
-SpikingCounts SpikingNetwork::counts(size_t layer) const {
-  const SpikeLists lists = spikes(layer);
-  const Kept& dropped = compiled_->results[layer].dropped;
+SpikingCounts SpikingNetwork::counts(size_t layer, const std::byte* state) const {
+  const SpikeLists lists = spikes(layer, state);
+  const auto* dropped = compiled_->results[layer].dropped.in<uint32_t>(compiled_->state_or_own(state));
   SpikingCounts counts;
   for (uint64_t row = 0; row < uint64_t{steps()} * batch(); ++row) {
     counts.spikes += lists.num[2 * row];
     counts.candidates += lists.num[2 * row + 1] - lists.num[2 * row];
   }
   for (uint32_t b = 0; b < batch(); ++b) {
-    counts.dropped_spikes += dropped.as<uint32_t>()[2 * b];
-    counts.dropped_candidates += dropped.as<uint32_t>()[2 * b + 1];
+    counts.dropped_spikes += dropped[2 * b];
+    counts.dropped_candidates += dropped[2 * b + 1];
   }
   return counts;
 }
 
-std::span<const float> SpikingNetwork::potentials(size_t layer) const {
+std::span<const float> SpikingNetwork::potentials(size_t layer, const std::byte* state) const {
   const Kept& kept = compiled_->results.at(layer).potentials;
   if (kept.matrix.empty()) throw UsageError(fmt::format("the potentials of layer {} are not stored", layer));
-  return {kept.as<float>(), uint64_t{kept.matrix.rows} * kept.matrix.cols};
+  return {kept.in<float>(compiled_->state_or_own(state)), uint64_t{kept.matrix.rows} * kept.matrix.cols};
 }
+
+uint64_t SpikingNetwork::state_bytes() const { return compiled_->state_end; }
 
 uint64_t SpikingNetwork::stash_bytes() const {
   uint64_t bytes = 0;

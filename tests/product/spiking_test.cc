@@ -1,6 +1,4 @@
 // Spiking networks and their gradients, compared with dense backpropagation through time in float64.
-#include "ops/spiking/definition.h"
-
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/spiking.h>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "ops/spiking/definition.h"
 #include "support/error_of.h"
 
 namespace tessera {
@@ -292,8 +291,8 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   std::vector<std::vector<float>> gradients;
   std::vector<std::vector<double>> expected;
   for (size_t i = s.layers.size(); i-- > 0;) {
-    const ops::SpikingGradients exact_gradients = ops::differentiate_layer(
-        s.layers[i], c.exact_values[i], exact, inputs[i], traces[i], dense, kept[i]);
+    const ops::SpikingGradients exact_gradients =
+        ops::differentiate_layer(s.layers[i], c.exact_values[i], exact, inputs[i], traces[i], dense, kept[i]);
     const ops::SpikingValues& v = exact_gradients.values;
     std::vector<std::vector<double>> of_layer = {v.weight};
     if (s.layers[i].recurrent) of_layer.push_back(v.recurrent);
@@ -374,6 +373,40 @@ TEST(SpikingNetworks, RepeatsItsBits) {
   for (Case* c : {&first, &second}) c->forward();
   const auto a = first.network.potentials(1), b = second.network.potentials(1);
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size_bytes()), 0);
+}
+
+TEST(SpikingNetworks, KeepsStatesOfTheCallers) {
+  Case c(hidden("", {.reset_gradient = ResetGradient::gated}));
+  const std::vector<float> upstream = random_floats(uint64_t{20} * 9 * 11, 99, -1, 1);
+  const auto gradient = [&](const std::byte* state) {
+    std::vector<std::vector<float>> of = {std::vector<float>(40 * 70), std::vector<float>(70 * 11)};
+    std::vector<float*> pointers = {of[0].data(), of[1].data()};
+    std::vector<float> din(c.in.ids.size());
+    c.network.gradients(c.in.lists(), c.pointers, upstream.data(), pointers, din.data(), state);
+    return of;
+  };
+  const SpikingControl wide{.gradient_threshold = -1}, narrow{.gradient_threshold = 0.8F};
+  c.network.forward(c.in.lists(), c.pointers, wide);
+  const auto expected = gradient(nullptr);
+
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> one(c.network.state_bytes() / 64 + 1), other = one;
+  c.network.forward(c.in.lists(), c.pointers, wide, one[0].bytes);
+  c.network.forward(c.in.lists(), c.pointers, narrow, other[0].bytes);
+  EXPECT_EQ(gradient(one[0].bytes), expected);
+  EXPECT_NE(gradient(other[0].bytes), expected);
+  EXPECT_LT(c.network.counts(0, other[0].bytes).candidates, c.network.counts(0).candidates);
+  EXPECT_EQ(test::error_of<UsageError>([&] {
+              const float* hidden = upstream.data();
+              std::vector<std::vector<float>> of = {std::vector<float>(40 * 70), std::vector<float>(70 * 11)};
+              std::vector<float*> pointers = {of[0].data(), of[1].data()};
+              std::vector<float> din(c.in.ids.size());
+              c.network.gradients(c.in.lists(), c.pointers, upstream.data(), pointers, din.data(), nullptr,
+                                  {&hidden, 1});
+            }),
+            "this network takes gradients of the spikes of 0 hidden layers; given are 1");
 }
 
 TEST(SpikingNetworks, KeepsLittleForGradients) {

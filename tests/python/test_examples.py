@@ -60,3 +60,8 @@ def test_structured_layer():
     accuracies = [float(line.split("accuracy ")[1].split(",")[0]) for line in out.splitlines()[1:4]]
     assert len(accuracies) == 3 and min(accuracies) > 0.85
     assert "dense to low_rank: error 0." in out
+
+
+def test_spiking_mnist():
+    out = output_of("spiking_mnist.py", "--hidden", "64", "--epochs", "2")
+    assert float(out.splitlines()[-1].split("accuracy ")[1].split(",")[0]) > 0.7 and "more pass gradients" in out

@@ -114,7 +114,8 @@ def test_surrogates(name):
 @pytest.mark.parametrize("name", ["atan", "fast_sigmoid", "sigmoid"])
 def test_surrogates_are_those_of_snntorch(name):
     theirs = pytest.importorskip("snntorch.surrogate", reason="needs snnTorch")
-    x = torch.linspace(-1, 1, 101, requires_grad=True)  # beyond, its sigmoid overflows
+    # Beyond, snnTorch's sigmoid overflows.
+    x = torch.linspace(-1, 1, 101, requires_grad=True)
     ours = getattr(surrogate, name)()
     (expected,) = torch.autograd.grad(getattr(theirs, name)()(x).sum(), x)
     (found,) = torch.autograd.grad(ours(x).sum(), x)

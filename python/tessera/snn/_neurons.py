@@ -374,8 +374,8 @@ class _Recurrent(_Neurons):
 class RLeaky(_Recurrent):
     """`Leaky` neurons that also take their own spikes of the step before: `spikes, membrane = layer(currents)`.
 
-    Arguments, defaults and results are those of `snntorch.RLeaky` called step by step: with `all_to_all` the spikes pass
-    `recurrent`, a `torch.nn.Linear` with `linear_features` neurons (without a bias if not `recurrent_bias`), and else
+    Arguments, defaults and results are those of `snntorch.RLeaky` called step by step: with `all_to_all` the spikes
+    pass `recurrent`, a `torch.nn.Linear` with `linear_features` neurons (without a bias if not `recurrent_bias`), and else
     each neuron's is multiplied by `V`. A late reset to "zero" sets the next potential to 0, its new input included.
     """
 

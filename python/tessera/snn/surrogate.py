@@ -54,7 +54,7 @@ class Surrogate:
             y = (1 - k * distance).clamp(min=0)
         elif self.family == "sigmoid":
             s = torch.sigmoid(k * x)
-            y = k * s * (1 - s)
+            y = k * s * torch.sigmoid(-k * x)
         elif self.family == "boxcar":
             y = k * (distance < 1 / (2 * k)).to(x.dtype)
         else:

@@ -1,0 +1,273 @@
+"""The operator `torch.ops.tessera.spiking_network`: layers that take lists of spikes, over whole sequences.
+
+    (result, spiked, counts, state) = spiking_network(ids, num, parameters, layers, …)
+
+`ids` and `num` are those of `SpikeEvents`; `parameters` have for each layer, as far as it has them, weights [inputs,
+neurons], recurrent weights [neurons, neurons], decays, decays of currents, thresholds; `layers` says which, in JSON.
+`result` [T, batch, neurons] is the last layer's: membrane potentials of a readout, else spikes. `spiked` [batch,
+neurons] are the numbers of spikes of all neurons in hidden layers, or with `counts_spikes` false of none. `counts`
+[layers, 4] are spikes and candidates that were listed, and those that were dropped for lack of room. `state` is what
+the gradients need, `spiking_network_backward`; they have none themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tessera import _tessera
+from tessera._operators import library, refuse_device
+from tessera.snn._operators import _no_second, _no_setup
+
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_KIND = "str layers, int[] capacities, bool trains, bool learns, bool counts_spikes"
+
+library.define(
+    f"spiking_network(Tensor ids, Tensor num, Tensor[] parameters, {_KIND}, float gradient_threshold, int most_listed, "
+    "int seed, int step) -> (Tensor, Tensor, Tensor, Tensor)",
+    tags=_TAGS,
+)
+library.define(
+    "spiking_network_backward(Tensor dresult, Tensor dspiked, Tensor ids, Tensor num, Tensor[] parameters, Tensor state, "
+    f"{_KIND}) -> Tensor[]",
+    tags=_TAGS,
+)
+spiking_network = torch.ops.tessera.spiking_network.default
+spiking_network_backward = torch.ops.tessera.spiking_network_backward.default
+
+# Networks planned, at most: each size of batches has its own.
+_MOST = 64
+_planned: dict[tuple[Any, ...], _tessera.SpikingNetwork] = {}
+atexit.register(_planned.clear)
+
+Kind = tuple[str, Sequence[int], bool, bool, bool]
+
+
+def describe(layers: Sequence[dict[str, Any]]) -> str:
+    """The argument `layers`, from arguments of `_tessera.SpikingLayer`, its neuron as those of `_tessera.Neuron`."""
+    return json.dumps(layers)
+
+
+@functools.cache
+def _layers(description: str) -> list[dict[str, Any]]:
+    layers: list[dict[str, Any]] = json.loads(description)
+    return layers
+
+
+def _network_for(ids: Tensor, kind: Kind) -> _tessera.SpikingNetwork:
+    description, capacities, *others = kind
+    key = (ids.shape, description, tuple(capacities), *others, _tessera.default_threads())
+    found = _planned.get(key)
+    if found is None:
+        if len(_planned) >= _MOST:
+            _planned.clear()
+        steps, batch, capacity = ids.shape
+        found = _planned[key] = _native(steps, batch, capacity, kind)
+    return found
+
+
+def _native(steps: int, batch: int, capacity: int, kind: Kind) -> _tessera.SpikingNetwork:
+    description, capacities, *others = kind
+    layers = [
+        _tessera.SpikingLayer(**{**layer, "neuron": _tessera.Neuron(*layer["neuron"])})
+        for layer in _layers(description)
+    ]
+    return _tessera.SpikingNetwork(layers, steps, batch, capacity, list(capacities), *others)
+
+
+# Each matrix of a state begins on a cache line.
+_LINE = 64
+
+
+def _state_bytes(steps: int, batch: int, kind: Kind) -> int:
+    """Bytes of a state, or a little more: also for sizes that a compiler leaves open."""
+    description, capacities, trains, learns, _ = kind
+    total = 0
+    for layer, capacity in zip(_layers(description), capacities, strict=True):
+        neurons, neuron = layer["neurons"], layer["neuron"]
+        spikes, synaptic, reset, reset_gradient = neuron[:4]
+        room = capacity or neurons
+        of_step = 0
+        if spikes:
+            to_zero = reset in ("zero", "late_zero") and reset_gradient != "detached"
+            of_step += 2 * room + 8 + (4 * room if trains else 0)
+            if trains and (to_zero or (learns and reset != "none")):
+                of_step += (neurons + 7) // 8
+            if trains and (learns or (reset == "zero" and reset_gradient == "attached")):
+                of_step += 4 * neurons
+            total += 8 * batch
+        else:
+            of_step += 4 * neurons
+        if trains and learns and synaptic:
+            of_step += 4 * neurons
+        total += steps * batch * of_step + 7 * _LINE
+    return total
+
+
+def _held(parameters: Sequence[Tensor]) -> list[Tensor]:
+    return [each.to(torch.float32).contiguous() for each in parameters]
+
+
+def _check(ids: Tensor, num: Tensor, parameters: Sequence[Tensor], kind: Kind) -> None:
+    if ids.dtype is not torch.int16 or num.dtype is not torch.int32 or ids.dim() != 3:
+        raise TypeError(f"ids are {ids.dtype} and num {num.dtype}; they are those of SpikeEvents, int16 and int32")
+    if num.shape != (*ids.shape[:2], 2):
+        raise ValueError(f"num has shape {tuple(num.shape)}; for ids {tuple(ids.shape)} it is [T, batch, 2]")
+    needed = sum(2 + layer["recurrent"] + layer["neuron"][0] + layer["neuron"][1] for layer in _layers(kind[0]))
+    if len(parameters) != needed:
+        raise ValueError(f"{len(parameters)} parameters; these layers have {needed}")
+
+
+def _results(ids: Tensor, kind: Kind, make: Any) -> tuple[Tensor, Tensor]:
+    """Tensors for the result and the numbers of spikes."""
+    *hidden, last = _layers(kind[0])
+    counted = sum(layer["neurons"] for layer in hidden) if kind[-1] else 0
+    steps, batch, _ = ids.shape
+    return make((steps, batch, last["neurons"]), dtype=torch.float32), make((batch, counted), dtype=torch.float32)
+
+
+def _new_state(ids: Tensor, kind: Kind) -> Tensor:
+    steps, batch, _ = ids.shape
+    return ids.new_empty((_state_bytes(steps, batch, kind),), dtype=torch.uint8)
+
+
+def _forward_cpu(
+    ids: Tensor,
+    num: Tensor,
+    parameters: Sequence[Tensor],
+    layers: str,
+    capacities: Sequence[int],
+    trains: bool,
+    learns: bool,
+    counts_spikes: bool,
+    gradient_threshold: float,
+    most_listed: int,
+    seed: int,
+    step: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    kind = (layers, capacities, trains, learns, counts_spikes)
+    _check(ids, num, parameters, kind)
+    state = _new_state(ids, kind)
+    if ids.shape[0] == 0 or ids.shape[1] == 0:
+        return *_results(ids, kind, torch.zeros), torch.zeros(len(capacities), 4, dtype=torch.int64), state
+    native, held = _network_for(ids, kind), _held(parameters)
+    result, spiked = _results(ids, kind, torch.empty)
+    ids, num, at = ids.contiguous(), num.contiguous(), state.data_ptr()
+    native.forward(
+        ids.data_ptr(),
+        num.data_ptr(),
+        [p.data_ptr() for p in held],
+        gradient_threshold,
+        most_listed,
+        seed,
+        step,
+        at,
+        result.data_ptr(),
+    )
+    if spiked.numel():
+        native.count_hidden(at, spiked.data_ptr())
+    return result, spiked, torch.tensor(native.counts(at), dtype=torch.int64), state
+
+
+def _forward_fake(
+    ids: Tensor,
+    num: Tensor,
+    parameters: Sequence[Tensor],
+    layers: str,
+    capacities: Sequence[int],
+    trains: bool,
+    learns: bool,
+    counts_spikes: bool,
+    gradient_threshold: float,
+    most_listed: int,
+    seed: int,
+    step: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    kind = (layers, capacities, trains, learns, counts_spikes)
+    _check(ids, num, parameters, kind)
+    counts = ids.new_empty((len(capacities), 4), dtype=torch.int64)
+    return *_results(ids, kind, ids.new_empty), counts, _new_state(ids, kind)
+
+
+def _learned(parameters: Sequence[Tensor], kind: Sequence[Any]) -> list[int]:
+    """The places of the parameters that have gradients."""
+    if kind[3]:
+        return list(range(len(parameters)))
+    places, first = [], 0
+    for layer in _layers(kind[0]):
+        spikes, synaptic = layer["neuron"][:2]
+        places += [first, *([first + 1] if layer["recurrent"] else [])]
+        first += 2 + layer["recurrent"] + spikes + synaptic
+    return places
+
+
+def _backward_cpu(
+    dresult: Tensor,
+    dspiked: Tensor,
+    ids: Tensor,
+    num: Tensor,
+    parameters: Sequence[Tensor],
+    state: Tensor,
+    *kind: Any,
+) -> list[Tensor]:
+    learned = [parameters[i] for i in _learned(parameters, kind)]
+    if dresult.numel() == 0:
+        return [each.new_zeros(each.shape, dtype=torch.float32) for each in learned]
+    native, held = _network_for(ids, kind), _held(parameters)
+    gradients = [each.new_empty(each.shape, dtype=torch.float32) for each in learned]
+    ids, num = ids.contiguous(), num.contiguous()
+    dresult, dspiked = _held((dresult, dspiked))
+    native.gradients(
+        ids.data_ptr(),
+        num.data_ptr(),
+        [p.data_ptr() for p in held],
+        state.data_ptr(),
+        dresult.data_ptr(),
+        dspiked.data_ptr(),
+        [g.data_ptr() for g in gradients],
+    )
+    return gradients
+
+
+def _backward_fake(
+    dresult: Tensor,
+    dspiked: Tensor,
+    ids: Tensor,
+    num: Tensor,
+    parameters: Sequence[Tensor],
+    state: Tensor,
+    *kind: Any,
+) -> list[Tensor]:
+    places = _learned(parameters, kind)
+    return [parameters[i].new_empty(parameters[i].shape, dtype=torch.float32) for i in places]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ids, num, parameters, *ctx.kind = inputs[:8]
+    ctx.mark_non_differentiable(*output[2:])
+    ctx.save_for_backward(ids, num, output[3], *parameters)
+
+
+def _backward(ctx: Any, dresult: Tensor, dspiked: Tensor, *others: Tensor) -> tuple[Any, ...]:
+    ids, num, state, *parameters = ctx.saved_tensors
+    found = spiking_network_backward(dresult, dspiked, ids, num, parameters, state, *ctx.kind)
+    gradients: list[Tensor | None] = [None] * len(parameters)
+    for place, gradient in zip(_learned(parameters, tuple(ctx.kind)), found, strict=True):
+        gradients[place] = gradient.to(parameters[place].dtype)
+    return None, None, gradients, *([None] * 9)
+
+
+for _name, _cpu, _fake, _prepare, _derivative in (
+    ("spiking_network", _forward_cpu, _forward_fake, _setup, _backward),
+    ("spiking_network_backward", _backward_cpu, _backward_fake, _no_setup, _no_second),
+):
+    library.impl(_name, _cpu, "CPU")
+    library.impl(_name, refuse_device, "CUDA")
+    torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
+    torch.library.register_autograd(f"tessera::{_name}", _derivative, setup_context=_prepare, lib=library)
