@@ -13,6 +13,7 @@
 #include "model/operations/list.h"
 #include "model/operations/spike_lists.h"
 #include "model/operations/spiking_node.h"
+#include "ops/map/cast.h"
 #include "ops/spiking/tiles/tiles.h"
 
 namespace tessera::model {
@@ -122,10 +123,9 @@ Gradients gradient(const Differentiation& d) {
 /// On tiles, weights lie with their neurons, and lists of inputs sample by sample.
 ops::SpikingTilePartition partition_of(const Node& node, const Graph& graph,
                                        const machine::Machine& machine) {
-  const Type weights = graph.type(node.inputs[first_parameter(node.operation->name)]).type;
-  if (weights == Type::bf16)
+  if (graph.type(node.inputs[first_parameter(node.operation->name)]).type == Type::bf16)
     throw UsageError(fmt::format("{}: {} has no bf16", node.operation->name, machine.name));
-  return ops::partition_spiking(spiking_problems_of(node, graph.type(node.inputs[0])), weights, machine);
+  return ops::partition_spiking(spiking_problems_of(node, graph.type(node.inputs[0])), machine);
 }
 
 std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
@@ -206,9 +206,12 @@ void lower_on_tiles(Lowering& l, const Node& node, const std::vector<SpikingProb
   });
   const auto position = [&](size_t layer, size_t member) { return position_of(all, layer, member).value(); };
   const size_t last = all.size() - 1;
-  if (!all[last].layer.neuron.spikes) o.layers[last].potentials = l.output(position(last, kPotentials));
-  const ops::SpikingTileForward forward = ops::build_spiking_on_tiles(
-      l.builder(), problems, partition_of(node, l.graph(), l.builder().machine()), o);
+  const ops::SpikingTilePartition partition = partition_of(node, l.graph(), l.builder().machine());
+  if (!all[last].layer.neuron.spikes)
+    o.layers[last].potentials =
+        l.output(position(last, kPotentials),
+                 ops::map_lists(partition.layers[0], all[last].steps, all[last].layer.neurons));
+  const ops::SpikingTileForward forward = ops::build_spiking_on_tiles(l.builder(), problems, partition, o);
   l.run(forward.step);
   for (size_t layer = 0; layer < all.size(); ++layer) {
     if (!all[layer].layer.neuron.spikes) continue;
@@ -266,7 +269,16 @@ class ParameterGradients {
     return rounded_.back().first;
   }
   void round() const {
-    for (const auto& [from, to] : rounded_) l_.convert_type(from, to);
+    for (const auto& [from, to] : rounded_) {
+      const ops::MapPartition in_place = ops::partition_as_it_lies(l_.builder(), to);
+      if (in_place.boxes.empty()) {
+        l_.convert_type(from, to);
+        continue;
+      }
+      const ops::CastProblem cast{Type::f32, l_.builder().type_of(to), to.rows(), to.cols()};
+      l_.run(ops::build_map(l_.builder(), ops::operation_of(cast), {in_place, {}, {}},
+                            std::vector<Operand>{from, to}));
+    }
   }
 
  private:

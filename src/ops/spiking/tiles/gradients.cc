@@ -104,7 +104,8 @@ class GradientsBuild {
                  : parts_.of_neurons("upstream", l, Type::f32, passes(), parts_.batch(), Purpose::activation);
       const Operand rows{outside->variable,
                          outside->inside({p().layers[l].offset, parts_.steps(), 0, given->cols()})};
-      prepare_.groups.push_back(spikes ? copy_of(*given, rows) : parts_.reordered(l, *given, rows, false));
+      prepare_.groups.push_back(spikes ? copy_of(*given, rows)
+                                       : parts_.reordered(l, sample_by_sample(*given), rows, false));
     }
     if (partials_[l + 1].empty()) {
       upstream_[l] = outside;
@@ -116,6 +117,15 @@ class GradientsBuild {
     upstream_[l] = sum;
     is_sum_.resize(l + 1);
     is_sum_[l] = true;
+  }
+
+  /// With the columns of a sample on one tile, so that few copies bring them to the neurons'.
+  Operand sample_by_sample(const Operand& given) {
+    const auto mapping = map_lists(p().layers[0], parts_.steps(), given.cols() / parts_.batch());
+    if (parts_.lies(given, mapping)) return given;
+    const Operand gathered = b_.temporary("upstream.samples", Type::f32, given.rows(), given.cols(), mapping);
+    b_.send(given, gathered, steps_);
+    return gathered;
   }
 
   /// Columns of rows spread over the tiles of a layer.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "kernels/common/cost.h"
 #include "ops/split.h"
 
 namespace tessera::ops {
@@ -36,17 +35,18 @@ uint32_t SpikingTilePartition::neurons_of(const SpikingTileLayer& layer, uint32_
   return std::min(neurons_per_tile, layer.neurons - first_neuron(tile));
 }
 
-SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& problems, Type weights,
+SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& problems,
                                        const machine::Machine& machine,
                                        std::optional<uint32_t> neurons_per_tile) {
-  const auto vector = static_cast<uint32_t>(kernels::tile_vector_width(weights));
-  SpikingTilePartition partition{.neurons_per_tile = neurons_per_tile.value_or(vector)};
+  // One costs as much as the two whose states are a vector.
+  constexpr uint32_t kPair = 2;
+  SpikingTilePartition partition{.neurons_per_tile = neurons_per_tile.value_or(kPair)};
   if (partition.neurons_per_tile == 0) throw UsageError("0 neurons per tile; there must be at least 1");
   if (problems.size() > machine.tiles)
     throw UsageError(fmt::format("{} spiking layers need as many tiles; {} has {}", problems.size(),
                                  machine.name, machine.tiles));
   while (!neurons_per_tile && tiles_for(problems, partition.neurons_per_tile) > machine.tiles)
-    partition.neurons_per_tile += vector;
+    partition.neurons_per_tile += kPair;
   const uint32_t tiles = tiles_for(problems, partition.neurons_per_tile);
   if (tiles > machine.tiles)
     throw UsageError(fmt::format("{} neurons per tile need {} tiles; {} has {}: take more per tile",

@@ -34,9 +34,9 @@ struct SpikingTilePartition {
   uint32_t neurons_of(const SpikingTileLayer& layer, uint32_t tile) const;
 };
 
-/// As few neurons per tile as the machine has tiles for, in whole vectors of the weights' type, or so many.
+/// As few pairs of neurons per tile as the machine has tiles for, or so many neurons.
 /// Throws UsageError if there are more layers than tiles.
-SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& problems, Type weights,
+SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& problems,
                                        const machine::Machine& machine,
                                        std::optional<uint32_t> neurons_per_tile = {});
 

@@ -1,0 +1,233 @@
+// A training step of spiking networks on modelled machines: cycles by phase, memory, samples per second.
+//
+//   bench_spiking_tiles [MACHINE [THREADS]]
+//
+// Weights are scaled so that 2.5 % of each hidden layer fire, and ϑ_grad is such that about 4 % are listed.
+// The step runs, so that costs are those of the spikes that fire; "estimate" is the dry run's, which knows
+// the inputs' lists alone and expects the others to be as full as that. Forward pass, gradients and updates
+// by SGD.
+#include <fmt/format.h>
+#include <tessera/model.h>
+#include <tessera/spiking.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+
+namespace tessera::bench {
+namespace {
+
+using model::Graph;
+using model::Tensor;
+using model::Value;
+
+struct Setup {
+  std::string name;
+  std::vector<SpikingLayer> layers;
+  std::vector<uint32_t> capacities;
+  uint32_t steps = 0;
+  uint32_t batch = 0;
+  uint32_t input_capacity = 0;
+  double input_activity = 0;
+  Type weights = Type::f32;
+};
+
+constexpr double kFiring = 0.025, kListed = 0.04;
+constexpr float kDecay = 0.95F;
+
+SpikingLayer hidden(uint32_t inputs, uint32_t neurons, uint32_t delay) {
+  return {.inputs = inputs, .neurons = neurons, .neuron = {.gain = 10 * (1 - kDecay)}, .delay = delay};
+}
+
+/// The smaller of the networks of the facts, and the throughput set-up of Finkbeiner et al. (arXiv
+/// 2311.04386) with n = 2: 1471 · 2 neurons on a chip in three layers, of which the last one's first ten are
+/// classes.
+std::vector<Setup> setups() {
+  const SpikingLayer readout{.inputs = 256, .neurons = 20, .neuron = {.spikes = false}};
+  Setup small{"700-256-20", {hidden(700, 256, 0), readout}, {32, 0}, 100, 48, 40, 0.02};
+  Setup paper{"1152-982-980-980",
+              {hidden(1152, 982, 1), hidden(982, 980, 1), hidden(980, 980, 1)},
+              {48, 48, 48},
+              10,
+              48,
+              48,
+              0.02};
+  Setup half = paper;
+  half.name += ", weights f16";
+  half.weights = Type::f16;
+  return {small, paper, half};
+}
+
+/// Inputs, and weights that fire as they should.
+class Data {
+ public:
+  explicit Data(const Setup& of) : setup_(of) {
+    const uint64_t lists = uint64_t{of.steps} * of.batch;
+    ids.resize(lists * of.input_capacity);
+    num.resize(lists * 2);
+    base::RandomSequence random{base::RandomStream(1)};
+    const auto bound = static_cast<uint32_t>(of.input_activity * 4294967296.0);
+    for (uint64_t row = 0; row < lists; ++row) {
+      uint32_t count = 0;
+      for (uint32_t f = 0; f < of.layers[0].inputs; ++f)
+        if (random.word() < bound && count < of.input_capacity)
+          ids[row * of.input_capacity + count++] = static_cast<uint16_t>(f);
+      num[2 * row] = num[2 * row + 1] = count;
+    }
+    calibrate();
+  }
+
+  std::vector<uint16_t> ids;
+  std::vector<uint32_t> num;
+  std::vector<std::vector<float>> parameters;
+  float gradient_threshold = 0;
+  std::vector<double> firing, listed;  ///< of hidden layers
+  uint64_t dropped = 0;
+
+ private:
+  void draw(size_t weight, size_t layer, double scale) {
+    base::RandomStream(2, 0, static_cast<uint32_t>(layer)).fill_normal(parameters[weight]);
+    for (float& w : parameters[weight]) w = static_cast<float>(w * scale);
+  }
+
+  void calibrate() {
+    constexpr int kHalvings = 12;
+    SpikingNetwork network(setup_.layers, setup_.steps, setup_.batch,
+                           {.input_capacity = setup_.input_capacity, .trains = false});
+    std::vector<size_t> weights;
+    for (const SpikingLayer& layer : setup_.layers) {
+      weights.push_back(parameters.size());
+      for (const SpikingParameter& parameter : parameters_of(layer))
+        parameters.emplace_back(parameter.elements(), parameter.name == "decay" ? kDecay : 1.0F);
+    }
+    std::vector<const float*> pointers;
+    for (const auto& parameter : parameters) pointers.push_back(parameter.data());
+    const auto run = [&](float bar) {
+      network.forward({ids.data(), num.data(), setup_.input_capacity}, pointers, {.gradient_threshold = bar});
+    };
+    const auto mean = [&](size_t layer, uint64_t count) {
+      return static_cast<double>(count) /
+             (double{1} * setup_.steps * setup_.batch * setup_.layers[layer].neurons);
+    };
+    const auto spikes = [&](size_t layer) { return network.counts(layer).spikes; };
+    for (size_t l = 0; l < setup_.layers.size(); ++l) draw(weights[l], l, 0.1);
+    for (size_t l = 0; l < setup_.layers.size() && setup_.layers[l].neuron.spikes; ++l) {
+      double low = 0, high = 16 / std::sqrt(kFiring * setup_.layers[l].inputs);
+      for (int h = 0; h < kHalvings; ++h) {
+        const double middle = (low + high) / 2;
+        draw(weights[l], l, middle);
+        run(2);
+        (mean(l, spikes(l)) < kFiring ? low : high) = middle;
+      }
+    }
+    double low = -1, high = 1;
+    const auto of_all = [&](auto count) {
+      double sum = 0;
+      size_t layers = 0;
+      for (size_t l = 0; l < setup_.layers.size() && setup_.layers[l].neuron.spikes; ++l, ++layers)
+        sum += mean(l, count(l));
+      return sum / static_cast<double>(layers);
+    };
+    const auto all_listed = [&](size_t l) { return network.counts(l).spikes + network.counts(l).candidates; };
+    for (int h = 0; h < kHalvings; ++h) {
+      gradient_threshold = static_cast<float>((low + high) / 2);
+      run(gradient_threshold);
+      (of_all(all_listed) > kListed ? low : high) = gradient_threshold;
+    }
+    for (size_t l = 0; l < setup_.layers.size() && setup_.layers[l].neuron.spikes; ++l) {
+      firing.push_back(mean(l, spikes(l)));
+      listed.push_back(mean(l, all_listed(l)));
+    }
+  }
+
+  const Setup& setup_;
+};
+
+/// The step as a graph: cross-entropy on the readout's mean or on counts of the first ten neurons.
+struct Step {
+  explicit Step(const Setup& of) {
+    const model::Spikes in = model::spike_input(graph, "in", of.steps, of.batch, of.input_capacity);
+    parameters = model::spiking_parameters(graph, "snn", of.layers, {}, of.weights);
+    model::SpikingOptions options{.capacities = of.capacities,
+                                  .gradient_threshold = graph.input("gradient_threshold", model::Shape{})};
+    options.expected_input_activity = of.input_activity;
+    options.expected_activity = kListed;
+    const model::SpikingResults results = model::spiking(in, of.layers, parameters, options);
+    const Value logits =
+        results.potentials
+            ? model::readout(*results.potentials, of.batch, model::Readout::mean)
+            : model::slice(model::spike_counts(results.spikes.back(), of.layers.back().neurons), 1, 0, 10);
+    const Value loss = model::cross_entropy(logits, graph.input("labels", {of.batch}, Type::u32));
+    graph.output("loss", loss);
+    model::add_training(loss);
+  }
+  Graph graph;
+  std::vector<Value> parameters;
+};
+
+void print_cycles(const char* what, const std::map<std::string, double>& cycles) {
+  double total = 0;
+  for (const auto& [phase, count] : cycles) total += count;
+  fmt::print("  {:<20} {:>10.0f} cycles:", what, total);
+  for (const auto& [phase, count] : cycles) fmt::print(" {} {:.1f} %", phase, 100 * count / total);
+  fmt::print("\n");
+}
+
+void run(const Setup& setup, const Machine& machine) {
+  Data data(setup);
+  Step step(setup);
+  model::Session session(step.graph, machine);
+  fmt::print("{}, T {}, B {}; fires/listed %:", setup.name, setup.steps, setup.batch);
+  for (size_t l = 0; l < data.firing.size(); ++l)
+    fmt::print(" {:.1f}/{:.1f}", 100 * data.firing[l], 100 * data.listed[l]);
+  fmt::print("\n");
+  if (!session.fits()) {
+    fmt::print("  {}\n", session.cost().overflow);
+    return;
+  }
+  for (size_t p = 0; p < step.parameters.size(); ++p)
+    session.set(step.graph.info(step.parameters[p].id).name, data.parameters[p]);
+  std::vector<uint32_t> labels(setup.batch);
+  for (uint32_t b = 0; b < setup.batch; ++b) labels[b] = b % 10;
+  float rate = 0, loss = 0;
+  const std::vector<Tensor> arrays = {{"in.ids", data.ids.data()},
+                                      {"in.num", data.num.data()},
+                                      {"gradient_threshold", &data.gradient_threshold},
+                                      {"labels", labels.data()},
+                                      {"rate", &rate},
+                                      {"loss", &loss}};
+  const model::RunCost executed = session.measure(arrays), estimate = session.cost(arrays);
+  for (const model::OperationCost& operation : executed.operations)
+    if (operation.operation.starts_with("spiking"))
+      print_cycles(operation.operation.c_str(), operation.cycles);
+  print_cycles("step", executed.cycles);
+  print_cycles("estimate", estimate.cycles);
+  fmt::print("  {:.1f} us, {:.0f} samples per second; fullest tile {:.0f} of {:.0f} KiB; loss {:.4f}\n",
+             1e6 * executed.seconds, setup.batch / executed.seconds, executed.fullest_tile_bytes / 1024.0,
+             executed.tile_bytes / 1024.0, loss);
+  const auto bytes_of = [](const std::map<std::string, uint64_t>& tile) {
+    uint64_t bytes = 0;
+    for (const auto& [purpose, count] : tile) bytes += count;
+    return bytes;
+  };
+  const auto fullest = std::ranges::max_element(executed.tiles, {}, bytes_of);
+  fmt::print("  tile {}, KiB:", fullest - executed.tiles.begin());
+  for (const auto& [purpose, count] : *fullest) fmt::print(" {} {:.0f}", purpose, count / 1024.0);
+  fmt::print("\n");
+}
+
+}  // namespace
+}  // namespace tessera::bench
+
+int main(int argc, char** argv) try {
+  const uint32_t threads = argc > 2 ? static_cast<uint32_t>(std::stoul(argv[2])) : 0;
+  const tessera::Machine machine = tessera::Machine::find(argc > 1 ? argv[1] : "gc200", threads);
+  for (const tessera::bench::Setup& setup : tessera::bench::setups()) tessera::bench::run(setup, machine);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}
