@@ -8,7 +8,8 @@ others read them and have to find as many spikes. A case is 0: 700-256-20, 1: 70
 samples. Tessera and "torch.compile" pass gradients only where a potential is above ϑ_grad, so those of libraries differ.
 Contestants take turns, Tessera in a process of its own; the least time of each counts. "torch.compile" is
 written by hand: dense products over all steps, the steps of a layer in functions that torch.compile fuses, and a backward pass that
-only keeps potentials. Libraries that are not installed are left out.
+only keeps potentials. "snn sparse" and "snn dense" are tessera.snn.Network with its backends, lists of inputs made beforehand.
+Libraries that are not installed are left out, the package tessera among them.
 """
 
 from __future__ import annotations
@@ -199,6 +200,38 @@ def spikingjelly_neurons() -> Callable[[Tensor], Tensor]:
 LIBRARIES = {"snnTorch": snntorch_neurons, "Norse": norse_neurons, "SpikingJelly": spikingjelly_neurons}
 
 
+class Snn:
+    """A network of tessera.snn."""
+
+    def __init__(self, weights: list[Tensor], x: Tensor, backend: str, bar: float) -> None:
+        from tessera import snn
+
+        layers: list[torch.nn.Module] = []
+        for i, weight in enumerate(weights):
+            linear = torch.nn.Linear(*weight.shape, bias=False)
+            linear.weight.data = weight.t().contiguous()
+            is_last = i + 1 == len(weights)
+            layers += [linear, snn.Readout(BETA) if is_last else snn.Leaky(
+                BETA, reset_mechanism="zero", reset_gradient="detached", spike_grad=snn.surrogate.superspike(SLOPE)
+            )]  # fmt: skip
+        options = {}
+        if backend == "sparse":  # with room for far more than 4 %
+            options = {"gradient_threshold": bar, "capacities": [weight.shape[1] // 6 for weight in weights[:-1]]}
+        self.network = snn.Network(*layers, backend=backend, **options)
+        self.x = snn.SpikeEvents.from_dense(x) if backend == "sparse" else x
+
+    def run(self, x: Tensor, upstream: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        self.network.zero_grad()
+        if self.network.backend == "sparse":
+            self.network(self.x).backward(upstream)
+            spikes = [torch.tensor(count.spikes) for count in self.network.counts[:-1]]
+            assert not any(count.dropped_candidates for count in self.network.counts)
+        else:
+            potentials, spikes = self.network(self.x, return_counts=True)
+            potentials.backward(upstream)
+        return spikes, [parameter.grad.t() for parameter in self.network.parameters()]
+
+
 class Case:
     """The work, as bench_spiking has written it."""
 
@@ -234,12 +267,20 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         case = Case(arguments.bench, arguments.case, arguments.threads, Path(folder))
-    contestants: dict[str, HandWritten | Library] = {"torch.compile": HandWritten(case.weights, case.bar, Compiled())}
+    contestants: dict[str, HandWritten | Library | Snn] = {
+        "torch.compile": HandWritten(case.weights, case.bar, Compiled())
+    }
     for name, neurons in LIBRARIES.items():
         try:
             contestants[name] = Library(case.weights, neurons())
         except ImportError as error:
             print(f"without {name}: {error}")
+
+    for backend in ("sparse", "dense"):
+        try:
+            contestants[f"snn {backend}"] = Snn(case.weights, case.x, backend, float(case.bar))
+        except ImportError as error:
+            print(f"without tessera.snn: {error}")
 
     counts, differences, least = {"tessera": case.spikes}, {}, {"tessera": math.inf}
     for name, contestant in contestants.items():

@@ -19,6 +19,15 @@ RESETS = [(mechanism, delay) for mechanism in ("subtract", "zero", "none") for d
 KINDS = ("Leaky", "Synaptic", "RLeaky", "RLeaky one to one", "RSynaptic", "RSynaptic one to one")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """For the many small products of what is compared with."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def layer_of(kind, mechanism, delay, per_neuron=True, spike_grad=None):
     """A layer whose parameters all learn."""
     torch.manual_seed(7)
