@@ -75,6 +75,8 @@ void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
   add_real(command, "--gradient-threshold", s.gradient_threshold,
            "Spiking: potential above which neurons pass gradients; begins at -100, and each epoch halves the "
            "distance (default: all pass)");
+  add_real(command, "--first-gradient-threshold", s.first_gradient_threshold,
+           "Spiking: where it begins instead; the same as --gradient-threshold: it stays there");
   add_count(
       command, "--most-listed", s.most_listed,
       "Spiking: neurons of a layer that are listed at most in a step; begins with all, and each epoch halves "
@@ -132,6 +134,7 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
   take("--loss", s.loss, given.loss);
   take("--firing", s.initial_firing, given.initial_firing);
   take("--gradient-threshold", s.gradient_threshold, given.gradient_threshold);
+  take("--first-gradient-threshold", s.first_gradient_threshold, given.first_gradient_threshold);
   take("--most-listed", s.most_listed, given.most_listed);
   take("--cosine", s.cosine, given.cosine);
   r.spiking = s;

@@ -207,6 +207,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
                  "--loss",
                  "--firing",
                  "--gradient-threshold",
+                 "--first-gradient-threshold",
                  "--most-listed",
                  "--cosine",
                  "--steps",

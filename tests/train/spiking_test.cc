@@ -60,7 +60,7 @@ std::string path_of(const std::string& name) {
 class SpikingTrainerTest : public testing::TestWithParam<SpikingLoss> {};
 
 TEST_P(SpikingTrainerTest, Learns) {
-  SpikingTrainer trainer(settings_of(GetParam(), 8), recordings(), 2);
+  SpikingTrainer trainer(settings_of(GetParam(), 8), recordings(), 1);
   EXPECT_EQ(trainer.training_recordings(), 432u);
   EXPECT_EQ(trainer.validation_recordings(), 48u);
   EXPECT_EQ(trainer.steps_per_epoch(), 21u);
@@ -99,7 +99,7 @@ TEST(SpikingTrainer, ListsAreShorterFromEpochToEpoch) {
   settings.gradient_threshold = 0.9;
   settings.first_gradient_threshold = 0.5;
   settings.most_listed = 4;
-  const TrainingResult result = SpikingTrainer(settings, recordings(), 2).train();
+  const TrainingResult result = SpikingTrainer(settings, recordings(), 1).train();
   double before = 1;
   for (const EpochResult& epoch : result.epochs) {
     EXPECT_LE(epoch.activity[0].listed, before * 1.1);
