@@ -335,6 +335,19 @@ std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
 /// The number of steps in which each of so many neurons fired: f32 [batch, neurons].
 Value spike_counts(const Spikes& spikes, uint32_t neurons);
 
+/// What neurons that take currents give: f32 [steps, batch, neurons].
+struct NeuronValues {
+  Value potentials;
+  std::optional<Value> spikes = {};  ///< 0 and 1
+};
+
+/// Neurons that take currents f32 [steps, batch, neurons], such as those of a product, instead of lists of
+/// spikes: for dense inputs, and for activity that is not sparse. Parameters as far as they have them: decay,
+/// decay of currents, threshold, each [1] or [neurons], and recurrent weights [neurons, neurons]. On this
+/// computer only.
+NeuronValues spiking_neurons(Value currents, const Neuron& neuron, const std::vector<Value>& parameters,
+                             std::optional<Value> recurrent = {});
+
 /// What is read from the potentials of a layer without spikes: of its last step, or their largest or mean.
 enum class Readout : uint8_t { last, maximum, mean };
 /// f32 [batch, neurons] of potentials [steps, batch · neurons].

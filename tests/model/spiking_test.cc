@@ -364,6 +364,51 @@ TEST(SpikingGraphs, LearnWhichInputFires) {
   }
 }
 
+TEST(SpikingGraphs, TakeCurrentsOfProducts) {
+  constexpr uint32_t kFeatures = 12, kNeurons = 20;
+  for (const bool everything : {false, true}) {
+    Graph g;
+    const Value x = g.input("x", {kSteps, kBatch, kFeatures});
+    const Value w = g.parameter("w", {kNeurons, kFeatures}, Initial::normal(0.6));
+    const Value w2 = g.parameter("w2", {3, kNeurons}, Initial::normal(0.4));
+    Neuron neuron;
+    std::vector<Value> parameters = {g.parameter("decay", {kNeurons}, Initial::constant(0.9))}, all;
+    std::optional<Value> recurrent;
+    if (everything) {
+      neuron = {.synaptic = true,
+                .reset = Reset::subtract,
+                .reset_gradient = ResetGradient::gated,
+                .surrogate = {SurrogateFamily::arctan, 2}};
+      parameters.push_back(g.parameter("current_decay", {1}, Initial::constant(0.7)));
+      recurrent = g.parameter("recurrent", {kNeurons, kNeurons}, Initial::normal(0.05));
+    }
+    parameters.push_back(g.parameter("threshold", {1}, Initial::constant(1)));
+    const NeuronValues hidden = spiking_neurons(linear(x, w), neuron, parameters, recurrent);
+    const NeuronValues last = spiking_neurons(linear(*hidden.spikes, w2), {.spikes = false},
+                                              {g.parameter("decay2", {1}, Initial::constant(0.8))});
+    EXPECT_FALSE(last.spikes);
+    const Value loss = mean(square(last.potentials)) + mean(*hidden.spikes) * 0.1;
+    g.output("loss", loss);
+    for (ValueId id = 0; id < g.values().size(); ++id)
+      if (g.info(id).kind == Kind::parameter) all.push_back(g.value(id));
+    const auto found = gradients(loss, all);
+    for (size_t i = 0; i < all.size(); ++i) g.output(g.info(all[i].id).name + ".d", *found[i]);
+    Arrays inputs;
+    const base::RandomStream random(31);
+    for (uint32_t i = 0; i < kSteps * kBatch * kFeatures; ++i) inputs["x"].push_back(random.symmetric(i));
+    const Arrays state = initial_state(g, 6);
+    WideArrays wide = widened(state);
+    const WideArrays expected = evaluate(g, widened(inputs), wide);
+    for (const uint32_t threads : {1U, 2U}) {
+      Session session(g, Machine::host(threads));
+      session.set_state(state);
+      expect_near(session.run(inputs), expected);
+    }
+    EXPECT_EQ(test::error_of<UsageError>([&] { Session(g, Machine::find("gc200")); }),
+              "neurons that take currents run on hosts; gc200 is none");
+  }
+}
+
 TEST(SpikingGraphs, RejectWhatDoesNotFit) {
   Graph g;
   const Spikes in = spike_input(g, "in", 4, 3, 5);

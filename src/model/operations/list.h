@@ -6,12 +6,14 @@
 #include "model/operation.h"
 
 // A file of operations/ for each name, which defines `name_operations()`.
-#define TESSERA_OPERATION_FILES(X) \
-  X(elementwise)                   \
-  X(linear)                        \
-  X(reduce)                        \
-  X(softmax)                       \
-  X(loss) X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute) X(take) X(spiking) X(spike_counts)
+#define TESSERA_OPERATION_FILES(X)                                                                        \
+  X(elementwise)                                                                                          \
+  X(linear)                                                                                               \
+  X(reduce)                                                                                               \
+  X(softmax)                                                                                              \
+  X(loss)                                                                                                 \
+  X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute) X(take) X(spiking) \
+      X(spike_counts) X(neurons)
 
 namespace tessera::model {
 

@@ -16,6 +16,7 @@
 
 #include "kernels/host/spiking/lists-inl.h"
 #include "kernels/host/spiking/strip-inl.h"
+#include "kernels/host/spiking/vertex-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::spiking {
@@ -23,19 +24,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using program::FieldView;
 
-class SpikingForward {
+class SpikingForward : SpikingVertex {
+  struct field {
+    enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) count };
+  };
+
  public:
   explicit SpikingForward(const program::Vertex& v)
-      : f_(v.fields),
-        neuron_(v.params),
-        shape_(spiking_shape(v, f_[field::in_num], f_[field::weight], f_[field::dynamics])),
-        delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
+      : SpikingVertex(v, {field::in_ids, field::in_num, field::weight, field::dynamics, field::scratch}),
         layout_(shape_),
-        scratch_(f_[field::scratch].as<float>()),
-        width_(f_[field::weight].cols),
-        strips_(strips_of(shape_.neurons)),
         found_room_(layout_.steps * kStrip + kSpikingSlack),
-        in_{f_[field::in_ids], f_[field::in_num], shape_.in_capacity},
         lists_(v, neuron_, shape_) {
     gradient_threshold_ = *f_[field::gradient_threshold].as<const float>();
     is_plain_ = !neuron_.recurrent && !neuron_.synaptic && !neuron_.adaptive && !neuron_.is_late();
@@ -52,15 +50,6 @@ class SpikingForward {
   }
 
  private:
-  struct field {
-    enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) count };
-  };
-
-  template <class T>
-  T* at(size_t position) const {
-    return reinterpret_cast<T*>(scratch_ + position);
-  }
-
   void start(uint32_t samples) const {
     const size_t columns = size_t{samples} * layout_.columns;
     std::fill_n(at<float>(layout_.potential), columns, 0.0F);
@@ -275,16 +264,8 @@ class SpikingForward {
     at<uint32_t>(layout_.own_counts)[s] = spikes;
   }
 
-  const std::span<const FieldView> f_;
-  const SpikingNeuron neuron_;
-  const SpikingShape shape_;
-  const uint32_t delay_;
   const SpikingForwardScratch layout_;
-  float* const scratch_;
-  const uint32_t width_;
-  const uint32_t strips_;
   const uint32_t found_room_;
-  const SpikeLists in_;
   ListWriter lists_;
   float gradient_threshold_ = 0;
   bool is_plain_ = false;

@@ -16,6 +16,7 @@
 #include "kernels/host/spiking/backward_steps-inl.h"
 #include "kernels/host/spiking/sorted-inl.h"
 #include "kernels/host/spiking/strip-inl.h"
+#include "kernels/host/spiking/vertex-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::spiking {
@@ -23,18 +24,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using program::FieldView;
 
-class SpikingGradients {
+class SpikingGradients : SpikingVertex {
+  struct field {
+    enum : size_t { TESSERA_SPIKING_GRADIENTS_FIELDS(TESSERA_POSITION) count };
+  };
+
  public:
   explicit SpikingGradients(const program::Vertex& v)
-      : f_(v.fields),
-        neuron_(v.params),
-        shape_(spiking_shape(v, f_[field::in_num], f_[field::weight], f_[field::dynamics])),
-        delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
+      : SpikingVertex(v, {field::in_ids, field::in_num, field::weight, field::dynamics, field::scratch}),
         layout_(shape_),
-        scratch_(f_[field::scratch].as<float>()),
-        width_(f_[field::weight].cols),
-        strips_(strips_of(shape_.neurons)),
-        in_{f_[field::in_ids], f_[field::in_num], shape_.in_capacity},
         own_{f_[field::ids], f_[field::num], shape_.capacity},
         steps_(v, neuron_, shape_, scratch_ + layout_.carried, layout_.columns),
         is_plain_(!neuron_.synaptic && !neuron_.adaptive && !neuron_.attaches() &&
@@ -50,14 +48,6 @@ class SpikingGradients {
   }
 
  private:
-  struct field {
-    enum : size_t { TESSERA_SPIKING_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-  };
-
-  template <class T>
-  T* at(size_t position) const {
-    return reinterpret_cast<T*>(scratch_ + position);
-  }
   bool has_din() const { return !f_[field::din].empty(); }
   // Floats between the gradients of two steps.
   uint32_t row_floats() const { return shape_.recurrent ? layout_.columns : kStrip; }
@@ -345,15 +335,7 @@ class SpikingGradients {
     for (uint32_t i = 0; i < *listed.count; ++i) din.as<float>()[listed.places[i]] = other_sums(s)[i];
   }
 
-  const std::span<const FieldView> f_;
-  const SpikingNeuron neuron_;
-  const SpikingShape shape_;
-  const uint32_t delay_;
   const SpikingGradientsScratch layout_;
-  float* const scratch_;
-  const uint32_t width_;
-  const uint32_t strips_;
-  const SpikeLists in_;
   const SpikeLists own_;
   const BackwardSteps steps_;
   const bool is_plain_;

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/common/spiking_step.h"
 #include "kernels/host/spiking/layout.h"
 #include "kernels/host/spiking/overflow.h"
 #include "kernels/host/spiking/spiking.h"
-#include "kernels/host/spiking/surrogate.h"
 
 namespace tessera::kernels {
 namespace {
@@ -17,6 +17,10 @@ float at(const FieldView& field, int64_t row, int64_t col) {
   return load<float>(address_of(field, row, col));
 }
 void set(const FieldView& field, int64_t row, int64_t col, float x) { store(address_of(field, row, col), x); }
+
+SpikingDynamics dynamics_of(const FieldView& dynamics, uint32_t n) {
+  return {at(dynamics, 0, n), at(dynamics, 1, n), at(dynamics, 2, n)};
+}
 
 /// Weights in their panels.
 struct Panels {
@@ -50,9 +54,7 @@ class ForwardSample {
         delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
         b_(b),
         overflow_(v),
-        v_(shape.neurons),
-        current_(shape.neurons),
-        adaptation_(shape.neurons),
+        states_(shape.neurons),
         fired_(shape.neurons) {
     bar_ = at(f_[gradient_threshold], 0, 0);
   }
@@ -84,35 +86,14 @@ class ForwardSample {
   }
 
   void step(uint32_t t, uint32_t n, float x, std::vector<Listed>& spikes, std::vector<Listed>& others) {
-    const float beta = at(f_[dynamics], 0, n), threshold = at(f_[dynamics], 2, n);
     const int64_t column = int64_t{b_} * shape_.neurons + n;
-    if (neuron_.synaptic) {
-      x = current_[n] = std::fma(at(f_[dynamics], 1, n), current_[n], x);
-      if (!f_[currents].empty()) set(f_[currents], t, column, x);
-    }
-    float u = std::fma(beta, v_[n], neuron_.gain * x);
-    if (neuron_.reset == Reset::late_zero && fired_[n]) u = 0;
-    if (neuron_.reset == Reset::late_subtract && fired_[n]) u -= threshold;
-    if (!f_[potentials].empty()) set(f_[potentials], t, column, u);
-    v_[n] = u;
-    if (!neuron_.spikes) return;
-    float y = u;
-    if (neuron_.adaptive) {
-      adaptation_[n] = std::fma(neuron_.adaptation_decay, adaptation_[n], fired_[n] ? 1.0F : 0.0F);
-      y = std::fma(-neuron_.adaptation_strength, adaptation_[n], u);
-    }
-    const bool fires = neuron_.fires_at_threshold ? y >= threshold : y > threshold;
-    const float distance = y - threshold;
-    const bool passes =
-        neuron_.mask == GradientMask::above ? y > bar_ : std::abs(distance) < threshold - bar_;
-    if (fires) {
-      if (neuron_.reset == Reset::zero) v_[n] = 0;
-      if (neuron_.reset == Reset::subtract) v_[n] = u - threshold;
-      spikes.push_back({n, distance});
-    } else if (passes) {
-      others.push_back({n, distance});
-    }
-    fired_[n] = fires;
+    const SpikingAdvance step =
+        advance(neuron_, dynamics_of(f_[dynamics], n), bar_, x, fired_[n], states_[n]);
+    if (neuron_.synaptic && !f_[currents].empty()) set(f_[currents], t, column, states_[n].current);
+    if (!f_[potentials].empty()) set(f_[potentials], t, column, step.u);
+    fired_[n] = step.fires;
+    if (step.fires) spikes.push_back({n, step.distance});
+    if (step.passes) others.push_back({n, step.distance});
   }
 
   void write(uint32_t t, const std::vector<Listed>& spikes, const std::vector<Listed>& others) {
@@ -131,7 +112,9 @@ class ForwardSample {
     for (uint32_t i = 0; i < listed; ++i) {
       const int64_t column = int64_t{b_} * shape_.capacity + i;
       store(address_of(f_[ids], t, column), static_cast<uint16_t>(list[i]));
-      if (!f_[surrogate].empty()) set(f_[surrogate], t, column, masked_derivative(list[i], distances[i]));
+      if (!f_[surrogate].empty())
+        set(f_[surrogate], t, column,
+            masked_derivative(neuron_, at(f_[dynamics], 2, list[i]), bar_, distances[i]));
     }
     own_.assign(list.begin(), list.begin() + fired);
     if (f_[resets].empty()) return;
@@ -144,13 +127,6 @@ class ForwardSample {
     }
   }
 
-  float masked_derivative(uint32_t n, float x) const {
-    const float margin = at(f_[dynamics], 2, n) - bar_;
-    const bool passes =
-        neuron_.mask == GradientMask::above ? margin > 0 || x > -margin : std::abs(x) < margin;
-    return passes ? derivative_of(neuron_.surrogate, x) : 0;
-  }
-
   const std::span<const FieldView> f_;
   const SpikingNeuron& neuron_;
   const SpikingShape& shape_;
@@ -158,7 +134,7 @@ class ForwardSample {
   uint32_t b_;
   SpikingOverflow overflow_;
   float bar_ = 0;
-  std::vector<float> v_, current_, adaptation_;
+  std::vector<SpikingState> states_;
   std::vector<char> fired_;
   std::vector<uint32_t> own_;
 };
@@ -176,10 +152,8 @@ class GradientSample {
         own_{f_[ids], f_[num], shape.capacity},
         weights_{f_[weight], shape.sources()},
         gradients_{f_[dweight], shape.sources()},
-        next_u_(shape.neurons),
-        next_x_(shape.neurons),
-        next_current_(shape.neurons),
-        next_adaptation_(shape.neurons) {}
+        carried_(shape.neurons),
+        next_x_(shape.neurons) {}
 
   void run() {
     for (uint32_t t = shape_.steps; t-- > 0;) {
@@ -218,50 +192,27 @@ class GradientSample {
     return (load<uint8_t>(address_of(f_[resets], t, int64_t{b_} * bytes + n / 8)) >> n % 8 & 1) != 0;
   }
   float value(const FieldView& field, uint32_t t, uint32_t n) const {
-    return at(field, t, int64_t{b_} * shape_.neurons + n);
+    return field.empty() ? 0 : at(field, t, int64_t{b_} * shape_.neurons + n);
   }
-  float dynamic(uint32_t row, uint32_t n) const { return at(f_[dynamics], row, n); }
   void add_dynamic(uint32_t row, uint32_t n, float x) const {
     if (!f_[ddynamics].empty()) set(f_[ddynamics], row, n, at(f_[ddynamics], row, n) + x);
   }
 
   void step(uint32_t t, uint32_t n, float ds, float derivative) {
-    const bool knows = !f_[resets].empty(), s = knows && fired(t, n),
-               before = knows && t > 0 && fired(t - 1, n);
-    const bool gates = neuron_.gates(), attaches = neuron_.attaches(),
-               learns = !f_[ddynamics].empty() && t > 0;
-    const Reset reset = neuron_.reset;
-    const float threshold = dynamic(2, n), dv = dynamic(0, n) * next_u_[n];
-    float du = gates && s ? 0 : dv;
-    if (!neuron_.spikes) du += ds;
-    if (neuron_.adaptive) ds += next_adaptation_[n];
-    if (attaches && reset == Reset::zero) ds -= value(f_[potentials], t, n) * dv;
-    if (attaches && reset == Reset::subtract) ds -= threshold * dv;
-    if (attaches && reset == Reset::late_subtract) ds -= threshold * next_u_[n];
-    if (reset == Reset::subtract && s) add_dynamic(2, n, -dv);
-    if (reset == Reset::late_subtract && s) add_dynamic(2, n, -next_u_[n]);
-    if (neuron_.spikes) {
-      const float delta = derivative * ds;
-      du += delta;
-      add_dynamic(2, n, -delta);
-      next_adaptation_[n] =
-          neuron_.adaptation_decay * next_adaptation_[n] - neuron_.adaptation_strength * delta;
+    const bool knows = !f_[resets].empty();
+    SpikingSeen seen{
+        .derivative = derivative, .fired = knows && fired(t, n), .u = value(f_[potentials], t, n)};
+    if (t > 0) {
+      seen.fired_before = knows && fired(t - 1, n);
+      seen.u_before = value(f_[potentials], t - 1, n);
+      seen.current_before = value(f_[currents], t - 1, n);
     }
-    const float dbase = gates && reset == Reset::late_zero && before ? 0 : du;
-    if (learns) add_dynamic(0, n, dbase * potential_after(t - 1, n, before));
-    float dx = neuron_.gain * dbase;
-    if (neuron_.synaptic) {
-      dx += dynamic(1, n) * next_current_[n];
-      if (learns) add_dynamic(1, n, dx * value(f_[currents], t - 1, n));
-    }
-    next_u_[n] = du;
-    next_current_[n] = next_x_[n] = dx;
-  }
-
-  float potential_after(uint32_t t, uint32_t n, bool s) const {
-    const float u = value(f_[potentials], t, n);
-    if (neuron_.reset == Reset::zero && s) return 0;
-    return neuron_.reset == Reset::subtract && s ? u - dynamic(2, n) : u;
+    const SpikingStepGradients g =
+        differentiate(neuron_, dynamics_of(f_[dynamics], n), ds, seen, carried_[n]);
+    next_x_[n] = g.x;
+    if (t > 0) add_dynamic(0, n, g.dynamics.decay);
+    if (t > 0 && neuron_.synaptic) add_dynamic(1, n, g.dynamics.current_decay);
+    add_dynamic(2, n, g.dynamics.threshold);
   }
 
   /// The gradients of the sums of a step, to weights and inputs.
@@ -289,7 +240,8 @@ class GradientSample {
   uint32_t b_;
   SpikeLists in_, own_;
   Panels weights_, gradients_;
-  std::vector<float> next_u_, next_x_, next_current_, next_adaptation_;
+  std::vector<SpikingCarried> carried_;
+  std::vector<float> next_x_;
 };
 
 void clear(const FieldView& field) {
