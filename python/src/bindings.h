@@ -13,6 +13,7 @@ void bind_matrix(nanobind::module_& m);
 void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
+void bind_recordings(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
 void bind_spiking(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);
