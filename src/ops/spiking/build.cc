@@ -70,7 +70,7 @@ class Panels {
 /// Adds the vertices of a pass.
 class SpikingBuild {
  public:
-  SpikingBuild(const Builder& builder, const SpikingProblem& problem, const SpikingPartition& partition,
+  SpikingBuild(const Builder& builder, const SpikingProblem& problem, const BatchPartition& partition,
                const SpikingOperands& operands)
       : builder_(builder), problem_(problem), partition_(partition), o_(operands), panels_(problem) {}
 
@@ -131,12 +131,7 @@ class SpikingBuild {
     scratch_ = builder_.temporary("scratch", Type::f32, parts(), cols);
   }
   program::Field scratch() const { return part_of(scratch_, 1); }
-  SpikingShape largest_part() const {
-    uint32_t samples = 0;
-    for (uint32_t i = 0; i < parts(); ++i)
-      samples = std::max(samples, partition_.sample_begin[i + 1] - partition_.sample_begin[i]);
-    return shape_of(problem_, samples);
-  }
+  SpikingShape largest_part() const { return shape_of(problem_, partition_.most_samples()); }
 
   void add_forward_fields(program::VertexGroup& group) const {
     group.codelet = &kernels::spiking_forward_codelet;
@@ -210,7 +205,7 @@ class SpikingBuild {
 
   const Builder& builder_;
   const SpikingProblem& problem_;
-  const SpikingPartition& partition_;
+  const BatchPartition& partition_;
   const SpikingOperands& o_;
   const Panels panels_;
   Operand scratch_, dweight_, ddynamics_;

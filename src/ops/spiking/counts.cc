@@ -1,13 +1,10 @@
 #include "ops/spiking/counts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/map/spike_counts/codelet.h"
 #include "ops/split.h"
-#include "program/cycles.h"
 
 namespace tessera::ops {
 namespace {
@@ -22,8 +19,8 @@ std::vector<int64_t> params_of(const SpikeCountsProblem& p) {
   return {p.capacity, std::llround(std::ceil(p.expected))};
 }
 
-PlanCandidate weigh(const SpikeCountsProblem& p, const SpikingPartition& partition, const Machine& m) {
-  const uint32_t samples = (p.batch + partition.parts() - 1) / partition.parts();
+PlanCandidate weigh(const SpikeCountsProblem& p, const BatchPartition& partition, const Machine& m) {
+  const uint32_t samples = partition.most_samples();
   const auto field = [](Type type, uint32_t rows, uint32_t cols) {
     return FieldView{nullptr, type, rows, cols, cols, 1};
   };
@@ -34,10 +31,7 @@ PlanCandidate weigh(const SpikeCountsProblem& p, const SpikingPartition& partiti
   const program::Codelet& codelet =
       p.gradient ? kernels::spike_counts_gradient_codelet : kernels::spike_counts_codelet;
   const std::vector<int64_t> params = params_of(p);
-  program::PhaseTimes cycles = codelet.cost({fields, params}, m);
-  cycles[program::Phase::sync] += program::sync_cycles(m, partition.parts());
-  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"),
-          cycles.scaled(1 / m.clock_hz), 0, ""};
+  return batch_candidate(partition, m, codelet.cost({fields, params}, m), 0, 0);
 }
 
 program::Field field_of(const Operand& operand, std::vector<Box> boxes) {
@@ -46,9 +40,9 @@ program::Field field_of(const Operand& operand, std::vector<Box> boxes) {
 
 }  // namespace
 
-Plan<SpikingPartition> plan(const SpikeCountsProblem& problem, const Machine& machine) {
-  Plan<SpikingPartition> plan;
-  std::vector<SpikingPartition> partitions;
+Plan<BatchPartition> plan(const SpikeCountsProblem& problem, const Machine& machine) {
+  Plan<BatchPartition> plan;
+  std::vector<BatchPartition> partitions;
   const uint32_t most = std::min(problem.batch, machine.tiles);
   for (const uint32_t parts : {1U, most}) {
     if (!partitions.empty() && parts == 1) break;
@@ -62,13 +56,12 @@ Plan<SpikingPartition> plan(const SpikeCountsProblem& problem, const Machine& ma
   return plan;
 }
 
-program::StepId build(const Builder& builder, const SpikeCountsProblem& p, const Plan<SpikingPartition>& plan,
+program::StepId build(const Builder& builder, const SpikeCountsProblem& p, const Plan<BatchPartition>& plan,
                       const std::vector<Operand>& o) {
   builder.require(o.at(0), "ids", Type::u16, p.steps, p.batch * p.capacity);
   builder.require(o.at(1), "num", Type::u32, p.steps, p.batch * 2);
   builder.require(o.at(2), p.gradient ? "the gradient of counts" : "counts", Type::f32, p.batch, p.neurons);
-  if (p.gradient)
-    builder.require(o.at(3), "the gradient of lists", Type::f32, p.steps, p.batch * p.capacity);
+  if (p.gradient) builder.require(o.at(3), "the gradient of lists", Type::f32, p.steps, p.batch * p.capacity);
   std::vector<Box> lists, numbers, counts;
   for (uint32_t i = 0; i < plan.partition.parts(); ++i) {
     const uint32_t begin = plan.partition.sample_begin[i], count = plan.partition.sample_begin[i + 1] - begin;
@@ -87,7 +80,7 @@ program::StepId build(const Builder& builder, const SpikeCountsProblem& p, const
   return builder.execute(std::move(set));
 }
 
-std::vector<program::MappedBox> map_samples(const SpikingPartition& partition, uint32_t rows, uint32_t cols) {
+std::vector<program::MappedBox> map_samples(const BatchPartition& partition, uint32_t rows, uint32_t cols) {
   std::vector<program::MappedBox> mapping;
   for (uint32_t i = 0; i < partition.parts(); ++i) {
     const uint32_t begin = partition.sample_begin[i], end = partition.sample_begin[i + 1];

@@ -20,9 +20,9 @@ struct SpikeCountsProblem {
 };
 
 /// The batch over the tiles of the machine.
-Plan<SpikingPartition> plan(const SpikeCountsProblem& problem, const machine::Machine& machine);
-inline Plan<SpikingPartition> plan(const Builder& builder, const SpikeCountsProblem& problem,
-                                   const std::vector<Operand>& operands) {
+Plan<BatchPartition> plan(const SpikeCountsProblem& problem, const machine::Machine& machine);
+inline Plan<BatchPartition> plan(const Builder& builder, const SpikeCountsProblem& problem,
+                                 const std::vector<Operand>& operands) {
   static_cast<void>(operands);
   return plan(problem, builder.machine());
 }
@@ -30,9 +30,9 @@ inline Plan<SpikingPartition> plan(const Builder& builder, const SpikeCountsProb
 /// Operands ids, num and the counts [batch, neurons]; for the gradient ids, num, that of the counts, and that
 /// of the lists [steps, batch · capacity]. Throws UsageError for others.
 program::StepId build(const Builder& builder, const SpikeCountsProblem& problem,
-                      const Plan<SpikingPartition>& plan, const std::vector<Operand>& operands);
+                      const Plan<BatchPartition>& plan, const std::vector<Operand>& operands);
 
 /// `cols` columns for each sample, of so many rows, on the tile of its part.
-std::vector<program::MappedBox> map_samples(const SpikingPartition& partition, uint32_t rows, uint32_t cols);
+std::vector<program::MappedBox> map_samples(const BatchPartition& partition, uint32_t rows, uint32_t cols);
 
 }  // namespace tessera::ops

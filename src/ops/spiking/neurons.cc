@@ -8,8 +8,6 @@
 
 #include "kernels/host/spiking/neurons.h"
 #include "ops/map/elementwise.h"
-#include "ops/split.h"
-#include "program/cycles.h"
 
 namespace tessera::ops {
 namespace {
@@ -110,7 +108,7 @@ void check_operands(const Builder& builder, const NeuronsProblem& p, const Neuro
 
 class NeuronsBuild {
  public:
-  NeuronsBuild(const Builder& builder, const NeuronsProblem& problem, const SpikingPartition& partition)
+  NeuronsBuild(const Builder& builder, const NeuronsProblem& problem, const BatchPartition& partition)
       : builder_(builder), problem_(problem), partition_(partition) {}
 
   StepId build(const NeuronsOperands& operands) const {
@@ -161,9 +159,7 @@ class NeuronsBuild {
 
   Operand add_scratch() const {
     constexpr size_t kLine = 16;
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < parts(); ++i)
-      most = std::max(most, partition_.sample_begin[i + 1] - partition_.sample_begin[i]);
+    const uint32_t most = partition_.most_samples();
     const auto cols = static_cast<uint32_t>((scratch_floats(problem_, most) + kLine - 1) / kLine * kLine);
     return builder_.temporary("scratch", Type::f32, parts(), cols);
   }
@@ -187,14 +183,12 @@ class NeuronsBuild {
 
   const Builder& builder_;
   const NeuronsProblem& problem_;
-  const SpikingPartition& partition_;
+  const BatchPartition& partition_;
 };
 
-PlanCandidate weigh(const NeuronsProblem& p, const NeuronsOperands& o, const SpikingPartition& partition,
+PlanCandidate weigh(const NeuronsProblem& p, const NeuronsOperands& o, const BatchPartition& partition,
                     const Machine& m) {
-  uint32_t samples = 0;
-  for (uint32_t i = 0; i < partition.parts(); ++i)
-    samples = std::max(samples, partition.sample_begin[i + 1] - partition.sample_begin[i]);
+  const uint32_t samples = partition.most_samples();
   std::vector<FieldView> fields;
   double summed = 0;
   for (const Slot& slot : slots_of(p, o)) {
@@ -204,18 +198,15 @@ PlanCandidate weigh(const NeuronsProblem& p, const NeuronsOperands& o, const Spi
   }
   fields.push_back({nullptr, Type::f32, 1, 1, 1, 1});
   const std::vector<int64_t> params = params_of(p);
-  program::PhaseTimes cycles = codelet_of(p).cost({fields, params}, m);
-  cycles[program::Phase::sync] += program::sync_cycles(m, partition.parts());
-  program::PhaseTimes seconds = cycles.scaled(1 / m.clock_hz);
+  double reduction_seconds = 0;
   if (partition.parts() > 1 && summed > 0)
-    seconds[program::Phase::reduce] +=
-        plan(BinaryProblem{.op = kernels::Binary::add,
-                           .rows = partition.parts() - 1,
-                           .cols = static_cast<uint32_t>(std::min(summed, 1e9))},
-             m)
-            .chosen.total();
-  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"), seconds,
-          scratch_floats(p, samples) * sizeof(float) * partition.parts(), ""};
+    reduction_seconds = plan(BinaryProblem{.op = kernels::Binary::add,
+                                           .rows = partition.parts() - 1,
+                                           .cols = static_cast<uint32_t>(std::min(summed, 1e9))},
+                             m)
+                            .chosen.total();
+  return batch_candidate(partition, m, codelet_of(p).cost({fields, params}, m), reduction_seconds,
+                         scratch_floats(p, samples) * sizeof(float));
 }
 
 }  // namespace
@@ -225,19 +216,9 @@ SpikingPlan plan_neurons(const NeuronsProblem& problem, const NeuronsOperands& o
   check(problem);
   if (machine.kind != machine::Kind::host)
     throw UsageError(fmt::format("neurons that take currents run on hosts; {} is none", machine.name));
-  SpikingPlan plan;
-  std::vector<SpikingPartition> partitions;
-  uint32_t last = 0;
-  for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
-    const SpikingPartition partition{split_evenly(problem.batch, parts)};
-    if (partition.parts() != parts) break;
-    partitions.push_back(partition);
-    plan.candidates.push_back(weigh(problem, operands, partition, machine));
-  }
-  const size_t best = choose_fastest(plan.candidates);
-  plan.partition = partitions[best];
-  plan.chosen = plan.candidates[best];
-  return plan;
+  return plan_batch(problem.batch, 1, machine, [&](const BatchPartition& partition) {
+    return weigh(problem, operands, partition, machine);
+  });
 }
 
 StepId build_neurons(const Builder& builder, const NeuronsProblem& problem, const SpikingPlan& plan,

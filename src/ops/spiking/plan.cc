@@ -7,8 +7,6 @@
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/map/elementwise.h"
 #include "ops/spiking/fields.h"
-#include "ops/split.h"
-#include "program/cycles.h"
 
 namespace tessera::ops {
 namespace {
@@ -66,19 +64,12 @@ double reduction_seconds(const SpikingProblem& p, uint32_t parts, const Machine&
   return seconds;
 }
 
-PlanCandidate weigh(const SpikingProblem& p, const SpikingPartition& partition, const Machine& m) {
-  uint32_t samples = 0;
-  for (uint32_t i = 0; i < partition.parts(); ++i)
-    samples = std::max(samples, partition.sample_begin[i + 1] - partition.sample_begin[i]);
-  PhaseTimes cycles = cycles_of(p, samples, m);
-  cycles[program::Phase::sync] += program::sync_cycles(m, partition.parts());
-  PhaseTimes seconds = cycles.scaled(1 / m.clock_hz);
-  seconds[program::Phase::reduce] += reduction_seconds(p, partition.parts(), m);
-  const SpikingShape shape = shape_of(p, samples);
+PlanCandidate weigh(const SpikingProblem& p, const BatchPartition& partition, const Machine& m) {
+  const SpikingShape shape = shape_of(p, partition.most_samples());
   const uint64_t scratch =
       p.gradients ? kernels::spiking_gradients_scratch(shape) : kernels::spiking_forward_scratch(shape);
-  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"), seconds,
-          scratch * sizeof(float) * partition.parts(), ""};
+  return batch_candidate(partition, m, cycles_of(p, shape.batch, m),
+                         reduction_seconds(p, partition.parts(), m), scratch * sizeof(float));
 }
 
 // Kernels number the steps of a sequence in 16 bits.
@@ -163,19 +154,8 @@ SpikingPlan plan_spiking(const SpikingProblem& problem, const Machine& machine) 
   check(problem);
   if (machine.kind != machine::Kind::host)
     throw UsageError(fmt::format("spiking layers run on hosts; {} is none", machine.name));
-  SpikingPlan plan;
-  std::vector<SpikingPartition> partitions;
-  uint32_t last = 0;
-  for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
-    const SpikingPartition partition{split_evenly(problem.batch, parts)};
-    if (partition.parts() != parts) break;
-    partitions.push_back(partition);
-    plan.candidates.push_back(weigh(problem, partition, machine));
-  }
-  const size_t best = choose_fastest(plan.candidates);
-  plan.partition = partitions[best];
-  plan.chosen = plan.candidates[best];
-  return plan;
+  return plan_batch(problem.batch, 1, machine,
+                    [&](const BatchPartition& partition) { return weigh(problem, partition, machine); });
 }
 
 std::string to_string(const SpikingPlan& plan) {

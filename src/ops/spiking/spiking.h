@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/batch_partition.h"
 #include "ops/builder.h"
 #include "ops/plan.h"
 
@@ -33,14 +34,7 @@ struct SpikingProblem {
   uint32_t room() const { return capacity == 0 ? layer.neurons : capacity; }
 };
 
-/// The batch over the threads of a host: the first sample of each part, and the end.
-struct SpikingPartition {
-  std::vector<uint32_t> sample_begin;
-
-  uint32_t parts() const { return static_cast<uint32_t>(sample_begin.size() - 1); }
-};
-
-using SpikingPlan = Plan<SpikingPartition>;
+using SpikingPlan = Plan<BatchPartition>;
 
 /// Partitions the batch, by the cost of the parts. Throws UsageError for impossible sizes, and for machines
 /// other than hosts.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/batch_partition.h"
 #include "ops/builder.h"
 #include "ops/plan.h"
 #include "ops/structured/tiles/chain.h"
@@ -31,13 +32,6 @@ struct StructuredProblem {
   /// Rows and columns of a matrix of samples with so many features.
   uint32_t rows(uint32_t features) const { return transposed ? features : batch; }
   uint32_t cols(uint32_t features) const { return transposed ? batch : features; }
-};
-
-/// The batch over the threads of a host: the first sample of each part, and the end.
-struct BatchPartition {
-  std::vector<uint32_t> sample_begin;
-
-  uint32_t parts() const { return static_cast<uint32_t>(sample_begin.size() - 1); }
 };
 
 using StructuredPlan = Plan<std::variant<BatchPartition, TileChainPartition, TileToeplitzPartition>>;

@@ -2,14 +2,12 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/map/elementwise.h"
-#include "ops/split.h"
 #include "ops/structured/host/codelets.h"
 #include "ops/structured/host/host.h"
-#include "program/cycles.h"
 
 namespace tessera::ops {
 namespace {
@@ -77,16 +75,9 @@ double reduction_seconds(const StructuredProblem& p, uint32_t parts, const Machi
 }
 
 PlanCandidate weigh(const StructuredProblem& p, const BatchPartition& partition, const Machine& m) {
-  uint32_t samples = 0;
-  for (uint32_t i = 0; i < partition.parts(); ++i)
-    samples = std::max(samples, partition.sample_begin[i + 1] - partition.sample_begin[i]);
-  PhaseTimes cycles = cycles_of(p, samples, m);
-  cycles[program::Phase::sync] += program::sync_cycles(m, partition.parts());
-  PhaseTimes seconds = cycles.scaled(1 / m.clock_hz);
-  seconds[program::Phase::reduce] += reduction_seconds(p, partition.parts(), m);
-  const uint64_t scratch = codelet_of(p, samples).scratch_floats * sizeof(float) * partition.parts();
-  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"), seconds, scratch,
-          ""};
+  const uint32_t samples = partition.most_samples();
+  return batch_candidate(partition, m, cycles_of(p, samples, m), reduction_seconds(p, partition.parts(), m),
+                         codelet_of(p, samples).scratch_floats * sizeof(float));
 }
 
 }  // namespace
@@ -95,19 +86,10 @@ StructuredPlan plan_on_host(const StructuredProblem& problem, const Machine& mac
   if (problem.type != Type::f32)
     throw UsageError(fmt::format("a {} of {} is not possible on a host: use f32", name_of(problem.structure),
                                  name_of(problem.type)));
-  StructuredPlan plan;
-  std::vector<BatchPartition> partitions;
-  uint32_t last = 0;
-  for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
-    const BatchPartition partition{split_evenly(problem.batch, parts, kGrain)};
-    if (partition.parts() != parts) break;
-    partitions.push_back(partition);
-    plan.candidates.push_back(weigh(problem, partition, machine));
-  }
-  const size_t best = choose_fastest(plan.candidates);
-  plan.partition = partitions[best];
-  plan.chosen = plan.candidates[best];
-  return plan;
+  Plan<BatchPartition> plan =
+      plan_batch(problem.batch, kGrain, machine,
+                 [&](const BatchPartition& partition) { return weigh(problem, partition, machine); });
+  return {std::move(plan.partition), std::move(plan.chosen), std::move(plan.candidates)};
 }
 
 }  // namespace tessera::ops

@@ -1,0 +1,62 @@
+// Work that is split by samples over the threads of a host.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/plan.h"
+#include "ops/split.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+
+/// The first sample of each part, and the end.
+struct BatchPartition {
+  std::vector<uint32_t> sample_begin;
+
+  uint32_t parts() const { return static_cast<uint32_t>(sample_begin.size() - 1); }
+  /// Samples of the largest part.
+  uint32_t most_samples() const {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < parts(); ++i) most = std::max(most, sample_begin[i + 1] - sample_begin[i]);
+    return most;
+  }
+};
+
+/// "2 parts", with the cycles of the largest, the seconds in which results of the parts are added, and the
+/// scratch memory of a part.
+inline PlanCandidate batch_candidate(const BatchPartition& partition, const machine::Machine& machine,
+                                     program::PhaseTimes cycles, double reduction_seconds,
+                                     uint64_t scratch_bytes) {
+  cycles[program::Phase::sync] += program::sync_cycles(machine, partition.parts());
+  program::PhaseTimes seconds = cycles.scaled(1 / machine.clock_hz);
+  seconds[program::Phase::reduce] += reduction_seconds;
+  return {fmt::format("{} part{}", partition.parts(), partition.parts() == 1 ? "" : "s"), seconds,
+          scratch_bytes * partition.parts(), ""};
+}
+
+/// The fastest of 1, 2, 4, … parts of whole grains, up to one for each tile, by weigh(partition).
+template <class Weigh>
+Plan<BatchPartition> plan_batch(uint32_t batch, uint32_t grain, const machine::Machine& machine,
+                                const Weigh& weigh) {
+  Plan<BatchPartition> plan;
+  std::vector<BatchPartition> partitions;
+  uint32_t last = 0;
+  for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
+    const BatchPartition partition{split_evenly(batch, parts, grain)};
+    if (partition.parts() != parts) break;
+    partitions.push_back(partition);
+    plan.candidates.push_back(weigh(partition));
+  }
+  const size_t best = choose_fastest(plan.candidates);
+  plan.partition = partitions[best];
+  plan.chosen = plan.candidates[best];
+  return plan;
+}
+
+}  // namespace tessera::ops
