@@ -72,6 +72,10 @@ void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
       "(rate)");
   add_real(command, "--firing", s.initial_firing,
            "Spiking: fraction of hidden neurons that fire in a step before training");
+  add_real(
+      command, "--activity-penalty", s.activity_penalty,
+      "Spiking: added to the loss, times the mean of max(0, rate - cap)^2 of hidden neurons (default: 0)");
+  add_real(command, "--activity-cap", s.activity_cap, "Spiking: the cap of that penalty (default: 0)");
   add_real(command, "--gradient-threshold", s.gradient_threshold,
            "Spiking: potential above which neurons pass gradients; begins at -100, and each epoch halves the "
            "distance (default: all pass)");
@@ -133,6 +137,8 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
   take("--learn-dynamics", s.learns_dynamics, given.learns_dynamics);
   take("--loss", s.loss, given.loss);
   take("--firing", s.initial_firing, given.initial_firing);
+  take("--activity-penalty", s.activity_penalty, given.activity_penalty);
+  take("--activity-cap", s.activity_cap, given.activity_cap);
   take("--gradient-threshold", s.gradient_threshold, given.gradient_threshold);
   take("--first-gradient-threshold", s.first_gradient_threshold, given.first_gradient_threshold);
   take("--most-listed", s.most_listed, given.most_listed);

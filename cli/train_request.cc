@@ -206,6 +206,8 @@ void check(const TrainRequest& r, const CLI::App& command) {
                  "--learn-dynamics",
                  "--loss",
                  "--firing",
+                 "--activity-penalty",
+                 "--activity-cap",
                  "--gradient-threshold",
                  "--first-gradient-threshold",
                  "--most-listed",

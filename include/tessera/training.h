@@ -382,6 +382,10 @@ struct SpikingTrainingSettings {
   bool learns_dynamics = false;  ///< whether decays and thresholds, one of each for a layer, are learned
   double initial_firing = 0.03;  ///< fraction of hidden neurons that fire in a step before training
   SpikingLoss loss = SpikingLoss::maximum;
+  /// Added to the loss of each hidden layer: so much times the mean of max(0, rate − cap)² over samples and
+  /// neurons, where a rate is the fraction of steps in which a neuron fires.
+  double activity_penalty = 0;
+  double activity_cap = 0;
   /// ϑ_grad of the last epochs; it begins at `first_gradient_threshold`, and each epoch halves the distance.
   double gradient_threshold = -std::numeric_limits<double>::infinity();
   double first_gradient_threshold = -100;

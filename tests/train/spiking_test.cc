@@ -17,6 +17,7 @@
 #include "support/error_of.h"
 #include "train/spiking/digits.h"
 #include "train/spiking/loss.h"
+#include "train/spiking/penalty.h"
 #include "train/spiking/settings.h"
 
 namespace tessera {
@@ -110,6 +111,19 @@ TEST(SpikingTrainer, ListsAreShorterFromEpochToEpoch) {
   EXPECT_GT(*result.test_accuracy, 0.5);
 }
 
+TEST(SpikingTrainer, ActivityIsPenalised) {
+  SpikingTrainingSettings settings = settings_of(SpikingLoss::maximum, 6);
+  const auto firing = [&] {
+    const TrainingResult result = SpikingTrainer(settings, recordings(), 1).train();
+    EXPECT_GT(*result.test_accuracy, 0.6);
+    return result.epochs.back().activity[0].firing;
+  };
+  const double without = firing();
+  settings.activity_penalty = 100;
+  settings.activity_cap = 0.02;
+  EXPECT_LT(firing(), 0.75 * without);
+}
+
 TEST(SpikingTrainer, ABreakChangesNothing) {
   SpikingTrainingSettings settings = settings_of(SpikingLoss::maximum, 3);
   settings.recurrent = true;
@@ -190,6 +204,7 @@ TEST(SpikingTrainer, RefusesImpossibleSettings) {
   EXPECT_TRUE(says(error([](S& s) { s.validation = 0.0001; }), "0 recordings for validation"));
   EXPECT_TRUE(
       says(error([](S& s) { s.gradient_threshold = 1; }), "the gradient threshold is 1; it must be below"));
+  EXPECT_TRUE(says(error([](S& s) { s.activity_penalty = -1; }), "the penalty for activity is -1"));
   EXPECT_TRUE(says(error([](S& s) { s.initial_firing = 0; }), "fire initially is 0"));
   EXPECT_TRUE(says(error([](S& s) { s.neuron.surrogate.slope = 0; }), "slope 0"));
   EXPECT_TRUE(
@@ -306,6 +321,37 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
   std::vector<std::vector<float>> values_, gradients_;
   const std::vector<uint32_t> labels_ = {1, 3, 0};
 };
+
+// The penalty as a function of the numbers of spikes, by differences.
+TEST_P(LossTest, PenaltiesAreThoseOfRates) {
+  loss();
+  ActivityPenalty penalty(3, 0.1, network_);
+  const double value = penalty.evaluate(network_);
+  const SpikeLists lists = network_.spikes(0);
+  std::vector<double> counts(size_t{kBatch} * kHidden);
+  for (size_t list = 0; list < size_t{kSteps} * kBatch; ++list)
+    for (uint32_t i = 0; i < lists.num[2 * list]; ++i)
+      counts[list % kBatch * kHidden + lists.ids[list * lists.capacity + i]] += 1;
+  const auto of = [&] {
+    double sum = 0;
+    for (const double count : counts) sum += std::pow(std::max(0.0, count / kSteps - 0.1), 2);
+    return 3 * sum / static_cast<double>(counts.size());
+  };
+  EXPECT_NEAR(value, of(), 1e-6);
+  const std::vector<const float*> gradients = penalty.gradients(network_);
+  ASSERT_EQ(gradients.size(), 1u);
+  for (size_t list = 0; list < size_t{kSteps} * kBatch; list += 4)
+    for (uint32_t i = 0; i < lists.num[2 * list + 1]; ++i) {
+      double& count = counts[list % kBatch * kHidden + lists.ids[list * lists.capacity + i]];
+      const double before = count, step = 1e-3;
+      count = before + step;
+      const double above = of();
+      count = before - step;
+      const double below = of();
+      count = before;
+      EXPECT_NEAR(gradients[0][list * lists.capacity + i], (above - below) / (2 * step), 1e-6);
+    }
+}
 
 TEST_P(LossTest, GradientsAreThoseOfTheLoss) {
   loss();

@@ -109,6 +109,9 @@ void check(const SpikingTrainingSettings& s) {
   require(std::isfinite(s.threshold) && s.threshold > 0, "the threshold", s.threshold, "above 0");
   require(s.initial_firing > 0 && s.initial_firing < 1, "the fraction of neurons that fire initially",
           s.initial_firing, "between 0 and 1");
+  require(std::isfinite(s.activity_penalty) && s.activity_penalty >= 0, "the penalty for activity",
+          s.activity_penalty, "at least 0");
+  require(s.activity_cap >= 0 && s.activity_cap <= 1, "the cap of activity", s.activity_cap, "from 0 to 1");
   require(s.gradient_threshold < s.threshold, "the gradient threshold", s.gradient_threshold,
           fmt::format("below the threshold, {}", s.threshold));
   require(std::isfinite(s.first_gradient_threshold) && s.first_gradient_threshold < s.threshold,
@@ -191,6 +194,8 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
                {"initial_firing", s.initial_firing},
                {"loss", name_of(s.loss)},
                {"gradient_threshold", number_or_null(s.gradient_threshold)}});
+  if (s.activity_penalty > 0)
+    json.update({{"activity_penalty", s.activity_penalty}, {"activity_cap", s.activity_cap}});
   if (std::isfinite(s.gradient_threshold)) json["first_gradient_threshold"] = s.first_gradient_threshold;
   json["most_listed"] =
       s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);

@@ -18,6 +18,7 @@
 #include "train/spiking/digits.h"
 #include "train/spiking/loss.h"
 #include "train/spiking/parameters.h"
+#include "train/spiking/penalty.h"
 #include "train/spiking/settings.h"
 
 namespace tessera {
@@ -68,6 +69,7 @@ struct SpikingTrainer::Impl final : Trained {
         parameters(settings, layers, recordings.train.are_currents(), threads),
         network(layers, training.steps, settings.batch, options()),
         output(settings.loss, network),
+        penalty(settings.activity_penalty, settings.activity_cap, network),
         batch(training, settings.batch, capacity_for(training, testing)),
         loop({train::json_of(settings).dump(),
               identity_of(recordings),
@@ -82,6 +84,7 @@ struct SpikingTrainer::Impl final : Trained {
   SpikingNetworkOptions options() const {
     return {.input_capacity = capacity_for(training, testing),
             .learns_dynamics = settings.learns_dynamics,
+            .hidden_upstream = settings.activity_penalty > 0,
             .expected_input_activity = activity_of(training),
             .threads = threads};
   }
@@ -113,6 +116,7 @@ struct SpikingTrainer::Impl final : Trained {
   SpikingParameters parameters;
   SpikingNetwork network;
   SpikingOutput output;
+  ActivityPenalty penalty;
   RecordingBatch batch;
   Loop loop;
   std::vector<uint32_t> order;  ///< of the recordings in an epoch
@@ -139,10 +143,11 @@ StepResult SpikingTrainer::Impl::step(uint64_t number) {
            .step = static_cast<uint32_t>(number)});
   output.read(network);
   const SpikingOutput::Result result = output.evaluate(batch.labels());
+  const double of_activity = penalty.evaluate(network);
   network.gradients(batch.spikes(), parameters.values(), output.gradient(network, batch.labels()),
-                    parameters.gradients());
+                    parameters.gradients(), nullptr, nullptr, penalty.gradients(network));
   parameters.update(number, settings.rate_of(number, settings.epochs * steps_per_epoch()));
-  return {.loss = result.loss / settings.batch,
+  return {.loss = result.loss / settings.batch + of_activity,
           .right = result.right,
           .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
           .activity = activity()};
