@@ -13,6 +13,7 @@
 #include "io/atomic_file.h"
 #include "studies/butterfly/study.h"
 #include "studies/packing/study.h"
+#include "studies/snn/study.h"
 
 namespace tessera::cli {
 namespace {
@@ -74,13 +75,16 @@ Command add_reproduce_command(CLI::App& app) {
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
   const Command popsparse = popsparse::add_command(command);
   const Command butterfly = add_paper_command(command, studies::butterfly::paper());
+  const Command snn = add_paper_command(command, studies::snn::paper());
   command.footer(
-      "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce butterfly\n  tessera reproduce "
+      "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce butterfly\n  tessera reproduce snn\n  "
+      "tessera reproduce "
       "packing --data data --html "
       "packing.html");
-  return [packing, popsparse, butterfly, &packing_command, &command] {
+  return [packing, popsparse, butterfly, snn, &packing_command, &command] {
     if (packing_command.parsed()) return reproduce_packing(*packing);
-    return command.got_subcommand("butterfly") ? butterfly() : popsparse();
+    if (command.got_subcommand("butterfly")) return butterfly();
+    return command.got_subcommand("snn") ? snn() : popsparse();
   };
 }
 

@@ -12,3 +12,6 @@ foreach(name IN ITEMS section-3.csv section-4.csv table-1.csv table-2.csv table-
 endforeach()
 tessera_embed(tessera_studies studies/butterfly/study.h tessera::studies::butterfly PublishedFile kPublishedTables
   ${butterfly_tables})
+
+tessera_embed(tessera_studies studies/snn/study.h tessera::studies::snn PublishedFile kGains
+  gains.csv ${PROJECT_SOURCE_DIR}/src/studies/snn/published/gains.csv)

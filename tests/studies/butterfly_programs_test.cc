@@ -8,9 +8,9 @@
 #include "engine/engine.h"
 #include "studies/butterfly/exchange_program.h"
 #include "studies/butterfly/first_programs.h"
-#include "studies/butterfly/product_cell.h"
-#include "studies/butterfly/program_size.h"
 #include "studies/butterfly/study.h"
+#include "studies/paper/product_cell.h"
+#include "studies/paper/program_size.h"
 #include "support/toy_machine.h"
 
 namespace tessera::studies::butterfly {

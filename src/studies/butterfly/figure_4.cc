@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "report/page.h"
-#include "studies/butterfly/product_cell.h"
+#include "studies/paper/product_cell.h"
 #include "studies/butterfly/study.h"
 #include "studies/common/charts.h"
 

@@ -6,7 +6,7 @@
 
 #include "report/axis.h"
 #include "report/page.h"
-#include "studies/butterfly/product_cell.h"
+#include "studies/paper/product_cell.h"
 #include "studies/butterfly/study.h"
 #include "studies/common/charts.h"
 

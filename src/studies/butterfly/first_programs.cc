@@ -9,8 +9,8 @@
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "kernels/tile/scalar_product/codelet.h"
-#include "studies/butterfly/product_cell.h"
-#include "studies/butterfly/program_size.h"
+#include "studies/paper/product_cell.h"
+#include "studies/paper/program_size.h"
 
 namespace tessera::studies::butterfly {
 namespace {

@@ -4,15 +4,15 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <vector>
 
 #include "base/random.h"
 #include "model/session_impl.h"
 #include "sparse/pattern.h"
-#include "studies/butterfly/product_cell.h"
-#include "studies/butterfly/program_size.h"
+#include "studies/paper/measure_session.h"
+#include "studies/paper/product_cell.h"
+#include "studies/paper/program_size.h"
 
 namespace tessera::studies::butterfly {
 namespace {
@@ -106,33 +106,6 @@ void verify(const LayerCase& what, const model::Arrays& found, Result& result) {
   result.verified = *result.max_rel_error <= kTolerance;
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// The median of runs with arrays in place.
-double measured_seconds(model::Session& session, const LayerCase& what) {
-  constexpr double kEnough = 0.3;
-  constexpr size_t kLeast = 5;
-  std::map<std::string, std::vector<std::byte>> arrays;
-  std::vector<model::Tensor> tensors;
-  const Graph& graph = session.graph();
-  for (const auto& [name, values] : inputs_of(graph, what.classes))
-    arrays[name] = product::as_type(values, graph.type(Graph(graph).find(name).id).type);
-  for (const auto& [name, id] : graph.outputs())
-    arrays[name].resize(graph.type(id).elements() * size_of(graph.type(id).type));
-  for (auto& [name, bytes] : arrays) tensors.push_back({name, bytes.data()});
-  session.run(tensors);
-  std::vector<double> times;
-  for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back()) {
-    const double start = now();
-    session.run(tensors);
-    times.push_back(now() - start);
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
 void account(const LayerCase& what, const Graph& graph, const Setting& setting, Result& result) {
   const model::Session::Impl impl(graph, setting.machine, {});
   enter_size(impl.executable(), result);
@@ -176,7 +149,7 @@ Result run_layer(const LayerCase& what, const Setting& setting) {
     model::Session session(graph, Machine(setting.machine));
     if (setting.verify && uint64_t{what.batch} * what.outputs <= kMostExecuted)
       verify(what, session.run(inputs_of(graph, what.classes)), result);
-    result.values["seconds"] = measured_seconds(session, what);
+    result.values["seconds"] = median_seconds(session, inputs_of(graph, what.classes));
     return result;
   }
   try {

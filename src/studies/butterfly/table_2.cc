@@ -7,7 +7,7 @@
 
 #include "report/page.h"
 #include "studies/butterfly/first_programs.h"
-#include "studies/butterfly/product_cell.h"
+#include "studies/paper/product_cell.h"
 #include "studies/butterfly/study.h"
 #include "studies/common/charts.h"
 

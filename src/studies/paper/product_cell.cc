@@ -1,4 +1,4 @@
-#include "studies/butterfly/product_cell.h"
+#include "studies/paper/product_cell.h"
 
 #include <tessera/io.h>
 
@@ -10,9 +10,9 @@
 #include "engine/median_run.h"
 #include "product/product.h"
 #include "sparse/blocks/packed_blocks.h"
-#include "studies/butterfly/program_size.h"
+#include "studies/paper/program_size.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 namespace {
 
 constexpr uint64_t kSeed = 1;
@@ -101,4 +101,4 @@ Result run_product(const ProductCase& what, const Setting& setting) {
   return result;
 }
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

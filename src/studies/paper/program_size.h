@@ -4,7 +4,7 @@
 #include "compiler/executable.h"
 #include "studies/paper/study.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 
 /// Enters what the account of a compiled program says: "variables", "compute_sets", "vertices", "edges"
 /// (pieces of variables that vertices take), "exchanges" (that move anything between tiles), "total_bytes"
@@ -12,4 +12,4 @@ namespace tessera::studies::butterfly {
 /// (inputs, outputs, state and constants), "temporary_bytes" and "code_bytes" (all code and vertex state).
 void enter_size(const compiler::Executable& executable, Result& result);
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

@@ -1,8 +1,8 @@
-#include "studies/butterfly/program_size.h"
+#include "studies/paper/program_size.h"
 
 #include <algorithm>
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 namespace {
 
 using compiler::MemoryUse;
@@ -54,4 +54,4 @@ void enter_size(const compiler::Executable& executable, Result& result) {
       {MemoryUse::vertex_state, MemoryUse::vertex_code, MemoryUse::control_code, MemoryUse::exchange_code});
 }
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

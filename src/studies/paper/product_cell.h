@@ -6,7 +6,7 @@
 #include "ops/product_problem.h"
 #include "studies/paper/study.h"
 
-namespace tessera::studies::butterfly {
+namespace tessera::studies {
 
 /// Y = W·X in FP32: W of m × k with uniformly random non-zeros, X of k × n.
 struct ProductCase {
@@ -35,4 +35,4 @@ void enter_rate(double flops, Result& result);
 /// link.
 void enter_transfers(const machine::Machine& machine, uint64_t bytes_in, uint64_t bytes_out, Result& result);
 
-}  // namespace tessera::studies::butterfly
+}  // namespace tessera::studies

@@ -1,0 +1,42 @@
+#include "studies/paper/measure_session.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "product/numbers.h"
+
+namespace tessera::studies {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+GraphArrays::GraphArrays(const model::Graph& graph, const model::Arrays& inputs) {
+  for (const model::ValueInfo& info : graph.values())
+    if (info.kind == model::Kind::input)
+      bytes_[info.name] = product::as_type(inputs.at(info.name), info.type.type);
+  for (const auto& [name, id] : graph.outputs())
+    bytes_[name].resize(graph.type(id).elements() * size_of(graph.type(id).type));
+  for (auto& [name, bytes] : bytes_) tensors_.push_back({name, bytes.data()});
+}
+
+double median_seconds(model::Session& session, const model::Arrays& inputs) {
+  constexpr double kEnough = 0.3;
+  constexpr size_t kLeast = 5;
+  const GraphArrays arrays(session.graph(), inputs);
+  session.run(arrays.tensors());
+  std::vector<double> times;
+  for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back()) {
+    const double start = now();
+    session.run(arrays.tensors());
+    times.push_back(now() - start);
+  }
+  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace tessera::studies
