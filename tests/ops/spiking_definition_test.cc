@@ -1,7 +1,5 @@
 // The reference of spiking layers: against finite differences of a smooth spike, published values, and
 // gradients worked out by hand.
-#include "ops/spiking/definition.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "ops/spiking/definition.h"
 
 namespace tessera::ops {
 namespace {

@@ -6,14 +6,24 @@
 #include "model/operation.h"
 
 // A file of operations/ for each name, which defines `name_operations()`.
-#define TESSERA_OPERATION_FILES(X)                                                                        \
-  X(elementwise)                                                                                          \
-  X(linear)                                                                                               \
-  X(reduce)                                                                                               \
-  X(softmax)                                                                                              \
-  X(loss)                                                                                                 \
-  X(shape) X(cast) X(dropout) X(accumulate) X(update) X(call) X(structured) X(permute) X(take) X(spiking) \
-      X(spike_counts) X(neurons)
+#define TESSERA_OPERATION_FILES(X) \
+  X(elementwise)                   \
+  X(linear)                        \
+  X(reduce)                        \
+  X(softmax)                       \
+  X(loss)                          \
+  X(shape)                         \
+  X(cast)                          \
+  X(dropout)                       \
+  X(accumulate)                    \
+  X(update)                        \
+  X(call)                          \
+  X(structured)                    \
+  X(permute)                       \
+  X(take)                          \
+  X(spiking)                       \
+  X(spike_counts)                  \
+  X(neurons)
 
 namespace tessera::model {
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "report/page.h"
-#include "studies/paper/product_cell.h"
 #include "studies/butterfly/study.h"
 #include "studies/common/charts.h"
+#include "studies/paper/product_cell.h"
 
 namespace tessera::studies::butterfly {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "report/page.h"
 #include "studies/butterfly/first_programs.h"
-#include "studies/paper/product_cell.h"
 #include "studies/butterfly/study.h"
 #include "studies/common/charts.h"
+#include "studies/paper/product_cell.h"
 
 namespace tessera::studies::butterfly {
 namespace {

@@ -19,8 +19,8 @@ using model::SpikingResults;
 constexpr uint64_t kSeed = 1;
 constexpr float kDecay = 0.95F;
 constexpr float kGradientThreshold = 0.9F;
-// Standard deviation of the sum of as many weights as lists have room for: with it about that many neurons are
-// listed from layer to layer.
+// Standard deviation of the sum of as many weights as lists have room for: with it about that many neurons
+// are listed from layer to layer.
 constexpr double kCurrent = 1;
 // A chip's tiles without that of the readout.
 constexpr uint32_t kHiddenTiles = 1471;
@@ -51,8 +51,10 @@ SpikingResults add_layers(Graph& graph, const NetworkCase& what) {
   for (const SpikingLayer& layer : layers)
     options.capacities.push_back(layer.neurons == kClasses ? 0 : list_room(layer.neurons, what.room));
   const model::Spikes in = spike_input(graph, "in", what.steps, what.batch, list_room(kInputs, what.room));
-  return spiking(in, layers, spiking_parameters(graph, "snn", layers, {.weight = kCurrent / std::sqrt(what.room), .decay = kDecay}),
-                 options);
+  return spiking(
+      in, layers,
+      spiking_parameters(graph, "snn", layers, {.weight = kCurrent / std::sqrt(what.room), .decay = kDecay}),
+      options);
 }
 
 /// Cross-entropy on the summed spikes of the last layer.

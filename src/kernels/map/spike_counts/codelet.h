@@ -6,7 +6,8 @@
 namespace tessera::kernels {
 
 #define TESSERA_SPIKE_COUNTS_FIELDS(X) X(ids) X(num) X(counts, .access = program::Access::out)
-#define TESSERA_SPIKE_COUNTS_GRADIENT_FIELDS(X) X(ids) X(num) X(dcounts) X(dids, .access = program::Access::out)
+#define TESSERA_SPIKE_COUNTS_GRADIENT_FIELDS(X) \
+  X(ids) X(num) X(dcounts) X(dids, .access = program::Access::out)
 /// Room of the lists per step and sample; for the cost, listed neurons that are expected of it.
 #define TESSERA_SPIKE_COUNTS_PARAMS(X) X(capacity) X(expected)
 
@@ -24,8 +25,8 @@ enum : size_t { TESSERA_SPIKE_COUNTS_PARAMS(TESSERA_POSITION) count };
 /// u16; num: steps × (samples · 2), u32; counts: samples × neurons, f32.
 extern const program::Codelet spike_counts_codelet;
 
-/// dids[t, b · capacity + i] = dcounts[b, ids[t, b · capacity + i]] for each listed neuron, fired or not, and 0
-/// beyond.
+/// dids[t, b · capacity + i] = dcounts[b, ids[t, b · capacity + i]] for each listed neuron, fired or not, and
+/// 0 beyond.
 extern const program::Codelet spike_counts_gradient_codelet;
 
 std::span<const ListedCodelet> spike_counts_codelets();
