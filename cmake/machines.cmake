@@ -1,6 +1,6 @@
 # The built-in machines: machines/NAME.toml.
 set(named_machines "")
-foreach(name IN ITEMS gc2 gc200 bow)
+foreach(name IN ITEMS gc2 gc200 bow m2000 pod16 pod64)
   list(APPEND named_machines ${name} ${PROJECT_SOURCE_DIR}/machines/${name}.toml)
 endforeach()
 tessera_embed(tessera_machine machine/model/builtin.h tessera::machine BuiltinFile kBuiltinFiles ${named_machines})

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/collective_cost.h"
 #include "compiler/passes.h"
 #include "compiler/tile_cycles.h"
 
@@ -23,7 +24,7 @@ class CycleCount {
 
  private:
   void count(const program::ComputeSet& set, CompiledSet& compiled) {
-    PhaseTimes slowest;
+    SlowestTiles slowest(c_.machine);
     compiled.tile_cycles.reserve(compiled.tiles.size());
     for (size_t t = 0; t < compiled.tiles.size(); ++t) {
       const PhaseTimes cycles = tile_cycles_.of(
@@ -31,9 +32,10 @@ class CycleCount {
             return known_view(c_.program, group.fields[f], vertex.index);
           });
       compiled.tile_cycles.push_back(static_cast<float>(cycles.total()));
-      if (cycles.total() > slowest.total()) slowest = cycles;
+      slowest.add(compiled.tiles[t], cycles);
     }
-    compiled.balance = balance_of(compiled, slowest.total());
+    compiled.balance = balance_of(compiled, slowest.slowest().total());
+    compiled.chip_cycles = slowest.chips();
     c_.executable->set_cycles.push_back(superstep_of(c_.machine, compiled, slowest));
   }
 
@@ -68,6 +70,8 @@ MemoryReport report_host(const Compilation& c) {
 
 std::string account(Compilation& c) {
   CycleCount(c).count();
+  for (const program::Collective& collective : c.program.collectives())
+    c.executable->collectives.push_back(cost_of(c.program, collective, c.machine));
   MemoryReport& memory = c.executable->memory;
   memory = is_tiled(c) ? report_tiles(c) : report_host(c);
   return fmt::format("fullest tile {} of {} bytes", memory.max_tile_bytes, memory.tile_capacity_bytes);

@@ -55,6 +55,8 @@ class Checker {
       note_runtime_rows(source);
       overlaps_->close(touchers_.of_copy(static_cast<program::CopySetId>(s)));
     }
+    for (program::CollectiveId id = 0; id < reach.collectives.size(); ++id)
+      if (reach.collectives[id]) check_collective(id);
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       if (program_.variable(v).role != program::Role::temporary || reach.controls[v]) check_mapped(v);
     note_control();
@@ -289,6 +291,36 @@ class Checker {
                            program_.variable(group.from).name, program_.variable(group.to).name));
       });
     });
+  }
+
+  // Collectives.
+
+  void check_collective(program::CollectiveId id) {
+    const program::Collective& collective = program_.collectives()[id];
+    const bool gathers = collective.kind == program::CollectiveKind::all_gather;
+    for (const program::Exchanged& exchanged : collective.variables) {
+      check_line(exchanged.whole, !gathers, true);
+      if (exchanged.part) check_line(*exchanged.part, gathers, !gathers);
+      if (exchanged.buffer) check_line(*exchanged.buffer, false, false);
+    }
+    overlaps_->close(touchers_.of_collective(id));
+  }
+
+  /// Mapped boxes are lines of elements on their tiles.
+  void check_line(VariableId v, bool is_read, bool is_written) {
+    check_mapped(v);
+    TouchLog& log = overlaps_->log();
+    for (uint32_t i = 0; i < e_.mapped[v].size(); ++i) {
+      const Box& box = program_.variable(v).mapping[i].box;
+      if (box.empty()) continue;
+      const Place& place = e_.mapped[v][i];
+      if (place.store != Store::arena || (box.rows > 1 && place.stride != box.cols))
+        fail(fmt::format("a box of '{}', which replicas exchange, is not one line of its tile's memory",
+                         program_.variable(v).name));
+      if (is_read) log.read(overlaps_->mapped(v, i));
+      if (is_written) log.write(overlaps_->mapped(v, i), box.elements());
+      if (!is_read && !is_written) log.use(overlaps_->mapped(v, i));
+    }
   }
 
   // Reads and writes of control flow.

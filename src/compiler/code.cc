@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/collective_cost.h"
 #include "compiler/passes.h"
 #include "program/sizes.h"
 
@@ -19,6 +20,8 @@ class CodeCount {
     for (size_t s = 0; s < c_.sets.size(); ++s)
       count_vertices(c_.program.compute_sets()[s], c_.executable->sets[s]);
     count_codelets();
+    for (const program::Collective& collective : c_.program.collectives())
+      compiler::count_code(c_.program, collective, c_.memory);
     for (TileId tile = 0; tile < c_.machine.tiles; ++tile)
       c_.memory[tile][MemoryUse::stack] = program::kStackBytes;
   }

@@ -1,5 +1,8 @@
 #include "compiler/compile.h"
 
+#include <fmt/format.h>
+#include <tessera/error.h>
+
 #include <chrono>
 #include <initializer_list>
 #include <utility>
@@ -29,10 +32,32 @@ std::string verify(Compilation& c) {
 
 }  // namespace
 
+machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine) {
+  const uint32_t replicas = program.replicas();
+  if (replicas == 1) return machine;
+  const uint32_t chips = machine.chip_count();
+  if (machine.kind == machine::Kind::host || replicas == 0 || chips % replicas != 0 ||
+      machine.tiles != chips * machine.chip_tiles)
+    throw UsageError(
+        fmt::format("{} replicas of a program need a machine of whole chips, equally many for each; "
+                    "'{}' has {} chip{} of {} tiles in all",
+                    replicas, machine.name, chips, chips == 1 ? "" : "s", machine.tiles));
+  const uint32_t each = chips / replicas;
+  const uint32_t row = machine.topology == machine::Topology::ladder  ? 2
+                       : machine.topology == machine::Topology::torus ? machine.torus_width
+                                                                      : 1;
+  if (each > 1 && each % row != 0)
+    throw UsageError(
+        fmt::format("a replica of {} chips of '{}' is not whole rows of {} chips, which its links "
+                    "make the same for all replicas",
+                    each, machine.name, row));
+  return machine.part(0, machine.tiles / replicas);
+}
+
 std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine) {
   auto executable = std::make_shared<Executable>();
   executable->program = std::make_shared<const program::Program>(std::move(program));
-  executable->machine = machine;
+  executable->machine = machine_of_replica(*executable->program, machine);
   Compilation c(*executable->program, executable->machine);
   c.executable = executable;
   run(c, {{"verify", verify},
@@ -49,16 +74,18 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
 
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts) {
-  Compilation c(program, machine, true);
+  const machine::Machine part = machine_of_replica(program, machine);
+  Compilation c(program, part, true);
   c.executable->program = {std::shared_ptr<const program::Program>(), &program};  // owned by the caller
-  c.executable->machine = machine;
+  c.executable->machine = part;
   run(c, {{"exchange", plan_exchange},
           {"liveness", find_liveness},
           {"code", count_code},
           {"placement", place},
           {"control", find_control},
           {"account", account}});
-  return {cycles_of_run(c, trip_counts), std::move(c.executable->memory)};
+  RunAccount account = cycles_of_run(c, trip_counts);
+  return {account.cycles, std::move(c.executable->memory), std::move(account)};
 }
 
 }  // namespace tessera::compiler

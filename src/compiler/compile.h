@@ -23,10 +23,18 @@ struct TripCounts {
   std::function<const std::byte*(program::VariableId, const program::Box&, uint32_t trip)> contents;
 };
 
+/// Cycles of one run.
+struct RunAccount {
+  program::PhaseTimes cycles;              ///< of the chip that ends last
+  std::vector<program::PhaseTimes> chips;  ///< by chip, if there are several
+  std::vector<program::LinkLoad> links;    ///< over which anything goes
+};
+
 /// The account of a compiled program, without the executable.
 struct Estimate {
   program::PhaseTimes cycles;  ///< of one run
   MemoryReport memory;
+  RunAccount run;  ///< the same cycles, by chip and link
 };
 
 /// Compiles as far as needed for sizes and cycles. The program must be sound, which only a full compilation

@@ -60,6 +60,8 @@ class KnownVariables {
         for (const program::VertexGroup& group : set.groups) spread(group);
       for (const program::CopySet& set : program_.copy_sets())
         for (const program::CopyGroup& group : set.groups) spread(group);
+      for (const program::Collective& collective : program_.collectives())
+        for (const program::Exchanged& exchanged : collective.variables) spread(exchanged);
       for (const program::Step& step : program_.steps())
         if (const auto* call = std::get_if<program::Call>(&step)) spread(*call);
     } while (changed_);
@@ -86,6 +88,13 @@ class KnownVariables {
   void spread(const program::CopyGroup& group) {
     if (!known_[group.from] || !is_known(group.source_offset) || !is_known(group.target_offset))
       forget(group.to);
+  }
+
+  /// What replicas exchange, nobody follows.
+  void spread(const program::Exchanged& exchanged) {
+    forget(exchanged.whole);
+    for (const auto& beside : {exchanged.part, exchanged.buffer})
+      if (beside) forget(*beside);
   }
 
   /// An argument is known if everything is that any call passes for it, and that then if the argument is.

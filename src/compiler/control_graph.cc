@@ -44,6 +44,8 @@ ControlGraph::Positions ControlGraph::walk(StepId id, Positions from) {
     return {touching(touchers_.of_set(execute->set), from)};
   if (const auto* copy = std::get_if<program::Copy>(&step))
     return {touching(touchers_.of_copy(copy->set), from)};
+  if (const auto* collect = std::get_if<program::Collect>(&step))
+    return {touching(touchers_.of_collective(collect->collective), from)};
   if (const auto* branch = std::get_if<program::If>(&step)) return walk_branch(id, *branch, std::move(from));
   if (const auto* loop = std::get_if<program::While>(&step)) return walk_loop(id, *loop, std::move(from));
   if (const auto* repeat = std::get_if<program::Repeat>(&step))

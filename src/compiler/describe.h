@@ -17,6 +17,11 @@ inline constexpr program::Access kLast<program::Access> = program::Access::inout
 template <>
 inline constexpr program::Purpose kLast<program::Purpose> = program::Purpose::metadata;
 template <>
+inline constexpr program::CollectiveKind kLast<program::CollectiveKind> = program::CollectiveKind::all_gather;
+template <>
+inline constexpr program::CollectiveAlgorithm kLast<program::CollectiveAlgorithm> =
+    program::CollectiveAlgorithm::tree;
+template <>
 inline constexpr program::Phase kLast<program::Phase> = program::Phase::control;
 template <>
 inline constexpr Store kLast<Store> = Store::contents;
@@ -116,6 +121,27 @@ void describe(A& a, CopySet& x) {
 }
 
 template <class A>
+void describe(A& a, Exchanged& x) {
+  a(x.whole, x.part, x.buffer);
+}
+template <class A>
+void describe(A& a, Collective& x) {
+  a(x.name, x.kind, x.algorithm);
+  bool adds = x.add != nullptr;
+  a(adds);
+  if (adds) a(x.add);
+  a(x.variables);
+}
+template <class A>
+void describe(A& a, LinkLoad& x) {
+  a(x.from, x.to, x.bytes);
+}
+template <class A>
+void describe(A& a, TiedChips& x) {
+  a(x.chips, x.cycles);
+}
+
+template <class A>
 void describe(A& a, Sequence& x) {
   a(x.steps);
 }
@@ -126,6 +152,10 @@ void describe(A& a, Execute& x) {
 template <class A>
 void describe(A& a, Copy& x) {
   a(x.set);
+}
+template <class A>
+void describe(A& a, Collect& x) {
+  a(x.collective);
 }
 template <class A>
 void describe(A& a, Repeat& x) {
@@ -168,11 +198,15 @@ void describe(A& a, Program& x) {
   list(x.variables());
   list(x.compute_sets());
   list(x.copy_sets());
+  list(x.collectives());
   list(x.functions());
   list(x.steps());
   StepId main = x.main();
   a(main);
   x.set_main(main);
+  uint32_t replicas = x.replicas();
+  a(replicas);
+  x.set_replicas(replicas);
 }
 
 }  // namespace tessera::program
@@ -200,8 +234,16 @@ void describe(A& a, Balance& x) {
   a(x.least, x.mean, x.most);
 }
 template <class A>
+void describe(A& a, ChipCycles& x) {
+  a(x.chip, x.cycles);
+}
+template <class A>
+void describe(A& a, CollectiveCost& x) {
+  a(x.cycles, x.bytes, x.links);
+}
+template <class A>
 void describe(A& a, ExchangeCost& x) {
-  a(x.cycles, x.tiles, x.bytes);
+  a(x.cycles, x.tiles, x.bytes, x.tied, x.links);
 }
 template <class A>
 void describe(A& a, Exchange& x) {
@@ -213,7 +255,7 @@ void describe(A& a, CompiledVertex& x) {
 }
 template <class A>
 void describe(A& a, CompiledSet& x) {
-  a(x.before, x.after, x.tiles, x.tile_begin, x.vertices, x.places, x.tile_cycles, x.balance);
+  a(x.before, x.after, x.tiles, x.tile_begin, x.vertices, x.places, x.tile_cycles, x.balance, x.chip_cycles);
 }
 template <class A>
 void describe(A& a, TileMemory& x) {
@@ -236,7 +278,7 @@ void describe(A& a, PassRecord& x) {
 /// Everything except the program, the machine and what follows from them.
 template <class A>
 void describe(A& a, Executable& x) {
-  a(x.sets, x.copies, x.mapped, x.arena_bytes, x.addresses, x.set_cycles, x.memory, x.passes);
+  a(x.sets, x.copies, x.collectives, x.mapped, x.arena_bytes, x.addresses, x.set_cycles, x.memory, x.passes);
 }
 
 }  // namespace tessera::compiler

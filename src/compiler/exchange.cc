@@ -270,6 +270,8 @@ class ExchangePass {
       if (reachable.sets[s]) plan_set(s, c_.sizes_alone ? scratch_ : c_.sets[s]);
     for (program::CopySetId s = 0; s < e_.copies.size(); ++s)
       if (reachable.copies[s]) plan_copy(s, c_.sizes_alone ? scratch_.before : c_.copies[s]);
+    for (program::CollectiveId id = 0; id < c_.program.collectives().size(); ++id)
+      if (reachable.collectives[id]) notes_.note_collective(id);
     notes_.note_control();
     return fmt::format("{} moves, which send {} bytes", moves_, bytes_);
   }

@@ -38,6 +38,8 @@ class ExchangeCount {
     traffic_.count();
     cost.cycles = traffic_.cycles();
     cost.bytes = traffic_.sent_bytes();
+    cost.tied = traffic_.tied();
+    cost.links = traffic_.link_loads();
     cost.tiles.least = program::traffic_cycles(c_.machine, traffic_.of(0));
     for (program::TileId tile = 0; tile < c_.machine.tiles; ++tile) {
       c_.memory[tile][MemoryUse::exchange_code] += traffic_.code_bytes(tile);

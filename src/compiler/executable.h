@@ -11,6 +11,7 @@
 
 #include "compiler/memory.h"
 #include "machine/model/machine.h"
+#include "program/chip_traffic.h"
 #include "program/program.h"
 
 namespace tessera::compiler {
@@ -72,6 +73,9 @@ struct ExchangeCost {
   program::PhaseTimes cycles;  ///< exchange, and the sync before it
   Balance tiles;               ///< receiving, sending and copying
   uint64_t bytes = 0;          ///< sent between tiles, broadcasts once
+  // On machines of several chips:
+  std::vector<program::TiedChips> tied{};  ///< cycles of the chips that take part; above the slowest of them
+  std::vector<program::LinkLoad> links{};
 };
 
 /// Transfers of one exchange.
@@ -88,6 +92,12 @@ struct CompiledVertex {
   uint32_t first_place = 0;  ///< of its fields
 };
 
+/// Cycles of a chip's slowest tile in a compute set, with the fixed cost.
+struct ChipCycles {
+  uint32_t chip = 0;
+  program::PhaseTimes cycles;
+};
+
 /// A compute set with its vertices by tile, and the exchanges before and after it.
 struct CompiledSet {
   Exchange before;
@@ -95,9 +105,17 @@ struct CompiledSet {
   std::vector<program::TileId> tiles;  ///< that have vertices, ascending
   std::vector<uint32_t> tile_begin;    ///< first vertex of each of them, and the end
   std::vector<CompiledVertex> vertices;
-  std::vector<Place> places;       ///< of the fields of each vertex; unspecified for empty ones
-  std::vector<float> tile_cycles;  ///< cycles of the vertices of each of `tiles`
-  Balance balance;                 ///< of that, over all tiles of the machine
+  std::vector<Place> places;            ///< of the fields of each vertex; unspecified for empty ones
+  std::vector<float> tile_cycles;       ///< cycles of the vertices of each of `tiles`
+  Balance balance;                      ///< of that, over all tiles of the machine
+  std::vector<ChipCycles> chip_cycles;  ///< of each chip that has any of `tiles`, if the machine has several
+};
+
+/// What a collective costs, for all replicas together.
+struct CollectiveCost {
+  program::PhaseTimes cycles;
+  uint64_t bytes = 0;                    ///< that a replica sends
+  std::vector<program::LinkLoad> links;  ///< of all replicas
 };
 
 /// The address of a tile's arena in its memory: after its code, in one or two parts.
@@ -117,14 +135,16 @@ struct PassRecord {
 
 struct Executable {
   std::shared_ptr<const program::Program> program;
-  machine::Machine machine;
-  std::vector<CompiledSet> sets;           ///< by ComputeSetId
-  std::vector<Exchange> copies;            ///< by CopySetId
-  std::vector<std::vector<Place>> mapped;  ///< by VariableId, for each mapped box
+  machine::Machine machine;                 ///< the part of it on which one replica of the program runs
+  std::vector<CompiledSet> sets;            ///< by ComputeSetId
+  std::vector<Exchange> copies;             ///< by CopySetId
+  std::vector<CollectiveCost> collectives;  ///< by CollectiveId
+  std::vector<std::vector<Place>> mapped;   ///< by VariableId, for each mapped box
   std::map<program::TileId, uint64_t> arena_bytes;
   std::vector<ArenaAddresses> addresses;        ///< by tile
   std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs, with
-                                                ///< the exchanges before and after
+                                                ///< the exchanges before and after; on several chips
+                                                ///< until the last is ready, if all begin at once
   MemoryReport memory;
   bool has_runtime_control = false;  ///< counters, conditions or run-time rows
   std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so a dry run
@@ -132,6 +152,10 @@ struct Executable {
   std::vector<bool> costed_at_run;   ///< by ComputeSetId: costs may read metadata that is known only in a run
   std::vector<PassRecord> passes;
 };
+
+/// The part of a machine that one replica of a program runs on. Throws UsageError if the machine's chips
+/// cannot be divided among its replicas.
+machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine);
 
 /// By VariableId: whether its contents follow from the program and from what is bound to the integer inputs
 /// `given`, so that a dry run with these bindings knows it.

@@ -16,7 +16,7 @@ namespace {
 /// The first word of a file; with another byte order it reads differently.
 constexpr uint64_t kMagic = 0x4558454152455354;  // "TSERAEXE"
 /// Version of what describe.h lists: increased with each change there.
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 struct Header {
   uint64_t magic = kMagic;
@@ -31,16 +31,17 @@ void describe(A& a, Header& x) {
 }
 
 /// The figures of its machine on which an executable depends.
-std::map<std::string, double> figures_of(const machine::Machine& m) {
+std::map<std::string, double> figures_of(const machine::Machine& m, uint32_t replicas = 1) {
   std::map<std::string, double> figures = {
       {"kind", static_cast<double>(m.kind)},
-      {"tiles", m.tiles},
+      {"tiles", static_cast<double>(m.tiles) * replicas},
       {"workers_per_tile", m.workers_per_tile},
       {"clock_hz", m.clock_hz},
       {"tile_bytes", static_cast<double>(m.tile_bytes)},
       {"shared_bytes", static_cast<double>(m.shared_bytes)},
   };
-  for (const machine::Figure& figure : m.sources) figures[figure.name] = figure.value;
+  for (const machine::Figure& figure : m.sources) figures.try_emplace(figure.name, figure.value);
+  if (m.chips > 1) figures["topology"] = static_cast<double>(m.topology);
   return figures;
 }
 
@@ -84,10 +85,10 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   program::Program program;
   reader(program);
   check_counts(program, bytes.size());
-  program::verify(program, machine.tiles, machine.has_shared_space());
   auto executable = std::make_shared<Executable>();
+  executable->machine = machine_of_replica(program, machine);
+  program::verify(program, executable->machine.tiles, machine.has_shared_space());
   executable->program = std::make_shared<const program::Program>(std::move(program));
-  executable->machine = machine;
   reader(*executable);
   if (!reader.at_end()) throw Error("it continues after its end");
   if (executable->set_cycles.size() != executable->sets.size()) throw Error("it lacks costs of compute sets");
@@ -100,7 +101,7 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
 
 void save(const Executable& executable, const std::string& file) {
   Writer body;
-  std::map<std::string, double> figures = figures_of(executable.machine);
+  std::map<std::string, double> figures = figures_of(executable.machine, executable.program->replicas());
   // The same description reads and writes, so it takes mutable references; a Writer changes nothing.
   body(figures, const_cast<program::Program&>(*executable.program), const_cast<Executable&>(executable));
   Header header;

@@ -75,6 +75,17 @@ MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shar
   return report;
 }
 
+std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine) {
+  std::vector<TileMemory> chips(machine.chip_count());
+  for (program::TileId tile = 0; tile < memory.tiles.size(); ++tile) {
+    TileMemory& chip = chips[machine.chip_of(tile) - machine.first_chip()];
+    const uint64_t fullest = std::max(chip.end, memory.tiles[tile].end);
+    chip += memory.tiles[tile];
+    chip.end = fullest;
+  }
+  return chips;
+}
+
 std::string overflow_text(const MemoryReport& memory) {
   std::vector<std::pair<uint64_t, std::string>> uses;
   for (const auto& [name, bytes] : memory.fullest) uses.emplace_back(bytes, name);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "machine/model/machine.h"
 #include "program/program.h"
 
 namespace tessera::compiler {
@@ -82,6 +83,9 @@ struct MemoryReport {
 
 /// Combines the memories of tiles of `capacity` bytes each into a report.
 MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity);
+
+/// The memory of each chip: its tiles together; `end` is that of its fullest tile.
+std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 
 /// "tile 17 overflows by 1,024 of 638,976 bytes; it holds inputs 300,000, …", largest first.
 std::string overflow_text(const MemoryReport& memory);

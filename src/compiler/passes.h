@@ -38,6 +38,6 @@ std::string check(Compilation& c);
 std::string account(Compilation& c);
 
 /// Cycles of one run, after all sets are accounted.
-program::PhaseTimes cycles_of_run(const Compilation& c, const TripCounts& trip_counts);
+RunAccount cycles_of_run(const Compilation& c, const TripCounts& trip_counts);
 
 }  // namespace tessera::compiler

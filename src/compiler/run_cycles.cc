@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <functional>
+
 #include "compiler/passes.h"
 #include "compiler/tile_cycles.h"
 
@@ -14,14 +16,38 @@ using program::VertexGroup;
 class RunCycles {
  public:
   RunCycles(const Compilation& c, const TripCounts& trip_counts)
-      : c_(c), e_(*c.executable), trip_counts_(trip_counts), tile_cycles_(c.machine) {}
+      : c_(c), e_(*c.executable), trip_counts_(trip_counts), tile_cycles_(c.machine), clocks_(c.machine) {}
 
-  PhaseTimes count() {
+  RunAccount count() {
     walk(c_.program.main(), 1);
-    return cycles_;
+    const std::vector<PhaseTimes>& chips = clocks_.of_chips();
+    RunAccount account{clocks_.slowest(), {}, {}};
+    for (uint32_t r = 0; r < c_.program.replicas(); ++r) {
+      together_.add(links_.loads(), 1, r * static_cast<uint32_t>(chips.size()));
+      account.chips.insert(account.chips.end(), chips.begin(), chips.end());
+    }
+    if (account.chips.size() == 1) account.chips.clear();
+    account.links = together_.loads();
+    return account;
   }
 
  private:
+  // On one chip, cycles of a loop's body count `times`; on several, loops run until their chips keep step.
+  void add(const PhaseTimes& cycles, double times) { clocks_.add(cycles.scaled(times)); }
+  void repeat(double times, uint32_t count, const std::function<void(double)>& pass) {
+    if (clocks_.is_one_chip()) return pass(times * count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const ChipClocks before = clocks_;
+      const LinkTotals links = links_, together = together_;
+      pass(times);
+      if (i + 1 == count || !clocks_.advanced_evenly_since(before)) continue;
+      clocks_.repeat_since(before, count - i - 1);
+      links_.repeat_since(links, count - i - 1);
+      together_.repeat_since(together, count - i - 1);
+      return;
+    }
+  }
+
   void walk(program::StepId id, double times) {
     if (id == program::kNoStep || times == 0) return;
     std::visit([&](const auto& step) { walk_inside(step, times); }, c_.program.steps().at(id));
@@ -32,19 +58,39 @@ class RunCycles {
   }
   void walk_inside(const program::Execute& execute, double times) {
     const bool is_costed_now = trip_counts_.contents && e_.costed_at_run[execute.set];
-    cycles_ += (is_costed_now ? cycles_now(execute.set) : e_.set_cycles[execute.set]).scaled(times);
+    const CompiledSet& set = e_.sets[execute.set];
+    links_.add(set, times);
+    if (!is_costed_now)
+      return clocks_.is_one_chip() ? add(e_.set_cycles[execute.set], times)
+                                   : clocks_.run(set, set.chip_cycles);
+    const SlowestTiles tiles = tiles_now(execute.set);
+    clocks_.is_one_chip() ? add(superstep_of(c_.machine, set, tiles), times)
+                          : clocks_.run(set, tiles.chips());
   }
   void walk_inside(const program::Copy& copy, double times) {
-    cycles_ += e_.copies[copy.set].cost.cycles.scaled(times);
+    const ExchangeCost& cost = e_.copies[copy.set].cost;
+    links_.add(cost.links, times);
+    clocks_.is_one_chip() ? add(cost.cycles, times) : clocks_.run(cost);
   }
-  void walk_inside(const program::Repeat& repeat, double times) { walk(repeat.body, times * repeat.count); }
+  void walk_inside(const program::Collect& collect, double times) {
+    const CollectiveCost& cost = e_.collectives[collect.collective];
+    together_.add(cost.links, times);
+    clocks_.is_one_chip() ? add(cost.cycles, times) : clocks_.run_together(cost.cycles);
+  }
+  void walk_inside(const program::Repeat& loop, double times) {
+    repeat(times, loop.count, [&](double all) { walk(loop.body, all); });
+  }
   void walk_inside(const program::While& loop, double times) {
     if (!trip_counts_.of_loops)
       throw Error(fmt::format("an estimate needs the trip count of the loop that '{}' ends",
                               c_.program.variable(loop.condition).name));
-    walk(loop.test, times * (*trip_counts_.of_loops + 1));
+    const bool in_order = !clocks_.is_one_chip();
+    walk(loop.test, in_order ? times : times * (*trip_counts_.of_loops + 1));
     const uint32_t outside = trip_;
-    for (trip_ = 1; trip_ <= *trip_counts_.of_loops; ++trip_) walk(loop.body, times);
+    for (trip_ = 1; trip_ <= *trip_counts_.of_loops; ++trip_) {
+      walk(loop.body, times);
+      if (in_order) walk(loop.test, times);
+    }
     trip_ = outside;
   }
   void walk_inside(const program::If& branch, double) {
@@ -56,14 +102,13 @@ class RunCycles {
   }
 
   /// For a set whose costs read changing metadata.
-  PhaseTimes cycles_now(program::ComputeSetId id) {
+  SlowestTiles tiles_now(program::ComputeSetId id) {
     const program::ComputeSet& set = c_.program.compute_sets()[id];
     const CompiledSet& compiled = e_.sets[id];
-    const PhaseTimes slowest = tile_cycles_.slowest(
-        set, compiled, [&](const VertexGroup& group, const CompiledVertex& vertex, size_t f) {
-          return view_of(group.fields[f], vertex);
-        });
-    return superstep_of(c_.machine, compiled, slowest);
+    return tile_cycles_.slowest(set, compiled,
+                                [&](const VertexGroup& group, const CompiledVertex& vertex, size_t f) {
+                                  return view_of(group.fields[f], vertex);
+                                });
   }
 
   program::FieldView view_of(const program::Field& field, const CompiledVertex& vertex) const {
@@ -85,12 +130,14 @@ class RunCycles {
   const TripCounts& trip_counts_;
   TileCycles tile_cycles_;
   uint32_t trip_ = 0;  ///< number of times that the innermost loop's body has run, including the present one
-  PhaseTimes cycles_;
+  ChipClocks clocks_;
+  LinkTotals links_;     ///< of the first replica
+  LinkTotals together_;  ///< of collectives
 };
 
 }  // namespace
 
-PhaseTimes cycles_of_run(const Compilation& c, const TripCounts& trip_counts) {
+RunAccount cycles_of_run(const Compilation& c, const TripCounts& trip_counts) {
   return RunCycles(c, trip_counts).count();
 }
 

@@ -50,6 +50,9 @@ uint32_t Schedule::expand(StepId id) {
   } else if (const auto* copy = std::get_if<program::Copy>(&step)) {
     ++supersteps_;
     return position(touchers_.of_copy(copy->set));
+  } else if (const auto* collect = std::get_if<program::Collect>(&step)) {
+    ++supersteps_;
+    return position(touchers_.of_collective(collect->collective));
   } else if (const auto* repeat = std::get_if<program::Repeat>(&step)) {
     node.kind = Kind::repeat;
     node.always = repeat->count > 0;

@@ -6,10 +6,40 @@
 #include <array>
 #include <vector>
 
+#include "compiler/chip_clocks.h"
 #include "compiler/executable.h"
 #include "program/cycles.h"
 
 namespace tessera::compiler {
+
+/// The slowest tile of a superstep; on several chips that of each, with the fixed cost.
+class SlowestTiles {
+ public:
+  explicit SlowestTiles(const machine::Machine& machine)
+      : machine_(machine), has_chips_(machine.chip_count() > 1) {}
+
+  /// By ascending tiles.
+  void add(program::TileId tile, const program::PhaseTimes& cycles) {
+    if (cycles.total() > slowest_.total()) slowest_ = cycles;
+    if (!has_chips_) return;
+    const uint32_t chip = machine_.chip_of(tile);
+    program::PhaseTimes all = cycles;
+    all[program::Phase::control] += program::superstep_cycles(machine_, 1);
+    if (chips_.empty() || chips_.back().chip != chip)
+      chips_.push_back({chip, all});
+    else if (all.total() > chips_.back().cycles.total())
+      chips_.back().cycles = all;
+  }
+
+  const program::PhaseTimes& slowest() const { return slowest_; }
+  const std::vector<ChipCycles>& chips() const { return chips_; }
+
+ private:
+  const machine::Machine& machine_;
+  bool has_chips_;
+  program::PhaseTimes slowest_;
+  std::vector<ChipCycles> chips_;
+};
 
 class TileCycles {
  public:
@@ -49,15 +79,11 @@ class TileCycles {
     return cycles;
   }
 
-  /// Cycles of the slowest tile.
   template <class ViewOf>
-  program::PhaseTimes slowest(const program::ComputeSet& set, const CompiledSet& compiled,
-                              const ViewOf& view_of) {
-    program::PhaseTimes slowest;
-    for (size_t t = 0; t < compiled.tiles.size(); ++t) {
-      const program::PhaseTimes cycles = of(set, compiled, t, view_of);
-      if (cycles.total() > slowest.total()) slowest = cycles;
-    }
+  SlowestTiles slowest(const program::ComputeSet& set, const CompiledSet& compiled, const ViewOf& view_of) {
+    SlowestTiles slowest(machine_);
+    for (size_t t = 0; t < compiled.tiles.size(); ++t)
+      slowest.add(compiled.tiles[t], of(set, compiled, t, view_of));
     return slowest;
   }
 
@@ -78,9 +104,14 @@ inline program::FieldView known_view(const program::Program& program, const prog
   return view;
 }
 
-/// A superstep whose slowest tile computes for `slowest`: with its exchanges and its fixed cost.
+/// A superstep with its exchanges and its fixed cost; on several chips from a common start to the last end.
 inline program::PhaseTimes superstep_of(const machine::Machine& machine, const CompiledSet& set,
-                                        program::PhaseTimes slowest) {
+                                        const SlowestTiles& tiles) {
+  if (ChipClocks clocks(machine); !clocks.is_one_chip()) {
+    clocks.run(set, tiles.chips());
+    return clocks.slowest();
+  }
+  program::PhaseTimes slowest = tiles.slowest();
   slowest += set.before.cost.cycles;
   slowest += set.after.cost.cycles;
   slowest[program::Phase::sync] += program::sync_cycles(machine, set.tiles.size());

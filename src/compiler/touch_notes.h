@@ -38,6 +38,20 @@ class TouchNotes {
     close(touchers_.of_copy(id));
   }
 
+  void note_collective(program::CollectiveId id) {
+    const program::Collective& collective = c_.program.collectives()[id];
+    for (const program::Exchanged& exchanged : collective.variables) {
+      if (collective.kind != program::CollectiveKind::all_gather) each(exchanged.whole, &TouchNotes::read);
+      each(exchanged.whole, &TouchNotes::overwrite);
+      if (exchanged.part)
+        each(*exchanged.part, collective.kind == program::CollectiveKind::all_gather
+                                  ? &TouchNotes::read
+                                  : &TouchNotes::overwrite);
+      if (exchanged.buffer) each(*exchanged.buffer, &TouchNotes::use);
+    }
+    close(touchers_.of_collective(id));
+  }
+
   void note_control() {
     const std::vector<program::Step>& steps = c_.program.steps();
     for (program::StepId id = 0; id < steps.size(); ++id) {
@@ -54,6 +68,14 @@ class TouchNotes {
   }
 
  private:
+  void each(program::VariableId variable, void (TouchNotes::*touch)(PieceId)) {
+    for (const PieceId piece : c_.mapped[variable])
+      if (!c_.pieces[piece].box.empty()) (this->*touch)(piece);
+  }
+  void read(PieceId piece) { log_.read(piece); }
+  void use(PieceId piece) { log_.use(piece); }
+  void overwrite(PieceId piece) { log_.write(piece, c_.pieces[piece].box.elements()); }
+
   /// What a call passes is alive from its begin to its end.
   void note(program::StepId id, const program::Call& call) {
     const program::Function& function = c_.program.functions()[call.function];

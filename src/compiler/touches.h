@@ -10,8 +10,8 @@
 
 namespace tessera::compiler {
 
-/// Something that accesses storage: a compute set, a copy set, or a step of control flow that reads, writes
-/// or passes a variable.
+/// Something that accesses storage: a compute set, a copy set, a collective, or a step of control flow that
+/// reads, writes or passes a variable.
 using ToucherId = uint32_t;
 
 /// Numbers the touchers of a program.
@@ -19,11 +19,13 @@ class Touchers {
  public:
   explicit Touchers(const program::Program& program)
       : sets_(static_cast<uint32_t>(program.compute_sets().size())),
-        copies_(static_cast<uint32_t>(program.copy_sets().size())) {}
+        copies_(static_cast<uint32_t>(program.copy_sets().size())),
+        collectives_(static_cast<uint32_t>(program.collectives().size())) {}
 
   ToucherId of_set(program::ComputeSetId id) const { return id; }
   ToucherId of_copy(program::CopySetId id) const { return sets_ + id; }
-  ToucherId of_control(program::StepId id) const { return sets_ + copies_ + 2 * id; }
+  ToucherId of_collective(program::CollectiveId id) const { return sets_ + copies_ + id; }
+  ToucherId of_control(program::StepId id) const { return sets_ + copies_ + collectives_ + 2 * id; }
   /// A call touches what it passes when it begins and when it ends, so that it is alive in between.
   ToucherId of_end(program::StepId call) const { return of_control(call) + 1; }
   size_t count(const program::Program& program) const {
@@ -33,6 +35,7 @@ class Touchers {
  private:
   uint32_t sets_;
   uint32_t copies_;
+  uint32_t collectives_;
 };
 
 /// How a toucher uses a piece of storage. With neither flag, the piece has no contents before and after.

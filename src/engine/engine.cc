@@ -60,7 +60,7 @@ Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options
     return runner.run(nothing, bindings, options);
   }
   std::unique_ptr<RunState> state = idle_->take();
-  state->memory.reset_state();
+  for (const RunMemory& memory : state->memories) memory.reset_state();
   Profile profile = runner.run(*state, bindings, options);
   idle_->give_back(std::move(state));
   return profile;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "program/chip_traffic.h"
 #include "program/program.h"
 
 namespace tessera::engine {
@@ -16,22 +17,31 @@ struct Binding {
   void* data = nullptr;
   int64_t row_stride = 0;
   int64_t col_stride = 1;
+  int64_t replica_stride = 0;  ///< from the array of one replica to that of the next; 0: all have the same
+                               ///< one, and outputs are the first replica's
 };
 
-/// When a thread worked on a superstep, in seconds since the run began.
+/// When a thread, or a chip, worked on a superstep; a thread in seconds since the run began.
 struct Busy {
   double begin = 0;
   double end = 0;
 };
 
-/// One superstep or copy set of a run, in execution order.
+enum class StepKind : uint8_t { set, copy, collective };
+
+/// One superstep, copy set or collective of a run, in execution order.
 struct TraceEvent {
-  bool is_copy = false;
-  uint32_t id = 0;              ///< ComputeSetId, or CopySetId
+  StepKind kind = StepKind::set;
+  uint32_t id = 0;              ///< ComputeSetId, CopySetId or CollectiveId
   double start = 0;             ///< seconds since the run began
   program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< accounted; the sum of the preceding ones is its start
+  program::PhaseTimes cycles;   ///< accounted; on one chip the sum of the preceding ones is its start
   std::vector<Busy> threads{};  ///< of a superstep
+  /// On several chips: when each was at it, waiting included, in cycles since the run began. Chips that took
+  /// no part are empty.
+  std::vector<Busy> chips{};
+
+  bool is_copy() const { return kind != StepKind::set; }
 };
 
 /// Maximum length of a trace: loops may run for longer than anyone reads.
@@ -45,7 +55,7 @@ struct RunOptions {
   std::vector<TraceEvent>* trace = nullptr;  ///< receives the run's events, at most kMostTraceEvents
 };
 
-/// Totals of one compute set or copy set over all its executions.
+/// Totals of one compute set, copy set or collective over all its executions.
 struct StepProfile {
   std::string name;
   uint64_t times = 0;
@@ -54,11 +64,14 @@ struct StepProfile {
 };
 
 struct Profile {
-  double seconds = 0;               ///< wall clock, all supersteps
-  program::PhaseTimes phases;       ///< measured seconds, which add up to `seconds`
-  program::PhaseTimes cycles;       ///< of the machine, from the codelets' costs
-  std::vector<StepProfile> sets;    ///< by ComputeSetId
-  std::vector<StepProfile> copies;  ///< by CopySetId
+  double seconds = 0;          ///< wall clock, all supersteps
+  program::PhaseTimes phases;  ///< measured seconds, which add up to `seconds`
+  program::PhaseTimes cycles;  ///< of the machine, from the codelets' costs: of the chip that ends last
+  std::vector<program::PhaseTimes> chips;  ///< cycles by chip, replica by replica, if there are several
+  std::vector<program::LinkLoad> links;    ///< bytes over each link in use
+  std::vector<StepProfile> sets;           ///< by ComputeSetId
+  std::vector<StepProfile> copies;         ///< by CopySetId
+  std::vector<StepProfile> collectives;    ///< by CollectiveId
   uint64_t supersteps = 0;
 };
 

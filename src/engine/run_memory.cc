@@ -61,8 +61,11 @@ void copy_elements(const FieldView& from, const FieldView& to) {
   }
 }
 
-RunMemory::RunMemory(const compiler::Executable& executable, bool allocate)
-    : executable_(executable), is_allocated_(allocate), bound_(executable.program->variables().size()) {
+RunMemory::RunMemory(const compiler::Executable& executable, bool allocate, uint32_t replica)
+    : executable_(executable),
+      is_allocated_(allocate),
+      replica_(replica),
+      bound_(executable.program->variables().size()) {
   for (VariableId v = 0; v < bound_.size(); ++v) note(v);
   if (!allocate) return;
   allocate_arenas();
@@ -161,7 +164,11 @@ void RunMemory::set_bindings(std::span<const Binding> bindings) {
   for (const Binding& binding : bindings) {
     if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
       throw Error(fmt::format("an array is bound to variable {}, which is not external", binding.variable));
-    bound_[binding.variable] = binding;
+    Binding& bound = bound_[binding.variable] = binding;
+    if (bound.data != nullptr)
+      bound.data = static_cast<std::byte*>(bound.data) +
+                   int64_t{replica_} * binding.replica_stride *
+                       static_cast<int64_t>(size_of(executable_.program->variable(binding.variable).type));
   }
 }
 
@@ -235,7 +242,17 @@ void RunMemory::load_inputs() const {
 }
 
 void RunMemory::store_outputs() const {
-  for (VariableId v : stored_) read(v, bound_view(v));
+  for (VariableId v : stored_)
+    if (replica_ == 0 || bound_[v].replica_stride != 0) read(v, bound_view(v));
+}
+
+FieldView RunMemory::line(VariableId variable, size_t box, uint64_t begin, uint64_t end) const {
+  FieldView line = mapped_view(variable, box);
+  if (line.data != nullptr) line.data += begin * size_of(line.type);
+  line.rows = 1;
+  line.cols = static_cast<uint32_t>(end - begin);
+  line.row_stride = line.cols;
+  return line;
 }
 
 uint32_t& RunMemory::control(VariableId variable) const {

@@ -17,7 +17,7 @@ class RunMemory {
  public:
   /// Arenas are initialised with the constants of private memories and the initial contents of state.
   /// Unallocated, it serves a dry run that reads no memory.
-  RunMemory(const compiler::Executable& executable, bool allocate);
+  RunMemory(const compiler::Executable& executable, bool allocate, uint32_t replica = 0);
 
   bool is_allocated() const { return is_allocated_; }
 
@@ -51,6 +51,9 @@ class RunMemory {
 
   uint32_t& control(program::VariableId variable) const;
 
+  /// Elements [begin, end) of a mapped box in a tile's arena, as one row.
+  program::FieldView line(program::VariableId variable, size_t box, uint64_t begin, uint64_t end) const;
+
  private:
   void note(program::VariableId variable);
   void set_bindings(std::span<const Binding> bindings);
@@ -67,6 +70,7 @@ class RunMemory {
 
   const compiler::Executable& executable_;
   bool is_allocated_ = false;
+  uint32_t replica_ = 0;
   std::vector<program::VariableId> state_;
   std::vector<program::VariableId> externals_;  ///< that have elements
   std::vector<program::VariableId> loaded_;     ///< of them, those that have a copy in arenas: read by the

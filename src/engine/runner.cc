@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "compiler/tile_cycles.h"
+#include "engine/collective.h"
 #include "engine/pool.h"
 
 namespace tessera::engine {
@@ -53,20 +54,24 @@ class Run {
       : executable_(executable),
         program_(*executable.program),
         table_(table),
-        memory_(state.memory),
+        memories_(state.memories),
+        memory_(&state.memories.front()),
         options_(options),
-        has_memory_(state.memory.is_allocated()),
+        has_memory_(memory_->is_allocated()),
         is_timed_(options.profile || options.dry || options.trace != nullptr),
         known_(options.dry ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
         threads_(state.threads) {
     threads_.reserve(team == nullptr ? 1 : team->threads());
     if (!is_timed_) return;
+    clocks_.assign(program_.replicas(), compiler::ChipClocks(executable.machine));
     profile_.sets.resize(program_.compute_sets().size());
     profile_.copies.resize(program_.copy_sets().size());
     for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
     for (size_t s = 0; s < profile_.copies.size(); ++s)
       profile_.copies[s].name = program_.copy_sets()[s].name;
+    for (const program::Collective& collective : program_.collectives())
+      profile_.collectives.push_back({collective.name, 0, {}, {}});
   }
 
   Profile run() {
@@ -78,6 +83,11 @@ class Run {
     walk(program_.main());
     profile_.seconds = seconds_between(start_, Clock::now());
     profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
+    profile_.cycles = std::ranges::max_element(clocks_, {}, &compiler::ChipClocks::last)->slowest();
+    profile_.links = links_.loads();
+    if (has_chips())
+      for (const compiler::ChipClocks& clocks : clocks_)
+        profile_.chips.insert(profile_.chips.end(), clocks.of_chips().begin(), clocks.of_chips().end());
     return std::move(profile_);
   }
 
@@ -92,7 +102,8 @@ class Run {
   }
   void walk_inside(const program::Repeat& repeat) {
     for (uint32_t i = 0; i < repeat.count; ++i) {
-      if (repeat.counter) memory_.control(*repeat.counter) = i;
+      if (repeat.counter)
+        for (const RunMemory& memory : memories_) memory.control(*repeat.counter) = i;
       walk(repeat.body);
     }
   }
@@ -105,61 +116,117 @@ class Run {
   void walk_inside(const program::Call& call) {
     const program::Function& function = program_.functions()[call.function];
     for (size_t i = 0; i < call.operands.size(); ++i)
-      memory_.pass(function.arguments[i].variable, call.operands[i].variable, call.operands[i].box);
+      memory_->pass(function.arguments[i].variable, call.operands[i].variable, call.operands[i].box);
     walk(function.body);
   }
 
   void walk_inside(const program::Execute& execute) {
     const CompiledSet& set = executable_.sets[execute.set];
-    find_rows(execute.set);
-    if (!is_timed_) {
-      transfer(set.before, nullptr);
-      compute(execute.set, set, nullptr);
-      transfer(set.after, nullptr);
-      return;
-    }
+    if (!is_timed_) return each_replica([&](uint32_t) { execute_set(execute.set, set, nullptr); });
     StepProfile& step = profile_.sets[execute.set];
-    run_step(step, {false, execute.set, 0, {}, executable_.set_cycles[execute.set]}, [&](PhaseTimes& cycles) {
-      transfer(set.before, &step);
-      if (executable_.costed_at_run[execute.set])
-        cycles = cycles_of(program_.compute_sets()[execute.set], set);
-      compute(execute.set, set, &step);
-      transfer(set.after, &step);
+    TraceEvent event{StepKind::set, execute.set, 0, {}, executable_.set_cycles[execute.set]};
+    run_step(step, std::move(event), [&](PhaseTimes& cycles) {
+      each_replica([&](uint32_t replica) {
+        find_rows(execute.set);
+        transfer(set.before, &step);
+        const bool is_costed_now = executable_.costed_at_run[execute.set];
+        const auto tiles = is_costed_now ? std::optional(slowest_now(execute.set, set)) : std::nullopt;
+        compute(execute.set, set, &step);
+        transfer(set.after, &step);
+        if (is_costed_now) cycles = compiler::superstep_of(executable_.machine, set, *tiles);
+        if (has_one_chip())
+          clocks_[replica].add(cycles);
+        else
+          clocks_[replica].run(set, is_costed_now ? tiles->chips() : set.chip_cycles);
+        add_links(set.before.cost.links, replica);
+        add_links(set.after.cost.links, replica);
+      });
     });
     ++profile_.supersteps;
   }
 
+  void execute_set(program::ComputeSetId id, const CompiledSet& set, StepProfile* step) {
+    find_rows(id);
+    transfer(set.before, step);
+    compute(id, set, step);
+    transfer(set.after, step);
+  }
+
   void walk_inside(const program::Copy& copy) {
     const Exchange& exchange = executable_.copies[copy.set];
-    if (!is_timed_) return transfer(exchange, nullptr, table_.copy_parts(copy.set));
+    const std::span<const CopyPart> parts = table_.copy_parts(copy.set);
+    if (!is_timed_) return each_replica([&](uint32_t) { transfer(exchange, nullptr, parts); });
     StepProfile& step = profile_.copies[copy.set];
-    run_step(step, {true, copy.set, 0, {}, exchange.cost.cycles},
-             [&](PhaseTimes&) { transfer(exchange, &step, table_.copy_parts(copy.set)); });
+    run_step(step, {StepKind::copy, copy.set, 0, {}, exchange.cost.cycles}, [&](PhaseTimes& cycles) {
+      each_replica([&](uint32_t replica) {
+        transfer(exchange, &step, parts);
+        has_one_chip() ? clocks_[replica].add(cycles) : clocks_[replica].run(exchange.cost);
+        add_links(exchange.cost.links, replica);
+      });
+    });
+  }
+
+  void walk_inside(const program::Collect& collect) {
+    const program::Collective& collective = program_.collectives()[collect.collective];
+    const auto exchange = [&] {
+      if (has_memory_ && !options_.dry) run_collective(program_, collective, memories_, options_.reference);
+    };
+    if (!is_timed_) return exchange();
+    const compiler::CollectiveCost& cost = executable_.collectives[collect.collective];
+    StepProfile& step = profile_.collectives[collect.collective];
+    run_step(step, {StepKind::collective, collect.collective, 0, {}, cost.cycles}, [&](PhaseTimes& cycles) {
+      const Clock::time_point start = Clock::now();
+      exchange();
+      PhaseTimes seconds;
+      seconds[Phase::exchange] = seconds_between(start, Clock::now());
+      step.seconds += seconds;
+      profile_.phases += seconds;
+      const double begin = std::ranges::max(clocks_, {}, &compiler::ChipClocks::last).last();
+      for (compiler::ChipClocks& clocks : clocks_) {
+        clocks.wait_until(begin);
+        clocks.run_together(cycles);
+      }
+      links_.add(cost.links);
+    });
+  }
+
+  // Replicas, which do the same in turn.
+
+  template <class Work>
+  void each_replica(const Work& work) {
+    for (uint32_t replica = 0; replica < memories_.size(); ++replica) {
+      memory_ = &memories_[replica];
+      work(replica);
+    }
+    memory_ = &memories_.front();
+  }
+  bool has_one_chip() const { return clocks_.front().is_one_chip(); }
+  bool has_chips() const { return !has_one_chip() || clocks_.size() > 1; }
+
+  /// Links of the first replica's chips, as another has them.
+  void add_links(const std::vector<program::LinkLoad>& loads, uint32_t replica) {
+    links_.add(loads, 1, replica * static_cast<uint32_t>(clocks_.front().of_chips().size()));
   }
 
   /// A superstep whose costs read metadata, which is available by now.
-  PhaseTimes cycles_of(const program::ComputeSet& source, const CompiledSet& set) const {
-    compiler::TileCycles tile_cycles(executable_.machine);
-    PhaseTimes slowest;
-    for (size_t t = 0; t < set.tiles.size(); ++t) {
-      const PhaseTimes cycles = tile_cycles.of(
-          source, set, t,
-          [&](const program::VertexGroup& group, const compiler::CompiledVertex& vertex, size_t f) {
-            FieldView view = view_of(set, group, vertex, f);
-            if (!is_integer(view.type) || (options_.dry && !is_known(group.fields[f]))) view.data = nullptr;
-            return view;
-          });
-      if (cycles.total() > slowest.total()) slowest = cycles;
-    }
-    return compiler::superstep_of(executable_.machine, set, slowest);
+  compiler::SlowestTiles slowest_now(program::ComputeSetId id, const CompiledSet& set) const {
+    const program::ComputeSet& source = program_.compute_sets()[id];
+    return compiler::TileCycles(executable_.machine)
+        .slowest(source, set,
+                 [&](const program::VertexGroup& group, const compiler::CompiledVertex& vertex, size_t f) {
+                   FieldView view = view_of(set, group, vertex, f);
+                   if (!is_integer(view.type) || (options_.dry && !is_known(group.fields[f])))
+                     view.data = nullptr;
+                   return view;
+                 });
   }
 
   FieldView view_of(const CompiledSet& set, const program::VertexGroup& group,
                     const compiler::CompiledVertex& vertex, size_t field) const {
     const program::Box box = program::field_box(program_, group.fields[field], vertex.index);
     const Place& place = set.places[vertex.first_place + field];
-    return memory_.view(place, program_.variable(group.fields[field].variable).type, box.rows, box.cols,
-                        place.moves ? row_of(vertex.group, field) : 0);
+    return memory_->view(place, program_.variable(group.fields[field].variable).type, box.rows, box.cols,
+                         place.moves ? row_of(vertex.group, field) : 0);
   }
 
   // Run-time rows of fields.
@@ -195,11 +262,16 @@ class Run {
     if (is_traced) event.start = seconds_between(start_, Clock::now());
     const PhaseTimes before = step.seconds;
     threads_of_step_ = 0;
+    const std::vector<compiler::ChipClocks> clocks =
+        is_traced && has_chips() ? clocks_ : std::vector<compiler::ChipClocks>{};
     work(event.cycles);
     step.cycles += event.cycles;
-    profile_.cycles += event.cycles;
     ++step.times;
     if (!is_traced) return;
+    for (size_t replica = 0; replica < clocks.size(); ++replica)
+      for (size_t chip = 0; chip < clocks[replica].of_chips().size(); ++chip)
+        event.chips.push_back(
+            {clocks[replica].of_chips()[chip].total(), clocks_[replica].of_chips()[chip].total()});
     event.seconds = step.seconds;
     event.seconds += before.scaled(-1);
     for (uint32_t t = 0; t < threads_of_step_; ++t) event.threads.push_back(busy_of(threads_[t].clock));
@@ -271,7 +343,7 @@ class Run {
       const DispatchTable::Shape* shapes = table_.shapes(entry);
       const Place* places = &set.places[vertex.first_place];
       for (size_t f = 0; f < group.fields.size(); ++f)
-        fields[f] = memory_.view(places[f], shapes[f].type, shapes[f].rows, shapes[f].cols);
+        fields[f] = memory_->view(places[f], shapes[f].type, shapes[f].rows, shapes[f].cols);
       move_fields(set, vertex, fields.data());
       first_param = table_.params(entry);
       if (entry.scratch >= 0) {
@@ -313,7 +385,12 @@ class Run {
           fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
                       "which only a full run computes, or one that the integer inputs are bound to",
                       program_.variable(variable).name));
-    return memory_.control(variable);
+    const uint32_t value = memory_->control(variable);
+    for (const RunMemory& memory : memories_)
+      if (memory.control(variable) != value)
+        throw Error(fmt::format("control flow differs between replicas: '{}' is {} in one and {} in another",
+                                program_.variable(variable).name, value, memory.control(variable)));
+    return value;
   }
 
   /// With `parts`, on all threads: what a copy set reads it writes nowhere, so their order is any.
@@ -357,7 +434,7 @@ class Run {
     const uint32_t rows = by_rows ? count : t.rows;
     const uint32_t cols = by_rows ? t.cols : count;
     const auto view = [&](const Place& place, uint64_t row_shift) {
-      FieldView field = memory_.view(place, t.type, t.rows, t.cols, row_shift);
+      FieldView field = memory_->view(place, t.type, t.rows, t.cols, row_shift);
       const int64_t stride = by_rows ? field.row_stride : field.col_stride;
       field.data += part.begin * stride * static_cast<int64_t>(size_of(t.type));
       field.rows = rows;
@@ -381,7 +458,7 @@ class Run {
 
   uint64_t shift_of(const compiler::RuntimeRows::End& end) const {
     if (!end.row || (options_.dry && !is_known(end))) return 0;
-    const uint64_t shift = uint64_t{memory_.control(end.row->index)} * end.row->stride;
+    const uint64_t shift = uint64_t{memory_->control(end.row->index)} * end.row->stride;
     if (shift > end.room)
       throw Error(fmt::format("a run-time row leaves '{}': {} rows further down, where {} are left",
                               program_.variable(end.variable).name, shift, end.room));
@@ -391,7 +468,8 @@ class Run {
   const compiler::Executable& executable_;
   const program::Program& program_;
   const DispatchTable& table_;
-  RunMemory& memory_;
+  std::deque<RunMemory>& memories_;  ///< by replica
+  RunMemory* memory_;                ///< of the replica that runs
   const RunOptions& options_;
   bool has_memory_;
   bool is_timed_;            ///< and keeps a profile
@@ -400,6 +478,8 @@ class Run {
   WorkSharing& threads_;
   std::span<const DispatchTable::MovedField> moved_fields_;  ///< of the compute set that runs
   std::vector<uint64_t> rows_;                               ///< by which each of them moves
+  std::vector<compiler::ChipClocks> clocks_;                 ///< by replica
+  compiler::LinkTotals links_;
   Profile profile_;
   Clock::time_point start_;
   uint32_t threads_of_step_ = 0;
@@ -414,18 +494,21 @@ void Runner::require_fit() const {
 }
 
 Profile Runner::run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const {
-  if (!options.dry) {
-    state.memory.bind(bindings);
-    state.memory.load_inputs();
-  } else {
-    state.memory.bind_metadata(bindings);
+  for (RunMemory& memory : state.memories) {
+    if (options.dry) {
+      memory.bind_metadata(bindings);
+      continue;
+    }
+    memory.bind(bindings);
+    memory.load_inputs();
   }
   std::optional<Pool::Team> team;
   if (const uint32_t threads = threads_of(*executable_, table_, options); threads > 1)
     team.emplace(Pool::shared(), threads);
   Profile profile = Run(*executable_, table_, state, bindings, options, team ? &*team : nullptr).run();
   team.reset();
-  if (!options.dry) state.memory.store_outputs();
+  if (!options.dry)
+    for (const RunMemory& memory : state.memories) memory.store_outputs();
   return profile;
 }
 

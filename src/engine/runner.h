@@ -1,6 +1,7 @@
 // One run of an executable in the memory of an engine or a session.
 #pragma once
 
+#include <deque>
 #include <span>
 
 #include "engine/dispatch_table.h"
@@ -12,9 +13,12 @@ namespace tessera::engine {
 
 /// What a run needs to itself, and the next one takes over.
 struct RunState {
-  RunState(const compiler::Executable& executable, bool allocate) : memory(executable, allocate) {}
+  RunState(const compiler::Executable& executable, bool allocate) {
+    for (uint32_t replica = 0; replica < executable.program->replicas(); ++replica)
+      memories.emplace_back(executable, allocate, replica);
+  }
 
-  RunMemory memory;
+  std::deque<RunMemory> memories;  ///< by replica
   WorkSharing threads;
 };
 

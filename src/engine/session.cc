@@ -37,15 +37,18 @@ Profile Session::run(std::span<const Binding> bindings, const RunOptions& option
     return runner_->run(*state_, bindings, options);
   }
   RunState scratch(executable(), runner_->needs_memory(options));
-  if (scratch.memory.is_allocated() && state_->memory.is_allocated())
-    scratch.memory.copy_integer_state(state_->memory);
+  for (size_t r = 0; r < scratch.memories.size(); ++r)
+    if (scratch.memories[r].is_allocated() && state_->memories[r].is_allocated())
+      scratch.memories[r].copy_integer_state(state_->memories[r]);
   return runner_->run(scratch, bindings, options);
 }
 
-const RunMemory& Session::memory() const {
+const std::deque<RunMemory>& Session::memories() const {
   runner_->require_fit();
-  return state_->memory;
+  return state_->memories;
 }
+
+const RunMemory& Session::memory() const { return memories().front(); }
 
 VariableId Session::find(std::string_view name) const {
   const program::Program& program = *executable().program;
@@ -82,12 +85,12 @@ void Session::read(std::string_view name, const FieldView& to) const {
 void Session::write(std::string_view name, const FieldView& from) {
   const VariableId id = find(name, from);
   const std::lock_guard lock(mutex_);
-  memory().write(id, from);
+  for (const RunMemory& memory : memories()) memory.write(id, from);
 }
 
 void Session::reset() {
   const std::lock_guard lock(mutex_);
-  memory().reset_state();
+  for (const RunMemory& memory : memories()) memory.reset_state();
 }
 
 void Session::save(const std::string& path) const {
@@ -97,7 +100,7 @@ void Session::save(const std::string& path) const {
 
 void Session::load(const std::string& path) {
   const std::lock_guard lock(mutex_);
-  load_state(*executable().program, memory(), path);
+  load_state(*executable().program, memories(), path);
 }
 
 }  // namespace tessera::engine

@@ -1,6 +1,7 @@
 // State that persists from run to run.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -16,7 +17,8 @@ class RunMemory;
 class Runner;
 struct RunState;
 
-/// An executable with its state. Each session has its own memory, so several of one executable may run at
+/// An executable with its state, of which each replica has its own: what is written goes to all of them, what
+/// is read comes from the first. Each session has its own memory, so several of one executable may run at
 /// once. All functions are thread-safe; calls to one session take turns.
 class Session {
  public:
@@ -52,7 +54,8 @@ class Session {
 
  private:
   /// Throws Error if the program is too large for its machine to have memory.
-  const RunMemory& memory() const;
+  const std::deque<RunMemory>& memories() const;
+  const RunMemory& memory() const;  ///< of the first replica
   program::VariableId find(std::string_view name) const;
   program::VariableId find(std::string_view name, const program::FieldView& array) const;
 

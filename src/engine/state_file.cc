@@ -83,7 +83,8 @@ void save_state(const program::Program& program, const RunMemory& memory, const 
   io::write_safetensors(path, tensors);
 }
 
-void load_state(const program::Program& program, const RunMemory& memory, const std::string& path) {
+void load_state(const program::Program& program, const std::deque<RunMemory>& memories,
+                const std::string& path) {
   const io::Source source = io::Source::open(path);
   const std::vector<io::TensorInfo> tensors = io::list_safetensors(source);
   const std::vector<VariableId> state = state_of(program);
@@ -98,7 +99,8 @@ void load_state(const program::Program& program, const RunMemory& memory, const 
     throw Error(fmt::format("{}: it has {} tensors; the program has {} state variables", path, tensors.size(),
                             state.size()));
   for (size_t i = 0; i < state.size(); ++i)
-    memory.write(state[i], flat_view(program.variable(state[i]), contents[i]));
+    for (const RunMemory& memory : memories)
+      memory.write(state[i], flat_view(program.variable(state[i]), contents[i]));
 }
 
 }  // namespace tessera::engine

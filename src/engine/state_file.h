@@ -1,6 +1,7 @@
 // The state of a session in a file.
 #pragma once
 
+#include <deque>
 #include <string>
 
 #include "engine/run_memory.h"
@@ -9,6 +10,7 @@ namespace tessera::engine {
 
 /// See Session::save() and Session::load().
 void save_state(const program::Program& program, const RunMemory& memory, const std::string& path);
-void load_state(const program::Program& program, const RunMemory& memory, const std::string& path);
+void load_state(const program::Program& program, const std::deque<RunMemory>& memories,
+                const std::string& path);
 
 }  // namespace tessera::engine

@@ -16,11 +16,11 @@ using program::MappedBox;
 using program::Role;
 
 Builder::Builder(program::Program& program, const machine::Machine& machine)
-    : program_(program), machine_(machine) {}
+    : program_(program), whole_(machine), machine_(machine) {}
 
 Builder::Builder(program::Program& program, const machine::Machine& machine, program::TileId first_tile,
                  uint32_t tiles)
-    : program_(program), machine_(machine), first_tile_(first_tile) {
+    : program_(program), whole_(machine), machine_(machine.part(first_tile, tiles)), first_tile_(first_tile) {
   const bool is_whole = first_tile == 0 && tiles == machine.tiles;
   if (tiles == 0 || first_tile > machine.tiles || tiles > machine.tiles - first_tile ||
       (is_host() && !is_whole))
@@ -31,7 +31,6 @@ Builder::Builder(program::Program& program, const machine::Machine& machine, pro
     throw UsageError(
         fmt::format("tiles of '{}' exchange in pairs: a range must begin at an even tile, not at {}",
                     machine.name, first_tile));
-  machine_.tiles = tiles;
 }
 
 Operand Builder::whole(program::VariableId variable) const {

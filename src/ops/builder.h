@@ -42,6 +42,7 @@ class Builder {
   program::Program& program() const { return program_; }
   /// The machine restricted to the range, for planners.
   const machine::Machine& machine() const { return machine_; }
+  const machine::Machine& whole_machine() const { return whole_; }
   bool is_host() const { return machine_.kind == machine::Kind::host; }
   /// The machine's number of a tile of the range; the shared space is unchanged.
   program::TileId tile(program::TileId of_range) const {
@@ -127,6 +128,7 @@ class Builder {
   std::vector<program::MappedBox> slices_of_threads(const Operand& operand) const;
 
   program::Program& program_;
+  const machine::Machine& whole_;
   machine::Machine machine_;
   program::TileId first_tile_ = 0;
 };

@@ -110,6 +110,13 @@ class CallVerifier {
         if (row) note(body.own, row->index, false);
     }
   }
+  void gather_inside(const Collect& collect, Body& body, std::set<StepId>&) {
+    for (const Exchanged& exchanged : program_.collectives()[collect.collective].variables) {
+      note(body.own, exchanged.whole, true);
+      for (const auto& beside : {exchanged.part, exchanged.buffer})
+        if (beside) note(body.own, *beside, true);
+    }
+  }
   void gather_inside(const Repeat& repeat, Body& body, std::set<StepId>& seen) {
     if (repeat.counter) note(body.own, *repeat.counter, true);
     gather(repeat.body, body, seen);

@@ -20,7 +20,7 @@ class Printer {
       line("function {}{}", function.name, arguments_text(function));
       nested(function.body);
     }
-    line("main");
+    line("main{}", program_.replicas() == 1 ? "" : fmt::format(" of {} replicas", program_.replicas()));
     nested(program_.main());
     return std::move(out_);
   }
@@ -136,6 +136,21 @@ class Printer {
     line("copy {}", set.name);
     ++depth_;
     for (const CopyGroup& group : set.groups) print(group);
+    --depth_;
+  }
+  void print(const Collect& collect) {
+    const Collective& collective = program_.collectives().at(collect.collective);
+    line("{} {} by {}", name_of(collective.kind), collective.name, name_of(collective.algorithm));
+    ++depth_;
+    for (const Exchanged& exchanged : collective.variables) {
+      const std::string part = exchanged.part ? program_.variable(*exchanged.part).name : std::string();
+      const std::string whole = program_.variable(exchanged.whole).name;
+      switch (collective.kind) {
+        case CollectiveKind::all_reduce: line("{}", whole); break;
+        case CollectiveKind::reduce_scatter: line("{} → {}", whole, part); break;
+        case CollectiveKind::all_gather: line("{} → {}", part, whole); break;
+      }
+    }
     --depth_;
   }
   void print(const Repeat& repeat) {

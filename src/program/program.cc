@@ -16,6 +16,7 @@ uint32_t append(std::vector<T>& list, T item) {
 VariableId Program::add(Variable variable) { return append(variables_, std::move(variable)); }
 ComputeSetId Program::add(ComputeSet set) { return append(compute_sets_, std::move(set)); }
 CopySetId Program::add(CopySet set) { return append(copy_sets_, std::move(set)); }
+CollectiveId Program::add(Collective collective) { return append(collectives_, std::move(collective)); }
 FunctionId Program::add(Function function) { return append(functions_, std::move(function)); }
 StepId Program::add(Step step) { return append(steps_, std::move(step)); }
 

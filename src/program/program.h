@@ -22,6 +22,7 @@ using TileId = uint32_t;
 using VariableId = uint32_t;
 using ComputeSetId = uint32_t;
 using CopySetId = uint32_t;
+using CollectiveId = uint32_t;
 using FunctionId = uint32_t;
 using StepId = uint32_t;
 
@@ -164,6 +165,33 @@ struct CopySet {
   std::vector<CopyGroup> groups;
 };
 
+/// What the replicas of a program do together. Every mapped box of a variable is taken as a line of elements,
+/// which is cut into one chunk for each replica.
+enum class CollectiveKind : uint8_t {
+  all_reduce,      ///< `whole` becomes the sum over all replicas
+  reduce_scatter,  ///< `part` becomes the replica's own chunk of the sum; `whole` is used up
+  all_gather,      ///< `whole` becomes the parts of all replicas
+};
+/// How: in rounds of neighbours, each with a chunk; or in log₂ rounds, each with all.
+enum class CollectiveAlgorithm : uint8_t { ring, tree };
+std::string_view name_of(CollectiveKind kind);
+std::string_view name_of(CollectiveAlgorithm algorithm);
+
+/// A variable that a collective exchanges. Mapped box i of each of these lies on the tile of box i of
+/// `whole`.
+struct Exchanged {
+  VariableId whole = 0;
+  std::optional<VariableId> part{};    ///< but for an all-reduce: as many elements as a chunk
+  std::optional<VariableId> buffer{};  ///< where there are sums: what is received, chunks of a ring or all
+};
+struct Collective {
+  std::string name;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
+  const Codelet* add = nullptr;  ///< where there are sums: fields a, b and out, without parameters
+  std::vector<Exchanged> variables;
+};
+
 struct Sequence {
   std::vector<StepId> steps;
 };
@@ -172,6 +200,9 @@ struct Execute {
 };
 struct Copy {
   CopySetId set = 0;
+};
+struct Collect {
+  CollectiveId collective = 0;
 };
 /// The body, count times. The counter, if any, holds 0, 1, … during the body.
 struct Repeat {
@@ -201,7 +232,7 @@ struct Call {
   FunctionId function = 0;
   std::vector<CallOperand> operands{};
 };
-using Step = std::variant<Sequence, Execute, Copy, Repeat, While, If, Call>;
+using Step = std::variant<Sequence, Execute, Copy, Repeat, While, If, Call, Collect>;
 
 /// A variable with the role of an argument, and how the function uses it: `out` is written completely before
 /// it is read.
@@ -223,21 +254,29 @@ class Program {
   VariableId add(Variable variable);
   ComputeSetId add(ComputeSet set);
   CopySetId add(CopySet set);
+  CollectiveId add(Collective collective);
   FunctionId add(Function function);
   StepId add(Step step);
 
   StepId sequence(std::vector<StepId> steps) { return add(Step{Sequence{std::move(steps)}}); }
   StepId execute(ComputeSet set) { return add(Step{Execute{add(std::move(set))}}); }
   StepId copy(CopySet set) { return add(Step{Copy{add(std::move(set))}}); }
+  StepId collect(Collective collective) { return add(Step{Collect{add(std::move(collective))}}); }
   StepId repeat(uint32_t count, StepId body, std::optional<VariableId> counter = {}) {
     return add(Step{Repeat{count, body, counter}});
   }
   void set_main(StepId step) { main_ = step; }
+  /// So many equal parts of the machine run the program side by side, each with variables of its own; its
+  /// tiles are those of one part. Only collectives pass anything between them, and control flow must be the
+  /// same in all.
+  void set_replicas(uint32_t replicas) { replicas_ = replicas; }
 
   StepId main() const { return main_; }
+  uint32_t replicas() const { return replicas_; }
   const std::vector<Variable>& variables() const { return variables_; }
   const std::vector<ComputeSet>& compute_sets() const { return compute_sets_; }
   const std::vector<CopySet>& copy_sets() const { return copy_sets_; }
+  const std::vector<Collective>& collectives() const { return collectives_; }
   const std::vector<Function>& functions() const { return functions_; }
   const std::vector<Step>& steps() const { return steps_; }
 
@@ -249,9 +288,11 @@ class Program {
   std::vector<Variable> variables_;
   std::vector<ComputeSet> compute_sets_;
   std::vector<CopySet> copy_sets_;
+  std::vector<Collective> collectives_;
   std::vector<Function> functions_;
   std::vector<Step> steps_;
   StepId main_ = kNoStep;
+  uint32_t replicas_ = 1;
 };
 
 /// The field's box for one vertex, clipped to its variable.

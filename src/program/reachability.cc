@@ -8,6 +8,7 @@ class Walk {
   explicit Walk(const Program& program) : program_(program), seen_(program.steps().size()) {
     reachability_.sets.resize(program.compute_sets().size());
     reachability_.copies.resize(program.copy_sets().size());
+    reachability_.collectives.resize(program.collectives().size());
     reachability_.controls.resize(program.variables().size());
   }
 
@@ -38,6 +39,7 @@ class Walk {
       for (const auto& row : {group.source_offset, group.target_offset})
         if (row) control(row->index);
   }
+  void inside(const Collect& c) { reachability_.collectives.at(c.collective) = true; }
   void inside(const Repeat& r) {
     if (r.counter) control(*r.counter);
     visit(r.body);

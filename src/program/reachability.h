@@ -9,9 +9,10 @@ namespace tessera::program {
 
 /// Everything reachable from the main step, through calls.
 struct Reachability {
-  std::vector<bool> sets;      ///< by ComputeSetId
-  std::vector<bool> copies;    ///< by CopySetId
-  std::vector<bool> controls;  ///< by VariableId: counters, conditions and run-time rows
+  std::vector<bool> sets;         ///< by ComputeSetId
+  std::vector<bool> copies;       ///< by CopySetId
+  std::vector<bool> collectives;  ///< by CollectiveId
+  std::vector<bool> controls;     ///< by VariableId: counters, conditions and run-time rows
 };
 
 Reachability reachability_of(const Program& program);

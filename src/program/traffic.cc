@@ -73,12 +73,16 @@ void Traffic::sort_by(const TileOf& tile_of, const Target& target_of) {
 void Traffic::count() {
   std::fill(tiles_.begin(), tiles_.end(), Tile{});
   sent_bytes_ = 0;
+  if (chips_) chips_->clear();
   count_local();
   exchanges_ = !moves_.empty();
   if (exchanges_) {
     count_sent();
     count_received();
   }
+  if (chips_)
+    for (uint32_t slot = 0; slot < tiles_.size(); ++slot)
+      chips_->count_tile(chip_of(slot), traffic_cycles(machine_, tiles_[slot].traffic));
   moves_.clear();
 }
 
@@ -88,6 +92,7 @@ void Traffic::count_local() {
     const uint64_t bytes = m.box.elements() * m.element;
     tiles_[m.from].traffic.local += static_cast<double>(bytes);
     tiles_[m.from].code_bytes += exchange_code_bytes(bytes);
+    if (chips_) chips_->copy_on(chip_of(m.from));
     return true;
   });
 }
@@ -118,12 +123,19 @@ void Traffic::count_sent(Iterator begin, Iterator end) {
   const double bytes = static_cast<double>(rows_in_union(begin, end)) * begin->row_bytes();
   (begin->gathered ? tile.traffic.gathered_out : tile.traffic.out) += bytes;
   sent_bytes_ += static_cast<uint64_t>(bytes);
+  if (chips_) count_links(begin, end);
   each_run(
       begin, end, [](const Move& a, const Move& b) { return a.box == b.box; },
       [&](Iterator send, Iterator) {
         ++tile.traffic.transfers;
         tile.code_bytes += exchange_code_bytes(send->box.elements() * send->element);
       });
+}
+
+void Traffic::count_links(Iterator begin, Iterator end) {
+  for (Iterator m = begin; m != end; ++m)
+    chips_->send(chip_of(m->from), chip_of(m->to), m->box.row, m->box.row_end());
+  chips_->close(begin->row_bytes());
 }
 
 void Traffic::count_received() {
@@ -157,6 +169,12 @@ void Traffic::count_received(Iterator begin, Iterator end) {
 }
 
 PhaseTimes Traffic::cycles() const {
+  if (chips_) {
+    PhaseTimes slowest;
+    for (const TiedChips& group : chips_->tied())
+      if (group.cycles.total() > slowest.total()) slowest = group.cycles;
+    return slowest;
+  }
   double longest = 0;
   for (const Tile& tile : tiles_) longest = std::max(longest, traffic_cycles(machine_, tile.traffic));
   PhaseTimes cycles;

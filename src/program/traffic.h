@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "program/chip_traffic.h"
 #include "program/cycles.h"
 #include "program/program.h"
 
@@ -18,7 +20,9 @@ namespace tessera::program {
 /// the code of several.
 class Traffic {
  public:
-  explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {}
+  explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {
+    if (machine.chip_count() > 1) chips_.emplace(machine);
+  }
 
   /// Elements of `box` of a variable move from one tile (or kShared) to another. `gathered`: as scattered
   /// rows of the variable.
@@ -34,8 +38,11 @@ class Traffic {
   // For the exchange counted last.
 
   /// Its sync, its fixed cost and its busiest tile; nothing if nothing moves. Copies within tiles alone need
-  /// no exchange, hence no sync.
+  /// no exchange, hence no sync. On several chips that of those that take longest.
   PhaseTimes cycles() const;
+  /// Of a machine of several chips.
+  std::vector<TiedChips> tied() const { return chips_ ? chips_->tied() : std::vector<TiedChips>(); }
+  std::vector<LinkLoad> link_loads() const { return chips_ ? chips_->loads() : std::vector<LinkLoad>(); }
   const TileTraffic& of(TileId tile) const { return tiles_[slot(tile)].traffic; }
   /// Exchange code on a tile: for each end of each transfer, and each copy within the tile.
   uint64_t code_bytes(TileId tile) const { return tiles_[slot(tile)].code_bytes; }
@@ -62,16 +69,19 @@ class Traffic {
   uint32_t slot(TileId tile) const { return tile == kShared ? (machine_.tiles + 1) & ~1U : tile; }
   template <class TileOf, class Target>
   void sort_by(const TileOf& tile_of, const Target& target_of);
+  uint32_t chip_of(uint32_t slot) const { return machine_.chip_of(std::min(slot, machine_.tiles - 1)); }
   void count_local();
   void count_sent();
   void count_sent(Iterator begin, Iterator end);
   void count_received();
   void count_received(Iterator begin, Iterator end);
+  void count_links(Iterator begin, Iterator end);
 
   const machine::Machine& machine_;
   std::vector<Move> moves_;
   std::vector<Move> sorted_;
   std::vector<Tile> tiles_;
+  std::optional<ChipTraffic> chips_;
   uint64_t sent_bytes_ = 0;
   bool exchanges_ = false;
 };

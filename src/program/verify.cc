@@ -7,6 +7,7 @@
 #include <set>
 
 #include "program/calls.h"
+#include "program/collective.h"
 #include "program/conflicts.h"
 #include "program/mapping_index.h"
 #include "program/order.h"
@@ -36,6 +37,7 @@ class Verifier {
     for (const CopySet& set : program_.copy_sets()) check(set);
     check_control_flow();
     verify_calls(program_);
+    verify_collectives(program_);
   }
 
  private:
@@ -321,6 +323,10 @@ class Verifier {
   }
   void visit_inside(const Copy& c) {
     if (c.set >= program_.copy_sets().size()) reject(fmt::format("copy set {} does not exist", c.set));
+  }
+  void visit_inside(const Collect& c) {
+    if (c.collective >= program_.collectives().size())
+      reject(fmt::format("collective {} does not exist", c.collective));
   }
   void visit_inside(const Repeat& r) {
     if (r.counter) {

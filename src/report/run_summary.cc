@@ -46,25 +46,27 @@ class Summary {
     if (!out_.measured) sample_tiles();
     for (size_t s = 0; s < profile_.sets.size(); ++s) add_set(s);
     for (size_t c = 0; c < profile_.copies.size(); ++c) add_copy(c);
+    for (size_t c = 0; c < profile_.collectives.size(); ++c) add_collective(c);
+    add_chips();
     for (const engine::TraceEvent& event : trace) add_run(event);
     if (out_.measured) balance_threads();
     return std::move(out_);
   }
 
  private:
-  StepSummary& add_step(const engine::StepProfile& profile, bool is_copy) {
+  StepSummary& add_step(const engine::StepProfile& profile, engine::StepKind kind) {
     StepSummary step;
     step.name = profile.name;
-    step.is_copy = is_copy;
+    step.is_copy = kind != engine::StepKind::set;
     step.times = profile.times;
     step.seconds = out_.measured ? profile.seconds : profile.cycles.scaled(seconds_a_cycle_);
-    (is_copy ? copy_step_ : set_step_).push_back(profile.times == 0 ? kNotRun : out_.steps.size());
+    steps_of_[static_cast<size_t>(kind)].push_back(profile.times == 0 ? kNotRun : out_.steps.size());
     if (profile.times == 0) return unused_;
     return out_.steps.emplace_back(std::move(step));
   }
 
   void add_set(size_t s) {
-    StepSummary& step = add_step(profile_.sets[s], false);
+    StepSummary& step = add_step(profile_.sets[s], engine::StepKind::set);
     const compiler::CompiledSet& set = executable_.sets[s];
     step.exchanged_bytes = set.before.cost.bytes + set.after.cost.bytes;
     if (out_.measured) return;
@@ -81,13 +83,37 @@ class Summary {
   }
 
   void add_copy(size_t c) {
-    StepSummary& step = add_step(profile_.copies[c], true);
+    StepSummary& step = add_step(profile_.copies[c], engine::StepKind::copy);
     const compiler::ExchangeCost& cost = executable_.copies[c].cost;
     step.exchanged_bytes = cost.bytes;
     if (out_.measured) return;
     step.tiles = scaled(cost.tiles, seconds_a_cycle_);
     step.sampled.resize(out_.samples.size());
     append(cost.cycles.scaled(seconds_a_cycle_), step.phases);
+  }
+
+  void add_collective(size_t c) {
+    StepSummary& step = add_step(profile_.collectives[c], engine::StepKind::collective);
+    const compiler::CollectiveCost& cost = executable_.collectives[c];
+    step.exchanged_bytes = cost.bytes;
+    if (out_.measured) return;
+    step.sampled.resize(out_.samples.size());
+    append(cost.cycles.scaled(seconds_a_cycle_), step.phases);
+  }
+
+  void add_chips() {
+    const machine::Machine& m = executable_.machine;
+    if (out_.measured || profile_.chips.empty()) return;
+    const auto chips_of_replica = m.chip_count();
+    const std::vector<compiler::TileMemory> memory = compiler::memory_by_chip(executable_.memory, m);
+    for (uint32_t c = 0; c < profile_.chips.size(); ++c) {
+      const uint32_t in_replica = c % chips_of_replica;
+      out_.chips.push_back({m.first_chip() + c, profile_.chips[c].scaled(seconds_a_cycle_),
+                            memory[in_replica].total(), memory[in_replica].end});
+    }
+    for (const program::LinkLoad& load : profile_.links)
+      out_.links.push_back({load.from, load.to, static_cast<uint64_t>(load.bytes),
+                            m.link_cycles(load.bytes) * seconds_a_cycle_});
   }
 
   static double cycles_of(const compiler::CompiledSet& set, program::TileId tile) {
@@ -115,7 +141,7 @@ class Summary {
   }
 
   void add_run(const engine::TraceEvent& event) {
-    const size_t step = (event.is_copy ? copy_step_ : set_step_).at(event.id);
+    const size_t step = steps_of_[static_cast<size_t>(event.kind)].at(event.id);
     if (step == kNotRun) return;
     if (out_.runs.size() >= kMostRuns) {
       ++out_.runs_left_out;
@@ -127,6 +153,12 @@ class Summary {
       append(event.seconds, run.phases);
       run.threads = event.threads;
     }
+    for (uint32_t chip = 0; chip < event.chips.size() && !out_.measured; ++chip)
+      if (event.chips[chip].end > event.chips[chip].begin)
+        run.chips.push_back(
+            {chip, {event.chips[chip].begin * seconds_a_cycle_, event.chips[chip].end * seconds_a_cycle_}});
+    if (!run.chips.empty())
+      run.begin = std::ranges::min(run.chips, {}, [](const ChipRun& r) { return r.busy.begin; }).busy.begin;
     for (const auto& [phase, seconds] : run.phases) clock_ += seconds;
     out_.runs.push_back(std::move(run));
   }
@@ -157,9 +189,8 @@ class Summary {
   const Executable& executable_;
   const engine::Profile& profile_;
   double seconds_a_cycle_;
-  double clock_ = 0;  ///< of the modelled machine
-  std::vector<size_t> set_step_;
-  std::vector<size_t> copy_step_;
+  double clock_ = 0;                             ///< of the modelled machine
+  std::array<std::vector<size_t>, 3> steps_of_;  ///< by kind and number
   StepSummary unused_;
   RunSummary out_;
 };

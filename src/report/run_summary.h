@@ -28,18 +28,41 @@ struct StepSummary {
   std::vector<double> sampled;    ///< compute seconds of each of RunSummary::samples, in one execution
 };
 
+/// A chip's time in one execution of a step, waiting for other chips included.
+struct ChipRun {
+  uint32_t chip = 0;
+  engine::Busy busy;  ///< seconds since the run began
+};
+
 /// One execution of a step.
 struct StepRun {
   uint32_t step = 0;  ///< index in RunSummary::steps
   double begin = 0;   ///< seconds since the run began
   std::vector<PhaseSpan> phases;
   std::vector<engine::Busy> threads;  ///< if times are measured
+  std::vector<ChipRun> chips{};       ///< of a machine of several, those that take part
 };
 
 /// A tile that represents others.
 struct TileSample {
   program::TileId tile = 0;
   std::string name;  ///< "slowest", "median"
+};
+
+/// A chip of several.
+struct ChipSummary {
+  uint32_t chip = 0;
+  program::PhaseTimes seconds;  ///< until its end; waiting for other chips is sync
+  uint64_t bytes = 0;           ///< of all its tiles
+  uint64_t fullest_tile_bytes = 0;
+};
+
+/// One direction of a link between chips.
+struct LinkSummary {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  uint64_t bytes = 0;
+  double seconds = 0;  ///< in which it carries them
 };
 
 struct RunSummary {
@@ -54,6 +77,8 @@ struct RunSummary {
   uint64_t runs_left_out = 0;
   std::vector<TileSample> samples;  ///< if times are accounted
   std::vector<double> busy;         ///< compute seconds of each tile, if times are accounted
+  std::vector<ChipSummary> chips;   ///< if there are several, and times are accounted
+  std::vector<LinkSummary> links;   ///< in use
   compiler::MemoryReport memory;
   std::vector<compiler::PassRecord> passes;
   std::vector<machine::Figure> figures;  ///< of the machine, with their sources

@@ -189,7 +189,7 @@ TEST_F(CliTest, MachinesListsTheModelledOnesWithTheirSources) {
     names.push_back(machine["name"]);
     for (const json& figure : machine["figures"]) EXPECT_NE(figure["source"], "") << names.back() << figure;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"host", "gc2", "gc200", "bow"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"host", "gc2", "gc200", "bow", "m2000", "pod16", "pod64"}));
   const Outcome bow = run("machines show bow");
   EXPECT_EQ(bow.status, 0);
   EXPECT_NE(bow.out.find("PopSparse paper, section 4"), std::string::npos) << bow.out;

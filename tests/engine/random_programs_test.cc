@@ -205,7 +205,7 @@ TEST(Trace, HasEverySuperstepInItsOrder) {
     double last = 0;
     for (const TraceEvent& event : trace) {
       cycles += event.cycles;
-      supersteps += !event.is_copy;
+      supersteps += !event.is_copy();
       EXPECT_GE(event.start, last);
       EXPECT_GE(event.seconds.total(), 0);
       last = event.start;

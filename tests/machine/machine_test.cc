@@ -163,14 +163,14 @@ TEST_F(MachineFile, SaysWhereItIsMalformed) {
 }
 
 TEST(BuiltinMachines, GiveTheSourceOfEveryNumber) {
-  EXPECT_EQ(builtin_names(), (std::vector<std::string>{"gc2", "gc200", "bow"}));
+  EXPECT_EQ(builtin_names(), (std::vector<std::string>{"gc2", "gc200", "bow", "m2000", "pod16", "pod64"}));
   for (const std::string& name : builtin_names()) {
     const Machine m = find(name);
     EXPECT_EQ(m.name, name);
     EXPECT_EQ(m.kind, Kind::tiled);
     EXPECT_TRUE(m.has_interleaved_region());
     EXPECT_FALSE(m.description.empty());
-    ASSERT_EQ(m.sources.size(), keys().size());
+    ASSERT_EQ(m.sources.size(), keys().size() + (m.chips > 1 ? chip_keys().size() : 0));
     for (const Figure& figure : m.sources) EXPECT_FALSE(figure.source.empty()) << name << " " << figure.name;
   }
 }

@@ -61,6 +61,18 @@ class Interpreter {
       }
   }
 
+  /// Of one replica: others have nothing to add.
+  void run(const program::Collect& collect) {
+    if (program_.replicas() != 1) throw std::logic_error("the interpreter runs one replica");
+    const program::Collective& collective = program_.collectives().at(collect.collective);
+    for (const program::Exchanged& exchanged : collective.variables) {
+      if (!exchanged.part) continue;
+      const bool gathers = collective.kind == program::CollectiveKind::all_gather;
+      variables_.at(gathers ? exchanged.whole : *exchanged.part) =
+          variables_.at(gathers ? *exchanged.part : exchanged.whole);
+    }
+  }
+
   /// Every copy of a set reads before any writes.
   void run(const program::Copy& copy) {
     struct Write {

@@ -38,6 +38,21 @@ inline machine::Machine toy_machine_with_regions(uint32_t tiles, uint64_t tile_b
   return m;
 }
 
+/// Toy chips: links carry 2 bytes per cycle with a latency of 5, and syncs across chips take 50.
+inline machine::Machine toy_chips(uint32_t chips, uint32_t tiles_each,
+                                  machine::Topology topology = machine::Topology::ladder,
+                                  uint32_t torus_width = 2) {
+  machine::Machine m = toy_machine(chips * tiles_each);
+  m.chips = chips;
+  m.chip_tiles = tiles_each;
+  m.topology = topology;
+  m.torus_width = torus_width;
+  m.link_bytes_per_second = 2e9;
+  m.link_latency_seconds = 5e-9;
+  m.chip_sync_cycles = 50;
+  return m;
+}
+
 /// A host with that many tiles, independent of this computer.
 inline machine::Machine toy_host(uint32_t threads) {
   machine::Machine m;

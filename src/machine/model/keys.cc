@@ -22,8 +22,18 @@ void assign(Machine& m, double value) {
 constexpr std::string_view kRate = "bytes per cycle and tile";
 constexpr std::string_view kMacs = "multiply-accumulates per cycle and tile";
 
+constexpr uint32_t kMostTiles = 1 << 20;
+
+void set_chips(Machine& m, uint32_t chips, uint32_t tiles_each) {
+  m.chips = chips;
+  m.chip_tiles = tiles_each;
+  m.tiles = chips * tiles_each;
+}
+uint32_t tiles_of_chip(const Machine& m) { return m.chips == 1 ? m.tiles : m.chip_tiles; }
+
 constexpr Key kKeys[] = {
-    {"tiles", "tiles", 1, 1 << 20, true, kRequired, assign<&Machine::tiles>},
+    {"tiles", "tiles", 1, kMostTiles, true, kRequired,
+     [](Machine& m, double tiles) { set_chips(m, m.chips, static_cast<uint32_t>(tiles)); }},
     {"workers_per_tile", "workers", 1, 64, true, 1, assign<&Machine::workers_per_tile>},
     {"clock_ghz", "GHz", 1e-6, 1e3, false, kRequired, [](Machine& m, double ghz) { m.clock_hz = ghz * 1e9; }},
     {"tile_bytes", "bytes", 1, kMostBytes, true, kRequired, assign<&Machine::tile_bytes>},
@@ -47,6 +57,21 @@ constexpr Key kKeys[] = {
      [](Machine& m, double latency) { m.host_link_latency_seconds = latency * 1e-6; }},
 };
 
+constexpr Key kChipKeys[] = {
+    {"chips", "chips", 1, 4096, true, 1,
+     [](Machine& m, double chips) { set_chips(m, static_cast<uint32_t>(chips), tiles_of_chip(m)); }},
+    {"torus_width", "chips in a row", 1, 4096, true, 2, assign<&Machine::torus_width>},
+    {"link_gb_per_second", "10^9 bytes per second, each direction", 1e-6, 1e6, false, kRequired,
+     [](Machine& m, double rate) { m.link_bytes_per_second = rate * 1e9; }},
+    {"link_latency_ns", "nanoseconds per link of a route", 0, 1e9, false, kRequired,
+     [](Machine& m, double latency) { m.link_latency_seconds = latency * 1e-9; }},
+    {"chip_sync_cycles", "cycles per sync of several chips", 0, 1e9, false, kRequired,
+     assign<&Machine::chip_sync_cycles>},
+    {"streaming_bytes", "bytes per chip", 0, 1e15, true, 0, assign<&Machine::streaming_bytes>},
+    {"streaming_gb_per_second", "10^9 bytes per second and chip", 0, 1e6, false, 0,
+     [](Machine& m, double rate) { m.streaming_bytes_per_second = rate * 1e9; }},
+};
+
 std::string names_of(const std::vector<const Key*>& keys) {
   std::string names;
   for (const Key* key : keys) names += fmt::format("{}{}", names.empty() ? "" : ", ", key->name);
@@ -56,15 +81,32 @@ std::string names_of(const std::vector<const Key*>& keys) {
 }  // namespace
 
 std::span<const Key> keys() { return kKeys; }
+std::span<const Key> chip_keys() { return kChipKeys; }
+
+void check_chips(const Machine& m, std::string_view where) {
+  if (m.chips == 1) return;
+  const auto refuse = [&](const std::string& why) { throw Error(fmt::format("{}: {}", where, why)); };
+  if (uint64_t{m.chips} * m.chip_tiles > kMostTiles)
+    refuse(fmt::format("{} chips of {} tiles are {} tiles; a machine has at most {}", m.chips, m.chip_tiles,
+                       uint64_t{m.chips} * m.chip_tiles, kMostTiles));
+  if (m.link_bytes_per_second == 0)
+    refuse(fmt::format("{} chips need links: set 'link_gb_per_second'", m.chips));
+  if (m.topology == Topology::ladder && m.chips % 2 != 0)
+    refuse(fmt::format("'chips' is {}; a ladder has an even number", m.chips));
+  if (m.topology == Topology::torus && m.chips % m.torus_width != 0)
+    refuse(
+        fmt::format("'chips' is {}; a torus has whole rows of 'torus_width' = {}", m.chips, m.torus_width));
+}
 
 const Key& find_key(std::string_view name, std::string_view where) {
   std::vector<const Key*> all;
   std::vector<const Key*> fitting;
-  for (const Key& key : kKeys) {
-    if (key.name == name) return key;
-    all.push_back(&key);
-    if (!name.empty() && key.name.starts_with(name)) fitting.push_back(&key);
-  }
+  for (const std::span<const Key> list : {keys(), chip_keys()})
+    for (const Key& key : list) {
+      if (key.name == name) return key;
+      all.push_back(&key);
+      if (!name.empty() && key.name.starts_with(name)) fitting.push_back(&key);
+    }
   if (fitting.size() == 1) return *fitting[0];
   if (fitting.empty())
     throw UsageError(fmt::format("{}: a machine has no '{}'; it has {}", where, name, names_of(all)));

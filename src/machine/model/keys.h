@@ -24,6 +24,12 @@ struct Key {
 /// Every key, in a readable order.
 std::span<const Key> keys();
 
+/// Those of machines of several chips, which others need not have.
+std::span<const Key> chip_keys();
+
+/// Throws Error, which begins with `where`, for chips whose figures do not fit together.
+void check_chips(const Machine& machine, std::string_view where);
+
 /// The key with that name, or the only one with that prefix. Throws UsageError, which begins with `where`,
 /// for an unknown or ambiguous name.
 const Key& find_key(std::string_view name, std::string_view where);

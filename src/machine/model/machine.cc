@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <tessera/error.h>
 
+#include <utility>
+
 #include "machine/host/measure.h"
 #include "machine/model/builtin.h"
 #include "machine/model/keys.h"
@@ -31,6 +33,22 @@ std::vector<Figure> host_sources(const Machine& m, const std::string& rates) {
 }
 
 }  // namespace
+
+std::string_view name_of(Topology topology) {
+  switch (topology) {
+    case Topology::ladder: return "ladder";
+    case Topology::torus: return "torus";
+    case Topology::all_to_all: return "all-to-all";
+  }
+  return "";
+}
+
+Machine Machine::part(uint32_t first, uint32_t count) const {
+  Machine part = *this;
+  part.first_tile += first;
+  part.tiles = count;
+  return part;
+}
 
 Machine host(unsigned threads) {
   Machine m;
@@ -74,7 +92,10 @@ void apply(const Setting& setting, Machine& machine) {
         fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));
   const Key& key = find_key(setting.key, where);
   try {
-    enter(machine, key, setting.value, "set by hand", where);
+    Machine changed = machine;
+    enter(changed, key, setting.value, "set by hand", where);
+    check_chips(changed, where);
+    machine = std::move(changed);
   } catch (const Error& e) {
     throw UsageError(e.what());
   }

@@ -16,6 +16,14 @@ enum class Kind : uint8_t {
   tiled,  ///< modelled: every tile has its own memory, and exchange is a planned copy
 };
 
+/// How the chips of a machine are linked.
+enum class Topology : uint8_t {
+  ladder,      ///< two columns: 2i and 2i + 1 form a rung, and each has links to 2i - 2 or 2i - 1 and onwards
+  torus,       ///< rows of `torus_width` chips; rows and columns are rings
+  all_to_all,  ///< a link between any two
+};
+std::string_view name_of(Topology topology);
+
 /// A figure with its source.
 struct Figure {
   std::string name;
@@ -52,6 +60,18 @@ struct Machine {
   double macs_per_cycle_f16 = 0;
   double macs_per_cycle_f32 = 0;
 
+  // Machines of several chips. Tiles are numbered chip by chip.
+  uint32_t chips = 1;       ///< of the whole machine
+  uint32_t chip_tiles = 0;  ///< of each chip, if there are several
+  uint32_t first_tile = 0;  ///< of a part of a machine: the whole machine's number of its tile 0
+  Topology topology = Topology::all_to_all;
+  uint32_t torus_width = 2;
+  double link_bytes_per_second = 0;  ///< between two linked chips, in each direction
+  double link_latency_seconds = 0;   ///< of each link on a route
+  double chip_sync_cycles = 0;       ///< of the tiles of several chips, before an exchange between them
+  uint64_t streaming_bytes = 0;      ///< memory beside each chip
+  double streaming_bytes_per_second = 0;
+
   // The link between a tiled machine and the computer that feeds it.
   double host_link_bytes_per_second = 0;  ///< in each direction; 0: unknown
   double host_link_latency_seconds = 0;   ///< of each transfer
@@ -60,6 +80,16 @@ struct Machine {
   HostFigures figures;  ///< hosts only
 
   std::vector<Figure> sources;  ///< every number above, in readable form
+
+  uint32_t chip_of(uint32_t tile) const { return chips == 1 ? 0 : (first_tile + tile) / chip_tiles; }
+  uint32_t first_chip() const { return chip_of(0); }
+  /// Chips on which the machine, or this part of one, has tiles.
+  uint32_t chip_count() const { return tiles == 0 ? 1 : chip_of(tiles - 1) - first_chip() + 1; }
+  /// The tiles [first, first + count) as a machine; they keep their chips.
+  Machine part(uint32_t first, uint32_t count) const;
+  /// Cycles in which a link moves this many bytes, without its latency.
+  double link_cycles(double bytes) const { return bytes / link_bytes_per_second * clock_hz; }
+  double link_latency_cycles() const { return link_latency_seconds * clock_hz; }
 
   bool has_shared_space() const { return shared_bytes != 0; }
   bool has_interleaved_region() const { return interleaved_from < tile_bytes; }

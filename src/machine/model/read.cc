@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,7 +31,9 @@ class Reader {
     m.name = text(table_["name"], "name", std::filesystem::path(file_).stem().string());
     m.description = text(table_["description"], "description", "");
     for (const Key& key : keys()) read(key, m);
+    if (table_["chips"]) read_chips(m);
     reject_unknown();
+    check_chips(m, file_);
     return m;
   }
 
@@ -50,11 +53,39 @@ class Reader {
     enter(machine, key, *value, source_of(key, node), file_);
   }
 
+  void read_chips(Machine& m) const {
+    read(chip_keys().front(), m);
+    if (m.chips == 1) return refuse_links();
+    const std::string text = this->text(table_["topology"], "topology", "");
+    for (const Topology topology : {Topology::ladder, Topology::torus, Topology::all_to_all})
+      if (text == name_of(topology)) m.topology = topology;
+    if (text != name_of(m.topology))
+      throw Error(fmt::format("{}: 'topology' is '{}'; it must be ladder, torus or all-to-all", file_, text));
+    if (table_["torus_width"] && m.topology != Topology::torus)
+      throw Error(fmt::format("{}: 'torus_width' is for a torus, not for '{}'", file_, text));
+    for (const Key& key : chip_keys().subspan(1)) read(key, m);
+  }
+
+  /// A figure that nothing would read is a mistake.
+  void refuse_links() const {
+    for (const auto& [name, value] : table_)
+      if (name == "topology" || (name != "chips" && is_among(chip_keys(), name.str())))
+        throw Error(
+            fmt::format("{}: '{}' is for machines of several chips; 'chips' is 1", file_, name.str()));
+  }
+
+  static bool is_among(std::span<const Key> keys, std::string_view name) {
+    return std::ranges::find(keys, name, &Key::name) != keys.end();
+  }
+
   void reject_unknown() const {
     for (const auto& [name, value] : table_) {
-      const auto is_it = [name = name.str()](const Key& key) { return key.name == name; };
-      if (name != "name" && name != "description" && std::none_of(keys().begin(), keys().end(), is_it))
-        throw Error(fmt::format("{}: unknown key '{}'; docs/machines.md lists the keys", file_, name.str()));
+      if (name == "name" || name == "description" || is_among(keys(), name.str())) continue;
+      if (name == "topology" || is_among(chip_keys(), name.str())) {
+        if (table_["chips"]) continue;
+        throw Error(fmt::format("{}: '{}' is for machines of several chips; set 'chips'", file_, name.str()));
+      }
+      throw Error(fmt::format("{}: unknown key '{}'; docs/machines.md lists the keys", file_, name.str()));
     }
   }
 

@@ -335,8 +335,8 @@ PlanCandidate predict(const MapPartition& partition, const Machine& machine, con
 
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
                       std::span<const Operand> operands, const BuildInPlace& build) {
-  Machine machine = builder.machine();
-  machine.tiles += builder.first_tile();
+  Machine machine = builder.whole_machine();
+  machine.tiles = builder.first_tile() + builder.machine().tiles;
   program::Program program;
   std::map<program::VariableId, program::VariableId> copies;
   std::vector<Operand> in_place(operands.begin(), operands.end());

@@ -1,0 +1,77 @@
+// Clocks of the chips of a machine: a chip waits only for those with which an exchange ties it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "compiler/executable.h"
+
+namespace tessera::compiler {
+
+class ChipClocks {
+ public:
+  explicit ChipClocks(const machine::Machine& machine)
+      : first_chip_(machine.first_chip()), chips_(machine.chip_count()) {}
+
+  bool is_one_chip() const { return chips_.size() == 1; }
+  /// Of a machine of one chip.
+  void add(const program::PhaseTimes& cycles) { chips_[0] += cycles; }
+
+  /// A compute set between its exchanges, with the cycles of each chip that has vertices.
+  void run(const CompiledSet& set, const std::vector<ChipCycles>& computing);
+  void run(const ExchangeCost& exchange);
+  /// Something that all chips do together.
+  void run_together(const program::PhaseTimes& cycles);
+  /// All wait until `cycles`.
+  void wait_until(double cycles);
+
+  /// Where the time went on the chip that ends last; waiting for other chips is sync.
+  const program::PhaseTimes& slowest() const;
+  double last() const { return slowest().total(); }
+  /// By chip of the machine.
+  const std::vector<program::PhaseTimes>& of_chips() const { return chips_; }
+
+  /// Whether all chips that did anything since `before` advanced by the same: then they will again.
+  bool advanced_evenly_since(const ChipClocks& before) const;
+  /// Repeats what happened since `before` so often.
+  void repeat_since(const ChipClocks& before, double times);
+
+ private:
+  program::PhaseTimes& at(uint32_t chip) { return chips_[chip - first_chip_]; }
+  static void wait(program::PhaseTimes& chip, double until);
+
+  uint32_t first_chip_;
+  std::vector<program::PhaseTimes> chips_;
+};
+
+/// Bytes over links, summed over steps.
+class LinkTotals {
+ public:
+  /// `shift` is added to the numbers of the chips.
+  void add(const std::vector<program::LinkLoad>& loads, double times = 1, uint32_t shift = 0) {
+    for (const program::LinkLoad& load : loads)
+      bytes_[{load.from + shift, load.to + shift}] += load.bytes * times;
+  }
+  void add(const CompiledSet& set, double times = 1) {
+    add(set.before.cost.links, times);
+    add(set.after.cost.links, times);
+  }
+  void repeat_since(const LinkTotals& before, double times) {
+    for (auto& [link, bytes] : bytes_) {
+      const auto was = before.bytes_.find(link);
+      bytes += (bytes - (was == before.bytes_.end() ? 0 : was->second)) * times;
+    }
+  }
+  std::vector<program::LinkLoad> loads() const {
+    std::vector<program::LinkLoad> loads;
+    for (const auto& [link, bytes] : bytes_) loads.push_back({link.first, link.second, bytes});
+    return loads;
+  }
+
+ private:
+  std::map<std::pair<uint32_t, uint32_t>, double> bytes_;
+};
+
+}  // namespace tessera::compiler

@@ -1,0 +1,18 @@
+// What collectives cost, and the code that they take.
+#pragma once
+
+#include "compiler/executable.h"
+
+namespace tessera::compiler {
+
+/// Of a collective of a program whose replicas run on parts of a machine that are like `part`, the first one.
+/// In each round all replicas wait for each other; it takes as long as the busiest tile and the busiest link,
+/// then what arrived is added.
+CollectiveCost cost_of(const program::Program& program, const program::Collective& collective,
+                       const machine::Machine& part);
+
+/// Adds the exchange code of a tile for each message that it sends or receives, and the vertices that add.
+void count_code(const program::Program& program, const program::Collective& collective,
+                std::vector<TileMemory>& memory);
+
+}  // namespace tessera::compiler

@@ -1,0 +1,158 @@
+#include "program/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "program/conflicts.h"
+
+namespace tessera::program {
+namespace {
+
+constexpr uint32_t kMostReplicas = 4096;
+
+/// Replicas by their position in the ring.
+std::vector<uint32_t> ring_of(uint32_t replicas) {
+  std::vector<uint32_t> ring;
+  for (uint32_t even = 0; even < replicas; even += 2) ring.push_back(even);
+  for (uint32_t odd = replicas / 2; odd-- > 0;) ring.push_back(2 * odd + 1);
+  return ring;
+}
+
+/// Chunks go round. With `ahead` 1 those travel that end, after all rounds, at the replicas that own them;
+/// with 0 each replica begins with its own.
+void add_ring(uint32_t replicas, uint32_t ahead, bool adds, std::vector<Round>& rounds) {
+  const std::vector<uint32_t> ring = ring_of(replicas);
+  for (uint32_t step = 0; step + 1 < replicas; ++step) {
+    Round round{{}, adds};
+    for (uint32_t p = 0; p < replicas; ++p)
+      round.messages.push_back(
+          {ring[p], ring[(p + 1) % replicas], ring[(p + 2 * replicas - ahead - step) % replicas], 1});
+    rounds.push_back(std::move(round));
+  }
+}
+
+/// Pairs that a binary tree with root 0 has at one level: (parent, child).
+template <class Visit>
+void each_pair(uint32_t replicas, uint32_t level, const Visit& visit) {
+  for (uint32_t parent = 0; parent + level < replicas; parent += 2 * level) visit(parent, parent + level);
+}
+
+/// All chunks, or only those of the child's subtree, from the leaves to the root.
+void add_gathering(uint32_t replicas, bool all, bool adds, std::vector<Round>& rounds) {
+  for (uint32_t level = 1; level < replicas; level *= 2) {
+    Round round{{}, adds};
+    each_pair(replicas, level, [&](uint32_t parent, uint32_t child) {
+      round.messages.push_back(
+          {child, parent, all ? 0 : child, all ? replicas : std::min(level, replicas - child)});
+    });
+    rounds.push_back(std::move(round));
+  }
+}
+
+/// From the root to the leaves.
+void add_spreading(uint32_t replicas, bool all, std::vector<Round>& rounds) {
+  const size_t first = rounds.size();
+  add_gathering(replicas, all, false, rounds);
+  std::reverse(rounds.begin() + static_cast<int64_t>(first), rounds.end());
+  for (size_t r = first; r < rounds.size(); ++r)
+    for (Message& message : rounds[r].messages) std::swap(message.from, message.to);
+}
+
+void verify(const Program& program, const Collective& collective, const Exchanged& exchanged) {
+  const auto refuse = [&](const std::string& why) {
+    reject(fmt::format("collective '{}': {}", collective.name, why));
+  };
+  const uint32_t replicas = program.replicas();
+  const auto variable = [&](VariableId id) -> const Variable& {
+    if (id >= program.variables().size())
+      refuse(fmt::format("it names variable {} of {}", id, program.variables().size()));
+    return program.variable(id);
+  };
+  const Variable& whole = variable(exchanged.whole);
+  const auto check = [&](std::optional<VariableId> id, bool wanted, std::string_view what,
+                         const auto& elements_of) {
+    if (id.has_value() != wanted)
+      refuse(fmt::format("'{}' {} a {}", whole.name, wanted ? "needs" : "has no use for", what));
+    if (!wanted) return;
+    const Variable& beside = variable(*id);
+    if (beside.type != whole.type || beside.mapping.size() != whole.mapping.size())
+      refuse(fmt::format("'{}', the {} of '{}', has another type or number of boxes", beside.name, what,
+                         whole.name));
+    for (size_t i = 0; i < whole.mapping.size(); ++i) {
+      const uint64_t elements = whole.mapping[i].box.elements();
+      if (beside.mapping[i].tile != whole.mapping[i].tile)
+        refuse(
+            fmt::format("box {} of '{}' lies on another tile than that of '{}'", i, beside.name, whole.name));
+      if (beside.mapping[i].box.elements() != elements_of(elements))
+        refuse(fmt::format("box {} of '{}' has {} elements; beside {} of '{}' and {} replicas it needs {}", i,
+                           beside.name, beside.mapping[i].box.elements(), elements, whole.name, replicas,
+                           elements_of(elements)));
+    }
+    if (beside.is_read_only()) refuse(fmt::format("'{}' is read only", beside.name));
+  };
+  if (whole.is_read_only()) refuse(fmt::format("'{}' is read only", whole.name));
+  if (whole.is_argument() || whole.is_shared()) refuse(fmt::format("'{}' does not lie on tiles", whole.name));
+  check(exchanged.part, collective.kind != CollectiveKind::all_reduce, "part", [&](uint64_t elements) {
+    if (elements % replicas != 0)
+      refuse(fmt::format("a box of '{}' has {} elements, which {} replicas cannot share equally", whole.name,
+                         elements, replicas));
+    return elements / replicas;
+  });
+  check(exchanged.buffer, sums(collective.kind), "buffer",
+        [&](uint64_t elements) { return buffer_elements(collective.algorithm, elements, replicas); });
+}
+
+}  // namespace
+
+std::string_view name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce: return "all-reduce";
+    case CollectiveKind::reduce_scatter: return "reduce-scatter";
+    case CollectiveKind::all_gather: return "all-gather";
+  }
+  return "?";
+}
+
+std::string_view name_of(CollectiveAlgorithm algorithm) {
+  return algorithm == CollectiveAlgorithm::ring ? "ring" : "tree";
+}
+
+std::vector<Round> rounds_of(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas) {
+  std::vector<Round> rounds;
+  const bool is_ring = algorithm == CollectiveAlgorithm::ring;
+  if (sums(kind)) is_ring ? add_ring(replicas, 1, true, rounds) : add_gathering(replicas, true, true, rounds);
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      is_ring ? add_ring(replicas, 0, false, rounds) : add_spreading(replicas, true, rounds);
+      break;
+    case CollectiveKind::reduce_scatter:
+      if (!is_ring) add_spreading(replicas, false, rounds);
+      break;
+    case CollectiveKind::all_gather:
+      if (is_ring) {
+        add_ring(replicas, 0, false, rounds);
+      } else {
+        add_gathering(replicas, false, false, rounds);
+        add_spreading(replicas, true, rounds);
+      }
+      break;
+  }
+  return rounds;
+}
+
+void verify_collectives(const Program& program) {
+  if (program.replicas() == 0 || program.replicas() > kMostReplicas)
+    reject(fmt::format("it has {} replicas; it may have 1 to {}", program.replicas(), kMostReplicas));
+  for (const Collective& collective : program.collectives()) {
+    if (sums(collective.kind)) {
+      const Codelet* add = collective.add;
+      if (add == nullptr || add->fields.size() != 3 || !add->params.empty() || add->cost == nullptr ||
+          add->reference == nullptr)
+        reject(fmt::format("collective '{}' needs a codelet of three fields that adds", collective.name));
+    }
+    for (const Exchanged& exchanged : collective.variables) verify(program, collective, exchanged);
+  }
+}
+
+}  // namespace tessera::program

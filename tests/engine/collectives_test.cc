@@ -1,0 +1,303 @@
+// Replicas of a program and their collectives: results, and costs known by hand.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <filesystem>
+
+#include "compiler/compile.h"
+#include "compiler/executable_file.h"
+#include "engine/engine.h"
+#include "engine/session.h"
+#include "program/collective.h"
+#include "support/error_of.h"
+#include "support/toy_codelets.h"
+#include "support/toy_machine.h"
+
+namespace tessera::engine {
+namespace {
+
+using program::Collective;
+using program::CollectiveAlgorithm;
+using program::CollectiveKind;
+using program::MappedBox;
+using program::Phase;
+using program::Program;
+using program::Role;
+using program::VariableId;
+using ::testing::HasSubstr;
+using testing::toy_chips;
+
+constexpr CollectiveAlgorithm kAlgorithms[] = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree};
+
+/// A line of elements on each of some tiles, each line a row.
+std::vector<MappedBox> lines(uint32_t tiles, uint32_t elements) {
+  return program::map_rows_to_tiles(tiles, elements);
+}
+
+struct Built {
+  Program program;
+  VariableId whole = 0;
+  VariableId part = 0;
+};
+
+/// `tiles` lines of `elements`, or parts of them, that the caller binds.
+Built build(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas, uint32_t tiles,
+            uint32_t elements) {
+  Built b;
+  Program& p = b.program;
+  p.set_replicas(replicas);
+  b.whole = p.add({"whole", Type::f32, tiles, elements, Role::inout, lines(tiles, elements), {}});
+  std::optional<VariableId> part, buffer;
+  if (kind != CollectiveKind::all_reduce) {
+    const uint32_t own = elements / replicas;
+    part = b.part = p.add({"part", Type::f32, tiles, own, Role::inout, lines(tiles, own), {}});
+  }
+  if (program::sums(kind)) {
+    const auto room = static_cast<uint32_t>(program::buffer_elements(algorithm, elements, replicas));
+    buffer = p.add({"buffer", Type::f32, tiles, room, Role::temporary, lines(tiles, room), {}});
+  }
+  p.set_main(p.collect({"exchange",
+                        kind,
+                        algorithm,
+                        program::sums(kind) ? &testing::add_codelet : nullptr,
+                        {{b.whole, part, buffer}}}));
+  return b;
+}
+
+/// Value of an element of a replica: whole numbers, so that every order of a sum gives the same.
+float value_of(uint32_t replica, uint64_t i) { return static_cast<float>((replica + 1) * 1000 + i % 97); }
+
+TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather})
+    for (const CollectiveAlgorithm algorithm : kAlgorithms)
+      for (const uint32_t replicas : {2U, 3U, 4U, 6U, 7U, 16U}) {
+        SCOPED_TRACE(::testing::Message()
+                     << name_of(kind) << " by " << name_of(algorithm) << ", " << replicas << " replicas");
+        const bool shares = kind != CollectiveKind::all_reduce;
+        const uint32_t tiles = 2, elements = shares ? 5 * replicas : 23;
+        const uint32_t own = shares ? 5 : 1;
+        const Built b = build(kind, algorithm, replicas, tiles, elements);
+        const Engine engine(
+            compiler::compile(b.program, toy_chips(replicas, 2, machine::Topology::all_to_all)));
+        const uint64_t of_whole = uint64_t{tiles} * elements, of_part = uint64_t{tiles} * own;
+        std::vector<float> whole(replicas * of_whole), part(replicas * of_part);
+        for (uint32_t r = 0; r < replicas; ++r) {
+          for (uint64_t i = 0; i < of_whole; ++i) whole[r * of_whole + i] = value_of(r, i);
+          for (uint64_t i = 0; i < of_part; ++i) part[r * of_part + i] = value_of(r, i);
+        }
+        const std::vector<float> parts_before = part;
+        std::vector<Binding> bindings = {
+            {b.whole, whole.data(), elements, 1, static_cast<int64_t>(of_whole)}};
+        if (shares) bindings.push_back({b.part, part.data(), own, 1, static_cast<int64_t>(of_part)});
+        const Profile run = engine.run(bindings);
+        const auto sum = [&](uint64_t i) {
+          float total = 0;
+          for (uint32_t r = 0; r < replicas; ++r) total += value_of(r, i);
+          return total;
+        };
+        for (uint32_t r = 0; r < replicas; ++r)
+          for (uint32_t tile = 0; tile < tiles; ++tile) {
+            if (kind == CollectiveKind::reduce_scatter) {
+              for (uint32_t i = 0; i < own; ++i)
+                ASSERT_EQ(part[r * of_part + tile * own + i], sum(uint64_t{tile} * elements + r * own + i));
+              continue;
+            }
+            for (uint32_t i = 0; i < elements; ++i) {
+              const uint64_t at = uint64_t{tile} * elements + i;
+              ASSERT_EQ(whole[r * of_whole + at],
+                        kind == CollectiveKind::all_reduce
+                            ? sum(at)
+                            : parts_before[i / own * of_part + tile * own + i % own]);
+            }
+          }
+        ASSERT_EQ(run.chips.size(), replicas);
+        for (const program::PhaseTimes& chip : run.chips) EXPECT_EQ(chip.at, run.cycles.at);
+        const Profile dry = engine.run({}, {.dry = true});
+        EXPECT_EQ(dry.cycles.at, run.cycles.at);
+        EXPECT_EQ(run.collectives.at(0).times, 1u);
+        EXPECT_EQ(compiler::estimate(b.program, engine.executable().machine.part(0, replicas * 2)).cycles.at,
+                  run.cycles.at);
+      }
+}
+
+TEST(Replicas, ARingOfTwoAndFourByHand) {
+  // Two replicas of a tile, 100 elements: 50 go over the link and are added, then 50 sums come back.
+  const machine::Machine pair = toy_chips(2, 1);
+  const Profile two =
+      Engine(compiler::compile(
+                 build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100).program, pair))
+          .run({}, {.dry = true});
+  EXPECT_EQ(two.cycles[Phase::exchange], 2 * (200 / 2 + 5 + 20));
+  EXPECT_EQ(two.cycles[Phase::sync], 2 * 50);
+  EXPECT_EQ(two.cycles[Phase::compute], 51);
+  ASSERT_EQ(two.links.size(), 2u);
+  EXPECT_EQ(two.links[0].bytes, 2 * 200);
+  // Four on a ladder: 0, 2, 3, 1 are a ring of neighbours, each link carries a quarter six times.
+  const Profile four =
+      Engine(
+          compiler::compile(build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100).program,
+                            toy_chips(4, 1)))
+          .run({}, {.dry = true});
+  EXPECT_EQ(four.cycles[Phase::exchange], 6 * (100 / 2 + 5 + 20));
+  EXPECT_EQ(four.cycles[Phase::sync], 6 * 50);
+  EXPECT_EQ(four.cycles[Phase::compute], 3 * 26);
+  EXPECT_EQ(four.links.size(), 4u);
+  for (const program::LinkLoad& load : four.links) EXPECT_EQ(load.bytes, 6 * 100);
+}
+
+TEST(Replicas, ATreeByHand) {
+  // 1 to 0 and 3 to 2, then 2 to 0; and back: all 400 bytes each time, one link long.
+  const Profile four =
+      Engine(
+          compiler::compile(build(CollectiveKind::all_reduce, CollectiveAlgorithm::tree, 4, 1, 100).program,
+                            toy_chips(4, 1)))
+          .run({}, {.dry = true});
+  EXPECT_EQ(four.cycles[Phase::exchange], 4 * (400 / 2 + 5 + 20));
+  EXPECT_EQ(four.cycles[Phase::compute], 2 * 101);
+}
+
+TEST(Replicas, SmallOnesAreFasterByTreeAndLargeOnesByRing) {
+  const auto cycles = [](CollectiveAlgorithm algorithm, uint32_t elements) {
+    const Program program = build(CollectiveKind::all_reduce, algorithm, 16, 1, elements).program;
+    return compiler::estimate(program, toy_chips(16, 1)).cycles.total();
+  };
+  EXPECT_LT(cycles(CollectiveAlgorithm::tree, 16), cycles(CollectiveAlgorithm::ring, 16));
+  EXPECT_GT(cycles(CollectiveAlgorithm::tree, 10000), cycles(CollectiveAlgorithm::ring, 10000));
+}
+
+TEST(Replicas, OfSeveralChipsKeepTheirClocks) {
+  // A replica is a rung; its two chips exchange, and each sends to the same chip of the next rung.
+  Program p;
+  p.set_replicas(2);
+  const auto a = p.add(testing::variable("a", Type::f32, 1, 100, Role::temporary, 0));
+  const auto b = p.add(testing::variable("b", Type::f32, 1, 100, Role::inout, 1));
+  const auto buffer = p.add(testing::variable("buffer", Type::f32, 1, 100, Role::temporary, 1));
+  const auto fill =
+      p.execute({"fill",
+                 Phase::compute,
+                 {testing::vertex(testing::fill_codelet, 0, {testing::field(a, {0, 1, 0, 100})}, {7})}});
+  const auto whole = program::BoxSeries::same({0, 1, 0, 100});
+  const auto copy = p.copy({"copy", {{a, b, 1, whole, whole, {}, {}, {}}}});
+  const auto reduce = p.collect({"sum",
+                                 CollectiveKind::all_reduce,
+                                 CollectiveAlgorithm::tree,
+                                 &testing::add_codelet,
+                                 {{b, {}, buffer}}});
+  p.set_main(p.sequence({fill, copy, reduce}));
+  const Engine engine(compiler::compile(p, toy_chips(4, 1)));
+  std::vector<float> sums(200);
+  const Profile run = engine.run(std::vector<Binding>{{b, sums.data(), 100, 1, 100}});
+  for (uint32_t i = 0; i < 200; ++i) EXPECT_EQ(sums[i], 2.0F * (7 + i % 100));
+  ASSERT_EQ(run.chips.size(), 4u);
+  ASSERT_EQ(run.links.size(), 4u);  // 0 → 1 and 2 → 3 in the replicas, 1 → 3 and back between them
+  for (const program::LinkLoad& load : run.links) EXPECT_EQ(load.bytes, 400);
+  EXPECT_EQ(compiler::estimate(p, toy_chips(4, 1)).cycles.at, run.cycles.at);
+}
+
+TEST(Replicas, HaveTheirOwnState) {
+  Program p;
+  p.set_replicas(3);
+  const auto x = p.add(testing::variable("x", Type::f32, 1, 4, Role::input, 0));
+  const auto sum = p.add(testing::variable("sum", Type::f32, 1, 4, Role::state, 0));
+  const auto y = p.add(testing::variable("y", Type::f32, 1, 4, Role::output, 0));
+  const auto whole = program::BoxSeries::same({0, 1, 0, 4});
+  const auto add =
+      p.execute({"add",
+                 Phase::compute,
+                 {testing::vertex(testing::accumulate_codelet, 0,
+                                  {testing::field(x, {0, 1, 0, 4}), testing::field(sum, {0, 1, 0, 4})})}});
+  p.set_main(p.sequence({add, p.copy({"out", {{sum, y, 1, whole, whole, {}, {}, {}}}})}));
+  Session session(compiler::compile(p, toy_chips(3, 1, machine::Topology::all_to_all)));
+  std::vector<float> xs = {1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400}, ys(12), first(4, 5);
+  session.write("sum", {reinterpret_cast<std::byte*>(first.data()), Type::f32, 1, 4, 4, 1});
+  for (int run = 1; run <= 3; ++run) {
+    session.run(std::vector<Binding>{{x, xs.data(), 4, 1, 4}, {y, ys.data(), 4, 1, 4}});
+    for (size_t i = 0; i < 12; ++i) EXPECT_EQ(ys[i], 5 + static_cast<float>(run) * xs[i]);
+  }
+  std::vector<float> state(4);
+  session.read("sum", {reinterpret_cast<std::byte*>(state.data()), Type::f32, 1, 4, 4, 1});
+  EXPECT_EQ(state, (std::vector<float>{8, 11, 14, 17}));
+}
+
+TEST(Replicas, MustTakeTheSameWay) {
+  Program p;
+  p.set_replicas(2);
+  const auto x = p.add(testing::variable("x", Type::u32, 1, 1, Role::input, 0));
+  const auto y = p.add(testing::variable("y", Type::f32, 1, 4, Role::temporary, 0));
+  const auto fill =
+      p.execute({"fill",
+                 Phase::compute,
+                 {testing::vertex(testing::fill_codelet, 0, {testing::field(y, {0, 1, 0, 4})}, {0})}});
+  p.set_main(p.add(program::Step{program::If{x, fill, program::kNoStep}}));
+  const Engine engine(compiler::compile(p, toy_chips(2, 1)));
+  std::vector<uint32_t> same = {1, 1}, different = {1, 0};
+  engine.run(std::vector<Binding>{{x, same.data(), 1, 1, 1}});
+  EXPECT_THAT(test::error_of([&] {
+                engine.run(std::vector<Binding>{{x, different.data(), 1, 1, 1}});
+              }),
+              HasSubstr("control flow differs between replicas: 'x' is 1 in one and 0 in another"));
+}
+
+TEST(Replicas, NeedChipsThatTheyCanShare) {
+  const auto compile = [](uint32_t replicas, const machine::Machine& machine) {
+    return test::error_of<UsageError>([&] {
+      compiler::compile(build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, replicas, 1, 8).program,
+                        machine);
+    });
+  };
+  EXPECT_EQ(compile(2, toy_chips(4, 1)), "(no error)");
+  EXPECT_THAT(
+      compile(3, toy_chips(4, 1)),
+      HasSubstr("3 replicas of a program need a machine of whole chips, equally many for each; 'toy' has "
+                "4 chips of 4 tiles in all"));
+  EXPECT_THAT(compile(2, testing::toy_machine(4)), HasSubstr("1 chip of 4 tiles"));
+  EXPECT_THAT(compile(2, testing::toy_host(2)), HasSubstr("need a machine of whole chips"));
+  EXPECT_THAT(compile(2, toy_chips(6, 1)),
+              HasSubstr("a replica of 3 chips of 'toy' is not whole rows of 2 chips"));
+}
+
+TEST(Replicas, CountWhatCollectivesTake) {
+  const machine::Machine machine = toy_chips(4, 1);
+  const auto memory = [&](CollectiveAlgorithm algorithm) {
+    return compiler::estimate(build(CollectiveKind::all_reduce, algorithm, 4, 1, 100).program, machine)
+        .memory;
+  };
+  const compiler::MemoryReport ring = memory(CollectiveAlgorithm::ring),
+                               tree = memory(CollectiveAlgorithm::tree);
+  EXPECT_EQ(ring.total.at("temporaries"), 100u);  // a chunk
+  EXPECT_EQ(tree.total.at("temporaries"), 400u);
+  EXPECT_EQ(ring.total.at("exchange code"), 6 * 2 * 36u);
+  EXPECT_EQ(tree.total.at("exchange code"), 4 * 2 * 36u);
+}
+
+TEST(Replicas, AreKeptInFiles) {
+  const machine::Machine machine = toy_chips(4, 1);
+  const Built b = build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100);
+  const auto executable = compiler::compile(b.program, machine);
+  const std::string file = (std::filesystem::path(::testing::TempDir()) / "replicas.exe").string();
+  compiler::save(*executable, file);
+  const auto find = [](std::string_view name) -> const program::Codelet* {
+    return name == "add" ? &testing::add_codelet : nullptr;
+  };
+  const auto loaded = compiler::load(file, machine, find);
+  EXPECT_EQ(loaded->program->replicas(), 4u);
+  EXPECT_EQ(to_string(*loaded->program), to_string(b.program));
+  EXPECT_EQ(Engine(loaded).run({}, {.dry = true}).cycles.at,
+            Engine(executable).run({}, {.dry = true}).cycles.at);
+  machine::Machine ring = machine;
+  ring.topology = machine::Topology::all_to_all;
+  EXPECT_THAT(test::error_of([&] { compiler::load(file, ring, find); }), HasSubstr("topology"));
+  std::filesystem::remove(file);
+}
+
+TEST(Replicas, ArePrinted) {
+  const std::string text =
+      to_string(build(CollectiveKind::all_gather, CollectiveAlgorithm::tree, 4, 1, 100).program);
+  EXPECT_THAT(text, HasSubstr("main of 4 replicas\n  all-gather exchange by tree\n    part → whole\n"));
+}
+
+}  // namespace
+}  // namespace tessera::engine
