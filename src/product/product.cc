@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "compiler/compile.h"
 #include "product/bind.h"
+#include "product/chips.h"
 #include "product/numbers.h"
 #include "product/weight.h"
 #include "sparse/pattern.h"
@@ -79,11 +83,19 @@ Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, cons
   sparse::validate(matrix);
   require_capacity(matrix.pattern, problem);
   OnTiles& tiles = side_.emplace<OnTiles>();
-  ops::PlannedTileProduct planned =
-      ops::plan_closed_product(pattern_, problem, machine, force, forward, layouts.tiles);
-  tiles.plan = std::move(planned.plan);
-  tiles.built = std::move(planned.program);
-  engine_ = std::make_unique<engine::Engine>(compiler::compile(std::move(tiles.built.program), machine));
+  const bool is_free = forward == nullptr && layouts.tiles.values.empty() && layouts.tiles.x.empty() &&
+                       layouts.tiles.y.empty();
+  ChipPlan chips =
+      machine.chip_count() > 1 && is_free
+          ? plan_on_chips(pattern_, problem, machine, force)
+          : ChipPlan{1, 1,
+                     ops::plan_closed_product(pattern_, problem, machine, force, forward, layouts.tiles),
+                     machine};
+  tiles.plan = std::move(chips.planned.plan);
+  tiles.built = std::move(chips.planned.program);
+  tiles.replicas = chips.replicas;
+  engine_ =
+      std::make_unique<engine::Engine>(compiler::compile(std::move(tiles.built.program), chips.machine));
   tiles.w = matrix.values;
 }
 
@@ -107,7 +119,8 @@ const std::vector<ops::PlanCandidate>& Product::candidates() const {
 }
 
 uint32_t Product::tiles_used() const {
-  return std::visit([](const auto& side) { return side.plan.tiles_used(); }, side_);
+  const uint32_t used = std::visit([](const auto& side) { return side.plan.tiles_used(); }, side_);
+  return is_on_host() ? used : used * std::get<OnTiles>(side_).replicas;
 }
 
 std::string Product::plan() const {
@@ -162,25 +175,43 @@ engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x
   const auto view = [](const MatrixView<float>& m) {
     return MatrixView<const float>{m.data, m.row_stride, m.col_stride};
   };
-  const uint32_t m = pattern_.rows, k = pattern_.cols, n = problem_.n;
-  std::vector<float> x_rows = row_by_row(view(x), k, n), y_rows = row_by_row(view(y), m, n);
-  std::vector<std::byte> stored_x = as_type(tiles.built.stored_x(x_rows), type);
-  std::vector<std::byte> stored_y = as_type(tiles.built.stored_y(y_rows), type);
+  // Each replica has columns of its own.
+  const uint32_t m = pattern_.rows, k = pattern_.cols, n = problem_.n / tiles.replicas;
+  const auto columns = [n](const MatrixView<float>& whole, uint32_t replica) {
+    return MatrixView<float>{whole.data + int64_t{replica} * n * whole.col_stride, whole.row_stride,
+                             whole.col_stride};
+  };
+  std::vector<float> stored_x, stored_y;
+  for (uint32_t r = 0; r < tiles.replicas; ++r) {
+    std::ranges::copy(tiles.built.stored_x(row_by_row(view(columns(x, r)), k, n)),
+                      std::back_inserter(stored_x));
+    std::ranges::copy(tiles.built.stored_y(row_by_row(view(columns(y, r)), m, n)),
+                      std::back_inserter(stored_y));
+  }
+  std::vector<std::byte> x_bytes = as_type(stored_x, type), y_bytes = as_type(stored_y, type);
   const program::Program& program = *executable().program;
-  const auto bind = [&](program::VariableId id, std::vector<std::byte>& bytes) {
-    return engine::Binding{id, bytes.data(), program.variable(id).cols, 1};
+  const auto bind = [&](program::VariableId id, std::vector<std::byte>& bytes, int64_t replica_stride) {
+    return engine::Binding{id, bytes.data(), program.variable(id).cols, 1, replica_stride};
+  };
+  const auto stride_of = [&](const std::vector<float>& stored) {
+    return static_cast<int64_t>(stored.size() / tiles.replicas);
   };
   std::vector<engine::Binding> bindings = tiles.metadata();
   const ops::TileProductProgram::Variables& v = tiles.built.variables;
-  bindings.insert(bindings.end(), {bind(v.values, tiles.values), bind(v.x, stored_x), bind(v.y, stored_y)});
+  bindings.insert(bindings.end(), {bind(v.values, tiles.values, 0), bind(v.x, x_bytes, stride_of(stored_x)),
+                                   bind(v.y, y_bytes, stride_of(stored_y))});
   if (bias != nullptr) bindings.push_back({v.bias, const_cast<float*>(bias), 1, 1});
   engine::Profile profile = engine_->run(bindings, options);
-  if (problem_.product == ops::Product::forward) {
-    tiles.built.load_y(as_floats(stored_y, type), y_rows);
-    spread(y_rows, y, m, n);
-  } else if (problem_.product == ops::Product::input_gradient) {
-    tiles.built.load_x(as_floats(stored_x, type), x_rows);
-    spread(x_rows, x, k, n);
+  if (problem_.product == ops::Product::sddmm) return profile;
+  const bool is_forward = problem_.product == ops::Product::forward;
+  const std::vector<float> result = as_floats(is_forward ? y_bytes : x_bytes, type);
+  const uint32_t rows = is_forward ? m : k;
+  std::vector<float> row_major(uint64_t{rows} * n);
+  for (uint32_t r = 0; r < tiles.replicas; ++r) {
+    const size_t of_replica = result.size() / tiles.replicas;
+    const std::span<const float> stored(&result[r * of_replica], of_replica);
+    is_forward ? tiles.built.load_y(stored, row_major) : tiles.built.load_x(stored, row_major);
+    spread(row_major, columns(is_forward ? y : x, r), rows, n);
   }
   return profile;
 }

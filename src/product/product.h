@@ -117,6 +117,7 @@ class Product {
   struct OnTiles {
     ops::TileProductPlan plan;
     ops::TileProductProgram built;
+    uint32_t replicas = 1;          ///< each has the columns that follow those of the one before
     std::vector<float> w;           ///< in the pattern's order
     std::vector<std::byte> values;  ///< of W, or dW, in the program's storage order; empty before the first
                                     ///< run

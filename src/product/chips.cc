@@ -1,0 +1,114 @@
+#include "product/chips.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "ops/collective/collective.h"
+
+namespace tessera::product {
+namespace {
+
+using machine::Machine;
+using ops::PlanCandidate;
+
+constexpr uint32_t kMostAsOne = 4;
+
+class ChipSearch {
+ public:
+  ChipSearch(const Pattern& pattern, const ops::ProductProblem& problem, const Machine& machine,
+             const ops::ForcedKnobs& force)
+      : pattern_(pattern), problem_(problem), machine_(machine), force_(force) {}
+
+  ChipPlan find() {
+    const uint32_t most = machine_.chip_count();
+    for (uint32_t chips = 1; chips <= most; chips *= 2)
+      if (problem_.n % chips == 0 && problem_.n >= chips) consider(as_replicas(chips));
+    for (uint32_t chips = 2; chips <= most && (chips <= kMostAsOne || !fits(best_)); chips *= 2)
+      consider(as_one(chips));
+    return take();
+  }
+
+ private:
+  static bool fits(const std::optional<ChipPlan>& plan) {
+    return plan && plan->planned.plan.chosen.rejected.empty();
+  }
+
+  Machine chips(uint32_t count) const { return machine_.part(0, count * machine_.chip_tiles); }
+
+  ChipPlan as_replicas(uint32_t count) const {
+    ops::ProductProblem problem = problem_;
+    problem.n /= count;
+    ChipPlan plan{count, count, ops::plan_closed_product(pattern_, problem, chips(1), force_), chips(count)};
+    ops::TileProductProgram& built = plan.planned.program;
+    built.program.set_replicas(count);
+    PlanCandidate& chosen = plan.planned.plan.chosen;
+    if (problem.product == ops::Product::sddmm && count > 1) add_sum(plan);
+    chosen.partition = count == 1
+                           ? fmt::format("1 of {} chips: {}", machine_.chip_count(), chosen.partition)
+                           : fmt::format("{} chips, each {} columns: {}", count, problem.n, chosen.partition);
+    return plan;
+  }
+
+  /// Each replica has the sums over its columns alone.
+  void add_sum(ChipPlan& plan) const {
+    ops::TileProductProgram& built = plan.planned.program;
+    const std::array variables = {built.variables.values};
+    const program::StepId sum = ops::all_reduce(built.program, chips(1), "sum of dW", variables);
+    built.program.set_main(built.program.sequence({built.program.main(), sum}));
+    PlanCandidate& chosen = plan.planned.plan.chosen;
+    const compiler::Estimate estimate = built.dynamic ? built.dynamic->estimate(built.program, plan.machine)
+                                                      : compiler::estimate(built.program, plan.machine);
+    chosen.seconds = estimate.cycles.scaled(machine_.seconds(1));
+    chosen.max_tile_bytes = estimate.memory.max_tile_bytes;
+    if (!estimate.memory.fits() && chosen.rejected.empty())
+      chosen.rejected = compiler::overflow_text(estimate.memory);
+  }
+
+  ChipPlan as_one(uint32_t count) const {
+    ChipPlan plan{1, count, ops::plan_closed_product(pattern_, problem_, chips(count), force_), chips(count)};
+    PlanCandidate& chosen = plan.planned.plan.chosen;
+    chosen.partition = fmt::format("{} chips as one: {}", count, chosen.partition);
+    return plan;
+  }
+
+  void consider(ChipPlan plan) {
+    considered_.push_back(plan.planned.plan.chosen);
+    const PlanCandidate& chosen = plan.planned.plan.chosen;
+    const bool fits = chosen.rejected.empty(), best_fits = this->fits(best_);
+    const bool better =
+        !best_ || (fits && !best_fits) ||
+        (fits == best_fits && (fits ? chosen.total() < best_->planned.plan.chosen.total()
+                                    : chosen.max_tile_bytes < best_->planned.plan.chosen.max_tile_bytes));
+    if (better) best_ = std::move(plan);
+  }
+
+  ChipPlan take() {
+    ops::TileProductPlan& plan = best_->planned.plan;
+    for (PlanCandidate& candidate : considered_)
+      if (candidate.rejected.empty() && candidate.partition != plan.chosen.partition)
+        candidate.rejected = fmt::format("{:.3g} us, slower than {:.3g} us", candidate.total() * 1e6,
+                                         plan.chosen.total() * 1e6);
+    plan.candidates.insert(plan.candidates.begin(), considered_.begin(), considered_.end());
+    return std::move(*best_);
+  }
+
+  const Pattern& pattern_;
+  const ops::ProductProblem& problem_;
+  const Machine& machine_;
+  const ops::ForcedKnobs& force_;
+  std::optional<ChipPlan> best_;
+  std::vector<PlanCandidate> considered_;
+};
+
+}  // namespace
+
+ChipPlan plan_on_chips(const Pattern& pattern, const ops::ProductProblem& problem, const Machine& machine,
+                       const ops::ForcedKnobs& force) {
+  return ChipSearch(pattern, problem, machine, force).find();
+}
+
+}  // namespace tessera::product
