@@ -157,10 +157,20 @@ class Graph {
   /// on. Inputs that they use hold all micro-batches: their rows `count` times.
   void repeat_for_micro_batches(uint32_t count);
   uint32_t micro_batches() const { return micro_batches_; }
-  /// Type of an input as it is bound: with all micro-batches if repeated operations use it.
+  /// Equal parts of a machine run the graph side by side, each on rows of its own: inputs so far that are no
+  /// scalars hold the rows of all replicas, one replica after the other, and so do outputs that are no
+  /// scalars. Scalar outputs are the first replica's.
+  void replicate(uint32_t count);
+  uint32_t replicas() const { return replicas_; }
+  /// Type of an input as it is bound: with all micro-batches if repeated operations use it, for all replicas;
+  /// of an output with the rows of all replicas.
   TensorType bound_type(ValueId id) const;
-  /// Stage of the operations that are added from now on.
+  /// The same of one replica.
+  TensorType replica_type(ValueId id) const;
+  /// Stage of the operations that are added from now on. A machine's chips are divided among the stages.
   void set_stage(uint32_t stage) { stage_ = stage; }
+  /// Sets the stage of each operation.
+  void set_stages(const std::vector<uint32_t>& stages);
   /// Whether the operations that are added from now on compute gradients.
   void set_backward(bool backward) { backward_ = backward; }
 
@@ -192,6 +202,8 @@ class Graph {
   std::map<std::string, ValueId, std::less<>> names_;
   std::vector<Assignment> assignments_;
   uint32_t micro_batches_ = 1;
+  uint32_t replicas_ = 1;
+  ValueId replicated_ = 0;  ///< inputs before this one hold the rows of all replicas
   uint32_t stage_ = 0;
   bool backward_ = false;
 };
@@ -378,6 +390,9 @@ struct TrainingOptions {
   std::optional<double> clip_norm = {};
   /// The graph is that of one micro-batch; gradients and scalar outputs are means over so many of them.
   uint32_t micro_batches = 1;
+  /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
+  /// outputs are means over replicas.
+  uint32_t replicas = 1;
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
   /// Factors of the learning rate for some parameters; others have 1.
@@ -422,6 +437,29 @@ struct ConversionCost {
   uint64_t bytes = 0;
 };
 
+/// Time and memory of a chip of several.
+struct ChipCost {
+  uint32_t chip = 0;
+  std::map<std::string, double> cycles;  ///< by phase, until its end; waiting for other chips is "sync"
+  uint64_t bytes = 0;                    ///< of all its tiles
+};
+
+/// What goes over one direction of a link between chips.
+struct LinkCost {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  uint64_t bytes = 0;
+  double seconds = 0;  ///< in which the link carries them
+};
+
+/// A way to place a network on a machine of several chips.
+struct PlacementCost {
+  std::string placement;  ///< "1 of 4 chips", "2 stages on 2 chips", "4 chips as one"
+  double seconds = 0;
+  std::string overflow;  ///< empty: it fits
+  bool chosen = false;
+};
+
 /// When a value is alive: from the operation that computes it to the last one that reads it, by their
 /// position in RunCost::operations.
 struct Lifetime {
@@ -445,6 +483,10 @@ struct RunCost {
   std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
   /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. Of a host, one.
   std::vector<std::map<std::string, uint64_t>> tiles;
+  // Of machines of several chips; bytes and tiles are those of the first replica.
+  std::vector<ChipCost> chips;
+  std::vector<LinkCost> links;
+  std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
 };
 
 /// An array for an input or output: contiguous, row-major, of the value's type.
@@ -455,6 +497,10 @@ struct Tensor {
 
 /// A graph lowered into one program for a machine, with its parameters and state. Thread-safe; runs of one
 /// session take turns.
+///
+/// On a machine of several chips, a graph's stages get equal numbers of them, and so do its replicas. A graph
+/// without either takes one chip, or several that work as one where that is faster; if it does not fit one,
+/// whole layers are placed on as few chips as it fits.
 class Session {
  public:
   /// Throws UsageError for operations that the machine does not support.

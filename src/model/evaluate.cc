@@ -75,18 +75,50 @@ void run_repeated(const Graph& graph, std::vector<Array>& values) {
   }
 }
 
+/// A replica's rows of an input that holds those of all.
+void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) {
+  const uint64_t bound = graph.bound_type(id).elements(), own = graph.replica_type(id).elements();
+  if (graph.info(id).kind != Kind::input || bound == own) return;
+  const auto begin = values.begin() + static_cast<int64_t>(replica * own);
+  values = Array(begin, begin + static_cast<int64_t>(own));
+}
+
+/// What this operation gives is the same in all replicas.
+bool is_mean(const Node& node) { return node.operation->name == "mean_over_replicas"; }
+
+void average(const Node& node, std::vector<std::vector<Array>>& replicas) {
+  const ValueId of = node.outputs[0];
+  Array mean(replicas[0][of].size());
+  for (const std::vector<Array>& values : replicas)
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] += values[of][i] / static_cast<double>(replicas.size());
+  for (std::vector<Array>& values : replicas) values[of] = mean;
+}
+
 }  // namespace
 
 WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state) {
-  std::vector<Array> values;
-  for (ValueId id = 0; id < graph.values().size(); ++id) values.push_back(leaf(graph, id, inputs, state));
-  run_repeated(graph, values);
-  for (const Node& node : graph.nodes())
-    if (!node.repeated) run(graph, node, values);
+  std::vector<std::vector<Array>> replicas(graph.replicas());
+  for (uint32_t r = 0; r < replicas.size(); ++r) {
+    for (ValueId id = 0; id < graph.values().size(); ++id) {
+      replicas[r].push_back(leaf(graph, id, inputs, state));
+      take_rows(graph, id, r, replicas[r].back());
+    }
+    run_repeated(graph, replicas[r]);
+  }
+  for (const Node& node : graph.nodes()) {
+    if (node.repeated) continue;
+    for (std::vector<Array>& values : replicas) run(graph, node, values);
+    if (is_mean(node)) average(node, replicas);
+  }
   WideArrays outputs;
-  for (const auto& [name, id] : graph.outputs()) outputs[name] = values[id];
+  for (const auto& [name, id] : graph.outputs()) {
+    outputs[name] = replicas[0][id];
+    if (graph.bound_type(id) == graph.replica_type(id)) continue;
+    for (size_t r = 1; r < replicas.size(); ++r)
+      outputs[name].insert(outputs[name].end(), replicas[r][id].begin(), replicas[r][id].end());
+  }
   for (const Assignment& assignment : graph.assignments())
-    state[graph.info(assignment.state).name] = values[assignment.value];
+    state[graph.info(assignment.state).name] = replicas[0][assignment.value];
   return outputs;
 }
 

@@ -227,7 +227,27 @@ void Graph::repeat_for_micro_batches(uint32_t count) {
   for (Node& node : nodes_) node.repeated = count > 1;
 }
 
+void Graph::replicate(uint32_t count) {
+  if (count == 0) throw UsageError("the number of replicas is 0; it must be at least 1");
+  if (replicas_ != 1) throw UsageError("the graph is replicated already");
+  replicas_ = count;
+  replicated_ = static_cast<ValueId>(values_.size());
+}
+
+void Graph::set_stages(const std::vector<uint32_t>& stages) {
+  for (size_t n = 0; n < nodes_.size(); ++n) nodes_[n].stage = stages.at(n);
+}
+
 TensorType Graph::bound_type(ValueId id) const {
+  TensorType type = replica_type(id);
+  const Kind kind = values_.at(id).kind;
+  const bool has_rows = !values_[id].type.shape.empty();
+  if (replicas_ > 1 && has_rows && (kind == Kind::result || (kind == Kind::input && id < replicated_)))
+    type.shape.front() *= replicas_;
+  return type;
+}
+
+TensorType Graph::replica_type(ValueId id) const {
   TensorType type = values_.at(id).type;
   bool repeated = false, once = false;
   for (const Node& node : nodes_)

@@ -63,10 +63,31 @@ std::optional<WeightUse> first_use(const Graph& graph, const std::vector<std::op
   return {};
 }
 
+/// The chips of a machine of several, divided equally among the stages of a graph.
+std::vector<ops::Builder> builders_of_stages(const Graph& graph, const ops::Builder& builder) {
+  uint32_t stages = 1;
+  for (const Node& node : graph.nodes()) stages = std::max(stages, node.stage + 1);
+  const machine::Machine& machine = builder.machine();
+  const uint32_t chips = machine.chip_count();
+  if (stages == 1 || chips == 1) return {builder};
+  if (chips % stages != 0 || machine.tiles != chips * machine.chip_tiles)
+    throw UsageError(
+        fmt::format("{} stages cannot share the {} chips of {} equally", stages, chips, machine.name));
+  std::vector<ops::Builder> builders;
+  const uint32_t tiles = machine.tiles / stages;
+  for (uint32_t stage = 0; stage < stages; ++stage)
+    builders.emplace_back(builder.program(), builder.whole_machine(), builder.first_tile() + stage * tiles,
+                          tiles);
+  return builders;
+}
+
 }  // namespace
 
 Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<ValueId> bound)
-    : graph_(graph), builder_(builder), bound_(std::move(bound)), skipped_(graph.nodes().size()) {
+    : graph_(graph),
+      builders_(builders_of_stages(graph, builder)),
+      bound_(std::move(bound)),
+      skipped_(graph.nodes().size()) {
   lowered_.operands.resize(graph.values().size());
   lowered_.sets.resize(graph.nodes().size());
 }
@@ -78,37 +99,38 @@ ops::Function Lowering::build_function(const std::string& name) {
   for (ValueId id : graph_.inputs()) operands.push_back({operand_of(id), program::Access::in});
   for (const auto& [output, id] : graph_.outputs())
     operands.push_back({lowered_.outputs.at(output), program::Access::out});
-  return builder_.function(name, std::move(operands), body);
+  return builders_.front().function(name, std::move(operands), body);
 }
 
 const ops::Function& Lowering::function(const std::shared_ptr<const Graph>& body) {
-  const auto known = lowered_.functions.find(body);
+  const std::pair key(body, builders_.size() == 1 ? 0 : graph_.nodes()[node_].stage);
+  const auto known = lowered_.functions.find(key);
   if (known != lowered_.functions.end()) return known->second.function;
-  Lowering lowering(*body, builder_);
+  Lowering lowering(*body, builder());
   const ops::Function function =
       lowering.build_function(fmt::format("function{}", lowered_.functions.size()));
-  LoweredFunction& added = lowered_.functions[body];
+  LoweredFunction& added = lowered_.functions[key];
   added = {function, lowering.take()};
   return added.function;
 }
 
 program::StepId Lowering::build_steps() {
   lowered_.stored_as = stored_values(graph_);
-  lowered_.orders = choose_orders({graph_, builder_.machine(), lowered_.stored_as});
+  lowered_.orders = choose_orders({graph_, builders_.front().machine(), lowered_.stored_as});
   place_weights();
   place_values();
   if (graph_.micro_batches() > 1) {
     place_micro_batches();
     lower_all(true);
-    const program::StepId body = builder_.sequence(std::exchange(steps_, {}));
+    const program::StepId body = builders_.front().sequence(std::exchange(steps_, {}));
     steps_ = std::move(before_);
-    run(builder_.repeat(graph_.micro_batches(), body, micro_batch_));
+    run(builders_.front().repeat(graph_.micro_batches(), body, micro_batch_));
   }
   lower_all(false);
   place_outputs();
   assign();
   if (graph_.micro_batches() == 1) steps_.insert(steps_.begin(), before_.begin(), before_.end());
-  return builder_.sequence(std::move(steps_));
+  return builders_.front().sequence(std::move(steps_));
 }
 
 void Lowering::lower_all(bool repeated) {
@@ -117,10 +139,11 @@ void Lowering::lower_all(bool repeated) {
 }
 
 /// On tiles, whole columns on each, so that rows can be chosen at run time.
-std::vector<program::MappedBox> Lowering::columns_on_tiles(uint32_t rows, uint32_t cols) const {
+std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& builder, uint32_t rows,
+                                                           uint32_t cols) {
   std::vector<program::MappedBox> mapping;
-  if (on_host()) return mapping;
-  const std::vector<uint32_t> first = ops::split_evenly(cols, std::min(cols, builder_.machine().tiles));
+  if (builder.is_host()) return mapping;
+  const std::vector<uint32_t> first = ops::split_evenly(cols, std::min(cols, builder.machine().tiles));
   for (uint32_t tile = 0; tile + 1 < first.size(); ++tile)
     mapping.push_back({{0, rows, first[tile], first[tile + 1] - first[tile]}, tile});
   return mapping;
@@ -130,19 +153,20 @@ std::vector<program::MappedBox> Lowering::columns_on_tiles(uint32_t rows, uint32
 void Lowering::place_micro_batches() {
   program::CopySet set{"micro-batch", {}};
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
-    const TensorType bound = graph_.bound_type(id), &type = graph_.type(id);
+    const TensorType bound = graph_.replica_type(id), &type = graph_.type(id);
     if (bound == type) continue;
     const uint32_t rows = type.rows() * graph_.micro_batches();
-    const Operand whole = builder_.external(graph_.info(id).name, Role::input, type.type, rows, type.cols(),
-                                            columns_on_tiles(rows, type.cols()), purpose_of(id));
+    const ops::Builder& builder = builder_of(id);
+    const Operand whole = builder.external(graph_.info(id).name, Role::input, type.type, rows, type.cols(),
+                                           columns_on_tiles(builder, rows, type.cols()), purpose_of(id));
     const Operand part = operand_of(id);
-    if (!micro_batch_) micro_batch_ = builder_.temporary("micro_batch", Type::u32, 1, 1).variable;
+    if (!micro_batch_) micro_batch_ = builders_.front().temporary("micro_batch", Type::u32, 1, 1).variable;
     program::CopyGroup group = copy_of({whole.variable, part.box}, part);
     group.source_offset = program::RuntimeRow{*micro_batch_, type.rows()};
     set.groups.push_back(std::move(group));
     lowered_.micro_batches[id] = whole;
   }
-  if (!set.groups.empty()) run(builder_.copy(std::move(set)));
+  if (!set.groups.empty()) run(builders_.front().copy(std::move(set)));
 }
 
 /// Whether all that reads a weight are products here: functions, whose weights are planned by themselves,
@@ -161,14 +185,21 @@ void Lowering::place_weights() {
     TensorType type = graph_.type(id);
     const WeightUse use = first_use(graph_, lowered_.stored_as, id).value();
     type.type = use.type;
-    lowered_.weights[id] =
-        make_weight(builder_, type, graph_.info(id).name, use.rows, !is_function_ && is_forward_only(id));
+    lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, use.rows,
+                                       !is_function_ && is_forward_only(id));
   }
 }
 
 void Lowering::place_values() {
   for (ValueId id = 0; id < graph_.values().size(); ++id)
     if (graph_.info(id).kind != Kind::result) place(id);
+}
+
+const ops::Builder& Lowering::builder_of(ValueId id) const {
+  if (const auto& node = graph_.info(id).node) return builder_of_stage(graph_.nodes()[*node].stage);
+  for (const Node& node : graph_.nodes())
+    if (std::ranges::find(node.inputs, id) != node.inputs.end()) return builder_of_stage(node.stage);
+  return builders_.front();
 }
 
 Purpose Lowering::purpose_of(ValueId id) const {
@@ -210,12 +241,12 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   Role role = Role::temporary;
   switch (info.kind) {
     // An input with micro-batches is bound as a whole.
-    case Kind::input: role = graph_.bound_type(id) == info.type ? Role::input : Role::temporary; break;
+    case Kind::input: role = graph_.replica_type(id) == info.type ? Role::input : Role::temporary; break;
     case Kind::parameter:
     case Kind::state: role = bound_.contains(id) ? Role::input : Role::state; break;
     case Kind::constant:
-      lowered_.operands[id] = builder_.constant(info.name, info.type.type, layout.rows, layout.cols,
-                                                contents_of(info.type, graph_.contents(id), order));
+      lowered_.operands[id] = builder_of(id).constant(info.name, info.type.type, layout.rows, layout.cols,
+                                                      contents_of(info.type, graph_.contents(id), order));
       return;
     case Kind::result:
       for (const auto& [name, value] : graph_.outputs())
@@ -228,14 +259,14 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
       break;
   }
   if (is_function_ && (role == Role::input || role == Role::output)) {
-    lowered_.operands[id] = builder_.argument(info.name, info.type.type, layout, purpose_of(id));
+    lowered_.operands[id] = builder_of(id).argument(info.name, info.type.type, layout, purpose_of(id));
     return;
   }
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
   if (info.kind != Kind::result && !on_host() && order != Order::stored) layout.mapping = wanted_mapping(id);
   const bool is_part = info.kind == Kind::input && role == Role::temporary;
-  lowered_.operands[id] =
-      builder_.add(is_part ? info.name + ".micro" : info.name, role, info.type.type, layout, purpose_of(id));
+  lowered_.operands[id] = builder_of(id).add(is_part ? info.name + ".micro" : info.name, role, info.type.type,
+                                             layout, purpose_of(id));
 }
 
 Operand Lowering::input(size_t i) {
@@ -258,21 +289,22 @@ Operand Lowering::output_beside(size_t i, const Operand& operand) {
   const TensorType& type = graph_.type(graph_.nodes()[node_].outputs.at(i));
   const OperandLayout wanted =
       output_order(i) == Order::stored ? OperandLayout{} : layout_of(type, output_order(i));
-  if (on_host() || wanted.rows != operand.rows() || wanted.cols != operand.cols() || !builder_.holds(operand))
+  if (on_host() || wanted.rows != operand.rows() || wanted.cols != operand.cols() ||
+      !builder().holds(operand))
     return output(i);
-  return output(i, builder_.mapping_of(operand));
+  return output(i, builder().mapping_of(operand));
 }
 
 void Lowering::alias_output(size_t i, const Operand& operand) {
   const ValueId id = graph_.nodes()[node_].outputs.at(i);
   for (const auto& [name, value] : graph_.outputs())
-    if (value == id) return builder_.send(operand, output(i), steps_);
+    if (value == id) return builder().send(operand, output(i), steps_);
   lowered_.operands[id] = operand;
 }
 
 Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
   const std::string_view of = graph_.info(graph_.nodes()[node_].outputs[0]).name;
-  return builder_.temporary(fmt::format("{}.{}", of, name), type, rows, cols);
+  return builder().temporary(fmt::format("{}.{}", of, name), type, rows, cols);
 }
 
 Operand Lowering::in_order(ValueId id, Order order) {
@@ -287,13 +319,13 @@ Operand Lowering::in_order(ValueId id, Order order) {
                     graph_.info(id).name));
   const auto known = converted_.find({id, order});
   if (known != converted_.end()) return known->second;
-  const Operand converted = builder_.bring(operand, layout_of(type, has), layout_of(type, order), steps_);
+  const Operand converted = builder().bring(operand, layout_of(type, has), layout_of(type, order), steps_);
   lowered_.conversions.push_back({id, has, order, type.elements() * size_of(type.type)});
   return converted_[{id, order}] = converted;
 }
 
 Operand Lowering::as_type(const Operand& operand, Type type) {
-  const Type has = builder_.type_of(operand);
+  const Type has = builder().type_of(operand);
   if (has == type) return operand;
   const Operand converted =
       temporary(fmt::format("as {}", name_of(type)), type, operand.rows(), operand.cols());
@@ -303,7 +335,7 @@ Operand Lowering::as_type(const Operand& operand, Type type) {
 
 void Lowering::convert_type(const Operand& from, const Operand& to) {
   if (from == to) return;
-  add(ops::CastProblem{builder_.type_of(from), builder_.type_of(to), to.rows(), to.cols()}, {from, to});
+  add(ops::CastProblem{builder().type_of(from), builder().type_of(to), to.rows(), to.cols()}, {from, to});
 }
 
 bool Lowering::is_used(ValueId id) const {
@@ -344,13 +376,15 @@ bool Lowering::is_read_later(ValueId weight, const Node& update) const {
 void Lowering::skip(const Node& node) { skipped_[static_cast<size_t>(&node - graph_.nodes().data())] = true; }
 
 void Lowering::lower(uint32_t index) {
-  const program::Program& program = builder_.program();
+  const program::Program& program = builders_.front().program();
   Lowered::Sets& sets = lowered_.sets[index];
   sets.first_set = static_cast<uint32_t>(program.compute_sets().size());
   sets.first_copy = static_cast<uint32_t>(program.copy_sets().size());
+  sets.first_collective = static_cast<uint32_t>(program.collectives().size());
   graph_.nodes()[index].operation->lower(*this, graph_.nodes()[index]);
   sets.last_set = static_cast<uint32_t>(program.compute_sets().size());
   sets.last_copy = static_cast<uint32_t>(program.copy_sets().size());
+  sets.last_collective = static_cast<uint32_t>(program.collectives().size());
 }
 
 /// State that was not updated in place gets its new value, at once: one state may be set to another.
@@ -361,7 +395,7 @@ void Lowering::assign() {
     const Operand to = operand_of(assignment.state);
     if (from != to) set.groups.push_back(copy_of(from, to));
   }
-  if (!set.groups.empty()) steps_.push_back(builder_.copy(std::move(set)));
+  if (!set.groups.empty()) steps_.push_back(builders_.front().copy(std::move(set)));
 }
 
 /// A result is computed where its first name is bound; other outputs are copies.
@@ -371,11 +405,12 @@ void Lowering::place_outputs() {
     const Operand& operand = operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
-    const OperandLayout layout{operand.rows(), operand.cols(), builder_.mapping_of(operand)};
-    output = is_function_ ? builder_.argument(name, builder_.type_of(operand), layout, purpose_of(id))
-                          : builder_.add(name + ".out", Role::output, builder_.type_of(operand), layout,
-                                         purpose_of(id));
-    builder_.send(operand, output, steps_);
+    const ops::Builder& builder = builder_of(id);
+    const OperandLayout layout{operand.rows(), operand.cols(), builder.mapping_of(operand)};
+    output = is_function_
+                 ? builder.argument(name, builder.type_of(operand), layout, purpose_of(id))
+                 : builder.add(name + ".out", Role::output, builder.type_of(operand), layout, purpose_of(id));
+    builder.send(operand, output, steps_);
   }
 }
 

@@ -39,12 +39,13 @@ struct Lowered {
   std::vector<std::optional<ValueId>> stored_as;
   std::vector<ValueId> gaps;  ///< gradients to clear when their pattern changes
   std::vector<Conversion> conversions;
-  /// By node: the compute and copy sets that it added are [first, last) of the program's.
+  /// By node: the compute sets, copy sets and collectives that it added are [first, last) of the program's.
   struct Sets {
     uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
+    uint32_t first_collective = 0, last_collective = 0;
   };
   std::vector<Sets> sets;
-  std::map<std::shared_ptr<const Graph>, LoweredFunction> functions;
+  std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< of a stage
 };
 
 struct LoweredFunction {
@@ -65,8 +66,11 @@ class Lowering {
   Lowered take() { return std::move(lowered_); }
 
   const Graph& graph() const { return graph_; }
-  const ops::Builder& builder() const { return builder_; }
-  bool on_host() const { return builder_.is_host(); }
+  /// On the tiles of the stage of the node being lowered.
+  const ops::Builder& builder() const {
+    return node_ < graph_.nodes().size() ? builder_of_stage(graph_.nodes()[node_].stage) : builders_.front();
+  }
+  bool on_host() const { return builders_.front().is_host(); }
 
   /// Of the node being lowered: an input or output in its chosen order.
   ops::Operand input(size_t i);
@@ -116,10 +120,21 @@ class Lowering {
   bool is_read_later(ValueId weight, const Node& update) const;
   /// Lowers a later node together with the current one.
   void skip(const Node& node);
+  /// Calls visit(node) for the node being lowered and all later ones, as if each were being lowered; those
+  /// for which it returns true are lowered with that.
+  template <class Visit>
+  void each_from(const Node& node, const Visit& visit) {
+    const uint32_t first = node_;
+    for (; node_ < graph_.nodes().size(); ++node_) {
+      const Node& other = graph_.nodes()[node_];
+      if (!skipped_[node_] && other.repeated == node.repeated && visit(other) && node_ != first) skip(other);
+    }
+    node_ = first;
+  }
 
   template <class Problem>
   void add(const Problem& problem, const std::vector<ops::Operand>& operands) {
-    run(ops::add(builder_, problem, operands));
+    run(ops::add(builder(), problem, operands));
   }
   void run(program::StepId step) { steps_.push_back(step); }
   /// Runs a step once, before the operations that are repeated for micro-batches.
@@ -131,7 +146,8 @@ class Lowering {
   bool is_forward_only(ValueId weight) const;
   void place_values();
   void place_micro_batches();
-  std::vector<program::MappedBox> columns_on_tiles(uint32_t rows, uint32_t cols) const;
+  static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
+                                                          uint32_t cols);
   void lower_all(bool repeated);
   void lower(uint32_t node);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
@@ -141,8 +157,14 @@ class Lowering {
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
+  const ops::Builder& builder_of_stage(uint32_t stage) const {
+    return builders_.size() == 1 ? builders_.front() : builders_.at(stage);
+  }
+  /// On the stage that computes a value, or that uses it first.
+  const ops::Builder& builder_of(ValueId id) const;
+
   const Graph& graph_;
-  const ops::Builder& builder_;
+  std::vector<ops::Builder> builders_;  ///< by stage, if a machine's chips are divided among them
   std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<std::pair<ValueId, Order>, ops::Operand> converted_;

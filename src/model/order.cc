@@ -172,7 +172,7 @@ class Choice {
     const ValueInfo& info = query_.graph.info(id);
     if (info.kind == Kind::result || info.belongs || query_.is_stored(id) || updated_.contains(id))
       return false;
-    if (!(query_.graph.bound_type(id) == info.type)) return false;  // rows of micro-batches
+    if (!(query_.graph.replica_type(id) == info.type)) return false;  // rows of micro-batches
     const Order before = values_[id];
     const double as_it_is = conversions(id);
     set_leaf(id, before == Order::plain ? Order::transposed : Order::plain);

@@ -11,8 +11,7 @@ Session::Session(const Graph& graph, const Machine& machine, const SessionOption
   if (fits()) set_state(initial_state(graph, options.seed));
 }
 Session::Session(const Graph& graph, const Session& owner)
-    : impl_(std::make_shared<Impl>(graph, owner.impl_->executable().machine, owner.impl_->options,
-                                   owner.impl_)) {
+    : impl_(std::make_shared<Impl>(graph, owner.impl_->whole_machine, owner.impl_->options, owner.impl_)) {
   if (!fits()) return;
   for (const auto& [name, values] : initial_state(graph, owner.impl_->options.seed))
     if (!impl_->shared.contains(impl_->find_state(name))) set(name, values);
@@ -53,6 +52,11 @@ class BoundRun {
       bindings_.push_back(impl_.bind(external.operand, external.id, found->data));
       return;
     }
+    if (impl_.graph.replicas() > 1)
+      throw UsageError(
+          fmt::format("'{}' has the form of a weight, which is no output of replicas: read it "
+                      "after the run, as a parameter or a state",
+                      external.name));
     const Variable& v = impl_.executable().program->variable(external.operand.variable);
     stored_.push_back({&external, found->data, std::vector<std::byte>(v.bytes())});
     bindings_.push_back({external.operand.variable, stored_.back().bytes.data(), v.cols, 1});

@@ -30,6 +30,17 @@ void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
         "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
 }
 
+void add_chips(const compiler::Executable& executable, const engine::Profile& profile, RunCost& cost) {
+  if (profile.chips.empty()) return;
+  const machine::Machine& m = executable.machine;
+  const std::vector<compiler::TileMemory> memory = memory_by_chip(executable.memory, m);
+  for (uint32_t c = 0; c < profile.chips.size(); ++c)
+    cost.chips.push_back({m.first_chip() + c, by_phase(profile.chips[c]), memory[c % memory.size()].total()});
+  for (const program::LinkLoad& load : profile.links)
+    cost.links.push_back(
+        {load.from, load.to, static_cast<uint64_t>(load.bytes), m.seconds(m.link_cycles(load.bytes))});
+}
+
 /// By value: from its operation to the last one that takes it; outputs to the end.
 std::vector<Lifetime> lifetimes_of(const Graph& graph) {
   std::map<ValueId, Lifetime> lifetimes;
@@ -64,6 +75,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
     const auto add = [&](const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; };
     for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
     for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
+    for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) add(profile.collectives[c]);
     cost.operations.push_back({std::string(graph.nodes()[n].operation->name),
                                graph.info(graph.nodes()[n].outputs[0]).name,
                                measured ? seconds.total() : cycles.total() / clock, by_phase(cycles)});
@@ -72,6 +84,8 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
     cost.conversions.push_back({graph.info(conversion.value).name, conversion.bytes});
   cost.lifetimes = lifetimes_of(graph);
   add_memory(executable().memory, cost);
+  add_chips(executable(), profile, cost);
+  cost.placements = placed.considered;
   return cost;
 }
 

@@ -17,6 +17,7 @@
 #include "compiler/compile.h"
 #include "engine/session.h"
 #include "model/lowering.h"
+#include "model/placement.h"
 #include "model/simplify.h"
 #include "product/numbers.h"
 
@@ -28,18 +29,14 @@ using program::Variable;
 struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
-      : graph(network), options(chosen), owner(std::move(owner_of_parameters)) {
+      : graph(network), options(chosen), owner(std::move(owner_of_parameters)), whole_machine(machine) {
     simplify(graph);
     find_shared();
-    program::Program program;
-    const ops::Builder builder(program, machine);
     std::set<ValueId> bound;
-    if (builder.is_host())
+    if (machine.kind == machine::Kind::host)
       for (const auto& [own, id] : shared) bound.insert(own);
-    Lowering lowering(graph, builder, std::move(bound));
-    program.set_main(lowering.build());
-    lowered = lowering.take();
-    session = std::make_unique<engine::Session>(compiler::compile(std::move(program), machine));
+    placed = place_graph(graph, machine, bound);
+    session = std::make_unique<engine::Session>(placed.executable);
   }
 
   const compiler::Executable& executable() const { return session->executable(); }
@@ -145,16 +142,13 @@ struct Session::Impl {
   /// An array of the caller, for an operand that holds a value.
   engine::Binding bind(const ops::Operand& operand, ValueId id, void* data) const {
     const int64_t cols = graph.type(id).cols();
-    if (lowered.orders.values[id] == Order::transposed) return {operand.variable, data, 1, cols};
-    return {operand.variable, data, cols, 1};
+    const uint64_t of_replica = graph.replica_type(id).elements();
+    const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
+    if (lowered.orders.values[id] == Order::transposed) return {operand.variable, data, 1, cols, next};
+    return {operand.variable, data, cols, 1, next};
   }
 
-  std::vector<engine::Binding> metadata() const {
-    std::vector<engine::Binding> bindings;
-    for (const auto& [id, weight] : lowered.weights)
-      for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
-    return bindings;
-  }
+  std::vector<engine::Binding> metadata() const { return placed.metadata(); }
 
   /// What the caller binds.
   struct External {
@@ -203,7 +197,9 @@ struct Session::Impl {
   SessionOptions options;
   std::shared_ptr<const Impl> owner;
   std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
-  Lowered lowered;
+  machine::Machine whole_machine;     ///< of which the executable may use a part
+  Placed placed;
+  Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;
 };
 

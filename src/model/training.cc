@@ -33,10 +33,26 @@ void check(const TrainingOptions& options) {
   if (options.clip_norm) require(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
 }
 
+/// Stage of the operation that computes a value; of a parameter, of the first that takes it.
+uint32_t stage_of(const Graph& graph, Value value) {
+  if (const auto& node = graph.info(value.id).node) return graph.nodes()[*node].stage;
+  for (const Node& node : graph.nodes())
+    if (std::ranges::find(node.inputs, value.id) != node.inputs.end()) return node.stage;
+  return 0;
+}
+
+/// Applies an operation to a value on its stage.
+Value apply_beside(Graph& graph, std::string_view operation, Value value, Attributes attributes = {}) {
+  graph.set_stage(stage_of(graph, value));
+  const Value result = graph.apply(operation, {value}, std::move(attributes))[0];
+  graph.set_stage(0);
+  return result;
+}
+
 /// Gradients and scalar outputs as means over micro-batches.
 void accumulate(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches) {
   const auto mean = [&](Value value) {
-    return graph.apply("accumulate", {value}, {{"scale", 1.0 / micro_batches}})[0];
+    return apply_beside(graph, "accumulate", value, {{"scale", 1.0 / micro_batches}});
   };
   for (Value& gradient : gradients) gradient = mean(gradient);
   for (const auto& [name, id] : std::map(graph.outputs())) {
@@ -46,6 +62,15 @@ void accumulate(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batc
     graph.replace_output(name, mean(graph.value(id)));
   }
   graph.repeat_for_micro_batches(micro_batches);
+}
+
+/// Gradients and scalar outputs as means over replicas.
+void average(Graph& graph, std::vector<Value>& gradients, uint32_t replicas) {
+  graph.replicate(replicas);
+  const auto mean = [&](Value value) { return apply_beside(graph, "mean_over_replicas", value); };
+  for (Value& gradient : gradients) gradient = mean(gradient);
+  for (const auto& [name, id] : std::map(graph.outputs()))
+    if (graph.type(id).shape.empty()) graph.replace_output(name, mean(graph.value(id)));
 }
 
 Value input_named(Graph& graph, const std::string& name, Type type) {
@@ -63,11 +88,15 @@ Value input_named(Graph& graph, const std::string& name, Type type) {
 void clip(Graph& graph, std::vector<Value>& gradients, double norm) {
   std::optional<Value> squares;
   for (const Value& gradient : gradients) {
-    const Value own = graph.apply("sum_of_squares", {gradient}, {{"over", "all"}})[0];
+    const Value own = apply_beside(graph, "sum_of_squares", gradient, {{"over", "all"}});
     squares = squares ? *squares + own : own;
   }
   const Value factor = minimum(reciprocal(sqrt(*squares) + kNormEpsilon) * norm, graph.constant("", {}, {1}));
-  for (Value& gradient : gradients) gradient = gradient * cast(factor, gradient.type().type);
+  for (Value& gradient : gradients) {
+    graph.set_stage(stage_of(graph, gradient));
+    gradient = gradient * cast(factor, gradient.type().type);
+  }
+  graph.set_stage(0);
 }
 
 /// State of an optimizer for each element of a parameter.
@@ -135,7 +164,7 @@ void add_training(Value loss, const TrainingOptions& options) {
       all.push_back(graph.value(id));
   // Before the gradients, as an update may run together with its gradient.
   std::optional<Rates> rates;
-  if (options.micro_batches == 1) rates.emplace(graph, options);
+  if (options.micro_batches == 1 && options.replicas == 1) rates.emplace(graph, options);
   const std::vector<std::optional<Value>> found = gradients(loss, all);
   std::vector<Value> parameters, its_gradients;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -146,14 +175,17 @@ void add_training(Value loss, const TrainingOptions& options) {
   if (parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
   graph.set_backward(true);
   if (options.micro_batches != 1) accumulate(graph, its_gradients, options.micro_batches);
+  if (options.replicas != 1) average(graph, its_gradients, options.replicas);
   if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm);
   if (!rates) rates.emplace(graph, options);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Value rate = rates->of(parameters[i]);
+    graph.set_stage(stage_of(graph, parameters[i]));
     std::visit(
         [&](const auto& optimizer) { update(graph, optimizer, parameters[i], its_gradients[i], rate); },
         options.optimizer);
   }
+  graph.set_stage(0);
   graph.set_backward(false);
 }
 

@@ -1,0 +1,49 @@
+// Means over the replicas of a graph.
+#include <algorithm>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+#include "ops/collective/collective.h"
+#include "ops/map/elementwise.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr std::string_view kName = "mean_over_replicas";
+
+Types infer(const Signature& s) { return {s.inputs[0]}; }
+
+/// Of one replica; evaluate() has the others.
+std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
+
+/// Scales a replica's value before it is summed, in place of the sum.
+program::VariableId scale(Lowering& l) {
+  const ops::Operand in = l.input(0), out = l.output_beside(0, in);
+  const Type type = l.builder().type_of(out);
+  l.add(ops::UnaryProblem{kernels::Unary::scale, type, out.rows(), out.cols(),
+                          1 / static_cast<float>(l.graph().replicas())},
+        {in, out});
+  return out.variable;
+}
+
+/// All means that can be computed now are one collective: they share its rounds.
+void lower(Lowering& l, const Node& node) {
+  if (l.graph().replicas() == 1) return l.alias_output(0, l.input(0));
+  std::vector<program::VariableId> sums;
+  l.each_from(node, [&](const Node& other) {
+    if (other.operation->name != kName || !l.is_computed(other.inputs[0])) return false;
+    sums.push_back(scale(l));
+    return true;
+  });
+  l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums));
+}
+
+std::vector<Case> cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
+
+constexpr Operation kReplicas[] = {{kName, 1, 1, infer, nullptr, reference, same_orders, lower, cases}};
+
+}  // namespace
+
+std::span<const Operation> replicas_operations() { return kReplicas; }
+
+}  // namespace tessera::model

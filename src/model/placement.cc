@@ -1,0 +1,112 @@
+#include "model/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "model/stages.h"
+
+namespace tessera::model {
+namespace {
+
+using machine::Machine;
+
+constexpr uint32_t kMostForSpeed = 4;
+
+Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound) {
+  program::Program program;
+  program.set_replicas(graph.replicas());
+  const Machine part = compiler::machine_of_replica(program, machine);
+  const ops::Builder builder(program, part);
+  Lowering lowering(graph, builder, bound);
+  program.set_main(lowering.build());
+  Placed placed;
+  placed.lowered = lowering.take();
+  placed.executable = compiler::compile(std::move(program), machine);
+  return placed;
+}
+
+bool has_stages(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.stage != 0; });
+}
+
+class PlacementSearch {
+ public:
+  PlacementSearch(const Graph& graph, const Machine& machine) : graph_(graph), machine_(machine) {}
+
+  Placed find() {
+    const uint32_t most = machine_.chip_count();
+    consider(fmt::format("1 of {} chips", most), graph_, 1);
+    const bool fits_one = fits_;
+    for (uint32_t chips = 2; chips <= most && wants_stages(chips, fits_one); chips *= 2)
+      consider_stages(chips);
+    for (uint32_t chips = 2; chips <= most && wants_as_one(chips, fits_one); chips *= 2)
+      consider(fmt::format("{} chips as one", chips), graph_, chips);
+    considered_[chosen_].chosen = true;
+    best_->considered = std::move(considered_);
+    return std::move(*best_);
+  }
+
+ private:
+  bool wants_stages(uint32_t chips, bool fits_one) const {
+    return fits_one ? graph_.micro_batches() > 1 && chips <= kMostForSpeed : !fits_;
+  }
+  bool wants_as_one(uint32_t chips, bool fits_one) const {
+    return fits_one ? chips <= kMostForSpeed : !fits_;
+  }
+
+  void consider_stages(uint32_t chips) {
+    Graph graph = graph_;
+    const std::vector<uint32_t> stages = stages_of_layers(graph, chips);
+    if (*std::ranges::max_element(stages) + 1 < chips) return;  // fewer layers than chips
+    graph.set_stages(stages);
+    consider(fmt::format("{} stages of whole layers on as many chips", chips), graph, chips);
+  }
+
+  void consider(std::string name, const Graph& graph, uint32_t chips) {
+    const Machine machine = machine_.part(0, chips * machine_.chip_tiles);
+    Placed placed = build(graph, machine, {});
+    const compiler::MemoryReport& memory = placed.executable->memory;
+    PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
+    cost.seconds = machine.seconds(
+        engine::Engine(placed.executable).run(placed.metadata(), {.dry = true}).cycles.total());
+    const bool is_better = !best_ || (memory.fits() && !fits_) ||
+                           (memory.fits() == fits_ &&
+                            (fits_ ? cost.seconds < considered_[chosen_].seconds
+                                   : memory.overflow_bytes < best_->executable->memory.overflow_bytes));
+    considered_.push_back(std::move(cost));
+    if (!is_better) return;
+    fits_ = memory.fits();
+    chosen_ = considered_.size() - 1;
+    best_ = std::move(placed);
+  }
+
+  const Graph& graph_;
+  const Machine& machine_;
+  std::vector<PlacementCost> considered_;
+  std::optional<Placed> best_;
+  size_t chosen_ = 0;
+  bool fits_ = false;
+};
+
+}  // namespace
+
+std::vector<engine::Binding> Placed::metadata() const {
+  std::vector<engine::Binding> bindings;
+  for (const auto& [id, weight] : lowered.weights)
+    for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
+  return bindings;
+}
+
+Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound) {
+  const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
+                       graph.replicas() == 1 && !has_stages(graph) &&
+                       machine.tiles == machine.chip_count() * machine.chip_tiles;
+  return is_free ? PlacementSearch(graph, machine).find() : build(graph, machine, bound);
+}
+
+}  // namespace tessera::model
