@@ -8,7 +8,9 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "machine/host/measure.h"
+#include "machine/model/links.h"
 #include "machine/model/machine.h"
+#include "report/axis.h"
 #include "report/table.h"
 
 namespace tessera::cli {
@@ -20,7 +22,45 @@ ordered_json json_of(const machine::Machine& m) {
   ordered_json figures = ordered_json::array();
   for (const machine::Figure& f : m.sources)
     figures.push_back({{"name", f.name}, {"value", f.value}, {"unit", f.unit}, {"source", f.source}});
-  return {{"name", m.name}, {"description", m.description}, {"tiles", m.tiles}, {"figures", figures}};
+  ordered_json json = {
+      {"name", m.name}, {"description", m.description}, {"tiles", m.tiles}, {"figures", figures}};
+  if (m.chips == 1) return json;
+  ordered_json links = ordered_json::array();
+  const machine::Links of_machine(m);
+  for (const machine::Link& link : of_machine.all())
+    if (link.from < link.to) links.push_back({link.from, link.to});
+  json["chips"] = m.chips;
+  json["tiles_per_chip"] = m.chip_tiles;
+  json["topology"] = name_of(m.topology);
+  json["links"] = links;
+  return json;
+}
+
+std::string plural(uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", report::count_text(count), what, count == 1 ? "" : "s");
+}
+
+/// Chips, tiles, workers and links, from the whole to its parts.
+std::string tree_of(const machine::Machine& m) {
+  const uint32_t tiles = m.chips == 1 ? m.tiles : m.chip_tiles;
+  std::string tree = fmt::format("{}\n", plural(m.chips, "chip"));
+  if (m.chips > 1) {
+    const machine::Links links(m);
+    std::string neighbours;
+    for (const machine::Link& link : links.all())
+      if (link.from == 0) neighbours += fmt::format("{}{}", neighbours.empty() ? "" : ", ", link.to);
+    const std::string width =
+        m.topology == machine::Topology::torus ? fmt::format(", rows of {}", m.torus_width) : "";
+    tree += fmt::format("├─ {}: {}{}; chip 0 to {}\n", plural(links.all().size() / 2, "link"),
+                        name_of(m.topology), width, neighbours);
+  }
+  if (m.streaming_bytes > 0)
+    tree += fmt::format("├─ each: {} of streaming memory\n", base::bytes_text(m.streaming_bytes));
+  const std::string numbers =
+      m.chips == 1 ? "" : fmt::format(", numbered from {} × chip", report::count_text(tiles));
+  tree +=
+      fmt::format("└─ each: {} of {}{}\n", plural(tiles, "tile"), base::bytes_text(m.tile_bytes), numbers);
+  return tree + fmt::format("   └─ each: {}\n", plural(m.workers_per_tile, "worker"));
 }
 
 std::vector<std::string> all_names() {
@@ -36,6 +76,7 @@ int show(const std::vector<std::string>& names, const CommonOptions& options) {
     list.push_back(json_of(m));
     if (options.json) continue;
     fmt::print("{}{}: {}\n", list.size() > 1 ? "\n" : "", m.name, m.description);
+    if (m.kind == machine::Kind::tiled) fmt::print("{}", tree_of(m));
     report::Table table({"figure", "value", "unit", "source"}, {0, 2, 3});
     for (const machine::Figure& f : m.sources)
       table.add({f.name, fmt::format("{:.12g}", f.value), f.unit, f.source});
@@ -115,8 +156,8 @@ Command add_machines_command(CLI::App& app) {
   auto options = std::make_shared<CommonOptions>();
   auto name = std::make_shared<std::string>();
   add_common_options(command, *options);
-  CLI::App& show_command =
-      *command.add_subcommand("show", "One machine: host, gc2, gc200, bow, or a .toml file");
+  CLI::App& show_command = *command.add_subcommand(
+      "show", "One machine: host, gc2, gc200, bow, m2000, pod16, pod64, or a .toml file");
   show_command.add_option("machine", *name, "host, a modelled machine's name, or a .toml file")->required();
   add_common_options(show_command, *options);
   CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and cache the figures");

@@ -54,6 +54,8 @@ struct SpmmResult {
   double predicted_seconds = 0;
   std::string printed;  ///< output of --print
   std::vector<ops::PlanCandidate> candidates;
+  std::vector<report::ChipSummary> chips;  ///< of a machine of several
+  std::vector<report::LinkSummary> links;
   std::optional<report::RunSummary> run;  ///< for --report and --trace
 
   std::optional<double> useful_gflops() const {

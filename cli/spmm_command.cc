@@ -76,7 +76,7 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "forward (Y = W·X, default), dx (Wᵀ·dY) or sddmm (dY·Xᵀ at the pattern of W) *");
   command.add_option_function<std::string>(
       "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
-      "host, gc2, gc200, bow, or a machine's .toml file (docs/machines.md) *");
+      "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file (docs/machines.md) *");
   command.add_option_function<std::string>(
       "--set", [&r](const std::string& s) { r.settings = parse_settings(s); },
       "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "

@@ -73,6 +73,8 @@ void estimate(const product::Product& product, SpmmResult& result) {
   const engine::Profile profile = product.estimate(result.run ? &trace : nullptr);
   if (result.run)
     result.run = report::summarize(product.executable(), profile, trace, report::Times::accounted);
+  result.chips = report::chips_of(product.executable(), profile);
+  result.links = report::links_of(product.executable(), profile);
   result.phases = profile.cycles.scaled(1 / machine.clock_hz);
   result.seconds = result.phases.total();
   if (machine.kind == machine::Kind::tiled) result.cycles = profile.cycles.total();

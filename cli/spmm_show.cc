@@ -72,6 +72,37 @@ ordered_json settings(const SpmmCase& what) {
   return out;
 }
 
+ordered_json chips(const SpmmResult& r) {
+  ordered_json list = ordered_json::array();
+  for (const report::ChipSummary& chip : r.chips) {
+    ordered_json seconds = ordered_json::object();
+    for (size_t p = 0; p < program::kPhases; ++p)
+      if (chip.seconds.at[p] != 0)
+        seconds[std::string(name_of(static_cast<program::Phase>(p)))] = chip.seconds.at[p];
+    list.push_back({{"chip", chip.chip},
+                    {"seconds", chip.seconds.total()},
+                    {"phases", seconds},
+                    {"bytes", chip.bytes},
+                    {"max_tile_bytes", chip.fullest_tile_bytes}});
+  }
+  return list;
+}
+
+ordered_json links(const SpmmResult& r) {
+  ordered_json list = ordered_json::array();
+  for (const report::LinkSummary& link : r.links)
+    list.push_back({{"from", link.from}, {"to", link.to}, {"bytes", link.bytes}, {"seconds", link.seconds}});
+  return list;
+}
+
+/// What machines of several chips have besides.
+ordered_json with_chips(ordered_json result, const SpmmResult& r) {
+  if (r.chips.empty()) return result;
+  result["chips"] = chips(r);
+  result["links"] = links(r);
+  return result;
+}
+
 ordered_json json_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
   const auto if_ran = [&](auto value) {
@@ -187,7 +218,7 @@ std::string overflow(const SpmmResult& r) {
 
 std::string json(std::span<const SpmmResult> results) {
   ordered_json list = ordered_json::array();
-  for (const SpmmResult& r : results) list.push_back(json_of(r));
+  for (const SpmmResult& r : results) list.push_back(with_chips(json_of(r), r));
   return ordered_json{{"schema", kSchema}, {"command", "spmm"}, {"results", list}}.dump(2) + "\n";
 }
 

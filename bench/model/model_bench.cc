@@ -1,7 +1,7 @@
 // A training step of a classifier, and every operation alone.
 //
 //   bench_model [--layers 1024,1024,10] [--batch 50] [--density 1] [--block 16] [--dynamic]
-//               [--machine host] [--threads 0] [--steps 200] [--rounds 9] [--operations]
+//               [--replicas 1] [--machine host] [--threads 0] [--steps 200] [--rounds 9] [--operations]
 //
 // Prints the time to build and compile the step, the time of a step (of a tiled machine the model's), its
 // parts, and for dense layers on a host the limit: operations at the processor's peak, and bytes of
@@ -31,6 +31,7 @@ struct Options {
   double density = 1;
   uint32_t block = 16;
   bool dynamic = false;
+  uint32_t replicas = 1;
   std::string machine = "host";
   uint32_t threads = 0;
   uint32_t steps = 200;
@@ -67,7 +68,7 @@ Graph classifier(const Options& options) {
   }
   const Value loss = cross_entropy(h, g.input("labels", {options.batch}, Type::u32));
   g.output("loss", loss);
-  add_training(loss, {Sgd{.momentum = 0.9}, {}});
+  add_training(loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = options.replicas});
   return g;
 }
 
@@ -107,6 +108,9 @@ double seconds_of_a_step(Session& session, const Options& options) {
 void print_cost(const RunCost& cost) {
   fmt::print("account: {:.3f} ms, {:.1f} MiB\n", 1e3 * cost.seconds,
              static_cast<double>(cost.total_bytes) / (1 << 20));
+  for (const PlacementCost& placement : cost.placements)
+    fmt::print("  {}: {:.3f} ms{}{}\n", placement.placement, 1e3 * placement.seconds,
+               placement.overflow.empty() ? "" : ", does not fit", placement.chosen ? ", chosen" : "");
   for (const auto& [purpose, bytes] : cost.bytes) fmt::print("  {:<12} {:>12} bytes\n", purpose, bytes);
   for (const OperationCost& operation : cost.operations)
     fmt::print("  {:<24} {:<28} {:9.2f} us\n", operation.operation, operation.value, 1e6 * operation.seconds);
@@ -195,6 +199,8 @@ Options parse(int argc, char** argv) {
       options.density = std::stod(value);
     else if (option == "--block")
       options.block = whole(value);
+    else if (option == "--replicas")
+      options.replicas = whole(value);
     else if (option == "--machine")
       options.machine = value;
     else if (option == "--threads")

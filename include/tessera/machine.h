@@ -53,7 +53,8 @@ class Machine {
 
   std::string name() const;
   bool is_host() const;
-  uint32_t tiles() const;
+  uint32_t tiles() const;       ///< of all chips
+  uint32_t chips() const;       ///< of a modelled machine; otherwise 1
   uint64_t tile_bytes() const;  ///< of one tile's memory; 0 on a host
   double clock_hz() const;
 

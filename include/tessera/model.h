@@ -390,13 +390,13 @@ struct TrainingOptions {
   std::optional<double> clip_norm = {};
   /// The graph is that of one micro-batch; gradients and scalar outputs are means over so many of them.
   uint32_t micro_batches = 1;
-  /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
-  /// outputs are means over replicas.
-  uint32_t replicas = 1;
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
   /// Factors of the learning rate for some parameters; others have 1.
   std::vector<std::pair<Value, double>> rates = {};
+  /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
+  /// outputs are means over replicas.
+  uint32_t replicas = 1;
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an

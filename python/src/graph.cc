@@ -79,8 +79,8 @@ std::string kind_of(const Graph& graph, ValueId id) {
 }
 
 model::TrainingOptions options_of(Graph& graph, model::Optimizer optimizer, std::optional<double> clip_norm,
-                                  uint32_t micro_batches, const Ids& frozen) {
-  return {optimizer, clip_norm, micro_batches, values_of(graph, frozen)};
+                                  uint32_t micro_batches, uint32_t replicas, const Ids& frozen) {
+  return {optimizer, clip_norm, micro_batches, values_of(graph, frozen), {}, replicas};
 }
 
 void bind_values(nb::class_<Graph>& graph) {
@@ -125,6 +125,7 @@ void bind_values(nb::class_<Graph>& graph) {
           "output", [](Graph& g, const std::string& name, ValueId id) { g.output(name, g.value(id)); },
           "name"_a, "value"_a)
       .def("remove_output", &Graph::remove_output, "name"_a)
+      .def("replicate", &Graph::replicate, "count"_a)
       .def("set_stage", &Graph::set_stage, "stage"_a);
 }
 
@@ -207,21 +208,22 @@ void bind_training(nb::class_<Graph>& graph) {
       .def(
           "add_sgd",
           [](Graph& g, ValueId loss, double momentum, double decay, bool nesterov,
-             std::optional<double> clip_norm, uint32_t micro_batches, const Ids& frozen) {
+             std::optional<double> clip_norm, uint32_t micro_batches, uint32_t replicas, const Ids& frozen) {
             add_training(g.value(loss), options_of(g, model::Sgd{momentum, decay, nesterov}, clip_norm,
-                                                   micro_batches, frozen));
+                                                   micro_batches, replicas, frozen));
           },
           "loss"_a, "momentum"_a, "decay"_a, "nesterov"_a, "clip_norm"_a.none(), "micro_batches"_a,
-          "frozen"_a)
+          "replicas"_a, "frozen"_a)
       .def(
           "add_adam",
           [](Graph& g, ValueId loss, std::pair<double, double> betas, double epsilon, double decay,
-             bool decoupled, std::optional<double> clip_norm, uint32_t micro_batches, const Ids& frozen) {
+             bool decoupled, std::optional<double> clip_norm, uint32_t micro_batches, uint32_t replicas,
+             const Ids& frozen) {
             const model::Adam adam{betas.first, betas.second, epsilon, decay, decoupled};
-            add_training(g.value(loss), options_of(g, adam, clip_norm, micro_batches, frozen));
+            add_training(g.value(loss), options_of(g, adam, clip_norm, micro_batches, replicas, frozen));
           },
           "loss"_a, "betas"_a, "epsilon"_a, "decay"_a, "decoupled"_a, "clip_norm"_a.none(), "micro_batches"_a,
-          "frozen"_a);
+          "replicas"_a, "frozen"_a);
 }
 
 }  // namespace

@@ -142,6 +142,7 @@ void bind_machine(nb::module_& m) {
       .def_ro("name", &ChosenMachine::name)
       .def_prop_ro("is_host", [](const ChosenMachine& c) { return c.machine.is_host(); })
       .def_prop_ro("tiles", [](const ChosenMachine& c) { return c.machine.tiles(); })
+      .def_prop_ro("chips", [](const ChosenMachine& c) { return c.machine.chips(); })
       .def_prop_ro("tile_bytes", [](const ChosenMachine& c) { return c.machine.tile_bytes(); })
       .def_prop_ro("clock_hz", [](const ChosenMachine& c) { return c.machine.clock_hz(); })
       .def("__repr__", [](const ChosenMachine& c) {

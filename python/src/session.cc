@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/model.h>
@@ -198,6 +199,27 @@ void bind_cost(nb::module_& m) {
       .def_ro("fullest_tile_bytes", &RunCost::fullest_tile_bytes)
       .def_ro("tile_bytes", &RunCost::tile_bytes)
       .def_ro("overflow", &RunCost::overflow)
+      .def_prop_ro("chips",
+                   [](const RunCost& c) {
+                     std::vector<std::tuple<uint32_t, std::map<std::string, double>, uint64_t>> chips;
+                     for (const model::ChipCost& each : c.chips)
+                       chips.emplace_back(each.chip, each.cycles, each.bytes);
+                     return chips;
+                   })
+      .def_prop_ro("links",
+                   [](const RunCost& c) {
+                     std::vector<std::tuple<uint32_t, uint32_t, uint64_t, double>> links;
+                     for (const model::LinkCost& each : c.links)
+                       links.emplace_back(each.from, each.to, each.bytes, each.seconds);
+                     return links;
+                   })
+      .def_prop_ro("placements",
+                   [](const RunCost& c) {
+                     std::vector<std::tuple<std::string, double, std::string, bool>> placements;
+                     for (const model::PlacementCost& each : c.placements)
+                       placements.emplace_back(each.placement, each.seconds, each.overflow, each.chosen);
+                     return placements;
+                   })
       .def_prop_ro("purposes", [](const RunCost&) { return memory_columns(); })
       .def_prop_ro("memory", &memory_of, kOwned)
       .def(

@@ -19,8 +19,9 @@ Product: TypeAlias = Literal["forward", "dx", "sddmm"]
 
 
 def machine(name: str, *, threads: int = 0, **figures: float) -> Machine:
-    """Return "host" (this computer), a built-in machine ("gc2", "gc200", "bow"), or that of a TOML file.
+    """Return "host" (this computer), a built-in machine, or that of a TOML file.
 
+    Built in are the chips "gc2", "gc200" and "bow", and "m2000", "pod16" and "pod64" with 4, 16 and 64 chips.
     `figures` change those of a modelled machine, as `tiles=2944`; docs/machines.md lists them.
     """
     return Machine(name, threads, {key: float(value) for key, value in figures.items()})

@@ -30,6 +30,7 @@ void check(const TrainingOptions& options) {
   }
   for (const auto& [value, factor] : options.rates)
     require(std::isfinite(factor) && factor >= 0, "a factor of the learning rate", factor, "at least 0");
+  require(options.replicas > 0, "the number of replicas", options.replicas, "at least 1");
   if (options.clip_norm) require(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
 }
 

@@ -25,6 +25,7 @@ Machine Machine::with(const std::string& key, double value) const {
 
 std::string Machine::name() const { return model_->name; }
 bool Machine::is_host() const { return model_->kind == machine::Kind::host; }
+uint32_t Machine::chips() const { return model_->chips; }
 uint32_t Machine::tiles() const { return model_->tiles; }
 uint64_t Machine::tile_bytes() const { return model_->tile_bytes; }
 double Machine::clock_hz() const { return model_->clock_hz; }

@@ -106,11 +106,36 @@ Html figures_of(const RunSummary& run) {
   return folded(fmt::format("Figures of {}, with sources", run.machine), table.html());
 }
 
+/// What each chip and each link of a machine of several chips had to do.
+Html chips_of(const RunSummary& run) {
+  RichTable chips(
+      {{"chip"}, {"time"}, {"computing"}, {"exchanging"}, {"waiting"}, {"memory"}, {"fullest tile"}});
+  for (const ChipSummary& chip : run.chips) {
+    const auto of = [&](std::initializer_list<program::Phase> phases) {
+      double seconds = 0;
+      for (const program::Phase phase : phases) seconds += chip.seconds[phase];
+      return value_text(seconds, Unit::seconds);
+    };
+    chips.add({fmt::format("{}", chip.chip), value_text(chip.seconds.total(), Unit::seconds),
+               of({program::Phase::compute, program::Phase::reduce, program::Phase::rearrange,
+                   program::Phase::control}),
+               of({program::Phase::exchange}), of({program::Phase::sync}), base::bytes_text(chip.bytes),
+               base::bytes_text(chip.fullest_tile_bytes)});
+  }
+  if (run.links.empty()) return chips.html();
+  RichTable links({{"link", Align::left}, {"carries"}, {"busy"}});
+  for (const LinkSummary& link : run.links)
+    links.add({fmt::format("chip {} to {}", link.from, link.to), base::bytes_text(link.bytes),
+               value_text(link.seconds, Unit::seconds)});
+  return chips.html() + links.html();
+}
+
 Html section_of(const RunReport& report) {
   Html all;
   if (!report.figures.empty()) all += key_figures(report.figures);
   if (!report.remark.empty()) all += paragraph(report.remark);
   if (!report.run.steps.empty()) all += subheading("Schedule") + schedule_of(report.run);
+  if (!report.run.chips.empty()) all += subheading("Chips") + chips_of(report.run);
   if (report.run.memory.total_bytes != 0) all += subheading("Memory") + memory_of(report.run);
   if (!report.partition.empty()) all += subheading("Plan") + plan_of(report);
   return all + passes_of(report.run) + figures_of(report.run);

@@ -102,18 +102,9 @@ class Summary {
   }
 
   void add_chips() {
-    const machine::Machine& m = executable_.machine;
-    if (out_.measured || profile_.chips.empty()) return;
-    const auto chips_of_replica = m.chip_count();
-    const std::vector<compiler::TileMemory> memory = compiler::memory_by_chip(executable_.memory, m);
-    for (uint32_t c = 0; c < profile_.chips.size(); ++c) {
-      const uint32_t in_replica = c % chips_of_replica;
-      out_.chips.push_back({m.first_chip() + c, profile_.chips[c].scaled(seconds_a_cycle_),
-                            memory[in_replica].total(), memory[in_replica].end});
-    }
-    for (const program::LinkLoad& load : profile_.links)
-      out_.links.push_back({load.from, load.to, static_cast<uint64_t>(load.bytes),
-                            m.link_cycles(load.bytes) * seconds_a_cycle_});
+    if (out_.measured) return;
+    out_.chips = chips_of(executable_, profile_);
+    out_.links = links_of(executable_, profile_);
   }
 
   static double cycles_of(const compiler::CompiledSet& set, program::TileId tile) {
@@ -196,6 +187,28 @@ class Summary {
 };
 
 }  // namespace
+
+std::vector<ChipSummary> chips_of(const Executable& executable, const engine::Profile& profile) {
+  std::vector<ChipSummary> chips;
+  if (profile.chips.empty()) return chips;
+  const machine::Machine& m = executable.machine;
+  const std::vector<compiler::TileMemory> memory = compiler::memory_by_chip(executable.memory, m);
+  for (uint32_t c = 0; c < profile.chips.size(); ++c) {
+    const compiler::TileMemory& of_chip = memory[c % memory.size()];
+    chips.push_back(
+        {m.first_chip() + c, profile.chips[c].scaled(m.seconds(1)), of_chip.total(), of_chip.end});
+  }
+  return chips;
+}
+
+std::vector<LinkSummary> links_of(const Executable& executable, const engine::Profile& profile) {
+  std::vector<LinkSummary> links;
+  const machine::Machine& m = executable.machine;
+  for (const program::LinkLoad& load : profile.links)
+    links.push_back(
+        {load.from, load.to, static_cast<uint64_t>(load.bytes), m.seconds(m.link_cycles(load.bytes))});
+  return links;
+}
 
 RunSummary summarize(const Executable& executable, const engine::Profile& profile,
                      const std::vector<engine::TraceEvent>& trace, Times times) {

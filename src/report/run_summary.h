@@ -89,6 +89,11 @@ inline constexpr size_t kMostRuns = 20'000;
 
 enum class Times : uint8_t { measured, accounted };
 
+/// The chips of an accounted run, replica by replica, and the links that it used; none of a machine of one
+/// chip.
+std::vector<ChipSummary> chips_of(const compiler::Executable& executable, const engine::Profile& profile);
+std::vector<LinkSummary> links_of(const compiler::Executable& executable, const engine::Profile& profile);
+
 /// Summarises a run by measured times, or by those that the machine's costs account for. `profile` and
 /// `trace` are empty for a program that was not run.
 RunSummary summarize(const compiler::Executable& executable, const engine::Profile& profile,

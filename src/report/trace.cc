@@ -30,6 +30,7 @@ class TraceWriter {
 
  private:
   static constexpr size_t kSteps = 0;
+  static constexpr size_t kFirstChip = 1000;  ///< after threads and tiles
 
   void name_tracks(size_t process, const RunSummary& run) {
     size_t threads = 0;
@@ -38,6 +39,8 @@ class TraceWriter {
     for (size_t s = 0; s < run.samples.size(); ++s)
       name("thread_name", process, s + 1,
            fmt::format("tile {} ({})", run.samples[s].tile, run.samples[s].name));
+    for (const ChipSummary& chip : run.chips)
+      name("thread_name", process, kFirstChip + chip.chip, fmt::format("chip {}", chip.chip));
   }
 
   void add_step(size_t process, const RunSummary& run, const StepRun& step) {
@@ -54,6 +57,9 @@ class TraceWriter {
     }
     for (size_t t = 0; t < step.threads.size(); ++t)
       slice(process, t + 1, summary.name, "thread", step.threads[t].begin, step.threads[t].end);
+    for (const ChipRun& chip : step.chips)
+      slice(process, kFirstChip + run.chips.at(chip.chip).chip, summary.name, "chip", chip.busy.begin,
+            chip.busy.end);
     const double computing = step.begin + before_computing(step.phases);
     for (size_t s = 0; s < summary.sampled.size(); ++s)
       slice(process, s + 1, summary.name, "tile", computing, computing + summary.sampled[s]);

@@ -195,6 +195,39 @@ TEST_F(CliTest, MachinesListsTheModelledOnesWithTheirSources) {
   EXPECT_NE(bow.out.find("PopSparse paper, section 4"), std::string::npos) << bow.out;
 }
 
+TEST_F(CliTest, MachinesShowTheTreeOfSeveralChips) {
+  const Outcome o = run("machines show m2000");
+  ASSERT_EQ(o.status, 0);
+  for (const char* line : {"4 chips\n", "├─ 4 links: ladder; chip 0 to 1, 2\n",
+                           "└─ each: 1,472 tiles of 639.0 kB", "   └─ each: 6 workers\n"})
+    EXPECT_NE(o.out.find(line), std::string::npos) << o.out;
+  EXPECT_NE(run("machines show gc200").out.find("1 chip\n└─ each: 1,472 tiles"), std::string::npos);
+  const json m = results_of(run("machines show pod64 --json"))[0];
+  EXPECT_EQ(m["chips"], 64);
+  EXPECT_EQ(m["topology"], "torus");
+  EXPECT_EQ(m["links"].size(), 64u + 32);
+  EXPECT_FALSE(results_of(run("machines show bow --json"))[0].contains("chips"));
+}
+
+TEST_F(CliTest, SpmmTellsWhatEachChipAndLinkHasToDo) {
+  const Outcome o =
+      run("spmm --m 256 --k 256 --density 1/4 --block 4 --n 512 --mode static --product forward,sddmm "
+          "--type f32 --machine m2000 --set tiles=16 --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json results = results_of(o);
+  ASSERT_EQ(results.size(), 2u);
+  for (const json& r : results) {
+    EXPECT_EQ(r["verified"], true);
+    ASSERT_EQ(r["chips"].size(), 4u) << r;
+    EXPECT_EQ(r["chips"][3]["chip"], 3);
+    EXPECT_EQ(r["chips"][0]["seconds"], r["seconds"]);
+  }
+  EXPECT_NE(results[0]["plan"]["partition"].get<std::string>().find("4 chips, each 128 columns"),
+            std::string::npos);
+  EXPECT_TRUE(results[0]["links"].empty());
+  EXPECT_EQ(results[1]["links"].size(), 4u);  // the ring that sums dW
+}
+
 TEST_F(CliTest, SetSweepsFiguresOfModelledMachines) {
   const Outcome o =
       run("spmm --m 64 --k 64 --density 1/4 --n 8 --mode static --machine host,gc2,bow "

@@ -131,3 +131,11 @@ def test_malformed_matrices():
 def test_matrices_are_not_pickled_by_accident(matrix):
     with pytest.raises(TypeError):
         pickle.dumps(tessera.spmm(matrix, 8, execute=False))
+
+
+def test_machines_of_several_chips(matrix):
+    m2000 = tessera.machine("m2000", tiles=16)
+    assert (m2000.chips, m2000.tiles, tessera.machine("bow").chips) == (4, 64, 1)
+    result = tessera.spmm(matrix, n=256, machine=m2000, dtype="f32", verify="full")
+    assert result.verified
+    assert "chips" in result.plan

@@ -287,6 +287,27 @@ def test_dropout_statistics():
     np.testing.assert_array_equal(with_rest.run(x), masks[1])
 
 
+def test_replicas_give_the_gradient_of_all(rng):
+    x, labels = batch(rng, 40)
+    whole = mlp(batch=40).training_step("cross_entropy", "sgd", rate=0.1).session(seed=1)
+    step = mlp(batch=10).training_step("cross_entropy", "sgd", rate=0.1, replicas=4)
+    session = step.session(tessera.machine("m2000", tiles=8), seed=1)
+    for _ in range(3):
+        np.testing.assert_allclose(session.run(x, labels), whole.run(x, labels), rtol=1e-5)
+    for name, values in session.parameters().items():
+        np.testing.assert_allclose(values, whole.parameters()[name], rtol=1e-4, atol=1e-6)
+    estimate = step.estimate(tessera.machine("m2000", tiles=8))
+    assert [chip for chip, _, _ in estimate.chips] == [0, 1, 2, 3]
+    assert estimate.links and not estimate.placements
+    assert json.loads(estimate.to_json())["links"][0]["bytes"] > 0
+
+
+def test_graphs_are_placed_on_chips():
+    estimate = mlp().estimate(tessera.machine("m2000", tiles=8))
+    chosen = [placement for placement, _, _, is_chosen in estimate.placements if is_chosen]
+    assert chosen == ["1 of 4 chips"] and "1 of 4 chips" in repr(estimate)
+
+
 def test_dropout_with_adam_and_micro_batches():
     graph = model.Graph()
     w = graph.parameter("w", (4, 64), model.uniform(0.1))

@@ -40,6 +40,11 @@ class Estimate:
         self.tile_bytes: int = cost.tile_bytes
         #: What does not fit, and what to change; empty if everything fits.
         self.overflow: str = cost.overflow
+        #: On a machine of several chips: (chip, cycles by phase, bytes), and (from, to, bytes, seconds) of each link in use.
+        self.chips: list[tuple[int, dict[str, float], int]] = cost.chips
+        self.links: list[tuple[int, int, int, float]] = cost.links
+        #: Ways to place the graph on the chips that were considered: (placement, seconds, overflow, chosen).
+        self.placements: list[tuple[str, float, str, bool]] = cost.placements
         #: The columns of `memory`; "other" is code, vertex state, stacks and padding.
         self.purposes: list[str] = cost.purposes
 
@@ -71,9 +76,24 @@ class Estimate:
                 "tile_bytes": self.tile_bytes,
                 "fits": self.fits,
                 "overflow": self.overflow,
+                **self._of_chips(),
             },
             indent=2,
         )
+
+    def _of_chips(self) -> dict[str, object]:
+        if not self.chips and not self.placements:
+            return {}
+        return {
+            "chips": [{"chip": chip, "cycles": cycles, "bytes": size} for chip, cycles, size in self.chips],
+            "links": [
+                {"from": start, "to": end, "bytes": size, "seconds": seconds} for start, end, size, seconds in self.links
+            ],
+            "placements": [
+                {"placement": placement, "seconds": seconds, "overflow": overflow, "chosen": chosen}
+                for placement, seconds, overflow, chosen in self.placements
+            ],
+        }
 
     def page(self) -> str:
         """Return a page: time by operation and phase, memory by tile and purpose."""
@@ -93,6 +113,8 @@ class Estimate:
         if self.overflow:
             lines.append(f"  {self.overflow}")
         lines.append(f"  {_seconds(self.seconds)}, {sum(self.cycles.values()):,.0f} cycles: {_parts(self.cycles)}")
+        for placement, seconds, overflow, chosen in self.placements:
+            lines.append(f"  {placement}: {overflow or _seconds(seconds)}{', chosen' if chosen else ''}")
         if not self.machine.is_host:
             share = self.fullest_tile_bytes / self.tile_bytes
             lines.append(f"  fullest tile {self.fullest_tile_bytes:,} bytes, {share:.0%}")

@@ -196,6 +196,7 @@ class Graph:
         weight_decay: float | None = None,
         clip_norm: float | None = None,
         micro_batches: int = 1,
+        replicas: int = 1,
         keep: Iterable[str] = (),
     ) -> TrainingStep:
         """Copy the graph, and add a loss, gradients of all parameters, and their updates as PyTorch defines them.
@@ -203,11 +204,13 @@ class Graph:
         A loss by name compares the output, or the one that is named, with a new input: "cross_entropy" with "labels",
         one per row, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none is given, else 0. Gradients
         are scaled so that their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one,
-        and a run takes the rows of all. Runs return the loss and those outputs that `keep` names.
+        and a run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by
+        side on rows of their own and share the means of their gradients. Runs return the loss and those outputs that
+        `keep` names.
         """
         step = TrainingStep(self, rate)
         step._add_loss(loss, output, tuple(keep))
-        step._add_updates(optimizer, momentum, nesterov, betas, eps, weight_decay, clip_norm, micro_batches)
+        step._add_updates(optimizer, momentum, nesterov, betas, eps, weight_decay, clip_norm, micro_batches, replicas)
         return step
 
 
@@ -271,9 +274,10 @@ class TrainingStep(Graph):
         weight_decay: float | None,
         clip_norm: float | None,
         micro_batches: int,
+        replicas: int,
     ) -> None:
         frozen = [value.id for value in self.parameters if value.name in self._frozen]
-        common = (clip_norm, micro_batches, frozen)
+        common = (clip_norm, micro_batches, replicas, frozen)
         if optimizer == "sgd":
             self.native.add_sgd(self.loss.id, momentum, weight_decay or 0.0, nesterov, *common)
         elif optimizer in ("adam", "adamw"):

@@ -16,6 +16,7 @@
   X(cast)                          \
   X(dropout)                       \
   X(accumulate)                    \
+  X(replicas)                      \
   X(update)                        \
   X(call)                          \
   X(structured)                    \

@@ -1,0 +1,246 @@
+// Networks on machines of several chips: replicas, stages, and where networks are placed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <cmath>
+#include <set>
+
+#include "model/stages.h"
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using testing::HasSubstr;
+
+/// Chips of a few tiles.
+Machine chips(uint32_t count, uint32_t tiles_each = 8) {
+  return Machine::find("m2000").with("chips", count).with("tiles", tiles_each);
+}
+
+void expect_steps_like_float64(const Classifier& network, Session& session, uint32_t steps) {
+  WideArrays state = widened(initial_state(network.graph));
+  for (uint32_t step = 1; step <= steps; ++step) {
+    const WideArrays inputs = network.inputs(step);
+    const double expected = evaluate(network.graph, inputs, state).at("loss")[0];
+    ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5 * std::max(1.0, expected))
+        << "step " << step;
+  }
+  for (const auto& [name, values] : session.state())
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(values[i], state.at(name)[i], 1e-4 * std::max(1.0, std::abs(state.at(name)[i])))
+          << name << ", element " << i;
+}
+
+double total(const std::map<std::string, double>& cycles) {
+  double sum = 0;
+  for (const auto& [phase, count] : cycles) sum += count;
+  return sum;
+}
+
+TEST(DataParallel, StepsAreThoseOfFloat64) {
+  const TrainingOptions four = {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4};
+  const TrainingOptions two = {
+      .optimizer = Adam{.epsilon = 1e-3}, .clip_norm = 0.5, .micro_batches = 2, .replicas = 2};
+  for (const auto& [layers, options] :
+       {std::pair(Layers::dense, two), {Layers::sparse, four}, {Layers::dynamic, four}}) {
+    SCOPED_TRACE(static_cast<int>(layers));
+    Classifier network(layers);
+    add_training(network.loss, options);
+    Session session(network.graph, chips(4));
+    ASSERT_TRUE(session.fits());
+    expect_steps_like_float64(network, session, 2);
+  }
+}
+
+TEST(DataParallel, IsTheMeanOverAllRows) {
+  // Replicas see the rows that micro-batches see, one after the other.
+  Classifier replicated(Layers::dense), repeated(Layers::dense);
+  add_training(replicated.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
+  add_training(repeated.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4});
+  EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("x").id).shape, (Shape{80, 48}));
+  EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("rate").id).shape, Shape{});
+  WideArrays of_replicas = widened(initial_state(replicated.graph)), of_batches = of_replicas;
+  for (uint32_t step = 1; step <= 3; ++step) {
+    const WideArrays inputs = replicated.inputs(step);
+    EXPECT_NEAR(evaluate(replicated.graph, inputs, of_replicas).at("loss")[0],
+                evaluate(repeated.graph, inputs, of_batches).at("loss")[0], 1e-12);
+  }
+  for (const auto& [name, values] : of_batches)
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], of_replicas.at(name)[i], 1e-12);
+}
+
+TEST(DataParallel, TakesTheTimeOfAReplicaAndItsSums) {
+  Classifier one(Layers::dense), four(Layers::dense);
+  add_training(one.loss, {});
+  add_training(four.loss, {.replicas = 4});
+  const RunCost alone = Session(one.graph, chips(1)).cost();
+  Session session(four.graph, chips(4));
+  const RunCost cost = session.cost();
+  EXPECT_GT(cost.seconds, alone.seconds);
+  EXPECT_LT(cost.seconds, 3 * alone.seconds);
+  ASSERT_EQ(cost.chips.size(), 4u);
+  for (const ChipCost& chip : cost.chips) {
+    EXPECT_EQ(total(chip.cycles), total(cost.cycles));
+    EXPECT_EQ(chip.bytes, cost.chips[0].bytes);
+  }
+  EXPECT_FALSE(cost.links.empty());
+  const Arrays inputs = narrowed(four.inputs(1));
+  EXPECT_THAT(session.program(), HasSubstr("main of 4 replicas"));
+  EXPECT_THAT(session.program(), HasSubstr("all-reduce mean over replicas by "));
+  session.run(inputs);
+  EXPECT_EQ(session.cost().seconds, cost.seconds);
+}
+
+TEST(DataParallel, OutputsHaveTheRowsOfAllReplicas) {
+  Graph g;
+  const Value x = g.input("x", {5, 16});
+  const Value h = relu(linear(x, g.parameter("w", {12, 16}, Initial::normal(0.3))));
+  g.output("h", h);
+  g.replicate(3);
+  Session session(g, chips(3 * 2, 4).with("chips", 6));
+  const Arrays inputs = {{"x", narrowed(random_values(g.bound_type(x.id), -1, 1, 1, 3, 0))}};
+  WideArrays state = widened(session.state());
+  const std::vector<double> expected = evaluate(g, widened(inputs), state).at("h");
+  const std::vector<float> found = session.run(inputs).at("h");
+  ASSERT_EQ(found.size(), 3u * 5 * 12);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5);
+}
+
+TEST(DataParallel, NeedsChips) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.replicas = 3});
+  EXPECT_THROW(Session(network.graph, chips(4)), UsageError);
+  EXPECT_THROW(Session(network.graph, Machine::host(2)), UsageError);
+}
+
+/// Two layers, each on a stage.
+struct TwoStages {
+  Graph graph;
+  Value loss;
+
+  TwoStages() {
+    const Value x = graph.input("x", {12, 48});
+    const Value h = gelu(layer(graph, "first", x, 64, Layers::dense));
+    graph.set_stage(1);
+    loss = mean_squared_error(layer(graph, "second", h, 32, Layers::dense), graph.input("target", {12, 32}));
+    graph.output("loss", loss);
+    graph.set_stage(0);
+  }
+  Arrays inputs(uint32_t step) const {
+    Arrays arrays;
+    for (ValueId id : graph.inputs())
+      arrays[graph.info(id).name] = graph.info(id).name == "rate"
+                                        ? std::vector<float>{0.0625}
+                                        : narrowed(random_values(graph.bound_type(id), -1, 1, 1, step, id));
+    return arrays;
+  }
+};
+
+TEST(Stages, LieOnTheirOwnChips) {
+  for (const uint32_t micro_batches : {1U, 3U}) {
+    TwoStages network;
+    add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
+    Session session(network.graph, chips(2));
+    WideArrays state = widened(session.state());
+    for (uint32_t step = 1; step <= 3; ++step) {
+      const Arrays inputs = network.inputs(step);
+      const double expected = evaluate(network.graph, widened(inputs), state).at("loss")[0];
+      ASSERT_NEAR(session.run(inputs).at("loss")[0], expected, 1e-5);
+    }
+    for (const auto& [name, values] : session.state())
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], state.at(name)[i], 1e-4) << name;
+    const RunCost cost = session.cost();
+    ASSERT_EQ(cost.chips.size(), 2u);
+    EXPECT_EQ(cost.links.size(), 2u);  // activations one way, gradients the other
+    double operations = 0;
+    for (const OperationCost& operation : cost.operations) operations += operation.seconds;
+    EXPECT_GT(operations, 0.5 * cost.seconds);
+    EXPECT_TRUE(cost.placements.empty());
+  }
+}
+
+TEST(Stages, ShareTheChipsOfAMachineEqually) {
+  TwoStages network;
+  EXPECT_EQ(Session(network.graph, chips(4)).cost().chips.size(), 4u);
+  EXPECT_TRUE(Session(network.graph, chips(1)).cost().chips.empty());
+  EXPECT_NO_THROW(Session(network.graph, Machine::host(2)));
+  Graph three = network.graph;
+  three.set_stage(2);
+  three.output("more", three.value(network.loss.id) * 2);
+  EXPECT_THAT(test::error_of<UsageError>([&] { Session(three, chips(4)); }),
+              HasSubstr("3 stages cannot share the 4 chips of m2000 equally"));
+}
+
+/// Layers of one width.
+Graph layers_of(uint32_t count, uint32_t width) {
+  Graph g;
+  Value h = g.input("x", {8, width});
+  for (uint32_t i = 0; i < count; ++i)
+    h = relu(linear(h, g.parameter("w" + std::to_string(i), {width, width}, Initial::normal(0.05))));
+  g.output("y", h);
+  return g;
+}
+
+TEST(Placement, OfWholeLayersFollowsTheirParameters) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}});
+  const Graph& g = network.graph;
+  const std::vector<uint32_t> stages = stages_of_layers(g, 2);
+  const auto stage_of_weight = [&](const std::string& name) {
+    std::set<uint32_t> found;
+    for (size_t n = 0; n < g.nodes().size(); ++n)
+      for (const ValueId input : g.nodes()[n].inputs)
+        if (g.info(input).name == name) found.insert(stages[n]);
+    EXPECT_EQ(found.size(), 1u) << name;  // forward, gradients and update lie together
+    return *found.begin();
+  };
+  EXPECT_EQ(stage_of_weight("first.weight"), 0u);
+  EXPECT_EQ(stage_of_weight("second.weight"), 1u);
+  EXPECT_EQ(stage_of_weight("third.weight"), 1u);
+}
+
+TEST(Placement, TakesOneChipWhereMoreWouldBeSlower) {
+  const RunCost cost = Session(layers_of(2, 32), chips(4)).cost();
+  ASSERT_EQ(cost.placements.size(), 3u);
+  EXPECT_EQ(cost.placements[0].placement, "1 of 4 chips");
+  EXPECT_TRUE(cost.placements[0].chosen);
+  for (const PlacementCost& other : cost.placements) EXPECT_GE(other.seconds, cost.seconds);
+}
+
+TEST(Placement, OfWhatOverflowsAChipIsWholeLayersFirst) {
+  // Four weights of 0.8 MB on chips of 4 × 639 kB.
+  const Graph g = layers_of(4, 448);
+  Session session(g, chips(4, 4));
+  ASSERT_TRUE(session.fits());
+  const RunCost cost = session.cost();
+  ASSERT_EQ(cost.placements.size(), 2u);
+  EXPECT_THAT(cost.placements[0].overflow, HasSubstr("overflows by"));
+  EXPECT_EQ(cost.placements[1].placement, "2 stages of whole layers on as many chips");
+  EXPECT_TRUE(cost.placements[1].chosen);
+  const Arrays inputs = {{"x", narrowed(random_values(g.type(g.inputs()[0]), -1, 1, 1, 1, 0))}};
+  WideArrays state = widened(session.state());
+  const std::vector<double> expected = evaluate(session.graph(), widened(inputs), state).at("y");
+  const std::vector<float> found = session.run(inputs).at("y");
+  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4);
+}
+
+TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {
+  const Graph g = layers_of(1, 1024);  // 4 MB
+  Session session(g, chips(4, 4));
+  ASSERT_TRUE(session.fits());
+  const RunCost cost = session.cost();
+  EXPECT_THAT(cost.placements.back().placement, HasSubstr("chips as one"));
+  EXPECT_TRUE(cost.placements.back().chosen);
+  EXPECT_FALSE(cost.links.empty());
+  const Arrays inputs = {{"x", narrowed(random_values(g.type(g.inputs()[0]), -1, 1, 1, 1, 0))}};
+  WideArrays state = widened(session.state());
+  const std::vector<double> expected = evaluate(session.graph(), widened(inputs), state).at("y");
+  const std::vector<float> found = session.run(inputs).at("y");
+  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4);
+}
+
+}  // namespace
+}  // namespace tessera::model
