@@ -97,7 +97,9 @@ TEST(ChipProducts, AreRightAndTakeWhatWasPredicted) {
 
 TEST(ChipProducts, SpreadLargeOnesAndSayWhenNot) {
   const Numbers small(16, 16, 1, 4), large(64, 64, 128, 4);
-  Product one(small.w, small.n, Machine(chips(4)));
+  machine::Machine far = chips(4);
+  far.link_latency_seconds = 1e-5;
+  Product one(small.w, small.n, Machine(far));
   EXPECT_THAT(one.plan(), HasSubstr("1 of 4 chips: "));
   Product four(large.w, large.n, Machine(chips(4)));
   EXPECT_THAT(four.plan(), HasSubstr("4 chips, each 32 columns: "));
