@@ -225,7 +225,7 @@ TEST_F(CliTest, SpmmTellsWhatEachChipAndLinkHasToDo) {
   EXPECT_NE(results[0]["plan"]["partition"].get<std::string>().find("4 chips, each 128 columns"),
             std::string::npos);
   EXPECT_TRUE(results[0]["links"].empty());
-  EXPECT_EQ(results[1]["links"].size(), 4u);  // the ring that sums dW
+  EXPECT_FALSE(results[1]["links"].empty());  // W's gradient is a sum over all chips
 }
 
 TEST_F(CliTest, SetSweepsFiguresOfModelledMachines) {
