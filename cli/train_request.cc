@@ -117,7 +117,8 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
                   fmt::join(kImageSets, ", "), fmt::join(recording_sets(), ", "), recording_sets().front()));
   add_count(command, "--images", r.images,
             "Synthetic images, and a quarter as many for testing (default: 8000)", kMostImages);
-  command.add_option("--machine", r.machine, "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
+  command.add_option("--machine", r.machine,
+                     "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
   add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
             kMostTiles);
   command.add_option("--checkpoint", r.checkpoint,

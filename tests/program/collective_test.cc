@@ -57,8 +57,8 @@ TEST(Collectives, BringTogetherWhatTheyShould) {
         const Held held = follow(kind, algorithm, replicas);
         for (uint32_t r = 0; r < replicas; ++r)
           for (uint32_t chunk = 0; chunk < replicas; ++chunk) {
-            const bool is_all = kind == CollectiveKind::all_reduce ||
-                                (kind == CollectiveKind::reduce_scatter && chunk == r);
+            const bool is_all =
+                kind == CollectiveKind::all_reduce || (kind == CollectiveKind::reduce_scatter && chunk == r);
             EXPECT_TRUE(!is_all || held[r][chunk] == all);
             EXPECT_TRUE(kind != CollectiveKind::all_gather ||
                         held[r][chunk] == std::multiset<uint32_t>{chunk});
