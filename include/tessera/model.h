@@ -316,6 +316,8 @@ struct SpikingOptions {
   uint64_t seed = 0;
   double expected_input_activity = 0.02;  ///< fraction of inputs, for planning
   double expected_activity = 0.04;        ///< fraction of neurons that are listed, for planning
+  /// Of each layer on tiled machines; none, or 0: as few pairs on each tile as there are tiles for.
+  std::vector<uint32_t> neurons_per_tile = {};
 };
 
 /// What spiking layers give.
@@ -421,6 +423,9 @@ struct SessionOptions {
   uint64_t seed = 0;  ///< of initial contents
   uint32_t threads =
       0;  ///< at most this many; 0: one per tile of a host, or the default for a modelled machine
+  /// As many chips of a machine of several work as one, on a graph without stages and replicas; 0: what is
+  /// predicted to be fastest.
+  uint32_t chips = 0;
 };
 
 /// Cost of an operation in one run.
@@ -473,6 +478,9 @@ struct Lifetime {
 struct RunCost {
   double seconds = 0;
   std::map<std::string, double> cycles;  ///< by phase
+  /// Of the cycles of the slowest tile in each compute set, the mean over all tiles: 1 if all are equally
+  /// busy. Costs that depend on data, such as spikes, count as expected.
+  double balance = 0;
   std::vector<OperationCost> operations;
   std::vector<ConversionCost> conversions;
   std::vector<Lifetime> lifetimes;        ///< of all results; inputs, parameters and state are always alive

@@ -1,6 +1,7 @@
 #include "model/placement.h"
 
 #include <fmt/format.h>
+#include <tessera/error.h>
 
 #include <algorithm>
 #include <optional>
@@ -32,6 +33,16 @@ Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>
 
 bool has_stages(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.stage != 0; });
+}
+
+/// The first chips of a machine.
+Machine chips_of(const Graph& graph, const Machine& machine, uint32_t chips) {
+  const uint32_t all = machine.chip_count();
+  if (chips > all)
+    throw UsageError(fmt::format("{} chips are to work as one; {} has {}", chips, machine.name, all));
+  if (graph.replicas() > 1 || has_stages(graph))
+    throw UsageError("chips cannot work as one on a graph with replicas or stages, which divide them");
+  return all == 1 ? machine : machine.part(0, chips * machine.chip_tiles);
 }
 
 class PlacementSearch {
@@ -102,7 +113,9 @@ std::vector<engine::Binding> Placed::metadata() const {
   return bindings;
 }
 
-Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound) {
+Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound,
+                   uint32_t chips) {
+  if (chips > 0) return build(graph, chips_of(graph, machine, chips), bound);
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
                        graph.replicas() == 1 && !has_stages(graph) &&
                        machine.tiles == machine.chip_count() * machine.chip_tiles;

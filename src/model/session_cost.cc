@@ -62,6 +62,16 @@ std::vector<Lifetime> lifetimes_of(const Graph& graph) {
   return sorted;
 }
 
+double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
+  double mean = 0, most = 0;
+  for (size_t s = 0; s < executable.sets.size(); ++s) {
+    const auto times = static_cast<double>(profile.sets[s].times);
+    mean += times * executable.sets[s].balance.mean;
+    most += times * executable.sets[s].balance.most;
+  }
+  return most == 0 ? 1 : mean / most;
+}
+
 }  // namespace
 
 RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
@@ -69,6 +79,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   RunCost cost;
   cost.seconds = measured ? profile.seconds : profile.cycles.total() / clock;
   cost.cycles = by_phase(profile.cycles);
+  cost.balance = balance_of(executable(), profile);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Lowered::Sets& sets = lowered.sets[n];
     program::PhaseTimes cycles, seconds;

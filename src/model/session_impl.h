@@ -35,7 +35,7 @@ struct Session::Impl {
     std::set<ValueId> bound;
     if (machine.kind == machine::Kind::host)
       for (const auto& [own, id] : shared) bound.insert(own);
-    placed = place_graph(graph, machine, bound);
+    placed = place_graph(graph, machine, bound, options.chips);
     session = std::make_unique<engine::Session>(placed.executable);
   }
 

@@ -14,10 +14,11 @@ namespace tessera::ops {
 
 /// One way to partition an operation over the tiles of a machine.
 struct PlanCandidate {
-  std::string partition;        ///< for people: "2 × 1 tiles, 64 × 512 per tile"
-  program::PhaseTimes seconds;  ///< predicted
-  uint64_t max_tile_bytes = 0;  ///< of the fullest tile; on a host, of the shared space
-  std::string rejected;         ///< the reason; empty if it is feasible
+  std::string partition;             ///< for people: "2 × 1 tiles, 64 × 512 per tile"
+  program::PhaseTimes seconds;       ///< predicted
+  uint64_t max_tile_bytes = 0;       ///< of the fullest tile; on a host, of the shared space
+  std::string rejected;              ///< the reason; empty if it is feasible
+  uint64_t exchange_code_bytes = 0;  ///< of the tile with most of it
 
   double total() const { return seconds.total(); }
 };

@@ -1,5 +1,7 @@
 #include "report/interval.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstddef>
 #include <iterator>
@@ -34,6 +36,11 @@ Interval interval_of(const std::vector<double>& values) {
   if (values.size() < 2) return {m.mean, std::numeric_limits<double>::infinity()};
   return {m.mean,
           quantile_of(values.size() - 1) * m.deviation / std::sqrt(static_cast<double>(values.size()))};
+}
+
+std::string to_string(const Interval& interval, int decimals) {
+  const std::string mean = fmt::format("{:.{}f}", interval.mean, decimals);
+  return std::isfinite(interval.margin) ? fmt::format("{} ± {:.{}f}", mean, interval.margin, decimals) : mean;
 }
 
 }  // namespace tessera::report

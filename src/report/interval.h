@@ -1,6 +1,7 @@
 // Means of repeated measurements with their confidence intervals.
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace tessera::report {
@@ -23,5 +24,8 @@ struct Interval {
 
 /// Of at least one value; they are assumed independent and normally distributed.
 Interval interval_of(const std::vector<double>& values);
+
+/// "44.1 ± 0.6", or without a margin if it is infinite.
+std::string to_string(const Interval& interval, int decimals = 1);
 
 }  // namespace tessera::report

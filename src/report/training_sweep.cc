@@ -135,9 +135,7 @@ std::vector<SweepPoint> points_of(const std::vector<SweepRun>& runs) {
 }
 
 std::string accuracy_text(const Interval& accuracy) {
-  return std::isfinite(accuracy.margin)
-             ? fmt::format("{:.2f} ± {:.2f} %", 100 * accuracy.mean, 100 * accuracy.margin)
-             : fmt::format("{:.2f} %", 100 * accuracy.mean);
+  return to_string({100 * accuracy.mean, 100 * accuracy.margin}, 2) + " %";
 }
 
 Table sweep_table(const std::vector<SweepPoint>& points) {

@@ -125,7 +125,9 @@ ops::SpikingTilePartition partition_of(const Node& node, const Graph& graph,
                                        const machine::Machine& machine) {
   if (graph.type(node.inputs[first_parameter(node.operation->name)]).type == Type::bf16)
     throw UsageError(fmt::format("{}: {} has no bf16", node.operation->name, machine.name));
-  return ops::partition_spiking(spiking_problems_of(node, graph.type(node.inputs[0])), machine);
+  const std::vector<int64_t>& per_tile = node.list("neurons_per_tile");
+  return ops::partition_spiking(spiking_problems_of(node, graph.type(node.inputs[0])), machine,
+                                {per_tile.begin(), per_tile.end()});
 }
 
 std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
@@ -141,7 +143,7 @@ std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
   for (size_t l = 0; l < problems.size(); ++l)
     for (const SpikingParameter& parameter : parameters_of(problems[l].layer)) {
       if (parameter.name == "weight" || parameter.name == "recurrent")
-        mappings[next] = ops::map_neurons(partition, partition.layers[l], parameter.rows);
+        mappings[next] = ops::map_neurons(partition.layers[l], parameter.rows);
       ++next;
     }
   return choices;
@@ -308,9 +310,8 @@ void lower_gradients(Lowering& l, const Node& node) {
     for (const SpikingParameter& parameter : ops::learned_parameters(problems[layer])) {
       const bool is_mapped = forward != nullptr && is_weight(parameter);
       o.parameter_gradients.push_back(gradients.add(
-          output++,
-          is_mapped ? ops::map_neurons(forward->partition, forward->partition.layers[layer], parameter.rows)
-                    : std::vector<program::MappedBox>()));
+          output++, is_mapped ? ops::map_neurons(forward->partition.layers[layer], parameter.rows)
+                              : std::vector<program::MappedBox>()));
     }
   if (l.is_used(node.outputs.back())) o.din = l.output(output);
   l.run(forward != nullptr ? ops::build_spiking_gradients_on_tiles(l.builder(), problems, *forward, o)
@@ -320,10 +321,15 @@ void lower_gradients(Lowering& l, const Node& node) {
 
 Attributes attributes_of(const std::vector<SpikingLayer>& layers, uint32_t batch, bool learns,
                          std::vector<int64_t> capacities = {}) {
-  return {
-      {"layers", words_of(layers)},         {"batch", int64_t{batch}}, {"capacities", std::move(capacities)},
-      {"learns_dynamics", int64_t{learns}}, {"seed", int64_t{9}},      {"stream", int64_t{4}},
-      {"expected_input_activity", 0.1},     {"expected_activity", 0.2}};
+  return {{"layers", words_of(layers)},
+          {"batch", int64_t{batch}},
+          {"capacities", std::move(capacities)},
+          {"learns_dynamics", int64_t{learns}},
+          {"seed", int64_t{9}},
+          {"stream", int64_t{4}},
+          {"expected_input_activity", 0.1},
+          {"expected_activity", 0.2},
+          {"neurons_per_tile", std::vector<int64_t>()}};
 }
 
 Array spread(uint64_t count, double low, double high) {
@@ -429,7 +435,9 @@ SpikingResults spiking(const Spikes& in, const std::vector<SpikingLayer>& layers
       {"seed", static_cast<int64_t>(options.seed)},
       {"stream", static_cast<int64_t>(graph.nodes().size())},
       {"expected_input_activity", options.expected_input_activity},
-      {"expected_activity", options.expected_activity}};
+      {"expected_activity", options.expected_activity},
+      {"neurons_per_tile",
+       std::vector<int64_t>(options.neurons_per_tile.begin(), options.neurons_per_tile.end())}};
   const std::vector<Value> outputs = graph.apply("spiking", inputs, attributes);
   Node node;
   node.attributes = attributes;

@@ -148,6 +148,9 @@ PlanCandidate counted(const program::Program& program, const Machine& machine) {
   PlanCandidate candidate;
   candidate.seconds = estimate.cycles.scaled(1 / machine.clock_hz);
   candidate.max_tile_bytes = estimate.memory.max_tile_bytes;
+  for (const compiler::TileMemory& tile : estimate.memory.tiles)
+    candidate.exchange_code_bytes =
+        std::max(candidate.exchange_code_bytes, tile[compiler::MemoryUse::exchange_code]);
   return candidate;
 }
 
@@ -213,6 +216,20 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
   return candidate;
 }
 
+/// Why a partition does not fit. What moves data takes code that stays for the whole program, so one
+/// operation may take a small part of a tile for it, if it can do without.
+std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, bool can_stay) {
+  constexpr uint64_t kShareForCode = 32;
+  if (const uint64_t capacity = machine.kind == Kind::host ? machine.shared_bytes : machine.tile_bytes;
+      candidate.max_tile_bytes > capacity)
+    return fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
+  if (const uint64_t most = machine.tile_bytes / kShareForCode;
+      can_stay && candidate.exchange_code_bytes > most)
+    return fmt::format("needs {} bytes of exchange code a tile; an operation may take {}",
+                       candidate.exchange_code_bytes, most);
+  return {};
+}
+
 }  // namespace
 
 Box operand_box(const MapOperand& operand, const Box& own) {
@@ -273,7 +290,6 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
   for (size_t i = 0; least && i < partitions.size(); ++i)
     if (partitions[i].boxes.empty()) at_least[i] = least(partitions[i]);
   std::ranges::stable_sort(order, {}, [&](size_t i) { return at_least[i]; });
-  const uint64_t capacity = machine.kind == Kind::host ? machine.shared_bytes : machine.tile_bytes;
   double fastest = std::numeric_limits<double>::infinity();
   MapPlan plan;
   plan.candidates.resize(partitions.size());
@@ -287,8 +303,8 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
       candidate = predict(partitions[i]);
     }
     candidate.partition = to_string(partitions[i]);
-    if (candidate.rejected.empty() && candidate.max_tile_bytes > capacity)
-      candidate.rejected = fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
+    if (candidate.rejected.empty())
+      candidate.rejected = overflow_of(candidate, machine, !as_it_lies.boxes.empty());
     if (candidate.rejected.empty()) fastest = std::min(fastest, candidate.total());
   }
   const size_t best = choose_fastest(plan.candidates);

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <cmath>
-
 #include "studies/butterfly/layer_cell.h"
 
 namespace tessera::studies::butterfly {
@@ -72,9 +70,7 @@ std::optional<report::Interval> accuracy_of(const Part& part, std::string_view s
 }
 
 std::string accuracy_text(const std::optional<report::Interval>& accuracy) {
-  if (!accuracy) return "-";
-  return std::isfinite(accuracy->margin) ? fmt::format("{:.1f} ± {:.1f}", accuracy->mean, accuracy->margin)
-                                         : fmt::format("{:.1f}", accuracy->mean);
+  return accuracy ? report::to_string(*accuracy) : "-";
 }
 
 }  // namespace tessera::studies::butterfly

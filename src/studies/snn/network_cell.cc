@@ -50,6 +50,10 @@ SpikingResults add_layers(Graph& graph, const NetworkCase& what) {
                                 .expected_activity = what.room};
   for (const SpikingLayer& layer : layers)
     options.capacities.push_back(layer.neurons == kClasses ? 0 : list_room(layer.neurons, what.room));
+  if (what.neurons_per_tile > 0) {
+    options.neurons_per_tile.assign(what.hidden.size(), what.neurons_per_tile);
+    options.neurons_per_tile.push_back(0);
+  }
   const model::Spikes in = spike_input(graph, "in", what.steps, what.batch, list_room(kInputs, what.room));
   return spiking(
       in, layers,
@@ -107,16 +111,33 @@ void enter_activity(const NetworkCase& what, const Setting& setting, Result& res
       fired += num[i];
       listed += num[i + 1];
     }
-  const double places = double{1} * what.steps * what.batch *
-                        std::accumulate(what.hidden.begin(), what.hidden.end(), uint64_t{0});
+  const double places = double{1} * what.steps * what.batch * static_cast<double>(neurons_of(what));
   result.values["fired"] = fired / places;
   result.values["listed"] = listed / places;
+}
+
+machine::Machine machine_of(const NetworkCase& what, const machine::Machine& chip) {
+  if (what.chips == 1) return chip;
+  if (chip.chips > 1) throw UsageError(fmt::format("{} has several chips already", chip.name));
+  machine::Machine pod = machine::find("pod16");
+  machine::Machine all = chip;
+  all.chips = what.chips;
+  all.chip_tiles = chip.tiles;
+  all.tiles = chip.tiles * what.chips;
+  all.topology = pod.topology;
+  all.link_bytes_per_second = pod.link_bytes_per_second;
+  all.link_latency_seconds = pod.link_latency_seconds;
+  all.chip_sync_cycles = pod.chip_sync_cycles;
+  return all;
 }
 
 void enter_account(const model::RunCost& cost, Result& result) {
   double all = 0;
   for (const auto& [phase, cycles] : cost.cycles) all += cycles;
   for (const auto& [phase, cycles] : cost.cycles) result.values[phase + "_share"] = cycles / all;
+  result.values["balance"] = cost.balance;
+  for (const model::LinkCost& link : cost.links)
+    result.values["link_bytes"] += static_cast<double>(link.bytes);
   result.values["tile_bytes"] = static_cast<double>(cost.fullest_tile_bytes);
   result.values["total_bytes"] = static_cast<double>(cost.total_bytes);
 }
@@ -134,16 +155,24 @@ uint32_t list_room(uint32_t neurons, double fraction) {
   return std::max(8U, static_cast<uint32_t>(neurons * fraction) / 8 * 8);
 }
 
+uint64_t neurons_of(const NetworkCase& what) {
+  return std::accumulate(what.hidden.begin(), what.hidden.end(), uint64_t{0});
+}
+
 std::string name_of(const NetworkCase& what) {
-  return fmt::format("{} layers, {} neurons, room {:.3g} %, T = {}, batch {}, {}", what.hidden.size(),
-                     std::accumulate(what.hidden.begin(), what.hidden.end(), uint64_t{0}), 100 * what.room,
-                     what.steps, what.batch, what.adam ? "Adam" : "SGD");
+  std::string name =
+      fmt::format("{} layers, {} neurons, room {:.3g} %, T = {}, batch {}, {}", what.hidden.size(),
+                  neurons_of(what), 100 * what.room, what.steps, what.batch, what.adam ? "Adam" : "SGD");
+  if (what.neurons_per_tile > 0) name += fmt::format(", {} neurons per tile", what.neurons_per_tile);
+  if (what.chips > 1) name += fmt::format(", {} chips", what.chips);
+  return name;
 }
 
 Result run_network(const NetworkCase& what, const Setting& setting) {
   const Graph graph = training_step(what);
   Result result;
-  model::Session session(graph, Machine(setting.machine), {.threads = setting.threads});
+  model::Session session(graph, Machine(machine_of(what, setting.machine)),
+                         {.threads = setting.threads, .chips = what.chips});
   result.fits = session.fits();
   if (!result.fits) {
     result.reason = session.cost().overflow;

@@ -20,8 +20,10 @@ struct NetworkCase {
   std::vector<uint32_t> hidden;  ///< neurons of each hidden layer
   uint32_t steps = 10;
   uint32_t batch = 48;
-  double room = 0.05;  ///< fraction of a layer's neurons for which lists have room
-  bool adam = false;   ///< instead of SGD
+  double room = 0.05;             ///< fraction of a layer's neurons for which lists have room
+  bool adam = false;              ///< instead of SGD
+  uint32_t neurons_per_tile = 0;  ///< of hidden layers; 0: as planned
+  uint32_t chips = 1;             ///< like the machine, linked as those of a POD16
 };
 
 /// Hidden layers of so many neurons per tile of a chip of which one tile has the readout.
@@ -30,12 +32,15 @@ std::vector<uint32_t> hidden_layers(uint32_t neurons_per_tile, uint32_t layers);
 /// Room of lists: in whole eights, as the paper's 48 of 980 neurons for 5 %, and 24 for 2.5 %.
 uint32_t list_room(uint32_t neurons, double fraction);
 
+/// Neurons of all hidden layers.
+uint64_t neurons_of(const NetworkCase& what);
+
 /// "3 layers, 2942 neurons, room 5 %, T = 10, batch 48, SGD".
 std::string name_of(const NetworkCase& what);
 
 /// A training step: enters "seconds", "samples_per_second", "fired" and "listed" (fractions of the hidden
 /// layers' neurons per step), and on tiles the fraction of cycles in each phase ("compute_share", …),
-/// "tile_bytes" and "total_bytes".
+/// "balance" (of RunCost), "tile_bytes" and "total_bytes", and on several chips "link_bytes".
 Result run_network(const NetworkCase& what, const Setting& setting);
 
 }  // namespace tessera::studies::snn

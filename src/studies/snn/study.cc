@@ -5,7 +5,8 @@
 namespace tessera::studies::snn {
 
 const Paper& paper() {
-  static const std::vector<Section> sections = {size(), batch(), steps(), dense()};
+  static const std::vector<Section> sections = {size(),  batch(),    steps(),      tiles(), chips(),
+                                                dense(), overflow(), surrogates(), depth()};
   static const Paper paper{
       .name = "snn",
       .title = "Sparse spiking networks on IPUs",

@@ -25,12 +25,6 @@ struct Sweep {
   std::vector<std::pair<double, NetworkCase>> points;  ///< with that quantity; for each room
 };
 
-uint64_t neurons_of(const NetworkCase& what) {
-  uint64_t neurons = 0;
-  for (const uint32_t of_layer : what.hidden) neurons += of_layer;
-  return neurons;
-}
-
 NetworkCase with_room(NetworkCase what, double room) {
   what.room = room;
   return what;
@@ -65,6 +59,35 @@ Sweep steps_sweep(const Machine&, const Request& request) {
   return sweep;
 }
 
+/// The network of n = 2 on more tiles, and on fewer.
+Sweep tiles_sweep(const Machine& machine, const Request& request) {
+  Sweep sweep{"tiles",
+              "2942 neurons in 3 layers, T = 10, batch 48, SGD",
+              "neurons per tile",
+              report::Growth::log2,
+              {0.05},
+              {}};
+  if (machine.kind == machine::Kind::host) return sweep;
+  for (uint32_t n = 2; n <= (request.full ? 128U : 32U); n *= 2)
+    sweep.points.push_back({static_cast<double>(n), {.hidden = hidden_layers(2, 3), .neurons_per_tile = n}});
+  return sweep;
+}
+
+/// As many neurons for each chip, in as many layers, each on one chip.
+Sweep chips_sweep(const Machine& machine, const Request& request) {
+  Sweep sweep{"chips", "2942 neurons in 3 layers for each chip, T = 10, batch 48, SGD",
+              "chips", report::Growth::log2,
+              {0.05},  {}};
+  if (machine.kind == machine::Kind::host || machine.chips > 1) return sweep;
+  for (uint32_t chips = 1; chips <= (request.full ? 16U : 4U); chips *= 2) {
+    std::vector<uint32_t> hidden;
+    for (uint32_t chip = 0; chip < chips; ++chip)
+      for (const uint32_t neurons : hidden_layers(2, 3)) hidden.push_back(neurons);
+    sweep.points.push_back({static_cast<double>(chips), {.hidden = hidden, .chips = chips}});
+  }
+  return sweep;
+}
+
 Cell cell_of(const NetworkCase& what) {
   const double updates = static_cast<double>(neurons_of(what)) * what.steps * what.batch;
   return {name_of(what), kSecondsPerUpdate * updates,
@@ -76,12 +99,13 @@ std::string percent(std::optional<double> fraction) {
 }
 
 Figure figure_of(const Sweep& sweep, const Part& part) {
-  Figure figure{
-      fmt::format("{}, on {}", sweep.title, part.machine.name),
-      "Room: neurons for which lists have room. Fired and listed: neurons per step. -: does not fit.",
-      {sweep.quantity, "room", "fired", "listed", "ms per batch", "samples per second"}};
+  Figure figure{fmt::format("{}, on {}", sweep.title, part.machine.name),
+                "Room: neurons for which lists have room. Fired and listed: neurons per step. Balance: what "
+                "tiles compute "
+                "in the mean, of what the slowest does. -: does not fit.",
+                {sweep.quantity, "room", "fired", "listed", "ms per batch", "samples per second"}};
   if (!part.is_host())
-    figure.head.insert(figure.head.end(), {"compute", "exchange", "sync", "fullest tile, KiB"});
+    figure.head.insert(figure.head.end(), {"compute", "exchange", "sync", "balance", "fullest tile, KiB"});
   for (const double room : sweep.rooms)
     for (const auto& [x, what] : sweep.points) {
       const Result* result = part.find(sweep.section, name_of(with_room(what, room)));
@@ -95,7 +119,7 @@ Figure figure_of(const Sweep& sweep, const Part& part) {
           {seconds ? fmt::format("{:.3g}", 1e3 * *seconds) : "-", result->reason},
           {rate ? fmt::format("{:.0f}", *rate) : "-"}};
       if (!part.is_host()) {
-        for (const char* phase : {"compute_share", "exchange_share", "sync_share"})
+        for (const char* phase : {"compute_share", "exchange_share", "sync_share", "balance"})
           row.push_back({percent(result->value(phase))});
         const auto bytes = result->value("tile_bytes");
         row.push_back({bytes ? fmt::format("{:.0f}", *bytes / 1024) : "-"});
@@ -154,6 +178,8 @@ Section section(std::string_view name, std::string_view title) {
 
 Section size() { return section<size_sweep>("size", "Throughput over the size of the network"); }
 Section batch() { return section<batch_sweep>("batch", "Throughput over the batch"); }
+Section tiles() { return section<tiles_sweep>("tiles", "Few neurons on many tiles, and many on few"); }
+Section chips() { return section<chips_sweep>("chips", "Networks that grow with the number of chips"); }
 Section steps() { return section<steps_sweep>("steps", "Long sequences, by the number of layers"); }
 
 }  // namespace tessera::studies::snn

@@ -59,18 +59,20 @@ class ForwardBuild {
   const SpikingTileLayer& layer(size_t l) const { return f_.partition.layers[l]; }
   uint32_t rows() const { return f_.partition.passes + 1; }
 
-  /// The number of the step of each pass, for each tile.
+  /// The number of the step of each pass, for the tiles of each layer and those that make its lists.
   void add_times() {
-    const uint32_t passes = f_.partition.passes, tiles = f_.partition.tiles();
-    const auto times = std::make_shared<std::vector<uint32_t>>(uint64_t{passes} * tiles);
+    const uint32_t passes = f_.partition.passes, columns = f_.partition.times;
+    const auto times = std::make_shared<std::vector<uint32_t>>(uint64_t{passes} * columns);
     std::vector<MappedBox> mapping;
     for (const SpikingTileLayer& of : f_.partition.layers)
-      for (uint32_t tile = of.first_tile; tile < of.first_tile + of.tiles; ++tile) {
-        mapping.push_back({{0, passes, tile, 1}, tile});
+      for (uint32_t i = 0; i < of.tiles + of.list_tiles(); ++i) {
+        const uint32_t column = of.first_time + i;
+        mapping.push_back(
+            {{0, passes, column, 1}, i < of.tiles ? of.first_tile + i : of.first_list_tile + i - of.tiles});
         for (uint32_t t = 0; t < parts_.steps(); ++t)
-          (*times)[uint64_t{t + of.offset} * tiles + tile] = t + 1;
+          (*times)[uint64_t{t + of.offset} * columns + column] = t + 1;
       }
-    f_.times = b_.constant("times", Type::u32, passes, tiles,
+    f_.times = b_.constant("times", Type::u32, passes, columns,
                            {times, reinterpret_cast<const std::byte*>(times->data())}, mapping);
   }
 
@@ -144,7 +146,7 @@ class ForwardBuild {
 
   /// A weight where its neurons are.
   Operand resident(const Operand& weight, size_t l) {
-    const auto mapping = map_neurons(f_.partition, layer(l), weight.rows());
+    const auto mapping = map_neurons(layer(l), weight.rows());
     if (parts_.lies(weight, mapping)) return weight;
     const Operand moved =
         b_.temporary("weight", b_.type_of(weight), weight.rows(), weight.cols(), mapping, Purpose::parameter);
@@ -203,8 +205,8 @@ class ForwardBuild {
     std::vector<int64_t> first;
     for (uint32_t i = 0; i < of.list_tiles(); ++i) {
       const uint32_t begin = of.sample_begin[i], count = of.sample_begin[i + 1] - begin;
-      control_mapping.push_back({{0, 1, i * kWords, kWords}, of.first_tile + i});
-      dropped_mapping.push_back({{begin, count, 0, 2}, of.first_tile + i});
+      control_mapping.push_back({{0, 1, i * kWords, kWords}, of.first_list_tile + i});
+      dropped_mapping.push_back({{begin, count, 0, 2}, of.first_list_tile + i});
       samples.push_back({begin, count, 0, flags.cols()});
       first.push_back(begin);
     }
@@ -213,12 +215,12 @@ class ForwardBuild {
     r.dropped = b_.temporary("dropped", Type::u32, parts_.batch(), 2, dropped_mapping, Purpose::metadata);
     cleared_.push_back(*r.dropped);
     program::VertexGroup group =
-        SpikingTileParts::on_tiles(of.first_tile, of.list_tiles(), kernels::spiking_tile_lists_codelet);
+        SpikingTileParts::on_tiles(of.first_list_tile, of.list_tiles(), kernels::spiking_tile_lists_codelet);
     std::vector<Box> dropped = samples;
     for (Box& box : dropped) box.cols = 2;
     group.fields = {{flags.variable, BoxSeries::table(samples)},
                     {control.variable, BoxSeries::stepped({0, 1, 0, kWords}, {.col = kWords})},
-                    parts_.time(f_.times, l, pass_),
+                    parts_.time_of_lists(f_.times, l, pass_),
                     parts_.samples(*r.ids, l, 1, problem.room(), pass_),
                     parts_.samples(*r.num, l, 1, 2, pass_),
                     {r.dropped->variable, BoxSeries::table(dropped)}};

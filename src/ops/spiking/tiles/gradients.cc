@@ -256,7 +256,7 @@ class GradientsBuild {
   void add_rows(size_t l, const Lists& lists, const Operand& weight, const Operand& dx,
                 const std::optional<Operand>& din, uint32_t capacity, int64_t expected,
                 const Operand& gradient) {
-    const auto mapping = map_neurons(p(), p().layers[l], gradient.rows());
+    const auto mapping = map_neurons(p().layers[l], gradient.rows());
     Operand dweight = gradient;
     if (!parts_.lies(gradient, mapping)) {
       dweight =

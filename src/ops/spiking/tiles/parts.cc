@@ -17,7 +17,7 @@ program::CopyGroup SpikingTileParts::reordered(size_t l, const Operand& from, co
   std::vector<program::Box> tiles, samples;
   for (uint32_t i = 0; i < layer(l).tiles; ++i)
     for (uint32_t b = 0; b < batch(); ++b) {
-      const uint32_t first = p_.first_neuron(i), count = p_.neurons_of(layer(l), i);
+      const uint32_t first = layer(l).first_neuron(i), count = layer(l).neurons_of(i);
       tiles.push_back(of_tiles.inside({0, from.rows(), first * batch() + b * count, count}));
       samples.push_back(of_samples.inside({0, from.rows(), b * layer(l).neurons + first, count}));
     }
@@ -59,7 +59,7 @@ int64_t SpikingTileParts::expected_listed(size_t l) const {
 std::vector<program::Param> SpikingTileParts::params(size_t l) const {
   const SpikingProblem& problem = problems_[l];
   std::vector<int64_t> first;
-  for (uint32_t i = 0; i < layer(l).tiles; ++i) first.push_back(p_.first_neuron(i));
+  for (uint32_t i = 0; i < layer(l).tiles; ++i) first.push_back(layer(l).first_neuron(i));
   std::vector<program::Param> params = {int64_t{problem.in_capacity}, int64_t{problem.room()},
                                         program::Param(std::move(first))};
   for (const int64_t value : kernels::spiking_params(problem.layer.neuron, problem.layer.recurrent).values)

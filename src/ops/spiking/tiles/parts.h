@@ -25,7 +25,7 @@ class SpikingTileParts {
   Operand of_neurons(const std::string& name, size_t l, Type type, uint32_t rows, uint32_t per_neuron,
                      program::Purpose purpose) const {
     return b_.temporary(name + std::to_string(l), type, rows, layer(l).neurons * per_neuron,
-                        map_neurons(p_, layer(l), rows, per_neuron), purpose);
+                        map_neurons(layer(l), rows, per_neuron), purpose);
   }
   /// With columns for each sample, on the tile that makes its lists.
   Operand of_samples(const std::string& name, size_t l, Type type, uint32_t rows, uint32_t per_sample,
@@ -41,7 +41,7 @@ class SpikingTileParts {
     std::vector<program::Box> boxes;
     for (uint32_t i = 0; i < layer(l).tiles; ++i)
       boxes.push_back(operand.inside(
-          {row, rows, p_.first_neuron(i) * per_neuron, p_.neurons_of(layer(l), i) * per_neuron}));
+          {row, rows, layer(l).first_neuron(i) * per_neuron, layer(l).neurons_of(i) * per_neuron}));
     return {operand.variable, program::BoxSeries::table(std::move(boxes)), row_of(moved_by)};
   }
   program::Field neurons(const std::optional<Operand>& operand, size_t l, uint32_t row, uint32_t rows,
@@ -63,11 +63,12 @@ class SpikingTileParts {
       boxes.push_back(operand.inside({row, 1, mapped.box.col, mapped.box.cols}));
     return {operand.variable, program::BoxSeries::table(std::move(boxes)), row_of(moved_by)};
   }
-  /// The step of the pass, on each of a layer's first tiles.
+  /// The step of the pass, on each of a layer's tiles, and of those that make its lists.
   program::Field time(const Operand& times, size_t l, program::VariableId pass) const {
-    return {times.variable,
-            program::BoxSeries::stepped(times.inside({0, 1, layer(l).first_tile, 1}), {.col = 1}),
-            row_of(pass)};
+    return times_from(times, layer(l).first_time, pass);
+  }
+  program::Field time_of_lists(const Operand& times, size_t l, program::VariableId pass) const {
+    return times_from(times, layer(l).first_time + layer(l).tiles, pass);
   }
   /// An empty field.
   program::Field none() const { return {nothing_.variable, program::BoxSeries::same(program::Box{})}; }
@@ -99,6 +100,10 @@ class SpikingTileParts {
   int64_t expected_listed(size_t l) const;
 
  private:
+  static program::Field times_from(const Operand& times, uint32_t first, program::VariableId pass) {
+    return {times.variable, program::BoxSeries::stepped(times.inside({0, 1, first, 1}), {.col = 1}),
+            row_of(pass)};
+  }
   static std::optional<program::RuntimeRow> row_of(std::optional<program::VariableId> moved_by) {
     if (!moved_by) return {};
     return program::RuntimeRow{*moved_by, 1};

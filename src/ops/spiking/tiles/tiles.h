@@ -22,7 +22,8 @@ struct SpikingTileResults {
 struct SpikingTileForward {
   SpikingTilePartition partition = {};
   Operand in_ids = {}, in_num = {};   ///< rows are passes
-  Operand times = {};                 ///< passes × tiles: the number of the step from 1, or 0
+  Operand times = {};                 ///< passes × columns of SpikingTilePartition: the number
+                                      ///< of the step from 1, or 0
   std::vector<Operand> weights = {};  ///< of each layer, and recurrent ones
   std::vector<std::optional<Operand>> recurrent = {};
   std::vector<SpikingTileResults> layers = {};
