@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "kernels/common/element.h"
+#include "machine/model/machine.h"
 #include "support/error_of.h"
 
 namespace tessera::model {
@@ -200,6 +201,38 @@ TEST_P(SpikingGraph, TilesMakeTheListsOfHosts) {
                   found[1].at("ids" + number)[row * capacity + i])
             << "layer " << l << ", list " << row << ", place " << i;
   }
+}
+
+/// Layers of more neurons than a chip has tiles for lie on several, and make the same lists.
+TEST(SpikingOnChips, MakeTheListsOfHosts) {
+  const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24},
+                                            {.inputs = 24, .neurons = 20, .delay = 1},
+                                            {.inputs = 20, .neurons = 5, .delay = 1}};
+  Network n({"chips", layers});
+  for (size_t l = 0; l < layers.size(); ++l)
+    n.graph.output("num" + std::to_string(l), n.results.spikes[l].num);
+  machine::Machine two = machine::find("m2000");
+  two.tiles = 2 * (two.chip_tiles = 16);
+  two.chips = 2;
+  Session tiles(n.graph, Machine(two), {.seed = 4, .chips = 2});
+  Session host(n.graph, Machine::find("host", 2), {.seed = 4});
+  const Arrays on_tiles = tiles.run(Network::inputs()), on_host = host.run(Network::inputs());
+  for (size_t l = 0; l < layers.size(); ++l)
+    EXPECT_EQ(on_tiles.at("num" + std::to_string(l)), on_host.at("num" + std::to_string(l))) << "layer " << l;
+  const RunCost cost = tiles.cost();
+  EXPECT_EQ(cost.chips.size(), 2U);
+  EXPECT_FALSE(cost.links.empty());
+  EXPECT_GT(cost.balance, 0);
+  EXPECT_LE(cost.balance, 1);
+}
+
+TEST(SpikingOnChips, RefuseMoreThanThereAre) {
+  Network n({"chips", {leaky(kInputs, 5)}});
+  EXPECT_EQ(test::error_of<UsageError>([&] { Session(n.graph, Machine::find("m2000"), {.chips = 5}); }),
+            "5 chips are to work as one; m2000 has 4");
+  n.graph.replicate(2);
+  EXPECT_EQ(test::error_of<UsageError>([&] { Session(n.graph, Machine::find("m2000"), {.chips = 2}); }),
+            "chips cannot work as one on a graph with replicas or stages, which divide them");
 }
 
 /// Inputs as arrays of their types.

@@ -39,6 +39,9 @@ std::vector<uint32_t> place_layers(const std::vector<SpikingProblem>& problems,
 std::vector<uint32_t> fewest_per_tile(const std::vector<SpikingProblem>& problems,
                                       const machine::Machine& machine, std::vector<uint32_t> per_tile) {
   constexpr uint32_t kPair = 2;
+  if (problems.size() > machine.tiles)
+    throw UsageError(fmt::format("{} spiking layers need as many tiles; {} has {}", problems.size(),
+                                 machine.name, machine.tiles));
   per_tile.resize(problems.size());
   std::vector<size_t> free;
   for (size_t l = 0; l < problems.size(); ++l)
