@@ -42,8 +42,9 @@ struct BoundSession {
     TensorType type;
   };
 
-  BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed)
-      : session(graph, machine.machine, {.seed = seed, .threads = threads}),
+  BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
+               uint32_t chips)
+      : session(graph, machine.machine, {.seed = seed, .threads = threads, .chips = chips}),
         is_host(machine.machine.is_host()) {
     bind(graph);
   }
@@ -186,6 +187,7 @@ void bind_cost(nb::module_& m) {
   nb::class_<RunCost>(m, "RunCost", "What a run takes.")
       .def_ro("seconds", &RunCost::seconds)
       .def_ro("cycles", &RunCost::cycles)
+      .def_ro("balance", &RunCost::balance)
       .def_ro("operations", &RunCost::operations)
       .def_prop_ro("conversions",
                    [](const RunCost& c) {
@@ -241,8 +243,8 @@ void bind_session(nb::module_& m) {
       },
       "array"_a, "dtype"_a, "shape"_a, "Whether a session uses an array as it is.");
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
-      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t>(), "graph"_a, "machine"_a,
-           "threads"_a, "seed"_a, Released())
+      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t>(), "graph"_a,
+           "machine"_a, "threads"_a, "seed"_a, "chips"_a, Released())
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
       .def("measure", &measure, "arrays"_a)

@@ -306,6 +306,19 @@ def test_graphs_are_placed_on_chips():
     estimate = mlp().estimate(tessera.machine("m2000", tiles=8))
     chosen = [placement for placement, _, _, is_chosen in estimate.placements if is_chosen]
     assert chosen == ["1 of 4 chips"] and "1 of 4 chips" in repr(estimate)
+    assert 0 < estimate.balance <= 1
+
+
+def test_chips_work_as_one_on_request():
+    graph, machine = mlp(), tessera.machine("m2000", tiles=8)
+    estimate = graph.estimate(machine, on_chips=2)
+    assert [chip for chip, _, _ in estimate.chips] == [0, 1] and not estimate.placements
+    x = np.ones(graph.find("x").shape, np.float32)
+    np.testing.assert_allclose(
+        graph.session(machine, on_chips=2).run(x=x), graph.session("host").run(x=x), rtol=1e-4, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="5 chips are to work as one; m2000 has 4"):
+        graph.estimate(machine, on_chips=5)
 
 
 def test_dropout_with_adam_and_micro_batches():

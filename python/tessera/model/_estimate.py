@@ -29,6 +29,8 @@ class Estimate:
         self.seconds: float = cost.seconds
         #: Cycles by phase: "compute", "exchange", "sync", …
         self.cycles: dict[str, float] = cost.cycles
+        #: Of the cycles of the slowest tile in each compute set, the mean over all tiles: 1 if all are equally busy.
+        self.balance: float = cost.balance
         #: Operations in the order in which they run: operation, value, seconds, cycles by phase.
         self.operations: list[OperationCost] = cost.operations
         #: Values that the program brings into another order, and their bytes.
@@ -65,6 +67,7 @@ class Estimate:
                 "tiles": self.machine.tiles,
                 "seconds": self.seconds,
                 "cycles": self.cycles,
+                "balance": self.balance,
                 "operations": [
                     {"operation": o.operation, "value": o.value, "seconds": o.seconds, "cycles": o.cycles}
                     for o in self.operations

@@ -157,29 +157,37 @@ class Graph:
     # What becomes of it.
 
     def session(
-        self, machine: Machine | str = "host", *, threads: int = 0, seed: int = 0, share: Session | None = None
+        self,
+        machine: Machine | str = "host",
+        *,
+        threads: int = 0,
+        seed: int = 0,
+        on_chips: int = 0,
+        share: Session | None = None,
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
-        `threads` are those of this computer that run it: at most so many; 0: the default. `share` is another session,
-        such as that of a training step, whose machine is taken, and whose parameters are read where they lie: those of
-        an evaluation follow every change.
+        `threads` are those of this computer that run it: at most so many; 0: the default. With `on_chips` so many chips
+        of a machine of several work as one; 0: what is predicted to be fastest (docs/chips.md). `share` is another
+        session, such as that of a training step, whose machine is taken, and whose parameters are read where they lie:
+        those of an evaluation follow every change.
         """
         native = self.native.copy()
         if share is not None:
             made = _tessera.Session(native, share._native)
             return Session(native, made, share.machine, _kept_inputs(self), repr(self), share)
         chosen = machine_for(machine, threads)
-        made = _tessera.Session(native, chosen, threads, seed)
+        made = _tessera.Session(native, chosen, threads, seed, on_chips)
         return Session(native, made, chosen, _kept_inputs(self), repr(self))
 
-    def estimate(self, machine: Machine | str = "gc200", **figures: float) -> Estimate:
+    def estimate(self, machine: Machine | str = "gc200", *, on_chips: int = 0, **figures: float) -> Estimate:
         """Lower the graph for a machine, without running it: what would a run cost?
 
+        `on_chips`: as many chips of a machine of several work as one; 0: what is predicted to be fastest.
         `figures` change those of a modelled machine, as `tiles=2944` (docs/machines.md).
         """
         chosen = machine_for(machine, 0, figures)
-        cost = _tessera.Session(self.native, chosen, 0, 0).cost()
+        cost = _tessera.Session(self.native, chosen, 0, 0, on_chips).cost()
         return Estimate(cost, self.native.copy(), chosen, repr(self).strip("<>"))
 
     def training_step(
@@ -226,9 +234,15 @@ class TrainingStep(Graph):
         self._origin = graph
 
     def session(
-        self, machine: Machine | str = "host", *, threads: int = 0, seed: int = 0, share: Session | None = None
+        self,
+        machine: Machine | str = "host",
+        *,
+        threads: int = 0,
+        seed: int = 0,
+        on_chips: int = 0,
+        share: Session | None = None,
     ) -> Session:
-        session = super().session(machine, threads=threads, seed=seed, share=share)
+        session = super().session(machine, threads=threads, seed=seed, on_chips=on_chips, share=share)
         session.rate = self.rate
         return session
 
