@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "report/interval.h"
 #include "studies/snn/study.h"
@@ -21,7 +22,7 @@ constexpr double kAll = -std::numeric_limits<double>::infinity();
 struct TrainingCase {
   std::string name;  ///< what distinguishes it in its section
   uint32_t layers = 1;
-  SurrogateFamily surrogate = SurrogateFamily::superspike;
+  Surrogate surrogate = {};
   double gradient_threshold = kAll;
   uint32_t most_listed = 0;  ///< 0: all
 };
@@ -44,7 +45,8 @@ SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, u
   SpikingTrainingSettings settings = usual_settings("randman");
   settings.hidden.assign(what.layers, kHidden);
   settings.delay = 1;
-  settings.neuron.surrogate.family = what.surrogate;
+  settings.rate = 0.002;  // the usual one is for one layer
+  settings.neuron.surrogate = what.surrogate;
   settings.gradient_threshold = what.gradient_threshold;
   settings.most_listed = what.most_listed;
   settings.epochs = epochs;
@@ -96,7 +98,7 @@ std::vector<TrainingCase> surrogate_cases() {
         SurrogateFamily::sigmoid, SurrogateFamily::boxcar})
     for (const double threshold : {kAll, 0.5})
       cases.push_back({.name = fmt::format("{}, ϑ_grad {}", tessera::name_of(family), threshold),
-                       .surrogate = family,
+                       .surrogate = {.family = family},
                        .gradient_threshold = threshold});
   return cases;
 }
@@ -104,9 +106,10 @@ std::vector<TrainingCase> surrogate_cases() {
 std::vector<TrainingCase> depth_cases() {
   std::vector<TrainingCase> cases;
   for (uint32_t layers = 1; layers <= 5; ++layers)
-    for (const double threshold : {kAll, 0.5})
-      cases.push_back({.name = fmt::format("{} layers, ϑ_grad {}", layers, threshold),
+    for (const auto& [slope, threshold] : {std::pair{10.0F, kAll}, {25.0F, kAll}, {25.0F, 0.5}})
+      cases.push_back({.name = fmt::format("{} layers, slope {}, ϑ_grad {}", layers, slope, threshold),
                        .layers = layers,
+                       .surrogate = {.slope = slope},
                        .gradient_threshold = threshold});
   return cases;
 }
