@@ -171,6 +171,47 @@ void bind_structured(nb::class_<Graph>& graph) {
           "scaled"_a, "seed"_a, "factors"_a);
 }
 
+/// Spiking layers, whose inputs "in.ids" and "in.num" it adds. Returns ids, num and dropped of each layer
+/// with spikes, and the potentials of a last one without.
+std::pair<std::vector<Ids>, std::optional<ValueId>> add_spiking(
+    Graph& g, uint32_t steps, uint32_t batch, uint32_t capacity, const std::vector<SpikingLayer>& layers,
+    const Ids& parameters, std::vector<uint32_t> capacities, bool learns_dynamics, ValueId gradient_threshold,
+    ValueId step, uint64_t seed, std::pair<double, double> activity, std::vector<uint32_t> neurons_per_tile) {
+  const model::SpikingResults results =
+      spiking(spike_input(g, "in", steps, batch, capacity), layers, values_of(g, parameters),
+              {.capacities = std::move(capacities),
+               .learns_dynamics = learns_dynamics,
+               .gradient_threshold = g.value(gradient_threshold),
+               .step = g.value(step),
+               .seed = seed,
+               .expected_input_activity = activity.first,
+               .expected_activity = activity.second,
+               .neurons_per_tile = std::move(neurons_per_tile)});
+  std::vector<Ids> lists;
+  for (size_t i = 0; i < results.spikes.size(); ++i)
+    lists.push_back({results.spikes[i].ids.id, results.spikes[i].num.id, results.dropped[i].id});
+  return {lists, results.potentials ? std::optional(results.potentials->id) : std::nullopt};
+}
+
+void bind_spiking_layers(nb::class_<Graph>& graph) {
+  graph
+      .def("spiking", &add_spiking, "steps"_a, "batch"_a, "capacity"_a, "layers"_a, "parameters"_a,
+           "capacities"_a, "learns_dynamics"_a, "gradient_threshold"_a, "step"_a, "seed"_a, "activity"_a,
+           "neurons_per_tile"_a)
+      .def(
+          "spike_counts",
+          [](Graph& g, ValueId ids, ValueId num, uint32_t batch, uint32_t neurons) {
+            return model::spike_counts({g.value(ids), g.value(num), batch}, neurons).id;
+          },
+          "ids"_a, "num"_a, "batch"_a, "neurons"_a)
+      .def(
+          "readout",
+          [](Graph& g, ValueId potentials, uint32_t batch, uint32_t of) {
+            return readout(g.value(potentials), batch, static_cast<model::Readout>(of)).id;
+          },
+          "potentials"_a, "batch"_a, "of"_a);
+}
+
 void bind_questions(nb::class_<Graph>& graph) {
   graph.def_prop_ro("size", [](const Graph& g) { return g.values().size(); })
       .def(
@@ -238,6 +279,7 @@ void bind_graph(nb::module_& m) {
   graph.def(nb::init<>()).def("copy", [](const Graph& g) { return Graph(g); });
   bind_values(graph);
   bind_structured(graph);
+  bind_spiking_layers(graph);
   bind_questions(graph);
   bind_training(graph);
 }

@@ -52,11 +52,11 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_products(m);
   tessera::python::bind_machine(m);
   tessera::python::bind_packing(m);
+  tessera::python::bind_spiking(m);
   tessera::python::bind_graph(m);
   tessera::python::bind_images(m);
   tessera::python::bind_recordings(m);
   tessera::python::bind_session(m);
-  tessera::python::bind_spiking(m);
   tessera::python::bind_structured(m);
   tessera::python::bind_exchange(m);
   tessera::python::bind_structured_calls(m);

@@ -20,7 +20,7 @@ using model::TensorType;
 
 constexpr uint8_t kBits = 8;
 
-bool is_integer(Type type) { return type == Type::u32; }
+bool is_integer(Type type) { return epsilon_of(type) == 0; }
 
 nb::dlpack::dtype dtype_of(Type type) {
   using Code = nb::dlpack::dtype_code;
@@ -64,15 +64,22 @@ void round_to(Type type, const nb::ndarray<nb::ro>& array, std::byte* to) {
   });
 }
 
-template <class From>
-void count_to(const std::string& name, const nb::ndarray<nb::ro>& array, std::byte* to) {
+template <class From, class To>
+void count_as(const std::string& name, const nb::ndarray<nb::ro>& array, std::byte* to) {
   each_element<From>(array, [&](From element) {
-    if (!std::in_range<uint32_t>(element))
+    if (!std::in_range<To>(element))
       throw UsageError(fmt::format("{} has the entry {}; entries must be from 0 to {}", name, element,
-                                   std::numeric_limits<uint32_t>::max()));
-    kernels::store(to, static_cast<uint32_t>(element));
-    to += sizeof(uint32_t);
+                                   std::numeric_limits<To>::max()));
+    kernels::store(to, static_cast<To>(element));
+    to += sizeof(To);
   });
+}
+
+template <class From>
+void count_to(const std::string& name, Type type, const nb::ndarray<nb::ro>& array, std::byte* to) {
+  if (type == Type::u8) return count_as<From, uint8_t>(name, array, to);
+  if (type == Type::u16) return count_as<From, uint16_t>(name, array, to);
+  count_as<From, uint32_t>(name, array, to);
 }
 
 [[noreturn]] void refuse(const nb::ndarray<nb::ro>& array, const std::string& name, const TensorType& type) {
@@ -84,11 +91,12 @@ void convert(const nb::ndarray<nb::ro>& array, const std::string& name, const Te
              std::byte* to) {
   const nb::dlpack::dtype from = array.dtype();
   if (is_integer(type.type)) {
-    if (from == nb::dtype<int64_t>()) return count_to<int64_t>(name, array, to);
-    if (from == nb::dtype<int32_t>()) return count_to<int32_t>(name, array, to);
-    if (from == nb::dtype<uint32_t>()) return count_to<uint32_t>(name, array, to);
-    if (from == nb::dtype<uint64_t>()) return count_to<uint64_t>(name, array, to);
-    if (from == nb::dtype<uint8_t>()) return count_to<uint8_t>(name, array, to);
+    if (from == nb::dtype<int64_t>()) return count_to<int64_t>(name, type.type, array, to);
+    if (from == nb::dtype<int32_t>()) return count_to<int32_t>(name, type.type, array, to);
+    if (from == nb::dtype<uint32_t>()) return count_to<uint32_t>(name, type.type, array, to);
+    if (from == nb::dtype<uint64_t>()) return count_to<uint64_t>(name, type.type, array, to);
+    if (from == nb::dtype<uint16_t>()) return count_to<uint16_t>(name, type.type, array, to);
+    if (from == nb::dtype<uint8_t>()) return count_to<uint8_t>(name, type.type, array, to);
     refuse(array, name, type);
   }
   if (from == dtype_of(Type::f32)) return round_to<float>(type.type, array, to);

@@ -273,3 +273,68 @@ def small(*neurons, **options):
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+# Graphs.
+
+
+def with_resets_now(last="Readout", learns=False):
+    return Network(*layers("Leaky", last, learns, reset_delay=False, reset_mechanism="zero"))
+
+
+@pytest.mark.parametrize("machine", ["host", "gc200"])
+@pytest.mark.parametrize("last", ["Readout", "Leaky"])
+def test_graphs_give_what_networks_give(machine, last):
+    network = with_resets_now(last)
+    events = SpikeEvents.from_dense(spikes())
+    graph = network.graph(T, BATCH, events.capacity)
+    with torch.inference_mode():
+        wanted = network(events)
+    wanted = wanted.sum(0) if last == "Leaky" else wanted.max(0).values
+    np.testing.assert_allclose(graph.session(machine).run(**events.arrays()), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("machine", "learns"), [("host", False), ("host", True), ("gc200", False)])
+def test_graphs_train_as_networks_do(machine, learns):
+    network = with_resets_now(learns=learns)
+    trained = copy.deepcopy(network)
+    events, labels = SpikeEvents.from_dense(spikes()), torch.arange(BATCH) % 7
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    loss = torch.nn.functional.cross_entropy(network(events).max(0).values, labels)
+    loss.backward()
+    optimizer.step()
+    step = trained.graph(T, BATCH, events.capacity).training_step("cross_entropy", "sgd", rate=0.1)
+    session = step.session(machine)
+    found = session.run(**events.arrays(), labels=labels.numpy().astype(np.uint32))
+    assert found == pytest.approx(loss.item(), rel=1e-4)
+    trained.copy_from(session)
+    for (name, a), b in zip(network.named_parameters(), trained.parameters(), strict=True):
+        np.testing.assert_allclose(b.detach(), a.detach(), rtol=2e-3, atol=2e-5, err_msg=name)
+
+
+def test_graphs_say_what_a_machine_needs():
+    graph = with_resets_now().graph(T, BATCH, 8, neurons_per_tile=[4, 0])
+    estimate = graph.training_step("cross_entropy", "adam").estimate("gc200")
+    assert estimate.fits and estimate.cycles["exchange"] > 0
+    with pytest.raises(ValueError, match="neurons per tile are given of 1 spiking layers; there are 2"):
+        with_resets_now().graph(T, BATCH, 8, neurons_per_tile=[4]).estimate("gc200")
+
+
+def test_graphs_refuse_what_lists_lack():
+    with pytest.raises(ValueError, match="layer 0 has a bias"):
+        Network(Linear(8, 4), snn.Leaky(0.9), backend="dense").graph(T, BATCH, 8)
+    with pytest.raises(ValueError, match="unknown potential 'middle'"):
+        with_resets_now().graph(T, BATCH, 8, potential="middle")
+    with pytest.raises(ValueError, match="no parameter '0.weight'"):
+        other = Network(Linear(8, 4, bias=False), snn.Leaky(0.9)).graph(T, BATCH, 8)
+        graph = type(other)()
+        graph.output("y", graph.input("x", (2, 2)) + 1.0)
+        with_resets_now().copy_from(graph.session())
+
+
+def test_ids_are_checked():
+    events = SpikeEvents.from_dense(spikes())
+    arrays = events.arrays()
+    session = with_resets_now().graph(T, BATCH, events.capacity).session()
+    with pytest.raises(ValueError, match="entries must be from 0 to 65535"):
+        session.run(**{**arrays, "in.ids": arrays["in.ids"].astype(np.int64) + 65536})

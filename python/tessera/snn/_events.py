@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _MOST_FEATURES = 1 << 16
@@ -116,6 +117,14 @@ class SpikeEvents:
 
     def __len__(self) -> int:
         return self.ids.shape[0]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The inputs "in.ids" and "in.num" of a network's graph."""
+        steps = len(self)
+        return {
+            "in.ids": self.ids.reshape(steps, -1).numpy().view(np.uint16),
+            "in.num": self.num.reshape(steps, -1).numpy().view(np.uint32),
+        }
 
     def count(self) -> int:
         """All spikes."""

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tessera.model import Graph, Session
 from tessera.snn._events import SpikeEvents
-from tessera.snn._network_operators import describe, spiking_network
+from tessera.snn._graphs import Potential, copy_from, graph_of
+from tessera.snn._network_operators import describe, layers_of, spiking_network
 from tessera.snn._neurons import Leaky, OneToOne, _Neurons, _Recurrent
 
 BACKENDS = ("sparse", "dense")
@@ -118,6 +120,47 @@ class Network(nn.Sequential):
         if not return_counts:
             return membrane
         return membrane, list(spiked.split([linear.out_features for linear, _ in self.pairs[:-1]], 1))
+
+    def graph(
+        self,
+        steps: int,
+        batch: int,
+        capacity: int,
+        *,
+        potential: Potential = "maximum",
+        activity: tuple[float, float] = (0.02, 0.04),
+        neurons_per_tile: Sequence[int] = (),
+    ) -> Graph:
+        """The network as a `tessera.model.Graph`, to train it on other machines or ask what that would take.
+
+            step = network.graph(100, 48, events.capacity).training_step("cross_entropy", "adam")
+            step.estimate("gc200")
+            session = step.session("gc200")
+            loss = session.run(**events.arrays(), labels=labels)
+            network.copy_from(session)
+
+        Its inputs are the lists "in.ids" and "in.num" with room for `capacity`, its output "logits" [batch, neurons]: the
+        numbers of spikes of the last layer, or of its membrane potentials those of the last step, their maximum or mean.
+        `activity` are the fractions of inputs that fire and of neurons that are listed in a step, for planning.
+        `neurons_per_tile` of each layer, on tiled machines; 0: as few as there are tiles for. `gradient_threshold` and
+        `seed` are those that the network has now.
+        """
+        for place, (linear, neurons) in enumerate(self.pairs):
+            _check_sparse(place, linear, neurons)
+        return graph_of(
+            self,
+            layers_of(self._description()),
+            (steps, batch, capacity),
+            self._capacities,
+            _NO_THRESHOLD if self.gradient_threshold is None else float(self.gradient_threshold),
+            potential,
+            activity,
+            neurons_per_tile,
+        )
+
+    def copy_from(self, session: Session) -> None:
+        """Read the parameters from a session of `graph()`, or of its training step."""
+        copy_from(self, session)
 
     def _dense(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         spiked = []

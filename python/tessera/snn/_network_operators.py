@@ -74,11 +74,14 @@ def _network_for(ids: Tensor, kind: Kind) -> _tessera.SpikingNetwork:
 
 def _native(steps: int, batch: int, capacity: int, kind: Kind) -> _tessera.SpikingNetwork:
     description, capacities, *others = kind
-    layers = [
+    return _tessera.SpikingNetwork(layers_of(description), steps, batch, capacity, list(capacities), *others)
+
+
+def layers_of(description: str) -> list[_tessera.SpikingLayer]:
+    return [
         _tessera.SpikingLayer(**{**layer, "neuron": _tessera.Neuron(*layer["neuron"])})
         for layer in _layers(description)
     ]
-    return _tessera.SpikingNetwork(layers, steps, batch, capacity, list(capacities), *others)
 
 
 # Each matrix of a state begins on a cache line.

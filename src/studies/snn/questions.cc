@@ -33,7 +33,7 @@ struct Extent {
 };
 Extent extent_of(const Request& request) {
   if (request.full) return {20, 3};
-  return {6, 1};
+  return {8, 1};
 }
 
 const RecordingSplit& recordings() {
@@ -47,7 +47,7 @@ SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, u
   settings.delay = 1;
   settings.rate = 0.002;  // the usual one is for one layer
   settings.neuron.surrogate = what.surrogate;
-  settings.gradient_threshold = what.gradient_threshold;
+  settings.gradient_threshold = settings.first_gradient_threshold = what.gradient_threshold;
   settings.most_listed = what.most_listed;
   settings.epochs = epochs;
   settings.seed = seed;
@@ -122,11 +122,11 @@ struct Question {
   std::vector<TrainingCase> (*cases)();
 };
 
-constexpr Question kOverflow{"overflow", "Lists that are too short",
-                             "ϑ_grad: potentials above it pass a gradient; room: entries of the list of a "
-                             "layer of 128. Both are those of the "
-                             "last epochs. Dropped: of the neurons that had to be listed, at random.",
-                             overflow_cases};
+constexpr Question kOverflow{
+    "overflow", "Lists that are too short",
+    "ϑ_grad: potentials above it pass a gradient; room: entries of the list of a "
+    "layer of 128, in the last epochs. Dropped: of the neurons that had to be listed, at random.",
+    overflow_cases};
 constexpr Question kSurrogates{"surrogates", "Surrogate gradients", "All with the same slope.",
                                surrogate_cases};
 constexpr Question kDepth{"depth", "Hidden layers of 128", "Each layer takes spikes a step later.",
