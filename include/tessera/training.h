@@ -150,18 +150,17 @@ struct RecordingSettings {
 /// The data sets that load_recordings() knows.
 std::span<const std::string_view> recording_sets();
 
-/// A data set of a folder, or of its usual subfolder:
+/// A data set of a folder, or of its usual subfolder, with the steps, the seconds and the `downscale` that it
+/// usually has:
 ///
-/// | name            | files                                                     | steps, seconds, downscale
-/// | | --------------- | --------------------------------------------------------- |
-/// ------------------------- | | `randman`       | none | 100                       | | `mnist-latency` | as
-/// load_images(): MNIST                                   | 100                       | | `braille`       |
-/// braille/taxels.npy, lengths.npy, labels.npy: currents     | 152                       | | `braille-delta`
-/// | the same, a unit for each rise and each fall by `delta`   | 152                       | | `shd`, `ssc`
-/// | shd_train.h5, shd_test.h5; ssc_…                          | 100, 1.4 s                | | `n-mnist` |
-/// Train/0/….bin, Test/…                                     | 100, 0.3 s, 1             | | `dvs-gesture` |
-/// trials_to_train.txt, trials_to_test.txt, ….aedat, ….csv   | 100, 6 s, 4               | | `events` |
-/// CLASS/….npy, or train/CLASS/… and test/CLASS/…            | 100, the longest, 1       |
+///     randman        100            made from the seed, without files
+///     mnist-latency  100            MNIST, as load_images() finds it
+///     braille        152            taxels.npy, lengths.npy, labels.npy: currents
+///     braille-delta  152            the same, a unit for each rise and each fall by `delta`
+///     shd, ssc       100, 1.4 s     shd_train.h5, shd_test.h5; ssc_….h5
+///     n-mnist        100, 0.3 s, 1  Train/0/….bin, Test/0/….bin
+///     dvs-gesture    100, 6 s, 4    trials_to_train.txt, trials_to_test.txt, ….aedat, ….csv
+///     events         100, 1         CLASS/….npy, or train/CLASS/….npy and test/CLASS/….npy
 ///
 /// Throws UsageError for settings out of range, Error for missing and malformed files.
 RecordingSplit load_recordings(const std::string& name, const std::string& folder,
