@@ -275,6 +275,24 @@ def test_wrong_arguments(make, error, message):
         make()
 
 
+def test_the_faster_backend_is_chosen():
+    network = Network(*layers())
+    events = SpikeEvents.from_dense(spikes())
+    network(events).sum().backward()
+    kept = [parameter.grad.clone() for parameter in network.parameters()]
+    seconds = network.choose_backend(events, rounds=1)
+    assert set(seconds) == {"sparse", "dense"} and network.backend == min(seconds, key=seconds.get)
+    assert network.step == 1
+    for parameter, grad in zip(network.parameters(), kept, strict=True):
+        torch.testing.assert_close(parameter.grad, grad)
+    assert Network(*layers()).requires_grad_(False).choose_backend(spikes(), rounds=1).keys() == seconds.keys()
+    limited = Network(*layers(), capacities=[12])
+    with pytest.raises(ValueError, match="have other gradients"):
+        limited.choose_backend(events)
+    with pytest.raises(ValueError, match="0 rounds"):
+        network.choose_backend(events, rounds=0)
+
+
 # Graphs.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ class Network(nn.Sequential):
     dense layers. Where there is no room, spikes come first, and chance decides; `counts` tells how many there were, and
     `most_listed` lowers the limit. These, `seed` and `step` (the number of the next sequence to train on) may be
     changed between calls, but for `capacities`. `backend="dense"` computes the same by the layers one after the other,
-    with gradients of all neurons.
+    with gradients of all neurons. `choose_backend` measures which is faster.
 
     What the backend cannot do is refused: `"sparse"` has no biases, no one-to-one recurrence and no graded spikes, and
     its inputs have no gradient.
@@ -120,6 +121,40 @@ class Network(nn.Sequential):
         if not return_counts:
             return membrane
         return membrane, list(spiked.split([linear.out_features for linear, _ in self.pairs[:-1]], 1))
+
+    def choose_backend(self, input: SpikeEvents | Tensor, rounds: int = 3) -> dict[str, float]:
+        """Take the faster backend for input like this: by seconds of a forward and a backward pass, which it returns.
+
+        Lists are faster where few neurons fire. Their limits change gradients, so a network that has a
+        `gradient_threshold`, `capacities` or `most_listed` is refused. Gradients of parameters stay as they are.
+        """
+        if self.gradient_threshold is not None or self.most_listed is not None or any(self._capacities):
+            raise ValueError("lists with a gradient_threshold, capacities or most_listed have other gradients")
+        if rounds < 1:
+            raise ValueError(f"{rounds} rounds; there must be at least one")
+        for place, (linear, neurons) in enumerate(self.pairs):
+            _check_sparse(place, linear, neurons)
+        before, step = self.backend, self.step
+        seconds: dict[str, float] = {}
+        try:
+            for self.backend in BACKENDS:
+                seconds[self.backend] = min([self._time_of_pass(input) for _ in range(rounds + 1)][1:])
+        except BaseException:
+            self.backend = before
+            raise
+        finally:
+            self.step = step
+        self.backend = min(seconds, key=seconds.__getitem__)
+        return seconds
+
+    def _time_of_pass(self, input: SpikeEvents | Tensor) -> float:
+        learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        start = time.perf_counter()
+        with torch.set_grad_enabled(bool(learned)):
+            result = self(input)
+            if learned:
+                torch.autograd.grad(result.sum(), learned, allow_unused=True)
+        return time.perf_counter() - start
 
     def graph(
         self,
