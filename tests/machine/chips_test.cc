@@ -199,6 +199,11 @@ TEST(Links, OfATorus) {
   EXPECT_EQ(pair.all().size(), 2u);
 }
 
+TEST(Links, OfOneChip) {
+  for (const Topology topology : {Topology::ladder, Topology::torus, Topology::all_to_all})
+    EXPECT_TRUE(Links(toy_chips(1, 4, topology, 1)).all().empty());
+}
+
 TEST(Links, OfAllToAll) {
   const Links links(toy_chips(5, 1, Topology::all_to_all));
   EXPECT_EQ(links.all().size(), 20u);

@@ -36,6 +36,7 @@ Links::Links(const Machine& machine)
         neighbours.insert(other * width_ + col);
     }
     neighbours.erase(chip);
+    neighbours.erase(neighbours.lower_bound(chips_), neighbours.end());  // the other column of a single chip
     for (const uint32_t other : neighbours) all_.push_back({chip, other});
   }
   first_of_.push_back(static_cast<uint32_t>(all_.size()));
