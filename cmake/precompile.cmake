@@ -1,5 +1,6 @@
 # TESSERA_PRECOMPILE: precompiles the headers that most files include. No file relies on it: each includes
-# what it uses, as a build without it shows.
+# what it uses, as a build without it shows. Not for builds without optimisation: after precompiled headers
+# GCC 12 then rejects the intrinsics with constant arguments.
 option(TESSERA_PRECOMPILE "Precompile the headers that most files include" OFF)
 
 # tessera_precompile(TARGET HEADERS...): HEADERS and the most expensive standard ones.

@@ -117,8 +117,9 @@ class Verifier {
   void compare(const Panel& panel, const JudgeRow& judge_row) {
     const uint32_t block_rows = product_.w.pattern.block_rows();
     std::atomic<uint32_t> next{0};
+    const Verification before = result_;
     team_.run([&](uint32_t) {
-      Verification own = result_;
+      Verification own = before;
       std::vector<double> sum;
       std::vector<double> magnitude;
       for (uint32_t first; (first = next.fetch_add(kRowGrain)) < block_rows;)

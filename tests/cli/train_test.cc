@@ -387,7 +387,7 @@ TEST_F(TrainCliTest, RefusesOptionsThatSpikingNetworksDoNotHave) {
       {"--smoothness 0", "a smoothness of 0"},
   };
   for (const auto& [options, message] : cases) {
-    const Outcome o = run("train --kind spiking " + options);
+    const Outcome o = run("train --kind spiking " + options, "unset TESSERA_DATA; {}");
     EXPECT_EQ(o.status, 2) << options;
     EXPECT_NE(o.err.find(message), std::string::npos) << options << ": " << o.err;
     EXPECT_EQ(o.out, "") << options;

@@ -39,7 +39,8 @@ TEST(ChipTraffic, ACopyOverOneLink) {
 }
 
 TEST(ChipTraffic, ARouteOfThreeChips) {
-  Traffic traffic(toy_chips(4, 1));
+  const machine::Machine m = toy_chips(4, 1);
+  Traffic traffic(m);
   traffic.add(0, 3, kX, {0, 1, 0, 16}, 4);
   traffic.count();
   EXPECT_EQ(loads_of(traffic), (std::map<std::pair<uint32_t, uint32_t>, double>{{{0, 2}, 64}, {{2, 3}, 64}}));
@@ -48,7 +49,8 @@ TEST(ChipTraffic, ARouteOfThreeChips) {
 }
 
 TEST(ChipTraffic, TransfersShareALink) {
-  Traffic traffic(toy_chips(2, 2));
+  const machine::Machine m = toy_chips(2, 2);
+  Traffic traffic(m);
   traffic.add(0, 2, kX, {0, 1, 0, 16}, 4);
   traffic.add(1, 3, kX, {1, 1, 0, 16}, 4);
   traffic.count();
@@ -56,7 +58,8 @@ TEST(ChipTraffic, TransfersShareALink) {
 }
 
 TEST(ChipTraffic, WhatSeveralTilesReceiveCrossesALinkOnce) {
-  Traffic traffic(toy_chips(4, 2));
+  const machine::Machine m = toy_chips(4, 2);
+  Traffic traffic(m);
   for (const TileId to : {2U, 3U, 4U, 6U, 7U}) traffic.add(0, to, kX, {0, 4, 0, 4}, 4);
   traffic.add(0, 7, kX, {2, 4, 0, 4}, 4);  // half of it is sent anyway
   traffic.count();
@@ -83,7 +86,8 @@ TEST(ChipTraffic, ExchangesOfDifferentChipsAreApart) {
 }
 
 TEST(ChipTraffic, ThoseWhoShareALinkAreTied) {
-  Traffic traffic(toy_chips(6, 1));
+  const machine::Machine m = toy_chips(6, 1);
+  Traffic traffic(m);
   traffic.add(0, 4, kX, {0, 1, 0, 4}, 4);  // over chip 2
   traffic.add(2, 5, kX, {1, 1, 0, 4}, 4);  // over 2 to 4, and 4 to 5
   traffic.count();

@@ -100,7 +100,7 @@ Learned least_of(LayerKind kind) {
     case LayerKind::fastfood:
     case LayerKind::circulant:
     case LayerKind::low_rank: return {0.3, 0.8};
-    default: return {0.6, 0.6};
+    default: return {0.55, 0.6};
   }
 }
 
