@@ -5,6 +5,7 @@
 
 #include "studies/snn/network_cell.h"
 #include "studies/snn/study.h"
+#include "studies/snn/training_cell.h"
 
 namespace tessera::studies::snn {
 namespace {
@@ -44,6 +45,25 @@ TEST(SnnDense, AddsTheProductsOfAllLayers) {
   }
   EXPECT_EQ(products, 11);
   EXPECT_EQ(section.comparisons(study).at(0).ours, 4 * 10 + 4 + 3);
+}
+
+TEST(SnnTraining, CountsWhatIsListedAndDropped) {
+  const Result all = train({.layers = 2}, 1, 0, 1);
+  EXPECT_EQ(all.value("listed"), 1);  // every neuron passes a gradient
+  EXPECT_EQ(all.value("dropped"), 0);
+  EXPECT_GT(all.value("fired"), 0.01);
+  EXPECT_LT(all.value("fired"), 0.5);
+  EXPECT_GT(all.value("accuracy"), 10);  // of ten classes
+
+  // The second epoch has gone half of the way from room for all to room for half of the neurons.
+  const Result fewer = train({.most_listed = kHiddenNeurons / 2}, 2, 0, 1);
+  EXPECT_NEAR(*fewer.value("listed"), 0.75, 1e-9);
+  EXPECT_NEAR(*fewer.value("dropped"), 0.25, 1e-9);
+
+  const Result above = train({.gradient_threshold = 0.5}, 1, 0, 1);
+  EXPECT_GT(above.value("listed"), above.value("fired"));
+  EXPECT_LT(above.value("listed"), 0.9);
+  EXPECT_EQ(above.value("dropped"), 0);
 }
 
 }  // namespace

@@ -1,31 +1,20 @@
 // The paper's open questions, answered by training: what happens where far more neurons pass a gradient than
-// lists have room for, which surrogate gradient to take, and how deep networks train. Randman with manifolds
-// of two dimensions: its information is in the times of spikes alone, and it is not learned perfectly.
+// lists have room for, which surrogate gradient to take, and how deep networks train.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "report/interval.h"
 #include "studies/snn/study.h"
+#include "studies/snn/training_cell.h"
 
 namespace tessera::studies::snn {
 namespace {
 
 using machine::Machine;
 
-constexpr uint32_t kHidden = 128;
 constexpr double kAll = -std::numeric_limits<double>::infinity();
-
-/// A network, and what of it is listed in the last epochs.
-struct TrainingCase {
-  std::string name;  ///< what distinguishes it in its section
-  uint32_t layers = 1;
-  Surrogate surrogate = {};
-  double gradient_threshold = kAll;
-  uint32_t most_listed = 0;  ///< 0: all
-};
 
 struct Extent {
   uint32_t epochs;
@@ -36,47 +25,6 @@ Extent extent_of(const Request& request) {
   return {8, 1};
 }
 
-const RecordingSplit& recordings() {
-  static const RecordingSplit split = load_recordings("randman", "", {.randman = {.dimensions = 2}});
-  return split;
-}
-
-SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, uint64_t seed) {
-  SpikingTrainingSettings settings = usual_settings("randman");
-  settings.hidden.assign(what.layers, kHidden);
-  settings.delay = 1;
-  settings.rate = 0.002;  // the usual one is for one layer
-  settings.neuron.surrogate = what.surrogate;
-  settings.gradient_threshold = settings.first_gradient_threshold = what.gradient_threshold;
-  settings.most_listed = what.most_listed;
-  settings.epochs = epochs;
-  settings.seed = seed;
-  return settings;
-}
-
-/// Enters "accuracy" in percent of the test recordings, and of the last epoch the fractions of hidden neurons
-/// that "fired" and were "listed" in a step, those "dropped" of all that should have been listed, and
-/// "seconds" of a training step.
-Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads) {
-  SpikingTrainer trainer(settings_of(what, epochs, seed), recordings(), threads);
-  const TrainingResult trained = trainer.train();
-  Result result;
-  result.values["accuracy"] = 100 * trained.test_accuracy.value();
-  result.values["seconds"] = trained.step_seconds;
-  const std::vector<SpikingActivity>& activity = trained.epochs.back().activity;
-  const double places = static_cast<double>(trainer.steps_per_epoch()) * trainer.settings().batch *
-                        recordings().train.steps * kHidden;
-  double dropped = 0, wanted = 0;
-  for (const SpikingActivity& of_layer : activity) {
-    result.values["fired"] += of_layer.firing / static_cast<double>(activity.size());
-    result.values["listed"] += of_layer.listed / static_cast<double>(activity.size());
-    dropped += static_cast<double>(of_layer.dropped);
-    wanted += static_cast<double>(of_layer.dropped) + of_layer.listed * places;
-  }
-  result.values["dropped"] = wanted > 0 ? dropped / wanted : 0;
-  return result;
-}
-
 std::string name_of(const TrainingCase& what, uint32_t epochs, uint64_t seed) {
   return fmt::format("{}, {} epochs, seed {}", what.name, epochs, seed);
 }
@@ -85,9 +33,10 @@ std::vector<TrainingCase> overflow_cases() {
   std::vector<TrainingCase> cases;
   for (const double threshold : {kAll, 0.5, 0.9})
     for (const uint32_t most : {0U, 64U, 32U, 16U, 8U})
-      cases.push_back({.name = fmt::format("ϑ_grad {}, room {}", threshold, most == 0 ? kHidden : most),
-                       .gradient_threshold = threshold,
-                       .most_listed = most});
+      cases.push_back(
+          {.name = fmt::format("ϑ_grad {}, room {}", threshold, most == 0 ? kHiddenNeurons : most),
+           .gradient_threshold = threshold,
+           .most_listed = most});
   return cases;
 }
 

@@ -1,0 +1,29 @@
+// Training on a host, for the paper's open questions.
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "studies/paper/study.h"
+#include "tessera/training.h"
+
+namespace tessera::studies::snn {
+
+constexpr uint32_t kHiddenNeurons = 128;  ///< of each layer
+
+/// A network, and which of its neurons are listed.
+struct TrainingCase {
+  std::string name;  ///< what distinguishes it in its section
+  uint32_t layers = 1;
+  Surrogate surrogate = {};
+  double gradient_threshold = -std::numeric_limits<double>::infinity();  ///< of all epochs
+  uint32_t most_listed = 0;                                              ///< in the last epochs; 0: all
+};
+
+/// Trains on Randman with manifolds of two dimensions: its information is in the times of spikes alone, and
+/// it is not learned perfectly. Enters "accuracy" in percent of the test recordings, and of the last epoch
+/// the fractions of hidden neurons that "fired" and were "listed" in a step, those "dropped" of all that
+/// should have been listed, and "seconds" of a training step.
+Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads);
+
+}  // namespace tessera::studies::snn
