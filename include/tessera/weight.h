@@ -38,6 +38,9 @@ enum class PackedFormat : uint32_t {
   dynamic = 4,            ///< that of a dynamic weight, which depends on all patterns that it has had
   sorted_row_groups = 5,  ///< single elements with room for more: rows grouped by their number of elements; a
                           ///< function of the pattern and the capacity
+  whole_row_groups =
+      6,  ///< row_groups with all columns in one k-block: of few columns, below a density of 3/40
+  sorted_whole_row_groups = 7,  ///< the same with room for more
 };
 std::string_view name_of(PackedFormat format);
 
@@ -48,7 +51,7 @@ uint64_t packed_size(PackedFormat format, const Pattern& pattern);
 /// Converts an array from one format to another; places without a stored value become 0. Computing the order
 /// of row groups takes as long as preparing a weight. Throws UsageError if a size is wrong or a format does
 /// not apply to such a pattern; `dynamic` never does: save the result of Weight::unpack() in format `values`
-/// instead. `sorted_row_groups` depends on a capacity too: use pack() and unpack() of a weight that has it.
+/// instead. The sorted ones depend on a capacity too: use pack() and unpack() of a weight that has it.
 void permute_packed(PackedFormat from, PackedFormat to, const Pattern& pattern, std::span<const float> source,
                     std::span<float> target);
 
@@ -77,7 +80,7 @@ class Weight {
   /// A weight whose values the caller keeps, in an array of packed_size() elements of `type` that products
   /// are given in each call (SpmmArguments::values), such as a framework's tensor. With a capacity it is
   /// dynamic, and set_pattern() changes its pattern; packed order remains a function of pattern and capacity:
-  /// `blocks` with the room at the end, or `sorted_row_groups`. Throws as the functions above.
+  /// `blocks` with the room at the end, or a sorted one. Throws as the functions above.
   static Weight without_values(const Pattern& pattern, Type type = Type::f32);
   static Weight without_values(const Pattern& pattern, uint64_t capacity_blocks, Type type = Type::f32);
 

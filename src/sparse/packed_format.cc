@@ -16,7 +16,7 @@ using sparse::PackedElements;
 using sparse::SlotOrder;
 
 constexpr PackedFormat kFormats[] = {PackedFormat::values, PackedFormat::blocks, PackedFormat::rotated_blocks,
-                                     PackedFormat::row_groups};
+                                     PackedFormat::row_groups, PackedFormat::whole_row_groups};
 
 std::string describe(PackedFormat format) {
   return fmt::format("packed format {} ({})", static_cast<uint32_t>(format), name_of(format));
@@ -28,7 +28,7 @@ std::string describe(PackedFormat format) {
         "{} depends on all patterns that a dynamic weight has had, not on one: save the result of "
         "unpack(), and pack() it after loading",
         describe(format)));
-  if (format == PackedFormat::sorted_row_groups)
+  if (format == PackedFormat::sorted_row_groups || format == PackedFormat::sorted_whole_row_groups)
     throw UsageError(
         fmt::format("{} depends on a capacity, not on a pattern alone: use pack() and unpack() of a "
                     "Weight::without_values() that has it",
@@ -58,9 +58,12 @@ bool is_full(const Pattern& pattern) {
 /// Calls visit with a weight of this pattern whose values have this format; none has that of SparseMatrix.
 template <class Visit>
 auto with_order(PackedFormat format, const Pattern& pattern, const Visit& visit) {
-  if (format == PackedFormat::row_groups && pattern.block_size == 1) {
+  const bool has_whole_rows = format == PackedFormat::whole_row_groups;
+  if ((format == PackedFormat::row_groups || has_whole_rows) && pattern.block_size == 1) {
     sparse::validate(pattern);
-    return visit(PackedElements({pattern, std::vector<float>(pattern.blocks())}, Type::f32));
+    if (!has_whole_rows || sparse::has_whole_rows(pattern.rows, pattern.cols, pattern.blocks()))
+      return visit(PackedElements({pattern, std::vector<float>(pattern.blocks())}, Type::f32,
+                                  {.whole_rows = has_whole_rows}));
   }
   const bool is_rotated = format == PackedFormat::rotated_blocks;
   if ((format == PackedFormat::blocks || is_rotated) && sparse::is_kernel_block_size(pattern.block_size)) {
@@ -84,6 +87,8 @@ std::string_view name_of(PackedFormat format) {
     case PackedFormat::row_groups: return "row groups";
     case PackedFormat::dynamic: return "dynamic";
     case PackedFormat::sorted_row_groups: return "sorted row groups";
+    case PackedFormat::whole_row_groups: return "groups of whole rows";
+    case PackedFormat::sorted_whole_row_groups: return "sorted groups of whole rows";
   }
   return "unknown";
 }
@@ -130,8 +135,10 @@ PackedFormat format_of(const PackedBlocks& weight) {
 }
 
 PackedFormat format_of(const PackedElements& weight) {
-  if (!weight.is_dynamic()) return PackedFormat::row_groups;
-  return weight.has_values() ? PackedFormat::dynamic : PackedFormat::sorted_row_groups;
+  if (weight.is_dynamic() && weight.has_values()) return PackedFormat::dynamic;
+  if (has_whole_rows(weight.rows(), weight.cols(), weight.capacity()))
+    return weight.is_dynamic() ? PackedFormat::sorted_whole_row_groups : PackedFormat::whole_row_groups;
+  return weight.is_dynamic() ? PackedFormat::sorted_row_groups : PackedFormat::row_groups;
 }
 
 }  // namespace sparse

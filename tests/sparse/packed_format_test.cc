@@ -58,11 +58,15 @@ TEST(PackedFormat, OfSingleElementsIsThatOfTheirWeightAndGoesBack) {
     SCOPED_TRACE(fmt::format("seed {}: {} x {}, {} non-zeros", seed, rows, cols, pattern.blocks()));
     const std::vector<float> values = numbers_for(pattern);
     const PackedElements weight({pattern, values}, Type::f32);
-    EXPECT_EQ(format_of(weight), PackedFormat::row_groups);
-    const auto packed = permuted(PackedFormat::values, PackedFormat::row_groups, pattern, values);
+    const bool is_sparse = 40 * pattern.blocks() < uint64_t{3} * rows * cols;
+    const PackedFormat format = is_sparse ? PackedFormat::whole_row_groups : PackedFormat::row_groups;
+    EXPECT_EQ(format_of(weight), format);
+    const auto packed = permuted(PackedFormat::values, format, pattern, values);
     EXPECT_EQ(packed, packed_by(weight, values, weight.places()));
-    EXPECT_EQ(permuted(PackedFormat::row_groups, PackedFormat::values, pattern, packed), values);
-    EXPECT_EQ(permuted(PackedFormat::row_groups, PackedFormat::row_groups, pattern, packed), packed);
+    EXPECT_EQ(permuted(format, PackedFormat::values, pattern, packed), values);
+    EXPECT_EQ(permuted(format, format, pattern, packed), packed);
+    const auto in_k_blocks = permuted(format, PackedFormat::row_groups, pattern, packed);
+    EXPECT_EQ(permuted(PackedFormat::row_groups, format, pattern, in_k_blocks), packed);
   }
 }
 
@@ -109,6 +113,13 @@ TEST(PackedFormat, KeepsItsOrderForGood) {
   EXPECT_EQ(
       checksum_of(permuted(PackedFormat::values, PackedFormat::row_groups, elements, numbers_for(elements))),
       17013845999292935842U);
+  const Pattern few = generate_pattern({PatternKind::power_law, 1500, 700, 0.03, 1, 5});
+  EXPECT_EQ(checksum_of(permuted(PackedFormat::values, PackedFormat::row_groups, few, numbers_for(few))),
+            4083197398454700064U);
+  EXPECT_EQ(
+      checksum_of(permuted(PackedFormat::values, PackedFormat::whole_row_groups, few, numbers_for(few))),
+      10702331107079801728U);
+  EXPECT_THROW(packed_size(PackedFormat::whole_row_groups, elements), UsageError);
   const Pattern blocks = generate_pattern({PatternKind::random, 300, 200, 0.4, 16, 5});
   EXPECT_EQ(checksum_of(permuted(PackedFormat::values, PackedFormat::blocks, blocks, numbers_for(blocks))),
             2912109077470047326U);

@@ -17,13 +17,18 @@ constexpr uint32_t kFewestRows = 128;
 constexpr uint64_t kFewestNonZeros = uint64_t{48} << 10;
 constexpr uint32_t kMostRows = 2048;
 
+/// The same for whole rows: chunks are what threads share then, because two that write parts of the same rows
+/// of Y fetch each other's lines.
+constexpr uint64_t kFewestNonZerosOfWholeRows = 2048;
+
 /// Number of chunks of at least `few_rows` rows.
-uint32_t choose_chunks(uint32_t rows, uint64_t non_zeros, uint32_t few_rows) {
+uint32_t choose_chunks(uint32_t rows, uint64_t non_zeros, uint32_t few_rows, bool whole_rows) {
+  const uint64_t fewest = whole_rows ? kFewestNonZerosOfWholeRows : kFewestNonZeros;
   const uint64_t likely_rows =
       std::clamp<uint64_t>(kManyNonZeros * rows / std::max<uint64_t>(non_zeros, 1), few_rows, kManyRows);
   const uint64_t least = (uint64_t{rows} + kMostRows - 1) / kMostRows;
   const uint64_t most = std::max<uint64_t>(rows / likely_rows, std::min(2U, rows / kFewestRows));
-  return static_cast<uint32_t>(std::max<uint64_t>({1, least, std::min(non_zeros / kFewestNonZeros, most)}));
+  return static_cast<uint32_t>(std::max<uint64_t>({1, least, std::min(non_zeros / fewest, most)}));
 }
 
 uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
@@ -53,41 +58,50 @@ std::vector<uint32_t> split_rows(uint32_t rows, uint32_t chunks, uint32_t most_r
 
 /// The same, with the requested or a suitable number.
 template <class Work>
-std::vector<uint32_t> split_rows(uint32_t rows, uint64_t non_zeros, uint32_t few_rows,
+std::vector<uint32_t> split_rows(uint32_t rows, uint64_t non_zeros, uint32_t few_rows, bool whole_rows,
                                  const ElementPacking& packing, const Work& work_before) {
   if (packing.chunk_rows > 0) {
     const uint32_t most = std::min(packing.chunk_rows, kMaxChunkRows);
     return split_rows(rows, (rows + most - 1) / most, most, work_before);
   }
-  return split_rows(rows, choose_chunks(rows, non_zeros, few_rows), kMostRows + kMostRows / 8, work_before);
+  return split_rows(rows, choose_chunks(rows, non_zeros, few_rows, whole_rows), kMostRows + kMostRows / 8,
+                    work_before);
 }
 
-ElementIndex empty_index(uint32_t rows, uint32_t cols, uint64_t non_zeros, const ElementPacking& packing,
-                         std::vector<uint32_t> chunk_begin) {
+ElementIndex empty_index(uint32_t rows, uint32_t cols, uint32_t k_block, std::vector<uint32_t> chunk_begin) {
   ElementIndex index;
   index.rows = rows;
   index.cols = cols;
-  index.k_block =
-      std::min(packing.k_block > 0 ? packing.k_block : choose_k_block(rows, cols, non_zeros), kMaxKBlock);
+  index.k_block = std::min(k_block, kMaxKBlock);
   index.chunk_begin = std::move(chunk_begin);
   index.blocks.assign(uint64_t{index.chunks()} * index.k_blocks() + 1, ElementBlock{});
   return index;
 }
 
+template <class Work>
+ElementIndex split(uint32_t rows, uint32_t cols, uint64_t non_zeros, uint32_t few_rows,
+                   const ElementPacking& packing, const Work& work_before) {
+  const bool whole_rows = packing.whole_rows && has_whole_rows(rows, cols, non_zeros);
+  const uint32_t chosen = whole_rows ? cols : choose_k_block(rows, cols, non_zeros);
+  return empty_index(rows, cols, packing.k_block > 0 ? packing.k_block : chosen,
+                     split_rows(rows, non_zeros, few_rows, whole_rows, packing, work_before));
+}
+
 }  // namespace
+
+bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
+  return cols <= kMaxKBlock && 40 * non_zeros < uint64_t{3} * rows * cols;
+}
 
 ElementIndex split_for(const Pattern& pattern, const ElementPacking& packing) {
   // Rows count too, so that empty ones do not pile up.
-  return empty_index(pattern.rows, pattern.cols, pattern.blocks(), packing,
-                     split_rows(pattern.rows, pattern.blocks(), kFewRows, packing,
-                                [&](uint32_t row) { return pattern.row_begin[row] + row; }));
+  return split(pattern.rows, pattern.cols, pattern.blocks(), kFewRows, packing,
+               [&](uint32_t row) { return pattern.row_begin[row] + row; });
 }
 
 ElementIndex split_for_shape(uint32_t rows, uint32_t cols, uint64_t non_zeros,
                              const ElementPacking& packing) {
-  return empty_index(
-      rows, cols, non_zeros, packing,
-      split_rows(rows, non_zeros, kManyRows, packing, [](uint32_t row) { return uint64_t{row}; }));
+  return split(rows, cols, non_zeros, kManyRows, packing, [](uint32_t row) { return uint64_t{row}; });
 }
 
 }  // namespace tessera::sparse

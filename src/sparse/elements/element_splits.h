@@ -15,7 +15,12 @@ namespace tessera::sparse {
 struct ElementPacking {
   uint32_t k_block = 0;     ///< columns of a k-block, at most kMaxKBlock
   uint32_t chunk_rows = 0;  ///< rows of a chunk at most; itself at most kMaxChunkRows
+  bool whole_rows = true;   ///< take has_whole_rows() into account
 };
+
+/// Whether one k-block has all columns of such a matrix: below a density of 3/40 if it can. Sums that are
+/// complete need no detour through scratch, which saves more than finding the rows of X in the L1 cache.
+bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros);
 
 /// An empty index split for the pattern: chunks have similar numbers of non-zeros.
 ElementIndex split_for(const Pattern& pattern, const ElementPacking& packing);

@@ -1,11 +1,13 @@
 // Training on a host, for the paper's open questions.
 #pragma once
 
+#include <tessera/training.h>
+
+#include <cstdint>
 #include <limits>
 #include <string>
 
 #include "studies/paper/study.h"
-#include "tessera/training.h"
 
 namespace tessera::studies::snn {
 
@@ -13,7 +15,7 @@ constexpr uint32_t kHiddenNeurons = 128;  ///< of each layer
 
 /// A network, and which of its neurons are listed.
 struct TrainingCase {
-  std::string name;  ///< what distinguishes it in its section
+  std::string name = {};  ///< what distinguishes it in its section
   uint32_t layers = 1;
   Surrogate surrogate = {};
   double gradient_threshold = -std::numeric_limits<double>::infinity();  ///< of all epochs

@@ -34,14 +34,17 @@ constexpr double kExposedStream = 0.4;
 // them, and the number of L2 caches at which none of them stays.
 constexpr double kSumsFractionOfL2 = 0.25;
 constexpr double kSumsFractionLost = 1.5;
+// The same for Y alone.
+constexpr double kYFractionOfL2 = 0.5;
 // Parts of rows of X lie far apart and are read a few lines each: at a third of the rate of a stream.
 constexpr double kShortRuns = 3;
 // Writing Y: the line is read, and written back; with non-temporal stores it is only written.
 constexpr double kWriteTraffic = 3;
 constexpr double kStreamTraffic = 1.5;
 // A cache line of Y written by two cores: one per row if columns are split, since callers' arrays seldom
-// begin at one.
+// begin at one. The longer the part of a row before it, the further prefetchers run into the other's lines.
 constexpr double kSharedLineCycles = 60;
+constexpr double kOverrunCyclesPerLine = 10;
 // Transposing a column-major operand: loads, shuffles and short stores for every four elements.
 constexpr double kTransposePerElement = 0.5;
 // Maximum number of chunks of a group.
@@ -124,7 +127,9 @@ double column_cycles(const ElementWeight& w, const Counts& counts, const HostFig
 /// Bytes per cycle of a group's sums, and of rows of X that are kept.
 double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, const HostFigures& f) {
   const double chunks = slice.chunk_end - slice.chunk_begin;
-  const double group_rows = rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
+  const double group_rows = finishes_rows(slice.weight, slice.y)
+                                ? 0
+                                : rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
   const double kept =
       keeps_panel(slice.schedule, slice.chunk_end - slice.chunk_begin) ? slice.weight.cols : 0;
   return resident_rate((group_rows + kept) * panel_cols * sizeof(float), kSumsFractionOfL2, kSumsFractionLost,
@@ -132,8 +137,9 @@ double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, c
 }
 
 /// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
-double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors, double lanes,
+double panel_cycles(const ElementSlice& slice, const Counts& counts, double vectors, double lanes,
                     double waiting_rate, const HostFigures& f) {
+  const ElementWeight& w = slice.weight;
   // Narrower vectors may use a third port.
   const double ports = lanes < lanes_of(f) ? 1.5 : 1;
   const double loads_per_cycle = ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
@@ -149,9 +155,16 @@ double panel_cycles(const ElementWeight& w, const Counts& counts, double vectors
   const double row = kExposedRows * far * row_bytes / waiting_rate;
   const double shared = step(vectors + 2.5) + row;
   const double unpaired = step(2 * vectors + 3) + 2 * row;
-  const double sums = 2 * row_bytes / waiting_rate;  // written back while others are read
+  // Written back while others are read.
+  const double sums = finishes_rows(w, slice.y) ? 0 : 2 * row_bytes / waiting_rate;
   return counts.shared_steps * shared + counts.unpaired_steps * unpaired +
          counts.tasks * (kTaskEntry + sums) + counts.row_groups * kLoopsPerRowGroup * kMispredict;
+}
+
+/// Bytes per cycle of what writing Y moves. Where no sums pass through the L2 cache, Y stays there.
+double write_rate(const ElementSlice& slice, double y_bytes, const HostFigures& f) {
+  if (!finishes_rows(slice.weight, slice.y)) return streaming_rate(y_bytes, f);
+  return resident_rate(y_bytes, kYFractionOfL2, kSumsFractionLost, f);
 }
 
 struct Panels {
@@ -187,23 +200,28 @@ program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f
   const bool single = std::min<double>(slice.schedule.panel_cols, cols) == 1;
   const double stream = counts.bytes / streaming_rate(counts.bytes, f);
   const double inner = single ? column_cycles(w, counts, f)
-                              : panel_cycles(w, counts, panels.vectors, panels.lanes,
+                              : panel_cycles(slice, counts, panels.vectors, panels.lanes,
                                              waiting_rate(slice, rows, panels.vectors * panels.lanes, f), f);
   const double x_bytes = cols * w.cols * sizeof(float);
   const double y_bytes = cols * rows * sizeof(float);
   const double x_transpose = slice.x.col_stride == 1 ? 0 : kTransposePerElement * cols * w.cols;
   const double y_transpose = slice.y.col_stride == 1 ? 0 : kTransposePerElement * cols * rows;
   const bool whole_rows = panels.count == 1 && slice.x.row_stride == static_cast<int64_t>(cols);
-  const double pack = (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
-                      x_bytes / kLineBytes * kCopyLineCycles + x_transpose;
-  const double shared_lines = slice.schedule.col_parts > 1 && slice.y.col_stride == 1 ? rows : 0;
+  const bool packs = !finishes_rows(w, slice.y) ||
+                     !reads_in_place(slice.x, static_cast<uint32_t>(panels.vectors * panels.lanes));
+  const double pack = !packs ? 0
+                             : (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
+                                   x_bytes / kLineBytes * kCopyLineCycles + x_transpose;
+  const double shared_rows = slice.schedule.col_parts > 1 && slice.y.col_stride == 1 ? rows : 0;
+  const double share_row =
+      kSharedLineCycles + kOverrunCyclesPerLine * std::max(0.0, cols * sizeof(float) / kLineBytes - 1);
   const bool streams = slice.schedule.stream_y;
   const double traffic = !streams                  ? kWriteTraffic
                          : slice.y.col_stride == 1 ? kStreamTraffic
                                                    : (kStreamTraffic + kWriteTraffic) / 2;  // if aligned
-  double write_line = traffic / streaming_rate(y_bytes, f);
+  double write_line = traffic / write_rate(slice, y_bytes, f);
   if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
-  const double write = y_bytes * write_line + kSharedLineCycles * shared_lines + y_transpose;
+  const double write = y_bytes * write_line + share_row * shared_rows + y_transpose;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // the single-column loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 

@@ -25,6 +25,18 @@ inline bool keeps_panel(const ElementSchedule& schedule, uint32_t slice_chunks) 
   return slice_chunks > schedule.group_chunks;
 }
 
+/// Whether sums are complete after their only k-block, so that they need not wait in scratch: with panels of
+/// more than one column.
+inline bool finishes_rows(const ElementWeight& w, const MatrixView<float>& y) {
+  return w.k_blocks() == 1 && y.col_stride == 1;
+}
+
+/// Whether panels of `cols` columns of X are worth packing no more, if they are aligned and rows are
+/// finished: they are most of their rows, so that they lie as close in the caches.
+inline bool reads_in_place(const MatrixView<const float>& x, uint32_t cols) {
+  return x.col_stride == 1 && x.row_stride % 16 == 0 && x.row_stride <= 2 * int64_t{cols};
+}
+
 /// Scratch of a slice; offsets in floats; each part begins at a cache line.
 struct ElementScratch {
   size_t x = 0;    ///< [k-blocks kept][k_block + 1][panel columns]

@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,14 +26,23 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The inner loop on kVectors vectors of columns.
 template <class D, size_t kVectors>
 struct TaskLoop {
+  using Packed = PackedRows<kVectors * hn::MaxLanes(D())>;
+  using Kept = KeptRows<D, kVectors>;
+  using New = NewRows<D, kVectors>;
+  using OfY = RowsOfY<D, kVectors>;
   static size_t width() { return kVectors * hn::Lanes(D()); }
   static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
                              const ElementOperands& operands) {
+    run(row_group, values, words, Packed{operands.x}, Kept{operands.y});
+  }
+  template <class RowsOfX, class Rows>
+  static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
+                             const RowsOfX& x, const Rows& rows) {
     // At most sixteen sums of 32 registers, twelve of sixteen.
     constexpr size_t kMostSums = HWY_TARGET == HWY_AVX2 ? 12 : 16;
     constexpr size_t kMostTasks = kMostSums / (2 * kVectors);
     constexpr size_t kTasks = kMostTasks >= 4 ? 4 : kMostTasks >= 2 ? 2 : 1;
-    run_tasks<kVectors, kTasks>(D(), row_group, values, words, operands);
+    run_tasks<kVectors, kTasks>(D(), row_group, values, words, x, rows);
   }
 };
 
@@ -133,6 +143,11 @@ class PanelSlice {
   void run_group(uint32_t group) const {
     const uint32_t first = slice_.chunk_begin + group * slice_.schedule.group_chunks;
     const uint32_t end = std::min(first + slice_.schedule.group_chunks, slice_.chunk_end);
+    if constexpr (requires { typename Loop::OfY; }) {
+      if (finishes_rows(w_, slice_.y)) {
+        return finish_chunks(first, end);
+      }
+    }
     std::fill(sums(first, first), sums(first, end), 0.0F);
     const bool packs = !keeps_x_ || first == slice_.chunk_begin;
     for (uint32_t block = 0; block < w_.k_blocks(); ++block) {
@@ -187,6 +202,75 @@ class PanelSlice {
       const RowGroup& row_group = w_.row_groups[i];
       coming.advance();
       Loop::run(row_group, values_of(row_group, value), words, operands);
+      value += row_group.value_count();
+      words += row_group.index_count();
+    }
+  }
+
+  // All rows of Y of some chunks, each from its only k-block.
+  void finish_chunks(uint32_t first, uint32_t end) const {
+    HWY_ALIGN static constexpr float kZeros[kMaxPanelCols] = {};
+    const MatrixView<const float>& x = slice_.x;
+    if (reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 && is_aligned(x.at(0, col_))) {
+      const size_t scale = static_cast<size_t>(x.row_stride) * sizeof(float) / sparse::kColumnScale;
+      const RowsInPlace rows{x.at(0, col_), scale, sparse::kColumnScale * w_.k_block, kZeros};
+      for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, rows, kZeros);
+    } else {
+      if (!keeps_x_ || first == slice_.chunk_begin) pack_block(0);
+      for (uint32_t chunk = first; chunk < end; ++chunk)
+        finish_chunk(chunk, typename Loop::Packed{x_}, kZeros);
+    }
+  }
+
+  static bool is_aligned(const float* x) { return reinterpret_cast<uintptr_t>(x) % 64 == 0; }
+
+  // Whether a row of sums is a row of Y.
+  bool is_plain() const {
+    const Epilogue& e = slice_.epilogue;
+    return e.alpha == 1 && e.beta == 0 && e.bias == nullptr && e.activation == Activation::none &&
+           cols_ == width() && rotation_.columns == 0 && !streams(slice_);
+  }
+
+  template <class RowsOfX>
+  void finish_chunk(uint32_t chunk, const RowsOfX& x, const float* zeros) const {
+    const uint32_t begin = w_.chunk_begin[chunk];
+    const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
+    std::array<bool, sparse::kMaxChunkRows + 1> done;
+    std::fill_n(done.begin(), rows, false);
+    if (is_plain()) {
+      const typename Loop::OfY of_y{slice_.y.at(begin, col_), slice_.y.row_stride, rows, y_};
+      for_each_row_group(chunk,
+                         [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
+                           Loop::run(row_group, values, words, x, of_y);
+                           mark(row_group, done);
+                         });
+    } else {
+      for_each_row_group(chunk,
+                         [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
+                           Loop::run(row_group, values, words, x, typename Loop::New{y_});
+                           mark(row_group, done);
+                           for (uint32_t lane = 0; lane < row_group.tasks; ++lane)
+                             for (const uint32_t row : {row_group.row_a[lane], row_group.row_b[lane]})
+                               if (row < rows) write_row(begin + row, y_ + row * width());
+                         });
+    }
+    for (uint32_t row = 0; row < rows; ++row)
+      if (!done[row]) write_row(begin + row, zeros);
+  }
+
+  static void mark(const RowGroup& row_group, std::array<bool, sparse::kMaxChunkRows + 1>& done) {
+    for (const uint16_t row : row_group.row_a) done[row] = true;
+    for (const uint16_t row : row_group.row_b) done[row] = true;
+  }
+
+  template <class Visit>
+  void for_each_row_group(uint32_t chunk, const Visit& visit) const {
+    const sparse::ElementBlock& at = w_.blocks[chunk];
+    uint64_t value = at.value;
+    const uint32_t* words = w_.indices + at.index;
+    for (uint64_t i = at.row_group; i < w_.blocks[chunk + 1].row_group; ++i) {
+      const RowGroup& row_group = w_.row_groups[i];
+      visit(row_group, values_of(row_group, value), words);
       value += row_group.value_count();
       words += row_group.index_count();
     }

@@ -22,18 +22,39 @@ namespace hn = hwy::HWY_NAMESPACE;
 using sparse::kRowGroupLanes;
 using sparse::RowGroup;
 
-// The row of X for the column in half a word, in a panel `width` wide.
-HWY_INLINE const float* row_of(const float* x, size_t half_word, size_t width) {
-  const size_t row_bytes = width * sizeof(float);
-  const size_t offset = row_bytes < sparse::kColumnScale ? half_word / (sparse::kColumnScale / row_bytes)
-                                                         : half_word * (row_bytes / sparse::kColumnScale);
-  return reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + offset);
+// Rows of a packed panel of X `width` wide, by the column in half a word.
+template <size_t width>
+struct PackedRows {
+  const float* HWY_RESTRICT x;
+
+  HWY_INLINE const float* at(size_t half_word) const {
+    constexpr size_t kRowBytes = width * sizeof(float);
+    const size_t offset = kRowBytes < sparse::kColumnScale ? half_word / (sparse::kColumnScale / kRowBytes)
+                                                           : half_word * (kRowBytes / sparse::kColumnScale);
+    return reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + offset);
+  }
+};
+
+// Rows of X where it is; filler finds a row of zeros.
+struct RowsInPlace {
+  const float* HWY_RESTRICT x;
+  size_t scale;  // bytes between rows by sparse::kColumnScale
+  size_t filler;
+  const float* zeros;
+
+  HWY_INLINE const float* at(size_t half_word) const {
+    const auto* row = reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + half_word * scale);
+    return half_word == filler ? zeros : row;
+  }
+};
+
+template <class RowsOfX>
+HWY_INLINE const float* lower_row(const RowsOfX& x, uint32_t word) {
+  return x.at(word & 0xFFFF);
 }
-HWY_INLINE const float* lower_row(const float* x, uint32_t word, size_t width) {
-  return row_of(x, word & 0xFFFF, width);
-}
-HWY_INLINE const float* upper_row(const float* x, uint32_t word, size_t width) {
-  return row_of(x, word >> 16, width);
+template <class RowsOfX>
+HWY_INLINE const float* upper_row(const RowsOfX& x, uint32_t word) {
+  return x.at(word >> 16);
 }
 
 // Keeps the compiler from loading a row of X twice, as the operand of two instructions.
@@ -63,6 +84,9 @@ struct RowSum {
 
   // An implicit one would be compiled without the instruction set's options.
   HWY_INLINE RowSum() {}
+  HWY_INLINE void clear(D d) {
+    for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
+  }
   HWY_INLINE void load(D d, const float* y) {
     for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::Load(d, y + v * hn::Lanes(d));
   }
@@ -100,17 +124,56 @@ HWY_INLINE void prefetch_part(const float* values, const uint32_t* words, size_t
   }
 }
 
+// Sums in scratch, which each k-block continues.
+template <class D, size_t kVectors>
+struct KeptRows {
+  float* HWY_RESTRICT sums;
+
+  HWY_INLINE void begin(D d, size_t row, RowSum<D, kVectors>& sum) const {
+    sum.load(d, sums + row * kVectors * hn::Lanes(d));
+  }
+  HWY_INLINE void end(D d, size_t row, const RowSum<D, kVectors>& sum) const {
+    sum.store(d, sums + row * kVectors * hn::Lanes(d));
+  }
+};
+
+// Sums in scratch, complete after one k-block.
+template <class D, size_t kVectors>
+struct NewRows {
+  float* HWY_RESTRICT sums;
+
+  HWY_INLINE void begin(D d, size_t, RowSum<D, kVectors>& sum) const { sum.clear(d); }
+  HWY_INLINE void end(D d, size_t row, const RowSum<D, kVectors>& sum) const {
+    sum.store(d, sums + row * kVectors * hn::Lanes(d));
+  }
+};
+
+// Sums that are rows of Y.
+template <class D, size_t kVectors>
+struct RowsOfY {
+  float* HWY_RESTRICT y;
+  int64_t row_stride;
+  size_t rows;
+  float* HWY_RESTRICT spare;  // in place of a row that does not exist
+
+  HWY_INLINE float* at(size_t row) const {
+    return row < rows ? y + static_cast<int64_t>(row) * row_stride : spare;
+  }
+  HWY_INLINE void begin(D d, size_t row, RowSum<D, kVectors>& sum) const { sum.clear(d); }
+  HWY_INLINE void end(D d, size_t row, const RowSum<D, kVectors>& sum) const {
+    float* line = at(row);
+    for (size_t v = 0; v < kVectors; ++v) hn::StoreU(sum.sum[v], d, line + v * hn::Lanes(d));
+  }
+};
+
 // kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency
 // of the multiply-adds. What is left of the last tasks is filler, and so is what they have behind the
 // steps of their quarter.
-template <size_t kVectors, size_t kTasks, class D>
+template <size_t kVectors, size_t kTasks, class D, class RowsOfX, class Rows>
 HWY_INLINE void run_tasks(D d, const RowGroup& row_group, const float* HWY_RESTRICT values,
-                          const uint32_t* HWY_RESTRICT words, const ElementOperands& operands) {
+                          const uint32_t* HWY_RESTRICT words, const RowsOfX& x, const Rows& rows) {
   static_assert(kTasks <= sparse::kQuarterLanes);
   constexpr size_t kStep = kRowGroupLanes;
-  const size_t width = kVectors * hn::Lanes(d);
-  const float* HWY_RESTRICT x = operands.x;
-  float* HWY_RESTRICT y = operands.y;
   const size_t shared = row_group.shared_steps / 2 * kStep;
   const size_t steps = (size_t{row_group.shared_steps} + row_group.unpaired_steps) * kTasks;
   const float* next_values = values + row_group.value_count();
@@ -122,29 +185,33 @@ HWY_INLINE void run_tasks(D d, const RowGroup& row_group, const float* HWY_RESTR
     next_values += 2 * steps;
     next_words += steps;
     RowSum<D, kVectors> a[kTasks], b[kTasks];
+#pragma GCC unroll 4
     for (size_t t = 0; t < kTasks; ++t) {
-      a[t].load(d, y + row[t] * width);
-      b[t].load(d, y + row[kRowGroupLanes + t] * width);
+      rows.begin(d, row[t], a[t]);
+      rows.begin(d, row[kRowGroupLanes + t], b[t]);
     }
     const float* w = values;
     const uint32_t* word = words;
     for (const uint32_t* end = word + shared; word != end; word += kStep, w += 4 * kStep) {
+#pragma GCC unroll 4
       for (size_t t = 0; t < kTasks; ++t) {
-        add_shared(d, w[t], w[kStep + t], lower_row(x, word[t], width), a[t], b[t]);
-        add_shared(d, w[2 * kStep + t], w[3 * kStep + t], upper_row(x, word[t], width), a[t], b[t]);
+        add_shared(d, w[t], w[kStep + t], lower_row(x, word[t]), a[t], b[t]);
+        add_shared(d, w[2 * kStep + t], w[3 * kStep + t], upper_row(x, word[t]), a[t], b[t]);
       }
     }
     const size_t quarter = static_cast<size_t>(row - row_group.row_a) / sparse::kQuarterLanes;
     const size_t unpaired = row_group.quarter_steps[quarter] * kStep;
     for (const uint32_t* end = word + unpaired; word != end; word += kStep, w += 2 * kStep) {
+#pragma GCC unroll 4
       for (size_t t = 0; t < kTasks; ++t) {
-        a[t].add(d, w[t], lower_row(x, word[t], width));
-        b[t].add(d, w[kStep + t], upper_row(x, word[t], width));
+        a[t].add(d, w[t], lower_row(x, word[t]));
+        b[t].add(d, w[kStep + t], upper_row(x, word[t]));
       }
     }
+#pragma GCC unroll 4
     for (size_t t = 0; t < kTasks; ++t) {
-      a[t].store(d, y + row[t] * width);
-      b[t].store(d, y + row[kRowGroupLanes + t] * width);
+      rows.end(d, row[t], a[t]);
+      rows.end(d, row[kRowGroupLanes + t], b[t]);
     }
   }
 }
