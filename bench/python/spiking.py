@@ -72,12 +72,36 @@ def leak_forward(current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(found), v
 
 
+def recurrent_forward(current: Tensor, v: Tensor, s: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    potentials, spikes = [], []
+    for x in current.unbind(0):
+        u = BETA * v + x + s @ weight
+        s = (u > 1).to(u.dtype)
+        v = u * (1 - s)
+        potentials.append(u)
+        spikes.append(s)
+    return torch.stack(potentials), torch.stack(spikes), v
+
+
+def recurrent_backward(
+    upstream: Tensor, potentials: Tensor, g: Tensor, bar: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    found = []
+    for ds, u in zip(reversed(upstream.unbind(0)), reversed(potentials.unbind(0)), strict=True):
+        ds = ds + g @ weight.t()
+        g = BETA * g + torch.where(u > bar, ds / (SLOPE * (u - 1).abs() + 1) ** 2, 0)
+        found.append(g)
+    return torch.stack(found[::-1]), g
+
+
 class Compiled:
     """Functions of a few steps, fused."""
 
     def __init__(self) -> None:
         self.forward = torch.compile(steps_forward)
         self.backward = torch.compile(steps_backward)
+        self.recurrent_forward = torch.compile(recurrent_forward)
+        self.recurrent_backward = torch.compile(recurrent_backward)
         self.leak = torch.compile(leak_forward)
 
 
@@ -88,16 +112,21 @@ def in_chunks(values: Tensor) -> list[Tensor]:
 class HandWritten:
     """The reset is detached: gradients decay as if there were none, and begin where potentials are above `bar`."""
 
-    def __init__(self, weights: list[Tensor], bar: Tensor, steps: Compiled) -> None:
-        self.weights, self.bar, self.steps = weights, bar, steps
+    def __init__(self, weights: list[Tensor], recurrent: Tensor | None, bar: Tensor, steps: Compiled) -> None:
+        self.weights, self.recurrent, self.bar, self.steps = weights, recurrent, bar, steps
 
     def run(self, x: Tensor, upstream: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         inputs, potentials = [x], []
         for weight in self.weights[:-1]:
             v = torch.zeros(x.shape[1], weight.shape[1])
             u, s = [], []
+            last = torch.zeros_like(v)
             for chunk in in_chunks(inputs[-1] @ weight):
-                of_chunk, fired, v = self.steps.forward(chunk, v)
+                if self.recurrent is None:
+                    of_chunk, fired, v = self.steps.forward(chunk, v)
+                else:
+                    of_chunk, fired, v = self.steps.recurrent_forward(chunk, v, last, self.recurrent)
+                    last = fired[-1]
                 u.append(of_chunk)
                 s.append(fired)
             potentials.append(u)
@@ -118,59 +147,81 @@ class HandWritten:
             ds = dx @ self.weights[i].t()
             g, found = torch.zeros_like(ds[0]), []
             for chunk, u in zip(reversed(in_chunks(ds)), reversed(potentials[i - 1]), strict=True):
-                of_chunk, g = self.steps.backward(chunk, u, g, self.bar)
+                if self.recurrent is None:
+                    of_chunk, g = self.steps.backward(chunk, u, g, self.bar)
+                else:
+                    of_chunk, g = self.steps.recurrent_backward(chunk, u, g, self.bar, self.recurrent)
                 found.append(of_chunk)
             dx = torch.cat(found[::-1])
+            if self.recurrent is not None:
+                gradients.insert(0, inputs[i][:-1].flatten(0, 1).t() @ dx[1:].flatten(0, 1))
         return inputs[1:], gradients
+
+
+Neurons = Callable[[Tensor, Tensor | None], Tensor]
+
+
+def with_feedback(current: Tensor, spikes: list[Tensor], recurrent: Tensor | None) -> Tensor:
+    return current if recurrent is None or not spikes else current + spikes[-1] @ recurrent
 
 
 class Library:
     """Layers of weights, and for each hidden one what turns currents [T, batch, neurons] into spikes."""
 
-    def __init__(self, weights: list[Tensor], neurons: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, weights: list[Tensor], recurrent: Tensor | None, neurons: Neurons) -> None:
         self.weights = [weight.clone().requires_grad_() for weight in weights]
+        self.recurrent = None if recurrent is None else recurrent.clone().requires_grad_()
         self.neurons = neurons
+
+    def parameters(self) -> list[Tensor]:
+        return in_order(self.weights, self.recurrent)
 
     def run(self, x: Tensor, upstream: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         spikes = []
-        for weight in self.weights:
+        for weight in self.parameters():
             weight.grad = None
         for weight in self.weights[:-1]:
-            x = self.neurons(x @ weight)
+            x = self.neurons(x @ weight, self.recurrent)
             spikes.append(x)
         v, potentials = torch.zeros(1), []
         for current in (x @ self.weights[-1]).unbind(0):
             v = BETA * v + current
             potentials.append(v)
         torch.stack(potentials).backward(upstream)
-        return spikes, [weight.grad for weight in self.weights]
+        return spikes, [weight.grad for weight in self.parameters()]
 
 
-def snntorch_neurons() -> Callable[[Tensor], Tensor]:
+def in_order(weights: list[Tensor], recurrent: Tensor | None) -> list[Tensor]:
+    """As bench_spiking has them: recurrent weights behind the first."""
+    return weights if recurrent is None else [weights[0], recurrent, *weights[1:]]
+
+
+def snntorch_neurons() -> Neurons:
     import snntorch
 
     leaky = snntorch.Leaky(
         beta=BETA, spike_grad=snntorch.surrogate.fast_sigmoid(slope=SLOPE), reset_mechanism="zero", init_hidden=False
     )
 
-    def run(currents: Tensor) -> Tensor:
+    def run(currents: Tensor, recurrent: Tensor | None) -> Tensor:
         membrane, spikes = leaky.reset_mem(), []
         for current in currents.unbind(0):
-            spike, membrane = leaky(current, membrane)
+            spike, membrane = leaky(with_feedback(current, spikes, recurrent), membrane)
             spikes.append(spike)
         return torch.stack(spikes)
 
     return run
 
 
-def norse_neurons() -> Callable[[Tensor], Tensor]:
+def norse_neurons() -> Neurons:
     from norse.torch.functional.lif_box import LIFBoxFeedForwardState, LIFBoxParameters, lif_box_feed_forward_step
 
     parameters = LIFBoxParameters(tau_mem_inv=torch.tensor((1 - BETA) * 1000), alpha=torch.tensor(SLOPE))
 
-    def run(currents: Tensor) -> Tensor:
+    def run(currents: Tensor, recurrent: Tensor | None) -> Tensor:
         state, spikes = LIFBoxFeedForwardState(v=torch.zeros_like(currents[0])), []
         for current in currents.unbind(0):
+            current = with_feedback(current, spikes, recurrent)
             spike, state = lif_box_feed_forward_step(current / (1 - BETA), state, parameters, dt=0.001)
             spikes.append(spike)
         return torch.stack(spikes)
@@ -178,7 +229,7 @@ def norse_neurons() -> Callable[[Tensor], Tensor]:
     return run
 
 
-def spikingjelly_neurons() -> Callable[[Tensor], Tensor]:
+def spikingjelly_neurons() -> Neurons:
     from spikingjelly.activation_based import functional, neuron, surrogate
 
     node = neuron.LIFNode(
@@ -191,9 +242,15 @@ def spikingjelly_neurons() -> Callable[[Tensor], Tensor]:
         step_mode="m",
     )
 
-    def run(currents: Tensor) -> Tensor:
+    def run(currents: Tensor, recurrent: Tensor | None) -> Tensor:
         functional.reset_net(node)
-        return node(currents)
+        if recurrent is None:
+            return node(currents)
+        node.step_mode = "s"
+        spikes: list[Tensor] = []
+        for current in currents.unbind(0):
+            spikes.append(node(with_feedback(current, spikes, recurrent)))
+        return torch.stack(spikes)
 
     return run
 
@@ -204,17 +261,29 @@ LIBRARIES = {"snnTorch": snntorch_neurons, "Norse": norse_neurons, "SpikingJelly
 class Snn:
     """A network of tessera.snn."""
 
-    def __init__(self, weights: list[Tensor], x: Tensor, backend: str, bar: float) -> None:
+    def __init__(self, weights: list[Tensor], recurrent: Tensor | None, x: Tensor, backend: str, bar: float) -> None:
         from tessera import snn
 
+        settings = {
+            "reset_mechanism": "zero",
+            "reset_gradient": "detached",
+            "spike_grad": snn.surrogate.superspike(SLOPE),
+        }
         layers: list[torch.nn.Module] = []
         for i, weight in enumerate(weights):
             linear = torch.nn.Linear(*weight.shape, bias=False)
             linear.weight.data = weight.t().contiguous()
-            is_last = i + 1 == len(weights)
-            layers += [linear, snn.Readout(BETA) if is_last else snn.Leaky(
-                BETA, reset_mechanism="zero", reset_gradient="detached", spike_grad=snn.surrogate.superspike(SLOPE)
-            )]  # fmt: skip
+            neurons: torch.nn.Module
+            if i + 1 == len(weights):
+                neurons = snn.Readout(BETA)
+            elif recurrent is None:
+                neurons = snn.Leaky(BETA, **settings)
+            else:
+                neurons = snn.RLeaky(
+                    BETA, linear_features=weight.shape[1], recurrent_bias=False, reset_delay=False, **settings
+                )
+                neurons.recurrent.weight.data = recurrent.t().contiguous()
+            layers += [linear, neurons]
         options = {}
         if backend == "sparse":  # with room for far more than 4 %
             options = {"gradient_threshold": bar, "capacities": [weight.shape[1] // 6 for weight in weights[:-1]]}
@@ -246,9 +315,10 @@ class Case:
         self.upstream = read("upstream").unflatten(0, (-1, self.batch)).contiguous()
         parameters = [read(f"parameter{i}") for i in range(len(list(folder.glob("parameter*.npy"))))]
         self.weights = [p for p in parameters if p.shape[0] > 1]
+        self.gradients = [read(f"gradient{i}") for i in range(len(self.weights))]
+        self.recurrent = self.weights.pop(1) if number == 2 else None
         self.spikes = [int(count) for count in read("spikes").flatten()]
         self.bar = read("gradient_threshold").flatten()[0]
-        self.gradients = [read(f"gradient{i}") for i in range(len(self.weights))]
 
     def tessera_milliseconds(self, seconds: float, folder: Path | None = None) -> tuple[float, str]:
         command = [self.bench, str(self.threads), str(seconds), str(self.number)]
@@ -261,7 +331,7 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the program bench_spiking")
-    parser.add_argument("--case", type=int, default=0, choices=(0, 1, 3))
+    parser.add_argument("--case", type=int, default=0, choices=range(4))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
@@ -269,17 +339,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         case = Case(arguments.bench, arguments.case, arguments.threads, Path(folder))
     contestants: dict[str, HandWritten | Library | Snn] = {
-        "torch.compile": HandWritten(case.weights, case.bar, Compiled())
+        "torch.compile": HandWritten(case.weights, case.recurrent, case.bar, Compiled())
     }
     for name, neurons in LIBRARIES.items():
         try:
-            contestants[name] = Library(case.weights, neurons())
+            contestants[name] = Library(case.weights, case.recurrent, neurons())
         except ImportError as error:
             print(f"without {name}: {error}")
 
     for backend in ("sparse", "dense"):
         try:
-            contestants[f"snn {backend}"] = Snn(case.weights, case.x, backend, float(case.bar))
+            contestants[f"snn {backend}"] = Snn(case.weights, case.recurrent, case.x, backend, float(case.bar))
         except ImportError as error:
             print(f"without tessera.snn: {error}")
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/half.h"
@@ -262,17 +263,46 @@ TEST_P(EveryIsa, StreamsYWhereverItsRowsBegin) {
   }
 }
 
+// X and Y that begin at cache lines, and all columns of W in one k-block.
+TEST_P(EveryIsa, FinishesWholeRows) {
+  for (uint64_t seed = 1; seed <= 96; ++seed) {
+    Case c = random_case(seed);
+    Random random(seed);
+    c.n = 16 * (1 + random.below(16));
+    c.offset = 0;
+    c.gap = random.one_of({0U, 16U, 400U});
+    c.x_by_columns = c.y_by_columns = false;
+    c.packing.k_block = 1023;
+    c.schedule.panel_cols = static_cast<uint16_t>(random.one_of({16U, 48U, 64U, 128U}));
+    c.schedule.stream_y = random.below(4) == 0;
+    if (random.coin()) {
+      c.epilogue = {};
+      c.has_bias = false;
+    }
+    check(c, seed, element_spmm, 1 + seed % 3, 1 + seed % 2);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // An infinity in X reaches the rows of Y that have an element in its column, and no others.
 TEST_P(EveryIsa, FillerTakesNoPart) {
   Random random(11);
-  for (const uint32_t n : {1U, 3U, 8U, 20U, 64U}) {
+  for (const auto& [n, k_block, offset] : {std::tuple{1U, 64U, 1U},
+                                           {3U, 64U, 1U},
+                                           {8U, 64U, 1U},
+                                           {20U, 64U, 1U},
+                                           {64U, 64U, 1U},
+                                           {48U, 1023U, 1U},
+                                           {48U, 1023U, 0U}}) {
     Case c;
     c.m = 90;
     c.k = 200;
     c.n = n;
     c.w = random_matrix(c.m, c.k, 0.1, true, random);
     c.schedule.panel_cols = static_cast<uint16_t>(n);
-    c.packing.k_block = 64;
+    c.packing.k_block = k_block;
+    c.offset = offset;
+    c.gap = 16 - n % 16;
     Problem p(c, 5);
     constexpr uint32_t kInfinite[] = {0, 63, 64, 199};
     for (const uint32_t column : kInfinite) {

@@ -25,14 +25,14 @@ inline bool keeps_panel(const ElementSchedule& schedule, uint32_t slice_chunks) 
   return slice_chunks > schedule.group_chunks;
 }
 
-/// Whether sums are complete after their only k-block, so that they need not wait in scratch: with panels of
-/// more than one column.
+/// Whether rows are finished by their only k-block, so that sums need not wait in scratch. Panels of one
+/// column do not make use of it.
 inline bool finishes_rows(const ElementWeight& w, const MatrixView<float>& y) {
   return w.k_blocks() == 1 && y.col_stride == 1;
 }
 
-/// Whether panels of `cols` columns of X are worth packing no more, if they are aligned and rows are
-/// finished: they are most of their rows, so that they lie as close in the caches.
+/// Whether whole rows read panels of `cols` columns of X where they are, if they begin at cache lines: they
+/// are at least half of their rows, so that they lie nearly as close in the caches as packed ones.
 inline bool reads_in_place(const MatrixView<const float>& x, uint32_t cols) {
   return x.col_stride == 1 && x.row_stride % 16 == 0 && x.row_stride <= 2 * int64_t{cols};
 }
