@@ -89,7 +89,7 @@ TEST(Session, ReportsCostBeforeItRuns) {
 
 TEST(Session, SaysWhatDoesNotFit) {
   Graph g;
-  g.output("y", linear(g.input("x", {4096, 8192}), g.parameter("w", {32768, 8192})));
+  g.output("y", linear(g.input("x", {16, 8192}), g.parameter("w", {65536, 8192})));
   Session session(g, Machine::find("bow"));
   EXPECT_FALSE(session.fits());
   EXPECT_NE(session.cost().overflow.find("overflows"), std::string::npos);

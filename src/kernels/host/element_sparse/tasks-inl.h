@@ -43,8 +43,8 @@ struct RowsInPlace {
   const float* zeros;
 
   HWY_INLINE const float* at(size_t half_word) const {
-    const auto* row = reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + half_word * scale);
-    return half_word == filler ? zeros : row;
+    if (half_word == filler) return zeros;
+    return reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + half_word * scale);
   }
 };
 
