@@ -89,7 +89,7 @@ TEST(Session, ReportsCostBeforeItRuns) {
 
 TEST(Session, SaysWhatDoesNotFit) {
   Graph g;
-  g.output("y", linear(g.input("x", {16, 8192}), g.parameter("w", {65536, 8192})));
+  g.output("y", linear(g.input("x", {1, 16384}), g.parameter("w", {16384, 16384})));
   Session session(g, Machine::find("bow"));
   EXPECT_FALSE(session.fits());
   EXPECT_NE(session.cost().overflow.find("overflows"), std::string::npos);

@@ -157,7 +157,7 @@ std::vector<SpikingProblem> spiking_problems(const std::vector<SpikingLayer>& la
       throw UsageError(
           fmt::format("layer {} of {} neurons has lists of {}; they need no more room than for all", i,
                       layers[i].neurons, problem.capacity));
-    problems.push_back(std::move(problem));
+    problems.push_back(problem);
   }
   return problems;
 }
