@@ -45,10 +45,12 @@ class SuperSpike(torch.autograd.Function):
         return gradient / (SLOPE * x.abs() + 1) ** 2
 
 
-def steps_forward(current: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def steps_forward(
+    current: Tensor, v: Tensor, s: Tensor, recurrent: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     potentials, spikes = [], []
     for x in current.unbind(0):
-        u = BETA * v + x
+        u = BETA * v + (x if recurrent is None else x + s @ recurrent)
         s = (u > 1).to(u.dtype)
         v = u * (1 - s)
         potentials.append(u)
@@ -56,9 +58,13 @@ def steps_forward(current: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.stack(potentials), torch.stack(spikes), v
 
 
-def steps_backward(upstream: Tensor, potentials: Tensor, g: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
+def steps_backward(
+    upstream: Tensor, potentials: Tensor, g: Tensor, bar: Tensor, recurrent: Tensor | None
+) -> tuple[Tensor, Tensor]:
     found = []
     for ds, u in zip(reversed(upstream.unbind(0)), reversed(potentials.unbind(0)), strict=True):
+        if recurrent is not None:
+            ds = ds + g @ recurrent.t()
         g = BETA * g + torch.where(u > bar, ds / (SLOPE * (u - 1).abs() + 1) ** 2, 0)
         found.append(g)
     return torch.stack(found[::-1]), g
@@ -72,36 +78,12 @@ def leak_forward(current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(found), v
 
 
-def recurrent_forward(current: Tensor, v: Tensor, s: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    potentials, spikes = [], []
-    for x in current.unbind(0):
-        u = BETA * v + x + s @ weight
-        s = (u > 1).to(u.dtype)
-        v = u * (1 - s)
-        potentials.append(u)
-        spikes.append(s)
-    return torch.stack(potentials), torch.stack(spikes), v
-
-
-def recurrent_backward(
-    upstream: Tensor, potentials: Tensor, g: Tensor, bar: Tensor, weight: Tensor
-) -> tuple[Tensor, Tensor]:
-    found = []
-    for ds, u in zip(reversed(upstream.unbind(0)), reversed(potentials.unbind(0)), strict=True):
-        ds = ds + g @ weight.t()
-        g = BETA * g + torch.where(u > bar, ds / (SLOPE * (u - 1).abs() + 1) ** 2, 0)
-        found.append(g)
-    return torch.stack(found[::-1]), g
-
-
 class Compiled:
     """Functions of a few steps, fused."""
 
     def __init__(self) -> None:
         self.forward = torch.compile(steps_forward)
         self.backward = torch.compile(steps_backward)
-        self.recurrent_forward = torch.compile(recurrent_forward)
-        self.recurrent_backward = torch.compile(recurrent_backward)
         self.leak = torch.compile(leak_forward)
 
 
@@ -122,11 +104,8 @@ class HandWritten:
             u, s = [], []
             last = torch.zeros_like(v)
             for chunk in in_chunks(inputs[-1] @ weight):
-                if self.recurrent is None:
-                    of_chunk, fired, v = self.steps.forward(chunk, v)
-                else:
-                    of_chunk, fired, v = self.steps.recurrent_forward(chunk, v, last, self.recurrent)
-                    last = fired[-1]
+                of_chunk, fired, v = self.steps.forward(chunk, v, last, self.recurrent)
+                last = fired[-1]
                 u.append(of_chunk)
                 s.append(fired)
             potentials.append(u)
@@ -147,10 +126,7 @@ class HandWritten:
             ds = dx @ self.weights[i].t()
             g, found = torch.zeros_like(ds[0]), []
             for chunk, u in zip(reversed(in_chunks(ds)), reversed(potentials[i - 1]), strict=True):
-                if self.recurrent is None:
-                    of_chunk, g = self.steps.backward(chunk, u, g, self.bar)
-                else:
-                    of_chunk, g = self.steps.recurrent_backward(chunk, u, g, self.bar, self.recurrent)
+                of_chunk, g = self.steps.backward(chunk, u, g, self.bar, self.recurrent)
                 found.append(of_chunk)
             dx = torch.cat(found[::-1])
             if self.recurrent is not None:

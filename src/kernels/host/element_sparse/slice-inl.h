@@ -144,9 +144,7 @@ class PanelSlice {
     const uint32_t first = slice_.chunk_begin + group * slice_.schedule.group_chunks;
     const uint32_t end = std::min(first + slice_.schedule.group_chunks, slice_.chunk_end);
     if constexpr (requires { typename Loop::OfY; }) {
-      if (finishes_rows(w_, slice_.y)) {
-        return finish_chunks(first, end);
-      }
+      if (finishes_rows(w_, slice_.y)) return finish_chunks(first, end);
     }
     std::fill(sums(first, first), sums(first, end), 0.0F);
     const bool packs = !keeps_x_ || first == slice_.chunk_begin;
@@ -194,31 +192,38 @@ class PanelSlice {
     return {slice_.x, begin, end, col_, cols_, step};
   }
 
-  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands, ComingRows& coming) const {
+  // Calls visit(row group, its values, its index words) for each of a k-block.
+  template <class Visit>
+  HWY_INLINE void for_each_row_group(uint32_t chunk, uint32_t block, const Visit& visit) const {
     const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
     uint64_t value = at->value;
     const uint32_t* words = w_.indices + at->index;
     for (uint64_t i = at[0].row_group; i < at[1].row_group; ++i) {
       const RowGroup& row_group = w_.row_groups[i];
-      coming.advance();
-      Loop::run(row_group, values_of(row_group, value), words, operands);
+      visit(row_group, values_of(row_group, value), words);
       value += row_group.value_count();
       words += row_group.index_count();
     }
   }
 
+  void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands, ComingRows& coming) const {
+    for_each_row_group(chunk, block,
+                       [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
+                         coming.advance();
+                         Loop::run(row_group, values, words, operands);
+                       });
+  }
+
   // All rows of Y of some chunks, each from its only k-block.
   void finish_chunks(uint32_t first, uint32_t end) const {
-    HWY_ALIGN static constexpr float kZeros[kMaxPanelCols] = {};
     const MatrixView<const float>& x = slice_.x;
     if (reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 && is_aligned(x.at(0, col_))) {
       const size_t scale = static_cast<size_t>(x.row_stride) * sizeof(float) / sparse::kColumnScale;
       const RowsInPlace rows{x.at(0, col_), scale, sparse::kColumnScale * w_.k_block, kZeros};
-      for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, rows, kZeros);
+      for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, rows);
     } else {
       if (!keeps_x_ || first == slice_.chunk_begin) pack_block(0);
-      for (uint32_t chunk = first; chunk < end; ++chunk)
-        finish_chunk(chunk, typename Loop::Packed{x_}, kZeros);
+      for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, typename Loop::Packed{x_});
     }
   }
 
@@ -232,20 +237,20 @@ class PanelSlice {
   }
 
   template <class RowsOfX>
-  void finish_chunk(uint32_t chunk, const RowsOfX& x, const float* zeros) const {
+  void finish_chunk(uint32_t chunk, const RowsOfX& x) const {
     const uint32_t begin = w_.chunk_begin[chunk];
     const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
     std::array<bool, sparse::kMaxChunkRows + 1> done;
     std::fill_n(done.begin(), rows, false);
     if (is_plain()) {
       const typename Loop::OfY of_y{slice_.y.at(begin, col_), slice_.y.row_stride, rows, y_};
-      for_each_row_group(chunk,
+      for_each_row_group(chunk, 0,
                          [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
                            Loop::run(row_group, values, words, x, of_y);
                            mark(row_group, done);
                          });
     } else {
-      for_each_row_group(chunk,
+      for_each_row_group(chunk, 0,
                          [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
                            Loop::run(row_group, values, words, x, typename Loop::New{y_});
                            mark(row_group, done);
@@ -255,25 +260,12 @@ class PanelSlice {
                          });
     }
     for (uint32_t row = 0; row < rows; ++row)
-      if (!done[row]) write_row(begin + row, zeros);
+      if (!done[row]) write_row(begin + row, kZeros);
   }
 
   static void mark(const RowGroup& row_group, std::array<bool, sparse::kMaxChunkRows + 1>& done) {
     for (const uint16_t row : row_group.row_a) done[row] = true;
     for (const uint16_t row : row_group.row_b) done[row] = true;
-  }
-
-  template <class Visit>
-  void for_each_row_group(uint32_t chunk, const Visit& visit) const {
-    const sparse::ElementBlock& at = w_.blocks[chunk];
-    uint64_t value = at.value;
-    const uint32_t* words = w_.indices + at.index;
-    for (uint64_t i = at.row_group; i < w_.blocks[chunk + 1].row_group; ++i) {
-      const RowGroup& row_group = w_.row_groups[i];
-      visit(row_group, values_of(row_group, value), words);
-      value += row_group.value_count();
-      words += row_group.index_count();
-    }
   }
 
   const float* values_of(const RowGroup& row_group, uint64_t value) const {
@@ -294,6 +286,7 @@ class PanelSlice {
   }
 
   static constexpr uint32_t kRowsAhead = 8;
+  HWY_ALIGN static constexpr float kZeros[kMaxPanelCols] = {};
 
   void write(uint32_t chunk, float* sums) const {
     const uint32_t begin = w_.chunk_begin[chunk];
