@@ -25,7 +25,7 @@ struct Engine::Idle {
         return state;
       }
     }
-    return std::make_unique<RunState>(runner.executable(), true);
+    return std::make_unique<RunState>(runner.executable(), Contents::all);
   }
 
   void give_back(std::unique_ptr<RunState> state) {
@@ -54,11 +54,11 @@ const compiler::Executable& Engine::executable() const { return idle_->runner.ex
 
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const Runner& runner = idle_->runner;
-  if (!options.dry) runner.require_fit();
-  if (!runner.needs_memory(options)) {
-    RunState nothing(runner.executable(), false);
-    return runner.run(nothing, bindings, options);
+  if (options.dry) {
+    RunState state(runner.executable(), runner.dry_contents());
+    return runner.run(state, bindings, options);
   }
+  runner.require_fit();
   std::unique_ptr<RunState> state = idle_->take();
   for (const RunMemory& memory : state->memories) memory.reset_state();
   Profile profile = runner.run(*state, bindings, options);

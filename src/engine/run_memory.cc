@@ -61,13 +61,13 @@ void copy_elements(const FieldView& from, const FieldView& to) {
   }
 }
 
-RunMemory::RunMemory(const compiler::Executable& executable, bool allocate, uint32_t replica)
+RunMemory::RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica)
     : executable_(executable),
-      is_allocated_(allocate),
+      contents_(contents),
       replica_(replica),
       bound_(executable.program->variables().size()) {
   for (VariableId v = 0; v < bound_.size(); ++v) note(v);
-  if (!allocate) return;
+  if (!is_allocated()) return;
   allocate_arenas();
   place_constants();
   reset_state();
@@ -102,16 +102,22 @@ void RunMemory::allocate_arenas() {
   }
 }
 
+bool RunMemory::holds(const Variable& variable) const {
+  return contents_ == Contents::all || (contents_ == Contents::integers && epsilon_of(variable.type) == 0.0);
+}
+
 void RunMemory::place_constants() const {
   for (VariableId v = 0; v < bound_.size(); ++v) {
     const Variable& variable = executable_.program->variable(v);
-    if (variable.role == Role::constant && variable.contents != nullptr) write(v, contents_view(variable));
+    if (variable.role == Role::constant && variable.contents != nullptr && holds(variable))
+      write(v, contents_view(variable));
   }
 }
 
 void RunMemory::reset_state() const {
   for (VariableId v : state_) {
     const Variable& variable = executable_.program->variable(v);
+    if (!holds(variable)) continue;
     if (variable.contents != nullptr) {
       write(v, contents_view(variable));
       continue;
@@ -176,7 +182,7 @@ void RunMemory::bind_metadata(std::span<const Binding> bindings) {
   set_bindings(bindings);
   for (const Binding& binding : bindings) {
     const Variable& variable = executable_.program->variable(binding.variable);
-    if (is_allocated_ && variable.role == Role::input && epsilon_of(variable.type) == 0.0)
+    if (is_allocated() && variable.role == Role::input && epsilon_of(variable.type) == 0.0)
       write(binding.variable, bound_view(binding.variable));
   }
 }

@@ -12,14 +12,20 @@
 
 namespace tessera::engine {
 
+/// What of the program's variables a memory holds.
+enum class Contents {
+  none,      ///< for dry runs that read no memory
+  integers,  ///< for other dry runs
+  all,
+};
+
 /// The arenas of one run at a time, and the positions of the caller's arrays.
 class RunMemory {
  public:
   /// Arenas are initialised with the constants of private memories and the initial contents of state.
-  /// Unallocated, it serves a dry run that reads no memory.
-  RunMemory(const compiler::Executable& executable, bool allocate, uint32_t replica = 0);
+  RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica = 0);
 
-  bool is_allocated() const { return is_allocated_; }
+  bool is_allocated() const { return contents_ != Contents::none; }
 
   /// Binds the caller's arrays. Throws Error if an external variable is not bound.
   void bind(std::span<const Binding> bindings);
@@ -61,6 +67,7 @@ class RunMemory {
 
   void allocate_arenas();
   void place_constants() const;
+  bool holds(const program::Variable& variable) const;
   program::FieldView mapped_view(program::VariableId variable, size_t box) const;
   std::byte* arena(program::TileId tile) const {
     return tile == program::kShared     ? shared_arena_
@@ -69,7 +76,7 @@ class RunMemory {
   }
 
   const compiler::Executable& executable_;
-  bool is_allocated_ = false;
+  Contents contents_;
   uint32_t replica_ = 0;
   std::vector<program::VariableId> state_;
   std::vector<program::VariableId> externals_;  ///< that have elements

@@ -13,9 +13,9 @@ namespace tessera::engine {
 
 /// What a run needs to itself, and the next one takes over.
 struct RunState {
-  RunState(const compiler::Executable& executable, bool allocate) {
+  RunState(const compiler::Executable& executable, Contents contents) {
     for (uint32_t replica = 0; replica < executable.program->replicas(); ++replica)
-      memories.emplace_back(executable, allocate, replica);
+      memories.emplace_back(executable, contents, replica);
   }
 
   std::deque<RunMemory> memories;  ///< by replica
@@ -30,9 +30,10 @@ class Runner {
 
   const compiler::Executable& executable() const { return *executable_; }
 
-  /// A dry run reads memory only if control flow or costs depend on it.
-  bool needs_memory(const RunOptions& options) const {
-    return !options.dry || executable_->has_runtime_control || table_.has_costs_at_run();
+  /// What a dry run reads: integers, if control flow or costs depend on them.
+  Contents dry_contents() const {
+    return executable_->has_runtime_control || table_.has_costs_at_run() ? Contents::integers
+                                                                         : Contents::none;
   }
 
   /// Throws Error, naming what fills the fullest tile, where the program does not fit its machine.

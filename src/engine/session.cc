@@ -24,7 +24,8 @@ std::string names_of_state(const program::Program& program) {
 
 Session::Session(std::shared_ptr<const compiler::Executable> executable)
     : runner_(std::make_unique<const Runner>(executable)),
-      state_(std::make_unique<RunState>(*executable, executable->memory.fits())) {}
+      state_(std::make_unique<RunState>(*executable,
+                                        executable->memory.fits() ? Contents::all : Contents::none)) {}
 
 Session::~Session() = default;
 
@@ -36,7 +37,7 @@ Profile Session::run(std::span<const Binding> bindings, const RunOptions& option
     runner_->require_fit();
     return runner_->run(*state_, bindings, options);
   }
-  RunState scratch(executable(), runner_->needs_memory(options));
+  RunState scratch(executable(), runner_->dry_contents());
   for (size_t r = 0; r < scratch.memories.size(); ++r)
     if (scratch.memories[r].is_allocated() && state_->memories[r].is_allocated())
       scratch.memories[r].copy_integer_state(state_->memories[r]);

@@ -52,6 +52,26 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
     }
 }
 
+/// Exact costs take a program each: where operands alone are a byte too many, one is enough.
+TEST(PlannerLimits, WhereNothingCanFitOnePlanIsCounted) {
+  const Pattern pattern = random_matrix(96, 80, 4, 0.3).pattern;
+  for (bool dense : {false, true}) {
+    const uint64_t weight = dense ? 96 * 80 : pattern.blocks() * 16;
+    const uint64_t bytes = 4 * (weight + (96 + 80) * 24);
+    machine::Machine m = testing::toy_machine(4);
+    const auto counted = [&](uint64_t tile_bytes) {
+      m.tile_bytes = tile_bytes;
+      const product::Product chosen = planned(pattern, {.n = 24, .dense = dense}, m);
+      EXPECT_FALSE(chosen.memory().fits());
+      return std::ranges::count_if(chosen.candidates(), [](const PlanCandidate& candidate) {
+        return candidate.rejected.starts_with("needs ");
+      });
+    };
+    EXPECT_EQ(counted((bytes + 3) / 4 - 1), 1);
+    EXPECT_GT(counted((bytes + 3) / 4), 1);
+  }
+}
+
 /// A tile's copy of X is its only temporary: 64 × 150 floats, 38,400 bytes, 0.6 of 64,000.
 TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
   const DenseShape shape{256, 64, 150, {}};

@@ -85,16 +85,27 @@ bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
   return a.rejected.empty() ? a.total() < b.total() : a.max_tile_bytes < b.max_tile_bytes;
 }
 
+/// Bytes of W, X and Y, or of gradients in their place.
+uint64_t operand_bytes(const Case& c) {
+  const uint64_t block = uint64_t{c.pattern.block_size} * c.pattern.block_size;
+  const uint64_t w = c.problem.dense ? uint64_t{c.pattern.rows} * c.pattern.cols
+                                     : c.problem.capacity.value_or(c.pattern.blocks()) * block;
+  return (w + (uint64_t{c.pattern.rows} + c.pattern.cols) * c.problem.n) * size_of(c.problem.type);
+}
+
 /// Computes the exact cost of the candidates expected to be fastest, and chooses. Of the programs only the
-/// best so far is kept.
+/// best so far is kept. Where operands alone exceed the machine's memory, one candidate shows by how much.
 template <class Partition, class Count>
-Planned choose(const std::vector<Expected<Partition>>& partitions, size_t recounted, const Machine& m,
+Planned choose(const Case& c, const std::vector<Expected<Partition>>& partitions, size_t recounted,
                const Count& count) {
+  const Machine& m = c.machine;
+  const size_t most = operand_bytes(c) > m.tiles * uint64_t{m.tile_bytes} ? 1 : kMostRecounted;
+  recounted = std::min(recounted, most);
   Planned best;
   std::vector<PlanCandidate> candidates;
   bool any_fits = false;
   for (const Expected<Partition>& expected : partitions) {
-    if (candidates.size() >= recounted && (any_fits || candidates.size() >= kMostRecounted)) break;
+    if (candidates.size() >= recounted && (any_fits || candidates.size() >= most)) break;
     Counted counted = count(expected.partition);
     PlanCandidate candidate{to_string(expected.partition), counted.estimate.cycles.scaled(1 / m.clock_hz),
                             counted.estimate.memory.max_tile_bytes, ""};
@@ -155,7 +166,7 @@ Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPa
   if (partitions.empty())
     throw UsageError(fmt::format("no partition of a {} × {} matrix has these numbers of parts", pattern.rows,
                                  pattern.cols));
-  Planned planned = choose(partitions, recounted, m, [&](const StaticPartition& partition) {
+  Planned planned = choose(c, partitions, recounted, [&](const StaticPartition& partition) {
     const PartLayout parts = product.deal(partition);
     return count_closed(
         c, product.layouts(parts), product.builder_of(parts),
@@ -194,7 +205,7 @@ Planned plan_dense(const Case& c, const DensePartition& forced, const TileProduc
     }
   }
   if (partitions.empty()) throw UsageError("this dense product is too large to be laid out on tiles");
-  return choose(partitions, recounted, m, [&](const DensePartition& partition) {
+  return choose(c, partitions, recounted, [&](const DensePartition& partition) {
     return count_closed(
         c, product.layouts(partition), product.builder_of(partition),
         [&](const ClosedProduct& closed) { return compiler::estimate(closed.program, c.machine); });
@@ -214,7 +225,7 @@ Planned choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>
   const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
   const Pattern typical = typical_pattern(shape);
   std::map<std::string, uint32_t> steps;
-  Planned planned = choose(partitions, recounted, c.machine, [&](const DynamicTiling& partition) {
+  Planned planned = choose(c, partitions, recounted, [&](const DynamicTiling& partition) {
     const DynamicGrid grid(shape, partition, c.machine);
     const DynamicEncoding encoding = encode(typical, shape, grid);
     steps[to_string(partition)] = encoding.steps;
