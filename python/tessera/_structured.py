@@ -34,7 +34,8 @@ from tessera._operators import library, refuse_device
 from tessera.nn import formulas
 
 
-@dataclass(frozen=True, eq=False)
+# Not frozen: PyTorch 2.6 compiles a frozen one with all its fields, keys of dictionaries included.
+@dataclass(eq=False)
 class _Map:
     """A structured map: an operator's arguments are x, the parameters, and others."""
 

@@ -108,7 +108,9 @@ def test_opcheck(case):
     for needs in ((True, True), (True, False), (False, True)):
         inputs = (torch.randn_like(y).requires_grad_(), *given, *others, *needs)
         torch.library.opcheck(backward, inputs, test_utils=quick)
-    if name in ("kronecker", "circulant"):  # others take long: their second derivatives are long formulas
+    # Others take long: their second derivatives are long formulas. PyTorch 2.6 has no Fourier transform of
+    # symbolic shapes.
+    if name == "kronecker" or (name == "circulant" and torch.__version__ >= (2, 7)):
         torch.library.opcheck(backward, inputs)
 
 

@@ -100,9 +100,7 @@ def fastfood(x: Tensor, S: Tensor, G: Tensor, B: Tensor, P: Tensor, out_features
 
 def circulant(x: Tensor, c: Tensor, out_features: int) -> Tensor:
     """y[i] = Σ_j c[(i - j) mod size] · x[j]: `c` is the first column."""
-    size = c.shape[0]
-    y: Tensor = torch.fft.irfft(torch.fft.rfft(c) * torch.fft.rfft(x, size), size)
-    return y[..., :out_features]
+    return _convolve(x, c, c.shape[0])[..., :out_features]
 
 
 def toeplitz(x: Tensor, c: Tensor) -> Tensor:
@@ -112,5 +110,12 @@ def toeplitz(x: Tensor, c: Tensor) -> Tensor:
     """
     before = x.shape[-1] - 1
     size = 1 << (c.shape[0] + before - 1).bit_length()  # at least so many; powers of two are fast
+    return _convolve(x, c, size)[..., before : c.shape[0]]
+
+
+def _convolve(x: Tensor, c: Tensor, size: int) -> Tensor:
+    """The cyclic convolution of the last dimensions, of at most `size` elements."""
+    if x.numel() == 0:  # which the transforms of older versions of PyTorch refuse
+        return pad(x, (0, size - x.shape[-1])) * c.sum()
     y: Tensor = torch.fft.irfft(torch.fft.rfft(c, size) * torch.fft.rfft(x, size), size)
-    return y[..., before : c.shape[0]]
+    return y
