@@ -1,8 +1,11 @@
 // What the costs of codelets come to: in a file for every sample, so that no constant changes unnoticed, and
 // by hand for what tile_cost_test.cc leaves.
+#include "kernels/host/element_sparse/cost.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "kernels/list.h"
@@ -43,23 +46,44 @@ TEST(TileCosts, MovesFollowThePublishedFormulas) {
   EXPECT_EQ(cycles_of(copy_codelet, {matrix(Type::f16, 5, 21), matrix(Type::f16, 5, 21)}), 25 + 27);
 }
 
+// Two threads that write parts of the same rows fetch a line of each row, and overrun it the further the
+// longer their parts are.
+TEST(HostCosts, ThreadsThatSplitColumnsShareTheLinesOfRows) {
+  const machine::HostFigures figures = tessera::testing::avx512_host().figures;
+  const uint32_t chunk_begin[] = {0, 100};
+  const auto seconds = [&](uint16_t col_parts, uint32_t cols) {
+    ElementSlice slice;
+    slice.weight = {
+        .rows = 100, .cols = 64, .k_block = 64, .chunks = 1, .chunk_begin = chunk_begin, .capacity = 640};
+    slice.chunk_end = 1;
+    slice.col_end = cols;
+    slice.x = {nullptr, 512, 1};
+    slice.y = {nullptr, 512, 1};
+    slice.schedule.col_parts = col_parts;
+    return element_cost(slice, figures).total();
+  };
+  for (const auto& [cols, cycles] :
+       {std::pair(16U, 60), std::pair(64U, 60 + 3 * 10), std::pair(256U, 60 + 15 * 10)})
+    EXPECT_NEAR((seconds(2, cols) - seconds(1, cols)) * figures.ghz * 1e9, 100 * cycles, 1e-3) << cols;
+}
+
 TEST(CodeletCosts, AreThoseOfTheFile) {
   std::string lines;
   const std::vector<machine::Machine> machines = {bow(), tessera::testing::avx2_host(),
                                                   tessera::testing::avx512_host()};
   for (const ListedCodelet& listed : all_codelets())
-    for (const NamedSample& named : samples_of(*listed.codelet))
+    for (const NamedSample& named : samples_of(*listed.codelet)) {
+      const Sample samples[] = {named.make(2, 1), named.make(9, 1), named.make(24, 1)};
       for (const machine::Machine& machine : machines) {
         const bool host = machine.kind == machine::Kind::host;
         if (listed.codelet->runs_on == (host ? program::RunsOn::tiles : program::RunsOn::hosts)) continue;
         lines += fmt::format("{}/{} {}:", listed.codelet->name, named.name, machine.name);
-        for (uint32_t scale : {2U, 9U, 24U}) {
-          const Sample sample = named.make(scale, 1);
+        for (const Sample& sample : samples)
           lines +=
               fmt::format(" {:.8g}", listed.codelet->cost(SampleVertex(sample).vertex(), machine).total());
-        }
         lines += "\n";
       }
+    }
   tessera::testing::expect_golden(TESSERA_GOLDEN_COSTS, lines);
 }
 

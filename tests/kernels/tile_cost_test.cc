@@ -144,5 +144,17 @@ TEST(TileCost, Buckets) {
   EXPECT_EQ(bucket_cycles(bow(), Type::f16, 16, 96, {3, 1, 10, 40}), 40 + 2 * 33 + 2 * 46 + 56 + blocks);
 }
 
+// 32 × 32 blocks are 2 × 2 of the kernel's 16 × 16, and 40 columns three pieces of 16, of which a worker
+// has 3.
+TEST(TileCost, WeightGradientsOfBuckets) {
+  const std::vector<program::FieldView> fields = {field(Type::f16, 5, 32 * 32), field(Type::u16, 1, 100),
+                                                  field(Type::f16, 96, 40), field(Type::f16, 96, 40)};
+  const double rows = 3 * 2 * (6 + 17 + 3 * (15 + 64));
+  const double blocks = 5 * 4 * 3 * 6 * (25 + 4 * 2);
+  const double cycles = 40 + 46 + 56 + 6 * 26 + rows + blocks;
+  EXPECT_EQ(cycles_of(bucket_sddmm_codelet, fields, {32, 0, 0}), cycles);
+  EXPECT_EQ(cycles_of(bucket_sddmm_codelet, fields, {32, 0, 1}), cycles + 25 + 5 * 32 * 32 * 2 / 8);
+}
+
 }  // namespace
 }  // namespace tessera::kernels
