@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,17 @@ TEST(HostCosts, ThreadsThatSplitColumnsShareTheLinesOfRows) {
   for (const auto& [cols, cycles] :
        {std::pair(16U, 60), std::pair(64U, 60 + 3 * 10), std::pair(256U, 60 + 15 * 10)})
     EXPECT_NEAR((seconds(2, cols) - seconds(1, cols)) * figures.ghz * 1e9, 100 * cycles, 1e-3) << cols;
+}
+
+TEST(HostCosts, OnlySumsThatWaitAreStreamed) {
+  const machine::HostFigures figures = tessera::testing::avx512_host().figures;
+  const uint32_t chunk_begin[] = {0, 100};
+  ElementWeight w{
+      .rows = 100, .cols = 64, .k_block = 64, .chunks = 1, .chunk_begin = chunk_begin, .capacity = 640};
+  const auto streams = [](const ElementSchedule& schedule) { return schedule.stream_y; };
+  EXPECT_TRUE(std::ranges::none_of(element_candidates(w, 256, 4, figures), streams));
+  w.k_block = 32;
+  EXPECT_TRUE(std::ranges::any_of(element_candidates(w, 256, 4, figures), streams));
 }
 
 TEST(CodeletCosts, AreThoseOfTheFile) {

@@ -261,6 +261,8 @@ std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t
       const auto fit = static_cast<uint32_t>(std::max<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1));
       for (const uint32_t group : {std::min(fit, w.chunks), w.chunks})
         for (const bool stream_y : {false, true}) {
+          // Rows that are finished one by one reach memory in no order.
+          if (stream_y && w.k_blocks() == 1) continue;
           schedule.group_chunks = static_cast<uint16_t>(std::clamp(group, 1U, kMostGroupChunks));
           schedule.stream_y = stream_y;
           schedules.push_back(schedule);
