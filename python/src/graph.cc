@@ -133,16 +133,17 @@ void bind_structured(nb::class_<Graph>& graph) {
   graph
       .def(
           "butterfly",
-          [](Graph& g, ValueId x, ValueId twiddle, uint32_t outputs, uint32_t blocks, bool tied,
+          [](Graph& g, ValueId x, ValueId twiddle, uint32_t outputs, uint32_t blocks, bool tied, bool complex,
              bool decreasing, const std::string& factors) {
-            const Butterfly of{.inputs = g.type(x).cols(),
+            const Butterfly of{.inputs = g.type(x).cols() / (complex ? 2 : 1),
                                .outputs = outputs,
                                .blocks = blocks,
                                .tied = tied,
+                               .complex = complex,
                                .decreasing = decreasing};
             return butterfly(g.value(x), g.value(twiddle), of, model::factors_named(factors)).id;
           },
-          "x"_a, "twiddle"_a, "outputs"_a, "blocks"_a, "tied"_a, "decreasing"_a, "factors"_a)
+          "x"_a, "twiddle"_a, "outputs"_a, "blocks"_a, "tied"_a, "complex"_a, "decreasing"_a, "factors"_a)
       .def(
           "fastfood",
           [](Graph& g, ValueId x, const Ids& diagonals, std::vector<uint32_t> permutation, uint32_t outputs,

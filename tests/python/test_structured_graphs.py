@@ -1,6 +1,7 @@
 """Modules with structured layers as graphs: the same results, training steps, and parameters back."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -50,6 +51,33 @@ def test_results_and_training_steps(kind):
         assert torch.allclose(parameter, other, rtol=1e-3, atol=1e-5), name
     session.copy_from(module)
     assert torch.allclose(torch.as_tensor(session.get("2.bias")), trained[2].bias, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("machine", ("host", "bow"))
+@pytest.mark.parametrize("tied", (False, True))
+def test_complex_butterflies_take_pairs(machine, tied):
+    torch.manual_seed(3)
+    layer = nn.ButterflyLinear(8, 12, bias=False, complex=True, tied=tied)
+    x, target = torch.randn(5, 16), torch.randn(5, 24)
+    graph = model.Graph()
+    shape = layer.twiddle.shape[: 1 if tied else 3]
+    twiddle = graph.parameter("twiddle", (*shape, layer.twiddle.numel() // math.prod(shape)))
+    y = model.butterfly(graph.input("x", x.shape), twiddle, 12, tied=tied, complex=True)
+    graph.output("y", y)
+    session = graph.session(machine)
+    session.load_parameters({"twiddle": layer.twiddle.detach().numpy().reshape(twiddle.shape)})
+    exact = torch.view_as_real(layer(torch.view_as_complex(x.reshape(5, 8, 2)))).reshape(5, 24)
+    np.testing.assert_allclose(session.run(x), exact.detach(), rtol=1e-4, atol=1e-5)
+
+    graph = graph.training_step("mse", "sgd", rate=0.5)
+    session = graph.session(machine)
+    session.load_parameters({"twiddle": layer.twiddle.detach().numpy().reshape(twiddle.shape)})
+    session.run(x, target)
+    (exact - target).square().mean().backward()
+    trained = layer.twiddle - 0.5 * layer.twiddle.grad
+    np.testing.assert_allclose(
+        session.get("twiddle").reshape(trained.shape), trained.detach(), rtol=1e-3, atol=1e-5
+    )
 
 
 def test_complex_layers_are_refused():

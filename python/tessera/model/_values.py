@@ -262,11 +262,16 @@ def butterfly(
     *,
     blocks: int = 1,
     tied: bool = False,
+    complex: bool = False,
     decreasing: bool = False,
     factors: Factors = "best",
 ) -> Value:
-    """A butterfly: twiddle is [stacks, blocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)]."""
-    return Value(x.graph, x.graph.native.butterfly(x.id, twiddle.id, outputs, blocks, tied, decreasing, factors))
+    """A butterfly: twiddle is [stacks, blocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)].
+
+    Complex numbers are pairs, real part first, in x, the result and twiddle; `outputs` counts them.
+    """
+    of = (outputs, blocks, tied, complex, decreasing)
+    return Value(x.graph, x.graph.native.butterfly(x.id, twiddle.id, *of, factors))
 
 
 def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], outputs: int = 0) -> Value:
