@@ -28,6 +28,9 @@ constexpr double kMultiplyAddSlack = 1.25;
 constexpr double kL1Share = 0.75;
 // Fraction of the L2 reads of rows of X, if the L1 cache lacks them, that is not hidden.
 constexpr double kExposedRows = 0.35;
+// The same for whole rows, which share few reads: packed, and in place, where they use few sets of the cache.
+constexpr double kExposedWholeRows = 0.7;
+constexpr double kExposedRowsInPlace = 0.9;
 // Fraction of the stream of W that prefetching does not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
 // Fraction of the L2 cache that sums and a kept panel of X may take before the stream of W evicts some of
@@ -38,6 +41,8 @@ constexpr double kSumsFractionLost = 1.5;
 constexpr double kYFractionOfL2 = 0.5;
 // Parts of rows of X lie far apart and are read a few lines each: at a third of the rate of a stream.
 constexpr double kShortRuns = 3;
+// Copying a line of them within the L2 cache: a load and a store.
+constexpr double kNearCopyLineCycles = 2;
 // Writing Y: the line is read, and written back; with non-temporal stores it is only written.
 constexpr double kWriteTraffic = 3;
 constexpr double kStreamTraffic = 1.5;
@@ -136,6 +141,16 @@ double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, c
                        f);
 }
 
+/// Whether whole rows read panels of `cols` columns of X where they are.
+bool is_in_place(const ElementSlice& slice, double cols) {
+  return finishes_rows(slice.weight, slice.y) && reads_in_place(slice.x, static_cast<uint32_t>(cols));
+}
+
+double exposed_rows(const ElementSlice& slice, double panel_cols) {
+  if (!finishes_rows(slice.weight, slice.y)) return kExposedRows;
+  return is_in_place(slice, panel_cols) ? kExposedRowsInPlace : kExposedWholeRows;
+}
+
 /// Cycles of the inner loops for a panel of columns that fills `vectors` vectors of `lanes` lanes.
 double panel_cycles(const ElementSlice& slice, const Counts& counts, double vectors, double lanes,
                     double waiting_rate, const HostFigures& f) {
@@ -152,7 +167,7 @@ double panel_cycles(const ElementSlice& slice, const Counts& counts, double vect
   const double row_bytes = vectors * lanes * sizeof(float);
   const double far =
       std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / ((w.k_block + 1) * row_bytes));
-  const double row = kExposedRows * far * row_bytes / waiting_rate;
+  const double row = exposed_rows(slice, vectors * lanes) * far * row_bytes / waiting_rate;
   const double shared = step(vectors + 2.5) + row;
   const double unpaired = step(2 * vectors + 3) + 2 * row;
   // Written back while others are read.
@@ -186,6 +201,38 @@ Panels panels_of(const ElementSlice& slice, const HostFigures& f) {
   return {count, vectors / count, most_lanes};
 }
 
+/// Cycles to pack X.
+double pack_cycles(const ElementSlice& slice, const Panels& panels, const HostFigures& f) {
+  const ElementWeight& w = slice.weight;
+  if (is_in_place(slice, panels.vectors * panels.lanes)) return 0;
+  const double cols = slice.col_end - slice.col_begin;
+  const double bytes = cols * w.cols * sizeof(float);
+  const double lines = bytes / kLineBytes;
+  const double transpose = slice.x.col_stride == 1 ? 0 : kTransposePerElement * cols * w.cols;
+  if (finishes_rows(w, slice.y) && bytes <= static_cast<double>(f.l2_bytes) / 2)
+    return bytes / f.l2_bytes_per_cycle + lines * kNearCopyLineCycles + transpose;
+  const bool whole_rows = panels.count == 1 && slice.x.row_stride == static_cast<int64_t>(cols);
+  return (whole_rows ? 1 : kShortRuns) * bytes / streaming_rate(bytes, f) + lines * kCopyLineCycles +
+         transpose;
+}
+
+/// Cycles to write Y.
+double write_cycles(const ElementSlice& slice, double rows, const HostFigures& f) {
+  const double cols = slice.col_end - slice.col_begin;
+  const double bytes = cols * rows * sizeof(float);
+  const bool streams = slice.schedule.stream_y, by_rows = slice.y.col_stride == 1;
+  const double transpose = by_rows ? 0 : kTransposePerElement * cols * rows;
+  const double shared_rows = slice.schedule.col_parts > 1 && by_rows ? rows : 0;
+  const double share_row =
+      kSharedLineCycles + kOverrunCyclesPerLine * std::max(0.0, cols * sizeof(float) / kLineBytes - 1);
+  const double traffic = !streams  ? kWriteTraffic
+                         : by_rows ? kStreamTraffic
+                                   : (kStreamTraffic + kWriteTraffic) / 2;  // if aligned
+  double per_byte = traffic / write_rate(slice, bytes, f);
+  if (streams) per_byte = std::max(per_byte, kStreamTraffic / f.l3_bytes_per_cycle);
+  return bytes * per_byte + share_row * shared_rows + transpose;
+}
+
 }  // namespace
 
 program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f) {
@@ -202,32 +249,12 @@ program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f
   const double inner = single ? column_cycles(w, counts, f)
                               : panel_cycles(slice, counts, panels.vectors, panels.lanes,
                                              waiting_rate(slice, rows, panels.vectors * panels.lanes, f), f);
-  const double x_bytes = cols * w.cols * sizeof(float);
-  const double y_bytes = cols * rows * sizeof(float);
-  const double x_transpose = slice.x.col_stride == 1 ? 0 : kTransposePerElement * cols * w.cols;
-  const double y_transpose = slice.y.col_stride == 1 ? 0 : kTransposePerElement * cols * rows;
-  const bool whole_rows = panels.count == 1 && slice.x.row_stride == static_cast<int64_t>(cols);
-  const bool packs = !finishes_rows(w, slice.y) ||
-                     !reads_in_place(slice.x, static_cast<uint32_t>(panels.vectors * panels.lanes));
-  const double pack = !packs ? 0
-                             : (whole_rows ? 1 : kShortRuns) * x_bytes / streaming_rate(x_bytes, f) +
-                                   x_bytes / kLineBytes * kCopyLineCycles + x_transpose;
-  const double shared_rows = slice.schedule.col_parts > 1 && slice.y.col_stride == 1 ? rows : 0;
-  const double share_row =
-      kSharedLineCycles + kOverrunCyclesPerLine * std::max(0.0, cols * sizeof(float) / kLineBytes - 1);
-  const bool streams = slice.schedule.stream_y;
-  const double traffic = !streams                  ? kWriteTraffic
-                         : slice.y.col_stride == 1 ? kStreamTraffic
-                                                   : (kStreamTraffic + kWriteTraffic) / 2;  // if aligned
-  double write_line = traffic / write_rate(slice, y_bytes, f);
-  if (streams) write_line = std::max(write_line, kStreamTraffic / f.l3_bytes_per_cycle);
-  const double write = y_bytes * write_line + share_row * shared_rows + y_transpose;
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // the single-column loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 
   const double hz = f.ghz * 1e9;
-  seconds[program::Phase::rearrange] = pack / hz;
-  seconds[program::Phase::compute] = (panels.count * pass + write) / hz;
+  seconds[program::Phase::rearrange] = pack_cycles(slice, panels, f) / hz;
+  seconds[program::Phase::compute] = (panels.count * pass + write_cycles(slice, rows, f)) / hz;
   return seconds;
 }
 
