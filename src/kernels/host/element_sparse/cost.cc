@@ -30,7 +30,7 @@ constexpr double kL1Share = 0.75;
 constexpr double kExposedRows = 0.35;
 // The same for whole rows, which share few reads: packed, and in place, where they use few sets of the cache.
 constexpr double kExposedWholeRows = 0.7;
-constexpr double kExposedRowsInPlace = 0.9;
+constexpr double kExposedRowsInPlace = 0.78;
 // Fraction of the stream of W that prefetching does not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
 // Fraction of the L2 cache that sums and a kept panel of X may take before the stream of W evicts some of

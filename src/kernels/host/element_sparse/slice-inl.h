@@ -218,8 +218,8 @@ class PanelSlice {
   void finish_chunks(uint32_t first, uint32_t end) const {
     const MatrixView<const float>& x = slice_.x;
     if (reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 && is_aligned(x.at(0, col_))) {
-      const size_t scale = static_cast<size_t>(x.row_stride) * sizeof(float) / sparse::kColumnScale;
-      const RowsInPlace rows{x.at(0, col_), scale, sparse::kColumnScale * w_.k_block, kZeros};
+      const RowsInPlace rows(x.at(0, col_), static_cast<size_t>(x.row_stride) * sizeof(float), w_.k_block,
+                             kZeros);
       for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, rows);
     } else {
       if (!keeps_x_ || first == slice_.chunk_begin) pack_block(0);
