@@ -166,6 +166,11 @@ void validate(const Pattern& pattern) {
   }
 }
 
+void validate_weight_type(Type type) {
+  if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
+    reject("values of type {}; use f32, f16 or bf16", name_of(type));
+}
+
 void validate(const SparseMatrix& matrix) {
   validate(matrix.pattern);
   const uint64_t b = matrix.pattern.block_size;

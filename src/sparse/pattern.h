@@ -24,6 +24,9 @@ void validate(const Pattern& pattern);
 /// Also checks that there are block_size² values per block.
 void validate(const SparseMatrix& matrix);
 
+/// Throws UsageError unless weights can be stored as this type: f32, f16 or bf16.
+void validate_weight_type(Type type);
+
 /// Elements of the matrix inside blocks; the overhang of edge blocks does not count.
 uint64_t stored_elements(const Pattern& pattern);
 

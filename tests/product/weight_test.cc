@@ -437,6 +437,23 @@ TEST(Weight, RefusesMalformedPatterns) {
   }
 }
 
+TEST(Weight, RefusesTypesThatItCannotStore) {
+  for (const uint32_t b : {1U, 4U}) {
+    const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.25, b, 1});
+    for (const Type type : {Type::u8, Type::u16, Type::u32, Type::i32, Type::u64, Type::f64}) {
+      const auto refuses = [&](const auto& make) {
+        return test::says(test::error_of<UsageError>(make), std::string(name_of(type)));
+      };
+      EXPECT_TRUE(refuses([&] { Weight(matrix, type); }));
+      EXPECT_TRUE(refuses([&] { Weight::dynamic(matrix, 4096, type); }));
+      EXPECT_TRUE(refuses([&] { Weight::without_values(matrix.pattern, type); }));
+      EXPECT_TRUE(refuses([&] { Weight::without_values(matrix.pattern, 4096, type); }));
+      EXPECT_TRUE(refuses([&] { Weight::dense({matrix.values.data(), 4, 1}, 4, 4, type); }));
+    }
+  }
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Weight::dense({}, 4, 4); }), "W is null"));
+}
+
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
   for (const SparseMatrix& m : {matrix, generate({PatternKind::random, 64, 64, 0.5, 1, 3})}) {

@@ -74,8 +74,7 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity,
       order_(order_of(pattern.block_size)),
       transposed_(new Transposed),
       changes_(is_dynamic() ? new Changes(capacity) : nullptr) {
-  if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
-    malformed("values of type {}; use f32, f16 or bf16", name_of(type));
+  validate_weight_type(type);
   check(pattern);
   if (capacity > UINT32_MAX) malformed("{} blocks; at most 2^32 - 1 can be told apart", capacity);
   check_capacity(pattern.blocks());

@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "sparse/elements/pack_paired.h"
 #include "sparse/elements/packed_elements_inside.h"
+#include "sparse/pattern.h"
 
 namespace tessera::sparse {
 namespace {
@@ -48,7 +49,7 @@ PackedElements::PackedElements(ElementIndex split, Type type)
       row_begin_(split.rows + size_t{1}),
       index_(std::move(split)),
       transposed_(std::make_unique<Transposed>()) {
-  assert(type == Type::f32 || type == Type::f16 || type == Type::bf16);
+  validate_weight_type(type);
 }
 
 PackedElements::PackedElements(const Pattern& pattern, Type type, const ElementPacking& packing)
