@@ -202,10 +202,14 @@ uint64_t memory(const fs::path& root) {
   return std::isinf(bytes) ? 0 : static_cast<uint64_t>(bytes);
 }
 
-constexpr unsigned kMostThreads = 4096;
 std::atomic<unsigned> chosen_threads{0};
 
 }  // namespace
+
+void check_threads(unsigned threads) {
+  if (threads > kMostThreads)
+    throw UsageError(fmt::format("{} threads; there may be at most {}", threads, kMostThreads));
+}
 
 HostFacts detect_host() { return detect_host({"/", allowed_cpus()}); }
 
@@ -279,8 +283,7 @@ uint32_t default_threads() {
 }
 
 void set_default_threads(uint32_t threads) {
-  if (threads > machine::kMostThreads)
-    throw UsageError(fmt::format("{} threads are more than {}", threads, machine::kMostThreads));
+  machine::check_threads(threads);
   machine::chosen_threads = threads;
 }
 

@@ -47,6 +47,12 @@ std::vector<int> cpus_by_core(const HostSource& source);
 /// TESSERA_THREADS is not a whole number from 1 to 4096.
 unsigned default_threads(const HostFacts& facts);
 
+/// More are taken for a mistake.
+inline constexpr unsigned kMostThreads = 4096;
+
+/// Throws UsageError for more than kMostThreads.
+void check_threads(unsigned threads);
+
 /// One readable "name: value" line per fact.
 std::string describe(const HostFacts& facts);
 

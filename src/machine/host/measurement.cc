@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kSchema = 2;
-constexpr unsigned kMaxThreads = 4096;
 /// Above any rate of a computer, in 10^9 per second.
 constexpr double kMaxRate = 1e9;
 
@@ -45,7 +44,7 @@ HostMeasurement parse(std::string_view text) {
   HostMeasurement result;
   result.cpu = object.at("cpu").get<std::string>();
   result.threads = object.at("threads").get<unsigned>();
-  if (result.threads < 1 || result.threads > kMaxThreads) throw Error("threads are out of range");
+  if (result.threads < 1 || result.threads > kMostThreads) throw Error("threads are out of range");
   for (const json& peak : object.at("peaks"))
     result.peaks.push_back(
         {isa_of(peak.at("isa").get<std::string>()), rate(peak, "gflops"), number(peak, "ghz")});

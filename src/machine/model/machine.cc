@@ -51,6 +51,7 @@ Machine Machine::part(uint32_t first, uint32_t count) const {
 }
 
 Machine host(unsigned threads) {
+  check_threads(threads);
   Machine m;
   m.name = "host";
   m.kind = Kind::host;
