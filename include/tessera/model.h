@@ -81,7 +81,8 @@ struct Value {
   Graph* graph = nullptr;
   ValueId id = 0;
 
-  const TensorType& type() const;
+  Graph& owner() const;            ///< the graph; throws UsageError if there is none
+  const TensorType& type() const;  ///< throws UsageError for a value of no graph
   const Shape& shape() const { return type().shape; }
 };
 

@@ -71,7 +71,13 @@ Initial Initial::from(std::vector<float> values) {
   return {Kind::values, 0, std::make_shared<const std::vector<float>>(std::move(values))};
 }
 
-const TensorType& Value::type() const { return graph->type(id); }
+Graph& Value::owner() const {
+  if (graph == nullptr || id >= graph->values().size())
+    throw UsageError("a value of no graph; use what inputs, parameters and operations return");
+  return *graph;
+}
+
+const TensorType& Value::type() const { return owner().type(id); }
 
 int64_t Node::integer(std::string_view name, std::optional<int64_t> otherwise) const {
   const auto* value = find_attribute<int64_t>(*this, name, !otherwise);
@@ -158,7 +164,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   const Operation& operation = *node.operation;
   Types types;
   for (const Value& input : inputs) {
-    if (input.graph != this)
+    if (&input.owner() != this)
       throw UsageError(fmt::format("{}: an input is of another graph", operation.name));
     node.inputs.push_back(input.id);
     types.push_back(type(input.id));

@@ -17,7 +17,7 @@ using Places = std::vector<int64_t>;
 Value take_from(const std::vector<Value>& parts, Places places, int64_t neighbours = 1) {
   Attributes attributes = {{"places", std::move(places)}};
   if (neighbours > 1) attributes["neighbours"] = neighbours;
-  return parts[0].graph->apply("take", parts, std::move(attributes))[0];
+  return parts[0].owner().apply("take", parts, std::move(attributes))[0];
 }
 
 uint32_t last(Value x) { return static_cast<uint32_t>(x.shape().size() - 1); }

@@ -46,7 +46,7 @@ std::span<const Operation> cast_operations() { return kCast; }
 
 Value cast(Value x, Type type) {
   if (x.type().type == type) return x;
-  return x.graph->apply("cast", {x}, {{"type", std::string(name_of(type))}})[0];
+  return x.owner().apply("cast", {x}, {{"type", std::string(name_of(type))}})[0];
 }
 
 }  // namespace tessera::model

@@ -72,10 +72,10 @@ constexpr Operation kDropout[] = {{"dropout", 2, 2, infer, gradient, reference, 
 std::span<const Operation> dropout_operations() { return kDropout; }
 
 Value dropout(Value x, double rate, Value step, uint64_t seed) {
-  return x.graph->apply("dropout", {x, step},
-                        {{"rate", rate},
-                         {"seed", static_cast<int64_t>(seed)},
-                         {"stream", static_cast<int64_t>(x.graph->nodes().size())}})[0];
+  return x.owner().apply("dropout", {x, step},
+                         {{"rate", rate},
+                          {"seed", static_cast<int64_t>(seed)},
+                          {"stream", static_cast<int64_t>(x.graph->nodes().size())}})[0];
 }
 
 }  // namespace tessera::model

@@ -65,9 +65,9 @@ double factor_of(const Node& node) {
 }
 
 Value with_factor(const char* operation, Value x, double factor) {
-  return x.graph->apply(operation, {x}, {{"factor", factor}})[0];
+  return x.owner().apply(operation, {x}, {{"factor", factor}})[0];
 }
-Value apply(const char* operation, Value a, Value b) { return a.graph->apply(operation, {a, b})[0]; }
+Value apply(const char* operation, Value a, Value b) { return a.owner().apply(operation, {a, b})[0]; }
 
 template <Unary op>
 Types infer_unary(const Signature& s) {
@@ -284,7 +284,7 @@ constexpr Operation kElementwise[] = {
 #undef TESSERA_OPERATION
 };
 
-Value one(const char* operation, Value x) { return x.graph->apply(operation, {x})[0]; }
+Value one(const char* operation, Value x) { return x.owner().apply(operation, {x})[0]; }
 
 }  // namespace
 

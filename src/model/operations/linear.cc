@@ -306,7 +306,7 @@ std::span<const Operation> linear_operations() { return kLinear; }
 Value linear(Value x, Value weight, std::optional<Value> bias) {
   std::vector<Value> inputs = {x, weight};
   if (bias) inputs.push_back(*bias);
-  return x.graph->apply("linear", inputs)[0];
+  return x.owner().apply("linear", inputs)[0];
 }
 
 }  // namespace tessera::model

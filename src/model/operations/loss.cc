@@ -96,7 +96,7 @@ constexpr Operation kLoss[] = {{"cross_entropy", 2, 2, infer, gradient, referenc
 std::span<const Operation> loss_operations() { return kLoss; }
 
 Value cross_entropy(Value logits, Value labels) {
-  return logits.graph->apply("cross_entropy", {logits, labels})[0];
+  return logits.owner().apply("cross_entropy", {logits, labels})[0];
 }
 
 Value mean_squared_error(Value x, Value target) { return mean(square(x - target)); }

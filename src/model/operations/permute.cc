@@ -65,8 +65,8 @@ constexpr Operation kPermute[] = {{"permute", 1, 1, infer, gradient, reference, 
 std::span<const Operation> permute_operations() { return kPermute; }
 
 Value permute(Value x, const std::vector<uint32_t>& permutation) {
-  return x.graph->apply("permute", {x},
-                        {{"permutation", std::vector<int64_t>(permutation.begin(), permutation.end())}})[0];
+  return x.owner().apply("permute", {x},
+                         {{"permutation", std::vector<int64_t>(permutation.begin(), permutation.end())}})[0];
 }
 
 }  // namespace tessera::model

@@ -185,7 +185,7 @@ constexpr Operation kReduce[] = {
 Value reduce(const char* operation, Value x, std::string over, double scale = 1) {
   Attributes attributes = {{"over", std::move(over)}};
   if (scale != 1) attributes["scale"] = scale;
-  return x.graph->apply(operation, {x}, std::move(attributes))[0];
+  return x.owner().apply(operation, {x}, std::move(attributes))[0];
 }
 
 }  // namespace

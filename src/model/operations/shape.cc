@@ -297,21 +297,21 @@ constexpr Operation kShape[] = {
 
 std::span<const Operation> shape_operations() { return kShape; }
 
-Value transpose(Value x) { return x.graph->apply("transpose", {x})[0]; }
+Value transpose(Value x) { return x.owner().apply("transpose", {x})[0]; }
 
 Value reshape(Value x, Shape shape) {
   if (x.shape() == shape) return x;
-  return x.graph->apply("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
+  return x.owner().apply("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
 }
 
 Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end) {
-  return x.graph->apply(
+  return x.owner().apply(
       "slice", {x}, {{"dimension", int64_t{dimension}}, {"begin", int64_t{begin}}, {"end", int64_t{end}}})[0];
 }
 
 Value concatenate(const std::vector<Value>& values, uint32_t dimension) {
   if (values.empty()) throw UsageError("concatenate: there are no values");
-  return values[0].graph->apply("concatenate", values, {{"dimension", int64_t{dimension}}})[0];
+  return values[0].owner().apply("concatenate", values, {{"dimension", int64_t{dimension}}})[0];
 }
 
 }  // namespace tessera::model

@@ -49,6 +49,6 @@ constexpr Operation kSoftmax[] = {{"softmax", 1, 1, infer, gradient, reference, 
 
 std::span<const Operation> softmax_operations() { return kSoftmax; }
 
-Value softmax(Value x) { return x.graph->apply("softmax", {x})[0]; }
+Value softmax(Value x) { return x.owner().apply("softmax", {x})[0]; }
 
 }  // namespace tessera::model

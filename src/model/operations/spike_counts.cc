@@ -136,8 +136,8 @@ void add_lists(Case& c, uint32_t steps, uint32_t batch, uint32_t capacity, uint3
 }
 
 Value spike_counts(const Spikes& spikes, uint32_t neurons) {
-  return spikes.ids.graph->apply("spike_counts", {spikes.ids, spikes.num},
-                                 {{"batch", int64_t{spikes.batch}}, {"neurons", int64_t{neurons}}})[0];
+  return spikes.ids.owner().apply("spike_counts", {spikes.ids, spikes.num},
+                                  {{"batch", int64_t{spikes.batch}}, {"neurons", int64_t{neurons}}})[0];
 }
 
 }  // namespace tessera::model

@@ -272,36 +272,36 @@ std::span<const Operation> structured_operations() { return kStructured; }
 
 Value butterfly(Value x, Value twiddle, const Butterfly& of, Factors factors) {
   if (factors == Factors::published) return published_butterfly(x, twiddle, of);
-  return x.graph->apply("butterfly", {x, twiddle},
-                        {{"outputs", int64_t{of.outputs}},
-                         {"blocks", int64_t{of.blocks}},
-                         {"tied", number(of.tied)},
-                         {"complex", number(of.complex)},
-                         {"decreasing", number(of.decreasing)}})[0];
+  return x.owner().apply("butterfly", {x, twiddle},
+                         {{"outputs", int64_t{of.outputs}},
+                          {"blocks", int64_t{of.blocks}},
+                          {"tied", number(of.tied)},
+                          {"complex", number(of.complex)},
+                          {"decreasing", number(of.decreasing)}})[0];
 }
 
 Value kronecker(Value x, Value weight, const Kronecker& of) {
-  return x.graph->apply("kronecker", {x, weight},
-                        {{"a", int64_t{of.a}},
-                         {"b", int64_t{of.b}},
-                         {"c", int64_t{of.c}},
-                         {"d", int64_t{of.d}},
-                         {"outputs", int64_t{of.outputs}}})[0];
+  return x.owner().apply("kronecker", {x, weight},
+                         {{"a", int64_t{of.a}},
+                          {"b", int64_t{of.b}},
+                          {"c", int64_t{of.c}},
+                          {"d", int64_t{of.d}},
+                          {"outputs", int64_t{of.outputs}}})[0];
 }
 
 Value circulant(Value x, Value c, uint32_t outputs) {
-  return x.graph->apply(
+  return x.owner().apply(
       "circulant", {x, c},
       {{"size", static_cast<int64_t>(c.type().elements())}, {"outputs", int64_t{outputs}}})[0];
 }
 
 Value toeplitz(Value x, Value c, uint32_t outputs) {
-  return x.graph->apply("toeplitz", {x, c}, {{"outputs", int64_t{outputs}}})[0];
+  return x.owner().apply("toeplitz", {x, c}, {{"outputs", int64_t{outputs}}})[0];
 }
 
 Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Factors factors) {
   if (factors == Factors::published) return published_fastfood(x, s, g, b, of);
-  return x.graph->apply(
+  return x.owner().apply(
       "fastfood", {x, s, g, b},
       {{"outputs", int64_t{of.outputs}},
        {"permutation", std::vector<int64_t>(of.permutation.begin(), of.permutation.end())}})[0];

@@ -68,7 +68,8 @@ Value zero_feature(Value of) {
 }
 
 Value take_from(const std::vector<Value>& parts, std::vector<int64_t> places, int64_t neighbours = 1) {
-  return parts[0].graph->apply("take", parts, {{"places", std::move(places)}, {"neighbours", neighbours}})[0];
+  return parts[0].owner().apply("take", parts,
+                                {{"places", std::move(places)}, {"neighbours", neighbours}})[0];
 }
 
 /// The gradients of an element's uses become neighbours, and are added; zeros where one has fewer than
@@ -296,12 +297,12 @@ constexpr Operation kTake[] = {
 std::span<const Operation> take_operations() { return kTake; }
 
 Value take(Value x, const std::vector<uint32_t>& places) {
-  return x.graph->apply("take", {x}, {{"places", std::vector<int64_t>(places.begin(), places.end())}})[0];
+  return x.owner().apply("take", {x}, {{"places", std::vector<int64_t>(places.begin(), places.end())}})[0];
 }
 
 Value sum_neighbours(Value x, uint32_t neighbours) {
   if (neighbours == 1) return x;
-  return x.graph->apply("sum_neighbours", {x}, {{"neighbours", int64_t{neighbours}}})[0];
+  return x.owner().apply("sum_neighbours", {x}, {{"neighbours", int64_t{neighbours}}})[0];
 }
 
 }  // namespace tessera::model
