@@ -73,14 +73,17 @@ class Product {
   /// The profile of a run, without floating-point work.
   ProductProfile estimate() const;
 
-  /// Multiplies: reads two of W, X and Y and writes the third. Throws Error if the product does not fit, and
-  /// UsageError if there is a bias and the product was planned without one, or the reverse.
+  /// Multiplies: reads two of W, X and Y and writes the third. X and Y must not overlap. Throws Error if the
+  /// product does not fit, and UsageError for null arrays, strides by which elements coincide, and if there
+  /// is a bias and the product was planned without one, or the reverse.
   ProductProfile run(MatrixView<float> x, MatrixView<float> y, const float* bias = nullptr);
-  /// The result of run() for an SDDMM, in the order of SparseMatrix::values.
+  /// The result of run() for an SDDMM, in the order of SparseMatrix::values. Throws UsageError for other
+  /// products and before the first run.
   std::vector<float> gradient() const;
 
   /// Sets another matrix for a weight with a capacity; the plan does not change. Throws UsageError for a
-  /// weight without a capacity, and for more blocks than that.
+  /// weight without a capacity, for more blocks than that, for another shape or block size, and for a
+  /// malformed matrix. Then nothing has changed.
   void set_matrix(const SparseMatrix& weight);
 
  private:

@@ -52,6 +52,8 @@ Engine::~Engine() = default;
 
 const compiler::Executable& Engine::executable() const { return idle_->runner.executable(); }
 
+void Engine::require_fit() const { idle_->runner.require_fit(); }
+
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const Runner& runner = idle_->runner;
   if (options.dry) {

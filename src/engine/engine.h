@@ -19,6 +19,9 @@ class Engine {
 
   const compiler::Executable& executable() const;
 
+  /// Throws Error if the program does not fit its machine: before a caller prepares its arrays.
+  void require_fit() const;
+
   /// Runs the program once. Every external variable must be bound; a dry run needs none, but with bound
   /// integer inputs it follows control flow and costs that depend on them. Throws Error if one is missing, if
   /// the program does not fit its machine, or if memory for its arenas is lacking.

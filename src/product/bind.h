@@ -33,4 +33,7 @@ class CallBindings {
 MatrixView<float> view_of(const float* data, std::string_view name, uint32_t rows, uint32_t cols,
                           Layout layout, int64_t leading);
 
+/// Throws UsageError for a null array, and for strides by which elements coincide.
+void require_matrix(const MatrixView<float>& matrix, std::string_view name, uint32_t rows, uint32_t cols);
+
 }  // namespace tessera

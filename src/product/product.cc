@@ -23,12 +23,22 @@ using machine::Kind;
 using machine::Machine;
 using ops::ProductProblem;
 
+constexpr const char* kStatic =
+    "the weight of this product is static; plan for a capacity to change its pattern";
+
 uint64_t stored_values(const Pattern& p) { return p.blocks() * p.block_size * p.block_size; }
 
 void require_capacity(const Pattern& pattern, const ProductProblem& problem) {
   if (problem.capacity && *problem.capacity < pattern.blocks())
     throw UsageError(fmt::format("a dynamic weight of at most {} blocks cannot hold {}", *problem.capacity,
                                  pattern.blocks()));
+}
+
+void require_shape(const Pattern& pattern, const Pattern& former) {
+  if (pattern.rows != former.rows || pattern.cols != former.cols || pattern.block_size != former.block_size)
+    throw UsageError(fmt::format(
+        "a pattern of {} × {} in blocks of {} for a weight of {} × {} in blocks of {}", pattern.rows,
+        pattern.cols, pattern.block_size, former.rows, former.cols, former.block_size));
 }
 
 }  // namespace
@@ -162,9 +172,13 @@ engine::Profile Product::call(const HostCall& call, const engine::RunOptions& op
 engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>& y,
                              const engine::RunOptions& options, const float* bias) {
   require_bias(problem_, bias);
-  if (auto* tiles = std::get_if<OnTiles>(&side_)) return run_on_tiles(*tiles, x, y, options, bias);
-  const OnHost& host = std::get<OnHost>(side_);
-  if (problem_.product == ops::Product::sddmm) dw_.resize(ops::packed_shape(*host.weight).elements());
+  const auto* host = std::get_if<OnHost>(&side_);
+  require_matrix(x, "X", host != nullptr ? host->weight->cols() : pattern_.cols, problem_.n);
+  require_matrix(y, "Y", host != nullptr ? host->weight->rows() : pattern_.rows, problem_.n);
+  engine_->require_fit();
+  has_run_ = true;
+  if (host == nullptr) return run_on_tiles(std::get<OnTiles>(side_), x, y, options, bias);
+  if (problem_.product == ops::Product::sddmm) dw_.resize(ops::packed_shape(*host->weight).elements());
   return call({x, y, dw_.data(), bias}, options);
 }
 
@@ -217,6 +231,9 @@ engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x
 }
 
 std::vector<float> Product::gradient() const {
+  if (problem_.product != ops::Product::sddmm)
+    throw UsageError("only an SDDMM has a gradient of W as its result; plan one");
+  if (!has_run_) throw UsageError("there is no gradient yet; run the product first");
   if (const auto* tiles = std::get_if<OnTiles>(&side_)) {
     SparseMatrix dw{pattern_, {}};
     tiles->built.load_weight(as_floats(tiles->values, problem_.type), dw);
@@ -233,26 +250,23 @@ std::vector<float> Product::gradient() const {
 }
 
 void Product::set_pattern(const Pattern& pattern) {
-  if (!problem_.capacity)
-    throw UsageError("the weight of this product is static; plan for a capacity to change its pattern");
-  require_capacity(pattern, problem_);
-  auto* tiles = std::get_if<OnTiles>(&side_);
-  if (tiles == nullptr) return set_matrix({pattern, std::vector<float>(stored_values(pattern))});
-  tiles->built.set_pattern(pattern);
-  pattern_ = pattern;
-  tiles->w.assign(stored_values(pattern), 0.0F);
-  tiles->values.clear();
+  sparse::validate(pattern);
+  set_matrix({pattern, std::vector<float>(stored_values(pattern))});
 }
 
 void Product::set_matrix(const SparseMatrix& matrix) {
+  if (!problem_.capacity) throw UsageError(kStatic);
+  sparse::validate(matrix);
+  require_capacity(matrix.pattern, problem_);
+  has_run_ = false;
   if (auto* tiles = std::get_if<OnTiles>(&side_)) {
-    set_pattern(matrix.pattern);
+    require_shape(matrix.pattern, pattern_);
+    tiles->built.set_pattern(matrix.pattern);
+    pattern_ = matrix.pattern;
     tiles->w = matrix.values;
+    tiles->values.clear();
     return;
   }
-  if (!problem_.capacity)
-    throw UsageError("the weight of this product is static; plan for a capacity to change its pattern");
-  require_capacity(matrix.pattern, problem_);
   const std::shared_ptr<ops::PackedWeight>& own = std::get<OnHost>(side_).own;
   if (own == nullptr)
     throw UsageError("the weight of this product may be shared; change it where it was made");

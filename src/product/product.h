@@ -88,10 +88,12 @@ class Product {
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
 
   /// Multiplies with the weight's present values. X and Y have any strides; on tiles they are rounded to the
-  /// problem's type. Throws UsageError if there is a bias and the problem has none, or the reverse.
+  /// problem's type. Throws Error if the product does not fit, and UsageError for null arrays, strides by
+  /// which elements coincide, and if there is a bias and the problem has none, or the reverse.
   engine::Profile run(const MatrixView<float>& x, const MatrixView<float>& y,
                       const engine::RunOptions& options = {}, const float* bias = nullptr);
-  /// The result of run() for an SDDMM, in the order of SparseMatrix::values.
+  /// The result of run() for an SDDMM, in the order of SparseMatrix::values. Throws UsageError for other
+  /// products and before the first run.
   std::vector<float> gradient() const;
 
   /// On a host: multiplies in place, without allocations.
@@ -135,6 +137,7 @@ class Product {
   std::variant<OnHost, OnTiles> side_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<float> dw_;  ///< result of run() on a host, in packed order
+  bool has_run_ = false;   ///< with the present pattern
 };
 
 }  // namespace tessera::product

@@ -2,21 +2,26 @@
 #include <tessera/error.h>
 #include <tessera/product.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "compiler/memory.h"
 #include "product/product.h"
+#include "sparse/pattern.h"
 
 namespace tessera {
 namespace {
 
-ops::ProductProblem problem_of(uint32_t n, const Machine& machine, const ProductOptions& options) {
+ops::ProductProblem problem_of(const Pattern& pattern, uint32_t n, const Machine& machine,
+                               const ProductOptions& options) {
   ops::ProductProblem problem{.n = n, .type = options.type};
   problem.partials = options.partials.value_or(machine.is_host() ? Type::f32 : options.type);
   problem.planner = options.published_planner ? ops::Planner::published : ops::Planner::best;
   problem.dense = options.dense;
   problem.product = static_cast<ops::Product>(options.kind);
-  problem.capacity = options.capacity;
+  sparse::validate_sizes(pattern.rows, pattern.cols, pattern.block_size);
+  if (options.capacity)
+    problem.capacity = std::min(*options.capacity, uint64_t{pattern.block_rows()} * pattern.block_cols());
   problem.activation = options.activation;
   problem.bias = options.bias;
   return problem;
@@ -61,7 +66,8 @@ struct Product::Planned {
 
 Product::Product(const SparseMatrix& weight, uint32_t n, const Machine& machine,
                  const ProductOptions& options)
-    : planned_(std::make_unique<Planned>(weight, problem_of(n, machine, options), machine, options)) {}
+    : planned_(std::make_unique<Planned>(weight, problem_of(weight.pattern, n, machine, options), machine,
+                                         options)) {}
 Product::~Product() = default;
 Product::Product(Product&&) noexcept = default;
 Product& Product::operator=(Product&&) noexcept = default;

@@ -182,6 +182,69 @@ TEST(PublicProduct, RefusesWhatTheMachineLacks) {
   }
 }
 
+TEST(PublicProduct, RefusesAMalformedMatrix) {
+  const SparseMatrix right = weight_of(1);
+  SparseMatrix outside = right, unsorted = right, decreasing = right, short_of_values = right, wider = right;
+  outside.pattern.columns[0] = 1000;
+  std::swap(unsorted.pattern.columns[0], unsorted.pattern.columns[1]);
+  std::swap(decreasing.pattern.row_begin[1], decreasing.pattern.row_begin[2]);
+  short_of_values.values.clear();
+  ++wider.pattern.cols;
+  for (const Machine& machine : {Machine::host(1), Machine::find("bow")}) {
+    Product product(right, kColumns, machine, {.capacity = right.pattern.blocks() + 10});
+    for (const SparseMatrix& wrong : {outside, unsorted, decreasing, short_of_values, wider})
+      EXPECT_THROW(product.set_matrix(wrong), UsageError) << machine.name();
+    expect_right(product, right, ProductKind::forward);
+  }
+}
+
+TEST(PublicProduct, HasAGradientAfterARunOfAnSddmm) {
+  std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
+  for (const Machine& machine : {Machine::host(1), Machine::find("bow")}) {
+    Product forward(weight_of(1), kColumns, machine);
+    forward.run(rows_of(x), rows_of(y));
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)forward.gradient(); }), "only an SDDMM"));
+    Product sddmm(weight_of(1), kColumns, machine, {.kind = ProductKind::sddmm});
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)sddmm.gradient(); }), "run the product"));
+    sddmm.run(rows_of(x), rows_of(y));
+    EXPECT_EQ(sddmm.gradient().size(), weight_of(1).values.size());
+  }
+}
+
+TEST(PublicProduct, RefusesArraysThatAreNoMatrices) {
+  std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
+  const MatrixView<float> good_x = rows_of(x), good_y = rows_of(y);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow")}) {
+    Product product(weight_of(8), kColumns, machine);
+    const auto message = [&](const MatrixView<float>& of_x, const MatrixView<float>& of_y) {
+      return test::error_of<UsageError>([&] { product.run(of_x, of_y); });
+    };
+    EXPECT_TRUE(test::says(message({}, good_y), "X is null"));
+    EXPECT_TRUE(test::says(message(good_x, {}), "Y is null"));
+    EXPECT_TRUE(test::says(message({x.data(), kColumns - 1, 1}, good_y), "elements of X coincide"));
+    EXPECT_TRUE(test::says(message(good_x, {y.data(), 0, 1}), "elements of Y coincide"));
+    EXPECT_TRUE(test::says(message(good_x, {y.data(), 1, kRows - 1}), "elements of Y coincide"));
+    product.run({x.data(), 1, kCols}, good_y);
+    product.run({x.data() + x.size() - 1, -int64_t{kColumns}, -1}, good_y);
+  }
+}
+
+TEST(PublicProduct, SaysThatItDoesNotFitBeforeItReadsArrays) {
+  Product product(weight_of(8), 1 << 30, Machine::find("bow"));
+  EXPECT_FALSE(product.fits());
+  float one = 0;
+  EXPECT_TRUE(test::says(test::error_of<Error>([&] {
+                           product.run({&one, 1 << 30, 1}, {&one, 1 << 30, 1});
+                         }),
+                         "does not fit"));
+}
+
+TEST(PublicProduct, TakesAtMostAFullPatternsCapacity) {
+  const SparseMatrix one = generate({PatternKind::random, 16, 16, 1.0, 16, 1});
+  Product product(one, kColumns, Machine::find("bow"), {.capacity = 4000});
+  EXPECT_TRUE(product.fits());
+}
+
 TEST(PublicMachine, IsFoundChangedAndRead) {
   const std::vector<std::string> names = Machine::builtin_names();
   EXPECT_NE(std::find(names.begin(), names.end(), "bow"), names.end());
@@ -196,6 +259,8 @@ TEST(PublicMachine, IsFoundChangedAndRead) {
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::find("tractor"); }), "tractor"));
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { bow.with("colour", 1); }), "colour"));
   EXPECT_THROW(Machine::host(1).with("tiles", 2), UsageError);
+  EXPECT_EQ(Machine::host(4096).tiles(), 4096U);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::host(4097); }), "at most 4096"));
 }
 
 }  // namespace
