@@ -26,7 +26,7 @@ TEST(Graph, RejectsBadInput) {
   EXPECT_THROW(g.input("x", {4}), UsageError);
   EXPECT_THROW(relu(Value{}), UsageError);
   EXPECT_THROW(relu(Value{&g, 99}), UsageError);
-  EXPECT_THROW(add(x, Value{}), UsageError);
+  EXPECT_THROW(x + Value{}, UsageError);
   EXPECT_THROW(g.input("zero", {4, 0}), UsageError);
   EXPECT_THROW(g.input("many", {1, 1, 1, 1, 1, 1}), UsageError);
   EXPECT_THROW(g.input("huge", {1U << 20, 1U << 20}), UsageError);
