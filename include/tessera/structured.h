@@ -144,4 +144,26 @@ class StructuredProduct {
   std::unique_ptr<Compiled> compiled_;
 };
 
+/// Structured maps one after the other: two Kronecker factors are a Monarch matrix, and a low-rank one, U·V,
+/// is the factors (1, rank, inputs, 1) and (1, outputs, rank, 1). What lies between maps is the call's own.
+class StructuredChain {
+ public:
+  /// The first map reads x. A bias is the last map's. Throws UsageError for no maps, impossible sizes, and
+  /// maps that do not take what the one before returns.
+  StructuredChain(std::span<const Structure> maps, uint32_t batch, const StructuredOptions& options = {});
+
+  /// As in StructuredProduct, with the parameters of the first map, then those of the second, and so on.
+  void operator()(const float* x, std::span<const float* const> parameters, float* y) const;
+  /// Computes what lies between the maps again.
+  void gradients(const float* x, const float* dy, std::span<const float* const> parameters, float* dx,
+                 std::span<float* const> parameter_gradients) const;
+
+  const std::vector<StructuredProduct>& maps() const { return maps_; }
+  const std::vector<StructuredParameter>& parameters() const { return parameters_; }
+
+ private:
+  std::vector<StructuredProduct> maps_;
+  std::vector<StructuredParameter> parameters_;
+};
+
 }  // namespace tessera
