@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "arguments.h"
+
 namespace {
 
 using namespace tessera;
@@ -40,9 +42,7 @@ Arrays batch() {
   return {{"x", x}, {"labels", labels}, {"rate", {0.01F}}};
 }
 
-}  // namespace
-
-int main() {
+int train() {
   const Graph graph = network();
   Session session(graph, Machine::host());
   float first = 0, last = 0;
@@ -57,4 +57,11 @@ int main() {
               1e6 * cost.seconds, static_cast<unsigned long long>(cost.fullest_tile_bytes),
               static_cast<unsigned long long>(cost.tile_bytes));
   return last < 0.5F * first ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::run({.program = "example_network"}, argc, argv,
+                      [](const example::Arguments&) { return train(); });
 }

@@ -1,17 +1,20 @@
 // From the lengths of sequences to packs and the inputs of a training step.
 //   example_pack [FILE]      lengths: .npy of integers or text; without it, a few synthetic ones
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <vector>
 
-int main(int argc, char** argv) try {
+#include "arguments.h"
+
+namespace {
+
+int run(const example::Arguments& arguments) {
   namespace pack = tessera::pack;
   const std::vector<uint32_t> synthetic = {300, 120, 500, 90, 210, 512, 30, 180, 60, 400};
-  const pack::Lengths lengths =
-      argc > 1 ? pack::read_lengths(argv[1]) : pack::Lengths(std::span<const uint32_t>(synthetic));
+  const pack::Lengths lengths = arguments.has("FILE") ? pack::read_lengths(arguments.text("FILE"))
+                                                      : pack::Lengths(std::span<const uint32_t>(synthetic));
 
   const pack::Input input = pack::count(lengths, 512, pack::TooLong::split);
   const pack::Packing packing = pack::plan(input.histogram);
@@ -29,7 +32,11 @@ int main(int argc, char** argv) try {
     std::printf("sequence %llu has tokens %d to %d of pack 0\n",
                 static_cast<unsigned long long>(index.sequence[index.offsets[0] + i]), boundaries[i],
                 boundaries[i + 1] - 1);
-} catch (const tessera::Error& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::run({.program = "example_pack", .takes_file = true}, argc, argv, run);
 }

@@ -2,12 +2,12 @@
 // training loop; `tessera train` has more settings.
 //   example_sparse_training [--data FOLDER] [--epochs 5] [--density 0.1]
 // Images are MNIST or CIFAR-10 from the folder, or synthetic.
-#include <tessera/error.h>
 #include <tessera/training.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
+
+#include "arguments.h"
 
 namespace {
 
@@ -25,24 +25,11 @@ void train(const char* name, const tessera::TrainingSettings& settings, const te
               static_cast<unsigned long long>(trainer.parameters()));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-  std::string data;
+int run(const example::Arguments& arguments) {
+  const std::string data = arguments.text("--data");
   tessera::TrainingSettings settings;
-  settings.epochs = 5;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    if (i + 1 == argc) throw tessera::UsageError(option + " needs a value");
-    if (option == "--data")
-      data = argv[i + 1];
-    else if (option == "--epochs")
-      settings.epochs = static_cast<uint32_t>(std::atoi(argv[i + 1]));
-    else if (option == "--density")
-      settings.density = std::atof(argv[i + 1]);
-    else
-      throw tessera::UsageError("unknown option " + option);
-  }
+  settings.epochs = arguments.count("--epochs", 5);
+  settings.density = arguments.fraction("--density", settings.density);
   const tessera::ImageSplit images =
       data.empty() ? tessera::synthetic_images(4000, 1000, 1) : tessera::load_images(data);
   settings.layers = {static_cast<uint32_t>(images.train.image_size()), 1024, 1024, images.train.classes};
@@ -50,10 +37,13 @@ int main(int argc, char** argv) try {
   train("dense", settings, images);
   settings.kind = tessera::LayerKind::dynamic_sparse;
   train("sparse", settings, images);
-} catch (const tessera::UsageError& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 2;
-} catch (const tessera::Error& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::run({.program = "example_sparse_training",
+                       .options = {{"--data", "FOLDER"}, {"--epochs", "COUNT"}, {"--density", "FRACTION"}}},
+                      argc, argv, run);
 }

@@ -1,6 +1,5 @@
 // From a weight matrix to a prepared product that is called repeatedly.
 //   example_spmm [FILE]      .smtx, .mtx, .npy or .safetensors; without it, a generated layer
-#include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/spmm.h>
 
@@ -8,10 +7,15 @@
 #include <cstdio>
 #include <vector>
 
-int main(int argc, char** argv) try {
+#include "arguments.h"
+
+namespace {
+
+int run(const example::Arguments& arguments) {
   const tessera::SparseMatrix matrix =
-      argc > 1 ? tessera::read_matrix(argv[1])
-               : tessera::generate({.rows = 1024, .cols = 768, .density = 1.0 / 8, .block_size = 16});
+      arguments.has("FILE")
+          ? tessera::read_matrix(arguments.text("FILE"))
+          : tessera::generate({.rows = 1024, .cols = 768, .density = 1.0 / 8, .block_size = 16});
 
   // Once per matrix: prepack, for every n. The weight does not refer to `matrix`, which may be destroyed.
   const tessera::Weight weight(matrix);
@@ -35,7 +39,11 @@ int main(int argc, char** argv) try {
               static_cast<unsigned long long>(weight.non_zeros()),
               static_cast<unsigned long long>(weight.bytes()), static_cast<double>(y[0]),
               product.plan().c_str());
-} catch (const tessera::Error& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::run({.program = "example_spmm", .takes_file = true}, argc, argv, run);
 }

@@ -6,7 +6,6 @@
 //
 // Losses are compared with those of a float64 reference. It uses the library's own headers.
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/session.h"
@@ -41,6 +41,7 @@ constexpr uint32_t kClasses = 10;
 constexpr uint32_t kBatch = 64;
 constexpr float kRate = 0.003F;
 constexpr float kMomentum = 0.9F;
+constexpr uint32_t kUsualSteps = 100;
 
 /// A weight, where it lies in the program, and its three products.
 class Layer {
@@ -336,21 +337,9 @@ int train(const std::string& machine_name, uint32_t steps) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string machine = "host";
-  uint32_t steps = 100;
-  try {
-    for (int i = 1; i + 1 < argc; i += 2) {
-      const std::string option = argv[i];
-      if (option == "--machine")
-        machine = argv[i + 1];
-      else if (option == "--steps")
-        steps = static_cast<uint32_t>(std::stoul(argv[i + 1]));
-      else
-        throw UsageError(fmt::format("there is no option {}: use --machine and --steps", option));
-    }
-    return train(machine, steps);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return dynamic_cast<const UsageError*>(&e) != nullptr ? 2 : 1;
-  }
+  return example::run(
+      {.program = "example_two_layers", .options = {{"--machine", "NAME"}, {"--steps", "COUNT"}}}, argc, argv,
+      [](const example::Arguments& arguments) {
+        return train(arguments.text("--machine", "host"), arguments.count("--steps", kUsualSteps));
+      });
 }
