@@ -50,16 +50,36 @@ TEST(TiledSpmm, IsRightForEveryCut) {
           }
 }
 
+/// The forced partition leaves the planner two candidates: with and without whole bands.
 TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
   const machine::Machine bow = machine::find("bow");
-  const SparseMatrix matrix = random_matrix(1024, 1024, 16, 0.25);
   const ProductProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16};
-  const TileProductPlan plan = plan_tile_product(matrix.pattern, problem, bow);
-  const bool considered = std::any_of(
-      plan.candidates.begin(), plan.candidates.end(),
-      [](const PlanCandidate& c) { return c.partition.find("whole_bands") != std::string::npos; });
-  EXPECT_TRUE(considered);
-  StaticPartition partition{2, 4, 8, true};
+  const ForcedKnobs forced = {{"col_parts", 2}, {"bands", 64}, {"band_tiles", 8}};
+  const auto sends_whole_bands = [](const TileProductPlan& plan) {
+    return std::get<StaticPartition>(plan.partition).whole_bands;
+  };
+  const auto exchange = [](const PlanCandidate& c) {
+    return c.seconds.at[static_cast<size_t>(program::Phase::exchange)];
+  };
+  const SparseMatrix dense = random_matrix(1024, 1024, 16, 0.25);
+  const SparseMatrix thin = random_matrix(1024, 1024, 16, 0.01);
+  for (const SparseMatrix* matrix : {&dense, &thin}) {
+    const product::Product product(*matrix, problem, bow, forced);
+    const TileProductPlan& plan = product.tile_plan();
+    ASSERT_EQ(plan.candidates.size(), 2U);
+    EXPECT_EQ(plan.candidates[1].partition, plan.candidates[0].partition + " whole_bands");
+    const bool whole_is_better = exchange(plan.candidates[1]) < exchange(plan.candidates[0]);
+    EXPECT_EQ(whole_is_better, matrix == &dense);
+    EXPECT_EQ(sends_whole_bands(plan), whole_is_better);
+    expect_kept(product);
+  }
+  EXPECT_TRUE(sends_whole_bands(plan_tile_product(dense.pattern, problem, bow)));
+  EXPECT_TRUE(run(dense, problem, bow, forced).verified);
+}
+
+TEST(TiledSpmm, WholeBandsHaveAllTheirRows) {
+  const SparseMatrix matrix = random_matrix(1024, 1024, 16, 0.25);
+  const StaticPartition partition{2, 4, 8, true};
   const StaticParts parts = deal_out(matrix.pattern, partition);
   for (uint32_t part = 0; part < partition.parts(); ++part)
     for (uint32_t i = parts.x_begin[part] + 1; i < parts.x_begin[part + 1]; ++i)

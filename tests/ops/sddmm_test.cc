@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
+#include <vector>
+
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/sparse/host/spmm.h"
+#include "product/product.h"
+#include "sparse/pattern.h"
 #include "support/error_of.h"
 
 namespace tessera::ops {
@@ -64,14 +68,22 @@ TEST(SddmmPlan, PredictsTheAccountOfTheExecutable) {
   }
 }
 
-TEST(SddmmPlan, GoesOutOfTheWayOfEmptyMatrices) {
-  for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}})
-    for (uint32_t block_size : {1U, 8U}) {
-      const auto weight = random_weight(m, k, block_size);
-      const HostPlan plan = plan_host_product(*weight, sddmm(3), machine::host(2));
-      EXPECT_NO_THROW(compiler::compile(build_host_program(weight, sddmm(3), plan, machine::host(2)).program,
-                                        machine::host(2)));
-    }
+/// Without columns dW is 0; without rows or columns of W there is none.
+TEST(Sddmm, OfEmptyMatricesIsTheEmptySum) {
+  for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}, {9U, 11U}})
+    for (uint32_t block_size : {1U, 8U})
+      for (double density : {0.0, 1.0})
+        for (uint32_t n : {0U, 3U}) {
+          SCOPED_TRACE(fmt::format("{} × {}, b = {}, density {}, n = {}", m, k, block_size, density, n));
+          const SparseMatrix matrix = generate({PatternKind::random, m, k, density, block_size, 7});
+          std::vector<float> x(size_t{k} * n, 2), dy(size_t{m} * n, 0.5F);
+          product::Product product(matrix, sddmm(n), machine::host(2));
+          product.run({x.data(), n, 1}, {dy.data(), n, 1});
+          const SparseMatrix dw{matrix.pattern, product.gradient()};
+          ASSERT_EQ(dw.values.size(), matrix.values.size());
+          const std::vector<float> dense = sparse::to_dense(dw);
+          EXPECT_EQ(dense, std::vector<float>(size_t{m} * k, density == 1 ? static_cast<float>(n) : 0.0F));
+        }
 }
 
 }  // namespace

@@ -5,9 +5,15 @@
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/sparse/host/advise.h"
+#include "product/product.h"
 #include "support/error_of.h"
 
 namespace tessera::ops {
@@ -151,10 +157,33 @@ TEST(SpmmPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
     }
 }
 
-TEST(SpmmPlan, GoesOutOfTheWayOfEmptyMatrices) {
-  for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}})
+/// Without non-zeros a bias and ReLU are all of the result.
+TEST(Spmm, EmptyMatricesGiveTheActivatedBias) {
+  constexpr uint32_t kN = 3;
+  for (const auto& [m, k, density] :
+       {std::tuple{0U, 5U, 1.0}, {5U, 0U, 1.0}, {0U, 0U, 1.0}, {5U, 7U, 0.0}, {1U, 1U, 0.0}, {1U, 1U, 1.0}})
     for (uint32_t block_size : {1U, 8U})
-      EXPECT_NO_THROW(plan_host_product(*pack(random_matrix(m, k, block_size)), {.n = 3}, machine::host(2)));
+      for (bool transpose : {false, true})
+        for (bool has_epilogue : {false, true}) {
+          SCOPED_TRACE(fmt::format("{} × {}, b = {}, density {}, transposed {}, epilogue {}", m, k,
+                                   block_size, density, transpose, has_epilogue));
+          const SparseMatrix matrix = random_matrix(m, k, block_size, density);
+          const ProductProblem problem{.n = kN,
+                                       .product = product_of(transpose),
+                                       .activation = has_epilogue ? Activation::relu : Activation::none,
+                                       .bias = has_epilogue};
+          const uint32_t rows = transpose ? k : m;
+          std::vector<float> x(size_t{k} * kN, transpose ? NAN : 2.0F);
+          std::vector<float> y(size_t{m} * kN, transpose ? 2.0F : NAN);
+          std::vector<float> bias(rows + 1);  // never null
+          for (uint32_t r = 0; r < rows; ++r) bias[r] = 0.75F * static_cast<float>(r) - 1;
+          product::Product product(matrix, problem, machine::host(2));
+          product.run({x.data(), kN, 1}, {y.data(), kN, 1}, {}, has_epilogue ? bias.data() : nullptr);
+          const std::vector<float>& result = transpose ? x : y;
+          const float sum = density == 1 && m == 1 ? 2 * matrix.values[0] : 0;
+          for (size_t i = 0; i < result.size(); ++i)
+            EXPECT_EQ(result[i], has_epilogue ? std::max(0.0F, sum + bias[i / kN]) : sum) << i;
+        }
 }
 
 TEST(Advise, RanksEveryModeAndPrefersTheFastest) {
