@@ -27,23 +27,27 @@ class ClosedProduct {
                               problem.cols(features));
     };
     using enum program::Role;
+    using program::Purpose;
     const auto [inputs, outputs] = ops::features_of(problem.structure);
     operands_.x = samples("x", input, inputs);
     operands_.y = samples("y", problem.gradients ? input : output, outputs);
     if (problem.gradients && problem.input_gradient) operands_.dx = samples("dx", output, inputs);
     for (const ops::ParameterMatrix& matrix : ops::parameter_matrices(problem.structure)) {
       operands_.parameters.push_back(builder.external(fmt::format("parameter{}", operands_.parameters.size()),
-                                                      input, Type::f32, matrix.rows, matrix.cols));
+                                                      input, Type::f32, matrix.rows, matrix.cols, {},
+                                                      Purpose::parameter));
       if (problem.gradients && problem.parameter_gradients)
         operands_.parameter_gradients.push_back(
             builder.external(fmt::format("gradient{}", operands_.parameter_gradients.size()), output,
-                             Type::f32, matrix.rows, matrix.cols));
+                             Type::f32, matrix.rows, matrix.cols, {}, Purpose::gradient));
     }
     const ops::ParameterMatrix bias = ops::bias_matrix(problem);
     if (problem.bias && !problem.gradients)
-      operands_.bias = builder.external("bias", input, Type::f32, bias.rows, bias.cols);
+      operands_.bias =
+          builder.external("bias", input, Type::f32, bias.rows, bias.cols, {}, Purpose::parameter);
     if (problem.bias && problem.gradients && problem.parameter_gradients)
-      operands_.bias_gradient = builder.external("bias_gradient", output, Type::f32, bias.rows, bias.cols);
+      operands_.bias_gradient =
+          builder.external("bias_gradient", output, Type::f32, bias.rows, bias.cols, {}, Purpose::gradient);
     program.set_main(ops::build_structured(builder, problem, plan_, operands_));
     engine_.emplace(compiler::compile(std::move(program), machine));
   }

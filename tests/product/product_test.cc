@@ -138,10 +138,38 @@ TEST(PublicProduct, CountsBytesByTileUseAndPurpose) {
                          "there is no memory of a tile 1472: the machine has 1472"));
 }
 
+/// W and a bias are parameters and dW is a gradient; the rest are X, Y, alpha and beta, and scratch.
+TEST(PublicProduct, CountsBytesOfAHostByPurpose) {
+  constexpr uint64_t kActivations = sizeof(float) * (kCols * kColumns + kRows * kColumns + 2);
+  const SparseMatrix full = generate({PatternKind::random, kRows, kCols, 1, 8, 1});
+  for (const SparseMatrix& weight : {weight_of(8), full})
+    for (const ProductKind kind : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm}) {
+      const bool is_sddmm = kind == ProductKind::sddmm;
+      const uint64_t result_rows = kind == ProductKind::forward ? kRows : kCols;
+      const uint64_t values = sizeof(float) * weight.values.size();
+      const uint64_t bias = is_sddmm ? 0 : sizeof(float) * result_rows;
+      const Product product(weight, kColumns, Machine::host(1), {.kind = kind, .bias = !is_sddmm});
+      TileBytes memory = product.memory(0);
+      EXPECT_EQ(memory.by_purpose["parameter"], is_sddmm ? 0 : values + bias);
+      EXPECT_EQ(memory.by_purpose["gradient"], is_sddmm ? values : 0);
+      EXPECT_EQ(memory.by_purpose["activation"], kActivations + memory.by_use["temporaries"]);
+    }
+}
+
+/// The input gradient of single elements has the values in the order of the transpose, too.
+TEST(PublicProduct, CountsGatheredValuesOfAHostAsParameters) {
+  const auto parameters = [](ProductKind kind) {
+    const Product product(weight_of(1), kColumns, Machine::host(1), {.kind = kind});
+    return product.memory(0).by_purpose.at("parameter");
+  };
+  EXPECT_GE(parameters(ProductKind::forward), sizeof(float) * weight_of(1).values.size());
+  EXPECT_GE(parameters(ProductKind::input_gradient),
+            parameters(ProductKind::forward) + sizeof(float) * weight_of(1).values.size());
+}
+
 TEST(PublicProduct, MeasuresOnAHost) {
   Product product(weight_of(8), kColumns, Machine::host(1));
   EXPECT_GT(product.memory(0).total, 0U);
-  EXPECT_GT(product.memory(0).by_purpose.at("activation"), 0U);
   EXPECT_THROW((void)product.memory(1), UsageError);
   EXPECT_GT(product.predicted_seconds(), 0);
   EXPECT_FALSE(product.plan().empty());

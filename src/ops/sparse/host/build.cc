@@ -14,6 +14,7 @@ using program::Box;
 using program::BoxSeries;
 using program::Field;
 using program::Param;
+using program::Purpose;
 using program::Role;
 using program::StepId;
 using sparse::kRowGroupLanes;
@@ -200,7 +201,8 @@ std::pair<Operand, StepId> gather_values(const ProductBuilder<Elements>& b, cons
   const uint32_t rows = family.value_rows();
   const Field places =
       b.index("places", Type::u32, w.transposed().source.data(), rows, kRowGroupLanes, w.is_dynamic());
-  const Operand gathered = b.builder().temporary("gathered", w.type(), rows, kRowGroupLanes);
+  const Operand gathered =
+      b.builder().temporary("gathered", w.type(), rows, kRowGroupLanes, {}, Purpose::parameter);
   const std::vector<uint32_t> begin = family.gather_parts(b.partition().tiles_used());
   std::vector<Box> boxes;
   for (size_t p = 0; p + 1 < begin.size(); ++p)
@@ -320,15 +322,16 @@ HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight
                               !is_sddmm                                      ? Role::input
                               : weight->is_dynamic() && weight->has_blocks() ? Role::inout
                                                                              : result,
-                              is_sddmm ? Type::f32 : weight->type(), packed.rows, packed.cols);
+                              is_sddmm ? Type::f32 : weight->type(), packed.rows, packed.cols, {},
+                              is_sddmm ? Purpose::gradient : Purpose::parameter);
   o.x = builder.external(is_input_gradient ? "dX" : "X", is_input_gradient ? result : Role::input, Type::f32,
                          weight->cols(), problem.n);
   o.y = builder.external(is_forward ? "Y" : "dY", is_forward ? result : Role::input, Type::f32,
                          weight->rows(), problem.n);
   o.scalars = builder.external("scalars", Role::input, Type::f32, 1, 2);
   if (problem.bias)
-    o.bias =
-        builder.external("bias", Role::input, Type::f32, 1, is_forward ? weight->rows() : weight->cols());
+    o.bias = builder.external("bias", Role::input, Type::f32, 1, is_forward ? weight->rows() : weight->cols(),
+                              {}, Purpose::parameter);
   WeightIndex index(weight);
   out.program.set_main(build_host_product(builder, index, problem, plan, o));
   out.index = index.bindings();
