@@ -288,7 +288,8 @@ void write_weight(engine::Session& session, const Layer& layer) {
 }
 
 void print_memory(const compiler::Executable& executable) {
-  fmt::print("memory by purpose, bytes in total:\n");
+  // Gradients are temporaries, so there are none if that step is in the forward pass.
+  fmt::print("memory by purpose, bytes in total; temporaries at the step with the most of them:\n");
   for (const auto& [purpose, bytes] : executable.memory.total_purposes)
     fmt::print("  {:<12} {}\n", purpose, bytes);
 }

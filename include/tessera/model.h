@@ -485,7 +485,8 @@ struct RunCost {
   std::vector<OperationCost> operations;
   std::vector<ConversionCost> conversions;
   std::vector<Lifetime> lifetimes;        ///< of all results; inputs, parameters and state are always alive
-  std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …
+  std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …;
+                                          ///< temporaries at the step with the most of them
   uint64_t total_bytes = 0;
   uint64_t fullest_tile_bytes = 0;
   uint64_t tile_bytes = 0;  ///< memory of a tile

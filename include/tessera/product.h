@@ -46,6 +46,7 @@ struct ProductProfile {
 };
 
 /// Bytes of one tile's memory.
+/// Temporaries count at the step with the most of them, in all three.
 struct TileBytes {
   uint64_t total = 0;
   std::map<std::string, uint64_t> by_use;      ///< "inputs", "temporaries", "exchange code", …

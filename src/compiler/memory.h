@@ -46,7 +46,8 @@ using Categories = std::map<std::string, uint64_t>;
 struct TileMemory {
   std::array<uint64_t, kMemoryUses> bytes{};
   std::array<uint64_t, program::kPurposes> purposes{};  ///< of data: `bytes` without code, vertex state,
-                                                        ///< stack and padding
+                                                        ///< stack and padding, so of temporaries likewise
+                                                        ///< those of one step
   uint64_t end = 0;  ///< total(), or the last address in use if the memory's regions do not suffice
 
   uint64_t& operator[](MemoryUse use) { return bytes[static_cast<size_t>(use)]; }

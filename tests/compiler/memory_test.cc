@@ -502,6 +502,33 @@ TEST(Memory, CountsDataByPurpose) {
             (Categories{{"activation", 2 * kBytes}, {"parameter", kBytes}, {"stash", kBytes}}));
 }
 
+/// A gradient that is not alive at the peak has no bytes: temporaries are those of one step.
+TEST(Memory, CountsThePurposesOfThePeakOnly) {
+  for (const uint32_t scratch_rows : {2U, 16U}) {
+    Program p;
+    const auto y = p.add(variable("y", Type::f32, 4, 8, Role::output, 0));
+    const auto scratch = p.add(variable("scratch", Type::f32, scratch_rows, 8, Role::temporary, 0));
+    program::Variable dw = variable("dw", Type::f32, 4, 8, Role::temporary, 0);
+    dw.purpose = program::Purpose::gradient;
+    const auto gradient = p.add(dw);
+    const auto fill = [&](const char* name, program::VariableId id, const program::Box& box) {
+      return p.execute(ComputeSet{
+          name, Phase::compute, {vertex(testing::fill_codelet, 0, {field(id, box)}, {int64_t{1}})}});
+    };
+    p.set_main(
+        p.sequence({fill("forward", scratch, {0, scratch_rows, 0, 8}), fill("backward", gradient, kWhole),
+                    p.execute(ComputeSet{
+                        "update",
+                        Phase::compute,
+                        {vertex(testing::add_codelet, 0,
+                                {field(gradient, kWhole), field(gradient, kWhole), field(y, kWhole)})}})}));
+    const TileMemory memory = compile(p, toy_machine(1))->memory.tiles[0];
+    const bool gradient_is_at_peak = scratch_rows == 2;
+    EXPECT_EQ(memory[program::Purpose::gradient], gradient_is_at_peak ? kBytes : 0);
+    EXPECT_EQ(memory[program::Purpose::activation], kBytes + (gradient_is_at_peak ? 0 : scratch_rows * 32));
+  }
+}
+
 TEST(Memory, DataOfRandomProgramsHaveAPurposeEach) {
   for (uint64_t seed = 0; seed < 100; ++seed)
     for (const machine::Machine& m : {toy_machine(3), testing::toy_host(2)}) {
