@@ -92,8 +92,8 @@ struct SddmmArguments {
   float beta = 0.0F;  ///< with 0, dW is not read; with 1, gradients accumulate over batches
 };
 
-/// A weight gradient, a sampled dense-dense matrix product (SDDMM), planned, built and compiled for this
-/// computer. FP32, whatever the weight's type.
+/// A sampled dense-dense matrix product (SDDMM), dW = dY·Xᵀ at the pattern of W, planned, built and compiled
+/// for this computer. FP32, whatever the weight's type.
 ///
 /// dW is in packed order, like the weight's own values, so that an optimizer can process values, gradient and
 /// its state as arrays of equal length. Places without a stored element are set to 0. operator() may be

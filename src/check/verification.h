@@ -46,7 +46,7 @@ double tolerance_of(uint64_t length, Type accumulation, Type result);
 /// must be equal.
 Verification verify_product(const Product& product, Extent extent, uint64_t seed, uint32_t threads);
 
-/// A weight gradient to verify: dW = dY·Xᵀ at the pattern of dW.
+/// An SDDMM to verify: dW = dY·Xᵀ at the pattern of dW.
 struct Sddmm {
   const SparseMatrix& dw;
   MatrixView<const float> x;   ///< k × n
@@ -57,7 +57,7 @@ struct Sddmm {
   Type partials = Type::f32;
 };
 
-/// The same for a weight gradient, elementwise. A sample consists of whole blocks, including the first and
+/// The same for an SDDMM, elementwise. A sample consists of whole blocks, including the first and
 /// the last. (dX = Wᵀ·dY is an ordinary product with the transposed matrix.)
 Verification verify_sddmm(const Sddmm& gradient, Extent extent, uint64_t seed, uint32_t threads);
 

@@ -41,7 +41,7 @@ struct ProductProblem {
   TiledNumbers numbers() const { return {type, partials}; }
 };
 
-/// Throws UsageError for a bias or an activation of a weight gradient.
+/// Throws UsageError for a bias or an activation of an SDDMM.
 void check_epilogue(const ProductProblem& problem);
 
 }  // namespace tessera::ops

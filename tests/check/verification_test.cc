@@ -95,7 +95,7 @@ struct GradientCase {
   std::vector<float> dy;
 };
 
-TEST(Verification, AcceptsARightWeightGradientAndFindsAWrongElement) {
+TEST(Verification, AcceptsARightSddmmAndFindsAWrongElement) {
   for (uint32_t n : {0U, 1U, 33U}) {
     GradientCase c(41, n);
     const Verification v = c.check(Extent::automatic);
@@ -109,7 +109,7 @@ TEST(Verification, AcceptsARightWeightGradientAndFindsAWrongElement) {
   }
 }
 
-TEST(Verification, SamplesLargeWeightGradientsByBlocks) {
+TEST(Verification, SamplesLargeSddmmByBlocks) {
   GradientCase c(60, 30000);
   const Verification v = c.check(Extent::sample);
   EXPECT_TRUE(v.verified);

@@ -70,7 +70,7 @@ TEST(TileCost, SingleElements) {
   expect_rates(element_rates(Type::f32, 10), 31, 12 + 2 * 10 + 10, 2 * 3 + 2);
 }
 
-TEST(TileCost, WeightGradients) {
+TEST(TileCost, SddmmOfBlocksAndElements) {
   expect_rates(sddmm_block_rates(bow(), Type::f16, 16, 96), 108, 6 + 17 + 6 * 80, 6 * 6 * (19 + 4 * 2));
   expect_rates(sddmm_block_rates(bow(), Type::f16, 16, 97), 108, 6 + 17 + 7 * 80, 7 * 6 * (19 + 4 * 2));
   expect_rates(sddmm_element_rates(Type::f16, 20), 33, 11 + 19, 14 + 3 + 2);
@@ -146,7 +146,7 @@ TEST(TileCost, Buckets) {
 
 // 32 × 32 blocks are 2 × 2 of the kernel's 16 × 16, and 40 columns three pieces of 16, of which a worker
 // has 3.
-TEST(TileCost, WeightGradientsOfBuckets) {
+TEST(TileCost, SddmmOfBuckets) {
   const std::vector<program::FieldView> fields = {field(Type::f16, 5, 32 * 32), field(Type::u16, 1, 100),
                                                   field(Type::f16, 96, 40), field(Type::f16, 96, 40)};
   const double rows = 3 * 2 * (6 + 17 + 3 * (15 + 64));

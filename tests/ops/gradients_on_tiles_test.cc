@@ -83,7 +83,7 @@ TEST(TiledGradients, StoreTheValuesOfWOnce) {
   }
 }
 
-/// A weight gradient with the forward product's own partition sends nothing.
+/// An SDDMM with the forward product's own partition sends nothing.
 TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const machine::Machine m = testing::toy_machine(12);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;

@@ -89,14 +89,14 @@ TEST(ProductOnTiles, AddsABiasToEverySliceOfADenseProduct) {
         }
 }
 
-TEST(ProductOnTiles, AWeightGradientTakesNoBias) {
+TEST(ProductOnTiles, AnSddmmTakesNoBias) {
   const Pattern pattern = random_matrix(8, 8, 1).pattern;
   ProductProblem problem = problem_of(Kind::statically_sparse, pattern, 3);
   problem.product = Product::sddmm;
   problem.bias = true;
   EXPECT_TRUE(test::says(
       test::error_of<UsageError>([&] { plan_tile_product(pattern, problem, testing::toy_machine(2)); }),
-      "neither a bias nor an activation"));
+      "an SDDMM takes neither a bias nor an activation"));
 }
 
 /// Row-major matrices, with mappings that no plan would choose.

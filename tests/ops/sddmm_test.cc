@@ -1,4 +1,4 @@
-// Plans and programs of weights' gradients on the host.
+// Plans and programs of SDDMM on the host.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/io.h>

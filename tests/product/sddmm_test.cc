@@ -1,4 +1,4 @@
-// Weight gradients through the public API.
+// SDDMM through the public API.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>

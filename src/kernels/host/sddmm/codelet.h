@@ -1,4 +1,4 @@
-// SDDMM, the weight gradient, as codelets: one vertex is one core's slice.
+// SDDMM as codelets: one vertex is one core's slice.
 #pragma once
 
 #include "kernels/common/codelet_list.h"

@@ -1,4 +1,4 @@
-// SDDMM, the weight gradient: dW = alpha · (dY·Xᵀ at the pattern) + beta · dW, FP32, in the weight's packed
+// SDDMM: dW = alpha · (dY·Xᵀ at the pattern) + beta · dW, FP32, in the weight's packed
 // order. Places without a stored element are set to 0.
 #pragma once
 

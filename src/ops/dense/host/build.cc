@@ -93,7 +93,7 @@ program::StepId build_host_dense(const Builder& builder, const HostDenseProblem&
   check_operands(builder, problem, operands, true);
   const std::vector<DensePart> parts = parts_of(problem, plan.partition);
   const Operand scratch = scratch_of(builder, problem, plan.partition.tiles_used(), parts);
-  program::ComputeSet set{std::string(name_of(problem.product)), program::Phase::compute, {}};
+  program::ComputeSet set{std::string(dense_name(problem.product)), program::Phase::compute, {}};
   set.groups.push_back(group_of(problem, operands, scratch, parts));
   return builder.execute(std::move(set));
 }

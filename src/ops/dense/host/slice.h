@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernels/host/dense/codelet.h"
 #include "ops/dense/host/host_dense.h"
@@ -19,6 +20,11 @@ inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
   if (p.product == Product::forward) return kernels::panel_forward_codelet;
   if (p.product == Product::input_gradient) return kernels::panel_input_gradient_codelet;
   return p.adds ? kernels::panel_weight_gradient_add_codelet : kernels::panel_weight_gradient_codelet;
+}
+
+/// Of a dense W nothing is sampled, so the product is not called SDDMM.
+inline std::string_view dense_name(Product product) {
+  return product == Product::sddmm ? "weight gradient" : name_of(product);
 }
 
 /// The operand of each field, in the order of the codelet.

@@ -153,7 +153,7 @@ program::StepId build_host_dense_strips(const Builder& builder, const HostDenseP
   const StripBoxes boxes(fields.w, problem.adds, strips);
   const Operand scratch = scratch_of(builder, problem, tiles, slices);
   program::ComputeSet set{
-      fmt::format("{} and {}", name_of(problem.product), consumer.operation.codelet->name),
+      fmt::format("{} and {}", dense_name(problem.product), consumer.operation.codelet->name),
       program::Phase::compute,
       {},
       true};

@@ -60,14 +60,14 @@ std::string_view name_of(Product product) {
   switch (product) {
     case Product::forward: return "forward";
     case Product::input_gradient: return "input gradient";
-    case Product::sddmm: return "weight gradient";
+    case Product::sddmm: return "SDDMM";
   }
   return "";
 }
 
 void check_epilogue(const ProductProblem& problem) {
   if (problem.product == Product::sddmm && (problem.bias || problem.activation != Activation::none))
-    throw UsageError("a weight gradient takes neither a bias nor an activation");
+    throw UsageError("an SDDMM takes neither a bias nor an activation");
 }
 
 std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {

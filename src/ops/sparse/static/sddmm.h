@@ -1,4 +1,4 @@
-// The weight gradient of static sparse products on tiled machines: dW = dY·Xᵀ at the pattern of W.
+// SDDMM of static sparse products on tiled machines: dW = dY·Xᵀ at the pattern of W.
 #pragma once
 
 #include <vector>
