@@ -22,7 +22,7 @@ def main(rows: int = 2_000, seq_length: int = 2_048) -> None:
     data = synthetic_rows(rows)
     tokens = sum(len(row) for row in data["input_ids"])
 
-    # In place of trl.pack_dataset; pass the result to SFTTrainer with packing switched off, and padding-free on.
+    # Instead of trl.pack_dataset; pass the result to SFTTrainer with packing switched off, and padding-free on.
     packed = pack.pack_dataset(data, seq_length, "bfd_split")
     used = tokens / (len(packed) * seq_length)
     print(f"{len(data)} rows of {tokens} tokens in {len(packed)} packs of {seq_length}: {100 * used:.2f} % used")

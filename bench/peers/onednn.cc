@@ -75,8 +75,8 @@ class DnnlProduct : public Product {
     const int64_t m = work.m(), k = work.k(), n = work.n;
     const Tag tag = tag_of(work.layout);
     if (task_ == Task::sddmm) {
-      const Tag turned = tag == Tag::ab ? Tag::ba : Tag::ab;
-      return {matrix(m, n, tag), matrix(n, k, turned), matrix(m, k, Tag::ab)};
+      const Tag transposed = tag == Tag::ab ? Tag::ba : Tag::ab;
+      return {matrix(m, n, tag), matrix(n, k, transposed), matrix(m, k, Tag::ab)};
     }
     const int64_t in = task_ == Task::forward ? k : m, out = m + k - in;
     if (weights_first_) return {matrix(out, in, Tag::any), matrix(in, n, Tag::ab), matrix(out, n, Tag::ab)};

@@ -15,7 +15,7 @@ namespace tessera::python {
 Type type_named(const std::string& name);
 
 /// An array of the caller for an input of a network: its own memory where type and order allow, else a copy
-/// in the input's type. Throws TypeError for integers in place of other numbers or the reverse, ValueError
+/// in the input's type. Throws TypeError for integers instead of other numbers or the reverse, ValueError
 /// for another shape and for integers that the type does not hold.
 class TensorInput {
  public:

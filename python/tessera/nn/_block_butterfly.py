@@ -22,7 +22,7 @@ class _Factor(SparseLinear):
 
 
 class BlockButterflyLinear(StructuredLinear):
-    """A layer whose weight is a block butterfly (Chen et al. 2021), in place of a dense one of any shape.
+    """A layer whose weight is a block butterfly (Chen et al. 2021), instead of a dense one of any shape.
 
     Each number of a butterfly's factors is a block of `block_size` × `block_size` (4, 8, 16 or 32) here: log₂(n / b)
     factors, where n is `in_features` rounded up to a power of two times b, with 2 n b parameters each. More than n

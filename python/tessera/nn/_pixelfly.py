@@ -38,7 +38,7 @@ def flat_butterfly(
 
 
 class PixelflyLinear(SparseLinear):
-    """A layer with a sparse weight and one of low rank (Chen et al. 2021), in place of a dense one of any shape.
+    """A layer with a sparse weight and one of low rank (Chen et al. 2021), instead of a dense one of any shape.
 
     The sparse weight has the blocks of `flat_butterfly`, and is that of a static `SparseLinear`: `weight` holds its
     values in packed order. `lowrank_first` and `lowrank_second` are [rank, in_features] and [out_features, rank];

@@ -19,7 +19,7 @@ from tessera.nn._structured import StructuredLinear
 
 
 class Projection(NamedTuple):
-    """A layer in place of a dense one, and the relative error of its weight in the Frobenius norm."""
+    """A layer to use instead of a dense one, and the relative error of its weight in the Frobenius norm."""
 
     layer: StructuredLinear | PixelflyLinear
     error: float

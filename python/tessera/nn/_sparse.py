@@ -15,7 +15,7 @@ from tessera._saved import SavedWeight
 
 
 class SparseLinear(nn.Module):
-    """y = activation(x · Wᵀ + bias) with a sparse W, in place of `torch.nn.Linear`.
+    """y = activation(x · Wᵀ + bias) with a sparse W, instead of `torch.nn.Linear`.
 
     `weight` is one dimension of stored values in packed order, that of the kernels: optimizers take it as any other
     parameter, and places between values stay 0. The pattern is in the buffers `crow_indices` and `col_indices` (CSR,

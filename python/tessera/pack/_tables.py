@@ -1,4 +1,4 @@
-"""Packed tables of PyArrow and data sets of Hugging Face, in place of TRL's functions."""
+"""Packed tables of PyArrow and data sets of Hugging Face, instead of TRL's functions."""
 
 from __future__ import annotations
 

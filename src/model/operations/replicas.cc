@@ -16,7 +16,7 @@ Types infer(const Signature& s) { return {s.inputs[0]}; }
 /// Of one replica; evaluate() has the others.
 std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
 
-/// Scales a replica's value before it is summed, in place of the sum.
+/// Scales a replica's value before it is summed, instead of the sum.
 program::VariableId scale(Lowering& l) {
   const ops::Operand in = l.input(0), out = l.output_beside(0, in);
   const Type type = l.builder().type_of(out);

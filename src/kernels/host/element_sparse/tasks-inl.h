@@ -163,7 +163,7 @@ struct RowsOfY {
   float* HWY_RESTRICT y;
   int64_t row_stride;
   size_t rows;
-  float* HWY_RESTRICT spare;  // in place of a row that does not exist
+  float* HWY_RESTRICT spare;  // instead of a row that does not exist
 
   HWY_INLINE float* at(size_t row) const {
     return row < rows ? y + static_cast<int64_t>(row) * row_stride : spare;
