@@ -96,8 +96,8 @@ std::string overflow_text(const MemoryReport& memory) {
   const std::string where = memory.fullest_tile == program::kShared
                                 ? std::string("main memory")
                                 : fmt::format("tile {}", memory.fullest_tile);
-  return fmt::format("{} overflows by {} bytes of {}; it holds {}", where, memory.overflow_bytes,
-                     memory.tile_capacity_bytes, held);
+  return fmt::format("{} needs {} bytes and has {}; it holds {}", where,
+                     memory.tile_capacity_bytes + memory.overflow_bytes, memory.tile_capacity_bytes, held);
 }
 
 }  // namespace tessera::compiler

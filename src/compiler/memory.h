@@ -88,7 +88,7 @@ MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shar
 /// The memory of each chip: its tiles together; `end` is that of its fullest tile.
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 
-/// "tile 17 overflows by 1,024 of 638,976 bytes; it holds inputs 300,000, …", largest first.
+/// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first.
 std::string overflow_text(const MemoryReport& memory);
 
 }  // namespace tessera::compiler

@@ -572,9 +572,8 @@ TEST(Memory, OverflowSaysWhichTileByHowMuchAndWhatFillsIt) {
       "fill", Phase::compute, {vertex(testing::fill_codelet, 2, {field(t, {0, 64, 0, 64})}, {int64_t{1}})}}));
   const auto e = compile(p, toy_machine(3, 16000));
   const std::string text = overflow_text(e->memory);
-  const uint64_t over = e->memory.max_tile_bytes - 16000;
-  EXPECT_EQ(text.rfind("tile 2 overflows by " + std::to_string(over) +
-                           " bytes of 16000; it holds temporaries 16384, "
+  EXPECT_EQ(text.rfind("tile 2 needs " + std::to_string(e->memory.max_tile_bytes) +
+                           " bytes and has 16000; it holds temporaries 16384, "
                            "stack 3072, ",
                        0),
             0u)

@@ -162,8 +162,8 @@ TEST(RandomMachines, RunWhatFitsAndSayWhatDoesNot) {
     for (const compiler::TileMemory& tile : memory.tiles) ASSERT_LE(tile.total(), tile.end);
     if (!memory.fits()) {
       ++overflowing;
-      const std::string why = fmt::format("tile {} overflows by {} bytes of {}; it holds ",
-                                          memory.fullest_tile, memory.overflow_bytes, machine.tile_bytes);
+      const std::string why = fmt::format("tile {} needs {} bytes and has {}; it holds ", memory.fullest_tile,
+                                          machine.tile_bytes + memory.overflow_bytes, machine.tile_bytes);
       try {
         engine.run(arrays.bindings());
         FAIL() << "ran";

@@ -215,8 +215,7 @@ TEST(SessionDryRun, FollowsTheIntegersOfItsStateAndLeavesThem) {
 TEST(SessionDryRun, NeedsNoMemoryOfTheMachine) {
   Session session(compiler::compile(alternating(), toy_machine(1, 100)));
   EXPECT_EQ(session.run({}, {.dry = true}).supersteps, 2U);
-  EXPECT_THAT(error_of([&] { session.run({}); }),
-              HasSubstr("the program does not fit toy: tile 0 overflows"));
+  EXPECT_THAT(error_of([&] { session.run({}); }), HasSubstr("the program does not fit toy: tile 0 needs"));
   EXPECT_THAT(error_of([&] { session.reset(); }), HasSubstr("the program does not fit toy"));
 }
 

@@ -217,7 +217,7 @@ TEST(Placement, OfWhatOverflowsAChipIsWholeLayersFirst) {
   ASSERT_TRUE(session.fits());
   const RunCost cost = session.cost();
   ASSERT_EQ(cost.placements.size(), 2u);
-  EXPECT_THAT(cost.placements[0].overflow, HasSubstr("overflows by"));
+  EXPECT_THAT(cost.placements[0].overflow, HasSubstr("bytes and has 638976; it holds"));
   EXPECT_EQ(cost.placements[1].placement, "2 stages of whole layers on as many chips");
   EXPECT_TRUE(cost.placements[1].chosen);
   const Arrays inputs = {{"x", narrowed(random_values(g.type(g.inputs()[0]), -1, 1, 1, 1, 0))}};
