@@ -1,7 +1,8 @@
 #include "ops/plan.h"
 
 #include <fmt/format.h>
-#include <tessera/error.h>
+
+#include <algorithm>
 
 #include "base/memory.h"
 
@@ -30,7 +31,9 @@ std::string phases_of(const program::PhaseTimes& seconds) {
 
 size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
   const size_t best = index_of_fastest(candidates);
-  if (best == candidates.size()) throw Error("no plan is feasible:\n" + to_string(candidates));
+  if (best == candidates.size())
+    return static_cast<size_t>(std::ranges::min_element(candidates, {}, &PlanCandidate::max_tile_bytes) -
+                               candidates.begin());
   for (size_t i = 0; i < candidates.size(); ++i)
     if (i != best && candidates[i].rejected.empty())
       candidates[i].rejected = fmt::format("{:.3g} us, slower than {:.3g} us", candidates[i].total() * 1e6,

@@ -34,8 +34,9 @@ struct Plan {
   std::vector<PlanCandidate> candidates;
 };
 
-/// Index of the fastest feasible candidate, the first among equals. Rejects the other feasible ones for being
-/// slower. Throws Error with every candidate's reason if none is feasible.
+/// Index of the fastest feasible candidate, the first among equals; if none is feasible, of the smallest: not
+/// fitting is a valid result, which the account of the whole program reports. Rejects the other feasible ones
+/// for being slower.
 size_t choose_fastest(std::vector<PlanCandidate>& candidates);
 
 /// One line per candidate: its partition, seconds by phase, bytes, and why it was rejected.

@@ -281,8 +281,20 @@ TEST(PlanTest, WhatFitsNoTileSaysByHowMuch) {
   const std::string message = test::error_of([&] {
     plan(UnaryProblem{kernels::Unary::neg, Type::f32, 64, 64}, tiny);
   });
-  EXPECT_TRUE(test::says(message, "no plan is feasible"));
-  EXPECT_TRUE(test::says(message, "of 4096"));
+  EXPECT_TRUE(test::says(message, "of 64 × 64 elements does not fit toy: its smallest plan needs "));
+  EXPECT_TRUE(test::says(message, " bytes on a tile and has 4096; use fewer elements"));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+TEST(PlanTest, APartOfAProgramMayNotFit) {
+  const machine::Machine tiny = tessera::testing::toy_machine(2, 4096);
+  program::Program program;
+  const Builder builder(program, tiny);
+  const Operand x = builder.external("x", program::Role::inout, Type::f32, 64, 64);
+  const MapPlan plan = ops::plan(builder, UnaryProblem{kernels::Unary::neg, Type::f32, 64, 64}, {x, x});
+  EXPECT_FALSE(plan.chosen.rejected.empty());
+  for (const PlanCandidate& candidate : plan.candidates)
+    EXPECT_GE(candidate.max_tile_bytes, plan.chosen.max_tile_bytes);
 }
 
 /// Two operations of one program on some tiles of a machine, in place on given operands.

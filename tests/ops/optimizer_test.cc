@@ -200,7 +200,7 @@ TEST(OptimizerPlan, DoesNotSpreadAtThePriceOfMuchCode) {
   const MapPlan chosen = plan(builder, AdamProblem{.rows = rows, .cols = cols}, operands);
   EXPECT_LE(chosen.chosen.exchange_code_bytes, machine.tile_bytes / 32);
   EXPECT_TRUE(std::ranges::any_of(chosen.candidates, [](const PlanCandidate& candidate) {
-    return candidate.rejected.find("of exchange code a tile") != std::string::npos;
+    return candidate.rejected.find("of exchange code on a tile") != std::string::npos;
   })) << to_string(chosen.candidates);
 }
 

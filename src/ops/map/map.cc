@@ -216,16 +216,26 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
   return candidate;
 }
 
+/// Throws Error if not even the chosen plan fits.
+void require_fit(const MapPlan& plan, const MapOperation& operation, const Machine& machine) {
+  if (plan.chosen.rejected.empty()) return;
+  throw Error(fmt::format(
+      "{} of {} × {} elements does not fit {}: its smallest plan {}; use fewer elements, "
+      "or a machine with more tiles or memory",
+      operation.codelet->name, operation.rows, operation.cols, machine.name, plan.chosen.rejected));
+}
+
 /// Why a partition does not fit. What moves data takes code that stays for the whole program, so one
 /// operation may take a small part of a tile for it, if it can do without.
 std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, bool can_stay) {
   constexpr uint64_t kShareForCode = 32;
   if (const uint64_t capacity = machine.kind == Kind::host ? machine.shared_bytes : machine.tile_bytes;
       candidate.max_tile_bytes > capacity)
-    return fmt::format("needs {} bytes a memory of {}", candidate.max_tile_bytes, capacity);
+    return fmt::format("needs {} bytes {} and has {}", candidate.max_tile_bytes,
+                       machine.kind == Kind::host ? "of memory" : "on a tile", capacity);
   if (const uint64_t most = machine.tile_bytes / kShareForCode;
       can_stay && candidate.exchange_code_bytes > most)
-    return fmt::format("needs {} bytes of exchange code a tile; an operation may take {}",
+    return fmt::format("needs {} bytes of exchange code on a tile; an operation may take {}",
                        candidate.exchange_code_bytes, most);
   return {};
 }
@@ -314,18 +324,17 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
 }
 
 MapPlan plan_map(const MapOperation& operation, const Machine& machine) {
-  if (machine.kind == Kind::host)
-    return choose_partition(operation.rows, operation.cols, machine, [&](const MapPartition& partition) {
-      return predict_on_host(operation, partition, machine);
+  const auto predicted = [&](const MapPartition& partition) {
+    if (machine.kind == Kind::host) return predict_on_host(operation, partition, machine);
+    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
+      return build_map(program, operation, plan, machine).step;
     });
-  return choose_partition(
-      operation.rows, operation.cols, machine,
-      [&](const MapPartition& partition) {
-        return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-          return build_map(program, operation, plan, machine).step;
-        });
-      },
-      {}, least_seconds_on_tiles(operation, machine));
+  };
+  const LeastSeconds least =
+      machine.kind == Kind::host ? LeastSeconds() : least_seconds_on_tiles(operation, machine);
+  MapPlan plan = choose_partition(operation.rows, operation.cols, machine, predicted, {}, least);
+  require_fit(plan, operation, machine);
+  return plan;
 }
 
 MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands) {

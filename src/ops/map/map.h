@@ -53,8 +53,8 @@ using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
 using LeastSeconds = std::function<double(const MapPartition&)>;
 
 /// Considers partitions into 1, 2, 4, … and all tiles, by rows before columns and vice versa, and
-/// `as_it_lies` if it has boxes; does not predict those of which `least` says that they are slower. Throws
-/// Error if none fits the machine.
+/// `as_it_lies` if it has boxes; does not predict those of which `least` says that they are slower. If none
+/// fits the machine, the smallest is chosen.
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& machine,
                          const PredictPartition& predict, const MapPartition& as_it_lies = {},
                          const LeastSeconds& least = {});
@@ -90,10 +90,11 @@ struct MapOperation {
   bool takes_origin = false;  ///< the first row and column of its box are a vertex's last two parameters
 };
 
-/// With operands mapped as the plan requires.
+/// With operands mapped as the plan requires. Throws Error, naming operation and size, if none fits.
 MapPlan plan_map(const MapOperation& operation, const machine::Machine& machine);
 /// With given operands, without constants: on tiles, parts with another mapping are exchanged, at a cost.
-/// Throws UsageError for operands of another type or shape.
+/// Throws UsageError for operands of another type or shape. A plan that does not fit is valid: its program
+/// compiles, and reports what overflows.
 MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands);
 
 /// Adds the compute set, on the builder's tiles. Operands are those of the operation in order, without

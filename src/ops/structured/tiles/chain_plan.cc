@@ -106,15 +106,7 @@ TileChainPlan plan_tile_chain(const TileChainProblem& problem, const Machine& ma
     TileChainPartition partition{passes_of(problem, passes)};
     // Larger groups than tiles hold, or too many tiles with one group, are never fast.
     if (passes < most && partition.passes.front().pass.levels > 8) continue;
-    try {
-      plan_passes(problem, machine, partition.passes);
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      plan.candidates.push_back({to_string(partition), {}, 0, error.what()});
-      counted.push_back(std::move(partition));
-      continue;
-    }
+    plan_passes(problem, machine, partition.passes);
     const compiler::Estimate exact = count(problem, partition, machine);
     plan.candidates.push_back({to_string(partition), exact.cycles.scaled(1 / machine.clock_hz),
                                exact.memory.max_tile_bytes,
