@@ -108,6 +108,10 @@ SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
   try {
     return runner.run(what);
   } catch (const Error& e) {
+  } catch (const ops::TooLarge& e) {
+    SpmmResult result = runner.failed(what, e.what());
+    result.fits = false;
+    return result;
     return runner.failed(what, e.what());
   } catch (const std::bad_alloc&) {
     return runner.failed(what, "out of memory; try a smaller matrix or fewer columns");

@@ -26,8 +26,8 @@ std::string or_dash(const std::optional<T>& value, fmt::format_string<const T&> 
 }
 
 std::string verdict(const SpmmResult& r) {
-  if (!r.failure.empty()) return "failed";
   if (!r.fits) return "does not fit";
+  if (!r.failure.empty()) return "failed";
   if (!r.verified) return "-";
   return *r.verified ? fmt::format("{:.1e}", *r.max_rel_error) : "WRONG";
 }
@@ -121,7 +121,7 @@ ordered_json json_of(const SpmmResult& r) {
           {"density", if_ran(r.density)},
           {"nnz", if_ran(r.nnz)},
           {"fill_in", if_ran(r.fill_in)},
-          {"fits", if_ran(r.fits)},
+          {"fits", r.fits ? if_ran(true) : ordered_json(false)},
           {"error", r.failure.empty() ? ordered_json(nullptr) : ordered_json(r.failure)},
           {"seconds", or_null(r.seconds)},
           {"cycles", or_null(r.cycles)},
@@ -138,6 +138,12 @@ ordered_json json_of(const SpmmResult& r) {
           {"phases", phases(r)},
           {"memory", memory(r)},
           {"plan", plan(r)}};
+}
+
+/// A product that failed has the density that was asked for.
+std::string density_text(const SpmmResult& r) {
+  if (r.what.mode == Mode::dense) return "1";
+  return r.failure.empty() ? fmt::format("{:.4g}", r.density) : or_dash(r.what.density, "{:.4g}");
 }
 
 std::string rate_text(const SpmmResult& r) {
@@ -170,14 +176,14 @@ report::Table table(std::span<const SpmmResult> results) {
     const bool dense = r.what.mode == Mode::dense;
     std::vector<std::string> row = {machine_title(r.what), std::string(name_of(r.what.mode))};
     if (products) row.emplace_back(flag_of(r.what.product));
-    row.insert(row.end(), {name_of(r.what.precision), dense ? "-" : std::to_string(r.what.block),
-                           dense ? "1" : fmt::format("{:.4g}", r.density), std::to_string(r.what.n),
-                           r.seconds ? report::seconds_text(*r.seconds) : "-", rate_text(r),
-                           or_dash(r.speedup(), "{:.2f}")});
+    row.insert(row.end(),
+               {name_of(r.what.precision), dense ? "-" : std::to_string(r.what.block), density_text(r),
+                std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-", rate_text(r),
+                or_dash(r.speedup(), "{:.2f}")});
     if (updates) row.push_back(r.update_seconds ? report::seconds_text(*r.update_seconds) : "-");
     if (steps) row.push_back(or_dash(r.steps, "{}"));
     row.insert(row.end(), {r.peak_fraction ? fmt::format("{:.0f} %", 100 * *r.peak_fraction) : "-",
-                           base::bytes_text(r.memory.max_tile_bytes), verdict(r)});
+                           r.failure.empty() ? base::bytes_text(r.memory.max_tile_bytes) : "-", verdict(r)});
     table.add(row);
   }
   return table;

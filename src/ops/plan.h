@@ -1,6 +1,8 @@
 // Common parts of the plans of all operations: the candidates, and the cost of each.
 #pragma once
 
+#include <tessera/error.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +13,12 @@
 #include "program/codelet.h"
 
 namespace tessera::ops {
+
+/// No program of the machine can hold the problem, however it is partitioned: it does not fit.
+class TooLarge : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
 
 /// One way to partition an operation over the tiles of a machine.
 struct PlanCandidate {

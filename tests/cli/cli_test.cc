@@ -395,6 +395,26 @@ TEST_F(CliTest, FailuresAreOneJsonObjectToo) {
   }
 }
 
+TEST_F(CliTest, WhatNoProgramHoldsDoesNotFit) {
+  const std::string command = "spmm --m 1024 --k 1024 --n 1000000000 --mode dense --machine bow ";
+  const Outcome o = run(command + "--estimate");
+  EXPECT_EQ(o.status, 0);
+  EXPECT_NE(o.out.find("-  does not fit"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("does not fit bow: an operand of 1024 × 1000000000 has 1024000000000 elements; on "
+                       "tiles it may have 4294967295"),
+            std::string::npos)
+      << o.err;
+  const Outcome run_too = run(command + "--json");
+  EXPECT_EQ(run_too.status, 1);
+  EXPECT_EQ(results_of(run_too)[0]["fits"], false);
+}
+
+TEST_F(CliTest, AFailedRowHasTheDensityThatWasAskedFor) {
+  const Outcome o = run("spmm --m 2000000000 --k 2000000000 --density 1/16 --n 1 --mode static");
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("0.0625"), std::string::npos) << o.out;
+}
+
 TEST_F(CliTest, AResultThatCannotBeWrittenIsAFailure) {
   for (const char* command : {"machines", "machines --json", "--help", "spmm --m 4 --k 4 --density 1 --n 4"})
     for (const char* around : {"{} >/dev/full", "{} >&-"}) {

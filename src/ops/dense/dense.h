@@ -53,7 +53,7 @@ inline uint32_t dense_inner_grain(Type type) { return type == Type::f16 ? 16 : 8
 std::string to_string(const DensePartition& partition);
 
 /// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero parts and
-/// slices of `forced` are kept.
+/// slices of `forced` are kept. Throws TooLarge for an operand of 2³² elements or more.
 std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
                                                        const machine::Machine& machine,
                                                        const DensePartition& forced);

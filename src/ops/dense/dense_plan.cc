@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/tile/tile_product/codelet.h"
 #include "kernels/tile/tile_product/cost.h"
 #include "ops/dense/dense.h"
+#include "ops/plan.h"
 #include "program/cycles.h"
 #include "program/sizes.h"
 
@@ -181,9 +183,6 @@ class GridSearch {
 
   void consider(const DensePartition& partition) {
     if (!partition.pairs_share_x && partition.n_parts == 1) return;
-    if (uint64_t{shape_.m} * shape_.n > ~0U || uint64_t{shape_.m} * shape_.k > ~0U ||
-        uint64_t{shape_.k} * shape_.n > ~0U)
-      return;
     const Estimate estimate(shape_, partition, m_);
     Expected<DensePartition> expected = estimate.all();
     if (planner_ == Planner::published &&
@@ -199,6 +198,18 @@ class GridSearch {
   std::vector<Expected<DensePartition>> found_;
 };
 
+/// An operand is stored part by part as one row of a variable.
+void check_sizes(const DenseShape& s, const Machine& machine) {
+  constexpr uint64_t kMostElements = ~0U;
+  const std::pair<uint32_t, uint32_t> operands[] = {{s.m, s.k}, {s.k, s.n}, {s.m, s.n}};
+  for (const auto& [rows, cols] : operands)
+    if (uint64_t{rows} * cols > kMostElements)
+      throw TooLarge(
+          fmt::format("a dense product of {} × {} with n = {} does not fit {}: an operand of {} × {} has {} "
+                      "elements; on tiles it may have {}; use a smaller weight or fewer columns",
+                      s.m, s.k, s.n, machine.name, rows, cols, uint64_t{rows} * cols, kMostElements));
+}
+
 }  // namespace
 
 std::string to_string(const DensePartition& partition) {
@@ -209,6 +220,7 @@ std::string to_string(const DensePartition& partition) {
 
 std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
                                                        const Machine& machine, const DensePartition& forced) {
+  check_sizes(shape, machine);
   return GridSearch(shape, planner, machine, forced).search();
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "compiler/compile.h"
+#include "kernels/tile/bucket/metadata.h"
 #include "ops/tiles/forced_knobs.h"
 #include "ops/tiles/kinds.h"
 #include "sparse/generate.h"
@@ -204,7 +205,6 @@ Planned plan_dense(const Case& c, const DensePartition& forced, const TileProduc
       recounted = put_first(published, recounted, partitions);
     }
   }
-  if (partitions.empty()) throw UsageError("this dense product is too large to be laid out on tiles");
   return choose(c, partitions, recounted, [&](const DensePartition& partition) {
     return count_closed(
         c, product.layouts(partition), product.builder_of(partition),
@@ -238,10 +238,21 @@ Planned choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>
   return planned;
 }
 
+TooLarge too_large(const DynamicShape& s, const Machine& m) {
+  return TooLarge(fmt::format(
+      "a dynamic product of {} × {} with at most {} blocks of size {} and n = {} does not fit {}: "
+      "each of its {} tiles may have {} rows and columns of blocks, and an operand {} rows; use "
+      "larger blocks, a smaller weight or more tiles",
+      s.m, s.k, s.capacity, s.block_size, s.n, m.name, m.tiles, kernels::kMostPartitionSide,
+      std::numeric_limits<uint32_t>::max()));
+}
+
 Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {
   const DynamicShape shape = dynamic_shape(c.pattern, c.problem);
   if (shape.capacity > std::numeric_limits<uint32_t>::max())
-    throw UsageError(fmt::format("a capacity of {} blocks is more than a program can hold", shape.capacity));
+    throw TooLarge(
+        fmt::format("a capacity of {} blocks does not fit {}: on tiles it may be {}; use larger blocks",
+                    shape.capacity, c.machine.name, std::numeric_limits<uint32_t>::max()));
   const Planner planner = c.problem.planner;
   size_t recounted = shape.capacity > kLargeBlocks ? kRecountedLarge : kRecounted;
   std::vector<Expected<DynamicTiling>> partitions =
@@ -252,7 +263,7 @@ Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {
     partitions = dynamic_tilings(shape, Planner::best, c.machine, forced);
     recounted = put_first(published, recounted, partitions);
   }
-  if (partitions.empty()) throw UsageError("this dynamic product is too large to be laid out on tiles");
+  if (partitions.empty()) throw too_large(shape, c.machine);
   Planned planned = choose_dynamic(c, partitions, recounted);
   if (!within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
   return planned;
