@@ -214,7 +214,7 @@ std::string details(const SpmmResult& r) {
   std::string purposes;
   for (const auto& [name, bytes] : r.memory.fullest_purposes)
     purposes += fmt::format("{}{} {}", purposes.empty() ? "" : ", ", name, base::bytes_text(bytes));
-  return out + fmt::format("  data   {}\n", purposes);
+  return out + fmt::format("  data   by purpose: {}\n", purposes);
 }
 
 std::string overflow(const SpmmResult& r) {
