@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -107,11 +108,11 @@ void add_output_options(CLI::App& command, SpmmRequest& r) {
 SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
   try {
     return runner.run(what);
-  } catch (const Error& e) {
   } catch (const ops::TooLarge& e) {
     SpmmResult result = runner.failed(what, e.what());
     result.fits = false;
     return result;
+  } catch (const Error& e) {
     return runner.failed(what, e.what());
   } catch (const std::bad_alloc&) {
     return runner.failed(what, "out of memory; try a smaller matrix or fewer columns");
@@ -147,6 +148,17 @@ void print(const std::vector<SpmmResult>& results) {
     if (!result.printed.empty()) fmt::print("\n{}:\n{}", title(result.what), result.printed);
 }
 
+bool is_failure(const SpmmResult& result) {
+  return result.fits && (!result.failure.empty() || result.verified == false);
+}
+
+/// Not fitting is an answer to an estimate, and beside products that ran; otherwise nothing was done.
+bool is_failure(std::span<const SpmmResult> results, bool estimate) {
+  const bool any_fits = std::ranges::any_of(results, &SpmmResult::fits);
+  return (!any_fits && !estimate) ||
+         std::ranges::any_of(results, [](const auto& r) { return is_failure(r); });
+}
+
 /// Failing to write files does not affect printed results.
 bool write_or_complain(const SpmmRequest& request, const std::vector<SpmmResult>& results) {
   try {
@@ -172,10 +184,7 @@ int run(const Options& options) {
     fmt::print("{}", json(results));
   else
     print(results);
-  const bool failed = std::any_of(results.begin(), results.end(), [](const SpmmResult& result) {
-    return !result.failure.empty() || result.verified == false;
-  });
-  return write_or_complain(request, results) && !failed ? 0 : 1;
+  return write_or_complain(request, results) && !is_failure(results, request.estimate) ? 0 : 1;
 }
 
 }  // namespace
@@ -195,7 +204,10 @@ Command add_spmm_command(CLI::App& app) {
       "  tessera spmm --m 4096 --k 4096 --density 1/4,1/16 --block 1,16 --n 64,512\n"
       "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json\n"
       "  tessera spmm --m 4096 --k 4096 --density 1/16 --n 256 --type f16 --machine bow --set "
-      "tiles=1472:2944");
+      "tiles=1472:2944\n"
+      "\nExit status: 0 done, also if some products do not fit their machine (with --estimate, if none "
+      "does); "
+      "1 if\none failed or differs from float64, or if none fits; 2 for wrong usage.");
   return [options] { return run(*options); };
 }
 

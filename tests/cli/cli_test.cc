@@ -142,9 +142,12 @@ TEST_F(CliTest, RunsOnAMachineOfOnesOwn) {
 
 TEST_F(CliTest, NotFittingIsAnAnswer) {
   const std::string machine = file("small.toml", fmt::format(fmt::runtime(kSmallMachine), 3500));
-  const Outcome o =
-      run(fmt::format("spmm --m 256 --k 256 --density 1/4 --block 4 --n 64 --machine '{}' --json", machine));
-  EXPECT_EQ(o.status, 0);
+  const std::string command =
+      fmt::format("spmm --m 256 --k 256 --density 1/4 --block 4 --n 64 --machine '{}' --json ", machine);
+  const Outcome o = run(command);
+  EXPECT_EQ(o.status, 1) << "nothing ran";
+  EXPECT_EQ(run(command + "--estimate").status, 0);
+  EXPECT_EQ(run(command + "--set tile_bytes=3500:1000000").status, 0);
   for (const json& r : results_of(o)) {
     EXPECT_EQ(r["fits"], false);
     EXPECT_TRUE(r["seconds"].is_null());
@@ -271,7 +274,9 @@ TEST_F(CliTest, RunsOnMachinesOfAbsurdShapes) {
   }
   for (const char* settings : {"tile_bytes=1", "tile_bytes=2000", "tiles=1,tile_bytes=5000"}) {
     const Outcome o = run(spmm + "--json --set " + settings);
-    EXPECT_NE(o.err.find("overflows by"), std::string::npos) << settings << o.err;
+    EXPECT_EQ(o.status, 1) << settings;
+    EXPECT_EQ(run(spmm + "--estimate --set " + settings).status, 0) << settings;
+    EXPECT_NE(o.err.find("; it holds"), std::string::npos) << settings << o.err;
     for (const json& r : results_of(o)) EXPECT_EQ(r["fits"], false) << settings << r;
   }
 }
