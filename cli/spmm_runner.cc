@@ -31,7 +31,11 @@ const machine::Machine& SpmmRunner::machine_of(const SpmmCase& what) {
   const auto found = machines_.find(title);
   if (found != machines_.end()) return found->second;
   machine::Machine machine = machine::find(what.machine, request_.threads);
-  for (const machine::Setting& setting : what.settings) machine::apply(setting, machine);
+  try {
+    for (const machine::Setting& setting : what.settings) machine::apply(setting, machine);
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("--set for {}", e.what()));
+  }
   return machines_.emplace(title, std::move(machine)).first->second;
 }
 
@@ -43,7 +47,6 @@ const ops::ForcedKnobs& SpmmRunner::knobs_of(const SpmmCase& what) const {
 
 void SpmmRunner::check(const SpmmCase& what) {
   const machine::Machine& machine = machine_of(what);
-  sparse::validate_sizes(m(), k(), what.block);
   if (machine.kind == machine::Kind::host && what.precision.f32_partials)
     throw UsageError("--type f16-f32 is for tiled machines; a host sums in FP32 with every type");
   if (machine.kind == machine::Kind::tiled && request_.layout != Layout::row_major)
@@ -51,6 +54,10 @@ void SpmmRunner::check(const SpmmCase& what) {
         fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
   product::check(problem_of(request_, what, machine), what.block, machine, knobs_of(what),
                  {request_.layout, request_.layout});
+  if (what.block < 1 || what.block > sparse::kMaxBlockSize)
+    throw UsageError(fmt::format("--block {}: {} takes a block size from 1 to {}", what.block, what.machine,
+                                 sparse::kMaxBlockSize));
+  sparse::validate_sizes(m(), k(), what.block);
 }
 
 SpmmResult SpmmRunner::failed(const SpmmCase& what, std::string why) const {

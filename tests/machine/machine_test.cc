@@ -226,8 +226,7 @@ TEST(Settings, TakeEveryFigureUpToItsLimits) {
 }
 
 TEST(Settings, RefuseWhatNoMachineHas) {
-  EXPECT_EQ(error_of({"tiles", 0}),
-            "--set for bow: 'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)");
+  EXPECT_EQ(error_of({"tiles", 0}), "bow: 'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)");
   EXPECT_THAT(error_of({"clock_ghz", NAN}), HasSubstr("'clock_ghz' is nan;"));
   EXPECT_THAT(error_of({"cores", 4}),
               HasSubstr("a machine has no 'cores'; it has tiles, workers_per_tile, "));

@@ -199,6 +199,7 @@ TEST(PublicProduct, RefusesWhatTheMachineLacks) {
   EXPECT_TRUE(test::says(message(host, {.force = {{"colour", 1}}}), "no knob 'colour'"));
   EXPECT_TRUE(test::says(message(bow, {.type = Type::bf16}), "f32 or f16, not in bf16"));
   EXPECT_TRUE(test::says(message(bow, {.x_layout = Layout::column_major}), "layouts are for hosts"));
+  EXPECT_EQ(message(bow, {.partials = Type::f64}), "partial sums of f32 are f32, not f64; use f32");
   for (const Machine& machine : {host, bow}) {
     EXPECT_TRUE(test::says(message(machine, {.capacity = 2}), "at most 2 blocks cannot hold"));
     Product fixed(weight_of(8), kColumns, machine);
@@ -285,7 +286,8 @@ TEST(PublicMachine, IsFoundChangedAndRead) {
   EXPECT_TRUE(Machine::host(2).is_host());
   EXPECT_EQ(Machine::find("host", 2).tiles(), 2U);
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::find("tractor"); }), "tractor"));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { bow.with("colour", 1); }), "colour"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { bow.with("colour", 1); }),
+                         "bow: a machine has no 'colour'"));
   EXPECT_THROW(Machine::host(1).with("tiles", 2), UsageError);
   EXPECT_EQ(Machine::host(4096).tiles(), 4096U);
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::host(4097); }), "at most 4096"));

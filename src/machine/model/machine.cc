@@ -87,7 +87,7 @@ Machine find(const std::string& name, unsigned threads) {
 }
 
 void apply(const Setting& setting, Machine& machine) {
-  const std::string where = fmt::format("--set for {}", machine.name);
+  const std::string where = machine.name;
   if (machine.kind != Kind::tiled)
     throw UsageError(
         fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));

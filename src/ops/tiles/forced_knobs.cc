@@ -91,8 +91,9 @@ void check_tile_product(const ProductProblem& problem, const Machine& machine, c
   if (problem.type != Type::f32 && problem.type != Type::f16)
     throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
   if (problem.partials != problem.type && problem.partials != Type::f32)
-    throw UsageError(fmt::format("partial sums of {} are f32 or {}, not {}", name_of(problem.type),
-                                 name_of(problem.type), name_of(problem.partials)));
+    throw UsageError(fmt::format("partial sums of {0} are {1}, not {2}; use f32", name_of(problem.type),
+                                 problem.type == Type::f32 ? "f32" : "f16 or f32",
+                                 name_of(problem.partials)));
   check_epilogue(problem);
   if (problem.dense)
     (void)forced_dense(force, machine);
