@@ -41,7 +41,9 @@ struct ProductProblem {
   TiledNumbers numbers() const { return {type, partials}; }
 };
 
-/// Throws UsageError for a bias or an activation of an SDDMM.
+/// Throws UsageError for a number that is none of the products.
+void check_kind(Product product);
+/// Throws UsageError for a bias or an activation of an SDDMM, and an unknown activation.
 void check_epilogue(const ProductProblem& problem);
 
 }  // namespace tessera::ops

@@ -88,6 +88,7 @@ DynamicTiling forced_dynamic(const ForcedKnobs& force, const Machine& m) {
 }
 
 void check_tile_product(const ProductProblem& problem, const Machine& machine, const ForcedKnobs& force) {
+  check_kind(problem.product);
   if (problem.type != Type::f32 && problem.type != Type::f16)
     throw UsageError(fmt::format("a tiled machine computes in f32 or f16, not in {}", name_of(problem.type)));
   if (problem.partials != problem.type && problem.partials != Type::f32)

@@ -25,6 +25,8 @@ void check(const HostDenseProblem& p, const Machine& machine) {
   if (p.k > kMostColumns || p.m > kMostColumns)
     throw UsageError(fmt::format("a weight of {} × {} is too large for panels: a dimension may be at most {}",
                                  p.m, p.k, kMostColumns));
+  check_kind(p.product);
+  check_epilogue({.activation = p.activation});
   if (p.product != Product::forward && (p.bias || p.activation != Activation::none))
     throw UsageError("only a forward product takes a bias or an activation");
   if (p.product != Product::input_gradient && p.relu) throw UsageError("only an input gradient takes a ReLU");

@@ -65,7 +65,16 @@ std::string_view name_of(Product product) {
   return "";
 }
 
+void check_kind(Product product) {
+  if (product > Product::sddmm)
+    throw UsageError(fmt::format("product kind {} is unknown: use forward, input_gradient or sddmm",
+                                 static_cast<int>(product)));
+}
+
 void check_epilogue(const ProductProblem& problem) {
+  if (problem.activation > Activation::gelu)
+    throw UsageError(fmt::format("activation {} is unknown: use none, relu or gelu",
+                                 static_cast<int>(problem.activation)));
   if (problem.product == Product::sddmm && (problem.bias || problem.activation != Activation::none))
     throw UsageError("an SDDMM takes neither a bias nor an activation");
 }
@@ -81,6 +90,7 @@ std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {
 }
 
 void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force) {
+  check_kind(product);
   const bool is_sddmm = product == Product::sddmm;
   if (block_size == 1) return is_sddmm ? check_knobs<ElementSddmm>(force) : check_knobs<Elements>(force);
   if (!sparse::is_kernel_block_size(block_size))
@@ -91,6 +101,8 @@ void check_host_product(Product product, uint32_t block_size, const ForcedKnobs&
 
 HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& asked, const Machine& machine,
                            const ForcedKnobs& force, const HostLayouts& layouts) {
+  check_kind(asked.product);
+  check_epilogue(asked);
   const HostProblem problem(asked, layouts);
   HostPlan plan = with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;
