@@ -209,4 +209,11 @@ Graph gradient_graph(const TrainingSettings& s) {
   return graph;
 }
 
+std::vector<model::Tensor> taken_by(const model::Graph& graph, std::vector<model::Tensor> arrays) {
+  std::erase_if(arrays, [&](const model::Tensor& array) {
+    return !graph.contains(array.name) && !graph.outputs().contains(array.name);
+  });
+  return arrays;
+}
+
 }  // namespace tessera::train

@@ -32,4 +32,7 @@ model::Graph evaluation_graph(const TrainingSettings& settings, const std::vecto
 /// with zeros outside the patterns the network is the same.
 model::Graph gradient_graph(const TrainingSettings& settings);
 
+/// Those arrays that a graph takes: which ones depends on optimizer, dropout and micro-batches.
+std::vector<model::Tensor> taken_by(const model::Graph& graph, std::vector<model::Tensor> arrays);
+
 }  // namespace tessera::train

@@ -47,7 +47,7 @@ std::vector<std::vector<float>> Regrowth::dense_gradients(const model::Session& 
     arrays[0].data = &images[part * rows * settings_.layers.front()];
     arrays[1].data = &labels[part * rows];
     arrays[2].data = &dropout_step;
-    gradients_->run(arrays);
+    gradients_->run(taken_by(gradients_->graph(), arrays));
     for (size_t layer = 0; layer < hidden; ++layer)
       for (size_t i = 0; i < sums[layer].size(); ++i) sums[layer][i] += parts[layer][i];
   }

@@ -140,13 +140,13 @@ StepResult Trainer::Impl::step(uint64_t number) {
   auto from_one = static_cast<uint32_t>(number + 1);
   auto rate = static_cast<float>(settings.rate);
   float loss = 0;
-  const std::vector<model::Tensor> arrays = {{kImages, batch.images.data()},
-                                             {kLabels, batch.labels.data()},
-                                             {kDropoutStep, dropout_steps.data()},
-                                             {"rate", &rate},
-                                             {"step", &from_one},
-                                             {kLoss, &loss},
-                                             {kLogits, logits.data()}};
+  const std::vector<model::Tensor> arrays = taken_by(trained.graph(), {{kImages, batch.images.data()},
+                                                                       {kLabels, batch.labels.data()},
+                                                                       {kDropoutStep, dropout_steps.data()},
+                                                                       {"rate", &rate},
+                                                                       {"step", &from_one},
+                                                                       {kLoss, &loss},
+                                                                       {kLogits, logits.data()}});
   const Clock::time_point start = Clock::now();
   const bool measures = machine.is_host() && steps_run % kStepsPerMeasurement == kFirstMeasurement;
   double modelled = 0;

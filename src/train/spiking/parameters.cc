@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "base/random.h"
+#include "train/network.h"
 #include "train/settings.h"
 
 namespace tessera::train {
@@ -128,7 +130,7 @@ void SpikingParameters::update(uint64_t step, double rate) {
     if (p.has_digits) reduce(p.gradient, p.cols, p.reduced);
     arrays.push_back({gradient_of(p.name), p.has_digits ? p.reduced.data() : p.gradient.data()});
   }
-  session_.run(arrays);
+  session_.run(taken_by(session_.graph(), std::move(arrays)));
   load();
 }
 
