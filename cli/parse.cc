@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace tessera::cli {
 namespace {
@@ -49,6 +50,13 @@ std::vector<uint32_t> parse_counts(const std::string& option, const std::string&
     counts.push_back(*count);
   }
   return counts;
+}
+
+void check_extension(const std::string& option, const std::string& file,
+                     const std::vector<std::string>& known) {
+  const std::string extension = std::filesystem::path(file).extension().string();
+  if (!extension.empty() && std::ranges::find(known, extension) == known.end())
+    throw UsageError(fmt::format("{} writes a file of type {}; '{}' is none", option, known.front(), file));
 }
 
 uint64_t parse_seed(const std::string& text, const std::string& option) {

@@ -29,6 +29,9 @@ uint32_t parse_count(const std::string& option, const std::string& text, uint32_
                      uint32_t most = kMostCount);
 std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
 uint64_t parse_seed(const std::string& text, const std::string& option = "--seed");
+/// Throws UsageError for a file of another type. Names without an extension, such as /dev/stdout, are taken.
+void check_extension(const std::string& option, const std::string& file,
+                     const std::vector<std::string>& known);
 double parse_seconds(const std::string& option, const std::string& text);  ///< finite and positive
 std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 

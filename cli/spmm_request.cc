@@ -108,9 +108,14 @@ void check(const SpmmRequest& r) {
       std::all_of(r.machines.begin(), r.machines.end(), [](const auto& m) { return m == "host"; });
   if (only_host && r.settings != std::vector<Settings>{{}})
     throw UsageError("--set changes a modelled machine and --machine names none, such as --machine bow");
+  if (only_host && r.planner == ops::Planner::published)
+    throw UsageError(
+        "--planner published plans for a modelled machine and --machine names none, such as --machine bow");
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
     throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");
+  check_extension("--report", r.report, {".html", ".htm"});
+  check_extension("--trace", r.trace, {".json"});
   if (!r.report.empty() && r.report == r.trace)
     throw UsageError(
         fmt::format("--report and --trace both name '{}'; give each a file of its own", r.report));

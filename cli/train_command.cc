@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/parse.h"
 #include "cli/spiking_options.h"
 #include "cli/train_display.h"
 #include "cli/train_output.h"
@@ -103,6 +104,7 @@ int run(const Options& options, const CLI::App& command) {
   request.threads = options.common.threads;
   set_defaults(request, command);
   check(request, command);
+  check_extension("--report", request.report, {".html", ".htm"});
   for (const std::string& file : {request.checkpoint, request.report})
     if (!file.empty()) io::require_writable(file);
   return request.is_spiking ? train_recordings(request) : train_images(request);

@@ -59,7 +59,7 @@ enum class Kind : uint8_t {
 struct Initial {
   enum class Kind : uint8_t { zeros, constant, normal, uniform, values };
   Kind kind = Kind::zeros;
-  double scale = 0;  ///< the constant; standard deviation; uniform in (-scale, scale)
+  double scale = 0;  ///< finite: the constant; standard deviation; uniform in (-scale, scale)
   /// Row-major; of a sparse matrix its blocks, as in SparseMatrix::values.
   std::shared_ptr<const std::vector<float>> values = {};
 
@@ -535,8 +535,9 @@ class Session {
   /// Whether every tile's memory suffices; otherwise the session cannot run.
   bool fits() const;
 
-  /// Runs once with the caller's arrays, in place. Throws UsageError if one of the graph's inputs or outputs
-  /// is missing. Returns the seconds that a tiled machine would take; on a host 0, see measure().
+  /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
+  /// UsageError for one that is missing, given twice or neither. Returns the seconds that a tiled machine
+  /// would take; on a host 0, see measure().
   double run(std::span<const Tensor> arrays);
   /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);

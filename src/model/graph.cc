@@ -4,6 +4,7 @@
 #include <tessera/model.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "model/operation.h"
@@ -105,6 +106,9 @@ ValueId Graph::add(ValueInfo info) {
   const auto id = static_cast<ValueId>(values_.size());
   if (info.name.empty()) info.name = fmt::format("%{}", id);
   check_shape(info.name, info.type.shape);
+  if (!std::isfinite(info.initial.scale))
+    throw UsageError(fmt::format("{}: its initial values are scaled by {}; use a finite number", info.name,
+                                 info.initial.scale));
   if (!names_.emplace(info.name, id).second)
     throw UsageError(fmt::format("the graph has a value '{}' already", info.name));
   values_.push_back(std::move(info));

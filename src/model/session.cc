@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "model/session_impl.h"
 #include "model/state_file.h"
@@ -27,10 +29,18 @@ std::string Session::program() const { return to_string(*impl_->executable().pro
 
 namespace {
 
+std::string names_of(std::span<const Session::Impl::External> externals) {
+  std::string names;
+  for (const Session::Impl::External& external : externals)
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", external.name);
+  return names;
+}
+
 /// The arrays of a run, bound.
 class BoundRun {
  public:
   BoundRun(Session::Impl& impl, std::span<const Tensor> arrays) : impl_(impl), externals_(impl.externals()) {
+    check_names(arrays);
     impl.add_shared(bindings_);
     std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
     stored_.reserve(externals_.size());
@@ -44,6 +54,17 @@ class BoundRun {
   }
 
  private:
+  void check_names(std::span<const Tensor> arrays) const {
+    std::set<std::string_view> seen;
+    for (const Tensor& array : arrays) {
+      if (std::ranges::find(externals_, array.name, &Session::Impl::External::name) == externals_.end())
+        throw UsageError(fmt::format("'{}' is neither an input nor an output of the graph, which has {}",
+                                     array.name, names_of(externals_)));
+      if (!seen.insert(array.name).second)
+        throw UsageError(fmt::format("'{}' is given twice: pass one array", array.name));
+    }
+  }
+
   void bind(const Session::Impl::External& external, std::span<const Tensor> arrays) {
     const auto found = std::ranges::find(arrays, external.name, &Tensor::name);
     if (found == arrays.end() || found->data == nullptr)
@@ -84,6 +105,10 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
 }
 
 Arrays Session::run(const Arrays& inputs) {
+  for (const auto& [name, values] : inputs)
+    if (std::ranges::none_of(impl_->graph.inputs(),
+                             [&](ValueId id) { return impl_->graph.info(id).name == name; }))
+      throw UsageError(fmt::format("the graph has no input '{}'", name));
   std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<Tensor> tensors;
   for (const auto& [name, id, operand] : impl_->externals()) {

@@ -2,6 +2,8 @@
 #include <tessera/error.h>
 #include <tessera/model.h>
 
+#include <cmath>
+
 namespace tessera::model {
 namespace {
 
@@ -28,6 +30,9 @@ TEST(Graph, RejectsBadInput) {
   EXPECT_THROW(relu(Value{&g, 99}), UsageError);
   EXPECT_THROW(x + Value{}, UsageError);
   EXPECT_THROW(g.input("zero", {4, 0}), UsageError);
+  EXPECT_THROW(g.parameter("nan", {4}, Initial::normal(std::nan(""))), UsageError);
+  EXPECT_THROW(g.parameter("infinite", {4}, Initial::uniform(HUGE_VAL)), UsageError);
+  EXPECT_NO_THROW(g.parameter("data", {1}, Initial::from({NAN})));
   EXPECT_THROW(g.input("many", {1, 1, 1, 1, 1, 1}), UsageError);
   EXPECT_THROW(g.input("huge", {1U << 20, 1U << 20}), UsageError);
   EXPECT_THROW(linear(x, g.parameter("w", {3, 9})), UsageError);

@@ -92,7 +92,37 @@ TEST(Session, SaysWhatDoesNotFit) {
   g.output("y", linear(g.input("x", {1, 16384}), g.parameter("w", {16384, 16384})));
   Session session(g, Machine::find("bow"));
   EXPECT_FALSE(session.fits());
-  EXPECT_NE(session.cost().overflow.find("overflows"), std::string::npos);
+  EXPECT_NE(session.cost().overflow.find("bytes and has 638976; it holds"), std::string::npos);
+}
+
+TEST(Session, SaysThatMapOperationsDoNotFit) {
+  Graph g;
+  const Value a = g.input("a", {20000, 20000});
+  g.output("y", relu(a) + a);
+  Session session(g, Machine::find("bow"));
+  EXPECT_FALSE(session.fits());
+  EXPECT_NE(session.cost().overflow.find("bytes and has 638976; it holds"), std::string::npos);
+}
+
+TEST(Session, TakesEachInputAndOutputOnce) {
+  Graph g;
+  g.output("y", relu(g.input("x", {2, 2})));
+  Session session(g, Machine::host(1));
+  std::vector<float> x(4), y(4);
+  const auto message = [&](const std::vector<Tensor>& arrays) {
+    try {
+      session.run(arrays);
+    } catch (const UsageError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const Tensor in{"x", x.data()}, out{"y", y.data()};
+  EXPECT_EQ(message({in, out}), "");
+  EXPECT_EQ(message({in, out, {"z", y.data()}}),
+            "'z' is neither an input nor an output of the graph, which has 'x', 'y'");
+  EXPECT_EQ(message({in, out, in}), "'x' is given twice: pass one array");
+  EXPECT_THROW(session.run(Arrays{{"x", x}, {"z", x}}), UsageError);
 }
 
 TEST(Session, ChangesPatterns) {
