@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <malloc.h>
 #include <tessera/error.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/parse.h"
+#include "cli/usage.h"
 #include "io/atomic_file.h"
 
 namespace tessera::cli {
@@ -52,26 +52,6 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 29);
 #endif
-}
-
-std::string names_of_commands(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  const std::string last = names.back();
-  names.pop_back();
-  return fmt::format("use {} or {}", fmt::join(names, ", "), last);
-}
-
-int explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const std::string commands = names_of_commands(app);
-  std::string message = error.what();
-  if (app.get_subcommands().empty()) {
-    message = argc < 2 ? "a command is missing: " + commands : message;
-    if (argc > 1 && argv[1][0] != '-') message = fmt::format("unknown command '{}': {}", argv[1], commands);
-  }
-  complain(fmt::format("{} (tessera --help shows how)", message));
-  return kUsage;
 }
 
 bool wants_json(const CLI::App& command) {
@@ -117,7 +97,9 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return e.get_exit_code() == 0 ? app.exit(e) : explain(app, e, argc, argv);
+    if (e.get_exit_code() == 0) return app.exit(e);
+    complain(usage_message(app, e, {argv + 1, argv + argc}));
+    return kUsage;
   }
   for (const auto& [parsed, command] : commands)
     if (parsed->parsed()) return run(*parsed, command);
