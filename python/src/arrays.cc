@@ -10,17 +10,32 @@ namespace {
 
 constexpr nb::dlpack::dtype kFloat32 = nb::dtype<float>();
 
+/// Whether it is a tensor of PyTorch that requires gradients: not every version refuses to export one.
+bool requires_grad(nb::handle object) {
+  if (PyObject_CheckBuffer(object.ptr()) != 0) return false;  // NumPy's arrays: saves them the look-up
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");  // lives as long as the process
+  PyObject* found = PyObject_GetAttr(object.ptr(), name);
+  PyErr_Clear();
+  const bool required = found == Py_True;
+  Py_XDECREF(found);
+  return required;
+}
+
 template <class Array>
 Array import_array(nb::handle object, const char* name) {
   Array array;
   if (!nb::ndarray_check(object))
     type_error(fmt::format("{} must be an array: of NumPy, a CPU tensor of PyTorch, or any other with DLPack",
                            name));
+  if (requires_grad(object))
+    type_error(fmt::format("{} requires gradients, which are not computed here: detach it", name));
   if (!nb::try_cast(object, array)) {
     nb::ndarray<nb::ro> readable;
     if (nb::try_cast(object, readable)) throw UsageError(fmt::format("{} is read-only", name));
     type_error(
-        fmt::format("{} cannot be read in place; a tensor that requires gradients must be detached", name));
+        fmt::format("{} cannot be read in place: it must be a dense array in memory, of numbers in this "
+                    "computer's byte order",
+                    name));
   }
   if (array.device_type() != nb::device::cpu::value)
     type_error(
@@ -83,6 +98,22 @@ void convert(const nb::ndarray<nb::ro>& array, const char* name, std::vector<To>
 }  // namespace
 
 void type_error(const std::string& message) { throw nb::type_error(message.c_str()); }
+
+uint64_t whole_number(nb::handle value, const char* name, uint64_t least, uint64_t most) {
+  nb::object number;
+  if (!PyBool_Check(value.ptr()) && PyIndex_Check(value.ptr()) != 0)
+    number = nb::steal(PyNumber_Index(value.ptr()));
+  PyErr_Clear();
+  if (!number.is_valid())
+    type_error(fmt::format("{} must be a whole number, not {}", name, nb::repr(value).c_str()));
+  const uint64_t found = PyLong_AsUnsignedLongLong(number.ptr());
+  const bool is_outside = PyErr_Occurred() != nullptr;
+  PyErr_Clear();
+  if (is_outside || found < least || found > most)
+    throw UsageError(
+        fmt::format("{} is {}; it must be from {} to {}", name, nb::repr(number).c_str(), least, most));
+  return found;
+}
 
 std::string name_of(nb::dlpack::dtype type) {
   using Code = nb::dlpack::dtype_code;

@@ -18,8 +18,16 @@ namespace nb = nanobind;
 /// Throws TypeError with this message.
 [[noreturn]] void type_error(const std::string& message);
 
-/// Arrays of any type and shape in main memory. Throw TypeError, naming the argument, for anything else, and
-/// ValueError for a read-only array that is to be written.
+/// The value of an argument that is a whole number, of Python or NumPy. Throws TypeError for anything else,
+/// ValueError unless it is from `least` to `most`; both name it.
+uint64_t whole_number(nb::handle value, const char* name, uint64_t least = 0, uint64_t most = UINT32_MAX);
+
+/// The most threads that can be asked for.
+inline constexpr uint32_t kMostThreads = 4096;
+
+/// Arrays of any type and shape in main memory. Throw TypeError, naming the argument, for anything else, for
+/// a tensor that requires gradients, since products are not differentiated here, and ValueError for a
+/// read-only array that is to be written.
 nb::ndarray<nb::ro> array_of(nb::handle object, const char* name);
 nb::ndarray<> writable_array_of(nb::handle object, const char* name);
 

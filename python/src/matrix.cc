@@ -13,18 +13,32 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "sparse/pattern.h"
 
 namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
 
-SparseMatrix matrix_from(std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::handle indptr,
-                         nb::handle indices, nb::handle values) {
+SparseMatrix matrix_from(const std::pair<nb::object, nb::object>& shape, nb::handle block_size,
+                         nb::handle indptr, nb::handle indices, nb::handle values) {
+  const auto rows = static_cast<uint32_t>(whole_number(shape.first, "m", 0, sparse::kMaxDimension)),
+             cols = static_cast<uint32_t>(whole_number(shape.second, "k", 0, sparse::kMaxDimension)),
+             b = static_cast<uint32_t>(whole_number(block_size, "block_size", 1, sparse::kMaxBlockSize));
   const std::span<const float> stored = floats_of(values, "values");
-  return {{shape.first, shape.second, block_size, integers_of<uint64_t>(indptr, "indptr"),
-           integers_of<uint32_t>(indices, "indices")},
-          {stored.begin(), stored.end()}};
+  SparseMatrix matrix{
+      {rows, cols, b, integers_of<uint64_t>(indptr, "indptr"), integers_of<uint32_t>(indices, "indices")},
+      {stored.begin(), stored.end()}};
+  sparse::validate(matrix);
+  return matrix;
+}
+
+/// A new instance of `type`, a subclass of Matrix, that takes the contents of a matrix over.
+nb::object adopt(nb::handle type, SparseMatrix& emptied) {
+  nb::object adopted = nb::inst_alloc(type);
+  new (nb::inst_ptr<SparseMatrix>(adopted)) SparseMatrix(std::move(emptied));
+  nb::inst_mark_ready(adopted);
+  return adopted;
 }
 
 SparseMatrix& of(nb::handle_t<SparseMatrix> self) { return nb::cast<SparseMatrix&>(self); }
@@ -72,15 +86,15 @@ void bind_matrix(nb::module_& m) {
       m, "Matrix", "A sparse matrix in CSR (block size 1) or BSR. Its arrays are views of its memory.")
       .def(
           "__init__",
-          [](SparseMatrix* self, std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::object indptr,
-             nb::object indices, nb::object values) {
+          [](SparseMatrix* self, const std::pair<nb::object, nb::object>& shape, nb::object block_size,
+             nb::object indptr, nb::object indices, nb::object values) {
             new (self) SparseMatrix(matrix_from(shape, block_size, indptr, indices, values));
           },
-          "shape"_a, "block_size"_a, "indptr"_a, "indices"_a, "values"_a)
-      .def(
-          "__init__",
-          [](SparseMatrix* self, SparseMatrix& other) { new (self) SparseMatrix(std::move(other)); },
-          "emptied"_a, "Takes the contents of another matrix.")
+          "shape"_a, "block_size"_a, "indptr"_a, "indices"_a, "values"_a,
+          nb::sig(
+              "def __init__(self, shape: tuple[int, int], block_size: int, indptr: object, indices: object, "
+              "values: object) -> None"))
+      .def(nb::init<const SparseMatrix&>(), "matrix"_a, "A copy.")
       .def_prop_ro("shape", [](const SparseMatrix& w) { return std::pair(w.pattern.rows, w.pattern.cols); })
       .def_prop_ro("block_size", [](const SparseMatrix& w) { return w.pattern.block_size; })
       .def_prop_ro(
@@ -96,6 +110,9 @@ void bind_matrix(nb::module_& m) {
       .def_prop_ro(
           "values", [](nb::handle_t<SparseMatrix> self) { return view_of(std::span(of(self).values), self); },
           kOwned);
+  m.def("adopt_matrix", &adopt, "type"_a, "emptied"_a,
+        nb::sig("def adopt_matrix(type: type[T], emptied: Matrix) -> T"),
+        "The contents of a matrix of which there are no views, as an instance of a subclass of Matrix.");
   m.def("read_matrix", &read_matrix, "path"_a, "tensor"_a = "", "seed"_a = 0,
         nb::call_guard<nb::gil_scoped_release>());
   m.def("generate", &generated, "shape"_a, "density"_a, "block_size"_a = 1, "kind"_a = "random", "seed"_a = 0,

@@ -2,13 +2,16 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <nanobind/typing.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
 
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "base/isa.h"
 #include "bindings.h"
 #include "machine/host/detect.h"
@@ -17,6 +20,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 NB_MODULE(_tessera, m) {
+  m.attr("T") = nb::type_var("T");  // for stubs
   m.doc() = "Native half of the package tessera. Not public: names may change.";
   nb::register_exception_translator([](const std::exception_ptr& failure, void*) {
     try {
@@ -27,6 +31,14 @@ NB_MODULE(_tessera, m) {
       PyErr_SetString(PyExc_RuntimeError, e.what());
     }
   });
+  m.def(
+      "whole_number",
+      [](const char* name, nb::object value, uint64_t least, uint64_t most) {
+        return tessera::python::whole_number(value, name, least, most);
+      },
+      "name"_a, "value"_a.none(), "least"_a = 0, "most"_a = UINT32_MAX,
+      nb::sig("def whole_number(name: str, value: object, least: int = 0, most: int = 4294967295) -> int"),
+      "The value of an argument that is a whole number; raises TypeError or ValueError that name it.");
   m.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const tessera::Isa isa : tessera::available_isas()) names.emplace_back(tessera::name_of(isa));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,24 +15,34 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
+_LONGEST = 2**31 - 1  # rows and columns
+
+
 class Matrix(_tessera.Matrix):
     """A sparse matrix of m × k in CSR (block size 1) or BSR, values in float32.
 
     `indptr`, `indices` and `values` are views of its memory; `values` holds the blocks one after another, each
     row by row. If the block size does not divide m or k, the last blocks overhang the matrix, and what lies
-    outside is ignored.
+    outside is ignored. `Matrix(matrix)` is a copy. Raises ValueError for arrays that do not make a matrix: columns
+    ascend in each row, each once.
     """
 
     @staticmethod
     def of(matrix: Any, block_size: int | None = None) -> Matrix:
-        """Take a Matrix, a SciPy sparse matrix, or a two-dimensional array, of which zeros are dropped.
+        """Take a Matrix, a sparse matrix of SciPy or PyTorch, or a two-dimensional array, of which zeros are dropped.
 
-        With a block size, elements are covered with aligned blocks, except that a BSR matrix keeps its own.
+        With a block size, elements are covered with aligned blocks, except that a BSR matrix keeps its own. Raises
+        TypeError for complex numbers, ValueError for another number of dimensions.
         """
+        if block_size is not None:
+            block_size = _tessera.whole_number("block_size", block_size, 1)
+        found: Matrix
         if isinstance(matrix, _tessera.Matrix):
-            found = matrix
+            found = matrix if isinstance(matrix, Matrix) else Matrix(matrix)
         elif hasattr(matrix, "tocsr"):
             found = _from_scipy(matrix, block_size)
+        elif _is_tensor(matrix):
+            found = _from_tensor(matrix, block_size)
         else:
             found = _from_dense(np.asarray(matrix))
         return adopt(found, block_size)
@@ -63,17 +74,55 @@ class Matrix(_tessera.Matrix):
 
 
 def adopt(matrix: _tessera.Matrix, block_size: int | None = None) -> Matrix:
-    """Return a matrix of the extension, emptied, as one of this module; with larger blocks if wanted."""
+    """Return a matrix of the extension as one of this module, with larger blocks if wanted.
+
+    It is emptied if it is none of this module, so nobody else may have it.
+    """
     if block_size is not None and block_size != matrix.block_size:
         if matrix.block_size != 1:
             raise ValueError(
                 f"the matrix has blocks of size {matrix.block_size}; they cannot become blocks of size {block_size}"
             )
         matrix = _tessera.cover_with_blocks(matrix, block_size)
-    return matrix if isinstance(matrix, Matrix) else Matrix(matrix)
+    return matrix if isinstance(matrix, Matrix) else _tessera.adopt_matrix(Matrix, matrix)
+
+
+def _require_real(dtype: np.dtype[Any]) -> None:
+    if dtype.kind == "c":
+        raise TypeError(f"the matrix has elements of type {dtype}; it must be real, so take .real or .imag")
+
+
+def _is_tensor(matrix: Any) -> bool:
+    """Whether it is a tensor of PyTorch, which is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(matrix, torch.Tensor)
+
+
+def _from_tensor(tensor: Any, block_size: int | None) -> Matrix:
+    import torch
+
+    if tensor.dim() != 2:
+        raise ValueError(f"a matrix must have two dimensions, not {tensor.dim()}")
+    if tensor.is_complex():
+        raise TypeError(f"the matrix has elements of type {tensor.dtype}; it must be real, so take .real or .imag")
+    tensor = tensor.detach()
+    if tensor.layout is torch.strided:
+        return _from_dense(tensor.float().numpy())
+    is_square = tensor.layout is torch.sparse_bsr and tensor.values().shape[1] == tensor.values().shape[2]
+    if is_square and block_size != 1:
+        rows, b = tensor, int(tensor.values().shape[1])
+    elif tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
+        return _from_dense(tensor.to_dense().float().numpy())
+    else:
+        rows, b = tensor.to_sparse_csr(), 1
+    values = rows.values().float().contiguous().reshape(-1)
+    return Matrix(tuple(rows.shape), b, rows.crow_indices().numpy(), rows.col_indices().numpy(), values.numpy())
 
 
 def _from_scipy(matrix: Any, block_size: int | None) -> Matrix:
+    if matrix.ndim != 2:
+        raise ValueError(f"a matrix must have two dimensions, not {matrix.ndim}")
+    _require_real(matrix.dtype)
     if matrix.format == "bsr" and matrix.blocksize[0] == matrix.blocksize[1] and block_size != 1:
         blocks = matrix.copy() if not matrix.has_sorted_indices else matrix
         blocks.sum_duplicates()
@@ -90,6 +139,7 @@ def _from_scipy(matrix: Any, block_size: int | None) -> Matrix:
 def _from_dense(array: NDArray[Any]) -> Matrix:
     if array.ndim != 2:
         raise ValueError(f"a matrix must have two dimensions, not {array.ndim}")
+    _require_real(array.dtype)
     rows, cols = np.nonzero(array)
     indptr = np.searchsorted(rows, np.arange(array.shape[0] + 1))
     values = np.ascontiguousarray(array[rows, cols], np.float32)
@@ -101,7 +151,12 @@ def read_matrix(path: str | os.PathLike[str], tensor: str | None = None, *, seed
 
     A file with a pattern alone gets synthetic values, which follow from the seed.
     """
-    return adopt(_tessera.read_matrix(os.fspath(path), tensor or "", seed))
+    return adopt(_tessera.read_matrix(os.fspath(path), tensor or "", seed_of(seed)))
+
+
+def seed_of(seed: int) -> int:
+    """Return a seed, checked."""
+    return _tessera.whole_number("seed", seed, 0, 2**64 - 1)
 
 
 def generate(
@@ -114,4 +169,6 @@ def generate(
     seed: int = 0,
 ) -> Matrix:
     """Generate a pattern with synthetic values, the same on every computer."""
-    return adopt(_tessera.generate((m, k), density, block_size, kind, seed))
+    shape = _tessera.whole_number("m", m, 0, _LONGEST), _tessera.whole_number("k", k, 0, _LONGEST)
+    block_size = _tessera.whole_number("block_size", block_size, 1)
+    return adopt(_tessera.generate(shape, density, block_size, kind, seed_of(seed)))

@@ -1,5 +1,7 @@
 """Matrices: files, and conversions from and to SciPy and NumPy."""
 
+import gc
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -83,11 +85,90 @@ def test_malformed_arrays(arguments, error, message):
         tessera.Matrix(*arguments)
 
 
-def test_malformed_patterns_are_rejected_when_used():
-    outside = tessera.Matrix((2, 2), 1, np.int64([0, 1, 1]), np.int64([5]), np.float32([1]))
-    with pytest.raises((ValueError, RuntimeError), match="column"):
-        tessera.Weight(outside)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((2, 2), 1, [0, 1, 1], [5], [1]), "column 5; there are 2"),
+        (((2, 2), 1, [0, 5, 1], [0], [1]), "decreases from 5 to 1"),
+        (((2, 2), 1, [0, 1], [0], [1]), "2 block rows need 3"),
+        (((2, 2), 1, [0, 2, 2], [1, 0], [1, 2]), "column 0 comes after 1"),
+        (((2, 2), 1, [0, 1, 1], [0], [1, 2]), "2 values"),
+        (((2, 2), 0, [0, 1, 1], [0], [1]), "block_size is 0; it must be from 1"),
+        (((-2, 2), 1, [0], [], []), "m is -2"),
+    ],
+)
+def test_arrays_that_make_no_matrix(arguments, message):
+    shape, block_size, indptr, indices, values = arguments
+    with pytest.raises(ValueError, match=message):
+        tessera.Matrix(shape, block_size, np.int64(indptr), np.int64(indices), np.float32(values))
+
+
+def test_what_is_no_matrix():
     with pytest.raises(ValueError, match="two dimensions"):
         tessera.Matrix.of(np.zeros(3))
     with pytest.raises(ValueError, match="blocks of size 4"):
         tessera.Matrix.of(tessera.generate(8, 8, 0.5, block_size=4), 8)
+    for matrix in (np.eye(2) * 1j, scipy.sparse.csr_array(np.eye(2) * 1j)):
+        with pytest.raises(TypeError, match="elements of type complex128; it must be real"):
+            tessera.Weight(matrix)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: tessera.generate(-8, 8, 0.5), ValueError, "m is -8"),
+        (lambda: tessera.generate(8, 2.5, 0.5), TypeError, "k must be a whole number, not 2.5"),
+        (lambda: tessera.generate(8, 8, 0.5, seed=-1), ValueError, "seed is -1"),
+        (lambda: tessera.generate(8, 8, 0.5, block_size=None), TypeError, "block_size must be a whole number"),
+        (lambda: tessera.Matrix.of(np.eye(8), -4), ValueError, "block_size is -4"),
+        (lambda: tessera.read_matrix("w.npy", seed=1.0), TypeError, "seed must be a whole number"),
+    ],
+)
+def test_numbers_are_checked(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_copy_leaves_the_matrix_as_it_is():
+    matrix = tessera.generate(500, 500, 0.5)
+    values, first = matrix.values, matrix.values[:5].copy()
+    copy = tessera.Matrix(matrix)
+    copy.values[:] = 0
+    del copy
+    gc.collect()
+    assert len(matrix.indices) == 125_000
+    np.testing.assert_array_equal(values[:5], first)
+
+
+class TestTensors:
+    @pytest.fixture
+    def dense(self, rng):
+        torch = pytest.importorskip("torch")
+        return torch.tensor(rng.standard_normal((8, 12)) * (rng.random((8, 12)) < 0.3))
+
+    @pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc", "sparse_coo", "strided"])
+    def test_elements(self, dense, layout):
+        torch = pytest.importorskip("torch")
+        tensor = dense if layout == "strided" else dense.to_sparse(layout=getattr(torch, layout))
+        matrix = tessera.Matrix.of(tensor.requires_grad_())
+        assert matrix.block_size == 1 and len(matrix.indices) == dense.count_nonzero()
+        np.testing.assert_array_equal(matrix.to_dense(), dense.detach().float().numpy())
+
+    @pytest.mark.parametrize(("blocks", "kept"), [((4, 4), 4), ((2, 3), 1)])
+    def test_blocks(self, dense, blocks, kept):
+        tensor = dense.bfloat16().to_sparse_bsr(blocks)
+        matrix = tessera.Matrix.of(tensor)
+        assert matrix.block_size == kept
+        np.testing.assert_array_equal(matrix.to_dense(), dense.bfloat16().float().numpy())
+        assert tessera.Matrix.of(tensor, 1).block_size == 1
+
+    def test_weights(self, dense):
+        weight = tessera.Weight(dense.float().to_sparse_bsr((4, 4)))
+        assert weight.block_size == 4
+        np.testing.assert_array_equal(weight.matrix().to_dense(), dense.float().numpy())
+
+    def test_errors(self, dense):
+        with pytest.raises(ValueError, match="two dimensions, not 3"):
+            tessera.Matrix.of(dense.new_ones(2, 4, 12).to_sparse_csr())
+        with pytest.raises(TypeError, match="complex128; it must be real"):
+            tessera.Matrix.of((dense * 1j).to_sparse_csr())
