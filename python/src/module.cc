@@ -20,6 +20,10 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 NB_MODULE(_tessera, m) {
+#ifdef NDEBUG
+  // What scripts leave alive when the interpreter ends is no concern of their users.
+  nb::set_leak_warnings(false);
+#endif
   m.attr("T") = nb::type_var("T");  // for stubs
   m.doc() = "Native half of the package tessera. Not public: names may change.";
   nb::register_exception_translator([](const std::exception_ptr& failure, void*) {

@@ -24,6 +24,13 @@ def test_imports_numpy_alone():
     assert result.stdout.strip() == "[]", result.stderr
 
 
+def test_scripts_end_silently():
+    """With tensors alive whose gradients the package computes."""
+    pytest.importorskip("torch")
+    code = "import torch; from tessera.nn import SparseLinear; y = SparseLinear(64, 64, density=0.2)(torch.ones(4, 64))"
+    assert run(code).stderr == ""
+
+
 def test_threads():
     before = tessera.get_num_threads()
     tessera.set_num_threads(3)
