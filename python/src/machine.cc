@@ -32,6 +32,8 @@ using cli::SpmmResult;
 
 ChosenMachine choose(const std::string& name, uint32_t threads,
                      const std::map<std::string, double>& figures) {
+  if (threads > kMostThreads)
+    throw UsageError(fmt::format("threads is {}; it must be from 0 to {}", threads, kMostThreads));
   ChosenMachine chosen{Machine::find(name, threads), name, {}};
   for (const auto& [key, value] : figures) {
     chosen.machine = chosen.machine.with(key, value);

@@ -5,6 +5,7 @@
 #include <tessera/spmm.h>
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +45,19 @@ Activation activation_named(const std::string& name) {
   throw UsageError(fmt::format("unknown activation '{}': use relu, gelu or none", name));
 }
 
+const Weight& weight_of(nb::handle weight) {
+  if (!nb::isinstance<Weight>(weight))
+    type_error(fmt::format("weight must be a tessera.Weight, not {}; prepack it first",
+                           nb::type_name(weight.type()).c_str()));
+  return nb::cast<const Weight&>(weight);
+}
+
+uint32_t columns_of(nb::handle n) { return static_cast<uint32_t>(whole_number(n, "n")); }
+
+uint32_t threads_of(nb::handle threads) {
+  return static_cast<uint32_t>(whole_number(threads, "threads", 0, kMostThreads));
+}
+
 template <class T>
 T* pointer(uintptr_t address) {
   return reinterpret_cast<T*>(address);
@@ -52,13 +66,13 @@ T* pointer(uintptr_t address) {
 /// Y = W·X or Wᵀ·X for n columns, whatever the memory order of X and Y.
 class SpmmProduct {
  public:
-  SpmmProduct(const Weight& weight, uint32_t n, bool transpose, bool bias, const std::string& activation,
-              uint32_t threads)
-      : weight_(weight), n_(n) {
+  SpmmProduct(nb::handle weight, nb::object n, bool transpose, bool bias, const std::string& activation,
+              nb::object threads)
+      : weight_(weight_of(weight)), n_(columns_of(n)) {
     options_.activation = activation_named(activation);
     options_.bias = bias;
     options_.transpose = transpose;
-    options_.threads = threads;
+    options_.threads = threads_of(threads);
   }
 
   uint32_t rows() const { return options_.transpose ? weight_.cols() : weight_.rows(); }   ///< of Y
@@ -85,6 +99,10 @@ class SpmmProduct {
                                                                    .beta = beta,
                                                                    .bias = pointer<const float>(bias),
                                                                    .values = pointer<const void>(values)});
+  }
+
+  nb::object call_for_new(nb::object x, std::nullptr_t, nb::object bias, float alpha, float beta) const {
+    return call(x, nb::none(), bias, alpha, beta);
   }
 
   nb::object call(nb::object x, nb::object out, nb::object bias, float alpha, float beta) const {
@@ -133,11 +151,29 @@ class SpmmProduct {
   std::unique_ptr<ByLayout<Spmm>> by_layout_ = std::make_unique<ByLayout<Spmm>>();
 };
 
+constexpr const char* kSpmmCallDoc =
+    "Multiply: X has `depth` rows (k of the weight, with transpose m), Y `rows` rows, both n "
+    "columns.\n\n"
+    "Operands are float32 arrays of NumPy or of a library with DLPack, in main memory, of which rows "
+    "or columns are contiguous. The result is `out`, which must not overlap X, or a new array of "
+    "NumPy in the memory order of X. `bias` has an element per row of Y. `beta` other than 0 adds to "
+    "`out`.\n\n"
+    "Raises TypeError for other types and devices, and for tensors that require gradients; "
+    "ValueError for other shapes and strides, for a read-only or overlapping `out`, and for a bias "
+    "that was not planned or is missing.";
+
+constexpr const char* kSddmmCallDoc =
+    "Multiply: dY is m × n, X is k × n, for a weight of m × k; dW has `packed_size` elements.\n\n"
+    "Operands are as those of Spmm; `out` is one-dimensional and contiguous, in packed order "
+    "(`Weight.unpack` converts to that of CSR or BSR). Without it the result is a new array of "
+    "NumPy. `beta` other than 0 adds to `out`.\n\n"
+    "Raises TypeError and ValueError as Spmm does.";
+
 /// dW = dY·Xᵀ at the weight's pattern, in packed order.
 class SddmmProduct {
  public:
-  SddmmProduct(const Weight& weight, uint32_t n, uint32_t threads)
-      : weight_(weight), n_(n), threads_(threads) {}
+  SddmmProduct(nb::handle weight, nb::object n, nb::object threads)
+      : weight_(weight_of(weight)), n_(columns_of(n)), threads_(threads_of(threads)) {}
 
   uint32_t columns() const { return n_; }
   uint64_t packed_size() const { return weight_.packed_size(); }
@@ -157,6 +193,10 @@ class SddmmProduct {
                                                                     .dw = pointer<float>(dw),
                                                                     .alpha = alpha,
                                                                     .beta = beta});
+  }
+
+  nb::object call_for_new(nb::object dy, nb::object x, std::nullptr_t, float alpha, float beta) const {
+    return call(dy, x, nb::none(), alpha, beta);
   }
 
   nb::object call(nb::object dy, nb::object x, nb::object out, float alpha, float beta) const {
@@ -197,10 +237,24 @@ void bind_products(nb::module_& m) {
       m, "Spmm",
       "A planned product Y = activation(alpha · W·X + beta · Y + bias) for n columns, or with "
       "transpose Y = alpha · Wᵀ·X + …. Safe to call from several threads.")
-      .def(nb::init<const Weight&, uint32_t, bool, bool, const std::string&, uint32_t>(), "weight"_a, "n"_a,
-           nb::kw_only(), "transpose"_a = false, "bias"_a = false, "activation"_a = "none", "threads"_a = 0)
-      .def("__call__", &SpmmProduct::call, "x"_a.none(), "out"_a = nb::none(), nb::kw_only(),
-           "bias"_a = nb::none(), "alpha"_a = 1.0F, "beta"_a = 0.0F)
+      .def(nb::init<nb::handle, nb::object, bool, bool, const std::string&, nb::object>(), "weight"_a,
+           "n"_a.none(), nb::kw_only(), "transpose"_a = false, "bias"_a = false, "activation"_a = "none",
+           "threads"_a.none() = 0,
+           nb::sig(
+               "def __init__(self, weight: Weight, n: int, *, transpose: bool = False, bias: bool = False, "
+               "activation: str = 'none', threads: int = 0) -> None"),
+           "Plan for n columns, on so many threads (0: the default, at most 4096). With `bias` each call "
+           "takes one.")
+      .def("__call__", &SpmmProduct::call_for_new, "x"_a.none(), "out"_a = nb::none(), nb::kw_only(),
+           "bias"_a = nb::none(), "alpha"_a = 1.0F, "beta"_a = 0.0F,
+           nb::sig("def __call__(self, x: object, out: None = None, *, bias: object | None = None, "
+                   "alpha: float = 1.0, beta: float = 0.0) -> numpy.typing.NDArray[numpy.float32]"),
+           kSpmmCallDoc)
+      .def("__call__", &SpmmProduct::call, "x"_a.none(), "out"_a.none(), nb::kw_only(), "bias"_a = nb::none(),
+           "alpha"_a = 1.0F, "beta"_a = 0.0F,
+           nb::sig("def __call__(self, x: object, out: T, *, bias: object | None = None, "
+                   "alpha: float = 1.0, beta: float = 0.0) -> T"),
+           kSpmmCallDoc)
       .def("run", &SpmmProduct::run, "x"_a, "x_leading"_a, "x_column_major"_a, "y"_a, "y_leading"_a,
            "y_column_major"_a, "bias"_a = 0, "alpha"_a = 1.0F, "beta"_a = 0.0F, "values"_a = 0,
            "For callers that have checked their arrays: addresses, with leading strides in elements (0: "
@@ -224,9 +278,20 @@ void bind_products(nb::module_& m) {
   nb::class_<SddmmProduct>(m, "Sddmm",
                            "A planned product dW = alpha · (dY·Xᵀ at the weight's pattern) + beta · dW for n "
                            "columns, in packed order. Safe to call from several threads.")
-      .def(nb::init<const Weight&, uint32_t, uint32_t>(), "weight"_a, "n"_a, nb::kw_only(), "threads"_a = 0)
-      .def("__call__", &SddmmProduct::call, "dy"_a.none(), "x"_a.none(), "out"_a = nb::none(), nb::kw_only(),
-           "alpha"_a = 1.0F, "beta"_a = 0.0F)
+      .def(nb::init<nb::handle, nb::object, nb::object>(), "weight"_a, "n"_a.none(), nb::kw_only(),
+           "threads"_a.none() = 0,
+           nb::sig("def __init__(self, weight: Weight, n: int, *, threads: int = 0) -> None"),
+           "Plan for n columns, on so many threads (0: the default, at most 4096).")
+      .def("__call__", &SddmmProduct::call_for_new, "dy"_a.none(), "x"_a.none(), "out"_a = nb::none(),
+           nb::kw_only(), "alpha"_a = 1.0F, "beta"_a = 0.0F,
+           nb::sig("def __call__(self, dy: object, x: object, out: None = None, *, alpha: float = 1.0, "
+                   "beta: float = 0.0) -> numpy.typing.NDArray[numpy.float32]"),
+           kSddmmCallDoc)
+      .def("__call__", &SddmmProduct::call, "dy"_a.none(), "x"_a.none(), "out"_a.none(), nb::kw_only(),
+           "alpha"_a = 1.0F, "beta"_a = 0.0F,
+           nb::sig("def __call__(self, dy: object, x: object, out: T, *, alpha: float = 1.0, "
+                   "beta: float = 0.0) -> T"),
+           kSddmmCallDoc)
       .def("run", &SddmmProduct::run, "dy"_a, "dy_leading"_a, "dy_column_major"_a, "x"_a, "x_leading"_a,
            "x_column_major"_a, "dw"_a, "alpha"_a = 1.0F, "beta"_a = 0.0F,
            "For callers that have checked their arrays, as Spmm.run().")

@@ -89,6 +89,8 @@ std::vector<BlockPosition> positions_of(nb::handle blocks, const char* name) {
   return positions;
 }
 
+uint64_t count_of(nb::handle count) { return whole_number(count, "count", 0, INT64_MAX); }
+
 Rows<uint32_t> array_of(const std::vector<BlockPosition>& positions) {
   std::vector<uint32_t> numbers;
   numbers.reserve(2 * positions.size());
@@ -154,20 +156,26 @@ void bind_changes(nb::class_<Weight>& weight) {
   weight
       .def(
           "weakest_blocks",
-          [](const Weight& w, uint64_t count) { return array_of(weakest_blocks(w, count)); }, "count"_a)
+          [](const Weight& w, nb::object count) { return array_of(weakest_blocks(w, count_of(count))); },
+          "count"_a, nb::sig("def weakest_blocks(self, count: int) -> numpy.typing.NDArray[numpy.uint32]"))
       .def(
           "random_empty_blocks",
-          [](const Weight& w, uint64_t count, uint64_t seed, uint32_t step) {
-            return array_of(random_empty_blocks(w, count, seed, step));
+          [](const Weight& w, nb::object count, nb::object seed, nb::object step) {
+            return array_of(random_empty_blocks(w, count_of(count), whole_number(seed, "seed", 0, UINT64_MAX),
+                                                static_cast<uint32_t>(whole_number(step, "step"))));
           },
-          "count"_a, "seed"_a, "step"_a)
+          "count"_a, "seed"_a, "step"_a,
+          nb::sig("def random_empty_blocks(self, count: int, seed: int, step: int) -> "
+                  "numpy.typing.NDArray[numpy.uint32]"))
       .def(
           "strongest_empty_blocks",
-          [](const Weight& w, uint64_t count, nb::object gradient) {
+          [](const Weight& w, nb::object count, nb::object gradient) {
             const Operand g = operand_of(gradient, "the gradient", w.rows(), w.cols());
-            return array_of(strongest_empty_blocks(w, count, matrix_view(g, w.rows(), w.cols())));
+            return array_of(strongest_empty_blocks(w, count_of(count), matrix_view(g, w.rows(), w.cols())));
           },
-          "count"_a, "gradient"_a);
+          "count"_a, "gradient"_a,
+          nb::sig("def strongest_empty_blocks(self, count: int, gradient: object) -> "
+                  "numpy.typing.NDArray[numpy.uint32]"));
 }
 
 }  // namespace
@@ -235,14 +243,26 @@ void bind_weight(nb::module_& m) {
 
   m.def(
       "permute_packed",
-      [](uint32_t from, uint32_t to, const SparseMatrix& pattern, nb::object values) {
+      [](nb::object from, nb::object to, const SparseMatrix& pattern, nb::object values) {
         const auto source = floats_of(values, "values");
-        const auto target = static_cast<PackedFormat>(to);
+        const auto old = static_cast<PackedFormat>(whole_number(from, "from_format"));
+        const auto target = static_cast<PackedFormat>(whole_number(to, "to_format"));
         return filled(packed_size(target, pattern.pattern), [&](std::span<float> permuted) {
-          permute_packed(static_cast<PackedFormat>(from), target, pattern.pattern, source, permuted);
+          permute_packed(old, target, pattern.pattern, source, permuted);
         });
       },
-      "from_format"_a, "to_format"_a, "pattern"_a, "values"_a);
+      "from_format"_a, "to_format"_a, "pattern"_a, "values"_a,
+      nb::sig("def permute_packed(from_format: int, to_format: int, pattern: Matrix, values: object) -> "
+              "numpy.typing.NDArray[numpy.float32]"),
+      "Values of a matrix in one packed order, in another one's: of the values of a weight that were "
+      "saved where another instruction set has another order.\n\n"
+      "Formats are those of `Weight.packed_format`; 0 is the order of CSR or BSR (`Matrix.values`). "
+      "`pattern` is a matrix with the weight's pattern, as `Weight.matrix()` returns; its values are "
+      "ignored. `values` is float32, one-dimensional and contiguous. Places that a format pads with "
+      "are 0.\n\n"
+      "Raises ValueError for a format that does not suit the matrix (that of a dynamic weight suits "
+      "none: save `Weight.unpack(…)` instead), and for another number of values; TypeError for another "
+      "type.");
   m.def(
       "packed_size",
       [](uint32_t format, const SparseMatrix& pattern) {

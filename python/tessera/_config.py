@@ -13,13 +13,9 @@ from tessera import _tessera
 def set_num_threads(threads: int) -> None:
     """Set the threads of products planned from now on that name no number; 0: as at the start.
 
-    At the start they are TESSERA_THREADS, or one per physical core that this process may use.
+    At the start they are TESSERA_THREADS, or one per physical core that this process may use. At most 4096.
     """
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)):
-        raise TypeError(f"threads must be a whole number, not {threads!r}")
-    if threads < 0:
-        raise ValueError(f"{threads} threads; give 1 or more, or 0 for as many as at the start")
-    _tessera.set_default_threads(int(threads))
+    _tessera.set_default_threads(_tessera.whole_number("threads", threads, 0, 4096))
 
 
 def get_num_threads() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 from typing import Any, Literal, TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tessera import _tessera
-from tessera._matrices import Matrix
+from tessera._matrices import Matrix, seed_of
 from tessera._products import type_name
 from tessera._tessera import Machine
 
@@ -22,8 +23,9 @@ def machine(name: str, *, threads: int = 0, **figures: float) -> Machine:
     """Return "host" (this computer), a built-in machine, or that of a TOML file.
 
     Built in are the chips "gc2", "gc200" and "bow", and "m2000", "pod16" and "pod64" with 4, 16 and 64 chips.
-    `figures` change those of a modelled machine, as `tiles=2944`; docs/machines.md lists them.
+    `threads` are those of this computer (0: the default, at most 4096). `figures` change those of a modelled machine, as `tiles=2944`; docs/machines.md lists them.
     """
+    threads = _tessera.whole_number("threads", threads, 0, 4096)
     return Machine(name, threads, {key: float(value) for key, value in figures.items()})
 
 
@@ -31,8 +33,9 @@ class ProductResult:
     """A product Y = W·X, or of its gradients, on a machine.
 
     On this computer seconds are measured, on a modelled machine they are the model's; `error` is the largest
-    error of an element, relative to the sum of its absolute terms, against float64. A product that does not fit
-    in the memory of the tiles has no times, and `overflow` says what fills it.
+    error of an element, relative to the sum of its absolute terms, against float64. Elements that are NaN or
+    infinite there are `verified` if they are the same here, and have no such error: where W has some, `error` is NaN.
+    A product that does not fit in the memory of the tiles has no times, and `overflow` says what fills it.
     """
 
     def __init__(self, result: _tessera.ProductResult) -> None:
@@ -71,7 +74,10 @@ class ProductResult:
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 45em; border: 0"></iframe>'
 
     def __repr__(self) -> str:
-        return (self._result.details() if self.fits else self.overflow).strip()
+        if not self.fits:
+            return self.overflow.strip()
+        note = "\nW has values that are NaN or infinite; what follows from them has no relative error."
+        return self._result.details().strip() + (note if self.error is not None and math.isnan(self.error) else "")
 
 
 def _full(matrix: Matrix, b: int = 8) -> Matrix:
@@ -106,10 +112,17 @@ def spmm(
     multiplied.
     """
     taken = Matrix.of(matrix, block_size)
+    n = _tessera.whole_number("n", n, 0)
+    seed = seed_of(seed)
     if mode == "dense":
         taken = _full(taken)
     chosen = Machine(machine, 0, {}) if isinstance(machine, str) else machine
+    if not isinstance(chosen, Machine):
+        raise TypeError(f"machine must be a name or a Machine, not {machine!r}")
     name = "f16-f32" if dtype == "f16-f32" else type_name(dtype)
-    return ProductResult(
+    result = ProductResult(
         _tessera.run_product(taken, n, chosen, name, mode, planner, product, execute, verify, seed)
     )
+    if result.error is not None and product != "sddmm" and not np.isfinite(taken.values).all():
+        result.error = math.nan
+    return result

@@ -52,9 +52,10 @@ def type_name(dtype: DTypeLike | str) -> str:
 class Weight(_tessera.Weight):
     """A weight matrix, prepacked for the kernels once for every number of columns.
 
-    `matrix` is a Matrix, a SciPy sparse matrix, or a two-dimensional array, of which zeros are dropped. With
-    `block_size`, elements are covered with aligned blocks of 4, 8, 16 or 32. `dynamic` gives room for patterns
-    of up to that many blocks, or `True` for one as large as the present one.
+    `matrix` is a Matrix, a sparse matrix of SciPy or PyTorch (`torch.sparse_csr`, `torch.sparse_bsr`), or a
+    two-dimensional array, of which zeros are dropped. With `block_size`, elements are covered with aligned blocks
+    of 4, 8, 16 or 32. `dynamic` gives room for patterns of up to that many blocks, or `True` for one as large as
+    the present one. Raises TypeError for complex numbers, ValueError for another number of dimensions.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Weight(_tessera.Weight):
         dynamic: bool | int = False,
     ) -> None:
         taken = Matrix.of(matrix, block_size)
-        capacity = None if dynamic is False else len(taken.indices) if dynamic is True else dynamic
+        capacity = len(taken.indices) if dynamic is True else None
+        if not isinstance(dynamic, bool):
+            capacity = _tessera.whole_number("dynamic", dynamic, 0, 2**63 - 1)
         super().__init__(taken, type_name(dtype), capacity)
 
     @classmethod

@@ -113,7 +113,12 @@ def test_what_does_not_fit():
         (lambda w: tessera.spmm(w, 8, planner="good"), ValueError, "best or published"),
         (lambda w: tessera.spmm(w, 8, product="dw"), ValueError, "forward, dx or sddmm"),
         (lambda w: tessera.spmm(w, 8, verify="some"), ValueError, "auto, full, sample or none"),
-        (lambda w: tessera.spmm(w, -1), TypeError, "incompatible"),
+        (lambda w: tessera.spmm(w, -1), ValueError, "n is -1; it must be from 0"),
+        (lambda w: tessera.spmm(w, 8, seed=-1), ValueError, "seed is -1"),
+        (lambda w: tessera.spmm(w, 8, machine=None), TypeError, "machine must be a name or a Machine, not None"),
+        (lambda w: tessera.machine("bow", threads=-1), ValueError, "threads is -1"),
+        (lambda w: tessera.machine("host", threads=10**6), ValueError, "threads is 1000000; it must be from 0 to 4096"),
+        (lambda w: tessera.Machine("host", 10**6), ValueError, "threads is 1000000"),
     ],
 )
 def test_bad_requests(matrix, call, error, message):
@@ -122,7 +127,8 @@ def test_bad_requests(matrix, call, error, message):
 
 
 def test_malformed_matrices():
-    outside = tessera.Matrix((64, 64), 1, np.arange(65), np.full(64, 99), np.ones(64, np.float32))
+    outside = tessera.Matrix((64, 64), 1, np.arange(65), np.full(64, 9), np.ones(64, np.float32))
+    outside.indices[:] = 99
     for machine in ("host", "bow"):
         with pytest.raises(ValueError, match="column 99"):
             tessera.spmm(outside, 8, machine)
@@ -139,3 +145,11 @@ def test_machines_of_several_chips(matrix):
     result = tessera.spmm(matrix, n=256, machine=m2000, dtype="f32", verify="full")
     assert result.verified
     assert "chips" in result.plan
+
+
+def test_errors_of_nan_are_nan():
+    result = tessera.spmm(np.full((8, 8), np.nan, np.float32), 4, verify="full")
+    assert result.verified and np.isnan(result.error)
+    assert "NaN" in repr(result)
+    result = tessera.spmm(np.full((8, 8), np.nan, np.float32), 4, product="sddmm", verify="full")
+    assert result.verified and result.error <= result.tolerance, "the values take no part"

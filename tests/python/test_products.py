@@ -245,3 +245,54 @@ def test_addresses(rng):
     values = weight.packed_values * 2
     tessera.Spmm(weight, N).run(x.ctypes.data, 0, True, y.ctypes.data, 0, True, values=values.ctypes.data)
     close(y, 2 * x.astype(np.float64) @ dense.T)
+
+
+@pytest.mark.parametrize("requires", ["X", "Y", "dW"])
+def test_tensors_that_require_gradients(rng, requires):
+    torch = pytest.importorskip("torch")
+    weight, _ = weight_and_dense()
+    x, y, dw = torch.ones(K, N), torch.ones(M, N), torch.ones(weight.packed_size)
+    {"X": x, "Y": y, "dW": dw}[requires].requires_grad_()
+    with pytest.raises(TypeError, match=f"{requires} requires gradients, which are not computed here: detach it"):
+        if requires == "dW":
+            tessera.Sddmm(weight, N)(y, x, out=dw)
+        else:
+            tessera.Spmm(weight, N)(x, out=y)
+    assert bool((y == 1).all()) and bool((dw == 1).all())
+    assert tessera.Spmm(weight, N)(x.detach(), out=y.detach()) is not None
+
+
+def test_arrays_without_readable_memory():
+    torch = pytest.importorskip("torch")
+    spmm = tessera.Spmm(weight_and_dense()[0], N)
+    for x in (np.ones((K, N), ">f4"), torch.ones(K, N, device="meta")):
+        with pytest.raises(TypeError, match="X cannot be read in place|X lies on another device"):
+            spmm(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda w: tessera.Spmm(w, -1), ValueError, "n is -1; it must be from 0"),
+        (lambda w: tessera.Spmm(w, 3.0), TypeError, "n must be a whole number, not 3.0"),
+        (lambda w: tessera.Spmm(w, 2**40), ValueError, "n is 1099511627776"),
+        (lambda w: tessera.Spmm(w, 3, threads=-1), ValueError, "threads is -1"),
+        (lambda w: tessera.Sddmm(w, 3, threads=10**5), ValueError, "threads is 100000; it must be from 0 to 4096"),
+        (lambda w: tessera.Sddmm(w, None), TypeError, "n must be a whole number, not None"),
+        (lambda w: tessera.Spmm(np.eye(3), 3), TypeError, "weight must be a tessera.Weight, not ndarray; prepack it"),
+        (lambda w: tessera.Weight(np.eye(8), dynamic=-1), ValueError, "dynamic is -1"),
+        (lambda w: tessera.Weight(np.eye(8), dynamic=2.5), TypeError, "dynamic must be a whole number"),
+        (lambda w: w.weakest_blocks(-1), ValueError, "count is -1"),
+        (lambda w: w.random_empty_blocks(1, -1, 0), ValueError, "seed is -1"),
+        (lambda w: tessera.permute_packed(-1, 0, w.matrix(), w.values()), ValueError, "from_format is -1"),
+    ],
+)
+def test_numbers_are_checked(call, error, message):
+    weight, _ = weight_and_dense(dynamic=True)
+    with pytest.raises(error, match=message):
+        call(weight)
+
+
+def test_whole_numbers_of_numpy():
+    weight, _ = weight_and_dense()
+    assert tessera.Spmm(weight, np.int64(3), threads=np.uint8(1)).n == 3
