@@ -50,11 +50,21 @@ Lengths lengths_of(nb::handle object) {
   type_error(fmt::format("lengths have elements of type {}; they must be integers", name_of(type)));
 }
 
+/// What is wrong with lengths of an array is the caller's error: the library has them come from a file.
+template <class Call>
+auto as_argument(const Call& call) {
+  try {
+    return call();
+  } catch (const Error& e) {
+    throw UsageError(e.what());
+  }
+}
+
 Input count_lengths(nb::object lengths, uint32_t max_length, const std::string& overflow) {
   const Lengths counted = lengths_of(lengths);
   const pack::TooLong policy = pack::too_long_named(overflow);
   const nb::gil_scoped_release released;
-  return pack::count(counted, max_length, policy);
+  return as_argument([&] { return pack::count(counted, max_length, policy); });
 }
 
 Input count_histogram(nb::object lengths, nb::object counts, uint32_t max_length,
@@ -65,7 +75,10 @@ Input count_histogram(nb::object lengths, nb::object counts, uint32_t max_length
     throw UsageError(fmt::format("{} lengths and {} counts", each.size(), times.size()));
   std::vector<pack::LengthCount> entries(each.size());
   for (size_t i = 0; i < entries.size(); ++i) entries[i] = {each[i], times[i]};
-  return pack::count(std::span<const pack::LengthCount>(entries), max_length, pack::too_long_named(overflow));
+  return as_argument([&] {
+    return pack::count(std::span<const pack::LengthCount>(entries), max_length,
+                       pack::too_long_named(overflow));
+  });
 }
 
 /// Ends a search when the interpreter has a signal to handle, such as Ctrl-C.
@@ -104,13 +117,33 @@ nb::object array_from(IndexArray array) {
 /// Offsets, sequence, start, and begin and length or None.
 using IndexArrays = nb::typed<nb::tuple, nb::any, nb::any, nb::any, nb::any, nb::any>;
 
+/// Throws UsageError unless an input is the count of these lengths.
+void require_counted(const Input& input, const Lengths& lengths) {
+  const Input again =
+      as_argument([&] { return pack::count(lengths, input.histogram.max_length(), input.policy); });
+  if (again.histogram.counts != input.histogram.counts || again.sequences != input.sequences)
+    throw UsageError("these are not the lengths that were planned; plan them, or take those of the plan");
+}
+
+pack::PackIndex index_of(const Packing& packing, const Input& input, const Lengths& lengths,
+                         const pack::Order& order) {
+  try {
+    return pack::index_packs(packing, input, lengths, order);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error&) {  // the library supposes that they have changed since they were counted
+    require_counted(input, lengths);
+    throw;
+  }
+}
+
 IndexArrays index(const Packing& packing, const Input& input, nb::object lengths,
                   std::optional<uint64_t> shuffle, uint32_t ranks) {
   const Lengths indexed = lengths_of(lengths);
   pack::PackIndex packs;
   {
     const nb::gil_scoped_release released;
-    packs = pack::index_packs(packing, input, indexed, {.shuffle = shuffle, .ranks = ranks});
+    packs = index_of(packing, input, indexed, {.shuffle = shuffle, .ranks = ranks});
   }
   const bool has_pieces = packs.length.size() > 0;
   return nb::borrow<IndexArrays>(nb::make_tuple(

@@ -102,13 +102,25 @@ def test_empty_tables():
         ({"a": [[1]], "b": [[1, 2]]}, (4,), ValueError, "rows of column 'b' are not as long as those of 'a'"),
         ({"a": [[1], None]}, (4,), ValueError, "without a list"),
         ({}, (4,), ValueError, "no columns"),
-        ({"a": [[1]]}, (0,), ValueError, "at least 1"),
+        ({"a": [[1]]}, (0,), ValueError, "seq_length is 0"),
+        ({"a": [[1]]}, (2.5, "wrapped"), TypeError, "seq_length must be a whole number, not 2.5"),
         ({"a": [[1]]}, (4, "ffd"), ValueError, "bfd, bfd_split or wrapped"),
     ],
 )
 def test_bad_tables(table, arguments, error, message):
     with pytest.raises(error, match=message):
         pack.pack_table(pa.table(table), *arguments)
+
+
+def test_record_batches_and_what_is_no_table():
+    batch = pa.record_batch({"a": [[1, 2], [3]]})
+    assert pack.pack_table(batch, 4).equals(pack.pack_table(pa.Table.from_batches([batch]), 4))
+    with pytest.raises(TypeError, match="a dict cannot be packed: take a Table or RecordBatch"):
+        pack.pack_table({"a": [[1]]}, 4)
+    with pytest.raises(TypeError, match="a list cannot be packed: take a Dataset"):
+        pack.pack_dataset([[1]], 4)
+    with pytest.raises(TypeError, match="seq_length must be a whole number"):
+        pack.pack_dataset(datasets.Dataset.from_dict({"a": [[1]]}), 2.5, "wrapped")
 
 
 @pytest.mark.parametrize("strategy", ["bfd", "bfd_split", "wrapped"])

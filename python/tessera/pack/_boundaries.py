@@ -36,7 +36,7 @@ def boundaries(
     tokens = int(ends[-1]) if len(ends) else 0
     longest = int(segments.max(initial=0))
     if tokens > np.iinfo(np.int32).max or position_offset + longest - 1 > np.iinfo(np.int32).max:
-        raise RuntimeError(f"{tokens} tokens exceed 32-bit positions; take fewer packs at once")
+        raise ValueError(f"{tokens} tokens exceed 32-bit positions; take fewer packs at once")
     cu_seqlens = np.concatenate(([0], ends)).astype(np.int32)
     segment_of = np.repeat(np.arange(len(segments), dtype=np.int32), segments)
     position_ids = (np.arange(tokens, dtype=np.int32) - cu_seqlens[segment_of] + position_offset)[None]

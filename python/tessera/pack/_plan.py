@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -41,20 +41,23 @@ def lengths_array(lengths: Lengths) -> NDArray[Any]:
         raise ValueError(f"lengths must be one-dimensional, not {array.ndim}-dimensional")
     if array.dtype.kind not in "iu":
         raise TypeError(f"lengths must be integers, not {array.dtype}")
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def count(lengths: Lengths | Mapping[int, int], max_length: int, overflow: Overflow) -> _tessera.PackInput:
     """Count lengths, or take their histogram, and apply the policy to what is too long."""
-    _require_count("max_length", max_length, 1)
+    max_length = _tessera.whole_number("max_length", max_length, 1)
+    if not isinstance(overflow, str):
+        raise TypeError(f"overflow must be 'error', 'drop', 'truncate' or 'split', not {overflow!r}")
     if isinstance(lengths, Mapping):
         return _tessera.count_histogram(
-            np.fromiter(lengths.keys(), np.int64, len(lengths)),
-            np.fromiter(lengths.values(), np.int64, len(lengths)),
-            max_length,
-            overflow,
+            _whole_numbers("a length", lengths), _whole_numbers("a count", lengths.values()), max_length, overflow
         )
     return _tessera.count_lengths(lengths_array(lengths), max_length, overflow)
+
+
+def _whole_numbers(name: str, values: Iterable[int]) -> NDArray[np.int64]:
+    return np.array([_tessera.whole_number(name, value, 0, 2**63 - 1) for value in values], np.int64)
 
 
 class Plan:
@@ -115,9 +118,13 @@ class Plan:
         """Say which sequences are in each pack, for the lengths that were planned.
 
         With a seed, packs are in random order. `ranks` orders them for so many data-parallel ranks that take
-        packs round-robin: the cost of attention, Σ length², is nearly equal in every step.
+        packs round-robin: the cost of attention, Σ length², is nearly equal in every step. Raises ValueError for
+        lengths other than those that were planned.
         """
         array = lengths_array(lengths)
+        if shuffle is not None:
+            shuffle = _tessera.whole_number("shuffle", shuffle, 0, 2**64 - 1)
+        ranks = _tessera.whole_number("ranks", ranks)
         arrays = _tessera.index_packs(self._packing, self._counted, array, shuffle, ranks)
         return Index(*arrays, self)
 
@@ -176,9 +183,11 @@ def plan(
     `max_per_pack` limits the sequences of a pack (0: any number). `overflow` says what happens to longer
     sequences: an error, or they are dropped, truncated, or split into pieces of the maximum and a rest. `certify`
     finds the best bound that linear programming gives, whatever the algorithm. After `time_limit` seconds the
-    best packing so far is returned, and `cut_short` is set.
+    best packing so far is returned, and `cut_short` is set. Raises TypeError for what are no whole numbers,
+    ValueError for numbers out of range and, unless `overflow` says what to do, sequences that are too long.
     """
-    _require_count("max_per_pack", max_per_pack, 0)
+    max_per_pack = _tessera.whole_number("max_per_pack", max_per_pack)
+    seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
     counted = count(lengths, max_length, overflow)
     packing = _tessera.plan_packs(counted, algorithm, max_per_pack, seed, certify, time_limit or 0.0)
     return Plan(packing, counted, overflow)
@@ -213,10 +222,3 @@ def index(
 def verify_certificate(path: str | os.PathLike[str]) -> None:
     """Check the proof of a lower bound in integer arithmetic; raise RuntimeError if it does not hold."""
     _tessera.verify_certificate(os.fspath(path))
-
-
-def _require_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if not least <= value < 2**32:
-        raise ValueError(f"{name} is {value}; it must be at least {least}, and fit in 32 bits")

@@ -24,19 +24,21 @@ class LostTokensWarning(UserWarning):
     """Tokens beyond `seq_length` were dropped."""
 
 
-def pack_table(table: pa.Table, seq_length: int, strategy: Strategy = "bfd") -> pa.Table:
+def pack_table(table: pa.Table | pa.RecordBatch, seq_length: int, strategy: Strategy = "bfd") -> pa.Table:
     """Pack the rows of a table whose columns are lists of tokens.
 
     "bfd" truncates rows that are longer than `seq_length` and warns of the tokens lost; "bfd_split" packs their
     rest elsewhere. Both are best-fit decreasing, leave out empty rows, and add a column `seq_lengths` with the
-    tokens of each piece. "wrapped" cuts the stream of all rows into rows of `seq_length`.
+    tokens of each piece. "wrapped" cuts the stream of all rows into rows of `seq_length`. Raises TypeError for other
+    than tables and columns of lists, ValueError for columns whose rows differ in length or are null.
     """
     import pyarrow as pa
 
-    if seq_length < 1:
-        raise ValueError(f"seq_length is {seq_length}; it must be at least 1")
-    if strategy not in (*_OVERFLOW, "wrapped"):
-        raise ValueError(f"unknown strategy {strategy!r}: use bfd, bfd_split or wrapped")
+    seq_length = _checked(seq_length, strategy)
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise TypeError(f"a {type(table).__name__} cannot be packed: take a Table or RecordBatch of PyArrow")
     columns = [_combined(table, name) for name in table.column_names]
     if not columns:
         raise ValueError("the table has no columns to pack")
@@ -78,6 +80,9 @@ def pack_dataset(
     `map_kwargs` are those of `Dataset.map`. Rows are packed in batches of `batch_size`, here 100,000.
     """
     source: Any = dataset
+    seq_length = _checked(seq_length, strategy)
+    if not hasattr(source, "with_format") or not hasattr(source, "map"):
+        raise TypeError(f"a {type(source).__name__} cannot be packed: take a Dataset or DatasetDict of `datasets`")
     formats = _formats_of(source)
     packed = source.with_format("arrow").map(
         pack_table,
@@ -86,6 +91,12 @@ def pack_dataset(
         **{"batch_size": 100_000, **(map_kwargs or {})},
     )
     return _with_formats(packed, formats, [] if strategy == "wrapped" else ["seq_lengths"])  # type: ignore[no-any-return]
+
+
+def _checked(seq_length: int, strategy: str) -> int:
+    if strategy not in (*_OVERFLOW, "wrapped"):
+        raise ValueError(f"unknown strategy {strategy!r}: use bfd, bfd_split or wrapped")
+    return _tessera.whole_number("seq_length", seq_length, 1)
 
 
 def _combined(table: pa.Table, name: str) -> Any:
