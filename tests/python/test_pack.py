@@ -265,9 +265,39 @@ class TestBatchSampler:
         resumed.load_state_dict(sampler.state_dict(batches=4))
         assert next(iter(resumed)) == batches[4]
 
+    def test_iterators_have_their_own_positions(self, lengths):
+        sampler = pack.BatchSampler(lengths, 256)
+        assert all(one == other for one, other in zip(sampler, sampler, strict=False))
+        wanted = list(pack.BatchSampler(lengths, 256))
+        sampler = pack.BatchSampler(lengths, 256)
+        for _ in range(2):  # a loop that is left early
+            assert next(iter(sampler)) == wanted[0]
+        assert sampler.state_dict()["batches"] == 1
+        assert list(sampler) == wanted
+        assert list(sampler) != wanted, "the next epoch"
+
+    def test_a_look_ahead_keeps_the_restored_position(self, lengths):
+        wanted = list(pack.BatchSampler(lengths, 256))
+        sampler = pack.BatchSampler(lengths, 256)
+        sampler.load_state_dict({**sampler.state_dict(), "batches": 7})
+        assert next(iter(sampler)) == wanted[7]
+        assert list(sampler) == wanted[7:]
+
+    def test_workers_may_have_taken_a_whole_epoch(self, lengths):
+        sampler = pack.BatchSampler(lengths, 256)
+        batches = list(sampler)
+        state = sampler.state_dict(batches=len(batches) - 2)
+        assert (state["epoch"], sampler.state_dict()["epoch"]) == (0, 1)
+        resumed = pack.BatchSampler(lengths, 256)
+        resumed.load_state_dict(state)
+        assert list(resumed) == batches[-2:]
+
     def test_refuses_other_states(self, lengths):
         state = pack.BatchSampler(lengths, 256).state_dict()
         for other in (
+            pack.BatchSampler(lengths, 256, algorithm="next-fit"),
+            pack.BatchSampler(lengths, 256, max_per_batch=100),
+            pack.BatchSampler(lengths, 256, overflow="drop"),
             pack.BatchSampler(lengths[::-1], 256),
             pack.BatchSampler(lengths, 250),
             pack.BatchSampler(lengths, 256, seed=1),
@@ -283,6 +313,8 @@ class TestBatchSampler:
     def test_refuses_ranks_and_policies(self, lengths):
         with pytest.raises(ValueError, match="rank 2 of 2"):
             pack.BatchSampler(lengths, 256, num_replicas=2, rank=2)
+        with pytest.raises(ValueError, match="num_replicas is 0"):
+            pack.BatchSampler(lengths, 256, num_replicas=0)
         with pytest.raises(ValueError, match="whole sequences"):
             pack.BatchSampler(lengths, 256, overflow="split")
         assert pack.BatchSampler(lengths, 100, overflow="drop").lost_tokens == lengths[lengths > 100].sum()

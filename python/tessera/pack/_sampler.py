@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tessera import _tessera
 from tessera.pack._plan import Algorithm, Index, Lengths, Overflow, Plan, lengths_array, plan
+
+
+@dataclass
+class _Position:
+    """A place in the sequence of batches: of an epoch, so many have been taken."""
+
+    epoch: int
+    batches: int
+    has_ended: bool = False
 
 
 class BatchSampler:
@@ -16,8 +28,11 @@ class BatchSampler:
 
     A batch sampler for PyTorch's DataLoader. Every rank yields as many batches, of nearly equal attention cost in
     each step; if packs and ranks do not divide, the last step repeats packs, or is left out with `drop_last`. The
-    order follows from the seed and the epoch: iterating begins the next one, and a restored sampler goes on with
-    the batch after the last one taken.
+    order follows from the seed and the epoch.
+
+    Each iterator has its own position. It begins with the first batch of the epoch, or where a restored state says;
+    when one reaches the end, the next iterator begins the next epoch. A loop that is left early does not change
+    where the next one begins: that is the same batch again.
     """
 
     def __init__(
@@ -34,19 +49,20 @@ class BatchSampler:
         max_per_batch: int = 0,
         overflow: Overflow = "error",
     ) -> None:
-        if num_replicas < 1 or not 0 <= rank < num_replicas:
+        num_replicas = _tessera.whole_number("num_replicas", num_replicas, 1)
+        if not 0 <= rank < num_replicas:
             raise ValueError(f"rank {rank} of {num_replicas}: ranks are numbered from 0")
         if overflow not in ("error", "drop"):
             raise ValueError(f"overflow is {overflow!r}; batches hold whole sequences: use 'error' or 'drop'")
         self._lengths = lengths_array(lengths)
         self.plan: Plan = plan(self._lengths, max_tokens, algorithm, max_per_pack=max_per_batch, overflow=overflow)
         self.num_replicas = num_replicas
-        self.rank = rank
+        self.rank = _tessera.whole_number("rank", rank)
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
-        self._epoch = 0
-        self._taken = 0
+        self._contents = _checksum(self._lengths), _checksum(self.plan.strategies)
+        self._begin(0, 0)
 
     @property
     def lost_tokens(self) -> int:
@@ -54,27 +70,42 @@ class BatchSampler:
         return self.plan.lost_tokens
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch."""
-        self._epoch, self._taken = epoch, 0
+        """Have the next iterator begin an epoch."""
+        self._begin(_tessera.whole_number("epoch", epoch, 0, 2**63 - 1), 0)
+
+    def _begin(self, epoch: int, batches: int) -> None:
+        self._first = _Position(epoch, batches)  # of the next iterator
+        self._latest = self._first  # of the one begun last
 
     def __len__(self) -> int:
         steps, rest = divmod(self.plan.packs, self.num_replicas)
         return steps + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[list[int]]:
-        packs = self._order()
-        while self._taken < len(self):
-            pack = (self._taken * self.num_replicas + self.rank) % packs.packs
-            self._taken += 1
+        self._latest = replace(self._first)
+        return self._batches(self._latest)
+
+    def _batches(self, position: _Position) -> Iterator[list[int]]:
+        packs = self._order(position.epoch)
+        while position.batches < len(self):
+            pack = (position.batches * self.num_replicas + self.rank) % packs.packs
+            position.batches += 1
             yield packs.sequence[packs.offsets[pack] : packs.offsets[pack + 1]].tolist()
-        self.set_epoch(self._epoch + 1)
+        position.has_ended = True
+        if self._first.epoch == position.epoch:  # unless set_epoch or another iterator has chosen one
+            self._first = _Position(position.epoch + 1, 0)
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return where this rank is; `batches` that were used of this epoch, if workers have taken more."""
-        taken = self._taken if batches is None else batches
-        if not 0 <= taken <= len(self):
-            raise ValueError(f"{taken} batches of an epoch of {len(self)}")
-        return {"epoch": self._epoch, "batches": taken, **self._identity()}
+        """Return where this rank is: the position of the iterator that was begun last.
+
+        If workers have taken more batches from it than were used, pass the number that were used of its epoch.
+        """
+        at = self._latest
+        if batches is not None:
+            at = _Position(at.epoch, _tessera.whole_number("batches", batches, 0, len(self)))
+        elif at.has_ended:
+            at = self._first
+        return {"epoch": at.epoch, "batches": at.batches, **self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where another sampler of the same data and options was."""
@@ -86,10 +117,10 @@ class BatchSampler:
         epoch, batches = state.get("epoch"), state.get("batches")
         if not isinstance(epoch, int) or not isinstance(batches, int) or not 0 <= batches <= len(self) or epoch < 0:
             raise ValueError(f"the state is at batch {batches!r} of epoch {epoch!r}; an epoch has {len(self)}")
-        self._epoch, self._taken = epoch, batches
+        self._begin(epoch, batches)
 
-    def _order(self) -> Index:
-        order = self.seed * 0x9E3779B97F4A7C15 + self._epoch  # an odd number: epochs of other seeds lie far away
+    def _order(self, epoch: int) -> Index:
+        order = self.seed * 0x9E3779B97F4A7C15 + epoch  # an odd number: epochs of other seeds lie far away
         return self.plan.index(
             self._lengths,
             shuffle=order % 2**64 if self.shuffle else None,
@@ -99,12 +130,23 @@ class BatchSampler:
     def _identity(self) -> dict[str, Any]:
         """Everything that the order depends on, of all ranks."""
         return {
-            "format": 1,
-            "lengths": zlib.crc32(self._lengths.astype(np.int64).tobytes()),
+            "format": 2,
+            "lengths": self._contents[0],
+            "plan": self._contents[1],
             "packs": self.plan.packs,
             "max_tokens": self.plan.max_length,
+            "max_per_batch": self.plan.max_per_pack,
+            "algorithm": self.plan.algorithm,
+            "overflow": self.plan.overflow,
             "num_replicas": self.num_replicas,
             "shuffle": self.shuffle,
             "seed": self.seed,
             "drop_last": self.drop_last,
         }
+
+
+def _checksum(contents: NDArray[Any] | list[tuple[list[int], int]]) -> int:
+    """The CRC of lengths, whatever their type, or of the strategies of a plan."""
+    if isinstance(contents, np.ndarray):
+        return zlib.crc32(contents.astype(np.int64).tobytes())
+    return zlib.crc32(repr(contents).encode())
