@@ -47,7 +47,10 @@ def synthetic_images(
     train: int, test: int, seed: int = 0, *, height: int = 28, width: int = 28, classes: int = 10
 ) -> ImageSplit:
     """Make images of a few smooth templates per class, shifted, scaled and with noise."""
-    return _split(_tessera.synthetic_images(train, test, seed, height, width, classes))
+    counts = {"train": train, "test": test, "height": height, "width": width, "classes": classes}
+    checked = {name: _tessera.whole_number(name, count) for name, count in counts.items()}
+    seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
+    return _split(_tessera.synthetic_images(seed=seed, **checked))
 
 
 def _split(parts: tuple[Any, ...]) -> ImageSplit:

@@ -62,6 +62,10 @@ def test_synthetic_images_follow_from_the_seed():
     np.testing.assert_array_equal(a.test.images, again.test.images)
     with pytest.raises(ValueError, match="classes"):
         tessera.synthetic_images(1, 1, classes=0)
+    with pytest.raises(ValueError, match="train is -1"):
+        tessera.synthetic_images(-1, 1)
+    with pytest.raises(TypeError, match="height must be a whole number, not 2.5"):
+        tessera.synthetic_images(1, 1, height=2.5)
 
 
 @pytest.mark.parametrize("layer", ["PixelflyLinear", "ButterflyLinear", "MonarchLinear", "FastfoodLinear"])

@@ -172,6 +172,9 @@ class Graph:
         session, such as that of a training step, whose machine is taken, and whose parameters are read where they lie:
         those of an evaluation follow every change.
         """
+        threads = _tessera.whole_number("threads", threads, 0, 4096)
+        seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
+        on_chips = _tessera.whole_number("on_chips", on_chips)
         native = self.native.copy()
         if share is not None:
             made = _tessera.Session(native, share._native)
@@ -187,6 +190,7 @@ class Graph:
         `figures` change those of a modelled machine, as `tiles=2944` (docs/machines.md).
         """
         chosen = machine_for(machine, 0, figures)
+        on_chips = _tessera.whole_number("on_chips", on_chips)
         cost = _tessera.Session(self.native, chosen, 0, 0, on_chips).cost()
         return Estimate(cost, self.native.copy(), chosen, repr(self).strip("<>"))
 
