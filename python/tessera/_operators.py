@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from tessera._eager import is_eager
-from tessera._prepared import Operand, Prepared, prepared_for
+from tessera._prepared import Operand, Prepared, check_real, prepared_for
 from tessera._threads import share_threads
 
 _INDEX = (
@@ -51,7 +51,8 @@ ACTIVATIONS = ("none", "relu", "gelu")
 # The kernels. `index` stands for the arguments from crow_indices to dynamic.
 
 
-def _checked_shape(name: str, tensor: Tensor, features: int) -> torch.Size:
+def checked_shape(name: str, tensor: Tensor, features: int) -> torch.Size:
+    """The shape of a tensor, which must end with so many features."""
     shape = tensor.shape
     if not shape or shape[-1] != features:
         raise ValueError(f"{name} has shape {tuple(shape)}; its last dimension must be {features}")
@@ -79,7 +80,7 @@ def _linear_cpu(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
 
 def _linear_of(prepared: Prepared, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     out_features, in_features, *_ = prepared.shape
-    shape = _checked_shape("x", x, in_features)
+    shape = checked_shape("x", x, in_features)
     _check_weight(weight, prepared.packed_size)
     if bias is not None:
         bias = _checked_bias(bias, out_features)
@@ -96,7 +97,7 @@ def _linear_input_grad_cpu(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
 
 def _input_grad_of(prepared: Prepared, dy: Tensor, weight: Tensor) -> Tensor:
     out_features, in_features, *_ = prepared.shape
-    shape = _checked_shape("dy", dy, out_features)
+    shape = checked_shape("dy", dy, out_features)
     _check_weight(weight, prepared.packed_size)
     operand = Operand(dy)
     dx = torch.empty((*shape[:-1], in_features), dtype=torch.float32)
@@ -112,8 +113,8 @@ def _sddmm_cpu(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
 
 def _sddmm_of(prepared: Prepared, dy: Tensor, x: Tensor, packed_size: int) -> Tensor:
     out_features, in_features, *_ = prepared.shape
-    leading = _checked_shape("dy", dy, out_features)[:-1]
-    if prepared.packed_size != packed_size or _checked_shape("x", x, in_features)[:-1] != leading:
+    leading = checked_shape("dy", dy, out_features)[:-1]
+    if prepared.packed_size != packed_size or checked_shape("x", x, in_features)[:-1] != leading:
         raise ValueError(
             f"dy has shape {tuple(dy.shape)} and x {tuple(x.shape)}, for {packed_size} values in packed order; this "
             f"pattern has {prepared.packed_size}, and leading dimensions must be equal"
@@ -141,14 +142,19 @@ def _linear_fake(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
     *index, _, activation = arguments
     if activation not in ACTIVATIONS:
         raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(ACTIVATIONS)}")
-    return x.new_empty((*x.shape[:-1], index[3]))
+    check_real(x, weight)
+    return x.new_empty((*checked_shape("x", x, index[4])[:-1], index[3]))
 
 
 def _linear_input_grad_fake(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
-    return dy.new_empty((*dy.shape[:-1], index[4]))
+    check_real(dy, weight)
+    return dy.new_empty((*checked_shape("dy", dy, index[3])[:-1], index[4]))
 
 
 def _sddmm_fake(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    check_real(dy, x)
+    checked_shape("dy", dy, arguments[3])
+    checked_shape("x", x, arguments[4])
     return dy.new_empty((arguments[-1],), dtype=torch.float32)
 
 
@@ -215,6 +221,7 @@ def _sddmm_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _linear_autocast(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    check_real(x, weight)
     dtype = torch.get_autocast_dtype("cpu")
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
         y: Tensor = linear(x.to(dtype), weight.to(dtype), *rest)

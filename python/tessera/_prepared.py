@@ -20,14 +20,27 @@ _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _NOTHING = 0  # the address of an absent array
 
 
+def floats(tensor: Tensor) -> Tensor:
+    """The tensor in FP32, if its type is a real floating-point one: others would lose what FP32 cannot hold."""
+    if tensor.dtype is torch.float32:
+        return tensor
+    check_real(tensor)
+    return tensor.to(torch.float32)
+
+
+def check_real(*tensors: Tensor) -> None:
+    for tensor in tensors:
+        if not tensor.is_floating_point():
+            raise TypeError(f"an operand of {tensor.dtype}: use a real floating-point type")
+
+
 class Operand:
     """A matrix of activations as the kernels take it: in place if one of its strides is 1, in FP32."""
 
     __slots__ = ("column_major", "leading", "matrix", "n")
 
     def __init__(self, tensor: Tensor) -> None:
-        if tensor.dtype is not torch.float32:
-            tensor = tensor.to(torch.float32)
+        tensor = floats(tensor)
         if tensor.dim() != 2:
             tensor = tensor.reshape(-1, tensor.shape[-1])
         self.n, features = tensor.shape

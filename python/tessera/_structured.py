@@ -31,6 +31,7 @@ from tessera import _eager
 from tessera import _structured_products as products
 from tessera._eager import is_eager, kernel_is_next
 from tessera._operators import library, refuse_device
+from tessera._prepared import check_real
 from tessera.nn import formulas
 
 
@@ -117,6 +118,7 @@ def _backward_cpu(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[T
 
 
 def _forward_fake(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
+    check_real(x, *arguments[: kind.parameters])
     result = kind.result(x, *arguments)
     return x.new_empty((*kind.leading(x, result), *result))
 
@@ -124,6 +126,7 @@ def _forward_fake(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
 def _backward_fake(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     *arguments, needs_x, needs_parameters = arguments  # type: ignore[assignment]
     parameters = arguments[: kind.parameters]
+    check_real(dy, x, *parameters)
     dx = x.new_empty(x.shape if needs_x else (0,))
     return dx, *(p.new_empty(p.shape if needs_parameters else (0,)) for p in parameters)
 
@@ -205,6 +208,7 @@ def _second_derivative(
 
 
 def _autocast(operator: Any, x: Tensor, *arguments: Any) -> Tensor:
+    check_real(x)
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
         y: Tensor = operator(x.to(torch.get_autocast_dtype("cpu")), *arguments)
         return y

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tessera import _eager, _tessera
+from tessera._prepared import floats
 
 # Products planned, at most: each structure, batch size and number of threads has its own.
 MOST_PRODUCTS = 256
@@ -59,9 +60,7 @@ def layer_calls(parameters: int, has_bias: bool) -> _tessera.StructuredCalls:
 
 
 def _floats(tensor: Tensor) -> Tensor:
-    if tensor.dtype is not torch.float32:
-        tensor = tensor.to(torch.float32)
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
+    return floats(tensor).contiguous()
 
 
 def _as(given: Tensor, result: Tensor) -> Tensor:

@@ -369,10 +369,9 @@ def test_16_bit_inputs(kind):
     torch.manual_seed(0)
     layer = layers(24, 50)[kind]
     x = torch.randn(5, 24)
-    if kind != "low rank":  # two dense layers, which refuse other types
-        y = layer(x.to(torch.bfloat16))
-        assert y.dtype == torch.bfloat16
-        assert torch.allclose(y.float(), layer(x), rtol=0.05, atol=0.1)
+    y = layer(x.to(torch.bfloat16))
+    assert y.dtype == torch.bfloat16
+    assert torch.allclose(y.float(), layer(x), rtol=0.05, atol=0.1)
     with torch.autocast("cpu", torch.bfloat16):
         y = layer(x)
     assert torch.allclose(y.float(), layer(x), rtol=0.05, atol=0.1)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _structured as operators
+from tessera._prepared import check_real
 from tessera.nn import _transforms, formulas
-from tessera.nn._structured import StructuredLinear, chosen, rate_scale
+from tessera.nn._structured import StructuredLinear, checked_input, chosen, rate_scale
 
 _INITS = ("randn", "ortho", "identity", "hadamard", "fft_no_br", "ifft_no_br", "dft", "idft", "dct", "empty")
 _COMPLEX_INITS = ("fft_no_br", "ifft_no_br", "dft", "idft", "dct")
@@ -147,6 +148,7 @@ class ButterflyLinear(StructuredLinear):
         if not self.complex:
             return super().forward(x)
         if not x.is_complex():
+            x = _checked_parts(x)
             x = torch.complex(x, torch.zeros_like(x))
         return torch.view_as_complex(super().forward(x))
 
@@ -159,7 +161,7 @@ class ButterflyLinear(StructuredLinear):
         return operators.butterfly(bias, x, self.twiddle, self.out_features, self.increasing_stride)
 
     def reference(self, x: Tensor) -> Tensor:
-        y = self._formula(x)
+        y = self._formula(checked_input(x, self.in_features))
         if self.bias is None:
             return y
         return y + (_as_complex(self.bias, y.dtype) if self.complex else self.bias.to(y.dtype))
@@ -201,6 +203,12 @@ class ButterflyLinear(StructuredLinear):
             if isinstance(value, Tensor) and value.is_complex():
                 state_dict[prefix + name] = torch.view_as_real(value)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _checked_parts(x: Tensor) -> Tensor:
+    """Real parts of a type that has complex numbers."""
+    check_real(x)
+    return x.float() if x.dtype is torch.bfloat16 else x
 
 
 def _as_complex(pairs: Tensor, like: torch.dtype) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tessera._prepared import check_real
 from tessera.nn._structured import StructuredLinear, chosen, rate_scale, scaled_deviation
 
 _INITS = ("normal", "uniform", "scaled", "empty")
@@ -55,8 +56,13 @@ class LowRankLinear(StructuredLinear):
                 nn.init.normal_(factor, std=scaled_deviation(inputs, outputs))
         self._reset_bias()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(nn.functional.linear(x, self.V), self.U, self.bias)
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        check_real(x)
+        dtype, first, second = x.dtype, self.V, self.U
+        if first.dtype is not dtype:
+            first, second = first.to(dtype), second.to(dtype)
+            bias = None if bias is None else bias.to(dtype)
+        return nn.functional.linear(nn.functional.linear(x, first), second, bias)
 
     def _formula(self, x: Tensor) -> Tensor:
         return x @ self.V.to(x.dtype).t() @ self.U.to(x.dtype).t()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
 from tessera.nn._sparse import SparseLinear, check_layer
-from tessera.nn._structured import rate_scale
+from tessera.nn._structured import checked_input, rate_scale
 
 
 def flat_butterfly(
@@ -97,6 +97,7 @@ class PixelflyLinear(SparseLinear):
 
     def reference(self, x: Tensor) -> Tensor:
         """The layer by its formula, with parameters in the type of `x`."""
+        x = checked_input(x, self.in_features)
         y = x @ super().dense_weight().to(x.dtype).t()
         if self.lowrank_first is not None and self.lowrank_second is not None:
             y = y + x @ self.lowrank_first.weight.to(x.dtype).t() @ self.lowrank_second.weight.to(x.dtype).t()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tessera._operators import checked_shape
 from tessera.nn._sparse import check_layer
 
 
@@ -41,11 +42,14 @@ class StructuredLinear(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._product(x, self._parameters["bias"])  # directly: attributes of modules take longer to find
+        checked_shape("x", x, self.in_features)
+        parameters = self._parameters  # directly: attributes of modules take longer to find
+        # Computed, for instance by a parametrization, the bias is no parameter.
+        return self._product(x, parameters["bias"] if "bias" in parameters else self.bias)
 
     def reference(self, x: Tensor) -> Tensor:
         """The layer by its formula, with parameters in the type of `x`."""
-        y = self._formula(x)
+        y = self._formula(checked_input(x, self.in_features))
         return y if self.bias is None else y + self.bias.to(y.dtype)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
@@ -78,6 +82,14 @@ class StructuredLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+def checked_input(x: Tensor, in_features: int) -> Tensor:
+    """An `x` whose type may be that of parameters, with so many features."""
+    checked_shape("x", x, in_features)
+    if not (x.is_floating_point() or x.is_complex()):
+        raise TypeError(f"an operand of {x.dtype}: use a floating-point type")
+    return x
 
 
 def scaled_deviation(inputs: int, outputs: int) -> float:
