@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tessera._autograd import differentiable
 from tessera._eager import is_eager
 from tessera._prepared import Operand, Prepared, check_real, prepared_for
 from tessera._threads import share_threads
@@ -243,7 +244,8 @@ for _name, _cpu, _fake, _setup, _backward in (
     library.impl(_name, _cpu, "CPU")
     library.impl(_name, refuse_device, "CUDA")
     torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
-    torch.library.register_autograd(f"tessera::{_name}", _backward, setup_context=_setup, lib=library)
+    _operator = getattr(torch.ops.tessera, _name).default
+    library.impl(_name, differentiable(_operator, _cpu, _setup, _backward), "Autograd", with_keyset=True)
 
 # Layers: past the dispatcher where it has nothing to do.
 

@@ -29,7 +29,8 @@ from torch import Tensor
 
 from tessera import _eager
 from tessera import _structured_products as products
-from tessera._eager import is_eager, kernel_is_next
+from tessera._autograd import differentiable
+from tessera._eager import is_eager
 from tessera._operators import library, refuse_device
 from tessera._prepared import check_real
 from tessera.nn import formulas
@@ -134,46 +135,20 @@ def _backward_fake(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[
 # Derivatives.
 
 
-def _below_autograd(operator: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator without autograd: its kernel, if that is what the dispatcher would call next."""
-
-    def below(keyset: Any, *arguments: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            if kernel_is_next(keyset):
-                return kernel(*arguments)
-            return operator.redispatch(keyset, *arguments)
-
-    return below
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*(each for each in inputs if isinstance(each, Tensor)))
+    ctx.others = [None if isinstance(each, Tensor) else each for each in inputs]
 
 
-def _differentiable(
-    operator: Any, kernel: Callable[..., Any], derivative: Callable[..., tuple[Tensor | None, ...]]
-) -> Callable[..., Any]:
-    """The operator above autograd: what `torch.library.register_autograd` makes, without its 20 µs a call."""
-    below = _below_autograd(operator, kernel)
+def _derivative(derivative: Callable[..., tuple[Tensor | None, ...]]) -> Callable[..., tuple[Tensor | None, ...]]:
+    """The derivative of an operator with saved arguments."""
 
-    class Function(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, keyset: Any, *arguments: Any) -> Any:
-            ctx.save_for_backward(*(each for each in arguments if isinstance(each, Tensor)))
-            ctx.others = [None if isinstance(each, Tensor) else each for each in arguments]
-            return below(keyset, *arguments)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        tensors = iter(ctx.saved_tensors)
+        arguments = [next(tensors) if other is None else other for other in ctx.others]
+        return derivative(arguments, ctx.needs_input_grad[:-1], *gradients)
 
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-            tensors = iter(ctx.saved_tensors)
-            arguments = [next(tensors) if other is None else other for other in ctx.others]
-            return None, *derivative(arguments, ctx.needs_input_grad[1:], *gradients)
-
-    def above_autograd(keyset: Any, *arguments: Any) -> Any:
-        keyset = keyset & torch._C._after_autograd_keyset
-        if torch.is_grad_enabled():
-            for each in arguments:
-                if isinstance(each, Tensor) and each.requires_grad:
-                    return Function.apply(keyset, *arguments)
-        return below(keyset, *arguments)
-
-    return above_autograd
+    return backward
 
 
 def _first_derivative(
@@ -191,16 +166,20 @@ def _second_derivative(
     kind: _Map, inputs: Sequence[Any], needed: Sequence[bool], g_dx: Tensor, *g_parameters: Tensor
 ) -> tuple[Tensor | None, ...]:
     dy, x, *arguments, needs_x, needs_parameters = inputs
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # Views: what one of them was computed from another counts in the caller's graph, not here.
-        given = (dy, x, *arguments[: kind.parameters])
-        tensors = [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in given]
-        y = kind.formula(*tensors[1:], *arguments[kind.parameters :])
-        wanted = [*([0] if needs_x else []), *(range(1, len(tensors) - 1) if needs_parameters else [])]
-        first = torch.autograd.grad(y, [tensors[1 + i] for i in wanted], tensors[0], create_graph=True)
-        directions = [(g_dx, *g_parameters)[i] for i in wanted]
-        found = torch.autograd.grad(first, tensors, directions, create_graph=again, allow_unused=True)
+    tensors, others = (dy, x, *arguments[: kind.parameters]), arguments[kind.parameters :]
+    wanted = [*([0] if needs_x else []), *(range(1, len(tensors) - 1) if needs_parameters else [])]
+    # As the kernels compute, whose operands may have different types.
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+
+    def first(*given: Tensor) -> tuple[Tensor, ...]:
+        dy, *operands = (each.to(dtype) for each in given)
+        gradients = torch.func.vjp(lambda *each: kind.formula(*each, *others), *operands)[1](dy)
+        return tuple(gradients[i] for i in wanted)
+
+    directions = tuple((g_dx, *g_parameters)[i].to(dtype) for i in wanted)
+    found = torch.func.vjp(first, *tensors)[1](directions)
     return *found, *([None] * (len(arguments) - kind.parameters + 2))
 
 
@@ -311,8 +290,8 @@ def _define(kind: _Map) -> None:
         library.impl(name, refuse_device, "CUDA")
         torch.library.register_fake(f"tessera::{name}", partial(fake, kind), lib=library)
         operator = getattr(torch.ops.tessera, name).default
-        differentiable = _differentiable(operator, partial(cpu, kind), partial(derivative, kind))
-        library.impl(name, differentiable, "Autograd", with_keyset=True)
+        with_derivative = differentiable(operator, partial(cpu, kind), _save, _derivative(partial(derivative, kind)))
+        library.impl(name, with_derivative, "Autograd", with_keyset=True)
     operator = getattr(torch.ops.tessera, kind.name).default
     library.impl(kind.name, partial(_autocast, operator), "AutocastCPU")
 
@@ -347,9 +326,10 @@ class _Layer(torch.autograd.Function):
 
 def _layer(kind: _Map) -> Callable[..., Tensor]:
     operator, count, parameters = getattr(torch.ops.tessera, kind.name).default, kind.tensors, kind.parameters
+    transforms = torch._C._are_functorch_transforms_active
 
     def layer(bias: Tensor | None, x: Tensor, *arguments: Any) -> Tensor:
-        if _eager.reader is None or torch.compiler.is_compiling():
+        if _eager.reader is None or torch.compiler.is_compiling() or transforms():
             return with_dispatcher(bias, x, arguments)
         key = (bias is None, *kind.others(*arguments[parameters:]))
         calls = kind.layer_calls.get(key)

@@ -65,6 +65,7 @@ def test_operators_refuse_types_that_would_lose_values():
                     call(lambda tensor, to=dtype: tensor.to(device, to))
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_complex_butterflies_take_real_inputs(dtype):
     layer = nn.ButterflyLinear(8, 8, complex=True)
@@ -102,3 +103,12 @@ def test_parametrized_biases(kind):
     expected = layer(x) + layer.bias
     torch.nn.utils.parametrize.register_parametrization(layer, "bias", _Doubled())
     assert torch.allclose(layer(x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_formulas_take_16_bits(kind, dtype):
+    torch.manual_seed(0)
+    layer, x = layers(24, 50)[kind], torch.randn(5, 24)
+    y = layer.reference(x.to(dtype))
+    assert y.dtype == dtype and torch.allclose(y.float(), layer(x), rtol=0.05, atol=0.1)

@@ -97,6 +97,20 @@ def test_second_derivatives(case):
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_second_derivatives_of_operands_of_different_types(case):
+    name, formula, sample, parameters, others = cases()[case]
+    x = torch.randn(4, *sample).to(torch.bfloat16)
+    given, exact = differentiable([x, *parameters]), differentiable([t.double() for t in (x, *parameters)])
+    found = []
+    for function, tensors in ((getattr(ops, name), given), (formula, exact)):
+        first = torch.autograd.grad(function(*tensors, *others).square().sum(), tensors, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.sum() for g in first), tensors))
+    for got, expected, tensor in zip(*found, given, strict=True):
+        assert got.dtype == tensor.dtype
+        assert float((got.double() - expected).norm() / expected.norm()) < 0.05
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_opcheck(case):
     name, _, sample, parameters, others = cases()[case]
     x = torch.randn(2, 3, *sample)

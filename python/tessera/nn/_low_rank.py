@@ -58,7 +58,9 @@ class LowRankLinear(StructuredLinear):
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         check_real(x)
-        dtype, first, second = x.dtype, self.V, self.U
+        dtype = x.dtype
+        first: Tensor = self.V
+        second: Tensor = self.U
         if first.dtype is not dtype:
             first, second = first.to(dtype), second.to(dtype)
             bias = None if bias is None else bias.to(dtype)

@@ -117,5 +117,8 @@ def _convolve(x: Tensor, c: Tensor, size: int) -> Tensor:
     """The cyclic convolution of the last dimensions, of at most `size` elements."""
     if x.numel() == 0:  # which the transforms of older versions of PyTorch refuse
         return pad(x, (0, size - x.shape[-1])) * c.sum()
+    dtype = torch.promote_types(x.dtype, c.dtype)
+    if dtype.itemsize < 4:  # types that have no transforms
+        x, c = x.float(), c.float()
     y: Tensor = torch.fft.irfft(torch.fft.rfft(c, size) * torch.fft.rfft(x, size), size)
-    return y
+    return y.to(dtype)
