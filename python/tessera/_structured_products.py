@@ -118,20 +118,17 @@ def fastfood(x: Tensor, S: Tensor, G: Tensor, B: Tensor, P: Tensor, out_features
 
 
 class _Permutation:
-    """The indices that a tensor held at a version."""
+    """The indices that a tensor held."""
 
-    __slots__ = ("indices", "version")
+    __slots__ = ("_bytes", "indices")
 
     def __init__(self, tensor: Tensor) -> None:
         self.indices = tensor.detach().reshape(-1).numpy().copy()
-        self.version = _version(tensor)
+        self._bytes = self.indices.tobytes()
 
-
-def _version(tensor: Tensor) -> int | None:
-    try:
-        return tensor._version
-    except RuntimeError:  # tensors made in inference mode count no versions
-        return None
+    def is_in(self, tensor: Tensor) -> bool:
+        """Whether the tensor holds them still: writes by `.data` or a collective leave no trace but the contents."""
+        return self._bytes == tensor.numpy().tobytes()
 
 
 # By the storage, whose Python object lives as long as its memory, and the place in it.
@@ -140,17 +137,13 @@ atexit.register(_permutations.clear)
 
 
 def permutation_of(tensor: Tensor) -> _Permutation:
-    """The permutation of a tensor; read anew only if it has changed."""
+    """The permutation of a tensor; another object only if it has changed."""
     storage = tensor.untyped_storage()
     key = (id(storage), tensor.data_ptr(), tensor.numel())
-    known, version = _permutations.get(key), _version(tensor)
-    if known is not None and version is not None and known.version == version:
+    known = _permutations.get(key)
+    if known is not None and known.is_in(tensor):
         return known
-    read = _Permutation(tensor)
     if known is None:
         weakref.finalize(storage, _permutations.pop, key, None).atexit = False
-    elif (known.indices == read.indices).all():
-        known.version = version
-        return known
-    _permutations[key] = read
+    read = _permutations[key] = _Permutation(tensor)
     return read
