@@ -70,7 +70,7 @@ def scatter_blocks(values: Tensor, positions: Tensor, shape: tuple[int, int], bl
     b = block_size
     rows, cols = grid_of(*shape, b)
     blocks = torch.zeros(rows * cols, b * b, dtype=values.dtype)
-    blocks[positions] = values.reshape(-1, b * b)
+    blocks = blocks.index_copy(0, positions, values.reshape(-1, b * b))
     return blocks.reshape(rows, cols, b, b).transpose(1, 2).reshape(rows * b, cols * b)[: shape[0], : shape[1]]
 
 

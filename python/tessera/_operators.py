@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tessera._autograd import differentiable
 from tessera._eager import is_eager
-from tessera._prepared import Operand, Prepared, check_real, prepared_for
+from tessera._prepared import STORED_TYPES, Operand, Prepared, check_real, floats, prepared_for
 from tessera._threads import share_threads
 
 _INDEX = (
@@ -60,12 +60,14 @@ def checked_shape(name: str, tensor: Tensor, features: int) -> torch.Size:
     return shape
 
 
-def _check_weight(weight: Tensor, packed_size: int) -> None:
+def _checked_weight(weight: Tensor, packed_size: int) -> Tensor:
+    """A weight of a type that the kernels read."""
     if weight.numel() != packed_size or not weight.is_contiguous():
         raise ValueError(
             f"the weight has shape {tuple(weight.shape)}; with this pattern it is one contiguous dimension of "
             f"{packed_size} values in packed order"
         )
+    return weight if weight.dtype in STORED_TYPES else floats(weight)
 
 
 def _checked_bias(bias: Tensor, features: int) -> Tensor:
@@ -82,7 +84,7 @@ def _linear_cpu(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
 def _linear_of(prepared: Prepared, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     out_features, in_features, *_ = prepared.shape
     shape = checked_shape("x", x, in_features)
-    _check_weight(weight, prepared.packed_size)
+    weight = _checked_weight(weight, prepared.packed_size)
     if bias is not None:
         bias = _checked_bias(bias, out_features)
     operand = Operand(x)
@@ -99,7 +101,7 @@ def _linear_input_grad_cpu(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
 def _input_grad_of(prepared: Prepared, dy: Tensor, weight: Tensor) -> Tensor:
     out_features, in_features, *_ = prepared.shape
     shape = checked_shape("dy", dy, out_features)
-    _check_weight(weight, prepared.packed_size)
+    weight = _checked_weight(weight, prepared.packed_size)
     operand = Operand(dy)
     dx = torch.empty((*shape[:-1], in_features), dtype=torch.float32)
     if operand.n > 0:

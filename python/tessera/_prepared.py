@@ -16,7 +16,8 @@ from tessera import _tessera
 # Products planned for one pattern, at most: each number of columns, type and epilogue has its own.
 _MOST_PRODUCTS = 256
 
-_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+#: Those of values that the kernels read.
+STORED_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _NOTHING = 0  # the address of an absent array
 
 
@@ -76,9 +77,7 @@ class Prepared:
         """The native weight, without values, for values of a type."""
         found = self.weights.get(dtype)
         if found is None:
-            if dtype not in _TYPES:
-                raise TypeError(f"a weight of {dtype}: use float32, float16 or bfloat16")
-            found = self.weights[dtype] = self.weights[torch.float32].with_type(_TYPES[dtype])
+            found = self.weights[dtype] = self.weights[torch.float32].with_type(STORED_TYPES[dtype])
         return found
 
     def set_pattern(self, crow: Tensor, col: Tensor) -> _tessera.Relocation:

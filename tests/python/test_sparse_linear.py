@@ -228,6 +228,21 @@ def test_set_pattern_moves_values_and_state(block_size):
     assert torch.allclose(layer(x), layer.to_dense()(x), atol=1e-5)
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_float64_weights_are_converted(dynamic):
+    layer = SparseLinear(40, 24, density=0.5, dynamic=dynamic)
+    x = torch.randn(3, 40)
+    expected = layer(x)
+    expected.sum().backward()
+    gradient = layer.weight.grad.clone()
+    layer.zero_grad()
+    layer.double()
+    assert torch.equal(layer(x), expected)
+    layer(x).sum().backward()
+    assert layer.weight.grad.dtype == torch.float64 and torch.equal(layer.weight.grad.float(), gradient)
+    assert torch.allclose(layer(x.double()), layer.to_dense()(x.double()), atol=1e-5)
+
+
 def test_refuses_bad_arguments():
     linear = torch.nn.Linear(40, 24)
     for density in (0, -1, 1.5, float("nan")):
@@ -254,8 +269,8 @@ def test_refuses_bad_arguments():
         layer.set_pattern(layer.crow_indices, layer.col_indices)
     with pytest.raises(ValueError, match="39"):
         layer(torch.randn(2, 39))
-    with pytest.raises(TypeError):
-        torch.func.functional_call(layer, {"weight": layer.weight.double()}, (torch.randn(2, 40),))
+    with pytest.raises(TypeError, match="complex64"):
+        torch.func.functional_call(layer, {"weight": layer.weight.to(torch.complex64)}, (torch.randn(2, 40),))
     with pytest.raises(ValueError, match="packed order"):
         torch.func.functional_call(layer, {"weight": layer.weight[1:]}, (torch.randn(2, 40),))
     layer.col_indices[3] = 4000

@@ -78,7 +78,7 @@ def test_complex_butterflies_take_real_inputs(dtype):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("of_x", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("of_parameters", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("of_parameters", [torch.float32, torch.float64, torch.bfloat16])
 def test_results_have_the_type_of_x(kind, of_x, of_parameters):
     torch.manual_seed(0)
     layer = layers(24, 50)[kind].to(of_parameters)
@@ -112,3 +112,27 @@ def test_formulas_take_16_bits(kind, dtype):
     layer, x = layers(24, 50)[kind], torch.randn(5, 24)
     y = layer.reference(x.to(dtype))
     assert y.dtype == dtype and torch.allclose(y.float(), layer(x), rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_formulas_have_gradients(kind):
+    layer = layers(24, 50)[kind]
+    x = torch.randn(5, 24)
+    found = []
+    for call in (layer, layer.reference):
+        found.append(torch.autograd.grad(call(x).square().sum(), list(layer.parameters())))
+    for ours, expected in zip(*found, strict=True):
+        assert torch.allclose(ours, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_made_in_float64(kind):
+    torch.set_default_dtype(torch.float64)
+    try:
+        layer = layers(24, 50)[kind]
+        x = torch.randn(5, 24)
+        y = layer(x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {p.dtype for p in layer.parameters()} == {y.dtype} == {torch.float64}
+    assert torch.allclose(y, layer.reference(x), atol=1e-4)

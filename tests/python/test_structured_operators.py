@@ -220,6 +220,17 @@ def test_permutations_that_change_are_noticed():
     assert torch.allclose(layer(x), layer.reference(x), atol=1e-5)
 
 
+def test_permutations_that_change_without_a_version_are_noticed():
+    layer = nn.FastfoodLinear(8, 8)
+    x = torch.randn(3, 8)
+    layer(x)
+    layer.P.data[0] = layer.P[0].flip(0)
+    assert torch.allclose(layer(x), layer.reference(x), atol=1e-5)
+    held = layer.P.numpy()
+    held[0, :2] = held[0, :2][::-1].copy()
+    assert torch.allclose(layer(x), layer.reference(x), atol=1e-5)
+
+
 def test_permutations_go_with_their_tensors():
     gc.collect()
     before = len(_structured_products._permutations)

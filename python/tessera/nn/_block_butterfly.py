@@ -81,7 +81,7 @@ class BlockButterflyLinear(StructuredLinear):
 
     def _formula(self, x: Tensor) -> Tensor:
         for factor in self._chain():
-            x = x @ factor.dense_weight().to(x.dtype).t()
+            x = x @ factor._matrix().to(x.dtype).t()
         return x
 
     def rate_scales(self) -> Mapping[str, float]:

@@ -98,7 +98,7 @@ class PixelflyLinear(SparseLinear):
     def reference(self, x: Tensor) -> Tensor:
         """The layer by its formula, with parameters in the type of `x`."""
         x = checked_input(x, self.in_features)
-        y = x @ super().dense_weight().to(x.dtype).t()
+        y = x @ self._matrix().to(x.dtype).t()
         if self.lowrank_first is not None and self.lowrank_second is not None:
             y = y + x @ self.lowrank_first.weight.to(x.dtype).t() @ self.lowrank_second.weight.to(x.dtype).t()
         return y if self.bias is None else y + self.bias.to(x.dtype)

@@ -14,6 +14,10 @@ from tessera._prepared import Prepared, prepared_for, remember, stored
 from tessera._saved import SavedWeight
 
 
+#: FP32 holds all integers up to here.
+_EXACT = 1 << 24
+
+
 class SparseLinear(nn.Module):
     """y = activation(x · Wᵀ + bias) with a sparse W, instead of `torch.nn.Linear`.
 
@@ -189,6 +193,14 @@ class SparseLinear(nn.Module):
         return _blocks.scatter_blocks(values, self._positions(), self._shape(), self.block_size)
 
     def set_pattern(self, crow_indices: Tensor, col_indices: Tensor, state: Iterable[Tensor] = ()) -> None:
+    def _matrix(self) -> Tensor:
+        """W with its gradient."""
+        places = torch.arange(self.weight.numel())
+        # Where each value lies, unpacked in two parts that FP32 holds exactly.
+        low, high = (self.unpack(part).to(torch.int64) for part in (places % _EXACT, places // _EXACT))
+        values = self.weight[low + _EXACT * high]
+        return _blocks.scatter_blocks(values, self._positions(), self._shape(), self.block_size)
+
         """Change the pattern of a dynamic layer: blocks in both patterns keep their values, new ones are 0.
 
         `state` are other tensors in packed order that follow: the gradient, and an optimizer's state. Shapes stay, so
