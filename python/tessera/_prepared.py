@@ -219,6 +219,8 @@ def _prepare(
 ) -> Prepared:
     """The pattern of new or changed index tensors."""
     out_features, in_features, block_size, dynamic = shape
+    if min(out_features, in_features) < 1:
+        raise ValueError(f"a weight of {out_features} × {in_features}; both must be at least 1")
     _check_indices(crow, col, packed_format, out_features, block_size)
     prepared = None
     if entry is not None and entry.prepared.shape == shape and entry.prepared.capacity in (None, col.numel()):

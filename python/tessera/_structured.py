@@ -63,6 +63,11 @@ class _Map:
     #: The same for layers: by whether there is a bias, and by `others`.
     layer_calls: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
+    def check_sizes(self, arguments: Sequence[Any]) -> None:
+        for size in arguments[self.parameters :]:
+            if isinstance(size, int) and not isinstance(size, bool) and size < 1:
+                raise ValueError(f"{self.name} has a size of {size}; sizes must be at least 1")
+
     def leading(self, x: Tensor, result: tuple[int, ...]) -> torch.Size:
         """The batch dimensions of x, which has as many others as the result."""
         if x.dim() < len(result):
@@ -80,6 +85,7 @@ class _Map:
     def _plan(
         self, key: tuple[Any, ...], x: Tensor, arguments: Sequence[Any], bias_shape: tuple[int, ...] | None
     ) -> products.Call:
+        self.check_sizes(arguments)
         result = self.result(x, *arguments)
         leading = self.leading(x, result)
         batch = leading.numel()
@@ -120,6 +126,7 @@ def _backward_cpu(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[T
 
 def _forward_fake(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
     check_real(x, *arguments[: kind.parameters])
+    kind.check_sizes(arguments)
     result = kind.result(x, *arguments)
     return x.new_empty((*kind.leading(x, result), *result))
 

@@ -442,7 +442,9 @@ def test_other_names_of_factors():
         (lambda: nn.PixelflyLinear(8, 8, butterfly_size=6, rank=1), "a butterfly size of 6"),
         (lambda: nn.flat_butterfly(8, 8, 1, 4, factors=3), "3 butterfly factors; 4 cells have 1 to 2"),
         (lambda: nn.BlockButterflyLinear(8, 8, block_size=5), "a block size of 5; use 4, 8, 16 or 32"),
-        (lambda: nn.FastfoodLinear(4, 4, permutation=torch.zeros(4)), "each of 0 to 3 once"),
+        (lambda: nn.PixelflyLinear(8, 8, block_size=-4), "block_size is -4; it must be at least 1"),
+        (lambda: nn.FastfoodLinear(4, 4, permutation=torch.arange(5)), "each of 0 to 3 once"),
+        (lambda: nn.FastfoodLinear(4, 4, permutation=torch.zeros(4, dtype=torch.int64)), "each of 0 to 3 once"),
     ],
 )
 def test_errors(make, message):

@@ -110,10 +110,7 @@ class FastfoodLinear(StructuredLinear):
             self.register_parameter(name, nn.Parameter(torch.empty(shape, dtype=dtype)))
         if permutation is None:
             permutation = torch.stack([torch.randperm(size) for _ in range(shape[0])])
-        permutation = permutation.reshape(shape).to(torch.int64)
-        if not torch.equal(permutation.sort(-1).values, torch.arange(size).expand(shape)):
-            raise ValueError(f"a row of the permutation does not hold each of 0 to {size - 1} once")
-        self.register_buffer("P", permutation)
+        self.register_buffer("P", _transforms.checked_permutation(permutation, shape))
         self._add_bias(bias, dtype)
         self.reset_parameters()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tessera._prepared import check_real
+from tessera.nn._sparse import checked_size
 from tessera.nn._structured import StructuredLinear, chosen, rate_scale, scaled_deviation
 
 _INITS = ("normal", "uniform", "scaled", "empty")
@@ -37,9 +38,8 @@ class LowRankLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        if not 1 <= rank <= min(in_features, out_features):
-            raise ValueError(f"rank is {rank}; it must be 1 to {min(in_features, out_features)}")
-        self.rank, self.init = rank, chosen("init", init, _INITS)
+        self.rank = checked_size("rank", rank, 1, min(in_features, out_features))
+        self.init = chosen("init", init, _INITS)
         self.U = nn.Parameter(torch.empty(out_features, rank, dtype=dtype))
         self.V = nn.Parameter(torch.empty(rank, in_features, dtype=dtype))
         self._add_bias(bias, dtype)

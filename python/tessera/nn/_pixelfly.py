@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
-from tessera.nn._sparse import SparseLinear, check_layer
+from tessera.nn._sparse import SparseLinear, check_layer, checked_size
 from tessera.nn._structured import checked_input, rate_scale
 
 
@@ -29,12 +29,11 @@ def flat_butterfly(
     stretch=False, a rectangular matrix repeats a square pattern instead: blocks of the longer side are dealt out in
     turn.
     """
-    if butterfly_size < 2:
-        raise ValueError(f"a butterfly size of {butterfly_size}; it must be a power of two, at least 2")
-    if factors is not None and factors < 1:
-        raise ValueError(f"{factors} butterfly factors; there must be at least 1")
-    sizes = (out_features, in_features, block_size, butterfly_size)
-    return torch.from_numpy(_tessera.flat_butterfly(*sizes, factors or 0, stretch))
+    check_layer(in_features, out_features, None)
+    checked_size("block_size", block_size)
+    cells = checked_size("butterfly_size", butterfly_size, 2)
+    count = 0 if factors is None else checked_size("factors", factors)
+    return torch.from_numpy(_tessera.flat_butterfly(out_features, in_features, block_size, cells, count, stretch))
 
 
 class PixelflyLinear(SparseLinear):
@@ -42,8 +41,9 @@ class PixelflyLinear(SparseLinear):
 
     The sparse weight has the blocks of `flat_butterfly`, and is that of a static `SparseLinear`: `weight` holds its
     values in packed order. `lowrank_first` and `lowrank_second` are [rank, in_features] and [out_features, rank];
-    rank=0 leaves them out. `load_state_dict` also takes the weight as other implementations have it, [in_features,
-    active blocks, block_size], and the bias in `lowrank_second`; `grouped_weight` returns the former.
+    `rank` is 32 by default, or what the layer's size allows; rank=0 leaves them out. `load_state_dict` also takes the
+    weight as other implementations have it, [in_features, active blocks, block_size], and the bias in `lowrank_second`;
+    `grouped_weight` returns the former.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PixelflyLinear(SparseLinear):
         *,
         block_size: int = 32,
         butterfly_size: int | None = None,
-        rank: int = 32,
+        rank: int | None = None,
         factors: int | None = None,
         stretch: bool = True,
         device: Any = None,
@@ -63,10 +63,10 @@ class PixelflyLinear(SparseLinear):
         nn.Module.__init__(self)
         check_layer(in_features, out_features, device)
         if butterfly_size is None:
-            cells = min(in_features, out_features) // max(1, block_size)
+            cells = min(in_features, out_features) // checked_size("block_size", block_size)
             butterfly_size = max(2, 1 << max(0, cells.bit_length() - 1))
-        if not 0 <= rank <= min(in_features, out_features):
-            raise ValueError(f"rank is {rank}; it must be 0 to {min(in_features, out_features)}")
+        most = min(in_features, out_features)
+        rank = min(32, most) if rank is None else checked_size("rank", rank, 0, most)
         active = flat_butterfly(out_features, in_features, block_size, butterfly_size, factors=factors, stretch=stretch)
         self.pattern_block_size, self.butterfly_size, self.rank = block_size, butterfly_size, rank
         stored_size = next(b for b in (32, 16, 8, 4, 1) if block_size % b == 0)

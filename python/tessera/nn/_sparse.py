@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -192,7 +193,6 @@ class SparseLinear(nn.Module):
         values = self.unpack(self.weight).to(self.weight.dtype)
         return _blocks.scatter_blocks(values, self._positions(), self._shape(), self.block_size)
 
-    def set_pattern(self, crow_indices: Tensor, col_indices: Tensor, state: Iterable[Tensor] = ()) -> None:
     def _matrix(self) -> Tensor:
         """W with its gradient."""
         places = torch.arange(self.weight.numel())
@@ -201,6 +201,7 @@ class SparseLinear(nn.Module):
         values = self.weight[low + _EXACT * high]
         return _blocks.scatter_blocks(values, self._positions(), self._shape(), self.block_size)
 
+    def set_pattern(self, crow_indices: Tensor, col_indices: Tensor, state: Iterable[Tensor] = ()) -> None:
         """Change the pattern of a dynamic layer: blocks in both patterns keep their values, new ones are 0.
 
         `state` are other tensors in packed order that follow: the gradient, and an optimizer's state. Shapes stay, so
@@ -351,8 +352,23 @@ def load_optimizer_state(
     optimizer.load_state_dict({**state, "state": converted})
 
 
+def checked_size(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """A size, which must be an integer in a range."""
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; it must be an integer") from None
+    if size < least or (most is not None and size > most):
+        allowed = f"at least {least}" if most is None else f"{least} to {most}"
+        raise ValueError(f"{name} is {size}; it must be {allowed}")
+    return size
+
+
 def check_layer(in_features: int, out_features: int, device: Any) -> None:
     """Refuses sizes and devices that no layer has."""
+    for name, value in (("in_features", in_features), ("out_features", out_features)):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{name} is {value!r}; it must be an integer")
     if in_features < 1 or out_features < 1:
         raise ValueError(f"a layer of {in_features} inputs and {out_features} outputs; both must be at least 1")
     if device is not None and torch.device(device).type != "cpu":

@@ -6,6 +6,7 @@ All strides increase; `twiddle_of` brings the factors into the layout of a layer
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +15,18 @@ from torch import Tensor
 def levels_for(features: int) -> int:
     """log₂ of the size of a butterfly with so many inputs, at least 1."""
     return max(1, (features - 1).bit_length())
+
+
+def checked_permutation(given: Tensor | Sequence[int], shape: tuple[int, ...]) -> Tensor:
+    """A copy of the indices in a shape; each of its rows must be a permutation."""
+    indices = torch.as_tensor(given)
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is torch.bool:
+        raise TypeError(f"a permutation of {indices.dtype}: its indices must be integers")
+    last = shape[-1] - 1
+    rows = indices.to(torch.int64, copy=True)
+    if rows.numel() != math.prod(shape) or bool((rows.reshape(shape).sort().values != torch.arange(last + 1)).any()):
+        raise ValueError(f"a permutation of shape {tuple(rows.shape)} does not hold each of 0 to {last} once")
+    return rows.reshape(shape)
 
 
 def bit_reversal(size: int) -> Tensor:
