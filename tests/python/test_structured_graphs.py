@@ -20,7 +20,10 @@ def layers():
         "blocks": nn.ButterflyLinear(24, 40, nblocks=2, increasing_stride=False),
         "tied": nn.ButterflyLinear(32, 32, tied=True, permutation="bit_reversal"),
         "monarch": nn.MonarchLinear(24, 40),
+        "padded": nn.ButterflyLinear(24, 40, permutation="bit_reversal"),
         "block diagonal": nn.BlockDiagonalLinear(24, 40),
+        "shuffled": nn.BlockDiagonalLinear(24, 40, nblocks=3, shuffle=True),
+        "padded and shuffled": nn.BlockDiagonalLinear(25, 40, nblocks=4, shuffle=True),
         "kronecker": nn.KroneckerLinear(24, 40, factors=[(2, 5, 6, 2), (1, 10, 5, 4)]),
         "fastfood": nn.FastfoodLinear(24, 40),
         "circulant": nn.CirculantLinear(24, 40),
@@ -93,6 +96,28 @@ def test_features_are_selected():
 
     x = torch.randn(2, 3)
     assert np.array_equal(model.from_torch(Select(), x).session().run(x), x[:, [0, 0, 1]])
+
+
+def test_features_are_padded():
+    class Pad(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.pad(x, (1, 2, 0, 1), value=3.0)
+
+    x = torch.randn(2, 3)
+    assert np.array_equal(model.from_torch(Pad(), x).session().run(x), Pad()(x))
+
+
+def test_bpbp_is_two_permuted_butterflies():
+    graph = model.Graph()
+    y = model.linear_layer(graph.input("x", (5, 11)), 7, "w", structure="bpbp")
+    graph.output("y", y)
+    session = graph.session()
+    sizes = ((11, 16), (16, 7))
+    layers = [nn.ButterflyLinear(*size, False, tied=True, permutation="bit_reversal") for size in sizes]
+    for layer, name in zip(layers, ("w.twiddle1", "w.twiddle2"), strict=True):
+        layer.twiddle.data = torch.as_tensor(session.get(name)).reshape(layer.twiddle.shape)
+    x = torch.randn(5, 11)
+    assert np.allclose(session.run(x), torch.nn.Sequential(*layers)(x).detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ("butterfly", "blocks", "tied", "fastfood"))

@@ -223,6 +223,29 @@ def test_orthogonal_and_identity_butterflies(complex):
     assert torch.allclose(nn.ButterflyLinear(32, 32, init="identity", **options).dense_weight(), eye)
 
 
+@pytest.mark.parametrize("init", ["identity", "hadamard", "fft_no_br", "ifft_no_br", "dft", "idft", "dct"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_transforms_of_one_number(init, tied):
+    layer = nn.ButterflyLinear(1, 1, False, complex=True, tied=tied, init=init)
+    assert torch.equal(layer.dense_weight(), torch.ones(1, 1, dtype=torch.complex64))
+    x = torch.randn(3, 1)
+    assert torch.allclose(layer(x).real, x)
+
+
+@pytest.mark.parametrize("complex", [True, False])
+def test_bits_are_reversed_over_all_places(complex):
+    layer = nn.ButterflyLinear(6, 5, complex=complex, permutation="bit_reversal")
+    whole = nn.ButterflyLinear(8, 5, complex=complex, permutation="bit_reversal")
+    whole.load_state_dict(layer.state_dict())
+    x = torch.randn(3, 6)
+    padded = torch.nn.functional.pad(x, (0, 2))
+    assert torch.equal(layer(x), whole(padded))
+    dtype = torch.complex128 if complex else torch.float64
+    assert torch.allclose(layer.reference(x.to(dtype)), whole.reference(padded.to(dtype)))
+    plain = nn.ButterflyLinear(4, 4, permutation=[2, 0, 3, 1])
+    assert plain.permutation.tolist() == [2, 0, 3, 1]
+
+
 def test_two_permuted_butterflies_make_bpbp():
     torch.manual_seed(0)
     first = nn.ButterflyLinear(16, 16, False, permutation="bit_reversal")
@@ -382,6 +405,14 @@ def test_16_bit_inputs(kind):
 # As modules.
 
 
+def test_checkpoints_without_a_permutation():
+    layer = nn.ButterflyLinear(6, 8, permutation="bit_reversal")
+    saved = nn.ButterflyLinear(6, 8).state_dict()
+    layer.load_state_dict(saved)
+    assert torch.equal(layer.twiddle, saved["twiddle"])
+    assert torch.equal(layer.permutation, nn.bit_reversal(8))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_and_files(kind):
     torch.manual_seed(0)
@@ -435,6 +466,7 @@ def test_other_names_of_factors():
         (lambda: nn.ButterflyLinear(3, 8, permutation=torch.tensor([0, 2, 2])), "each of 0 to 2 once"),
         (lambda: nn.MonarchLinear(8, 8, nblocks=0), "nblocks is 0"),
         (lambda: nn.KroneckerLinear(8, 8, factors=[]), "at least one is needed"),
+        (lambda: nn.KroneckerLinear(8, 8, factors=[(2, 4, -4, 1)]), "c is -4; it must be at least 1"),
         (lambda: nn.KroneckerLinear(8, 8, factors=[(2, 4, 4, 1), (1, 4, 4, 3)]), "8 outputs, the next 12 inputs"),
         (lambda: nn.KroneckerLinear(9, 8, factors=[(2, 4, 4, 1)]), "8 inputs to 8 outputs; the layer has 9 and 8"),
         (lambda: nn.LowRankLinear(8, 4, rank=5), "rank is 5; it must be 1 to 4"),
@@ -452,3 +484,24 @@ def test_errors(make, message):
         make()
     with pytest.raises(RuntimeError, match="run on the CPU, not on cuda"):
         nn.CirculantLinear(4, 4, device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.ButterflyLinear(2.5, 3), "in_features is 2.5; it must be an integer"),
+        (lambda: nn.MonarchLinear(3, "a"), "out_features is 'a'; it must be an integer"),
+        (lambda: nn.MonarchLinear(8, 8, nblocks=2.5), "nblocks is 2.5"),
+        (lambda: nn.LowRankLinear(8, 8, rank=2.0), "rank is 2.0"),
+        (lambda: nn.PixelflyLinear(8, 8, block_size=None), "block_size is None"),
+        (lambda: nn.KroneckerLinear(8, 8, factors=[(1, 8, 8.0, 1)]), "c is 8.0"),
+        (lambda: nn.ButterflyLinear(4, 4, permutation=torch.tensor([0.5, 1, 2, 3])), "its indices must be integers"),
+    ],
+)
+def test_sizes_and_indices_are_integers(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_the_default_rank_follows_the_size():
+    assert nn.PixelflyLinear(784, 10).rank == 10 and nn.PixelflyLinear(784, 100).rank == 32

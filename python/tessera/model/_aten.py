@@ -454,6 +454,30 @@ def _cat(call: Call, values: list[Value], dim: int = 0) -> Value:
     return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
 
 
+@handles("pad.default")
+def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", value: float | None = None) -> Value:
+    if mode != "constant":
+        raise ValueError(f"padding by {mode!r} is not possible, only by a constant")
+    return _constant_pad(call, x, padding, value or 0)
+
+
+@handles("constant_pad_nd.default")
+def _constant_pad(call: Call, x: Value, padding: Sequence[int], value: float = 0) -> Value:
+    if call.dtype is None or any(count < 0 for count in padding):
+        raise ValueError(f"padding of {list(padding)} is not possible: only counts of at least 0")
+    dtype = type_of(call.dtype)
+
+    def constant(dim: int, count: int) -> list[Value]:
+        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+        return [call.graph.constant(np.full(shape, value, np.float32), dtype=dtype)] if count else []
+
+    for i in range(0, len(padding), 2):  # from the last dimension
+        dim = len(x.shape) - 1 - i // 2
+        parts = [*constant(dim, padding[i]), x, *constant(dim, padding[i + 1])]
+        x = ops.concatenate(parts, dim) if len(parts) > 1 else x
+    return x
+
+
 @handles("stack.default")
 def _stack(call: Call, values: list[Value], dim: int = 0) -> Value:
     dim %= len(call.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from tessera import _structured as operators
 from tessera._prepared import check_real
 from tessera.nn import _transforms, formulas
-from tessera.nn._structured import StructuredLinear, checked_input, chosen, rate_scale
+from tessera.nn._sparse import checked_size
+from tessera.nn._structured import StructuredLinear, checked_input, chosen, rate_scale, reordered
 
 _INITS = ("randn", "ortho", "identity", "hadamard", "fft_no_br", "ifft_no_br", "dft", "idft", "dct", "empty")
 _COMPLEX_INITS = ("fft_no_br", "ifft_no_br", "dft", "idft", "dct")
@@ -32,7 +33,8 @@ class ButterflyLinear(StructuredLinear):
     (Fourier transforms without their permutation), "dft", "idft" or "dct" (with it; the DCT is the real part of the
     result), or the values of `twiddle`. Transforms are orthogonal or unitary.
 
-    `permutation` reorders the inputs first: "bit_reversal", or indices. Two layers with permutations in sequence make
+    `permutation` reorders the inputs first: "bit_reversal" of all N, zeros at the end included, or indices of the
+    inputs. Two layers with permutations in sequence make
     the stronger BPBP.
     """
 
@@ -50,13 +52,13 @@ class ButterflyLinear(StructuredLinear):
         increasing_stride: bool = True,
         nblocks: int = 1,
         init: str | Tensor = "randn",
-        permutation: str | Tensor | None = None,
+        permutation: str | Tensor | Sequence[int] | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        if nblocks < 1 or (tied and nblocks != 1):
-            raise ValueError(f"nblocks is {nblocks}; it must be at least 1, and 1 for tied factors")
+        if checked_size("nblocks", nblocks) > 1 and tied:
+            raise ValueError(f"nblocks is {nblocks}; it must be 1 for tied factors")
         self.complex, self.tied, self.increasing_stride, self.nblocks = complex, tied, increasing_stride, nblocks
         levels = _transforms.levels_for(in_features)
         self.size = 1 << levels
@@ -76,29 +78,26 @@ class ButterflyLinear(StructuredLinear):
         self.register_buffer("permutation", self._permutation(permutation))
         self.reset_parameters()
 
-    def _check_init(self, permutation: str | Tensor | None) -> None:
+    def _check_init(self, permutation: str | Tensor | Sequence[int] | None) -> None:
         if self.init in _COMPLEX_INITS and not self.complex:
             raise ValueError(f"init {self.init!r} needs complex=True")
         if self.init in ("dft", "idft", "dct"):
-            if self.in_features != self.size:
+            if self.in_features not in (1, self.size):
                 raise ValueError(f"init {self.init!r} is for powers of two, not for {self.in_features} inputs")
             if permutation is not None or not self.increasing_stride or self.nblocks != 1:
                 raise ValueError(f"init {self.init!r} sets the permutation; strides increase, in one block")
 
-    def _permutation(self, given: str | Tensor | None) -> Tensor | None:
+    def _permutation(self, given: str | Tensor | Sequence[int] | None) -> Tensor | None:
         if self.init == "dct":
             return _transforms.cosine_order(self.size)
         if self.init in ("dft", "idft"):
             return _transforms.bit_reversal(self.size)
         if isinstance(given, str):
             chosen("permutation", given, ("bit_reversal",))
-            return _transforms.bit_reversal(self.in_features)
+            return _transforms.bit_reversal(self.size)
         if given is None:
             return None
-        given = given.to(torch.int64)
-        if not torch.equal(given.sort().values, torch.arange(self.in_features)):
-            raise ValueError(f"the permutation does not hold each of 0 to {self.in_features - 1} once")
-        return given.clone()
+        return _transforms.checked_permutation(given, (self.in_features,))
 
     def reset_parameters(self) -> None:
         """Initialise again, as the layer was made; given values of `twiddle` stay."""
@@ -116,7 +115,7 @@ class ButterflyLinear(StructuredLinear):
 
     def _transform(self) -> Tensor:
         levels = self.size.bit_length() - 1
-        if self.init == "identity":
+        if self.init == "identity" or self.in_features == 1:  # whose transforms are
             factors = _transforms.identity_factors(levels)
         elif self.init == "hadamard":
             factors = _transforms.hadamard_factors(levels)
@@ -155,7 +154,7 @@ class ButterflyLinear(StructuredLinear):
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         permutation = self._buffers["permutation"]
         if permutation is not None:
-            x = x.index_select(-1, permutation)
+            x = reordered(x, permutation)
         if self.complex:
             x = torch.view_as_real(x)
         return operators.butterfly(bias, x, self.twiddle, self.out_features, self.increasing_stride)
@@ -168,7 +167,7 @@ class ButterflyLinear(StructuredLinear):
 
     def _formula(self, x: Tensor) -> Tensor:
         if self.permutation is not None:
-            x = x.index_select(-1, self.permutation)
+            x = reordered(x, self.permutation)
         twiddle = self.twiddle.to(x.dtype) if not self.complex else _as_complex(self.twiddle, x.dtype)
         return formulas.butterfly(x, twiddle, self.out_features, increasing_stride=self.increasing_stride)
 
@@ -198,6 +197,8 @@ class ButterflyLinear(StructuredLinear):
         return ", ".join([*parts, f"increasing_stride={self.increasing_stride}, init={self.init}"])
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        if self.permutation is not None:  # which other implementations do not save
+            state_dict.setdefault(prefix + "permutation", self.permutation)
         for name in ("twiddle", "bias"):
             value = state_dict.get(prefix + name)
             if isinstance(value, Tensor) and value.is_complex():

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from tessera import _structured as operators
 from tessera.nn import formulas
-from tessera.nn._structured import StructuredLinear, chosen, rate_scale, scaled_deviation
+from tessera.nn._sparse import checked_size
+from tessera.nn._structured import StructuredLinear, chosen, rate_scale, reordered, scaled_deviation
 
 _INITS = ("uniform", "scaled", "empty")
 
@@ -33,6 +34,7 @@ class BlockDiagonalLinear(StructuredLinear):
     """
 
     weight: nn.Parameter
+    _order: Tensor | None
 
     def __init__(
         self,
@@ -47,9 +49,11 @@ class BlockDiagonalLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.nblocks, self.shuffle, self.init = _checked_blocks(nblocks), shuffle, chosen("init", init, _INITS)
+        self.nblocks, self.shuffle, self.init = checked_size("nblocks", nblocks), shuffle, chosen("init", init, _INITS)
         shape = (nblocks, -(-out_features // nblocks), -(-in_features // nblocks))
         self.weight = nn.Parameter(torch.empty(shape, dtype=dtype))
+        order = torch.arange(nblocks * shape[2]).reshape(nblocks, -1).t().reshape(-1) if shuffle else None
+        self.register_buffer("_order", order, persistent=False)
         self._add_bias(bias, dtype)
         self.reset_parameters()
 
@@ -59,11 +63,8 @@ class BlockDiagonalLinear(StructuredLinear):
         self._reset_bias()
 
     def _shuffled(self, x: Tensor) -> Tensor:
-        if not self.shuffle:
-            return x
-        x = nn.functional.pad(x, (0, self.nblocks * self.weight.shape[2] - self.in_features))
-        groups: Tensor = x.unflatten(-1, (self.nblocks, -1))
-        return groups.transpose(-1, -2).flatten(-2)
+        order = self._buffers["_order"]
+        return x if order is None else reordered(x, order)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         weight = self.weight
@@ -102,7 +103,7 @@ class MonarchLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.nblocks, self.init = _checked_blocks(nblocks), chosen("init", init, _INITS)
+        self.nblocks, self.init = checked_size("nblocks", nblocks), chosen("init", init, _INITS)
         inputs, outputs = -(-in_features // nblocks), -(-out_features // nblocks)
         hidden = min(inputs, outputs)
         self.blkdiag1 = nn.Parameter(torch.empty(nblocks, hidden, inputs, dtype=dtype))
@@ -158,7 +159,7 @@ class KroneckerLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.factors = tuple((int(a), int(b), int(c), int(d)) for a, b, c, d in factors)
+        self.factors = tuple(_checked_factor(*factor) for factor in factors)
         self.init = chosen("init", init, _INITS)
         _check_chain(self.factors, in_features, out_features)
         self.weights = nn.ParameterList(torch.empty(a, d, b, c, dtype=dtype) for a, b, c, d in self.factors)
@@ -190,15 +191,13 @@ class KroneckerLinear(StructuredLinear):
         return f"{super().extra_repr()}, factors={list(self.factors)}"
 
 
-def _checked_blocks(nblocks: int) -> int:
-    if nblocks < 1:
-        raise ValueError(f"nblocks is {nblocks}; it must be at least 1")
-    return nblocks
+def _checked_factor(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
+    return checked_size("a", a), checked_size("b", b), checked_size("c", c), checked_size("d", d)
 
 
 def _check_chain(factors: Sequence[tuple[int, int, int, int]], inputs: int, outputs: int) -> None:
-    if not factors or any(size < 1 for factor in factors for size in factor):
-        raise ValueError(f"factors are {list(factors)}; at least one is needed, of positive sizes")
+    if not factors:
+        raise ValueError("factors are empty; at least one is needed")
     for (a, b, _, d), (following_a, _, c, following_d) in zip(factors, factors[1:], strict=False):
         if a * b * d != following_a * c * following_d:
             raise ValueError(f"a factor has {a * b * d} outputs, the next {following_a * c * following_d} inputs")

@@ -92,6 +92,12 @@ def checked_input(x: Tensor, in_features: int) -> Tensor:
     return x
 
 
+def reordered(x: Tensor, permutation: Tensor) -> Tensor:
+    """x[..., permutation], where places that x lacks at its end are zeros."""
+    missing = permutation.numel() - x.shape[-1]
+    return (nn.functional.pad(x, (0, missing)) if missing else x).index_select(-1, permutation)
+
+
 def scaled_deviation(inputs: int, outputs: int) -> float:
     """The standard deviation of a factor with so many inputs per output and outputs per input."""
     return math.sqrt(1 / inputs) * min(1.0, math.sqrt(outputs / inputs))
