@@ -126,6 +126,22 @@ def test_pixelfly_is_better_than_its_parts():
     assert both < rough
 
 
+@pytest.mark.parametrize("shape", [(16, 16), (20, 50), (50, 20)])
+@pytest.mark.parametrize("permutation", ["bit_reversal", "random"])
+def test_permuted_butterflies(shape, permutation):
+    torch.manual_seed(0)
+    options = {"permutation": torch.randperm(shape[0]) if permutation == "random" else permutation}
+    layer = nn.ButterflyLinear(*shape, bias=False, dtype=torch.float64, **options)
+    assert nn.project(layer.dense_weight(), "butterfly", sweeps=0, **options).error < 1e-12
+
+
+def test_complex_layers_of_real_ones():
+    dense = dense_of(8, 8)
+    layer, error = nn.project(dense, "butterfly", complex=True)
+    assert error <= nn.project(dense, "butterfly").error + 1e-6
+    assert torch.equal(layer.bias[:, 0], dense.bias) and not layer.bias[:, 1].any()
+
+
 def test_errors():
     dense = dense_of(8, 8)
     with pytest.raises(ValueError, match="cannot project to 'fastfood': use one of butterfly, monarch"):
@@ -134,5 +150,11 @@ def test_errors():
         nn.project(dense, "butterfly", nblocks=2)
     with pytest.raises(ValueError, match=r"not the shape \(8,\)"):
         nn.project(torch.ones(8), "circulant")
+    with pytest.raises(TypeError, match=r"a weight of torch\.int64"):
+        nn.project(torch.ones(8, 8, dtype=torch.int64), "circulant")
+    with pytest.raises(ValueError, match="infinite or not numbers"):
+        nn.project(torch.full((8, 8), math.nan), "monarch")
+    with pytest.raises(ValueError, match="init is not an option"):
+        nn.project(dense, "monarch", init="scaled")
     with pytest.raises(ValueError, match="not to 'monarch'"):
         nn.project(torch.ones(8, 8, dtype=torch.complex64), "monarch")

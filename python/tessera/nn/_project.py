@@ -47,6 +47,12 @@ def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projec
     matrix = (dense if isinstance(dense, Tensor) else dense.weight).detach()
     if matrix.dim() != 2 or matrix.numel() == 0:
         raise ValueError(f"a weight has two dimensions, not the shape {tuple(matrix.shape)}")
+    if not (matrix.is_floating_point() or matrix.is_complex()):
+        raise TypeError(f"a weight of {matrix.dtype}: use a floating-point type")
+    if not bool(torch.isfinite(matrix).all()):
+        raise ValueError("the weight has elements that are infinite or not numbers: nothing is nearest to them")
+    if "init" in options:
+        raise ValueError("init is not an option: the values of the layer follow from the weight")
     bias = None if isinstance(dense, Tensor) else dense.bias
     real = matrix.dtype.to_real() if matrix.is_complex() else matrix.dtype
     out_features, in_features = matrix.shape
@@ -56,12 +62,18 @@ def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projec
         raise ValueError(f"a complex weight can be projected to 'butterfly', not to {structure!r}")
     layer = _PROJECTIONS[structure](exact, in_features, out_features, given)
     if bias is not None and layer.bias is not None:
-        layer.bias.copy_(torch.view_as_real(bias) if bias.is_complex() else bias)
+        layer.bias.copy_(_pairs(bias) if layer.bias.dim() > bias.dim() else bias)
     if isinstance(dense, nn.Linear):
         layer.train(dense.training)
     size = float(exact.norm())
-    error = float((layer.dense_weight().to(exact.dtype) - exact).norm())
+    found = layer.dense_weight()
+    error = float((found.to(torch.promote_types(found.dtype, exact.dtype)) - exact).norm())
     return Projection(layer, error / size if size > 0 else error)
+
+
+def _pairs(values: Tensor) -> Tensor:
+    """Real and imaginary parts."""
+    return torch.view_as_real(values) if values.is_complex() else torch.stack((values, torch.zeros_like(values)), -1)
 
 
 def _butterfly(matrix: Tensor, inputs: int, outputs: int, options: dict[str, Any]) -> ButterflyLinear:
@@ -73,10 +85,10 @@ def _butterfly(matrix: Tensor, inputs: int, outputs: int, options: dict[str, Any
         raise ValueError("tied butterflies, and those of several blocks, have no projection: train them")
     if layer.complex:
         matrix = matrix.to(torch.complex128)
-    if layer.permutation is not None:  # W = B · P: columns of B are those of W in the order of the inputs
-        matrix = matrix[:, layer.permutation]
     padded = torch.zeros(layer.stacks * layer.size, layer.size, dtype=matrix.dtype)
     padded[:outputs, :inputs] = matrix
+    if layer.permutation is not None:  # W = B · P: columns of B are those of W in the order of the inputs
+        padded[:, : layer.permutation.numel()] = padded[:, layer.permutation]
     padded = padded.reshape(layer.stacks, layer.size, layer.size)
     if layer.increasing_stride:
         factors = _butterfly_projection.factorise(padded, sweeps)
