@@ -142,6 +142,13 @@ def test_complex_layers_of_real_ones():
     assert torch.equal(layer.bias[:, 0], dense.bias) and not layer.bias[:, 1].any()
 
 
+@pytest.mark.parametrize("shape", [(37, 100), (100, 60), (64, 64), (50, 24)])
+def test_pixelflies_are_found(shape):
+    torch.manual_seed(0)
+    layer = nn.PixelflyLinear(*shape, bias=False, block_size=8, rank=1, dtype=torch.float64)
+    assert nn.project(layer.dense_weight(), "pixelfly", block_size=8, rank=1).error < 5e-3
+
+
 def test_errors():
     dense = dense_of(8, 8)
     with pytest.raises(ValueError, match="cannot project to 'fastfood': use one of butterfly, monarch"):

@@ -36,7 +36,8 @@ def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projec
         monarch          the best, by singular values of blocks
         block_diagonal   the best
         low_rank         the best, by singular values
-        pixelfly         low rank outside the blocks, by alternating least squares (`sweeps`, at most 20)
+        pixelfly         low rank outside the blocks, by alternating least squares (`sweeps`, at most 20), from
+                         singular vectors and from random ones: a local optimum
         circulant        the best: means of diagonals
         toeplitz         the best
 
@@ -179,16 +180,26 @@ def _low_rank_outside(matrix: Tensor, mask: Tensor, rank: int, sweeps: int) -> t
     """U and V nearest to a matrix where a mask, which the sparse part takes, is False: alternating least squares."""
     outside = (~mask).to(matrix.dtype)
     wanted = matrix * outside
-    u, v = _low_rank_factors(wanted, rank)
+    # Singular vectors are 0 in parts of the matrix that no place connects, and stay so: begin at random, too.
+    random = torch.randn(rank, matrix.shape[1], dtype=matrix.dtype, generator=torch.Generator().manual_seed(0))
+    starts = [_low_rank_factors(wanted, rank), (torch.zeros_like(wanted[:, :rank]), random)]
+    found = [_alternate(wanted, outside, *start, sweeps) for start in starts]
+    _, u, v = min(found, key=lambda each: each[0])
+    return _low_rank_factors(u @ v, rank)
+
+
+def _alternate(wanted: Tensor, outside: Tensor, u: Tensor, v: Tensor, sweeps: int) -> tuple[float, Tensor, Tensor]:
+    """The squared error at the places, U and V after alternating least squares."""
     ridge = 1e-4 * float(torch.linalg.matrix_norm(wanted, 2))  # where the places determine no unique factors
-    size = error = float(wanted.square().sum())
+    size = float(wanted.square().sum())
+    error = float((wanted - outside * (u @ v)).square().sum())
     for _ in range(sweeps):
         u = _nearest_rows(wanted, outside, v, ridge)
         v = _nearest_rows(wanted.t(), outside.t(), u.t(), ridge).t()
         before, error = error, float((wanted - outside * (u @ v)).square().sum())
         if before - error <= 1e-9 * size:
             break
-    return _low_rank_factors(u @ v, rank)
+    return error, u, v
 
 
 def _nearest_rows(wanted: Tensor, outside: Tensor, v: Tensor, ridge: float) -> Tensor:
