@@ -91,6 +91,10 @@ class Prepared:
         self._collects = collects
         self.dense_gradient = None
 
+    def go_on_collecting(self, former: Prepared) -> None:
+        """Take over what a pattern that this one replaces was asked to collect."""
+        self._collects, self.dense_gradient = former._collects, former.dense_gradient
+
     def _product(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         product = self.products.get(key)
         if product is None:
@@ -165,7 +169,7 @@ def stored(crow: Tensor, col: Tensor) -> Tensor:
 def _versions(crow: Tensor, col: Tensor, packed_format: Tensor) -> tuple[int, int, int] | None:
     try:
         return crow._version, col._version, packed_format._version
-    except RuntimeError:  # tensors made in inference mode count no versions
+    except RuntimeError:  # tensors made in inference mode count no versions: their contents are compared
         return None
 
 
@@ -174,14 +178,11 @@ class _Entry:
 
     __slots__ = ("digest", "others", "prepared", "versions")
 
-    def __init__(self, prepared: Prepared, crow: Tensor, col: Tensor, packed_format: Tensor) -> None:
+    def __init__(self, prepared: Prepared, crow: Tensor, col: Tensor, packed_format: Tensor, digest: bytes) -> None:
         self.prepared = prepared
-        self.note(crow, col, packed_format)
-
-    def note(self, crow: Tensor, col: Tensor, packed_format: Tensor) -> None:
         self.others = (crow.data_ptr(), packed_format.data_ptr())
         self.versions = _versions(crow, col, packed_format)
-        self.digest = _digest(crow, col)
+        self.digest = digest
 
 
 # By the storage of col_indices, whose Python object lives as long as its memory, and the place in it.
@@ -222,11 +223,12 @@ def _prepare(
     if min(out_features, in_features) < 1:
         raise ValueError(f"a weight of {out_features} × {in_features}; both must be at least 1")
     _check_indices(crow, col, packed_format, out_features, block_size)
+    digest = _digest(crow, col)
     prepared = None
     if entry is not None and entry.prepared.shape == shape and entry.prepared.capacity in (None, col.numel()):
-        if entry.digest == _digest(crow, col):
+        if entry.digest == digest:
             prepared = entry.prepared
-        elif dynamic:
+        elif dynamic and int(packed_format) == entry.prepared.packed_format:
             prepared = entry.prepared
             prepared.set_pattern(crow, col)
     if prepared is None:
@@ -236,17 +238,25 @@ def _prepare(
             f"the weight is in packed format {int(packed_format)}; its kernels read format {prepared.packed_format}: "
             "load it with load_state_dict(), which converts"
         )
-    remember(prepared, crow, col, packed_format)
+    remember(prepared, crow, col, packed_format, digest)
     return prepared
 
 
-def remember(prepared: Prepared, crow: Tensor, col: Tensor, packed_format: Tensor) -> None:
+def remember(
+    prepared: Prepared, crow: Tensor, col: Tensor, packed_format: Tensor, digest: bytes | None = None
+) -> None:
     """Let operators find a prepared pattern by these index tensors, for as long as they live."""
     storage = col.untyped_storage()
     key = (id(storage), col.data_ptr())
     if key not in _entries:
         weakref.finalize(storage, _entries.pop, key, None).atexit = False
-    _entries[key] = _Entry(prepared, crow, col, packed_format)
+    _entries[key] = _Entry(prepared, crow, col, packed_format, digest or _digest(crow, col))
+
+
+def known(col: Tensor) -> Prepared | None:
+    """What was prepared last for these index tensors, changed since or not."""
+    entry = _entries.get((id(col.untyped_storage()), col.data_ptr()))
+    return None if entry is None else entry.prepared
 
 
 def prepared_for(
@@ -258,13 +268,17 @@ def prepared_for(
     block_size: int,
     dynamic: bool,
 ) -> Prepared:
-    """The prepared pattern that these index tensors describe; prepared anew only if they have changed."""
+    """The prepared pattern that these index tensors describe; prepared anew only if they have changed.
+
+    PyTorch counts changes, but not those by way of `.data`: these are not noticed.
+    """
     entry = _entries.get((id(col.untyped_storage()), col.data_ptr()))
     shape = (out_features, in_features, block_size, dynamic)
     if (
         entry is not None
         and entry.prepared.shape == shape
         and entry.others == (crow.data_ptr(), packed_format.data_ptr())
+        and entry.versions is not None
         and entry.versions == _versions(crow, col, packed_format)
     ):
         return entry.prepared

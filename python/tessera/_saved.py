@@ -11,6 +11,36 @@ from torch import Tensor
 from tessera._prepared import Prepared, stored
 
 _VALUES = 0  # the packed format that is the order of the pattern
+_NAMES = ("weight", "crow_indices", "col_indices", "packed_format")
+
+
+def sizes_of(shape: tuple[int, int, int]) -> Tensor:
+    """What a state dict says of out_features, in_features and block_size."""
+    return torch.tensor(shape, dtype=torch.int64, device="cpu")
+
+
+def _check_sizes(saved: Any, shape: tuple[int, int, int]) -> None:
+    """Files from before the sizes were saved have none."""
+    sizes = tuple(saved.tolist()) if isinstance(saved, Tensor) else saved
+    if sizes != shape:
+        raise ValueError(
+            f"the state is that of a layer with sizes {sizes} (out_features, in_features, block_size); this one's are "
+            f"{shape}"
+        )
+
+
+def _indices(name: str, tensor: Any) -> Tensor:
+    """An index tensor as the kernels take it. The pattern itself is checked when it is prepared."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} is a {type(tensor).__name__}; it must be a tensor")
+    if tensor.dtype not in (torch.int32, torch.int64) or tensor.dim() != 1:
+        raise TypeError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}; it must be int32, one dimension")
+    if tensor.is_meta:
+        raise ValueError(f"{name} is on meta and holds nothing: save a layer that has values")
+    indices = tensor.to("cpu", torch.int32)
+    if indices.dtype is not tensor.dtype and not torch.equal(indices.to(tensor.dtype), tensor.cpu()):
+        raise ValueError(f"{name} has entries beyond 32 bits")
+    return indices.contiguous()
 
 
 class SavedWeight:
@@ -19,11 +49,11 @@ class SavedWeight:
     def __init__(
         self, shape: tuple[int, int, int], weight: Tensor, crow: Tensor, col: Tensor, packed_format: Tensor
     ) -> None:
-        for name, tensor in (("crow_indices", crow), ("col_indices", col), ("packed_format", packed_format)):
-            if tensor.dtype not in (torch.int32, torch.int64) or tensor.dim() != 1:
-                raise TypeError(
-                    f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}; it must be int32, one dimension"
-                )
+        if not isinstance(weight, Tensor):
+            raise TypeError(f"the weight is a {type(weight).__name__}; it must be a tensor")
+        crow = _indices("crow_indices", crow)
+        col = _indices("col_indices", col)
+        packed_format = _indices("packed_format", packed_format)
         out_features, _, block_size = self.shape = shape
         rows = -(-out_features // block_size)
         if crow.numel() != rows + 1 or packed_format.numel() != 1:
@@ -33,17 +63,22 @@ class SavedWeight:
             )
         self.weight = weight
         self.capacity = col.numel()
-        self.crow = crow.to(torch.int32)
-        self.col = stored(crow, col).to(torch.int32)
+        self.crow = crow
+        self.col = stored(crow, col)
         self.format = int(packed_format)
 
     @staticmethod
     def of(shape: tuple[int, int, int], state: Mapping[str, Any], prefix: str) -> SavedWeight | None:
-        """None if something is missing, which loading reports."""
-        names = ("weight", "crow_indices", "col_indices", "packed_format")
-        if any(prefix + name not in state for name in names):
-            return None
-        return SavedWeight(shape, *(state[prefix + name] for name in names))
+        """None without a pattern. Throws TypeError and ValueError if it is not one of a layer of this shape."""
+        missing = [name for name in _NAMES if prefix + name not in state]
+        if missing:
+            if all(prefix + name not in state for name in _NAMES[1:]):
+                return None
+            raise ValueError(f"{', '.join(missing)} is missing: a weight and its pattern are loaded together")
+        saved = SavedWeight(shape, *(state[prefix + name] for name in _NAMES))
+        if prefix + "sizes" in state:
+            _check_sizes(state[prefix + "sizes"], shape)
+        return saved
 
     def prepared(self, dynamic: bool, capacity: int | None = None) -> Prepared:
         col = self.col

@@ -158,3 +158,10 @@ def test_tensors_that_are_not_plain_go_to_the_dispatcher():
         layer(torch.randn(3, 24))
     mapped = torch.func.vmap(layer.reference)(x)
     assert torch.allclose(torch.func.functional_call(layer, dict(layer.named_parameters()), (x,)), mapped, atol=1e-5)
+
+
+def test_tracers_see_operators():
+    layer = nn.SparseLinear(24, 40, density=0.3)
+    graph = torch.fx.symbolic_trace(layer)
+    x = torch.randn(3, 24)
+    assert torch.equal(graph(x), layer(x))

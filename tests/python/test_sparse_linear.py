@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -89,7 +90,7 @@ def test_copies_and_files(block_size, dynamic, tmp_path):
         assert torch.equal(m(x), expected)
         train(m)  # and is its own
     assert torch.equal(model(x), expected)
-    assert set(model[0].state_dict()) == {"weight", "bias", "crow_indices", "col_indices", "packed_format"}
+    assert set(model[0].state_dict()) == {"weight", "bias", "crow_indices", "col_indices", "packed_format", "sizes"}
 
 
 @pytest.mark.parametrize("block_size", [1, 8])
@@ -243,6 +244,52 @@ def test_float64_weights_are_converted(dynamic):
     assert torch.allclose(layer(x.double()), layer.to_dense()(x.double()), atol=1e-5)
 
 
+@pytest.mark.parametrize("block_size", [1, 8])
+def test_set_pattern_changes_nothing_if_something_does_not_fit(block_size):
+    layer = SparseLinear(40, 24, density=0.5, block_size=block_size, dynamic=True)
+    target = SparseLinear(40, 24, density=0.4, block_size=block_size)
+    crow, col = target.crow_indices, target.col_indices
+    before = copy.deepcopy(layer.state_dict())
+    x = torch.randn(5, 40)
+    y = layer(x)
+    for arguments, error, message in (
+        ((crow, col, [torch.zeros_like(layer.weight), torch.zeros(5)]), ValueError, r"a tensor of shape \(5,\)"),
+        ((crow, col, ["momentum"]), TypeError, "state has a str"),
+        ((crow.tolist(), col), TypeError, "crow_indices is a list"),
+        ((crow, col.numpy()), TypeError, "col_indices is a ndarray"),
+        ((crow.float(), col), TypeError, "float32"),
+        ((crow, col + 1000), ValueError, "a block in column"),
+        ((crow[:3], col), ValueError, "crow_indices|row_begin"),
+    ):
+        with pytest.raises(error, match=message):
+            layer.set_pattern(*arguments)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in layer.state_dict().items())
+        assert torch.equal(layer(x), y)
+
+
+def test_masks_of_other_kinds():
+    linear = torch.nn.Linear(40, 24)
+    mask = torch.rand(24, 40) > 0.7
+    for other in (mask.numpy(), mask.tolist(), mask.float()):
+        assert torch.equal(SparseLinear.from_dense(linear, mask=other).mask(), mask)
+
+
+def test_room_for_more_blocks_than_there_are_is_for_all():
+    layer = SparseLinear(40, 24, density=0.5, block_size=8, dynamic=10**9)
+    assert layer.dynamic and layer.capacity == 15
+    assert not SparseLinear(40, 24, density=0.5, dynamic=np.False_).dynamic
+    for wrong in (None, 2.5, "20"):
+        with pytest.raises(TypeError, match="dynamic is"):
+            SparseLinear(40, 24, density=0.5, dynamic=wrong)
+
+
+def test_types_that_are_no_floating_point_ones_are_refused_when_a_layer_is_made():
+    for dtype in (torch.complex64, torch.int32):
+        with pytest.raises(TypeError, match="use a floating-point type"):
+            SparseLinear(40, 24, density=0.5, dtype=dtype)
+    assert SparseLinear.from_dense(torch.nn.Linear(40, 24).double(), density=0.5).weight.dtype == torch.float64
+
+
 def test_refuses_bad_arguments():
     linear = torch.nn.Linear(40, 24)
     for density in (0, -1, 1.5, float("nan")):
@@ -264,7 +311,12 @@ def test_refuses_bad_arguments():
         SparseLinear.from_dense(linear, mask=torch.ones(40, 24))
     with pytest.raises(ValueError, match="blocks of 8 × 8 of which it holds a part"):
         SparseLinear.from_dense(linear, mask=torch.eye(24, 40), block_size=8)
+    with pytest.raises(TypeError, match="not a Conv2d"):
+        SparseLinear.from_dense(torch.nn.Conv2d(3, 4, 1), density=0.5)
     layer = SparseLinear(40, 24, density=0.5)
+    for x in (None, [0.0] * 40, np.zeros((2, 40), np.float32)):
+        with pytest.raises(TypeError, match=f"the input is a {type(x).__name__}"):
+            layer(x)
     with pytest.raises(ValueError, match="static layer"):
         layer.set_pattern(layer.crow_indices, layer.col_indices)
     with pytest.raises(ValueError, match="39"):

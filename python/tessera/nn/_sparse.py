@@ -7,12 +7,14 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tessera import _blocks, _distributed, _operators
-from tessera._prepared import Prepared, prepared_for, remember, stored
-from tessera._saved import SavedWeight
+from tessera._prepared import Prepared, known, prepared_for, remember, stored
+from tessera._saved import SavedWeight, sizes_of
 
 
 #: FP32 holds all integers up to here.
@@ -25,11 +27,16 @@ class SparseLinear(nn.Module):
     `weight` is one dimension of stored values in packed order, that of the kernels: optimizers take it as any other
     parameter, and places between values stay 0. The pattern is in the buffers `crow_indices` and `col_indices` (CSR,
     or BSR for blocks). Random at first, it covers `density` of the matrix in aligned blocks of `block_size` (1, 4, 8,
-    16 or 32).
+    16 or 32). `dtype` is float32, float16 or bfloat16; float64 is converted in each call.
 
     A `dynamic` layer can change its pattern: `set_pattern`, `tessera.sparse`. Its tensors have room for a number of
-    blocks, `dynamic=True` for those it begins with, so that their shapes never change. A static layer needs less memory
-    and is slightly faster. `activation` is "relu" or "gelu", computed while the results are in registers.
+    blocks, `dynamic=True` for those it begins with, so that their shapes never change (more than the matrix has means
+    all of them). A static layer needs less memory and is slightly faster. `activation` is "relu" or "gelu", computed
+    while the results are in registers.
+
+    Change `crow_indices` and `col_indices` by `set_pattern` or `load_state_dict` only, never by way of `.data`, which
+    the kernels would not notice. On the device "meta" a layer has shapes only; it gets pattern and values by
+    `load_state_dict`, with `assign=True` or after `to_empty`.
     """
 
     in_features: int
@@ -42,6 +49,7 @@ class SparseLinear(nn.Module):
     crow_indices: Tensor
     col_indices: Tensor
     packed_format: Tensor
+    sizes: Tensor
 
     def __init__(
         self,
@@ -57,12 +65,16 @@ class SparseLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check(in_features, out_features, block_size, device)
+        device = torch.get_default_device() if device is None else torch.device(device)
+        _check(in_features, out_features, block_size, None if device.type == "meta" else device)
         rows, cols = _blocks.grid_of(out_features, in_features, block_size)
         count = _blocks.count_for(density, rows * cols)
-        positions = _blocks.random_positions(count, rows * cols)
-        self._build((out_features, in_features), positions, bias, block_size, dynamic, activation, dtype)
-        self.reset_parameters()
+        with torch.device("cpu"):
+            positions = _blocks.random_positions(count, rows * cols)
+            self._build((out_features, in_features), positions, bias, block_size, dynamic, activation, dtype)
+            if device.type == "cpu":
+                self.reset_parameters()
+        self.to(device)
 
     def _build(
         self,
@@ -74,18 +86,23 @@ class SparseLinear(nn.Module):
         activation: str | None,
         dtype: torch.dtype | None,
     ) -> None:
+        if positions.device.type != "cpu":
+            raise RuntimeError(f"the kernels of Tessera run on the CPU: make the layer there, not on {positions.device}")
         self.out_features, self.in_features = shape
         self.block_size = block_size
-        self.dynamic = dynamic is not False
+        grid = _blocks.grid_of(*shape, block_size)
+        self.dynamic, capacity = _capacity(dynamic, positions.numel(), math.prod(grid))
+        _check_type(torch.get_default_dtype() if dtype is None else dtype)
         self.activation = activation or "none"
         if self.activation not in _operators.ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(_operators.ACTIVATIONS)}")
-        capacity = positions.numel() if isinstance(dynamic, bool) else dynamic
-        crow, col = _blocks.csr_of(positions, _blocks.grid_of(*shape, block_size), capacity)
-        prepared = Prepared(crow, col, *shape, block_size, self.dynamic)
-        self.register_buffer("crow_indices", crow)
-        self.register_buffer("col_indices", col)
-        self.register_buffer("packed_format", torch.tensor([prepared.packed_format], dtype=torch.int32))
+        with torch.inference_mode(False):  # tensors whose changes are counted
+            crow, col = _blocks.csr_of(positions, grid, capacity)
+            prepared = Prepared(crow, col, *shape, block_size, self.dynamic)
+            self.register_buffer("crow_indices", crow)
+            self.register_buffer("col_indices", col)
+            self.register_buffer("packed_format", torch.tensor([prepared.packed_format], dtype=torch.int32))
+            self.register_buffer("sizes", sizes_of((*shape, block_size)))
         remember(prepared, self.crow_indices, self.col_indices, self.packed_format)
         self.weight = nn.Parameter(torch.zeros(prepared.packed_size, dtype=dtype))
         if bias:
@@ -99,18 +116,21 @@ class SparseLinear(nn.Module):
         linear: nn.Linear,
         *,
         density: float | None = None,
-        mask: Tensor | None = None,
+        mask: ArrayLike | Tensor | None = None,
         block_size: int = 1,
         dynamic: bool | int = False,
         activation: str | None = None,
     ) -> SparseLinear:
         """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask."""
+        if not isinstance(linear, nn.Linear):
+            raise TypeError(f"from_dense() takes a torch.nn.Linear, not a {type(linear).__name__}")
         matrix = linear.weight.detach()
         _check(linear.in_features, linear.out_features, block_size, matrix.device)
         if density is not None and mask is None:
             scores = _blocks.block_norms(matrix.float(), block_size)
             positions = _blocks.largest(scores, _blocks.count_for(density, scores.numel()))
         elif mask is not None and density is None:
+            mask = torch.as_tensor(mask, device="cpu")
             if mask.shape != matrix.shape:
                 raise ValueError(f"a mask of {tuple(mask.shape)} for a weight of {tuple(matrix.shape)}")
             positions = _blocks.positions_in_mask(mask, block_size)
@@ -122,19 +142,31 @@ class SparseLinear(nn.Module):
         has_bias = linear.bias is not None
         layer._build(shape, positions, has_bias, block_size, dynamic, activation, matrix.dtype)
         layer._pack(_blocks.gather_blocks(matrix, positions, block_size))
+        layer.weight.requires_grad_(linear.weight.requires_grad)
         if layer.bias is not None:
             layer.bias.data.copy_(linear.bias.detach())
+            layer.bias.requires_grad_(linear.bias.requires_grad)
         layer.train(linear.training)
         return layer
 
     def reset_parameters(self) -> None:
         """Draw values uniformly, as `torch.nn.Linear` does, for the inputs that an output has on average."""
+        if self.crow_indices.is_meta:
+            return
+        try:
+            self._prepared()
+        except ValueError as error:
+            raise RuntimeError(
+                "the layer has no pattern to draw values for, as after to_empty(): load a state dict instead"
+            ) from error
         bound = 1 / math.sqrt(max(1.0, self.density * self.in_features))
         self._pack(torch.empty(self._stored_values()).uniform_(-bound, bound))
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
+        if not isinstance(x, Tensor) and not hasattr(x, "__torch_function__"):
+            raise TypeError(f"the input is a {type(x).__name__}; it must be a tensor")
         return self._product(x, self.bias)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
@@ -152,7 +184,9 @@ class SparseLinear(nn.Module):
 
     def extra_repr(self) -> str:
         parts = [f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"]
-        parts.append(f"density={self.density:.4g}, block_size={self.block_size}, dynamic={self.dynamic}")
+        if not self.crow_indices.is_meta:
+            parts.append(f"density={self.density:.4g}")
+        parts.append(f"block_size={self.block_size}, dynamic={self.dynamic}")
         if self.activation != "none":
             parts.append(f"activation={self.activation}")
         return ", ".join(parts)
@@ -184,8 +218,10 @@ class SparseLinear(nn.Module):
         """The same layer as a `torch.nn.Linear` (without the activation, if it has one)."""
         linear = nn.Linear(self.in_features, self.out_features, self.bias is not None, dtype=self.weight.dtype)
         linear.weight.data = self.dense_weight().contiguous()
+        linear.weight.requires_grad_(self.weight.requires_grad)
         if self.bias is not None:
             linear.bias.data.copy_(self.bias.detach())
+            linear.bias.requires_grad_(self.bias.requires_grad)
         return linear.train(self.training)
 
     def dense_weight(self) -> Tensor:
@@ -205,23 +241,40 @@ class SparseLinear(nn.Module):
         """Change the pattern of a dynamic layer: blocks in both patterns keep their values, new ones are 0.
 
         `state` are other tensors in packed order that follow: the gradient, and an optimizer's state. Shapes stay, so
-        that nothing compiled is compiled again.
+        that nothing compiled is compiled again. Throws TypeError or ValueError, and changes nothing, if the pattern or
+        one of `state` does not fit.
         """
         if not self.dynamic:
             raise ValueError("the pattern of a static layer is fixed: make it with dynamic=True, or a capacity")
+        for name, tensor in (("crow_indices", crow_indices), ("col_indices", col_indices)):
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"{name} is a {type(tensor).__name__}; it must be a tensor of integers")
         col = stored(crow_indices, col_indices)
         if col.numel() > self.capacity:
             raise ValueError(f"a pattern of {col.numel()} blocks; the layer has room for {self.capacity}")
+        followers = self._followers(state)
         prepared = self._prepared()
         relocation = prepared.set_pattern(crow_indices, col)
         with torch.no_grad():
             self.crow_indices.copy_(crow_indices)
             self.col_indices[: col.numel()] = col
             remember(prepared, self.crow_indices, self.col_indices, self.packed_format)
-            for tensor in (self.weight, *state):
+            for tensor in (self.weight, *followers):
                 moved = _distributed.whole(tensor).detach().to(torch.float32, copy=True)
                 relocation.apply(moved)
                 _distributed.assign(tensor, moved)
+
+    def _followers(self, state: Iterable[Tensor]) -> list[Tensor]:
+        followers = list(state)
+        for tensor in followers:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"state has a {type(tensor).__name__}; it takes tensors in packed order")
+            if tensor.shape != self.weight.shape:
+                raise ValueError(
+                    f"state has a tensor of shape {tuple(tensor.shape)}; in packed order it has that of the weight, "
+                    f"{tuple(self.weight.shape)}"
+                )
+        return followers
 
     # Packed order.
 
@@ -274,44 +327,67 @@ class SparseLinear(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        former = known(self.col_indices)
+        prepared = None
         try:
             saved = SavedWeight.of((*self._shape(), self.block_size), state_dict, prefix)
-            if saved is not None and not self._has_layout_of(saved):
-                values = saved.unpack(saved.weight)
-                self._make_room_for(saved)
-                state_dict[prefix + "crow_indices"] = saved.crow
-                state_dict[prefix + "col_indices"] = self._padded(saved.col)
-                state_dict[prefix + "packed_format"] = self.packed_format
-                state_dict[prefix + "weight"] = self._packed_for(saved, values).to(saved.weight.dtype)
+            if saved is not None:
+                prepared = self._convert(saved, state_dict, prefix)
         except (TypeError, ValueError) as error:
             error_msgs.append(f"{prefix.removesuffix('.') or 'the layer'}: {error}")
             return
+        state_dict.setdefault(prefix + "sizes", sizes_of((*self._shape(), self.block_size)))
+        before = len(error_msgs)
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+        if prepared is not None and len(error_msgs) == before and not self.col_indices.is_meta:
+            self._adopt(prepared, former)
 
-    def _has_layout_of(self, saved: SavedWeight) -> bool:
-        """Whether the saved tensors can be copied to those of the layer as they are."""
-        if saved.format != int(self.packed_format):
-            return False
-        if self.dynamic:
-            return saved.capacity == self.capacity
-        return torch.equal(saved.crow, self.crow_indices) and torch.equal(saved.col, self.col_indices)
+    def _convert(self, saved: SavedWeight, state_dict: dict[str, Any], prefix: str) -> Prepared:
+        """Have a state dict hold tensors that can be copied to those of the layer, and return what they describe."""
+        prepared = self._prepared_for(saved)
+        room = self.capacity if self.dynamic else saved.col.numel()
+        has_layout = saved.format == prepared.packed_format and saved.capacity == room
+        weight = saved.weight
+        if not (has_layout and weight.shape == (prepared.packed_size,)):
+            weight = torch.from_numpy(prepared.weight(torch.float32).pack(saved.unpack(weight))).to(weight.dtype)
+        if not self.dynamic and prepared is not known(self.col_indices):
+            self._resize(room, prepared.packed_size)
+        state_dict[prefix + "weight"] = weight
+        state_dict[prefix + "crow_indices"] = saved.crow
+        state_dict[prefix + "col_indices"] = nn.functional.pad(saved.col, (0, room - saved.col.numel()))
+        state_dict[prefix + "packed_format"] = torch.tensor([prepared.packed_format], dtype=torch.int32, device="cpu")
+        return prepared
 
-    def _make_room_for(self, saved: SavedWeight) -> None:
-        """Size the tensors of a static layer for a pattern, which a dynamic one has room for."""
+    def _prepared_for(self, saved: SavedWeight) -> Prepared:
         if self.dynamic:
             if saved.col.numel() > self.capacity:
                 raise ValueError(f"a pattern of {saved.col.numel()} blocks; the layer has room for {self.capacity}")
-            return
-        self.col_indices = torch.zeros_like(saved.col)
-        self.weight.data = torch.zeros(saved.prepared(dynamic=False).packed_size, dtype=self.weight.dtype)
-        self.weight.grad = None
+            return saved.prepared(True, self.capacity)
+        if not self.crow_indices.is_meta and known(self.col_indices) is not None:
+            if torch.equal(saved.crow, self.crow_indices) and torch.equal(saved.col, self.col_indices):
+                return self._prepared()
+        return saved.prepared(False)
 
-    def _padded(self, col: Tensor) -> Tensor:
-        padded = torch.zeros_like(self.col_indices)
-        padded[: col.numel()] = col
-        return padded
+    def _adopt(self, prepared: Prepared, former: Prepared | None) -> None:
+        """Have products find the pattern that was loaded."""
+        if former is not None:
+            prepared.go_on_collecting(former)
+        for name in ("crow_indices", "col_indices", "packed_format"):
+            if self.get_buffer(name).is_inference():  # assigned: let changes be counted
+                with torch.inference_mode(False):
+                    setattr(self, name, self.get_buffer(name).clone())
+        remember(prepared, self.crow_indices, self.col_indices, self.packed_format)
+
+    def _resize(self, blocks: int, packed_size: int) -> None:
+        """Size the tensors of a static layer for another pattern."""
+        if blocks != self.col_indices.numel():
+            with torch.inference_mode(False):
+                self.col_indices = torch.zeros(blocks, dtype=torch.int32, device=self.col_indices.device)
+        if packed_size != self.weight.numel():
+            self.weight.data = torch.zeros(packed_size, dtype=self.weight.dtype, device=self.weight.device)
+        self.weight.grad = None
 
     def _packed_for(self, saved: SavedWeight, values: Tensor) -> Tensor:
         """Values of a saved pattern in the packed order that this layer has for it."""
@@ -373,6 +449,20 @@ def check_layer(in_features: int, out_features: int, device: Any) -> None:
         raise ValueError(f"a layer of {in_features} inputs and {out_features} outputs; both must be at least 1")
     if device is not None and torch.device(device).type != "cpu":
         raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {device}: make or move the layer there")
+
+
+def _check_type(dtype: torch.dtype) -> None:
+    if not dtype.is_floating_point:
+        raise TypeError(f"a weight of {dtype}: use a floating-point type")
+
+
+def _capacity(dynamic: bool | int, blocks: int, most: int) -> tuple[bool, int]:
+    """Whether a layer is dynamic, and its room for blocks of which the matrix has `most`."""
+    if isinstance(dynamic, (bool, np.bool_)):
+        return bool(dynamic), blocks
+    if not isinstance(dynamic, (int, np.integer)):
+        raise TypeError(f"dynamic is {dynamic!r}; it must be True, False, or a number of blocks")
+    return True, min(int(dynamic), most)
 
 
 def _check(in_features: int, out_features: int, block_size: int, device: Any) -> None:
