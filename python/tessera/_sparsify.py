@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,6 +13,7 @@ import torch
 from torch import nn
 
 from tessera import _blocks, _tessera
+from tessera._prepared import TYPES
 from tessera.nn import SparseLinear
 
 # Sizes of the blocks that a dense product may be computed by; the fastest counts.
@@ -22,7 +25,10 @@ _GAIN = 0.9
 
 @dataclass(frozen=True)
 class LayerReport:
-    """What became of one layer. Times are those of a forward pass of the batch, in seconds."""
+    """What became of one layer. Times are those of a forward pass of the batch, in seconds.
+
+    They are NaN for a layer that cannot be sparse, whose density is then the one asked for.
+    """
 
     name: str
     shape: tuple[int, int]  # out_features, in_features
@@ -48,14 +54,17 @@ class SparsifyReport:
     @property
     def speedup(self) -> float:
         """Of all these layers together, as they are now."""
-        now = sum(each.sparse_seconds if each.is_sparse else each.dense_seconds for each in self.layers)
-        return sum(each.dense_seconds for each in self.layers) / now if self.layers else 1.0
+        timed = [each for each in self.layers if not math.isnan(each.dense_seconds)]
+        now = sum(each.sparse_seconds if each.is_sparse else each.dense_seconds for each in timed)
+        return sum(each.dense_seconds for each in timed) / now if timed else 1.0
 
     def __str__(self) -> str:
         how = "measured" if self.is_measured else "predicted"
         rows = [("layer", "outputs × inputs", "density", "dense ms", "sparse ms", "speed-up", "")]
         for each in self.layers:
             times = f"{each.dense_seconds * 1e3:.3f}", f"{each.sparse_seconds * 1e3:.3f}", f"{each.speedup:.2f}"
+            if math.isnan(each.dense_seconds):
+                times = "", "", ""
             shape = f"{each.shape[0]} × {each.shape[1]}"
             rows.append((each.name, shape, f"{each.density:.3g}", *times, each.reason or "sparse"))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -79,25 +88,62 @@ def sparsify_(
 
     `filter(name, layer)` chooses among all `torch.nn.Linear`. `batch` is the number of rows of a layer's input, such as
     sentences times tokens. With `require_speedup`, layers whose sparse product would not be faster by a tenth stay
-    dense, as they were; the report says which. Times are predicted, or with `measure` measured here, layer by layer.
+    dense, as they were; the report says which. So do layers that share parameters with other modules, and those whose
+    type the kernels lack. Times are predicted, or with `measure` measured here, layer by layer. An error leaves the
+    model as it was.
     """
     if batch < 1:
         raise ValueError(f"batch is {batch}; it is the number of rows of a layer's input, at least 1")
+    _blocks.count_for(density, 1)  # refuses what is none
     report = SparsifyReport(batch, measure)
-    for name, layer in list(model.named_modules()):
+    owners = Counter(id(p) for module in model.modules() for p in module._parameters.values() if p is not None)
+    replacements: dict[nn.Module, SparseLinear] = {}
+    for name, layer in model.named_modules():
         if type(layer) is not nn.Linear or (filter is not None and not filter(name, layer)):
             continue
         if name == "":
             raise ValueError("the model is itself a linear layer: use SparseLinear.from_dense()")
+        shape = (layer.out_features, layer.in_features)
+        obstacle = _obstacle(layer, owners)
+        if obstacle:
+            report.layers.append(LayerReport(name, shape, density, False, obstacle, math.nan, math.nan))
+            continue
         sparse = SparseLinear.from_dense(layer, density=density, block_size=block_size, dynamic=dynamic)
         times = _measured(layer, sparse, batch) if measure else _predicted(sparse, batch)
         stays = require_speedup and times[1] > _GAIN * times[0]
         if not stays:
-            model.set_submodule(name, sparse)
-        shape = (layer.out_features, layer.in_features)
+            replacements[layer] = sparse
         reason = "stays dense: sparse would not be clearly faster" if stays else ""
         report.layers.append(LayerReport(name, shape, sparse.density, not stays, reason, *times))
+    _replace(model, replacements)
     return report
+
+
+def _obstacle(layer: nn.Linear, owners: Counter[int]) -> str:
+    """Why a layer cannot be sparse; empty if it can."""
+    if layer.weight.dtype not in TYPES:
+        return f"stays dense: weights of {layer.weight.dtype}, not float32, float16 or bfloat16"
+    shared = [name for name, parameter in layer.named_parameters() if owners[id(parameter)] > 1]
+    return f"stays dense: shares its {' and '.join(shared)} with another module" if shared else ""
+
+
+def _replace(model: nn.Module, replacements: dict[nn.Module, SparseLinear]) -> None:
+    """Put layers in the places of others, under all their names."""
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if child in replacements:
+                module._modules[name] = replacements[child]
+    for module in model.modules():
+        _leave_fast_path(module)
+
+
+def _leave_fast_path(module: nn.Module) -> None:
+    """Have an encoder call its layers: in inference PyTorch passes their weights to a kernel of its own."""
+    if isinstance(module, nn.TransformerEncoderLayer):
+        if isinstance(module.linear1, SparseLinear) or isinstance(module.linear2, SparseLinear):
+            module.activation_relu_or_gelu = 0
+    elif isinstance(module, nn.TransformerEncoder) and any(isinstance(m, SparseLinear) for m in module.modules()):
+        module.use_nested_tensor = False
 
 
 def _predicted(layer: SparseLinear, batch: int) -> tuple[float, float]:

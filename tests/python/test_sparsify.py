@@ -54,6 +54,84 @@ def test_a_filter_chooses_layers():
     assert isinstance(model[0], torch.nn.Linear) and model[2][0].block_size == 16
 
 
+class Shared(torch.nn.Module):
+    """Two names of one layer, and a layer that shares its weight with an embedding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(512, 256)
+        self.first = torch.nn.Linear(256, 256)
+        self.inner = torch.nn.Sequential(self.first)
+        self.head = torch.nn.Linear(256, 512, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens):
+        return self.head(self.inner(self.first(self.embedding(tokens))))
+
+
+def test_a_layer_with_several_names_is_one_layer_afterwards():
+    torch.manual_seed(0)
+    model = Shared()
+    report = tessera.sparsify_(model, 0.1, block_size=16, batch=64, require_speedup=False)
+    assert isinstance(model.first, SparseLinear) and model.inner[0] is model.first
+    assert [layer.name for layer in report.layers] == ["first", "head"]
+    model(torch.arange(8)).sum().backward()
+
+
+def test_shared_parameters_stay_shared():
+    model = Shared()
+    report = tessera.sparsify_(model, 0.1, block_size=16, batch=64, require_speedup=False)
+    assert model.head.weight is model.embedding.weight
+    assert "shares its weight with another module" in report.layers[-1].reason
+    assert report.layers[-1].reason in str(report)
+    assert not report.layers[-1].is_sparse and report.speedup == report.layers[0].speedup
+
+
+def test_types_without_kernels_stay_dense():
+    model = model_of().double()
+    report = tessera.sparsify_(model, 0.02, batch=64)
+    assert all("torch.float64" in layer.reason and not layer.is_sparse for layer in report.layers)
+    assert report.speedup == 1 and "torch.float64" in str(report)
+    assert model(torch.randn(2, 512).double()).dtype == torch.float64
+
+
+def test_frozen_layers_stay_frozen():
+    model = model_of()
+    model[0].requires_grad_(False)
+    model[3].bias.requires_grad_(False)
+    tessera.sparsify_(model, 0.1, batch=64, require_speedup=False)
+    frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+    assert frozen == ["0.weight", "0.bias", "3.bias"]
+    assert not any(parameter.requires_grad for parameter in model[0].to_dense().parameters())
+
+
+def test_an_error_leaves_the_model_as_it_was():
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64, device="meta"))
+    before = list(model)
+    with pytest.raises(RuntimeError, match="not on meta"):
+        tessera.sparsify_(model, 0.1, batch=64, require_speedup=False)
+    assert all(a is b for a, b in zip(model, before, strict=True))
+
+
+@pytest.mark.parametrize("chosen", ["", "layers.1"])
+@pytest.mark.filterwarnings("ignore:.*nested tensors.*")
+def test_encoders_call_sparse_layers_in_inference(chosen):
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
+    encoder = torch.nn.TransformerEncoder(layer, 2).eval()
+    tessera.sparsify_(
+        encoder, 0.2, 16, lambda name, layer: name.startswith(chosen), batch=64, require_speedup=False
+    )
+    x = torch.randn(4, 9, 64)
+    padding = torch.arange(9) >= torch.tensor([[9], [7], [9], [3]])
+    for options in ({}, {"src_key_padding_mask": padding}):
+        expected = encoder(x, **options).detach()
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                y = encoder(x, **options)
+            assert torch.allclose(y[~padding], expected[~padding], atol=1e-5)
+
+
 def test_refuses_bad_arguments():
     with pytest.raises(ValueError, match="batch is 0"):
         tessera.sparsify_(model_of(), 0.1, batch=0)
