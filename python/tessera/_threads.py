@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 
 import torch
 
 from tessera import _tessera
+
+_shares = False
 
 _FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
@@ -16,11 +19,23 @@ def share_threads(shares: bool = True) -> bool:
     """Compute on the threads of PyTorch's OpenMP runtime, or on own ones; returns which.
 
     Idle threads of either spin for a while before they sleep, and would take the other's time. Importing `tessera.nn`
-    does this, if PyTorch uses a runtime with GNU's interface, as its packages for Linux do.
+    does this, if PyTorch uses a runtime with GNU's interface, as its packages for Linux do. In a forked process PyTorch
+    then computes on one thread.
     """
+    global _shares
     addresses = _openmp_of_pytorch() if shares else None
     _tessera.use_openmp(*(addresses or (0, 0, 0)))
-    return addresses is not None
+    _shares = addresses is not None
+    return _shares
+
+
+def _after_fork() -> None:
+    # The runtime waits forever for threads that a child does not have, of which our layers started some.
+    if _shares:
+        torch.set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _openmp_of_pytorch() -> tuple[int, ...] | None:

@@ -51,6 +51,27 @@ def test_a_forked_process_computes_too(threads):
     assert not alive and child.exitcode == 0
 
 
+def backward_in_child(layer, x):
+    layer(x).sum().backward()
+    os._exit(0 if layer.bias.grad.eq(x.shape[0]).all() else 1)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_forked_process_trains_too(used):
+    """Making a layer starts threads of PyTorch's already."""
+    layer = layer_of()
+    x = torch.randn(300, 1024)
+    if used:
+        layer(x).sum().backward()
+        layer.zero_grad()
+    child = multiprocessing.get_context("fork").Process(target=backward_in_child, args=(layer, x))
+    child.start()
+    child.join(timeout=60)
+    alive = child.is_alive()
+    child.kill()
+    assert not alive and child.exitcode == 0
+
+
 class Rows(torch.utils.data.Dataset):
     """Rows that a layer has computed, in the workers of a DataLoader."""
 
