@@ -16,9 +16,10 @@ state follow their blocks; what is new begins at 0 (a block that is dropped and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
@@ -41,8 +42,9 @@ class _Schedule:
         until: int | None = None,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        if every < 1:
-            raise ValueError(f"every is {every}; patterns change at every so many steps, at least 1")
+        _check_steps("every", every, 1)
+        if until is not None:
+            _check_steps("until", until, 1)
         self.layers = [
             m for m in model.modules() if isinstance(m, SparseLinear) and m.dynamic and m.weight.requires_grad
         ]
@@ -66,7 +68,11 @@ class _Schedule:
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a schedule's `state_dict()` was taken. Throws TypeError or ValueError if the state is none."""
+        if not isinstance(state, Mapping) or "steps" not in state:
+            raise ValueError(f"the state of a schedule is a dictionary with 'steps', from state_dict(): not {state!r}")
+        _check_steps("steps", state["steps"], 0)
         self.steps = int(state["steps"])
 
     def _is_due(self, step: int) -> bool:
@@ -91,6 +97,13 @@ class _Schedule:
                 yield tensor
 
 
+def _check_steps(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is {value!r}; it must be a whole number of steps")
+    if value < least:
+        raise ValueError(f"{name} is {value}; it is a number of steps, at least {least}")
+
+
 class Magnitude(_Schedule):
     """Gradual magnitude pruning (Zhu & Gupta 2017): drops the blocks of least magnitude.
 
@@ -108,6 +121,7 @@ class Magnitude(_Schedule):
         every: int = 100,
         process_group: ProcessGroup | None = None,
     ) -> None:
+        _check_steps("until", until, 1)
         super().__init__(model, optimizer, every=every, until=until, process_group=process_group)
         self.first = [layer.blocks for layer in self.layers]
         self.last = [_blocks.count_for(density, math.prod(layer._grid())) for layer in self.layers]
@@ -118,9 +132,15 @@ class Magnitude(_Schedule):
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "first": list(self.first)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        first = list(state["first"]) if isinstance(state, Mapping) and "first" in state else []
+        if len(first) != len(self.layers) or not all(isinstance(blocks, int) and blocks >= 0 for blocks in first):
+            raise ValueError(
+                f"the state has no number of blocks for each of the {len(self.layers)} dynamic layers: it is not that "
+                "of a Magnitude for this model"
+            )
         super().load_state_dict(state)
-        self.first = list(state["first"])
+        self.first = first
 
     def _is_due(self, step: int) -> bool:
         return super()._is_due(step) or step == self.until
@@ -149,6 +169,8 @@ class _DropGrow(_Schedule):
         process_group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(model, optimizer, every=every, until=until, process_group=process_group)
+        if not isinstance(fraction, (int, float, np.floating)):
+            raise TypeError(f"fraction is {fraction!r}; it must be a number")
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction is {fraction}; it must be above 0 and at most 1")
         self.fraction = fraction
@@ -172,8 +194,20 @@ class SET(_DropGrow):
     The choice is a function of the pattern, the step and `seed`.
     """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, *, seed: int = 0, **options: Any) -> None:
-        super().__init__(model, optimizer, **options)
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        seed: int = 0,
+        fraction: float = 0.3,
+        every: int = 100,
+        until: int | None = None,
+        process_group: ProcessGroup | None = None,
+    ) -> None:
+        super().__init__(
+            model, optimizer, fraction=fraction, every=every, until=until, process_group=process_group
+        )
         self.seed = seed
 
     def _grown(self, number: int, layer: SparseLinear, kept: Tensor, count: int) -> Tensor:
@@ -190,8 +224,19 @@ class RigL(_DropGrow):
     all ranks add theirs up. It takes the time of a dense layer's, once in `every` steps.
     """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> None:
-        super().__init__(model, optimizer, **options)
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        fraction: float = 0.3,
+        every: int = 100,
+        until: int | None = None,
+        process_group: ProcessGroup | None = None,
+    ) -> None:
+        super().__init__(
+            model, optimizer, fraction=fraction, every=every, until=until, process_group=process_group
+        )
         self._ask_for_gradients()
 
     def step(self) -> bool:
@@ -199,7 +244,7 @@ class RigL(_DropGrow):
         self._ask_for_gradients()
         return changed
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._ask_for_gradients()
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tessera import _blocks, sparse
-from tessera.nn import SparseLinear
+from tessera.nn import SparseLinear, load_optimizer_state
 
 SIZES = [1, 8]
 
@@ -176,6 +176,65 @@ def test_largest_finds_the_same_as_sorting():
             found = _blocks.largest(scores, count)
             assert found.unique().numel() == count
             assert torch.equal(scores[found].sort().values, scores.sort().values[-count:])
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_rigl_goes_on_after_a_model_is_loaded(assign):
+    model = model_of(1)
+    optimizer = optimizer_of(model)
+    schedule = sparse.RigL(model, optimizer, every=2)
+    generator = torch.Generator().manual_seed(1)
+    step_of(model, optimizer, generator)
+    assert not schedule.step()
+    model.load_state_dict(copy.deepcopy(model.state_dict()), assign=assign)
+    step_of(model, optimizer, generator)
+    assert schedule.step()
+
+
+def test_refuses_bad_options_and_states():
+    model = model_of(1)
+    optimizer = optimizer_of(model)
+    for kind in (sparse.SET, sparse.RigL):
+        for wrong in (1.5, "a", True, None):
+            with pytest.raises(TypeError, match="every is"):
+                kind(model, optimizer, every=wrong)
+        with pytest.raises(TypeError, match="fraction is 'a'"):
+            kind(model, optimizer, fraction="a")
+        with pytest.raises(TypeError, match=rf"{kind.__name__}.__init__\(\) got an unexpected keyword argument 'foo'"):
+            kind(model, optimizer, foo=1)
+    for until in (0, -5):
+        for kind, options in ((sparse.SET, {}), (sparse.Magnitude, {"density": 0.1})):
+            with pytest.raises(ValueError, match=f"until is {until}"):
+                kind(model, optimizer, until=until, **options)
+    with pytest.raises(TypeError, match="until is None"):
+        sparse.Magnitude(model, optimizer, density=0.1, until=None)
+    schedule = sparse.SET(model, optimizer)
+    for state in ({}, None, []):
+        with pytest.raises(ValueError, match="a dictionary with 'steps'"):
+            schedule.load_state_dict(state)
+    with pytest.raises(ValueError, match="steps is -5"):
+        schedule.load_state_dict({"steps": -5})
+    with pytest.raises(TypeError, match="steps is 'a'"):
+        schedule.load_state_dict({"steps": "a"})
+    magnitude = sparse.Magnitude(model, optimizer, density=0.1, until=5)
+    for state in ({}, {"steps": 4}, {"steps": 4, "first": []}, {"steps": 4, "first": [3, None]}):
+        with pytest.raises(ValueError, match="each of the 2 dynamic layers"):
+            magnitude.load_state_dict(state)
+    assert magnitude.steps == schedule.steps == 0
+
+
+def test_refuses_what_is_no_state_of_an_optimizer():
+    model = model_of(1)
+    optimizer = optimizer_of(model)
+    step_of(model, optimizer, torch.Generator().manual_seed(1))
+    state, of_model = optimizer.state_dict(), model.state_dict()
+    for wrong in ({}, None, {"state": {}}, {"state": None, "param_groups": []}):
+        with pytest.raises(ValueError, match="not that of an optimizer"):
+            load_optimizer_state(optimizer, wrong, model, of_model)
+    with pytest.raises(ValueError, match="parameter 0 is None"):
+        load_optimizer_state(optimizer, {**state, "state": {0: None}}, model, of_model)
+    with pytest.raises(ValueError, match="no sparse weight for 0"):
+        load_optimizer_state(optimizer, state, model, {})
 
 
 def test_needs_dynamic_layers():

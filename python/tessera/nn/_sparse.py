@@ -87,7 +87,7 @@ class SparseLinear(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         if positions.device.type != "cpu":
-            raise RuntimeError(f"the kernels of Tessera run on the CPU: make the layer there, not on {positions.device}")
+            raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {positions.device}: make it there")
         self.out_features, self.in_features = shape
         self.block_size = block_size
         grid = _blocks.grid_of(*shape, block_size)
@@ -404,17 +404,22 @@ def load_optimizer_state(
     """Load an optimizer's `state_dict()` that was saved together with a model's, whose formats may be others.
 
     Call it after `model.load_state_dict(model_state)`. What an optimizer keeps for a sparse weight, such as a momentum,
-    follows into the packed order that the layer has now.
+    follows into the packed order that the layer has now. Throws ValueError if a state is none, or does not fit.
     """
+    groups = state.get("param_groups") if isinstance(state, Mapping) else None
+    if groups is None or not isinstance(state.get("state"), Mapping):
+        raise ValueError("the state is not that of an optimizer: it has no 'state' and 'param_groups'")
     layers = {id(m.weight): (name, m) for name, m in model.named_modules() if isinstance(m, SparseLinear)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    numbers = [number for group in groups for number in group["params"]]
     if len(parameters) != len(numbers):
         raise ValueError(f"the saved optimizer has {len(numbers)} parameters, this one {len(parameters)}")
     converted = dict(state["state"])
     for number, parameter in zip(numbers, parameters, strict=True):
         if number not in converted or id(parameter) not in layers:
             continue
+        if not isinstance(converted[number], Mapping):
+            raise ValueError(f"the optimizer's state of parameter {number} is {converted[number]!r}, not a dictionary")
         name, layer = layers[id(parameter)]
         saved = SavedWeight.of((*layer._shape(), layer.block_size), model_state, f"{name}." if name else "")
         if saved is None:
