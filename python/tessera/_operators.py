@@ -286,12 +286,30 @@ class _Layer(torch.autograd.Function):
         return None, dx, dw, db, None, *_NO_INDEX
 
 
+def _with_tangents(
+    x: Tensor, weight: Tensor, index: tuple[Any, ...], bias: Tensor | None, activation: str
+) -> Tensor:
+    """`linear` with its forward-mode derivative, which PyTorch has no place for in an operator."""
+    x, dx = forward_ad.unpack_dual(x)
+    weight, dw = forward_ad.unpack_dual(weight)
+    bias, db = (None, None) if bias is None else forward_ad.unpack_dual(bias)
+    y: Tensor = linear(x, weight, *index, bias, "none")
+    terms = [] if dx is None else [linear(dx, weight, *index, None, "none")]
+    terms += [] if dw is None else [linear(x, dw, *index, None, "none")]
+    terms += [] if db is None else [db.to(y.dtype).expand_as(y)]
+    if terms:
+        y = forward_ad.make_dual(y, sum(terms[1:], start=terms[0]))
+    return y if activation == "none" else getattr(torch.nn.functional, activation)(y)
+
+
 def layer(x: Tensor, weight: Tensor, index: tuple[Any, ...], bias: Tensor | None, activation: str) -> Tensor:
     """What `linear` computes, for layers."""
     # The derivative of GELU needs its argument, which a fused product does not keep.
     separate = activation == "gelu" and torch.is_grad_enabled()
     fused = "none" if separate else activation
     if not is_eager(x, weight, bias):
+        if is_in_dual_level():
+            return _with_tangents(x, weight, index, bias, activation)
         y: Tensor = linear(x, weight, *index, bias, fused)
     elif torch.is_grad_enabled():
         y = _Layer.apply(prepared_for(*index), x, weight, bias, fused, *index)

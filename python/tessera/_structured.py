@@ -30,8 +30,8 @@ from torch import Tensor
 from tessera import _eager
 from tessera import _structured_products as products
 from tessera._autograd import differentiable
-from tessera._eager import is_eager
-from tessera._operators import library, refuse_device
+from tessera._eager import is_eager, kernel_is_next
+from tessera._operators import check_devices, library, refuse_device
 from tessera._prepared import check_real
 from tessera.nn import formulas
 
@@ -125,6 +125,7 @@ def _backward_cpu(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[T
 
 
 def _forward_fake(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
+    check_devices(x, *arguments)
     check_real(x, *arguments[: kind.parameters])
     kind.check_sizes(arguments)
     result = kind.result(x, *arguments)
@@ -132,6 +133,7 @@ def _forward_fake(kind: _Map, x: Tensor, *arguments: Any) -> Tensor:
 
 
 def _backward_fake(kind: _Map, dy: Tensor, x: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    check_devices(dy, x, *arguments)
     *arguments, needs_x, needs_parameters = arguments  # type: ignore[assignment]
     parameters = arguments[: kind.parameters]
     check_real(dy, x, *parameters)

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tessera.nn import SparseLinear
+from tessera.nn import MonarchLinear, SparseLinear
 
 FORMS = [(1, False), (1, True), (4, False), (4, True), (16, False), (16, True), (32, False)]
 SHAPES = [(60, 45), (128, 96)]  # out_features, in_features: with and without overhanging blocks
@@ -209,3 +209,23 @@ def test_prepared_patterns_go_with_their_tensors():
     del layers
     gc.collect()
     assert len(_prepared._entries) == before
+
+
+def test_tensors_on_several_devices_are_refused():
+    layer = layer_of(1, False)
+    x, dy = torch.randn(2, 45), torch.randn(2, 60)
+    ops, index, weight = torch.ops.tessera, index_of(layer), layer.weight.detach()
+    calls = [
+        lambda: ops.linear(x, weight.to("meta"), *index, None, "none"),
+        lambda: ops.linear(x, weight, index[0].to("meta"), *index[1:], None, "none"),
+        lambda: ops.linear(x.to("meta"), weight, *index, None, "none"),
+        lambda: ops.linear_input_grad(dy, weight.to("meta"), *index),
+        lambda: ops.sddmm(dy, x.to("meta"), *index, weight.numel()),
+        lambda: layer_of(1, False).to("meta")(x),
+        lambda: layer(x.to("meta")),
+        lambda: MonarchLinear(45, 60).to("meta")(x),
+        lambda: MonarchLinear(45, 60)(x.to("meta")),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="different devices, cpu and meta"):
+            call()
