@@ -297,6 +297,11 @@ def test_refuses_bad_arguments():
             SparseLinear(40, 24, density=density)
     with pytest.raises(ValueError, match="block size of 3"):
         SparseLinear(40, 24, density=0.5, block_size=3)
+    for sizes in ((2.5, 24), (40, True), ("40", 24)):
+        with pytest.raises(TypeError, match="features is"):
+            SparseLinear(*sizes, density=0.5)
+    with pytest.raises(TypeError, match=r"block_size is 16\.0"):
+        SparseLinear(40, 24, density=0.5, block_size=16.0)
     with pytest.raises(ValueError, match="0 inputs"):
         SparseLinear(0, 24, density=0.5)
     with pytest.raises(ValueError, match="unknown activation 'tanh'"):

@@ -65,7 +65,8 @@ class SparseLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        device = torch.get_default_device() if device is None else torch.device(device)
+        # Not torch.get_default_device(): that of PyTorch 2.6 does not see `with torch.device(…)`.
+        device = torch.empty(0).device if device is None else torch.device(device)
         _check(in_features, out_features, block_size, None if device.type == "meta" else device)
         rows, cols = _blocks.grid_of(out_features, in_features, block_size)
         count = _blocks.count_for(density, rows * cols)
@@ -471,6 +472,9 @@ def _capacity(dynamic: bool | int, blocks: int, most: int) -> tuple[bool, int]:
 
 
 def _check(in_features: int, out_features: int, block_size: int, device: Any) -> None:
+    for name, value in (("in_features", in_features), ("out_features", out_features), ("block_size", block_size)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name} is {value!r}; it must be a whole number")
     if block_size not in _blocks.BLOCK_SIZES:
         sizes = ", ".join(map(str, _blocks.BLOCK_SIZES))
         raise ValueError(f"a block size of {block_size}; use one of {sizes}")
