@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from tessera import _tessera
 
@@ -31,6 +32,11 @@ _PLAIN_KEYS = _plain_keys()
 _TYPES = (Tensor, nn.Parameter)
 
 
+def is_in_dual_level() -> bool:
+    """Whether tensors may have tangents: forward-mode derivatives."""
+    return forward_ad._current_level >= 0
+
+
 # Something true: a mode, a transform, a tracer, or the profiler has to see each operator.
 _WATCHERS: list[Callable[[], object]] = [
     _C._len_torch_dispatch_stack,
@@ -38,6 +44,7 @@ _WATCHERS: list[Callable[[], object]] = [
     _C._are_functorch_transforms_active,
     _C._get_tracing_state,
     _C._autograd._profiler_enabled,
+    is_in_dual_level,
     partial(torch.is_autocast_enabled, "cpu"),
 ]
 

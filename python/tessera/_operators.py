@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tessera._autograd import differentiable
-from tessera._eager import is_eager
+from tessera._eager import is_eager, is_in_dual_level
 from tessera._prepared import STORED_TYPES, Operand, Prepared, check_real, floats, prepared_for
 from tessera._threads import share_threads
 
@@ -138,11 +139,21 @@ def refuse_device(*arguments: Any) -> Tensor:
     )
 
 
-# What the compiler sees: shapes and types.
+# What the compiler sees: shapes and types. Tensors on meta come here too, with others or alone.
+
+
+def check_devices(*arguments: Any) -> None:
+    """Refuse tensors on several devices: what is computed of meta and other tensors would be uninitialised."""
+    devices = {a.device.type for a in arguments if isinstance(a, Tensor)}
+    if len(devices) > 1:
+        raise RuntimeError(
+            f"tensors on different devices, {' and '.join(sorted(devices))}: move the layer and its input to one"
+        )
 
 
 def _linear_fake(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
     *index, _, activation = arguments
+    check_devices(x, weight, *arguments)
     if activation not in ACTIVATIONS:
         raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(ACTIVATIONS)}")
     check_real(x, weight)
@@ -150,11 +161,13 @@ def _linear_fake(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
 
 
 def _linear_input_grad_fake(dy: Tensor, weight: Tensor, *index: Any) -> Tensor:
+    check_devices(dy, weight, *index)
     check_real(dy, weight)
     return dy.new_empty((*checked_shape("dy", dy, index[3])[:-1], index[4]))
 
 
 def _sddmm_fake(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    check_devices(dy, x, *arguments)
     check_real(dy, x)
     checked_shape("dy", dy, arguments[3])
     checked_shape("x", x, arguments[4])

@@ -30,7 +30,7 @@ from torch import Tensor
 from tessera import _eager
 from tessera import _structured_products as products
 from tessera._autograd import differentiable
-from tessera._eager import is_eager, kernel_is_next
+from tessera._eager import is_eager
 from tessera._operators import check_devices, library, refuse_device
 from tessera._prepared import check_real
 from tessera.nn import formulas

@@ -1,9 +1,12 @@
 """Layers called past the dispatcher, and where they are not."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
 from tessera import _eager, nn
@@ -165,3 +168,30 @@ def test_tracers_see_operators():
     graph = torch.fx.symbolic_trace(layer)
     x = torch.randn(3, 24)
     assert torch.equal(graph(x), layer(x))
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+@pytest.mark.parametrize("grad_enabled", [False, True])
+def test_forward_mode_derivatives_of_sparse_layers(activation, grad_enabled):
+    torch.manual_seed(0)
+    layer = nn.SparseLinear(24, 40, density=0.3, activation=activation)
+    x, dx = torch.randn(2, 3, 24)
+    directions = {name: torch.randn_like(parameter) for name, parameter in layer.named_parameters()}
+    if activation:
+        reference = torch.nn.Sequential(layer.to_dense(), {"relu": torch.nn.ReLU, "gelu": torch.nn.GELU}[activation]())
+        names = ("0.weight", "0.bias")
+    else:
+        reference, names = layer.to_dense(), ("weight", "bias")
+    twin = copy.deepcopy(layer)
+    twin.weight.data.copy_(directions["weight"])
+    of_reference = dict(zip(names, (twin.dense_weight(), directions["bias"]), strict=True))
+
+    def tangent(module, directions):
+        with forward_ad.dual_level(), torch.set_grad_enabled(grad_enabled):
+            parameters = {n: forward_ad.make_dual(p, directions[n]) for n, p in module.named_parameters()}
+            y = torch.func.functional_call(module, parameters, (forward_ad.make_dual(x, dx),))
+            return forward_ad.unpack_dual(y).tangent
+
+    assert torch.allclose(tangent(layer, directions), tangent(reference, of_reference), atol=1e-5)
+    jacobian = torch.func.jacfwd(layer)(x)
+    assert torch.allclose(jacobian, torch.func.jacfwd(reference)(x), atol=1e-5)
