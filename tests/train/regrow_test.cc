@@ -40,12 +40,12 @@ void run_step(const TrainingSettings& s, model::Session& session, Batch batch, u
     dropout_steps.push_back(static_cast<uint32_t>(step * s.micro_batches + i));
   float rate = 1, loss = 0;
   std::vector<float> logits(size_t{s.batch} * s.layers.back());
-  session.run(std::vector<model::Tensor>{{kImages, batch.images.data()},
+  session.run(taken_by(session.graph(), {{kImages, batch.images.data()},
                                          {kLabels, batch.labels.data()},
                                          {kDropoutStep, dropout_steps.data()},
                                          {"rate", &rate},
                                          {kLoss, &loss},
-                                         {kLogits, logits.data()}});
+                                         {kLogits, logits.data()}}));
 }
 
 TEST(Regrowth, DenseGradientsAreThoseOfTheStep) {

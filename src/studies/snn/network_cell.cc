@@ -75,7 +75,7 @@ Graph training_step(const NetworkCase& what) {
   return graph;
 }
 
-/// Lists of as many inputs as there is room for, chosen at random.
+/// Lists of as many inputs as there is room for, chosen at random; with labels, if the graph takes them.
 model::Arrays inputs_of(const Graph& graph, const NetworkCase& what) {
   const uint32_t room = list_room(kInputs, what.room);
   const base::RandomStream random(kSeed);
@@ -95,6 +95,7 @@ model::Arrays inputs_of(const Graph& graph, const NetworkCase& what) {
   for (const model::ValueInfo& info : graph.values())
     if (info.kind == model::Kind::input && !arrays.contains(info.name))
       arrays[info.name].assign(info.type.elements(), info.name == "step" ? 1.0F : 1e-3F);
+  std::erase_if(arrays, [&](const auto& array) { return !graph.contains(array.first); });
   return arrays;
 }
 
