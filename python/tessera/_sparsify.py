@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tessera import _blocks, _tessera
-from tessera._prepared import TYPES
+from tessera._prepared import STORED_TYPES
 from tessera.nn import SparseLinear
 
 # Sizes of the blocks that a dense product may be computed by; the fastest counts.
@@ -121,7 +121,7 @@ def sparsify_(
 
 def _obstacle(layer: nn.Linear, owners: Counter[int]) -> str:
     """Why a layer cannot be sparse; empty if it can."""
-    if layer.weight.dtype not in TYPES:
+    if layer.weight.dtype not in STORED_TYPES:
         return f"stays dense: weights of {layer.weight.dtype}, not float32, float16 or bfloat16"
     shared = [name for name, parameter in layer.named_parameters() if owners[id(parameter)] > 1]
     return f"stays dense: shares its {' and '.join(shared)} with another module" if shared else ""

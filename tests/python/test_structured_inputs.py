@@ -48,9 +48,10 @@ def test_types_that_would_lose_values_are_refused(kind, dtype):
 def test_operators_refuse_types_that_would_lose_values():
     x, c = torch.ones(3, 8), torch.ones(8)
     sparse = nn.SparseLinear(8, 8, density=0.5)
-    index = (sparse.crow_indices, sparse.col_indices, sparse.packed_format, 8, 8, 1, False)
+    tensors = (sparse.crow_indices, sparse.col_indices, sparse.packed_format)
     weight = sparse.weight.detach()
     for device in ("cpu", "meta"):
+        index = (*(tensor.to(device) for tensor in tensors), 8, 8, 1, False)
         for dtype in (torch.complex64, torch.int64):
             calls = [
                 lambda of: ops.circulant(of(x), c.to(device), 8),

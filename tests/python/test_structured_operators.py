@@ -266,9 +266,9 @@ def test_errors():
     with pytest.raises(ValueError, match=r"has shape \(3, 4, 4\)"):
         ops.kronecker(x, torch.randn(3, 4, 4), 4, 4, 4, 1, 16)
     for call in (
-        lambda x: ops.circulant(x, torch.randn(16), -3),
-        lambda x: ops.kronecker(x, torch.randn(2, 4, 4), -2, 4, 4, 1, 16),
-        lambda x: ops.butterfly(x, torch.randn(1, 1, 4, 8, 2, 2), 0, True),
+        lambda x: ops.circulant(x, torch.randn(16).to(x.device), -3),
+        lambda x: ops.kronecker(x, torch.randn(2, 4, 4).to(x.device), -2, 4, 4, 1, 16),
+        lambda x: ops.butterfly(x, torch.randn(1, 1, 4, 8, 2, 2).to(x.device), 0, True),
     ):
         for given in (x, x.to("meta")):
             with pytest.raises(ValueError, match="sizes must be at least 1"):
