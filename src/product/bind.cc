@@ -16,6 +16,11 @@ uint64_t stride_of(int64_t stride, uint32_t count) {
 
 }  // namespace
 
+void require_array(const float* data, std::string_view name, uint32_t rows, uint32_t cols) {
+  if (data == nullptr && rows != 0 && cols != 0)
+    throw UsageError(fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
+}
+
 MatrixView<float> view_of(const float* data, std::string_view name, uint32_t rows, uint32_t cols,
                           Layout layout, int64_t leading) {
   const int64_t inner = layout == Layout::row_major ? cols : rows;
@@ -23,8 +28,7 @@ MatrixView<float> view_of(const float* data, std::string_view name, uint32_t row
   if (leading < inner)
     throw UsageError(fmt::format("the leading dimension of {} is {}; {} × {} needs at least {}", name,
                                  leading, rows, cols, inner));
-  if (data == nullptr && rows != 0 && cols != 0)
-    throw UsageError(fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
+  require_array(data, name, rows, cols);
   float* array = const_cast<float*>(data);
   return layout == Layout::row_major ? MatrixView<float>{array, leading, 1}
                                      : MatrixView<float>{array, 1, leading};
@@ -32,8 +36,7 @@ MatrixView<float> view_of(const float* data, std::string_view name, uint32_t row
 
 void require_matrix(const MatrixView<float>& matrix, std::string_view name, uint32_t rows, uint32_t cols) {
   if (rows == 0 || cols == 0) return;
-  if (matrix.data == nullptr)
-    throw UsageError(fmt::format("{} is null; it must be an array of {} × {} floats", name, rows, cols));
+  require_array(matrix.data, name, rows, cols);
   const uint64_t down = stride_of(matrix.row_stride, rows), right = stride_of(matrix.col_stride, cols);
   const bool by_rows = down >= right;
   const uint64_t inner = by_rows ? right : down, outer = by_rows ? down : right;

@@ -28,6 +28,9 @@ class CallBindings {
   size_t count_ = 0;
 };
 
+/// Throws UsageError for a null array of a matrix that has elements.
+void require_array(const float* data, std::string_view name, uint32_t rows, uint32_t cols);
+
 /// A caller's matrix of floats; leading dimension 0 means contiguous. Throws UsageError for a null array or a
 /// leading dimension that is too small.
 MatrixView<float> view_of(const float* data, std::string_view name, uint32_t rows, uint32_t cols,

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/pool.h"
+#include "product/bind.h"
 #include "sparse/moves.h"
 #include "sparse/packed_format.h"
 #include "sparse/parts.h"
@@ -158,8 +159,7 @@ void Relocation::apply(std::span<float> state) const {
 Weight::Weight(const SparseMatrix& matrix, Type type) : storage_(store(ops::prepack_weight(matrix, type))) {}
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
-  if (values.data == nullptr && m != 0 && k != 0)
-    throw UsageError(fmt::format("W is null; it must be an array of {} × {} floats", m, k));
+  require_array(values.data, "W", m, k);
   PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
   blocks.set_values_from(values);
   return Weight(store({std::move(blocks), true}));
