@@ -15,7 +15,12 @@ def set_num_threads(threads: int) -> None:
 
     At the start they are TESSERA_THREADS, or one per physical core that this process may use. At most 4096.
     """
-    _tessera.set_default_threads(_tessera.whole_number("threads", threads, 0, 4096))
+    _tessera.set_default_threads(checked_threads(threads))
+
+
+def checked_threads(threads: int) -> int:
+    """A number of threads, 0 for the default."""
+    return _tessera.whole_number("threads", threads, 0, 4096)
 
 
 def get_num_threads() -> int:

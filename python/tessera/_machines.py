@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tessera import _tessera
+from tessera._config import checked_threads
 from tessera._matrices import Matrix, seed_of
 from tessera._products import type_name
 from tessera._tessera import Machine
@@ -23,9 +24,10 @@ def machine(name: str, *, threads: int = 0, **figures: float) -> Machine:
     """Return "host" (this computer), a built-in machine, or that of a TOML file.
 
     Built in are the chips "gc2", "gc200" and "bow", and "m2000", "pod16" and "pod64" with 4, 16 and 64 chips.
-    `threads` are those of this computer (0: the default, at most 4096). `figures` change those of a modelled machine, as `tiles=2944`; docs/machines.md lists them.
+    `threads` are those of this computer (0: the default, at most 4096). `figures` change those of a modelled machine,
+    as `tiles=2944`; docs/machines.md lists them.
     """
-    threads = _tessera.whole_number("threads", threads, 0, 4096)
+    threads = checked_threads(threads)
     return Machine(name, threads, {key: float(value) for key, value in figures.items()})
 
 

@@ -87,8 +87,8 @@ def adopt(matrix: _tessera.Matrix, block_size: int | None = None) -> Matrix:
     return matrix if isinstance(matrix, Matrix) else _tessera.adopt_matrix(Matrix, matrix)
 
 
-def _require_real(dtype: np.dtype[Any]) -> None:
-    if dtype.kind == "c":
+def _require_real(dtype: Any, is_complex: bool) -> None:
+    if is_complex:
         raise TypeError(f"the matrix has elements of type {dtype}; it must be real, so take .real or .imag")
 
 
@@ -103,8 +103,7 @@ def _from_tensor(tensor: Any, block_size: int | None) -> Matrix:
 
     if tensor.dim() != 2:
         raise ValueError(f"a matrix must have two dimensions, not {tensor.dim()}")
-    if tensor.is_complex():
-        raise TypeError(f"the matrix has elements of type {tensor.dtype}; it must be real, so take .real or .imag")
+    _require_real(tensor.dtype, tensor.is_complex())
     tensor = tensor.detach()
     if tensor.layout is torch.strided:
         return _from_dense(tensor.float().numpy())
@@ -122,7 +121,7 @@ def _from_tensor(tensor: Any, block_size: int | None) -> Matrix:
 def _from_scipy(matrix: Any, block_size: int | None) -> Matrix:
     if matrix.ndim != 2:
         raise ValueError(f"a matrix must have two dimensions, not {matrix.ndim}")
-    _require_real(matrix.dtype)
+    _require_real(matrix.dtype, matrix.dtype.kind == "c")
     if matrix.format == "bsr" and matrix.blocksize[0] == matrix.blocksize[1] and block_size != 1:
         blocks = matrix.copy() if not matrix.has_sorted_indices else matrix
         blocks.sum_duplicates()
@@ -139,7 +138,7 @@ def _from_scipy(matrix: Any, block_size: int | None) -> Matrix:
 def _from_dense(array: NDArray[Any]) -> Matrix:
     if array.ndim != 2:
         raise ValueError(f"a matrix must have two dimensions, not {array.ndim}")
-    _require_real(array.dtype)
+    _require_real(array.dtype, array.dtype.kind == "c")
     rows, cols = np.nonzero(array)
     indptr = np.searchsorted(rows, np.arange(array.shape[0] + 1))
     values = np.ascontiguousarray(array[rows, cols], np.float32)

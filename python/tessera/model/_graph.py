@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from tessera import _tessera
+from tessera._config import checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.model._estimate import Estimate, machine_for
@@ -172,7 +173,7 @@ class Graph:
         session, such as that of a training step, whose machine is taken, and whose parameters are read where they lie:
         those of an evaluation follow every change.
         """
-        threads = _tessera.whole_number("threads", threads, 0, 4096)
+        threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
         on_chips = _tessera.whole_number("on_chips", on_chips)
         native = self.native.copy()

@@ -434,12 +434,16 @@ def load_optimizer_state(
     optimizer.load_state_dict({**state, "state": converted})
 
 
-def checked_size(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """A size, which must be an integer in a range."""
+def _integer(name: str, value: Any) -> int:
     try:
-        size = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is {value!r}; it must be an integer") from None
+
+
+def checked_size(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """A size, which must be an integer in a range."""
+    size = _integer(name, value)
     if size < least or (most is not None and size > most):
         allowed = f"at least {least}" if most is None else f"{least} to {most}"
         raise ValueError(f"{name} is {size}; it must be {allowed}")
@@ -449,8 +453,7 @@ def checked_size(name: str, value: Any, least: int = 1, most: int | None = None)
 def check_layer(in_features: int, out_features: int, device: Any) -> None:
     """Refuses sizes and devices that no layer has."""
     for name, value in (("in_features", in_features), ("out_features", out_features)):
-        if not hasattr(value, "__index__"):
-            raise TypeError(f"{name} is {value!r}; it must be an integer")
+        _integer(name, value)
     if in_features < 1 or out_features < 1:
         raise ValueError(f"a layer of {in_features} inputs and {out_features} outputs; both must be at least 1")
     if device is not None and torch.device(device).type != "cpu":
