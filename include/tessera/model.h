@@ -94,6 +94,7 @@ struct ValueInfo {
   Initial initial = {};                 ///< of parameters and state
   std::optional<uint32_t> node = {};    ///< that computes it
   std::optional<ValueId> belongs = {};  ///< of gradients and optimizers' state: the parameter
+  bool repeated = false;                ///< an input that holds the rows of all micro-batches
 };
 
 /// An operation applied to values.
@@ -152,10 +153,11 @@ class Graph {
   void output(std::string name, Value value);
   void replace_output(const std::string& name, Value value) { outputs_.at(name) = value.id; }
   void remove_output(const std::string& name) { outputs_.erase(name); }
-  /// Sets a parameter or state at the end of each run.
+  /// Sets a parameter or state at the end of each run. Throws UsageError if it is set already.
   void assign(Value state, Value value);
   /// All operations so far run once for each of `count` micro-batches, before those that are added from now
-  /// on. Inputs that they use hold all micro-batches: their rows `count` times.
+  /// on, which cannot use the same inputs: inputs that have been used, by whatever operation, hold all
+  /// micro-batches, their rows `count` times.
   void repeat_for_micro_batches(uint32_t count);
   uint32_t micro_batches() const { return micro_batches_; }
   /// Equal parts of a machine run the graph side by side, each on rows of its own: inputs so far that are no
@@ -195,6 +197,7 @@ class Graph {
 
  private:
   ValueId add(ValueInfo info);
+  void require_own(Value value, std::string_view what) const;
   std::vector<Value> add(Node node, const std::vector<Value>& inputs);
 
   std::deque<ValueInfo> values_;  ///< references stay valid while values are added

@@ -11,6 +11,11 @@ namespace tessera::base {
 /// Philox 4x32 with 10 rounds (Salmon et al., SC 2011): four random words from a counter and a key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
+/// The seed of a replica of a program: the first has the program's own.
+inline uint64_t seed_of_replica(uint64_t seed, uint32_t replica) {
+  return seed + replica * uint64_t{0x9E3779B97F4A7C15};
+}
+
 /// One stream of random numbers. The bits are the same on every platform.
 class RandomStream {
  public:

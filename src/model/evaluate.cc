@@ -51,8 +51,8 @@ std::vector<float> initial_contents(const ValueInfo& info, uint64_t seed, uint32
   return contents;
 }
 
-void run(const Graph& graph, const Node& node, std::vector<Array>& values) {
-  Evaluation evaluation{graph, node, {}, {}};
+void run(const Graph& graph, const Node& node, uint32_t replica, std::vector<Array>& values) {
+  Evaluation evaluation{.graph = graph, .node = node, .replica = replica};
   for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
   if (!values[node.outputs[0]].empty()) evaluation.before = &values[node.outputs[0]];
   std::vector<Array> results = node.operation->reference(evaluation);
@@ -60,7 +60,7 @@ void run(const Graph& graph, const Node& node, std::vector<Array>& values) {
 }
 
 /// Runs the repeated nodes with the inputs of each micro-batch.
-void run_repeated(const Graph& graph, std::vector<Array>& values) {
+void run_repeated(const Graph& graph, uint32_t replica, std::vector<Array>& values) {
   std::map<ValueId, Array> whole;
   for (ValueId id = 0; id < values.size(); ++id)
     if (values[id].size() != graph.type(id).elements() && graph.info(id).kind == Kind::input)
@@ -71,7 +71,7 @@ void run_repeated(const Graph& graph, std::vector<Array>& values) {
       values[id].assign(all.begin() + pass * size, all.begin() + (pass + 1) * size);
     }
     for (const Node& node : graph.nodes())
-      if (node.repeated) run(graph, node, values);
+      if (node.repeated) run(graph, node, replica, values);
   }
 }
 
@@ -103,11 +103,11 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
       replicas[r].push_back(leaf(graph, id, inputs, state));
       take_rows(graph, id, r, replicas[r].back());
     }
-    run_repeated(graph, replicas[r]);
+    run_repeated(graph, r, replicas[r]);
   }
   for (const Node& node : graph.nodes()) {
     if (node.repeated) continue;
-    for (std::vector<Array>& values : replicas) run(graph, node, values);
+    for (uint32_t r = 0; r < replicas.size(); ++r) run(graph, node, r, replicas[r]);
     if (is_mean(node)) average(node, replicas);
   }
   WideArrays outputs;

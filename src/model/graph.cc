@@ -168,8 +168,11 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   const Operation& operation = *node.operation;
   Types types;
   for (const Value& input : inputs) {
-    if (&input.owner() != this)
-      throw UsageError(fmt::format("{}: an input is of another graph", operation.name));
+    require_own(input, operation.name);
+    if (info(input.id).repeated)
+      throw UsageError(
+          fmt::format("the input '{}' is used for each micro-batch and for all together: make it two",
+                      info(input.id).name));
     node.inputs.push_back(input.id);
     types.push_back(type(input.id));
   }
@@ -216,12 +219,21 @@ std::vector<Value> Graph::extend_call(uint32_t index, const std::shared_ptr<cons
 }
 
 void Graph::output(std::string name, Value value) {
+  require_own(value, name);
   if (!outputs_.emplace(name, value.id).second)
     throw UsageError(fmt::format("the graph has an output '{}' already", name));
 }
 
+void Graph::require_own(Value value, std::string_view what) const {
+  if (&value.owner() != this) throw UsageError(fmt::format("{}: a value is of another graph", what));
+}
+
 void Graph::assign(Value state, Value value) {
+  require_own(state, "assign");
+  require_own(value, "assign");
   const ValueInfo& to = info(state.id);
+  for (const Assignment& assignment : assignments_)
+    if (assignment.state == state.id) throw UsageError(fmt::format("{}: it is set already", to.name));
   if (to.kind != Kind::parameter && to.kind != Kind::state)
     throw UsageError(fmt::format("{}: only parameters and state can be set", to.name));
   if (!(to.type == type(value.id)))
@@ -234,7 +246,11 @@ void Graph::repeat_for_micro_batches(uint32_t count) {
   if (count == 0) throw UsageError("the number of micro-batches is 0; it must be at least 1");
   if (micro_batches_ != 1) throw UsageError("the graph is repeated for micro-batches already");
   micro_batches_ = count;
-  for (Node& node : nodes_) node.repeated = count > 1;
+  for (Node& node : nodes_) {
+    node.repeated = count > 1;
+    for (ValueId input : node.inputs)
+      values_[input].repeated = count > 1 && values_[input].kind == Kind::input;
+  }
 }
 
 void Graph::replicate(uint32_t count) {
@@ -259,13 +275,7 @@ TensorType Graph::bound_type(ValueId id) const {
 
 TensorType Graph::replica_type(ValueId id) const {
   TensorType type = values_.at(id).type;
-  bool repeated = false, once = false;
-  for (const Node& node : nodes_)
-    if (std::ranges::find(node.inputs, id) != node.inputs.end()) (node.repeated ? repeated : once) = true;
-  if (values_[id].kind != Kind::input || !repeated) return type;
-  if (once)
-    throw UsageError(fmt::format(
-        "the input '{}' is used for each micro-batch and for all together: make it two", values_[id].name));
+  if (!values_[id].repeated) return type;
   if (type.shape.empty()) return {type.type, {micro_batches_}, {}, {}};
   type.shape.front() *= micro_batches_;
   return type;

@@ -29,16 +29,17 @@ OperandLayout layout_of(const TensorType& type, Order order) {
   return layout;
 }
 
-/// Row-major contents of a constant in an order.
-std::shared_ptr<const std::byte> contents_of(const TensorType& type, const std::vector<float>& values,
-                                             Order order) {
-  const uint64_t rows = type.rows(), cols = type.cols();
-  std::shared_ptr<std::byte[]> bytes(new std::byte[type.elements() * size_of(type.type)]);
-  for (uint64_t i = 0; i < values.size(); ++i) {
-    const uint64_t at = order == Order::transposed ? i % cols * rows + i / cols : i;
-    kernels::store_number(type.type, bytes.get() + at * size_of(type.type), double{values[i]});
-  }
+std::shared_ptr<const std::byte> bytes_of(Type type, const std::vector<float>& values) {
+  std::shared_ptr<std::byte[]> bytes(new std::byte[values.size() * size_of(type)]);
+  for (uint64_t i = 0; i < values.size(); ++i)
+    kernels::store_number(type, bytes.get() + i * size_of(type), double{values[i]});
   return {bytes, bytes.get()};
+}
+
+std::vector<float> transposed(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
+  std::vector<float> result(values.size());
+  for (uint64_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
+  return result;
 }
 
 /// How products use a weight: the rows of their batch, and its type.
@@ -47,17 +48,17 @@ struct WeightUse {
   Type type = Type::f32;
 };
 
-/// The first use of a weight that is stored as a parameter.
-std::optional<WeightUse> first_use(const Graph& graph, const std::vector<std::optional<ValueId>>& stored,
-                                   ValueId parameter) {
+/// The first use of a weight by a product; none: it is not used.
+std::optional<WeightUse> first_use(const Graph& graph, const StoredAs& stored, ValueId weight) {
   for (const Node& node : graph.nodes()) {
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (stored[node.inputs[i]] != parameter) continue;
-      if (node.operation->name.starts_with("linear"))
-        return WeightUse{graph.type(node.inputs[0]).rows(), graph.type(node.inputs[i]).type};
-      if (!node.body) continue;
-      const auto inside = first_use(*node.body, stored_values(*node.body), node.body->inputs()[i]);
-      if (inside) return inside;
+    if (const auto taken = weight_input(node)) {
+      if (weight_of(stored, *taken) == weight)
+        return WeightUse{graph.type(node.inputs[0]).rows(), graph.type(*taken).type};
+    } else if (node.body) {
+      const StoredAs in_body = stored_values(*node.body, true);
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (weight_of(stored, node.inputs[i]) == weight)
+          if (const auto use = first_use(*node.body, in_body, node.body->inputs()[i])) return use;
     }
   }
   return {};
@@ -102,20 +103,20 @@ ops::Function Lowering::build_function(const std::string& name) {
   return builders_.front().function(name, std::move(operands), body);
 }
 
-const ops::Function& Lowering::function(const std::shared_ptr<const Graph>& body) {
+const LoweredFunction& Lowering::function(const std::shared_ptr<const Graph>& body) {
   const std::pair key(body, builders_.size() == 1 ? 0 : graph_.nodes()[node_].stage);
   const auto known = lowered_.functions.find(key);
-  if (known != lowered_.functions.end()) return known->second.function;
+  if (known != lowered_.functions.end()) return known->second;
   Lowering lowering(*body, builder());
   const ops::Function function =
       lowering.build_function(fmt::format("function{}", lowered_.functions.size()));
   LoweredFunction& added = lowered_.functions[key];
   added = {function, lowering.take()};
-  return added.function;
+  return added;
 }
 
 program::StepId Lowering::build_steps() {
-  lowered_.stored_as = stored_values(graph_);
+  lowered_.stored_as = stored_values(graph_, is_function_);
   lowered_.orders = choose_orders({graph_, builders_.front().machine(), lowered_.stored_as});
   place_weights();
   place_values();
@@ -174,20 +175,25 @@ void Lowering::place_micro_batches() {
 bool Lowering::is_forward_only(ValueId weight) const {
   return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
     return node.operation->name == "linear" || std::ranges::none_of(node.inputs, [&](ValueId input) {
-             return lowered_.stored_as[input] == weight;
+             return weight_of(lowered_.stored_as, input) == weight;
            });
   });
 }
 
 void Lowering::place_weights() {
-  for (ValueId id = 0; id < graph_.values().size(); ++id) {
-    if (lowered_.stored_as[id] != id) continue;
-    TensorType type = graph_.type(id);
-    const WeightUse use = first_use(graph_, lowered_.stored_as, id).value();
-    type.type = use.type;
-    lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, use.rows,
-                                       !is_function_ && is_forward_only(id));
-  }
+  for (ValueId id = 0; id < graph_.values().size(); ++id)
+    if (lowered_.stored_as[id] == id) place_weight(id);
+  for (const Node& node : graph_.nodes())
+    for (ValueId weight : weights_of(node))
+      if (!lowered_.weights.contains(weight_of(lowered_.stored_as, weight))) place_weight(weight);
+}
+
+void Lowering::place_weight(ValueId id) {
+  TensorType type = graph_.type(id);
+  const WeightUse use = first_use(graph_, lowered_.stored_as, id).value_or(WeightUse{1, type.type});
+  type.type = use.type;
+  lowered_.weights[id] =
+      make_weight(builder_of(id), type, graph_.info(id).name, use.rows, !is_function_ && is_forward_only(id));
 }
 
 void Lowering::place_values() {
@@ -234,6 +240,18 @@ std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
   return {};
 }
 
+/// Contents of a constant as they are stored.
+std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
+  const std::vector<float>& values = graph_.contents(id);
+  const TensorType& type = graph_.type(id);
+  switch (order_of(id)) {
+    case Order::transposed: return bytes_of(type.type, transposed(values, type.rows(), type.cols()));
+    case Order::stored: return bytes_of(type.type, weight(id).store(values));
+    case Order::plain: break;
+  }
+  return bytes_of(type.type, values);
+}
+
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   const ValueInfo& info = graph_.info(id);
   const Order order = lowered_.orders.values[id];
@@ -246,11 +264,11 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     case Kind::state: role = bound_.contains(id) ? Role::input : Role::state; break;
     case Kind::constant:
       lowered_.operands[id] = builder_of(id).constant(info.name, info.type.type, layout.rows, layout.cols,
-                                                      contents_of(info.type, graph_.contents(id), order));
+                                                      contents_of(id), layout.mapping);
       return;
     case Kind::result:
       for (const auto& [name, value] : graph_.outputs())
-        if (value == id) role = Role::output, outputs_.insert(id);
+        if (value == id && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
       if (role != Role::output && graph_.nodes()[node_].operation->name == "linear_weight_gradient" &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
@@ -270,7 +288,46 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
 }
 
 Operand Lowering::input(size_t i) {
-  return in_order(graph_.nodes()[node_].inputs.at(i), choice().inputs.at(i));
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.inputs.at(i);
+  const bool is_weight = stored_as(id) || weight_input(node) == id;
+  return in_order(id, choice().inputs.at(i),
+                  is_weight ? weight_of(lowered_.stored_as, id) : stored_as(node.outputs[0]));
+}
+
+Operand Lowering::argument(size_t i, const LoweredFunction& function) {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.inputs.at(i), inside = node.body->inputs().at(i);
+  const Lowered& body = function.body;
+  if (!body.stored_as[inside]) return in_order(id, body.orders.values[inside]);
+  const Operand operand = in_order(id, Order::stored, weight_of(lowered_.stored_as, id));
+  const LinearWeight& wants = *body.weights.at(*body.stored_as[inside]);
+  if (weight(id).layout().has_order_of(wants.layout())) return operand;
+  const OperandLayout matrix = layout_of(graph_.type(id), Order::plain);
+  return wants.stored_of(builder(), weight(id).matrix_of(builder(), operand, matrix, steps_), matrix, steps_);
+}
+
+void Lowering::take_result(size_t i, const LoweredFunction& function, const Operand& result) {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.outputs.at(i);
+  const Lowered& body = function.body;
+  const ValueId inside = std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second;
+  Operand matrix = result;
+  const OperandLayout layout = layout_of(graph_.type(id), stored_as(id) ? Order::plain : order_of(id));
+  if (body.stored_as[inside])
+    matrix = body.weights.at(*body.stored_as[inside])->matrix_of(builder(), result, layout, steps_);
+  copy_to_output(i, stored_as(id) ? weight(id).stored_of(builder(), matrix, layout, steps_) : matrix);
+}
+
+bool Lowering::takes_result_as_it_is(size_t i, const LoweredFunction& function) const {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.outputs.at(i);
+  const auto& inside =
+      function.body.stored_as[std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second];
+  if (!inside || !stored_as(id)) return inside == stored_as(id);
+  return lowered_.weights.at(*stored_as(id))
+      ->layout()
+      .has_order_of(function.body.weights.at(*inside)->layout());
 }
 
 Operand Lowering::output(size_t i) {
@@ -302,26 +359,57 @@ void Lowering::alias_output(size_t i, const Operand& operand) {
   lowered_.operands[id] = operand;
 }
 
+void Lowering::copy_to_output(size_t i, const Operand& operand) {
+  builder().send(operand, output(i), steps_);
+}
+
 Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
   const std::string_view of = graph_.info(graph_.nodes()[node_].outputs[0]).name;
   return builder().temporary(fmt::format("{}.{}", of, name), type, rows, cols);
 }
 
-Operand Lowering::in_order(ValueId id, Order order) {
-  const Order has = lowered_.orders.values[id];
-  const Operand operand = operand_of(id);
-  const TensorType& type = graph_.type(id);
-  if (has == order || type.elements() == 1) return operand;
-  if (has == Order::stored || order == Order::stored)
-    throw UsageError(
-        fmt::format("{}: a weight of a linear operation can only be combined with its gradient and state, "
-                    "and with scalars",
-                    graph_.info(id).name));
-  const auto known = converted_.find({id, order});
+Operand Lowering::by_replica(const std::string& name, std::vector<uint32_t> words) {
+  const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+  const std::string own = fmt::format("{}.{}", graph_.info(graph_.nodes()[node_].outputs[0]).name, name);
+  const auto cols = static_cast<uint32_t>(shared->size() / graph_.replicas());
+  if (graph_.replicas() == 1)
+    return builder().constant(own, Type::u32, 1, cols,
+                              {shared, reinterpret_cast<const std::byte*>(shared->data())});
+  const Operand operand = builder().external(own, Role::input, Type::u32, 1, cols);
+  lowered_.by_replica.push_back({operand, shared});
+  return operand;
+}
+
+Operand Lowering::in_order(ValueId id, Order order, std::optional<ValueId> weight) {
+  const Order has = order_of(id);
+  if (order != Order::stored) weight.reset();
+  if (has == order && stored_as(id) == weight) return operand_of(id);
+  const std::tuple key(id, order, weight);
+  const auto known = converted_.find(key);
   if (known != converted_.end()) return known->second;
-  const Operand converted = builder().bring(operand, layout_of(type, has), layout_of(type, order), steps_);
-  lowered_.conversions.push_back({id, has, order, type.elements() * size_of(type.type)});
-  return converted_[{id, order}] = converted;
+  const TensorType& type = graph_.type(id);
+  try {
+    const Operand converted = weight ? stored_operand(id, *weight) : matrix_operand(id, order);
+    lowered_.conversions.push_back({id, has, order, type.elements() * size_of(type.type)});
+    return converted_[key] = converted;
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", graph_.info(id).name, error.what()));
+  }
+}
+
+Operand Lowering::stored_operand(ValueId id, ValueId weight) {
+  const LinearWeight& form = *lowered_.weights.at(weight);
+  if (stored_as(id) && lowered_.weights.at(*stored_as(id))->layout().has_order_of(form.layout()))
+    return operand_of(id);
+  const Order order = stored_as(id) ? Order::plain : order_of(id);
+  return form.stored_of(builder(), in_order(id, order), layout_of(graph_.type(id), order), steps_);
+}
+
+Operand Lowering::matrix_operand(ValueId id, Order order) {
+  const TensorType& type = graph_.type(id);
+  if (stored_as(id)) return weight(id).matrix_of(builder(), operand_of(id), layout_of(type, order), steps_);
+  if (type.elements() == 1) return operand_of(id);
+  return builder().bring(operand_of(id), layout_of(type, order_of(id)), layout_of(type, order), steps_);
 }
 
 Operand Lowering::as_type(const Operand& operand, Type type) {
@@ -343,13 +431,17 @@ bool Lowering::is_used(ValueId id) const {
     return std::ranges::find(node.inputs, id) != node.inputs.end();
   };
   const auto is = [&](const auto& output) { return output.second == id; };
-  return std::ranges::any_of(graph_.nodes(), takes) || std::ranges::any_of(graph_.outputs(), is);
+  const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
+  return std::ranges::any_of(graph_.nodes(), takes) || std::ranges::any_of(graph_.outputs(), is) ||
+         std::ranges::any_of(graph_.assignments(), sets);
 }
 
 const Node* Lowering::sole_user(size_t output) const {
   const ValueId id = graph_.nodes()[node_].outputs.at(output);
   for (const auto& [name, value] : graph_.outputs())
     if (value == id) return nullptr;
+  for (const Assignment& assignment : graph_.assignments())
+    if (assignment.value == id) return nullptr;
   const Node* user = nullptr;
   for (const Node& node : graph_.nodes()) {
     const auto uses = std::ranges::count(node.inputs, id);
@@ -360,15 +452,19 @@ const Node* Lowering::sole_user(size_t output) const {
   return user;
 }
 
-bool Lowering::is_read_later(ValueId weight, const Node& update) const {
-  for (size_t n = node_ + 1; n < graph_.nodes().size(); ++n) {
+bool Lowering::is_read_later(ValueId id, const Node& update) const {
+  const auto is_result = [&](const auto& output) { return output.second == id; };
+  const auto is_assigned = [&](const Assignment& assignment) { return assignment.value == id; };
+  if (std::ranges::any_of(graph_.outputs(), is_result) ||
+      std::ranges::any_of(graph_.assignments(), is_assigned))
+    return true;
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];
-    if (&node == &update) continue;
     // A weight's gradient takes only its pattern.
     const size_t read = node.operation->name == "linear_weight_gradient" ? 2 : node.inputs.size();
-    for (size_t i = 0; i < read; ++i)
-      if (lowered_.stored_as[node.inputs[i]] == weight && graph_.info(node.inputs[i]).kind != Kind::state)
-        return true;
+    if (&node == &update || std::ranges::count(node.inputs.begin(), node.inputs.begin() + read, id) == 0)
+      continue;
+    if (n > node_ || (node.operation->aliases && is_read_later(node.outputs[0], update))) return true;
   }
   return false;
 }
@@ -387,13 +483,44 @@ void Lowering::lower(uint32_t index) {
   sets.last_collective = static_cast<uint32_t>(program.collectives().size());
 }
 
+/// By value: whether replicas compute values of their own.
+std::vector<bool> Lowering::differ_between_replicas() const {
+  std::vector<bool> differ(graph_.values().size());
+  for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.replica_type(id));
+  for (const Node& node : graph_.nodes()) {
+    const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
+    for (ValueId output : node.outputs)
+      differ[output] = (any || node.operation->draws) && node.operation->name != "mean_over_replicas";
+  }
+  return differ;
+}
+
 /// State that was not updated in place gets its new value, at once: one state may be set to another.
 void Lowering::assign() {
-  program::CopySet set{"assign", {}};
+  if (graph_.replicas() > 1) {
+    const std::vector<bool> differ = differ_between_replicas();
+    for (const Assignment& assignment : graph_.assignments())
+      if (differ[assignment.value])
+        throw UsageError(fmt::format("{}: replicas would set it to values of their own: set it to their mean",
+                                     graph_.info(assignment.state).name));
+  }
+  std::vector<std::pair<Operand, Operand>> all;
   for (const Assignment& assignment : graph_.assignments()) {
-    const Operand from = in_order(assignment.value, lowered_.orders.values[assignment.state]);
+    const Operand from = brought(assignment.value, assignment.state);
     const Operand to = operand_of(assignment.state);
-    if (from != to) set.groups.push_back(copy_of(from, to));
+    if (from != to) all.emplace_back(from, to);
+  }
+  program::CopySet set{"assign", {}};
+  for (auto& [from, to] : all) {
+    const program::VariableId read = from.variable;
+    if (std::ranges::any_of(all, [&](const auto& other) { return other.second.variable == read; })) {
+      const Operand before = builders_.front().temporary(
+          builders_.front().program().variable(read).name + ".before", builders_.front().type_of(from),
+          from.rows(), from.cols(), builders_.front().mapping_of(from));
+      builders_.front().send(from, before, steps_);
+      from = before;
+    }
+    set.groups.push_back(copy_of(from, to));
   }
   if (!set.groups.empty()) steps_.push_back(builders_.front().copy(std::move(set)));
 }
@@ -402,7 +529,7 @@ void Lowering::assign() {
 void Lowering::place_outputs() {
   std::set<ValueId> bound;
   for (const auto& [name, id] : graph_.outputs()) {
-    const Operand& operand = operand_of(id);
+    const Operand operand = is_converted_output(id) ? in_order(id, Order::plain) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
     const ops::Builder& builder = builder_of(id);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "model/operation.h"
@@ -27,6 +28,12 @@ struct Conversion {
   uint64_t bytes = 0;
 };
 
+/// Words of an operand, of which each replica has its own.
+struct ByReplica {
+  ops::Operand operand;
+  std::shared_ptr<const std::vector<uint32_t>> words;
+};
+
 struct LoweredFunction;
 
 /// Where the values of a lowered graph are.
@@ -36,9 +43,10 @@ struct Lowered {
   std::map<std::string, ops::Operand> outputs;        ///< of the graph, in the order of their values
   std::map<ValueId, ops::Operand> micro_batches;      ///< inputs with all micro-batches, plain
   std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
-  std::vector<std::optional<ValueId>> stored_as;
+  StoredAs stored_as;
   std::vector<ValueId> gaps;  ///< gradients to clear when their pattern changes
   std::vector<Conversion> conversions;
+  std::vector<ByReplica> by_replica;
   /// By node: the compute sets, copy sets and collectives that it added are [first, last) of the program's.
   struct Sets {
     uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
@@ -77,6 +85,11 @@ class Lowering {
   ops::Operand output(size_t i);
   /// Where a new temporary shall lie on tiles; empty: spread over all of them.
   ops::Operand output(size_t i, std::vector<program::MappedBox> mapping);
+  /// Of a call: an input as the function takes it.
+  ops::Operand argument(size_t i, const LoweredFunction& function);
+  /// Whether an output of a call lies as the function gives it; and otherwise its conversion.
+  bool takes_result_as_it_is(size_t i, const LoweredFunction& function) const;
+  void take_result(size_t i, const LoweredFunction& function, const ops::Operand& result);
   /// On the tiles of an operand of the same shape, as elementwise results are.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
   Order input_order(size_t i) const { return choice().inputs.at(i); }
@@ -88,6 +101,7 @@ class Lowering {
   }
   /// An output is stored where an operand lies; a value where another one does.
   void alias_output(size_t i, const ops::Operand& operand);
+  void copy_to_output(size_t i, const ops::Operand& operand);
   /// What an operation leaves for another one beside its outputs, by one of these.
   void keep(ValueId output, std::any what) { kept_[output] = std::move(what); }
   template <class T>
@@ -96,18 +110,26 @@ class Lowering {
     return found == kept_.end() ? nullptr : std::any_cast<T>(&found->second);
   }
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
-  /// A value in an order: itself, or a conversion.
-  ops::Operand in_order(ValueId id, Order order);
+  /// A value in an order, stored as a weight: itself, or a conversion. Throws UsageError for a sparse value
+  /// whose form is not the weight's.
+  ops::Operand in_order(ValueId id, Order order, std::optional<ValueId> weight = {});
+  /// A value as another one lies.
+  ops::Operand brought(ValueId id, ValueId as) { return in_order(id, order_of(as), stored_as(as)); }
   Order order_of(ValueId id) const { return lowered_.orders.values.at(id); }
+  bool lies_as(ValueId id, ValueId other) const {
+    return order_of(id) == order_of(other) && stored_as(id) == stored_as(other);
+  }
   /// Where a value lies that is computed already.
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
-  /// The parameter as which a value is stored, and the weight of a linear operation.
+  /// A row of equally many words for each replica.
+  ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
   const std::optional<ValueId>& stored_as(ValueId id) const { return lowered_.stored_as.at(id); }
-  LinearWeight& weight(ValueId id) { return *lowered_.weights.at(stored_as(id).value()); }
+  /// The weight that products read a value as.
+  LinearWeight& weight(ValueId id) { return *lowered_.weights.at(weight_of(lowered_.stored_as, id)); }
   /// A function of the graph, lowered when it is called first.
-  const ops::Function& function(const std::shared_ptr<const Graph>& body);
+  const LoweredFunction& function(const std::shared_ptr<const Graph>& body);
   /// The operand in another type: itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Rounds an operand into another one, if they are not the same.
@@ -116,8 +138,9 @@ class Lowering {
   bool is_used(ValueId id) const;
   /// The node that alone uses an output of this node, and comes later; null if there is none.
   const Node* sole_user(size_t output) const;
-  /// Whether a later node reads a weight, besides its update.
-  bool is_read_later(ValueId weight, const Node& update) const;
+  /// Whether a value, or what lies where it does, is read after the node being lowered, besides by its
+  /// update.
+  bool is_read_later(ValueId id, const Node& update) const;
   /// Lowers a later node together with the current one.
   void skip(const Node& node);
   /// Calls visit(node) for the node being lowered and all later ones, as if each were being lowered; those
@@ -143,7 +166,10 @@ class Lowering {
  private:
   program::StepId build_steps();
   void place_weights();
+  void place_weight(ValueId id);
   bool is_forward_only(ValueId weight) const;
+  ops::Operand stored_operand(ValueId id, ValueId weight);
+  ops::Operand matrix_operand(ValueId id, Order order);
   void place_values();
   void place_micro_batches();
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
@@ -151,8 +177,14 @@ class Lowering {
   void lower_all(bool repeated);
   void lower(uint32_t node);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
+  std::shared_ptr<const std::byte> contents_of(ValueId id);
   void place_outputs();
   void assign();
+  std::vector<bool> differ_between_replicas() const;
+  /// Whether a value lies in the form of a weight, and its caller wants a matrix.
+  bool is_converted_output(ValueId id) const {
+    return !is_function_ && order_of(id) == Order::stored && !graph_.type(id).pattern;
+  }
   const OrderChoice& choice() const { return lowered_.orders.nodes.at(node_); }
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
@@ -167,7 +199,7 @@ class Lowering {
   std::vector<ops::Builder> builders_;  ///< by stage, if a machine's chips are divided among them
   std::set<ValueId> bound_;
   Lowered lowered_;
-  std::map<std::pair<ValueId, Order>, ops::Operand> converted_;
+  std::map<std::tuple<ValueId, Order, std::optional<ValueId>>, ops::Operand> converted_;
   std::map<ValueId, std::any> kept_;
   std::vector<bool> skipped_;
   std::vector<program::StepId> before_;

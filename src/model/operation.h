@@ -43,8 +43,9 @@ using Gradients = std::vector<std::optional<Value>>;
 struct Evaluation {
   const Graph& graph;
   const Node& node;
-  std::vector<const Array*> inputs;
+  std::vector<const Array*> inputs = {};
   const Array* before = nullptr;  ///< the first output as the last micro-batch left it
+  uint32_t replica = 0;
 
   const TensorType& input_type(size_t i) const { return graph.type(node.inputs.at(i)); }
   const TensorType& output_type(size_t i) const { return graph.type(node.outputs.at(i)); }
@@ -78,7 +79,19 @@ struct Operation {
   std::vector<OrderChoice> (*orders)(const OrderQuery&, const Node&) = nullptr;
   void (*lower)(Lowering&, const Node&) = nullptr;
   std::vector<Case> (*cases)() = nullptr;
+  /// Whether elements of the results are 0 where those of the padded inputs are; others are scalars. Then it
+  /// runs on weights in the form that products read, with its padding, and on sparse values. null: never.
+  bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
+  bool aliases = false;  ///< its result may lie where its input does
+  bool draws = false;    ///< random numbers, which differ between replicas
 };
+
+/// Each element of the results is 0 where that of any padded input is.
+inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }
+
+/// Throw UsageError for a sparse input, and for a value of integers.
+void require_dense(const Signature& signature);
+void require_float(const Signature& signature, const TensorType& value);
 
 /// Throws UsageError if there is none of that name.
 const Operation& find_operation(std::string_view name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "model/operation.h"
 #include "model/operations/update.h"
 
 namespace tessera::model {
@@ -12,44 +13,93 @@ namespace {
 constexpr double kConversionSeconds = 1e-6;
 constexpr double kConversionSecondsPerByte = 2e-10;
 
-/// The parameter, or in a function the input, that a weight is computed from element by element.
-std::optional<ValueId> root_of(const Graph& graph, ValueId id) {
-  const ValueInfo& info = graph.info(id);
-  if (!info.node) {
-    if (info.kind == Kind::parameter || info.kind == Kind::input) return id;
+/// Finds which values lie in the form of a weight.
+class StoredValues {
+ public:
+  StoredValues(const Graph& graph, bool is_function)
+      : graph_(graph), is_function_(is_function), stored_(graph.values().size()) {}
+
+  StoredAs find() {
+    for (ValueId id = 0; id < stored_.size(); ++id)
+      if (graph_.type(id).pattern && is_leaf(id) && !graph_.info(id).belongs) stored_[id] = id;
+    for (const Node& node : graph_.nodes())
+      for (ValueId weight : weights_of(node)) store_leaf(weight);
+    for (ValueId id = 0; id < stored_.size(); ++id)
+      if (const auto& parameter = graph_.info(id).belongs) stored_[id] = stored_[*parameter];
+    for (const Node& node : graph_.nodes()) follow(node);
+    return std::move(stored_);
+  }
+
+ private:
+  bool is_leaf(ValueId id) const {
+    const Kind kind = graph_.info(id).kind;
+    return kind != Kind::result && (is_function_ || kind != Kind::input);
+  }
+
+  /// The leaf that a weight is, or is computed from element by element.
+  std::optional<ValueId> leaf_of(ValueId id) const {
+    const ValueInfo& info = graph_.info(id);
+    if (info.kind != Kind::result)
+      return is_leaf(id) ? std::optional(info.belongs.value_or(id)) : std::nullopt;
+    const Node& node = graph_.nodes()[*info.node];
+    if (node.operation->keeps_zeros == nullptr) return {};
+    for (ValueId input : node.inputs)
+      if (graph_.type(input).shape == info.type.shape)
+        if (const auto leaf = leaf_of(input)) return leaf;
     return {};
   }
-  for (ValueId input : graph.nodes()[*info.node].inputs)
-    if (graph.type(input).shape == info.type.shape)
-      if (const auto root = root_of(graph, input)) return root;
-  return {};
-}
 
-/// Calls visit(value) for each value that a node takes as the weight of a product.
-template <class Visit>
-void each_weight(const Node& node, const Visit& visit) {
-  if (node.operation->name == "linear" || node.operation->name == "linear_input_gradient")
-    visit(node.inputs[1]);
-  if (node.operation->name == "linear_weight_gradient") visit(node.inputs[2]);
-  if (!node.body) return;
-  const auto stored = stored_values(*node.body);
-  const std::vector<ValueId> inputs = node.body->inputs();
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (stored[inputs[i]]) visit(node.inputs[i]);
-}
-
-/// Results of a call that are stored as one of its inputs.
-void take_from_body(const Node& node, std::vector<std::optional<ValueId>>& stored) {
-  const auto in_body = stored_values(*node.body);
-  const std::vector<ValueId> inputs = node.body->inputs();
-  size_t position = 0;
-  for (const auto& [name, id] : node.body->outputs()) {
-    const ValueId result = node.outputs[position++];
-    if (!in_body[id]) continue;
-    const auto input = std::ranges::find(inputs, *in_body[id]);
-    stored[result] = stored[node.inputs[static_cast<size_t>(input - inputs.begin())]];
+  void store_leaf(ValueId weight) {
+    if (const auto leaf = leaf_of(weight)) stored_[*leaf] = leaf;
   }
-}
+
+  void follow(const Node& node) {
+    if (node.body) return follow_call(node);
+    if (node.operation->name == "linear_weight_gradient")
+      stored_[node.outputs[0]] = weight_of(stored_, *weight_input(node));
+    if (is_update(node)) return follow_update(node);
+    const std::optional<ValueId> form = form_of(node);
+    if (!form) return;
+    for (ValueId output : node.outputs)
+      if (graph_.type(output).shape == graph_.type(*form).shape) stored_[output] = form;
+  }
+
+  /// The form that an operation element by element keeps: that of all its inputs but scalars.
+  std::optional<ValueId> form_of(const Node& node) const {
+    if (node.operation->keeps_zeros == nullptr) return {};
+    std::optional<ValueId> form;
+    std::vector<bool> padded;
+    for (ValueId input : node.inputs) {
+      padded.push_back(stored_[input].has_value());
+      if (!stored_[input] && graph_.type(input).elements() != 1) return {};
+      if (stored_[input] && form && *form != *stored_[input]) return {};
+      if (stored_[input]) form = stored_[input];
+    }
+    return form && node.operation->keeps_zeros(padded) ? form : std::nullopt;
+  }
+
+  void follow_update(const Node& node) {
+    for (ValueId output : node.outputs) stored_[output] = stored_[updated_parameter(node)];
+  }
+
+  /// Results of a call that are stored as one of its inputs.
+  void follow_call(const Node& node) {
+    const StoredAs in_body = stored_values(*node.body, true);
+    const std::vector<ValueId> inputs = node.body->inputs();
+    size_t position = 0;
+    for (const auto& [name, id] : node.body->outputs()) {
+      const ValueId result = node.outputs[position++];
+      if (!in_body[id]) continue;
+      const auto input = std::ranges::find(inputs, *in_body[id]);
+      if (input == inputs.end()) continue;
+      stored_[result] = weight_of(stored_, node.inputs[static_cast<size_t>(input - inputs.begin())]);
+    }
+  }
+
+  const Graph& graph_;
+  bool is_function_;
+  StoredAs stored_;
+};
 
 /// Orders of a graph while they are being chosen.
 class Choice {
@@ -130,9 +180,11 @@ class Choice {
   void choose(uint32_t n, size_t option) {
     chosen_[n] = option;
     for (size_t i = 0; i < node(n).outputs.size(); ++i) values_[node(n).outputs[i]] = choice(n).outputs[i];
-    // An update is in place.
-    if (is_update(node(n)) && !query_.is_stored(updated_parameter(node(n))))
-      set_leaf(updated_parameter(node(n)), choice(n).outputs[0]);
+    // An update is in place, if it can be.
+    if (!is_update(node(n))) return;
+    const ValueId updated = updated_parameter(node(n));
+    if (query_.graph.info(updated).kind != Kind::result && !query_.is_stored(updated))
+      set_leaf(updated, choice(n).outputs[0]);
   }
 
   /// Of the conversions of a value, each made once.
@@ -199,8 +251,7 @@ class Choice {
 OrderChoice all_in(const OrderQuery& query, const Node& node, Order order) {
   OrderChoice choice;
   const auto of = [&](ValueId id) {
-    if (query.is_stored(id)) return Order::stored;
-    return query.type(id).elements() == 1 ? Order::plain : order;
+    return query.type(id).elements() == 1 && !query.is_stored(id) ? Order::plain : order;
   };
   for (ValueId input : node.inputs) choice.inputs.push_back(of(input));
   for (ValueId output : node.outputs) choice.outputs.push_back(of(output));
@@ -219,26 +270,26 @@ std::vector<OrderChoice> plain_orders(const OrderQuery& query, const Node& node)
   return {all_in(query, node, Order::plain)};
 }
 
-std::vector<std::optional<ValueId>> stored_values(const Graph& graph) {
-  std::vector<std::optional<ValueId>> stored(graph.values().size());
-  for (const Node& node : graph.nodes())
-    each_weight(node, [&](ValueId weight) {
-      if (const auto root = root_of(graph, weight)) stored[*root] = root;
-    });
-  for (ValueId id = 0; id < stored.size(); ++id)
-    if (const auto& parameter = graph.info(id).belongs) stored[id] = stored[*parameter];
-  for (const Node& node : graph.nodes()) {
-    if (node.operation->name == "linear" || node.operation->name == "linear_input_gradient") continue;
-    if (node.body) {
-      take_from_body(node, stored);
-      continue;
-    }
-    for (ValueId output : node.outputs)
-      for (ValueId input : node.inputs)
-        if (stored[input] && graph.type(input).shape == graph.type(output).shape)
-          stored[output] = stored[input];
-  }
-  return stored;
+StoredAs stored_values(const Graph& graph, bool is_function) {
+  return StoredValues(graph, is_function).find();
+}
+
+std::vector<ValueId> weights_of(const Node& node) {
+  if (const auto weight = weight_input(node)) return {*weight};
+  if (!node.body) return {};
+  const StoredAs in_body = stored_values(*node.body, true);
+  const std::vector<ValueId> inputs = node.body->inputs();
+  std::vector<ValueId> weights;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (in_body[inputs[i]]) weights.push_back(node.inputs[i]);
+  return weights;
+}
+
+std::optional<ValueId> weight_input(const Node& node) {
+  const std::string_view name = node.operation->name;
+  if (name == "linear" || name == "linear_input_gradient") return node.inputs[1];
+  if (name == "linear_weight_gradient") return node.inputs[2];
+  return {};
 }
 
 ChosenOrders choose_orders(const OrderQuery& query) { return Choice(query).run(); }

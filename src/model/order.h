@@ -5,6 +5,7 @@
 
 #include <any>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "machine/model/machine.h"
@@ -29,18 +30,21 @@ struct OrderChoice {
   std::any plan = {};  ///< of the operation in these orders, if it was made for its cost
 };
 
+/// By value: the weight in whose form it lies, if it does.
+using StoredAs = std::vector<std::optional<ValueId>>;
+
 /// What the choice of orders depends on.
 struct OrderQuery {
   const Graph& graph;
   const machine::Machine& machine;
-  /// By value: the parameter as which it is stored, if it is.
-  const std::vector<std::optional<ValueId>>& stored_as;
+  const StoredAs& stored_as;
 
   bool is_stored(ValueId id) const { return stored_as.at(id).has_value(); }
   const TensorType& type(ValueId id) const { return graph.type(id); }
 };
 
-/// All inputs and outputs plain, or all transposed, or stored if one is: for elementwise operations.
+/// All inputs and outputs plain, or all transposed; or stored, if the outputs are: for elementwise
+/// operations.
 std::vector<OrderChoice> same_orders(const OrderQuery& query, const Node& node);
 /// All plain.
 std::vector<OrderChoice> plain_orders(const OrderQuery& query, const Node& node);
@@ -51,9 +55,17 @@ struct ChosenOrders {
   std::vector<Order> values;       ///< by value: as it is computed or bound
 };
 
-/// By value: the parameter whose storage it has: weights of linear operations, and what is computed from them
-/// element by element.
-std::vector<std::optional<ValueId>> stored_values(const Graph& graph);
+/// Leaves that products take as weights, or of which only the blocks exist, lie in the form of a weight, and
+/// with them their gradients, optimizers' state, and what is computed from them element by element so that
+/// padding stays 0. The inputs of a function lie as its callers' values do.
+StoredAs stored_values(const Graph& graph, bool is_function = false);
+
+/// The weight whose form a product's weight has, or is brought to: that in whose form it lies, or itself.
+inline ValueId weight_of(const StoredAs& stored_as, ValueId id) { return stored_as.at(id).value_or(id); }
+/// The weight of a product; none: the operation is another one, or a call.
+std::optional<ValueId> weight_input(const Node& node);
+/// The values that a product or a call takes in the form of weights.
+std::vector<ValueId> weights_of(const Node& node);
 
 /// Chooses orders so that operations and conversions between them take the least time.
 ChosenOrders choose_orders(const OrderQuery& query);

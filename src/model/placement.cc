@@ -106,10 +106,23 @@ class PlacementSearch {
 
 }  // namespace
 
-std::vector<engine::Binding> Placed::metadata() const {
-  std::vector<engine::Binding> bindings;
+namespace {
+
+void add_metadata(const Lowered& lowered, std::vector<engine::Binding>& bindings) {
   for (const auto& [id, weight] : lowered.weights)
     for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
+  for (const ByReplica& own : lowered.by_replica) {
+    const int64_t cols = own.operand.cols();
+    bindings.push_back({own.operand.variable, const_cast<uint32_t*>(own.words->data()), cols, 1, cols});
+  }
+  for (const auto& [key, function] : lowered.functions) add_metadata(function.body, bindings);
+}
+
+}  // namespace
+
+std::vector<engine::Binding> Placed::metadata() const {
+  std::vector<engine::Binding> bindings;
+  add_metadata(lowered, bindings);
   return bindings;
 }
 

@@ -69,14 +69,14 @@ class BoundRun {
     const auto found = std::ranges::find(arrays, external.name, &Tensor::name);
     if (found == arrays.end() || found->data == nullptr)
       throw UsageError(fmt::format("'{}' is missing: pass an array", external.name));
-    if (impl_.lowered.orders.values[external.id] != Order::stored) {
+    if (!impl_.graph.type(external.id).pattern) {
       bindings_.push_back(impl_.bind(external.operand, external.id, found->data));
       return;
     }
     if (impl_.graph.replicas() > 1)
       throw UsageError(
-          fmt::format("'{}' has the form of a weight, which is no output of replicas: read it "
-                      "after the run, as a parameter or a state",
+          fmt::format("'{}' is sparse, which is no output of replicas: read it after the run, as a parameter "
+                      "or a state",
                       external.name));
     const Variable& v = impl_.executable().program->variable(external.operand.variable);
     stored_.push_back({&external, found->data, std::vector<std::byte>(v.bytes())});
@@ -111,10 +111,10 @@ Arrays Session::run(const Arrays& inputs) {
       throw UsageError(fmt::format("the graph has no input '{}'", name));
   std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<Tensor> tensors;
-  for (const auto& [name, id, operand] : impl_->externals()) {
+  for (const auto& [name, id, operand, is_input] : impl_->externals()) {
     const TensorType type = impl_->graph.bound_type(id);
     std::vector<std::byte>& array = bytes[name];
-    if (impl_->graph.info(id).kind == Kind::input) {
+    if (is_input) {
       const auto found = inputs.find(name);
       if (found == inputs.end()) throw UsageError(fmt::format("the input '{}' is missing", name));
       if (found->second.size() != type.elements())

@@ -106,7 +106,7 @@ RunCost Session::cost(std::span<const Tensor> inputs) const {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
     const bool is_integer = epsilon_of(impl_->graph.type(external.id).type) == 0;
     if (given == inputs.end() || given->data == nullptr || !is_integer) continue;
-    if (impl_->graph.info(external.id).kind != Kind::input) continue;
+    if (!external.is_input) continue;
     bindings.push_back(impl_->bind(external.operand, external.id, given->data));
   }
   return impl_->cost_of(impl_->session->run(bindings, {.dry = true}), false);

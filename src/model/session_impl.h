@@ -32,10 +32,8 @@ struct Session::Impl {
       : graph(network), options(chosen), owner(std::move(owner_of_parameters)), whole_machine(machine) {
     simplify(graph);
     find_shared();
-    std::set<ValueId> bound;
-    if (machine.kind == machine::Kind::host)
-      for (const auto& [own, id] : shared) bound.insert(own);
-    placed = place_graph(graph, machine, bound, options.chips);
+    if (machine.kind == machine::Kind::host) find_bound();
+    placed = place_graph(graph, machine, in_place, options.chips);
     session = std::make_unique<engine::Session>(placed.executable);
   }
 
@@ -67,19 +65,38 @@ struct Session::Impl {
     }
   }
 
-  /// Takes the owner's parameters: on a host where they lie, on tiles as copies.
+  /// On a host parameters are bound where the owner has them, if both have them in the form of weights, or
+  /// neither does.
+  void find_bound() {
+    const StoredAs stored = stored_values(graph);
+    for (const auto& [own, id] : shared)
+      if (stored[own].has_value() == owner->lowered.stored_as[id].has_value()) in_place.insert(own);
+  }
+
+  /// Takes the owner's parameters: where they lie, or as copies.
   void add_shared(std::vector<engine::Binding>& bindings) {
     for (const auto& [own, id] : shared) {
       if (LinearWeight* weight = this->weight(own); weight != nullptr && graph.type(own).capacity)
         follow_pattern(*weight, *owner->weight(id));
-      if (is_host()) {
-        const FieldView memory = owner->session->memory_of(owner->variable(id).name);
-        bindings.push_back({lowered.operands[own]->variable, memory.data, memory.row_stride, 1});
-      } else {
+      if (in_place.contains(own))
+        bindings.push_back(binding_of_shared(own, id));
+      else
         write(own, owner->read(id));
-      }
     }
   }
+
+  engine::Binding binding_of_shared(ValueId own, ValueId id) const {
+    const FieldView memory = owner->session->memory_of(owner->variable(id).name);
+    const Variable& v = variable(own);
+    if (lowered.orders.values[own] == owner->lowered.orders.values[id]) {
+      if (v.rows == memory.rows && v.cols == memory.cols)
+        return {variable_of(own), memory.data, memory.row_stride, 1};
+      throw UsageError(fmt::format("'{}' has another form than in the session that it is shared with",
+                                   graph.info(own).name));
+    }
+    return {variable_of(own), memory.data, 1, memory.row_stride};
+  }
+  program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
 
   static void follow_pattern(LinearWeight& weight, const LinearWeight& of_owner) {
     const Pattern pattern = of_owner.pattern();
@@ -155,15 +172,16 @@ struct Session::Impl {
     std::string name;
     ValueId id = 0;
     ops::Operand operand;
+    bool is_input = false;
 
     bool operator==(std::string_view other) const { return name == other; }
   };
   std::vector<External> externals() const {
     std::vector<External> named;
     for (ValueId id = 0; id < graph.values().size(); ++id)
-      if (graph.info(id).kind == Kind::input) named.push_back({graph.info(id).name, id, bound(id)});
+      if (graph.info(id).kind == Kind::input) named.push_back({graph.info(id).name, id, bound(id), true});
     for (const auto& [name, operand] : lowered.outputs)
-      named.push_back({name, graph.outputs().at(name), operand});
+      named.push_back({name, graph.outputs().at(name), operand, false});
     return named;
   }
 
@@ -172,7 +190,7 @@ struct Session::Impl {
     return whole != lowered.micro_batches.end() ? whole->second : *lowered.operands[input];
   }
 
-  /// Outputs in the form of weights, which are converted after a run.
+  /// Outputs in the form of sparse weights, which are converted after a run.
   struct StoredOutput {
     const External* external;
     void* to;
@@ -197,6 +215,7 @@ struct Session::Impl {
   SessionOptions options;
   std::shared_ptr<const Impl> owner;
   std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
+  std::set<ValueId> in_place;         ///< of these, those that lie where the owner has them
   machine::Machine whole_machine;     ///< of which the executable may use a part
   Placed placed;
   Lowered& lowered = placed.lowered;

@@ -60,6 +60,13 @@ class LinearWeight {
     return {};
   }
 
+  /// Values in this form as a matrix in a layout of plain ones, and back. Throw UsageError for a sparse
+  /// weight.
+  virtual ops::Operand matrix_of(const ops::Builder& builder, const ops::Operand& stored,
+                                 const ops::OperandLayout& wants, std::vector<program::StepId>& steps) const;
+  virtual ops::Operand stored_of(const ops::Builder& builder, const ops::Operand& matrix,
+                                 const ops::OperandLayout& has, std::vector<program::StepId>& steps) const;
+
   /// Converts values, row-major or the blocks of SparseMatrix::values, to stored ones, and back.
   virtual std::vector<float> store(std::span<const float> values) const = 0;
   virtual std::vector<float> load(std::span<const float> stored) const = 0;

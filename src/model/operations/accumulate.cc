@@ -12,6 +12,7 @@ namespace {
 double scale_of(const Node& node) { return node.number("scale", 1.0); }
 
 Types infer(const Signature& s) {
+  require_float(s, s.inputs[0]);
   scale_of(s.attributes);
   return {s.inputs[0]};
 }
@@ -38,7 +39,7 @@ std::vector<Case> cases() {
 }
 
 constexpr Operation kAccumulate[] = {
-    {"accumulate", 1, 1, infer, nullptr, reference, same_orders, lower, cases}};
+    {"accumulate", 1, 1, infer, nullptr, reference, same_orders, lower, cases, always_keeps_zeros}};
 
 }  // namespace
 

@@ -17,8 +17,13 @@ void check_function(const Graph& function) {
       throw UsageError(
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
   for (const Node& node : function.nodes())
-    if (node.operation->name == "dropout")
+    if (node.operation->draws)
       throw UsageError("a function cannot draw random numbers, which would be the same in every call");
+  for (ValueId id : function.inputs())
+    if (function.type(id).capacity)
+      throw UsageError(
+          fmt::format("a function cannot take '{}', whose pattern may change: give it a fixed pattern",
+                      function.info(id).name));
   if (function.outputs().empty()) throw UsageError("a function needs outputs");
 }
 
@@ -72,20 +77,34 @@ std::vector<Array> reference(const Evaluation& e) {
 /// Those that were chosen for the function.
 std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
   const Graph& function = *node.body;
-  const auto stored = stored_values(function);
+  const StoredAs stored = stored_values(function, true);
   const ChosenOrders chosen = choose_orders({function, query.machine, stored});
   OrderChoice choice;
   for (ValueId id : function.inputs()) choice.inputs.push_back(chosen.values[id]);
-  for (const auto& [name, id] : function.outputs()) choice.outputs.push_back(chosen.values[id]);
+  for (const auto& [name, id] : function.outputs()) {
+    const ValueId result = node.outputs[choice.outputs.size()];
+    const Order inside = stored[id] ? Order::plain : chosen.values[id];
+    choice.outputs.push_back(query.is_stored(result) ? Order::stored : inside);
+  }
   return {choice};
 }
 
 void lower(Lowering& l, const Node& node) {
-  const ops::Function& function = l.function(node.body);
+  const LoweredFunction& function = l.function(node.body);
   std::vector<ops::Operand> operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
-  for (size_t i = 0; i < node.outputs.size(); ++i) operands.push_back(l.output(i));
-  l.run(l.builder().call(function, operands));
+  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.argument(i, function));
+  std::vector<size_t> converted;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (l.takes_result_as_it_is(i, function)) {
+      operands.push_back(l.output(i));
+      continue;
+    }
+    const ops::Operand& inside = function.function.operands[operands.size()].operand;
+    operands.push_back(l.temporary("result", l.builder().type_of(inside), inside.rows(), inside.cols()));
+    converted.push_back(i);
+  }
+  l.run(l.builder().call(function.function, operands));
+  for (size_t i : converted) l.take_result(i, function, operands[node.inputs.size() + i]);
 }
 
 /// A block of two layers.

@@ -18,6 +18,7 @@ Type type_of(const Node& node) {
 }
 
 Types infer(const Signature& s) {
+  require_float(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.type = type_of(s.attributes);
   return {out};
@@ -38,7 +39,8 @@ std::vector<Case> cases() {
           {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}}};
 }
 
-constexpr Operation kCast[] = {{"cast", 1, 1, infer, gradient, reference, same_orders, lower, cases}};
+constexpr Operation kCast[] = {
+    {"cast", 1, 1, infer, gradient, reference, same_orders, lower, cases, always_keeps_zeros}};
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <numeric>
+
 #include "base/random.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
@@ -20,6 +22,8 @@ Types infer(const Signature& s) {
   if (!(rate >= 0 && rate < 1)) throw UsageError(fmt::format("dropout: a rate of {} is not in [0, 1)", rate));
   if (s.inputs[1].type != Type::u32 || s.inputs[1].elements() != 1)
     throw UsageError(fmt::format("dropout: the step is {}; it must be u32[]", to_string(s.inputs[1])));
+  require_dense(s);
+  require_float(s, s.inputs[0]);
   return {s.inputs[0]};
 }
 
@@ -31,11 +35,26 @@ Gradients gradient(const Differentiation& d) {
 std::vector<Array> reference(const Evaluation& e) {
   const auto keep = static_cast<float>(1 - rate_of(e.node));
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
-  const base::RandomStream random(seed_of(e.node), step, stream_of(e.node));
+  const base::RandomStream random(base::seed_of_replica(seed_of(e.node), e.replica), step, stream_of(e.node));
   Array y = *e.inputs[0];
   for (uint64_t i = 0; i < y.size(); ++i)
     y[i] = random.uniform(i) < keep ? y[i] / static_cast<double>(keep) : 0;
   return {y};
+}
+
+/// With the number of the replica, if there are several.
+ops::Operand step_of(Lowering& l) {
+  const ops::Operand step = l.input(1);
+  const uint32_t replicas = l.graph().replicas();
+  if (replicas == 1) return step;
+  std::vector<uint32_t> numbers(replicas);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const ops::Operand replica = l.by_replica("replica", std::move(numbers));
+  const ops::Operand both = l.temporary("step", Type::u32, 1, 2);
+  l.run(l.builder().copy(
+      {"step",
+       {copy_of(step, {both.variable, {0, 1, 0, 1}}), copy_of(replica, {both.variable, {0, 1, 1, 1}})}}));
+  return both;
 }
 
 void lower(Lowering& l, const Node& node) {
@@ -46,8 +65,9 @@ void lower(Lowering& l, const Node& node) {
                             .keep = static_cast<float>(1 - rate_of(node)),
                             .seed = seed_of(node),
                             .operation = stream_of(node),
-                            .transposed = l.input_order(0) == Order::transposed},
-        {in, l.input(1), out});
+                            .transposed = l.input_order(0) == Order::transposed,
+                            .by_replica = l.graph().replicas() > 1},
+        {in, step_of(l), out});
 }
 
 std::vector<OrderChoice> orders(const OrderQuery&, const Node&) {
@@ -65,7 +85,16 @@ std::vector<Case> cases() {
            .below = 100}};
 }
 
-constexpr Operation kDropout[] = {{"dropout", 2, 2, infer, gradient, reference, orders, lower, cases}};
+constexpr Operation kDropout[] = {{.name = "dropout",
+                                   .least_inputs = 2,
+                                   .most_inputs = 2,
+                                   .infer = infer,
+                                   .gradient = gradient,
+                                   .reference = reference,
+                                   .orders = orders,
+                                   .lower = lower,
+                                   .cases = cases,
+                                   .draws = true}};
 
 }  // namespace
 

@@ -18,13 +18,6 @@ namespace {
 using kernels::Binary;
 using kernels::Unary;
 
-void require_float(const Signature& s) {
-  for (const TensorType& type : s.inputs)
-    if (type.type != Type::f32 && type.type != Type::f16 && type.type != Type::bf16)
-      throw UsageError(
-          fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(type)));
-}
-
 // One operand.
 
 double normal_distribution(double x) { return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)); }
@@ -53,7 +46,7 @@ double evaluate(double x, double factor) {
 }
 
 constexpr bool has_factor(Unary op) { return op == Unary::scale || op == Unary::offset; }
-/// Whether 0 becomes 0, so that padding of stored weights stays 0.
+/// Whether 0 becomes 0.
 constexpr bool keeps_zero(Unary op) {
   return op == Unary::relu || op == Unary::gelu || op == Unary::neg || op == Unary::scale ||
          op == Unary::sqrt || op == Unary::tanh || op == Unary::square || op == Unary::abs;
@@ -71,7 +64,7 @@ Value apply(const char* operation, Value a, Value b) { return a.owner().apply(op
 
 template <Unary op>
 Types infer_unary(const Signature& s) {
-  require_float(s);
+  require_float(s, s.inputs[0]);
   factor_of<op>(s.attributes);
   if (s.inputs[0].pattern && !keeps_zero(op))
     throw UsageError(fmt::format("{} of a sparse value would fill its zeros", s.operation));
@@ -137,7 +130,8 @@ constexpr Operation unary(std::string_view name) {
           unary_reference<op>,
           same_orders,
           lower_unary<op>,
-          unary_cases<op>};
+          unary_cases<op>,
+          keeps_zero(op) ? always_keeps_zeros : nullptr};
 }
 
 // Two operands.
@@ -150,8 +144,8 @@ double evaluate(double a, double b, double factor) {
     case Binary::mul: return a * b;
     case Binary::div: return a / b;
     case Binary::add_scaled: return a + factor * b;
-    case Binary::maximum: return std::max(a, b);
-    case Binary::minimum: return std::min(a, b);
+    case Binary::maximum: return std::isnan(a) || a > b ? a : b;
+    case Binary::minimum: return std::isnan(a) || a < b ? a : b;
     case Binary::equal: return a == b ? 1 : 0;
     case Binary::relu_gradient: return b <= 0 ? 0 : a;
     case Binary::gelu_gradient: return a * gelu_slope(b);
@@ -167,8 +161,22 @@ double factor_of(const Node& node) {
 }
 
 template <Binary op>
+bool binary_keeps_zeros(const std::vector<bool>& padded) {
+  switch (op) {
+    case Binary::mul:
+    case Binary::relu_gradient:
+    case Binary::sigmoid_gradient: return padded[0] || padded[1];
+    case Binary::div: return padded[0] && !padded[1];
+    case Binary::gelu_gradient:
+    case Binary::tanh_gradient: return padded[0];
+    case Binary::equal: return false;
+    default: return padded[0] && padded[1];
+  }
+}
+
+template <Binary op>
 Types infer_binary(const Signature& s) {
-  require_float(s);
+  for (const TensorType& type : s.inputs) require_float(s, type);
   factor_of<op>(s.attributes);
   const TensorType &a = s.inputs[0], &b = s.inputs[1];
   const auto fail = [&](std::string_view why) {
@@ -180,7 +188,7 @@ Types infer_binary(const Signature& s) {
     const std::optional<Shape> shape = common_shape(a.shape, b.shape);
     if (!shape) fail("cannot be broadcast to one shape");
     out.shape = *shape;
-  } else if ((op == Binary::add || op == Binary::sub) && a.pattern != b.pattern) {
+  } else if (!binary_keeps_zeros<op>({a.pattern != nullptr, b.pattern != nullptr})) {
     fail("would fill the zeros of a sparse value");
   }
   if (!broadcast_of(a, out) || !broadcast_of(b, out))
@@ -272,7 +280,8 @@ constexpr Operation binary(std::string_view name) {
           binary_reference<op>,
           same_orders,
           lower_binary<op>,
-          binary_cases<op>};
+          binary_cases<op>,
+          binary_keeps_zeros<op>};
 }
 
 constexpr Operation kElementwise[] = {

@@ -33,6 +33,7 @@ double activate(Activation activation, double x) {
 }
 
 void require_weight(const Signature& s, const TensorType& weight) {
+  require_float(s, weight);
   if (weight.shape.size() != 2)
     throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
 }
@@ -48,7 +49,8 @@ Types infer_forward(const Signature& s) {
   require_weight(s, w);
   require(s, x.type == w.type && !x.pattern && !x.shape.empty() && x.cols() == w.shape[1], x, w);
   if (s.inputs.size() > 2)
-    require(s, s.inputs[2].type == x.type && s.inputs[2].elements() == w.shape[0], s.inputs[2], w);
+    require(s, s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
+            s.inputs[2], w);
   activation_of(s.attributes);
   TensorType y = x;
   y.shape.back() = w.shape[0];
@@ -59,7 +61,7 @@ Types infer_forward(const Signature& s) {
 Types infer_input_gradient(const Signature& s) {
   const TensorType &dy = s.inputs[0], &w = s.inputs[1];
   require_weight(s, w);
-  require(s, dy.type == w.type && !dy.shape.empty() && dy.cols() == w.shape[0], dy, w);
+  require(s, dy.type == w.type && !dy.pattern && !dy.shape.empty() && dy.cols() == w.shape[0], dy, w);
   TensorType dx = dy;
   dx.shape.back() = w.shape[1];
   if (s.inputs.size() > 2) require(s, s.inputs[2] == dx, s.inputs[2], w);
@@ -70,8 +72,8 @@ Types infer_input_gradient(const Signature& s) {
 Types infer_weight_gradient(const Signature& s) {
   const TensorType &x = s.inputs[0], &dy = s.inputs[1], &w = s.inputs[2];
   require_weight(s, w);
-  require(s, x.type == w.type && x.cols() == w.shape[1], x, w);
-  require(s, dy.type == w.type && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy, w);
+  require(s, x.type == w.type && !x.pattern && x.cols() == w.shape[1], x, w);
+  require(s, dy.type == w.type && !dy.pattern && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy, w);
   return {w};
 }
 
@@ -212,8 +214,8 @@ void lower_input_gradient(Lowering& l, const Node& node) {
 /// The update that alone uses a gradient, if it may run at once; null: there is none.
 const Node* sole_update(const Lowering& l, const Node& node) {
   const Node* update = l.sole_user(0);
-  const std::optional<ValueId>& weight = l.stored_as(node.outputs[0]);
-  if (update == nullptr || !is_update(*update) || !weight || l.is_read_later(*weight, *update))
+  if (update == nullptr || !is_update(*update) || update->inputs[0] != node.outputs[0] || node.repeated ||
+      !l.lies_as(node.outputs[0], update->outputs[0]) || !may_update_in_place(l, *update))
     return nullptr;
   const bool has_inputs = std::ranges::all_of(
       update->inputs, [&](ValueId id) { return id == node.outputs[0] || l.is_computed(id); });

@@ -30,6 +30,19 @@ const Operation& find_operation(std::string_view name) {
   return **found;
 }
 
+void require_dense(const Signature& s) {
+  for (const TensorType& type : s.inputs)
+    if (type.pattern)
+      throw UsageError(
+          fmt::format("{} of {}, which is sparse, is not possible", s.operation, to_string(type)));
+}
+
+void require_float(const Signature& s, const TensorType& value) {
+  if (epsilon_of(value.type) == 0)
+    throw UsageError(
+        fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(value)));
+}
+
 std::vector<std::string_view> operation_names() {
   std::vector<std::string_view> names;
   for (const Operation* operation : all_operations()) names.push_back(operation->name);

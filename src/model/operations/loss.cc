@@ -17,6 +17,8 @@ namespace {
 
 /// Outputs: the mean of −log softmax(logits)[label] over rows, and its gradient.
 Types infer(const Signature& s) {
+  require_dense(s);
+  require_float(s, s.inputs[0]);
   const TensorType &logits = s.inputs[0], &labels = s.inputs[1];
   if (labels.type != Type::u32 || labels.elements() != logits.rows() || logits.shape.empty())
     throw UsageError(fmt::format("cross_entropy: labels are {}; logits {} need u32[{}]", to_string(labels),

@@ -140,6 +140,7 @@ std::vector<Array> gradients_reference(const Evaluation& e) {
   ops::SpikingUpstream dense;
   if (upstream[0] != 0) dense.before = sequence_of(p, *e.inputs[next++]);
   if (p.neuron.spikes && upstream[1] != 0) dense.spikes = sequence_of(p, *e.inputs[next++]);
+  if (p.neuron.synaptic && upstream.back() != 0) dense.current = sequence_of(p, *e.inputs[next++]);
   const ops::SpikingGradients g =
       ops::differentiate_layer(layer, values, {}, in, ops::run_layer(layer, values, {}, in), dense);
   Array dynamics = g.values.decay;

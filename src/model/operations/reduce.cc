@@ -45,10 +45,11 @@ Shape reduced_shape(const Shape& shape, Over over) {
 template <Reduction op>
 Types infer(const Signature& s) {
   const TensorType& type = s.inputs[0];
+  require_float(s, type);
   const Over over = over_of(s.attributes);
   scale_of<op>(s.attributes);
-  if (type.pattern && over != Over::all)
-    throw UsageError(fmt::format("{}: a sparse value can only be reduced over all", s.operation));
+  if (type.pattern && (over != Over::all || op == Reduction::maximum))
+    throw UsageError(fmt::format("{}: of a sparse value only sums over all are possible", s.operation));
   // Sums of squares of 16-bit values would overflow their type.
   const Type result = op == Reduction::sum_of_squares ? Type::f32 : type.type;
   return {{result, reduced_shape(type.shape, over), {}, {}}};
@@ -114,7 +115,10 @@ void lower(Lowering& l, const Node& node) {
 }
 
 std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
-  if (query.is_stored(node.inputs[0])) return {{{Order::stored}, {Order::plain}}};
+  // Padding adds nothing.
+  const bool is_sum = node.operation->name != "max";
+  if (query.is_stored(node.inputs[0]) && is_sum && over_of(node) == Over::all)
+    return {{{Order::stored}, {Order::plain}}};
   const Order out = over_of(node) == Over::all ? Order::plain : Order::transposed;
   return {{{Order::plain}, {Order::plain}}, {{Order::transposed}, {out}}};
 }
@@ -134,6 +138,7 @@ std::vector<Case> cases() {
 // Expansion.
 
 Types infer_expand(const Signature& s) {
+  require_float(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.shape.clear();
   for (int64_t size : s.attributes.list("shape")) out.shape.push_back(static_cast<uint32_t>(size));

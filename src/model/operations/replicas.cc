@@ -11,7 +11,10 @@ namespace {
 
 constexpr std::string_view kName = "mean_over_replicas";
 
-Types infer(const Signature& s) { return {s.inputs[0]}; }
+Types infer(const Signature& s) {
+  require_float(s, s.inputs[0]);
+  return {s.inputs[0]};
+}
 
 /// Of one replica; evaluate() has the others.
 std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
@@ -40,7 +43,8 @@ void lower(Lowering& l, const Node& node) {
 
 std::vector<Case> cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
 
-constexpr Operation kReplicas[] = {{kName, 1, 1, infer, nullptr, reference, same_orders, lower, cases}};
+constexpr Operation kReplicas[] = {
+    {kName, 1, 1, infer, nullptr, reference, same_orders, lower, cases, always_keeps_zeros, true}};
 
 }  // namespace
 

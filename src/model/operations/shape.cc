@@ -10,11 +10,6 @@
 namespace tessera::model {
 namespace {
 
-void require_dense(const Signature& s) {
-  for (const TensorType& type : s.inputs)
-    if (type.pattern) throw UsageError(fmt::format("{} of a sparse value is not possible", s.operation));
-}
-
 // Transpose: the same memory, read the other way.
 
 Types infer_transpose(const Signature& s) {
@@ -283,11 +278,12 @@ constexpr Operation kShape[] = {
      transpose_orders, lower_alias,
      [] {
        return std::vector<Case>{{{{Type::f32, {7, 33}, {}, {}}}}, {{{Type::f16, {16, 3}, {}, {}}}}};
-     }},
+     },
+     nullptr, true},
     {"reshape", 1, 1, infer_reshape,
      [](const Differentiation& d) { return Gradients{reshape(*d.dy[0], d.input(0).shape())}; },
      [](const Evaluation& e) { return std::vector<Array>{*e.inputs[0]}; }, reshape_orders, lower_reshape,
-     reshape_cases},
+     reshape_cases, nullptr, true},
     {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_orders, lower_slice, slice_cases},
     {"concatenate", 1, kMostConcatenated, infer_concatenate, concatenate_gradient, concatenate_reference,
      same_orders, lower_concatenate, concatenate_cases},

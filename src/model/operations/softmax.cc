@@ -10,7 +10,11 @@
 namespace tessera::model {
 namespace {
 
-Types infer(const Signature& s) { return {s.inputs[0]}; }
+Types infer(const Signature& s) {
+  require_dense(s);
+  require_float(s, s.inputs[0]);
+  return {s.inputs[0]};
+}
 
 Gradients gradient(const Differentiation& d) {
   const Value y = d.output(0), weighted = *d.dy[0] * y;

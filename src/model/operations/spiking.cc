@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/random.h"
 #include "kernels/host/spiking/codelet.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
@@ -155,14 +156,15 @@ Operand control_of(Lowering& l, const Node& node) {
   const auto part = [&](uint32_t first, uint32_t count) {
     return Operand{control.variable, control.inside({0, 1, first, count})};
   };
-  const auto seed = static_cast<uint64_t>(node.integer("seed"));
-  const auto words = std::make_shared<std::vector<uint32_t>>(
-      std::vector{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  const Operand constant = l.builder().constant("seed", Type::u32, 1, 2,
-                                                {words, reinterpret_cast<const std::byte*>(words->data())});
+  std::vector<uint32_t> words;
+  for (uint32_t replica = 0; replica < l.graph().replicas(); ++replica) {
+    const uint64_t seed = base::seed_of_replica(static_cast<uint64_t>(node.integer("seed")), replica);
+    words.insert(words.end(), {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  }
+  const Operand seeds = l.by_replica("seed", std::move(words));
   l.run(l.builder().copy({"control",
                           {copy_of(l.input(kMostListed), part(kernels::spiking_control::limit, 1)),
-                           copy_of(constant, part(kernels::spiking_control::seed_low, 2)),
+                           copy_of(seeds, part(kernels::spiking_control::seed_low, 2)),
                            copy_of(l.input(kStep), part(kernels::spiking_control::step, 1))}}));
   return control;
 }
@@ -403,7 +405,16 @@ std::vector<Case> gradients_cases() {
 constexpr size_t kAnyNumber = ~size_t{0};
 
 constexpr Operation kSpiking[] = {
-    {"spiking", kForwardParameters, kAnyNumber, infer, gradient, spiking_reference, orders, lower, cases},
+    {.name = "spiking",
+     .least_inputs = kForwardParameters,
+     .most_inputs = kAnyNumber,
+     .infer = infer,
+     .gradient = gradient,
+     .reference = spiking_reference,
+     .orders = orders,
+     .lower = lower,
+     .cases = cases,
+     .draws = true},
     {"spiking_gradients", kGradientsParameters, kAnyNumber, infer_gradients, nullptr,
      spiking_gradients_reference, orders, lower_gradients, gradients_cases},
 };

@@ -76,6 +76,7 @@ Types infer(const Signature& s) {
   const TensorType& x = s.inputs[0];
   if (x.shape.empty() || x.pattern)
     throw UsageError(fmt::format("{}: x is {}; it must be [..., features]", s.operation, to_string(x)));
+  require_float(s, x);
   const Structure structure = structure_of(s.operation, s.attributes, x.cols());
   if (inputs_of(structure) != x.cols())
     throw UsageError(
@@ -170,7 +171,7 @@ void lower(Lowering& l, const Node& node) {
     operands.parameters.push_back(l.input(i));
   if (problem.gradients) {
     problem.input_gradient = is_used(0);
-    problem.parameter_gradients = is_used(1) || is_used(node.outputs.size() - 1);
+    for (size_t i = 1; i < node.outputs.size(); ++i) problem.parameter_gradients |= is_used(i);
     if (problem.input_gradient) operands.dx = l.output(0);
     for (size_t i = 1; problem.parameter_gradients && i < node.outputs.size(); ++i)
       operands.parameter_gradients.push_back(l.output(i));

@@ -236,6 +236,7 @@ std::vector<Case> take_cases() {
 
 Types infer_sum(const Signature& s) {
   const TensorType& x = s.inputs[0];
+  require_float(s, x);
   const int64_t neighbours = s.attributes.integer("neighbours");
   if (x.pattern || x.shape.empty() || neighbours < 1 || x.cols() % neighbours != 0)
     throw UsageError(fmt::format("sum_neighbours: {} has no groups of {} neighbours in the last dimension",

@@ -38,6 +38,7 @@ ops::SgdProblem sgd_problem(const Node& node) {
 
 Types infer_sgd(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
+  require_float(s, weight);
   require_like(s, kGradient, weight, weight.type);
   require_scalar(s, kRate, Type::f32);
   const ops::SgdProblem problem = sgd_problem(s.attributes);
@@ -85,6 +86,7 @@ ops::AdamProblem adam_problem(const Node& node) {
 
 Types infer_adam(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
+  require_float(s, weight);
   adam_problem(s.attributes);
   require_like(s, kGradient, weight, weight.type);
   require_scalar(s, kRate, Type::f32);
@@ -140,35 +142,41 @@ LinearUpdate update(Problem problem, const Lowering& l, std::vector<ops::Operand
   return {operation_of(problem), std::move(operands)};
 }
 
-/// Operands without the gradient, in the order of the operation's.
-LinearUpdate in_place(Lowering& l, const Node& node, Type gradient) {
-  const auto at = [&](size_t i) { return l.operand_of(node.inputs[i]); };
-  if (node.operation->name == "adam")
-    return update(adam_problem(node), l, {at(kRate), at(kStep), at(kFirst), at(kSecond), at(kWeight)},
-                  gradient);
-  std::vector<ops::Operand> operands = {at(kRate)};
-  if (node.inputs.size() > kVelocity) operands.push_back(at(kVelocity));
-  operands.push_back(at(kWeight));
+/// Operands without the gradient, in the order of the operation's; what is updated lies in the outputs.
+LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
+  const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
+  std::vector<ops::Operand> operands = {l.operand_of(node.inputs[kRate])};
+  if (node.operation->name == "adam") operands.push_back(l.operand_of(node.inputs[kStep]));
+  for (size_t i = 1; i < node.outputs.size(); ++i) operands.push_back(out(i));
+  operands.push_back(out(0));
+  if (node.operation->name == "adam") return update(adam_problem(node), l, std::move(operands), gradient);
   return update(sgd_problem(node), l, std::move(operands), gradient);
 }
 
-void alias_outputs(Lowering& l, const Node& node) {
-  if (node.operation->name == "adam") {
-    l.alias(node.outputs[1], node.inputs[kFirst]);
-    l.alias(node.outputs[2], node.inputs[kSecond]);
-  } else if (node.outputs.size() > 1) {
-    l.alias(node.outputs[1], node.inputs[kVelocity]);
+bool is_assigned(const Graph& graph, ValueId state, ValueId value) {
+  return std::ranges::any_of(graph.assignments(), [&](const Assignment& assignment) {
+    return assignment.state == state && assignment.value == value;
+  });
+}
+
+/// What is updated becomes the outputs: itself, or copies if it may not change now.
+void place_outputs(Lowering& l, const Node& node, bool in_place) {
+  const std::vector<ValueId> updated = updated_values(node);
+  for (size_t i = 0; i < updated.size(); ++i) {
+    if (in_place)
+      l.alias(node.outputs[i], updated[i]);
+    else
+      l.copy_to_output(i, l.brought(updated[i], node.outputs[i]));
   }
-  l.alias(node.outputs[0], node.inputs[kWeight]);
 }
 
 void lower(Lowering& l, const Node& node) {
-  const ops::Operand gradient = l.in_order(node.inputs[kGradient], l.order_of(node.inputs[kWeight]));
-  LinearUpdate update = in_place(l, node, l.builder().type_of(gradient));
+  place_outputs(l, node, may_update_in_place(l, node));
+  const ops::Operand gradient = l.brought(node.inputs[kGradient], node.outputs[0]);
+  LinearUpdate update = on_outputs(l, node, l.builder().type_of(gradient));
   update.operands.insert(update.operands.begin(), gradient);
   const ops::MapPlan plan = plan_map(l.builder(), update.operation, update.operands);
   l.run(build_map(l.builder(), update.operation, plan, update.operands));
-  alias_outputs(l, node);
 }
 
 constexpr Operation kUpdate[] = {
@@ -184,10 +192,25 @@ bool is_update(const Node& node) { return node.operation->name == "sgd" || node.
 
 ValueId updated_parameter(const Node& node) { return node.inputs[kWeight]; }
 
+std::vector<ValueId> updated_values(const Node& node) {
+  if (node.operation->name == "adam")
+    return {node.inputs[kWeight], node.inputs[kFirst], node.inputs[kSecond]};
+  if (node.inputs.size() > kVelocity) return {node.inputs[kWeight], node.inputs[kVelocity]};
+  return {node.inputs[kWeight]};
+}
+
+bool may_update_in_place(const Lowering& l, const Node& update) {
+  const std::vector<ValueId> updated = updated_values(update);
+  for (size_t i = 0; i < updated.size(); ++i)
+    if (!is_assigned(l.graph(), updated[i], update.outputs[i]) || !l.lies_as(updated[i], update.outputs[i]) ||
+        l.is_read_later(updated[i], update))
+      return false;
+  return !update.repeated;
+}
+
 LinearUpdate update_of(Lowering& l, const Node& node) {
-  LinearUpdate update = in_place(l, node, l.weight(node.inputs[kWeight]).gradient_type());
-  alias_outputs(l, node);
-  return update;
+  place_outputs(l, node, true);
+  return on_outputs(l, node, l.weight(node.inputs[kWeight]).gradient_type());
 }
 
 }  // namespace tessera::model

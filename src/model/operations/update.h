@@ -13,6 +13,13 @@ bool is_update(const Node& node);
 /// Which it changes.
 ValueId updated_parameter(const Node& node);
 
+/// All that it changes, in the order of its outputs.
+std::vector<ValueId> updated_values(const Node& node);
+
+/// Whether an update may change what it updates where that lies: if it is assigned to it, and nothing that
+/// comes after the node being lowered reads what was there before.
+bool may_update_in_place(const Lowering& lowering, const Node& update);
+
 /// The update of a stored weight as an operation, and its operands, in place.
 LinearUpdate update_of(Lowering& lowering, const Node& node);
 

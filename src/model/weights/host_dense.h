@@ -20,10 +20,18 @@ class HostDenseWeight : public LinearWeight {
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
   std::optional<program::StepId> add_updating(const ops::Builder& builder, const LinearCall& call,
                                               const LinearUpdate& update) override;
+  ops::Operand matrix_of(const ops::Builder& builder, const ops::Operand& stored,
+                         const ops::OperandLayout& wants, std::vector<program::StepId>& steps) const override;
+  ops::Operand stored_of(const ops::Builder& builder, const ops::Operand& matrix,
+                         const ops::OperandLayout& has, std::vector<program::StepId>& steps) const override;
   std::vector<float> store(std::span<const float> values) const override;
   std::vector<float> load(std::span<const float> stored) const override;
 
  private:
+  program::CopyGroup panels_to_columns(program::VariableId panels, program::VariableId columns) const;
+  ops::Operand columns(const ops::Builder& builder, const ops::Operand& like) const;
+  ops::OperandLayout transposed() const;
+
   Type type_;
   ops::PanelLayout panels_;
 };

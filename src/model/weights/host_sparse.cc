@@ -17,10 +17,10 @@ ops::PackedWeight packed(const TensorType& type) {
 }
 
 /// The layout of an operand: an array that the caller binds may have any strides, and is bound as its own
-/// transpose.
+/// transpose; a call may pass it on.
 Layout layout_of(const ops::Builder& builder, const ops::Operand& operand) {
-  return builder.program().variable(operand.variable).is_external() ? Layout::column_major
-                                                                    : Layout::row_major;
+  const program::Variable& variable = builder.program().variable(operand.variable);
+  return variable.is_external() || variable.is_argument() ? Layout::column_major : Layout::row_major;
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ class Neurons {
             neuron_.reset == Reset::late_zero && neuron_.reset_gradient != ResetGradient::detached;
         const double dbase = du * (is_gated ? 1 - spiked : 1);
         if (t > 0) add_to(gradients.values.decay, n, dbase * trace.v(t - 1, b, n));
-        double dcurrent = neuron_.gain * dbase;
+        double dcurrent = neuron_.gain * dbase + or_zero(upstream.current, t, b, n);
         if (neuron_.synaptic) {
           dcurrent += of(values_.current_decay, n) * next_current[n];
           if (t > 0) add_to(gradients.values.current_decay, n, dcurrent * trace.current(t - 1, b, n));

@@ -20,8 +20,10 @@ constexpr std::string_view kParams[] = {TESSERA_DROPOUT_PARAMS(TESSERA_NAME)};
 DropoutMask mask_of(const Vertex& v) {
   const auto param = [&](size_t i) { return static_cast<uint64_t>(v.params[i]); };
   using namespace dropout_param;
-  return {.seed = param(seed),
-          .step = static_cast<uint32_t>(number_at(v.fields[dropout_field::step], 0, 0)),
+  const FieldView& at = v.fields[dropout_field::step];
+  const auto replica = at.cols > 1 ? static_cast<uint32_t>(number_at(at, 0, 1)) : 0;
+  return {.seed = base::seed_of_replica(param(seed), replica),
+          .step = static_cast<uint32_t>(number_at(at, 0, 0)),
           .operation = static_cast<uint32_t>(param(operation)),
           .keep = float_of(v.params[keep]),
           .first = param(row) * param(row_step) + param(col) * param(col_step),

@@ -16,8 +16,9 @@ enum : size_t { TESSERA_DROPOUT_PARAMS(TESSERA_POSITION) count };
 }
 
 /// out = in / keep where a random number below 1 is less than keep, else 0. Fields "in" and "out" of one
-/// shape and type: f32, f16 or bf16; "step" (1 × 1, u32). Parameters are the seed and the operation of the
-/// random stream (base/random.h), the bits of "keep" (param_of), and of which element's number is drawn: (row
+/// shape and type: f32, f16 or bf16; "step" (u32): 1 × 1, or 1 × 2 with the number of the replica, which has
+/// a seed of its own (seed_of_replica). Parameters are the seed and the operation of the random stream
+/// (base/random.h), the bits of "keep" (param_of), and of which element's number is drawn: (row
 /// + r) · row_step + (col + c) · col_step for element (r, c).
 extern const program::Codelet dropout_codelet;
 
