@@ -149,7 +149,7 @@ class Graph {
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs);
   /// The inputs in their order.
   std::vector<ValueId> inputs() const;
-  /// Marks a value as a result of each run, under a name.
+  /// Marks a value as a result of each run, under a name that no input has.
   void output(std::string name, Value value);
   void replace_output(const std::string& name, Value value) { outputs_.at(name) = value.id; }
   void remove_output(const std::string& name) { outputs_.erase(name); }
@@ -502,14 +502,22 @@ struct RunCost {
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
 };
 
+/// What a run takes or gives: the type has the rows of all micro-batches and replicas, and the present pattern
+/// of a sparse output.
+struct ArrayType {
+  std::string name;
+  TensorType type;
+  bool is_input = false;
+};
+
 /// An array for an input or output: contiguous, row-major, of the value's type.
 struct Tensor {
   std::string name;
   void* data = nullptr;
 };
 
-/// A graph lowered into one program for a machine, with its parameters and state. Thread-safe; runs of one
-/// session take turns.
+/// A graph lowered into one program for a machine, with its parameters and state. Thread-safe: calls of one
+/// session, and of those that share its parameters, take turns.
 ///
 /// On a machine of several chips, a graph's stages get equal numbers of them, and so do its replicas. A graph
 /// without either takes one chip, or several that work as one where that is faster; if it does not fit one,
@@ -520,8 +528,7 @@ class Session {
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`, whose parameters of the
   /// same names it reads: they need no setting, and follow every change. The graph must not assign to them.
-  /// The two must not run at the same time. Throws UsageError also if a parameter differs from that of the
-  /// owner.
+  /// Throws UsageError also if a parameter differs from that of the owner, and if the owner itself shares.
   Session(const Graph& graph, const Session& owner);
   ~Session();
   Session(Session&&) noexcept;
@@ -529,7 +536,8 @@ class Session {
 
   const Graph& graph() const;
   /// The account of a run, without running. Costs that depend on integers which only a run computes are those
-  /// of what is expected; of integer inputs, those of given arrays.
+  /// of what is expected; of integer inputs, those of given arrays. Throws UsageError for an array that is
+  /// neither an input nor an output.
   RunCost cost(std::span<const Tensor> inputs = {}) const;
   /// The tile program, in readable form.
   std::string program() const;
@@ -538,6 +546,8 @@ class Session {
   /// Whether every tile's memory suffices; otherwise the session cannot run.
   bool fits() const;
 
+  /// The arrays of a run: inputs in their order, then outputs by name.
+  std::vector<ArrayType> arrays() const;
   /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
   /// UsageError for one that is missing, given twice or neither. Returns the seconds that a tiled machine
   /// would take; on a host 0, see measure().

@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 #include <tessera/model.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <span>
@@ -35,35 +36,16 @@ using model::TensorType;
 using model::ValueId;
 using Released = nb::call_guard<nb::gil_scoped_release>;
 
-/// A session with the types of what each run binds.
 struct BoundSession {
-  struct Bound {
-    std::string name;
-    TensorType type;
-  };
-
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
                uint32_t chips)
       : session(graph, machine.machine, {.seed = seed, .threads = threads, .chips = chips}),
-        is_host(machine.machine.is_host()) {
-    bind(graph);
-  }
+        is_host(machine.machine.is_host()) {}
   BoundSession(const Graph& graph, const BoundSession& owner)
-      : session(graph, owner.session), is_host(owner.is_host) {
-    bind(graph);
-  }
-
-  void bind(const Graph& graph) {
-    for (ValueId id = 0; id < graph.values().size(); ++id)
-      if (graph.info(id).kind == model::Kind::input)
-        inputs.push_back({graph.info(id).name, graph.bound_type(id)});
-    for (const auto& [name, id] : graph.outputs()) outputs.push_back({name, graph.type(id)});
-  }
+      : session(graph, owner.session), is_host(owner.is_host) {}
 
   Session session;
   bool is_host;
-  std::vector<Bound> inputs;
-  std::vector<Bound> outputs;
 };
 
 using AnyList = nb::typed<nb::list, nb::any>;
@@ -72,17 +54,18 @@ using AnyList = nb::typed<nb::list, nb::any>;
 class BoundArrays {
  public:
   BoundArrays(const BoundSession& s, const AnyList& arrays) {
-    if (arrays.size() != s.inputs.size())
-      throw UsageError(fmt::format("{} arrays for {} inputs", arrays.size(), s.inputs.size()));
-    inputs_.reserve(s.inputs.size());
-    outputs_.reserve(s.outputs.size());
-    for (size_t i = 0; i < s.inputs.size(); ++i) {
-      inputs_.emplace_back(arrays[i], s.inputs[i].name, s.inputs[i].type);
-      tensors_.push_back({s.inputs[i].name, inputs_.back().data()});
-    }
-    for (const BoundSession::Bound& output : s.outputs) {
-      outputs_.emplace_back(output.type);
-      tensors_.push_back({output.name, outputs_.back().data()});
+    const std::vector<model::ArrayType> all = s.session.arrays();
+    const auto inputs = static_cast<size_t>(std::ranges::count(all, true, &model::ArrayType::is_input));
+    if (arrays.size() != inputs)
+      throw UsageError(fmt::format("{} arrays for {} inputs", arrays.size(), inputs));
+    inputs_.reserve(inputs);
+    outputs_.reserve(all.size() - inputs);
+    for (const auto& [name, type, is_input] : all) {
+      if (is_input)
+        inputs_.emplace_back(arrays[inputs_.size()], name, type);
+      else
+        outputs_.emplace_back(type);
+      tensors_.push_back({name, is_input ? inputs_.back().data() : outputs_.back().data()});
     }
   }
 
@@ -118,9 +101,10 @@ RunCost measure(BoundSession& s, const AnyList& arrays) {
   return s.session.measure(bound.tensors());
 }
 
-std::vector<std::string> names_of(const std::vector<BoundSession::Bound>& bound) {
+std::vector<std::string> names_of(const BoundSession& s, bool inputs) {
   std::vector<std::string> names;
-  for (const BoundSession::Bound& each : bound) names.push_back(each.name);
+  for (const model::ArrayType& each : s.session.arrays())
+    if (each.is_input == inputs) names.push_back(each.name);
   return names;
 }
 
@@ -248,8 +232,8 @@ void bind_session(nb::module_& m) {
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
       .def("measure", &measure, "arrays"_a)
-      .def_prop_ro("inputs", [](const BoundSession& s) { return names_of(s.inputs); })
-      .def_prop_ro("outputs", [](const BoundSession& s) { return names_of(s.outputs); })
+      .def_prop_ro("inputs", [](const BoundSession& s) { return names_of(s, true); })
+      .def_prop_ro("outputs", [](const BoundSession& s) { return names_of(s, false); })
       .def_prop_ro("parameters", [](const BoundSession& s) { return names_of(s, model::Kind::parameter); })
       .def_prop_ro("state", [](const BoundSession& s) { return names_of(s, model::Kind::state); })
       .def_prop_ro("fits", [](const BoundSession& s) { return s.session.fits(); })

@@ -138,7 +138,12 @@ TensorOutput::TensorOutput(const TensorType& type)
     : type_(type), bytes_(type.elements() * size_of(type.type)) {}
 
 nb::object TensorOutput::array() && {
-  const std::vector<size_t> shape(type_.shape.begin(), type_.shape.end());
+  std::vector<size_t> shape(type_.shape.begin(), type_.shape.end());
+  if (type_.pattern) {
+    const uint32_t b = type_.pattern->block_size;
+    shape = {type_.pattern->blocks()};
+    if (b > 1) shape.insert(shape.end(), {b, b});
+  }
   if (type_.type == Type::bf16) {
     std::vector<float> values(type_.elements());
     for (size_t i = 0; i < values.size(); ++i)

@@ -176,22 +176,24 @@ double underflow_of(uint64_t length, Type partials, Type result) {
 
 void judge(double element, double reference, double magnitude, Verification& verdict) {
   if (!std::isfinite(reference) || !std::isfinite(element)) {
-    const bool alike = std::isnan(reference) ? std::isnan(element) : element == reference;
-    verdict.verified &= alike;
+    if (element == reference) return;
+    verdict.max_abs_error = worse(verdict.max_abs_error, std::abs(element - reference));
+    verdict.max_rel_error = worse(verdict.max_rel_error, std::abs(element - reference));
+    verdict.verified &= std::isnan(reference) && std::isnan(element);
     return;
   }
   const double error = std::abs(element - reference);
-  verdict.max_abs_error = std::max(verdict.max_abs_error, error);
+  verdict.max_abs_error = worse(verdict.max_abs_error, error);
   if (error <= verdict.underflow) return;
   const double relative = (error - verdict.underflow) / magnitude;
-  verdict.max_rel_error = std::max(verdict.max_rel_error, relative);
+  verdict.max_rel_error = worse(verdict.max_rel_error, relative);
   if (!(relative <= verdict.tolerance)) verdict.verified = false;
 }
 
 void merge(const Verification& own, Verification& verdict) {
   verdict.verified &= own.verified;
-  verdict.max_abs_error = std::max(verdict.max_abs_error, own.max_abs_error);
-  verdict.max_rel_error = std::max(verdict.max_rel_error, own.max_rel_error);
+  verdict.max_abs_error = worse(verdict.max_abs_error, own.max_abs_error);
+  verdict.max_rel_error = worse(verdict.max_rel_error, own.max_rel_error);
 }
 
 double tolerance_of(uint64_t length, Type accumulation, Type result) {

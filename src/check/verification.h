@@ -4,6 +4,7 @@
 #include <tessera/sparse.h>
 #include <tessera/types.h>
 
+#include <cmath>
 #include <cstdint>
 
 namespace tessera::check {
@@ -30,12 +31,15 @@ struct Product {
 
 struct Verification {
   bool verified = false;
-  double max_abs_error = 0;  ///< |y − ref|
+  double max_abs_error = 0;  ///< |y − ref|; as the next, not a number where the reference is none
   double max_rel_error = 0;  ///< (|y − ref| − underflow) / (|W|·|X|), elementwise
   double tolerance = 0;      ///< upper limit of max_rel_error
   double underflow = 0;      ///< error of numbers below the normal range of the result's type
   bool sampled = false;
 };
+
+/// The larger of two errors; not a number if one is none.
+inline double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// Tolerance of an element that is a sum of up to `length` products: rounding errors of a sum grow as √length
 /// with overwhelming probability (Higham & Mary, SIAM J. Sci. Comput. 41, 2019), so (4·√length + 8) ε of the

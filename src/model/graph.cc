@@ -109,6 +109,8 @@ ValueId Graph::add(ValueInfo info) {
   if (!std::isfinite(info.initial.scale))
     throw UsageError(fmt::format("{}: its initial values are scaled by {}; use a finite number", info.name,
                                  info.initial.scale));
+  if (info.kind == Kind::input && outputs_.contains(info.name))
+    throw UsageError(fmt::format("the input '{}' has the name of an output: give it another one", info.name));
   if (!names_.emplace(info.name, id).second)
     throw UsageError(fmt::format("the graph has a value '{}' already", info.name));
   values_.push_back(std::move(info));
@@ -220,6 +222,9 @@ std::vector<Value> Graph::extend_call(uint32_t index, const std::shared_ptr<cons
 
 void Graph::output(std::string name, Value value) {
   require_own(value, name);
+  const auto named = names_.find(name);
+  if (named != names_.end() && info(named->second).kind == Kind::input)
+    throw UsageError(fmt::format("the output '{}' has the name of an input: give it another one", name));
   if (!outputs_.emplace(name, value.id).second)
     throw UsageError(fmt::format("the graph has an output '{}' already", name));
 }

@@ -12,8 +12,16 @@ Session::Session(const Graph& graph, const Machine& machine, const SessionOption
     : impl_(std::make_shared<Impl>(graph, machine.model(), options)) {
   if (fits()) set_state(initial_state(graph, options.seed));
 }
-Session::Session(const Graph& graph, const Session& owner)
-    : impl_(std::make_shared<Impl>(graph, owner.impl_->whole_machine, owner.impl_->options, owner.impl_)) {
+std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
+                                                      const std::shared_ptr<Impl>& owner) {
+  if (owner->owner)
+    throw UsageError(
+        "a session cannot share the parameters of one that shares them: give the one that has them");
+  const Lock lock(*owner);
+  return std::make_shared<Impl>(graph, owner->whole_machine, owner->options, owner);
+}
+
+Session::Session(const Graph& graph, const Session& owner) : impl_(Impl::sharing(graph, owner.impl_)) {
   if (!fits()) return;
   for (const auto& [name, values] : initial_state(graph, owner.impl_->options.seed))
     if (!impl_->shared.contains(impl_->find_state(name))) set(name, values);
@@ -29,18 +37,11 @@ std::string Session::program() const { return to_string(*impl_->executable().pro
 
 namespace {
 
-std::string names_of(std::span<const Session::Impl::External> externals) {
-  std::string names;
-  for (const Session::Impl::External& external : externals)
-    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", external.name);
-  return names;
-}
-
 /// The arrays of a run, bound.
 class BoundRun {
  public:
   BoundRun(Session::Impl& impl, std::span<const Tensor> arrays) : impl_(impl), externals_(impl.externals()) {
-    check_names(arrays);
+    impl.check_names(arrays, externals_);
     impl.add_shared(bindings_);
     std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
     stored_.reserve(externals_.size());
@@ -54,17 +55,6 @@ class BoundRun {
   }
 
  private:
-  void check_names(std::span<const Tensor> arrays) const {
-    std::set<std::string_view> seen;
-    for (const Tensor& array : arrays) {
-      if (std::ranges::find(externals_, array.name, &Session::Impl::External::name) == externals_.end())
-        throw UsageError(fmt::format("'{}' is neither an input nor an output of the graph, which has {}",
-                                     array.name, names_of(externals_)));
-      if (!seen.insert(array.name).second)
-        throw UsageError(fmt::format("'{}' is given twice: pass one array", array.name));
-    }
-  }
-
   void bind(const Session::Impl::External& external, std::span<const Tensor> arrays) {
     const auto found = std::ranges::find(arrays, external.name, &Tensor::name);
     if (found == arrays.end() || found->data == nullptr)
@@ -91,7 +81,23 @@ class BoundRun {
 
 }  // namespace
 
+void Session::Impl::check_names(std::span<const Tensor> arrays, std::span<const External> externals) {
+  std::set<std::string_view> seen;
+  for (const Tensor& array : arrays) {
+    if (std::ranges::find(externals, array.name, &External::name) == externals.end()) {
+      std::string names;
+      for (const External& external : externals)
+        names += fmt::format("{}'{}'", names.empty() ? "" : ", ", external.name);
+      throw UsageError(fmt::format("'{}' is neither an input nor an output of the graph, which has {}",
+                                   array.name, names));
+    }
+    if (!seen.insert(array.name).second)
+      throw UsageError(fmt::format("'{}' is given twice: pass one array", array.name));
+  }
+}
+
 double Session::run(std::span<const Tensor> arrays) {
+  const Impl::Lock lock(*impl_);
   engine::RunOptions options = impl_->run_options();
   options.profile = !impl_->is_host();
   const engine::Profile profile = BoundRun(*impl_, arrays).run(options);
@@ -99,6 +105,7 @@ double Session::run(std::span<const Tensor> arrays) {
 }
 
 RunCost Session::measure(std::span<const Tensor> arrays) {
+  const Impl::Lock lock(*impl_);
   engine::RunOptions options = impl_->run_options();
   options.profile = true;
   return impl_->cost_of(BoundRun(*impl_, arrays).run(options), impl_->is_host());
@@ -109,10 +116,11 @@ Arrays Session::run(const Arrays& inputs) {
     if (std::ranges::none_of(impl_->graph.inputs(),
                              [&](ValueId id) { return impl_->graph.info(id).name == name; }))
       throw UsageError(fmt::format("the graph has no input '{}'", name));
+  const Impl::Lock lock(*impl_);
+  const std::vector<ArrayType> arrays = this->arrays();
   std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<Tensor> tensors;
-  for (const auto& [name, id, operand, is_input] : impl_->externals()) {
-    const TensorType type = impl_->graph.bound_type(id);
+  for (const auto& [name, type, is_input] : arrays) {
     std::vector<std::byte>& array = bytes[name];
     if (is_input) {
       const auto found = inputs.find(name);
@@ -128,23 +136,40 @@ Arrays Session::run(const Arrays& inputs) {
   }
   run(tensors);
   Arrays outputs;
-  for (const auto& [name, id] : impl_->graph.outputs())
-    outputs[name] = product::as_floats(bytes.at(name), impl_->graph.type(id).type);
+  for (const auto& [name, type, is_input] : arrays)
+    if (!is_input) outputs[name] = product::as_floats(bytes.at(name), type.type);
   return outputs;
 }
 
+std::vector<ArrayType> Session::arrays() const {
+  const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
+  std::vector<ArrayType> arrays;
+  for (const Impl::External& external : impl_->externals()) {
+    TensorType type = impl_->graph.bound_type(external.id);
+    if (type.pattern && impl_->weight(external.id) != nullptr)
+      type.pattern = std::make_shared<const Pattern>(impl_->weight(external.id)->pattern());
+    arrays.push_back({external.name, std::move(type), external.is_input});
+  }
+  return arrays;
+}
+
 void Session::set(const std::string& name, std::span<const float> values) {
+  const Impl::Lock lock(*impl_);
   impl_->write(impl_->find_own_state(name), values);
 }
 std::vector<float> Session::get(const std::string& name) const {
+  const Impl::Lock lock(*impl_);
   return impl_->read(impl_->find_state(name));
 }
 
 void Session::set_state(const Arrays& state) {
+  const Impl::Lock lock(*impl_);
   for (const auto& [name, values] : state) set(name, values);
 }
 
 Arrays Session::state() const {
+  const Impl::Lock lock(*impl_);
   Arrays state;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id)
     if (impl_->is_own_state(id)) state[impl_->graph.info(id).name] = impl_->read(id);
@@ -152,6 +177,7 @@ Arrays Session::state() const {
 }
 
 Pattern Session::pattern(const std::string& name) const {
+  const Impl::Lock lock(*impl_);
   const ValueId id = impl_->find_state(name);
   if (!impl_->graph.type(id).pattern) throw UsageError(fmt::format("'{}' is not sparse", name));
   return impl_->weight(id) != nullptr ? impl_->weight(id)->pattern() : *impl_->graph.type(id).pattern;
@@ -176,6 +202,7 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
 }  // namespace
 
 void Session::set_pattern(const std::string& name, const Pattern& pattern) {
+  const Impl::Lock lock(*impl_);
   const ValueId parameter = impl_->find_own_state(name);
   LinearWeight* weight = impl_->weight(parameter);
   const Pattern before = this->pattern(name);
@@ -198,6 +225,7 @@ void Session::set_pattern(const std::string& name, const Pattern& pattern) {
 }
 
 void Session::save(const std::string& path) const {
+  const Impl::Lock lock(*impl_);
   StateFile file;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     if (!impl_->is_own_state(id)) continue;
@@ -209,6 +237,7 @@ void Session::save(const std::string& path) const {
 }
 
 void Session::load(const std::string& path) {
+  const Impl::Lock lock(*impl_);
   const StateFile file(path);
   std::map<std::string, Pattern> patterns;
   std::vector<std::pair<ValueId, std::vector<float>>> values;

@@ -101,8 +101,11 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
 }
 
 RunCost Session::cost(std::span<const Tensor> inputs) const {
+  const Impl::Lock lock(*impl_);
   std::vector<engine::Binding> bindings = impl_->metadata();
-  for (const Impl::External& external : impl_->externals()) {
+  const std::vector<Impl::External> externals = impl_->externals();
+  impl_->check_names(inputs, externals);
+  for (const Impl::External& external : externals) {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
     const bool is_integer = epsilon_of(impl_->graph.type(external.id).type) == 0;
     if (given == inputs.end() || given->data == nullptr || !is_integer) continue;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -36,6 +37,8 @@ struct Session::Impl {
     placed = place_graph(graph, machine, in_place, options.chips);
     session = std::make_unique<engine::Session>(placed.executable);
   }
+
+  static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
 
   const compiler::Executable& executable() const { return session->executable(); }
   const Variable& variable(ValueId id) const {
@@ -73,11 +76,16 @@ struct Session::Impl {
       if (stored[own].has_value() == owner->lowered.stored_as[id].has_value()) in_place.insert(own);
   }
 
-  /// Takes the owner's parameters: where they lie, or as copies.
-  void add_shared(std::vector<engine::Binding>& bindings) {
-    for (const auto& [own, id] : shared) {
+  void follow_patterns() {
+    for (const auto& [own, id] : shared)
       if (LinearWeight* weight = this->weight(own); weight != nullptr && graph.type(own).capacity)
         follow_pattern(*weight, *owner->weight(id));
+  }
+
+  /// Takes the owner's parameters: where they lie, or as copies.
+  void add_shared(std::vector<engine::Binding>& bindings) {
+    follow_patterns();
+    for (const auto& [own, id] : shared) {
       if (in_place.contains(own))
         bindings.push_back(binding_of_shared(own, id));
       else
@@ -185,6 +193,9 @@ struct Session::Impl {
     return named;
   }
 
+  /// Throws UsageError for an array that is neither an input nor an output, or given twice.
+  static void check_names(std::span<const Tensor> arrays, std::span<const External> externals);
+
   ops::Operand bound(ValueId input) const {
     const auto whole = lowered.micro_batches.find(input);
     return whole != lowered.micro_batches.end() ? whole->second : *lowered.operands[input];
@@ -211,6 +222,18 @@ struct Session::Impl {
   engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
   bool is_host() const { return executable().machine.kind == machine::Kind::host; }
 
+  /// While it lives, no other thread uses the session, or changes the parameters that it shares.
+  class Lock {
+   public:
+    explicit Lock(const Impl& impl) : own_(impl.mutex_, std::defer_lock) {
+      if (impl.owner) of_owner_ = std::unique_lock(impl.owner->mutex_);
+      own_.lock();
+    }
+
+   private:
+    std::unique_lock<std::recursive_mutex> of_owner_, own_;
+  };
+
   Graph graph;
   SessionOptions options;
   std::shared_ptr<const Impl> owner;
@@ -220,6 +243,9 @@ struct Session::Impl {
   Placed placed;
   Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;
+
+ private:
+  mutable std::recursive_mutex mutex_;
 };
 
 }  // namespace tessera::model

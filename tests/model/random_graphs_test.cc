@@ -46,8 +46,8 @@ Machine machine_of(const Setting& s) {
   return s.chips > 1 ? machine.with("chips", s.chips) : machine;
 }
 
-/// As many blocks in other places.
-Pattern shifted(const Pattern& pattern) {
+/// Blocks in other places, as many as the capacity allows.
+Pattern shifted(const Pattern& pattern, uint64_t capacity) {
   Pattern result = pattern;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     const auto begin = result.columns.begin() + static_cast<int64_t>(result.row_begin[row]),
@@ -55,6 +55,15 @@ Pattern shifted(const Pattern& pattern) {
     for (auto column = begin; column != end; ++column) *column = (*column + 1) % pattern.block_cols();
     std::sort(begin, end);
   }
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row)
+    for (uint32_t column = 0; column < pattern.block_cols() && result.blocks() < capacity; ++column) {
+      const auto begin = result.columns.begin() + static_cast<int64_t>(result.row_begin[row]),
+                 end = result.columns.begin() + static_cast<int64_t>(result.row_begin[row + 1]);
+      const auto at = std::lower_bound(begin, end, column);
+      if (at != end && *at == column) continue;
+      result.columns.insert(at, column);
+      for (uint32_t after = row + 1; after < result.row_begin.size(); ++after) ++result.row_begin[after];
+    }
   return result;
 }
 
@@ -205,7 +214,8 @@ class Trial {
     build(recipe, before_);
     if (setting.changes_patterns)
       for (size_t item = 0; item < recipe.items.size(); ++item)
-        if (recipe.items[item].type.capacity) patterns_[item] = shifted(*recipe.items[item].type.pattern);
+        if (recipe.items[item].type.capacity)
+          patterns_[item] = shifted(*recipe.items[item].type.pattern, *recipe.items[item].type.capacity);
     build(recipe, after_, patterns_);
     evaluation_ = recipe;
     evaluation_.lesson.reset();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "check/verification.h"
 #include "model/session_impl.h"
 #include "sparse/pattern.h"
 #include "studies/paper/measure_session.h"
@@ -98,7 +99,7 @@ void verify(const LayerCase& what, const model::Arrays& found, Result& result) {
   for (const auto& [name, expected] : evaluate(graph, inputs, state))
     for (size_t i = 0; i < expected.size(); ++i) {
       most = std::max(most, std::abs(expected[i]));
-      error = std::max(error, std::abs(double{found.at(name)[i]} - expected[i]));
+      error = check::worse(error, std::abs(double{found.at(name)[i]} - expected[i]));
     }
   constexpr double kTolerance = 1e-5;
   result.max_rel_error = error / most;

@@ -14,19 +14,20 @@ double now() {
 
 }  // namespace
 
-GraphArrays::GraphArrays(const model::Graph& graph, const model::Arrays& inputs) {
-  for (const model::ValueInfo& info : graph.values())
-    if (info.kind == model::Kind::input)
-      bytes_[info.name] = product::as_type(inputs.at(info.name), info.type.type);
-  for (const auto& [name, id] : graph.outputs())
-    bytes_[name].resize(graph.type(id).elements() * size_of(graph.type(id).type));
+GraphArrays::GraphArrays(const model::Session& session, const model::Arrays& inputs) {
+  for (const auto& [name, type, is_input] : session.arrays()) {
+    if (is_input)
+      bytes_[name] = product::as_type(inputs.at(name), type.type);
+    else
+      bytes_[name].resize(type.elements() * size_of(type.type));
+  }
   for (auto& [name, bytes] : bytes_) tensors_.push_back({name, bytes.data()});
 }
 
 double median_seconds(model::Session& session, const model::Arrays& inputs) {
   constexpr double kEnough = 0.3;
   constexpr size_t kLeast = 5;
-  const GraphArrays arrays(session.graph(), inputs);
+  const GraphArrays arrays(session, inputs);
   session.run(arrays.tensors());
   std::vector<double> times;
   for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back()) {

@@ -14,7 +14,7 @@ namespace tessera::studies {
 /// Arrays for a graph's inputs, in their types, and for its outputs.
 class GraphArrays {
  public:
-  GraphArrays(const model::Graph& graph, const model::Arrays& inputs);
+  GraphArrays(const model::Session& session, const model::Arrays& inputs);
 
   std::span<const model::Tensor> tensors() const { return tensors_; }
 

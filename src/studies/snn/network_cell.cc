@@ -184,7 +184,7 @@ Result run_network(const NetworkCase& what, const Setting& setting) {
   if (setting.on_host()) {
     result.values["seconds"] = median_seconds(session, inputs);
   } else {
-    const model::RunCost cost = session.measure(GraphArrays(graph, inputs).tensors());
+    const model::RunCost cost = session.measure(GraphArrays(session, inputs).tensors());
     result.values["seconds"] = cost.seconds;
     enter_account(cost, result);
   }
