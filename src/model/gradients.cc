@@ -45,7 +45,10 @@ class Backward {
       dy.push_back(of(output));
       any |= dy.back().has_value();
     }
-    if (!any || node.operation->gradient == nullptr) return;
+    if (!any || node.operation->flat) return;
+    if (node.operation->gradient == nullptr)
+      throw UsageError(fmt::format("{} = {}(…) has no gradient, and the loss depends on it",
+                                   graph_.info(node.outputs[0]).name, node.operation->name));
     graph_.set_stage(node.stage);
     const Gradients found = node.operation->gradient({graph_, node, dy, functions_});
     for (size_t i = 0; i < found.size(); ++i)

@@ -72,7 +72,7 @@ struct Operation {
   size_t most_inputs = 1;
   /// Types of the outputs; throws UsageError for inputs or attributes that it does not take.
   Types (*infer)(const Signature&) = nullptr;
-  /// Gradients of the inputs, in their order; null: none has any.
+  /// Gradients of the inputs, in their order; null: there are none.
   Gradients (*gradient)(const Differentiation&) = nullptr;
   std::vector<Array> (*reference)(const Evaluation&) = nullptr;
   /// The orders of inputs and outputs in which the operation can run.
@@ -84,6 +84,7 @@ struct Operation {
   bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
   bool aliases = false;  ///< its result may lie where its input does
   bool draws = false;    ///< random numbers, which differ between replicas
+  bool flat = false;     ///< the derivative is 0 wherever there is one
 };
 
 /// Each element of the results is 0 where that of any padded input is.

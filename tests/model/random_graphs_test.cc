@@ -414,15 +414,17 @@ uint64_t number_of(const char* variable, uint64_t otherwise) {
 }
 
 constexpr uint64_t kParts = 8;
+constexpr uint64_t kForAll = 600;  // graphs in which all operations occur
 
 class RandomGraphs : public testing::TestWithParam<uint64_t> {};
 
 /// TEST_GRAPHS sets how many there are in each part, TEST_SEED the first one; TEST_VERBOSITY shows what is
 /// refused (1), and all graphs before they run (2).
 TEST_P(RandomGraphs, AgreeWithFloat64) {
-  const uint64_t count = number_of("TEST_GRAPHS", 300);
+  const uint64_t count = number_of("TEST_GRAPHS", kForAll);
   const uint64_t first = number_of("TEST_SEED", 0), verbosity = number_of("TEST_VERBOSITY", 0);
   std::map<Result, uint64_t> results;
+  std::set<std::string> compared;
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t seed = first + i * kParts + GetParam();
     Setting setting = random_setting(seed);
@@ -434,6 +436,8 @@ TEST_P(RandomGraphs, AgreeWithFloat64) {
     std::string what;
     const Result result = run(recipe, setting, what);
     ++results[result];
+    for (const Item& item : recipe.items)
+      if (result == Result::right) compared.insert(item.operation);
     if (result == Result::refused && verbosity > 0) fmt::print("{}\n  {}\n", to_string(setting), what);
     if (result != Result::wrong) continue;
     const std::string whole = what;
@@ -445,6 +449,9 @@ TEST_P(RandomGraphs, AgreeWithFloat64) {
   }
   restrict_isa(available_isas().back());
   RecordProperty("right", std::to_string(results[Result::right]));
+  for (const Operation* operation : all_operations())
+    EXPECT_TRUE(compared.contains(std::string(operation->name)) || count < kForAll)
+        << operation->name << " occurs in no graph: give it cases that others can be combined with";
   EXPECT_GT(results[Result::right], count * 3 / 4)
       << results[Result::refused] << " refused, " << results[Result::immoderate] << " immoderate";
 }

@@ -281,7 +281,10 @@ constexpr Operation binary(std::string_view name) {
           same_orders,
           lower_binary<op>,
           binary_cases<op>,
-          binary_keeps_zeros<op>};
+          binary_keeps_zeros<op>,
+          false,
+          false,
+          op == Binary::equal};
 }
 
 constexpr Operation kElementwise[] = {

@@ -28,7 +28,7 @@ Types infer(const Signature& s) {
 
 /// The gradient was computed with the loss.
 Gradients gradient(const Differentiation& d) {
-  if (!d.dy[0]) return {{}, {}};
+  if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
   return {is_one(*d.dy[0]) ? d.output(1) : d.output(1) * cast(*d.dy[0], d.input(0).type().type), {}};
 }
 

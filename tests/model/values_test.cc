@@ -1,0 +1,285 @@
+// What values of a graph mean, however a program stores them: as a weight, in place, in a shared array.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using test::error_of;
+using test::says;
+
+/// The graph on a host and on tiles, with random parameters, compared with float64.
+void expect_like_float64(const Graph& graph, const WideArrays& inputs) {
+  for (const char* machine : {"host", "bow"}) {
+    SCOPED_TRACE(machine);
+    Session session(graph, Machine::find(machine, 2), {.seed = 3});
+    WideArrays state = widened(session.state());
+    const Arrays found = session.run(narrowed(inputs));
+    for (const auto& [name, expected] : evaluate(graph, inputs, state)) {
+      ASSERT_EQ(found.at(name).size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(found.at(name)[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i])))
+            << name << ", element " << i;
+    }
+    for (const auto& [name, values] : session.state())
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], state.at(name)[i], 1e-4) << name;
+  }
+}
+
+WideArrays random_inputs(const Graph& graph) {
+  WideArrays arrays;
+  for (ValueId id : graph.inputs())
+    arrays[graph.info(id).name] = random_values(graph.bound_type(id), -1, 1, 1, 9, id);
+  return arrays;
+}
+
+TEST(Weights, MayBeInputsWhichStayAsTheyAre) {
+  Graph g;
+  const Value x = g.input("x", {5, 40}), w = g.input("w", {10, 40});
+  g.output("y", linear(x, w));
+  const WideArrays inputs = random_inputs(g);
+  expect_like_float64(g, inputs);
+  Session session(g, Machine::host(2));
+  Arrays arrays = narrowed(inputs);
+  const std::vector<float> before = arrays["w"];
+  std::vector<float> y(50);
+  session.run(std::vector<Tensor>{{"x", arrays["x"].data()}, {"w", arrays["w"].data()}, {"y", y.data()}});
+  EXPECT_EQ(arrays["w"], before);
+  EXPECT_NE(y, std::vector<float>(50));
+}
+
+TEST(Weights, MayBeConstantsAndResults) {
+  Graph g;
+  const Value x = g.input("x", {5, 40}), h = g.input("h", {40, 10});
+  const Value constant =
+      g.constant("c", {10, 40}, narrowed(random_values({Type::f32, {10, 40}, {}, {}}, -1, 1, 1, 2, 0)));
+  g.output("y", linear(x, constant) + linear(x, transpose(h)) + linear(x, exp(constant)));
+  expect_like_float64(g, random_inputs(g));
+}
+
+TEST(Weights, AreMatricesForOtherOperations) {
+  for (const Shape& shape : {Shape{10, 40}, Shape{33, 7}, Shape{1, 1}, Shape{16, 16}}) {
+    Graph g;
+    const Value w = g.parameter("w", shape, Initial::normal(1));
+    g.output("product", linear(g.input("x", {5, shape[1]}), w));
+    g.output("softmax", softmax(w));
+    g.output("sum of exponentials", sum(exp(w)));
+    g.output("largest", max(-(w * w)));
+    g.output("rows", sum(w, "rows"));
+    g.output("itself", w);
+    g.output("reciprocal", reciprocal(w * w + 1));
+    expect_like_float64(g, random_inputs(g));
+  }
+}
+
+TEST(Weights, HaveGradientsFromProductsAndOtherOperations) {
+  Graph g;
+  const Value w = g.parameter("w", {10, 40}, Initial::normal(0.1)), x = g.input("x", {5, 40});
+  const Value loss = mean(square(linear(x, w))) + mean(exp(w)) + mean(softmax(w) * w);
+  g.output("loss", loss);
+  add_training(loss, {.optimizer = Sgd{.momentum = 0.9}});
+  WideArrays inputs = random_inputs(g);
+  inputs["rate"] = {0.5};
+  expect_like_float64(g, inputs);
+}
+
+TEST(Weights, ThatAreSparseHaveTheirFormWithoutAProduct) {
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, 64, 48, 0.1, 1, 3});
+  Graph g;
+  const Value w = g.sparse_parameter("w", pattern, Initial::normal(1));
+  linear(g.input("x", {5, 48}), w);
+  const Value other = g.parameter("other", {4}, Initial::constant(1));
+  const Value loss = sum(other * other);
+  g.output("loss", loss);
+  add_training(loss);
+  for (const char* machine : {"host", "bow"}) {
+    Session session(g, Machine::find(machine, 2));
+    EXPECT_EQ(session.get("w").size(), pattern.blocks());
+    EXPECT_EQ(session.pattern("w").columns, pattern.columns);
+    session.run(narrowed(WideArrays{{"x", Array(5 * 48)}, {"rate", {0.5}}}));
+  }
+}
+
+TEST(Updates, LeaveOldValuesToThoseWhoReadThem) {
+  Graph g;
+  const Value w = g.parameter("w", {10, 40}, Initial::normal(1)), s = g.state("s", w.type());
+  const Value loss = mean(square(linear(g.input("x", {5, 40}), w)));
+  g.output("loss", loss);
+  add_training(loss, {.optimizer = Adam{.epsilon = 1e-2}});
+  g.output("w before", w);
+  g.output("transpose", transpose(w));
+  g.output("gradient", g.find("w.gradient"));
+  g.assign(s, w);
+  WideArrays inputs = random_inputs(g);
+  inputs["rate"] = {0.5}, inputs["step"] = {1};
+  expect_like_float64(g, inputs);
+}
+
+TEST(Updates, GiveGradientsThatAreAssigned) {
+  Graph g;
+  const Value w = g.parameter("w", {10, 40}, Initial::normal(1)), s = g.state("s", w.type());
+  const Value loss = mean(square(linear(g.input("x", {5, 40}), w)));
+  g.output("loss", loss);
+  add_training(loss);
+  g.assign(s, g.find("w.gradient"));
+  WideArrays inputs = random_inputs(g);
+  inputs["rate"] = {0.5};
+  expect_like_float64(g, inputs);
+}
+
+TEST(Updates, WithoutAssignmentChangeNothing) {
+  Graph g;
+  const Value w = g.parameter("w", {3, 4}, Initial::normal(1));
+  g.output("y", g.apply("sgd", {g.input("gradient", {3, 4}), g.input("rate", Shape{}), w})[0]);
+  expect_like_float64(g, random_inputs(g));
+}
+
+TEST(State, IsSetAtOnce) {
+  Graph g;
+  const TensorType type{Type::f32, {3, 4}, {}, {}};
+  const Value a = g.state("a", type, Initial::normal(1)), b = g.state("b", type, Initial::normal(1));
+  const Value c = g.state("c", type);
+  g.assign(a, b);
+  g.assign(b, a);
+  g.assign(c, a);
+  g.output("sum", a + b);
+  expect_like_float64(g, {});
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.assign(c, b); }), "c: it is set already"));
+}
+
+TEST(Sessions, ThatShareParametersMayStoreThemOtherwise) {
+  Graph training;
+  const Value w = training.parameter("w", {7, 5}, Initial::normal(1));
+  const Value loss = mean(square(permute(w, {4, 3, 2, 1, 0})));
+  training.output("loss", loss);
+  add_training(loss);
+  Graph evaluation;
+  const Value same = evaluation.parameter("w", {7, 5});
+  evaluation.output("y", linear(evaluation.input("x", {2, 5}), same) + sum(same, "all"));
+  Session owner(training, Machine::host(2)), shared(evaluation, owner);
+  WideArrays inputs = random_inputs(evaluation), state = widened(owner.state());
+  const Array expected = evaluate(evaluation, inputs, state).at("y");
+  const std::vector<float> found = shared.run(narrowed(inputs)).at("y");
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-4);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { Session(evaluation, shared); }), "give the one that has them"));
+}
+
+TEST(Sessions, ChangePatternsBetweenRunsOfOtherThreads) {
+  const Pattern patterns[] = {sparse::generate_pattern({PatternKind::random, 64, 48, 0.25, 8, 3}),
+                              sparse::generate_pattern({PatternKind::random, 64, 48, 0.25, 8, 4})};
+  Graph g;
+  const Value w = g.sparse_parameter("w", patterns[0], Initial::constant(1), Type::f32,
+                                     patterns[0].blocks() + patterns[1].blocks());
+  g.output("y", linear(g.input("x", {3, 48}), w));
+  const Arrays inputs = narrowed(random_inputs(g));
+  Session session(g, Machine::host(2));
+  const std::vector<float> first = session.run(inputs).at("y");
+  // Blocks that both patterns have keep their values, and new ones are 0: only these remain.
+  session.set_pattern("w", patterns[1]);
+  session.set_pattern("w", patterns[0]);
+  const std::vector<float> common = session.run(inputs).at("y");
+  EXPECT_NE(first, common);
+  constexpr int kTimes = 300;
+  std::atomic<int> changes = 0;
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    for (; !done; ++changes)
+      for (const Pattern& pattern : patterns) session.set_pattern("w", pattern);
+  });
+  for (int i = 0; i < kTimes || changes < kTimes; ++i) ASSERT_EQ(session.run(inputs).at("y"), common);
+  done = true;
+  other.join();
+}
+
+TEST(Gradients, AreRefusedWhereThereAreNone) {
+  Graph g;
+  const Value w = g.parameter("w", {3, 4}, Initial::normal(1));
+  const Value gradient = *gradients(sum(relu(w)), {w})[0];
+  EXPECT_TRUE(says(error_of<UsageError>([&] { gradients(sum(gradient * gradient), {w}); }),
+                   "relu_gradient(…) has no gradient"));
+  const std::vector<Value> both = g.apply("cross_entropy", {w, g.input("labels", {3}, Type::u32)});
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { gradients(sum(both[1]), {w}); }), "cross_entropy: its second output"));
+}
+
+TEST(Replicas, HaveArraysForAllTheirRows) {
+  Graph g;
+  const Value x = g.input("x", {3, 8}), w = g.parameter("w", {4, 8}, Initial::normal(1));
+  const Value y = linear(x, w), loss = mean(square(y));
+  g.output("y", y);
+  g.output("loss", loss);
+  add_training(loss, {.replicas = 4});
+  Session session(g, Machine::find("m2000").with("tiles", 8));
+  for (const ArrayType& array : session.arrays()) {
+    if (array.name == "x") EXPECT_EQ(array.type.shape, (Shape{12, 8}));
+    if (array.name == "y") EXPECT_EQ(array.type.shape, (Shape{12, 4}));
+    EXPECT_EQ(array.is_input, array.name != "y" && array.name != "loss");
+  }
+  const Arrays inputs = narrowed(
+      WideArrays{{"x", random_values({Type::f32, {12, 8}, {}, {}}, -1, 1, 1, 5, 0)}, {"rate", {0.5}}});
+  EXPECT_EQ(session.run(inputs).at("y").size(), 48);
+}
+
+TEST(Replicas, DrawRandomNumbersOfTheirOwn) {
+  Graph g;
+  const Value x = g.input("x", {4, 8});
+  g.output("y", dropout(x, 0.5, g.input("step", {}, Type::u32), 7));
+  g.replicate(2);
+  Session session(g, Machine::find("m2000").with("chips", 2).with("tiles", 8));
+  const WideArrays inputs = {{"x", Array(64, 1)}, {"step", {3}}};
+  WideArrays state;
+  const Array expected = evaluate(g, inputs, state).at("y");
+  const std::vector<float> found = session.run(narrowed(inputs)).at("y");
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), found.begin(), found.end()));
+  EXPECT_FALSE(std::equal(found.begin(), found.begin() + 32, found.begin() + 32));
+}
+
+TEST(Replicas, DoNotSetStateToValuesOfTheirOwn) {
+  Graph g;
+  const Value x = g.input("x", {3, 8}), s = g.state("s", x.type());
+  g.assign(s, x);
+  g.output("y", x + s);
+  g.replicate(2);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { Session(g, Machine::find("m2000").with("chips", 2)); }),
+                   "s: replicas would set it to values of their own"));
+}
+
+TEST(MicroBatches, HaveTheirRowsInInputsThatNothingUsesToo) {
+  Graph g;
+  const Value w = g.parameter("w", {8}, Initial::normal(1)), unused = g.input("unused", {3, 8});
+  relu(unused);
+  const Value loss = mean(square(g.input("x", {3, 8}) * w));
+  g.output("loss", loss);
+  add_training(loss, {.micro_batches = 2});
+  Session session(g, Machine::host(1));
+  EXPECT_EQ(session.graph().bound_type(unused.id).shape, (Shape{6, 8}));
+  EXPECT_EQ(g.bound_type(unused.id).shape, (Shape{6, 8}));
+  session.run(Arrays{{"x", std::vector<float>(48)}, {"unused", std::vector<float>(48)}, {"rate", {0.5F}}});
+  EXPECT_TRUE(says(error_of<UsageError>([&] { relu(unused); }), "used for each micro-batch and for all"));
+}
+
+TEST(Names, OfInputsAndOutputsDiffer) {
+  Graph g;
+  const Value x = g.input("x", {2, 2});
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.output("x", relu(x)); }), "has the name of an input"));
+  g.output("y", x);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.input("y", {2, 2}); }), "has the name of an output"));
+  Session session(g, Machine::host(1));
+  EXPECT_EQ(session.run(Arrays{{"x", {1, 2, 3, 4}}}).at("y"), (std::vector<float>{1, 2, 3, 4}));
+  float other = 0;
+  EXPECT_TRUE(says(error_of<UsageError>([&] {
+                     session.cost(std::vector<Tensor>{{"z", &other}});
+                   }),
+                   "'z' is neither an input nor an output"));
+}
+
+}  // namespace
+}  // namespace tessera::model
