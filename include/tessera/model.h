@@ -502,8 +502,8 @@ struct RunCost {
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
 };
 
-/// What a run takes or gives: the type has the rows of all micro-batches and replicas, and the present pattern
-/// of a sparse output.
+/// What a run takes or gives: the type has the rows of all micro-batches and replicas, and the present
+/// pattern of a sparse output.
 struct ArrayType {
   std::string name;
   TensorType type;

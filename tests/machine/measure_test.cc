@@ -108,13 +108,15 @@ class MeasurementFile : public testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("tessera-measure-" + std::to_string(getpid()));
+    cache_ = std::getenv("TESSERA_CACHE");
     setenv("TESSERA_CACHE", folder_.c_str(), 1);
   }
   void TearDown() override {
-    unsetenv("TESSERA_CACHE");
+    setenv("TESSERA_CACHE", cache_.c_str(), 1);
     fs::remove_all(folder_);
   }
   fs::path folder_;
+  std::string cache_;  ///< of this test program
 };
 
 TEST_F(MeasurementFile, IsFoundAgainByTheProcessor) {

@@ -418,11 +418,12 @@ constexpr uint64_t kForAll = 600;  // graphs in which all operations occur
 
 class RandomGraphs : public testing::TestWithParam<uint64_t> {};
 
-/// TEST_GRAPHS sets how many there are in each part, TEST_SEED the first one; TEST_VERBOSITY shows what is
-/// refused (1), and all graphs before they run (2).
+/// TESSERA_TEST_GRAPHS sets how many there are in each part, TESSERA_TEST_SEED the first one;
+/// TESSERA_TEST_VERBOSITY shows what is refused (1), and all graphs before they run (2).
 TEST_P(RandomGraphs, AgreeWithFloat64) {
-  const uint64_t count = number_of("TEST_GRAPHS", kForAll);
-  const uint64_t first = number_of("TEST_SEED", 0), verbosity = number_of("TEST_VERBOSITY", 0);
+  const uint64_t count = number_of("TESSERA_TEST_GRAPHS", kForAll);
+  const uint64_t first = number_of("TESSERA_TEST_SEED", 0),
+                 verbosity = number_of("TESSERA_TEST_VERBOSITY", 0);
   std::map<Result, uint64_t> results;
   std::set<std::string> compared;
   for (uint64_t i = 0; i < count; ++i) {

@@ -57,9 +57,9 @@ SpikingTrace run_layer(const SpikingLayer& layer, const SpikingValues& values,
 /// Gradients of the results of a layer; an empty one is 0.
 struct SpikingUpstream {
   Sequence spikes;  ///< of `emitted`
-  Sequence current;
   Sequence before;  ///< of u, the potential before its reset
   Sequence after;   ///< of v, that after it
+  Sequence current = {};
 };
 
 struct SpikingGradients {

@@ -1,0 +1,38 @@
+// Tests neither read nor write what belongs to the user.
+#include "support/own_environment.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "machine/host/detect.h"
+#include "machine/host/measure.h"
+
+namespace tessera::machine {
+namespace {
+
+bool is_own(const std::filesystem::path& path) {
+  return path.string().starts_with(testing::own_folder().string() + "/");
+}
+
+TEST(OwnEnvironment, HoldsCachesAndHome) {
+  const HostFacts facts = detect_host();
+  EXPECT_TRUE(is_own(measurement_file(facts))) << measurement_file(facts);
+  EXPECT_FALSE(std::filesystem::exists(measurement_file(facts)));
+  const std::string cache = std::getenv("TESSERA_CACHE");
+  unsetenv("TESSERA_CACHE");
+  EXPECT_TRUE(is_own(measurement_file(facts))) << measurement_file(facts);
+  setenv("TESSERA_CACHE", cache.c_str(), 1);
+}
+
+TEST(OwnEnvironment, LeavesTheLibraryAsItIs) {
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string name = std::string(*variable).substr(0, std::string(*variable).find('='));
+    EXPECT_TRUE(name == "TESSERA_CACHE" || !testing::sets_the_library(name.c_str())) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::machine

@@ -1,0 +1,61 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/own_environment.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Made before anything asks the environment.
+class OwnEnvironment {
+ public:
+  OwnEnvironment() : process_(getpid()) {
+    std::string name = (fs::temp_directory_path() / "tessera-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) abort();
+    folder = name;
+    std::vector<std::string> names;
+    for (char** variable = environ; *variable != nullptr; ++variable)
+      names.push_back(std::string(*variable).substr(0, std::string_view(*variable).find('=')));
+    for (const std::string& variable : names)
+      if (sets_the_library(variable.c_str()) || variable.starts_with("XDG_")) unsetenv(variable.c_str());
+    setenv("HOME", folder.c_str(), 1);
+    setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
+  }
+  ~OwnEnvironment() {
+    std::error_code ignored;
+    if (getpid() == process_) fs::remove_all(folder, ignored);
+  }
+
+  fs::path folder;
+
+ private:
+  pid_t process_;  ///< not that of a death test
+};
+
+__attribute__((init_priority(101))) OwnEnvironment own;
+
+}  // namespace
+
+const fs::path& own_folder() { return own.folder; }
+
+bool sets_the_library(const char* variable) {
+  const std::string_view name = variable;
+  const bool is_for_tests =
+      name.starts_with("TESSERA_TEST_") || name == "TESSERA_DATA" || name == "TESSERA_UPDATE_GOLDEN";
+  return (name.starts_with("TESSERA_") && !is_for_tests) || name.starts_with("OMP_") ||
+         name.starts_with("GOMP_");
+}
+
+}  // namespace tessera::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
