@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "arrays.h"
 #include "base/isa.h"
 #include "bindings.h"
@@ -76,4 +77,5 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_structured(m);
   tessera::python::bind_exchange(m);
   tessera::python::bind_structured_calls(m);
+  tessera::python::explain_wrong_arguments(m);
 }

@@ -61,6 +61,12 @@ def differentiable(
 
         backward = Function.backward
 
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise NotImplementedError(
+                f"{operator} has no forward derivatives (jvp, jacfwd, hessian): use grad, vjp or jacrev"
+            )
+
     def above_autograd(keyset: Any, *arguments: Any) -> Any:
         keyset = keyset & _C._after_autograd_keyset
         if _C._are_functorch_transforms_active():

@@ -259,3 +259,30 @@ def test_what_pytorch_cannot_export():
 def test_changed_buffers_are_missing():
     with pytest.raises(model.UnsupportedModuleError, match="batch_norm"):
         model.from_torch(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), torch.randn(6, 4))
+
+
+class SharedTransposed(nn.Module):
+    """A weight that is used as it is, and transposed."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(10, 24))
+
+    def forward(self, x):
+        return F.linear(F.linear(x, self.weight), self.weight.t())
+
+
+class ProductOfInputs(nn.Module):
+    def forward(self, x, w):
+        return F.linear(x, w)
+
+
+def test_weights_may_be_transposed_and_inputs():
+    module, x = SharedTransposed(), torch.randn(6, 24)
+    session = model.from_torch(module, x).session()
+    assert np.allclose(session.run(x), module(x).detach(), atol=1e-4)
+    w = torch.randn(10, 24)
+    before = w.clone()
+    session = model.from_torch(ProductOfInputs(), (x, w)).session()
+    assert np.allclose(session.run(x, w), F.linear(x, w), atol=1e-4)
+    assert torch.equal(w, before)

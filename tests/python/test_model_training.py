@@ -169,3 +169,46 @@ def test_tensors_are_used_in_place():
     assert tessera._tessera.is_bound_in_place(torch.zeros(8, 4, dtype=torch.bfloat16), "bf16", [8, 4])
     assert not tessera._tessera.is_bound_in_place(torch.randn(4, 8).t(), "f32", [8, 4])
     assert not tessera._tessera.is_bound_in_place(torch.zeros(8, dtype=torch.int64), "u32", [8])
+
+
+def test_outputs_of_replicas_have_the_rows_of_all():
+    module = nn.Sequential(nn.Linear(24, 32), nn.ReLU(), nn.Linear(32, 10))
+    graph = model.from_torch(module, torch.randn(BATCH, 24))
+    step = graph.training_step("cross_entropy", rate=RATE, replicas=4, keep=["output"])
+    session = step.session("m2000")
+    x, labels = torch.randn(4 * BATCH, 24), torch.randint(0, 10, (4 * BATCH,))
+    expected = module(x).detach()
+    found = session.run(x, labels.to(torch.int32))
+    assert found["output"].shape == (4 * BATCH, 10)
+    assert np.allclose(found["output"], expected, atol=1e-4)
+
+
+def test_patterns_change_between_runs_of_other_threads():
+    import threading
+
+    graph = model.Graph()
+    patterns = [tessera.generate(64, 48, 0.25, block_size=8, seed=seed) for seed in (3, 4)]
+    weight = graph.sparse_parameter("w", patterns[0], dynamic=200)
+    graph.output("y", model.linear(graph.input("x", (3, 48)), weight))
+    session = graph.session()
+    x = np.ones((3, 48), np.float32)
+    session.set_pattern("w", patterns[1].indptr, patterns[1].indices)
+    session.set_pattern("w", patterns[0].indptr, patterns[0].indices)
+    expected = session.run(x)  # blocks that both patterns have keep their values, new ones are 0
+    done = threading.Event()
+
+    def change():
+        while not done.is_set():
+            for pattern in patterns:
+                session.set_pattern("w", pattern.indptr, pattern.indices)
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for _ in range(300):
+            assert np.array_equal(session.run(x), expected)
+            matrix = session.matrix("w")
+            assert any(np.array_equal(matrix.indices, pattern.indices) for pattern in patterns)
+    finally:
+        done.set()
+        other.join()

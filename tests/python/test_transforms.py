@@ -114,3 +114,77 @@ def test_forward_derivatives_of_structured_layers_are_refused(learns):
     layer, _, x = setting("butterfly")
     with pytest.raises(NotImplementedError, match="jvp"):
         torch.func.jvp(layer.requires_grad_(learns), (x,), (torch.ones_like(x),))
+
+
+def test_forward_derivatives_are_refused_by_name():
+    layer, _, x = setting("butterfly")
+    with pytest.raises(NotImplementedError, match=r"butterfly.*no forward derivatives.*use grad"):
+        torch.func.jvp(layer, (x,), (torch.ones_like(x),))
+
+
+def neurons(kind):
+    from tessera import snn
+
+    return {
+        "leaky": lambda: snn.Leaky(beta=0.9, learn_beta=True),
+        "synaptic": lambda: snn.Synaptic(alpha=0.8, beta=0.9, learn_beta=True),
+        "recurrent": lambda: snn.RLeaky(beta=0.9, linear_features=5, learn_beta=True),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["leaky", "synaptic", "recurrent"])
+def test_gradients_of_neurons(kind):
+    torch.manual_seed(3)
+    layer, x = neurons(kind), torch.randn(6, 3, 5)
+
+    def loss(parameters, x):
+        out = functional_call(layer, parameters, (x,))
+        return (out[0] if isinstance(out, tuple) else out).sum()
+
+    parameters = dict(layer.named_parameters())
+    expected = torch.autograd.grad(loss(parameters, x), list(parameters.values()))
+    detached = parameters_of(layer)
+    found = grad(loss)(detached, x)
+    assert all(close(found[name], each) for name, each in zip(parameters, expected, strict=True))
+    each = vmap(grad(loss, argnums=1), (None, 0))(detached, torch.stack((x, 2 * x)))
+    assert close(each[1], grad(loss, argnums=1)(detached, 2 * x))
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        grad(lambda x: grad(loss, argnums=1)(detached, x).sum())(x)
+    with pytest.raises(NotImplementedError, match="no forward derivatives"):
+        torch.func.jvp(lambda x: loss(detached, x), (x,), (x,))
+
+
+def test_networks_on_lists_refuse_transforms():
+    from tessera import snn
+
+    network = snn.Network(torch.nn.Linear(8, 6, bias=False), snn.Leaky(beta=0.9))
+    x = (torch.rand(5, 2, 8) < 0.3).float()
+
+    def loss(parameters):
+        out = functional_call(network, parameters, (x,))
+        return (out[0] if isinstance(out, tuple) else out).sum()
+
+    for transform in (grad(loss), lambda p: torch.func.jvp(loss, (p,), (p,))):
+        with pytest.raises(NotImplementedError, match=r"use loss\.backward\(\)"):
+            transform(parameters_of(network))
+
+
+@pytest.mark.parametrize(
+    "kind", ["SparseLinear", "PixelflyLinear", "BlockButterflyLinear", "FastfoodLinear", "ButterflyLinear"]
+)
+def test_layers_are_made_on_meta(kind):
+    options = {"density": 0.5} if kind == "SparseLinear" else {}
+    with torch.device("meta"):
+        layer = getattr(nn, kind)(64, 64, **options)
+    assert all(tensor.is_meta for tensor in (*layer.parameters(), *layer.buffers()))
+    same = getattr(nn, kind)(64, 64, **options)
+    layer.load_state_dict(same.state_dict(), assign=True)
+    x = torch.randn(3, 64)
+    assert close(layer(x), same(x))
+
+
+def test_writes_to_indices_are_seen_and_checked():
+    layer = nn.SparseLinear(24, 10, density=0.5)
+    with pytest.raises(ValueError, match=r"."):
+        layer.col_indices.copy_(torch.full_like(layer.col_indices, 99))
+        layer(torch.randn(2, 24))

@@ -49,7 +49,7 @@ class Session:
         self.seconds: float | None = None
         self._kept = kept
         # Sessions that share parameters must not run at the same time.
-        self._lock: threading.Lock = owner._lock if owner is not None else threading.Lock()
+        self._lock: threading.RLock = owner._lock if owner is not None else threading.RLock()
         self._inputs = self._native.inputs
         self._outputs = self._native.outputs
         self._given = [name for name in self._inputs if name not in kept]
@@ -119,7 +119,8 @@ class Session:
 
     def get(self, name: str) -> NDArray[np.float32]:
         """Return a copy of a parameter or state."""
-        values = self._native.get(name)
+        with self._lock:
+            values = self._native.get(name)
         return values.reshape(self._shape(name, values.size))
 
     def load_parameters(self, parameters: Mapping[str, ArrayLike]) -> None:
@@ -130,12 +131,13 @@ class Session:
         if missing or unknown:
             raise ValueError(f"missing parameters: {missing or 'none'}; unknown ones: {unknown or 'none'}")
         arrays = {name: _floats(parameters[name]) for name in names}
-        for name, array in arrays.items():
-            expected = self._shape(name)
-            if array.shape != expected and array.shape != (int(np.prod(expected)),):
-                raise ValueError(f"{name} has shape {array.shape}; it must be {expected}")
-        for name, array in arrays.items():
-            self._native.set(name, array.reshape(-1))
+        with self._lock:
+            for name, array in arrays.items():
+                expected = self._shape(name)
+                if array.shape != expected and array.shape != (int(np.prod(expected)),):
+                    raise ValueError(f"{name} has shape {array.shape}; it must be {expected}")
+            for name, array in arrays.items():
+                self._native.set(name, array.reshape(-1))
 
     def pattern(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """Return `indptr` and `indices` of a sparse parameter's CSR or BSR pattern."""
@@ -146,13 +148,17 @@ class Session:
 
         Blocks in both patterns keep their values and the optimizer's state; new ones are 0.
         """
-        self._native.set_pattern(name, np.ascontiguousarray(indptr), np.ascontiguousarray(indices))
+        pointers, columns = np.ascontiguousarray(indptr), np.ascontiguousarray(indices)
+        with self._lock:
+            self._native.set_pattern(name, pointers, columns)
 
     def matrix(self, name: str) -> Matrix:
         """Return a copy of a sparse parameter."""
         rows, cols = self._graph.shape(self._graph.find(name))
-        indptr, indices = self.pattern(name)
-        return Matrix((rows, cols), self._block_size(name), indptr, indices, self._native.get(name))
+        with self._lock:
+            indptr, indices = self.pattern(name)
+            values = self._native.get(name)
+        return Matrix((rows, cols), self._block_size(name), indptr, indices, values)
 
     def copy_from(self, source: Session | nn.Module) -> None:
         """Take all parameters, and changed patterns, from another session or from a PyTorch module."""
@@ -173,11 +179,13 @@ class Session:
     def _take(self, name: str, source: Session) -> None:
         if name not in source._native.parameters:
             raise ValueError(f"the other session has no parameter {name!r}")
-        if self._block_size(name):
-            theirs = source.pattern(name)
-            if not self._has_pattern(name, *theirs):
-                self.set_pattern(name, *theirs)
-        self._native.set(name, source._native.get(name))
+        with source._lock:
+            pattern = source.pattern(name) if self._block_size(name) else None
+            values = source._native.get(name)
+        with self._lock:
+            if pattern is not None and not self._has_pattern(name, *pattern):
+                self.set_pattern(name, *pattern)
+            self._native.set(name, values)
 
     def _has_pattern(self, name: str, indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
         own = self.pattern(name)
@@ -199,11 +207,13 @@ class Session:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save parameters and state in a .safetensors file, under their names and with their shapes."""
-        self._native.save(os.fspath(path))
+        with self._lock:
+            self._native.save(os.fspath(path))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Load such a file; nothing changes if it lacks one, or has another shape or type."""
-        self._native.load(os.fspath(path))
+        with self._lock:
+            self._native.load(os.fspath(path))
 
     def program(self) -> str:
         """Return the tile program in readable form."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
-from tessera.nn._sparse import SparseLinear
+from tessera.nn._sparse import SparseLinear, made_on_cpu
 from tessera.nn._structured import StructuredLinear, chosen, rate_scale, scaled_deviation
 
 
@@ -43,18 +43,19 @@ class BlockButterflyLinear(StructuredLinear):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, device)
+        super().__init__(in_features, out_features)
         if block_size not in _blocks.BLOCK_SIZES or block_size == 1:
             raise ValueError(f"a block size of {block_size}; use 4, 8, 16 or 32, or ButterflyLinear for numbers")
         self.block_size, self.init = block_size, chosen("init", init, ("scaled", "identity", "empty"))
         patterns = [torch.from_numpy(p) for p in _tessera.block_butterfly(out_features, in_features, block_size)]
         hidden = [pattern.shape[0] * block_size for pattern in patterns[:-1]]
         shapes = zip([*hidden, out_features], [in_features, *hidden], strict=True)
-        self.factors = nn.ModuleList(
-            _Factor(shape, active, block_size, dtype) for shape, active in zip(shapes, patterns, strict=True)
-        )
-        self._add_bias(bias, dtype)
-        self.reset_parameters()
+        with made_on_cpu(self, device):
+            self.factors = nn.ModuleList(
+                _Factor(shape, active, block_size, dtype) for shape, active in zip(shapes, patterns, strict=True)
+            )
+            self._add_bias(bias, dtype)
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the factors normally, so that activations keep their size, or set each to the identity."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tessera import _structured as operators
 from tessera.nn import _transforms, formulas
+from tessera.nn._sparse import made_on_cpu
 from tessera.nn._structured import StructuredLinear, rate_scale
 
 
@@ -103,16 +104,17 @@ class FastfoodLinear(StructuredLinear):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, device)
+        super().__init__(in_features, out_features)
         size = 1 << _transforms.levels_for(in_features)
         shape = (-(-out_features // size), size)
-        for name in ("S", "G", "B"):
-            self.register_parameter(name, nn.Parameter(torch.empty(shape, dtype=dtype)))
-        if permutation is None:
-            permutation = torch.stack([torch.randperm(size) for _ in range(shape[0])])
-        self.register_buffer("P", _transforms.checked_permutation(permutation, shape))
-        self._add_bias(bias, dtype)
-        self.reset_parameters()
+        with made_on_cpu(self, device):
+            for name in ("S", "G", "B"):
+                self.register_parameter(name, nn.Parameter(torch.empty(shape, dtype=dtype)))
+            if permutation is None:
+                permutation = torch.stack([torch.randperm(size) for _ in range(shape[0])])
+            self.register_buffer("P", _transforms.checked_permutation(permutation, shape))
+            self._add_bias(bias, dtype)
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the diagonals as for random features; the permutation stays."""

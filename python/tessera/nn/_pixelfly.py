@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
-from tessera.nn._sparse import SparseLinear, check_layer, checked_size
+from tessera.nn._sparse import SparseLinear, check_layer, checked_size, made_on_cpu
 from tessera.nn._structured import checked_input, rate_scale
 
 
@@ -61,7 +61,7 @@ class PixelflyLinear(SparseLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         nn.Module.__init__(self)
-        check_layer(in_features, out_features, device)
+        check_layer(in_features, out_features, None)
         if butterfly_size is None:
             cells = min(in_features, out_features) // checked_size("block_size", block_size)
             butterfly_size = max(2, 1 << max(0, cells.bit_length() - 1))
@@ -72,11 +72,12 @@ class PixelflyLinear(SparseLinear):
         stored_size = next(b for b in (32, 16, 8, 4, 1) if block_size % b == 0)
         finer = active.repeat_interleave(block_size // stored_size, 0).repeat_interleave(block_size // stored_size, 1)
         rows, cols = _blocks.grid_of(out_features, in_features, stored_size)
-        positions = finer[:rows, :cols].reshape(-1).nonzero().reshape(-1)
-        self._build((out_features, in_features), positions, bias, stored_size, False, None, dtype)
-        self.lowrank_first = nn.Linear(in_features, rank, bias=False, dtype=dtype) if rank else None
-        self.lowrank_second = nn.Linear(rank, out_features, bias=False, dtype=dtype) if rank else None
-        self.reset_parameters()
+        with made_on_cpu(self, device):
+            positions = finer[:rows, :cols].reshape(-1).nonzero().reshape(-1)
+            self._build((out_features, in_features), positions, bias, stored_size, False, None, dtype)
+            self.lowrank_first = nn.Linear(in_features, rank, bias=False, dtype=dtype) if rank else None
+            self.lowrank_second = nn.Linear(rank, out_features, bias=False, dtype=dtype) if rank else None
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the parts uniformly, each as for a layer of its own."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -65,17 +66,13 @@ class SparseLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        # Not torch.get_default_device(): that of PyTorch 2.6 does not see `with torch.device(…)`.
-        device = torch.empty(0).device if device is None else torch.device(device)
-        _check(in_features, out_features, block_size, None if device.type == "meta" else device)
+        _check(in_features, out_features, block_size, None)
         rows, cols = _blocks.grid_of(out_features, in_features, block_size)
         count = _blocks.count_for(density, rows * cols)
-        with torch.device("cpu"):
+        with made_on_cpu(self, device):
             positions = _blocks.random_positions(count, rows * cols)
             self._build((out_features, in_features), positions, bias, block_size, dynamic, activation, dtype)
-            if device.type == "cpu":
-                self.reset_parameters()
-        self.to(device)
+            self.reset_parameters()
 
     def _build(
         self,
@@ -448,6 +445,18 @@ def checked_size(name: str, value: Any, least: int = 1, most: int | None = None)
         allowed = f"at least {least}" if most is None else f"{least} to {most}"
         raise ValueError(f"{name} is {size}; it must be {allowed}")
     return size
+
+
+@contextmanager
+def made_on_cpu(layer: nn.Module, device: Any) -> Iterator[None]:
+    """Makes a layer where its indices have values, and moves it to its device: `meta`, or the CPU."""
+    # Not torch.get_default_device(): that of PyTorch 2.6 does not see `with torch.device(…)`.
+    chosen = torch.empty(0).device if device is None else torch.device(device)
+    if chosen.type not in ("cpu", "meta"):
+        raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {chosen}: make the layer there")
+    with torch.device("cpu"):
+        yield
+    layer.to(chosen)
 
 
 def check_layer(in_features: int, out_features: int, device: Any) -> None:

@@ -91,6 +91,10 @@ class Network(nn.Sequential):
         if self.backend == "dense":
             result, spiked = self._dense(input.to_dense() if isinstance(input, SpikeEvents) else input)
             return (result, spiked) if return_counts else result
+        if torch._C._are_functorch_transforms_active():
+            raise NotImplementedError(
+                "a network on lists of spikes under a transform of torch.func: use loss.backward(), or backend='dense'"
+            )
         events = input if isinstance(input, SpikeEvents) else SpikeEvents.from_dense(input)
         first = self.pairs[0][0].in_features
         if events.features != first:

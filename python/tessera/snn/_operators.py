@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from tessera import _tessera
+from tessera._autograd import differentiable
 from tessera._operators import library, refuse_device
 
 _NEURON = (
@@ -189,4 +190,5 @@ for _name, _cpu, _fake, _prepare, _derivative in (
     library.impl(_name, _cpu, "CPU")
     library.impl(_name, refuse_device, "CUDA")
     torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
-    torch.library.register_autograd(f"tessera::{_name}", _derivative, setup_context=_prepare, lib=library)
+    _operator = getattr(torch.ops.tessera, _name).default
+    library.impl(_name, differentiable(_operator, _cpu, _prepare, _derivative), "Autograd", with_keyset=True)
