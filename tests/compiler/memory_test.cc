@@ -103,6 +103,15 @@ TEST(Liveness, WhatAPassLeavesToTheNextLivesDuringTheWholeLoop) {
   EXPECT_EQ(Temporaries::arena(*written.compile({written.program.repeat(3, kills)})), 2 * kBytes);
 }
 
+TEST(Liveness, ALoopOfOnePassLeavesNothingToTheNext) {
+  // t0 is read first: only another pass needs it after that.
+  for (const auto& [times, live] : {std::pair(1U, 2U), {2U, 3U}}) {
+    Temporaries p(3);
+    const StepId body = p.program.sequence({p.add(0, 0, 1), p.fill(2), p.add(1, 2, 1)});
+    EXPECT_EQ(Temporaries::arena(*p.compile({p.fill(0), p.program.repeat(times, body)})), live * kBytes);
+  }
+}
+
 TEST(Liveness, WhatIsReadAfterALoopLivesThroughIt) {
   Temporaries p(4);
   const StepId body = p.program.sequence({p.fill(1), p.add(1, 1, 2)});

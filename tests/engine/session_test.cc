@@ -261,6 +261,31 @@ TEST_P(StateFile, KeepsEveryBit) {
   EXPECT_EQ(bytes(), once);
 }
 
+TEST_P(StateFile, HasAllStateWhereverItIsAmongTheVariables) {
+  const program::TileId space = GetParam().kind == machine::Kind::tiled ? 0 : program::kShared;
+  Program p;
+  std::vector<program::StepId> steps;
+  for (const char* name : {"first", "second", "third"}) {
+    const auto counter = p.add(variable(name, Type::u32, 1, 1, Role::state, space));
+    p.add(variable(std::string(name) + ".beside", Type::u32, 1, 1, Role::temporary, space));
+    steps.push_back(
+        p.execute(ComputeSet{name,
+                             Phase::compute,
+                             {vertex(testing::increment_codelet, 0, {field(counter, kOne)}, {int64_t{1}})}}));
+  }
+  p.set_main(p.sequence(std::move(steps)));
+  const auto executable = compiler::compile(std::move(p), GetParam());
+  Session saved(executable), loaded(executable);
+  for (int i = 0; i < 5; ++i) saved.run({}, {.threads = 1});
+  saved.save(path_);
+  loaded.load(path_);
+  for (const char* name : {"first", "second", "third"}) {
+    std::vector<uint32_t> count(1);
+    loaded.read(name, view_of(count, Type::u32, 1, 1));
+    EXPECT_EQ(count[0], 5U) << name;
+  }
+}
+
 TEST_P(StateFile, IsOfAnyMachine) {
   Session saved(summing(GetParam()));
   run(saved, 3);

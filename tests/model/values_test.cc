@@ -219,8 +219,8 @@ TEST(Replicas, HaveArraysForAllTheirRows) {
   add_training(loss, {.replicas = 4});
   Session session(g, Machine::find("m2000").with("tiles", 8));
   for (const ArrayType& array : session.arrays()) {
-    if (array.name == "x") EXPECT_EQ(array.type.shape, (Shape{12, 8}));
-    if (array.name == "y") EXPECT_EQ(array.type.shape, (Shape{12, 4}));
+    const std::map<std::string, Shape> shapes = {{"x", {12, 8}}, {"y", {12, 4}}, {"loss", {}}, {"rate", {}}};
+    EXPECT_EQ(array.type.shape, shapes.at(array.name));
     EXPECT_EQ(array.is_input, array.name != "y" && array.name != "loss");
   }
   const Arrays inputs = narrowed(
@@ -264,6 +264,17 @@ TEST(MicroBatches, HaveTheirRowsInInputsThatNothingUsesToo) {
   EXPECT_EQ(g.bound_type(unused.id).shape, (Shape{6, 8}));
   session.run(Arrays{{"x", std::vector<float>(48)}, {"unused", std::vector<float>(48)}, {"rate", {0.5F}}});
   EXPECT_TRUE(says(error_of<UsageError>([&] { relu(unused); }), "used for each micro-batch and for all"));
+}
+
+TEST(Structured, TakesRowsOfFeaturesThatAreNotSparse) {
+  Graph g;
+  const Value c = g.parameter("c", {16});
+  const Value scalar = g.input("scalar", Shape{}), integers = g.input("integers", {3, 16}, Type::u32);
+  const Value matrix =
+      g.sparse_parameter("matrix", sparse::generate_pattern({PatternKind::random, 16, 16, 0.5, 4, 1}));
+  for (const Value& x : {scalar, matrix})
+    EXPECT_TRUE(says(error_of<UsageError>([&] { circulant(x, c); }), "it must be [..., features]"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] { circulant(integers, c); }), "use f32, f16 or bf16"));
 }
 
 TEST(Names, OfInputsAndOutputsDiffer) {

@@ -81,6 +81,13 @@ TEST(SpikingPartition, MakesListsOfSmallLayersOnOtherTiles) {
   EXPECT_GE(small.first_list_tile, large.first_list_tile + large.list_tiles());
 }
 
+TEST(SpikingPartition, MakesListsOfLayersWithATileForEachSampleAtHome) {
+  const SpikingTilePartition partition = partition_spiking(layers_of({12, 4}), toy_machine(20), {2, 2});
+  expect_complete(partition, 6, 20);
+  EXPECT_EQ(partition.layers[0].tiles, 6U);
+  EXPECT_EQ(partition.layers[0].first_list_tile, partition.layers[0].first_tile);
+}
+
 TEST(SpikingPartition, MakesListsAtHomeWhereOthersAreBusy) {
   const SpikingTilePartition partition = partition_spiking(layers_of({12, 4}), toy_machine(8), {2, 2});
   expect_complete(partition, 6, 8);

@@ -106,6 +106,18 @@ Learned least_of(LayerKind kind) {
 
 class TrainerTest : public testing::TestWithParam<Setting> {};
 
+TEST(Trainer, MeasuresTheOperationsOfASampleOfSteps) {
+  Trainer trainer(settings_of(kSettings[0], 3), images(), Machine::host(1));
+  const TrainingResult result = trainer.train();
+  ASSERT_GT(result.steps_run, 32U);
+  ASSERT_EQ(result.measured.size(), trainer.graph().nodes().size());
+  double total = 0;
+  for (double seconds : result.measured) total += seconds;
+  // Those of one step, however noisy the machine.
+  EXPECT_GT(total, 0.05 * result.step_seconds);
+  EXPECT_LT(total, 5 * result.step_seconds);
+}
+
 TEST_P(TrainerTest, Learns) {
   Trainer trainer(settings_of(GetParam(), 8), images(), Machine::host(2));
   const TrainingResult result = trainer.train();
