@@ -1,7 +1,27 @@
-"""Shared fixtures: reproducible random numbers."""
+"""An environment of the tests' own, and reproducible random numbers."""
+
+import os
+import pathlib
+import tempfile
 
 import numpy as np
 import pytest
+
+# What belongs to the user is neither read nor written; before anything asks the environment. Names with TEST are for
+# tests, and TESSERA_DATA says where data lie.
+OWN = tempfile.TemporaryDirectory(prefix="tessera-test-")
+for _name in list(os.environ):
+    is_for_tests = _name.startswith("TESSERA_TEST_") or _name == "TESSERA_DATA"
+    if _name.startswith(("TESSERA_", "OMP_", "GOMP_", "XDG_")) and not is_for_tests:
+        del os.environ[_name]
+os.environ["HOME"] = OWN.name
+os.environ["TESSERA_CACHE"] = str(pathlib.Path(OWN.name) / "cache")
+
+
+@pytest.fixture
+def own_folder() -> pathlib.Path:
+    """Where home and caches lie."""
+    return pathlib.Path(OWN.name)
 
 
 @pytest.fixture

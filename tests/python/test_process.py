@@ -1,5 +1,6 @@
 """Threads, processes and settings."""
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -94,3 +95,12 @@ def test_forked_processes_use_what_their_parent_used(rng):
         stop.set()
         busy.join()
     np.testing.assert_array_equal(spmm(x), wanted)
+
+
+def test_tests_have_an_environment_of_their_own(own_folder):
+    printed = run("import json, os; print(json.dumps(dict(os.environ)))").stdout
+    environment = json.loads(printed)
+    assert environment["HOME"] == str(own_folder)
+    assert environment.pop("TESSERA_CACHE") == str(own_folder / "cache")
+    of_library = {name for name in environment if name.startswith(("TESSERA_", "XDG_", "OMP_", "GOMP_"))}
+    assert {name for name in of_library if not name.startswith("TESSERA_TEST_")} <= {"TESSERA_DATA"}
