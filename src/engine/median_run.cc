@@ -17,6 +17,12 @@ constexpr double kMeasureSeconds = 0.3;
 
 }  // namespace
 
+TimedRun median_of(std::vector<TimedRun> runs) {
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::ranges::nth_element(runs, middle, {}, &TimedRun::seconds);
+  return std::move(*middle);
+}
+
 TimedRun median_run(const std::function<Profile(std::vector<TraceEvent>&)>& run) {
   for (int i = 0; i < kWarmUps; ++i) {
     std::vector<TraceEvent> ignored;
@@ -32,10 +38,7 @@ TimedRun median_run(const std::function<Profile(std::vector<TraceEvent>&)>& run)
     total += seconds;
     runs.push_back({seconds, std::move(profile), std::move(trace)});
   }
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::nth_element(runs.begin(), middle, runs.end(),
-                   [](const TimedRun& a, const TimedRun& b) { return a.seconds < b.seconds; });
-  return std::move(*middle);
+  return median_of(std::move(runs));
 }
 
 }  // namespace tessera::engine

@@ -14,6 +14,9 @@ struct TimedRun {
   std::vector<TraceEvent> trace;
 };
 
+/// The one in the middle by time; there must be some.
+TimedRun median_of(std::vector<TimedRun> runs);
+
 /// Repeats until enough is measured; returns the run of median time.
 TimedRun median_run(const std::function<Profile(std::vector<TraceEvent>&)>& run);
 

@@ -48,20 +48,26 @@ struct WeightUse {
   Type type = Type::f32;
 };
 
-/// The first use of a weight by a product; none: it is not used.
-std::optional<WeightUse> first_use(const Graph& graph, const StoredAs& stored, ValueId weight) {
+/// The rows of the first product that uses a weight, and the type of all, or one that holds those of all;
+/// none: it is not used.
+std::optional<WeightUse> use_of(const Graph& graph, const StoredAs& stored, ValueId weight) {
+  std::optional<WeightUse> all;
+  const auto add = [&](const WeightUse& use) {
+    if (all && all->type != use.type) all->type = Type::f32;
+    if (!all) all = use;
+  };
   for (const Node& node : graph.nodes()) {
     if (const auto taken = weight_input(node)) {
       if (weight_of(stored, *taken) == weight)
-        return WeightUse{graph.type(node.inputs[0]).rows(), graph.type(*taken).type};
+        add({graph.type(node.inputs[0]).rows(), graph.type(*taken).type});
     } else if (node.body) {
       const StoredAs in_body = stored_values(*node.body, true);
       for (size_t i = 0; i < node.inputs.size(); ++i)
         if (weight_of(stored, node.inputs[i]) == weight)
-          if (const auto use = first_use(*node.body, in_body, node.body->inputs()[i])) return use;
+          if (const auto use = use_of(*node.body, in_body, node.body->inputs()[i])) add(*use);
     }
   }
-  return {};
+  return all;
 }
 
 /// The chips of a machine of several, divided equally among the stages of a graph.
@@ -190,7 +196,7 @@ void Lowering::place_weights() {
 
 void Lowering::place_weight(ValueId id) {
   TensorType type = graph_.type(id);
-  const WeightUse use = first_use(graph_, lowered_.stored_as, id).value_or(WeightUse{1, type.type});
+  const WeightUse use = use_of(graph_, lowered_.stored_as, id).value_or(WeightUse{1, type.type});
   type.type = use.type;
   lowered_.weights[id] =
       make_weight(builder_of(id), type, graph_.info(id).name, use.rows, !is_function_ && is_forward_only(id));

@@ -43,7 +43,8 @@ class LinearWeight {
 
   /// Of a variable with its values.
   virtual ops::OperandLayout layout() const = 0;
-  /// Type of the gradient.
+  /// Types of the values that products read, and of the gradient.
+  virtual Type type() const = 0;
   virtual Type gradient_type() const = 0;
   /// Types of X and Y.
   virtual Type activation_type() const = 0;

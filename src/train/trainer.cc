@@ -117,7 +117,8 @@ struct Trainer::Impl final : Trained {
   std::optional<uint64_t> order_epoch;
   // Of a call of train():
   uint64_t steps_run = 0;
-  std::vector<double> measured;
+  std::vector<double> measured;  ///< sums over the steps that are measured
+  uint64_t measurements = 0;
   uint64_t cycles = 0, step_cycles = 0;
 };
 
@@ -151,7 +152,7 @@ StepResult Trainer::Impl::step(uint64_t number) {
   const bool measures = machine.is_host() && steps_run % kStepsPerMeasurement == kFirstMeasurement;
   double modelled = 0;
   if (measures)
-    add(trained.measure(arrays), measured);
+    add(trained.measure(arrays), measured), ++measurements;
   else
     modelled = trained.run(arrays);
   steps_run += 1;
@@ -217,13 +218,11 @@ TrainingResult Trainer::train(const TrainingRun& run) {
   Impl& impl = *impl_;
   for (const model::RunCost& cost : {step_cost(), evaluation_cost()})
     if (!cost.overflow.empty()) throw Error(cost.overflow);
-  impl.steps_run = impl.cycles = impl.step_cycles = 0;
+  impl.steps_run = impl.cycles = impl.step_cycles = impl.measurements = 0;
   impl.measured.clear();
   TrainingResult result = impl.loop.run(impl, run);
-  const auto measurements = static_cast<double>(
-      (result.steps_run + kStepsPerMeasurement - kFirstMeasurement - 1) / kStepsPerMeasurement);
   result.measured = impl.measured;
-  for (double& seconds : result.measured) seconds /= measurements;
+  for (double& seconds : result.measured) seconds /= static_cast<double>(impl.measurements);
   result.cycles = impl.cycles;
   result.step_cycles = impl.step_cycles;
   result.evaluation_cycles = impl.cycles_of(impl.evaluation.batch_seconds());

@@ -80,6 +80,27 @@ TEST(Weights, AreMatricesForOtherOperations) {
   }
 }
 
+TEST(Weights, MayHaveProductsOfSeveralTypes) {
+  for (const bool half_first : {false, true}) {
+    Graph g;
+    const Value x = g.input("x", {5, 40}), w = g.parameter("w", {10, 40}, Initial::normal(0.2));
+    const auto half = [&] { return cast(linear(cast(x, Type::f16), cast(w, Type::f16)), Type::f32); };
+    if (half_first) g.output("half first", half());
+    g.output("single", linear(x, w));
+    if (!half_first) g.output("half", half());
+    const WideArrays inputs = random_inputs(g);
+    for (const char* machine : {"host", "bow"}) {
+      Session session(g, Machine::find(machine, 2));
+      WideArrays state = widened(session.state());
+      const Arrays found = session.run(narrowed(inputs));
+      for (const auto& [name, expected] : evaluate(g, inputs, state))
+        for (size_t i = 0; i < expected.size(); ++i)
+          EXPECT_NEAR(found.at(name)[i], expected[i], name == "single" ? 1e-5 : 1e-2)
+              << machine << ' ' << name;
+    }
+  }
+}
+
 TEST(Weights, HaveGradientsFromProductsAndOtherOperations) {
   Graph g;
   const Value w = g.parameter("w", {10, 40}, Initial::normal(0.1)), x = g.input("x", {5, 40});

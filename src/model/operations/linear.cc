@@ -166,8 +166,8 @@ std::vector<OrderChoice> weight_gradient_orders(const OrderQuery& query, const N
   return {{{order, order, Order::stored}, {Order::stored}}};
 }
 
-/// Runs the product with X or dX and Y or dY in the types of the weight's products: 16-bit values of a host
-/// are converted around it.
+/// Runs the product with all operands in the types of the weight's products: 16-bit values of a host are
+/// converted around it, and a weight that has products of several types.
 void run(Lowering& l, LinearWeight& weight, LinearCall call) {
   const Type type = weight.activation_type();
   ops::Operand& result = call.product == Product::forward          ? call.y
@@ -177,6 +177,7 @@ void run(Lowering& l, LinearWeight& weight, LinearCall call) {
   const ops::Operand given = result;
   for (ops::Operand* operand : {&call.x, &call.y})
     if (operand != &result) *operand = l.as_type(*operand, type);
+  if (call.product != Product::sddmm) call.values = l.as_type(call.values, weight.type());
   if (call.bias) call.bias = l.as_type(*call.bias, Type::f32);
   if (l.builder().type_of(given) != wanted)
     result = l.temporary("result", wanted, given.rows(), given.cols());

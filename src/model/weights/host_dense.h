@@ -14,6 +14,7 @@ class HostDenseWeight : public LinearWeight {
       : type_(type.type), panels_{type.shape.at(0), type.shape.at(1)} {}
 
   ops::OperandLayout layout() const override { return {.rows = panels_.rows(), .cols = panels_.cols()}; }
+  Type type() const override { return type_; }
   Type gradient_type() const override { return type_; }
   Type activation_type() const override { return type_; }
   bool takes_mask() const override { return true; }

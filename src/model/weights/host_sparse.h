@@ -15,6 +15,7 @@ class HostSparseWeight : public LinearWeight {
   HostSparseWeight(const TensorType& type, const std::string& name);
 
   ops::OperandLayout layout() const override;
+  Type type() const override { return weight_->type(); }
   Type gradient_type() const override { return Type::f32; }
   Type activation_type() const override { return Type::f32; }
   bool gradient_has_gaps() const override { return weight_->is_dynamic() && weight_->has_blocks(); }

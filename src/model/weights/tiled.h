@@ -17,6 +17,7 @@ class TiledWeight : public LinearWeight {
               bool forward_only);
 
   ops::OperandLayout layout() const override { return forward().layouts.values; }
+  Type type() const override { return type_; }
   Type gradient_type() const override { return type_; }
   Type activation_type() const override { return type_; }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
