@@ -53,6 +53,23 @@ TEST(Verification, FindsOneWrongElementWhereverItIs) {
     }
 }
 
+TEST(Verification, HasNoSmallErrorWhereSomethingIsNoNumber) {
+  Case wrong(100);
+  wrong.y[1234] = NAN;
+  EXPECT_TRUE(std::isnan(wrong.check(Extent::full).max_abs_error));
+  EXPECT_TRUE(std::isnan(wrong.check(Extent::full).max_rel_error));
+  Case unbounded(100);
+  unbounded.y[1234] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isinf(unbounded.check(Extent::full).max_abs_error));
+  // Also where the weight has none, and no other result would be right.
+  for (Extent extent : {Extent::full, Extent::sample}) {
+    Case weight(100);
+    for (float& v : weight.w.values) v = NAN;
+    for (float& v : weight.y) v = NAN;
+    EXPECT_TRUE(std::isnan(weight.check(extent).max_abs_error));
+  }
+}
+
 TEST(Verification, WantsNaNAndInfinityWhereTheReferenceHasThem) {
   Case c(3);
   const float infinity = std::numeric_limits<float>::infinity();
