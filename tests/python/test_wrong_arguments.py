@@ -25,7 +25,7 @@ def public(module, prefix, seen):
         seen.add(id(value))
         if inspect.ismodule(value) and value.__name__.startswith("tessera"):
             yield from public(value, f"{prefix}{name}.", seen)
-        elif callable(value):
+        elif callable(value) and str(getattr(value, "__module__", "")).startswith("tessera"):
             yield f"{prefix}{name}", value
 
 
@@ -39,6 +39,13 @@ def modules():
 
 
 PUBLIC = dict(item for module in modules() for item in public(module, f"{module.__name__}.", set()))
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    """Some of what is called sets them."""
+    yield
+    tessera.set_num_threads(0)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
