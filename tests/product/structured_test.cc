@@ -239,6 +239,18 @@ TEST(Structured, RefusesImpossibleSizes) {
   EXPECT_NE(message(Circulant{8}, 0).find("no samples"), std::string::npos);
 }
 
+TEST(Structured, HasAtMostTwoToThe24Features) {
+  constexpr uint32_t kMost = 1U << 24;
+  const auto largest = [](uint32_t size) {
+    return std::vector<Structure>{Butterfly{size, 1}, Butterfly{1, size}, Circulant{size, 1, 1},
+                                  Toeplitz{size, 1}, Toeplitz{1, size}};
+  };
+  for (const Structure& structure : largest(kMost)) EXPECT_NO_THROW(parameters_of(structure));
+  for (const Structure& structure : largest(kMost + 1))
+    EXPECT_NE(test::error_of<UsageError>([&] { parameters_of(structure); }).find("1 to 16777216"),
+              std::string::npos);
+}
+
 TEST(Structured, RefusesMissingArrays) {
   const StructuredProduct product(Circulant{8}, 2);
   std::vector<float> x(16), c(8);
