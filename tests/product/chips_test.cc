@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 #include <tessera/product.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -108,6 +109,23 @@ TEST(ChipProducts, SpreadLargeOnesAndSayWhenNot) {
   ASSERT_GT(inside.candidates().size(), 4u);
   EXPECT_THAT(inside.candidates()[0].partition, HasSubstr("1 of 4 chips"));
   EXPECT_THAT(inside.candidates()[0].rejected, HasSubstr("slower than"));
+}
+
+TEST(ChipProducts, TakeOperandsWhereTheyLie) {
+  const Numbers large(64, 64, 128, 4);
+  const ops::ProductProblem problem{.n = large.n, .type = Type::f32};
+  const auto layout_of_x = [&](uint32_t count, const ops::LayoutChoices& lying = {}) {
+    const product::Product on(large.w, problem, chips(count), {}, nullptr, {.tiles = lying});
+    return on.tile_plan().layouts.x;
+  };
+  const auto same = [](const ops::OperandLayout& a, const ops::OperandLayout& b) {
+    return std::ranges::equal(a.mapping, b.mapping, [](const auto& m, const auto& n) {
+      return m.box == n.box && m.tile == n.tile;
+    });
+  };
+  const ops::OperandLayout x = layout_of_x(1);
+  EXPECT_TRUE(same(layout_of_x(4, {.x = {x}}), x));
+  EXPECT_FALSE(same(layout_of_x(4), x));
 }
 
 TEST(ChipProducts, OfWeightsLargerThanAChip) {
