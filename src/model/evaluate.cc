@@ -83,15 +83,13 @@ void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) 
   values = Array(begin, begin + static_cast<int64_t>(own));
 }
 
-/// What this operation gives is the same in all replicas.
-bool is_mean(const Node& node) { return node.operation->name == "mean_over_replicas"; }
-
-void average(const Node& node, std::vector<std::vector<Array>>& replicas) {
-  const ValueId of = node.outputs[0];
-  Array mean(replicas[0][of].size());
-  for (const std::vector<Array>& values : replicas)
-    for (size_t i = 0; i < mean.size(); ++i) mean[i] += values[of][i] / static_cast<double>(replicas.size());
-  for (std::vector<Array>& values : replicas) values[of] = mean;
+void combine(const Node& node, std::vector<std::vector<Array>>& replicas) {
+  for (ValueId output : node.outputs) {
+    std::vector<const Array*> results;
+    for (const std::vector<Array>& values : replicas) results.push_back(&values[output]);
+    const Array all = node.operation->traits.over_replicas(results);
+    for (std::vector<Array>& values : replicas) values[output] = all;
+  }
 }
 
 }  // namespace
@@ -108,7 +106,7 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
   for (const Node& node : graph.nodes()) {
     if (node.repeated) continue;
     for (uint32_t r = 0; r < replicas.size(); ++r) run(graph, node, r, replicas[r]);
-    if (is_mean(node)) average(node, replicas);
+    if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
   }
   WideArrays outputs;
   for (const auto& [name, id] : graph.outputs()) {

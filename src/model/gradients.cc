@@ -45,7 +45,7 @@ class Backward {
       dy.push_back(of(output));
       any |= dy.back().has_value();
     }
-    if (!any || node.operation->flat) return;
+    if (!any || node.operation->traits.zero_derivative) return;
     if (node.operation->gradient == nullptr)
       throw UsageError(fmt::format("{} = {}(…) has no gradient, and the loss depends on it",
                                    graph_.info(node.outputs[0]).name, node.operation->name));

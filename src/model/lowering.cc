@@ -180,7 +180,9 @@ void Lowering::place_micro_batches() {
 /// have to find it as their callers do.
 bool Lowering::is_forward_only(ValueId weight) const {
   return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
-    return node.operation->name == "linear" || std::ranges::none_of(node.inputs, [&](ValueId input) {
+    const auto& own = node.operation->traits.weight;
+    return (own && own->product == ops::Product::forward) ||
+           std::ranges::none_of(node.inputs, [&](ValueId input) {
              return weight_of(lowered_.stored_as, input) == weight;
            });
   });
@@ -275,7 +277,7 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     case Kind::result:
       for (const auto& [name, value] : graph_.outputs())
         if (value == id && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
-      if (role != Role::output && graph_.nodes()[node_].operation->name == "linear_weight_gradient" &&
+      if (role != Role::output && is_weight_gradient(graph_.nodes()[node_]) &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
         lowered_.gaps.push_back(id);
@@ -467,10 +469,10 @@ bool Lowering::is_read_later(ValueId id, const Node& update) const {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];
     // A weight's gradient takes only its pattern.
-    const size_t read = node.operation->name == "linear_weight_gradient" ? 2 : node.inputs.size();
+    const size_t read = is_weight_gradient(node) ? node.operation->traits.weight->operand : node.inputs.size();
     if (&node == &update || std::ranges::count(node.inputs.begin(), node.inputs.begin() + read, id) == 0)
       continue;
-    if (n > node_ || (node.operation->aliases && is_read_later(node.outputs[0], update))) return true;
+    if (n > node_ || (node.operation->traits.aliases && is_read_later(node.outputs[0], update))) return true;
   }
   return false;
 }
@@ -496,7 +498,7 @@ std::vector<bool> Lowering::differ_between_replicas() const {
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
     for (ValueId output : node.outputs)
-      differ[output] = (any || node.operation->draws) && node.operation->name != "mean_over_replicas";
+      differ[output] = (any || node.operation->traits.draws) && node.operation->traits.over_replicas == nullptr;
   }
   return differ;
 }

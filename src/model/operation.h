@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/order.h"
+#include "ops/product_problem.h"
 
 namespace tessera::model {
 
@@ -66,6 +67,28 @@ struct Case {
   std::map<size_t, Array> given = {};      ///< contents of inputs that are not random
 };
 
+/// The operand that an operation takes as the weight of a product.
+struct WeightOperand {
+  size_t operand = 0;
+  ops::Product product = ops::Product::forward;  ///< of SDDMM the result is the weight's gradient
+};
+
+/// What the rest of the library knows of an operation.
+struct Traits {
+  std::optional<WeightOperand> weight = {};
+  /// By output of an optimizer's update: the operand whose new contents it is. The first is the parameter;
+  /// operand 0 is its gradient.
+  std::span<const size_t> updates = {};
+  /// Whether elements of the results are 0 where those of the padded inputs are; others are scalars. Then it
+  /// runs on weights in the form that products read, with its padding, and on sparse values. null: never.
+  bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
+  bool aliases = false;          ///< its result may lie where its input does
+  bool draws = false;            ///< random numbers, which differ between replicas
+  bool zero_derivative = false;  ///< wherever there is a derivative
+  /// Of a collective: what all replicas get from the results of each.
+  Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
+};
+
 struct Operation {
   std::string_view name;
   size_t least_inputs = 1;
@@ -79,16 +102,24 @@ struct Operation {
   std::vector<OrderChoice> (*orders)(const OrderQuery&, const Node&) = nullptr;
   void (*lower)(Lowering&, const Node&) = nullptr;
   std::vector<Case> (*cases)() = nullptr;
-  /// Whether elements of the results are 0 where those of the padded inputs are; others are scalars. Then it
-  /// runs on weights in the form that products read, with its padding, and on sparse values. null: never.
-  bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
-  bool aliases = false;  ///< its result may lie where its input does
-  bool draws = false;    ///< random numbers, which differ between replicas
-  bool flat = false;     ///< the derivative is 0 wherever there is one
+  Traits traits = {};
+  /// Takes over an operation whose input 0 is this one's only result and has no other use: the node that
+  /// computes both; none: it cannot. null: never.
+  std::optional<Node> (*absorb)(const Graph& graph, const Node& own, const Node& next) = nullptr;
 };
 
 /// Each element of the results is 0 where that of any padded input is.
 inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }
+
+/// Whether a node is an optimizer's update; the parameter that it changes; all that it changes, by output.
+bool is_update(const Node& node);
+ValueId updated_parameter(const Node& node);
+std::vector<ValueId> updated_values(const Node& node);
+
+/// The weight of a product; none: the operation is another one, or a call.
+std::optional<ValueId> weight_input(const Node& node);
+/// Whether it computes the gradient of a weight, of which it reads the pattern only.
+bool is_weight_gradient(const Node& node);
 
 /// Throw UsageError for a sparse input, and for a value of integers.
 void require_dense(const Signature& signature);

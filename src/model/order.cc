@@ -4,7 +4,6 @@
 #include <set>
 
 #include "model/operation.h"
-#include "model/operations/update.h"
 
 namespace tessera::model {
 namespace {
@@ -42,7 +41,7 @@ class StoredValues {
     if (info.kind != Kind::result)
       return is_leaf(id) ? std::optional(info.belongs.value_or(id)) : std::nullopt;
     const Node& node = graph_.nodes()[*info.node];
-    if (node.operation->keeps_zeros == nullptr) return {};
+    if (node.operation->traits.keeps_zeros == nullptr) return {};
     for (ValueId input : node.inputs)
       if (graph_.type(input).shape == info.type.shape)
         if (const auto leaf = leaf_of(input)) return leaf;
@@ -55,7 +54,7 @@ class StoredValues {
 
   void follow(const Node& node) {
     if (node.body) return follow_call(node);
-    if (node.operation->name == "linear_weight_gradient")
+    if (is_weight_gradient(node))
       stored_[node.outputs[0]] = weight_of(stored_, *weight_input(node));
     if (is_update(node)) return follow_update(node);
     const std::optional<ValueId> form = form_of(node);
@@ -66,7 +65,7 @@ class StoredValues {
 
   /// The form that an operation element by element keeps: that of all its inputs but scalars.
   std::optional<ValueId> form_of(const Node& node) const {
-    if (node.operation->keeps_zeros == nullptr) return {};
+    if (node.operation->traits.keeps_zeros == nullptr) return {};
     std::optional<ValueId> form;
     std::vector<bool> padded;
     for (ValueId input : node.inputs) {
@@ -75,7 +74,7 @@ class StoredValues {
       if (stored_[input] && form && *form != *stored_[input]) return {};
       if (stored_[input]) form = stored_[input];
     }
-    return form && node.operation->keeps_zeros(padded) ? form : std::nullopt;
+    return form && node.operation->traits.keeps_zeros(padded) ? form : std::nullopt;
   }
 
   void follow_update(const Node& node) {
@@ -283,13 +282,6 @@ std::vector<ValueId> weights_of(const Node& node) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (in_body[inputs[i]]) weights.push_back(node.inputs[i]);
   return weights;
-}
-
-std::optional<ValueId> weight_input(const Node& node) {
-  const std::string_view name = node.operation->name;
-  if (name == "linear" || name == "linear_input_gradient") return node.inputs[1];
-  if (name == "linear_weight_gradient") return node.inputs[2];
-  return {};
 }
 
 ChosenOrders choose_orders(const OrderQuery& query) { return Choice(query).run(); }

@@ -62,8 +62,6 @@ StoredAs stored_values(const Graph& graph, bool is_function = false);
 
 /// The weight whose form a product's weight has, or is brought to: that in whose form it lies, or itself.
 inline ValueId weight_of(const StoredAs& stored_as, ValueId id) { return stored_as.at(id).value_or(id); }
-/// The weight of a product; none: the operation is another one, or a call.
-std::optional<ValueId> weight_input(const Node& node);
 /// The values that a product or a call takes in the form of weights.
 std::vector<ValueId> weights_of(const Node& node);
 

@@ -23,10 +23,7 @@ class Fusion {
   }
 
   std::vector<Node> run() {
-    for (Node& node : nodes_) {
-      if (node.operation->name == "relu" || node.operation->name == "gelu") activation(node);
-      if (node.operation->name == "relu_gradient") mask(node);
-    }
+    for (const Node& node : nodes_) absorb(node);
     std::vector<Node> kept;
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (!removed_[i]) kept.push_back(std::move(nodes_[i]));
@@ -34,33 +31,22 @@ class Fusion {
   }
 
  private:
-  /// The node that computes a value which nothing else uses; null: another one.
-  Node* sole_producer(ValueId id, std::string_view operation) {
+  /// Joins a node with the one before it that computes its first input, which nothing else uses.
+  void absorb(const Node& node) {
+    if (node.inputs.empty()) return;
+    const std::optional<uint32_t> before = graph_.info(node.inputs[0]).node;
+    if (!before || uses_[node.inputs[0]] != 1 || removed_[*before]) return;
+    Node& producer = nodes_[*before];
+    if (producer.operation->absorb == nullptr) return;
+    std::optional<Node> both = producer.operation->absorb(graph_, producer, node);
+    if (!both || !std::ranges::all_of(both->inputs, [&](ValueId id) { return is_before(id, *before); })) return;
+    producer = *std::move(both);
+    removed_[static_cast<size_t>(&node - nodes_.data())] = true;
+  }
+
+  bool is_before(ValueId id, uint32_t node) const {
     const std::optional<uint32_t> producer = graph_.info(id).node;
-    if (!producer || uses_[id] != 1 || removed_[*producer]) return nullptr;
-    return nodes_[*producer].operation->name == operation ? &nodes_[*producer] : nullptr;
-  }
-
-  void remove(const Node& node) { removed_[static_cast<size_t>(&node - nodes_.data())] = true; }
-
-  void activation(Node& node) {
-    Node* product = sole_producer(node.inputs[0], "linear");
-    if (product == nullptr || product->attributes.contains("activation")) return;
-    product->attributes["activation"] = std::string(node.operation->name);
-    product->outputs = node.outputs;
-    remove(node);
-  }
-
-  /// The mask is a result of the forward pass, so it is known where the product is.
-  void mask(Node& node) {
-    Node* product = sole_producer(node.inputs[0], "linear_input_gradient");
-    if (product == nullptr || product->inputs.size() > 2) return;
-    if (!(graph_.type(node.inputs[1]) == graph_.type(node.outputs[0]))) return;
-    const std::optional<uint32_t> producer = graph_.info(node.inputs[1]).node;
-    if (producer && *producer > static_cast<size_t>(product - nodes_.data())) return;
-    product->inputs.push_back(node.inputs[1]);
-    product->outputs = node.outputs;
-    remove(node);
+    return !producer || *producer < node;
   }
 
   const Graph& graph_;

@@ -1,4 +1,4 @@
-// The structure of the tree: which room may include which, and how long a file may be.
+// The structure of the tree: which module may include which, and how long a file may be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A room may include itself and the rooms before it.
-const std::vector<std::string> kRooms = {"base",     "sparse", "io",     "machine", "program", "kernels",
+/// A module may include itself and the modules before it.
+const std::vector<std::string> kModules = {"base",     "sparse", "io",     "machine", "program", "kernels",
                                          "compiler", "ops",    "engine", "product", "model",   "packing",
                                          "data",     "train",  "check",  "report",  "studies"};
 constexpr size_t kMostLines = 800;
@@ -45,30 +45,30 @@ std::vector<std::string> includes_of(const fs::path& file) {
 }
 
 /// The first part of a path.
-std::string room_of(const std::string& path) { return path.substr(0, path.find('/')); }
+std::string module_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
-size_t position_of(const std::string& room) {
-  return static_cast<size_t>(std::find(kRooms.begin(), kRooms.end(), room) - kRooms.begin());
+size_t position_of(const std::string& module) {
+  return static_cast<size_t>(std::find(kModules.begin(), kModules.end(), module) - kModules.begin());
 }
 
-TEST(Architecture, EveryFolderOfTheSourceIsARoom) {
+TEST(Architecture, EveryFolderOfTheSourceIsAModule) {
   for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / "src")) {
     if (!entry.is_directory()) continue;
-    EXPECT_LT(position_of(entry.path().filename()), kRooms.size())
-        << entry.path() << " is no room of the design";
+    EXPECT_LT(position_of(entry.path().filename()), kModules.size())
+        << entry.path() << " is no module of the design";
   }
 }
 
-TEST(Architecture, RoomsIncludeOnlyRoomsAboveThem) {
+TEST(Architecture, ModulesIncludeOnlyModulesAboveThem) {
   size_t arrows = 0;
   for (const fs::path& file : sources_under("src")) {
-    const std::string room = room_of(fs::relative(file, kRoot / "src"));
+    const std::string module = module_of(fs::relative(file, kRoot / "src"));
     for (const std::string& include : includes_of(file)) {
       if (include[0] != '"') continue;
-      const std::string to = room_of(include.substr(1));
+      const std::string to = module_of(include.substr(1));
       if (to == "hwy") continue;  // a library that wants quotes
       ++arrows;
-      EXPECT_LE(position_of(to), position_of(room)) << file << " includes " << include.substr(1);
+      EXPECT_LE(position_of(to), position_of(module)) << file << " includes " << include.substr(1);
     }
   }
   EXPECT_GT(arrows, 50u);
@@ -104,6 +104,19 @@ TEST(Architecture, HeadersAreIncludedOnce) {
       std::ifstream in(file);
       const std::string text(std::istreambuf_iterator<char>(in), {});
       EXPECT_NE(text.find("#pragma once"), std::string::npos) << file;
+    }
+}
+
+/// What an operation is, its traits say; its name is for people.
+TEST(Architecture, OnlyOperationsCompareNamesOfOperations) {
+  static const std::regex kComparison(
+      R"((operation(->|\.)name\s*[=!]=)|([=!]=\s*\w*(->|\.)?operation(->|\.)name))");
+  for (const std::string folder : {"src", "cli", "python"})
+    for (const fs::path& file : sources_under(folder)) {
+      if (file.parent_path().filename() == "operations") continue;
+      std::ifstream in(file);
+      for (std::string line; std::getline(in, line);)
+        EXPECT_FALSE(std::regex_search(line, kComparison)) << file << ": " << line;
     }
 }
 

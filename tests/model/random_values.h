@@ -34,9 +34,7 @@ inline std::vector<float> narrowed(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
-inline bool is_update(const Operation& operation) {
-  return operation.name == "sgd" || operation.name == "adam";
-}
+inline bool is_update(const Operation& operation) { return !operation.traits.updates.empty(); }
 
 /// A case as a graph: its inputs "x0", "x1", …, and outputs "y0", …
 struct CaseGraph {
@@ -46,13 +44,13 @@ struct CaseGraph {
   WideArrays state;
 
   CaseGraph(const Operation& operation, const Case& c, uint64_t seed) {
-    const bool linear = operation.name.starts_with("linear");
+    const auto& weight = operation.traits.weight;
     for (uint32_t i = 0; i < c.inputs.size(); ++i) {
       const std::string name = "x" + std::to_string(i);
       const TensorType& type = c.inputs[i];
       const bool updated = is_update(operation) && i >= 2 && type.type != Type::u32;
       const bool is_weight = updated || (operation.name == "call" && type.rows() > 6) ||
-                             (linear && i == (operation.name == "linear_weight_gradient" ? 2 : 1));
+                             (weight && i == weight->operand);
       if (type.pattern)
         inputs.push_back(graph.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
       else if (is_weight)

@@ -39,7 +39,8 @@ std::vector<Case> cases() {
 }
 
 constexpr Operation kAccumulate[] = {
-    {"accumulate", 1, 1, infer, nullptr, reference, same_orders, lower, cases, always_keeps_zeros}};
+    {"accumulate", 1, 1, infer, nullptr, reference, same_orders, lower, cases,
+     {.keeps_zeros = always_keeps_zeros}}};
 
 }  // namespace
 

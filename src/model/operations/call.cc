@@ -17,7 +17,7 @@ void check_function(const Graph& function) {
       throw UsageError(
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
   for (const Node& node : function.nodes())
-    if (node.operation->draws)
+    if (node.operation->traits.draws)
       throw UsageError("a function cannot draw random numbers, which would be the same in every call");
   for (ValueId id : function.inputs())
     if (function.type(id).capacity)

@@ -40,7 +40,8 @@ std::vector<Case> cases() {
 }
 
 constexpr Operation kCast[] = {
-    {"cast", 1, 1, infer, gradient, reference, same_orders, lower, cases, always_keeps_zeros}};
+    {"cast", 1, 1, infer, gradient, reference, same_orders, lower, cases,
+     {.keeps_zeros = always_keeps_zeros}}};
 
 }  // namespace
 

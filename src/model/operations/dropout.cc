@@ -94,7 +94,7 @@ constexpr Operation kDropout[] = {{.name = "dropout",
                                    .orders = orders,
                                    .lower = lower,
                                    .cases = cases,
-                                   .draws = true}};
+                                   .traits = {.draws = true}}};
 
 }  // namespace
 

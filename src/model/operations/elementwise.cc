@@ -131,7 +131,7 @@ constexpr Operation unary(std::string_view name) {
           same_orders,
           lower_unary<op>,
           unary_cases<op>,
-          keeps_zero(op) ? always_keeps_zeros : nullptr};
+          {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr}};
 }
 
 // Two operands.
@@ -281,10 +281,7 @@ constexpr Operation binary(std::string_view name) {
           same_orders,
           lower_binary<op>,
           binary_cases<op>,
-          binary_keeps_zeros<op>,
-          false,
-          false,
-          op == Binary::equal};
+          {.keeps_zeros = binary_keeps_zeros<op>, .zero_derivative = op == Binary::equal}};
 }
 
 constexpr Operation kElementwise[] = {

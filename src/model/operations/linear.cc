@@ -240,6 +240,25 @@ void lower_weight_gradient(Lowering& l, const Node& node) {
   run(l, weight, call);
 }
 
+std::optional<Node> absorb_activation(const Graph&, const Node& own, const Node& next) {
+  const std::string_view name = next.operation->name;
+  if ((name != "relu" && name != "gelu") || own.attributes.contains("activation")) return {};
+  Node both = own;
+  both.attributes["activation"] = std::string(name);
+  both.outputs = next.outputs;
+  return both;
+}
+
+std::optional<Node> absorb_mask(const Graph& graph, const Node& own, const Node& next) {
+  if (next.operation->name != "relu_gradient" || own.inputs.size() > 2) return {};
+  const ValueId mask = next.inputs[1];
+  if (!(graph.type(mask) == graph.type(next.outputs[0]))) return {};
+  Node both = own;
+  both.inputs.push_back(mask);
+  both.outputs = next.outputs;
+  return both;
+}
+
 TensorType dense(Type type, uint32_t m, uint32_t k) { return {type, {m, k}, {}, {}}; }
 
 TensorType sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
@@ -294,12 +313,14 @@ std::vector<Case> weight_gradient_cases() {
 }
 
 constexpr Operation kLinear[] = {
-    {"linear", 2, 3, infer_forward, gradient, forward_reference, forward_orders, lower_forward,
-     forward_cases},
+    {"linear", 2, 3, infer_forward, gradient, forward_reference, forward_orders, lower_forward, forward_cases,
+     {.weight = {{1, Product::forward}}}, absorb_activation},
     {"linear_input_gradient", 2, 3, infer_input_gradient, nullptr, input_gradient_reference,
-     input_gradient_orders, lower_input_gradient, input_gradient_cases},
+     input_gradient_orders, lower_input_gradient, input_gradient_cases,
+     {.weight = {{1, Product::input_gradient}}}, absorb_mask},
     {"linear_weight_gradient", 3, 3, infer_weight_gradient, nullptr, weight_gradient_reference,
-     weight_gradient_orders, lower_weight_gradient, weight_gradient_cases},
+     weight_gradient_orders, lower_weight_gradient, weight_gradient_cases,
+     {.weight = {{2, Product::sddmm}}}},
 };
 
 }  // namespace

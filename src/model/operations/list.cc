@@ -43,6 +43,27 @@ void require_float(const Signature& s, const TensorType& value) {
         fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(value)));
 }
 
+bool is_update(const Node& node) { return !node.operation->traits.updates.empty(); }
+
+ValueId updated_parameter(const Node& node) { return node.inputs[node.operation->traits.updates.front()]; }
+
+std::vector<ValueId> updated_values(const Node& node) {
+  std::vector<ValueId> updated;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    updated.push_back(node.inputs[node.operation->traits.updates[i]]);
+  return updated;
+}
+
+std::optional<ValueId> weight_input(const Node& node) {
+  const auto& weight = node.operation->traits.weight;
+  return weight ? std::optional(node.inputs[weight->operand]) : std::nullopt;
+}
+
+bool is_weight_gradient(const Node& node) {
+  const auto& weight = node.operation->traits.weight;
+  return weight && weight->product == ops::Product::sddmm;
+}
+
 std::vector<std::string_view> operation_names() {
   std::vector<std::string_view> names;
   for (const Operation* operation : all_operations()) names.push_back(operation->name);

@@ -16,8 +16,14 @@ Types infer(const Signature& s) {
   return {s.inputs[0]};
 }
 
-/// Of one replica; evaluate() has the others.
 std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
+
+Array mean(std::span<const Array* const> results) {
+  Array mean(results.front()->size());
+  for (const Array* result : results)
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] += (*result)[i] / static_cast<double>(results.size());
+  return mean;
+}
 
 /// Scales a replica's value before it is summed, instead of the sum.
 program::VariableId scale(Lowering& l) {
@@ -44,7 +50,8 @@ void lower(Lowering& l, const Node& node) {
 std::vector<Case> cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
 
 constexpr Operation kReplicas[] = {
-    {kName, 1, 1, infer, nullptr, reference, same_orders, lower, cases, always_keeps_zeros, true}};
+    {kName, 1, 1, infer, nullptr, reference, same_orders, lower, cases,
+     {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean}}};
 
 }  // namespace
 

@@ -279,11 +279,11 @@ constexpr Operation kShape[] = {
      [] {
        return std::vector<Case>{{{{Type::f32, {7, 33}, {}, {}}}}, {{{Type::f16, {16, 3}, {}, {}}}}};
      },
-     nullptr, true},
+     {.aliases = true}},
     {"reshape", 1, 1, infer_reshape,
      [](const Differentiation& d) { return Gradients{reshape(*d.dy[0], d.input(0).shape())}; },
      [](const Evaluation& e) { return std::vector<Array>{*e.inputs[0]}; }, reshape_orders, lower_reshape,
-     reshape_cases, nullptr, true},
+     reshape_cases, {.aliases = true}},
     {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_orders, lower_slice, slice_cases},
     {"concatenate", 1, kMostConcatenated, infer_concatenate, concatenate_gradient, concatenate_reference,
      same_orders, lower_concatenate, concatenate_cases},

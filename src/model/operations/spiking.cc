@@ -414,7 +414,7 @@ constexpr Operation kSpiking[] = {
      .orders = orders,
      .lower = lower,
      .cases = cases,
-     .draws = true},
+     .traits = {.draws = true}},
     {"spiking_gradients", kGradientsParameters, kAnyNumber, infer_gradients, nullptr,
      spiking_gradients_reference, orders, lower_gradients, gradients_cases},
 };

@@ -179,25 +179,19 @@ void lower(Lowering& l, const Node& node) {
   l.run(build_map(l.builder(), update.operation, plan, update.operands));
 }
 
+constexpr size_t kUpdatedBySgd[] = {kWeight, kVelocity};
+constexpr size_t kUpdatedByAdam[] = {kWeight, kFirst, kSecond};
+
 constexpr Operation kUpdate[] = {
-    {"sgd", 3, 4, infer_sgd, nullptr, sgd_reference, same_orders, lower, sgd_cases},
-    {"adam", kAdamInputs, kAdamInputs, infer_adam, nullptr, adam_reference, same_orders, lower, adam_cases},
+    {"sgd", 3, 4, infer_sgd, nullptr, sgd_reference, same_orders, lower, sgd_cases,
+     {.updates = kUpdatedBySgd}},
+    {"adam", kAdamInputs, kAdamInputs, infer_adam, nullptr, adam_reference, same_orders, lower, adam_cases,
+     {.updates = kUpdatedByAdam}},
 };
 
 }  // namespace
 
 std::span<const Operation> update_operations() { return kUpdate; }
-
-bool is_update(const Node& node) { return node.operation->name == "sgd" || node.operation->name == "adam"; }
-
-ValueId updated_parameter(const Node& node) { return node.inputs[kWeight]; }
-
-std::vector<ValueId> updated_values(const Node& node) {
-  if (node.operation->name == "adam")
-    return {node.inputs[kWeight], node.inputs[kFirst], node.inputs[kSecond]};
-  if (node.inputs.size() > kVelocity) return {node.inputs[kWeight], node.inputs[kVelocity]};
-  return {node.inputs[kWeight]};
-}
 
 bool may_update_in_place(const Lowering& l, const Node& update) {
   const std::vector<ValueId> updated = updated_values(update);
