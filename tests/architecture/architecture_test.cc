@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 /// A module may include itself and the modules before it.
 const std::vector<std::string> kModules = {"base",     "sparse", "io",     "machine", "program", "kernels",
-                                         "compiler", "ops",    "engine", "product", "model",   "packing",
-                                         "data",     "train",  "check",  "report",  "studies"};
+                                           "compiler", "ops",    "engine", "product", "model",   "packing",
+                                           "data",     "train",  "check",  "report",  "studies"};
 constexpr size_t kMostLines = 800;
 constexpr size_t kMostPublicHeaders = 14;
 
