@@ -182,9 +182,8 @@ bool Lowering::is_forward_only(ValueId weight) const {
   return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
     const auto& own = node.operation->traits.weight;
     return (own && own->product == ops::Product::forward) ||
-           std::ranges::none_of(node.inputs, [&](ValueId input) {
-             return weight_of(lowered_.stored_as, input) == weight;
-           });
+           std::ranges::none_of(
+               node.inputs, [&](ValueId input) { return weight_of(lowered_.stored_as, input) == weight; });
   });
 }
 
@@ -469,7 +468,8 @@ bool Lowering::is_read_later(ValueId id, const Node& update) const {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];
     // A weight's gradient takes only its pattern.
-    const size_t read = is_weight_gradient(node) ? node.operation->traits.weight->operand : node.inputs.size();
+    const size_t read =
+        is_weight_gradient(node) ? node.operation->traits.weight->operand : node.inputs.size();
     if (&node == &update || std::ranges::count(node.inputs.begin(), node.inputs.begin() + read, id) == 0)
       continue;
     if (n > node_ || (node.operation->traits.aliases && is_read_later(node.outputs[0], update))) return true;
@@ -498,7 +498,8 @@ std::vector<bool> Lowering::differ_between_replicas() const {
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
     for (ValueId output : node.outputs)
-      differ[output] = (any || node.operation->traits.draws) && node.operation->traits.over_replicas == nullptr;
+      differ[output] =
+          (any || node.operation->traits.draws) && node.operation->traits.over_replicas == nullptr;
   }
   return differ;
 }

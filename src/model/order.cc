@@ -54,8 +54,7 @@ class StoredValues {
 
   void follow(const Node& node) {
     if (node.body) return follow_call(node);
-    if (is_weight_gradient(node))
-      stored_[node.outputs[0]] = weight_of(stored_, *weight_input(node));
+    if (is_weight_gradient(node)) stored_[node.outputs[0]] = weight_of(stored_, *weight_input(node));
     if (is_update(node)) return follow_update(node);
     const std::optional<ValueId> form = form_of(node);
     if (!form) return;

@@ -39,7 +39,8 @@ class Fusion {
     Node& producer = nodes_[*before];
     if (producer.operation->absorb == nullptr) return;
     std::optional<Node> both = producer.operation->absorb(graph_, producer, node);
-    if (!both || !std::ranges::all_of(both->inputs, [&](ValueId id) { return is_before(id, *before); })) return;
+    if (!both || !std::ranges::all_of(both->inputs, [&](ValueId id) { return is_before(id, *before); }))
+      return;
     producer = *std::move(both);
     removed_[static_cast<size_t>(&node - nodes_.data())] = true;
   }

@@ -49,8 +49,8 @@ struct CaseGraph {
       const std::string name = "x" + std::to_string(i);
       const TensorType& type = c.inputs[i];
       const bool updated = is_update(operation) && i >= 2 && type.type != Type::u32;
-      const bool is_weight = updated || (operation.name == "call" && type.rows() > 6) ||
-                             (weight && i == weight->operand);
+      const bool is_weight =
+          updated || (operation.name == "call" && type.rows() > 6) || (weight && i == weight->operand);
       if (type.pattern)
         inputs.push_back(graph.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
       else if (is_weight)

@@ -38,9 +38,16 @@ std::vector<Case> cases() {
       {.inputs = {{Type::f32, {5, 33}, {}, {}}}, .attributes = {{"scale", 0.25}}, .differentiable = false}};
 }
 
-constexpr Operation kAccumulate[] = {
-    {"accumulate", 1, 1, infer, nullptr, reference, same_orders, lower, cases,
-     {.keeps_zeros = always_keeps_zeros}}};
+constexpr Operation kAccumulate[] = {{"accumulate",
+                                      1,
+                                      1,
+                                      infer,
+                                      nullptr,
+                                      reference,
+                                      same_orders,
+                                      lower,
+                                      cases,
+                                      {.keeps_zeros = always_keeps_zeros}}};
 
 }  // namespace
 

@@ -39,9 +39,16 @@ std::vector<Case> cases() {
           {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}}};
 }
 
-constexpr Operation kCast[] = {
-    {"cast", 1, 1, infer, gradient, reference, same_orders, lower, cases,
-     {.keeps_zeros = always_keeps_zeros}}};
+constexpr Operation kCast[] = {{"cast",
+                                1,
+                                1,
+                                infer,
+                                gradient,
+                                reference,
+                                same_orders,
+                                lower,
+                                cases,
+                                {.keeps_zeros = always_keeps_zeros}}};
 
 }  // namespace
 

@@ -50,7 +50,15 @@ void lower(Lowering& l, const Node& node) {
 std::vector<Case> cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
 
 constexpr Operation kReplicas[] = {
-    {kName, 1, 1, infer, nullptr, reference, same_orders, lower, cases,
+    {kName,
+     1,
+     1,
+     infer,
+     nullptr,
+     reference,
+     same_orders,
+     lower,
+     cases,
      {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean}}};
 
 }  // namespace

@@ -183,9 +183,25 @@ constexpr size_t kUpdatedBySgd[] = {kWeight, kVelocity};
 constexpr size_t kUpdatedByAdam[] = {kWeight, kFirst, kSecond};
 
 constexpr Operation kUpdate[] = {
-    {"sgd", 3, 4, infer_sgd, nullptr, sgd_reference, same_orders, lower, sgd_cases,
+    {"sgd",
+     3,
+     4,
+     infer_sgd,
+     nullptr,
+     sgd_reference,
+     same_orders,
+     lower,
+     sgd_cases,
      {.updates = kUpdatedBySgd}},
-    {"adam", kAdamInputs, kAdamInputs, infer_adam, nullptr, adam_reference, same_orders, lower, adam_cases,
+    {"adam",
+     kAdamInputs,
+     kAdamInputs,
+     infer_adam,
+     nullptr,
+     adam_reference,
+     same_orders,
+     lower,
+     adam_cases,
      {.updates = kUpdatedByAdam}},
 };
 
