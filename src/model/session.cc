@@ -239,7 +239,7 @@ void Session::save(const std::string& path) const {
 void Session::load(const std::string& path) {
   const Impl::Lock lock(*impl_);
   const StateFile file(path);
-  std::map<std::string, Pattern> patterns;
+  std::map<std::string, Pattern> patterns;  // of parameters that may change theirs
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     if (!impl_->is_own_state(id)) continue;
@@ -248,10 +248,9 @@ void Session::load(const std::string& path) {
     std::optional<Pattern> pattern;
     if (info.type.pattern) pattern = file.pattern(owner.name, *info.type.pattern, info.type.capacity);
     values.emplace_back(id, file.values(info, pattern ? &*pattern : nullptr));
-    if (pattern && info.kind == Kind::parameter) patterns[info.name] = *pattern;
+    if (info.type.capacity && info.kind == Kind::parameter) patterns[info.name] = pattern.value();
   }
-  for (const auto& [name, pattern] : patterns)
-    if (impl_->graph.type(impl_->find_state(name)).capacity) set_pattern(name, pattern);
+  for (const auto& [name, pattern] : patterns) set_pattern(name, pattern);
   for (const auto& [id, array] : values) impl_->write(id, array);
 }
 

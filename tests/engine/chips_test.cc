@@ -152,6 +152,19 @@ TEST(Chips, LoopsKeepTheirClocks) {
   EXPECT_NEAR(run.links.at(0).bytes, 1000 * 99 * 4, 1e-6);
 }
 
+TEST(Chips, LoopsMayLeaveChipsBehind) {
+  for (const bool meet_at_the_end : {false, true}) {
+    Steps s;
+    const VariableId a = s.variable(0, 99), b = s.variable(1, 149), c = s.variable(1, 99);
+    std::vector<StepId> steps = {s.program().repeat(1000, s.program().sequence({s.fill(a), s.fill(b)})),
+                                 s.program().repeat(500, s.fill(b))};
+    if (meet_at_the_end) steps.push_back(s.copy(a, c));
+    const Profile run = account_of(s.done(std::move(steps)), toy_chips(2, 1));
+    EXPECT_NEAR(run.chips[0].total(), meet_at_the_end ? run.chips[1].total() : 1000 * 100, 1e-6);
+    EXPECT_GE(run.chips[1].total(), 1500 * 150);
+  }
+}
+
 TEST(Chips, TracesSayWhenEachChipWasBusy) {
   Steps s;
   const VariableId a = s.variable(0, 99), b = s.variable(1, 49), c = s.variable(1, 99);

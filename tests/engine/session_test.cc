@@ -148,6 +148,14 @@ TEST_P(Sessions, ReadAndWriteArraysOfAnyStrides) {
   EXPECT_EQ(sum_of(session)[11], 121);
 }
 
+TEST_P(Sessions, LendOnlyArraysThatLieInOnePiece) {
+  Session session(summing(GetParam()));
+  if (GetParam().kind == machine::Kind::host)
+    EXPECT_EQ(session.memory_of("sum").rows, 4U);
+  else
+    EXPECT_THAT(error_of<UsageError>([&] { session.memory_of("sum"); }), HasSubstr("lies on tiles"));
+}
+
 TEST_P(Sessions, SayWhatStateThereIs) {
   Session session(summing(GetParam()));
   std::vector<float> array(12);

@@ -70,5 +70,24 @@ std::vector<const Operation*> differentiable() {
 INSTANTIATE_TEST_SUITE_P(Model, Gradients, testing::ValuesIn(differentiable()),
                          [](const auto& of) { return std::string(of.param->name); });
 
+TEST(Gradients, AreScaledAsTheirLossIs) {
+  const auto gradient_of = [](double factor, bool as_constant) {
+    Graph g;
+    const Value x = g.parameter("x", {4, 6}, Initial::normal(1));
+    const Value loss = cross_entropy(x, g.input("labels", {4}, Type::u32));
+    const Value scaled =
+        as_constant ? loss * g.constant("factor", {}, {static_cast<float>(factor)}) : loss * factor;
+    g.output("gradient", *gradients(scaled, {x})[0]);
+    const std::vector<double> values = random_values(x.type(), -1, 1, 1, kSeed, 0);
+    WideArrays state = {{"x", values}};
+    return evaluate(g, {{"labels", {0, 5, 2, 1}}}, state).at("gradient");
+  };
+  const Array once = gradient_of(1, false);
+  for (const bool as_constant : {false, true}) {
+    const Array scaled = gradient_of(3, as_constant);
+    for (size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(scaled[i], 3 * once[i], 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::model

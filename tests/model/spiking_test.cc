@@ -323,6 +323,23 @@ TEST(SpikingGraphs, TakeWeightsOfSixteenBits) {
   }
 }
 
+TEST(SpikingGraphs, ShareWeightsThatLieOnOtherTiles) {
+  Graph g;
+  const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24}};
+  const std::vector<Value> p = spiking_parameters(g, "snn", layers, {.weight = 1.5});
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  for (const uint32_t neurons : {4U, 3U, 12U}) {
+    const SpikingResults results = spiking(in, layers, p, {.neurons_per_tile = {neurons}});
+    g.output(fmt::format("counts{}", neurons), spike_counts(results.spikes[0], 24));
+  }
+  WideArrays state = widened(initial_state(g, 4));
+  const Arrays inputs = random_lists(5);
+  const WideArrays expected = evaluate(g, widened(inputs), state);
+  Session session(g, Machine::find("gc200"), {.seed = 4});
+  for (const auto& [name, values] : session.run(inputs))
+    EXPECT_EQ(widened({{name, values}}).at(name), expected.at(name)) << name;
+}
+
 TEST(SpikingGraphs, KeepWhatGradientsReadOnTiles) {
   Graph g;
   const Spikes in = spike_input(g, "in", 4, 3, 5);

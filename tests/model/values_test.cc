@@ -220,6 +220,40 @@ TEST(Sessions, ChangePatternsBetweenRunsOfOtherThreads) {
   other.join();
 }
 
+TEST(Sessions, TakeNewPatternsInEveryProduct) {
+  for (const uint32_t block : {1U, 8U}) {
+    const Pattern patterns[] = {sparse::generate_pattern({PatternKind::random, 64, 48, 0.25, block, 3}),
+                                sparse::generate_pattern({PatternKind::random, 64, 48, 0.25, block, 4})};
+    const auto graph_of = [&](const Pattern& pattern, std::optional<uint64_t> capacity) {
+      Graph g;
+      const Value x = g.input("x", {3, 48});
+      const Value w = g.sparse_parameter("w", pattern, Initial::normal(1), Type::f32, capacity);
+      const Value loss = sum(square(linear(x, w)));
+      g.output("loss", loss);
+      const auto found = gradients(loss, {x, w});
+      g.output("dx", *found[0]);
+      g.output("dw", *found[1]);
+      return g;
+    };
+    for (const char* machine : {"host", "bow"}) {
+      SCOPED_TRACE(fmt::format("block {}, {}", block, machine));
+      const Graph g = graph_of(patterns[0], 2 * std::max(patterns[0].blocks(), patterns[1].blocks()));
+      Session session(g, Machine::find(machine, 2));
+      const WideArrays inputs = random_inputs(g);
+      session.run(narrowed(inputs));
+      session.set_pattern("w", patterns[1]);
+      const std::vector<float> w(patterns[1].blocks() * block * block, 0.5F);
+      session.set("w", w);
+      const Graph fresh = graph_of(patterns[1], {});
+      WideArrays state = {{"w", Array(w.begin(), w.end())}};
+      const Arrays found = session.run(narrowed(inputs));
+      for (const auto& [name, expected] : evaluate(fresh, inputs, state))
+        for (size_t i = 0; i < expected.size(); ++i)
+          ASSERT_NEAR(found.at(name)[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i]))) << name;
+    }
+  }
+}
+
 TEST(Gradients, AreRefusedWhereThereAreNone) {
   Graph g;
   const Value w = g.parameter("w", {3, 4}, Initial::normal(1));

@@ -54,14 +54,6 @@ StepId add(Program& program, const machine::Machine& replica, Collective collect
   return program.collect(std::move(collective));
 }
 
-Collective of_parts(CollectiveKind kind, std::string name, std::span<const SharedVariable> variables) {
-  Collective collective{std::move(name), kind, CollectiveAlgorithm::ring, nullptr, {}};
-  if (program::sums(kind)) collective.add = &kernels::codelet_of(kernels::Binary::add);
-  for (const SharedVariable& variable : variables)
-    collective.variables.push_back({variable.whole, variable.part, {}});
-  return collective;
-}
-
 }  // namespace
 
 StepId all_reduce(Program& program, const machine::Machine& replica, std::string name,
@@ -73,26 +65,6 @@ StepId all_reduce(Program& program, const machine::Machine& replica, std::string
                         {}};
   for (const VariableId variable : variables) collective.variables.push_back({variable, {}, {}});
   return add(program, replica, std::move(collective));
-}
-
-StepId reduce_scatter(Program& program, const machine::Machine& replica, std::string name,
-                      std::span<const SharedVariable> variables) {
-  return add(program, replica, of_parts(CollectiveKind::reduce_scatter, std::move(name), variables));
-}
-
-StepId all_gather(Program& program, const machine::Machine& replica, std::string name,
-                  std::span<const SharedVariable> variables) {
-  return add(program, replica, of_parts(CollectiveKind::all_gather, std::move(name), variables));
-}
-
-VariableId add_part(Program& program, VariableId whole, std::string name, Role role) {
-  const uint32_t replicas = program.replicas();
-  return add_beside(program, whole, std::move(name), role, [&](uint64_t elements) {
-    if (elements % replicas != 0)
-      throw Error(fmt::format("a box of '{}' has {} elements, which {} replicas cannot share equally",
-                              program.variable(whole).name, elements, replicas));
-    return elements / replicas;
-  });
 }
 
 }  // namespace tessera::ops
