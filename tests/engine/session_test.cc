@@ -153,7 +153,8 @@ TEST_P(Sessions, LendOnlyArraysThatLieInOnePiece) {
   if (GetParam().kind == machine::Kind::host)
     EXPECT_EQ(session.memory_of("sum").rows, 4U);
   else
-    EXPECT_THAT(error_of<UsageError>([&] { session.memory_of("sum"); }), HasSubstr("lies on tiles"));
+    for (const char* state : {"sum", "steps"})
+      EXPECT_THAT(error_of<UsageError>([&] { session.memory_of(state); }), HasSubstr("lies on tiles"));
 }
 
 TEST_P(Sessions, SayWhatStateThereIs) {

@@ -328,7 +328,7 @@ TEST(SpikingGraphs, ShareWeightsThatLieOnOtherTiles) {
   const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24}};
   const std::vector<Value> p = spiking_parameters(g, "snn", layers, {.weight = 1.5});
   const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
-  for (const uint32_t neurons : {4U, 3U, 12U}) {
+  for (const uint32_t neurons : {4U, 8U, 11U, 3U}) {
     const SpikingResults results = spiking(in, layers, p, {.neurons_per_tile = {neurons}});
     g.output(fmt::format("counts{}", neurons), spike_counts(results.spikes[0], 24));
   }
