@@ -7,6 +7,10 @@ if(TESSERA_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND TESSERA_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)
   endif()
+  # As g++ does by itself.
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND TESSERA_SANITIZE STREQUAL thread)
+    add_compile_definitions(__SANITIZE_THREAD__)
+  endif()
 endif()
 # libFuzzer is guided by the coverage of the library, not only of its own targets.
 if(TESSERA_FUZZ)

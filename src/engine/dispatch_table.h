@@ -42,8 +42,8 @@ class DispatchTable {
   /// Vertices by their position in the compute set; empty on machines whose tiles have memories of their
   /// own, which may have millions.
   std::span<const Vertex> vertices(program::ComputeSetId set) const { return vertices_[set]; }
-  const Shape* shapes(const Vertex& vertex) const { return &shapes_[vertex.first_shape]; }
-  const int64_t* params(const Vertex& vertex) const { return &params_[vertex.first_param]; }
+  const Shape* shapes(const Vertex& vertex) const { return shapes_.data() + vertex.first_shape; }
+  const int64_t* params(const Vertex& vertex) const { return params_.data() + vertex.first_param; }
 
   /// A field that a run-time row moves.
   struct MovedField {
