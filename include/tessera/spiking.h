@@ -151,6 +151,17 @@ struct SpikingNetworkOptions {
   uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
 };
 
+/// Bytes of the state of a network, for any number of steps and samples; or a little more.
+struct SpikingStateSize {
+  uint64_t per_step_and_sample = 0;
+  uint64_t per_sample = 0;
+  uint64_t fixed = 0;
+};
+
+/// Throws UsageError as a network of these layers does.
+SpikingStateSize spiking_state_size(const std::vector<SpikingLayer>& layers,
+                                    const SpikingNetworkOptions& options = {});
+
 /// Layers one after the other, planned and compiled for sequences of one length and a batch of one size. It
 /// keeps what gradients need from one forward pass to the next, so one thread uses it at a time. The bits of
 /// results depend on plan and instruction set, not on timing.

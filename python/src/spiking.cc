@@ -234,6 +234,16 @@ void bind_network(nb::module_& m) {
           },
           "inputs"_a, "neurons"_a, "neuron"_a, "recurrent"_a, "decay_per_neuron"_a,
           "current_decay_per_neuron"_a, "threshold_per_neuron"_a);
+  m.def(
+      "spiking_state_size",
+      [](const std::vector<SpikingLayer>& layers, std::vector<uint32_t> capacities, bool trains,
+         bool learns_dynamics) {
+        const SpikingStateSize size = spiking_state_size(
+            layers,
+            {.capacities = std::move(capacities), .trains = trains, .learns_dynamics = learns_dynamics});
+        return std::tuple(size.per_step_and_sample, size.per_sample, size.fixed);
+      },
+      "layers"_a, "capacities"_a, "trains"_a, "learns_dynamics"_a);
   nb::class_<Network>(
       m, "SpikingNetwork",
       "Layers that take lists of spikes, for sequences of one length and batches of one size. "

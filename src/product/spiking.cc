@@ -3,6 +3,7 @@
 #include <tessera/spiking.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -316,6 +317,19 @@ std::span<const float> SpikingNetwork::potentials(size_t layer, const std::byte*
 }
 
 uint64_t SpikingNetwork::state_bytes() const { return compiled_->state_end; }
+
+SpikingStateSize spiking_state_size(const std::vector<SpikingLayer>& layers,
+                                    const SpikingNetworkOptions& options) {
+  SpikingStateSize size;
+  for (const ops::SpikingProblem& problem : ops::spiking_problems(layers, 1, 1, options)) {
+    const ops::SpikingResults r = ops::results_of(problem);
+    const SpikingMatrix of_steps[] = {r.ids, r.num, r.surrogate, r.resets, r.potentials, r.currents};
+    for (const SpikingMatrix& matrix : of_steps) size.per_step_and_sample += matrix.bytes();
+    size.per_sample += r.dropped.bytes();
+    size.fixed += (std::size(of_steps) + 1) * kLine;
+  }
+  return size;
+}
 
 uint64_t SpikingNetwork::stash_bytes() const {
   uint64_t bytes = 0;

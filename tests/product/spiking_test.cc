@@ -240,6 +240,16 @@ class SpikingNetworkTest : public testing::TestWithParam<Setting> {};
 INSTANTIATE_TEST_SUITE_P(Spiking, SpikingNetworkTest, testing::ValuesIn(settings()),
                          [](const auto& setting) { return setting.param.name; });
 
+TEST_P(SpikingNetworkTest, HasAStateOfTheSizeThatIsSaid) {
+  const Setting& s = GetParam();
+  const SpikingNetworkOptions options = Case::options_of(s);
+  const SpikingStateSize size = spiking_state_size(s.layers, options);
+  const uint64_t said = s.batch * (s.steps * size.per_step_and_sample + size.per_sample) + size.fixed;
+  const uint64_t bytes = SpikingNetwork(s.layers, s.steps, s.batch, options).state_bytes();
+  EXPECT_LE(bytes, said);
+  EXPECT_GE(bytes + size.fixed, said);
+}
+
 TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   const Setting& s = GetParam();
   Case c(s);

@@ -84,33 +84,16 @@ def layers_of(description: str) -> list[_tessera.SpikingLayer]:
     ]
 
 
-# Each matrix of a state begins on a cache line.
-_LINE = 64
+@functools.cache
+def _state_size(description: str, capacities: tuple[int, ...], trains: bool, learns: bool) -> tuple[int, int, int]:
+    return _tessera.spiking_state_size(layers_of(description), list(capacities), trains, learns)
 
 
 def _state_bytes(steps: int, batch: int, kind: Kind) -> int:
     """Bytes of a state, or a little more: also for sizes that a compiler leaves open."""
     description, capacities, trains, learns, _ = kind
-    total = 0
-    for layer, capacity in zip(_layers(description), capacities, strict=True):
-        neurons, neuron = layer["neurons"], layer["neuron"]
-        spikes, synaptic, reset, reset_gradient = neuron[:4]
-        room = capacity or neurons
-        of_step = 0
-        if spikes:
-            to_zero = reset in ("zero", "late_zero") and reset_gradient != "detached"
-            of_step += 2 * room + 8 + (4 * room if trains else 0)
-            if trains and (to_zero or (learns and reset != "none")):
-                of_step += (neurons + 7) // 8
-            if trains and (learns or (reset == "zero" and reset_gradient == "attached")):
-                of_step += 4 * neurons
-            total += 8 * batch
-        else:
-            of_step += 4 * neurons
-        if trains and learns and synaptic:
-            of_step += 4 * neurons
-        total += steps * batch * of_step + 7 * _LINE
-    return total
+    per_step_and_sample, per_sample, fixed = _state_size(description, tuple(capacities), trains, learns)
+    return steps * batch * per_step_and_sample + batch * per_sample + fixed
 
 
 def _held(parameters: Sequence[Tensor]) -> list[Tensor]:
