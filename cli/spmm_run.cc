@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "check/verification.h"
 #include "machine/host/detect.h"
-#include "report/table.h"
+#include "report/run_report.h"
 
 namespace tessera::cli {
 namespace {
@@ -29,19 +29,11 @@ void enter(const check::Verification& v, SpmmResult& result) {
   result.tolerance = v.tolerance;
 }
 
-/// The compiler passes, as --print shows them.
-std::string passes_text(const compiler::Executable& executable) {
-  report::Table table({"pass", "took", "did"}, {0, 2});
-  for (const compiler::PassRecord& pass : executable.passes)
-    table.add({pass.name, report::seconds_text(pass.seconds), pass.did});
-  return table.text();
-}
-
 std::string printed(const std::string& what, const product::Product& product) {
   if (what == "plan") return product.plan() + "\n";
   if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(product.candidates()));
   if (what == "program") return program::to_string(*product.executable().program);
-  if (what == "passes") return passes_text(product.executable());
+  if (what == "passes") return report::passes_table(product.executable().passes).text();
   return "";
 }
 

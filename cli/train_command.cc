@@ -40,8 +40,8 @@ int train(const TrainRequest& r, Training& training, report::TrainingReport& rep
   resume(r, training);
   const uint64_t first = training.step();
   if (!r.json)
-    fmt::print("{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
-               heading(report, r.settings.batch));
+    fmt::print("{}{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
+               heading(report, r.settings.batch), printed(r, report));
   std::fflush(stdout);
   const Interruption interruption;
   TrainDisplay display(!r.json, first, report.epochs * report.steps_per_epoch);
@@ -63,7 +63,7 @@ int train(const TrainRequest& r, Training& training, report::TrainingReport& rep
 
 int show_estimate(const TrainRequest& r, const Training& training, const report::TrainingReport& report) {
   fmt::print("{}", r.json ? json({json_of(r, training, report, 0)}, {})
-                          : heading(report, r.settings.batch) + estimate(report));
+                          : heading(report, r.settings.batch) + estimate(report) + printed(r, report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   for (const model::RunCost* cost : {&report.step, &report.evaluation}) {
     if (cost->overflow.empty()) continue;

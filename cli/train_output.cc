@@ -9,6 +9,7 @@
 #include "base/isa.h"
 #include "base/memory.h"
 #include "report/axis.h"
+#include "report/run_report.h"
 #include "train/settings.h"
 
 namespace tessera::cli {
@@ -168,6 +169,10 @@ std::string estimate(const TrainingReport& r) {
   return fmt::format("\n{}\n{}\ntraining and evaluation: {}{}\n", memory_table(r).text(),
                      operations_table(r).text(), value_text(r.predicted_seconds(), Unit::seconds),
                      r.modelled ? " at the machine's clock" : ", predicted");
+}
+
+std::string printed(const TrainRequest& request, const TrainingReport& r) {
+  return request.print == "passes" ? fmt::format("\n{}", report::passes_table(r.step.passes).text()) : "";
 }
 
 }  // namespace tessera::cli

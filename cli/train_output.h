@@ -25,6 +25,8 @@ std::string json(std::vector<nlohmann::ordered_json> trainings,
 std::string heading(const report::TrainingReport& report, uint32_t batch);
 std::string summary(const report::TrainingReport& report);
 std::string estimate(const report::TrainingReport& report);
+/// What --print asks for.
+std::string printed(const TrainRequest& request, const report::TrainingReport& report);
 /// A line for one of several trainings, and what follows the last.
 std::string summary_of_run(const report::SweepRun& run);
 std::string summary_of(const std::vector<report::SweepPoint>& points);

@@ -128,6 +128,8 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
   command.add_flag("--allow-different-bits", r.allow_different_bits,
                    "Resume on another machine, number of tiles or instruction set too");
   command.add_flag("--estimate", r.estimate, "Only show what a step takes: memory, and time by operation");
+  command.add_option("--print", r.print, "Also show: passes (from the graph of a step to its program)")
+      ->check(CLI::IsMember({"passes"}));
   command.add_option("--report", r.report, "Write a page with loss, accuracy, memory and time (.html)");
 }
 
@@ -241,6 +243,9 @@ void check(const TrainRequest& r, const CLI::App& command) {
                                  r.seeds > 1 ? "--seeds" : "further batches"));
   if (!r.data.empty() && command.count("--images") != 0)
     throw UsageError("--images is for synthetic images; leave out it or --data");
+  if (!r.print.empty() && (r.json || is_sweep(r)))
+    throw UsageError(fmt::format("--print is for people, and for one training; leave out it or {}",
+                                 r.json ? "--json" : "some of the trainings"));
   if (r.estimate && !r.checkpoint.empty())
     throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
   if (r.checkpoint.empty() || r.resume) return;

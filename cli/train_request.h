@@ -36,6 +36,7 @@ struct TrainRequest {
   bool resume = false;
   bool allow_different_bits = false;
   bool estimate = false;
+  std::string print;  ///< "", or "passes"
   std::string report;
   bool json = false;
 };

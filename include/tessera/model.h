@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tessera/machine.h>
+#include <tessera/pass_record.h>
 #include <tessera/sparse.h>
 #include <tessera/spiking.h>
 #include <tessera/structured.h>
@@ -500,6 +501,7 @@ struct RunCost {
   std::vector<ChipCost> chips;
   std::vector<LinkCost> links;
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
+  std::vector<PassRecord> passes;         ///< how the program was made, in order
 };
 
 /// What a run takes or gives: the type has the rows of all micro-batches and replicas, and the present

@@ -206,6 +206,13 @@ void bind_cost(nb::module_& m) {
                        placements.emplace_back(each.placement, each.seconds, each.overflow, each.chosen);
                      return placements;
                    })
+      .def_prop_ro("passes",
+                   [](const RunCost& c) {
+                     std::vector<std::tuple<std::string, std::string, double>> passes;
+                     for (const PassRecord& each : c.passes)
+                       passes.emplace_back(each.name, each.did, each.seconds);
+                     return passes;
+                   })
       .def_prop_ro("purposes", [](const RunCost&) { return memory_columns(); })
       .def_prop_ro("memory", &memory_of, kOwned)
       .def(

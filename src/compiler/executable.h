@@ -2,6 +2,8 @@
 // per space, no pointers: immutable, and shared by any number of engines.
 #pragma once
 
+#include <tessera/pass_record.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -125,12 +127,6 @@ struct ArenaAddresses {
   uint64_t gap = 0;   ///< free bytes between the parts
 
   uint64_t of(uint64_t offset) const { return base + offset + (offset >= cut ? gap : 0); }
-};
-
-struct PassRecord {
-  std::string name;
-  std::string did;
-  double seconds = 0;
 };
 
 struct Executable {

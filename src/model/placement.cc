@@ -4,12 +4,14 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "model/stages.h"
+#include "model/transforms/stages.h"
 
 namespace tessera::model {
 namespace {
@@ -23,11 +25,16 @@ Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>
   program.set_replicas(graph.replicas());
   const Machine part = compiler::machine_of_replica(program, machine);
   const ops::Builder builder(program, part);
+  Placed placed;
+  const auto start = std::chrono::steady_clock::now();
   Lowering lowering(graph, builder, bound);
   program.set_main(lowering.build());
-  Placed placed;
   placed.lowered = lowering.take();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  placed.passes.push_back(
+      {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});
   placed.executable = compiler::compile(std::move(program), machine);
+  std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
   return placed;
 }
 

@@ -14,6 +14,7 @@ struct Placed {
   Lowered lowered;
   std::shared_ptr<const compiler::Executable> executable;
   std::vector<PlacementCost> considered;  ///< if there was a choice
+  std::vector<PassRecord> passes;         ///< of lowering and the compiler
 
   /// What a run has to bind besides inputs, outputs and parameters.
   std::vector<engine::Binding> metadata() const;

@@ -97,6 +97,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   add_memory(executable().memory, cost);
   add_chips(executable(), profile, cost);
   cost.placements = placed.considered;
+  cost.passes = passes;
   return cost;
 }
 

@@ -5,7 +5,9 @@
 #include <tessera/error.h>
 #include <tessera/model.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,7 +21,7 @@
 #include "engine/session.h"
 #include "model/lowering.h"
 #include "model/placement.h"
-#include "model/simplify.h"
+#include "model/transforms/transforms.h"
 #include "product/numbers.h"
 
 namespace tessera::model {
@@ -31,10 +33,11 @@ struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
       : graph(network), options(chosen), owner(std::move(owner_of_parameters)), whole_machine(machine) {
-    simplify(graph);
+    passes = transform(graph, session_transforms());
     find_shared();
     if (machine.kind == machine::Kind::host) find_bound();
     placed = place_graph(graph, machine, in_place, options.chips);
+    std::ranges::move(placed.passes, std::back_inserter(passes));
     session = std::make_unique<engine::Session>(placed.executable);
   }
 
@@ -239,7 +242,8 @@ struct Session::Impl {
   std::shared_ptr<const Impl> owner;
   std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
   std::set<ValueId> in_place;         ///< of these, those that lie where the owner has them
-  machine::Machine whole_machine;     ///< of which the executable may use a part
+  std::vector<PassRecord> passes;
+  machine::Machine whole_machine;  ///< of which the executable may use a part
   Placed placed;
   Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;

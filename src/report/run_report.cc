@@ -88,11 +88,10 @@ Html plan_of(const RunReport& report) {
 
 Html passes_of(const RunSummary& run) {
   if (run.passes.empty()) return {};
-  const double total =
-      std::accumulate(run.passes.begin(), run.passes.end(), 0.0,
-                      [](double sum, const compiler::PassRecord& pass) { return sum + pass.seconds; });
+  const double total = std::accumulate(run.passes.begin(), run.passes.end(), 0.0,
+                                       [](double sum, const PassRecord& pass) { return sum + pass.seconds; });
   RichTable table({{"pass", Align::left}, {"did", Align::left}, {"took"}, {"", Align::left}});
-  for (const compiler::PassRecord& pass : run.passes)
+  for (const PassRecord& pass : run.passes)
     table.add({pass.name, pass.did, value_text(pass.seconds, Unit::seconds),
                share_bar(total > 0 ? pass.seconds / total : 0, 0)});
   return folded(fmt::format("Compiler passes, {}", value_text(total, Unit::seconds)), table.html());
@@ -139,6 +138,12 @@ Html section_of(const RunReport& report) {
   if (report.run.memory.total_bytes != 0) all += subheading("Memory") + memory_of(report.run);
   if (!report.partition.empty()) all += subheading("Plan") + plan_of(report);
   return all + passes_of(report.run) + figures_of(report.run);
+}
+
+Table passes_table(std::span<const PassRecord> passes) {
+  Table table({"pass", "took", "did"}, {0, 2});
+  for (const PassRecord& pass : passes) table.add({pass.name, seconds_text(pass.seconds), pass.did});
+  return table;
 }
 
 }  // namespace tessera::report

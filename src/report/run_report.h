@@ -1,12 +1,14 @@
 // The page of one or several runs: results, schedule, memory, plan, machine.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ops/plan.h"
 #include "report/page.h"
 #include "report/run_summary.h"
+#include "report/table.h"
 
 namespace tessera::report {
 
@@ -31,5 +33,8 @@ Html memory_of(const RunSummary& run);
 Html plan_of(const RunReport& report);
 Html passes_of(const RunSummary& run);
 Html figures_of(const RunSummary& run);
+
+/// How a program was made, pass after pass.
+Table passes_table(std::span<const PassRecord> passes);
 
 }  // namespace tessera::report

@@ -80,7 +80,7 @@ struct RunSummary {
   std::vector<ChipSummary> chips;   ///< if there are several, and times are accounted
   std::vector<LinkSummary> links;   ///< in use
   compiler::MemoryReport memory;
-  std::vector<compiler::PassRecord> passes;
+  std::vector<PassRecord> passes;
   std::vector<machine::Figure> figures;  ///< of the machine, with their sources
 };
 

@@ -18,7 +18,6 @@ const std::vector<std::string> kModules = {"base",     "sparse", "io",     "mach
                                            "compiler", "ops",    "engine", "product", "model",   "packing",
                                            "data",     "train",  "check",  "report",  "studies"};
 constexpr size_t kMostLines = 800;
-constexpr size_t kMostPublicHeaders = 14;
 
 const fs::path kRoot = TESSERA_SOURCE_DIR;
 
@@ -77,7 +76,6 @@ TEST(Architecture, ModulesIncludeOnlyModulesAboveThem) {
 TEST(Architecture, PublicHeadersIncludeOnlyPublicOnes) {
   const std::vector<fs::path> headers = sources_under("include");
   EXPECT_FALSE(headers.empty());
-  EXPECT_LE(headers.size(), kMostPublicHeaders) << "the public face is few, short headers";
   for (const fs::path& file : headers)
     for (const std::string& include : includes_of(file)) {
       const bool is_public =

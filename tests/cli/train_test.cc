@@ -55,6 +55,14 @@ class TrainCliTest : public test::ToolTest {
   }
 };
 
+TEST_F(TrainCliTest, PrintsThePassesOfItsStep) {
+  const Outcome o = run("train --layers 64,32,10 --images 400 --threads 2 --estimate --print passes");
+  EXPECT_EQ(o.status, 0) << o.err;
+  for (const char* pass : {"remove unused", "fuse", "lower", "liveness"})
+    EXPECT_NE(o.out.find(pass), std::string::npos) << pass;
+  EXPECT_EQ(run("train --layers 64,32,10 --estimate --print passes --json").status, 2);
+}
+
 TEST_F(TrainCliTest, JsonHasWhatWasTrained) {
   const json r = train("");
   EXPECT_EQ(r["settings"]["layers"], json({64, 32, 10}));

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "model/stages.h"
+#include "model/transforms/stages.h"
 #include "networks.h"
 #include "support/error_of.h"
 

@@ -169,6 +169,9 @@ class Generator {
     const std::span<const Operation* const> all = all_operations();
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
     const std::vector<Case> cases = operation.cases();
+    // What may take over the next operation often has one that alone uses it.
+    if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
+      return add(operation, cases[0], {}, {Place{recipe_.items.size() - 1, 0}});
     const Case& c = cases[random_.below(static_cast<uint32_t>(cases.size()))];
     const auto is_bf16 = [](const TensorType& type) { return type.type == Type::bf16; };
     if (!options_.hosts_only && (c.hosts_only || std::ranges::any_of(c.inputs, is_bf16))) return false;
@@ -185,6 +188,11 @@ class Generator {
                                                      : std::nullopt);
     }
     return add(operation, c, sizes, places);
+  }
+
+  bool ends_with_absorbing() const {
+    if (recipe_.items.empty() || recipe_.items.back().operation.empty()) return false;
+    return find_operation(recipe_.items.back().operation).absorb != nullptr;
   }
 
   /// An existing value that has the type, or could have it with other sizes.

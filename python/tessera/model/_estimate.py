@@ -47,6 +47,8 @@ class Estimate:
         self.links: list[tuple[int, int, int, float]] = cost.links
         #: Ways to place the graph on the chips that were considered: (placement, seconds, overflow, chosen).
         self.placements: list[tuple[str, float, str, bool]] = cost.placements
+        #: How the program was made: (pass, what it did, seconds) of transforms, lowering and compiler.
+        self.passes: list[tuple[str, str, float]] = cost.passes
         #: The columns of `memory`; "other" is code, vertex state, stacks and padding.
         self.purposes: list[str] = cost.purposes
 

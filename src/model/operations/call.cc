@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "model/function_gradients.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
+#include "model/transforms/function_gradients.h"
 
 namespace tessera::model {
 namespace {

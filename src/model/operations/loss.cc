@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "model/gradients.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
+#include "model/transforms/gradients.h"
 #include "ops/map/reduce.h"
 #include "ops/map/softmax.h"
 

@@ -1,12 +1,9 @@
-#include "model/simplify.h"
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <ranges>
-#include <vector>
 
 #include "model/operation.h"
+#include "model/transforms/transforms.h"
 
 namespace tessera::model {
 namespace {
@@ -56,44 +53,13 @@ class Fusion {
   std::vector<uint32_t> uses_;
 };
 
-void remove_unused(Graph& graph) {
-  std::vector<bool> used(graph.values().size());
-  for (const auto& [name, id] : graph.outputs()) used[id] = true;
-  for (const Assignment& assignment : graph.assignments()) used[assignment.value] = true;
-  std::vector<Node> kept;
-  for (const Node& node : graph.nodes() | std::views::reverse) {
-    if (std::ranges::none_of(node.outputs, [&](ValueId output) { return used[output]; })) continue;
-    for (ValueId input : node.inputs) used[input] = true;
-    kept.push_back(node);
-  }
-  std::ranges::reverse(kept);
-  graph.set_nodes(std::move(kept));
-}
-
-using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
-
-void simplify(Graph& graph, Functions& simplified) {
-  remove_unused(graph);
-  std::vector<Node> nodes = graph.nodes();
-  for (Node& node : nodes) {
-    if (!node.body) continue;
-    std::shared_ptr<const Graph>& known = simplified[node.body];
-    if (!known) {
-      auto copy = std::make_shared<Graph>(*node.body);
-      simplify(*copy, simplified);
-      known = std::move(copy);
-    }
-    node.body = known;
-  }
-  graph.set_nodes(std::move(nodes));
-  graph.set_nodes(Fusion(graph).run());
-}
-
 }  // namespace
 
-void simplify(Graph& graph) {
-  Functions simplified;
-  simplify(graph, simplified);
+std::string fuse(Graph& graph) {
+  std::vector<Node> nodes = Fusion(graph).run();
+  const size_t fused = graph.nodes().size() - nodes.size();
+  graph.set_nodes(std::move(nodes));
+  return fmt::format("{} operations", fused);
 }
 
 }  // namespace tessera::model

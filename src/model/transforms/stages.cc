@@ -1,4 +1,4 @@
-#include "model/stages.h"
+#include "model/transforms/stages.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,11 +1,12 @@
-#include "model/function_gradients.h"
+#include "model/transforms/function_gradients.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
-#include "model/gradients.h"
-#include "model/operation.h"
+#include "model/transforms/gradients.h"
+#include "model/transforms/transforms.h"
 
 namespace tessera::model {
 namespace {
@@ -39,6 +40,13 @@ class Differentiated {
   }
 
  private:
+  std::vector<Node> nodes(bool backward) const {
+    std::vector<Node> found;
+    std::ranges::copy_if(graph_.nodes(), std::back_inserter(found),
+                         [&](const Node& node) { return node.backward == backward; });
+    return found;
+  }
+
   bool is_backward(ValueId id) const {
     const std::optional<uint32_t>& node = graph_.info(id).node;
     return node && graph_.nodes()[*node].backward;
@@ -58,9 +66,9 @@ class Differentiated {
   /// The function without what was added, in a graph of its own.
   std::shared_ptr<const Graph> forward() {
     auto forward = std::make_shared<Graph>();
-    std::map<ValueId, ValueId> to;
+    Clones to;
     for (ValueId id : inputs_) to[id] = forward->input(graph_.info(id).name, graph_.type(id)).id;
-    copy(false, *forward, to);
+    clone(graph_, nodes(false), *forward, to);
     for (const auto& [name, id] : graph_.outputs()) forward->output(name, forward->value(to.at(id)));
     for (ValueId id : needed_) {
       if (graph_.info(id).kind == Kind::input || is_output(id)) continue;
@@ -87,11 +95,11 @@ class Differentiated {
 
   void add_backward(FunctionGradient& result) {
     auto backward = std::make_shared<Graph>();
-    std::map<ValueId, ValueId> to;
+    Clones to;
     for (ValueId id : needed_) to[id] = backward->input(fmt::format("taken {}", id), graph_.type(id)).id;
     for (ValueId id : given_) to[id] = backward->input(graph_.info(id).name, graph_.type(id)).id;
     backward->set_backward(true);
-    copy(true, *backward, to);
+    clone(graph_, nodes(true), *backward, to);
     size_t outputs = 0;
     for (size_t i = 0; i < found_.size(); ++i) {
       result.gradients.push_back(found_[i] ? std::optional(outputs++) : std::nullopt);
@@ -101,30 +109,12 @@ class Differentiated {
     result.backward = std::move(backward);
   }
 
-  void copy(bool backward, Graph& target, std::map<ValueId, ValueId>& to) const {
-    for (const Node& node : graph_.nodes()) {
-      if (node.backward != backward) continue;
-      std::vector<Value> inputs;
-      for (ValueId input : node.inputs) {
-        if (!to.contains(input))  // a constant
-          to[input] =
-              target.constant("", graph_.type(input).shape, graph_.contents(input), graph_.type(input).type)
-                  .id;
-        inputs.push_back(target.value(to.at(input)));
-      }
-      const std::vector<Value> outputs = node.body
-                                             ? target.call(node.body, inputs)
-                                             : target.apply(node.operation->name, inputs, node.attributes);
-      for (size_t i = 0; i < outputs.size(); ++i) to[node.outputs[i]] = outputs[i].id;
-    }
-  }
-
   Graph graph_;
   std::vector<ValueId> inputs_;
   std::vector<ValueId> given_;   ///< gradients of outputs
   std::vector<ValueId> needed_;  ///< of the function by its gradient
   std::vector<std::optional<Value>> found_;
-  std::map<ValueId, ValueId> copied_;
+  Clones copied_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "model/gradients.h"
+#include "model/transforms/gradients.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
-#include "model/function_gradients.h"
 #include "model/operation.h"
+#include "model/transforms/function_gradients.h"
 
 namespace tessera::model {
 namespace {

@@ -1,0 +1,16 @@
+// How a program was made.
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+/// A pass on the way from a graph to an executable program: a transform of the graph, lowering, or a pass of
+/// the compiler.
+struct PassRecord {
+  std::string name;
+  std::string did;  ///< "12 operations"
+  double seconds = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// Transforms: graph to graph, each in a file of its own, and the list that every session runs.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::model {
+
+/// A transform of a graph, which leaves its results as they are, and says what it did: "12 operations".
+struct Transform {
+  std::string_view name;
+  std::string (*run)(Graph&);
+};
+
+/// What a session does with its graph before it is lowered, in this order.
+std::span<const Transform> session_transforms();
+
+/// Runs transforms one after the other, each on the functions of a graph too, and records what they did.
+/// Where assertions are on, the graph is verified after each.
+std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms);
+
+/// Removes operations whose results nothing uses, such as the gradient of a network's input.
+std::string remove_unused(Graph& graph);
+/// Operations take over those after them that alone use their results, as far as they can: a product its
+/// activation.
+std::string fuse(Graph& graph);
+
+/// Values of one graph, by those of another from which they were cloned.
+using Clones = std::map<ValueId, ValueId>;
+/// Adds nodes of one graph to another. Their inputs are in `clones`, or constants; their results are added to
+/// it.
+void clone(const Graph& from, std::span<const Node> nodes, Graph& to, Clones& clones);
+
+/// Throws Error, naming the value, if values are used before they are computed or computed twice, or have
+/// another type than their operation gives them; also in functions.
+void verify(const Graph& graph);
+
+}  // namespace tessera::model
