@@ -13,23 +13,21 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {TESSERA_CAST_FIELDS(TESSERA_FIELD)};
-
-void reference(const Vertex& v) {
+void cast_reference(const Vertex& v) {
   const FieldView& in = v.fields[cast_field::in];
   const FieldView& out = v.fields[cast_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, number_at(in, r, c));
 }
 
-void simd(const Vertex& v) { apply_cast(v.fields[cast_field::in], v.fields[cast_field::out]); }
+void cast_simd(const Vertex& v) { apply_cast(v.fields[cast_field::in], v.fields[cast_field::out]); }
 
 // Cycles on a tile, W = workers: 12 + W(37 + 1 per 2 elements) (PopLibs).
 constexpr double kTileSupervisorCycles = 12;
 constexpr double kTileWorkerCycles = 37;
 constexpr double kTileElementsPerCycle = 2;
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes cast_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& in = v.fields[cast_field::in];
   const FieldView& out = v.fields[cast_field::out];
   const double elements = static_cast<double>(in.elements());
@@ -43,19 +41,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet cast_codelet = {
-    .name = "cast",
-    .fields = kFields,
-    .params = {},
-    .reference = reference,
-    .simd = simd,
-    .cost = cost,
-    .code_bytes = 384,
-};
-
-std::span<const ListedCodelet> cast_codelets() {
-  static constexpr ListedCodelet kListed[] = {cast_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(cast, TESSERA_CAST_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

@@ -5,16 +5,11 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_CAST_FIELDS(X) X(in) X(out, .access = program::Access::out)
-
-namespace cast_field {
-enum : size_t { TESSERA_CAST_FIELDS(TESSERA_POSITION) count };
-}
-
 /// Fields of one shape, each f32, f16 or bf16. Rounds once, to nearest even; values beyond the
 /// type become infinity; NaN stays NaN.
-extern const program::Codelet cast_codelet;
+#define TESSERA_CAST_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
-std::span<const ListedCodelet> cast_codelets();
+#define TESSERA_CAST_CODELETS(X) X(cast, TESSERA_CAST_FIELDS, TESSERA_NONE, cast_simd, 384)
+TESSERA_DECLARE_FAMILY(cast, TESSERA_CAST_CODELETS)
 
 }  // namespace tessera::kernels

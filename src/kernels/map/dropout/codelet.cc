@@ -14,9 +14,6 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {TESSERA_DROPOUT_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kParams[] = {TESSERA_DROPOUT_PARAMS(TESSERA_NAME)};
-
 DropoutMask mask_of(const Vertex& v) {
   const auto param = [&](size_t i) { return static_cast<uint64_t>(v.params[i]); };
   using namespace dropout_param;
@@ -31,7 +28,7 @@ DropoutMask mask_of(const Vertex& v) {
           .col_step = param(col_step)};
 }
 
-void reference(const Vertex& v) {
+void dropout_reference(const Vertex& v) {
   const FieldView& in = v.fields[dropout_field::in];
   const FieldView& out = v.fields[dropout_field::out];
   if (in.empty()) return;
@@ -44,7 +41,7 @@ void reference(const Vertex& v) {
     }
 }
 
-void simd(const Vertex& v) {
+void dropout_simd(const Vertex& v) {
   const FieldView& in = v.fields[dropout_field::in];
   if (!in.empty()) apply_dropout(mask_of(v), in, v.fields[dropout_field::out]);
 }
@@ -60,7 +57,7 @@ constexpr double kTileSupervisorCycles = 11;
 constexpr double kTileWorkerCycles = 29;
 constexpr double kTileElementCycles = 60;
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes dropout_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& in = v.fields[dropout_field::in];
   const auto elements = static_cast<double>(in.elements());
   if (m.kind == machine::Kind::host) {
@@ -75,19 +72,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet dropout_codelet = {
-    .name = "dropout",
-    .fields = kFields,
-    .params = kParams,
-    .reference = reference,
-    .simd = simd,
-    .cost = cost,
-    .code_bytes = 512,
-};
-
-std::span<const ListedCodelet> dropout_codelets() {
-  static constexpr ListedCodelet kListed[] = {dropout_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(dropout, TESSERA_DROPOUT_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

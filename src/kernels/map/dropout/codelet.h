@@ -5,23 +5,17 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_DROPOUT_FIELDS(X) X(in) X(step) X(out, .access = program::Access::out)
-#define TESSERA_DROPOUT_PARAMS(X) X(seed) X(operation) X(keep) X(row_step) X(col_step) X(row) X(col)
-
-namespace dropout_field {
-enum : size_t { TESSERA_DROPOUT_FIELDS(TESSERA_POSITION) count };
-}
-namespace dropout_param {
-enum : size_t { TESSERA_DROPOUT_PARAMS(TESSERA_POSITION) count };
-}
-
 /// out = in / keep where a random number below 1 is less than keep, else 0. Fields "in" and "out" of one
 /// shape and type: f32, f16 or bf16; "step" (u32): 1 × 1, or 1 × 2 with the number of the replica, which has
 /// a seed of its own (seed_of_replica). Parameters are the seed and the operation of the random stream
 /// (base/random.h), the bits of "keep" (param_of), and of which element's number is drawn: (row
 /// + r) · row_step + (col + c) · col_step for element (r, c).
-extern const program::Codelet dropout_codelet;
+#define TESSERA_DROPOUT_FIELDS(X) X(in) X(step) X(out, .access = program::Access::out)
+#define TESSERA_DROPOUT_PARAMS(X) X(seed) X(operation) X(keep) X(row_step) X(col_step) X(row) X(col)
 
-std::span<const ListedCodelet> dropout_codelets();
+#define TESSERA_DROPOUT_CODELETS(X) \
+  X(dropout, TESSERA_DROPOUT_FIELDS, TESSERA_DROPOUT_PARAMS, dropout_simd, 512)
+TESSERA_DECLARE_FAMILY(dropout, TESSERA_DROPOUT_CODELETS)
+TESSERA_POSITIONS(dropout_param, TESSERA_DROPOUT_PARAMS)
 
 }  // namespace tessera::kernels

@@ -147,24 +147,22 @@ constexpr std::span<const std::string_view> params_of(Op op) {
 }
 
 constexpr Codelet kUnary[] = {
-#define TESSERA_CODELET(op) make_codelet<Unary::op>(#op, kUnaryFields, params_of(Unary::op)),
-    TESSERA_UNARY_OPERATIONS(TESSERA_CODELET)
-#undef TESSERA_CODELET
+#define TESSERA_OPERATION_CODELET(op) make_codelet<Unary::op>(#op, kUnaryFields, params_of(Unary::op)),
+    TESSERA_UNARY_OPERATIONS(TESSERA_OPERATION_CODELET)
+#undef TESSERA_OPERATION_CODELET
 };
 constexpr Codelet kBinary[] = {
-#define TESSERA_CODELET(op) make_codelet<Binary::op>(#op, kBinaryFields, params_of(Binary::op)),
-    TESSERA_BINARY_OPERATIONS(TESSERA_CODELET)
-#undef TESSERA_CODELET
+#define TESSERA_OPERATION_CODELET(op) make_codelet<Binary::op>(#op, kBinaryFields, params_of(Binary::op)),
+    TESSERA_BINARY_OPERATIONS(TESSERA_OPERATION_CODELET)
+#undef TESSERA_OPERATION_CODELET
 };
 
-constexpr ListedCodelet kListed[] = {
-#define TESSERA_LIST(op) kUnary[static_cast<size_t>(Unary::op)],
-    TESSERA_UNARY_OPERATIONS(TESSERA_LIST)
-#undef TESSERA_LIST
-#define TESSERA_LIST(op) kBinary[static_cast<size_t>(Binary::op)],
-        TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
-#undef TESSERA_LIST
-};
+#define TESSERA_LIST_UNARY(op) kUnary[static_cast<size_t>(Unary::op)],
+#define TESSERA_LIST_BINARY(op) kBinary[static_cast<size_t>(Binary::op)],
+constexpr ListedCodelet kListed[] = {TESSERA_UNARY_OPERATIONS(TESSERA_LIST_UNARY)
+                                         TESSERA_BINARY_OPERATIONS(TESSERA_LIST_BINARY)};
+#undef TESSERA_LIST_UNARY
+#undef TESSERA_LIST_BINARY
 
 }  // namespace
 

@@ -9,12 +9,8 @@ namespace tessera::kernels {
 #define TESSERA_UNARY_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_BINARY_FIELDS(X) X(a) X(b) X(out, .access = program::Access::out)
 
-namespace unary_field {
-enum : size_t { TESSERA_UNARY_FIELDS(TESSERA_POSITION) count };
-}
-namespace binary_field {
-enum : size_t { TESSERA_BINARY_FIELDS(TESSERA_POSITION) count };
-}
+TESSERA_POSITIONS(unary_field, TESSERA_UNARY_FIELDS)
+TESSERA_POSITIONS(binary_field, TESSERA_BINARY_FIELDS)
 
 /// One parameter if it takes_factor(op): the bits of the factor (param_of).
 const program::Codelet& codelet_of(Unary op);

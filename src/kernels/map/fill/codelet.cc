@@ -14,12 +14,9 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {TESSERA_FILL_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kParams[] = {TESSERA_FILL_PARAMS(TESSERA_NAME)};
-
 double value_of(const Vertex& v) { return static_cast<double>(float_of(v.params[fill_param::value])); }
 
-void reference(const Vertex& v) {
+void fill_reference(const Vertex& v) {
   const FieldView& out = v.fields[fill_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, value_of(v));
@@ -42,7 +39,7 @@ void fill_run(Type type, double value, std::byte* to, size_t count) {
   }
 }
 
-void fast(const Vertex& v) {
+void fill_simd(const Vertex& v) {
   const FieldView& out = v.fields[fill_field::out];
   for_each_run<1>({out}, [&](const std::array<std::byte*, 1>& at, size_t count) {
     fill_run(out.type, value_of(v), at[0], count);
@@ -53,7 +50,7 @@ void fast(const Vertex& v) {
 constexpr double kTileFixedCycles = 25;
 constexpr double kTileBytesPerCycle = 8;
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes fill_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[fill_field::out];
   if (m.kind == machine::Kind::host) return in_phase(Phase::compute, host_cycles(m, {0, bytes_of(out), 0}));
   return in_phase(Phase::compute, kTileFixedCycles + std::ceil(bytes_of(out) / kTileBytesPerCycle));
@@ -61,19 +58,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet fill_codelet = {
-    .name = "fill",
-    .fields = kFields,
-    .params = kParams,
-    .reference = reference,
-    .simd = fast,
-    .cost = cost,
-    .code_bytes = 96,
-};
-
-std::span<const ListedCodelet> fill_codelets() {
-  static constexpr ListedCodelet kListed[] = {fill_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(fill, TESSERA_FILL_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

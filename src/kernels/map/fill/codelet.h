@@ -5,19 +5,12 @@
 
 namespace tessera::kernels {
 
+/// Every element of "out", of any type, is the value, of which the parameter has the bits as FP32 (param_of).
 #define TESSERA_FILL_FIELDS(X) X(out, .access = program::Access::out)
 #define TESSERA_FILL_PARAMS(X) X(value)
 
-namespace fill_field {
-enum : size_t { TESSERA_FILL_FIELDS(TESSERA_POSITION) count };
-}
-namespace fill_param {
-enum : size_t { TESSERA_FILL_PARAMS(TESSERA_POSITION) count };
-}
-
-/// Every element of "out", of any type, is the value, of which the parameter has the bits as FP32 (param_of).
-extern const program::Codelet fill_codelet;
-
-std::span<const ListedCodelet> fill_codelets();
+#define TESSERA_FILL_CODELETS(X) X(fill, TESSERA_FILL_FIELDS, TESSERA_FILL_PARAMS, fill_simd, 96)
+TESSERA_DECLARE_FAMILY(fill, TESSERA_FILL_CODELETS)
+TESSERA_POSITIONS(fill_param, TESSERA_FILL_PARAMS)
 
 }  // namespace tessera::kernels

@@ -17,10 +17,6 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kGatherFields[] = {TESSERA_GATHER_ROWS_FIELDS(TESSERA_FIELD)};
-constexpr program::FieldSpec kElementFields[] = {TESSERA_GATHER_ELEMENTS_FIELDS(TESSERA_FIELD)};
-constexpr program::FieldSpec kCopyFields[] = {TESSERA_COPY_FIELDS(TESSERA_FIELD)};
-
 uint32_t row_at(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
 void move_element(const FieldView& from, uint32_t from_row, const FieldView& to, uint32_t to_row,
@@ -28,7 +24,7 @@ void move_element(const FieldView& from, uint32_t from_row, const FieldView& to,
   std::memcpy(address_of(to, to_row, col), address_of(from, from_row, col), size_of(to.type));
 }
 
-void gather_reference(const Vertex& v) {
+void gather_rows_reference(const Vertex& v) {
   const FieldView& out = v.fields[gather_rows_field::out];
   for (uint32_t i = 0; i < out.rows; ++i)
     for (uint32_t c = 0; c < out.cols; ++c)
@@ -36,7 +32,7 @@ void gather_reference(const Vertex& v) {
                    c);
 }
 
-void gather(const Vertex& v) {
+void gather_rows_simd(const Vertex& v) {
   const FieldView& source = v.fields[gather_rows_field::source];
   const FieldView& out = v.fields[gather_rows_field::out];
   const size_t element = size_of(out.type);
@@ -105,7 +101,7 @@ void copy(const FieldView& in, const FieldView& out) {
   });
 }
 
-void copy(const Vertex& v) { copy(v.fields[copy_field::in], v.fields[copy_field::out]); }
+void copy_simd(const Vertex& v) { copy(v.fields[copy_field::in], v.fields[copy_field::out]); }
 
 void transpose_reference(const Vertex& v) {
   const FieldView& in = v.fields[copy_field::in];
@@ -120,7 +116,7 @@ FieldView transposed_view(const FieldView& field) {
   return {field.data, field.type, field.cols, field.rows, field.col_stride, field.row_stride};
 }
 
-void transpose(const Vertex& v) {
+void transpose_simd(const Vertex& v) {
   copy(transposed_view(v.fields[copy_field::in]), v.fields[copy_field::out]);
 }
 
@@ -140,7 +136,7 @@ constexpr double kTileCopyCycles = 25;
 // A transpose reads and writes all elements, as where dense gradients transpose a factor.
 constexpr double kTileTransposeAccesses = 2;
 
-program::PhaseTimes gather_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes gather_rows_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[gather_rows_field::out];
   const double rows = out.rows;
   if (m.kind == machine::Kind::host) {
@@ -186,51 +182,6 @@ program::PhaseTimes transpose_cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet gather_rows_codelet = {
-    .name = "gather_rows",
-    .fields = kGatherFields,
-    .params = {},
-    .reference = gather_reference,
-    .simd = gather,
-    .cost = gather_cost,
-    .code_bytes = 256,
-};
-
-constexpr program::Codelet gather_elements_codelet = {
-    .name = "gather_elements",
-    .fields = kElementFields,
-    .params = {},
-    .reference = gather_elements_reference,
-    .simd = gather_elements_simd,
-    .cost = gather_elements_cost,
-    .code_bytes = 512,
-    .runs_on = program::RunsOn::hosts,
-};
-
-constexpr program::Codelet copy_codelet = {
-    .name = "copy",
-    .fields = kCopyFields,
-    .params = {},
-    .reference = copy_reference,
-    .simd = copy,
-    .cost = copy_cost,
-    .code_bytes = 128,
-};
-
-constexpr program::Codelet transpose_codelet = {
-    .name = "transpose",
-    .fields = kCopyFields,
-    .params = {},
-    .reference = transpose_reference,
-    .simd = transpose,
-    .cost = transpose_cost,
-    .code_bytes = 256,
-};
-
-std::span<const ListedCodelet> gather_codelets() {
-  static constexpr ListedCodelet kListed[] = {gather_rows_codelet, gather_elements_codelet, copy_codelet,
-                                              transpose_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(gather, TESSERA_GATHER_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

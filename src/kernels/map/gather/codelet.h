@@ -5,35 +5,24 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
-#define TESSERA_GATHER_ELEMENTS_FIELDS(X) X(source) X(places) X(out, .access = program::Access::out)
-/// Of copy and transpose.
-#define TESSERA_COPY_FIELDS(X) X(in) X(out, .access = program::Access::out)
-
-namespace gather_rows_field {
-enum : size_t { TESSERA_GATHER_ROWS_FIELDS(TESSERA_POSITION) count };
-}
-namespace gather_elements_field {
-enum : size_t { TESSERA_GATHER_ELEMENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace copy_field {
-enum : size_t { TESSERA_COPY_FIELDS(TESSERA_POSITION) count };
-}
-
 /// out[i] = source[rows[i]]. Fields "rows" (count × 1, u32 or u16), "source", "out" (count × the
 /// source's columns, of its type).
-extern const program::Codelet gather_rows_codelet;
+#define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
 
 /// out[i] = source[places[i]], elements counted row by row. Fields "source", "places" (u32, below the
 /// source's number of elements), "out" (of the shape of places and the type of the source).
-extern const program::Codelet gather_elements_codelet;
+#define TESSERA_GATHER_ELEMENTS_FIELDS(X) X(source) X(places) X(out, .access = program::Access::out)
 
-/// out = in, whatever their strides. Fields of one shape and type.
-extern const program::Codelet copy_codelet;
+/// copy: out = in, whatever their strides. Fields of one shape and type. transpose: out = inᵀ, whatever their
+/// strides.
+#define TESSERA_COPY_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
-/// out = inᵀ, whatever their strides.
-extern const program::Codelet transpose_codelet;
-
-std::span<const ListedCodelet> gather_codelets();
+#define TESSERA_GATHER_CODELETS(X)                                                            \
+  X(gather_rows, TESSERA_GATHER_ROWS_FIELDS, TESSERA_NONE, gather_rows_simd, 256)             \
+  X(gather_elements, TESSERA_GATHER_ELEMENTS_FIELDS, TESSERA_NONE, gather_elements_simd, 512, \
+    .runs_on = program::RunsOn::hosts)                                                        \
+  X(copy, TESSERA_COPY_FIELDS, TESSERA_NONE, copy_simd, 128)                                  \
+  X(transpose, TESSERA_COPY_FIELDS, TESSERA_NONE, transpose_simd, 256)
+TESSERA_DECLARE_FAMILY(gather, TESSERA_GATHER_CODELETS)
 
 }  // namespace tessera::kernels

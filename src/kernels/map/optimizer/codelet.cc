@@ -16,13 +16,6 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kSgdFields[] = {TESSERA_SGD_FIELDS(TESSERA_FIELD)};
-constexpr program::FieldSpec kMomentumFields[] = {TESSERA_MOMENTUM_FIELDS(TESSERA_FIELD)};
-constexpr program::FieldSpec kAdamFields[] = {TESSERA_ADAM_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kSgdParams[] = {TESSERA_SGD_PARAMS(TESSERA_NAME)};
-constexpr std::string_view kMomentumParams[] = {TESSERA_MOMENTUM_PARAMS(TESSERA_NAME)};
-constexpr std::string_view kAdamParams[] = {TESSERA_ADAM_PARAMS(TESSERA_NAME)};
-
 /// The single number of a field of 1 × 1.
 template <class T>
 T scalar_of(const FieldView& field) {
@@ -178,39 +171,6 @@ program::PhaseTimes adam_cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet sgd_codelet = {
-    .name = "sgd",
-    .fields = kSgdFields,
-    .params = kSgdParams,
-    .reference = sgd_reference,
-    .simd = sgd_simd,
-    .cost = sgd_cost,
-    .code_bytes = 256,
-};
-
-constexpr program::Codelet momentum_codelet = {
-    .name = "momentum",
-    .fields = kMomentumFields,
-    .params = kMomentumParams,
-    .reference = momentum_reference,
-    .simd = momentum_simd,
-    .cost = momentum_cost,
-    .code_bytes = 320,
-};
-
-constexpr program::Codelet adam_codelet = {
-    .name = "adam",
-    .fields = kAdamFields,
-    .params = kAdamParams,
-    .reference = adam_reference,
-    .simd = adam_simd,
-    .cost = adam_cost,
-    .code_bytes = 1024,
-};
-
-std::span<const ListedCodelet> optimizer_codelets() {
-  static constexpr ListedCodelet kListed[] = {sgd_codelet, momentum_codelet, adam_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(optimizer, TESSERA_OPTIMIZER_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

@@ -17,10 +17,7 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kFields[] = {TESSERA_REDUCE_SUM_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kParams[] = {TESSERA_REDUCE_SUM_PARAMS(TESSERA_NAME)};
-
-void reference(const Vertex& v) {
+void reduce_sum_reference(const Vertex& v) {
   const FieldView& partials = v.fields[reduce_sum_field::partials];
   const FieldView& out = v.fields[reduce_sum_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
@@ -32,10 +29,10 @@ void reference(const Vertex& v) {
     }
 }
 
-void simd(const Vertex& v) {
+void reduce_sum_simd(const Vertex& v) {
   if (!apply_reduce_sum(v.fields[reduce_sum_field::partials], float_of(v.params[reduce_sum_param::scale]),
                         v.fields[reduce_sum_field::out]))
-    reference(v);
+    reduce_sum_reference(v);
 }
 
 // Cycles on a tile, W = workers: W(16 + ⌈⌈out/W⌉/vacc⌉(c + 6 + p − 1)), c = 8 half→half,
@@ -55,7 +52,7 @@ double tile_cycles(const machine::Machine& m, Type from, Type to, double partial
   return m.workers_per_tile * (kTileWorkerCycles + vectors * per_vector);
 }
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes reduce_sum_cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
     return in_phase(
         Phase::reduce,
@@ -72,11 +69,9 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 // Sums of rows that are assigned by a list.
 
-constexpr program::FieldSpec kRowsFields[] = {TESSERA_REDUCE_ROWS_FIELDS(TESSERA_FIELD)};
-
 uint32_t target_of(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
-void rows_reference(const Vertex& v) {
+void reduce_rows_reference(const Vertex& v) {
   const FieldView& partials = v.fields[reduce_rows_field::partials];
   const FieldView& out = v.fields[reduce_rows_field::out];
   std::vector<float> sums(out.elements());
@@ -88,14 +83,14 @@ void rows_reference(const Vertex& v) {
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, sums[uint64_t{r} * out.cols + c]);
 }
 
-void rows_simd(const Vertex& v) {
+void reduce_rows_simd(const Vertex& v) {
   if (!apply_reduce_rows(v.fields[reduce_rows_field::partials], v.fields[reduce_rows_field::rows],
                          v.fields[reduce_rows_field::out]))
-    rows_reference(v);
+    reduce_rows_reference(v);
 }
 
 /// Rows with equal numbers of partials form one reduction.
-program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes reduce_rows_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& out = v.fields[reduce_rows_field::out];
   std::vector<uint32_t> partials(out.rows);
   for (uint32_t i = 0; i < v.fields[reduce_rows_field::rows].rows; ++i)
@@ -111,14 +106,12 @@ program::PhaseTimes rows_cost(const Vertex& v, const machine::Machine& m) {
 
 // Sums of neighbouring rows.
 
-constexpr program::FieldSpec kNeighboursFields[] = {TESSERA_REDUCE_NEIGHBOURS_FIELDS(TESSERA_FIELD)};
-
 uint32_t neighbours(const Vertex& v) {
   const FieldView& out = v.fields[reduce_neighbours_field::out];
   return out.rows == 0 ? 0 : v.fields[reduce_neighbours_field::in].rows / out.rows;
 }
 
-void neighbours_reference(const Vertex& v) {
+void reduce_neighbours_reference(const Vertex& v) {
   const FieldView& in = v.fields[reduce_neighbours_field::in];
   const FieldView& out = v.fields[reduce_neighbours_field::out];
   const uint32_t count = neighbours(v);
@@ -130,13 +123,13 @@ void neighbours_reference(const Vertex& v) {
     }
 }
 
-void neighbours_simd(const Vertex& v) {
+void reduce_neighbours_simd(const Vertex& v) {
   if (!apply_reduce_neighbours(v.fields[reduce_neighbours_field::in], v.fields[reduce_neighbours_field::out]))
-    neighbours_reference(v);
+    reduce_neighbours_reference(v);
 }
 
 /// On a tile as many reductions of partials; on a host they are short, and each begins and ends.
-program::PhaseTimes neighbours_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes reduce_neighbours_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& in = v.fields[reduce_neighbours_field::in];
   const FieldView& out = v.fields[reduce_neighbours_field::out];
   if (m.kind != machine::Kind::host)
@@ -229,53 +222,22 @@ constexpr program::Codelet make_axis_codelet(std::string_view name) {
 }
 
 constexpr program::Codelet kAxisReductions[] = {
-#define TESSERA_CODELET(op) make_axis_codelet<Reduction::op>("axis_" #op),
-    TESSERA_REDUCTIONS(TESSERA_CODELET)
-#undef TESSERA_CODELET
+#define TESSERA_AXIS_CODELET(op) make_axis_codelet<Reduction::op>("axis_" #op),
+    TESSERA_REDUCTIONS(TESSERA_AXIS_CODELET)
+#undef TESSERA_AXIS_CODELET
 };
 
 }  // namespace
 
-constexpr program::Codelet reduce_sum_codelet = {
-    .name = "reduce_sum",
-    .fields = kFields,
-    .params = kParams,
-    .reference = reference,
-    .simd = simd,
-    .cost = cost,
-    .code_bytes = 384,
-};
-
-constexpr program::Codelet reduce_rows_codelet = {
-    .name = "reduce_rows",
-    .fields = kRowsFields,
-    .params = {},
-    .reference = rows_reference,
-    .simd = rows_simd,
-    .cost = rows_cost,
-    .code_bytes = 384,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet reduce_neighbours_codelet = {
-    .name = "reduce_neighbours",
-    .fields = kNeighboursFields,
-    .params = {},
-    .reference = neighbours_reference,
-    .simd = neighbours_simd,
-    .cost = neighbours_cost,
-    .code_bytes = 384,
-};
+TESSERA_REDUCE_CODELETS(TESSERA_CODELET)
 
 const program::Codelet& codelet_of(Reduction op) { return kAxisReductions[static_cast<size_t>(op)]; }
 
 std::span<const ListedCodelet> reduce_codelets() {
-  static constexpr ListedCodelet kListed[] = {reduce_sum_codelet, reduce_rows_codelet,
-                                              reduce_neighbours_codelet,
-#define TESSERA_LIST(op) kAxisReductions[static_cast<size_t>(Reduction::op)],
-                                              TESSERA_REDUCTIONS(TESSERA_LIST)
-#undef TESSERA_LIST
-  };
+#define TESSERA_LIST_AXIS(op) kAxisReductions[static_cast<size_t>(Reduction::op)],
+  static constexpr ListedCodelet kListed[] = {TESSERA_REDUCE_CODELETS(TESSERA_LIST_CODELET)
+                                                  TESSERA_REDUCTIONS(TESSERA_LIST_AXIS)};
+#undef TESSERA_LIST_AXIS
   return kListed;
 }
 

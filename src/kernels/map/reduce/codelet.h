@@ -6,53 +6,37 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_REDUCE_SUM_FIELDS(X) X(partials) X(out, .access = program::Access::out)
-#define TESSERA_REDUCE_SUM_PARAMS(X) X(scale)
-#define TESSERA_REDUCE_ROWS_FIELDS(X) \
-  X(partials, .alignment = 8) X(rows) X(out, .access = program::Access::out, .alignment = 8)
-#define TESSERA_REDUCE_NEIGHBOURS_FIELDS(X) X(in) X(out, .access = program::Access::out)
-#define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)
-#define TESSERA_AXIS_REDUCTION_PARAMS(X) X(over_rows) X(scale)
-
-namespace reduce_sum_field {
-enum : size_t { TESSERA_REDUCE_SUM_FIELDS(TESSERA_POSITION) count };
-}
-namespace reduce_sum_param {
-enum : size_t { TESSERA_REDUCE_SUM_PARAMS(TESSERA_POSITION) count };
-}
-namespace reduce_rows_field {
-enum : size_t { TESSERA_REDUCE_ROWS_FIELDS(TESSERA_POSITION) count };
-}
-
-namespace reduce_neighbours_field {
-enum : size_t { TESSERA_REDUCE_NEIGHBOURS_FIELDS(TESSERA_POSITION) count };
-}
-
-namespace axis_reduction_field {
-enum : size_t { TESSERA_AXIS_REDUCTION_FIELDS(TESSERA_POSITION) count };
-}
-namespace axis_reduction_param {
-enum : size_t { TESSERA_AXIS_REDUCTION_PARAMS(TESSERA_POSITION) count };
-}
-
 /// out = scale · (partials 0 + partials 1 + …), added in this order in FP32 and rounded once. Fields
 /// "partials" (p · rows × cols: matrices of out's size, stacked), "out" (rows × cols), each f32, f16 or bf16.
 /// One parameter, the bits of the scale (param_of). The sum of no partials is 0.
-extern const program::Codelet reduce_sum_codelet;
+#define TESSERA_REDUCE_SUM_FIELDS(X) X(partials) X(out, .access = program::Access::out)
+#define TESSERA_REDUCE_SUM_PARAMS(X) X(scale)
 
 /// Sums of partial rows, for tiles: out[r] = the sum of partials[i] for all i with rows[i] = r, in FP32, in
 /// the order of i; 0 if there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out" (rows ×
 /// n).
-extern const program::Codelet reduce_rows_codelet;
+#define TESSERA_REDUCE_ROWS_FIELDS(X) \
+  X(partials, .alignment = 8) X(rows) X(out, .access = program::Access::out, .alignment = 8)
 
 /// Sums of neighbouring rows: out[r] = in[r · g] + … + in[r · g + g − 1], added in this order in FP32 and
 /// rounded once. Fields "in" (g · rows × cols), "out" (rows × cols), each f32, f16 or bf16.
-extern const program::Codelet reduce_neighbours_codelet;
+#define TESSERA_REDUCE_NEIGHBOURS_FIELDS(X) X(in) X(out, .access = program::Access::out)
+
+#define TESSERA_REDUCE_CODELETS(X)                                                          \
+  X(reduce_sum, TESSERA_REDUCE_SUM_FIELDS, TESSERA_REDUCE_SUM_PARAMS, reduce_sum_simd, 384) \
+  X(reduce_rows, TESSERA_REDUCE_ROWS_FIELDS, TESSERA_NONE, reduce_rows_simd, 384,           \
+    .runs_on = program::RunsOn::tiles)                                                      \
+  X(reduce_neighbours, TESSERA_REDUCE_NEIGHBOURS_FIELDS, TESSERA_NONE, reduce_neighbours_simd, 384)
+TESSERA_DECLARE_FAMILY(reduce, TESSERA_REDUCE_CODELETS)
+TESSERA_POSITIONS(reduce_sum_param, TESSERA_REDUCE_SUM_PARAMS)
+
+#define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)
+#define TESSERA_AXIS_REDUCTION_PARAMS(X) X(over_rows) X(scale)
+TESSERA_POSITIONS(axis_reduction_field, TESSERA_AXIS_REDUCTION_FIELDS)
+TESSERA_POSITIONS(axis_reduction_param, TESSERA_AXIS_REDUCTION_PARAMS)
 
 /// out = scale · op of the columns of "in" (rows × cols to 1 × cols) or of its rows (to rows × 1), in FP32
 /// and rounded once, each f32, f16 or bf16. Parameters "over_rows" (1: of columns) and the bits of the scale.
 const program::Codelet& codelet_of(Reduction op);
-
-std::span<const ListedCodelet> reduce_codelets();
 
 }  // namespace tessera::kernels

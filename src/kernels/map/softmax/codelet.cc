@@ -16,13 +16,6 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kSoftmaxFields[] = {TESSERA_SOFTMAX_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kSoftmaxParams[] = {TESSERA_SOFTMAX_PARAMS(TESSERA_NAME)};
-constexpr program::FieldSpec kCrossEntropyFields[] = {TESSERA_CROSS_ENTROPY_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kCrossEntropyParams[] = {TESSERA_CROSS_ENTROPY_PARAMS(TESSERA_NAME)};
-constexpr program::FieldSpec kLossFields[] = {TESSERA_CROSS_ENTROPY_LOSS_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kLossParams[] = {TESSERA_CROSS_ENTROPY_LOSS_PARAMS(TESSERA_NAME)};
-
 /// A column's largest element, and the sum of exponentials of differences to it.
 struct ColumnSums {
   float largest;
@@ -81,7 +74,7 @@ FieldView as_columns(const FieldView& field, bool is_columns) {
 }
 
 CrossEntropy with_gradient(const Vertex& v) {
-  using namespace cross_entropy_field;
+  using namespace softmax_cross_entropy_field;
   const bool columns = v.params[cross_entropy_param::classes_in_rows] != 0;
   return {as_columns(v.fields[logits], columns), as_columns(v.fields[labels], columns),
           as_columns(v.fields[loss], columns), as_columns(v.fields[gradient], columns),
@@ -89,7 +82,7 @@ CrossEntropy with_gradient(const Vertex& v) {
 }
 
 CrossEntropy without_gradient(const Vertex& v) {
-  using namespace cross_entropy_loss_field;
+  using namespace softmax_cross_entropy_loss_field;
   const bool columns = v.params[cross_entropy_loss_param::classes_in_rows] != 0;
   return {as_columns(v.fields[logits], columns),
           as_columns(v.fields[labels], columns),
@@ -109,10 +102,19 @@ SoftmaxViews softmax_views(const Vertex& v) {
           as_columns(v.fields[softmax_field::out], columns)};
 }
 
+void softmax_reference(const Vertex& v) {
+  const auto [in, out] = softmax_views(v);
+  softmax_reference(in, out);
+}
+void softmax_cross_entropy_reference(const Vertex& v) { cross_entropy_reference(with_gradient(v)); }
+void softmax_cross_entropy_loss_reference(const Vertex& v) { cross_entropy_reference(without_gradient(v)); }
+
 void softmax_simd(const Vertex& v) {
   const auto [in, out] = softmax_views(v);
   if (!apply_softmax(in, out)) softmax_reference(in, out);
 }
+void softmax_cross_entropy_simd(const Vertex& v) { cross_entropy_simd(with_gradient(v)); }
+void softmax_cross_entropy_loss_simd(const Vertex& v) { cross_entropy_simd(without_gradient(v)); }
 
 // Vector operations on a host, measured with bench_kernels: for each element an exponential and those of the
 // passes; for each column a logarithm and the label, and, where it lies in a row, the remainder of its
@@ -164,12 +166,12 @@ program::PhaseTimes softmax_cost(const Vertex& v, const machine::Machine& m) {
               {kHostOperations, 0, kTileVectorCycles, kTileColumnCycles});
 }
 
-program::PhaseTimes cross_entropy_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes softmax_cross_entropy_cost(const Vertex& v, const machine::Machine& m) {
   return cost(v, m, v.params[cross_entropy_param::classes_in_rows] != 0, 2,
               {kHostOperations, kHostLabelOperations, kTileVectorCycles, kTileLabelCycles});
 }
 
-program::PhaseTimes loss_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes softmax_cross_entropy_loss_cost(const Vertex& v, const machine::Machine& m) {
   return cost(
       v, m, v.params[cross_entropy_loss_param::classes_in_rows] != 0, 2,
       {kHostLossOperations, kHostLabelOperations, kTileVectorCycles - kTilePassCycles, kTileLabelCycles});
@@ -177,44 +179,6 @@ program::PhaseTimes loss_cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet softmax_codelet = {
-    .name = "softmax",
-    .fields = kSoftmaxFields,
-    .params = kSoftmaxParams,
-    .reference =
-        [](const Vertex& v) {
-          const auto [in, out] = softmax_views(v);
-          softmax_reference(in, out);
-        },
-    .simd = softmax_simd,
-    .cost = softmax_cost,
-    .code_bytes = 640,
-};
-
-constexpr program::Codelet softmax_cross_entropy_codelet = {
-    .name = "softmax_cross_entropy",
-    .fields = kCrossEntropyFields,
-    .params = kCrossEntropyParams,
-    .reference = [](const Vertex& v) { cross_entropy_reference(with_gradient(v)); },
-    .simd = [](const Vertex& v) { cross_entropy_simd(with_gradient(v)); },
-    .cost = cross_entropy_cost,
-    .code_bytes = 768,
-};
-
-constexpr program::Codelet softmax_cross_entropy_loss_codelet = {
-    .name = "softmax_cross_entropy_loss",
-    .fields = kLossFields,
-    .params = kLossParams,
-    .reference = [](const Vertex& v) { cross_entropy_reference(without_gradient(v)); },
-    .simd = [](const Vertex& v) { cross_entropy_simd(without_gradient(v)); },
-    .cost = loss_cost,
-    .code_bytes = 640,
-};
-
-std::span<const ListedCodelet> softmax_codelets() {
-  static constexpr ListedCodelet kListed[] = {softmax_codelet, softmax_cross_entropy_codelet,
-                                              softmax_cross_entropy_loss_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(softmax, TESSERA_SOFTMAX_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

@@ -5,47 +5,33 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_SOFTMAX_FIELDS(X) X(in) X(out, .access = program::Access::out)
-#define TESSERA_SOFTMAX_PARAMS(X) X(over_rows)
-#define TESSERA_CROSS_ENTROPY_FIELDS(X) \
-  X(logits) X(labels) X(gradient, .access = program::Access::out) X(loss, .access = program::Access::out)
-#define TESSERA_CROSS_ENTROPY_PARAMS(X) X(classes_in_rows) X(scale)
-#define TESSERA_CROSS_ENTROPY_LOSS_FIELDS(X) X(logits) X(labels) X(loss, .access = program::Access::out)
-#define TESSERA_CROSS_ENTROPY_LOSS_PARAMS(X) X(classes_in_rows)
-
-namespace softmax_field {
-enum : size_t { TESSERA_SOFTMAX_FIELDS(TESSERA_POSITION) count };
-}
-namespace softmax_param {
-enum : size_t { TESSERA_SOFTMAX_PARAMS(TESSERA_POSITION) count };
-}
-namespace cross_entropy_field {
-enum : size_t { TESSERA_CROSS_ENTROPY_FIELDS(TESSERA_POSITION) count };
-}
-namespace cross_entropy_param {
-enum : size_t { TESSERA_CROSS_ENTROPY_PARAMS(TESSERA_POSITION) count };
-}
-namespace cross_entropy_loss_field {
-enum : size_t { TESSERA_CROSS_ENTROPY_LOSS_FIELDS(TESSERA_POSITION) count };
-}
-namespace cross_entropy_loss_param {
-enum : size_t { TESSERA_CROSS_ENTROPY_LOSS_PARAMS(TESSERA_POSITION) count };
-}
-
 /// out = the softmax of each column of "in" if "over_rows" is 1, otherwise of each row. Both of one shape and
 /// type: f32, f16 or bf16. NaN and an infinite largest element make it NaN.
-extern const program::Codelet softmax_codelet;
+#define TESSERA_SOFTMAX_FIELDS(X) X(in) X(out, .access = program::Access::out)
+#define TESSERA_SOFTMAX_PARAMS(X) X(over_rows)
 
 /// For each column j, p being the softmax of its logits and c its label: loss(0, j) = −log p(c), and
 /// gradient(i, j) = scale · (p(i) − [i = c]). Fields "logits" and "gradient" (classes × columns, of f32, f16
 /// or bf16), "labels" (1 × columns, integers), "loss" (1 × columns, f32), or the transposes of all if
 /// "classes_in_rows" is 0. "scale" is the bits of an FP32 number (param_of). A label beyond the classes makes
 /// the loss and the gradient of its column NaN.
-extern const program::Codelet softmax_cross_entropy_codelet;
+#define TESSERA_CROSS_ENTROPY_FIELDS(X) \
+  X(logits) X(labels) X(gradient, .access = program::Access::out) X(loss, .access = program::Access::out)
+#define TESSERA_CROSS_ENTROPY_PARAMS(X) X(classes_in_rows) X(scale)
 
 /// The loss alone.
-extern const program::Codelet softmax_cross_entropy_loss_codelet;
+#define TESSERA_CROSS_ENTROPY_LOSS_FIELDS(X) X(logits) X(labels) X(loss, .access = program::Access::out)
+#define TESSERA_CROSS_ENTROPY_LOSS_PARAMS(X) X(classes_in_rows)
 
-std::span<const ListedCodelet> softmax_codelets();
+#define TESSERA_SOFTMAX_CODELETS(X)                                                                   \
+  X(softmax, TESSERA_SOFTMAX_FIELDS, TESSERA_SOFTMAX_PARAMS, softmax_simd, 640)                       \
+  X(softmax_cross_entropy, TESSERA_CROSS_ENTROPY_FIELDS, TESSERA_CROSS_ENTROPY_PARAMS,                \
+    softmax_cross_entropy_simd, 768)                                                                  \
+  X(softmax_cross_entropy_loss, TESSERA_CROSS_ENTROPY_LOSS_FIELDS, TESSERA_CROSS_ENTROPY_LOSS_PARAMS, \
+    softmax_cross_entropy_loss_simd, 640)
+TESSERA_DECLARE_FAMILY(softmax, TESSERA_SOFTMAX_CODELETS)
+TESSERA_POSITIONS(softmax_param, TESSERA_SOFTMAX_PARAMS)
+TESSERA_POSITIONS(cross_entropy_param, TESSERA_CROSS_ENTROPY_PARAMS)
+TESSERA_POSITIONS(cross_entropy_loss_param, TESSERA_CROSS_ENTROPY_LOSS_PARAMS)
 
 }  // namespace tessera::kernels

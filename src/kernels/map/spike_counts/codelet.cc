@@ -13,10 +13,6 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kCountsFields[] = {TESSERA_SPIKE_COUNTS_FIELDS(TESSERA_FIELD)};
-constexpr program::FieldSpec kGradientFields[] = {TESSERA_SPIKE_COUNTS_GRADIENT_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kParams[] = {TESSERA_SPIKE_COUNTS_PARAMS(TESSERA_NAME)};
-
 // Cycles of a worker. On a tile: for a list, loading its length and a loop; for an entry, loading the number
 // of the neuron and its count, adding one, and storing it. On a host they overlap.
 constexpr double kTileList = 8;
@@ -43,7 +39,7 @@ struct Lists {
   uint32_t capacity;
 };
 
-void counts_reference(const Vertex& v) {
+void spike_counts_reference(const Vertex& v) {
   const Lists lists(v);
   const FieldView& counts = v.fields[spike_counts_field::counts];
   for (uint32_t b = 0; b < counts.rows; ++b) {
@@ -56,7 +52,7 @@ void counts_reference(const Vertex& v) {
   }
 }
 
-void gradient_reference(const Vertex& v) {
+void spike_counts_gradient_reference(const Vertex& v) {
   const Lists lists(v);
   const FieldView &dcounts = v.fields[spike_counts_gradient_field::dcounts],
                   &dids = v.fields[spike_counts_gradient_field::dids];
@@ -96,13 +92,13 @@ program::PhaseTimes cost_of(const Vertex& v, const machine::Machine& m, bool fir
   return in_phase(Phase::compute, m.workers_per_tile * longest);
 }
 
-program::PhaseTimes counts_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes spike_counts_cost(const Vertex& v, const machine::Machine& m) {
   program::PhaseTimes cycles = cost_of(v, m, true);
   cycles[Phase::compute] += static_cast<double>(v.fields[spike_counts_field::counts].elements()) / 2;
   return cycles;
 }
 
-program::PhaseTimes gradient_cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes spike_counts_gradient_cost(const Vertex& v, const machine::Machine& m) {
   program::PhaseTimes cycles = cost_of(v, m, false);
   cycles[Phase::compute] += static_cast<double>(v.fields[spike_counts_gradient_field::dids].elements()) / 2;
   return cycles;
@@ -110,23 +106,6 @@ program::PhaseTimes gradient_cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet spike_counts_codelet = {.name = "spike_counts",
-                                                   .fields = kCountsFields,
-                                                   .params = kParams,
-                                                   .reference = counts_reference,
-                                                   .cost = counts_cost,
-                                                   .code_bytes = 160};
-
-constexpr program::Codelet spike_counts_gradient_codelet = {.name = "spike_counts_gradient",
-                                                            .fields = kGradientFields,
-                                                            .params = kParams,
-                                                            .reference = gradient_reference,
-                                                            .cost = gradient_cost,
-                                                            .code_bytes = 160};
-
-std::span<const ListedCodelet> spike_counts_codelets() {
-  static constexpr ListedCodelet kListed[] = {spike_counts_codelet, spike_counts_gradient_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(spike_counts, TESSERA_SPIKE_COUNTS_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels
