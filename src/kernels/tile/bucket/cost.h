@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "machine/model/machine.h"
-#include "program/codelet.h"
 
 namespace tessera::kernels {
 
@@ -25,11 +24,5 @@ double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, 
 
 /// Cycles to set this many bytes to 0.
 double fill_cycles(const machine::Machine& m, double bytes);
-
-program::PhaseTimes bucket_product_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes bucket_sddmm_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes bucket_pending_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes count_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes any_flag_cost(const program::Vertex& v, const machine::Machine& m);
 
 }  // namespace tessera::kernels

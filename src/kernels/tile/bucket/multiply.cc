@@ -1,5 +1,4 @@
-#include "kernels/tile/bucket/multiply.h"
-
+// SIMD forms of dynamic sparse products on a tile.
 #include <algorithm>
 #include <vector>
 
@@ -126,20 +125,18 @@ namespace tessera::kernels {
 HWY_EXPORT(bucket_product);
 HWY_EXPORT(bucket_sddmm);
 
-bool apply_bucket_product(const program::Vertex& v) {
+void bucket_product_simd(const program::Vertex& v) {
   using namespace bucket_product_field;
   for (size_t f : {values, x, y})
-    if (!has_contiguous_rows(v.fields[f])) return false;
+    if (!has_contiguous_rows(v.fields[f])) return bucket_product_reference(v);
   HWY_DYNAMIC_DISPATCH(bucket_product)(v);
-  return true;
 }
 
-bool apply_bucket_sddmm(const program::Vertex& v) {
+void bucket_sddmm_simd(const program::Vertex& v) {
   using namespace bucket_sddmm_field;
   for (size_t f : {dw, x, dy})
-    if (!has_contiguous_rows(v.fields[f])) return false;
+    if (!has_contiguous_rows(v.fields[f])) return bucket_sddmm_reference(v);
   HWY_DYNAMIC_DISPATCH(bucket_sddmm)(v);
-  return true;
 }
 
 }  // namespace tessera::kernels

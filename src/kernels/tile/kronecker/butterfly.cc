@@ -1,5 +1,4 @@
-#include "kernels/tile/kronecker/butterfly.h"
-
+// Passes of butterfly factors in plain loops.
 #include <array>
 
 #include "kernels/common/element.h"

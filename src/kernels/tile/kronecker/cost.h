@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "machine/model/machine.h"
-#include "program/codelet.h"
 
 namespace tessera::kernels {
 
@@ -25,10 +24,5 @@ struct ButterflyPassSize {
 double butterfly_pass_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size, uint32_t n);
 double butterfly_pass_gradients_cycles(const machine::Machine& m, Type type, const ButterflyPassSize& size,
                                        uint32_t n);
-
-program::PhaseTimes kronecker_product_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes kronecker_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes butterfly_pass_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes butterfly_pass_gradients_cost(const program::Vertex& v, const machine::Machine& m);
 
 }  // namespace tessera::kernels

@@ -1,5 +1,4 @@
-#include "kernels/tile/kronecker/multiply.h"
-
+// SIMD forms of products with groups on a tile.
 #include <algorithm>
 
 #include "base/simd.h"
@@ -82,16 +81,14 @@ namespace tessera::kernels {
 HWY_EXPORT(kronecker_product);
 HWY_EXPORT(kronecker_weight_gradient);
 
-bool apply_kronecker_product(const program::Vertex& v) {
-  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+void kronecker_product_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return kronecker_product_reference(v);
   HWY_DYNAMIC_DISPATCH(kronecker_product)(v);
-  return true;
 }
 
-bool apply_kronecker_weight_gradient(const program::Vertex& v) {
-  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+void kronecker_weight_gradient_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return kronecker_weight_gradient_reference(v);
   HWY_DYNAMIC_DISPATCH(kronecker_weight_gradient)(v);
-  return true;
 }
 
 }  // namespace tessera::kernels

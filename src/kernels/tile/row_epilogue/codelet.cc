@@ -5,20 +5,15 @@
 #include "kernels/common/activation.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
-#include "kernels/tile/tile_codelet.h"
 
 namespace tessera::kernels {
 namespace {
 
-using program::FieldSpec;
 using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr FieldSpec kFields[] = {TESSERA_ROW_EPILOGUE_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kParams[] = {TESSERA_ROW_EPILOGUE_PARAMS(TESSERA_NAME)};
-
-void reference(const Vertex& v) {
+void row_epilogue_reference(const Vertex& v) {
   const FieldView& bias = v.fields[row_epilogue_field::bias];
   const FieldView& y = v.fields[row_epilogue_field::y];
   const auto activation = static_cast<Activation>(v.params[row_epilogue_param::activation]);
@@ -41,7 +36,7 @@ constexpr double kVectorCycles = 3;
 constexpr double kGeluVectorCycles = 24;
 constexpr double kRowCycles = 4;
 
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
+program::PhaseTimes row_epilogue_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& bias = v.fields[row_epilogue_field::bias];
   const FieldView& y = v.fields[row_epilogue_field::y];
   const bool gelu = static_cast<Activation>(v.params[row_epilogue_param::activation]) == Activation::gelu;
@@ -55,12 +50,6 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 }  // namespace
 
-constexpr program::Codelet row_epilogue_codelet =
-    tile_codelet("row_epilogue", kFields, kParams, {reference, nullptr, cost}, 320);
-
-std::span<const ListedCodelet> row_epilogue_codelets() {
-  static constexpr ListedCodelet kListed[] = {row_epilogue_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(row_epilogue, TESSERA_ROW_EPILOGUE_CODELETS, TESSERA_TILE_CODELET)
 
 }  // namespace tessera::kernels

@@ -5,22 +5,16 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_ROW_EPILOGUE_FIELDS(X) X(bias, .optional = true) X(y, .access = program::Access::inout)
-#define TESSERA_ROW_EPILOGUE_PARAMS(X) X(activation) X(row_elements) X(first)
-
-namespace row_epilogue_field {
-enum : size_t { TESSERA_ROW_EPILOGUE_FIELDS(TESSERA_POSITION) count };
-}
-namespace row_epilogue_param {
-enum : size_t { TESSERA_ROW_EPILOGUE_PARAMS(TESSERA_POSITION) count };
-}
-
 /// y = activation(y + bias[row]), in FP32 and rounded once, in place. y (f32 or f16) holds a run of elements
 /// of a matrix with rows of `row_elements`; the first is element `first` of its row. bias (f32, one row each;
 /// may be empty) has a number for each of these rows; rows past its end get none. Parameters: the activation,
 /// row_elements, first.
-extern const program::Codelet row_epilogue_codelet;
+#define TESSERA_ROW_EPILOGUE_FIELDS(X) X(bias, .optional = true) X(y, .access = program::Access::inout)
+#define TESSERA_ROW_EPILOGUE_PARAMS(X) X(activation) X(row_elements) X(first)
 
-std::span<const ListedCodelet> row_epilogue_codelets();
+#define TESSERA_ROW_EPILOGUE_CODELETS(X) \
+  X(row_epilogue, TESSERA_ROW_EPILOGUE_FIELDS, TESSERA_ROW_EPILOGUE_PARAMS, nullptr, 320)
+TESSERA_DECLARE_FAMILY(row_epilogue, TESSERA_ROW_EPILOGUE_CODELETS)
+TESSERA_POSITIONS(row_epilogue_param, TESSERA_ROW_EPILOGUE_PARAMS)
 
 }  // namespace tessera::kernels

@@ -9,10 +9,6 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-constexpr program::FieldSpec kDotFields[] = {TESSERA_SCALAR_DOT_FIELDS(TESSERA_FIELD)};
-constexpr program::FieldSpec kBlockFields[] = {TESSERA_SCALAR_BLOCK_FIELDS(TESSERA_FIELD)};
-constexpr std::string_view kBlockParams[] = {TESSERA_SCALAR_BLOCK_PARAMS(TESSERA_NAME)};
-
 // Instructions of one worker, each of which takes one of its issue slots: what the vendor's compiler makes of
 // the plain loops below, without vectors and without pairing arithmetic with loads. Derived from the
 // instruction set; no program was fitted.
@@ -25,7 +21,7 @@ constexpr double kRow = 3;  // two addresses and the branch
 
 program::PhaseTimes worker_cycles(double instructions) { return in_phase(Phase::compute, instructions); }
 
-void dot(const Vertex& v) {
+void scalar_dot_reference(const Vertex& v) {
   const auto row = v.fields[scalar_dot_field::row].matrix<const float>();
   const auto column = v.fields[scalar_dot_field::column].matrix<const float>();
   const FieldView& out = v.fields[scalar_dot_field::sum];
@@ -35,11 +31,11 @@ void dot(const Vertex& v) {
   out.matrix<float>()(0, 0) = sum;
 }
 
-program::PhaseTimes dot_cost(const Vertex& v, const machine::Machine&) {
+program::PhaseTimes scalar_dot_cost(const Vertex& v, const machine::Machine&) {
   return worker_cycles(kVertex + kMultiplyAccumulate * v.fields[scalar_dot_field::row].cols);
 }
 
-void block(const Vertex& v) {
+void scalar_block_reference(const Vertex& v) {
   const FieldView& a_field = v.fields[scalar_block_field::a];
   const FieldView& c_field = v.fields[scalar_block_field::c];
   const auto a = a_field.matrix<const float>();
@@ -54,7 +50,7 @@ void block(const Vertex& v) {
     }
 }
 
-program::PhaseTimes block_cost(const Vertex& v, const machine::Machine&) {
+program::PhaseTimes scalar_block_cost(const Vertex& v, const machine::Machine&) {
   const FieldView& c = v.fields[scalar_block_field::c];
   const double depth = v.fields[scalar_block_field::a].cols;
   return worker_cycles(kVertex + c.rows * kRow +
@@ -63,31 +59,6 @@ program::PhaseTimes block_cost(const Vertex& v, const machine::Machine&) {
 
 }  // namespace
 
-constexpr program::Codelet scalar_dot_codelet = {
-    .name = "scalar_dot",
-    .workers = program::Workers::single_worker,
-    .fields = kDotFields,
-    .params = {},
-    .reference = dot,
-    .cost = dot_cost,
-    .code_bytes = 64,
-    .runs_on = program::RunsOn::tiles,
-};
-
-constexpr program::Codelet scalar_block_codelet = {
-    .name = "scalar_block",
-    .workers = program::Workers::single_worker,
-    .fields = kBlockFields,
-    .params = kBlockParams,
-    .reference = block,
-    .cost = block_cost,
-    .code_bytes = 128,
-    .runs_on = program::RunsOn::tiles,
-};
-
-std::span<const ListedCodelet> scalar_product_codelets() {
-  static constexpr ListedCodelet kListed[] = {scalar_dot_codelet, scalar_block_codelet};
-  return kListed;
-}
+TESSERA_DEFINE_FAMILY(scalar_product, TESSERA_SCALAR_PRODUCT_CODELETS, TESSERA_WORKER_CODELET)
 
 }  // namespace tessera::kernels

@@ -6,29 +6,18 @@
 
 namespace tessera::kernels {
 
-#define TESSERA_SCALAR_DOT_FIELDS(X) X(row) X(column) X(sum, .access = program::Access::out)
-
-namespace scalar_dot_field {
-enum : size_t { TESSERA_SCALAR_DOT_FIELDS(TESSERA_POSITION) count };
-}
-
 /// sum = row · column: both 1 × k, f32.
-extern const program::Codelet scalar_dot_codelet;
-
-#define TESSERA_SCALAR_BLOCK_FIELDS(X) X(a) X(b) X(c, .access = program::Access::inout)
-#define TESSERA_SCALAR_BLOCK_PARAMS(X) X(adds)
-
-namespace scalar_block_field {
-enum : size_t { TESSERA_SCALAR_BLOCK_FIELDS(TESSERA_POSITION) count };
-}
-namespace scalar_block_param {
-enum : size_t { TESSERA_SCALAR_BLOCK_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_SCALAR_DOT_FIELDS(X) X(row) X(column) X(sum, .access = program::Access::out)
 
 /// c = a · b, added to c if the parameter `adds` is not 0: m × k, k × n and m × n, f32. One worker computes
 /// the whole block, element by element.
-extern const program::Codelet scalar_block_codelet;
+#define TESSERA_SCALAR_BLOCK_FIELDS(X) X(a) X(b) X(c, .access = program::Access::inout)
+#define TESSERA_SCALAR_BLOCK_PARAMS(X) X(adds)
 
-std::span<const ListedCodelet> scalar_product_codelets();
+#define TESSERA_SCALAR_PRODUCT_CODELETS(X)                            \
+  X(scalar_dot, TESSERA_SCALAR_DOT_FIELDS, TESSERA_NONE, nullptr, 64) \
+  X(scalar_block, TESSERA_SCALAR_BLOCK_FIELDS, TESSERA_SCALAR_BLOCK_PARAMS, nullptr, 128)
+TESSERA_DECLARE_FAMILY(scalar_product, TESSERA_SCALAR_PRODUCT_CODELETS)
+TESSERA_POSITIONS(scalar_block_param, TESSERA_SCALAR_BLOCK_PARAMS)
 
 }  // namespace tessera::kernels

@@ -7,6 +7,12 @@ namespace tessera::kernels {
 
 // As PopLibs' vertices require: weights and X are loaded in units of 8 bytes; blocks are in units of 16 bytes
 // and interleaved; loops over-read X by 16 bytes, and Y by up to 128 (blocks of 16).
+
+/// Y = W·X for some block rows. values: blocks × b², each block row-major; lists (count × 1, u16 or u32): for
+/// each block row its number of blocks, then the position in X of each, in blocks; x: rows × n; y: rows × n,
+/// block row after block row. Values and X are of one type, f32 or f16; y of that type or f32. Sums are kept
+/// in FP32 and rounded when stored. If the last block of X or of Y overhangs its field, the overhang is
+/// ignored. Parameters: b; transposed: 1 if each block is read as its transpose, for Wᵀ with the values of W.
 #define TESSERA_SPARSE_PRODUCT_FIELDS(X) \
   X(values, .alignment = 8)              \
   X(lists)                               \
@@ -14,36 +20,16 @@ namespace tessera::kernels {
   X(y, .access = program::Access::out, .alignment = 16, .interleaved = true, .over_read = 128)
 #define TESSERA_SPARSE_PRODUCT_PARAMS(X) X(block_size) X(transposed)
 
-namespace sparse_product_field {
-enum : size_t { TESSERA_SPARSE_PRODUCT_FIELDS(TESSERA_POSITION) count };
-}
-namespace sparse_product_param {
-enum : size_t { TESSERA_SPARSE_PRODUCT_PARAMS(TESSERA_POSITION) count };
-}
-
-/// Y = W·X for some block rows. values: blocks × b², each block row-major; lists (count × 1, u16 or u32): for
-/// each block row its number of blocks, then the position in X of each, in blocks; x: rows × n; y: rows × n,
-/// block row after block row. Values and X are of one type, f32 or f16; y of that type or f32. Sums are kept
-/// in FP32 and rounded when stored. If the last block of X or of Y overhangs its field, the overhang is
-/// ignored. Parameters: b; transposed: 1 if each block is read as its transpose, for Wᵀ with the values of W.
-extern const program::Codelet sparse_product_codelet;
-
-// The fields of sparse_transposed_product are those of sparse_product.
-#define TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS(X) X(block_size)
-
-namespace sparse_transposed_product_field {
-enum : size_t { TESSERA_SPARSE_PRODUCT_FIELDS(TESSERA_POSITION) count };
-}
-namespace sparse_transposed_product_param {
-enum : size_t { TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS(TESSERA_POSITION) count };
-}
-
 /// Y = Wᵀ·X for the blocks of W as stored for sparse_product, in their order. lists (count × 1, u16 or u32):
 /// for each block column its number of blocks, then for each block its number and the position in X of its
 /// block row, in blocks; y: rows × n, block column after block column. Otherwise like sparse_product.
 /// Parameter: b.
-extern const program::Codelet sparse_transposed_product_codelet;
+#define TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS(X) X(block_size)
 
+/// dW = dY·Xᵀ at some blocks: dy: rows × n, block row after block row; lists and x (rows × n) as
+/// above; dw: blocks × b², each block row-major, 0 where it overhangs dY or X. dY and X are of one
+/// type, f32 or f16; dw of that type or f32. Sums are kept in FP32 and rounded when stored.
+/// Parameter: b.
 #define TESSERA_TILE_SDDMM_FIELDS(X)     \
   X(dy, .alignment = 8, .over_read = 16) \
   X(lists)                               \
@@ -51,62 +37,43 @@ extern const program::Codelet sparse_transposed_product_codelet;
   X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true, .over_read = 128)
 #define TESSERA_TILE_SDDMM_PARAMS(X) X(block_size)
 
-namespace tile_sddmm_field {
-enum : size_t { TESSERA_TILE_SDDMM_FIELDS(TESSERA_POSITION) count };
-}
-namespace tile_sddmm_param {
-enum : size_t { TESSERA_TILE_SDDMM_PARAMS(TESSERA_POSITION) count };
-}
-
-/// dW = dY·Xᵀ at some blocks: dy: rows × n, block row after block row; lists and x (rows × n) as
-/// above; dw: blocks × b², each block row-major, 0 where it overhangs dY or X. dY and X are of one
-/// type, f32 or f16; dw of that type or f32. Sums are kept in FP32 and rounded when stored.
-/// Parameter: b.
-extern const program::Codelet tile_sddmm_codelet;
-
+/// Y = W·X of full matrices, each stored as one row: w: m · k elements, row by row; x: k · n; y: m
+/// · n. Types as above. Parameters: m, k, n.
 #define TESSERA_DENSE_PRODUCT_FIELDS(X) \
   X(w, .alignment = 8)                  \
   X(x, .alignment = 8, .over_read = 16) \
   X(y, .access = program::Access::out, .alignment = 16, .interleaved = true)
 #define TESSERA_DENSE_PRODUCT_PARAMS(X) X(m) X(k) X(n)
 
-namespace dense_product_field {
-enum : size_t { TESSERA_DENSE_PRODUCT_FIELDS(TESSERA_POSITION) count };
-}
-namespace dense_product_param {
-enum : size_t { TESSERA_DENSE_PRODUCT_PARAMS(TESSERA_POSITION) count };
-}
-
-/// Y = W·X of full matrices, each stored as one row: w: m · k elements, row by row; x: k · n; y: m
-/// · n. Types as above. Parameters: m, k, n.
-extern const program::Codelet dense_product_codelet;
-
+/// dX = Wᵀ·dY with the W of dense_product, which is read as its transpose: w: m · k elements, row by row; dy:
+/// m · n; dx: k · n. Types and parameters as above.
 #define TESSERA_DENSE_INPUT_GRADIENT_FIELDS(X) \
   X(w, .alignment = 8)                         \
   X(dy, .alignment = 8, .over_read = 16)       \
   X(dx, .access = program::Access::out, .alignment = 16, .interleaved = true)
 
-namespace dense_input_gradient_field {
-enum : size_t { TESSERA_DENSE_INPUT_GRADIENT_FIELDS(TESSERA_POSITION) count };
-}
-
-/// dX = Wᵀ·dY with the W of dense_product, which is read as its transpose: w: m · k elements, row by row; dy:
-/// m · n; dx: k · n. Types and parameters as above.
-extern const program::Codelet dense_input_gradient_codelet;
-
+/// dW = dY·Xᵀ with the X of dense_product, which is read as its transpose: dy: m · n elements, row by row; x:
+/// k · n; dw: m · k. Types and parameters as above.
 #define TESSERA_DENSE_WEIGHT_GRADIENT_FIELDS(X) \
   X(dy, .alignment = 8)                         \
   X(x, .alignment = 8, .over_read = 16)         \
   X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true)
 
-namespace dense_weight_gradient_field {
-enum : size_t { TESSERA_DENSE_WEIGHT_GRADIENT_FIELDS(TESSERA_POSITION) count };
-}
-
-/// dW = dY·Xᵀ with the X of dense_product, which is read as its transpose: dy: m · n elements, row by row; x:
-/// k · n; dw: m · k. Types and parameters as above.
-extern const program::Codelet dense_weight_gradient_codelet;
-
-std::span<const ListedCodelet> tile_product_codelets();
+#define TESSERA_TILE_PRODUCT_CODELETS(X)                                                                    \
+  X(sparse_product, TESSERA_SPARSE_PRODUCT_FIELDS, TESSERA_SPARSE_PRODUCT_PARAMS, sparse_product_simd, 600) \
+  X(sparse_transposed_product, TESSERA_SPARSE_PRODUCT_FIELDS, TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS,     \
+    sparse_transposed_product_simd, 600)                                                                    \
+  X(tile_sddmm, TESSERA_TILE_SDDMM_FIELDS, TESSERA_TILE_SDDMM_PARAMS, tile_sddmm_simd, 600)                 \
+  X(dense_product, TESSERA_DENSE_PRODUCT_FIELDS, TESSERA_DENSE_PRODUCT_PARAMS, dense_product_simd, 600)     \
+  X(dense_input_gradient, TESSERA_DENSE_INPUT_GRADIENT_FIELDS, TESSERA_DENSE_PRODUCT_PARAMS,                \
+    dense_input_gradient_simd, 600)                                                                         \
+  X(dense_weight_gradient, TESSERA_DENSE_WEIGHT_GRADIENT_FIELDS, TESSERA_DENSE_PRODUCT_PARAMS,              \
+    dense_weight_gradient_simd, 600)
+TESSERA_DECLARE_FAMILY(tile_product, TESSERA_TILE_PRODUCT_CODELETS)
+TESSERA_TILE_PRODUCT_CODELETS(TESSERA_DECLARE_FUNCTIONS)
+TESSERA_POSITIONS(sparse_product_param, TESSERA_SPARSE_PRODUCT_PARAMS)
+TESSERA_POSITIONS(sparse_transposed_product_param, TESSERA_SPARSE_TRANSPOSED_PRODUCT_PARAMS)
+TESSERA_POSITIONS(tile_sddmm_param, TESSERA_TILE_SDDMM_PARAMS)
+TESSERA_POSITIONS(dense_product_param, TESSERA_DENSE_PRODUCT_PARAMS)
 
 }  // namespace tessera::kernels

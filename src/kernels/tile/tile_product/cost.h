@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "machine/model/machine.h"
-#include "program/codelet.h"
 
 namespace tessera::kernels {
 
@@ -47,12 +46,5 @@ double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_
 /// Cycles of a tile for writing the transpose of a matrix of so many elements: the multipliers take their
 /// operands in the order in which these lie.
 double transpose_cycles(const machine::Machine& m, Type type, double elements);
-
-program::PhaseTimes sparse_product_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes sparse_transposed_product_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes tile_sddmm_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes dense_product_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes dense_input_gradient_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes dense_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m);
 
 }  // namespace tessera::kernels

@@ -1,5 +1,4 @@
-#include "kernels/tile/tile_product/multiply.h"
-
+// SIMD forms of products on a tile.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -172,49 +171,34 @@ HWY_EXPORT(dense_product);
 HWY_EXPORT(dense_input_gradient);
 HWY_EXPORT(dense_weight_gradient);
 
-bool apply_sparse_product(const program::Vertex& v) {
-  using namespace sparse_product_field;
-  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) ||
-      !has_contiguous_rows(v.fields[y]))
-    return false;
+void sparse_product_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return sparse_product_reference(v);
   HWY_DYNAMIC_DISPATCH(sparse_product)(v);
-  return true;
 }
 
-bool apply_sparse_transposed_product(const program::Vertex& v) {
-  using namespace sparse_transposed_product_field;
-  if (!has_contiguous_rows(v.fields[values]) || !has_contiguous_rows(v.fields[x]) ||
-      !has_contiguous_rows(v.fields[y]))
-    return false;
+void sparse_transposed_product_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return sparse_transposed_product_reference(v);
   HWY_DYNAMIC_DISPATCH(sparse_transposed_product)(v);
-  return true;
 }
 
-bool apply_tile_sddmm(const program::Vertex& v) {
-  using namespace tile_sddmm_field;
-  if (!has_contiguous_rows(v.fields[dy]) || !has_contiguous_rows(v.fields[x]) ||
-      !has_contiguous_rows(v.fields[dw]))
-    return false;
+void tile_sddmm_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return tile_sddmm_reference(v);
   HWY_DYNAMIC_DISPATCH(tile_sddmm)(v);
-  return true;
 }
 
-bool apply_dense_product(const program::Vertex& v) {
-  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+void dense_product_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return dense_product_reference(v);
   HWY_DYNAMIC_DISPATCH(dense_product)(v);
-  return true;
 }
 
-bool apply_dense_input_gradient(const program::Vertex& v) {
-  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+void dense_input_gradient_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return dense_input_gradient_reference(v);
   HWY_DYNAMIC_DISPATCH(dense_input_gradient)(v);
-  return true;
 }
 
-bool apply_dense_weight_gradient(const program::Vertex& v) {
-  if (!std::all_of(v.fields.begin(), v.fields.end(), has_contiguous_rows)) return false;
+void dense_weight_gradient_simd(const program::Vertex& v) {
+  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return dense_weight_gradient_reference(v);
   HWY_DYNAMIC_DISPATCH(dense_weight_gradient)(v);
-  return true;
 }
 
 }  // namespace tessera::kernels
