@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/host/butterfly/butterfly.h"
 #include "kernels/host/butterfly/layout.h"
 
 namespace tessera::bench {
@@ -75,7 +74,7 @@ void ButterflyLayer::forward() {
   engine::Pool::Team team(engine::Pool::shared(), slices);
   team.run([&](uint32_t thread) {
     const Slice slice(*this, thread);
-    kernels::butterfly_forward({slice.forward_fields, slice.params});
+    kernels::butterfly_forward_simd({slice.forward_fields, slice.params});
   });
 }
 
@@ -94,7 +93,7 @@ void ButterflyLayer::gradients() {
   engine::Pool::Team team(engine::Pool::shared(), slices);
   team.run([&](uint32_t thread) {
     const Slice slice(*this, thread);
-    kernels::butterfly_gradients({slice.gradient_fields, slice.params});
+    kernels::butterfly_gradients_simd({slice.gradient_fields, slice.params});
   });
   if (slices > 1) team.run([&](uint32_t thread) { add_gradients(thread); });
 }

@@ -4,10 +4,8 @@
 #include <numeric>
 
 #include "kernels/common/lane_columns.h"
-#include "kernels/host/circulant/circulant.h"
 #include "kernels/host/circulant/codelet.h"
 #include "kernels/host/fastfood/codelet.h"
-#include "kernels/host/fastfood/fastfood.h"
 
 namespace tessera::bench {
 namespace {
@@ -90,7 +88,8 @@ void FourierLayer::forward() {
     fields.push_back(slice_of(y_, thread));
     fields.push_back(scratch_[thread].view(0, 1, 1, 1));
     const program::Vertex vertex{fields, params_};
-    kind_ == Kind::circulant ? kernels::circulant_forward(vertex) : kernels::fastfood_forward(vertex);
+    kind_ == Kind::circulant ? kernels::circulant_forward_simd(vertex)
+                             : kernels::fastfood_forward_simd(vertex);
   });
 }
 
@@ -116,7 +115,8 @@ void FourierLayer::gradients() {
     for (const FieldView& field : parameters(gradients_[thread])) fields.push_back(field);
     fields.push_back(scratch_[thread].view(0, 1, 1, 1));
     const program::Vertex vertex{fields, params_};
-    kind_ == Kind::circulant ? kernels::circulant_gradients(vertex) : kernels::fastfood_gradients(vertex);
+    kind_ == Kind::circulant ? kernels::circulant_gradients_simd(vertex)
+                             : kernels::fastfood_gradients_simd(vertex);
   });
   if (slices > 1) team.run([&](uint32_t thread) { add_gradients(thread); });
 }

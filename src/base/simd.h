@@ -14,3 +14,7 @@
 #define HWY_DISABLED_TARGETS                                                              \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
    TESSERA_DISABLED_UNDER_SANITIZER)
+
+/// Whether the target that is being compiled has vectors. With one lane there is nothing to vectorise, and
+/// references are the kernels.
+#define TESSERA_HAS_VECTORS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)

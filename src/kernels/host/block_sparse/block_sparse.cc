@@ -8,19 +8,15 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_BLOCK_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/block_sparse/few_columns-inl.h"
 #include "kernels/host/block_sparse/wide-inl.h"
-#else
-#define TESSERA_BLOCK_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_BLOCK_VECTORS
+#if TESSERA_HAS_VECTORS
 
 template <class T, class Index>
 void run_few_columns(const BlockSlice& slice) {
@@ -52,7 +48,6 @@ void run_slice(const BlockSlice& slice) {
 void run_slice(const BlockSlice& slice) { block_spmm_reference(slice); }
 
 #endif
-#undef TESSERA_BLOCK_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -18,34 +18,31 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
 #undef TESSERA_VISIT
 }
 
-/// Fields and parameters of block_spmm. The parameters go on with the knobs.
-#define TESSERA_BLOCK_SPMM_FIELDS(X)     \
-  X(values)                              \
-  X(row_begin)                           \
-  X(columns, .alignment = 2)             \
-  X(slots, .optional = true)             \
-  X(x)                                   \
-  X(y, .access = program::Access::inout) \
-  X(scalars)                             \
-  X(bias, .optional = true)              \
-  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
-#define TESSERA_BLOCK_SPMM_PARAMS(X) X(block_size) X(transposed) X(activation)
-
-namespace block_field {
-enum : size_t { TESSERA_BLOCK_SPMM_FIELDS(TESSERA_POSITION) count };
-}
-namespace block_param {
-enum : size_t { TESSERA_BLOCK_SPMM_PARAMS(TESSERA_POSITION) first_knob };
-}
-
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. row_begin holds the slice's block rows
 /// and the end; values, columns and slots are whole; empty slots mean each block's number; scalars are alpha
 /// and beta; an empty bias means none. With `transposed`, W is the transpose of the stored `values`.
-extern const program::Codelet block_spmm_codelet;
-
+#define TESSERA_BLOCK_SPMM_FIELDS_OF(X, result) \
+  X(values)                                     \
+  X(row_begin)                                  \
+  X(columns, .alignment = 2)                    \
+  X(slots, .optional = true)                    \
+  X(x)                                          \
+  X(y, .access = program::Access::result)       \
+  X(scalars)                                    \
+  X(bias, .optional = true)                     \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_BLOCK_SPMM_FIELDS(X) TESSERA_BLOCK_SPMM_FIELDS_OF(X, inout)
 /// The same with beta = 0, independent of the scalars: Y is written without being read.
-extern const program::Codelet block_spmm_assign_codelet;
+#define TESSERA_BLOCK_SPMM_ASSIGN_FIELDS(X) TESSERA_BLOCK_SPMM_FIELDS_OF(X, out)
+#define TESSERA_BLOCK_SPMM_PARAMS(X) X(block_size) X(transposed) X(activation) TESSERA_BLOCK_KNOBS(X)
 
-std::span<const ListedCodelet> block_sparse_codelets();
+#define TESSERA_BLOCK_SPARSE_CODELETS(X)                                                                    \
+  X(block_spmm, TESSERA_BLOCK_SPMM_FIELDS, TESSERA_BLOCK_SPMM_PARAMS, block_spmm_simd, 4096)                \
+  X(block_spmm_assign, TESSERA_BLOCK_SPMM_ASSIGN_FIELDS, TESSERA_BLOCK_SPMM_PARAMS, block_spmm_assign_simd, \
+    4096)
+
+TESSERA_POSITIONS(block_spmm_param, TESSERA_BLOCK_SPMM_PARAMS)
+TESSERA_DECLARE_FAMILY(block_sparse, TESSERA_BLOCK_SPARSE_CODELETS)
+TESSERA_BLOCK_SPARSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 }  // namespace tessera::kernels

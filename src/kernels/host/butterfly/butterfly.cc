@@ -1,33 +1,26 @@
-#include "kernels/host/butterfly/butterfly.h"
-
 #include "base/simd.h"
 #include "kernels/common/element.h"
+#include "kernels/host/butterfly/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/butterfly/butterfly.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_BUTTERFLY_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/butterfly/forward-inl.h"
 #include "kernels/host/butterfly/gradients-inl.h"
-#else
-#define TESSERA_BUTTERFLY_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_BUTTERFLY_VECTORS
+#if TESSERA_HAS_VECTORS
 void run_butterfly_forward(const program::Vertex& v) { ButterflyForward(v, butterfly_shape(v)).run(); }
 void run_butterfly_gradients(const program::Vertex& v) { ButterflyGradients(v, butterfly_shape(v)).run(); }
 #else
-void run_butterfly_forward(const program::Vertex& v) { butterfly_forward_reference(v); }
-void run_butterfly_gradients(const program::Vertex& v) { butterfly_gradients_reference(v); }
+TESSERA_BUTTERFLY_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_BUTTERFLY_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -35,8 +28,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(run_butterfly_forward);
-HWY_EXPORT(run_butterfly_gradients);
+TESSERA_BUTTERFLY_CODELETS(TESSERA_EXPORT_RUN)
 
 ButterflyShape butterfly_shape(const program::Vertex& v) {
   using namespace butterfly_param;
@@ -50,12 +42,12 @@ ButterflyShape butterfly_shape(const program::Vertex& v) {
           .decreasing = number(decreasing) != 0};
 }
 
-void butterfly_forward(const program::Vertex& v) {
+void butterfly_forward_simd(const program::Vertex& v) {
   if (!has_contiguous_rows(v.fields[butterfly_forward_field::twiddle])) return butterfly_forward_reference(v);
   HWY_DYNAMIC_DISPATCH(run_butterfly_forward)(v);
 }
 
-void butterfly_gradients(const program::Vertex& v) {
+void butterfly_gradients_simd(const program::Vertex& v) {
   using namespace butterfly_gradients_field;
   const program::FieldView &values = v.fields[twiddle], &sums = v.fields[dtwiddle];
   const bool same_order = sums.empty() || sums.row_stride == values.row_stride;

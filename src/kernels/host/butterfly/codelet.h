@@ -14,12 +14,16 @@
 
 namespace tessera::kernels {
 
+/// Y = X·Bᵀ for the butterfly matrix B: x [samples × features] or transposed. Features that x has not, up to
+/// N, are zeros; results that y has no room for are dropped. FP32.
 #define TESSERA_BUTTERFLY_FORWARD_FIELDS(X) \
   X(x)                                      \
   X(twiddle, .optional = true)              \
   X(y, .access = program::Access::out)      \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
+/// dx, unless it is empty, and dtwiddle, unless it is empty: the sum over the samples of this vertex. With
+/// complex numbers, gradients belong to the real and the imaginary parts as independent numbers.
 #define TESSERA_BUTTERFLY_GRADIENTS_FIELDS(X)                   \
   X(x)                                                          \
   X(dy)                                                         \
@@ -31,15 +35,15 @@ namespace tessera::kernels {
 #define TESSERA_BUTTERFLY_PARAMS(X) \
   X(transposed) X(stacks) X(blocks) X(log_n) X(tied) X(complex) X(decreasing)
 
-namespace butterfly_forward_field {
-enum : size_t { TESSERA_BUTTERFLY_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace butterfly_gradients_field {
-enum : size_t { TESSERA_BUTTERFLY_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace butterfly_param {
-enum : size_t { TESSERA_BUTTERFLY_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_BUTTERFLY_CODELETS(X)                                                                      \
+  X(butterfly_forward, TESSERA_BUTTERFLY_FORWARD_FIELDS, TESSERA_BUTTERFLY_PARAMS, butterfly_forward_simd, \
+    16384)                                                                                                 \
+  X(butterfly_gradients, TESSERA_BUTTERFLY_GRADIENTS_FIELDS, TESSERA_BUTTERFLY_PARAMS,                     \
+    butterfly_gradients_simd, 16384)
+
+TESSERA_POSITIONS(butterfly_param, TESSERA_BUTTERFLY_PARAMS)
+TESSERA_DECLARE_FAMILY(butterfly, TESSERA_BUTTERFLY_CODELETS)
+TESSERA_BUTTERFLY_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// The parameters of both codelets.
 struct ButterflyShape {
@@ -64,18 +68,10 @@ struct ButterflyShape {
   uint32_t twiddle_cols() const { return (tied ? n() - 1 : n() / 2) * matrix(); }
 };
 
-/// Y = X·Bᵀ for the butterfly matrix B: x [samples × features] or transposed. Features that x has not, up to
-/// N, are zeros; results that y has no room for are dropped. FP32.
-extern const program::Codelet butterfly_forward_codelet;
-
-/// dx, unless it is empty, and dtwiddle, unless it is empty: the sum over the samples of this vertex. With
-/// complex numbers, gradients belong to the real and the imaginary parts as independent numbers.
-extern const program::Codelet butterfly_gradients_codelet;
+ButterflyShape butterfly_shape(const program::Vertex& v);
 
 /// Floats of scratch for a slice of so many samples.
 size_t butterfly_forward_scratch(const ButterflyShape& shape, uint32_t samples);
 size_t butterfly_gradients_scratch(const ButterflyShape& shape, uint32_t samples);
-
-std::span<const ListedCodelet> butterfly_codelets();
 
 }  // namespace tessera::kernels

@@ -1,10 +1,9 @@
-#include "kernels/host/butterfly/cost.h"
+// What vertices of products with butterfly matrices cost on a host.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/cost.h"
-#include "kernels/host/butterfly/butterfly.h"
 #include "kernels/host/butterfly/layout.h"
 
 namespace tessera::kernels {

@@ -4,7 +4,7 @@
 
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
-#include "kernels/host/butterfly/butterfly.h"
+#include "kernels/host/butterfly/codelet.h"
 
 namespace tessera::kernels {
 namespace {

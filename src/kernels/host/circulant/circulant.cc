@@ -1,5 +1,3 @@
-#include "kernels/host/circulant/circulant.h"
-
 #include <algorithm>
 
 #include "base/simd.h"
@@ -10,24 +8,20 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_CIRCULANT_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/circulant/vertex-inl.h"
-#else
-#define TESSERA_CIRCULANT_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_CIRCULANT_VECTORS
-void transform_forward(const program::Vertex& v) {
+#if TESSERA_HAS_VECTORS
+void run_circulant_forward(const program::Vertex& v) {
   using namespace circulant_forward_field;
   const auto f = v.fields;
   fourier::CirculantVertex(v, f[x], f[y], f[c], f[scratch].as<float>(), false).forward(f[x], f[c], f[y]);
 }
-void transform_gradients(const program::Vertex& v) {
+void run_circulant_gradients(const program::Vertex& v) {
   using namespace circulant_gradients_field;
   const auto f = v.fields;
   const fourier::CirculantVertex vertex(v, f[dx].empty() ? f[x] : f[dx], f[dy], f[c], f[scratch].as<float>(),
@@ -36,10 +30,8 @@ void transform_gradients(const program::Vertex& v) {
   vertex.gradients(f[x], f[dy], f[c], f[dx], f[dc]);
 }
 #else
-void transform_forward(const program::Vertex& v) { circulant_forward_reference(v); }
-void transform_gradients(const program::Vertex& v) { circulant_gradients_reference(v); }
+TESSERA_CIRCULANT_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_CIRCULANT_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -47,22 +39,21 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(transform_forward);
-HWY_EXPORT(transform_gradients);
+TESSERA_CIRCULANT_CODELETS(TESSERA_EXPORT_RUN)
 
 // Without samples or features, or with nothing to compute, the reference writes what is left to write.
-void circulant_forward(const program::Vertex& v) {
+void circulant_forward_simd(const program::Vertex& v) {
   using namespace circulant_forward_field;
   if (v.fields[x].empty() || v.fields[y].empty()) return circulant_forward_reference(v);
-  HWY_DYNAMIC_DISPATCH(transform_forward)(v);
+  HWY_DYNAMIC_DISPATCH(run_circulant_forward)(v);
 }
 
-void circulant_gradients(const program::Vertex& v) {
+void circulant_gradients_simd(const program::Vertex& v) {
   using namespace circulant_gradients_field;
   const bool has_inputs = !v.fields[dy].empty() && (v.fields[dc].empty() || !v.fields[x].empty());
   const bool has_results = !v.fields[dx].empty() || !v.fields[dc].empty();
   if (!has_inputs || !has_results) return circulant_gradients_reference(v);
-  HWY_DYNAMIC_DISPATCH(transform_gradients)(v);
+  HWY_DYNAMIC_DISPATCH(run_circulant_gradients)(v);
 }
 
 }  // namespace tessera::kernels

@@ -17,12 +17,15 @@
 
 namespace tessera::kernels {
 
+/// y from x and c. f32.
 #define TESSERA_CIRCULANT_FORWARD_FIELDS(X) \
   X(x)                                      \
   X(c)                                      \
   X(y, .access = program::Access::out)      \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
+/// dx from dy and c, and dc, summed over this vertex's samples, from x and dy. Both are written without being
+/// read; an empty one is not computed, and x is not read for dx alone. f32.
 #define TESSERA_CIRCULANT_GRADIENTS_FIELDS(X)             \
   X(x)                                                    \
   X(dy)                                                   \
@@ -33,15 +36,15 @@ namespace tessera::kernels {
 
 #define TESSERA_CIRCULANT_PARAMS(X) X(transposed) X(toeplitz)
 
-namespace circulant_forward_field {
-enum : size_t { TESSERA_CIRCULANT_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace circulant_gradients_field {
-enum : size_t { TESSERA_CIRCULANT_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace circulant_param {
-enum : size_t { TESSERA_CIRCULANT_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_CIRCULANT_CODELETS(X)                                                                      \
+  X(circulant_forward, TESSERA_CIRCULANT_FORWARD_FIELDS, TESSERA_CIRCULANT_PARAMS, circulant_forward_simd, \
+    8192)                                                                                                  \
+  X(circulant_gradients, TESSERA_CIRCULANT_GRADIENTS_FIELDS, TESSERA_CIRCULANT_PARAMS,                     \
+    circulant_gradients_simd, 16384)
+
+TESSERA_POSITIONS(circulant_param, TESSERA_CIRCULANT_PARAMS)
+TESSERA_DECLARE_FAMILY(circulant, TESSERA_CIRCULANT_CODELETS)
+TESSERA_CIRCULANT_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// A circulant or Toeplitz matrix, out × in.
 struct CirculantShape {
@@ -51,17 +54,8 @@ struct CirculantShape {
   bool toeplitz = false;
 };
 
-/// y from x and c. f32.
-extern const program::Codelet circulant_forward_codelet;
-
-/// dx from dy and c, and dc, summed over this vertex's samples, from x and dy. Both are written without being
-/// read; an empty one is not computed, and x is not read for dx alone. f32.
-extern const program::Codelet circulant_gradients_codelet;
-
 /// Floats of scratch.
 size_t circulant_forward_scratch(const CirculantShape& shape);
 size_t circulant_gradients_scratch(const CirculantShape& shape);
-
-std::span<const ListedCodelet> circulant_codelets();
 
 }  // namespace tessera::kernels

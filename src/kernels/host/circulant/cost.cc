@@ -1,9 +1,9 @@
-#include "kernels/host/circulant/cost.h"
+// What vertices of circulant and Toeplitz layers cost on a host.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/cost.h"
 #include "kernels/host/circulant/layout.h"
 
 namespace tessera::kernels {

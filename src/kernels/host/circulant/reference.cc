@@ -3,7 +3,6 @@
 
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
-#include "kernels/host/circulant/circulant.h"
 #include "kernels/host/circulant/layout.h"
 
 namespace tessera::kernels {

@@ -14,6 +14,8 @@
 
 namespace tessera::kernels {
 
+/// Y = activation(X·Wᵀ + bias): X n × k, W panels of m rows, bias 1 × m or empty, Y n × m. All matrices are
+/// f32, f16 or bf16; sums are FP32, rounded once.
 #define TESSERA_PANEL_FORWARD_FIELDS(X) \
   X(x)                                  \
   X(w)                                  \
@@ -22,6 +24,8 @@ namespace tessera::kernels {
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_PANEL_FORWARD_PARAMS(X) X(activation)
 
+/// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. Where `relu`, which has dX's shape or is
+/// empty, is not positive, dX is 0: the gradient of the ReLU whose result it is.
 #define TESSERA_PANEL_INPUT_GRADIENT_FIELDS(X) \
   X(dy)                                        \
   X(w)                                         \
@@ -29,47 +33,35 @@ namespace tessera::kernels {
   X(dx, .access = program::Access::out)        \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-#define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS(X) \
-  X(dy)                                         \
-  X(x)                                          \
-  X(dw, .access = program::Access::inout)       \
+/// dW = dYᵀ·X in panels: dY n × m, X n × k. dW is written without being read, or panel_weight_gradient_add
+/// adds to it.
+#define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, result) \
+  X(dy)                                                    \
+  X(x)                                                     \
+  X(dw, .access = program::Access::result)                 \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS(X) TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, out)
+#define TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS(X) TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, inout)
 
-namespace panel_forward_field {
-enum : size_t { TESSERA_PANEL_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace panel_forward_param {
-enum : size_t { TESSERA_PANEL_FORWARD_PARAMS(TESSERA_POSITION) count };
-}
-namespace panel_input_gradient_field {
-enum : size_t { TESSERA_PANEL_INPUT_GRADIENT_FIELDS(TESSERA_POSITION) count };
-}
-namespace panel_weight_gradient_field {
-enum : size_t { TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS(TESSERA_POSITION) count };
-}
+#define TESSERA_DENSE_CODELETS(X)                                                                          \
+  X(panel_forward, TESSERA_PANEL_FORWARD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS, panel_forward_simd, 4096)   \
+  X(panel_input_gradient, TESSERA_PANEL_INPUT_GRADIENT_FIELDS, TESSERA_NONE, panel_input_gradient_simd,    \
+    4096)                                                                                                  \
+  X(panel_weight_gradient, TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS, TESSERA_NONE, panel_weight_gradient_simd, \
+    4096)                                                                                                  \
+  X(panel_weight_gradient_add, TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS, TESSERA_NONE,                     \
+    panel_weight_gradient_add_simd, 4096)
+
+TESSERA_POSITIONS(panel_forward_param, TESSERA_PANEL_FORWARD_PARAMS)
+TESSERA_DECLARE_FAMILY(dense, TESSERA_DENSE_CODELETS)
+TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// Output features of a panel.
 inline constexpr uint32_t kPanelRows = 16;
-
-/// Y = activation(X·Wᵀ + bias): X n × k, W panels of m rows, bias 1 × m or empty, Y n × m. All matrices are
-/// f32, f16 or bf16; sums are FP32, rounded once.
-extern const program::Codelet panel_forward_codelet;
-
-/// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. Where `relu`, which has dX's shape or is
-/// empty, is not positive, dX is 0: the gradient of the ReLU whose result it is.
-extern const program::Codelet panel_input_gradient_codelet;
-
-/// dW = dYᵀ·X in panels: dY n × m, X n × k. dW is written without being read.
-extern const program::Codelet panel_weight_gradient_codelet;
-
-/// The same, added to the previous dW.
-extern const program::Codelet panel_weight_gradient_add_codelet;
 
 /// Floats of scratch for slices of these sizes.
 size_t panel_forward_scratch(uint32_t n, uint32_t k);
 size_t panel_input_gradient_scratch(uint32_t n, uint32_t m);
 size_t panel_weight_gradient_scratch(uint32_t n, uint32_t k, bool copies_x);
-
-std::span<const ListedCodelet> dense_codelets();
 
 }  // namespace tessera::kernels

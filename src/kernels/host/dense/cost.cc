@@ -1,9 +1,9 @@
-#include "kernels/host/dense/cost.h"
+// What dense vertices cost on a host.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/cost.h"
 #include "kernels/host/dense/layout.h"
 
 namespace tessera::kernels {
@@ -96,7 +96,7 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   return phases(copy_cycles(in, f), cycles);
 }
 
-program::PhaseTimes panel_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m) {
+program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, const machine::Machine& m) {
   using namespace panel_weight_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
@@ -106,6 +106,10 @@ program::PhaseTimes panel_weight_gradient_cost(const program::Vertex& v, const m
   const double arithmetic = multiply_cycles(shape, 0, f);
   return phases(copied + copy_cycles(gradient, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
+}
+
+program::PhaseTimes panel_weight_gradient_cost(const program::Vertex& v, const machine::Machine& m) {
+  return panel_weight_gradient_add_cost(v, m);
 }
 
 }  // namespace tessera::kernels

@@ -1,38 +1,33 @@
-#include "kernels/host/dense/dense.h"
-
+// Dense products on vectors. Their bits depend only on the operands and the instruction set, not on how the
+// product is partitioned.
 #include <algorithm>
 
 #include "base/simd.h"
 #include "kernels/common/element.h"
+#include "kernels/host/dense/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/dense/dense.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_DENSE_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/dense/forward-inl.h"
 #include "kernels/host/dense/input_gradient-inl.h"
 #include "kernels/host/dense/weight_gradient-inl.h"
-#else
-#define TESSERA_DENSE_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_DENSE_VECTORS
-void forward(const program::Vertex& v) { PanelForward(v).run(); }
-void input_gradient(const program::Vertex& v) { PanelInputGradient(v).run(); }
-void weight_gradient(const program::Vertex& v, bool adds) { PanelWeightGradient(v, adds).run(); }
+#if TESSERA_HAS_VECTORS
+void run_panel_forward(const program::Vertex& v) { PanelForward(v).run(); }
+void run_panel_input_gradient(const program::Vertex& v) { PanelInputGradient(v).run(); }
+void run_panel_weight_gradient(const program::Vertex& v) { PanelWeightGradient(v, false).run(); }
+void run_panel_weight_gradient_add(const program::Vertex& v) { PanelWeightGradient(v, true).run(); }
 #else
-void forward(const program::Vertex& v) { panel_forward_reference(v); }
-void input_gradient(const program::Vertex& v) { panel_input_gradient_reference(v); }
-void weight_gradient(const program::Vertex& v, bool adds) { panel_weight_gradient_reference(v, adds); }
+TESSERA_DENSE_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_DENSE_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -50,23 +45,26 @@ bool has_rows_in_place(const program::Vertex& v) {
 
 }  // namespace
 
-HWY_EXPORT(forward);
-HWY_EXPORT(input_gradient);
-HWY_EXPORT(weight_gradient);
+TESSERA_DENSE_CODELETS(TESSERA_EXPORT_RUN)
 
-void panel_forward(const program::Vertex& v) {
+void panel_forward_simd(const program::Vertex& v) {
   if (!has_rows_in_place(v)) return panel_forward_reference(v);
-  HWY_DYNAMIC_DISPATCH(forward)(v);
+  HWY_DYNAMIC_DISPATCH(run_panel_forward)(v);
 }
 
-void panel_input_gradient(const program::Vertex& v) {
+void panel_input_gradient_simd(const program::Vertex& v) {
   if (!has_rows_in_place(v)) return panel_input_gradient_reference(v);
-  HWY_DYNAMIC_DISPATCH(input_gradient)(v);
+  HWY_DYNAMIC_DISPATCH(run_panel_input_gradient)(v);
 }
 
-void panel_weight_gradient(const program::Vertex& v, bool adds) {
-  if (!has_rows_in_place(v)) return panel_weight_gradient_reference(v, adds);
-  HWY_DYNAMIC_DISPATCH(weight_gradient)(v, adds);
+void panel_weight_gradient_simd(const program::Vertex& v) {
+  if (!has_rows_in_place(v)) return panel_weight_gradient_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_panel_weight_gradient)(v);
+}
+
+void panel_weight_gradient_add_simd(const program::Vertex& v) {
+  if (!has_rows_in_place(v)) return panel_weight_gradient_add_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_panel_weight_gradient_add)(v);
 }
 
 }  // namespace tessera::kernels

@@ -2,7 +2,6 @@
 #include "kernels/common/activation.h"
 #include "kernels/common/element.h"
 #include "kernels/host/dense/codelet.h"
-#include "kernels/host/dense/dense.h"
 
 namespace tessera::kernels {
 namespace {
@@ -16,6 +15,21 @@ float value_at(const FieldView& field, uint32_t row, uint32_t col) {
 /// Element (row, col) of a matrix in panels.
 float panel_value(const FieldView& panels, uint32_t row, uint32_t col) {
   return value_at(panels, row / kPanelRows, col * kPanelRows + row % kPanelRows);
+}
+
+void weight_gradient(const program::Vertex& v, bool adds) {
+  using namespace panel_weight_gradient_field;
+  const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
+  for (uint32_t i = 0; i < out.rows * kPanelRows; ++i)
+    for (uint32_t c = 0; c < in.cols; ++c) {
+      const uint32_t panel = i / kPanelRows, at = c * kPanelRows + i % kPanelRows;
+      float sum = 0;
+      if (i < gradient.cols) {
+        for (uint32_t j = 0; j < in.rows; ++j) sum += value_at(gradient, j, i) * value_at(in, j, c);
+        if (adds) sum += value_at(out, panel, at);
+      }
+      set_number(out, panel, at, sum);
+    }
 }
 
 }  // namespace
@@ -45,19 +59,7 @@ void panel_input_gradient_reference(const program::Vertex& v) {
     }
 }
 
-void panel_weight_gradient_reference(const program::Vertex& v, bool adds) {
-  using namespace panel_weight_gradient_field;
-  const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
-  for (uint32_t i = 0; i < out.rows * kPanelRows; ++i)
-    for (uint32_t c = 0; c < in.cols; ++c) {
-      const uint32_t panel = i / kPanelRows, at = c * kPanelRows + i % kPanelRows;
-      float sum = 0;
-      if (i < gradient.cols) {
-        for (uint32_t j = 0; j < in.rows; ++j) sum += value_at(gradient, j, i) * value_at(in, j, c);
-        if (adds) sum += value_at(out, panel, at);
-      }
-      set_number(out, panel, at, sum);
-    }
-}
+void panel_weight_gradient_reference(const program::Vertex& v) { weight_gradient(v, false); }
+void panel_weight_gradient_add_reference(const program::Vertex& v) { weight_gradient(v, true); }
 
 }  // namespace tessera::kernels

@@ -17,35 +17,33 @@ void visit_element_knobs(Schedule& schedule, const Visit& visit) {
 #undef TESSERA_VISIT
 }
 
-/// Fields and parameters of element_spmm. The parameters go on with the knobs.
-#define TESSERA_ELEMENT_SPMM_FIELDS(X)   \
-  X(values)                              \
-  X(chunk_begin)                         \
-  X(blocks, .alignment = 8)              \
-  X(row_groups, .alignment = 2)          \
-  X(indices)                             \
-  X(x)                                   \
-  X(y, .access = program::Access::inout) \
-  X(scalars)                             \
-  X(bias, .optional = true)              \
-  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
-#define TESSERA_ELEMENT_SPMM_PARAMS(X) X(k_block) X(first_chunk) X(capacity) X(activation)
-
-namespace element_field {
-enum : size_t { TESSERA_ELEMENT_SPMM_FIELDS(TESSERA_POSITION) count };
-}
-namespace element_param {
-enum : size_t { TESSERA_ELEMENT_SPMM_PARAMS(TESSERA_POSITION) first_knob };
-}
-
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. chunk_begin holds the slice's chunks
 /// and the end; the other arrays of W are whole; scalars are alpha and beta; an empty bias means none. The
 /// cost reads the pattern if it is constant, and otherwise assumes `capacity` non-zeros in the slice.
-extern const program::Codelet element_spmm_codelet;
-
+#define TESSERA_ELEMENT_SPMM_FIELDS_OF(X, result) \
+  X(values)                                       \
+  X(chunk_begin)                                  \
+  X(blocks, .alignment = 8)                       \
+  X(row_groups, .alignment = 2)                   \
+  X(indices)                                      \
+  X(x)                                            \
+  X(y, .access = program::Access::result)         \
+  X(scalars)                                      \
+  X(bias, .optional = true)                       \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_ELEMENT_SPMM_FIELDS(X) TESSERA_ELEMENT_SPMM_FIELDS_OF(X, inout)
 /// The same with beta = 0, independent of the scalars: Y is written without being read.
-extern const program::Codelet element_spmm_assign_codelet;
+#define TESSERA_ELEMENT_SPMM_ASSIGN_FIELDS(X) TESSERA_ELEMENT_SPMM_FIELDS_OF(X, out)
+#define TESSERA_ELEMENT_SPMM_PARAMS(X) \
+  X(k_block) X(first_chunk) X(capacity) X(activation) TESSERA_ELEMENT_KNOBS(X)
 
-std::span<const ListedCodelet> element_sparse_codelets();
+#define TESSERA_ELEMENT_SPARSE_CODELETS(X)                                                           \
+  X(element_spmm, TESSERA_ELEMENT_SPMM_FIELDS, TESSERA_ELEMENT_SPMM_PARAMS, element_spmm_simd, 8192) \
+  X(element_spmm_assign, TESSERA_ELEMENT_SPMM_ASSIGN_FIELDS, TESSERA_ELEMENT_SPMM_PARAMS,            \
+    element_spmm_assign_simd, 8192)
+
+TESSERA_POSITIONS(element_spmm_param, TESSERA_ELEMENT_SPMM_PARAMS)
+TESSERA_DECLARE_FAMILY(element_sparse, TESSERA_ELEMENT_SPARSE_CODELETS)
+TESSERA_ELEMENT_SPARSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 }  // namespace tessera::kernels

@@ -11,18 +11,14 @@
 #include "kernels/common/splits.h"
 #include "kernels/host/element_sparse/layout.h"
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_ELEMENT_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/element_sparse/slice-inl.h"
-#else
-#define TESSERA_ELEMENT_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_ELEMENT_VECTORS
+#if TESSERA_HAS_VECTORS
 
 // Two rows of this many vectors, two broadcast values and a row of X fit the registers.
 inline constexpr uint32_t kMostVectors = HWY_TARGET == HWY_AVX2 ? 6 : 8;
@@ -88,7 +84,6 @@ void run_slice(const ElementSlice& slice) {
 void run_slice(const ElementSlice& slice) { element_spmm_reference(slice); }
 
 #endif
-#undef TESSERA_ELEMENT_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -17,6 +17,7 @@
 
 namespace tessera::kernels {
 
+/// y from x. f32, the permutation u32.
 #define TESSERA_FASTFOOD_FORWARD_FIELDS(X) \
   X(x)                                     \
   X(s)                                     \
@@ -26,6 +27,8 @@ namespace tessera::kernels {
   X(y, .access = program::Access::out)     \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
+/// dx, and the gradients of the diagonals summed over this vertex's samples. All are written without being
+/// read; an empty one is not computed. f32, the permutation u32.
 #define TESSERA_FASTFOOD_GRADIENTS_FIELDS(X)              \
   X(x)                                                    \
   X(dy)                                                   \
@@ -41,27 +44,17 @@ namespace tessera::kernels {
 
 #define TESSERA_FASTFOOD_PARAMS(X) X(transposed)
 
-namespace fastfood_forward_field {
-enum : size_t { TESSERA_FASTFOOD_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace fastfood_gradients_field {
-enum : size_t { TESSERA_FASTFOOD_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace fastfood_param {
-enum : size_t { TESSERA_FASTFOOD_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_FASTFOOD_CODELETS(X)                                                                         \
+  X(fastfood_forward, TESSERA_FASTFOOD_FORWARD_FIELDS, TESSERA_FASTFOOD_PARAMS, fastfood_forward_simd, 8192) \
+  X(fastfood_gradients, TESSERA_FASTFOOD_GRADIENTS_FIELDS, TESSERA_FASTFOOD_PARAMS, fastfood_gradients_simd, \
+    16384)
 
-/// y from x. f32, the permutation u32.
-extern const program::Codelet fastfood_forward_codelet;
-
-/// dx, and the gradients of the diagonals summed over this vertex's samples. All are written without being
-/// read; an empty one is not computed. f32, the permutation u32.
-extern const program::Codelet fastfood_gradients_codelet;
+TESSERA_POSITIONS(fastfood_param, TESSERA_FASTFOOD_PARAMS)
+TESSERA_DECLARE_FAMILY(fastfood, TESSERA_FASTFOOD_CODELETS)
+TESSERA_FASTFOOD_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// Floats of scratch for transforms of `size` features.
 size_t fastfood_forward_scratch(uint32_t size);
 size_t fastfood_gradients_scratch(uint32_t size);
-
-std::span<const ListedCodelet> fastfood_codelets();
 
 }  // namespace tessera::kernels

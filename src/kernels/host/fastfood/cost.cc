@@ -1,9 +1,9 @@
-#include "kernels/host/fastfood/cost.h"
+// What vertices of fastfood layers cost on a host.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/cost.h"
 #include "kernels/common/lane_columns.h"
 #include "kernels/host/fastfood/codelet.h"
 #include "kernels/host/fastfood/layout.h"

@@ -1,5 +1,3 @@
-#include "kernels/host/fastfood/fastfood.h"
-
 #include <algorithm>
 
 #include "base/simd.h"
@@ -10,25 +8,19 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_FASTFOOD_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/fastfood/vertex-inl.h"
-#else
-#define TESSERA_FASTFOOD_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_FASTFOOD_VECTORS
+#if TESSERA_HAS_VECTORS
 void run_fastfood_forward(const program::Vertex& v) { fastfood::FastfoodForward(v).run(); }
 void run_fastfood_gradients(const program::Vertex& v) { fastfood::FastfoodGradients(v).run(); }
 #else
-void run_fastfood_forward(const program::Vertex& v) { fastfood_forward_reference(v); }
-void run_fastfood_gradients(const program::Vertex& v) { fastfood_gradients_reference(v); }
+TESSERA_FASTFOOD_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_FASTFOOD_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -36,17 +28,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(run_fastfood_forward);
-HWY_EXPORT(run_fastfood_gradients);
+TESSERA_FASTFOOD_CODELETS(TESSERA_EXPORT_RUN)
 
 // Without samples or features the reference writes what is left to write.
-void fastfood_forward(const program::Vertex& v) {
+void fastfood_forward_simd(const program::Vertex& v) {
   using namespace fastfood_forward_field;
   if (v.fields[x].empty() || v.fields[y].empty()) return fastfood_forward_reference(v);
   HWY_DYNAMIC_DISPATCH(run_fastfood_forward)(v);
 }
 
-void fastfood_gradients(const program::Vertex& v) {
+void fastfood_gradients_simd(const program::Vertex& v) {
   using namespace fastfood_gradients_field;
   if (v.fields[dy].empty() || v.fields[x].empty()) return fastfood_gradients_reference(v);
   HWY_DYNAMIC_DISPATCH(run_fastfood_gradients)(v);

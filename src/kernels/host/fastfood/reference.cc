@@ -6,7 +6,6 @@
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
 #include "kernels/host/fastfood/codelet.h"
-#include "kernels/host/fastfood/fastfood.h"
 
 namespace tessera::kernels {
 namespace {

@@ -18,12 +18,17 @@
 
 namespace tessera::kernels {
 
+/// Y = K·X in f32, samples in rows, or in columns if `transposed`. The weight is a contiguous matrix of a·d
+/// rows and b·c columns. Features that x lacks up to a·c·d are zeros; results beyond y's features are
+/// dropped.
 #define TESSERA_KRONECKER_FORWARD_FIELDS(X) \
   X(x)                                      \
   X(weight)                                 \
   X(y, .access = program::Access::out)      \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
+/// dX = Kᵀ·dY, and the gradient of the weight summed over the samples. Both are written without being read;
+/// either may be empty.
 #define TESSERA_KRONECKER_GRADIENTS_FIELDS(X)                  \
   X(x)                                                         \
   X(dy)                                                        \
@@ -34,24 +39,15 @@ namespace tessera::kernels {
 
 #define TESSERA_KRONECKER_PARAMS(X) X(transposed) X(a) X(b) X(c) X(d)
 
-namespace kronecker_forward_field {
-enum : size_t { TESSERA_KRONECKER_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace kronecker_gradients_field {
-enum : size_t { TESSERA_KRONECKER_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace kronecker_param {
-enum : size_t { TESSERA_KRONECKER_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_KRONECKER_CODELETS(X)                                                                      \
+  X(kronecker_forward, TESSERA_KRONECKER_FORWARD_FIELDS, TESSERA_KRONECKER_PARAMS, kronecker_forward_simd, \
+    4096)                                                                                                  \
+  X(kronecker_gradients, TESSERA_KRONECKER_GRADIENTS_FIELDS, TESSERA_KRONECKER_PARAMS,                     \
+    kronecker_gradients_simd, 4096)
 
-/// Y = K·X in f32, samples in rows, or in columns if `transposed`. The weight is a contiguous matrix of a·d
-/// rows and b·c columns. Features that x lacks up to a·c·d are zeros; results beyond y's features are
-/// dropped.
-extern const program::Codelet kronecker_forward_codelet;
-
-/// dX = Kᵀ·dY, and the gradient of the weight summed over the samples. Both are written without being read;
-/// either may be empty.
-extern const program::Codelet kronecker_gradients_codelet;
+TESSERA_POSITIONS(kronecker_param, TESSERA_KRONECKER_PARAMS)
+TESSERA_DECLARE_FAMILY(kronecker, TESSERA_KRONECKER_CODELETS)
+TESSERA_KRONECKER_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// A Kronecker-sparse factor.
 struct KroneckerFactor {
@@ -66,7 +62,5 @@ struct KroneckerFactor {
 /// Floats of scratch.
 size_t kronecker_forward_scratch(const KroneckerFactor& factor);
 size_t kronecker_gradients_scratch(const KroneckerFactor& factor);
-
-std::span<const ListedCodelet> kronecker_codelets();
 
 }  // namespace tessera::kernels

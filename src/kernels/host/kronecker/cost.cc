@@ -1,9 +1,9 @@
-#include "kernels/host/kronecker/cost.h"
+// What vertices of products with a Kronecker-sparse factor cost on a host.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/cost.h"
 #include "kernels/host/kronecker/layout.h"
 
 namespace tessera::kernels {

@@ -1,8 +1,7 @@
-#include "kernels/host/kronecker/kronecker.h"
-
 #include <algorithm>
 
 #include "base/simd.h"
+#include "kernels/host/kronecker/codelet.h"
 #include "kernels/host/kronecker/layout.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,19 +9,15 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_KRONECKER_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/kronecker/product-inl.h"
 #include "kernels/host/kronecker/strided-inl.h"
-#else
-#define TESSERA_KRONECKER_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_KRONECKER_VECTORS
+#if TESSERA_HAS_VECTORS
 // Whether the features of a group can be copied as vectors, or are few.
 inline bool suits_kronecker(const Samples& x, const KroneckerFactor& f) {
   return x.count <= kFewSamples || is_in_columns(x) || (is_in_rows(x) && f.d == 1);
@@ -94,10 +89,8 @@ void run_kronecker_gradients(const program::Vertex& v) {
   });
 }
 #else
-void run_kronecker_forward(const program::Vertex& v) { kronecker_forward_reference(v); }
-void run_kronecker_gradients(const program::Vertex& v) { kronecker_gradients_reference(v); }
+TESSERA_KRONECKER_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_KRONECKER_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -105,11 +98,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(run_kronecker_forward);
-HWY_EXPORT(run_kronecker_gradients);
+TESSERA_KRONECKER_CODELETS(TESSERA_EXPORT_RUN)
 
-void kronecker_forward(const program::Vertex& v) { HWY_DYNAMIC_DISPATCH(run_kronecker_forward)(v); }
-void kronecker_gradients(const program::Vertex& v) { HWY_DYNAMIC_DISPATCH(run_kronecker_gradients)(v); }
+void kronecker_forward_simd(const program::Vertex& v) { HWY_DYNAMIC_DISPATCH(run_kronecker_forward)(v); }
+void kronecker_gradients_simd(const program::Vertex& v) { HWY_DYNAMIC_DISPATCH(run_kronecker_gradients)(v); }
 
 }  // namespace tessera::kernels
 #endif

@@ -1,7 +1,6 @@
 // Products with Kronecker-sparse factors in plain loops.
 #include "kernels/common/element.h"
 #include "kernels/host/kronecker/codelet.h"
-#include "kernels/host/kronecker/kronecker.h"
 #include "kernels/host/kronecker/layout.h"
 
 namespace tessera::kernels {

@@ -1,25 +1,14 @@
 #include "kernels/host/sddmm/codelet.h"
 
-#include <array>
-
-#include "kernels/host/host_codelet.h"
+#include "kernels/host/knobs.h"
 #include "kernels/host/sddmm/cost.h"
+#include "machine/model/machine.h"
 
 namespace tessera::kernels {
 namespace {
 
-using program::FieldSpec;
 using program::FieldView;
 using program::Vertex;
-
-constexpr auto kBlockFields = std::to_array<FieldSpec>({TESSERA_BLOCK_SDDMM_FIELDS(TESSERA_FIELD)});
-constexpr auto kBlockAssignFields = write_only(kBlockFields, block_sddmm_field::dw);
-constexpr std::string_view kBlockParams[] = {TESSERA_BLOCK_SDDMM_PARAMS(TESSERA_NAME)
-                                                 TESSERA_BLOCK_SDDMM_KNOBS(TESSERA_NAME)};
-constexpr auto kElementFields = std::to_array<FieldSpec>({TESSERA_ELEMENT_SDDMM_FIELDS(TESSERA_FIELD)});
-constexpr auto kElementAssignFields = write_only(kElementFields, element_sddmm_field::dw);
-constexpr std::string_view kElementParams[] = {TESSERA_ELEMENT_SDDMM_PARAMS(TESSERA_NAME)
-                                                   TESSERA_ELEMENT_SDDMM_KNOBS(TESSERA_NAME)};
 
 /// dy and dw begin `first_row` rows and `first_value` values after the whole matrices.
 SddmmOperands operands_of(const FieldView& dy, const FieldView& x, const FieldView& dw,
@@ -58,7 +47,7 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
                                0, first_value);
   slice.operands.clock = v.clock;
   slice.operands.helpers = v.helpers;
-  take_knobs(v.params.subspan(block_sddmm_param::first_knob), slice.schedule,
+  take_knobs(v.params.subspan(block_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_block_sddmm_knobs(schedule, visit); });
   return slice;
 }
@@ -86,46 +75,43 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
                                w.chunk_begin[0], first_value);
   slice.operands.clock = v.clock;
   slice.operands.helpers = v.helpers;
-  take_knobs(v.params.subspan(element_sddmm_param::first_knob), slice.schedule,
+  take_knobs(v.params.subspan(element_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_element_sddmm_knobs(schedule, visit); });
   return slice;
 }
 
-struct BlockSddmm {
-  static BlockSddmmSlice slice_of(const Vertex& v) { return block_slice_of(v); }
-  static float& beta(BlockSddmmSlice& slice) { return slice.operands.beta; }
-  static void run(const BlockSddmmSlice& slice) { block_sddmm(slice); }
-  static void run_reference(const BlockSddmmSlice& slice) { block_sddmm_reference(slice); }
-  static program::PhaseTimes cost(const BlockSddmmSlice& slice, const machine::HostFigures& figures) {
-    return block_sddmm_cost(slice, figures);
-  }
-};
-
-struct ElementSddmm {
-  static ElementSddmmSlice slice_of(const Vertex& v) { return element_slice_of(v); }
-  static float& beta(ElementSddmmSlice& slice) { return slice.operands.beta; }
-  static void run(const ElementSddmmSlice& slice) { element_sddmm(slice); }
-  static void run_reference(const ElementSddmmSlice& slice) { element_sddmm_reference(slice); }
-  static program::PhaseTimes cost(const ElementSddmmSlice& slice, const machine::HostFigures& figures) {
-    return element_sddmm_cost(slice, figures);
-  }
-};
+template <class Slice>
+Slice assigned(Slice slice) {
+  slice.operands.beta = 0;
+  return slice;
+}
 
 }  // namespace
 
-constexpr program::Codelet block_sddmm_codelet =
-    host_codelet<BlockSddmm, true>("block_sddmm", kBlockFields, kBlockParams, 4096);
-constexpr program::Codelet block_sddmm_assign_codelet =
-    host_codelet<BlockSddmm, false>("block_sddmm_assign", kBlockAssignFields, kBlockParams, 4096);
-constexpr program::Codelet element_sddmm_codelet =
-    host_codelet<ElementSddmm, true>("element_sddmm", kElementFields, kElementParams, 8192);
-constexpr program::Codelet element_sddmm_assign_codelet =
-    host_codelet<ElementSddmm, false>("element_sddmm_assign", kElementAssignFields, kElementParams, 8192);
-
-std::span<const ListedCodelet> sddmm_codelets() {
-  static constexpr ListedCodelet kListed[] = {block_sddmm_codelet, element_sddmm_codelet,
-                                              block_sddmm_assign_codelet, element_sddmm_assign_codelet};
-  return kListed;
+void block_sddmm_reference(const Vertex& v) { block_sddmm_reference(block_slice_of(v)); }
+void block_sddmm_simd(const Vertex& v) { block_sddmm(block_slice_of(v)); }
+program::PhaseTimes block_sddmm_cost(const Vertex& v, const machine::Machine& m) {
+  return block_sddmm_cost(block_slice_of(v), m.figures).scaled(m.clock_hz);
 }
+void block_sddmm_assign_reference(const Vertex& v) { block_sddmm_reference(assigned(block_slice_of(v))); }
+void block_sddmm_assign_simd(const Vertex& v) { block_sddmm(assigned(block_slice_of(v))); }
+program::PhaseTimes block_sddmm_assign_cost(const Vertex& v, const machine::Machine& m) {
+  return block_sddmm_cost(v, m);
+}
+
+void element_sddmm_reference(const Vertex& v) { element_sddmm_reference(element_slice_of(v)); }
+void element_sddmm_simd(const Vertex& v) { element_sddmm(element_slice_of(v)); }
+program::PhaseTimes element_sddmm_cost(const Vertex& v, const machine::Machine& m) {
+  return element_sddmm_cost(element_slice_of(v), m.figures).scaled(m.clock_hz);
+}
+void element_sddmm_assign_reference(const Vertex& v) {
+  element_sddmm_reference(assigned(element_slice_of(v)));
+}
+void element_sddmm_assign_simd(const Vertex& v) { element_sddmm(assigned(element_slice_of(v))); }
+program::PhaseTimes element_sddmm_assign_cost(const Vertex& v, const machine::Machine& m) {
+  return element_sddmm_cost(v, m);
+}
+
+TESSERA_DEFINE_FAMILY(sddmm, TESSERA_SDDMM_CODELETS, TESSERA_HOST_CODELET)
 
 }  // namespace tessera::kernels

@@ -23,60 +23,53 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
 }
 #undef TESSERA_VISIT
 
-/// Fields and parameters of block_sddmm. The parameters go on with the knobs.
-#define TESSERA_BLOCK_SDDMM_FIELDS(X)                        \
-  X(row_begin)                                               \
-  X(columns, .alignment = 2)                                 \
-  X(slots, .optional = true)                                 \
-  X(dy)                                                      \
-  X(x)                                                       \
-  X(dw, .access = program::Access::inout, .scattered = true) \
-  X(scalars)                                                 \
-  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
-#define TESSERA_BLOCK_SDDMM_PARAMS(X) X(block_size) X(first_block)
-
-namespace block_sddmm_field {
-enum : size_t { TESSERA_BLOCK_SDDMM_FIELDS(TESSERA_POSITION) count };
-}
-namespace block_sddmm_param {
-enum : size_t { TESSERA_BLOCK_SDDMM_PARAMS(TESSERA_POSITION) first_knob };
-}
-
 /// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW on one core's slice. row_begin holds the slice's block
 /// rows and the end, dy their rows; columns and slots are whole; dw holds the blocks from `first_block` on;
 /// scalars are alpha and beta.
-extern const program::Codelet block_sddmm_codelet;
-
-/// The same with beta = 0, independent of the scalars: dW is written without being read.
-extern const program::Codelet block_sddmm_assign_codelet;
-
-/// Fields and parameters of element_sddmm.
-#define TESSERA_ELEMENT_SDDMM_FIELDS(X)                      \
-  X(chunk_begin)                                             \
-  X(blocks, .alignment = 8)                                  \
-  X(row_groups, .alignment = 2)                              \
-  X(indices)                                                 \
-  X(dy)                                                      \
-  X(x)                                                       \
-  X(dw, .access = program::Access::inout, .scattered = true) \
-  X(scalars)                                                 \
+#define TESSERA_BLOCK_SDDMM_FIELDS_OF(X, result)              \
+  X(row_begin)                                                \
+  X(columns, .alignment = 2)                                  \
+  X(slots, .optional = true)                                  \
+  X(dy)                                                       \
+  X(x)                                                        \
+  X(dw, .access = program::Access::result, .scattered = true) \
+  X(scalars)                                                  \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
-#define TESSERA_ELEMENT_SDDMM_PARAMS(X) X(k_block) X(first_chunk) X(first_step) X(end_step) X(capacity)
-
-namespace element_sddmm_field {
-enum : size_t { TESSERA_ELEMENT_SDDMM_FIELDS(TESSERA_POSITION) count };
-}
-namespace element_sddmm_param {
-enum : size_t { TESSERA_ELEMENT_SDDMM_PARAMS(TESSERA_POSITION) first_knob };
-}
+#define TESSERA_BLOCK_SDDMM_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, inout)
+/// The same with beta = 0, independent of the scalars: dW is written without being read.
+#define TESSERA_BLOCK_SDDMM_ASSIGN_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, out)
+#define TESSERA_BLOCK_SDDMM_PARAMS(X) X(block_size) X(first_block) TESSERA_BLOCK_SDDMM_KNOBS(X)
 
 /// The same at single elements. chunk_begin holds the slice's chunks and the end, dy their rows; the other
 /// arrays of W are whole; dw, sixteen values per row, begins with row `first_step`, and is cleared from the
 /// slice's last one to `end_step`. The cost reads the pattern if it is constant, and otherwise assumes
 /// `capacity` non-zeros in the slice.
-extern const program::Codelet element_sddmm_codelet;
-extern const program::Codelet element_sddmm_assign_codelet;
+#define TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, result)            \
+  X(chunk_begin)                                              \
+  X(blocks, .alignment = 8)                                   \
+  X(row_groups, .alignment = 2)                               \
+  X(indices)                                                  \
+  X(dy)                                                       \
+  X(x)                                                        \
+  X(dw, .access = program::Access::result, .scattered = true) \
+  X(scalars)                                                  \
+  X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_ELEMENT_SDDMM_FIELDS(X) TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, inout)
+#define TESSERA_ELEMENT_SDDMM_ASSIGN_FIELDS(X) TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, out)
+#define TESSERA_ELEMENT_SDDMM_PARAMS(X) \
+  X(k_block) X(first_chunk) X(first_step) X(end_step) X(capacity) TESSERA_ELEMENT_SDDMM_KNOBS(X)
 
-std::span<const ListedCodelet> sddmm_codelets();
+#define TESSERA_SDDMM_CODELETS(X)                                                                        \
+  X(block_sddmm, TESSERA_BLOCK_SDDMM_FIELDS, TESSERA_BLOCK_SDDMM_PARAMS, block_sddmm_simd, 4096)         \
+  X(element_sddmm, TESSERA_ELEMENT_SDDMM_FIELDS, TESSERA_ELEMENT_SDDMM_PARAMS, element_sddmm_simd, 8192) \
+  X(block_sddmm_assign, TESSERA_BLOCK_SDDMM_ASSIGN_FIELDS, TESSERA_BLOCK_SDDMM_PARAMS,                   \
+    block_sddmm_assign_simd, 4096)                                                                       \
+  X(element_sddmm_assign, TESSERA_ELEMENT_SDDMM_ASSIGN_FIELDS, TESSERA_ELEMENT_SDDMM_PARAMS,             \
+    element_sddmm_assign_simd, 8192)
+
+TESSERA_POSITIONS(block_sddmm_param, TESSERA_BLOCK_SDDMM_PARAMS)
+TESSERA_POSITIONS(element_sddmm_param, TESSERA_ELEMENT_SDDMM_PARAMS)
+TESSERA_DECLARE_FAMILY(sddmm, TESSERA_SDDMM_CODELETS)
+TESSERA_SDDMM_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 }  // namespace tessera::kernels

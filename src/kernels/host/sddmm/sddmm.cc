@@ -12,26 +12,21 @@
 
 #include "kernels/host/sddmm/layout.h"
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_SDDMM_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/sddmm/block-inl.h"
 #include "kernels/host/sddmm/element-inl.h"
-#else
-#define TESSERA_SDDMM_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_SDDMM_VECTORS
+#if TESSERA_HAS_VECTORS
 void run_blocks(const BlockSddmmSlice& slice) { run_block_sddmm(slice); }
 void run_elements(const ElementSddmmSlice& slice) { ElementSddmm(slice).run(); }
 #else
 void run_blocks(const BlockSddmmSlice& slice) { block_sddmm_reference(slice); }
 void run_elements(const ElementSddmmSlice& slice) { element_sddmm_reference(slice); }
 #endif
-#undef TESSERA_SDDMM_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
