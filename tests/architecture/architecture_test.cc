@@ -73,6 +73,13 @@ TEST(Architecture, ModulesIncludeOnlyModulesAboveThem) {
   EXPECT_GT(arrows, 50u);
 }
 
+TEST(Architecture, WhatKernelsShareIncludesNoFamily) {
+  for (const fs::path& file : sources_under("src/kernels/common"))
+    for (const std::string& include : includes_of(file))
+      EXPECT_TRUE(!include.starts_with("\"kernels/") || include.starts_with("\"kernels/common/"))
+          << file << " includes " << include.substr(1);
+}
+
 TEST(Architecture, PublicHeadersIncludeOnlyPublicOnes) {
   const std::vector<fs::path> headers = sources_under("include");
   EXPECT_FALSE(headers.empty());

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/host/spiking/layout.h"
-#include "kernels/host/spiking/surrogate.h"
+#include "kernels/common/spiking_neuron.h"
+#include "kernels/common/spiking_surrogate.h"
 
 namespace tessera::kernels {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "kernels/host/spiking/layout.h"
+#include "kernels/common/spiking_neuron.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
 #include "model/operations/spike_lists.h"

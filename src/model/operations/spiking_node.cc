@@ -7,8 +7,8 @@
 #include <cmath>
 #include <functional>
 
+#include "kernels/common/spiking_neuron.h"
 #include "kernels/common/spiking_overflow.h"
-#include "kernels/host/spiking/layout.h"
 
 namespace tessera::model {
 namespace {
@@ -23,9 +23,7 @@ std::vector<SpikingLayer> layers_of(const Node& node) {
     throw UsageError(fmt::format("spiking: {} numbers describe layers of {}", words.size(), kWords));
   std::vector<SpikingLayer> layers;
   for (auto at = words.begin(); at != words.end(); at += kWords) {
-    std::vector<int64_t> params(kernels::spiking_param::count);
-    std::copy(at + 4, at + kWords, params.begin() + kernels::spiking_param::kinds);
-    const kernels::SpikingNeuron neuron(params);
+    const kernels::SpikingNeuron neuron(words, static_cast<size_t>(at - words.begin()) + 4);
     SpikingLayer layer{.inputs = static_cast<uint32_t>(at[0]),
                        .neurons = static_cast<uint32_t>(at[1]),
                        .neuron = neuron,

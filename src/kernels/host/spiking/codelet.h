@@ -6,15 +6,16 @@
 // on, and zeros beyond the last; sources are the inputs, and in a recurrent layer then its own neurons.
 #pragma once
 
-#include <tessera/spiking.h>
-
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/common/codelet_list.h"
+#include "kernels/common/spiking_neuron.h"
 
 namespace tessera::kernels {
 
+/// Lists, or potentials of a layer without spikes, from lists of inputs. f32; ids u16, num, control and
+/// dropped u32, resets u8.
 /// - dynamics: 3 × neurons: decays, decays of currents, thresholds
 /// - control: 1 row, see spiking_control; gradient_threshold: ϑ_grad
 /// - surrogate: derivatives of the listed neurons
@@ -37,6 +38,9 @@ namespace tessera::kernels {
   X(dropped, .access = program::Access::out, .optional = true)    \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
+/// Gradients of the inputs and the parameters, these summed over this vertex's samples. All are written
+/// without being read; an empty one is not computed. It reads resets where they matter to a gradient,
+/// potentials for those of decays and through resets to zero, currents for that of their decay.
 /// - upstream: the gradient of each listed neuron, or of each potential of a layer without spikes
 /// - din: that of each listed input
 /// - ddynamics: of dynamics, summed over the samples
@@ -75,29 +79,14 @@ namespace tessera::kernels {
   X(expected_in)                  \
   X(expected)
 
-namespace spiking_forward_field {
-enum : size_t { TESSERA_SPIKING_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace spiking_gradients_field {
-enum : size_t { TESSERA_SPIKING_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace spiking_param {
-enum : size_t { TESSERA_SPIKING_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_SPIKING_CODELETS(X)                                                                       \
+  X(spiking_forward, TESSERA_SPIKING_FORWARD_FIELDS, TESSERA_SPIKING_PARAMS, spiking_forward_simd, 16384) \
+  X(spiking_gradients, TESSERA_SPIKING_GRADIENTS_FIELDS, TESSERA_SPIKING_PARAMS, spiking_gradients_simd,  \
+    16384)
 
-/// Of the field "control", u32: neurons listed at most; the random stream's seed and step.
-namespace spiking_control {
-enum : size_t { limit, seed_low, seed_high, step, count };
-}
-
-/// Lists, or potentials of a layer without spikes, from lists of inputs. f32; ids u16, num, control and
-/// dropped u32, resets u8.
-extern const program::Codelet spiking_forward_codelet;
-
-/// Gradients of the inputs and the parameters, these summed over this vertex's samples. All are written
-/// without being read; an empty one is not computed. It reads resets where they matter to a gradient,
-/// potentials for those of decays and through resets to zero, currents for that of their decay.
-extern const program::Codelet spiking_gradients_codelet;
+TESSERA_POSITIONS(spiking_param, TESSERA_SPIKING_PARAMS)
+TESSERA_DECLARE_FAMILY(spiking, TESSERA_SPIKING_CODELETS)
+TESSERA_SPIKING_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// Sizes that scratch memory depends on.
 struct SpikingShape {
@@ -120,14 +109,5 @@ uint32_t spiking_panel_rows(const SpikingShape& shape);
 /// Floats of scratch.
 size_t spiking_forward_scratch(const SpikingShape& shape);
 size_t spiking_gradients_scratch(const SpikingShape& shape);
-
-/// The parameters "kinds" to "adaptation_strength".
-inline constexpr size_t spiking_neuron_params = 6;
-struct SpikingNeuronParams {
-  int64_t values[spiking_neuron_params];
-};
-SpikingNeuronParams spiking_params(const Neuron& neuron, bool recurrent);
-
-std::span<const ListedCodelet> spiking_codelets();
 
 }  // namespace tessera::kernels

@@ -1,8 +1,8 @@
-#include "kernels/host/spiking/cost.h"
+// What vertices of spiking layers cost on a host.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 
-#include "kernels/common/cost.h"
 #include "kernels/host/spiking/layout.h"
 
 namespace tessera::kernels {
@@ -28,7 +28,7 @@ constexpr double kVertex = 500;
 /// What both passes of a layer depend on.
 struct Work {
   Work(const program::Vertex& v, size_t in_num, size_t weight, size_t dynamics, const HostFigures& figures)
-      : neuron(v.params),
+      : neuron(v.params, spiking_param::kinds),
         shape(spiking_shape(v, v.fields[in_num], v.fields[weight], v.fields[dynamics])),
         f(figures),
         lanes(lanes_of(figures)),

@@ -20,37 +20,6 @@ inline constexpr uint32_t kSpikingSlack = 32;
 /// Strips of the fewest neurons.
 inline constexpr uint32_t kSpikingMaxStrips = (1U << 16) / 16;
 
-/// The neurons of a vertex, from its parameters.
-struct SpikingNeuron : Neuron {
-  bool recurrent = false;
-
-  explicit SpikingNeuron(std::span<const int64_t> params)
-      : SpikingNeuron(params.subspan<spiking_param::kinds, spiking_neuron_params>()) {}
-  /// From those that spiking_params() gives.
-  explicit SpikingNeuron(std::span<const int64_t, spiking_neuron_params> params) {
-    const auto kinds_of = static_cast<uint64_t>(params[0]);
-    spikes = (kinds_of & 1) != 0;
-    synaptic = (kinds_of & 2) != 0;
-    adaptive = (kinds_of & 4) != 0;
-    fires_at_threshold = (kinds_of & 8) != 0;
-    recurrent = (kinds_of & 16) != 0;
-    mask = static_cast<GradientMask>(kinds_of >> 5 & 1);
-    reset_gradient = static_cast<ResetGradient>(kinds_of >> 6 & 3);
-    reset = static_cast<Reset>(kinds_of >> 8 & 15);
-    surrogate = {static_cast<SurrogateFamily>(kinds_of >> 12 & 15), float_of(params[1]), float_of(params[2])};
-    gain = float_of(params[3]);
-    adaptation_decay = float_of(params[4]);
-    adaptation_strength = float_of(params[5]);
-    if (!spikes) reset = Reset::none;
-  }
-
-  bool is_late() const { return reset == Reset::late_zero || reset == Reset::late_subtract; }
-  bool gates() const {
-    return (reset == Reset::zero || reset == Reset::late_zero) && reset_gradient != ResetGradient::detached;
-  }
-  bool attaches() const { return reset != Reset::none && reset_gradient == ResetGradient::attached; }
-};
-
 /// Lists of a field pair, of which rows are steps.
 struct SpikeLists {
   const program::FieldView& ids;
@@ -74,7 +43,7 @@ struct SpikeLists {
 /// The same for both codelets.
 inline SpikingShape spiking_shape(const program::Vertex& v, const program::FieldView& in_num,
                                   const program::FieldView& weight, const program::FieldView& dynamics) {
-  const SpikingNeuron neuron(v.params);
+  const SpikingNeuron neuron(v.params, spiking_param::kinds);
   SpikingShape shape;
   shape.steps = in_num.rows;
   shape.batch = in_num.cols / 2;

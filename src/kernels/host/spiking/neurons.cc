@@ -9,26 +9,20 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_NEURONS_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/spiking/neurons_forward-inl.h"
 #include "kernels/host/spiking/neurons_gradients-inl.h"
-#else
-#define TESSERA_NEURONS_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_NEURONS_VECTORS
+#if TESSERA_HAS_VECTORS
 void run_neurons_forward(const program::Vertex& v) { spiking::NeuronsForward(v).run(); }
 void run_neurons_gradients(const program::Vertex& v) { spiking::NeuronsGradients(v).run(); }
 #else
-void run_neurons_forward(const program::Vertex& v) { neurons_forward_reference(v); }
-void run_neurons_gradients(const program::Vertex& v) { neurons_gradients_reference(v); }
+TESSERA_NEURONS_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_NEURONS_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -45,15 +39,14 @@ bool suits_vectors(const program::Vertex& v, const program::FieldView& dynamics)
 
 }  // namespace
 
-HWY_EXPORT(run_neurons_forward);
-HWY_EXPORT(run_neurons_gradients);
+TESSERA_NEURONS_CODELETS(TESSERA_EXPORT_RUN)
 
-void neurons_forward(const program::Vertex& v) {
+void neurons_forward_simd(const program::Vertex& v) {
   if (!suits_vectors(v, v.fields[neurons_forward_field::dynamics])) return neurons_forward_reference(v);
   HWY_DYNAMIC_DISPATCH(run_neurons_forward)(v);
 }
 
-void neurons_gradients(const program::Vertex& v) {
+void neurons_gradients_simd(const program::Vertex& v) {
   if (!suits_vectors(v, v.fields[neurons_gradients_field::dynamics])) return neurons_gradients_reference(v);
   HWY_DYNAMIC_DISPATCH(run_neurons_gradients)(v);
 }

@@ -30,6 +30,7 @@ namespace tessera::kernels {
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
 /// Gradients of the results are zeros where they are empty; those of parameters are summed over the samples.
+/// Reads potentials of neurons that spike or whose decays learn, and currents of those whose decays learn.
 #define TESSERA_NEURONS_GRADIENTS_FIELDS(X)                       \
   X(potentials, .optional = true)                                 \
   X(currents, .optional = true)                                   \
@@ -56,30 +57,14 @@ namespace tessera::kernels {
   X(adaptation_strength)          \
   X(after_reset)
 
-namespace neurons_forward_field {
-enum : size_t { TESSERA_NEURONS_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace neurons_gradients_field {
-enum : size_t { TESSERA_NEURONS_GRADIENTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace neurons_param {
-enum : size_t { TESSERA_NEURONS_PARAMS(TESSERA_POSITION) count };
-}
+#define TESSERA_NEURONS_CODELETS(X)                                                                       \
+  X(neurons_forward, TESSERA_NEURONS_FORWARD_FIELDS, TESSERA_NEURONS_PARAMS, neurons_forward_simd, 16384) \
+  X(neurons_gradients, TESSERA_NEURONS_GRADIENTS_FIELDS, TESSERA_NEURONS_PARAMS, neurons_gradients_simd,  \
+    16384)
 
-extern const program::Codelet neurons_forward_codelet;
-/// Reads potentials of neurons that spike or whose decays learn, and currents of those whose decays learn.
-extern const program::Codelet neurons_gradients_codelet;
-
-std::span<const ListedCodelet> neurons_codelets();
-
-/// Vertices of the codelets, on vectors for fields with contiguous rows, and in plain loops.
-void neurons_forward(const program::Vertex& v);
-void neurons_gradients(const program::Vertex& v);
-void neurons_forward_reference(const program::Vertex& v);
-void neurons_gradients_reference(const program::Vertex& v);
-
-program::PhaseTimes neurons_forward_cost(const program::Vertex& v, const machine::Machine& m);
-program::PhaseTimes neurons_gradients_cost(const program::Vertex& v, const machine::Machine& m);
+TESSERA_POSITIONS(neurons_param, TESSERA_NEURONS_PARAMS)
+TESSERA_DECLARE_FAMILY(neurons, TESSERA_NEURONS_CODELETS)
+TESSERA_NEURONS_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// What a vertex consists of.
 struct NeuronsShape {
@@ -96,8 +81,7 @@ struct NeuronsNeuron : SpikingNeuron {
   bool after_reset;
 
   explicit NeuronsNeuron(std::span<const int64_t> params)
-      : SpikingNeuron(params.subspan<neurons_param::kinds, spiking_neuron_params>()),
-        after_reset(params[neurons_param::after_reset] != 0) {}
+      : SpikingNeuron(params, neurons_param::kinds), after_reset(params[neurons_param::after_reset] != 0) {}
 };
 
 /// Where the working memory of a vertex lies, in floats. Blocks of samples go through the steps together, if

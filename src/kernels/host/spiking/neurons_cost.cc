@@ -1,4 +1,4 @@
-// What vertices of neurons that take currents cost, and their working memory.
+// Neurons that take currents as codelets: what their vertices cost, and their working memory.
 #include <algorithm>
 
 #include "kernels/common/cost.h"
@@ -83,5 +83,7 @@ program::PhaseTimes neurons_gradients_cost(const program::Vertex& v, const machi
                       .vector_operations = updates(shape) * kBackwardOperations + products};
   return in_phase(program::Phase::compute, host_cycles(m, work));
 }
+
+TESSERA_DEFINE_FAMILY(neurons, TESSERA_NEURONS_CODELETS, TESSERA_HOST_CODELET)
 
 }  // namespace tessera::kernels

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/common/element.h"
+#include "kernels/common/spiking_surrogate.h"
 #include "kernels/host/spiking/neurons.h"
-#include "kernels/host/spiking/surrogate.h"
 
 namespace tessera::kernels {
 namespace {

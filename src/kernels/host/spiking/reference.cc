@@ -6,7 +6,6 @@
 #include "kernels/common/spiking_step.h"
 #include "kernels/host/spiking/layout.h"
 #include "kernels/host/spiking/overflow.h"
-#include "kernels/host/spiking/spiking.h"
 
 namespace tessera::kernels {
 namespace {
@@ -253,7 +252,7 @@ void clear(const FieldView& field) {
 
 void spiking_forward_reference(const program::Vertex& v) {
   using namespace spiking_forward_field;
-  const SpikingNeuron neuron(v.params);
+  const SpikingNeuron neuron(v.params, spiking_param::kinds);
   const SpikingShape shape = spiking_shape(v, v.fields[in_num], v.fields[weight], v.fields[dynamics]);
   clear(v.fields[dropped]);
   for (uint32_t b = 0; b < shape.batch; ++b) ForwardSample(v, neuron, shape, b).run();
@@ -261,7 +260,7 @@ void spiking_forward_reference(const program::Vertex& v) {
 
 void spiking_gradients_reference(const program::Vertex& v) {
   using namespace spiking_gradients_field;
-  const SpikingNeuron neuron(v.params);
+  const SpikingNeuron neuron(v.params, spiking_param::kinds);
   const SpikingShape shape = spiking_shape(v, v.fields[in_num], v.fields[weight], v.fields[dynamics]);
   clear(v.fields[dweight]);
   clear(v.fields[ddynamics]);

@@ -1,5 +1,3 @@
-#include "kernels/host/spiking/spiking.h"
-
 #include <algorithm>
 
 #include "base/simd.h"
@@ -11,26 +9,20 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// With one lane there is nothing to vectorise: the reference is the kernel.
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define TESSERA_SPIKING_VECTORS 1
+#if TESSERA_HAS_VECTORS
 #include "kernels/host/spiking/forward-inl.h"
 #include "kernels/host/spiking/gradients-inl.h"
-#else
-#define TESSERA_SPIKING_VECTORS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-#if TESSERA_SPIKING_VECTORS
+#if TESSERA_HAS_VECTORS
 void run_spiking_forward(const program::Vertex& v) { spiking::SpikingForward(v).run(); }
 void run_spiking_gradients(const program::Vertex& v) { spiking::SpikingGradients(v).run(); }
 #else
-void run_spiking_forward(const program::Vertex& v) { spiking_forward_reference(v); }
-void run_spiking_gradients(const program::Vertex& v) { spiking_gradients_reference(v); }
+TESSERA_SPIKING_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
-#undef TESSERA_SPIKING_VECTORS
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -49,17 +41,16 @@ bool suits_vectors(const program::Vertex& v, size_t weight) {
 
 }  // namespace
 
-HWY_EXPORT(run_spiking_forward);
-HWY_EXPORT(run_spiking_gradients);
+TESSERA_SPIKING_CODELETS(TESSERA_EXPORT_RUN)
 
-void spiking_forward(const program::Vertex& v) {
+void spiking_forward_simd(const program::Vertex& v) {
   using namespace spiking_forward_field;
   if (v.fields[in_num].empty() || v.fields[weight].empty() || !suits_vectors(v, weight))
     return spiking_forward_reference(v);
   HWY_DYNAMIC_DISPATCH(run_spiking_forward)(v);
 }
 
-void spiking_gradients(const program::Vertex& v) {
+void spiking_gradients_simd(const program::Vertex& v) {
   using namespace spiking_gradients_field;
   const program::FieldView& gradients = v.fields[dweight];
   if (v.fields[in_num].empty() || v.fields[weight].empty() || !suits_vectors(v, weight) ||

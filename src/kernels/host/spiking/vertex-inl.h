@@ -21,7 +21,7 @@ class SpikingVertex {
   };
   SpikingVertex(const program::Vertex& v, const Positions& at)
       : f_(v.fields),
-        neuron_(v.params),
+        neuron_(v.params, spiking_param::kinds),
         shape_(spiking_shape(v, f_[at.in_num], f_[at.weight], f_[at.dynamics])),
         delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
         scratch_(f_[at.scratch].as<float>()),

@@ -10,6 +10,7 @@
 
 namespace tessera::kernels {
 
+/// Rows of weights of the neurons that fired, added, and a step of each neuron.
 /// - weight: inputs × neurons; recurrent: all neurons of the layer × neurons; f32 or f16
 /// - dynamics: 4 × neurons: decays, decays of currents, thresholds, ϑ_grad
 /// - time: 1 × 1, u32: the number of the step, from 1, or 0
@@ -32,6 +33,7 @@ namespace tessera::kernels {
   X(potentials, .access = program::Access::out, .optional = true) \
   X(currents, .access = program::Access::out, .optional = true)
 
+/// Lists of a step from the flags of all neurons, those that hosts make.
 /// - flags: samples × all neurons of the layer
 /// - control: 1 × 4, u32, as of hosts (spiking_control)
 /// - dropped: samples × 2, u32, added to
@@ -43,6 +45,7 @@ namespace tessera::kernels {
   X(num, .access = program::Access::out)     \
   X(dropped, .access = program::Access::inout)
 
+/// A step backward of each neuron. ddynamics is summed over samples and steps.
 /// - upstream: of each place of the lists; without spikes of each potential
 /// - resets, potentials: two rows, of the step before and of this one; currents: of the step before
 /// - state: three rows of gradients that the step after passes back
@@ -61,6 +64,7 @@ namespace tessera::kernels {
   X(ddynamics, .access = program::Access::inout, .optional = true) \
   X(dx, .access = program::Access::out)
 
+/// The gradients of the weights of neurons that fired, and those of listed neurons.
 /// - dweight: added to; din: of each listed place, this tile's part of it, 0 beyond the lists
 #define TESSERA_SPIKING_TILE_ROWS_FIELDS(X)                    \
   X(ids)                                                       \
@@ -89,40 +93,16 @@ namespace tessera::kernels {
 #define TESSERA_SPIKING_TILE_LISTS_PARAMS(X) X(capacity) X(operation) X(first_sample) X(expected)
 #define TESSERA_SPIKING_TILE_ROWS_PARAMS(X) X(capacity) X(expected)
 
-namespace spiking_tile_forward_field {
-enum : size_t { TESSERA_SPIKING_TILE_FORWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace spiking_tile_lists_field {
-enum : size_t { TESSERA_SPIKING_TILE_LISTS_FIELDS(TESSERA_POSITION) count };
-}
-namespace spiking_tile_backward_field {
-enum : size_t { TESSERA_SPIKING_TILE_BACKWARD_FIELDS(TESSERA_POSITION) count };
-}
-namespace spiking_tile_rows_field {
-enum : size_t { TESSERA_SPIKING_TILE_ROWS_FIELDS(TESSERA_POSITION) count };
-}
-namespace spiking_tile_param {
-enum : size_t { TESSERA_SPIKING_TILE_PARAMS(TESSERA_POSITION) count };
-}
-namespace spiking_tile_lists_param {
-enum : size_t { TESSERA_SPIKING_TILE_LISTS_PARAMS(TESSERA_POSITION) count };
-}
-namespace spiking_tile_rows_param {
-enum : size_t { TESSERA_SPIKING_TILE_ROWS_PARAMS(TESSERA_POSITION) count };
-}
-
-/// Rows of weights of the neurons that fired, added, and a step of each neuron.
-extern const program::Codelet spiking_tile_forward_codelet;
-
-/// Lists of a step from the flags of all neurons, those that hosts make.
-extern const program::Codelet spiking_tile_lists_codelet;
-
-/// A step backward of each neuron. ddynamics is summed over samples and steps.
-extern const program::Codelet spiking_tile_backward_codelet;
-
-/// The gradients of the weights of neurons that fired, and those of listed neurons.
-extern const program::Codelet spiking_tile_rows_codelet;
-
-std::span<const ListedCodelet> tile_spiking_codelets();
+#define TESSERA_TILE_SPIKING_CODELETS(X)                                                                    \
+  X(spiking_tile_forward, TESSERA_SPIKING_TILE_FORWARD_FIELDS, TESSERA_SPIKING_TILE_PARAMS, nullptr, 900)   \
+  X(spiking_tile_lists, TESSERA_SPIKING_TILE_LISTS_FIELDS, TESSERA_SPIKING_TILE_LISTS_PARAMS, nullptr, 700, \
+    .integer_only = true)                                                                                   \
+  X(spiking_tile_backward, TESSERA_SPIKING_TILE_BACKWARD_FIELDS, TESSERA_SPIKING_TILE_PARAMS, nullptr, 900) \
+  X(spiking_tile_rows, TESSERA_SPIKING_TILE_ROWS_FIELDS, TESSERA_SPIKING_TILE_ROWS_PARAMS, nullptr, 700)
+TESSERA_DECLARE_FAMILY(tile_spiking, TESSERA_TILE_SPIKING_CODELETS)
+TESSERA_TILE_SPIKING_CODELETS(TESSERA_DECLARE_FUNCTIONS)
+TESSERA_POSITIONS(spiking_tile_param, TESSERA_SPIKING_TILE_PARAMS)
+TESSERA_POSITIONS(spiking_tile_lists_param, TESSERA_SPIKING_TILE_LISTS_PARAMS)
+TESSERA_POSITIONS(spiking_tile_rows_param, TESSERA_SPIKING_TILE_ROWS_PARAMS)
 
 }  // namespace tessera::kernels

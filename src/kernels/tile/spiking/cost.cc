@@ -1,11 +1,12 @@
-#include "kernels/tile/spiking/cost.h"
+// What spiking vertices on tiles cost. Where lists are not known, as in dry runs, they have the expected
+// lengths.
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "kernels/common/cost.h"
-#include "kernels/host/spiking/layout.h"
+#include "kernels/common/spiking_neuron.h"
 #include "kernels/tile/spiking/codelet.h"
 #include "kernels/tile/spiking/lists.h"
 
@@ -100,7 +101,7 @@ PhaseTimes spiking_tile_forward_cost(const Vertex& v, const machine::Machine& m)
   using namespace spiking_tile_forward_field;
   const auto& f = v.fields;
   if (is_none(f[time])) return computing(0);
-  const SpikingNeuron neuron(v.params);
+  const SpikingNeuron neuron(v.params, spiking_tile_param::kinds);
   const uint32_t neurons = f[dynamics].cols, samples = f[in_num].cols / 2;
   const TileLists in(f[in_ids], f[in_num], v.params[spiking_tile_param::in_capacity]);
   const TileLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
@@ -143,7 +144,7 @@ PhaseTimes spiking_tile_backward_cost(const Vertex& v, const machine::Machine& m
   const auto& f = v.fields;
   if (is_none(f[time]))
     return computing(static_cast<double>(f[dx].elements()) / tile_vector_width(Type::f32));
-  const SpikingNeuron neuron(v.params);
+  const SpikingNeuron neuron(v.params, spiking_tile_param::kinds);
   const uint32_t neurons = f[dynamics].cols, samples = neurons == 0 ? 0 : f[dx].cols / neurons;
   const auto low = static_cast<uint32_t>(v.params[spiking_tile_param::first]);
   const TileLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
