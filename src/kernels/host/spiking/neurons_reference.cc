@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/common/element.h"
-#include "kernels/common/spiking_surrogate.h"
+#include "kernels/common/spiking_step.h"
 #include "kernels/host/spiking/neurons.h"
 
 namespace tessera::kernels {
@@ -51,13 +51,12 @@ struct Dynamics {
 void run_sample(const program::Vertex& v, const Dynamics& of, const NeuronsShape& shape, uint32_t b) {
   using namespace neurons_forward_field;
   const auto& f = v.fields;
-  const NeuronsNeuron& neuron = of.neuron;
   const uint32_t neurons = shape.neurons, first = b * neurons;
-  std::vector<float> potential(neurons), current(neurons);
+  std::vector<SpikingState> states(neurons);
   std::vector<char> fired(neurons);
   for (uint32_t n = 0; n < neurons; ++n) {
-    potential[n] = f[initial].empty() ? 0 : of.first(at(f[initial], 0, first + n), n);
-    current[n] = or_zero(f[initial], 1, first + n);
+    states[n].v = f[initial].empty() ? 0 : of.first(at(f[initial], 0, first + n), n);
+    states[n].current = or_zero(f[initial], 1, first + n);
   }
   for (uint32_t t = 0; t < shape.steps; ++t) {
     const std::vector<char> fired_before = fired;
@@ -66,16 +65,14 @@ void run_sample(const program::Vertex& v, const Dynamics& of, const NeuronsShape
       if (shape.one_to_one && fired_before[n]) x += at(f[recurrent], 0, n);
       for (uint32_t m = 0; shape.all_to_all && m < neurons; ++m)
         if (fired_before[m]) x += at(f[recurrent], m, n);
-      if (neuron.synaptic) x = current[n] = std::fma(of.current_decay(n), current[n], x);
-      set(f[currents], t, first + n, x);
-      float u = std::fma(of.decay(n), potential[n], neuron.gain * x);
-      if (neuron.is_late() && of.fires(potential[n], n))
-        u = neuron.reset == Reset::late_zero ? 0 : u - of.threshold(n);
-      fired[n] = of.fires(u, n);
-      potential[n] = of.after(u, n);
-      set(f[potentials], t, first + n, u);
+      SpikingState& state = states[n];
+      const SpikingDynamics d{of.decay(n), of.current_decay(n), of.threshold(n)};
+      const SpikingAdvance step = advance(of.neuron, d, 0, x, of.fires(state.v, n), state);
+      fired[n] = step.fires;
+      set(f[currents], t, first + n, of.neuron.synaptic ? state.current : x);
+      set(f[potentials], t, first + n, step.u);
       set(f[spikes], t, first + n, fired[n] ? 1 : 0);
-      set(f[membranes], t, first + n, potential[n]);
+      set(f[membranes], t, first + n, state.v);
     }
   }
 }
