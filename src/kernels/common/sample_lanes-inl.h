@@ -9,37 +9,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/panels-inl.h"
-#include "program/codelet.h"
+#include "kernels/common/samples.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
-
-// A batch of FP32 samples.
-struct Samples {
-  float* data = nullptr;
-  uint32_t count = 0;
-  uint32_t features = 0;
-  int64_t sample_stride = 0;
-  int64_t feature_stride = 0;
-
-  float* at(uint32_t sample, uint32_t feature) const {
-    return data + sample * sample_stride + feature * feature_stride;
-  }
-};
-
-// A field [samples × features], or `transposed` [features × samples].
-inline Samples samples_of(const program::FieldView& field, bool transposed) {
-  Samples all{field.as<float>(), field.rows, field.cols, field.row_stride, field.col_stride};
-  if (transposed) {
-    std::swap(all.count, all.features);
-    std::swap(all.sample_stride, all.feature_stride);
-  }
-  return all;
-}
 
 // The part of a batch that a tile of lanes holds: `count` samples from `begin` on, and zeros up to `lanes`,
 // which are whole vectors.

@@ -37,30 +37,6 @@ struct KroneckerGroup {
       : in(f, group, f.c, inputs), out(f, group, f.b, outputs) {}
 };
 
-/// An operand [samples × features] of either order.
-struct SampleView {
-  float* data = nullptr;
-  uint32_t samples = 0;
-  uint32_t features = 0;
-  int64_t sample_stride = 0;
-  int64_t feature_stride = 0;
-
-  SampleView() = default;
-  SampleView(const program::FieldView& field, bool transposed)
-      : data(field.as<float>()),
-        samples(transposed ? field.cols : field.rows),
-        features(transposed ? field.rows : field.cols),
-        sample_stride(transposed ? field.col_stride : field.row_stride),
-        feature_stride(transposed ? field.row_stride : field.col_stride) {}
-
-  bool empty() const { return samples == 0 || features == 0; }
-  float* at(uint32_t sample, uint32_t feature) const {
-    return data + sample * sample_stride + feature * feature_stride;
-  }
-  bool has_rows() const { return feature_stride == 1 || features <= 1; }
-  bool has_columns() const { return sample_stride == 1 || samples <= 1; }
-};
-
 /// Samples of a strip: its panels stay in the L1 cache.
 inline constexpr uint32_t kKroneckerStrip = 32;
 /// So few samples are multiplied as dot products, in which the weights are read as they lie.
