@@ -45,7 +45,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
 
 constexpr BlockSchedule::Kernel kWide = BlockSchedule::Kernel::wide;
 constexpr BlockSchedule::Kernel kFewColumn = BlockSchedule::Kernel::few_columns;
-constexpr NamedSample kSamples[] = {
+constexpr NamedSample block_spmm_uses[] = {
     {"b4-f32-wide", sample<4, Type::f32, kWide>},
     {"b8-f32-wide", sample<8, Type::f32, kWide>},
     {"b16-f16-wide", sample<16, Type::f16, kWide>},
@@ -62,7 +62,7 @@ constexpr NamedSample kSamples[] = {
     {"b8-bf16-narrow-transposed", sample<8, Type::bf16, kFewColumn, true>},
     {"b16-f16-narrow-transposed", sample<16, Type::f16, kFewColumn, true>},
 };
-constexpr NamedSample kAssignSamples[] = {
+constexpr NamedSample block_spmm_assign_uses[] = {
     {"b16-f32-wide", sample<16, Type::f32, kWide, false, false>},
     {"b8-f16-narrow", sample<8, Type::f16, kFewColumn, false, false>},
     {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true, false>},
@@ -71,10 +71,6 @@ constexpr NamedSample kAssignSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> block_sparse_samples() {
-  static constexpr CodeletSamples kAll[] = {{block_spmm_codelet, kSamples},
-                                            {block_spmm_assign_codelet, kAssignSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(block_sparse, TESSERA_BLOCK_SPARSE_CODELETS)
 
 }  // namespace tessera::kernels

@@ -100,7 +100,7 @@ Sample any_sample(uint32_t scale, uint64_t seed) {
       .unset(Type::u32, 1, 1);
 }
 
-constexpr NamedSample kProductSamples[] = {
+constexpr NamedSample bucket_product_uses[] = {
     {"b1-f32", product_sample<Type::f32, Type::f32, 1, false>},
     {"b1-f16", product_sample<Type::f16, Type::f16, 1, true>},
     {"b4-f16", product_sample<Type::f16, Type::f16, 4, false>},
@@ -111,27 +111,20 @@ constexpr NamedSample kProductSamples[] = {
     {"b4-f32-t", product_sample<Type::f32, Type::f32, 4, false, true>},
     {"b16-f16-t", product_sample<Type::f16, Type::f16, 16, true, true>},
 };
-constexpr NamedSample kSddmmSamples[] = {
+constexpr NamedSample bucket_sddmm_uses[] = {
     {"b1-f16", sddmm_sample<Type::f16, Type::f32, 1, true>},
     {"b4-f16", sddmm_sample<Type::f16, Type::f16, 4, false>},
     {"b8-f32", sddmm_sample<Type::f32, Type::f32, 8, true>},
     {"b16-f16-f32", sddmm_sample<Type::f16, Type::f32, 16, true>},
 };
-constexpr NamedSample kCountSamples[] = {
+constexpr NamedSample count_uses[] = {
     {"first", count_sample<0, true>}, {"up", count_sample<1, false>}, {"down", count_sample<-1, false>}};
-constexpr NamedSample kPendingSamples[] = {
+constexpr NamedSample bucket_pending_uses[] = {
     {"at-home", pending_sample<5>}, {"on-its-way", pending_sample<4>}, {"done", pending_sample<3>}};
-constexpr NamedSample kAnySamples[] = {{"flags", any_sample}};
+constexpr NamedSample any_flag_uses[] = {{"flags", any_sample}};
 
 }  // namespace
 
-std::span<const CodeletSamples> bucket_samples() {
-  static constexpr CodeletSamples kAll[] = {{bucket_product_codelet, kProductSamples},
-                                            {bucket_sddmm_codelet, kSddmmSamples},
-                                            {count_codelet, kCountSamples},
-                                            {bucket_pending_codelet, kPendingSamples},
-                                            {any_flag_codelet, kAnySamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(bucket, TESSERA_BUCKET_CODELETS)
 
 }  // namespace tessera::kernels

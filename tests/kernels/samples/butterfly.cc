@@ -108,7 +108,7 @@ Sample gradients(uint32_t scale, uint64_t seed) {
   return Maker(use, scale, seed).gradients();
 }
 
-constexpr NamedSample kForwardSamples[] = {
+constexpr NamedSample butterfly_forward_uses[] = {
     {"n1", forward<Use{1, {}}>},
     {"n1-decreasing-cut", forward<Use{1, kDecreasing, true}>},
     {"n3-cut", forward<Use{3, kStacks, true}>},
@@ -126,7 +126,7 @@ constexpr NamedSample kForwardSamples[] = {
     {"n18-complex-blocks", forward<Use{18, kComplexBlocks, true}>},
 };
 
-constexpr NamedSample kGradientsSamples[] = {
+constexpr NamedSample butterfly_gradients_uses[] = {
     {"n1", gradients<Use{1, {}}>},
     {"n3-cut", gradients<Use{3, kStacks, true}>},
     {"n32", gradients<Use{32, {}}>},
@@ -146,10 +146,6 @@ constexpr NamedSample kGradientsSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> butterfly_samples() {
-  static constexpr CodeletSamples kAll[] = {{butterfly_forward_codelet, kForwardSamples},
-                                            {butterfly_gradients_codelet, kGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(butterfly, TESSERA_BUTTERFLY_CODELETS)
 
 }  // namespace tessera::kernels

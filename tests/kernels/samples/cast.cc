@@ -13,7 +13,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
   return sample.random(from, rows, cols, seed, 2, true).unset(to, rows, cols);
 }
 
-constexpr NamedSample kSamples[] = {
+constexpr NamedSample cast_uses[] = {
     {"f32-f16", sample<Type::f32, Type::f16>},   {"f32-bf16", sample<Type::f32, Type::bf16>},
     {"f16-f32", sample<Type::f16, Type::f32>},   {"bf16-f32", sample<Type::bf16, Type::f32>},
     {"f16-bf16", sample<Type::f16, Type::bf16>}, {"bf16-f16", sample<Type::bf16, Type::f16>},
@@ -21,9 +21,6 @@ constexpr NamedSample kSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> cast_samples() {
-  static constexpr CodeletSamples kAll[] = {{cast_codelet, kSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(cast, TESSERA_CAST_CODELETS)
 
 }  // namespace tessera::kernels

@@ -71,7 +71,7 @@ Sample gradients_sample(uint32_t scale, uint64_t seed) {
       .flops(3 * n * transform_flops(taps));
 }
 
-constexpr NamedSample kForwardSamples[] = {
+constexpr NamedSample circulant_forward_uses[] = {
     {"n1", forward_sample<1, square, false>},
     {"n16-transposed", forward_sample<16, square, true>},
     {"n32", forward_sample<32, square, false>},
@@ -83,7 +83,7 @@ constexpr NamedSample kForwardSamples[] = {
     {"n50-toeplitz-transposed", forward_sample<50, toeplitz, true>},
 };
 
-constexpr NamedSample kGradientsSamples[] = {
+constexpr NamedSample circulant_gradients_uses[] = {
     {"n1", gradients_sample<1, square, false>},
     {"n32", gradients_sample<32, square, false>},
     {"n32-transposed", gradients_sample<32, square, true>},
@@ -99,10 +99,6 @@ constexpr NamedSample kGradientsSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> circulant_samples() {
-  static constexpr CodeletSamples kAll[] = {{circulant_forward_codelet, kForwardSamples},
-                                            {circulant_gradients_codelet, kGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(circulant, TESSERA_CIRCULANT_CODELETS)
 
 }  // namespace tessera::kernels

@@ -63,7 +63,7 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
 
 constexpr Activation none = Activation::none, relu = Activation::relu, gelu = Activation::gelu;
 
-constexpr NamedSample kForwardSamples[] = {
+constexpr NamedSample panel_forward_uses[] = {
     {"n1", forward_sample<1, none, false>},
     {"n16-relu", forward_sample<16, relu, true>},
     {"n50-relu", forward_sample<50, relu, true>},
@@ -73,7 +73,7 @@ constexpr NamedSample kForwardSamples[] = {
     {"n37-bf16-f32", forward_sample<37, none, false, bf16, f32>},
 };
 
-constexpr NamedSample kInputSamples[] = {
+constexpr NamedSample panel_input_gradient_uses[] = {
     {"n1", input_sample<1, false>},
     {"n16-relu", input_sample<16, true>},
     {"n50", input_sample<50, false>},
@@ -86,7 +86,7 @@ constexpr NamedSample kInputSamples[] = {
     {"n37-bf16", input_sample<37, false, bf16, bf16>},
 };
 
-constexpr NamedSample kWeightSamples[] = {
+constexpr NamedSample panel_weight_gradient_uses[] = {
     {"n1", weight_sample<1, false>},
     {"n16", weight_sample<16, false>},
     {"n50", weight_sample<50, false>},
@@ -96,7 +96,7 @@ constexpr NamedSample kWeightSamples[] = {
     {"n37-f32-bf16", weight_sample<37, false, f32, bf16>},
 };
 
-constexpr NamedSample kWeightAddSamples[] = {
+constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n50", weight_sample<50, true>},
     {"n50-m10", weight_sample<50, true, f32, f32, 10>},
     {"n37-bf16", weight_sample<37, true, bf16, bf16>},
@@ -104,12 +104,6 @@ constexpr NamedSample kWeightAddSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> dense_samples() {
-  static constexpr CodeletSamples kAll[] = {{panel_forward_codelet, kForwardSamples},
-                                            {panel_input_gradient_codelet, kInputSamples},
-                                            {panel_weight_gradient_codelet, kWeightSamples},
-                                            {panel_weight_gradient_add_codelet, kWeightAddSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(dense, TESSERA_DENSE_CODELETS)
 
 }  // namespace tessera::kernels

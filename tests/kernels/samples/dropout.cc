@@ -28,16 +28,13 @@ Sample whole(uint32_t scale, uint64_t seed) {
   return sample.param(cols).param(1).param(0).param(0);
 }
 
-constexpr NamedSample kSamples[] = {
+constexpr NamedSample dropout_uses[] = {
     {"f32", sample<Type::f32, false>},           {"f16", sample<Type::f16, false>},
     {"bf16", sample<Type::bf16, false>},         {"f32-transposed", sample<Type::f32, true>},
     {"f16-transposed", sample<Type::f16, true>}, {"f32-whole", whole}};
 
 }  // namespace
 
-std::span<const CodeletSamples> dropout_samples() {
-  static constexpr CodeletSamples kAll[] = {{dropout_codelet, kSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(dropout, TESSERA_DROPOUT_CODELETS)
 
 }  // namespace tessera::kernels

@@ -36,22 +36,18 @@ Sample sample(uint32_t scale, uint64_t seed) {
   return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);
 }
 
-constexpr NamedSample kSamples[] = {
+constexpr NamedSample element_spmm_uses[] = {
     {"f32-n37", sample<Type::f32, 37>}, {"f16-n64", sample<Type::f16, 64>},
     {"bf16-n5", sample<Type::bf16, 5>}, {"f32-n1", sample<Type::f32, 1>},
     {"bf16-n1", sample<Type::bf16, 1>}, {"f32-n8", sample<Type::f32, 8>},
 };
-constexpr NamedSample kAssignSamples[] = {
+constexpr NamedSample element_spmm_assign_uses[] = {
     {"f32-n37", sample<Type::f32, 37, false>},
     {"f16-n1", sample<Type::f16, 1, false>},
 };
 
 }  // namespace
 
-std::span<const CodeletSamples> element_sparse_samples() {
-  static constexpr CodeletSamples kAll[] = {{element_spmm_codelet, kSamples},
-                                            {element_spmm_assign_codelet, kAssignSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(element_sparse, TESSERA_ELEMENT_SPARSE_CODELETS)
 
 }  // namespace tessera::kernels

@@ -69,7 +69,7 @@ Sample gradients_sample(uint32_t scale, uint64_t seed) {
   return s.param(transposed).tolerance(transform_tolerance(f, n)).flops(4 * n * transform_flops(f));
 }
 
-constexpr NamedSample kForwardSamples[] = {
+constexpr NamedSample fastfood_forward_uses[] = {
     {"n1", forward_sample<1, square, false>},
     {"n16-transposed", forward_sample<16, square, true>},
     {"n32", forward_sample<32, square, false>},
@@ -79,7 +79,7 @@ constexpr NamedSample kForwardSamples[] = {
     {"n5-stacks-transposed", forward_sample<5, stacked, true>},
 };
 
-constexpr NamedSample kGradientsSamples[] = {
+constexpr NamedSample fastfood_gradients_uses[] = {
     {"n1", gradients_sample<1, square, false>},
     {"n32", gradients_sample<32, square, false>},
     {"n32-transposed", gradients_sample<32, square, true>},
@@ -94,10 +94,6 @@ constexpr NamedSample kGradientsSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> fastfood_samples() {
-  static constexpr CodeletSamples kAll[] = {{fastfood_forward_codelet, kForwardSamples},
-                                            {fastfood_gradients_codelet, kGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(fastfood, TESSERA_FASTFOOD_CODELETS)
 
 }  // namespace tessera::kernels

@@ -11,15 +11,12 @@ Sample sample(uint32_t scale, uint64_t) {
   return sample.unset(type, 3 * scale, 41 * scale).param(param_of(epsilon_of(type) != 0 ? 0.1F : 200.0F));
 }
 
-constexpr NamedSample kSamples[] = {{"f32", sample<Type::f32>},   {"f16", sample<Type::f16>},
-                                    {"bf16", sample<Type::bf16>}, {"u8", sample<Type::u8>},
-                                    {"u32", sample<Type::u32>},   {"f64", sample<Type::f64>}};
+constexpr NamedSample fill_uses[] = {{"f32", sample<Type::f32>},   {"f16", sample<Type::f16>},
+                                     {"bf16", sample<Type::bf16>}, {"u8", sample<Type::u8>},
+                                     {"u32", sample<Type::u32>},   {"f64", sample<Type::f64>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> fill_samples() {
-  static constexpr CodeletSamples kAll[] = {{fill_codelet, kSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(fill, TESSERA_FILL_CODELETS)
 
 }  // namespace tessera::kernels

@@ -43,29 +43,23 @@ Sample gather_elements_sample(uint32_t scale, uint64_t seed) {
   return sample.unset(type, rows, cols);
 }
 
-constexpr NamedSample kGatherSamples[] = {
+constexpr NamedSample gather_rows_uses[] = {
     {"f32-u32", gather_sample<Type::f32, Type::u32>},
     {"f16-u16", gather_sample<Type::f16, Type::u16>},
     {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
 };
-constexpr NamedSample kElementSamples[] = {{"f32", gather_elements_sample<Type::f32>},
-                                           {"f16", gather_elements_sample<Type::f16>},
-                                           {"bf16", gather_elements_sample<Type::bf16>}};
-constexpr NamedSample kCopySamples[] = {
+constexpr NamedSample gather_elements_uses[] = {{"f32", gather_elements_sample<Type::f32>},
+                                                {"f16", gather_elements_sample<Type::f16>},
+                                                {"bf16", gather_elements_sample<Type::bf16>}};
+constexpr NamedSample copy_uses[] = {
     {"f32", copy_sample<Type::f32>}, {"f16", copy_sample<Type::f16>}, {"bf16", copy_sample<Type::bf16>}};
 
-constexpr NamedSample kTransposeSamples[] = {{"f32", transpose_sample<Type::f32>},
-                                             {"f16", transpose_sample<Type::f16>},
-                                             {"bf16", transpose_sample<Type::bf16>}};
+constexpr NamedSample transpose_uses[] = {{"f32", transpose_sample<Type::f32>},
+                                          {"f16", transpose_sample<Type::f16>},
+                                          {"bf16", transpose_sample<Type::bf16>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> gather_samples() {
-  static constexpr CodeletSamples kAll[] = {{gather_rows_codelet, kGatherSamples},
-                                            {gather_elements_codelet, kElementSamples},
-                                            {copy_codelet, kCopySamples},
-                                            {transpose_codelet, kTransposeSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(gather, TESSERA_GATHER_CODELETS)
 
 }  // namespace tessera::kernels

@@ -74,7 +74,7 @@ constexpr KroneckerFactor kButterfly = {1, 2, 2, 8}, kTall = {1, 33, 5, 3}, kWid
 constexpr KroneckerFactor kOddStride = {1, 7, 9, 3}, kLongStride = {1, 7, 9, 31}, kDiagonal = {3, 1, 1, 2},
                           kLarge = {1, 64, 64, 1};
 
-constexpr NamedSample kForwardSamples[] = {
+constexpr NamedSample kronecker_forward_uses[] = {
     {"blocks-n1", forward<kBlocks, Shape{1}>},
     {"blocks-n32", forward<kBlocks, Shape{32}>},
     {"blocks-n128", forward<kBlocks, Shape{128}>},
@@ -99,7 +99,7 @@ constexpr NamedSample kForwardSamples[] = {
     {"diagonal-n2", forward<kDiagonal, Shape{2}>},
 };
 
-constexpr NamedSample kGradientsSamples[] = {
+constexpr NamedSample kronecker_gradients_uses[] = {
     {"blocks-n1", gradients<kBlocks, Shape{1}>},
     {"blocks-n32", gradients<kBlocks, Shape{32}>},
     {"blocks-n128", gradients<kBlocks, Shape{128}>},
@@ -130,10 +130,6 @@ constexpr NamedSample kGradientsSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> kronecker_samples() {
-  static constexpr CodeletSamples kAll[] = {{kronecker_forward_codelet, kForwardSamples},
-                                            {kronecker_gradients_codelet, kGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(kronecker, TESSERA_KRONECKER_CODELETS)
 
 }  // namespace tessera::kernels

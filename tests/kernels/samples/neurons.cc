@@ -133,15 +133,11 @@ constexpr Setting kAllToAll = {.neuron = {.synaptic = true,
 
 #define TESSERA_FORWARD(name, setting) {name, forward<setting>},
 #define TESSERA_GRADIENTS(name, setting) {name, gradients<setting>},
-constexpr NamedSample kForwardSamples[] = {TESSERA_NEURONS_SETTINGS(TESSERA_FORWARD)};
-constexpr NamedSample kGradientsSamples[] = {TESSERA_NEURONS_SETTINGS(TESSERA_GRADIENTS)};
+constexpr NamedSample neurons_forward_uses[] = {TESSERA_NEURONS_SETTINGS(TESSERA_FORWARD)};
+constexpr NamedSample neurons_gradients_uses[] = {TESSERA_NEURONS_SETTINGS(TESSERA_GRADIENTS)};
 
 }  // namespace
 
-std::span<const CodeletSamples> neurons_samples() {
-  static constexpr CodeletSamples kAll[] = {{neurons_forward_codelet, kForwardSamples},
-                                            {neurons_gradients_codelet, kGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(neurons, TESSERA_NEURONS_CODELETS)
 
 }  // namespace tessera::kernels

@@ -52,24 +52,20 @@ Sample adam_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance(tolerance_of(weight)).flops(14.0 * rows * cols);
 }
 
-constexpr NamedSample kSgd[] = {{"f32-f32", sgd_sample<Type::f32, Type::f32>},
-                                {"f16-f16", sgd_sample<Type::f16, Type::f16>},
-                                {"bf16-f32", sgd_sample<Type::bf16, Type::f32>}};
-constexpr NamedSample kMomentumSamples[] = {{"f32-f32", momentum_sample<Type::f32, Type::f32>},
-                                            {"f32-bf16", momentum_sample<Type::f32, Type::bf16>},
-                                            {"f16-f16", momentum_sample<Type::f16, Type::f16>},
-                                            {"f32-nesterov", momentum_sample<Type::f32, Type::f32, true>}};
-constexpr NamedSample kAdam[] = {{"f32-f32", adam_sample<Type::f32, Type::f32>},
-                                 {"f32-f16", adam_sample<Type::f32, Type::f16>},
-                                 {"bf16-bf16", adam_sample<Type::bf16, Type::bf16>},
-                                 {"f32-decoupled", adam_sample<Type::f32, Type::f32, true>}};
+constexpr NamedSample sgd_uses[] = {{"f32-f32", sgd_sample<Type::f32, Type::f32>},
+                                    {"f16-f16", sgd_sample<Type::f16, Type::f16>},
+                                    {"bf16-f32", sgd_sample<Type::bf16, Type::f32>}};
+constexpr NamedSample momentum_uses[] = {{"f32-f32", momentum_sample<Type::f32, Type::f32>},
+                                         {"f32-bf16", momentum_sample<Type::f32, Type::bf16>},
+                                         {"f16-f16", momentum_sample<Type::f16, Type::f16>},
+                                         {"f32-nesterov", momentum_sample<Type::f32, Type::f32, true>}};
+constexpr NamedSample adam_uses[] = {{"f32-f32", adam_sample<Type::f32, Type::f32>},
+                                     {"f32-f16", adam_sample<Type::f32, Type::f16>},
+                                     {"bf16-bf16", adam_sample<Type::bf16, Type::bf16>},
+                                     {"f32-decoupled", adam_sample<Type::f32, Type::f32, true>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> optimizer_samples() {
-  static constexpr CodeletSamples kAll[] = {
-      {sgd_codelet, kSgd}, {momentum_codelet, kMomentumSamples}, {adam_codelet, kAdam}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(optimizer, TESSERA_OPTIMIZER_CODELETS)
 
 }  // namespace tessera::kernels

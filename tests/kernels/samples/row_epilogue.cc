@@ -16,15 +16,12 @@ Sample sample(uint32_t scale, uint64_t seed) {
   return s.param(static_cast<int64_t>(activation)).param(row_elements).param(first);
 }
 
-constexpr NamedSample kSamples[] = {{"bias-f32", sample<Type::f32, Activation::none, true>},
-                                    {"bias-relu-f16", sample<Type::f16, Activation::relu, true>},
-                                    {"gelu-f32", sample<Type::f32, Activation::gelu, false>}};
+constexpr NamedSample row_epilogue_uses[] = {{"bias-f32", sample<Type::f32, Activation::none, true>},
+                                             {"bias-relu-f16", sample<Type::f16, Activation::relu, true>},
+                                             {"gelu-f32", sample<Type::f32, Activation::gelu, false>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> row_epilogue_samples() {
-  static constexpr CodeletSamples kAll[] = {{row_epilogue_codelet, kSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(row_epilogue, TESSERA_ROW_EPILOGUE_CODELETS)
 
 }  // namespace tessera::kernels

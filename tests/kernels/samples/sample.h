@@ -133,4 +133,12 @@ struct CodeletSamples {
   std::span<const NamedSample> samples;
 };
 
+/// The samples of a family: NAME_uses of each codelet in its list.
+#define TESSERA_SAMPLES_OF(codelet, ...) {codelet##_codelet, codelet##_uses},
+#define TESSERA_DEFINE_SAMPLES(family, CODELETS)                             \
+  std::span<const CodeletSamples> family##_samples() {                       \
+    static constexpr CodeletSamples kAll[] = {CODELETS(TESSERA_SAMPLES_OF)}; \
+    return kAll;                                                             \
+  }
+
 }  // namespace tessera::kernels

@@ -19,15 +19,11 @@ Sample block(uint32_t scale, uint64_t seed) {
   return sample.param(adds).flops(2.0 * m * k * n);
 }
 
-constexpr NamedSample kDotSamples[] = {{"f32", dot}};
-constexpr NamedSample kBlockSamples[] = {{"f32", block<false>}, {"f32-adds", block<true>}};
+constexpr NamedSample scalar_dot_uses[] = {{"f32", dot}};
+constexpr NamedSample scalar_block_uses[] = {{"f32", block<false>}, {"f32-adds", block<true>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> scalar_product_samples() {
-  static constexpr CodeletSamples kAll[] = {{scalar_dot_codelet, kDotSamples},
-                                            {scalar_block_codelet, kBlockSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(scalar_product, TESSERA_SCALAR_PRODUCT_CODELETS)
 
 }  // namespace tessera::kernels

@@ -81,7 +81,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   return s.flops(2.0 * static_cast<double>(packed.nonzeros()) * n);
 }
 
-constexpr NamedSample kBlockSamples[] = {
+constexpr NamedSample block_sddmm_uses[] = {
     {"b4-n37", block_sample<4, 37>},
     {"b8-n100", block_sample<8, 100>},
     {"b16-n48", block_sample<16, 48>},
@@ -90,31 +90,25 @@ constexpr NamedSample kBlockSamples[] = {
     {"b16-n17-slots", block_sample<16, 17, true>},
 };
 
-constexpr NamedSample kElementSamples[] = {
+constexpr NamedSample element_sddmm_uses[] = {
     {"n1", element_sample<1, false>},
     {"n37", element_sample<37, true>},
     {"n100", element_sample<100, false>},
     {"n260", element_sample<260, true>},
 };
 
-constexpr NamedSample kBlockAssignSamples[] = {
+constexpr NamedSample block_sddmm_assign_uses[] = {
     {"b8-n37", block_sample<8, 37, false, false>},
     {"b16-n48", block_sample<16, 48, false, false>},
 };
 
-constexpr NamedSample kElementAssignSamples[] = {
+constexpr NamedSample element_sddmm_assign_uses[] = {
     {"n1", element_sample<1, true, false>},
     {"n100", element_sample<100, true, false>},
 };
 
 }  // namespace
 
-std::span<const CodeletSamples> sddmm_samples() {
-  static constexpr CodeletSamples kAll[] = {{block_sddmm_codelet, kBlockSamples},
-                                            {element_sddmm_codelet, kElementSamples},
-                                            {block_sddmm_assign_codelet, kBlockAssignSamples},
-                                            {element_sddmm_assign_codelet, kElementAssignSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(sddmm, TESSERA_SDDMM_CODELETS)
 
 }  // namespace tessera::kernels

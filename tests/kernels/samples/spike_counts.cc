@@ -31,15 +31,11 @@ Sample gradient(uint32_t scale, uint64_t seed) {
   return s.unset(f32, 3 * scale, 2 * scale * 4 * scale);
 }
 
-constexpr NamedSample kCounts[] = {{"f32", counts}};
-constexpr NamedSample kGradient[] = {{"f32", gradient}};
+constexpr NamedSample spike_counts_uses[] = {{"f32", counts}};
+constexpr NamedSample spike_counts_gradient_uses[] = {{"f32", gradient}};
 
 }  // namespace
 
-std::span<const CodeletSamples> spike_counts_samples() {
-  static constexpr CodeletSamples kAll[] = {{spike_counts_codelet, kCounts},
-                                            {spike_counts_gradient_codelet, kGradient}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(spike_counts, TESSERA_SPIKE_COUNTS_CODELETS)
 
 }  // namespace tessera::kernels

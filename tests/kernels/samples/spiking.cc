@@ -186,15 +186,11 @@ constexpr Setting kRecurrentFull = {
 
 #define TESSERA_FORWARD(name, setting) {name, forward<setting>},
 #define TESSERA_GRADIENTS(name, setting) {name, gradients<setting>},
-constexpr NamedSample kForwardSamples[] = {TESSERA_SPIKING_SETTINGS(TESSERA_FORWARD)};
-constexpr NamedSample kGradientsSamples[] = {TESSERA_SPIKING_SETTINGS(TESSERA_GRADIENTS)};
+constexpr NamedSample spiking_forward_uses[] = {TESSERA_SPIKING_SETTINGS(TESSERA_FORWARD)};
+constexpr NamedSample spiking_gradients_uses[] = {TESSERA_SPIKING_SETTINGS(TESSERA_GRADIENTS)};
 
 }  // namespace
 
-std::span<const CodeletSamples> spiking_samples() {
-  static constexpr CodeletSamples kAll[] = {{spiking_forward_codelet, kForwardSamples},
-                                            {spiking_gradients_codelet, kGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(spiking, TESSERA_SPIKING_CODELETS)
 
 }  // namespace tessera::kernels

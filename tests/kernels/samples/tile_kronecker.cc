@@ -50,7 +50,7 @@ Sample pass_gradients(uint32_t scale, uint64_t seed) {
   return s.param(levels).param(decreasing).param(width);
 }
 
-constexpr NamedSample kProductSamples[] = {
+constexpr NamedSample kronecker_product_uses[] = {
     {"f32-16x16", product<f32, f32, 16, 16>},
     {"f16-16x16", product<f16, f16, 16, 16>},
     {"f16-f32-5x7", product<f16, f32, 5, 7>},
@@ -59,20 +59,20 @@ constexpr NamedSample kProductSamples[] = {
     {"f16-16x16-transposed", product<f16, f16, 16, 16, true>},
 };
 
-constexpr NamedSample kWeightGradientSamples[] = {
+constexpr NamedSample kronecker_weight_gradient_uses[] = {
     {"f32-16x16", weight_gradient<f32, f32, 16, 16>},
     {"f16-5x7", weight_gradient<f16, f16, 5, 7>},
     {"f16-f32-2x2", weight_gradient<f16, f32, 2, 2>},
 };
 
-constexpr NamedSample kPassSamples[] = {
+constexpr NamedSample butterfly_pass_uses[] = {
     {"f32-1", pass<f32, 1>},
     {"f32-4", pass<f32, 4>},
     {"f16-3-decreasing", pass<f16, 3, true>},
     {"f32-3-complex", pass<f32, 3, false, 2>},
 };
 
-constexpr NamedSample kPassGradientsSamples[] = {
+constexpr NamedSample butterfly_pass_gradients_uses[] = {
     {"f32-1", pass_gradients<f32, 1>},
     {"f32-4", pass_gradients<f32, 4>},
     {"f16-3-decreasing", pass_gradients<f16, 3, true>},
@@ -81,12 +81,6 @@ constexpr NamedSample kPassGradientsSamples[] = {
 
 }  // namespace
 
-std::span<const CodeletSamples> tile_kronecker_samples() {
-  static constexpr CodeletSamples kAll[] = {{kronecker_product_codelet, kProductSamples},
-                                            {kronecker_weight_gradient_codelet, kWeightGradientSamples},
-                                            {butterfly_pass_codelet, kPassSamples},
-                                            {butterfly_pass_gradients_codelet, kPassGradientsSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(tile_kronecker, TESSERA_TILE_KRONECKER_CODELETS)
 
 }  // namespace tessera::kernels

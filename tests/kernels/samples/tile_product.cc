@@ -120,51 +120,45 @@ Sample weight_gradient_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance({epsilon_of(out), n * epsilon_of(Type::f32)}).flops(2.0 * m * k * n);
 }
 
-constexpr NamedSample kSparseSamples[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},
-                                          {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
-                                          {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
-                                          {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
-                                          {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>},
-                                          {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>},
-                                          {"b4-f32-t", sparse_sample<Type::f32, Type::f32, 4, true>},
-                                          {"b16-f16-t", sparse_sample<Type::f16, Type::f16, 16, true>}};
+constexpr NamedSample sparse_product_uses[] = {{"b1-f32", sparse_sample<Type::f32, Type::f32, 1>},
+                                               {"b1-f16", sparse_sample<Type::f16, Type::f16, 1>},
+                                               {"b4-f16", sparse_sample<Type::f16, Type::f16, 4>},
+                                               {"b8-f16-f32", sparse_sample<Type::f16, Type::f32, 8>},
+                                               {"b16-f16", sparse_sample<Type::f16, Type::f16, 16>},
+                                               {"b16-f32", sparse_sample<Type::f32, Type::f32, 16>},
+                                               {"b4-f32-t", sparse_sample<Type::f32, Type::f32, 4, true>},
+                                               {"b16-f16-t", sparse_sample<Type::f16, Type::f16, 16, true>}};
 
-constexpr NamedSample kSparseTransposedSamples[] = {
+constexpr NamedSample sparse_transposed_product_uses[] = {
     {"b1-f32", sparse_transposed_sample<Type::f32, Type::f32, 1>},
     {"b1-f16", sparse_transposed_sample<Type::f16, Type::f16, 1>},
     {"b4-f32", sparse_transposed_sample<Type::f32, Type::f32, 4>},
     {"b8-f16-f32", sparse_transposed_sample<Type::f16, Type::f32, 8>},
     {"b16-f16", sparse_transposed_sample<Type::f16, Type::f16, 16>}};
 
-constexpr NamedSample kSddmmSamples[] = {{"b1-f32", sddmm_sample<Type::f32, Type::f32, 1>},
-                                         {"b1-f16", sddmm_sample<Type::f16, Type::f16, 1>},
-                                         {"b4-f16", sddmm_sample<Type::f16, Type::f16, 4>},
-                                         {"b8-f16-f32", sddmm_sample<Type::f16, Type::f32, 8>},
-                                         {"b16-f16", sddmm_sample<Type::f16, Type::f16, 16>},
-                                         {"b16-f32", sddmm_sample<Type::f32, Type::f32, 16>}};
+constexpr NamedSample tile_sddmm_uses[] = {{"b1-f32", sddmm_sample<Type::f32, Type::f32, 1>},
+                                           {"b1-f16", sddmm_sample<Type::f16, Type::f16, 1>},
+                                           {"b4-f16", sddmm_sample<Type::f16, Type::f16, 4>},
+                                           {"b8-f16-f32", sddmm_sample<Type::f16, Type::f32, 8>},
+                                           {"b16-f16", sddmm_sample<Type::f16, Type::f16, 16>},
+                                           {"b16-f32", sddmm_sample<Type::f32, Type::f32, 16>}};
 
-constexpr NamedSample kDenseSamples[] = {{"f32", dense_sample<Type::f32, Type::f32>},
-                                         {"f16", dense_sample<Type::f16, Type::f16>},
-                                         {"f16-f32", dense_sample<Type::f16, Type::f32>}};
+constexpr NamedSample dense_product_uses[] = {{"f32", dense_sample<Type::f32, Type::f32>},
+                                              {"f16", dense_sample<Type::f16, Type::f16>},
+                                              {"f16-f32", dense_sample<Type::f16, Type::f32>}};
 
-constexpr NamedSample kInputGradientSamples[] = {{"f32", input_gradient_sample<Type::f32, Type::f32>},
-                                                 {"f16", input_gradient_sample<Type::f16, Type::f16>},
-                                                 {"f16-f32", input_gradient_sample<Type::f16, Type::f32>}};
+constexpr NamedSample dense_input_gradient_uses[] = {
+    {"f32", input_gradient_sample<Type::f32, Type::f32>},
+    {"f16", input_gradient_sample<Type::f16, Type::f16>},
+    {"f16-f32", input_gradient_sample<Type::f16, Type::f32>}};
 
-constexpr NamedSample kWeightGradientSamples[] = {{"f32", weight_gradient_sample<Type::f32, Type::f32>},
-                                                  {"f16", weight_gradient_sample<Type::f16, Type::f16>},
-                                                  {"f16-f32", weight_gradient_sample<Type::f16, Type::f32>}};
+constexpr NamedSample dense_weight_gradient_uses[] = {
+    {"f32", weight_gradient_sample<Type::f32, Type::f32>},
+    {"f16", weight_gradient_sample<Type::f16, Type::f16>},
+    {"f16-f32", weight_gradient_sample<Type::f16, Type::f32>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> tile_product_samples() {
-  static constexpr CodeletSamples kAll[] = {{sparse_product_codelet, kSparseSamples},
-                                            {sparse_transposed_product_codelet, kSparseTransposedSamples},
-                                            {tile_sddmm_codelet, kSddmmSamples},
-                                            {dense_product_codelet, kDenseSamples},
-                                            {dense_input_gradient_codelet, kInputGradientSamples},
-                                            {dense_weight_gradient_codelet, kWeightGradientSamples}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(tile_product, TESSERA_TILE_PRODUCT_CODELETS)
 
 }  // namespace tessera::kernels

@@ -147,26 +147,20 @@ constexpr Setting kRecurrent = {.neuron = {.synaptic = true,
                                 .recurrent = true,
                                 .learns = true};
 
-constexpr NamedSample kForward[] = {{"lif", forward<kLif>},
-                                    {"half", forward<kHalf>},
-                                    {"readout", forward<kReadout>},
-                                    {"recurrent", forward<kRecurrent>}};
-constexpr NamedSample kLists[] = {{"all", lists<~0U>}, {"few", lists<3>}};
-constexpr NamedSample kBackward[] = {{"lif", backward<kLif>},
-                                     {"idle", backward<kIdle>},
-                                     {"readout", backward<kReadout>},
-                                     {"recurrent", backward<kRecurrent>}};
-constexpr NamedSample kRows[] = {
+constexpr NamedSample spiking_tile_forward_uses[] = {{"lif", forward<kLif>},
+                                                     {"half", forward<kHalf>},
+                                                     {"readout", forward<kReadout>},
+                                                     {"recurrent", forward<kRecurrent>}};
+constexpr NamedSample spiking_tile_lists_uses[] = {{"all", lists<~0U>}, {"few", lists<3>}};
+constexpr NamedSample spiking_tile_backward_uses[] = {{"lif", backward<kLif>},
+                                                      {"idle", backward<kIdle>},
+                                                      {"readout", backward<kReadout>},
+                                                      {"recurrent", backward<kRecurrent>}};
+constexpr NamedSample spiking_tile_rows_uses[] = {
     {"f32", rows<kLif>}, {"f16", rows<kHalf>}, {"idle", rows<kIdle>}, {"weights-only", rows<kReadout>}};
 
 }  // namespace
 
-std::span<const CodeletSamples> tile_spiking_samples() {
-  static constexpr CodeletSamples kAll[] = {{spiking_tile_forward_codelet, kForward},
-                                            {spiking_tile_lists_codelet, kLists},
-                                            {spiking_tile_backward_codelet, kBackward},
-                                            {spiking_tile_rows_codelet, kRows}};
-  return kAll;
-}
+TESSERA_DEFINE_SAMPLES(tile_spiking, TESSERA_TILE_SPIKING_CODELETS)
 
 }  // namespace tessera::kernels
