@@ -246,6 +246,35 @@ TEST(Check, FindsAConditionThatIsOverwrittenBeforeItIsRead) {
   });
 }
 
+TEST(Check, FindsWhatAnotherPassOfALoopStillReads) {
+  enum LoopVariable { kRead, kKept, kFilled };
+  for (const uint32_t times : {1U, 2U, 3U}) {
+    Program p;
+    const program::Box whole{0, 2, 0, 4};
+    for (const char* name : {"read", "kept", "filled"})
+      p.add(variable(name, Type::f32, 2, 4, Role::temporary, 0));
+    const auto fill = [&](LoopVariable v) {
+      return p.execute(ComputeSet{
+          "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(v, whole)}, {int64_t{1}})}});
+    };
+    const auto add = [&](LoopVariable a, LoopVariable b, LoopVariable y) {
+      return p.execute(
+          ComputeSet{"add",
+                     Phase::compute,
+                     {vertex(testing::add_codelet, 0, {field(a, whole), field(b, whole), field(y, whole)})}});
+    };
+    const auto pass = p.sequence({add(kRead, kRead, kKept), fill(kFilled), add(kKept, kFilled, kKept)});
+    p.set_main(p.sequence({fill(kRead), p.repeat(times, pass)}));
+    Compiled x(std::move(p), testing::toy_machine(1));
+    EXPECT_NO_THROW(check(x.c));
+    x.move(static_cast<SampleVariable>(kFilled), x.offset_of(static_cast<SampleVariable>(kRead)));
+    if (times == 1)
+      EXPECT_NO_THROW(check(x.c));
+    else
+      x.rejects("overlap on tile 0 while both are alive");
+  }
+}
+
 /// y = a - b, whose fields have alignments, y also in the interleaved region.
 struct Demanding : Compiled {
   static Program demanding() {

@@ -257,6 +257,10 @@ TEST(Replicas, NeedChipsThatTheyCanShare) {
   EXPECT_THAT(compile(2, testing::toy_host(2)), HasSubstr("need a machine of whole chips"));
   EXPECT_THAT(compile(2, toy_chips(6, 1)),
               HasSubstr("a replica of 3 chips of 'toy' is not whole rows of 2 chips"));
+  Program none;
+  none.set_replicas(0);
+  EXPECT_THAT(test::error_of<UsageError>([&] { compiler::compile(none, toy_chips(4, 1)); }),
+              HasSubstr("0 replicas of a program need a machine of whole chips"));
 }
 
 TEST(Replicas, CountWhatCollectivesTake) {

@@ -174,6 +174,10 @@ TEST_F(ExecutableFile, WithFalseRowsOrRoomTouchesNoOtherMemory) {
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[7] = 8; }), HasSubstr("on tile 7 of 2"));
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[1] = ~uint64_t{0}; }),
               HasSubstr("on tile 1 of 2"));
+  constexpr uint64_t kMost = uint64_t{1} << 42;
+  EXPECT_EQ(error_with([](Executable& e, auto&) { e.arena_bytes[1] = kMost; }), "no error");
+  EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[1] = kMost + 1; }),
+              HasSubstr("on tile 1 of 2"));
   EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.from.room = 1000; }), HasSubstr("ends at byte"));
   EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.to.room = ~0U; }), HasSubstr("ends at byte"));
   const std::string no_row = "has a run-time row that its program has not";
@@ -227,6 +231,31 @@ TEST_F(ExecutableFile, WithStepsOutOfReachThatNameNothingIsRefused) {
     compiler::save(e, path_);
     EXPECT_THAT(error_of(machine), HasSubstr("unsound tile program"));
   }
+}
+
+/// Which would take long to verify, and are no more bytes than a few.
+TEST_F(ExecutableFile, WithMoreVerticesOrCopiesThanBytesIsRefused) {
+  const machine::Machine machine = testing::toy_machine(2);
+  Executable e = *compiler::compile(row_by_row(), machine);
+  const program::Box one{0, 1, 0, 1};
+  const auto error_with = [&](uint32_t tiles, uint32_t per_tile, uint32_t copies) {
+    program::Program p;
+    const auto x = p.add(testing::variable("x", Type::f32, 1, 1, program::Role::temporary, 0));
+    program::VertexGroup group =
+        testing::vertex(testing::scale_codelet, 0, {testing::field(x, one)}, {int64_t{2}});
+    group.tiles = tiles;
+    group.per_tile = per_tile;
+    const program::BoxSeries same = program::BoxSeries::same(one);
+    p.set_main(p.sequence({p.execute({"scale", program::Phase::compute, {group}}),
+                           p.copy({"copy", {{x, x, copies, same, same, {}, {}, {}}}})}));
+    e.program = std::make_shared<const program::Program>(std::move(p));
+    compiler::save(e, path_);
+    return error_of(machine);
+  };
+  constexpr uint32_t kMany = 1U << 20;
+  EXPECT_THAT(error_with(2, kMany, 1), HasSubstr("it has 2097153 vertices and copies in "));
+  EXPECT_THAT(error_with(kMany, 1, 1), HasSubstr("it has 1048577 vertices and copies in "));
+  EXPECT_THAT(error_with(1, 1, kMany), HasSubstr("it has 1048577 vertices and copies in "));
 }
 
 TEST_F(ExecutableFile, IsNotTrusted) {

@@ -89,5 +89,40 @@ TEST(Gradients, AreScaledAsTheirLossIs) {
   }
 }
 
+/// Also of a function whose weight comes first, and of an output that has two names.
+TEST(Gradients, OfAFunctionAreThoseOfItsBody) {
+  const auto of_body = [](Value w, Value x) { return relu(linear(x, w)); };
+  const auto results_of = [&](bool is_called) {
+    Graph g;
+    const Value x = g.input("x", {5, 8}), w = g.parameter("w", {6, 8}, Initial::normal(1));
+    std::vector<Value> y(2, Value{});
+    if (is_called) {
+      const auto function = std::make_shared<Graph>();
+      const Value own_w = function->input("w", {6, 8});
+      const Value own_y = of_body(own_w, function->input("x", {5, 8}));
+      function->output("first", own_y);
+      function->output("second", own_y);
+      y = g.call(function, {w, x});
+    } else {
+      y[0] = y[1] = of_body(w, x);
+    }
+    const Value loss = sum(square(y[0])) + sum(y[1]) * 3;
+    const auto found = gradients(loss, {x, w});
+    g.output("dx", *found[0]);
+    g.output("dw", *found[1]);
+    const WideArrays inputs = {{"x", random_values(x.type(), -1, 1, 1, kSeed, 0)}};
+    WideArrays state = {{"w", random_values(w.type(), -1, 1, 1, kSeed, 1)}};
+    Session session(g, Machine::host(2));
+    session.set("w", narrowed(state["w"]));
+    const WideArrays exact = evaluate(g, inputs, state);
+    for (const auto& [name, values] : session.run({{"x", narrowed(inputs.at("x"))}}))
+      for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], exact.at(name)[i], 1e-4) << name;
+    return exact;
+  };
+  const WideArrays expected = results_of(false);
+  for (const auto& [name, values] : results_of(true))
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected.at(name)[i], 1e-12) << name;
+}
+
 }  // namespace
 }  // namespace tessera::model

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "networks.h"
 
@@ -68,6 +69,14 @@ TEST(Session, ReportsCostBeforeItRuns) {
     for (const Lifetime& lifetime : cost.lifetimes) {
       EXPECT_LE(lifetime.first, lifetime.last) << lifetime.value;
       EXPECT_LT(lifetime.last, cost.operations.size()) << lifetime.value;
+      if (lifetime.value == network.graph.info(network.loss.id).name) {
+        EXPECT_EQ(lifetime.last, cost.operations.size() - 1);
+      }
+    }
+    const std::set<std::string> phases = {"rearrange", "compute", "reduce", "exchange", "sync", "control"};
+    for (const auto& [phase, cycles] : cost.cycles) {
+      EXPECT_TRUE(phases.contains(phase)) << phase;
+      EXPECT_GE(cycles, 1) << phase;
     }
     double sum = 0;
     for (const OperationCost& operation : cost.operations) sum += operation.seconds;

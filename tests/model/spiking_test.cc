@@ -285,6 +285,35 @@ TEST(SpikingGraphs, CostWhatTheirListsSayIfTheseAreKnown) {
   }
 }
 
+/// Without lists the cost is that of lists as long as expected.
+TEST(SpikingGraphs, CostWhatIsExpectedOfTheirLists) {
+  constexpr uint32_t kListed = 6;
+  Graph g;
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  const std::vector<SpikingLayer> layers = {leaky(kInputs, 24)};
+  const std::vector<Value> p = spiking_parameters(g, "snn", layers);
+  constexpr double kActivity = double{kListed} / kInputs;
+  g.output("potentials", *spiking(in, layers, p, {.expected_input_activity = kActivity}).potentials);
+  const Session session(g, Machine::find("gc200", 2));
+  for (const uint32_t listed : {kListed - 1, kListed, kListed + 1}) {
+    Arrays arrays;
+    for (uint32_t row = 0; row < kSteps * kBatch; ++row) {
+      arrays["in.num"].insert(arrays["in.num"].end(), 2, static_cast<float>(listed));
+      for (uint32_t i = 0; i < kCapacity; ++i)
+        arrays["in.ids"].push_back(i < listed ? static_cast<float>(3 * i) : 0);
+    }
+    const TypedInputs inputs(g, arrays);
+    const RunCost expected = session.cost(), known = session.cost(inputs.tensors);
+    if (listed < kListed) {
+      EXPECT_GT(expected.seconds, known.seconds);
+    } else if (listed > kListed) {
+      EXPECT_LT(expected.seconds, known.seconds);
+    } else {
+      EXPECT_EQ(expected.cycles, known.cycles);
+    }
+  }
+}
+
 TEST(SpikingGraphs, TakeWeightsOfSixteenBits) {
   const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24}, leaky(24, 5)};
   Graph g;

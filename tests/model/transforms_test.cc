@@ -43,9 +43,10 @@ void expect_same(const WideArrays& found, const WideArrays& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (const auto& [name, values] : expected)
     for (size_t i = 0; i < values.size(); ++i)
-      if (!std::isnan(values[i]) || !std::isnan(found.at(name)[i]))
+      if (!std::isnan(values[i]) || !std::isnan(found.at(name)[i])) {
         ASSERT_NEAR(found.at(name)[i], values[i], 1e-12 * (1 + std::abs(values[i])))
             << name << ", element " << i;
+      }
 }
 
 TEST(Transforms, LeaveWhatRandomGraphsCompute) {

@@ -238,7 +238,16 @@ TEST(TileChain, RejectsWhatCannotBe) {
   const machine::Machine m = testing::toy_machine(4);
   EXPECT_TRUE(
       test::says(message(butterfly({3}, 9, 8, 2), m), "9 to 8 features of 2 samples is not possible"));
+  for (const TileChainProblem& p :
+       {butterfly({3}, 0, 8, 2), butterfly({3}, 8, 0, 2), butterfly({3}, 8, 9, 2), butterfly({3}, 8, 8, 0),
+        factor({1, 2, 3, 1}, 4, 2, 5), factor({1, 2, 3, 1}, 3, 3, 5)})
+    EXPECT_TRUE(test::says(message(p, m), "samples is not possible"));
   EXPECT_TRUE(test::says(message(butterfly({0}, 1, 1, 2), m), "butterflies of 0 levels"));
+  EXPECT_TRUE(test::says(message(butterfly({21}, 1, 1, 2), m), "butterflies of 21 levels"));
+  EXPECT_TRUE(test::says(message(butterfly({3, 0}, 1, 1, 2), m), "0 stacks"));
+  EXPECT_TRUE(test::says(message(butterfly({3, 1, 0}, 1, 1, 2), m), "0 blocks are not possible"));
+  EXPECT_TRUE(
+      test::says(message(butterfly({3, 1, 2, false, true}, 8, 8, 2), m), "2 blocks are not possible"));
   EXPECT_TRUE(test::says(message(butterfly({3}, 8, 8, 2), machine::host(1)), "run on tiled machines"));
 }
 

@@ -168,10 +168,22 @@ TEST(TileFastfood, GradientsMayBeLeftOut) {
 }
 
 TEST(TileFastfood, RejectsWhatCannotBe) {
-  TileFastfoodProblem p = problem(3, 1, 8, 8, 2);
-  p.permutation.pop_back();
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { plan_tile_fastfood(p, testing::toy_machine(4)); }),
-                         "a permutation of 7 is not possible"));
+  const auto message = [](const TileFastfoodProblem& p) {
+    return test::error_of<UsageError>([&] { plan_tile_fastfood(p, testing::toy_machine(4)); });
+  };
+  EXPECT_EQ(message(problem(3, 2, 8, 16, 2)), "(no error)");
+  TileFastfoodProblem few = problem(3, 1, 8, 8, 2);
+  few.permutation.pop_back();
+  EXPECT_TRUE(test::says(message(few), "a permutation of 7 is not possible"));
+  TileFastfoodProblem none = problem(3, 1, 8, 8, 2), many = none;
+  none.levels = 0, none.permutation.resize(1), none.inputs = none.outputs = 1;
+  many.levels = 21, many.permutation.resize(many.features());
+  EXPECT_TRUE(test::says(message(none), "0 levels"));
+  EXPECT_TRUE(test::says(message(many), "21 levels"));
+  for (const TileFastfoodProblem& p :
+       {problem(3, 0, 8, 8, 2), problem(3, 1, 0, 8, 2), problem(3, 1, 9, 8, 2), problem(3, 1, 8, 0, 2),
+        problem(3, 1, 8, 9, 2), problem(3, 1, 8, 8, 0)})
+    EXPECT_TRUE(test::says(message(p), "is not possible"));
 }
 
 }  // namespace

@@ -320,10 +320,18 @@ TEST(TilePass, RejectsWhatCannotBe) {
   };
   EXPECT_TRUE(
       test::says(message({{1, 2, 2, 1}, 3}, machine::host(1)), "passes of structured maps run on tiled"));
-  EXPECT_TRUE(test::says(message({{1, 0, 2, 1}, 3}, m), "is empty"));
+  for (const TilePassProblem& p : std::vector<TilePassProblem>{
+           {{0, 2, 2, 1}, 3}, {{1, 0, 2, 1}, 3}, {{1, 2, 0, 1}, 3}, {{1, 2, 2, 0}, 3}, {{1, 2, 2, 1}, 0}})
+    EXPECT_TRUE(test::says(message(p, m), "is empty"));
   EXPECT_TRUE(test::says(message({{1, 4, 2, 1, 2}, 3}, m), "groups of 2^2 features, not 4 × 2"));
+  EXPECT_TRUE(test::says(message({{1, 2, 2, 1, 2}, 3}, m), "groups of 2^2 features, not 2 × 2"));
+  EXPECT_TRUE(test::says(message({{1, 1U << 17, 1U << 17, 1, 17}, 3}, m), "17 butterfly factors"));
+  EXPECT_TRUE(test::says(message({{1, 2, 2, 1, 1, false, 3}, 3}, m), "features of 3 numbers"));
+  EXPECT_TRUE(test::says(message({{1, 2, 2, 1, 0, false, 2}, 3}, m), "features of 2 numbers"));
   EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {Type::bf16, Type::f32}}, m), "f32 or f16"));
   EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {}, PassProduct::gradients}, m), "computed together"));
+  EXPECT_TRUE(
+      test::says(message({{1, 2, 2, 1, 1}, 3, {}, PassProduct::input_gradient}, m), "computed together"));
 }
 
 }  // namespace

@@ -116,10 +116,23 @@ TEST(TileToeplitz, RunsOnIpus) {
 }
 
 TEST(TileToeplitz, RejectsWhatCannotBe) {
-  TileToeplitzProblem p = TileToeplitzProblem::toeplitz(3, 4, 2);
-  p.places.pop_back();
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { plan_tile_toeplitz(p, testing::toy_machine(4)); }),
-                         "5 diagonals of 6 parameters do not make a matrix of 4 × 3"));
+  const auto message = [](const TileToeplitzProblem& p, const machine::Machine& m = testing::toy_machine(4)) {
+    return test::error_of<UsageError>([&] { plan_tile_toeplitz(p, m); });
+  };
+  const TileToeplitzProblem possible = TileToeplitzProblem::toeplitz(3, 4, 2);
+  EXPECT_EQ(message(possible), "(no error)");
+  EXPECT_TRUE(test::says(message(possible, machine::host(1)), "are dense products on tiles"));
+  TileToeplitzProblem few = possible, outside = possible;
+  few.places.pop_back();
+  EXPECT_TRUE(test::says(message(few), "5 diagonals of 6 parameters do not make a matrix of 4 × 3"));
+  outside.places[1] = 6;
+  EXPECT_TRUE(test::says(message(outside), "6 diagonals of 6 parameters do not make a matrix of 4 × 3"));
+  TileToeplitzProblem no_samples = possible, no_inputs = possible, no_outputs = possible;
+  no_samples.n = 0;
+  no_inputs.inputs = 0, no_inputs.places.resize(no_inputs.diagonals());
+  no_outputs.outputs = 0, no_outputs.places.resize(no_outputs.diagonals());
+  for (const TileToeplitzProblem& p : {no_samples, no_inputs, no_outputs})
+    EXPECT_TRUE(test::says(message(p), "do not make a matrix"));
 }
 
 }  // namespace

@@ -116,7 +116,10 @@ TEST(PublicProduct, EstimatesWhatTheModelTakes) {
   EXPECT_NEAR(estimate.seconds, product.predicted_seconds(), 1e-9 * estimate.seconds);
   double total = 0, cycles = 0;
   for (const auto& [phase, seconds] : estimate.phases) total += seconds;
-  for (const auto& [phase, count] : estimate.cycles) cycles += count;
+  for (const auto& [phase, count] : estimate.cycles) {
+    cycles += count;
+    EXPECT_NE(phase, "?");
+  }
   EXPECT_NEAR(total, estimate.seconds, 1e-12);
   EXPECT_NEAR(cycles / bow.clock_hz(), estimate.seconds, 1e-12);
   EXPECT_GT(estimate.phases.at("compute"), 0);
@@ -175,6 +178,11 @@ TEST(PublicProduct, MeasuresOnAHost) {
   EXPECT_FALSE(product.plan().empty());
   std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
   EXPECT_GT(product.run(rows_of(x), rows_of(y)).seconds, 0);
+  const ProductProfile estimate = product.estimate();
+  EXPECT_NEAR(estimate.seconds, product.predicted_seconds(), 1e-9 * estimate.seconds);
+  double total = 0;
+  for (const auto& [phase, seconds] : estimate.phases) total += seconds;
+  EXPECT_NEAR(total, estimate.seconds, 1e-12);
 }
 
 TEST(PublicProduct, SaysThatAPlanDoesNotFit) {
