@@ -23,6 +23,12 @@ def mlp(batch=8, inputs=12, hidden=16, classes=5, **x_type):
     return graph
 
 
+def at_step(graph, step):
+    session = graph.training_step(optimizer="adam").session()
+    session.step = step
+    return session.run(np.ones((8, 12)), np.zeros(8, int))
+
+
 def test_values_have_shape_type_and_name():
     graph = mlp()
     x = graph.find("x")
@@ -416,6 +422,8 @@ def test_numpy_is_enough():
     [
         (lambda g: g.input("x", (3,)), ValueError, "value 'x' already"),
         (lambda g: g.input("z", (3, 0)), ValueError, "at least 1"),
+        (lambda g: g.input("z", (3, 2.5)), TypeError, "a size must be a whole number, not 2.5"),
+        (lambda g: g.input("z", (3, 2**40)), ValueError, "a size is 1099511627776"),
         (lambda g: g.input("z", (1,) * 6), ValueError, "at most 5"),
         (lambda g: g.input("z", (3,), "f8"), ValueError, "unknown type"),
         (lambda g: g.parameter("w"), ValueError, "give a shape"),
@@ -426,6 +434,13 @@ def test_numpy_is_enough():
         (lambda g: g.freeze("x"), ValueError, "no parameter 'x'"),
         (lambda g: model.relu(3), TypeError, "no value of a graph"),
         (lambda g: g.find("x") + mlp().find("x"), ValueError, "two graphs"),
+        (lambda g: model.mean(3), TypeError, "no value of a graph"),
+        (lambda g: model.cast(3, "f16"), TypeError, "no value of a graph"),
+        (lambda g: g.output("y", 3), TypeError, "no value of a graph"),
+        (lambda g: model.butterfly(g.find("x"), mlp().find("first.bias"), 12), ValueError, "two graphs"),
+        (lambda g: model.fastfood(g.find("x"), *[mlp().find("x")] * 3, range(16), 12), ValueError, "two graphs"),
+        (lambda g: model.dropout(g.find("x"), 0.5, step=mlp().step()), ValueError, "two graphs"),
+        (lambda g: g.call(3), TypeError, "a function must be a Graph, not 3"),
         (lambda g: model.linear(g.find("x"), g.find("second.weight")), ValueError, "linear: .* does not match"),
         (lambda g: model.sum(g.find("x"), "sides"), ValueError, "rows, columns or all"),
         (lambda g: model.concatenate([], 0), ValueError, "no values"),
@@ -449,6 +464,10 @@ def test_numpy_is_enough():
         (lambda g: g.session().run(np.ones((8, 13))), ValueError, r"x has shape \[8, 13\]; it must be \[8, 12\]"),
         (lambda g: g.session().run(np.ones((8, 12), int)), TypeError, "floating-point"),
         (lambda g: g.session().load_parameters({"first.bias": [1]}), ValueError, "missing parameters"),
+        (lambda g: g.session(share=3), TypeError, "share must be a Session, not 3"),
+        (lambda g: g.session().load_parameters(dict.fromkeys(g.session().parameters(), 1j)), TypeError, "complex"),
+        (lambda g: at_step(g, -1), ValueError, "step is -1"),
+        (lambda g: at_step(g, 2**32), ValueError, "step is 4294967296"),
         (lambda g: g.session().get("nothing"), ValueError, "no parameter or state 'nothing'"),
         (lambda g: g.session().set_pattern("first.weight", [0], [0]), ValueError, "not sparse"),
         (lambda g: g.session().load("missing.safetensors"), RuntimeError, "missing.safetensors"),

@@ -108,6 +108,8 @@ class Graph:
         Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
         with other parameters. The function must not change afterwards.
         """
+        if not isinstance(function, Graph):
+            raise TypeError(f"a function must be a Graph, not {function!r}")
         ids = self.native.call(function.native, [self._own(value).id for value in inputs])
         return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
 
@@ -144,6 +146,8 @@ class Graph:
         return [Value(self, id) for id in range(self.native.size) if self.native.kind(id) == kind]
 
     def _own(self, value: Value) -> Value:
+        if not isinstance(value, Value):
+            raise TypeError(f"{value!r} is no value of a graph")
         if value.graph is not self:
             raise ValueError(f"{value!r} is of another graph")
         return value
@@ -178,6 +182,8 @@ class Graph:
         on_chips = _tessera.whole_number("on_chips", on_chips)
         native = self.native.copy()
         if share is not None:
+            if not isinstance(share, Session):
+                raise TypeError(f"share must be a Session, not {share!r}")
             made = _tessera.Session(native, share._native)
             return Session(native, made, share.machine, _kept_inputs(self), repr(self), share)
         chosen = machine_for(machine, threads)
@@ -314,9 +320,10 @@ def _kept_inputs(graph: Graph) -> tuple[str, ...]:
 
 
 def _sizes(shape: Sequence[int]) -> list[int]:
-    if any(size < 1 for size in shape):
-        raise ValueError(f"a shape of {tuple(shape)}: each size must be at least 1")
-    return [int(size) for size in shape]
+    sizes = tuple(shape)
+    if any(isinstance(size, (int, np.integer)) and size < 1 for size in sizes):
+        raise ValueError(f"a shape of {sizes}: each size must be at least 1")
+    return [_tessera.whole_number("a size", size, 1) for size in sizes]
 
 
 def _initial(name: str, initial: Initial | float | ArrayLike) -> tuple[Initial, tuple[int, ...] | None]:

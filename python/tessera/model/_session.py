@@ -84,10 +84,11 @@ class Session:
         if name == "rate":
             return np.array(self.rate, np.float32)
         shape = self._graph.bound_shape(self._graph.find(name))
+        step = _tessera.whole_number("step", self.step)
         if not shape:
-            return np.array(self.step, np.uint32)
-        first = (self.step - 1) * shape[0] + 1  # of the micro-batches of this run
-        return np.arange(first, first + shape[0], dtype=np.uint32)
+            return np.array(step, np.uint32)
+        last = _tessera.whole_number("the number of the last micro-batch", step * shape[0])
+        return np.arange(last - shape[0] + 1, last + 1, dtype=np.int64)
 
     def _bind(self, arrays: tuple[ArrayLike, ...], named: Mapping[str, ArrayLike]) -> dict[str, Any]:
         if len(arrays) == len(self._given) and not named:
@@ -230,5 +231,8 @@ def _as_array(array: Any) -> Any:
 
 def _floats(array: Any) -> NDArray[np.float32]:
     if hasattr(array, "detach"):
-        array = array.detach().cpu().float()
+        array = array.detach().cpu()
+        array = array if array.is_complex() else array.float()
+    if np.iscomplexobj(array):
+        raise TypeError("parameters are real; given are complex numbers")
     return np.ascontiguousarray(array, np.float32).reshape(np.shape(array))

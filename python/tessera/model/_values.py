@@ -97,14 +97,19 @@ def value_type(dtype: DTypeLike | str) -> str:
     return "u32" if name in ("u32", "uint32") else type_name(dtype)
 
 
-def apply_all(operation: str, inputs: Sequence[Value], attributes: dict[str, Attribute]) -> list[Value]:
-    """Apply an operation by its name; all of its results."""
-    for value in inputs:
+def graph_of(operation: str, *values: Value) -> Graph:
+    """Return the graph of all values."""
+    for value in values:
         if not isinstance(value, Value):
             raise TypeError(f"{operation}: {value!r} is no value of a graph; use Graph.constant() for arrays")
-        if value.graph is not inputs[0].graph:
-            raise ValueError(f"{operation}: {inputs[0]!r} and {value!r} are of two graphs")
-    graph = inputs[0].graph
+        if value.graph is not values[0].graph:
+            raise ValueError(f"{operation}: {values[0]!r} and {value!r} are of two graphs")
+    return values[0].graph
+
+
+def apply_all(operation: str, inputs: Sequence[Value], attributes: dict[str, Attribute]) -> list[Value]:
+    """Apply an operation by its name; all of its results."""
+    graph = graph_of(operation, *inputs)
     ids = graph.native.apply(operation, [value.id for value in inputs], attributes)
     return [Value(graph, id) for id in ids]
 
@@ -206,7 +211,8 @@ def sum(x: Value, over: Over = "all") -> Value:
 
 def mean(x: Value, over: Over = "all") -> Value:
     """Mean over the dimensions that `sum` takes."""
-    return Value(x.graph, x.graph.native.mean(x.id, over))
+    graph = graph_of("mean", x)
+    return Value(graph, graph.native.mean(x.id, over))
 
 
 def max(x: Value, over: Over = "all") -> Value:
@@ -270,8 +276,9 @@ def butterfly(
 
     Complex numbers are pairs, real part first, in x, the result and twiddle; `outputs` counts them.
     """
+    graph = graph_of("butterfly", x, twiddle)
     of = (outputs, blocks, tied, complex, decreasing)
-    return Value(x.graph, x.graph.native.butterfly(x.id, twiddle.id, *of, factors))
+    return Value(graph, graph.native.butterfly(x.id, twiddle.id, *of, factors))
 
 
 def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], outputs: int = 0) -> Value:
@@ -282,11 +289,13 @@ def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], output
 
 def circulant(x: Value, c: Value, outputs: int = 0) -> Value:
     """A circulant matrix by its first column. Without outputs: as many as its size."""
+    graph_of("circulant", x, c)
     return apply("circulant", x, c, size=c.shape[0], outputs=outputs)
 
 
 def toeplitz(x: Value, c: Value) -> Value:
     """A Toeplitz matrix: c is [outputs + inputs - 1], from the end of the first row to that of the first column."""
+    graph_of("toeplitz", x, c)
     return apply("toeplitz", x, c, outputs=c.shape[0] - x.shape[-1] + 1)
 
 
@@ -301,8 +310,9 @@ def fastfood(
     factors: Factors = "best",
 ) -> Value:
     """S · H · G · Π · H · B: diagonals of [stacks, N], and as many places of permutations."""
+    graph = graph_of("fastfood", x, s, g, b)
     places = [int(place) for place in permutation]
-    return Value(x.graph, x.graph.native.fastfood(x.id, [s.id, g.id, b.id], places, outputs, factors))
+    return Value(graph, graph.native.fastfood(x.id, [s.id, g.id, b.id], places, outputs, factors))
 
 
 def linear_layer(
@@ -322,13 +332,14 @@ def linear_layer(
 
     `scaled` chooses initial values that keep the size of activations, otherwise those published with the structure.
     """
-    native = x.graph.native
+    graph = graph_of("linear_layer", x)
     options = (structure, rank, block_size, butterfly_size, scaled, seed, factors)
-    return Value(x.graph, native.linear_layer(name, x.id, outputs, *options))
+    return Value(graph, graph.native.linear_layer(name, x.id, outputs, *options))
 
 
 def cast(x: Value, dtype: DTypeLike | str) -> Value:
     """The value in another floating-point type."""
+    graph_of("cast", x)
     name = value_type(dtype)
     return x if x.dtype == name else apply("cast", x, type=name)
 
@@ -354,6 +365,7 @@ def dropout(x: Value, rate: float, *, step: Value | None = None, seed: int = 0) 
     The mask follows from the seed, the number of the step, the operation and the element, on every machine. Without
     `step` it is the graph's input of that name, which sessions count.
     """
-    graph = x.graph
+    graph = graph_of("dropout", x)
     counter = graph.step() if step is None else step
+    graph_of("dropout", x, counter)
     return Value(graph, graph.native.dropout(x.id, rate, counter.id, seed))
