@@ -27,6 +27,11 @@ TEST(OwnEnvironment, HoldsCachesAndHome) {
   setenv("TESSERA_CACHE", cache.c_str(), 1);
 }
 
+TEST(OwnEnvironment, HoldsTemporaryFiles) {
+  EXPECT_TRUE(is_own(std::filesystem::temp_directory_path() / "file"));
+  EXPECT_TRUE(is_own(::testing::TempDir() + "file")) << ::testing::TempDir();
+}
+
 TEST(OwnEnvironment, LeavesTheLibraryAsItIs) {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string name = std::string(*variable).substr(0, std::string(*variable).find('='));

@@ -25,7 +25,8 @@ class OwnEnvironment {
       names.push_back(std::string(*variable).substr(0, std::string_view(*variable).find('=')));
     for (const std::string& variable : names)
       if (sets_the_library(variable.c_str()) || variable.starts_with("XDG_")) unsetenv(variable.c_str());
-    setenv("HOME", folder.c_str(), 1);
+    // Temporary files lie there too: other users, and other builds, have files of the same names.
+    for (const char* variable : {"HOME", "TMPDIR", "TEST_TMPDIR"}) setenv(variable, folder.c_str(), 1);
     setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
   }
   ~OwnEnvironment() {

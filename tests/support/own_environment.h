@@ -5,7 +5,8 @@
 
 namespace tessera::testing {
 
-/// A temporary folder of this process, in which home and caches lie. It is removed at the end.
+/// A temporary folder of this process, in which home, caches and temporary files lie. It is removed at the
+/// end.
 const std::filesystem::path& own_folder();
 
 /// Whether a variable of the environment says how the library or its threads shall work; those that say where
