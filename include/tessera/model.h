@@ -351,7 +351,7 @@ std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
                                       const std::vector<SpikingLayer>& layers,
                                       const SpikingInitial& initial = {}, Type weights = Type::f32);
 
-/// The number of steps in which each of so many neurons fired: f32 [batch, neurons].
+/// The number of steps in which each of so many neurons, the first ones, fired: f32 [batch, neurons].
 Value spike_counts(const Spikes& spikes, uint32_t neurons);
 
 /// What neurons that take currents give: f32 [steps, batch, neurons].

@@ -73,6 +73,12 @@ struct WeightOperand {
   ops::Product product = ops::Product::forward;  ///< of SDDMM the result is the weight's gradient
 };
 
+/// What the lists of spikes have to fit that an operation takes as its first two operands.
+struct ListOperands {
+  uint32_t batch = 0;
+  uint32_t neurons = 0;
+};
+
 /// What the rest of the library knows of an operation.
 struct Traits {
   std::optional<WeightOperand> weight = {};
@@ -85,6 +91,7 @@ struct Traits {
   bool aliases = false;          ///< its result may lie where its input does
   bool draws = false;            ///< random numbers, which differ between replicas
   bool zero_derivative = false;  ///< wherever there is a derivative
+  ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
   /// Of a collective: what all replicas get from the results of each.
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
 };

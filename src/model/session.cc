@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "model/operation.h"
 #include "model/session_impl.h"
 #include "model/state_file.h"
 
@@ -46,6 +47,7 @@ class BoundRun {
     std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
     stored_.reserve(externals_.size());
     for (const Session::Impl::External& external : externals_) bind(external, arrays);
+    impl_.check_lists(arrays);
   }
 
   engine::Profile run(const engine::RunOptions& options) {
@@ -80,6 +82,30 @@ class BoundRun {
 };
 
 }  // namespace
+
+void Session::Impl::find_lists() {
+  const auto is_input = [&](ValueId id) { return graph.info(id).kind == Kind::input; };
+  for (const Node& node : graph.nodes()) {
+    if (node.operation->traits.lists == nullptr) continue;
+    const ValueId ids = node.inputs[0], num = node.inputs[1];
+    const ListOperands takes = node.operation->traits.lists(graph, node);
+    if (is_input(ids) && is_input(num))
+      lists.push_back({ids, num, {takes.batch, graph.type(ids).cols() / takes.batch, takes.neurons}});
+  }
+}
+
+void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
+  const auto array_of = [&](ValueId id) -> const void* {
+    const auto given = std::ranges::find(arrays, graph.info(id).name, &Tensor::name);
+    return given == arrays.end() ? nullptr : given->data;
+  };
+  for (const ListInputs& each : lists) {
+    const void *ids = array_of(each.ids), *num = array_of(each.num);
+    if (ids != nullptr && num != nullptr)
+      ops::check_lists(static_cast<const uint16_t*>(ids), static_cast<const uint32_t*>(num),
+                       graph.bound_type(each.ids).rows(), each.room);
+  }
+}
 
 void Session::Impl::check_names(std::span<const Tensor> arrays, std::span<const External> externals) {
   std::set<std::string_view> seen;

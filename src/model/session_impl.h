@@ -22,6 +22,7 @@
 #include "model/lowering.h"
 #include "model/placement.h"
 #include "model/transforms/transforms.h"
+#include "ops/spiking/spiking.h"
 #include "product/numbers.h"
 
 namespace tessera::model {
@@ -39,6 +40,7 @@ struct Session::Impl {
     placed = place_graph(graph, machine, in_place, options.chips);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     session = std::make_unique<engine::Session>(placed.executable);
+    find_lists();
   }
 
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
@@ -196,6 +198,16 @@ struct Session::Impl {
     return named;
   }
 
+  /// Lists of spikes among the inputs, which kernels trust.
+  struct ListInputs {
+    ValueId ids = 0;
+    ValueId num = 0;
+    ops::SpikeListRoom room;
+  };
+  void find_lists();
+  /// Throws UsageError for lists among the arrays that do not fit.
+  void check_lists(std::span<const Tensor> arrays) const;
+
   /// Throws UsageError for an array that is neither an input nor an output, or given twice.
   static void check_names(std::span<const Tensor> arrays, std::span<const External> externals);
 
@@ -242,6 +254,7 @@ struct Session::Impl {
   std::shared_ptr<const Impl> owner;
   std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
   std::set<ValueId> in_place;         ///< of these, those that lie where the owner has them
+  std::vector<ListInputs> lists;
   std::vector<PassRecord> passes;
   machine::Machine whole_machine;  ///< of which the executable may use a part
   Placed placed;

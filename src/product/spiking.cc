@@ -190,18 +190,7 @@ struct SpikingNetwork::Compiled {
 
   void require_lists(const SpikeLists& in) const {
     const ops::SpikingProblem& first = problems[0];
-    for (uint64_t row = 0; row < uint64_t{first.steps} * first.batch; ++row) {
-      const uint32_t spikes = in.num[2 * row], listed = in.num[2 * row + 1];
-      if (spikes > listed || listed > in.capacity)
-        throw UsageError(fmt::format("step {} of sample {} lists {} spikes and {} neurons, with room for {}",
-                                     row / first.batch, row % first.batch, spikes, listed, in.capacity));
-      const uint16_t* ids = in.ids + row * in.capacity;
-      if (listed == 0) continue;
-      const uint16_t most = *std::max_element(ids, ids + listed);
-      if (most >= first.layer.inputs)
-        throw UsageError(fmt::format("step {} of sample {} lists input {}; there are {}", row / first.batch,
-                                     row % first.batch, most, first.layer.inputs));
-    }
+    ops::check_lists(in.ids, in.num, first.steps, {first.batch, in.capacity, first.layer.inputs});
   }
 
   /// Memory of the network, for callers without a state; on a cache line.

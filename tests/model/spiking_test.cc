@@ -488,6 +488,48 @@ TEST(SpikingGraphs, TakeCurrentsOfProducts) {
   }
 }
 
+TEST(SpikingGraphs, RejectListsThatKernelsCannotRead) {
+  Graph g;
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  g.output("counts", spike_counts(in, kInputs));
+  const std::vector<SpikingLayer> layers = {leaky(kInputs - 5, 2)};
+  Graph network;
+  const Spikes of_network = spike_input(network, "in", kSteps, kBatch, kCapacity);
+  network.output("y", *spiking(of_network, layers, spiking_parameters(network, "snn", layers)).potentials);
+  for (const char* machine : {"host", "gc200"}) {
+    Session counts(g, Machine::find(machine)), session(network, Machine::find(machine));
+    const auto error = [&](Session& of, uint32_t id, uint32_t fired, uint32_t listed) {
+      Arrays lists = random_lists(7);
+      const size_t row = 2 * kBatch + 3;  // of step 2, sample 3
+      lists["in.ids"][row * kCapacity] = static_cast<float>(id);
+      lists["in.num"][2 * row] = static_cast<float>(fired);
+      lists["in.num"][2 * row + 1] = static_cast<float>(listed);
+      return test::error_of<UsageError>([&] { of.run(lists); });
+    };
+    EXPECT_EQ(error(counts, 65535, 1, 1), "step 2 of sample 3 lists input 65535; there are 30");
+    EXPECT_EQ(error(counts, 0, 10, 10), "step 2 of sample 3 lists 10 spikes and 10 neurons, with room for 9");
+    EXPECT_EQ(error(counts, 0, 2, 1), "step 2 of sample 3 lists 2 spikes and 1 neurons, with room for 9");
+    EXPECT_EQ(error(counts, 65535, 0, 0), "(no error)");
+    EXPECT_TRUE(test::says(error(session, 29, 1, 1), "there are 25"));
+  }
+}
+
+TEST(SpikingGraphs, CountTheFirstNeuronsOnly) {
+  constexpr uint32_t kFew = 11;
+  Graph g;
+  const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24}};
+  const SpikingResults results =
+      spiking(spike_input(g, "in", kSteps, kBatch, kCapacity), layers, spiking_parameters(g, "snn", layers));
+  g.output("all", spike_counts(results.spikes[0], 24));
+  g.output("few", spike_counts(results.spikes[0], kFew));
+  for (const char* machine : {"host", "gc200"}) {
+    const Arrays found = Session(g, Machine::find(machine), {.seed = 3}).run(random_lists(7));
+    for (uint32_t b = 0; b < kBatch; ++b)
+      for (uint32_t n = 0; n < kFew; ++n)
+        EXPECT_EQ(found.at("few")[b * kFew + n], found.at("all")[b * 24 + n]) << machine;
+  }
+}
+
 TEST(SpikingGraphs, RejectWhatDoesNotFit) {
   Graph g;
   const Spikes in = spike_input(g, "in", 4, 3, 5);

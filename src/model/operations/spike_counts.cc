@@ -46,7 +46,8 @@ std::vector<Array> counts_reference(const Evaluation& e) {
   const uint32_t neurons = spiking_size(e.node, "neurons");
   Array counts(uint64_t{lists.batch} * neurons);
   lists.each([&](uint32_t t, uint32_t b, uint32_t i) {
-    if (i < lists.fired(t, b)) counts[uint64_t{b} * neurons + lists.id(t, b, i)] += 1;
+    const uint32_t id = lists.id(t, b, i);
+    if (i < lists.fired(t, b) && id < neurons) counts[uint64_t{b} * neurons + id] += 1;
   });
   return {counts};
 }
@@ -56,7 +57,9 @@ std::vector<Array> counts_gradient_reference(const Evaluation& e) {
   const uint32_t neurons = spiking_size(e.node, "neurons");
   Array dids(e.inputs[0]->size(), kUnspecified);
   lists.each([&](uint32_t t, uint32_t b, uint32_t i) {
-    dids[lists.row(t, b) * lists.capacity + i] = (*e.inputs[2])[uint64_t{b} * neurons + lists.id(t, b, i)];
+    const uint32_t id = lists.id(t, b, i);
+    dids[lists.row(t, b) * lists.capacity + i] =
+        id < neurons ? (*e.inputs[2])[uint64_t{b} * neurons + id] : 0;
   });
   return {dids};
 }
@@ -91,11 +94,31 @@ std::vector<Case> counts_gradient_cases() {
   return {c};
 }
 
+ListOperands list_operands(const Graph&, const Node& node) {
+  return {spiking_size(node, "batch"), spiking_size(node, "neurons")};
+}
+
 constexpr Operation kCounts[] = {
-    {"spike_counts", 2, 2, infer_counts, counts_gradient, counts_reference, plain_orders, lower_counts,
-     counts_cases},
-    {"spike_counts_gradient", 3, 3, infer_counts_gradient, nullptr, counts_gradient_reference, plain_orders,
-     lower_counts_gradient, counts_gradient_cases},
+    {"spike_counts",
+     2,
+     2,
+     infer_counts,
+     counts_gradient,
+     counts_reference,
+     plain_orders,
+     lower_counts,
+     counts_cases,
+     {.lists = list_operands}},
+    {"spike_counts_gradient",
+     3,
+     3,
+     infer_counts_gradient,
+     nullptr,
+     counts_gradient_reference,
+     plain_orders,
+     lower_counts_gradient,
+     counts_gradient_cases,
+     {.lists = list_operands}},
 };
 
 }  // namespace

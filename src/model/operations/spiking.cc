@@ -404,6 +404,11 @@ std::vector<Case> gradients_cases() {
 
 constexpr size_t kAnyNumber = ~size_t{0};
 
+ListOperands list_operands(const Graph& graph, const Node& node) {
+  return {spiking_size(node, "batch"),
+          spiking_problems_of(node, graph.type(node.inputs[0])).front().layer.inputs};
+}
+
 constexpr Operation kSpiking[] = {
     {.name = "spiking",
      .least_inputs = kForwardParameters,
@@ -414,9 +419,17 @@ constexpr Operation kSpiking[] = {
      .orders = orders,
      .lower = lower,
      .cases = cases,
-     .traits = {.draws = true}},
-    {"spiking_gradients", kGradientsParameters, kAnyNumber, infer_gradients, nullptr,
-     spiking_gradients_reference, orders, lower_gradients, gradients_cases},
+     .traits = {.draws = true, .lists = list_operands}},
+    {"spiking_gradients",
+     kGradientsParameters,
+     kAnyNumber,
+     infer_gradients,
+     nullptr,
+     spiking_gradients_reference,
+     orders,
+     lower_gradients,
+     gradients_cases,
+     {.lists = list_operands}},
 };
 
 }  // namespace

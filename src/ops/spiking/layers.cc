@@ -2,7 +2,10 @@
 #include <tessera/error.h>
 #include <tessera/spiking.h>
 
+#include <algorithm>
 #include <cmath>
+
+#include "ops/spiking/spiking.h"
 
 namespace tessera {
 namespace {
@@ -60,6 +63,20 @@ std::vector<SpikingParameter> parameters_of(const SpikingLayer& layer) {
   if (layer.neuron.synaptic) parameters.push_back({"current_decay", 1, each(layer.current_decay_per_neuron)});
   if (layer.neuron.spikes) parameters.push_back({"threshold", 1, each(layer.threshold_per_neuron)});
   return parameters;
+}
+
+void ops::check_lists(const uint16_t* ids, const uint32_t* num, uint64_t steps, const SpikeListRoom& room) {
+  for (uint64_t row = 0; row < steps * room.batch; ++row, ids += room.capacity) {
+    const uint32_t spikes = num[2 * row], listed = num[2 * row + 1];
+    if (spikes > listed || listed > room.capacity)
+      throw UsageError(fmt::format("step {} of sample {} lists {} spikes and {} neurons, with room for {}",
+                                   row / room.batch, row % room.batch, spikes, listed, room.capacity));
+    if (listed == 0) continue;
+    const uint16_t most = *std::max_element(ids, ids + listed);
+    if (most >= room.neurons)
+      throw UsageError(fmt::format("step {} of sample {} lists input {}; there are {}", row / room.batch,
+                                   row % room.batch, most, room.neurons));
+  }
 }
 
 }  // namespace tessera

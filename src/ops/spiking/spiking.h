@@ -34,6 +34,17 @@ struct SpikingProblem {
   uint32_t room() const { return capacity == 0 ? layer.neurons : capacity; }
 };
 
+/// What lists of spikes have to fit.
+struct SpikeListRoom {
+  uint32_t batch = 0;
+  uint32_t capacity = 0;  ///< entries of each list
+  uint32_t neurons = 0;   ///< that they number from 0
+};
+
+/// Throws UsageError for lists of so many steps that have no room for what they say they hold, or name a
+/// neuron that there is not: kernels trust them.
+void check_lists(const uint16_t* ids, const uint32_t* num, uint64_t steps, const SpikeListRoom& room);
+
 using SpikingPlan = Plan<BatchPartition>;
 
 /// Partitions the batch, by the cost of the parts. Throws UsageError for impossible sizes, and for machines

@@ -46,7 +46,9 @@ void spike_counts_reference(const Vertex& v) {
     for (uint32_t n = 0; n < counts.cols; ++n) store(address_of(counts, b, n), 0.0F);
     for (uint32_t t = 0; t < lists.num.rows; ++t)
       for (uint32_t i = 0; i < lists.fired(t, b); ++i) {
-        std::byte* at = address_of(counts, b, lists.id(t, b, i));
+        const uint32_t id = lists.id(t, b, i);
+        if (id >= counts.cols) continue;  // of a layer with more neurons
+        std::byte* at = address_of(counts, b, id);
         store(at, load<float>(at) + 1);
       }
   }
@@ -58,9 +60,11 @@ void spike_counts_gradient_reference(const Vertex& v) {
                   &dids = v.fields[spike_counts_gradient_field::dids];
   for (uint32_t t = 0; t < dids.rows; ++t)
     for (uint32_t b = 0; b < dcounts.rows; ++b)
-      for (uint32_t i = 0; i < lists.capacity; ++i)
+      for (uint32_t i = 0; i < lists.capacity; ++i) {
+        const bool is_counted = i < lists.listed(t, b) && lists.id(t, b, i) < dcounts.cols;
         store(address_of(dids, t, int64_t{b} * lists.capacity + i),
-              i < lists.listed(t, b) ? load<float>(address_of(dcounts, b, lists.id(t, b, i))) : 0.0F);
+              is_counted ? load<float>(address_of(dcounts, b, lists.id(t, b, i))) : 0.0F);
+      }
 }
 
 /// Entries of a sample's lists: those that it has, if they are known.
