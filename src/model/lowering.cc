@@ -406,7 +406,9 @@ Operand Lowering::in_order(ValueId id, Order order, std::optional<ValueId> weigh
 
 Operand Lowering::stored_operand(ValueId id, ValueId weight) {
   const LinearWeight& form = *lowered_.weights.at(weight);
-  if (stored_as(id) && lowered_.weights.at(*stored_as(id))->layout().has_order_of(form.layout()))
+  // Patterns that are the same now may differ in a later run.
+  if (stored_as(id) && !graph_.type(id).capacity &&
+      lowered_.weights.at(*stored_as(id))->layout().has_order_of(form.layout()))
     return operand_of(id);
   const Order order = stored_as(id) ? Order::plain : order_of(id);
   return form.stored_of(builder(), in_order(id, order), layout_of(graph_.type(id), order), steps_);

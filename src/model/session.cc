@@ -59,7 +59,9 @@ class BoundRun {
  private:
   void bind(const Session::Impl::External& external, std::span<const Tensor> arrays) {
     const auto found = std::ranges::find(arrays, external.name, &Tensor::name);
-    if (found == arrays.end() || found->data == nullptr)
+    const bool is_empty =
+        impl_.graph.type(external.id).pattern && impl_.weight(external.id)->pattern().blocks() == 0;
+    if (found == arrays.end() || (found->data == nullptr && !is_empty))
       throw UsageError(fmt::format("'{}' is missing: pass an array", external.name));
     if (!impl_.graph.type(external.id).pattern) {
       bindings_.push_back(impl_.bind(external.operand, external.id, found->data));
@@ -227,6 +229,21 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
 
 }  // namespace
 
+void Session::Impl::change_pattern(ValueId parameter, const Pattern& pattern) {
+  LinearWeight& changed = *weight(parameter);
+  const Pattern before = changed.pattern();
+  std::vector<std::pair<ValueId, std::vector<float>>> values;
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (is_own_state(id) && lowered.stored_as[id] == parameter) values.emplace_back(id, read(id));
+  changed.set_pattern(pattern);
+  for (const auto& [id, old] : values) write(id, moved(before, old, pattern));
+  for (ValueId id : lowered.gaps) {
+    if (lowered.stored_as[id] != parameter) continue;
+    std::vector<std::byte> zeros(variable(id).bytes());
+    session->write(variable(id).name, view(id, zeros));
+  }
+}
+
 void Session::set_pattern(const std::string& name, const Pattern& pattern) {
   const Impl::Lock lock(*impl_);
   const ValueId parameter = impl_->find_own_state(name);
@@ -237,17 +254,7 @@ void Session::set_pattern(const std::string& name, const Pattern& pattern) {
     throw UsageError(fmt::format(
         "{}: the new pattern is {} × {} with block size {}; the present one {} × {} with {}", name,
         pattern.rows, pattern.cols, pattern.block_size, before.rows, before.cols, before.block_size));
-  std::vector<std::pair<ValueId, std::vector<float>>> values;
-  for (ValueId id = 0; id < impl_->graph.values().size(); ++id)
-    if (impl_->is_state(id) && impl_->lowered.stored_as[id] == parameter)
-      values.emplace_back(id, impl_->read(id));
-  weight->set_pattern(pattern);
-  for (const auto& [id, old] : values) impl_->write(id, moved(before, old, pattern));
-  for (ValueId id : impl_->lowered.gaps) {
-    if (impl_->lowered.stored_as[id] != parameter) continue;
-    std::vector<std::byte> zeros(impl_->variable(id).bytes());
-    impl_->session->write(impl_->variable(id).name, impl_->view(id, zeros));
-  }
+  impl_->change_pattern(parameter, pattern);
 }
 
 void Session::save(const std::string& path) const {

@@ -34,6 +34,7 @@ struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
       : graph(network), options(chosen), owner(std::move(owner_of_parameters)), whole_machine(machine) {
+    check_inputs();
     passes = transform(graph, session_transforms());
     find_shared();
     if (machine.kind == machine::Kind::host) find_bound();
@@ -51,6 +52,15 @@ struct Session::Impl {
   }
   bool is_state(ValueId id) const {
     return graph.info(id).kind == Kind::parameter || graph.info(id).kind == Kind::state;
+  }
+
+  /// Callers bind matrices; functions take sparse values.
+  void check_inputs() const {
+    for (ValueId id : graph.inputs())
+      if (graph.type(id).pattern)
+        throw UsageError(
+            fmt::format("the input '{}' is sparse: make it a parameter, or call the graph as a function",
+                        graph.info(id).name));
   }
 
   /// The parameters that the owner has.
@@ -83,8 +93,7 @@ struct Session::Impl {
 
   void follow_patterns() {
     for (const auto& [own, id] : shared)
-      if (LinearWeight* weight = this->weight(own); weight != nullptr && graph.type(own).capacity)
-        follow_pattern(*weight, *owner->weight(id));
+      if (graph.type(own).capacity) follow_pattern(own, owner->weight(id)->pattern());
   }
 
   /// Takes the owner's parameters: where they lie, or as copies.
@@ -111,11 +120,14 @@ struct Session::Impl {
   }
   program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
 
-  static void follow_pattern(LinearWeight& weight, const LinearWeight& of_owner) {
-    const Pattern pattern = of_owner.pattern();
-    const Pattern own = weight.pattern();
-    if (own.row_begin != pattern.row_begin || own.columns != pattern.columns) weight.set_pattern(pattern);
+  void follow_pattern(ValueId parameter, const Pattern& pattern) {
+    const Pattern own = weight(parameter)->pattern();
+    if (own.row_begin != pattern.row_begin || own.columns != pattern.columns)
+      change_pattern(parameter, pattern);
   }
+  /// Sets the pattern of a weight. Blocks of this session's values in it keep their contents, and gradients
+  /// are 0 where products leave them unwritten.
+  void change_pattern(ValueId parameter, const Pattern& pattern);
   bool is_own_state(ValueId id) const { return is_state(id) && !shared.contains(id); }
   ValueId find_state(const std::string& name) const {
     for (ValueId id = 0; id < graph.values().size(); ++id)
@@ -228,7 +240,7 @@ struct Session::Impl {
     const std::vector<float> values =
         weight(output.external->id)->load(product::as_floats(output.bytes, v.type));
     const std::vector<std::byte> bytes = product::as_type(values, type);
-    std::memcpy(output.to, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(output.to, bytes.data(), bytes.size());
   }
 
   /// The account of a run, or what was measured.

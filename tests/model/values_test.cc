@@ -1,11 +1,15 @@
 // What values of a graph mean, however a program stores them: as a weight, in place, in a shared array.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <memory>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "networks.h"
 #include "support/error_of.h"
@@ -330,6 +334,100 @@ TEST(Structured, TakesRowsOfFeaturesThatAreNotSparse) {
   for (const Value& x : {scalar, matrix})
     EXPECT_TRUE(says(error_of<UsageError>([&] { circulant(x, c); }), "it must be [..., features]"));
   EXPECT_TRUE(says(error_of<UsageError>([&] { circulant(integers, c); }), "use f32, f16 or bf16"));
+}
+
+TEST(Sessions, RefuseSparseInputs) {
+  Graph g;
+  const TensorType type{
+      Type::f32,
+      {64, 48},
+      std::make_shared<const Pattern>(sparse::generate_pattern({PatternKind::random, 64, 48, 0.25, 8, 3})),
+      {}};
+  g.output("y", linear(g.input("x", {3, 48}), g.input("w", type)));
+  for (const char* machine : {"host", "bow"})
+    EXPECT_TRUE(says(error_of<UsageError>([&] { Session(g, Machine::find(machine)); }), "'w' is sparse"));
+}
+
+/// A dynamic weight, of which fewer blocks are left later.
+struct Shrinking {
+  Pattern many = sparse::generate_pattern({PatternKind::random, 64, 48, 0.5, 8, 3});
+  Pattern few = sparse::generate_pattern({PatternKind::random, 64, 48, 0.1, 8, 4});
+
+  Value weight(Graph& g, const std::string& name = "w") const {
+    return g.sparse_parameter(name, many, Initial::normal(1), Type::f32, many.blocks());
+  }
+};
+
+TEST(Sessions, ThatSharePatternsForgetOldGradients) {
+  const Shrinking s;
+  Graph training, evaluation;
+  training.output("y", linear(training.input("x", {3, 48}), s.weight(training)));
+  const Value w = s.weight(evaluation), x = evaluation.input("x", {3, 48});
+  const Value gradient = *gradients(sum(square(linear(x, w))), {w})[0];
+  evaluation.output("norm", evaluation.apply("sum_of_squares", {gradient}, {{"over", "all"}})[0]);
+  const Value last = evaluation.state("last", w.type(), {}, w);
+  evaluation.assign(last, gradient);
+  const Arrays inputs = narrowed(random_inputs(evaluation));
+  for (const char* machine : {"host", "bow"}) {
+    SCOPED_TRACE(machine);
+    Session owner(training, Machine::find(machine, 2)), shared(evaluation, owner);
+    shared.run(inputs);
+    const std::vector<float> before = shared.get("last");
+    owner.set_pattern("w", s.few);
+    Session fresh(evaluation, owner);
+    const float expected = fresh.run(inputs).at("norm")[0];
+    EXPECT_NEAR(shared.run(inputs).at("norm")[0], expected, 1e-5F * expected);
+    EXPECT_EQ(shared.get("last"), fresh.get("last"));
+    EXPECT_EQ(before.size(), s.many.blocks() * 64);
+  }
+}
+
+TEST(Sessions, ThatSharePatternsMoveTheirOwnState) {
+  const Shrinking s;
+  Graph training, evaluation;
+  training.output("y", linear(training.input("x", {3, 48}), s.weight(training)));
+  const Value w = s.weight(evaluation);
+  evaluation.output("y", linear(evaluation.input("x", {3, 48}), w));
+  evaluation.state("kept", w.type(), Initial::constant(2), w);
+  for (const char* machine : {"host", "bow"}) {
+    Session owner(training, Machine::find(machine, 2)), shared(evaluation, owner);
+    owner.set_pattern("w", s.few);
+    shared.run(narrowed(random_inputs(evaluation)));
+    const std::vector<float> kept = shared.get("kept");
+    ASSERT_EQ(kept.size(), s.few.blocks() * 64);
+    std::set<std::pair<uint32_t, uint32_t>> known;
+    for (uint32_t row = 0; row < s.many.block_rows(); ++row)
+      for (uint64_t i = s.many.row_begin[row]; i < s.many.row_begin[row + 1]; ++i)
+        known.emplace(row, s.many.columns[i]);
+    for (uint32_t row = 0; row < s.few.block_rows(); ++row)
+      for (uint64_t i = s.few.row_begin[row]; i < s.few.row_begin[row + 1]; ++i)
+        EXPECT_EQ(kept[i * 64], known.contains({row, s.few.columns[i]}) ? 2 : 0) << machine;
+  }
+}
+
+TEST(Sessions, DoNotMixPatternsThatMayDiffer) {
+  const Shrinking s;
+  Graph g;
+  const Value first = s.weight(g, "first"), second = s.weight(g, "second"), x = g.input("x", {3, 48});
+  g.output("y", linear(x, first) + linear(x, second));
+  g.assign(first, second);
+  for (const char* machine : {"host", "bow"})
+    EXPECT_TRUE(says(error_of<UsageError>([&] { Session(g, Machine::find(machine, 2)); }),
+                     "second: a sparse weight can only be combined"));
+}
+
+TEST(Sessions, HaveOutputsWithoutBlocks) {
+  const Pattern none{64, 48, 8, std::vector<uint64_t>(9), {}};
+  Graph g;
+  const Value w = g.sparse_parameter("w", none, {}, Type::f32, 3);
+  g.output("y", linear(g.input("x", {3, 48}), w));
+  g.output("w itself", w);
+  for (const char* machine : {"host", "bow"}) {
+    Session session(g, Machine::find(machine, 2));
+    const Arrays found = session.run(narrowed(random_inputs(g)));
+    EXPECT_TRUE(found.at("w itself").empty());
+    EXPECT_EQ(found.at("y"), std::vector<float>(3 * 64));
+  }
 }
 
 TEST(Names, OfInputsAndOutputsDiffer) {
