@@ -143,16 +143,17 @@ class Graph {
   std::vector<Value> apply(std::string_view operation, const std::vector<Value>& inputs,
                            Attributes attributes = {});
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
-  /// their order. Returns its outputs in the order of their names. All calls of one graph share its code. A
-  /// function takes weights as inputs, so a repeated block is one function called with other parameters.
-  /// Throws UsageError for values of other types than the inputs', and for a function that draws random
-  /// numbers.
+  /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
+  /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
+  /// block is one function called with other parameters. Throws UsageError for values of other types than the
+  /// inputs', and for a function that draws random numbers.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs);
   /// The inputs in their order.
   std::vector<ValueId> inputs() const;
   /// Marks a value as a result of each run, under a name that no input has.
   void output(std::string name, Value value);
-  void replace_output(const std::string& name, Value value) { outputs_.at(name) = value.id; }
+  /// Throws UsageError if there is no such output.
+  void replace_output(const std::string& name, Value value);
   void remove_output(const std::string& name) { outputs_.erase(name); }
   /// Sets a parameter or state at the end of each run. Throws UsageError if it is set already.
   void assign(Value state, Value value);
@@ -206,6 +207,8 @@ class Graph {
   std::map<std::string, ValueId> outputs_;
   std::map<std::string, ValueId, std::less<>> names_;
   std::vector<Assignment> assignments_;
+  std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>
+      functions_;  ///< copies of those called
   uint32_t micro_batches_ = 1;
   uint32_t replicas_ = 1;
   ValueId replicated_ = 0;  ///< inputs before this one hold the rows of all replicas

@@ -27,6 +27,31 @@ void check_shape(std::string_view name, const Shape& shape) {
   }
 }
 
+/// Of inputs, parameters and state, which callers describe.
+void check_type(std::string_view name, const TensorType& type) {
+  if (type.capacity && !type.pattern)
+    throw UsageError(fmt::format("{}: only a sparse value has a capacity", name));
+  if (!type.pattern) return;
+  const Pattern& p = *type.pattern;
+  sparse::validate(p);
+  if (type.shape != Shape{p.rows, p.cols})
+    throw UsageError(fmt::format("{}: the pattern is {} × {}; the shape [{}]", name, p.rows, p.cols,
+                                 fmt::join(type.shape, ", ")));
+  if (type.capacity && *type.capacity < p.blocks())
+    throw UsageError(
+        fmt::format("{}: the pattern has {} blocks; its capacity is {}", name, p.blocks(), *type.capacity));
+}
+
+/// With the rows of so many.
+TensorType repeated(TensorType type, uint32_t times, std::string_view name) {
+  if (type.elements() * times > std::numeric_limits<uint32_t>::max())
+    throw UsageError(
+        fmt::format("{}: {} times {} has more than 2^32 - 1 elements", name, times, to_string(type)));
+  if (type.shape.empty()) type.shape = {1};
+  type.shape.front() *= times;
+  return type;
+}
+
 template <class T>
 const T* find_attribute(const Node& node, std::string_view name, bool required) {
   const auto found = node.attributes.find(name);
@@ -105,6 +130,7 @@ const std::vector<int64_t>& Node::list(std::string_view name) const {
 ValueId Graph::add(ValueInfo info) {
   const auto id = static_cast<ValueId>(values_.size());
   if (info.name.empty()) info.name = fmt::format("%{}", id);
+  if (info.kind != Kind::result) check_type(info.name, info.type);
   check_shape(info.name, info.type.shape);
   if (!std::isfinite(info.initial.scale))
     throw UsageError(fmt::format("{}: its initial values are scaled by {}; use a finite number", info.name,
@@ -127,10 +153,6 @@ Value Graph::parameter(std::string name, Shape shape, const Initial& initial, Ty
 
 Value Graph::sparse_parameter(std::string name, Pattern pattern, const Initial& initial, Type type,
                               std::optional<uint64_t> capacity) {
-  sparse::validate(pattern);
-  if (capacity && *capacity < pattern.blocks())
-    throw UsageError(
-        fmt::format("{}: the pattern has {} blocks; its capacity is {}", name, pattern.blocks(), *capacity));
   const Shape shape = {pattern.rows, pattern.cols};
   return value(add({std::move(name),
                     Kind::parameter,
@@ -141,11 +163,20 @@ Value Graph::sparse_parameter(std::string name, Pattern pattern, const Initial& 
 Value Graph::state(std::string name, TensorType type, const Initial& initial,
                    std::optional<Value> belongs_to) {
   ValueInfo info{std::move(name), Kind::state, std::move(type), initial};
-  if (belongs_to) info.belongs = belongs_to->id;
+  if (belongs_to) {
+    require_own(*belongs_to, info.name);
+    TensorType like = belongs_to->type();
+    like.type = info.type.type;
+    if (!(like == info.type))
+      throw UsageError(fmt::format("{}: {} cannot belong to {}, which is {}", info.name, to_string(info.type),
+                                   this->info(belongs_to->id).name, to_string(belongs_to->type())));
+    info.belongs = belongs_to->id;
+  }
   return value(add(std::move(info)));
 }
 
 Value Graph::constant(std::string name, Shape shape, std::vector<float> values, Type type) {
+  check_shape(name, shape);
   const TensorType of{type, std::move(shape), {}, {}};
   if (values.size() != of.elements())
     throw UsageError(fmt::format("{}: {} values for {}", name, values.size(), to_string(of)));
@@ -163,7 +194,14 @@ std::vector<Value> Graph::apply(std::string_view operation, const std::vector<Va
 
 std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function,
                                const std::vector<Value>& inputs) {
-  return add({.operation = &find_operation("call"), .body = function}, inputs);
+  if (!function || function.get() == this)
+    throw UsageError(function ? "a graph cannot call itself" : "call: there is no function");
+  // A copy: what is added to the function later has no places among the results of this call.
+  std::shared_ptr<const Graph>& own = functions_[function];
+  if (!own || own->values_.size() != function->values_.size() || own->outputs_ != function->outputs_ ||
+      own->nodes_.size() != function->nodes_.size())
+    own = std::make_shared<const Graph>(*function);
+  return add({.operation = &find_operation("call"), .body = own}, inputs);
 }
 
 std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
@@ -229,6 +267,13 @@ void Graph::output(std::string name, Value value) {
     throw UsageError(fmt::format("the graph has an output '{}' already", name));
 }
 
+void Graph::replace_output(const std::string& name, Value value) {
+  require_own(value, name);
+  const auto found = outputs_.find(name);
+  if (found == outputs_.end()) throw UsageError(fmt::format("the graph has no output '{}'", name));
+  found->second = value.id;
+}
+
 void Graph::require_own(Value value, std::string_view what) const {
   if (&value.owner() != this) throw UsageError(fmt::format("{}: a value is of another graph", what));
 }
@@ -256,6 +301,7 @@ void Graph::repeat_for_micro_batches(uint32_t count) {
     for (ValueId input : node.inputs)
       values_[input].repeated = count > 1 && values_[input].kind == Kind::input;
   }
+  for (ValueId id : inputs()) replica_type(id);  // throws if it is too large
 }
 
 void Graph::replicate(uint32_t count) {
@@ -266,6 +312,8 @@ void Graph::replicate(uint32_t count) {
 }
 
 void Graph::set_stages(const std::vector<uint32_t>& stages) {
+  if (stages.size() != nodes_.size())
+    throw UsageError(fmt::format("{} stages for {} operations", stages.size(), nodes_.size()));
   for (size_t n = 0; n < nodes_.size(); ++n) nodes_[n].stage = stages.at(n);
 }
 
@@ -274,16 +322,13 @@ TensorType Graph::bound_type(ValueId id) const {
   const Kind kind = values_.at(id).kind;
   const bool has_rows = !values_[id].type.shape.empty();
   if (replicas_ > 1 && has_rows && (kind == Kind::result || (kind == Kind::input && id < replicated_)))
-    type.shape.front() *= replicas_;
+    return repeated(std::move(type), replicas_, values_[id].name);
   return type;
 }
 
 TensorType Graph::replica_type(ValueId id) const {
   TensorType type = values_.at(id).type;
-  if (!values_[id].repeated) return type;
-  if (type.shape.empty()) return {type.type, {micro_batches_}, {}, {}};
-  type.shape.front() *= micro_batches_;
-  return type;
+  return values_[id].repeated ? repeated(type, micro_batches_, values_[id].name) : type;
 }
 
 Value Graph::find(std::string_view name) {
@@ -293,8 +338,11 @@ Value Graph::find(std::string_view name) {
 }
 
 void Graph::rename(Value value, std::string name) {
-  ValueInfo& info = values_.at(value.id);
+  require_own(value, "rename");
+  ValueInfo& info = values_[value.id];
   if (info.name == name) return;
+  if (info.kind == Kind::input && outputs_.contains(name))
+    throw UsageError(fmt::format("the input '{}' would have the name of an output, '{}'", info.name, name));
   if (!names_.emplace(name, value.id).second)
     throw UsageError(fmt::format("the graph has a value '{}' already", name));
   names_.erase(info.name);

@@ -131,6 +131,8 @@ bool is_weight_gradient(const Node& node);
 /// Throw UsageError for a sparse input, and for a value of integers.
 void require_dense(const Signature& signature);
 void require_float(const Signature& signature, const TensorType& value);
+/// The attribute "shape". Throws UsageError for sizes that are none.
+Shape shape_of(const Signature& signature);
 
 /// Throws UsageError if there is none of that name.
 const Operation& find_operation(std::string_view name);

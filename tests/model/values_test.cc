@@ -336,6 +336,66 @@ TEST(Structured, TakesRowsOfFeaturesThatAreNotSparse) {
   EXPECT_TRUE(says(error_of<UsageError>([&] { circulant(integers, c); }), "use f32, f16 or bf16"));
 }
 
+TEST(Graphs, RefuseValuesOfOthers) {
+  Graph g, other;
+  const Value w = g.parameter("w", {3, 4});
+  for (int i = 0; i < 100; ++i) other.input(fmt::format("x{}", i), {2});
+  const Value far = other.value(99);
+  const auto refuses = [](const auto& use) {
+    EXPECT_TRUE(says(error_of<UsageError>(use), "is of another graph"));
+  };
+  refuses([&] { gradients(sum(w), {far}); });
+  refuses([&] { add_training(sum(w), {.frozen = {far}}); });
+  refuses([&] { add_training(sum(w), {.rates = {{far, 2}}}); });
+  refuses([&] { g.state("s", w.type(), {}, far); });
+  refuses([&] { g.rename(far, "y"); });
+  EXPECT_TRUE(says(error_of<UsageError>([] { add_training(Value{}); }), "a value of no graph"));
+}
+
+TEST(Graphs, RefuseWhatTheyDoNotHave) {
+  Graph g;
+  const Value x = g.input("x", {2});
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.replace_output("y", x); }), "no output 'y'"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.set_stages({1, 2}); }), "2 stages for 0 operations"));
+  g.output("y", x);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.rename(x, "y"); }), "the name of an output"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.call(nullptr, {}); }), "there is no function"));
+}
+
+TEST(Graphs, RefuseTypesThatContradictThemselves) {
+  const auto pattern =
+      std::make_shared<const Pattern>(sparse::generate_pattern({PatternKind::random, 64, 48, 0.25, 8, 3}));
+  Graph g;
+  const Value w = g.parameter("w", {10, 40});
+  const auto error = [&](const TensorType& type, std::optional<Value> of = {}) {
+    return error_of<UsageError>([&] { g.state("s", type, {}, of); });
+  };
+  EXPECT_TRUE(says(error({Type::f32, {3, 4}, pattern, {}}), "the pattern is 64 × 48; the shape [3, 4]"));
+  EXPECT_TRUE(says(error({Type::f32, {64, 48}, pattern, 1}), "its capacity is 1"));
+  EXPECT_TRUE(says(error({Type::f32, {64, 48}, {}, 100}), "only a sparse value has a capacity"));
+  EXPECT_TRUE(says(error({Type::f32, {3}, {}, {}}, w), "f32[3] cannot belong to w, which is f32[10, 40]"));
+}
+
+TEST(Graphs, RefuseSizesThatWrapAround) {
+  Graph g;
+  const Value half = g.input("half", {2, 3}), most = g.input("most", {0xFFFFFFFF});
+  EXPECT_TRUE(says(error_of<UsageError>([&] { concatenate({most, g.input("six", {6})}, 0); }), "2^32 - 1"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] {
+                     g.apply("reshape", {half}, {{"shape", std::vector<int64_t>{(int64_t{1} << 32) + 6}}});
+                   }),
+                   "a size of 4294967302"));
+  EXPECT_TRUE(says(error_of<UsageError>([&] {
+                     g.apply("expand", {half}, {{"shape", std::vector<int64_t>{-1, 3}}});
+                   }),
+                   "a size of -1"));
+  relu(half);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.repeat_for_micro_batches(1U << 31); }), "2^32 - 1 elements"));
+  Graph replicated;
+  const Value x = replicated.input("x", {2, 3});
+  replicated.replicate(1U << 31);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { replicated.bound_type(x.id); }), "2^32 - 1 elements"));
+}
+
 TEST(Sessions, RefuseSparseInputs) {
   Graph g;
   const TensorType type{
@@ -346,6 +406,43 @@ TEST(Sessions, RefuseSparseInputs) {
   g.output("y", linear(g.input("x", {3, 48}), g.input("w", type)));
   for (const char* machine : {"host", "bow"})
     EXPECT_TRUE(says(error_of<UsageError>([&] { Session(g, Machine::find(machine)); }), "'w' is sparse"));
+}
+
+TEST(Functions, AreThoseThatWereCalled) {
+  const auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {3, 4});
+  function->output("y", x * 2);
+  Graph g;
+  const Value y = g.call(function, {g.input("x", {3, 4})})[0];
+  function->output("a", relu(x));
+  g.output("y", y);
+  const std::vector<Value> both = g.call(function, {y});
+  ASSERT_EQ(both.size(), 2);
+  g.output("a", both[0]);
+  g.output("four", both[1]);
+  expect_like_float64(g, random_inputs(g));
+  EXPECT_TRUE(says(error_of<UsageError>([&] { function->call(function, {x}); }), "cannot call itself"));
+}
+
+TEST(Functions, AreNotRepeatedByThemselves) {
+  for (const bool replicated : {false, true}) {
+    const auto function = std::make_shared<Graph>();
+    function->output("y", relu(function->input("x", {3, 4})));
+    replicated ? function->replicate(2) : function->repeat_for_micro_batches(2);
+    Graph g;
+    EXPECT_TRUE(says(error_of<UsageError>([&] {
+                       g.call(function, {g.input("x", {3, 4})});
+                     }),
+                     "a function cannot be repeated"));
+  }
+}
+
+TEST(Updates, TakeARateThatIsAWeight) {
+  Graph g;
+  const Value rate = g.parameter("rate", {1, 1}, Initial::constant(0.5)), w = g.parameter("w", {3, 4});
+  g.output("product", linear(g.input("x", {5, 1}), rate));
+  g.output("updated", g.apply("sgd", {g.input("gradient", {3, 4}), rate, w})[0]);
+  expect_like_float64(g, random_inputs(g));
 }
 
 /// A dynamic weight, of which fewer blocks are left later.
@@ -428,6 +525,19 @@ TEST(Sessions, HaveOutputsWithoutBlocks) {
     EXPECT_TRUE(found.at("w itself").empty());
     EXPECT_EQ(found.at("y"), std::vector<float>(3 * 64));
   }
+}
+
+TEST(Maxima, OfWhatIsNoNumberAreNone) {
+  Graph g;
+  const Value x = g.input("x", {2, 3});
+  for (const char* over : {"all", "rows", "columns"}) g.output(over, max(x, over));
+  const WideArrays inputs = {{"x", {NAN, 1, 2, 3, NAN, 5}}};
+  WideArrays state;
+  Session session(g, Machine::host(1));
+  const Arrays found = session.run(narrowed(inputs));
+  for (const auto& [name, expected] : evaluate(g, inputs, state))
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(std::isnan(found.at(name)[i]), std::isnan(expected[i])) << name << i;
 }
 
 TEST(Names, OfInputsAndOutputsDiffer) {

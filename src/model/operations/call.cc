@@ -24,6 +24,8 @@ void check_function(const Graph& function) {
       throw UsageError(
           fmt::format("a function cannot take '{}', whose pattern may change: give it a fixed pattern",
                       function.info(id).name));
+  if (function.micro_batches() > 1 || function.replicas() > 1)
+    throw UsageError("a function cannot be repeated for micro-batches or replicas: repeat what calls it");
   if (function.outputs().empty()) throw UsageError("a function needs outputs");
 }
 

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tessera::model {
 namespace {
@@ -41,6 +42,16 @@ void require_float(const Signature& s, const TensorType& value) {
   if (epsilon_of(value.type) == 0)
     throw UsageError(
         fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(value)));
+}
+
+Shape shape_of(const Signature& s) {
+  Shape shape;
+  for (int64_t size : s.attributes.list("shape")) {
+    if (size < 1 || size > std::numeric_limits<uint32_t>::max())
+      throw UsageError(fmt::format("{}: a size of {} is not from 1 to 2^32 - 1", s.operation, size));
+    shape.push_back(static_cast<uint32_t>(size));
+  }
+  return shape;
 }
 
 bool is_update(const Node& node) { return !node.operation->traits.updates.empty(); }

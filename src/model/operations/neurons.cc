@@ -25,8 +25,11 @@ constexpr size_t kCurrents = 0, kDynamics = 1, kRecurrent = 2;
 
 /// Of sequences of this type.
 NeuronsProblem problem_of(const Node& node, const TensorType& currents, bool gradients) {
-  const kernels::SpikingNeuron neuron(
-      std::span<const int64_t, kernels::spiking_neuron_params>(node.list("neuron")));
+  const std::vector<int64_t>& words = node.list("neuron");
+  if (words.size() != kernels::spiking_neuron_params)
+    throw UsageError(fmt::format("{}: {} numbers describe a neuron; it takes {}", node.operation->name,
+                                 words.size(), kernels::spiking_neuron_params));
+  const kernels::SpikingNeuron neuron(std::span<const int64_t, kernels::spiking_neuron_params>{words});
   const uint32_t batch = spiking_size(node, "batch");
   return {.neuron = neuron,
           .neurons = currents.cols() / batch,
@@ -67,8 +70,12 @@ Types infer(const Signature& s) {
 Types infer_gradients(const Signature& s) {
   const Types outputs = check_inputs(s);
   const bool recurs = problem_of(s.attributes, s.inputs[kCurrents], false).recurrence != Recurrence::none;
+  const std::vector<int64_t>& upstream = s.attributes.list("upstream");
+  if (upstream.size() != outputs.size())
+    throw UsageError(
+        fmt::format("{}: {} of {} outputs may have gradients", s.operation, upstream.size(), outputs.size()));
   size_t given = (recurs ? 3 : 2) + outputs.size();
-  for (const int64_t flag : s.attributes.list("upstream")) given += flag != 0 ? 1 : 0;
+  for (const int64_t flag : upstream) given += flag != 0 ? 1 : 0;
   if (s.inputs.size() != given)
     throw UsageError(fmt::format("{}: {} inputs; it takes {}", s.operation, s.inputs.size(), given));
   return {s.inputs.begin(), s.inputs.begin() + (recurs ? 3 : 2)};

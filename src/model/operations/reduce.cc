@@ -65,7 +65,7 @@ std::vector<Array> reference(const Evaluation& e) {
     const double x = (*e.inputs[0])[i];
     double& result = y[over == Over::all ? 0 : over == Over::rows ? i % cols : i / cols];
     if (op == Reduction::maximum)
-      result = std::max(result, x);
+      result = std::isnan(result) || result > x ? result : x;
     else
       result += op == Reduction::sum ? x : x * x;
   }
@@ -140,8 +140,7 @@ std::vector<Case> cases() {
 Types infer_expand(const Signature& s) {
   require_float(s, s.inputs[0]);
   TensorType out = s.inputs[0];
-  out.shape.clear();
-  for (int64_t size : s.attributes.list("shape")) out.shape.push_back(static_cast<uint32_t>(size));
+  out.shape = shape_of(s);
   if (out.pattern || !broadcast_of(s.inputs[0], out))
     throw UsageError(fmt::format("{} cannot be expanded to {}", to_string(s.inputs[0]), to_string(out)));
   return {out};

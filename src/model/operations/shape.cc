@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <cstdint>
 #include <numeric>
 
 #include "model/lowering.h"
@@ -39,8 +40,7 @@ void lower_alias(Lowering& l, const Node&) { l.alias_output(0, l.input(0)); }
 Types infer_reshape(const Signature& s) {
   require_dense(s);
   TensorType out = s.inputs[0];
-  out.shape.clear();
-  for (int64_t size : s.attributes.list("shape")) out.shape.push_back(static_cast<uint32_t>(size));
+  out.shape = shape_of(s);
   if (out.elements() != s.inputs[0].elements())
     throw UsageError(
         fmt::format("reshape: {} has not as many elements as {}", to_string(s.inputs[0]), to_string(out)));
@@ -216,6 +216,9 @@ Types infer_concatenate(const Signature& s) {
     if (!(rest == out))
       throw UsageError(fmt::format("concatenate: {} and {} differ in more than dimension {}",
                                    to_string(s.inputs[0]), to_string(type), dimension));
+    if (uint64_t{out.shape[dimension]} + type.shape[dimension] > UINT32_MAX)
+      throw UsageError(
+          fmt::format("concatenate: the results' dimension {} is more than 2^32 - 1", dimension));
     out.shape[dimension] += type.shape[dimension];
   }
   return {out};

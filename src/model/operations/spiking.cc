@@ -85,9 +85,11 @@ Types infer_gradients(const Signature& s) {
   each_result(problems,
               [&](size_t, size_t, const ops::SpikingMatrix& matrix) { require_next("a result", matrix); });
   const std::vector<int64_t>& upstream = s.attributes.list("upstream");
+  if (upstream.size() != problems.size())
+    throw UsageError(
+        fmt::format("{}: {} of {} layers may have gradients", s.operation, upstream.size(), problems.size()));
   for (size_t layer = 0; layer < problems.size(); ++layer)
-    if (layer < upstream.size() && upstream[layer] != 0)
-      require_next("the gradient of a result", ops::upstream_of(problems[layer]));
+    if (upstream[layer] != 0) require_next("the gradient of a result", ops::upstream_of(problems[layer]));
   Types types;
   for (const size_t position : learned_positions(problems))
     types.push_back(s.inputs[kGradientsParameters + position]);

@@ -145,8 +145,8 @@ LinearUpdate update(Problem problem, const Lowering& l, std::vector<ops::Operand
 /// Operands without the gradient, in the order of the operation's; what is updated lies in the outputs.
 LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
   const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
-  std::vector<ops::Operand> operands = {l.operand_of(node.inputs[kRate])};
-  if (node.operation->name == "adam") operands.push_back(l.operand_of(node.inputs[kStep]));
+  std::vector<ops::Operand> operands = {l.in_order(node.inputs[kRate], Order::plain)};
+  if (node.operation->name == "adam") operands.push_back(l.in_order(node.inputs[kStep], Order::plain));
   for (size_t i = 1; i < node.outputs.size(); ++i) operands.push_back(out(i));
   operands.push_back(out(0));
   if (node.operation->name == "adam") return update(adam_problem(node), l, std::move(operands), gradient);

@@ -100,6 +100,9 @@ std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<Val
 }
 
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
+  for (const Value& value : of)
+    if (&value.owner() != &loss.owner())
+      throw UsageError("gradients: a value is of another graph than the loss");
   if (loss.type().elements() != 1)
     throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
   FunctionGradients functions;

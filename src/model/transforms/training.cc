@@ -32,6 +32,16 @@ void check(const TrainingOptions& options) {
     require(std::isfinite(factor) && factor >= 0, "a factor of the learning rate", factor, "at least 0");
   require(options.replicas > 0, "the number of replicas", options.replicas, "at least 1");
   if (options.clip_norm) require(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
+  require(options.micro_batches > 0, "the number of micro-batches", options.micro_batches, "at least 1");
+}
+
+/// Throws UsageError for options that name values of another graph.
+void check(const TrainingOptions& options, const Graph& graph) {
+  std::vector<Value> named = options.frozen;
+  for (const auto& [value, factor] : options.rates) named.push_back(value);
+  for (const Value& value : named)
+    if (&value.owner() != &graph)
+      throw UsageError("a value that is frozen, or has a rate of its own, is of another graph than the loss");
 }
 
 /// Stage of the operation that computes a value; of a parameter, of the first that takes it.
@@ -157,7 +167,8 @@ class Rates {
 
 void add_training(Value loss, const TrainingOptions& options) {
   check(options);
-  Graph& graph = *loss.graph;
+  Graph& graph = loss.owner();
+  check(options, graph);
   std::vector<Value> all;
   for (ValueId id = 0; id < graph.values().size(); ++id)
     if (graph.info(id).kind == Kind::parameter &&
