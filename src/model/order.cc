@@ -16,7 +16,10 @@ constexpr double kConversionSecondsPerByte = 2e-10;
 class StoredValues {
  public:
   StoredValues(const Graph& graph, bool is_function)
-      : graph_(graph), is_function_(is_function), stored_(graph.values().size()) {}
+      : graph_(graph),
+        is_function_(is_function),
+        stored_(graph.values().size()),
+        leaves_(graph.values().size()) {}
 
   StoredAs find() {
     for (ValueId id = 0; id < stored_.size(); ++id)
@@ -35,8 +38,12 @@ class StoredValues {
     return kind != Kind::result && (is_function_ || kind != Kind::input);
   }
 
-  /// The leaf that a weight is, or is computed from element by element.
-  std::optional<ValueId> leaf_of(ValueId id) const {
+  /// The leaf that a weight is, or is computed from element by element. Many paths may lead to a value.
+  std::optional<ValueId> leaf_of(ValueId id) {
+    if (!leaves_[id]) leaves_[id] = find_leaf(id);
+    return *leaves_[id];
+  }
+  std::optional<ValueId> find_leaf(ValueId id) {
     const ValueInfo& info = graph_.info(id);
     if (info.kind != Kind::result)
       return is_leaf(id) ? std::optional(info.belongs.value_or(id)) : std::nullopt;
@@ -97,6 +104,7 @@ class StoredValues {
   const Graph& graph_;
   bool is_function_;
   StoredAs stored_;
+  std::vector<std::optional<std::optional<ValueId>>> leaves_;  ///< as far as they are known
 };
 
 /// Orders of a graph while they are being chosen.
