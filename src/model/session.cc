@@ -264,7 +264,7 @@ void Session::save(const std::string& path) const {
     if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
     file.add(info, impl_->read(id));
-    if (info.type.pattern && info.kind == Kind::parameter) file.add_pattern(info.name, pattern(info.name));
+    if (info.type.pattern && !info.belongs) file.add_pattern(info.name, pattern(info.name));
   }
   file.write(path);
 }
@@ -281,7 +281,7 @@ void Session::load(const std::string& path) {
     std::optional<Pattern> pattern;
     if (info.type.pattern) pattern = file.pattern(owner.name, *info.type.pattern, info.type.capacity);
     values.emplace_back(id, file.values(info, pattern ? &*pattern : nullptr));
-    if (info.type.capacity && info.kind == Kind::parameter) patterns[info.name] = pattern.value();
+    if (info.type.capacity && !info.belongs) patterns[info.name] = pattern.value();
   }
   for (const auto& [name, pattern] : patterns) set_pattern(name, pattern);
   for (const auto& [id, array] : values) impl_->write(id, array);

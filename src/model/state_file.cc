@@ -49,13 +49,20 @@ void StateFile::add(const ValueInfo& info, const std::vector<float>& values) {
     const uint64_t b = info.type.pattern->block_size;
     shape = {values.size() / (b * b), b, b};
   }
-  tensors_[info.name] = {dtype_of(info.type.type), std::move(shape),
-                         product::as_type(values, info.type.type)};
+  insert(info.name, {dtype_of(info.type.type), std::move(shape), product::as_type(values, info.type.type)});
+}
+
+void StateFile::insert(const std::string& name, Tensor tensor) {
+  if (!tensors_.emplace(name, std::move(tensor)).second)
+    throw UsageError(
+        fmt::format("'{}' is the name of two arrays, as a sparse parameter's pattern has its name with "
+                    ".row_begin and .columns: rename one",
+                    name));
 }
 
 void StateFile::add_pattern(const std::string& name, const Pattern& pattern) {
-  tensors_[name + ".row_begin"] = {"U64", {pattern.row_begin.size()}, bytes_of(pattern.row_begin)};
-  tensors_[name + ".columns"] = {"U32", {pattern.columns.size()}, bytes_of(pattern.columns)};
+  insert(name + ".row_begin", {"U64", {pattern.row_begin.size()}, bytes_of(pattern.row_begin)});
+  insert(name + ".columns", {"U32", {pattern.columns.size()}, bytes_of(pattern.columns)});
 }
 
 void StateFile::write(const std::string& path) const {

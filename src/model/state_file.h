@@ -18,6 +18,7 @@ class StateFile {
   /// Reads a file. Throws Error if it is malformed.
   explicit StateFile(const std::string& path);
 
+  /// Throw UsageError for a name that is there already.
   void add(const ValueInfo& info, const std::vector<float>& values);
   void add_pattern(const std::string& name, const Pattern& pattern);
   void write(const std::string& path) const;
@@ -40,6 +41,7 @@ class StateFile {
     std::vector<uint64_t> shape;
     std::vector<std::byte> bytes;
   };
+  void insert(const std::string& name, Tensor tensor);
   const Tensor& find(const std::string& name) const;
   template <class T>
   std::vector<T> integers(const std::string& name) const;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "networks.h"
+#include "support/error_of.h"
 
 namespace tessera::model {
 namespace {
@@ -33,6 +34,29 @@ TEST(Session, ResumesBitIdenticallyFromAFile) {
     EXPECT_EQ(whole.state(), resumed.state());
     std::filesystem::remove(path);
   }
+}
+
+TEST(Session, SavesOnlyWhatItCanLoad) {
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, 16, 16, 0.5, 4, 1});
+  Graph g;
+  const Value w = g.sparse_parameter("w", pattern, Initial::normal(1));
+  const Value s = g.state("s", w.type(), Initial::normal(1));
+  g.output("y", linear(g.input("x", {3, 16}), w));
+  g.assign(s, s * 2);
+  const std::string path = path_of("own_state");
+  for (const char* machine : {"host", "bow"}) {
+    const Session session(g, Machine::find(machine, 2), {.seed = 1});
+    session.save(path);
+    Session other(g, Machine::find(machine, 2), {.seed = 2});
+    other.load(path);
+    EXPECT_EQ(other.state(), session.state());
+  }
+  std::filesystem::remove(path);
+  g.parameter("w.columns", {3});
+  const Session session(g, Machine::host(1));
+  EXPECT_TRUE(
+      test::says(test::error_of<UsageError>([&] { session.save(path); }), "'w.columns' is the name of two"));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(Session, GivesTheSameBitsOnOneThread) {
