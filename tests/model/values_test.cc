@@ -69,6 +69,14 @@ TEST(Weights, MayBeConstantsAndResults) {
   expect_like_float64(g, random_inputs(g));
 }
 
+TEST(Weights, MayBeComputedOnManyPaths) {
+  Graph g;
+  Value w = g.input("w", {3, 4});
+  for (int i = 0; i < 100; ++i) w = (w + w) * 0.5;
+  g.output("y", linear(g.input("x", {5, 4}), w));
+  expect_like_float64(g, random_inputs(g));
+}
+
 TEST(Weights, AreMatricesForOtherOperations) {
   for (const Shape& shape : {Shape{10, 40}, Shape{33, 7}, Shape{1, 1}, Shape{16, 16}}) {
     Graph g;

@@ -266,6 +266,17 @@ def test_functions_are_called_with_other_parameters(rng):
         graph.call(block, value)
 
 
+def test_functions_may_grow_after_a_call(rng):
+    function = model.Graph()
+    function.output("y", 2 * function.input("x", (3,)))
+    graph = model.Graph()
+    y = graph.call(function, graph.input("x", (3,)))["y"]
+    function.output("a", model.relu(function.find("x")))
+    graph.output("both", y + graph.call(function, y)["a"])
+    x = rng.standard_normal(3).astype(np.float32)
+    np.testing.assert_allclose(graph.session().run(x), 2 * x + np.maximum(2 * x, 0), rtol=1e-6)
+
+
 def test_frozen_parameters_stay(rng):
     graph = mlp(batch=20)
     graph.freeze("first.weight")
@@ -441,6 +452,8 @@ def test_numpy_is_enough():
         (lambda g: model.fastfood(g.find("x"), *[mlp().find("x")] * 3, range(16), 12), ValueError, "two graphs"),
         (lambda g: model.dropout(g.find("x"), 0.5, step=mlp().step()), ValueError, "two graphs"),
         (lambda g: g.call(3), TypeError, "a function must be a Graph, not 3"),
+        (lambda g: g.call(g), ValueError, "cannot call itself"),
+        (lambda g: model.reshape(g.find("x"), (-1, 12)), ValueError, "a size of -1"),
         (lambda g: model.linear(g.find("x"), g.find("second.weight")), ValueError, "linear: .* does not match"),
         (lambda g: model.sum(g.find("x"), "sides"), ValueError, "rows, columns or all"),
         (lambda g: model.concatenate([], 0), ValueError, "no values"),

@@ -106,7 +106,7 @@ class Graph:
         """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
 
         Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
-        with other parameters. The function must not change afterwards.
+        with other parameters. What is added to the function afterwards does not matter to them.
         """
         if not isinstance(function, Graph):
             raise TypeError(f"a function must be a Graph, not {function!r}")
