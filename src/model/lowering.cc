@@ -20,15 +20,6 @@ using ops::OperandLayout;
 using program::Purpose;
 using program::Role;
 
-OperandLayout layout_of(const TensorType& type, Order order) {
-  OperandLayout layout{.rows = type.rows(), .cols = type.cols()};
-  if (order == Order::transposed) {
-    std::swap(layout.rows, layout.cols);
-    layout.transposed = true;
-  }
-  return layout;
-}
-
 std::shared_ptr<const std::byte> bytes_of(Type type, const std::vector<float>& values) {
   std::shared_ptr<std::byte[]> bytes(new std::byte[values.size() * size_of(type)]);
   for (uint64_t i = 0; i < values.size(); ++i)
@@ -50,7 +41,7 @@ struct WeightUse {
 
 /// The rows of the first product that uses a weight, and the type of all, or one that holds those of all;
 /// none: it is not used.
-std::optional<WeightUse> use_of(const Graph& graph, const StoredAs& stored, ValueId weight) {
+std::optional<WeightUse> use_of(const Graph& graph, const WeightForms& forms, ValueId weight) {
   std::optional<WeightUse> all;
   const auto add = [&](const WeightUse& use) {
     if (all && all->type != use.type) all->type = Type::f32;
@@ -58,12 +49,12 @@ std::optional<WeightUse> use_of(const Graph& graph, const StoredAs& stored, Valu
   };
   for (const Node& node : graph.nodes()) {
     if (const auto taken = weight_input(node)) {
-      if (weight_of(stored, *taken) == weight)
+      if (weight_of(forms, *taken) == weight)
         add({graph.type(node.inputs[0]).rows(), graph.type(*taken).type});
     } else if (node.body) {
-      const StoredAs in_body = stored_values(*node.body, true);
+      const WeightForms in_body = weight_forms(*node.body, true);
       for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (weight_of(stored, node.inputs[i]) == weight)
+        if (weight_of(forms, node.inputs[i]) == weight)
           if (const auto use = use_of(*node.body, in_body, node.body->inputs()[i])) add(*use);
     }
   }
@@ -109,22 +100,25 @@ ops::Function Lowering::build_function(const std::string& name) {
   return builders_.front().function(name, std::move(operands), body);
 }
 
-const LoweredFunction& Lowering::function(const std::shared_ptr<const Graph>& body) {
-  const std::pair key(body, builders_.size() == 1 ? 0 : graph_.nodes()[node_].stage);
+const LoweredFunction& Lowering::function(const Node& call) {
+  const std::pair key(call.body, builders_.size() == 1 ? 0 : call.stage);
   const auto known = lowered_.functions.find(key);
   if (known != lowered_.functions.end()) return known->second;
-  Lowering lowering(*body, builder());
-  const ops::Function function =
-      lowering.build_function(fmt::format("function{}", lowered_.functions.size()));
+  const auto node = static_cast<uint32_t>(&call - graph_.nodes().data());
   LoweredFunction& added = lowered_.functions[key];
-  added = {function, lowering.take()};
+  add_as(node, [&] {
+    Lowering lowering(*call.body, builder_of_stage(call.stage));
+    const ops::Function function =
+        lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
+    added = {function, lowering.take()};
+  });
   return added;
 }
 
 program::StepId Lowering::build_steps() {
-  lowered_.stored_as = stored_values(graph_, is_function_);
-  lowered_.orders = choose_orders({graph_, builders_.front().machine(), lowered_.stored_as});
+  lowered_.forms = weight_forms(graph_, is_function_);
   place_weights();
+  lowered_.layouts = choose_layouts(*this);
   place_values();
   if (graph_.micro_batches() > 1) {
     place_micro_batches();
@@ -182,22 +176,22 @@ bool Lowering::is_forward_only(ValueId weight) const {
   return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
     const auto& own = node.operation->traits.weight;
     return (own && own->product == ops::Product::forward) ||
-           std::ranges::none_of(
-               node.inputs, [&](ValueId input) { return weight_of(lowered_.stored_as, input) == weight; });
+           std::ranges::none_of(node.inputs,
+                                [&](ValueId input) { return weight_of(lowered_.forms, input) == weight; });
   });
 }
 
 void Lowering::place_weights() {
   for (ValueId id = 0; id < graph_.values().size(); ++id)
-    if (lowered_.stored_as[id] == id) place_weight(id);
+    if (lowered_.forms[id] == id) place_weight(id);
   for (const Node& node : graph_.nodes())
     for (ValueId weight : weights_of(node))
-      if (!lowered_.weights.contains(weight_of(lowered_.stored_as, weight))) place_weight(weight);
+      if (!lowered_.weights.contains(weight_of(lowered_.forms, weight))) place_weight(weight);
 }
 
 void Lowering::place_weight(ValueId id) {
   TensorType type = graph_.type(id);
-  const WeightUse use = use_of(graph_, lowered_.stored_as, id).value_or(WeightUse{1, type.type});
+  const WeightUse use = use_of(graph_, lowered_.forms, id).value_or(WeightUse{1, type.type});
   type.type = use.type;
   lowered_.weights[id] =
       make_weight(builder_of(id), type, graph_.info(id).name, use.rows, !is_function_ && is_forward_only(id));
@@ -225,23 +219,23 @@ Purpose Lowering::purpose_of(ValueId id) const {
     case Kind::input: return Purpose::activation;
     case Kind::result: break;
   }
-  if (lowered_.stored_as[id]) return Purpose::gradient;
+  if (lowered_.forms[id]) return Purpose::gradient;
   if (graph_.nodes()[*info.node].backward) return Purpose::activation;
   for (const Node& node : graph_.nodes())
     if (node.backward && std::ranges::find(node.inputs, id) != node.inputs.end()) return Purpose::stash;
   return Purpose::activation;
 }
 
-/// Where the first operation that minds wants a value that is no result, and an optimizer's state its
-/// parameter.
+/// Where the first operation that needs a value in a certain place wants one that is no result, and an
+/// optimizer's state its parameter.
 std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
   const ValueId wanted = graph_.info(id).belongs.value_or(id);
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const std::vector<ValueId>& inputs = graph_.nodes()[n].inputs;
-    const auto& mappings = lowered_.orders.nodes[n].mappings;
+    const auto& mappings = lowered_.layouts.nodes[n].mappings;
     for (size_t i = 0; i < mappings.size(); ++i)
       if (inputs[i] == wanted && !mappings[i].empty() &&
-          lowered_.orders.nodes[n].inputs[i] == lowered_.orders.values[id])
+          lowered_.layouts.nodes[n].inputs[i] == lowered_.layouts.values[id])
         return mappings[i];
   }
   return {};
@@ -251,18 +245,14 @@ std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
 std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
   const std::vector<float>& values = graph_.contents(id);
   const TensorType& type = graph_.type(id);
-  switch (order_of(id)) {
-    case Order::transposed: return bytes_of(type.type, transposed(values, type.rows(), type.cols()));
-    case Order::stored: return bytes_of(type.type, weight(id).store(values));
-    case Order::plain: break;
-  }
+  if (layout_of(id).weight) return bytes_of(type.type, weight(id).store(values));
+  if (layout_of(id).transposed) return bytes_of(type.type, transposed(values, type.rows(), type.cols()));
   return bytes_of(type.type, values);
 }
 
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   const ValueInfo& info = graph_.info(id);
-  const Order order = lowered_.orders.values[id];
-  OperandLayout layout = order == Order::stored ? weight(id).layout() : layout_of(info.type, order);
+  OperandLayout layout = operand_layout(info.type, layout_of(id));
   Role role = Role::temporary;
   switch (info.kind) {
     // An input with micro-batches is bound as a whole.
@@ -288,30 +278,27 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     return;
   }
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
-  if (info.kind != Kind::result && !on_host() && order != Order::stored) layout.mapping = wanted_mapping(id);
+  if (info.kind != Kind::result && !on_host() && !layout_of(id).weight) layout.mapping = wanted_mapping(id);
   const bool is_part = info.kind == Kind::input && role == Role::temporary;
   lowered_.operands[id] = builder_of(id).add(is_part ? info.name + ".micro" : info.name, role, info.type.type,
                                              layout, purpose_of(id));
 }
 
 Operand Lowering::input(size_t i) {
-  const Node& node = graph_.nodes()[node_];
-  const ValueId id = node.inputs.at(i);
-  const bool is_weight = stored_as(id) || weight_input(node) == id;
-  return in_order(id, choice().inputs.at(i),
-                  is_weight ? weight_of(lowered_.stored_as, id) : stored_as(node.outputs[0]));
+  return in_layout(graph_.nodes()[node_].inputs.at(i), choice().inputs.at(i));
 }
 
 Operand Lowering::argument(size_t i, const LoweredFunction& function) {
   const Node& node = graph_.nodes()[node_];
-  const ValueId id = node.inputs.at(i), inside = node.body->inputs().at(i);
+  const Operand operand = input(i);
+  const ValueId inside = node.body->inputs().at(i);
   const Lowered& body = function.body;
-  if (!body.stored_as[inside]) return in_order(id, body.orders.values[inside]);
-  const Operand operand = in_order(id, Order::stored, weight_of(lowered_.stored_as, id));
-  const LinearWeight& wants = *body.weights.at(*body.stored_as[inside]);
-  if (weight(id).layout().has_order_of(wants.layout())) return operand;
-  const OperandLayout matrix = layout_of(graph_.type(id), Order::plain);
-  return wants.stored_of(builder(), weight(id).matrix_of(builder(), operand, matrix, steps_), matrix, steps_);
+  if (!body.forms[inside]) return operand;
+  const LinearWeight& has = weight(node.inputs[i]);
+  const LinearWeight& wants = *body.weights.at(*body.forms[inside]);
+  if (has.layout().has_order_of(wants.layout())) return operand;
+  const OperandLayout matrix = matrix_layout(graph_.type(node.inputs[i]), false);
+  return wants.stored_of(builder(), has.matrix_of(builder(), operand, matrix, steps_), matrix, steps_);
 }
 
 void Lowering::take_result(size_t i, const LoweredFunction& function, const Operand& result) {
@@ -320,21 +307,20 @@ void Lowering::take_result(size_t i, const LoweredFunction& function, const Oper
   const Lowered& body = function.body;
   const ValueId inside = std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second;
   Operand matrix = result;
-  const OperandLayout layout = layout_of(graph_.type(id), stored_as(id) ? Order::plain : order_of(id));
-  if (body.stored_as[inside])
-    matrix = body.weights.at(*body.stored_as[inside])->matrix_of(builder(), result, layout, steps_);
-  copy_to_output(i, stored_as(id) ? weight(id).stored_of(builder(), matrix, layout, steps_) : matrix);
+  const OperandLayout layout =
+      form_of(id) ? matrix_layout(graph_.type(id), false) : operand_layout(graph_.type(id), layout_of(id));
+  if (body.forms[inside])
+    matrix = body.weights.at(*body.forms[inside])->matrix_of(builder(), result, layout, steps_);
+  copy_to_output(i, form_of(id) ? weight(id).stored_of(builder(), matrix, layout, steps_) : matrix);
 }
 
 bool Lowering::takes_result_as_it_is(size_t i, const LoweredFunction& function) const {
   const Node& node = graph_.nodes()[node_];
   const ValueId id = node.outputs.at(i);
   const auto& inside =
-      function.body.stored_as[std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second];
-  if (!inside || !stored_as(id)) return inside == stored_as(id);
-  return lowered_.weights.at(*stored_as(id))
-      ->layout()
-      .has_order_of(function.body.weights.at(*inside)->layout());
+      function.body.forms[std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second];
+  if (!inside || !form_of(id)) return inside == form_of(id);
+  return weight(id).layout().has_order_of(function.body.weights.at(*inside)->layout());
 }
 
 Operand Lowering::output(size_t i) {
@@ -350,11 +336,10 @@ Operand Lowering::output(size_t i, std::vector<program::MappedBox> mapping) {
 }
 
 Operand Lowering::output_beside(size_t i, const Operand& operand) {
-  const TensorType& type = graph_.type(graph_.nodes()[node_].outputs.at(i));
   const OperandLayout wanted =
-      output_order(i) == Order::stored ? OperandLayout{} : layout_of(type, output_order(i));
-  if (on_host() || wanted.rows != operand.rows() || wanted.cols != operand.cols() ||
-      !builder().holds(operand))
+      operand_layout(graph_.type(graph_.nodes()[node_].outputs.at(i)), output_layout(i));
+  if (on_host() || output_layout(i).weight || wanted.rows != operand.rows() ||
+      wanted.cols != operand.cols() || !builder().holds(operand))
     return output(i);
   return output(i, builder().mapping_of(operand));
 }
@@ -387,38 +372,41 @@ Operand Lowering::by_replica(const std::string& name, std::vector<uint32_t> word
   return operand;
 }
 
-Operand Lowering::in_order(ValueId id, Order order, std::optional<ValueId> weight) {
-  const Order has = order_of(id);
-  if (order != Order::stored) weight.reset();
-  if (has == order && stored_as(id) == weight) return operand_of(id);
-  const std::tuple key(id, order, weight);
-  const auto known = converted_.find(key);
-  if (known != converted_.end()) return known->second;
+Operand Lowering::in_layout(ValueId id, const ValueLayout& layout) {
+  if (layout_of(id) == layout) return operand_of(id);
+  auto& known = converted_[id];
+  for (const auto& [has, operand] : known)
+    if (has == layout) return operand;
   const TensorType& type = graph_.type(id);
   try {
-    const Operand converted = weight ? stored_operand(id, *weight) : matrix_operand(id, order);
-    lowered_.conversions.push_back({id, has, order, type.elements() * size_of(type.type)});
-    return converted_[key] = converted;
+    const Operand converted = convert(builder(), operand_of(id), type, layout_of(id), layout, steps_);
+    lowered_.conversions.push_back({id, type.elements() * size_of(type.type)});
+    known.emplace_back(layout, converted);
+    return converted;
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("{}: {}", graph_.info(id).name, error.what()));
   }
 }
 
-Operand Lowering::stored_operand(ValueId id, ValueId weight) {
-  const LinearWeight& form = *lowered_.weights.at(weight);
-  // Patterns that are the same now may differ in a later run.
-  if (stored_as(id) && !graph_.type(id).capacity &&
-      lowered_.weights.at(*stored_as(id))->layout().has_order_of(form.layout()))
-    return operand_of(id);
-  const Order order = stored_as(id) ? Order::plain : order_of(id);
-  return form.stored_of(builder(), in_order(id, order), layout_of(graph_.type(id), order), steps_);
+Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, const TensorType& type,
+                          const ValueLayout& from, const ValueLayout& to,
+                          std::vector<program::StepId>& steps) const {
+  const OperandLayout has = operand_layout(type, from), wants = operand_layout(type, to);
+  if (to.weight) {
+    // Patterns that are the same now may differ in a later run.
+    if (from.weight && !type.capacity && has.has_order_of(wants)) return operand;
+    if (from.weight)
+      return convert(builder, convert(builder, operand, type, from, kRows, steps), type, kRows, to, steps);
+    return weight(*to.weight).stored_of(builder, operand, has, steps);
+  }
+  if (from.weight) return weight(*from.weight).matrix_of(builder, operand, wants, steps);
+  if (type.elements() == 1) return operand;
+  return builder.bring(operand, has, wants, steps);
 }
 
-Operand Lowering::matrix_operand(ValueId id, Order order) {
-  const TensorType& type = graph_.type(id);
-  if (stored_as(id)) return weight(id).matrix_of(builder(), operand_of(id), layout_of(type, order), steps_);
-  if (type.elements() == 1) return operand_of(id);
-  return builder().bring(operand_of(id), layout_of(type, order_of(id)), layout_of(type, order), steps_);
+OperandLayout Lowering::operand_layout(const TensorType& type, const ValueLayout& layout) const {
+  if (layout.weight) return weight(*layout.weight).layout();
+  return matrix_layout(type, layout.transposed);
 }
 
 Operand Lowering::as_type(const Operand& operand, Type type) {
@@ -482,15 +470,23 @@ bool Lowering::is_read_later(ValueId id, const Node& update) const {
 void Lowering::skip(const Node& node) { skipped_[static_cast<size_t>(&node - graph_.nodes().data())] = true; }
 
 void Lowering::lower(uint32_t index) {
+  const Node& node = graph_.nodes()[index];
+  add_as(index, [&] { node.operation->lower(*this, node); });
+}
+
+template <class Add>
+void Lowering::add_as(uint32_t node, const Add& add) {
   const program::Program& program = builders_.front().program();
-  Lowered::Sets& sets = lowered_.sets[index];
-  sets.first_set = static_cast<uint32_t>(program.compute_sets().size());
-  sets.first_copy = static_cast<uint32_t>(program.copy_sets().size());
-  sets.first_collective = static_cast<uint32_t>(program.collectives().size());
-  graph_.nodes()[index].operation->lower(*this, graph_.nodes()[index]);
-  sets.last_set = static_cast<uint32_t>(program.compute_sets().size());
-  sets.last_copy = static_cast<uint32_t>(program.copy_sets().size());
-  sets.last_collective = static_cast<uint32_t>(program.collectives().size());
+  const auto size = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
+  Lowered::Sets sets;
+  sets.first_set = size(program.compute_sets());
+  sets.first_copy = size(program.copy_sets());
+  sets.first_collective = size(program.collectives());
+  add();
+  sets.last_set = size(program.compute_sets());
+  sets.last_copy = size(program.copy_sets());
+  sets.last_collective = size(program.collectives());
+  lowered_.sets[node].push_back(sets);
 }
 
 /// By value: whether replicas compute values of their own.
@@ -540,7 +536,7 @@ void Lowering::assign() {
 void Lowering::place_outputs() {
   std::set<ValueId> bound;
   for (const auto& [name, id] : graph_.outputs()) {
-    const Operand operand = is_converted_output(id) ? in_order(id, Order::plain) : operand_of(id);
+    const Operand operand = is_converted_output(id) ? in_layout(id, kRows) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
     const ops::Builder& builder = builder_of(id);

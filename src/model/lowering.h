@@ -9,22 +9,20 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "model/layout.h"
 #include "model/operation.h"
-#include "model/order.h"
 #include "model/weight.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
 
 namespace tessera::model {
 
-/// A conversion of a value between orders that the program contains.
+/// A conversion of a value between layouts that the program contains.
 struct Conversion {
   ValueId value = 0;
-  Order from = Order::plain;
-  Order to = Order::plain;
   uint64_t bytes = 0;
 };
 
@@ -38,21 +36,21 @@ struct LoweredFunction;
 
 /// Where the values of a lowered graph are.
 struct Lowered {
-  ChosenOrders orders;
+  ChosenLayouts layouts;
   std::vector<std::optional<ops::Operand>> operands;  ///< by value
   std::map<std::string, ops::Operand> outputs;        ///< of the graph, in the order of their values
   std::map<ValueId, ops::Operand> micro_batches;      ///< inputs with all micro-batches, plain
   std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
-  StoredAs stored_as;
+  WeightForms forms;
   std::vector<ValueId> gaps;  ///< gradients to clear when their pattern changes
   std::vector<Conversion> conversions;
   std::vector<ByReplica> by_replica;
-  /// By node: the compute sets, copy sets and collectives that it added are [first, last) of the program's.
+  /// Compute sets, copy sets and collectives [first, last) of the program.
   struct Sets {
     uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
     uint32_t first_collective = 0, last_collective = 0;
   };
-  std::vector<Sets> sets;
+  std::vector<std::vector<Sets>> sets;  ///< by node: those that it added, or its function when it was lowered
   std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< of a stage
 };
 
@@ -80,7 +78,7 @@ class Lowering {
   }
   bool on_host() const { return builders_.front().is_host(); }
 
-  /// Of the node being lowered: an input or output in its chosen order.
+  /// Of the node being lowered: an input or output in its chosen layout.
   ops::Operand input(size_t i);
   ops::Operand output(size_t i);
   /// Where a new temporary shall lie on tiles; empty: spread over all of them.
@@ -92,8 +90,8 @@ class Lowering {
   void take_result(size_t i, const LoweredFunction& function, const ops::Operand& result);
   /// On the tiles of an operand of the same shape, as elementwise results are.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
-  Order input_order(size_t i) const { return choice().inputs.at(i); }
-  Order output_order(size_t i) const { return choice().outputs.at(i); }
+  const ValueLayout& input_layout(size_t i) const { return choice().inputs.at(i); }
+  const ValueLayout& output_layout(size_t i) const { return choice().outputs.at(i); }
   /// The plan that its cost was taken from; null: there is none.
   template <class Plan>
   const Plan* planned() const {
@@ -110,26 +108,33 @@ class Lowering {
     return found == kept_.end() ? nullptr : std::any_cast<T>(&found->second);
   }
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
-  /// A value in an order, stored as a weight: itself, or a conversion. Throws UsageError for a sparse value
-  /// whose form is not the weight's.
-  ops::Operand in_order(ValueId id, Order order, std::optional<ValueId> weight = {});
+  /// A value in a layout: itself, or a conversion. Throws UsageError for a sparse value whose form is another
+  /// weight's.
+  ops::Operand in_layout(ValueId id, const ValueLayout& layout);
   /// A value as another one lies.
-  ops::Operand brought(ValueId id, ValueId as) { return in_order(id, order_of(as), stored_as(as)); }
-  Order order_of(ValueId id) const { return lowered_.orders.values.at(id); }
-  bool lies_as(ValueId id, ValueId other) const {
-    return order_of(id) == order_of(other) && stored_as(id) == stored_as(other);
-  }
+  ops::Operand brought(ValueId id, ValueId as) { return in_layout(id, layout_of(as)); }
+  /// The operand in another layout: itself, or a temporary that the steps fill. What conversions cost is
+  /// counted with this as well.
+  ops::Operand convert(const ops::Builder& builder, const ops::Operand& operand, const TensorType& type,
+                       const ValueLayout& from, const ValueLayout& to,
+                       std::vector<program::StepId>& steps) const;
+  ops::OperandLayout operand_layout(const TensorType& type, const ValueLayout& layout) const;
+  const ValueLayout& layout_of(ValueId id) const { return lowered_.layouts.values.at(id); }
   /// Where a value lies that is computed already.
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
   /// A row of equally many words for each replica.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
-  const std::optional<ValueId>& stored_as(ValueId id) const { return lowered_.stored_as.at(id); }
+  /// The weight in whose form a value lies.
+  const std::optional<ValueId>& form_of(ValueId id) const { return lowered_.forms.at(id); }
+  /// The layout of a value as products read it as a weight.
+  ValueLayout weight_layout(ValueId id) const { return {.weight = weight_of(lowered_.forms, id)}; }
   /// The weight that products read a value as.
-  LinearWeight& weight(ValueId id) { return *lowered_.weights.at(weight_of(lowered_.stored_as, id)); }
-  /// A function of the graph, lowered when it is called first.
-  const LoweredFunction& function(const std::shared_ptr<const Graph>& body);
+  LinearWeight& weight(ValueId id) { return *lowered_.weights.at(weight_of(lowered_.forms, id)); }
+  const LinearWeight& weight(ValueId id) const { return *lowered_.weights.at(weight_of(lowered_.forms, id)); }
+  /// The function of a call, lowered when it is called first.
+  const LoweredFunction& function(const Node& call);
   /// The operand in another type: itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Rounds an operand into another one, if they are not the same.
@@ -168,14 +173,15 @@ class Lowering {
   void place_weights();
   void place_weight(ValueId id);
   bool is_forward_only(ValueId weight) const;
-  ops::Operand stored_operand(ValueId id, ValueId weight);
-  ops::Operand matrix_operand(ValueId id, Order order);
   void place_values();
   void place_micro_batches();
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
   void lower_all(bool repeated);
   void lower(uint32_t node);
+  /// Adds to a program, and notes what as the node's.
+  template <class Add>
+  void add_as(uint32_t node, const Add& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   std::shared_ptr<const std::byte> contents_of(ValueId id);
   void place_outputs();
@@ -183,9 +189,9 @@ class Lowering {
   std::vector<bool> differ_between_replicas() const;
   /// Whether a value lies in the form of a weight, and its caller wants a matrix.
   bool is_converted_output(ValueId id) const {
-    return !is_function_ && order_of(id) == Order::stored && !graph_.type(id).pattern;
+    return !is_function_ && layout_of(id).weight && !graph_.type(id).pattern;
   }
-  const OrderChoice& choice() const { return lowered_.orders.nodes.at(node_); }
+  const LayoutChoice& choice() const { return lowered_.layouts.nodes.at(node_); }
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
@@ -199,7 +205,7 @@ class Lowering {
   std::vector<ops::Builder> builders_;  ///< by stage, if a machine's chips are divided among them
   std::set<ValueId> bound_;
   Lowered lowered_;
-  std::map<std::tuple<ValueId, Order, std::optional<ValueId>>, ops::Operand> converted_;
+  std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;
   std::map<ValueId, std::any> kept_;
   std::vector<bool> skipped_;
   std::vector<program::StepId> before_;

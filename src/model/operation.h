@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/order.h"
+#include "model/layout.h"
 #include "ops/product_problem.h"
 
 namespace tessera::model {
@@ -105,8 +105,8 @@ struct Operation {
   /// Gradients of the inputs, in their order; null: there are none.
   Gradients (*gradient)(const Differentiation&) = nullptr;
   std::vector<Array> (*reference)(const Evaluation&) = nullptr;
-  /// The orders of inputs and outputs in which the operation can run.
-  std::vector<OrderChoice> (*orders)(const OrderQuery&, const Node&) = nullptr;
+  /// The layouts of inputs and outputs in which the operation can run.
+  std::vector<LayoutChoice> (*layouts)(Lowering&, const Node&) = nullptr;
   void (*lower)(Lowering&, const Node&) = nullptr;
   std::vector<Case> (*cases)() = nullptr;
   Traits traits = {};

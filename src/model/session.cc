@@ -234,11 +234,11 @@ void Session::Impl::change_pattern(ValueId parameter, const Pattern& pattern) {
   const Pattern before = changed.pattern();
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   for (ValueId id = 0; id < graph.values().size(); ++id)
-    if (is_own_state(id) && lowered.stored_as[id] == parameter) values.emplace_back(id, read(id));
+    if (is_own_state(id) && lowered.forms[id] == parameter) values.emplace_back(id, read(id));
   changed.set_pattern(pattern);
   for (const auto& [id, old] : values) write(id, moved(before, old, pattern));
   for (ValueId id : lowered.gaps) {
-    if (lowered.stored_as[id] != parameter) continue;
+    if (lowered.forms[id] != parameter) continue;
     std::vector<std::byte> zeros(variable(id).bytes());
     session->write(variable(id).name, view(id, zeros));
   }

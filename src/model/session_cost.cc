@@ -81,12 +81,13 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.cycles = by_phase(profile.cycles);
   cost.balance = balance_of(executable(), profile);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
-    const Lowered::Sets& sets = lowered.sets[n];
     program::PhaseTimes cycles, seconds;
     const auto add = [&](const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; };
-    for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
-    for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
-    for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) add(profile.collectives[c]);
+    for (const Lowered::Sets& sets : lowered.sets[n]) {
+      for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
+      for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
+      for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) add(profile.collectives[c]);
+    }
     cost.operations.push_back({std::string(graph.nodes()[n].operation->name),
                                graph.info(graph.nodes()[n].outputs[0]).name,
                                measured ? seconds.total() : cycles.total() / clock, by_phase(cycles)});

@@ -50,6 +50,7 @@ struct Session::Impl {
   const Variable& variable(ValueId id) const {
     return executable().program->variable(lowered.operands[id]->variable);
   }
+  bool transposed(ValueId id) const { return lowered.layouts.values[id].transposed; }
   bool is_state(ValueId id) const {
     return graph.info(id).kind == Kind::parameter || graph.info(id).kind == Kind::state;
   }
@@ -86,9 +87,9 @@ struct Session::Impl {
   /// On a host parameters are bound where the owner has them, if both have them in the form of weights, or
   /// neither does.
   void find_bound() {
-    const StoredAs stored = stored_values(graph);
+    const WeightForms forms = weight_forms(graph);
     for (const auto& [own, id] : shared)
-      if (stored[own].has_value() == owner->lowered.stored_as[id].has_value()) in_place.insert(own);
+      if (forms[own].has_value() == owner->lowered.forms[id].has_value()) in_place.insert(own);
   }
 
   void follow_patterns() {
@@ -110,7 +111,7 @@ struct Session::Impl {
   engine::Binding binding_of_shared(ValueId own, ValueId id) const {
     const FieldView memory = owner->session->memory_of(owner->variable(id).name);
     const Variable& v = variable(own);
-    if (lowered.orders.values[own] == owner->lowered.orders.values[id]) {
+    if (transposed(own) == owner->transposed(id)) {
       if (v.rows == memory.rows && v.cols == memory.cols)
         return {variable_of(own), memory.data, memory.row_stride, 1};
       throw UsageError(fmt::format("'{}' has another form than in the session that it is shared with",
@@ -142,8 +143,8 @@ struct Session::Impl {
   }
 
   LinearWeight* weight(ValueId id) const {
-    const auto& stored = lowered.stored_as[id];
-    return stored ? lowered.weights.at(*stored).get() : nullptr;
+    const auto& form = lowered.forms[id];
+    return form ? lowered.weights.at(*form).get() : nullptr;
   }
 
   FieldView view(ValueId id, std::vector<std::byte>& bytes) const {
@@ -175,7 +176,7 @@ struct Session::Impl {
   /// A matrix of `rows` rows, transposed if the value is stored so.
   std::vector<float> reordered(std::span<const float> values, uint32_t rows, ValueId id) const {
     std::vector<float> result(values.begin(), values.end());
-    if (lowered.orders.values[id] != Order::transposed) return result;
+    if (!transposed(id)) return result;
     const size_t cols = values.size() / rows;
     for (size_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
     return result;
@@ -186,7 +187,7 @@ struct Session::Impl {
     const int64_t cols = graph.type(id).cols();
     const uint64_t of_replica = graph.replica_type(id).elements();
     const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
-    if (lowered.orders.values[id] == Order::transposed) return {operand.variable, data, 1, cols, next};
+    if (transposed(id)) return {operand.variable, data, 1, cols, next};
     return {operand.variable, data, cols, 1, next};
   }
 

@@ -37,8 +37,4 @@ std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const Ten
   return std::make_unique<HostSparseWeight>(type, name);
 }
 
-Order activation_order(const TensorType& weight, const machine::Machine& machine) {
-  return machine.kind == machine::Kind::host && !weight.pattern ? Order::plain : Order::transposed;
-}
-
 }  // namespace tessera::model

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/run.h"
-#include "model/order.h"
+#include "model/layout.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
 #include "ops/product_problem.h"
@@ -48,6 +48,8 @@ class LinearWeight {
   virtual Type gradient_type() const = 0;
   /// Types of X and Y.
   virtual Type activation_type() const = 0;
+  /// Layout of X and Y.
+  virtual ValueLayout activations() const { return kTransposed; }
   /// Whether gradients leave places unwritten, where the variable has to be 0.
   virtual bool gradient_has_gaps() const { return false; }
   /// Whether products take a mask.
@@ -84,8 +86,5 @@ class LinearWeight {
 /// `forward_only`, there are no gradients.
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
                                           const std::string& name, uint32_t n, bool forward_only);
-
-/// The order in which such a weight takes activations.
-Order activation_order(const TensorType& weight, const machine::Machine& machine);
 
 }  // namespace tessera::model

@@ -44,7 +44,7 @@ constexpr Operation kAccumulate[] = {{"accumulate",
                                       infer,
                                       nullptr,
                                       reference,
-                                      same_orders,
+                                      same_layouts,
                                       lower,
                                       cases,
                                       {.keeps_zeros = always_keeps_zeros}}};

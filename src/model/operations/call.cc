@@ -77,22 +77,23 @@ std::vector<Array> reference(const Evaluation& e) {
 }
 
 /// Those that were chosen for the function.
-std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
+std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   const Graph& function = *node.body;
-  const StoredAs stored = stored_values(function, true);
-  const ChosenOrders chosen = choose_orders({function, query.machine, stored});
-  OrderChoice choice;
-  for (ValueId id : function.inputs()) choice.inputs.push_back(chosen.values[id]);
+  const std::vector<ValueLayout>& inside = l.function(node).body.layouts.values;
+  LayoutChoice choice;
+  for (ValueId id : function.inputs()) {
+    const ValueId given = node.inputs[choice.inputs.size()];
+    choice.inputs.push_back(inside[id].weight ? l.weight_layout(given) : inside[id]);
+  }
   for (const auto& [name, id] : function.outputs()) {
-    const ValueId result = node.outputs[choice.outputs.size()];
-    const Order inside = stored[id] ? Order::plain : chosen.values[id];
-    choice.outputs.push_back(query.is_stored(result) ? Order::stored : inside);
+    const auto& form = l.form_of(node.outputs[choice.outputs.size()]);
+    choice.outputs.push_back(form ? ValueLayout{.weight = form} : inside[id].weight ? kRows : inside[id]);
   }
   return {choice};
 }
 
 void lower(Lowering& l, const Node& node) {
-  const LoweredFunction& function = l.function(node.body);
+  const LoweredFunction& function = l.function(node);
   std::vector<ops::Operand> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.argument(i, function));
   std::vector<size_t> converted;
@@ -126,7 +127,7 @@ std::vector<Case> cases() {
 }
 
 constexpr Operation kCall[] = {
-    {"call", 0, std::numeric_limits<size_t>::max(), infer, gradient, reference, orders, lower, cases}};
+    {"call", 0, std::numeric_limits<size_t>::max(), infer, gradient, reference, layouts, lower, cases}};
 
 }  // namespace
 

@@ -65,14 +65,13 @@ void lower(Lowering& l, const Node& node) {
                             .keep = static_cast<float>(1 - rate_of(node)),
                             .seed = seed_of(node),
                             .operation = stream_of(node),
-                            .transposed = l.input_order(0) == Order::transposed,
+                            .transposed = l.input_layout(0).transposed,
                             .by_replica = l.graph().replicas() > 1},
         {in, step_of(l), out});
 }
 
-std::vector<OrderChoice> orders(const OrderQuery&, const Node&) {
-  return {{{Order::plain, Order::plain}, {Order::plain}},
-          {{Order::transposed, Order::plain}, {Order::transposed}}};
+std::vector<LayoutChoice> layouts(Lowering&, const Node&) {
+  return {{{kRows, kRows}, {kRows}}, {{kTransposed, kRows}, {kTransposed}}};
 }
 
 std::vector<Case> cases() {
@@ -91,7 +90,7 @@ constexpr Operation kDropout[] = {{.name = "dropout",
                                    .infer = infer,
                                    .gradient = gradient,
                                    .reference = reference,
-                                   .orders = orders,
+                                   .layouts = layouts,
                                    .lower = lower,
                                    .cases = cases,
                                    .traits = {.draws = true}}};

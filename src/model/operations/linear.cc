@@ -145,25 +145,25 @@ std::vector<Array> weight_gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
-/// X and Y in the weight's order; the bias is a row on hosts and a column on tiles.
-std::vector<OrderChoice> forward_orders(const OrderQuery& query, const Node& node) {
-  const Order order = activation_order(query.type(node.inputs[1]), query.machine);
-  OrderChoice choice{{order, Order::stored}, {order}};
-  const bool is_host = query.machine.kind == machine::Kind::host;
-  if (node.inputs.size() > 2) choice.inputs.push_back(is_host ? Order::plain : Order::transposed);
+/// X and Y as the weight takes them; the bias is a row on hosts and a column on tiles.
+std::vector<LayoutChoice> forward_layouts(Lowering& l, const Node& node) {
+  const ValueLayout activations = l.weight(node.inputs[1]).activations();
+  LayoutChoice choice{{activations, l.weight_layout(node.inputs[1])}, {activations}};
+  if (node.inputs.size() > 2) choice.inputs.push_back(l.on_host() ? kRows : kTransposed);
   return {choice};
 }
 
-std::vector<OrderChoice> input_gradient_orders(const OrderQuery& query, const Node& node) {
-  const Order order = activation_order(query.type(node.inputs[1]), query.machine);
-  OrderChoice choice{{order, Order::stored}, {order}};
-  if (node.inputs.size() > 2) choice.inputs.push_back(order);
+std::vector<LayoutChoice> input_gradient_layouts(Lowering& l, const Node& node) {
+  const ValueLayout activations = l.weight(node.inputs[1]).activations();
+  LayoutChoice choice{{activations, l.weight_layout(node.inputs[1])}, {activations}};
+  if (node.inputs.size() > 2) choice.inputs.push_back(activations);
   return {choice};
 }
 
-std::vector<OrderChoice> weight_gradient_orders(const OrderQuery& query, const Node& node) {
-  const Order order = activation_order(query.type(node.inputs[2]), query.machine);
-  return {{{order, order, Order::stored}, {Order::stored}}};
+std::vector<LayoutChoice> weight_gradient_layouts(Lowering& l, const Node& node) {
+  const ValueLayout activations = l.weight(node.inputs[2]).activations(),
+                    weight = l.weight_layout(node.inputs[2]);
+  return {{{activations, activations, weight}, {weight}}};
 }
 
 /// Runs the product with all operands in the types of the weight's products: 16-bit values of a host are
@@ -216,7 +216,7 @@ void lower_input_gradient(Lowering& l, const Node& node) {
 const Node* sole_update(const Lowering& l, const Node& node) {
   const Node* update = l.sole_user(0);
   if (update == nullptr || !is_update(*update) || update->inputs[0] != node.outputs[0] || node.repeated ||
-      !l.lies_as(node.outputs[0], update->outputs[0]) || !may_update_in_place(l, *update))
+      !(l.layout_of(node.outputs[0]) == l.layout_of(update->outputs[0])) || !may_update_in_place(l, *update))
     return nullptr;
   const bool has_inputs = std::ranges::all_of(
       update->inputs, [&](ValueId id) { return id == node.outputs[0] || l.is_computed(id); });
@@ -319,7 +319,7 @@ constexpr Operation kLinear[] = {
      infer_forward,
      gradient,
      forward_reference,
-     forward_orders,
+     forward_layouts,
      lower_forward,
      forward_cases,
      {.weight = {{1, Product::forward}}},
@@ -330,7 +330,7 @@ constexpr Operation kLinear[] = {
      infer_input_gradient,
      nullptr,
      input_gradient_reference,
-     input_gradient_orders,
+     input_gradient_layouts,
      lower_input_gradient,
      input_gradient_cases,
      {.weight = {{1, Product::input_gradient}}},
@@ -341,7 +341,7 @@ constexpr Operation kLinear[] = {
      infer_weight_gradient,
      nullptr,
      weight_gradient_reference,
-     weight_gradient_orders,
+     weight_gradient_layouts,
      lower_weight_gradient,
      weight_gradient_cases,
      {.weight = {{2, Product::sddmm}}}},

@@ -54,7 +54,7 @@ std::vector<Array> reference(const Evaluation& e) {
 
 void lower(Lowering& l, const Node& node) {
   const ops::Operand logits = l.input(0), labels = l.input(1), loss = l.output(0);
-  const bool classes_in_rows = l.input_order(0) == Order::transposed;
+  const bool classes_in_rows = l.input_layout(0).transposed;
   const uint32_t classes = classes_in_rows ? logits.rows() : logits.cols();
   const uint32_t columns = classes_in_rows ? logits.cols() : logits.rows();
   const ops::Operand losses = l.temporary("losses", Type::f32, labels.rows(), labels.cols());
@@ -76,9 +76,8 @@ void lower(Lowering& l, const Node& node) {
 }
 
 /// Labels lie along the dimension that holds the rows of the logits.
-std::vector<OrderChoice> orders(const OrderQuery&, const Node&) {
-  return {{{Order::plain, Order::transposed}, {Order::plain, Order::plain}},
-          {{Order::transposed, Order::plain}, {Order::plain, Order::transposed}}};
+std::vector<LayoutChoice> layouts(Lowering&, const Node&) {
+  return {{{kRows, kTransposed}, {kRows, kRows}}, {{kTransposed, kRows}, {kRows, kTransposed}}};
 }
 
 std::vector<Case> cases() {
@@ -91,7 +90,7 @@ std::vector<Case> cases() {
        .below = 33}};
 }
 
-constexpr Operation kLoss[] = {{"cross_entropy", 2, 2, infer, gradient, reference, orders, lower, cases}};
+constexpr Operation kLoss[] = {{"cross_entropy", 2, 2, infer, gradient, reference, layouts, lower, cases}};
 
 }  // namespace
 

@@ -249,8 +249,8 @@ std::vector<Case> gradients_cases() {
 constexpr size_t kAnyNumber = ~size_t{0};
 
 constexpr Operation kNeurons[] = {
-    {"spiking_neurons", 2, 3, infer, gradient, reference, plain_orders, lower, cases},
-    {"spiking_neurons_gradients", 3, kAnyNumber, infer_gradients, nullptr, gradients_reference, plain_orders,
+    {"spiking_neurons", 2, 3, infer, gradient, reference, row_layouts, lower, cases},
+    {"spiking_neurons_gradients", 3, kAnyNumber, infer_gradients, nullptr, gradients_reference, row_layouts,
      lower_gradients, gradients_cases},
 };
 

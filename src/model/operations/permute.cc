@@ -42,9 +42,7 @@ std::vector<Array> reference(const Evaluation& e) {
 }
 
 /// Rows are gathered.
-std::vector<OrderChoice> orders(const OrderQuery&, const Node&) {
-  return {{{Order::transposed}, {Order::transposed}}};
-}
+std::vector<LayoutChoice> layouts(Lowering&, const Node&) { return {{{kTransposed}, {kTransposed}}}; }
 
 void lower(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
@@ -58,7 +56,7 @@ std::vector<Case> cases() {
   return {{{{Type::f32, {3, 4, 7}, {}, {}}}, attributes}, {{{Type::f16, {9, 7}, {}, {}}}, attributes}};
 }
 
-constexpr Operation kPermute[] = {{"permute", 1, 1, infer, gradient, reference, orders, lower, cases}};
+constexpr Operation kPermute[] = {{"permute", 1, 1, infer, gradient, reference, layouts, lower, cases}};
 
 }  // namespace
 

@@ -98,7 +98,7 @@ void lower(Lowering& l, const Node& node) {
   const Type type = l.builder().type_of(in), to = l.builder().type_of(out);
   const auto scale = static_cast<float>(scale_of<op>(node));
   if (over != Over::all) {
-    const bool over_rows = (over == Over::rows) == (l.input_order(0) == Order::plain);
+    const bool over_rows = (over == Over::rows) == (!l.input_layout(0).transposed);
     return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), over_rows, type, to, scale}, {in, out});
   }
   if (in.rows() == 1 || in.cols() == 1)
@@ -114,13 +114,13 @@ void lower(Lowering& l, const Node& node) {
         {partial, out});
 }
 
-std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
+std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   // Padding adds nothing.
   const bool is_sum = node.operation->name != "max";
-  if (query.is_stored(node.inputs[0]) && is_sum && over_of(node) == Over::all)
-    return {{{Order::stored}, {Order::plain}}};
-  const Order out = over_of(node) == Over::all ? Order::plain : Order::transposed;
-  return {{{Order::plain}, {Order::plain}}, {{Order::transposed}, {out}}};
+  if (const auto& form = l.form_of(node.inputs[0]); form && is_sum && over_of(node) == Over::all)
+    return {{{ValueLayout{.weight = form}}, {kRows}}};
+  const ValueLayout& out = over_of(node) == Over::all ? kRows : kTransposed;
+  return {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
 }
 
 template <Reduction op>
@@ -158,7 +158,7 @@ std::vector<Array> expand_reference(const Evaluation& e) {
 void lower_expand(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
   ops::Broadcast broadcast = *broadcast_of(l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]));
-  if (l.output_order(0) == Order::transposed) broadcast = transposed(broadcast);
+  if (l.output_layout(0).transposed) broadcast = transposed(broadcast);
   l.add(ops::BinaryProblem{kernels::Binary::maximum, l.builder().type_of(out), out.rows(), out.cols(), 1,
                            broadcast, broadcast},
         {in, in, out});
@@ -174,7 +174,7 @@ std::vector<Case> expand_cases() {
 
 template <Reduction op>
 constexpr Operation reduction(std::string_view name) {
-  return {name, 1, 1, infer<op>, gradient<op>, reference<op>, orders, lower<op>, cases<op>};
+  return {name, 1, 1, infer<op>, gradient<op>, reference<op>, layouts, lower<op>, cases<op>};
 }
 
 constexpr Operation kReduce[] = {
@@ -183,7 +183,7 @@ constexpr Operation kReduce[] = {
     reduction<Reduction::sum_of_squares>("sum_of_squares"),
     {"expand", 1, 1, infer_expand,
      [](const Differentiation& d) { return Gradients{sum_to(*d.dy[0], d.input(0).type())}; },
-     expand_reference, same_orders, lower_expand, expand_cases},
+     expand_reference, same_layouts, lower_expand, expand_cases},
 };
 
 Value reduce(const char* operation, Value x, std::string over, double scale = 1) {

@@ -56,7 +56,7 @@ constexpr Operation kReplicas[] = {
      infer,
      nullptr,
      reference,
-     same_orders,
+     same_layouts,
      lower,
      cases,
      {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean}}};

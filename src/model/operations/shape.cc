@@ -29,8 +29,8 @@ std::vector<Array> transpose_reference(const Evaluation& e) {
   return {y};
 }
 
-std::vector<OrderChoice> transpose_orders(const OrderQuery&, const Node&) {
-  return {{{Order::plain}, {Order::transposed}}, {{Order::transposed}, {Order::plain}}};
+std::vector<LayoutChoice> transpose_layouts(Lowering&, const Node&) {
+  return {{{kRows}, {kTransposed}}, {{kTransposed}, {kRows}}};
 }
 
 void lower_alias(Lowering& l, const Node&) { l.alias_output(0, l.input(0)); }
@@ -54,12 +54,11 @@ bool turns_vector(const TensorType& a, const TensorType& b) {
   return (a.cols() == 1 && b.rows() == 1) || (a.rows() == 1 && b.cols() == 1);
 }
 
-std::vector<OrderChoice> reshape_orders(const OrderQuery& query, const Node& node) {
-  const TensorType &in = query.type(node.inputs[0]), &out = query.type(node.outputs[0]);
-  if (keeps_matrix(in, out)) return same_orders(query, node);
-  if (turns_vector(in, out))
-    return {{{Order::plain}, {Order::transposed}}, {{Order::transposed}, {Order::plain}}};
-  return plain_orders(query, node);
+std::vector<LayoutChoice> reshape_layouts(Lowering& l, const Node& node) {
+  const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
+  if (keeps_matrix(in, out)) return same_layouts(l, node);
+  if (turns_vector(in, out)) return {{{kRows}, {kTransposed}}, {{kTransposed}, {kRows}}};
+  return row_layouts(l, node);
 }
 
 void lower_reshape(Lowering& l, const Node& node) {
@@ -98,7 +97,7 @@ Axis axis_of(const TensorType& type, int64_t dimension) {
 
 /// The boxes of elements [begin, begin + count) of an axis.
 std::vector<program::Box> boxes_of(const TensorType& type, const Axis& axis, uint32_t begin, uint32_t count,
-                                   Order order) {
+                                   bool transposed) {
   std::vector<program::Box> boxes;
   if (axis.is_column) {
     boxes.push_back({0, type.rows(), begin, count});
@@ -106,7 +105,7 @@ std::vector<program::Box> boxes_of(const TensorType& type, const Axis& axis, uin
     for (uint32_t i = 0; i < axis.outer; ++i)
       boxes.push_back({(i * axis.size + begin) * axis.inner, count * axis.inner, 0, type.cols()});
   }
-  if (order == Order::transposed)
+  if (transposed)
     for (program::Box& box : boxes) box = {box.col, box.cols, box.row, box.rows};
   return boxes;
 }
@@ -186,14 +185,14 @@ std::vector<Array> slice_reference(const Evaluation& e) {
 void lower_slice(Lowering& l, const Node& node) {
   const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
   const int64_t dimension = node.integer("dimension");
-  const Order order = l.input_order(0);
+  const bool transposed = l.input_layout(0).transposed;
   const auto count = out.shape[dimension];
-  l.run(
-      l.builder().copy({"slice",
-                        {copy_boxes(l.input(0),
-                                    boxes_of(in, axis_of(in, dimension),
-                                             static_cast<uint32_t>(node.integer("begin")), count, order),
-                                    l.output(0), boxes_of(out, axis_of(out, dimension), 0, count, order))}}));
+  l.run(l.builder().copy(
+      {"slice",
+       {copy_boxes(l.input(0),
+                   boxes_of(in, axis_of(in, dimension), static_cast<uint32_t>(node.integer("begin")), count,
+                            transposed),
+                   l.output(0), boxes_of(out, axis_of(out, dimension), 0, count, transposed))}}));
 }
 
 std::vector<Case> slice_cases() {
@@ -252,15 +251,15 @@ std::vector<Array> concatenate_reference(const Evaluation& e) {
 void lower_concatenate(Lowering& l, const Node& node) {
   const TensorType& out = l.graph().type(node.outputs[0]);
   const int64_t dimension = node.integer("dimension");
-  const Order order = l.output_order(0);
+  const bool transposed = l.output_layout(0).transposed;
   program::CopySet set{"concatenate", {}};
   uint32_t begin = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const TensorType& in = l.graph().type(node.inputs[i]);
     const uint32_t count = in.shape[dimension];
-    set.groups.push_back(copy_boxes(l.input(i), boxes_of(in, axis_of(in, dimension), 0, count, order),
+    set.groups.push_back(copy_boxes(l.input(i), boxes_of(in, axis_of(in, dimension), 0, count, transposed),
                                     l.output(0),
-                                    boxes_of(out, axis_of(out, dimension), begin, count, order)));
+                                    boxes_of(out, axis_of(out, dimension), begin, count, transposed)));
     begin += count;
   }
   l.run(l.builder().copy(std::move(set)));
@@ -282,7 +281,7 @@ constexpr Operation kShape[] = {
      infer_transpose,
      [](const Differentiation& d) { return Gradients{transpose(*d.dy[0])}; },
      transpose_reference,
-     transpose_orders,
+     transpose_layouts,
      lower_alias,
      [] {
        return std::vector<Case>{{{{Type::f32, {7, 33}, {}, {}}}}, {{{Type::f16, {16, 3}, {}, {}}}}};
@@ -294,13 +293,13 @@ constexpr Operation kShape[] = {
      infer_reshape,
      [](const Differentiation& d) { return Gradients{reshape(*d.dy[0], d.input(0).shape())}; },
      [](const Evaluation& e) { return std::vector<Array>{*e.inputs[0]}; },
-     reshape_orders,
+     reshape_layouts,
      lower_reshape,
      reshape_cases,
      {.aliases = true}},
-    {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_orders, lower_slice, slice_cases},
+    {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_layouts, lower_slice, slice_cases},
     {"concatenate", 1, kMostConcatenated, infer_concatenate, concatenate_gradient, concatenate_reference,
-     same_orders, lower_concatenate, concatenate_cases},
+     same_layouts, lower_concatenate, concatenate_cases},
 };
 
 }  // namespace

@@ -36,8 +36,7 @@ std::vector<Array> reference(const Evaluation& e) {
 
 void lower(Lowering& l, const Node&) {
   const ops::Operand in = l.input(0), out = l.output(0);
-  l.add(ops::SoftmaxProblem{in.rows(), in.cols(), l.input_order(0) == Order::transposed,
-                            l.builder().type_of(in)},
+  l.add(ops::SoftmaxProblem{in.rows(), in.cols(), l.input_layout(0).transposed, l.builder().type_of(in)},
         {in, out});
 }
 
@@ -47,7 +46,7 @@ std::vector<Case> cases() {
           {.inputs = {{Type::f16, {5, 33}, {}, {}}}, .low = -4, .high = 4}};
 }
 
-constexpr Operation kSoftmax[] = {{"softmax", 1, 1, infer, gradient, reference, same_orders, lower, cases}};
+constexpr Operation kSoftmax[] = {{"softmax", 1, 1, infer, gradient, reference, same_layouts, lower, cases}};
 
 }  // namespace
 

@@ -133,20 +133,20 @@ ops::SpikingTilePartition partition_of(const Node& node, const Graph& graph,
                                 {per_tile.begin(), per_tile.end()});
 }
 
-std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
-  std::vector<OrderChoice> choices = plain_orders(query, node);
-  if (query.machine.kind == machine::Kind::host) return choices;
-  const std::vector<SpikingProblem> problems = spiking_problems_of(node, query.type(node.inputs[0]));
-  const ops::SpikingTilePartition partition = partition_of(node, query.graph, query.machine);
+std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  if (l.builder().machine().kind == machine::Kind::host) return choices;
+  const std::vector<SpikingProblem> problems = spiking_problems_of(node, l.graph().type(node.inputs[0]));
+  const ops::SpikingTilePartition partition = partition_of(node, l.graph(), l.builder().machine());
   auto& mappings = choices[0].mappings;
   mappings.resize(node.inputs.size());
   mappings[0] = ops::map_lists(partition.layers[0], problems[0].steps, problems[0].in_capacity);
   mappings[1] = ops::map_lists(partition.layers[0], problems[0].steps, 2);
   size_t next = first_parameter(node.operation->name);
-  for (size_t l = 0; l < problems.size(); ++l)
-    for (const SpikingParameter& parameter : parameters_of(problems[l].layer)) {
+  for (size_t i = 0; i < problems.size(); ++i)
+    for (const SpikingParameter& parameter : parameters_of(problems[i].layer)) {
       if (parameter.name == "weight" || parameter.name == "recurrent")
-        mappings[next] = ops::map_neurons(partition.layers[l], parameter.rows);
+        mappings[next] = ops::map_neurons(partition.layers[i], parameter.rows);
       ++next;
     }
   return choices;
@@ -418,7 +418,7 @@ constexpr Operation kSpiking[] = {
      .infer = infer,
      .gradient = gradient,
      .reference = spiking_reference,
-     .orders = orders,
+     .layouts = layouts,
      .lower = lower,
      .cases = cases,
      .traits = {.draws = true, .lists = list_operands}},
@@ -428,7 +428,7 @@ constexpr Operation kSpiking[] = {
      infer_gradients,
      nullptr,
      spiking_gradients_reference,
-     orders,
+     layouts,
      lower_gradients,
      gradients_cases,
      {.lists = list_operands}},

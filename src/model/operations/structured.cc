@@ -144,18 +144,18 @@ ops::StructuredProblem problem_of(const Graph& graph, const Node& node, bool tra
           .gradients = is_gradients(node.operation->name)};
 }
 
-/// Samples either way, parameters plain. On tiles features are rows: samples in rows would be converted.
-std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
+/// Samples either way, parameters as rows. On tiles features are rows: samples in rows would be converted.
+std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   const size_t samples = is_gradients(node.operation->name) ? 2 : 1;
-  std::vector<OrderChoice> choices;
-  for (const Order order : {Order::plain, Order::transposed}) {
-    OrderChoice choice{std::vector<Order>(node.inputs.size(), Order::plain),
-                       std::vector<Order>(node.outputs.size(), Order::plain)};
-    std::fill_n(choice.inputs.begin(), samples, order);
-    choice.outputs[0] = order;
-    if (order == Order::plain && query.machine.kind != machine::Kind::host) continue;
+  std::vector<LayoutChoice> choices;
+  for (const bool transposed : {false, true}) {
+    if (!transposed && !l.on_host()) continue;
+    LayoutChoice choice{std::vector<ValueLayout>(node.inputs.size(), kRows),
+                        std::vector<ValueLayout>(node.outputs.size(), kRows)};
+    std::fill_n(choice.inputs.begin(), samples, ValueLayout{.transposed = transposed});
+    choice.outputs[0].transposed = transposed;
     const ops::StructuredPlan plan =
-        ops::plan_structured(problem_of(query.graph, node, order == Order::transposed), query.machine);
+        ops::plan_structured(problem_of(l.graph(), node, transposed), l.builder().machine());
     choice.seconds = plan.chosen.total();
     choice.plan = plan;
     choices.push_back(std::move(choice));
@@ -164,7 +164,7 @@ std::vector<OrderChoice> orders(const OrderQuery& query, const Node& node) {
 }
 
 void lower(Lowering& l, const Node& node) {
-  ops::StructuredProblem problem = problem_of(l.graph(), node, l.input_order(0) == Order::transposed);
+  ops::StructuredProblem problem = problem_of(l.graph(), node, l.input_layout(0).transposed);
   const auto is_used = [&](size_t output) { return l.is_used(node.outputs[output]); };
   ops::StructuredOperands operands{.x = l.input(0), .y = problem.gradients ? l.input(1) : l.output(0)};
   for (size_t i = problem.gradients ? 2 : 1; i < node.inputs.size(); ++i)
@@ -253,16 +253,16 @@ std::vector<Case> fastfood_cases() {
 }
 
 constexpr Operation kStructured[] = {
-    {kButterfly[0], 2, 2, infer, gradient, reference, orders, lower, butterfly_cases<false>},
-    {kButterfly[1], 3, 3, infer, nullptr, reference, orders, lower, butterfly_cases<true>},
-    {kKronecker[0], 2, 2, infer, gradient, reference, orders, lower, kronecker_cases<false>},
-    {kKronecker[1], 3, 3, infer, nullptr, reference, orders, lower, kronecker_cases<true>},
-    {kCirculant[0], 2, 2, infer, gradient, reference, orders, lower, circulant_cases<false>},
-    {kCirculant[1], 3, 3, infer, nullptr, reference, orders, lower, circulant_cases<true>},
-    {kToeplitz[0], 2, 2, infer, gradient, reference, orders, lower, toeplitz_cases<false>},
-    {kToeplitz[1], 3, 3, infer, nullptr, reference, orders, lower, toeplitz_cases<true>},
-    {kFastfood[0], 4, 4, infer, gradient, reference, orders, lower, fastfood_cases<false>},
-    {kFastfood[1], 5, 5, infer, nullptr, reference, orders, lower, fastfood_cases<true>},
+    {kButterfly[0], 2, 2, infer, gradient, reference, layouts, lower, butterfly_cases<false>},
+    {kButterfly[1], 3, 3, infer, nullptr, reference, layouts, lower, butterfly_cases<true>},
+    {kKronecker[0], 2, 2, infer, gradient, reference, layouts, lower, kronecker_cases<false>},
+    {kKronecker[1], 3, 3, infer, nullptr, reference, layouts, lower, kronecker_cases<true>},
+    {kCirculant[0], 2, 2, infer, gradient, reference, layouts, lower, circulant_cases<false>},
+    {kCirculant[1], 3, 3, infer, nullptr, reference, layouts, lower, circulant_cases<true>},
+    {kToeplitz[0], 2, 2, infer, gradient, reference, layouts, lower, toeplitz_cases<false>},
+    {kToeplitz[1], 3, 3, infer, nullptr, reference, layouts, lower, toeplitz_cases<true>},
+    {kFastfood[0], 4, 4, infer, gradient, reference, layouts, lower, fastfood_cases<false>},
+    {kFastfood[1], 5, 5, infer, nullptr, reference, layouts, lower, fastfood_cases<true>},
 };
 
 int64_t number(bool value) { return value ? 1 : 0; }

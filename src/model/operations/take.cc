@@ -126,8 +126,8 @@ std::vector<Array> take_reference(const Evaluation& e) {
 }
 
 /// Features are rows.
-std::vector<OrderChoice> feature_rows(const OrderQuery&, const Node& node) {
-  return {{std::vector<Order>(node.inputs.size(), Order::transposed), {Order::transposed}}};
+std::vector<LayoutChoice> feature_rows(Lowering&, const Node& node) {
+  return {{std::vector<ValueLayout>(node.inputs.size(), kTransposed), {kTransposed}}};
 }
 
 /// A part of rows × cols for each tile, of nearly equal size, in which neighbouring rows are together; as few

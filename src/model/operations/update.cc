@@ -145,8 +145,8 @@ LinearUpdate update(Problem problem, const Lowering& l, std::vector<ops::Operand
 /// Operands without the gradient, in the order of the operation's; what is updated lies in the outputs.
 LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
   const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
-  std::vector<ops::Operand> operands = {l.in_order(node.inputs[kRate], Order::plain)};
-  if (node.operation->name == "adam") operands.push_back(l.in_order(node.inputs[kStep], Order::plain));
+  std::vector<ops::Operand> operands = {l.in_layout(node.inputs[kRate], kRows)};
+  if (node.operation->name == "adam") operands.push_back(l.in_layout(node.inputs[kStep], kRows));
   for (size_t i = 1; i < node.outputs.size(); ++i) operands.push_back(out(i));
   operands.push_back(out(0));
   if (node.operation->name == "adam") return update(adam_problem(node), l, std::move(operands), gradient);
@@ -189,7 +189,7 @@ constexpr Operation kUpdate[] = {
      infer_sgd,
      nullptr,
      sgd_reference,
-     same_orders,
+     same_layouts,
      lower,
      sgd_cases,
      {.updates = kUpdatedBySgd}},
@@ -199,7 +199,7 @@ constexpr Operation kUpdate[] = {
      infer_adam,
      nullptr,
      adam_reference,
-     same_orders,
+     same_layouts,
      lower,
      adam_cases,
      {.updates = kUpdatedByAdam}},
@@ -212,8 +212,8 @@ std::span<const Operation> update_operations() { return kUpdate; }
 bool may_update_in_place(const Lowering& l, const Node& update) {
   const std::vector<ValueId> updated = updated_values(update);
   for (size_t i = 0; i < updated.size(); ++i)
-    if (!is_assigned(l.graph(), updated[i], update.outputs[i]) || !l.lies_as(updated[i], update.outputs[i]) ||
-        l.is_read_later(updated[i], update))
+    if (!is_assigned(l.graph(), updated[i], update.outputs[i]) ||
+        !(l.layout_of(updated[i]) == l.layout_of(update.outputs[i])) || l.is_read_later(updated[i], update))
       return false;
   return !update.repeated;
 }

@@ -42,13 +42,13 @@ std::optional<program::StepId> HostDenseWeight::add_updating(const ops::Builder&
 /// Between panels and the transpose with all their rows, of which each panel has a few columns.
 program::CopyGroup HostDenseWeight::panels_to_columns(program::VariableId panels,
                                                       program::VariableId columns) const {
-  constexpr uint32_t kRows = ops::PanelLayout::kRows;
-  const program::Box run{0, 1, 0, kRows};
+  constexpr uint32_t kPanel = ops::PanelLayout::kRows;
+  const program::Box run{0, 1, 0, kPanel};
   return {panels,
           columns,
           panels_.rows() * panels_.k,
-          program::BoxSeries::grid(run, {1, 0}, panels_.k, {0, kRows}),
-          program::BoxSeries::grid(run, {0, kRows}, panels_.k, {1, 0}),
+          program::BoxSeries::grid(run, {1, 0}, panels_.k, {0, kPanel}),
+          program::BoxSeries::grid(run, {0, kPanel}, panels_.k, {1, 0}),
           {},
           {},
           {}};

@@ -17,6 +17,7 @@ class HostDenseWeight : public LinearWeight {
   Type type() const override { return type_; }
   Type gradient_type() const override { return type_; }
   Type activation_type() const override { return type_; }
+  ValueLayout activations() const override { return kRows; }
   bool takes_mask() const override { return true; }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
   std::optional<program::StepId> add_updating(const ops::Builder& builder, const LinearCall& call,

@@ -23,7 +23,7 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
       pattern_(dense_ ? sparse::full_pattern(type.shape[0], type.shape[1], sparse::kDenseBlockSize)
                       : *type.pattern) {
   plans_[{Product::forward, n_}] = plan_tile_product(pattern_, problem_of(Product::forward, n_), machine_,
-                                                     knobs(), nullptr, activations(n_));
+                                                     knobs(), nullptr, linear_activations(n_));
   order_.layouts = forward().layouts;
   order_.dense = dense_;
   order_.block_order = order_.layouts.values.blocks;
@@ -44,7 +44,7 @@ ProductProblem TiledWeight::problem_of(Product product, uint32_t n) const {
 }
 
 /// Between operations matrices are spread over all tiles, row by row.
-LayoutChoices TiledWeight::activations(uint32_t n) const {
+LayoutChoices TiledWeight::linear_activations(uint32_t n) const {
   const auto linear = [&](uint32_t rows) {
     return ops::matrix_layout(rows, n, program::map_linearly(rows, n, machine_.tiles));
   };
@@ -55,7 +55,7 @@ const TileProductPlan& TiledWeight::plan(Product product, uint32_t n) {
   const auto found = plans_.find({product, n});
   if (found != plans_.end()) return found->second;
   const bool is_forward = product == Product::forward;
-  LayoutChoices layouts = activations(n);
+  LayoutChoices layouts = linear_activations(n);
   if (is_forward) layouts.values = {layout()};
   return plans_[{product, n}] = plan_tile_product(pattern_, problem_of(product, n), machine_,
                                                   is_forward ? knobs() : ops::ForcedKnobs{},

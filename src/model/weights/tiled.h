@@ -38,7 +38,7 @@ class TiledWeight : public LinearWeight {
   const ops::TileProductPlan& forward() const { return plans_.at({ops::Product::forward, n_}); }
   const ops::TileProductPlan& plan(ops::Product product, uint32_t n);
   ops::ProductProblem problem_of(ops::Product product, uint32_t n) const;
-  ops::LayoutChoices activations(uint32_t n) const;
+  ops::LayoutChoices linear_activations(uint32_t n) const;
   ops::DynamicShape dynamic_shape() const;
   ops::ForcedKnobs knobs() const;
 

@@ -1,0 +1,242 @@
+#include "model/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "model/lowering.h"
+#include "model/operation.h"
+
+namespace tessera::model {
+namespace {
+
+/// The time of conversions: that of a program with nothing else.
+class ConversionCosts {
+ public:
+  explicit ConversionCosts(const Lowering& lowering) : l_(lowering) {}
+
+  double seconds(ValueId id, const ValueLayout& from, const ValueLayout& to) {
+    const TensorType& type = l_.graph().type(id);
+    if (from == to || type.pattern || type.elements() == 1) return 0;
+    for (const Known& known : known_[{type.type, type.rows(), type.cols()}])
+      if (known.from == from && known.to == to) return known.seconds;
+    const double seconds = count(type, from, to);
+    known_[{type.type, type.rows(), type.cols()}].push_back({from, to, seconds});
+    return seconds;
+  }
+
+ private:
+  struct Known {
+    ValueLayout from, to;
+    double seconds = 0;
+  };
+
+  double count(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
+    const machine::Machine& machine = l_.builder().machine();
+    program::Program program;
+    const ops::Builder builder(program, machine);
+    const ops::Operand value =
+        builder.add("value", program::Role::input, type.type, l_.operand_layout(type, from));
+    std::vector<program::StepId> steps;
+    l_.convert(builder, value, type, from, to, steps);
+    program.set_main(builder.sequence(std::move(steps)));
+    return compiler::estimate(program, machine).cycles.total() / machine.clock_hz;
+  }
+
+  const Lowering& l_;
+  std::map<std::tuple<Type, uint32_t, uint32_t>, std::vector<Known>> known_;
+};
+
+/// Layouts of a graph while they are being chosen.
+class LayoutSearch {
+ public:
+  LayoutSearch(Lowering& lowering, ConversionCosts& costs)
+      : l_(lowering), graph_(lowering.graph()), costs_(costs), users_(graph_.values().size()) {
+    values_.resize(graph_.values().size());
+    for (ValueId id = 0; id < values_.size(); ++id) values_[id].weight = l_.form_of(id);
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
+      options_.push_back(node(n).operation->layouts(l_, node(n)));
+      chosen_.push_back(0);
+      for (ValueId input : node(n).inputs) users_[input].push_back(n);
+      if (is_update(node(n))) updated_.insert(updated_parameter(node(n)));
+    }
+  }
+
+  ChosenLayouts run() {
+    const LayoutSearch unimproved = *this;
+    for (uint32_t n = 0; n < options_.size(); ++n) improve(n);
+    sweep();
+    LayoutSearch following = unimproved;
+    for (uint32_t n = 0; n < options_.size(); ++n) following.follow_inputs(n);
+    following.sweep();
+    return following.total() < total() ? following.result() : result();
+  }
+
+ private:
+  void sweep() {
+    constexpr int kSweeps = 8;
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      bool changed = false;
+      for (uint32_t n = 0; n < options_.size(); ++n) changed |= improve(n);
+      for (ValueId id = 0; id < values_.size(); ++id) changed |= improve_leaf(id);
+      if (!changed) break;
+    }
+  }
+
+  /// Of all operations and conversions.
+  double total() const {
+    double seconds = 0;
+    for (uint32_t n = 0; n < options_.size(); ++n) seconds += choice(n).seconds;
+    for (ValueId id = 0; id < values_.size(); ++id) seconds += conversions(id);
+    return seconds;
+  }
+
+  /// Chooses by the layouts that a node's inputs have, whatever becomes of its results.
+  void follow_inputs(uint32_t n) {
+    size_t best = 0;
+    double least = 0;
+    for (size_t option = 0; option < options_[n].size(); ++option) {
+      choose(n, option);
+      double seconds = choice(n).seconds;
+      for (size_t i = 0; i < node(n).inputs.size(); ++i) {
+        const ValueId input = node(n).inputs[i];
+        seconds += costs_.seconds(input, values_[input], choice(n).inputs[i]);
+      }
+      if (option == 0 || seconds < least) least = seconds, best = option;
+    }
+    choose(n, best);
+  }
+
+  ChosenLayouts result() const {
+    ChosenLayouts result;
+    for (uint32_t n = 0; n < options_.size(); ++n) result.nodes.push_back(choice(n));
+    result.values = values_;
+    return result;
+  }
+
+  const Node& node(uint32_t n) const { return graph_.nodes()[n]; }
+  const LayoutChoice& choice(uint32_t n) const { return options_[n][chosen_[n]]; }
+
+  void choose(uint32_t n, size_t option) {
+    chosen_[n] = option;
+    for (size_t i = 0; i < node(n).outputs.size(); ++i) values_[node(n).outputs[i]] = choice(n).outputs[i];
+    // An update is in place, if it can be.
+    if (!is_update(node(n))) return;
+    const ValueId updated = updated_parameter(node(n));
+    if (graph_.info(updated).kind != Kind::result && !l_.form_of(updated))
+      set_leaf(updated, choice(n).outputs[0]);
+  }
+
+  /// Of the conversions of a value, each made once.
+  double conversions(ValueId id) const {
+    std::vector<const ValueLayout*> wanted;
+    double seconds = 0;
+    for (uint32_t user : users_[id])
+      for (size_t i = 0; i < node(user).inputs.size(); ++i) {
+        const ValueLayout& layout = choice(user).inputs[i];
+        if (node(user).inputs[i] != id || std::ranges::any_of(wanted, [&](auto* w) { return *w == layout; }))
+          continue;
+        wanted.push_back(&layout);
+        seconds += costs_.seconds(id, values_[id], layout);
+      }
+    return seconds;
+  }
+
+  double cost(uint32_t n) const {
+    double seconds = choice(n).seconds;
+    std::set<ValueId> around(node(n).inputs.begin(), node(n).inputs.end());
+    around.insert(node(n).outputs.begin(), node(n).outputs.end());
+    for (ValueId id : around) seconds += conversions(id);
+    return seconds;
+  }
+
+  bool improve(uint32_t n) {
+    const size_t before = chosen_[n];
+    size_t best = before;
+    choose(n, before);
+    double least = cost(n);
+    for (size_t option = 0; option < options_[n].size(); ++option) {
+      choose(n, option);
+      const double seconds = cost(n);
+      if (seconds < least) least = seconds, best = option;
+    }
+    choose(n, best);
+    return best != before;
+  }
+
+  /// The caller binds inputs as rows or transposed, and state and constants lie either way.
+  bool improve_leaf(ValueId id) {
+    const ValueInfo& info = graph_.info(id);
+    if (info.kind == Kind::result || info.belongs || l_.form_of(id) || updated_.contains(id)) return false;
+    if (!(graph_.replica_type(id) == info.type)) return false;  // rows of micro-batches
+    const ValueLayout before = values_[id];
+    const double as_it_is = conversions(id);
+    set_leaf(id, before.transposed ? kRows : kTransposed);
+    if (conversions(id) < as_it_is) return true;
+    set_leaf(id, before);
+    return false;
+  }
+
+  /// An optimizer's state lies as its parameter.
+  void set_leaf(ValueId id, const ValueLayout& layout) {
+    values_[id] = layout;
+    for (ValueId other = 0; other < values_.size(); ++other)
+      if (graph_.info(other).belongs == id) values_[other] = layout;
+  }
+
+  Lowering& l_;
+  const Graph& graph_;
+  ConversionCosts& costs_;
+  std::vector<ValueLayout> values_;
+  std::vector<std::vector<uint32_t>> users_;
+  std::set<ValueId> updated_;  ///< parameters
+  std::vector<std::vector<LayoutChoice>> options_;
+  std::vector<size_t> chosen_;
+};
+
+LayoutChoice all_in(const Lowering& l, const Node& node, bool transposed) {
+  LayoutChoice choice;
+  const auto of = [&](ValueId id) {
+    return l.graph().type(id).elements() == 1 ? kRows : ValueLayout{.transposed = transposed};
+  };
+  for (ValueId input : node.inputs) choice.inputs.push_back(of(input));
+  for (ValueId output : node.outputs) choice.outputs.push_back(of(output));
+  return choice;
+}
+
+/// All in the forms that they have, or in that of the first output.
+LayoutChoice all_in_forms(const Lowering& l, const Node& node) {
+  const auto form = l.form_of(node.outputs[0]);
+  LayoutChoice choice;
+  const auto of = [&](ValueId id) {
+    if (const auto& own = l.form_of(id)) return ValueLayout{.weight = own};
+    return l.graph().type(id).elements() == 1 ? kRows : ValueLayout{.weight = form};
+  };
+  for (ValueId input : node.inputs) choice.inputs.push_back(of(input));
+  for (ValueId output : node.outputs) choice.outputs.push_back(of(output));
+  return choice;
+}
+
+}  // namespace
+
+ops::OperandLayout matrix_layout(const TensorType& type, bool transposed) {
+  if (transposed) return {.rows = type.cols(), .cols = type.rows(), .transposed = true};
+  return {.rows = type.rows(), .cols = type.cols()};
+}
+
+std::vector<LayoutChoice> same_layouts(Lowering& l, const Node& node) {
+  for (ValueId output : node.outputs)
+    if (l.form_of(output)) return {all_in_forms(l, node)};
+  return {all_in(l, node, false), all_in(l, node, true)};
+}
+
+std::vector<LayoutChoice> row_layouts(Lowering& l, const Node& node) { return {all_in(l, node, false)}; }
+
+ChosenLayouts choose_layouts(Lowering& lowering) {
+  ConversionCosts costs(lowering);
+  return LayoutSearch(lowering, costs).run();
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,70 @@
+// Where the values of a graph lie in a program, chosen for all of them together.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <any>
+#include <optional>
+#include <vector>
+
+#include "machine/model/machine.h"
+#include "ops/layout.h"
+#include "program/program.h"
+
+namespace tessera::model {
+
+class Lowering;
+
+/// The order of a value's elements. A value of shape [..., features] is a matrix of rows × features.
+struct ValueLayout {
+  bool transposed = false;             ///< features × rows
+  std::optional<ValueId> weight = {};  ///< in the form in which products read this weight, with its padding
+
+  bool operator==(const ValueLayout&) const = default;
+};
+
+inline const ValueLayout kRows = {};
+inline const ValueLayout kTransposed = {.transposed = true};
+
+/// A matrix of a value's type as an operand.
+ops::OperandLayout matrix_layout(const TensorType& type, bool transposed);
+
+/// One way to run an operation: the layouts of its inputs and outputs, and what it costs.
+struct LayoutChoice {
+  std::vector<ValueLayout> inputs;
+  std::vector<ValueLayout> outputs;
+  double seconds = 0;
+  /// By input: where it shall lie on tiles if it is no result; none, or empty: anywhere.
+  std::vector<std::vector<program::MappedBox>> mappings = {};
+  std::any plan = {};  ///< of the operation in these layouts, if it was made for its cost
+};
+
+/// All inputs and outputs as rows, or all transposed; or in the form of a weight, if the outputs are: for
+/// operations that may also run on transposed matrices.
+std::vector<LayoutChoice> same_layouts(Lowering& lowering, const Node& node);
+/// All as rows.
+std::vector<LayoutChoice> row_layouts(Lowering& lowering, const Node& node);
+
+/// The layouts chosen for a graph.
+struct ChosenLayouts {
+  std::vector<LayoutChoice> nodes;  ///< by node
+  std::vector<ValueLayout> values;  ///< by value: as it is computed or bound
+};
+
+/// By value: the weight in whose form it lies, if it does.
+using WeightForms = std::vector<std::optional<ValueId>>;
+
+/// Leaves that products take as weights, or of which only the blocks exist, lie in the form of a weight, and
+/// with them their gradients, optimizers' state, and what is computed from them element by element so that
+/// padding stays 0. The inputs of a function lie as its callers' values do.
+WeightForms weight_forms(const Graph& graph, bool is_function = false);
+
+/// The weight whose form a product's weight has, or is brought to: that in whose form it lies, or itself.
+inline ValueId weight_of(const WeightForms& forms, ValueId id) { return forms.at(id).value_or(id); }
+/// The values that a product or a call takes in the form of weights.
+std::vector<ValueId> weights_of(const Node& node);
+
+/// Chooses layouts so that operations and conversions between them take the least time.
+ChosenLayouts choose_layouts(Lowering& lowering);
+
+}  // namespace tessera::model
