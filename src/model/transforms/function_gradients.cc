@@ -17,6 +17,7 @@ class Differentiated {
   Differentiated(const Graph& function, const std::vector<bool>& given, FunctionGradients& functions)
       : graph_(function), inputs_(function.inputs()) {
     std::map<ValueId, Value> gradients;
+    graph_.set_backward(true);
     size_t position = 0;
     for (const auto& [name, id] : function.outputs())
       if (given[position++]) {
