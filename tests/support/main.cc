@@ -13,10 +13,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kFolder = "TESSERA_TEST_FOLDER";
+
 /// Made before anything asks the environment.
 class OwnEnvironment {
  public:
   OwnEnvironment() : process_(getpid()) {
+    // A death test runs the program again, between the same files.
+    if (const char* of_parent = getenv(kFolder); of_parent != nullptr) {
+      folder = of_parent;
+      process_ = 0;
+      return;
+    }
     std::string name = (fs::temp_directory_path() / "tessera-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) abort();
     folder = name;
@@ -28,6 +36,7 @@ class OwnEnvironment {
     // Temporary files lie there too: other users, and other builds, have files of the same names.
     for (const char* variable : {"HOME", "TMPDIR", "TEST_TMPDIR"}) setenv(variable, folder.c_str(), 1);
     setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
+    setenv(kFolder, folder.c_str(), 1);
   }
   ~OwnEnvironment() {
     std::error_code ignored;
