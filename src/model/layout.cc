@@ -196,23 +196,12 @@ class LayoutSearch {
   std::vector<size_t> chosen_;
 };
 
-LayoutChoice all_in(const Lowering& l, const Node& node, bool transposed) {
+/// All in one layout; in the form of a weight those that have a form in their own.
+LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layout) {
   LayoutChoice choice;
   const auto of = [&](ValueId id) {
-    return l.graph().type(id).elements() == 1 ? kRows : ValueLayout{.transposed = transposed};
-  };
-  for (ValueId input : node.inputs) choice.inputs.push_back(of(input));
-  for (ValueId output : node.outputs) choice.outputs.push_back(of(output));
-  return choice;
-}
-
-/// All in the forms that they have, or in that of the first output.
-LayoutChoice all_in_forms(const Lowering& l, const Node& node) {
-  const auto form = l.form_of(node.outputs[0]);
-  LayoutChoice choice;
-  const auto of = [&](ValueId id) {
-    if (const auto& own = l.form_of(id)) return ValueLayout{.weight = own};
-    return l.graph().type(id).elements() == 1 ? kRows : ValueLayout{.weight = form};
+    if (const auto& own = l.form_of(id); own && layout.weight) return ValueLayout{.weight = own};
+    return l.graph().type(id).elements() == 1 ? kRows : layout;
   };
   for (ValueId input : node.inputs) choice.inputs.push_back(of(input));
   for (ValueId output : node.outputs) choice.outputs.push_back(of(output));
@@ -228,11 +217,11 @@ ops::OperandLayout matrix_layout(const TensorType& type, bool transposed) {
 
 std::vector<LayoutChoice> same_layouts(Lowering& l, const Node& node) {
   for (ValueId output : node.outputs)
-    if (l.form_of(output)) return {all_in_forms(l, node)};
-  return {all_in(l, node, false), all_in(l, node, true)};
+    if (l.form_of(output)) return {all_in(l, node, {.weight = l.form_of(node.outputs[0])})};
+  return {all_in(l, node, kRows), all_in(l, node, kTransposed)};
 }
 
-std::vector<LayoutChoice> row_layouts(Lowering& l, const Node& node) { return {all_in(l, node, false)}; }
+std::vector<LayoutChoice> row_layouts(Lowering& l, const Node& node) { return {all_in(l, node, kRows)}; }
 
 ChosenLayouts choose_layouts(Lowering& lowering) {
   ConversionCosts costs(lowering);

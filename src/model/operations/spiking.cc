@@ -135,7 +135,7 @@ ops::SpikingTilePartition partition_of(const Node& node, const Graph& graph,
 
 std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
-  if (l.builder().machine().kind == machine::Kind::host) return choices;
+  if (l.on_host()) return choices;
   const std::vector<SpikingProblem> problems = spiking_problems_of(node, l.graph().type(node.inputs[0]));
   const ops::SpikingTilePartition partition = partition_of(node, l.graph(), l.builder().machine());
   auto& mappings = choices[0].mappings;
