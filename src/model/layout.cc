@@ -53,12 +53,22 @@ class ConversionCosts {
 class LayoutSearch {
  public:
   LayoutSearch(Lowering& lowering, ConversionCosts& costs)
-      : l_(lowering), graph_(lowering.graph()), costs_(costs), users_(graph_.values().size()) {
+      : l_(lowering),
+        graph_(lowering.graph()),
+        costs_(costs),
+        users_(graph_.values().size()),
+        is_output_(graph_.values().size()) {
     values_.resize(graph_.values().size());
+    for (const auto& [name, id] : graph_.outputs()) is_output_[id] = true;
     for (ValueId id = 0; id < values_.size(); ++id) values_[id].weight = l_.form_of(id);
+    options_.resize(graph_.nodes().size());
+    chosen_.resize(graph_.nodes().size());
+    // The others may follow the parts of products.
+    for (bool of_products : {true, false})
+      for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
+        if (node(n).operation->traits.weight.has_value() == of_products)
+          options_[n] = node(n).operation->layouts(l_, node(n));
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
-      options_.push_back(node(n).operation->layouts(l_, node(n)));
-      chosen_.push_back(0);
       for (ValueId input : node(n).inputs) users_[input].push_back(n);
       if (is_update(node(n))) updated_.insert(updated_parameter(node(n)));
     }
@@ -131,16 +141,16 @@ class LayoutSearch {
 
   /// Of the conversions of a value, each made once.
   double conversions(ValueId id) const {
-    std::vector<const ValueLayout*> wanted;
-    double seconds = 0;
+    std::vector<ValueLayout> wanted;
+    const auto want = [&](const ValueLayout& layout) {
+      if (std::ranges::find(wanted, layout) == wanted.end()) wanted.push_back(layout);
+    };
     for (uint32_t user : users_[id])
-      for (size_t i = 0; i < node(user).inputs.size(); ++i) {
-        const ValueLayout& layout = choice(user).inputs[i];
-        if (node(user).inputs[i] != id || std::ranges::any_of(wanted, [&](auto* w) { return *w == layout; }))
-          continue;
-        wanted.push_back(&layout);
-        seconds += costs_.seconds(id, values_[id], layout);
-      }
+      for (size_t i = 0; i < node(user).inputs.size(); ++i)
+        if (node(user).inputs[i] == id) want(choice(user).inputs[i]);
+    if (is_output_[id]) want(bound_layout(values_[id]));
+    double seconds = 0;
+    for (const ValueLayout& layout : wanted) seconds += costs_.seconds(id, values_[id], layout);
     return seconds;
   }
 
@@ -191,6 +201,7 @@ class LayoutSearch {
   ConversionCosts& costs_;
   std::vector<ValueLayout> values_;
   std::vector<std::vector<uint32_t>> users_;
+  std::vector<bool> is_output_;
   std::set<ValueId> updated_;  ///< parameters
   std::vector<std::vector<LayoutChoice>> options_;
   std::vector<size_t> chosen_;
@@ -215,10 +226,28 @@ ops::OperandLayout matrix_layout(const TensorType& type, bool transposed) {
   return {.rows = type.rows(), .cols = type.cols()};
 }
 
+ValueLayout bound_layout(const ValueLayout& layout) {
+  if (layout.parts) return layout.parts->transposed ? kTransposed : kRows;
+  return layout.weight ? kRows : layout;
+}
+
 std::vector<LayoutChoice> same_layouts(Lowering& l, const Node& node) {
   for (ValueId output : node.outputs)
     if (l.form_of(output)) return {all_in(l, node, {.weight = l.form_of(node.outputs[0])})};
   return {all_in(l, node, kRows), all_in(l, node, kTransposed)};
+}
+
+std::vector<LayoutChoice> elementwise_layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = same_layouts(l, node);
+  const TensorType& type = l.graph().type(node.outputs[0]);
+  if (l.form_of(node.outputs[0]) || type.pattern) return choices;
+  for (ValueId input : node.inputs) {
+    const TensorType& given = l.graph().type(input);
+    const bool is_whole = given.rows() == type.rows() && given.cols() == type.cols();
+    if (!is_whole && given.elements() != 1) return choices;
+  }
+  for (const ValueLayout& parts : l.parted(type)) choices.push_back(all_in(l, node, parts));
+  return choices;
 }
 
 std::vector<LayoutChoice> row_layouts(Lowering& l, const Node& node) { return {all_in(l, node, kRows)}; }

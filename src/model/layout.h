@@ -4,6 +4,7 @@
 #include <tessera/model.h>
 
 #include <any>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,8 +20,14 @@ class Lowering;
 struct ValueLayout {
   bool transposed = false;             ///< features × rows
   std::optional<ValueId> weight = {};  ///< in the form in which products read this weight, with its padding
+  /// Part by part, as the plan of a product on tiles has its activations; Lowering::parted() makes equal ones
+  /// one object.
+  std::shared_ptr<const ops::OperandLayout> parts = {};
 
   bool operator==(const ValueLayout&) const = default;
+
+  /// A matrix, row by row.
+  bool is_matrix() const { return !weight && !parts; }
 };
 
 inline const ValueLayout kRows = {};
@@ -42,8 +49,13 @@ struct LayoutChoice {
 /// All inputs and outputs as rows, or all transposed; or in the form of a weight, if the outputs are: for
 /// operations that may also run on transposed matrices.
 std::vector<LayoutChoice> same_layouts(Lowering& lowering, const Node& node);
+/// These, and parts: for operations on each element, whatever its position.
+std::vector<LayoutChoice> elementwise_layouts(Lowering& lowering, const Node& node);
 /// All as rows.
 std::vector<LayoutChoice> row_layouts(Lowering& lowering, const Node& node);
+
+/// The layout in which a caller has a value that is bound: matrices as they lie, others as matrices.
+ValueLayout bound_layout(const ValueLayout& layout);
 
 /// The layouts chosen for a graph.
 struct ChosenLayouts {

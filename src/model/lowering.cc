@@ -278,7 +278,8 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     return;
   }
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
-  if (info.kind != Kind::result && !on_host() && !layout_of(id).weight) layout.mapping = wanted_mapping(id);
+  if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
+    layout.mapping = wanted_mapping(id);
   const bool is_part = info.kind == Kind::input && role == Role::temporary;
   lowered_.operands[id] = builder_of(id).add(is_part ? info.name + ".micro" : info.name, role, info.type.type,
                                              layout, purpose_of(id));
@@ -406,7 +407,26 @@ Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, c
 
 OperandLayout Lowering::operand_layout(const TensorType& type, const ValueLayout& layout) const {
   if (layout.weight) return weight(*layout.weight).layout();
+  if (layout.parts) return *layout.parts;
   return matrix_layout(type, layout.transposed);
+}
+
+ValueLayout Lowering::parted(const OperandLayout& layout) {
+  for (const ValueLayout& known : parted_)
+    if (known.parts->has_order_of(layout)) return known;
+  return parted_.emplace_back(ValueLayout{.parts = std::make_shared<const OperandLayout>(layout)});
+}
+
+std::vector<ValueLayout> Lowering::parted(const TensorType& type) const {
+  std::vector<ValueLayout> all;
+  for (const ValueLayout& known : parted_) {
+    const ops::PartedMatrix& matrix = *known.parts->parts;
+    const bool transposed = known.parts->transposed;
+    if (matrix.rows() == (transposed ? type.cols() : type.rows()) &&
+        matrix.cols() == (transposed ? type.rows() : type.cols()))
+      all.push_back(known);
+  }
+  return all;
 }
 
 Operand Lowering::as_type(const Operand& operand, Type type) {
@@ -536,7 +556,9 @@ void Lowering::assign() {
 void Lowering::place_outputs() {
   std::set<ValueId> bound;
   for (const auto& [name, id] : graph_.outputs()) {
-    const Operand operand = is_converted_output(id) ? in_layout(id, kRows) : operand_of(id);
+    node_ = graph_.info(id).node.value_or(node_);  // conversions lie on the tiles of its stage
+    const Operand operand =
+        is_converted_output(id) ? in_layout(id, bound_layout(layout_of(id))) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
     const ops::Builder& builder = builder_of(id);

@@ -135,6 +135,10 @@ class Lowering {
   const LinearWeight& weight(ValueId id) const { return *lowered_.weights.at(weight_of(lowered_.forms, id)); }
   /// The function of a call, lowered when it is called first.
   const LoweredFunction& function(const Node& call);
+  /// The layout of a value that lies as the parts of a product's X or Y; and all of these for values of a
+  /// type's size.
+  ValueLayout parted(const ops::OperandLayout& layout);
+  std::vector<ValueLayout> parted(const TensorType& type) const;
   /// The operand in another type: itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Rounds an operand into another one, if they are not the same.
@@ -187,9 +191,9 @@ class Lowering {
   void place_outputs();
   void assign();
   std::vector<bool> differ_between_replicas() const;
-  /// Whether a value lies in the form of a weight, and its caller wants a matrix.
+  /// Whether a value does not lie as its caller wants it.
   bool is_converted_output(ValueId id) const {
-    return !is_function_ && layout_of(id).weight && !graph_.type(id).pattern;
+    return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
   const LayoutChoice& choice() const { return lowered_.layouts.nodes.at(node_); }
   program::Purpose purpose_of(ValueId id) const;
@@ -206,6 +210,7 @@ class Lowering {
   std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;
+  std::vector<ValueLayout> parted_;
   std::map<ValueId, std::any> kept_;
   std::vector<bool> skipped_;
   std::vector<program::StepId> before_;

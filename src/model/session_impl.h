@@ -50,7 +50,7 @@ struct Session::Impl {
   const Variable& variable(ValueId id) const {
     return executable().program->variable(lowered.operands[id]->variable);
   }
-  bool transposed(ValueId id) const { return lowered.layouts.values[id].transposed; }
+  bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
   bool is_state(ValueId id) const {
     return graph.info(id).kind == Kind::parameter || graph.info(id).kind == Kind::state;
   }

@@ -35,6 +35,11 @@ struct LinearUpdate {
   std::vector<ops::Operand> operands;  ///< without the gradient
 };
 
+/// Layouts of X and Y as matrices of features × rows.
+struct PartedActivations {
+  ops::OperandLayout x, y;
+};
+
 /// A weight in the form that the products of a machine read. Gradients and optimizers' state have the same
 /// form.
 class LinearWeight {
@@ -48,8 +53,12 @@ class LinearWeight {
   virtual Type gradient_type() const = 0;
   /// Types of X and Y.
   virtual Type activation_type() const = 0;
-  /// Layout of X and Y.
+  /// Layouts of X and Y: rows or transposed, if they have no parts.
   virtual ValueLayout activations() const { return kTransposed; }
+  /// Those of a product with `n` rows that has them in parts.
+  virtual std::optional<PartedActivations> parted_activations(ops::Product /*product*/, uint32_t /*n*/) {
+    return {};
+  }
   /// Whether gradients leave places unwritten, where the variable has to be 0.
   virtual bool gradient_has_gaps() const { return false; }
   /// Whether products take a mask.

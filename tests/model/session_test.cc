@@ -1,9 +1,13 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "networks.h"
 #include "support/error_of.h"
@@ -118,6 +122,45 @@ TEST(Session, ReportsCostBeforeItRuns) {
       EXPECT_DOUBLE_EQ(session.run(tensors), cost.seconds);
     }
   }
+}
+
+/// y = the layers, with relu between them.
+Graph chain(const std::vector<uint32_t>& sizes) {
+  Graph g;
+  Value x = g.input("x", {16, sizes[0]});
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
+    if (i > 0) x = relu(x);
+    x = linear(x, g.parameter(fmt::format("w{}", i), {sizes[i + 1], sizes[i]}));
+  }
+  g.output("y", x);
+  return g;
+}
+
+/// Names of converted values, once for each conversion.
+std::vector<std::string> converted(const RunCost& cost) {
+  std::vector<std::string> names;
+  for (const ConversionCost& conversion : cost.conversions) names.push_back(conversion.value);
+  return names;
+}
+
+TEST(Session, KeepsActivationsInThePartsOfProducts) {
+  const Machine& machine = Machine::find("bow");
+  const auto cost = [&](const std::vector<uint32_t>& sizes) { return Session(chain(sizes), machine).cost(); };
+  const RunCost both = cost({256, 192, 320});
+  // The input, what is between the products, on one side of relu, and the output.
+  EXPECT_EQ(converted(both).size(), 3);
+  const RunCost first = cost({256, 192}), second = cost({192, 320});
+  for (const char* phase : {"exchange", "sync"})
+    EXPECT_LT(both.cycles.at(phase), first.cycles.at(phase) + second.cycles.at(phase)) << phase;
+}
+
+TEST(Session, ConvertsAnActivationOnceForAllProducts) {
+  Graph g = chain({64, 48, 32});
+  const Value y = g.value(g.outputs().at("y"));
+  add_training(mean(y * y), {Sgd{}, {}});
+  const std::vector<std::string> names = converted(Session(g, Machine::find("bow")).cost());
+  // In both products that take it, forward and of the gradient, in one partition.
+  EXPECT_EQ(std::ranges::count(names, "x"), 1);
 }
 
 TEST(Session, SaysWhatDoesNotFit) {

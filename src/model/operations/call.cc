@@ -87,7 +87,7 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   }
   for (const auto& [name, id] : function.outputs()) {
     const auto& form = l.form_of(node.outputs[choice.outputs.size()]);
-    choice.outputs.push_back(form ? ValueLayout{.weight = form} : inside[id].weight ? kRows : inside[id]);
+    choice.outputs.push_back(form ? ValueLayout{.weight = form} : bound_layout(inside[id]));
   }
   return {choice};
 }

@@ -45,7 +45,7 @@ constexpr Operation kCast[] = {{"cast",
                                 infer,
                                 gradient,
                                 reference,
-                                same_layouts,
+                                elementwise_layouts,
                                 lower,
                                 cases,
                                 {.keeps_zeros = always_keeps_zeros}}};

@@ -128,7 +128,7 @@ constexpr Operation unary(std::string_view name) {
           infer_unary<op>,
           unary_gradient<op>,
           unary_reference<op>,
-          same_layouts,
+          elementwise_layouts,
           lower_unary<op>,
           unary_cases<op>,
           {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr}};
@@ -278,7 +278,7 @@ constexpr Operation binary(std::string_view name) {
           infer_binary<op>,
           is_differentiable(op) ? binary_gradient<op> : nullptr,
           binary_reference<op>,
-          same_layouts,
+          elementwise_layouts,
           lower_binary<op>,
           binary_cases<op>,
           {.keeps_zeros = binary_keeps_zeros<op>, .zero_derivative = op == Binary::equal}};

@@ -145,25 +145,40 @@ std::vector<Array> weight_gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
-/// X and Y as the weight takes them; the bias is a row on hosts and a column on tiles.
+/// X and Y as the weight's product takes them.
+struct Activations {
+  ValueLayout x, y;
+};
+
+Activations activations_of(Lowering& l, const Node& node) {
+  const auto& [operand, product] = *node.operation->traits.weight;
+  LinearWeight& weight = l.weight(node.inputs[operand]);
+  auto parted = weight.parted_activations(product, l.graph().type(node.inputs[0]).rows());
+  if (!parted) return {weight.activations(), weight.activations()};
+  // A value's matrix has a row for each of the batch.
+  for (ops::OperandLayout* layout : {&parted->x, &parted->y}) layout->transposed = !layout->transposed;
+  return {l.parted(parted->x), l.parted(parted->y)};
+}
+
+/// The bias is a row on hosts and a column on tiles.
 std::vector<LayoutChoice> forward_layouts(Lowering& l, const Node& node) {
-  const ValueLayout activations = l.weight(node.inputs[1]).activations();
-  LayoutChoice choice{{activations, l.weight_layout(node.inputs[1])}, {activations}};
+  const auto [x, y] = activations_of(l, node);
+  LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {y}};
   if (node.inputs.size() > 2) choice.inputs.push_back(l.on_host() ? kRows : kTransposed);
   return {choice};
 }
 
 std::vector<LayoutChoice> input_gradient_layouts(Lowering& l, const Node& node) {
-  const ValueLayout activations = l.weight(node.inputs[1]).activations();
-  LayoutChoice choice{{activations, l.weight_layout(node.inputs[1])}, {activations}};
-  if (node.inputs.size() > 2) choice.inputs.push_back(activations);
+  const auto [x, y] = activations_of(l, node);
+  LayoutChoice choice{{y, l.weight_layout(node.inputs[1])}, {x}};
+  if (node.inputs.size() > 2) choice.inputs.push_back(x);
   return {choice};
 }
 
 std::vector<LayoutChoice> weight_gradient_layouts(Lowering& l, const Node& node) {
-  const ValueLayout activations = l.weight(node.inputs[2]).activations(),
-                    weight = l.weight_layout(node.inputs[2]);
-  return {{{activations, activations, weight}, {weight}}};
+  const auto [x, y] = activations_of(l, node);
+  const ValueLayout weight = l.weight_layout(node.inputs[2]);
+  return {{{x, y, weight}, {weight}}};
 }
 
 /// Runs the product with all operands in the types of the weight's products: 16-bit values of a host are

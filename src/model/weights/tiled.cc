@@ -22,8 +22,8 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
       n_(n),
       pattern_(dense_ ? sparse::full_pattern(type.shape[0], type.shape[1], sparse::kDenseBlockSize)
                       : *type.pattern) {
-  plans_[{Product::forward, n_}] = plan_tile_product(pattern_, problem_of(Product::forward, n_), machine_,
-                                                     knobs(), nullptr, linear_activations(n_));
+  plans_[{Product::forward, n_}] =
+      plan_tile_product(pattern_, problem_of(Product::forward, n_), machine_, knobs());
   order_.layouts = forward().layouts;
   order_.dense = dense_;
   order_.block_order = order_.layouts.values.blocks;
@@ -43,23 +43,21 @@ ProductProblem TiledWeight::problem_of(Product product, uint32_t n) const {
       .n = n, .type = type_, .partials = type_, .dense = dense_, .product = product, .capacity = capacity_};
 }
 
-/// Between operations matrices are spread over all tiles, row by row.
-LayoutChoices TiledWeight::linear_activations(uint32_t n) const {
-  const auto linear = [&](uint32_t rows) {
-    return ops::matrix_layout(rows, n, program::map_linearly(rows, n, machine_.tiles));
-  };
-  return {.values = {}, .x = {linear(pattern_.cols)}, .y = {linear(pattern_.rows)}};
-}
-
 const TileProductPlan& TiledWeight::plan(Product product, uint32_t n) {
   const auto found = plans_.find({product, n});
   if (found != plans_.end()) return found->second;
   const bool is_forward = product == Product::forward;
-  LayoutChoices layouts = linear_activations(n);
+  LayoutChoices layouts;
   if (is_forward) layouts.values = {layout()};
   return plans_[{product, n}] = plan_tile_product(pattern_, problem_of(product, n), machine_,
                                                   is_forward ? knobs() : ops::ForcedKnobs{},
                                                   is_forward ? nullptr : &plan(Product::forward, n), layouts);
+}
+
+std::optional<PartedActivations> TiledWeight::parted_activations(Product product, uint32_t n) {
+  if (!dense_) return {};
+  const ops::ProductLayouts& layouts = plan(product, n).layouts;
+  return PartedActivations{layouts.x, layouts.y};
 }
 
 program::StepId TiledWeight::add(const ops::Builder& builder, const LinearCall& call) {
