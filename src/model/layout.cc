@@ -5,12 +5,32 @@
 #include <set>
 #include <utility>
 
+#include "base/memo.h"
 #include "compiler/compile.h"
 #include "model/lowering.h"
 #include "model/operation.h"
 
 namespace tessera::model {
 namespace {
+
+bool is_same(const ops::OperandLayout& a, const ops::OperandLayout& b) {
+  return a.has_order_of(b) &&
+         std::ranges::equal(a.mapping, b.mapping, [](const auto& one, const auto& other) {
+           return one.box == other.box && one.tile == other.tile;
+         });
+}
+
+/// A conversion of a matrix: functions and stages of a graph have equal ones, on equal parts of a machine.
+struct MatrixConversion {
+  Type type;
+  ops::OperandLayout from, to;
+  machine::Machine machine;
+
+  bool operator==(const MatrixConversion& other) const {
+    return type == other.type && is_same(from, other.from) && is_same(to, other.to) &&
+           machine.is_like(other.machine);
+  }
+};
 
 /// The time of conversions: that of a program with nothing else.
 class ConversionCosts {
@@ -22,7 +42,7 @@ class ConversionCosts {
     if (from == to || type.pattern || type.elements() == 1) return 0;
     for (const Known& known : known_[{type.type, type.rows(), type.cols()}])
       if (known.from == from && known.to == to) return known.seconds;
-    const double seconds = count(type, from, to);
+    const double seconds = from.weight || to.weight ? count(type, from, to) : of_matrix(type, from, to);
     known_[{type.type, type.rows(), type.cols()}].push_back({from, to, seconds});
     return seconds;
   }
@@ -33,16 +53,22 @@ class ConversionCosts {
     double seconds = 0;
   };
 
+  double of_matrix(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
+    constexpr size_t kMost = 256;
+    static base::Memo<MatrixConversion, double> known(kMost);
+    return known.get(
+        {type.type, l_.operand_layout(type, from), l_.operand_layout(type, to), l_.builder().machine()},
+        [&] { return count(type, from, to); });
+  }
+
   double count(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
-    const machine::Machine& machine = l_.builder().machine();
-    program::Program program;
-    const ops::Builder builder(program, machine);
-    const ops::Operand value =
-        builder.add("value", program::Role::input, type.type, l_.operand_layout(type, from));
-    std::vector<program::StepId> steps;
-    l_.convert(builder, value, type, from, to, steps);
-    program.set_main(builder.sequence(std::move(steps)));
-    return compiler::estimate(program, machine).cycles.total() / machine.clock_hz;
+    return seconds_alone(l_.builder().machine(), [&](const ops::Builder& builder) {
+      const ops::Operand value =
+          builder.add("value", program::Role::input, type.type, l_.operand_layout(type, from));
+      std::vector<program::StepId> steps;
+      l_.convert(builder, value, type, from, to, steps);
+      return builder.sequence(std::move(steps));
+    });
   }
 
   const Lowering& l_;
@@ -91,6 +117,7 @@ class LayoutSearch {
       bool changed = false;
       for (uint32_t n = 0; n < options_.size(); ++n) changed |= improve(n);
       for (ValueId id = 0; id < values_.size(); ++id) changed |= improve_leaf(id);
+      for (ValueId id = 0; id < values_.size(); ++id) changed |= push(id);
       if (!changed) break;
     }
   }
@@ -176,17 +203,75 @@ class LayoutSearch {
     return best != before;
   }
 
-  /// The caller binds inputs as rows or transposed, and state and constants lie either way.
+  /// The caller binds inputs as rows or transposed, and state and constants lie either way. Users follow,
+  /// where that pays.
   bool improve_leaf(ValueId id) {
     const ValueInfo& info = graph_.info(id);
     if (info.kind == Kind::result || info.belongs || l_.form_of(id) || updated_.contains(id)) return false;
     if (!(graph_.replica_type(id) == info.type)) return false;  // rows of micro-batches
     const ValueLayout before = values_[id];
-    const double as_it_is = conversions(id);
+    const std::vector<uint32_t>& users = users_[id];
+    std::vector<size_t> chosen;
+    for (uint32_t user : users) chosen.push_back(chosen_[user]);
+    const double as_it_is = cost_around(id);
     set_leaf(id, before.transposed ? kRows : kTransposed);
-    if (conversions(id) < as_it_is) return true;
+    for (uint32_t user : users) improve(user);
+    if (cost_around(id) < as_it_is) return true;
+    for (size_t i = 0; i < users.size(); ++i) choose(users[i], chosen[i]);
     set_leaf(id, before);
     return false;
+  }
+
+  /// Lets users take a converted value as it lies, and theirs what they give then, if all of that pays: one
+  /// alone would only move the conversion.
+  bool push(ValueId id) {
+    constexpr size_t kMost = 32;
+    if (conversions(id) == 0) return false;
+    std::vector<uint32_t> moved;
+    std::vector<size_t> before, after;
+    std::vector<ValueId> reached = {id};
+    for (size_t r = 0; r < reached.size() && moved.size() < kMost; ++r)
+      for (uint32_t user : users_[reached[r]]) {
+        const std::optional<size_t> option = option_taking(user, reached[r]);
+        if (!option || std::ranges::find(moved, user) != moved.end()) continue;
+        moved.push_back(user), before.push_back(chosen_[user]), after.push_back(*option);
+        choose(user, *option);
+        reached.insert(reached.end(), node(user).outputs.begin(), node(user).outputs.end());
+      }
+    const std::set<uint32_t> nodes(moved.begin(), moved.end());
+    const double seconds = cost_of(nodes);
+    for (size_t i = 0; i < moved.size(); ++i) choose(moved[i], before[i]);
+    if (seconds >= cost_of(nodes)) return false;
+    for (size_t i = 0; i < moved.size(); ++i) choose(moved[i], after[i]);
+    return true;
+  }
+
+  /// Another one of a node's, which takes a value without a conversion.
+  std::optional<size_t> option_taking(uint32_t n, ValueId id) const {
+    const auto takes = [&](const LayoutChoice& option) {
+      for (size_t i = 0; i < node(n).inputs.size(); ++i)
+        if (node(n).inputs[i] == id && !(option.inputs[i] == values_[id])) return false;
+      return true;
+    };
+    if (takes(choice(n))) return {};
+    for (size_t option = 0; option < options_[n].size(); ++option)
+      if (takes(options_[n][option])) return option;
+    return {};
+  }
+
+  double cost_around(ValueId id) const { return cost_of({users_[id].begin(), users_[id].end()}); }
+
+  /// Of nodes and the conversions of what they take and give.
+  double cost_of(const std::set<uint32_t>& users) const {
+    std::set<ValueId> around;
+    double seconds = 0;
+    for (uint32_t user : users) {
+      seconds += choice(user).seconds;
+      around.insert(node(user).inputs.begin(), node(user).inputs.end());
+      around.insert(node(user).outputs.begin(), node(user).outputs.end());
+    }
+    for (ValueId value : around) seconds += conversions(value);
+    return seconds;
   }
 
   /// An optimizer's state lies as its parameter.
@@ -220,6 +305,13 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
 }
 
 }  // namespace
+
+double seconds_alone(const machine::Machine& machine,
+                     const std::function<program::StepId(const ops::Builder&)>& build) {
+  program::Program program;
+  program.set_main(build(ops::Builder(program, machine)));
+  return compiler::estimate(program, machine).cycles.total() / machine.clock_hz;
+}
 
 ops::OperandLayout matrix_layout(const TensorType& type, bool transposed) {
   if (transposed) return {.rows = type.cols(), .cols = type.rows(), .transposed = true};

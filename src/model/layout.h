@@ -4,11 +4,13 @@
 #include <tessera/model.h>
 
 #include <any>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/builder.h"
 #include "ops/layout.h"
 #include "program/program.h"
 
@@ -45,6 +47,10 @@ struct LayoutChoice {
   std::vector<std::vector<program::MappedBox>> mappings = {};
   std::any plan = {};  ///< of the operation in these layouts, if it was made for its cost
 };
+
+/// The time on a machine of steps that are all of a program.
+double seconds_alone(const machine::Machine& machine,
+                     const std::function<program::StepId(const ops::Builder&)>& build);
 
 /// All inputs and outputs as rows, or all transposed; or in the form of a weight, if the outputs are: for
 /// operations that may also run on transposed matrices.

@@ -277,6 +277,8 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     lowered_.operands[id] = builder_of(id).argument(info.name, info.type.type, layout, purpose_of(id));
     return;
   }
+  if (info.kind == Kind::input && role == Role::temporary)  // which a pass copies where it is
+    mapping = columns_on_tiles(builder_of(id), layout.rows, layout.cols);
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     layout.mapping = wanted_mapping(id);

@@ -38,21 +38,54 @@ Box stored_box(const OperandLayout& layout, uint64_t stored, uint64_t count) {
           static_cast<uint32_t>(count)};
 }
 
-program::CopyGroup copy_runs(const Operand& from, const OperandLayout& has, const Operand& to,
-                             const OperandLayout& wants) {
+/// Elements that are consecutive in two layouts, in neither beyond a row of its variable.
+struct CommonRun {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  uint64_t count = 0;
+};
+
+/// What both layouts have in consecutive places, in the order in which `has` stores it.
+std::vector<CommonRun> common_runs(const OperandLayout& has, const OperandLayout& wants) {
   const std::vector<Run> source = sorted_runs(has);
   const std::vector<Run> target = sorted_runs(wants);
-  std::vector<Box> sources;
-  std::vector<Box> targets;
+  std::vector<CommonRun> runs;
   for (size_t s = 0, t = 0; s < source.size() && t < target.size();) {
     const uint64_t first = std::max(source[s].first, target[t].first);
     const uint64_t source_end = source[s].first + source[s].count;
     const uint64_t target_end = target[t].first + target[t].count;
     const uint64_t end = std::min(source_end, target_end);
-    sources.push_back(from.inside(stored_box(has, source[s].stored + first - source[s].first, end - first)));
-    targets.push_back(to.inside(stored_box(wants, target[t].stored + first - target[t].first, end - first)));
+    runs.push_back({source[s].stored + first - source[s].first, target[t].stored + first - target[t].first,
+                    end - first});
     s += source_end == end ? 1 : 0;
     t += target_end == end ? 1 : 0;
+  }
+  std::ranges::sort(runs, {}, &CommonRun::from);
+  return runs;
+}
+
+/// Joins runs that follow each other in both layouts: rows of parts that are equally wide.
+std::vector<CommonRun> joined(const std::vector<CommonRun>& runs, const OperandLayout& has,
+                              const OperandLayout& wants) {
+  std::vector<CommonRun> all;
+  for (const CommonRun& run : runs) {
+    CommonRun* last = all.empty() ? nullptr : &all.back();
+    if (last != nullptr && last->from + last->count == run.from && last->to + last->count == run.to &&
+        run.from % has.cols != 0 && run.to % wants.cols != 0)
+      last->count += run.count;
+    else
+      all.push_back(run);
+  }
+  return all;
+}
+
+program::CopyGroup copy_runs(const Operand& from, const OperandLayout& has, const Operand& to,
+                             const OperandLayout& wants) {
+  std::vector<Box> sources;
+  std::vector<Box> targets;
+  for (const CommonRun& run : joined(common_runs(has, wants), has, wants)) {
+    sources.push_back(from.inside(stored_box(has, run.from, run.count)));
+    targets.push_back(to.inside(stored_box(wants, run.to, run.count)));
   }
   const auto count = static_cast<uint32_t>(sources.size());
   return {from.variable,

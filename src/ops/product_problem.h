@@ -38,6 +38,8 @@ struct ProductProblem {
   bool uses_beta = false;  ///< on hosts, beta · the previous value is added; otherwise that
                            ///< is never read
 
+  bool operator==(const ProductProblem&) const = default;
+
   TiledNumbers numbers() const { return {type, partials}; }
 };
 

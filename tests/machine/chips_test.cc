@@ -166,6 +166,22 @@ TEST(Chips, HaveTheirTilesOneAfterTheOther) {
   EXPECT_EQ(m.part(6, 3).chip_count(), 1u);
 }
 
+TEST(Chips, AreLikeEachOther) {
+  const Machine m = find("m2000");
+  const uint32_t tiles = m.chip_tiles;
+  EXPECT_TRUE(m.part(0, tiles).is_like(m.part(2 * tiles, tiles)));
+  EXPECT_TRUE(m.part(8, 4).is_like(m.part(tiles + 8, 4)));
+  EXPECT_FALSE(m.part(8, 4).is_like(m.part(tiles + 10, 4)));
+  EXPECT_FALSE(m.part(0, tiles).is_like(m.part(tiles, tiles - 1)));
+  // Links between chips are not alike.
+  EXPECT_FALSE(m.part(0, 2 * tiles).is_like(m.part(tiles, 2 * tiles)));
+  Machine faster = m;
+  faster.clock_hz *= 2;
+  EXPECT_FALSE(m.part(0, tiles).is_like(faster.part(0, tiles)));
+  EXPECT_FALSE(find("gc200").is_like(find("bow")));
+  EXPECT_TRUE(find("gc200").is_like(find("gc200")));
+}
+
 /// Chips on the way, without the first.
 std::vector<uint32_t> way(const Links& links, uint32_t from, uint32_t to) {
   std::vector<uint32_t> chips;

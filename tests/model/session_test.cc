@@ -163,6 +163,17 @@ TEST(Session, ConvertsAnActivationOnceForAllProducts) {
   EXPECT_EQ(std::ranges::count(names, "x"), 1);
 }
 
+TEST(Session, LetsAllFollowAConversionThatOneAloneWouldOnlyMove) {
+  Graph g;
+  const Value x = g.input("x", {64, 48}), w = g.parameter("w", {48, 48});
+  const Value y = linear(x, w);
+  // Rows of y are read in one piece where features lie side by side, as products have them.
+  g.output("sums", sum(square(cast(relu(y * 2), Type::f16)), "rows"));
+  const std::vector<std::string> names = converted(Session(g, Machine::find("bow")).cost());
+  // The input, and one value on the way to the sums.
+  EXPECT_EQ(names.size(), 2);
+}
+
 TEST(Session, SaysWhatDoesNotFit) {
   Graph g;
   g.output("y", linear(g.input("x", {1, 16384}), g.parameter("w", {16384, 16384})));

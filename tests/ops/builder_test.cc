@@ -24,6 +24,20 @@ using program::StepId;
 
 constexpr uint32_t kRows = 13, kCols = 22;
 
+TEST(Conversions, CopyRowsOfPartsOfEqualWidthAtOnce) {
+  const auto copies = [](const PartedMatrix& from, const PartedMatrix& to) {
+    const OperandLayout has = parted_layout(from, {}), wants = parted_layout(to, {});
+    const Operand source{0, {0, has.rows, 0, has.cols}}, target{1, {0, wants.rows, 0, wants.cols}};
+    return conversion(source, has, target, wants).groups[0].count;
+  };
+  // 12 rows in 3 or 2 parts overlap in 4 pieces; columns lie in the same 4 parts, or others.
+  const PartedMatrix thirds(12, 32, 1, 1, 3, 1, 4, 1), halves(12, 32, 1, 1, 2, 1, 4, 1);
+  EXPECT_EQ(copies(thirds, halves), 4u * 4);
+  EXPECT_EQ(copies(thirds, PartedMatrix(12, 32, 1, 1, 2, 1, 2, 1)), 12u * 4);
+  // Slices are rows of the variable, each in the order of its matrix where parts have all its columns.
+  EXPECT_EQ(copies(PartedMatrix(12, 32, 1, 4, 3, 1, 1, 1), PartedMatrix(12, 32, 1, 4, 2, 1, 1, 1)), 4u);
+}
+
 /// A matrix of kRows × kCols in every order: row by row and part by part, itself and its transpose.
 std::vector<OperandLayout> layouts_on(const machine::Machine& m) {
   std::vector<OperandLayout> layouts;

@@ -24,6 +24,8 @@ struct HostFacts {
   unsigned allowed_threads = 1;  ///< hardware threads in the affinity mask
   double quota = 0;              ///< processors' worth of time a cgroup allows; 0: no limit
   uint64_t memory_bytes = 0;     ///< main memory, or the cgroup's limit if lower
+
+  bool operator==(const HostFacts&) const = default;
 };
 
 /// Where facts are read from: a root with proc/ and sys/ below it, and the processors in the affinity mask.

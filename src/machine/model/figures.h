@@ -27,6 +27,8 @@ struct HostFigures {
   uint64_t l3_bytes = 0;          ///< of all cores that share it
   unsigned threads = 1;
 
+  bool operator==(const HostFigures&) const = default;
+
   double core_gflops() const { return ghz * flops_per_cycle; }
 };
 

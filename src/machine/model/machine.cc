@@ -50,6 +50,15 @@ Machine Machine::part(uint32_t first, uint32_t count) const {
   return part;
 }
 
+bool Machine::is_like(const Machine& other) const {
+  if (tiles != other.tiles || chips != other.chips) return false;
+  if (chips == 1 || chip_count() > 1 || other.chip_count() > 1 || chip_tiles == 0) return *this == other;
+  if (first_tile % chip_tiles != other.first_tile % chip_tiles) return false;
+  Machine moved = other;
+  moved.first_tile = first_tile;
+  return *this == moved;
+}
+
 Machine host(unsigned threads) {
   check_threads(threads);
   Machine m;

@@ -30,6 +30,8 @@ struct Figure {
   double value = 0;
   std::string unit;
   std::string source;
+
+  bool operator==(const Figure&) const = default;
 };
 
 struct Machine {
@@ -81,12 +83,17 @@ struct Machine {
 
   std::vector<Figure> sources;  ///< every number above, in readable form
 
+  bool operator==(const Machine&) const = default;
+
   uint32_t chip_of(uint32_t tile) const { return chips == 1 ? 0 : (first_tile + tile) / chip_tiles; }
   uint32_t first_chip() const { return chip_of(0); }
   /// Chips on which the machine, or this part of one, has tiles.
   uint32_t chip_count() const { return tiles == 0 ? 1 : chip_of(tiles - 1) - first_chip() + 1; }
   /// The tiles [first, first + count) as a machine; they keep their chips.
   Machine part(uint32_t first, uint32_t count) const;
+  /// Whether it is the same machine, or the same tiles of another one of its chips: plans and costs are
+  /// equal.
+  bool is_like(const Machine& other) const;
   /// Cycles in which a link moves this many bytes, without its latency.
   double link_cycles(double bytes) const { return bytes / link_bytes_per_second * clock_hz; }
   double link_latency_cycles() const { return link_latency_seconds * clock_hz; }

@@ -91,16 +91,24 @@ Gradients gradient(const Differentiation& d) {
   return {most * expanded(dy / count)};
 }
 
+/// Over the rows or the columns of a value in a layout.
+ops::AxisReduceProblem problem_of(const Node& node, Reduction op, const TensorType& in, const TensorType& out,
+                                  const ValueLayout& layout, float scale) {
+  const ops::OperandLayout matrix = matrix_layout(in, layout.transposed);
+  return {op,      matrix.rows, matrix.cols, (over_of(node) == Over::rows) == !layout.transposed,
+          in.type, out.type,    scale};
+}
+
 template <Reduction op>
 void lower(Lowering& l, const Node& node) {
   const Over over = over_of(node);
   const ops::Operand in = l.input(0), out = l.output(0);
   const Type type = l.builder().type_of(in), to = l.builder().type_of(out);
   const auto scale = static_cast<float>(scale_of<op>(node));
-  if (over != Over::all) {
-    const bool over_rows = (over == Over::rows) == (!l.input_layout(0).transposed);
-    return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), over_rows, type, to, scale}, {in, out});
-  }
+  if (over != Over::all)
+    return l.add(problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
+                            l.input_layout(0), scale),
+                 {in, out});
   if (in.rows() == 1 || in.cols() == 1)
     return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), in.cols() == 1, type, to, scale},
                  {in, out});
@@ -114,13 +122,30 @@ void lower(Lowering& l, const Node& node) {
         {partial, out});
 }
 
+/// What a reduction takes on tiles where operands are spread over all of them.
+double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
+  const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
+  return seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
+    using program::Role;
+    const auto operand = [&](const char* name, Role role, const TensorType& type, const ValueLayout& layout) {
+      return builder.add(name, role, type.type, l.operand_layout(type, layout));
+    };
+    return ops::add(builder, problem_of(node, Reduction::sum, in, out, choice.inputs[0], 1),
+                    {operand("in", Role::input, in, choice.inputs[0]),
+                     operand("out", Role::output, out, choice.outputs[0])});
+  });
+}
+
 std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   // Padding adds nothing.
   const bool is_sum = node.operation->name != "max";
   if (const auto& form = l.form_of(node.inputs[0]); form && is_sum && over_of(node) == Over::all)
     return {{{ValueLayout{.weight = form}}, {kRows}}};
   const ValueLayout& out = over_of(node) == Over::all ? kRows : kTransposed;
-  return {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
+  std::vector<LayoutChoice> choices = {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
+  if (!l.on_host() && over_of(node) != Over::all)
+    for (LayoutChoice& choice : choices) choice.seconds = seconds_of(l, node, choice);
+  return choices;
 }
 
 template <Reduction op>

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/memo.h"
 #include "compiler/compile.h"
 #include "program/cycles.h"
 
@@ -216,6 +217,48 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
   return candidate;
 }
 
+/// Where an operand of an operation lies: equal ones have equal plans.
+struct MappedOperand {
+  uint32_t variable = 0;  ///< the first operand in the same variable
+  Box box;
+  program::Role role = program::Role::temporary;
+  uint32_t rows = 0, cols = 0;  ///< of the variable
+  std::vector<program::MappedBox> mapping;
+
+  bool operator==(const MappedOperand& other) const {
+    return variable == other.variable && box == other.box && role == other.role && rows == other.rows &&
+           cols == other.cols && std::ranges::equal(mapping, other.mapping, [](const auto& a, const auto& b) {
+             return a.box == b.box && a.tile == b.tile;
+           });
+  }
+};
+
+/// What the plan of an operation between given operands depends on.
+struct MapKey {
+  MapOperation operation;
+  std::vector<MappedOperand> operands;
+  Machine machine;
+
+  bool operator==(const MapKey& other) const {
+    return operation == other.operation && operands == other.operands && machine.is_like(other.machine);
+  }
+};
+
+/// None, if an operand's variable lies on other tiles as well.
+std::optional<MapKey> key_of(const Builder& builder, const MapOperation& operation,
+                             std::span<const Operand> operands) {
+  MapKey key{operation, {}, builder.machine()};
+  for (const Operand& operand : operands) {
+    const program::Variable& variable = builder.program().variable(operand.variable);
+    const Operand whole = builder.whole(operand.variable);
+    if (!builder.holds(whole)) return {};
+    const auto first = std::ranges::find(operands, operand.variable, &Operand::variable);
+    key.operands.push_back({static_cast<uint32_t>(first - operands.begin()), operand.box, variable.role,
+                            variable.rows, variable.cols, builder.mapping_of(whole)});
+  }
+  return key;
+}
+
 /// Throws Error if not even the chosen plan fits.
 void require_fit(const MapPlan& plan, const MapOperation& operation, const Machine& machine) {
   if (plan.chosen.rejected.empty()) return;
@@ -340,16 +383,23 @@ MapPlan plan_map(const MapOperation& operation, const Machine& machine) {
 MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands) {
   check_operands(builder, operation, operands);
   if (builder.is_host()) return plan_map(operation, builder.machine());
-  return choose_partition(
-      operation.rows, operation.cols, builder.machine(),
-      [&](const MapPartition& partition) {
-        return predict(builder, partition, operands,
-                       [&](const Builder& scratch, const MapPlan& plan, std::span<const Operand> copies) {
-                         return build_map(scratch, operation, plan, copies);
-                       });
-      },
-      as_result_lies(builder, operation, operands.back()),
-      least_seconds_in_place(builder, operation, operands));
+  const auto plan = [&] {
+    return choose_partition(
+        operation.rows, operation.cols, builder.machine(),
+        [&](const MapPartition& partition) {
+          return predict(
+              builder, partition, operands,
+              [&](const Builder& scratch, const MapPlan& planned, std::span<const Operand> copies) {
+                return build_map(scratch, operation, planned, copies);
+              });
+        },
+        as_result_lies(builder, operation, operands.back()),
+        least_seconds_in_place(builder, operation, operands));
+  };
+  constexpr size_t kMost = 256;
+  static base::Memo<MapKey, MapPlan> plans(kMost);
+  std::optional<MapKey> key = key_of(builder, operation, operands);
+  return key ? plans.get(std::move(*key), plan) : plan();
 }
 
 PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {

@@ -72,6 +72,8 @@ struct MapOperand {
   std::shared_ptr<const std::byte> contents = {};  ///< of a constant
   uint32_t rows_per_row = 1;  ///< if its rows are split: so many for each of the partitioned matrix
 
+  bool operator==(const MapOperand&) const = default;
+
   /// Whether it is a constant that the operation adds itself.
   bool is_own() const { return role == program::Role::constant; }
 };
@@ -88,6 +90,8 @@ struct MapOperation {
   std::vector<MapOperand> operands = {};  ///< in the order of the codelet's fields
   std::vector<int64_t> params = {};
   bool takes_origin = false;  ///< the first row and column of its box are a vertex's last two parameters
+
+  bool operator==(const MapOperation&) const = default;
 };
 
 /// With operands mapped as the plan requires. Throws Error, naming operation and size, if none fits.

@@ -56,6 +56,9 @@ void check_tile_product(const ProductProblem& problem, const machine::Machine& m
 /// For a dynamic W only the shape of the pattern counts. The cost of candidates is that of a random pattern
 /// with the maximum number of blocks. Knobs: m_parts, k_parts, n_parts. Its gradients use the forward
 /// product's grid and buckets, so that one encoding serves all three products.
+///
+/// A process keeps its last plans whose layouts were free: an equal product on an equal part of a machine is
+/// planned once.
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const machine::Machine& machine, const ForcedKnobs& force = {},
                                   const TileProductPlan* forward = nullptr,

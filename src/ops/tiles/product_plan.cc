@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "base/memo.h"
 #include "compiler/compile.h"
 #include "kernels/tile/bucket/metadata.h"
 #include "ops/tiles/forced_knobs.h"
@@ -310,6 +311,22 @@ Planned search(const Pattern& pattern, const ProductProblem& problem, const Mach
   return std::move(*best);
 }
 
+/// What a plan depends on that chooses the layouts of all operands.
+struct PlanKey {
+  ProductProblem problem;
+  ForcedKnobs force;
+  std::optional<std::variant<StaticPartition, DensePartition, DynamicTiling>> forward;
+  Pattern pattern;
+  Machine machine;
+
+  bool operator==(const PlanKey& other) const {
+    const Pattern &a = pattern, &b = other.pattern;
+    return problem == other.problem && a.rows == b.rows && a.cols == b.cols && a.block_size == b.block_size &&
+           force == other.force && forward == other.forward && machine.is_like(other.machine) &&
+           a.row_begin == b.row_begin && a.columns == b.columns;
+  }
+};
+
 }  // namespace
 
 uint32_t TileProductPlan::tiles_used() const {
@@ -319,7 +336,13 @@ uint32_t TileProductPlan::tiles_used() const {
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const Machine& machine, const ForcedKnobs& force,
                                   const TileProductPlan* forward, const LayoutChoices& layouts) {
-  return search(pattern, problem, machine, force, forward, layouts).plan;
+  const auto plan = [&] { return search(pattern, problem, machine, force, forward, layouts).plan; };
+  if (!layouts.values.empty() || !layouts.x.empty() || !layouts.y.empty()) return plan();
+  constexpr size_t kMost = 64;  // of patterns of perhaps millions of blocks
+  static base::Memo<PlanKey, TileProductPlan> plans(kMost);
+  PlanKey key{problem, force, {}, pattern, machine};
+  if (forward != nullptr) key.forward = forward->partition;
+  return plans.get(std::move(key), plan);
 }
 
 PlannedTileProduct plan_closed_product(const Pattern& pattern, const ProductProblem& problem,
