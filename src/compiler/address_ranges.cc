@@ -5,7 +5,9 @@
 
 namespace tessera::compiler {
 
-void AddressRanges::Chunk::measure() {
+void AddressRanges::Chunk::measure() const {
+  if (is_measured) return;
+  is_measured = true;
   widest_gap = 0;
   for (size_t i = 1; i < ranges.size(); ++i)
     widest_gap = std::max(widest_gap, ranges[i].begin - ranges[i - 1].end);
@@ -39,7 +41,7 @@ void AddressRanges::add(AddressRange range) {
       std::upper_bound(ranges.begin(), ranges.end(), range,
                        [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; }),
       range);
-  for (size_t c = first; c < end; ++c) chunks_[c].measure();
+  for (size_t c = first; c < end; ++c) chunks_[c].is_measured = false;
   if (end - first > 1)
     chunks_.erase(std::remove_if(chunks_.begin() + static_cast<int64_t>(first),
                                  chunks_.begin() + static_cast<int64_t>(end),
@@ -51,10 +53,8 @@ void AddressRanges::add(AddressRange range) {
 void AddressRanges::split(size_t chunk) {
   std::vector<AddressRange>& ranges = chunks_[chunk].ranges;
   const auto middle = ranges.begin() + static_cast<int64_t>(ranges.size() / 2);
-  Chunk upper{{middle, ranges.end()}, 0};
+  Chunk upper{{middle, ranges.end()}, 0, false};
   ranges.erase(middle, ranges.end());
-  chunks_[chunk].measure();
-  upper.measure();
   chunks_.insert(chunks_.begin() + static_cast<int64_t>(chunk) + 1, std::move(upper));
 }
 
@@ -62,6 +62,7 @@ uint64_t AddressRanges::next_free(uint64_t at, uint64_t room) const {
   auto chunk = std::lower_bound(chunks_.begin(), chunks_.end(), at,
                                 [](const Chunk& c, uint64_t from) { return c.end() <= from; });
   for (; chunk != chunks_.end() && at + room > chunk->begin(); ++chunk) {
+    chunk->measure();
     if (chunk->widest_gap < room && at <= chunk->begin()) {
       at = chunk->end();
       continue;

@@ -28,11 +28,12 @@ class AddressRanges {
 
   struct Chunk {
     std::vector<AddressRange> ranges;
-    uint64_t widest_gap = 0;  ///< between ranges of the chunk
+    mutable uint64_t widest_gap = 0;  ///< between ranges of the chunk
+    mutable bool is_measured = true;  ///< several ranges are added between two searches
 
     uint64_t begin() const { return ranges.front().begin; }
     uint64_t end() const { return ranges.back().end; }
-    void measure();
+    void measure() const;
   };
 
   void split(size_t chunk);

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/map/gather/codelet.h"
 #include "ops/owners.h"
@@ -131,6 +132,12 @@ void Builder::transpose(const Operand& from, const Operand& to, std::vector<prog
     transpose(from, local, steps);
     return send(local, to, steps);
   }
+  if (scatters(to)) {
+    const Operand blocks = temporary(program_.variable(to.variable).name + ".blocks", type_of(to), to.rows(),
+                                     to.cols(), blocks_on_tiles(to), purpose_of(to));
+    transpose(from, blocks, steps);
+    return send(blocks, to, steps);
+  }
   std::vector<MappedBox> owners = is_host() ? slices_of_threads(to) : mapping_of(to);
   std::ranges::stable_sort(owners, {}, &MappedBox::tile);
   std::vector<program::Box> read;
@@ -141,6 +148,32 @@ void Builder::transpose(const Operand& from, const Operand& to, std::vector<prog
   steps.push_back(execute({"transpose", program::Phase::rearrange,
                            groups_of_owners(owners, kernels::transpose_codelet,
                                             {{from, std::move(read)}, {to, boxes_of(owners)}}, {})}));
+}
+
+bool Builder::scatters(const Operand& to) const {
+  constexpr uint64_t kMostTransfers = 512;  // of a tile, whose exchange code takes a twentieth of its memory
+  if (is_host()) return false;
+  uint64_t transfers = 0;
+  for (const MappedBox& owned : mapping_of(to)) transfers += owned.box.cols;
+  const std::vector<MappedBox> blocks = blocks_on_tiles(to);
+  const uint64_t of_block = uint64_t{blocks.front().box.rows} + blocks.front().box.cols;
+  return transfers > kMostTransfers * machine_.tiles && transfers > 2 * of_block * blocks.size();
+}
+
+std::vector<MappedBox> Builder::blocks_on_tiles(const Operand& operand) const {
+  const double side = std::sqrt(static_cast<double>(operand.box.elements()) / machine_.tiles);
+  const auto parts = [&](uint32_t size, uint32_t most) {
+    return std::clamp(static_cast<uint32_t>(std::lround(size / side)), 1U, std::min(size, most));
+  };
+  const uint32_t down = parts(operand.rows(), machine_.tiles);
+  const uint32_t across = parts(operand.cols(), machine_.tiles / down);
+  const std::vector<uint32_t> row = split_evenly(operand.rows(), down),
+                              col = split_evenly(operand.cols(), across);
+  std::vector<MappedBox> blocks;
+  for (uint32_t i = 0; i < down; ++i)
+    for (uint32_t j = 0; j < across; ++j)
+      blocks.push_back({{row[i], row[i + 1] - row[i], col[j], col[j + 1] - col[j]}, i * across + j});
+  return blocks;
 }
 
 std::vector<MappedBox> Builder::slices_of_threads(const Operand& operand) const {

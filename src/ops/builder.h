@@ -124,6 +124,11 @@ class Builder {
   /// An operand as the matrix that its layout stores, row by row: itself, or a temporary.
   Operand plain(const Operand& operand, const OperandLayout& layout) const;
   void transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
+  /// Whether single elements would come to tiles from many others, each by a transfer of its own: where the
+  /// transpose of a matrix lies row by row.
+  bool scatters(const Operand& to) const;
+  /// A grid of nearly square blocks, one on each tile.
+  std::vector<program::MappedBox> blocks_on_tiles(const Operand& operand) const;
   /// Rows of an operand for each thread of a host, as few threads as its copies take.
   std::vector<program::MappedBox> slices_of_threads(const Operand& operand) const;
 
