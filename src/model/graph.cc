@@ -135,6 +135,8 @@ ValueId Graph::add(ValueInfo info) {
   if (!std::isfinite(info.initial.scale))
     throw UsageError(fmt::format("{}: its initial values are scaled by {}; use a finite number", info.name,
                                  info.initial.scale));
+  if (info.initial.kind == Initial::Kind::values && !info.initial.values)
+    throw UsageError(fmt::format("{}: its initial values are missing; use Initial::from", info.name));
   if (info.kind == Kind::input && outputs_.contains(info.name))
     throw UsageError(fmt::format("the input '{}' has the name of an output: give it another one", info.name));
   if (!names_.emplace(info.name, id).second)
