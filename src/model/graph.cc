@@ -228,7 +228,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   node.backward = backward_;
   const auto index = static_cast<uint32_t>(nodes_.size());
   std::vector<Value> outputs;
-  for (TensorType& type : operation.infer({operation.name, types, node})) {
+  for (TensorType& type : operation.infer({operation.name, types, node, this})) {
     node.outputs.push_back(add({.kind = Kind::result, .type = std::move(type), .node = index}));
     outputs.push_back(value(node.outputs.back()));
   }

@@ -546,6 +546,13 @@ TEST(SpikingGraphs, RejectWhatDoesNotFit) {
   EXPECT_EQ(error({in.ids, in.num, 5}, layers, p), "spiking: num is u32[4, 6]; it must be u32[4, 10]");
   EXPECT_EQ(error(in, {leaky(8, 2), leaky(2, 2)}, p), "layer 0 has no spikes, so it must be the last");
   EXPECT_EQ(error(in, layers, p, {.step = p[1]}), "spiking: the step is f32[1, 1]; it must be u32[]");
+  // Lists of 12 neurons for 8 inputs, as they are or some steps of them.
+  const std::vector<SpikingLayer> wide = {{.inputs = 8, .neurons = 12}, {.inputs = 12, .neurons = 8}};
+  const std::vector<Spikes> made = spiking(in, wide, spiking_parameters(g, "wide", wide)).spikes;
+  EXPECT_EQ(error(made[0], layers, p), "spiking: the lists name 12 neurons; the first layer has 8 inputs");
+  EXPECT_EQ(error({slice(made[0].ids, 0, 1, 3), slice(made[0].num, 0, 1, 3), 3}, layers, p),
+            "spiking: the lists name 12 neurons; the first layer has 8 inputs");
+  EXPECT_EQ(error(made[1], layers, p), "(no error)");
 }
 
 }  // namespace
