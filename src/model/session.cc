@@ -85,17 +85,6 @@ class BoundRun {
 
 }  // namespace
 
-void Session::Impl::find_lists() {
-  const auto is_input = [&](ValueId id) { return graph.info(id).kind == Kind::input; };
-  for (const Node& node : graph.nodes()) {
-    if (node.operation->traits.lists == nullptr) continue;
-    const ValueId ids = node.inputs[0], num = node.inputs[1];
-    const ListOperands takes = node.operation->traits.lists(graph, node);
-    if (is_input(ids) && is_input(num))
-      lists.push_back({ids, num, {takes.batch, graph.type(ids).cols() / takes.batch, takes.neurons}});
-  }
-}
-
 void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
   const auto array_of = [&](ValueId id) -> const void* {
     const auto given = std::ranges::find(arrays, graph.info(id).name, &Tensor::name);

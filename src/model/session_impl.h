@@ -19,10 +19,10 @@
 
 #include "compiler/compile.h"
 #include "engine/session.h"
+#include "model/list_inputs.h"
 #include "model/lowering.h"
 #include "model/placement.h"
 #include "model/transforms/transforms.h"
-#include "ops/spiking/spiking.h"
 #include "product/numbers.h"
 
 namespace tessera::model {
@@ -41,7 +41,7 @@ struct Session::Impl {
     placed = place_graph(graph, machine, in_place, options.chips);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     session = std::make_unique<engine::Session>(placed.executable);
-    find_lists();
+    lists = list_inputs(graph);
   }
 
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
@@ -211,13 +211,6 @@ struct Session::Impl {
     return named;
   }
 
-  /// Lists of spikes among the inputs, which kernels trust.
-  struct ListInputs {
-    ValueId ids = 0;
-    ValueId num = 0;
-    ops::SpikeListRoom room;
-  };
-  void find_lists();
   /// Throws UsageError for lists among the arrays that do not fit.
   void check_lists(std::span<const Tensor> arrays) const;
 

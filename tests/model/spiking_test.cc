@@ -514,6 +514,32 @@ TEST(SpikingGraphs, RejectListsThatKernelsCannotRead) {
   }
 }
 
+TEST(SpikingGraphs, RejectListsInFloat64ThatKernelsCouldNotTrust) {
+  Graph g;
+  const std::vector<SpikingLayer> layers = {leaky(kInputs - 5, 2)};
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  g.output("y", *spiking(in, layers, spiking_parameters(g, "snn", layers)).potentials);
+  WideArrays state = widened(initial_state(g));
+  const auto error = [&](double id, double fired, double listed) {
+    WideArrays lists = widened(random_lists(7));
+    for (double& each : lists["in.ids"]) each = std::min(each, kInputs - 6.0);
+    const size_t row = 2 * kBatch + 3;  // of step 2, sample 3
+    lists["in.ids"][row * kCapacity] = id;
+    lists["in.num"][2 * row] = fired;
+    lists["in.num"][2 * row + 1] = listed;
+    return test::error_of<UsageError>([&] { evaluate(g, lists, state); });
+  };
+  EXPECT_EQ(error(24, 1, 1), "(no error)");
+  EXPECT_EQ(error(NAN, 0, 0), "(no error)");
+  EXPECT_EQ(error(25, 1, 1), "step 2 of sample 3 lists input 25; there are 25");
+  EXPECT_EQ(error(0, 10, 10), "step 2 of sample 3 lists 10 spikes and 10 neurons, with room for 9");
+  EXPECT_EQ(error(0, 2, 1), "step 2 of sample 3 lists 2 spikes and 1 neurons, with room for 9");
+  EXPECT_EQ(error(-1, 1, 1), "'in.ids' has -1, which is no 16-bit number");
+  EXPECT_EQ(error(0.5, 1, 1), "'in.ids' has 0.5, which is no 16-bit number");
+  EXPECT_EQ(error(65536, 1, 1), "'in.ids' has 65536, which is no 16-bit number");
+  EXPECT_EQ(error(0, NAN, 1), "'in.num' has nan, which is no 32-bit number");
+}
+
 TEST(SpikingGraphs, CountTheFirstNeuronsOnly) {
   constexpr uint32_t kFew = 11;
   Graph g;
