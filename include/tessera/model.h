@@ -519,6 +519,9 @@ struct ArrayType {
 struct Tensor {
   std::string name;
   void* data = nullptr;
+  /// If given, a run is refused that takes or gives another number, as of a sparse output whose pattern
+  /// another thread has changed since arrays().
+  std::optional<uint64_t> elements = {};
 };
 
 /// A graph lowered into one program for a machine, with its parameters and state. Thread-safe: calls of one

@@ -65,7 +65,7 @@ class BoundArrays {
         inputs_.emplace_back(arrays[inputs_.size()], name, type);
       else
         outputs_.emplace_back(type);
-      tensors_.push_back({name, is_input ? inputs_.back().data() : outputs_.back().data()});
+      tensors_.push_back({name, is_input ? inputs_.back().data() : outputs_.back().data(), type.elements()});
     }
   }
 

@@ -42,8 +42,8 @@ namespace {
 class BoundRun {
  public:
   BoundRun(Session::Impl& impl, std::span<const Tensor> arrays) : impl_(impl), externals_(impl.externals()) {
-    impl.check_names(arrays, externals_);
     impl.add_shared(bindings_);
+    impl.check_arrays(arrays, externals_);
     std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
     stored_.reserve(externals_.size());
     for (const Session::Impl::External& external : externals_) bind(external, arrays);
@@ -98,10 +98,18 @@ void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
   }
 }
 
-void Session::Impl::check_names(std::span<const Tensor> arrays, std::span<const External> externals) {
+TensorType Session::Impl::type_of(const External& external) const {
+  TensorType type = graph.bound_type(external.id);
+  if (type.pattern && weight(external.id) != nullptr)
+    type.pattern = std::make_shared<const Pattern>(weight(external.id)->pattern());
+  return type;
+}
+
+void Session::Impl::check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const {
   std::set<std::string_view> seen;
   for (const Tensor& array : arrays) {
-    if (std::ranges::find(externals, array.name, &External::name) == externals.end()) {
+    const auto found = std::ranges::find(externals, array.name, &External::name);
+    if (found == externals.end()) {
       std::string names;
       for (const External& external : externals)
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", external.name);
@@ -110,6 +118,10 @@ void Session::Impl::check_names(std::span<const Tensor> arrays, std::span<const 
     }
     if (!seen.insert(array.name).second)
       throw UsageError(fmt::format("'{}' is given twice: pass one array", array.name));
+    if (!array.elements) continue;
+    if (const TensorType type = type_of(*found); *array.elements != type.elements())
+      throw UsageError(fmt::format("the array of '{}' has {} elements; {} has {}", array.name,
+                                   *array.elements, to_string(type), type.elements()));
   }
 }
 
@@ -162,12 +174,8 @@ std::vector<ArrayType> Session::arrays() const {
   const Impl::Lock lock(*impl_);
   impl_->follow_patterns();
   std::vector<ArrayType> arrays;
-  for (const Impl::External& external : impl_->externals()) {
-    TensorType type = impl_->graph.bound_type(external.id);
-    if (type.pattern && impl_->weight(external.id) != nullptr)
-      type.pattern = std::make_shared<const Pattern>(impl_->weight(external.id)->pattern());
-    arrays.push_back({external.name, std::move(type), external.is_input});
-  }
+  for (const Impl::External& external : impl_->externals())
+    arrays.push_back({external.name, impl_->type_of(external), external.is_input});
   return arrays;
 }
 

@@ -214,8 +214,10 @@ struct Session::Impl {
   /// Throws UsageError for lists among the arrays that do not fit.
   void check_lists(std::span<const Tensor> arrays) const;
 
-  /// Throws UsageError for an array that is neither an input nor an output, or given twice.
-  static void check_names(std::span<const Tensor> arrays, std::span<const External> externals);
+  /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
+  void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
+  /// What a run takes or gives now.
+  TensorType type_of(const External& external) const;
 
   ops::Operand bound(ValueId input) const {
     const auto whole = lowered.micro_batches.find(input);
