@@ -556,6 +556,18 @@ TEST(SpikingGraphs, CountTheFirstNeuronsOnly) {
   }
 }
 
+TEST(SpikingGraphs, HaveSizesOf32Bits) {
+  Graph g;
+  const Spikes in = spike_input(g, "in", 2, 1, 3);
+  const auto counts = [&](int64_t neurons) {
+    return g.apply("spike_counts", {in.ids, in.num}, {{"batch", int64_t{1}}, {"neurons", neurons}})[0];
+  };
+  EXPECT_EQ(counts(0xFFFFFFFF).shape(), (Shape{1, 0xFFFFFFFF}));
+  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 32})
+    EXPECT_EQ(test::error_of<UsageError>([&] { counts(wrong); }),
+              "spiking: neurons = " + std::to_string(wrong) + " is out of range");
+}
+
 TEST(SpikingGraphs, RejectWhatDoesNotFit) {
   Graph g;
   const Spikes in = spike_input(g, "in", 4, 3, 5);
