@@ -255,6 +255,7 @@ TEST(Session, ChangesAllPatternsOrNone) {
   const std::vector<float> few(3), values(fits.blocks() * 64, 2.0F);
   for (Session* session : {&host, &tiles}) {
     expect_unchanged(*session, [&] { session->set_state({}, {{"a", fits}, {"b", large}}); });
+    expect_unchanged(*session, [&] { session->set_state({}, {{"a", large}, {"b", fits}}); });
     expect_unchanged(*session, [&] { session->set_state({{"b", few}}, {{"a", fits}}); });
     expect_unchanged(*session, [&] { session->set_state({{"a", values}}, {{"a", fits}, {"x", full}}); });
     session->set_state({{"a", values}}, {{"a", fits}, {"b", full}});
