@@ -519,6 +519,9 @@ struct ArrayType {
 struct Tensor {
   std::string name;
   void* data = nullptr;
+  /// If given, a run is refused that takes or gives another number, as of a sparse output whose pattern
+  /// another thread has changed since arrays().
+  std::optional<uint64_t> elements = {};
 };
 
 /// A graph lowered into one program for a machine, with its parameters and state. Thread-safe: calls of one
@@ -565,8 +568,8 @@ class Session {
   /// Parameters and state by name, row-major, or the blocks of a sparse matrix.
   void set(const std::string& name, std::span<const float> values);
   std::vector<float> get(const std::string& name) const;
-  /// All of them.
-  void set_state(const Arrays& state);
+  /// Several of them, after patterns of parameters with a capacity; nothing changes if one does not fit.
+  void set_state(const Arrays& state, const std::map<std::string, Pattern>& patterns = {});
   Arrays state() const;
   /// The present pattern of a sparse parameter.
   Pattern pattern(const std::string& name) const;
@@ -576,9 +579,11 @@ class Session {
 
   /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape; of
   /// sparse ones the values of the blocks, and of a parameter also its pattern as `name.row_begin` and
-  /// `name.columns`. An existing file is only replaced by a complete one.
+  /// `name.columns`. An existing file is only replaced by a complete one. What other sessions have is
+  /// theirs to save, but for the patterns of state that belongs to it.
   void save(const std::string& path) const;
-  /// Throws Error, and changes nothing, for a file that lacks one or has another shape or type.
+  /// Throws Error, and changes nothing, for a file that lacks one or has another shape, type or fixed
+  /// pattern.
   void load(const std::string& path);
 
   struct Impl;

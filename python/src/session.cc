@@ -65,7 +65,7 @@ class BoundArrays {
         inputs_.emplace_back(arrays[inputs_.size()], name, type);
       else
         outputs_.emplace_back(type);
-      tensors_.push_back({name, is_input ? inputs_.back().data() : outputs_.back().data()});
+      tensors_.push_back({name, is_input ? inputs_.back().data() : outputs_.back().data(), type.elements()});
     }
   }
 
@@ -141,6 +141,26 @@ void set_pattern(BoundSession& s, const std::string& name, nb::handle indptr, nb
   pattern.columns = integers_of<uint32_t>(indices, "indices");
   const nb::gil_scoped_release released;
   s.session.set_pattern(name, pattern);
+}
+
+/// Values by name, after patterns by name as pairs of indptr and indices.
+void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& state,
+               const nb::typed<nb::dict, nb::str, nb::any>& patterns) {
+  model::Arrays arrays;
+  for (const auto& [key, values] : state) {
+    const auto name = nb::cast<std::string>(key);
+    const std::span<const float> array = floats_of(values, name.c_str());
+    arrays[name].assign(array.begin(), array.end());
+  }
+  std::map<std::string, Pattern> changed;
+  for (const auto& [key, arrays_of] : patterns) {
+    Pattern& pattern = changed[nb::cast<std::string>(key)];
+    pattern = s.session.pattern(nb::cast<std::string>(key));
+    pattern.row_begin = integers_of<uint64_t>(nb::object(arrays_of[0]), "indptr");
+    pattern.columns = integers_of<uint32_t>(nb::object(arrays_of[1]), "indices");
+  }
+  const nb::gil_scoped_release released;
+  s.session.set_state(arrays, changed);
 }
 
 std::vector<std::string> memory_columns() {
@@ -251,6 +271,7 @@ void bind_session(nb::module_& m) {
       .def("get", &get, "name"_a)
       .def("pattern", &pattern_of, "name"_a)
       .def("set_pattern", &set_pattern, "name"_a, "indptr"_a, "indices"_a)
+      .def("set_state", &set_state, "state"_a, "patterns"_a)
       .def(
           "save", [](const BoundSession& s, const std::string& path) { s.session.save(path); }, "path"_a,
           Released())

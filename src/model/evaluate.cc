@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 
 #include "base/random.h"
+#include "model/list_inputs.h"
 #include "model/operation.h"
 
 namespace tessera::model {
@@ -95,6 +96,8 @@ void combine(const Node& node, std::vector<std::vector<Array>>& replicas) {
 }  // namespace
 
 WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state) {
+  for (const ListInputs& lists : list_inputs(graph))
+    check_lists(graph, lists, leaf(graph, lists.ids, inputs, state), leaf(graph, lists.num, inputs, state));
   std::vector<std::vector<Array>> replicas(graph.replicas());
   for (uint32_t r = 0; r < replicas.size(); ++r) {
     for (ValueId id = 0; id < graph.values().size(); ++id) {

@@ -135,6 +135,8 @@ ValueId Graph::add(ValueInfo info) {
   if (!std::isfinite(info.initial.scale))
     throw UsageError(fmt::format("{}: its initial values are scaled by {}; use a finite number", info.name,
                                  info.initial.scale));
+  if (info.initial.kind == Initial::Kind::values && !info.initial.values)
+    throw UsageError(fmt::format("{}: its initial values are missing; use Initial::from", info.name));
   if (info.kind == Kind::input && outputs_.contains(info.name))
     throw UsageError(fmt::format("the input '{}' has the name of an output: give it another one", info.name));
   if (!names_.emplace(info.name, id).second)
@@ -226,7 +228,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   node.backward = backward_;
   const auto index = static_cast<uint32_t>(nodes_.size());
   std::vector<Value> outputs;
-  for (TensorType& type : operation.infer({operation.name, types, node})) {
+  for (TensorType& type : operation.infer({operation.name, types, node, this})) {
     node.outputs.push_back(add({.kind = Kind::result, .type = std::move(type), .node = index}));
     outputs.push_back(value(node.outputs.back()));
   }

@@ -23,7 +23,8 @@ using Array = std::vector<double>;
 struct Signature {
   std::string_view operation;
   const Types& inputs;
-  const Node& attributes;  ///< a node that has attributes only
+  const Node& attributes;        ///< a node without outputs
+  const Graph* graph = nullptr;  ///< that has the node's inputs, if they are known
 };
 
 class FunctionGradients;

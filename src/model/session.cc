@@ -24,8 +24,9 @@ std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
 
 Session::Session(const Graph& graph, const Session& owner) : impl_(Impl::sharing(graph, owner.impl_)) {
   if (!fits()) return;
+  const Impl::Lock lock(*impl_);
   for (const auto& [name, values] : initial_state(graph, owner.impl_->options.seed))
-    if (!impl_->shared.contains(impl_->find_state(name))) set(name, values);
+    if (const ValueId id = impl_->find_state(name); !impl_->shared.contains(id)) impl_->write(id, values);
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -42,8 +43,8 @@ namespace {
 class BoundRun {
  public:
   BoundRun(Session::Impl& impl, std::span<const Tensor> arrays) : impl_(impl), externals_(impl.externals()) {
-    impl.check_names(arrays, externals_);
     impl.add_shared(bindings_);
+    impl.check_arrays(arrays, externals_);
     std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
     stored_.reserve(externals_.size());
     for (const Session::Impl::External& external : externals_) bind(external, arrays);
@@ -85,17 +86,6 @@ class BoundRun {
 
 }  // namespace
 
-void Session::Impl::find_lists() {
-  const auto is_input = [&](ValueId id) { return graph.info(id).kind == Kind::input; };
-  for (const Node& node : graph.nodes()) {
-    if (node.operation->traits.lists == nullptr) continue;
-    const ValueId ids = node.inputs[0], num = node.inputs[1];
-    const ListOperands takes = node.operation->traits.lists(graph, node);
-    if (is_input(ids) && is_input(num))
-      lists.push_back({ids, num, {takes.batch, graph.type(ids).cols() / takes.batch, takes.neurons}});
-  }
-}
-
 void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
   const auto array_of = [&](ValueId id) -> const void* {
     const auto given = std::ranges::find(arrays, graph.info(id).name, &Tensor::name);
@@ -109,10 +99,18 @@ void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
   }
 }
 
-void Session::Impl::check_names(std::span<const Tensor> arrays, std::span<const External> externals) {
+TensorType Session::Impl::type_of(const External& external) const {
+  TensorType type = graph.bound_type(external.id);
+  if (type.pattern && weight(external.id) != nullptr)
+    type.pattern = std::make_shared<const Pattern>(weight(external.id)->pattern());
+  return type;
+}
+
+void Session::Impl::check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const {
   std::set<std::string_view> seen;
   for (const Tensor& array : arrays) {
-    if (std::ranges::find(externals, array.name, &External::name) == externals.end()) {
+    const auto found = std::ranges::find(externals, array.name, &External::name);
+    if (found == externals.end()) {
       std::string names;
       for (const External& external : externals)
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", external.name);
@@ -121,6 +119,10 @@ void Session::Impl::check_names(std::span<const Tensor> arrays, std::span<const 
     }
     if (!seen.insert(array.name).second)
       throw UsageError(fmt::format("'{}' is given twice: pass one array", array.name));
+    if (!array.elements) continue;
+    if (const TensorType type = type_of(*found); *array.elements != type.elements())
+      throw UsageError(fmt::format("the array of '{}' has {} elements; {} has {}", array.name,
+                                   *array.elements, to_string(type), type.elements()));
   }
 }
 
@@ -173,31 +175,25 @@ std::vector<ArrayType> Session::arrays() const {
   const Impl::Lock lock(*impl_);
   impl_->follow_patterns();
   std::vector<ArrayType> arrays;
-  for (const Impl::External& external : impl_->externals()) {
-    TensorType type = impl_->graph.bound_type(external.id);
-    if (type.pattern && impl_->weight(external.id) != nullptr)
-      type.pattern = std::make_shared<const Pattern>(impl_->weight(external.id)->pattern());
-    arrays.push_back({external.name, std::move(type), external.is_input});
-  }
+  for (const Impl::External& external : impl_->externals())
+    arrays.push_back({external.name, impl_->type_of(external), external.is_input});
   return arrays;
 }
 
 void Session::set(const std::string& name, std::span<const float> values) {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   impl_->write(impl_->find_own_state(name), values);
 }
 std::vector<float> Session::get(const std::string& name) const {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   return impl_->read(impl_->find_state(name));
-}
-
-void Session::set_state(const Arrays& state) {
-  const Impl::Lock lock(*impl_);
-  for (const auto& [name, values] : state) set(name, values);
 }
 
 Arrays Session::state() const {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   Arrays state;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id)
     if (impl_->is_own_state(id)) state[impl_->graph.info(id).name] = impl_->read(id);
@@ -206,9 +202,10 @@ Arrays Session::state() const {
 
 Pattern Session::pattern(const std::string& name) const {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   const ValueId id = impl_->find_state(name);
   if (!impl_->graph.type(id).pattern) throw UsageError(fmt::format("'{}' is not sparse", name));
-  return impl_->weight(id) != nullptr ? impl_->weight(id)->pattern() : *impl_->graph.type(id).pattern;
+  return impl_->pattern_of(id);
 }
 
 namespace {
@@ -229,62 +226,116 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
 
 }  // namespace
 
-void Session::Impl::change_pattern(ValueId parameter, const Pattern& pattern) {
-  LinearWeight& changed = *weight(parameter);
-  const Pattern before = changed.pattern();
+void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) {
+  if (patterns.empty()) return;
+  std::map<ValueId, Pattern> before;
+  for (const auto& [parameter, pattern] : patterns) before[parameter] = weight(parameter)->pattern();
+  const auto changed_with = [&](ValueId id) {
+    return lowered.forms[id] ? patterns.find(*lowered.forms[id]) : patterns.end();
+  };
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   for (ValueId id = 0; id < graph.values().size(); ++id)
-    if (is_own_state(id) && lowered.forms[id] == parameter) values.emplace_back(id, read(id));
-  changed.set_pattern(pattern);
-  for (const auto& [id, old] : values) write(id, moved(before, old, pattern));
+    if (is_own_state(id) && changed_with(id) != patterns.end()) values.emplace_back(id, read(id));
+  auto next = patterns.begin();
+  try {
+    for (; next != patterns.end(); ++next) weight(next->first)->set_pattern(next->second);
+  } catch (...) {
+    while (next != patterns.begin()) {
+      --next;
+      weight(next->first)->set_pattern(before.at(next->first));
+    }
+    throw;
+  }
+  for (const auto& [id, old] : values) {
+    const auto& [parameter, pattern] = *changed_with(id);
+    write(id, moved(before.at(parameter), old, pattern));
+  }
   for (ValueId id : lowered.gaps) {
-    if (lowered.forms[id] != parameter) continue;
+    if (changed_with(id) == patterns.end()) continue;
     std::vector<std::byte> zeros(variable(id).bytes());
     session->write(variable(id).name, view(id, zeros));
   }
 }
 
+void Session::Impl::replace(const std::map<ValueId, Pattern>& patterns,
+                            const std::vector<std::pair<ValueId, std::vector<float>>>& values) {
+  for (const auto& [id, pattern] : patterns) {
+    const std::string& name = graph.info(id).name;
+    if (!graph.type(id).pattern) throw UsageError(fmt::format("'{}' is not sparse", name));
+    const Pattern before = pattern_of(id);
+    if (weight(id) == nullptr || graph.info(id).belongs)
+      throw UsageError(fmt::format("'{}' is not the weight of a linear operation", name));
+    if (pattern.rows != before.rows || pattern.cols != before.cols || pattern.block_size != before.block_size)
+      throw UsageError(fmt::format(
+          "{}: the new pattern is {} × {} with block size {}; the present one {} × {} with {}", name,
+          pattern.rows, pattern.cols, pattern.block_size, before.rows, before.cols, before.block_size));
+  }
+  for (const auto& [id, array] : values) {
+    const auto changed = lowered.forms[id] ? patterns.find(*lowered.forms[id]) : patterns.end();
+    check_size(id, array.size(),
+               changed != patterns.end() ? changed->second
+               : graph.type(id).pattern  ? pattern_of(id)
+                                         : Pattern());
+  }
+  change_patterns(patterns);
+  for (const auto& [id, array] : values) write(id, array);
+}
+
 void Session::set_pattern(const std::string& name, const Pattern& pattern) {
   const Impl::Lock lock(*impl_);
-  const ValueId parameter = impl_->find_own_state(name);
-  LinearWeight* weight = impl_->weight(parameter);
-  const Pattern before = this->pattern(name);
-  if (weight == nullptr) throw UsageError(fmt::format("'{}' is not the weight of a linear operation", name));
-  if (pattern.rows != before.rows || pattern.cols != before.cols || pattern.block_size != before.block_size)
-    throw UsageError(fmt::format(
-        "{}: the new pattern is {} × {} with block size {}; the present one {} × {} with {}", name,
-        pattern.rows, pattern.cols, pattern.block_size, before.rows, before.cols, before.block_size));
-  impl_->change_pattern(parameter, pattern);
+  impl_->replace({{impl_->find_own_state(name), pattern}}, {});
+}
+
+void Session::set_state(const Arrays& state, const std::map<std::string, Pattern>& patterns) {
+  const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
+  std::map<ValueId, Pattern> changed;
+  for (const auto& [name, pattern] : patterns) changed[impl_->find_own_state(name)] = pattern;
+  std::vector<std::pair<ValueId, std::vector<float>>> values;
+  for (const auto& [name, array] : state) values.emplace_back(impl_->find_own_state(name), array);
+  impl_->replace(changed, values);
 }
 
 void Session::save(const std::string& path) const {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   StateFile file;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
     file.add(info, impl_->read(id));
-    if (info.type.pattern && !info.belongs) file.add_pattern(info.name, pattern(info.name));
+    if (!info.type.pattern) continue;
+    const ValueId owner = info.belongs.value_or(id);
+    const std::string& name = impl_->graph.info(owner).name;
+    const bool is_saved = info.belongs && (impl_->is_own_state(owner) || file.has_pattern(name));
+    if (!is_saved) file.add_pattern(name, impl_->pattern_of(owner));
   }
   file.write(path);
 }
 
 void Session::load(const std::string& path) {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   const StateFile file(path);
-  std::map<std::string, Pattern> patterns;  // of parameters that may change theirs
+  std::map<ValueId, Pattern> patterns;  // of parameters that may change theirs
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
-    const ValueInfo& owner = info.belongs ? impl_->graph.info(*info.belongs) : info;
+    const ValueId owner = info.belongs.value_or(id);
+    const std::string& name = impl_->graph.info(owner).name;
     std::optional<Pattern> pattern;
-    if (info.type.pattern) pattern = file.pattern(owner.name, *info.type.pattern, info.type.capacity);
+    if (info.type.pattern) pattern = file.pattern(name, *info.type.pattern, info.type.capacity);
     values.emplace_back(id, file.values(info, pattern ? &*pattern : nullptr));
-    if (info.type.capacity && !info.belongs) patterns[info.name] = pattern.value();
+    if (!info.type.capacity) continue;
+    if (!impl_->is_own_state(owner) && !Impl::same_places(*pattern, impl_->pattern_of(owner)))
+      throw Error(
+          fmt::format("{}: '{}' has another pattern than in the session that it is shared with: load "
+                      "that one first",
+                      path, name));
+    if (!info.belongs) patterns[id] = *pattern;
   }
-  for (const auto& [name, pattern] : patterns) set_pattern(name, pattern);
-  for (const auto& [id, array] : values) impl_->write(id, array);
+  impl_->replace(patterns, values);
 }
 
 }  // namespace tessera::model

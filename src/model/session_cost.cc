@@ -106,7 +106,7 @@ RunCost Session::cost(std::span<const Tensor> inputs) const {
   const Impl::Lock lock(*impl_);
   std::vector<engine::Binding> bindings = impl_->metadata();
   const std::vector<Impl::External> externals = impl_->externals();
-  impl_->check_names(inputs, externals);
+  impl_->check_arrays(inputs, externals);
   impl_->check_lists(inputs);
   for (const Impl::External& external : externals) {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);

@@ -19,10 +19,10 @@
 
 #include "compiler/compile.h"
 #include "engine/session.h"
+#include "model/list_inputs.h"
 #include "model/lowering.h"
 #include "model/placement.h"
 #include "model/transforms/transforms.h"
-#include "ops/spiking/spiking.h"
 #include "product/numbers.h"
 
 namespace tessera::model {
@@ -41,7 +41,7 @@ struct Session::Impl {
     placed = place_graph(graph, machine, in_place, options.chips);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     session = std::make_unique<engine::Session>(placed.executable);
-    find_lists();
+    lists = list_inputs(graph);
   }
 
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
@@ -92,9 +92,15 @@ struct Session::Impl {
       if (forms[own].has_value() == owner->lowered.forms[id].has_value()) in_place.insert(own);
   }
 
+  /// Gives shared parameters the patterns that the owner has.
   void follow_patterns() {
-    for (const auto& [own, id] : shared)
-      if (graph.type(own).capacity) follow_pattern(own, owner->weight(id)->pattern());
+    std::map<ValueId, Pattern> changed;
+    for (const auto& [own, id] : shared) {
+      if (!graph.type(own).capacity) continue;
+      Pattern pattern = owner->weight(id)->pattern();
+      if (!same_places(weight(own)->pattern(), pattern)) changed[own] = std::move(pattern);
+    }
+    change_patterns(changed);
   }
 
   /// Takes the owner's parameters: where they lie, or as copies.
@@ -121,14 +127,19 @@ struct Session::Impl {
   }
   program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
 
-  void follow_pattern(ValueId parameter, const Pattern& pattern) {
-    const Pattern own = weight(parameter)->pattern();
-    if (own.row_begin != pattern.row_begin || own.columns != pattern.columns)
-      change_pattern(parameter, pattern);
+  static bool same_places(const Pattern& a, const Pattern& b) {
+    return a.row_begin == b.row_begin && a.columns == b.columns;
   }
-  /// Sets the pattern of a weight. Blocks of this session's values in it keep their contents, and gradients
-  /// are 0 where products leave them unwritten.
-  void change_pattern(ValueId parameter, const Pattern& pattern);
+  /// Sets the patterns of weights, or none if one does not fit. Blocks of this session's values in them keep
+  /// their contents, and gradients are 0 where products leave them unwritten.
+  void change_patterns(const std::map<ValueId, Pattern>& patterns);
+  /// Sets patterns, then contents of what this session has, or nothing if one does not fit.
+  void replace(const std::map<ValueId, Pattern>& patterns,
+               const std::vector<std::pair<ValueId, std::vector<float>>>& values);
+  /// The present pattern of a sparse parameter or state.
+  Pattern pattern_of(ValueId id) const {
+    return weight(id) != nullptr ? weight(id)->pattern() : *graph.type(id).pattern;
+  }
   bool is_own_state(ValueId id) const { return is_state(id) && !shared.contains(id); }
   ValueId find_state(const std::string& name) const {
     for (ValueId id = 0; id < graph.values().size(); ++id)
@@ -152,13 +163,18 @@ struct Session::Impl {
     return {bytes.data(), v.type, v.rows, v.cols, v.cols, 1};
   }
 
+  /// Values of a parameter or state, of which a weight has a pattern.
+  uint64_t elements_of(ValueId id, const Pattern& pattern) const {
+    if (!graph.type(id).pattern) return graph.type(id).elements();
+    return pattern.blocks() * pattern.block_size * pattern.block_size;
+  }
+  void check_size(ValueId id, size_t given, const Pattern& pattern) const {
+    if (const uint64_t expected = elements_of(id, pattern); given != expected)
+      throw UsageError(fmt::format("{}: {} values; it has {}", graph.info(id).name, given, expected));
+  }
+
   void write(ValueId id, std::span<const float> values) {
-    const uint64_t expected = weight(id) != nullptr && graph.type(id).pattern
-                                  ? weight(id)->pattern().blocks() * graph.type(id).pattern->block_size *
-                                        graph.type(id).pattern->block_size
-                                  : graph.type(id).elements();
-    if (values.size() != expected)
-      throw UsageError(fmt::format("{}: {} values; it has {}", graph.info(id).name, values.size(), expected));
+    check_size(id, values.size(), graph.type(id).pattern ? pattern_of(id) : Pattern());
     const std::vector<float> stored =
         weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
     std::vector<std::byte> bytes = product::as_type(stored, variable(id).type);
@@ -211,18 +227,13 @@ struct Session::Impl {
     return named;
   }
 
-  /// Lists of spikes among the inputs, which kernels trust.
-  struct ListInputs {
-    ValueId ids = 0;
-    ValueId num = 0;
-    ops::SpikeListRoom room;
-  };
-  void find_lists();
   /// Throws UsageError for lists among the arrays that do not fit.
   void check_lists(std::span<const Tensor> arrays) const;
 
-  /// Throws UsageError for an array that is neither an input nor an output, or given twice.
-  static void check_names(std::span<const Tensor> arrays, std::span<const External> externals);
+  /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
+  void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
+  /// What a run takes or gives now.
+  TensorType type_of(const External& external) const;
 
   ops::Operand bound(ValueId input) const {
     const auto whole = lowered.micro_batches.find(input);

@@ -102,6 +102,16 @@ TEST(Estimate, CountsLoopsAsItIsTold) {
   EXPECT_EQ(estimated.cycles.at, expected.at);
 }
 
+/// Others cost the same in every run.
+TEST(Estimate, LeavesSetsThatReadIntegersToTheRun) {
+  Counted c;
+  const StepId test = c.below(4);
+  const StepId body = c.scale();
+  c.p.set_main(c.p.add(program::Step{program::While{test, c.flag, body}}));
+  EXPECT_EQ(compile(c.p, testing::toy_machine(3))->costed_at_run, (std::vector<bool>{true, false}));
+  EXPECT_EQ(compile(c.p, testing::toy_host(2))->costed_at_run, (std::vector<bool>{false, false}));
+}
+
 /// Never an undercount.
 TEST(Estimate, RefusesControlFlowThatItIsNotToldAbout) {
   Counted loop;
@@ -113,6 +123,14 @@ TEST(Estimate, RefusesControlFlowThatItIsNotToldAbout) {
   const StepId then = branch.scale();
   EXPECT_THAT(error_of(branch, branch.p.add(program::Step{program::If{branch.flag, then, program::kNoStep}})),
               HasSubstr("what it does depends on 'flag'"));
+}
+
+TEST(Estimate, CountsNothingOfStepsThatNeverRun) {
+  Counted c;
+  const StepId once = c.scale(), never = c.scale();
+  const StepId branch = c.p.add(program::Step{program::If{c.flag, never, program::kNoStep}});
+  const Estimate estimated = c.estimate(c.p.sequence({once, c.p.repeat(0, branch), program::kNoStep}));
+  EXPECT_EQ(estimated.cycles.at, compile(c.p, testing::toy_machine(3))->set_cycles[0].at);
 }
 
 TEST(Estimate, AsksForMetadataOfEachTrip) {

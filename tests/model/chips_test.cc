@@ -202,6 +202,16 @@ TEST(Placement, OfWholeLayersFollowsTheirParameters) {
   EXPECT_EQ(stage_of_weight("third.weight"), 1u);
 }
 
+TEST(Placement, OfWholeLayersDividesBytes) {
+  Graph g;
+  const Value x = g.input("x", {4, 32}, Type::f16);
+  const Value half = cast(linear(x, g.parameter("half", {32, 32}, {}, Type::f16)), Type::f32);
+  const Value first = linear(half, g.parameter("first", {32, 32}));
+  g.output("y", linear(first, g.parameter("second", {32, 32})));
+  // Of 2, 4 and 4 KiB.
+  EXPECT_EQ(stages_of_layers(g, 2), (std::vector<uint32_t>{0, 0, 0, 1}));
+}
+
 TEST(Placement, TakesOneChipWhereMoreWouldBeSlower) {
   const RunCost cost = Session(layers_of(2, 32), chips(4)).cost();
   ASSERT_EQ(cost.placements.size(), 3u);

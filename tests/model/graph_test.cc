@@ -10,6 +10,15 @@
 namespace tessera::model {
 namespace {
 
+TEST(Graphs, NeedTheInitialValuesThatTheyName) {
+  Graph g;
+  const Initial none{.kind = Initial::Kind::values};
+  const std::string message = "w: its initial values are missing; use Initial::from";
+  EXPECT_EQ(test::error_of<UsageError>([&] { g.parameter("w", {2}, none); }), message);
+  EXPECT_EQ(test::error_of<UsageError>([&] { g.state("w", {Type::f32, {2}, {}, {}}, none); }), message);
+  EXPECT_FALSE(g.contains("w"));
+}
+
 TEST(Graph, PrintsAsText) {
   Graph g;
   const Value x = g.input("x", {4, 8});

@@ -54,6 +54,7 @@ class Builder {
 
   void add(const Item& item) {
     const size_t index = built_.values.size();
+    built_.graph.set_stage(item.stage);
     if (item.kind != Kind::result) {
       const auto pattern = patterns_.find(index);
       built_.values.push_back({add_leaf(built_.graph, item, name_of_item(index),
@@ -96,6 +97,15 @@ Value loss_of(const Lesson& lesson, const Builder& builder) {
   return *loss;
 }
 
+void add_gradients(const Recipe& recipe, Value loss, Built& built) {
+  std::vector<Value> parameters;
+  for (size_t item = 0; item < recipe.items.size(); ++item)
+    if (recipe.items[item].kind == Kind::parameter) parameters.push_back(built.values[item][0]);
+  const std::vector<std::optional<Value>> found = gradients(loss, parameters);
+  for (size_t i = 0; i < found.size(); ++i)
+    if (found[i]) built.graph.output(built.graph.info(parameters[i].id).name + ".slope", *found[i]);
+}
+
 /// Adds operations one by one, and evaluates each.
 class Generator {
  public:
@@ -110,6 +120,7 @@ class Generator {
     choose_assignment();
     if (random_.below(5) < 3) choose_lesson();
     if (recipe_.lesson && !can_learn()) recipe_.lesson.reset();
+    choose_stages();
     return std::move(recipe_);
   }
 
@@ -312,13 +323,31 @@ class Generator {
   }
 
   void choose_assignment() {
-    for (size_t item = 0; item < recipe_.items.size(); ++item) {
+    const size_t items = recipe_.items.size();
+    for (size_t item = 0; item < items; ++item) {
       if (!recipe_.items[item].is_state() || random_.below(6) != 0) continue;
       std::vector<Place> same;
+      // Few results have the type of a weight whose pattern may change.
+      if (recipe_.items[item].type.capacity) {
+        add(Item{.operation = "scale", .inputs = {{item, 0}}, .attributes = {{"factor", 0.75}}});
+        same.push_back({recipe_.items.size() - 1, 0});
+      }
       for (const Place& place : usable_)
         if (place.item != item && type_at(place) == type_at({item, 0})) same.push_back(place);
       if (!same.empty()) recipe_.assignments.emplace_back(item, one_of(same));
     }
+  }
+
+  /// All chips of a machine, if they are not replicas.
+  void choose_stages() {
+    const uint32_t stages = options_.most_replicas;
+    if (stages == 1 || recipe_.items.empty() || (recipe_.lesson && recipe_.lesson->options.replicas > 1) ||
+        random_.coin())
+      return;
+    for (Item& item : recipe_.items)
+      if (item.kind == Kind::result) item.stage = random_.below(stages);
+    // A graph has as many stages as its last one says.
+    if (recipe_.items.back().kind == Kind::result) recipe_.items.back().stage = stages - 1;
   }
 
   /// Not if the loss depends on no parameter, or on one through what has no gradient.
@@ -487,6 +516,7 @@ void build(const Recipe& recipe, Built& built, const Patterns& patterns) {
   if (!recipe.lesson) return;
   const Value loss = loss_of(*recipe.lesson, builder);
   built.graph.output("loss", loss);
+  if (!recipe.lesson->has_updates) return add_gradients(recipe, loss, built);
   add_training(loss, recipe.lesson->options);
   if (!recipe.lesson->has_gradient_outputs || scalars) return;
   for (size_t item = 0; item < recipe.items.size(); ++item) {
@@ -512,6 +542,10 @@ Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t s
 std::vector<Recipe> smaller(const Recipe& recipe) {
   std::vector<Recipe> all;
   const auto change = [&](const auto& how) { how(all.emplace_back(recipe)); };
+  if (std::ranges::any_of(recipe.items, [](const Item& item) { return item.stage != 0; }))
+    change([](Recipe& r) {
+      for (Item& item : r.items) item.stage = 0;
+    });
   if (recipe.lesson) {
     change([](Recipe& r) { r.lesson.reset(); });
     if (recipe.lesson->options.micro_batches > 1)
@@ -548,9 +582,11 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
 
 std::string code_of(const Recipe& recipe) {
   std::string text = "Graph g;\n";
+  uint32_t stage = 0;
   for (size_t i = 0; i < recipe.items.size(); ++i) {
     const Item& item = recipe.items[i];
     const bool is_leaf = item.kind != Kind::result;
+    if (item.stage != stage) text += fmt::format("g.set_stage({});\n", stage = item.stage);
     text +=
         fmt::format("const std::vector<Value> v{} = {}{}{};\n", i, is_leaf ? "{" : "",
                     is_leaf ? leaf_code(item, name_of_item(i)) : operation_code(item, i), is_leaf ? "}" : "");

@@ -39,6 +39,7 @@ struct Item {
   Attributes attributes = {};
   std::shared_ptr<const Recipe> body = {};      ///< of a call: its own
   std::shared_ptr<const Graph> case_body = {};  ///< or that of a case
+  uint32_t stage = 0;                           ///< of a pipeline
 
   bool is_state() const { return kind == Kind::parameter || kind == Kind::state; }
 };
@@ -48,6 +49,7 @@ struct Lesson {
   std::vector<Place> losses = {};
   bool squared = false;
   bool has_gradient_outputs = false;
+  bool has_updates = true;  ///< otherwise the gradients of parameters are outputs
   TrainingOptions options = {};
 };
 

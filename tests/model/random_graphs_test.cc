@@ -27,17 +27,19 @@ struct Setting {
   uint32_t chips = 1;
   Isa isa = Isa::generic;
   uint32_t steps = 1;
-  bool reloads = false;    ///< goes on in another session, from a file
-  bool is_shared = false;  ///< outputs are those of a session that shares the parameters
+  bool reloads = false;               ///< goes on in another session, from a file
+  bool is_shared = false;             ///< outputs are those of a session that shares the parameters
+  bool has_shared_gradients = false;  ///< and if the graph is trained, also gradients
   bool changes_patterns = false;
 
   bool is_host() const { return machine == "host"; }
 };
 
 std::string to_string(const Setting& s) {
-  return fmt::format("seed {}: {} of {} tiles or threads and {} chips, {}, {} steps{}{}{}", s.seed, s.machine,
-                     s.tiles, s.chips, name_of(s.isa), s.steps, s.reloads ? ", reloaded" : "",
-                     s.is_shared ? ", shared" : "", s.changes_patterns ? ", with other patterns" : "");
+  return fmt::format("seed {}: {} of {} tiles or threads and {} chips, {}, {} steps{}{}{}{}", s.seed,
+                     s.machine, s.tiles, s.chips, name_of(s.isa), s.steps, s.reloads ? ", reloaded" : "",
+                     s.is_shared ? ", shared" : "", s.has_shared_gradients ? " with gradients" : "",
+                     s.changes_patterns ? ", with other patterns" : "");
 }
 
 Machine machine_of(const Setting& s) {
@@ -218,8 +220,11 @@ class Trial {
           patterns_[item] = shifted(*recipe.items[item].type.pattern, *recipe.items[item].type.capacity);
     build(recipe, after_, patterns_);
     evaluation_ = recipe;
-    evaluation_.lesson.reset();
     evaluation_.assignments.clear();
+    if (evaluation_.lesson && setting.has_shared_gradients)
+      evaluation_.lesson->has_updates = false, evaluation_.lesson->options = {};
+    else
+      evaluation_.lesson.reset();
     build(evaluation_, evaluation_before_);
     build(evaluation_, evaluation_after_, patterns_);
   }
@@ -295,12 +300,16 @@ class Trial {
   std::string compare(const Comparison& comparison, Session& session) {
     Reference exact(recipe_, setting_, before_.graph, 0, 0);
     session.set_state(narrowed(exact.state()));
+    std::optional<Session> evaluation;
     for (uint32_t step = 0; step < setting_.steps; ++step) {
+      // A session that shares parameters lives on when their patterns change.
       if (step == 1) change(session);
+      if (setting_.is_shared && (step == 0 || (step == 1 && setting_.reloads)))
+        evaluation.emplace(evaluation_before_.graph, session);
       const Arrays inputs = narrowed(exact.inputs(step));
       const Arrays outputs = session.run(inputs);
       for (const auto& [i, found] :
-           {std::pair(size_t{0}, outputs), {1, session.state()}, {2, evaluation_of(session, step)}}) {
+           {std::pair(size_t{0}, outputs), {1, session.state()}, {2, evaluation_of(evaluation, step)}}) {
         const std::string what = comparison.difference(3 * step + i, found);
         if (!what.empty()) return fmt::format("in step {}{} {}", step, i == 2 ? ", evaluated," : "", what);
       }
@@ -308,12 +317,11 @@ class Trial {
     return {};
   }
 
-  Arrays evaluation_of(const Session& session, uint32_t step) const {
-    if (!setting_.is_shared) return {};
-    Session evaluation(evaluation_before_.graph, session);
-    if (!evaluation.fits()) throw UsageError("the evaluation does not fit");
+  Arrays evaluation_of(std::optional<Session>& evaluation, uint32_t step) const {
+    if (!evaluation) return {};
+    if (!evaluation->fits()) throw UsageError("the evaluation does not fit");
     Reference reference(evaluation_, setting_, evaluation_before_.graph, 0, 0);
-    return evaluation.run(narrowed(reference.inputs(step)));
+    return evaluation->run(narrowed(reference.inputs(step)));
   }
 
   void change(Session& session) const {
@@ -366,6 +374,7 @@ void shrink(Recipe& recipe, Setting& setting) {
   };
   try_setting([](Setting& s) { s.steps = 1; });
   try_setting([](Setting& s) { s.reloads = false; });
+  try_setting([](Setting& s) { s.has_shared_gradients = false; });
   try_setting([](Setting& s) { s.is_shared = false; });
   try_setting([](Setting& s) { s.changes_patterns = false; });
   try_setting([](Setting& s) { s.tiles = 1; });
@@ -405,6 +414,7 @@ Setting random_setting(uint64_t seed) {
   s.reloads = random.below(3) == 0;
   s.changes_patterns = random.coin();
   s.is_shared = random.below(3) == 0;
+  s.has_shared_gradients = s.is_shared && random.coin();
   return s;
 }
 

@@ -82,6 +82,9 @@ TEST(Session, ReportsCostBeforeItRuns) {
     const RunCost cost = session.cost();
     EXPECT_TRUE(session.fits());
     EXPECT_TRUE(cost.overflow.empty());
+    // These machines have one chip.
+    EXPECT_TRUE(cost.placements.empty());
+    EXPECT_TRUE(cost.links.empty());
     EXPECT_GT(cost.bytes.at("parameter"), 0);
     EXPECT_GT(cost.bytes.at("optimizer"), 0);
     EXPECT_GT(cost.bytes.at("stash"), 0);
@@ -262,6 +265,136 @@ TEST(Session, SharesParametersWithAnEvaluation) {
       EXPECT_THROW(shared.set("first.bias", bias), UsageError);
       EXPECT_THROW(Session(network.graph, training), UsageError);
     }
+}
+
+/// Two products with weights whose patterns may change.
+Graph two_dynamic(uint64_t spare) {
+  Graph g;
+  const Value x = g.input("x", {16, 256});
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, 256, 256, 0.1, 8, 1});
+  const auto weight = [&](const char* name) {
+    return g.sparse_parameter(name, pattern, Initial::normal(1), Type::f32, pattern.blocks() + spare);
+  };
+  g.output("y", linear(x, weight("a")) + linear(x, weight("b")));
+  return g;
+}
+
+/// The first blocks of a matrix, row by row.
+Pattern first_blocks(const Pattern& like, uint64_t blocks) {
+  Pattern pattern{like.rows, like.cols, like.block_size, {0}, {}};
+  for (uint32_t row = 0; row < like.block_rows(); ++row) {
+    for (uint32_t col = 0; col < like.block_cols() && pattern.columns.size() < blocks; ++col)
+      pattern.columns.push_back(col);
+    pattern.row_begin.push_back(pattern.columns.size());
+  }
+  return pattern;
+}
+
+TEST(Session, ChangesAllPatternsOrNone) {
+  const Graph g = two_dynamic(40);
+  Session host(g, Machine::host(1), {.seed = 1}), tiles(g, Machine::find("bow", 64), {.seed = 2});
+  const Pattern before = host.pattern("a");
+  const Pattern fits = sparse::generate_pattern({PatternKind::random, 256, 256, 0.1, 8, 9});
+  const Pattern full = first_blocks(before, before.blocks() + 40);
+  const Pattern large = first_blocks(before, before.blocks() + 41);
+  const auto expect_unchanged = [&](Session& session, const auto& change) {
+    const Arrays state = session.state();
+    EXPECT_THROW(change(), Error);
+    for (const char* name : {"a", "b"}) {
+      EXPECT_EQ(session.pattern(name).row_begin, before.row_begin);
+      EXPECT_EQ(session.pattern(name).columns, before.columns);
+    }
+    EXPECT_EQ(session.state(), state);
+  };
+  const std::vector<float> few(3), values(fits.blocks() * 64, 2.0F);
+  for (Session* session : {&host, &tiles}) {
+    expect_unchanged(*session, [&] { session->set_state({}, {{"a", fits}, {"b", large}}); });
+    expect_unchanged(*session, [&] { session->set_state({}, {{"a", large}, {"b", fits}}); });
+    expect_unchanged(*session, [&] { session->set_state({{"b", few}}, {{"a", fits}}); });
+    expect_unchanged(*session, [&] { session->set_state({{"a", values}}, {{"a", fits}, {"x", full}}); });
+    session->set_state({{"a", values}}, {{"a", fits}, {"b", full}});
+    EXPECT_EQ(session->get("a"), values);
+    EXPECT_EQ(session->pattern("a").columns, fits.columns);
+    EXPECT_EQ(session->pattern("b").columns, full.columns);
+  }
+}
+
+TEST(Session, SetsAllStateOrNone) {
+  Classifier network(Layers::sparse);
+  Session session(network.graph, Machine::host(1));
+  const Arrays before = session.state();
+  Arrays changed = before;
+  for (auto& [name, values] : changed) values.assign(values.size(), 3);
+  changed.rbegin()->second.push_back(1);
+  EXPECT_THROW(session.set_state(changed), UsageError);
+  EXPECT_EQ(session.state(), before);
+  changed.rbegin()->second.pop_back();
+  changed["unknown"] = {1};
+  EXPECT_THROW(session.set_state(changed), UsageError);
+  EXPECT_EQ(session.state(), before);
+  changed.erase("unknown");
+  session.set_state(changed);
+  EXPECT_EQ(session.state(), changed);
+}
+
+TEST(Session, KeepsStateOfSharedParameters) {
+  const std::string path = path_of("sums");
+  for (const bool is_dynamic : {false, true}) {
+    const Pattern pattern = sparse::generate_pattern({PatternKind::random, 64, 64, 0.25, 8, 1});
+    const Pattern other = sparse::generate_pattern({PatternKind::random, 64, 64, 0.25, 8, 2});
+    const auto weight = [&](Graph& g) {
+      return g.sparse_parameter("w", pattern, Initial::normal(1), Type::f32,
+                                is_dynamic ? std::optional(pattern.blocks() + 8) : std::nullopt);
+    };
+    Graph g, summing;
+    g.output("y", linear(g.input("x", {3, 64}), weight(g)));
+    const Value w = weight(summing), sums = summing.state("sums", w.type(), Initial::normal(1), w);
+    summing.output("y", linear(summing.input("x", {3, 64}), w));
+    summing.assign(sums, sums + w);
+    for (const char* machine : {"host", "bow"}) {
+      Session owner(g, Machine::find(machine, 2)), first(summing, owner), second(summing, owner);
+      Arrays x = {{"x", std::vector<float>(3 * 64, 1)}};
+      first.run(x);
+      if (is_dynamic) {
+        owner.set_pattern("w", other);
+        EXPECT_EQ(first.pattern("w").columns, other.columns);
+        EXPECT_EQ(first.get("sums").size(), other.blocks() * 64);
+      }
+      first.run(x);
+      first.save(path);
+      second.load(path);
+      EXPECT_EQ(second.state(), first.state());
+      if (!is_dynamic) continue;
+      owner.set_pattern("w", pattern);
+      const Arrays before = second.state();
+      EXPECT_TRUE(test::says(test::error_of<Error>([&] { second.load(path); }), "load that one first"));
+      EXPECT_EQ(second.state(), before);
+      // One that is made when the pattern has changed has contents for it.
+      owner.set_pattern("w", other);
+      EXPECT_EQ(Session(summing, owner).get("sums").size(), other.blocks() * 64);
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(Session, RefusesArraysForAnotherPattern) {
+  Classifier network(Layers::dynamic);
+  network.graph.output("w", network.graph.find("first.weight"));
+  Session session(network.graph, Machine::host(1));
+  std::map<std::string, std::vector<std::byte>> bytes;
+  std::vector<Tensor> tensors;
+  for (const ArrayType& array : session.arrays()) {
+    bytes[array.name].resize(array.type.elements() * size_of(array.type.type));
+    tensors.push_back({array.name, bytes[array.name].data(), array.type.elements()});
+  }
+  session.run(tensors);
+  const Pattern before = session.pattern("first.weight");
+  session.set_pattern("first.weight", first_blocks(before, before.blocks() + 1));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { session.run(tensors); }),
+                         "the array of 'w' has " + std::to_string(before.blocks() * 64)));
+  EXPECT_THROW(session.measure(tensors), UsageError);
+  session.set_pattern("first.weight", before);
+  session.run(tensors);
 }
 
 TEST(Session, RejectsBadInput) {

@@ -514,6 +514,32 @@ TEST(SpikingGraphs, RejectListsThatKernelsCannotRead) {
   }
 }
 
+TEST(SpikingGraphs, RejectListsInFloat64ThatKernelsCouldNotTrust) {
+  Graph g;
+  const std::vector<SpikingLayer> layers = {leaky(kInputs - 5, 2)};
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  g.output("y", *spiking(in, layers, spiking_parameters(g, "snn", layers)).potentials);
+  WideArrays state = widened(initial_state(g));
+  const auto error = [&](double id, double fired, double listed) {
+    WideArrays lists = widened(random_lists(7));
+    for (double& each : lists["in.ids"]) each = std::min(each, kInputs - 6.0);
+    const size_t row = 2 * kBatch + 3;  // of step 2, sample 3
+    lists["in.ids"][row * kCapacity] = id;
+    lists["in.num"][2 * row] = fired;
+    lists["in.num"][2 * row + 1] = listed;
+    return test::error_of<UsageError>([&] { evaluate(g, lists, state); });
+  };
+  EXPECT_EQ(error(24, 1, 1), "(no error)");
+  EXPECT_EQ(error(NAN, 0, 0), "(no error)");
+  EXPECT_EQ(error(25, 1, 1), "step 2 of sample 3 lists input 25; there are 25");
+  EXPECT_EQ(error(0, 10, 10), "step 2 of sample 3 lists 10 spikes and 10 neurons, with room for 9");
+  EXPECT_EQ(error(0, 2, 1), "step 2 of sample 3 lists 2 spikes and 1 neurons, with room for 9");
+  EXPECT_EQ(error(-1, 1, 1), "'in.ids' has -1, which is no 16-bit number");
+  EXPECT_EQ(error(0.5, 1, 1), "'in.ids' has 0.5, which is no 16-bit number");
+  EXPECT_EQ(error(65536, 1, 1), "'in.ids' has 65536, which is no 16-bit number");
+  EXPECT_EQ(error(0, NAN, 1), "'in.num' has nan, which is no 32-bit number");
+}
+
 TEST(SpikingGraphs, CountTheFirstNeuronsOnly) {
   constexpr uint32_t kFew = 11;
   Graph g;
@@ -528,6 +554,18 @@ TEST(SpikingGraphs, CountTheFirstNeuronsOnly) {
       for (uint32_t n = 0; n < kFew; ++n)
         EXPECT_EQ(found.at("few")[b * kFew + n], found.at("all")[b * 24 + n]) << machine;
   }
+}
+
+TEST(SpikingGraphs, HaveSizesOf32Bits) {
+  Graph g;
+  const Spikes in = spike_input(g, "in", 2, 1, 3);
+  const auto counts = [&](int64_t neurons) {
+    return g.apply("spike_counts", {in.ids, in.num}, {{"batch", int64_t{1}}, {"neurons", neurons}})[0];
+  };
+  EXPECT_EQ(counts(0xFFFFFFFF).shape(), (Shape{1, 0xFFFFFFFF}));
+  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 32})
+    EXPECT_EQ(test::error_of<UsageError>([&] { counts(wrong); }),
+              "spiking: neurons = " + std::to_string(wrong) + " is out of range");
 }
 
 TEST(SpikingGraphs, RejectWhatDoesNotFit) {
@@ -546,6 +584,13 @@ TEST(SpikingGraphs, RejectWhatDoesNotFit) {
   EXPECT_EQ(error({in.ids, in.num, 5}, layers, p), "spiking: num is u32[4, 6]; it must be u32[4, 10]");
   EXPECT_EQ(error(in, {leaky(8, 2), leaky(2, 2)}, p), "layer 0 has no spikes, so it must be the last");
   EXPECT_EQ(error(in, layers, p, {.step = p[1]}), "spiking: the step is f32[1, 1]; it must be u32[]");
+  // Lists of 12 neurons for 8 inputs, as they are or some steps of them.
+  const std::vector<SpikingLayer> wide = {{.inputs = 8, .neurons = 12}, {.inputs = 12, .neurons = 8}};
+  const std::vector<Spikes> made = spiking(in, wide, spiking_parameters(g, "wide", wide)).spikes;
+  EXPECT_EQ(error(made[0], layers, p), "spiking: the lists name 12 neurons; the first layer has 8 inputs");
+  EXPECT_EQ(error({slice(made[0].ids, 0, 1, 3), slice(made[0].num, 0, 1, 3), 3}, layers, p),
+            "spiking: the lists name 12 neurons; the first layer has 8 inputs");
+  EXPECT_EQ(error(made[1], layers, p), "(no error)");
 }
 
 }  // namespace

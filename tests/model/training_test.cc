@@ -149,5 +149,15 @@ TEST(Training, OfAFunctionCalledWithOtherParameters) {
   }
 }
 
+/// The norm of the gradient is 3e-6; PyTorch divides by 1e-6 more.
+TEST(Training, ClipsTinyGradientsAsPyTorchDoes) {
+  Graph g;
+  const Value loss = sum(g.parameter("w", {1}) * 3e-6);
+  add_training(loss, {.clip_norm = 1e-6});
+  WideArrays state = {{"w", {0}}};
+  evaluate(g, {{"rate", {1e6}}}, state);
+  EXPECT_NEAR(state.at("w")[0], -3.0 / 4, 1e-6);
+}
+
 }  // namespace
 }  // namespace tessera::model

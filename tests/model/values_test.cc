@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "model/operations/list.h"
 #include "networks.h"
 #include "support/error_of.h"
 
@@ -138,6 +139,49 @@ TEST(Weights, ThatAreSparseHaveTheirFormWithoutAProduct) {
     EXPECT_EQ(session.get("w").size(), pattern.blocks());
     EXPECT_EQ(session.pattern("w").columns, pattern.columns);
     session.run(narrowed(WideArrays{{"x", Array(5 * 48)}, {"rate", {0.5}}}));
+  }
+}
+
+/// A result of numbers.
+double result_of(const Operation& operation, const std::vector<double>& of) {
+  Graph g;
+  std::vector<Value> inputs;
+  WideArrays arrays, state;
+  for (size_t i = 0; i < of.size(); ++i) {
+    const std::string name = "x" + std::to_string(i);
+    inputs.push_back(g.input(name, {1, 1}));
+    arrays[name] = {of[i]};
+  }
+  g.output("y", g.apply(operation.name, inputs, operation.cases()[0].attributes)[0]);
+  return evaluate(g, arrays, state).at("y")[0];
+}
+
+TEST(Elementwise, KeepsZerosWhereItsFunctionDoes) {
+  Graph g;
+  const Value sparse = g.sparse_parameter(
+      "w", sparse::generate_pattern({PatternKind::random, 16, 16, 0.5, 4, 1}), Initial::normal(1));
+  for (const Operation& operation : elementwise_operations()) {
+    const auto keeps = [&](const std::vector<bool>& padded) {
+      return operation.traits.keeps_zeros != nullptr && operation.traits.keeps_zeros(padded);
+    };
+    if (operation.least_inputs == 1) {
+      EXPECT_EQ(keeps({true}), result_of(operation, {0}) == 0) << operation.name;
+      const std::string error =
+          error_of<UsageError>([&] { g.apply(operation.name, {sparse}, operation.cases()[0].attributes); });
+      EXPECT_EQ(error == "(no error)", keeps({true})) << operation.name << ": " << error;
+      continue;
+    }
+    for (double x : {-1.5, 0.25, 2.0}) {
+      if (keeps({true, true})) {
+        EXPECT_EQ(result_of(operation, {0, 0}), 0) << operation.name;
+      }
+      if (keeps({true, false})) {
+        EXPECT_EQ(result_of(operation, {0, x}), 0) << operation.name;
+      }
+      if (keeps({false, true})) {
+        EXPECT_EQ(result_of(operation, {x, 0}), 0) << operation.name;
+      }
+    }
   }
 }
 

@@ -114,18 +114,24 @@ TEST(ChipProducts, SpreadLargeOnesAndSayWhenNot) {
 TEST(ChipProducts, TakeOperandsWhereTheyLie) {
   const Numbers large(64, 64, 128, 4);
   const ops::ProductProblem problem{.n = large.n, .type = Type::f32};
-  const auto layout_of_x = [&](uint32_t count, const ops::LayoutChoices& lying = {}) {
+  const auto layouts_of = [&](uint32_t count, const ops::LayoutChoices& lying = {}) {
     const product::Product on(large.w, problem, chips(count), {}, nullptr, {.tiles = lying});
-    return on.tile_plan().layouts.x;
+    return on.tile_plan().layouts;
   };
   const auto same = [](const ops::OperandLayout& a, const ops::OperandLayout& b) {
     return std::ranges::equal(a.mapping, b.mapping, [](const auto& m, const auto& n) {
       return m.box == n.box && m.tile == n.tile;
     });
   };
-  const ops::OperandLayout x = layout_of_x(1);
-  EXPECT_TRUE(same(layout_of_x(4, {.x = {x}}), x));
-  EXPECT_FALSE(same(layout_of_x(4), x));
+  const auto one = layouts_of(1), four = layouts_of(4);
+  EXPECT_TRUE(same(layouts_of(4, {.x = {one.x}}).x, one.x));
+  EXPECT_FALSE(same(four.x, one.x));
+  EXPECT_TRUE(same(layouts_of(4, {.y = {one.y}}).y, one.y));
+  EXPECT_FALSE(same(four.y, one.y));
+  // Those of replicas have the weight as one chip has it; chips that work as one have another.
+  const auto as_one = ops::plan_closed_product(large.w.pattern, problem, chips(4)).plan.layouts;
+  EXPECT_FALSE(same(four.values, as_one.values));
+  EXPECT_TRUE(same(layouts_of(4, {.values = {as_one.values}}).values, as_one.values));
 }
 
 TEST(ChipProducts, OfWeightsLargerThanAChip) {

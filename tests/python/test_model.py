@@ -133,6 +133,41 @@ def test_patterns_change(rng):
     np.testing.assert_array_equal(other.pattern("w")[0], indptr)
 
 
+def two_weights(second, **options):
+    """A graph of two sparse weights, of which the second has so many spare blocks."""
+    graph = model.Graph()
+    x = graph.input("x", (10, 48))
+    matrix = tessera.generate(32, 48, 0.3, block_size=8, seed=1)
+    weights = [
+        graph.sparse_parameter(name, matrix, dynamic=len(matrix.indices) + spare)
+        for name, spare in (("first", 8), ("second", second))
+    ]
+    graph.output("y", model.linear(x, weights[0]) + model.linear(x, weights[1]))
+    return graph.session(**options)
+
+
+def test_copies_take_all_or_nothing():
+    source, target = two_weights(8, seed=1), two_weights(0, seed=2)
+    other = tessera.generate(32, 48, 0.28, block_size=8, seed=5)
+    source.set_pattern("first", other.indptr, other.indices)
+    indptr, indices = source.pattern("second")
+    column = next(c for c in range(6) if c not in indices[: indptr[1]])
+    larger = np.sort(np.append(indices[: indptr[1]], column)), indices[indptr[1] :]
+    source.set_pattern("second", indptr + (np.arange(len(indptr)) > 0), np.concatenate(larger))
+    before = {name: (target.pattern(name), values) for name, values in target.parameters().items()}
+    with pytest.raises(ValueError, match="capacity"):
+        target.copy_from(source)
+    for name, (pattern, values) in before.items():
+        np.testing.assert_array_equal(target.pattern(name)[0], pattern[0])
+        np.testing.assert_array_equal(target.pattern(name)[1], pattern[1])
+        np.testing.assert_array_equal(target.parameters()[name], values)
+    fits = two_weights(8, seed=2)
+    fits.copy_from(source)
+    for name, values in source.parameters().items():
+        np.testing.assert_array_equal(fits.parameters()[name], values)
+        np.testing.assert_array_equal(fits.pattern(name)[1], source.pattern(name)[1])
+
+
 def _with_ones(matrix):
     return tessera.Matrix(
         matrix.shape, matrix.block_size, matrix.indptr, matrix.indices, np.ones_like(matrix.values)

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from tessera.nn import SparseLinear
 
 
-def read(session: Session, module: nn.Module) -> None:
-    """Set all parameters of a session to a module's."""
+def read(session: Session, module: nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a module's values and patterns for all parameters of a session."""
+    values, patterns = {}, {}
     for name, parameter in _matched(session, module).items():
         layer = _sparse_layer(module, name)
         if layer is None:
-            session._native.set(name, _array(parameter).reshape(-1))
+            values[name] = _array(parameter).reshape(-1)
             continue
-        crow, col = layer.crow_indices.numpy(), layer.col_indices[: layer.blocks].numpy()
-        if not session._has_pattern(name, crow, col):
-            session.set_pattern(name, crow, col)
-        session._native.set(name, _array(layer.unpack(layer.weight)))
+        patterns[name] = (layer.crow_indices.numpy(), layer.col_indices[: layer.blocks].numpy())
+        values[name] = _array(layer.unpack(layer.weight)).reshape(-1)
+    return values, patterns
 
 
 @torch.no_grad()

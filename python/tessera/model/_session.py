@@ -162,14 +162,19 @@ class Session:
         return Matrix((rows, cols), self._block_size(name), indptr, indices, values)
 
     def copy_from(self, source: Session | nn.Module) -> None:
-        """Take all parameters, and changed patterns, from another session or from a PyTorch module."""
-        if isinstance(source, Session):
-            for name in self._native.parameters:
-                self._take(name, source)
-            return
-        from tessera.model import _modules
+        """Take all parameters, and changed patterns, from another session or from a PyTorch module.
 
-        _modules.read(self, source)
+        Nothing changes if one is missing or does not fit.
+        """
+        if isinstance(source, Session):
+            values, patterns = source._given_to(self)
+        else:
+            from tessera.model import _modules
+
+            values, patterns = _modules.read(self, source)
+        with self._lock:
+            changed = {name: each for name, each in patterns.items() if not self._has_pattern(name, *each)}
+            self._native.set_state(values, changed)
 
     def copy_to(self, module: nn.Module) -> None:
         """Write the parameters, and changed patterns, into the PyTorch module that has them by the same names."""
@@ -177,16 +182,15 @@ class Session:
 
         _modules.write(self, module)
 
-    def _take(self, name: str, source: Session) -> None:
-        if name not in source._native.parameters:
-            raise ValueError(f"the other session has no parameter {name!r}")
-        with source._lock:
-            pattern = source.pattern(name) if self._block_size(name) else None
-            values = source._native.get(name)
+    def _given_to(self, other: Session) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Values and patterns of the parameters of another session."""
+        names = other._native.parameters
+        for name in names:
+            if name not in self._native.parameters:
+                raise ValueError(f"the other session has no parameter {name!r}")
         with self._lock:
-            if pattern is not None and not self._has_pattern(name, *pattern):
-                self.set_pattern(name, *pattern)
-            self._native.set(name, values)
+            patterns = {name: self.pattern(name) for name in names if other._block_size(name)}
+            return {name: self._native.get(name) for name in names}, patterns
 
     def _has_pattern(self, name: str, indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
         own = self.pattern(name)

@@ -76,6 +76,7 @@ def named_parameters(network: Network) -> list[tuple[str, Tensor]]:
 @torch.no_grad()
 def copy_from(network: Network, session: Session) -> None:
     values = session.parameters()
+    found = []  # nothing changes if one does not fit
     for name, to in named_parameters(network):
         if name not in values:
             raise ValueError(f"the session has no parameter {name!r}")
@@ -84,7 +85,9 @@ def copy_from(network: Network, session: Session) -> None:
             raise ValueError(
                 f"{name} has shape {tuple(given.shape)} in the session; it must be {tuple(_of_graph(to).shape)}"
             )
-        to.copy_(given.t() if to.dim() == 2 else given.reshape(to.shape))
+        found.append((to, given.t() if to.dim() == 2 else given.reshape(to.shape)))
+    for to, given in found:
+        to.copy_(given)
 
 
 def _of_graph(values: Tensor) -> Tensor:

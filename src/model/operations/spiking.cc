@@ -43,11 +43,39 @@ void require_scalar(const Signature& s, size_t input, std::string_view name, boo
                                  integer ? "u32" : "f32"));
 }
 
+/// Of how many neurons lists may name some, if layers made them.
+uint32_t listed_neurons(const Graph& graph, ValueId ids) {
+  const auto& computed_by = graph.info(ids).node;
+  if (!computed_by) return 0;
+  const Node& node = graph.nodes()[*computed_by];
+  uint32_t most = 0;
+  if (node.operation->name == "spiking") {
+    size_t output = 0;
+    const std::vector<SpikingProblem> problems = spiking_problems_of(node, graph.type(node.inputs[0]));
+    each_result(problems, [&](size_t layer, size_t, const ops::SpikingMatrix&) {
+      if (node.outputs[output++] == ids) most = problems[layer].layer.neurons;
+    });
+    return most;
+  }
+  for (ValueId input : node.inputs)
+    if (graph.type(input).type == Type::u16) most = std::max(most, listed_neurons(graph, input));
+  return most;
+}
+
+/// Kernels trust lists that layers made.
+void require_inputs(const Signature& s, const SpikingLayer& first) {
+  if (s.graph == nullptr) return;
+  if (const uint32_t neurons = listed_neurons(*s.graph, s.attributes.inputs[0]); neurons > first.inputs)
+    throw UsageError(fmt::format("{}: the lists name {} neurons; the first layer has {} inputs", s.operation,
+                                 neurons, first.inputs));
+}
+
 /// Throws UsageError unless lists and parameters fit the layers.
 std::vector<SpikingProblem> check_inputs(const Signature& s) {
   require_lists(s, spiking_size(s.attributes, "batch"));
   require_scalar(s, kThreshold, "the gradient threshold", false);
   std::vector<SpikingProblem> problems = spiking_problems_of(s.attributes, s.inputs[0]);
+  require_inputs(s, problems.front().layer);
   const std::vector<SpikingParameter> parameters = all_parameters(problems);
   const size_t first = first_parameter(s.operation);
   if (s.inputs.size() < first + parameters.size())
