@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/parse.h"
 
@@ -32,6 +33,18 @@ void add_real(CLI::App& command, const std::string& name, Value& value, const st
   add(
       command, name, value,
       [name](const std::string& text) { return static_cast<Value>(parse_real(name, text)); }, help);
+}
+
+inline void add_seconds(CLI::App& command, const std::string& name, double& value, const std::string& help) {
+  add(
+      command, name, value, [name](const std::string& text) { return parse_seconds(name, text); }, help);
+}
+
+/// A list of counts.
+inline void add_counts(CLI::App& command, const std::string& name, std::vector<uint32_t>& values,
+                       const std::string& help) {
+  add(
+      command, name, values, [name](const std::string& text) { return parse_counts(name, text); }, help);
 }
 
 inline void add_count(CLI::App& command, const std::string& name, uint32_t& value, const std::string& help,

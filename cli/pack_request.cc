@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/parse.h"
+#include "cli/option_parsing.h"
 
 namespace tessera::cli {
 namespace {
@@ -33,13 +33,6 @@ Emit parse_emit(const std::string& text) {
   throw UsageError(fmt::format("--emit takes ids, jsonl and none; '{}' is none of them", text));
 }
 
-/// An option whose text `parse` converts to the value.
-template <class Value, class Parse>
-void add(CLI::App& command, const std::string& name, Value& value, Parse parse, const std::string& help) {
-  command.add_option_function<std::string>(
-      name, [&value, parse](const std::string& text) { value = parse(text); }, help);
-}
-
 }  // namespace
 
 void add_pack_options(CLI::App& command, PackRequest& r) {
@@ -49,9 +42,7 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
   command.add_option("--offsets", r.offsets, "Offsets of n documents instead: .npy of n + 1 integers");
   command.add_option("--histogram", r.histogram,
                      "Histogram of the lengths instead: text, one LENGTH,COUNT per line");
-  add(
-      command, "--max-length", r.max_length,
-      [](const std::string& s) { return parse_count("--max-length", s, 1, kMostTokens); }, "Tokens per pack");
+  add_count(command, "--max-length", r.max_length, "Tokens per pack", kMostTokens);
   add(command, "--max-per-pack", r.depths, parse_depths,
       "Maximum number of sequences per pack (default: any) *");
   add(command, "--algorithm", r.algorithms, parse_algorithms,
@@ -61,10 +52,7 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
       "Handling of sequences longer than the maximum: error (default), drop, truncate or split");
   command.add_flag("--certify", r.certify, "Find the best lower bound, and write its proof");
   command.add_option("--certificate", r.certificate, "File for that proof (default: certificate.json)");
-  add(
-      command, "--time-limit", r.time_limit,
-      [](const std::string& s) { return parse_seconds("--time-limit", s); },
-      "Seconds after which the best packing so far is used");
+  add_seconds(command, "--time-limit", r.time_limit, "Seconds after which the best packing so far is used");
   add(
       command, "--seed", r.seed, [](const std::string& s) { return parse_seed(s); },
       "Seed of random choices");
@@ -72,10 +60,9 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
   add(
       command, "--shuffle", r.shuffle, [](const std::string& s) { return parse_seed(s, "--shuffle"); },
       "Shuffle the packs of --out with this seed");
-  add(
-      command, "--ranks", r.ranks,
-      [](const std::string& s) { return parse_count("--ranks", s, 1, kMostRanks); },
-      "Report the load balance of attention over this many ranks, and order the packs of --out for it");
+  add_count(command, "--ranks", r.ranks,
+            "Report the load balance of attention over this many ranks, and order the packs of --out for it",
+            kMostRanks);
   add(
       command, "--window", r.window,
       [](const std::string& s) { return parse_count("--window", s, 1, kMostTokens); },

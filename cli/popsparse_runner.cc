@@ -1,6 +1,13 @@
 #include "cli/popsparse_runner.h"
 
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
 #include <memory>
+#include <new>
+#include <optional>
+#include <utility>
 
 #include "cli/spmm_runner.h"
 #include "sparse/blocks/packed_blocks.h"
@@ -8,15 +15,18 @@
 namespace tessera::cli {
 namespace {
 
+using studies::Result;
+using studies::Setting;
+using studies::Task;
 using studies::popsparse::Cell;
 using studies::popsparse::Operand;
 using studies::popsparse::Request;
-using studies::popsparse::Result;
+using studies::popsparse::Sweep;
 
 SpmmRequest request_of(const Request& r, const Operand& operand) {
   SpmmRequest request;
   request.m = request.k = operand.size;
-  request.machines = {r.machine};
+  request.machines = r.machines;
   request.modes = {operand.mode};
   request.threads = r.threads;
   request.planner = r.planner;
@@ -27,7 +37,7 @@ SpmmCase case_of(const Request& r, const Cell& cell) {
   const Operand& o = cell.operand;
   const bool dense = o.mode == Mode::dense;
   SpmmCase what;
-  what.machine = r.machine;
+  what.machine = r.machine();
   what.mode = o.mode;
   what.precision = o.precision;
   if (!dense) what.density = o.density;
@@ -36,47 +46,80 @@ SpmmCase case_of(const Request& r, const Cell& cell) {
   return what;
 }
 
-Result result_of(const Cell& cell, const SpmmResult& r) {
+Result result_of(const SpmmResult& r) {
   Result result;
-  result.cell = cell;
   result.fits = r.fits;
   if (!r.fits) result.reason = "it exceeds tile memory, or no plan is within the limits";
-  result.nnz = r.nnz;
-  result.seconds = r.seconds;
-  result.cycles = r.cycles;
-  result.update_seconds = r.update_seconds;
-  result.steps = r.steps;
-  result.tile_bytes = r.memory.max_tile_bytes;
-  result.tiles_used = r.tiles_used;
+  const auto enter = [&](const char* name, const auto& value) {
+    if (value) result.values[name] = static_cast<double>(*value);
+  };
+  enter("nnz", std::optional(r.nnz));
+  enter("seconds", r.seconds);
+  enter("cycles", r.cycles);
+  enter("update_seconds", r.update_seconds);
+  enter("steps", r.steps);
+  enter("tile_bytes", std::optional(r.memory.max_tile_bytes));
+  enter("tiles_used", std::optional(r.tiles_used));
+  if (r.seconds && *r.seconds > 0)
+    result.values["tflops"] = 2e-12 * static_cast<double>(r.nnz) * r.what.n / *r.seconds;
   result.verified = r.verified;
   result.max_rel_error = r.max_rel_error;
   result.tolerance = r.tolerance;
   return result;
 }
 
-class Runner : public studies::popsparse::CellRunner {
- public:
-  Runner(const Request& asked, const Operand& operand)
-      : asked_(asked), request_(request_of(asked, operand)), runner_(request_) {}
+/// Runs the cells of one operand, which share its matrix.
+struct Runner {
+  explicit Runner(SpmmRequest of) : request(std::move(of)), runner(request) {}
 
-  void check(const Cell& cell) override { runner_.check(case_of(asked_, cell)); }
-
-  Result run(const Cell& cell, bool estimate, bool verify) override {
-    request_.estimate = estimate;
-    request_.verify = verify ? Verify::sample : Verify::none;
-    return result_of(cell, runner_.run(case_of(asked_, cell)));
-  }
-
- private:
-  const Request& asked_;
-  SpmmRequest request_;  // before what refers to it
-  SpmmRunner runner_;
+  SpmmRequest request;  // before what refers to it
+  SpmmRunner runner;
 };
+
+Result run(const Request& r, const Cell& cell, bool verify, const Setting& setting) {
+  if (*setting.shared == nullptr) *setting.shared = std::make_shared<Runner>(request_of(r, cell.operand));
+  auto& [request, runner] = *static_cast<Runner*>(setting.shared->get());
+  request.verify = verify ? Verify::sample : Verify::none;
+  request.estimate = !setting.on_host() && !verify;
+  try {
+    return result_of(runner.run(case_of(r, cell)));
+  } catch (const std::bad_alloc&) {
+    throw Error("out of memory; try --threads 1, or smaller sizes");
+  }
+}
+
+/// Relative cost of cells, for the remaining time; fitted by eye. Planning walks the blocks; measuring
+/// repeats the product.
+double seconds_of(const Cell& cell, machine::Kind kind) {
+  const Operand& o = cell.operand;
+  if (kind == machine::Kind::host) return 0.4 + 1e-10 * cell.flops();
+  if (o.mode == Mode::dense) return 0.1;
+  const double blocks = cell.flops() / (2.0 * cell.n * o.block * o.block);
+  return 0.3 + 5e-7 * blocks;
+}
 
 }  // namespace
 
-studies::popsparse::MakeRunner popsparse_runners(const Request& request) {
-  return [&request](const Operand& operand) { return std::make_unique<Runner>(request, operand); };
+void check(const Sweep& sweep, const Request& request) {
+  for (const auto& [operand, columns] : sweep)
+    Runner(request_of(request, operand)).runner.check(case_of(request, {operand, columns.front()}));
+}
+
+std::vector<Task> tasks_of(const Sweep& sweep, const Request& request, machine::Kind kind) {
+  const std::vector<Cell> sample = sample_of(sweep);
+  std::vector<Task> tasks;
+  for (const auto& [operand, columns] : sweep)
+    for (uint32_t n : columns) {
+      const Cell cell{operand, n};
+      const bool verify = request.verify && std::ranges::find(sample, cell) != sample.end();
+      tasks.push_back({"",
+                       {.name = name_of(cell),
+                        .seconds = seconds_of(cell, kind),
+                        .run = [=, &request](const Setting& s) { return run(request, cell, verify, s); },
+                        .series = name_of(operand),
+                        .extent = fmt::format("n = {}", n)}});
+    }
+  return tasks;
 }
 
 }  // namespace tessera::cli

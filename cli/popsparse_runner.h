@@ -1,11 +1,18 @@
 // The cells of `tessera reproduce popsparse`, run as `tessera spmm` runs its cases.
 #pragma once
 
-#include "studies/popsparse/run.h"
+#include <vector>
+
+#include "studies/paper/cells.h"
+#include "studies/popsparse/sweep.h"
 
 namespace tessera::cli {
 
-/// Makes runners for a request, which must outlive them.
-studies::popsparse::MakeRunner popsparse_runners(const studies::popsparse::Request& request);
+/// Throws UsageError for invalid cells, before any of them runs.
+void check(const studies::popsparse::Sweep& sweep, const studies::popsparse::Request& request);
+
+/// The cells of a sweep, those of one operand as a series. The request must outlive them.
+std::vector<studies::Task> tasks_of(const studies::popsparse::Sweep& sweep,
+                                    const studies::popsparse::Request& request, machine::Kind kind);
 
 }  // namespace tessera::cli

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "cli/option_parsing.h"
 
@@ -118,6 +117,16 @@ void add_spiking_options(CLI::App& command, TrainRequest& request) {
   add_data_options(command, request.recordings);
 }
 
+std::vector<std::string> names_of_spiking_options() {
+  CLI::App command;
+  command.set_help_flag();
+  TrainRequest request;
+  add_spiking_options(command, request);
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+  return names;
+}
+
 void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
   SpikingTrainingSettings s = usual_settings(dataset_of(r));
   const SpikingTrainingSettings& given = r.spiking;
@@ -171,9 +180,7 @@ void check_spiking(const TrainRequest& r, const CLI::App& command) {
 
 RecordingSplit recordings_for(const TrainRequest& r) {
   const std::string name = dataset_of(r);
-  std::string folder = r.data;
-  const char* variable = std::getenv("TESSERA_DATA");
-  if (folder.empty() && variable != nullptr) folder = variable;
+  const std::string folder = data_folder(r.data);
   if (folder.empty() && name != kDefaultSet)
     throw UsageError(
         fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", name));

@@ -7,18 +7,15 @@
 
 #include "base/memory.h"
 #include "report/table.h"
+#include "studies/common/json.h"
 
 namespace tessera::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using studies::or_null;
 
 constexpr int kSchema = 2;
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
 
 template <class T>
 std::string or_dash(const std::optional<T>& value, fmt::format_string<const T&> format) {

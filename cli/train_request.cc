@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/option_parsing.h"
@@ -196,37 +195,8 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov,
                 {"--momentum"}, "--optimizer momentum or nesterov");
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
-  refuse_unless(r.is_spiking,
-                {"--recurrent",
-                 "--beta",
-                 "--alpha",
-                 "--readout-beta",
-                 "--reset",
-                 "--reset-gradient",
-                 "--surrogate",
-                 "--slope",
-                 "--delay",
-                 "--learn-dynamics",
-                 "--loss",
-                 "--firing",
-                 "--activity-penalty",
-                 "--activity-cap",
-                 "--gradient-threshold",
-                 "--first-gradient-threshold",
-                 "--most-listed",
-                 "--cosine",
-                 "--steps",
-                 "--window",
-                 "--crop",
-                 "--downscale",
-                 "--tau",
-                 "--latency-threshold",
-                 "--delta",
-                 "--samples",
-                 "--units",
-                 "--dimensions",
-                 "--smoothness"},
-                "--kind spiking");
+  for (const std::string& option : names_of_spiking_options())
+    refuse_unless(r.is_spiking, {option.c_str()}, "--kind spiking");
   if (r.is_spiking) {
     check_spiking(r, command);
   } else if (!r.dataset.empty() && std::ranges::find(kImageSets, r.dataset) == std::end(kImageSets)) {
@@ -266,9 +236,7 @@ ImageShape shape_of(uint32_t inputs, uint32_t classes) {
 }
 
 ImageSplit read_images(TrainRequest& r) {
-  std::string folder = r.data;
-  const char* variable = std::getenv("TESSERA_DATA");
-  if (folder.empty() && variable != nullptr) folder = variable;
+  const std::string folder = data_folder(r.data);
   if (folder.empty())
     throw UsageError(
         fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", r.dataset));

@@ -177,6 +177,10 @@ TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
   other[other.find("\"version\":\"") + 11] = '9';
   file("results/cells.jsonl", other);
   refused("", "version = ");
+  other = whole;
+  other[other.find("\"schema\":2") + 9] = '1';  // of an earlier version, whose lines were others
+  file("results/cells.jsonl", other);
+  refused("", "was written with schema = 1, not 2: pass another --out, or remove it");
   for (const char* content :
        {"1, 2, 3\n", "a text without a line's end", "{}\n", "[]\n", "\n", "{\"x\": \n"}) {
     file("results/cells.jsonl", content);

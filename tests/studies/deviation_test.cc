@@ -25,12 +25,9 @@ class DeviationTest : public ::testing::Test {
 
   /// A product of m = k = 512 that takes so many seconds; none: it does not fit.
   static void add(Outcome& outcome, const Operand& operand, uint32_t n, std::optional<double> seconds) {
-    Result result;
-    result.cell = {operand, n};
-    result.nnz = 1'000'000;
-    result.seconds = seconds;
-    result.fits = seconds.has_value();
-    outcome.results[result.cell] = result;
+    Result result{.fits = seconds.has_value()};
+    if (seconds) result.values = {{"seconds", *seconds}, {"tflops", 2e-6 * n / *seconds}};
+    outcome.results[{operand, n}] = result;
   }
   static std::vector<std::string> words_of(const std::vector<Figure::Entry>& row) {
     std::vector<std::string> words;

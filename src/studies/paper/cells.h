@@ -35,7 +35,7 @@ class Store {
   ResultFile file_;  // after what it fills
 };
 
-/// A cell with the name of its section.
+/// A cell with the name of its section, if it has one.
 struct Task {
   std::string section;
   Cell cell;
