@@ -26,13 +26,6 @@ std::vector<uint32_t> parse_depths(const std::string& text) {
   return depths;
 }
 
-Emit parse_emit(const std::string& text) {
-  if (text == "ids") return Emit::ids;
-  if (text == "jsonl") return Emit::json_lines;
-  if (text == "none") return Emit::none;
-  throw UsageError(fmt::format("--emit takes ids, jsonl and none; '{}' is none of them", text));
-}
-
 }  // namespace
 
 void add_pack_options(CLI::App& command, PackRequest& r) {
@@ -53,22 +46,18 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
   command.add_flag("--certify", r.certify, "Find the best lower bound, and write its proof");
   command.add_option("--certificate", r.certificate, "File for that proof (default: certificate.json)");
   add_seconds(command, "--time-limit", r.time_limit, "Seconds after which the best packing so far is used");
-  add(
-      command, "--seed", r.seed, [](const std::string& s) { return parse_seed(s); },
-      "Seed of random choices");
+  add_seed(command, "--seed", r.seed, "Seed of random choices");
   command.add_option("--out", r.out, "Folder for the packs as index arrays, or for a histogram's strategies");
-  add(
-      command, "--shuffle", r.shuffle, [](const std::string& s) { return parse_seed(s, "--shuffle"); },
-      "Shuffle the packs of --out with this seed");
+  add_seed(command, "--shuffle", r.shuffle, "Shuffle the packs of --out with this seed");
   add_count(command, "--ranks", r.ranks,
             "Report the load balance of attention over this many ranks, and order the packs of --out for it",
             kMostRanks);
-  add(
-      command, "--window", r.window,
-      [](const std::string& s) { return parse_count("--window", s, 1, kMostTokens); },
-      "Pack a stream, holding at most this many sequences; packs are printed as they close");
-  add(command, "--emit", r.emit, parse_emit,
-      "What --window prints per pack: ids (default), jsonl, or none (default with --json)");
+  add_count(command, "--window", r.window,
+            "Pack a stream, holding at most this many sequences; packs are printed as they close",
+            kMostTokens);
+  add_choice<Emit>(command, "--emit", r.emit,
+                   {{"ids", Emit::ids}, {"jsonl", Emit::json_lines}, {"none", Emit::none}},
+                   "What --window prints per pack: ids (default), jsonl, or none (default with --json)");
   command.add_flag("--json", r.json, "Print one JSON object");
 }
 

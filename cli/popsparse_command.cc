@@ -77,14 +77,8 @@ int run_study(Request request) {
 void add_sweep_options(CLI::App& command, Request& r) {
   command.add_option("--machine", r.machines.front(),
                      "bow (the default), gc200, gc2, a machine's .toml file, or host: measured here");
-  command
-      .add_option_function<std::string>(
-          "--planner",
-          [&r](const std::string& s) {
-            r.planner = s == "best" ? ops::Planner::best : ops::Planner::published;
-          },
-          "Planner for modelled machines: published (default) or best")
-      ->check(CLI::IsMember({"published", "best"}));
+  add_choice(command, "--planner", r.planner, kPlanners,
+             "Planner for modelled machines: published (default) or best");
   command.add_flag(
       "--gain", r.gain,
       "Also plan freely, into cells-best.jsonl, and print what that gains over the published planner");

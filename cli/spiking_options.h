@@ -3,17 +3,15 @@
 
 #include <tessera/training.h>
 
-#include <string>
-#include <vector>
-
 #include "cli/train_request.h"
 
 namespace tessera::cli {
 
-void add_spiking_options(CLI::App& command, TrainRequest& request);
+/// To which all of them belong.
+inline constexpr const char* kSpikingGroup = "Options of --kind spiking";
 
-/// As they are given, in their order.
-std::vector<std::string> names_of_spiking_options();
+/// After --dataset, whose usual settings they change.
+void add_spiking_options(CLI::App& command, TrainRequest& request);
 
 /// What follows from the data set for options that are not given.
 void set_spiking_defaults(TrainRequest& request, const CLI::App& command);

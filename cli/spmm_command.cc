@@ -23,38 +23,18 @@ struct Options {
   CommonOptions common;
 };
 
-Verify verify_of(const std::string& name) {
-  if (name == "full") return Verify::full;
-  if (name == "sample") return Verify::sample;
-  if (name == "none") return Verify::none;
-  throw UsageError(fmt::format("--verify takes full, sample and none; '{}' is none of them", name));
-}
-
-ops::Planner planner_of(const std::string& name) {
-  if (name == "best") return ops::Planner::best;
-  if (name == "published") return ops::Planner::published;
-  throw UsageError(fmt::format("--planner takes best or published; '{}' is neither", name));
-}
-
-Layout layout_of(const std::string& name) {
-  if (name == "row") return Layout::row_major;
-  if (name == "column") return Layout::column_major;
-  throw UsageError(fmt::format("--layout takes row and column; '{}' is neither", name));
-}
-
 void add_weight_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--weights", r.weights, "W from a file: .smtx, .mtx, .npy or .safetensors");
   command.add_option("--tensor", r.tensor, "Tensor of a .safetensors file");
-  command.add_option_function<std::string>(
-      "--m", [&r](const std::string& s) { r.m = parse_count("--m", s); }, "Rows of a generated W");
-  command.add_option_function<std::string>(
-      "--k", [&r](const std::string& s) { r.k = parse_count("--k", s); }, "Columns of a generated W");
+  add_count(command, "--m", r.m, "Rows of a generated W", kMostCount, 0);
+  add_count(command, "--k", r.k, "Columns of a generated W", kMostCount, 0);
   add(command, "--density", r.densities, parse_densities, "Density of a generated W, such as 1/16 or 0.1 *");
-  command.add_option("--pattern", r.pattern, "Pattern of a generated W: random, banded or power-law")
-      ->check(CLI::IsMember({"random", "banded", "power-law"}));
-  add(
-      command, "--seed", r.seed, [](const std::string& s) { return parse_seed(s); },
-      "Seed of generated patterns and values");
+  add_choice<PatternKind>(command, "--pattern", r.pattern,
+                          {{"random", PatternKind::random},
+                           {"banded", PatternKind::banded},
+                           {"power-law", PatternKind::power_law}},
+                          "Pattern of a generated W: random, banded or power-law");
+  add_seed(command, "--seed", r.seed, "Seed of generated patterns and values");
 }
 
 void add_run_options(CLI::App& command, SpmmRequest& r) {
@@ -74,20 +54,23 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
   add(command, "--set", r.settings, parse_settings,
       "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
       "lists the keys)");
-  add(command, "--layout", r.layout, layout_of, "Memory order of X and Y: row or column (major)");
+  add_choice<Layout>(command, "--layout", r.layout,
+                     {{"row", Layout::row_major}, {"column", Layout::column_major}},
+                     "Memory order of X and Y: row or column (major)");
 }
 
 void add_output_options(CLI::App& command, SpmmRequest& r) {
   command.add_flag("--estimate", r.estimate, "Plan, compile and account only, without arithmetic");
-  add(command, "--verify", r.verify, verify_of,
+  add_choice<Verify>(
+      command, "--verify", r.verify,
+      {{"full", Verify::full}, {"sample", Verify::sample}, {"none", Verify::none}},
       "Compare with float64: full, sample or none (default: full up to 2 GFLOP, otherwise sample)");
   command.add_option("--print", r.print, "Also show: plan, candidates, passes (of the compiler) or program")
       ->check(CLI::IsMember({"plan", "candidates", "passes", "program"}));
   command.add_option("--report", r.report, "Write a report page: results, schedule, memory, plan (.html)");
   command.add_option("--trace", r.trace, "Write a trace for Perfetto or chrome://tracing (.json)");
-  add(command, "--planner", r.planner, planner_of,
-      "Planner for modelled machines: best, or published (as the vendor's libraries are known "
-      "to)");
+  add_choice(command, "--planner", r.planner, kPlanners,
+             "Planner for modelled machines: best, or published (as the vendor's libraries are known to)");
   add(command, "--plan", r.force, parse_knobs,
       "Force schedule knobs (of static, if both modes run): KEY=NUMBER, …");
 }

@@ -122,7 +122,7 @@ void check(const SpmmRequest& r) {
   if (r.json && !r.print.empty())
     throw UsageError("--print is for people and --json for programs; leave out one of them");
   if (!r.weights.empty()) {
-    if (r.m || r.k || !r.densities.empty() || !r.pattern.empty())
+    if (r.m || r.k || !r.densities.empty() || r.pattern)
       throw UsageError(
           "--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
     return;

@@ -1,6 +1,7 @@
 // The request of `tessera spmm`.
 #pragma once
 
+#include <tessera/io.h>
 #include <tessera/spmm.h>
 #include <tessera/types.h>
 
@@ -21,6 +22,9 @@ namespace tessera::cli {
 using ops::Mode;
 using ops::name_of;
 using ops::Precision;
+inline const std::map<std::string, ops::Planner> kPlanners = {{"best", ops::Planner::best},
+                                                              {"published", ops::Planner::published}};
+
 /// As named by --product: "forward", "dx", "sddmm".
 std::string_view flag_of(ops::Product product);
 
@@ -33,7 +37,7 @@ struct SpmmRequest {
   // The weight: a file, or the parameters of a generated one.
   std::string weights;
   std::string tensor;
-  std::string pattern;  // "": random
+  std::optional<PatternKind> pattern;  ///< none: random
   std::optional<uint32_t> m;
   std::optional<uint32_t> k;
   std::vector<double> densities;

@@ -370,8 +370,8 @@ TEST_F(TrainCliTest, TrainsSpikingNetworks) {
   const Outcome again = run(fmt::format("{} --checkpoint '{}' --resume", small, checkpoint));
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_NE(again.out.find("test accuracy"), std::string::npos);
-  const Outcome seeds =
-      run(fmt::format("{} --layers 8,16,10 --loss spikes --recurrent --seeds 2 --json", small));
+  const Outcome seeds = run(
+      fmt::format("train --loss spikes --recurrent --layers 8,16,10 --seeds 2 --json {}", small.substr(6)));
   ASSERT_EQ(seeds.status, 0) << seeds.err;
   EXPECT_EQ(results_of(seeds).size(), 2u);
   EXPECT_EQ(results_of(seeds)[1]["settings"]["seed"], 1);
@@ -389,7 +389,8 @@ TEST_F(TrainCliTest, RefusesOptionsThatSpikingNetworksDoNotHave) {
       {"--layers 20,10", "takes inputs, at least one hidden layer, and classes"},
       {"--layers 21,128,10", "begins with 21 inputs and ends with 10 classes; Randman has 20 and 10"},
       {"--loss l1", "the loss 'l1' is unknown"},
-      {"--surrogate step", "--surrogate 'step' is unknown; there are superspike"},
+      {"--surrogate step",
+       "--surrogate takes arctan, boxcar, fast-sigmoid, sigmoid, superspike, triangle; 'step' is"},
       {"--beta 2", "the decay of potentials is 2"},
       {"--batch 64,9000", "a batch of 9000 is larger than the 7200 recordings"},
       {"--smoothness 0", "a smoothness of 0"},

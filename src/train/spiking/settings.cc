@@ -38,6 +38,8 @@ double halving(double first, double last, uint32_t epoch) {
 
 }  // namespace
 
+std::string_view name_of(Reset reset) { return kResets.at(static_cast<size_t>(reset)); }
+std::string_view name_of(ResetGradient gradient) { return kResetGradients.at(static_cast<size_t>(gradient)); }
 std::string_view name_of(SpikingLoss loss) { return kLosses.at(static_cast<size_t>(loss)); }
 
 SpikingLoss spiking_loss_named(std::string_view name) {
@@ -171,20 +173,19 @@ std::vector<SpikingLayer> layers_of(const SpikingTrainingSettings& s, uint32_t i
 
 nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   const Neuron& n = s.neuron;
-  nlohmann::ordered_json json = {
-      {"hidden", s.hidden},
-      {"recurrent", s.recurrent},
-      {"delay", s.delay},
-      {"decay", s.decay},
-      {"threshold", s.threshold},
-      {"at_threshold", n.fires_at_threshold},
-      {"gain", n.gain},
-      {"reset", kResets.at(static_cast<size_t>(n.reset))},
-      {"reset_gradient", kResetGradients.at(static_cast<size_t>(n.reset_gradient))},
-      {"surrogate", name_of(n.surrogate.family)},
-      {"slope", n.surrogate.slope},
-      {"surrogate_scale", n.surrogate.scale},
-      {"mask", n.mask == GradientMask::above ? "above" : "window"}};
+  nlohmann::ordered_json json = {{"hidden", s.hidden},
+                                 {"recurrent", s.recurrent},
+                                 {"delay", s.delay},
+                                 {"decay", s.decay},
+                                 {"threshold", s.threshold},
+                                 {"at_threshold", n.fires_at_threshold},
+                                 {"gain", n.gain},
+                                 {"reset", name_of(n.reset)},
+                                 {"reset_gradient", name_of(n.reset_gradient)},
+                                 {"surrogate", name_of(n.surrogate.family)},
+                                 {"slope", n.surrogate.slope},
+                                 {"surrogate_scale", n.surrogate.scale},
+                                 {"mask", n.mask == GradientMask::above ? "above" : "window"}};
   json["current_decay"] =
       n.synaptic ? nlohmann::ordered_json(s.current_decay) : nlohmann::ordered_json(nullptr);
   if (n.adaptive)
