@@ -105,13 +105,11 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
 }
 
 void check_spiking(const TrainRequest& r, const CLI::App& command) {
-  for (const char* option : {"--density", "--block", "--butterfly", "--rank", "--recipe", "--factors",
-                             "--activation", "--dropout", "--schedule", "--change", "--every", "--until",
-                             "--micro-batches", "--images", "--tiles", "--estimate"})
+  for (const char* option :
+       {"--density", "--block", "--butterfly", "--rank", "--recipe", "--factors", "--activation", "--dropout",
+        "--schedule", "--change", "--every", "--until", "--micro-batches", "--images"})
     if (command.count(option) != 0)
       throw UsageError(fmt::format("{} is not for --kind spiking; leave it out", option));
-  if (r.machine != "host")
-    throw UsageError(fmt::format("--kind spiking trains on this computer, not on --machine {}", r.machine));
   const auto sets = recording_sets();
   if (std::ranges::find(sets, dataset_of(r)) == sets.end())
     throw UsageError(

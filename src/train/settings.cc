@@ -146,10 +146,6 @@ bool drops_and_grows(const TrainingSettings& settings) {
   return settings.kind == LayerKind::dynamic_sparse && settings.drop_grow.kind != DropGrowKind::none;
 }
 
-bool is_adam(const TrainingSettings& settings) {
-  return settings.optimizer == OptimizerKind::adam || settings.optimizer == OptimizerKind::adamw;
-}
-
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
   nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});

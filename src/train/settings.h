@@ -24,6 +24,5 @@ bool is_structured(const TrainingSettings& settings);
 bool has_recipe(const TrainingSettings& settings);
 /// Whether patterns change.
 bool drops_and_grows(const TrainingSettings& settings);
-bool is_adam(const TrainingSettings& settings);
 
 }  // namespace tessera::train

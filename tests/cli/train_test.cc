@@ -370,6 +370,12 @@ TEST_F(TrainCliTest, TrainsSpikingNetworks) {
   const Outcome again = run(fmt::format("{} --checkpoint '{}' --resume", small, checkpoint));
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_NE(again.out.find("test accuracy"), std::string::npos);
+  const std::string on_tiles = small + " --machine bow --json ";
+  const json estimate = results_of(run(on_tiles + "--estimate"))[0], done = results_of(run(on_tiles))[0];
+  EXPECT_GT(estimate["step"]["cycles"], 0);
+  EXPECT_EQ(done["machine"], "bow");
+  EXPECT_TRUE(done["finished"]);
+  EXPECT_NEAR(done["epochs"][0]["loss"], r["epochs"][0]["loss"], 1e-3);
   const Outcome seeds = run(
       fmt::format("train --loss spikes --recurrent --layers 8,16,10 --seeds 2 --json {}", small.substr(6)));
   ASSERT_EQ(seeds.status, 0) << seeds.err;
@@ -385,7 +391,6 @@ TEST_F(TrainCliTest, RefusesOptionsThatSpikingNetworksDoNotHave) {
       {"--dataset shd", "--dataset shd needs its folder"},
       {"--dropout 0.5", "--dropout is not for --kind spiking"},
       {"--density 0.5", "--density is for --kind static or dynamic"},
-      {"--machine bow", "--kind spiking trains on this computer, not on --machine bow"},
       {"--layers 20,10", "takes inputs, at least one hidden layer, and classes"},
       {"--layers 21,128,10", "begins with 21 inputs and ends with 10 classes; Randman has 20 and 10"},
       {"--loss l1", "the loss 'l1' is unknown"},
