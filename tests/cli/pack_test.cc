@@ -18,10 +18,13 @@ namespace {
 
 using nlohmann::json;
 using test::contents_of;
+using test::expect_failure;
+using test::expect_refused;
 using test::npy_text;
 using test::npy_values;
 using test::Outcome;
 using test::results_of;
+using test::says;
 
 class PackCliTest : public test::ToolTest {
  protected:
@@ -83,9 +86,7 @@ TEST_F(PackCliTest, CertifiesAndVerifies) {
   std::string text = contents_of(proof);
   json forged = json::parse(text);
   forged["lower_bound"] = forged["lower_bound"].get<uint64_t>() + 1;
-  const Outcome refused = run(fmt::format("pack verify '{}'", file("forged.json", forged.dump())));
-  EXPECT_EQ(refused.status, 1);
-  EXPECT_NE(refused.err.find("forged.json"), std::string::npos) << refused.err;
+  expect_failure(1, run(fmt::format("pack verify '{}'", file("forged.json", forged.dump()))), "forged.json");
   EXPECT_EQ(run(fmt::format("pack verify '{}'", file("torn.json", text.substr(0, text.size() / 2)))).status,
             1);
   EXPECT_EQ(run("pack verify nowhere.json").status, 1);
@@ -133,9 +134,7 @@ TEST_F(PackCliTest, CountsWhatIsTooLong) {
   EXPECT_EQ(split["input_sequences"], 5);
   EXPECT_TRUE(std::filesystem::exists(path("packs") + "/begin.npy"));
   EXPECT_TRUE(std::filesystem::exists(path("packs") + "/length.npy"));
-  const Outcome refused = run(pack + "error");
-  EXPECT_EQ(refused.status, 1);
-  EXPECT_NE(refused.err.find("line 2: a sequence of 25 tokens"), std::string::npos) << refused.err;
+  expect_failure(1, run(pack + "error"), "line 2: a sequence of 25 tokens");
 }
 
 TEST_F(PackCliTest, StreamsPacksAsTheyClose) {
@@ -159,7 +158,7 @@ TEST_F(PackCliTest, StreamsPacksAsTheyClose) {
     ASSERT_LE(tokens, 100u);
   }
   EXPECT_EQ(seen.size(), lengths.size());
-  EXPECT_NE(o.err.find("window 64"), std::string::npos) << o.err;
+  EXPECT_TRUE(says(o.err, "window 64"));
 
   const std::string npy = file("l.npy", npy_text(lengths, "<u2"));
   const Outcome counted = run(fmt::format("pack --lengths '{}' --max-length 100 --window 64 --json", npy));
@@ -220,24 +219,20 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
            {"--lengths a --max-length 10 --window 5 --emit x", "--emit takes"},
            {h + " --seed x", "--seed takes"},
            {h + " --ranks 0", "--ranks takes"}}) {
-    const Outcome o = run("pack " + arguments);
-    EXPECT_EQ(o.status, 2) << arguments;
-    EXPECT_NE(o.err.find(message), std::string::npos) << arguments << ": " << o.err;
-    EXPECT_EQ(o.out, "") << arguments;
+    SCOPED_TRACE(arguments);
+    expect_refused(run("pack " + arguments), message);
   }
   EXPECT_EQ(run("reproduce").status, 2);
-  const Outcome without_data = run("reproduce packing", "unset TESSERA_DATA; {}");
-  EXPECT_EQ(without_data.status, 2);
-  EXPECT_NE(without_data.err.find("--data FOLDER"), std::string::npos) << without_data.err;
+  expect_failure(2, run("reproduce packing", "unset TESSERA_DATA; {}"), "--data FOLDER");
 }
 
 TEST_F(PackCliTest, AFullDiskLeavesNothing) {
   const std::string lengths = file("l.npy", npy_text(random_lengths(100'000), "<u2"));
-  const Outcome o = run(fmt::format("pack --lengths '{}' --max-length 100 --algorithm lpfhp --out '{}'",
-                                    lengths, path("packs")),
-                        "(ulimit -f 64; {})");
-  EXPECT_EQ(o.status, 1);
-  EXPECT_NE(o.err.find("cannot write"), std::string::npos) << o.err;
+  expect_failure(1,
+                 run(fmt::format("pack --lengths '{}' --max-length 100 --algorithm lpfhp --out '{}'", lengths,
+                                 path("packs")),
+                     "(ulimit -f 64; {})"),
+                 "cannot write");
   EXPECT_EQ(left_behind(), 1u);  // the input
 }
 
@@ -257,9 +252,7 @@ TEST_F(PackCliTest, AnInterruptedRunLeavesNothing) {
 TEST_F(PackCliTest, AnInputThatBecomesShorterIsAnError) {
   const std::string lengths = file("l.npy", npy_text(random_lengths(4'000'000), "<u2"));
   std::filesystem::resize_file(lengths, std::filesystem::file_size(lengths) - 1);
-  const Outcome torn = run(fmt::format("pack --lengths '{}' --max-length 100", lengths));
-  EXPECT_EQ(torn.status, 1);
-  EXPECT_NE(torn.err.find("may be truncated"), std::string::npos) << torn.err;
+  expect_failure(1, run(fmt::format("pack --lengths '{}' --max-length 100", lengths)), "may be truncated");
 }
 
 TEST_F(PackCliTest, PackingsRepeat) {
@@ -293,15 +286,15 @@ TEST_F(PackCliTest, ReproducesThePublishedTables) {
     EXPECT_GE(packs, r["algorithm"] == "nnlshp" ? 0 : published - tolerance) << r;
   }
   EXPECT_EQ(compared, 11u);
-  EXPECT_NE(contents_of(path("p.csv")).find("SQuAD 1.1,3,best,40195"), std::string::npos);
-  EXPECT_NE(contents_of(path("p.html")).find("<svg"), std::string::npos);
+  EXPECT_TRUE(says(contents_of(path("p.csv")), "SQuAD 1.1,3,best,40195"));
+  EXPECT_TRUE(says(contents_of(path("p.html")), "<svg"));
 }
 
 TEST_F(PackCliTest, HelpHasAnExample) {
   for (const char* command : {"pack", "pack verify", "reproduce", "reproduce packing"}) {
     const Outcome o = run(fmt::format("{} --help", command));
     EXPECT_EQ(o.status, 0);
-    EXPECT_NE(o.out.find("xample"), std::string::npos) << command;
+    EXPECT_TRUE(says(o.out, "xample")) << command;
   }
 }
 

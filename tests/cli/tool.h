@@ -6,12 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "support/error_of.h"
 
 namespace tessera::test {
 
@@ -29,6 +32,22 @@ inline nlohmann::json results_of(const Outcome& outcome) {
 inline std::string contents_of(const std::filesystem::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void expect_failure(int status, const Outcome& o, const std::string& message) {
+  EXPECT_EQ(o.status, status) << o.err;
+  EXPECT_TRUE(says(o.err, message));
+}
+
+/// Wrong usage has status 2, one message, which contains this, and no results.
+inline void expect_refused(const Outcome& o, const std::string& message) {
+  expect_failure(2, o, message);
+  EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  EXPECT_EQ(o.out, "");
+}
+
+inline size_t lines_of(const std::string& text) {
+  return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 /// Tests with their own folder, which is removed with its contents.
