@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "cli/option_parsing.h"
-#include "cli/popsparse_runner.h"
 #include "cli/spmm_request.h"
 #include "cli/study_run.h"
 #include "io/atomic_file.h"
 #include "studies/common/made_on.h"
 #include "studies/popsparse/tables.h"
+#include "studies/popsparse/tasks.h"
 
 namespace tessera::cli::popsparse {
 namespace {

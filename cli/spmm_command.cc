@@ -10,13 +10,15 @@
 #include "cli/option_parsing.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/spmm_report.h"
 #include "cli/spmm_request.h"
-#include "cli/spmm_runner.h"
-#include "cli/spmm_show.h"
+#include "studies/spmm/report.h"
+#include "studies/spmm/runner.h"
+#include "studies/spmm/show.h"
 
 namespace tessera::cli {
 namespace {
+
+using namespace studies::spmm;
 
 struct Options {
   SpmmRequest request;

@@ -57,7 +57,7 @@ std::vector<Mode> parse_modes(const std::string& text) {
 
 std::vector<ops::Product> parse_products(const std::string& text) {
   return parse_named(text, {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm},
-                     flag_of, "--product takes forward, dx and sddmm");
+                     studies::spmm::flag_of, "--product takes forward, dx and sddmm");
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {

@@ -1,4 +1,4 @@
-#include "cli/spmm_runner.h"
+#include "studies/spmm/runner.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -8,7 +8,7 @@
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request) {
   if (request.weights.empty()) return;
@@ -95,4 +95,4 @@ void SpmmRunner::compare_with_dense(const SpmmCase& what, SpmmResult& result) {
   if (dense != dense_seconds_.end()) result.dense_seconds = dense->second;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

@@ -6,13 +6,12 @@
 #include "studies/paper/cells.h"
 #include "studies/popsparse/sweep.h"
 
-namespace tessera::cli {
+namespace tessera::studies::popsparse {
 
 /// Throws UsageError for invalid cells, before any of them runs.
-void check(const studies::popsparse::Sweep& sweep, const studies::popsparse::Request& request);
+void check(const Sweep& sweep, const Request& request);
 
 /// The cells of a sweep, those of one operand as a series. The request must outlive them.
-std::vector<studies::Task> tasks_of(const studies::popsparse::Sweep& sweep,
-                                    const studies::popsparse::Request& request, machine::Kind kind);
+std::vector<Task> tasks_of(const Sweep& sweep, const Request& request, machine::Kind kind);
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::popsparse

@@ -1,4 +1,4 @@
-#include "cli/popsparse_runner.h"
+#include "studies/popsparse/tasks.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -9,19 +9,18 @@
 #include <optional>
 #include <utility>
 
-#include "cli/spmm_runner.h"
 #include "sparse/blocks/packed_blocks.h"
+#include "studies/paper/product_cell.h"
+#include "studies/spmm/runner.h"
 
-namespace tessera::cli {
+namespace tessera::studies::popsparse {
 namespace {
 
-using studies::Result;
-using studies::Setting;
-using studies::Task;
-using studies::popsparse::Cell;
-using studies::popsparse::Operand;
-using studies::popsparse::Request;
-using studies::popsparse::Sweep;
+using spmm::SpmmCase;
+using spmm::SpmmRequest;
+using spmm::SpmmResult;
+using spmm::SpmmRunner;
+using spmm::Verify;
 
 SpmmRequest request_of(const Request& r, const Operand& operand) {
   SpmmRequest request;
@@ -47,24 +46,17 @@ SpmmCase case_of(const Request& r, const Cell& cell) {
 }
 
 Result result_of(const SpmmResult& r) {
-  Result result;
-  result.fits = r.fits;
-  if (!r.fits) result.reason = "it exceeds tile memory, or no plan is within the limits";
+  Result result = studies::result_of(r);
   const auto enter = [&](const char* name, const auto& value) {
     if (value) result.values[name] = static_cast<double>(*value);
   };
   enter("nnz", std::optional(r.nnz));
-  enter("seconds", r.seconds);
-  enter("cycles", r.cycles);
   enter("update_seconds", r.update_seconds);
   enter("steps", r.steps);
   enter("tile_bytes", std::optional(r.memory.max_tile_bytes));
   enter("tiles_used", std::optional(r.tiles_used));
   if (r.seconds && *r.seconds > 0)
     result.values["tflops"] = 2e-12 * static_cast<double>(r.nnz) * r.what.n / *r.seconds;
-  result.verified = r.verified;
-  result.max_rel_error = r.max_rel_error;
-  result.tolerance = r.tolerance;
   return result;
 }
 
@@ -122,4 +114,4 @@ std::vector<Task> tasks_of(const Sweep& sweep, const Request& request, machine::
   return tasks;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::popsparse

@@ -1,4 +1,4 @@
-#include "cli/spmm_show.h"
+#include "studies/spmm/show.h"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,10 @@
 #include "report/table.h"
 #include "studies/common/json.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 namespace {
 
 using nlohmann::ordered_json;
-using studies::or_null;
 
 constexpr int kSchema = 2;
 
@@ -225,4 +224,4 @@ std::string json(std::span<const SpmmResult> results) {
   return ordered_json{{"schema", kSchema}, {"command", "spmm"}, {"results", list}}.dump(2) + "\n";
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm
