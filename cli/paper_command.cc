@@ -14,7 +14,6 @@
 #include "cli/output.h"
 #include "cli/study_run.h"
 #include "io/atomic_file.h"
-#include "studies/common/made_on.h"
 #include "studies/paper/tables.h"
 
 namespace tessera::cli {
@@ -56,11 +55,9 @@ int run_study(const Paper& paper, Request request) {
   size_t failed = 0;
   for (const machine::Machine& machine : machines) {
     const std::string name = machine.kind == machine::Kind::host ? "host" : machine.name;
-    study.parts.push_back(run_cells(request, machine, tasks_of(paper, request, machine),
+    study.parts.push_back(run_cells(paper.name, request, machine, tasks_of(paper, request, machine),
                                     folder / fmt::format("cells-{}.jsonl", name),
-                                    made_on(fmt::format("tessera reproduce {}", paper.name), TESSERA_VERSION,
-                                            machine, nlohmann::ordered_json::object()),
-                                    failed));
+                                    nlohmann::ordered_json::object(), failed));
   }
   io::write_text(request.csv, csv(study));
   io::write_text(request.html, page(study));

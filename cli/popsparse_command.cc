@@ -13,7 +13,6 @@
 #include "cli/spmm_request.h"
 #include "cli/study_run.h"
 #include "io/atomic_file.h"
-#include "studies/common/made_on.h"
 #include "studies/popsparse/tables.h"
 #include "studies/popsparse/tasks.h"
 
@@ -25,18 +24,13 @@ using namespace studies::popsparse;
 using studies::Figure;
 using studies::Result;
 
-/// What the numbers of cells depend on; a result file holds cells of one kind only.
-nlohmann::ordered_json made_on(const Request& request, const machine::Machine& machine) {
-  nlohmann::ordered_json settings = {{"schema", 2}};
-  if (machine.kind == machine::Kind::tiled) settings["planner"] = planner_name(request.planner);
-  return studies::made_on("tessera reproduce popsparse", TESSERA_VERSION, machine, settings);
-}
-
 /// Runs the cells of a sweep that are not in the file of finished ones yet; adds its failures.
 Outcome run_sweep(const Request& request, const machine::Machine& machine, const Sweep& sweep,
                   const std::filesystem::path& file, size_t& failed) {
-  const studies::Part part = run_cells(request, machine, tasks_of(sweep, request, machine.kind), file,
-                                       made_on(request, machine), failed);
+  nlohmann::ordered_json settings = {{"schema", 2}};
+  if (machine.kind == machine::Kind::tiled) settings["planner"] = planner_name(request.planner);
+  const studies::Part part = run_cells("popsparse", request, machine, tasks_of(sweep, request, machine.kind),
+                                       file, settings, failed);
   Outcome outcome{request, machine, {}};
   for (const auto& [operand, columns] : sweep)
     for (uint32_t n : columns)

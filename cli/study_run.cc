@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/isa.h"
 #include "cli/option_parsing.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -14,6 +15,8 @@
 
 namespace tessera::cli {
 namespace {
+
+using nlohmann::ordered_json;
 
 /// Shows a bar of progress on a terminal.
 class Bar : public studies::Watcher {
@@ -30,6 +33,24 @@ class Bar : public studies::Watcher {
  private:
   Progress progress_;
 };
+
+/// What the numbers of cells depend on: of a host, what it is.
+ordered_json made_on(std::string_view name, const machine::Machine& machine, const ordered_json& settings) {
+  ordered_json what = {{"file", fmt::format("tessera reproduce {}", name)},
+                       {"schema", 1},
+                       {"version", TESSERA_VERSION},
+                       {"machine", machine.name}};
+  what.update(settings);
+  ordered_json& figures = what["figures"] = ordered_json::object();
+  if (machine.kind == machine::Kind::host) {
+    figures["processor"] = machine.facts.cpu;
+    figures["instruction set"] = std::string(name_of(machine.figures.isa));
+    figures["threads"] = machine.tiles;
+  } else {
+    for (const machine::Figure& figure : machine.sources) figures[figure.name] = figure.value;
+  }
+  return what;
+}
 
 }  // namespace
 
@@ -66,10 +87,11 @@ std::filesystem::path prepare_folder(std::string_view name, const std::string& d
   return folder;
 }
 
-studies::Part run_cells(const studies::Request& request, const machine::Machine& machine,
-                        const std::vector<studies::Task>& tasks, const std::filesystem::path& file,
-                        const nlohmann::ordered_json& made_on, size_t& failed) {
-  studies::Store store(file, made_on);
+studies::Part run_cells(std::string_view name, const studies::Request& request,
+                        const machine::Machine& machine, const std::vector<studies::Task>& tasks,
+                        const std::filesystem::path& file, const nlohmann::ordered_json& settings,
+                        size_t& failed) {
+  studies::Store store(file, made_on(name, machine, settings));
   const size_t to_run = missing(tasks, store);
   fmt::print(stderr, "{}: {} of {} cells are finished; an interrupted run resumes here\n", store.file(),
              tasks.size() - to_run, tasks.size());

@@ -30,10 +30,12 @@ void add_study_options(CLI::App& command, const StudyWords& words, studies::Requ
 std::filesystem::path prepare_folder(std::string_view name, const std::string& default_folder,
                                      studies::Request& request);
 
-/// Runs the cells that the folder's file of finished ones lacks; adds those that fail to `failed`.
-studies::Part run_cells(const studies::Request& request, const machine::Machine& machine,
-                        const std::vector<studies::Task>& tasks, const std::filesystem::path& file,
-                        const nlohmann::ordered_json& made_on, size_t& failed);
+/// Runs the cells that a file of finished ones lacks; adds those that fail to `failed`. A file holds cells of
+/// one study, version, machine and further `settings` only.
+studies::Part run_cells(std::string_view name, const studies::Request& request,
+                        const machine::Machine& machine, const std::vector<studies::Task>& tasks,
+                        const std::filesystem::path& file, const nlohmann::ordered_json& settings,
+                        size_t& failed);
 
 /// Prints tables, remarks and where the files are.
 void print(const studies::Request& request, const std::vector<studies::Figure>& figures,

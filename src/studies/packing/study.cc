@@ -54,8 +54,6 @@ std::vector<Algorithm> algorithms_at(uint32_t depth) {
   return algorithms;
 }
 
-std::string depth_text(uint32_t depth) { return depth == 0 ? "any" : std::to_string(depth); }
-
 template <class T>
 std::string or_empty(const std::optional<T>& value, fmt::format_string<const T&> format) {
   return value ? fmt::format(format, *value) : std::string();
@@ -89,7 +87,7 @@ Study reproduce(const Task& task, const std::string& data_folder, double time_li
     const size_t first = study.rows.size();
     uint64_t bound = 0;
     for (const Algorithm algorithm : algorithms_at(depth)) {
-      told(fmt::format("{}, depth {}, {}", task.name, depth_text(depth), name_of(algorithm)));
+      told(fmt::format("{}, depth {}, {}", task.name, report::depth_text(depth), name_of(algorithm)));
       pack::Options options;
       options.algorithm = algorithm;
       options.max_per_pack = depth;
@@ -118,7 +116,7 @@ std::vector<std::string> row_of(const Reproduced& row, bool on_page) {
   const Published p = row.published.value_or(Published{});
   const auto count = [&](uint64_t n) { return on_page ? report::count_text(n) : std::to_string(n); };
   return {r.algorithm,
-          depth_text(r.max_per_pack),
+          report::depth_text(r.max_per_pack),
           count(r.packs),
           p.packs ? count(static_cast<uint64_t>(*p.packs)) : "",
           fmt::format("{:.3f} %", 100 * r.efficiency()),
@@ -148,10 +146,10 @@ std::string csv(const std::vector<Study>& studies) {
       const report::PackResult& r = row.ours;
       const Published p = row.published.value_or(Published{});
       out += fmt::format("{},{},{},{},{:.6f},{:.4f},{},{},{},{:.6f},{},{},{},{}\n", study.name,
-                         depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(), r.packing_factor(),
-                         r.padding(), r.lower_bound, r.gap(), r.seconds, or_empty(p.packs, "{:.0f}"),
-                         or_empty(p.efficiency, "{}"), or_empty(p.packing_factor, "{}"),
-                         or_empty(p.speedup, "{}"));
+                         report::depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(),
+                         r.packing_factor(), r.padding(), r.lower_bound, r.gap(), r.seconds,
+                         or_empty(p.packs, "{:.0f}"), or_empty(p.efficiency, "{}"),
+                         or_empty(p.packing_factor, "{}"), or_empty(p.speedup, "{}"));
     }
   return out;
 }

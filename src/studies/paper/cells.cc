@@ -4,11 +4,16 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <thread>
 
+#include "machine/host/detect.h"
 #include "studies/common/json.h"
 
 namespace tessera::studies {
@@ -55,6 +60,31 @@ std::vector<Series> series_of(const std::vector<Task>& tasks, const Store& store
   return all;
 }
 
+/// Calls work(i, stopped) for each i < count, in this order, on `threads` threads. `stopped` becomes true
+/// when one call throws; no other begins then, and the exception is thrown again.
+void run_parallel(size_t count, uint32_t threads,
+                  const std::function<void(size_t, const std::atomic<bool>& stopped)>& work) {
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> stopped = false;
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work_on = [&] {
+    for (size_t i = next++; i < count && !stopped; i = next++) try {
+        work(i, stopped);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        stopped = true;
+      }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (uint32_t t = 1; t < threads; ++t) others.emplace_back(work_on);
+    work_on();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 class Run {
  public:
   Run(const Request& request, const machine::Machine& machine, const std::vector<Task>& tasks, Store& store,
@@ -62,16 +92,23 @@ class Run {
       : setting_{machine, request.verify, request.threads},
         store_(store),
         todo_(series_of(tasks, store)),
-        progress_(watcher, std::accumulate(todo_.begin(), todo_.end(), 0.0,
-                                           [](double sum, const Series& s) { return sum + s.seconds; })) {}
+        seconds_(std::accumulate(todo_.begin(), todo_.end(), 0.0,
+                                 [](double sum, const Series& s) { return sum + s.seconds; })),
+        watcher_(watcher) {}
 
   size_t operator()() {
-    run_parallel(todo_.size(), threads_for_cells(setting_.machine, setting_.threads),
+    run_parallel(todo_.size(), threads(),
                  [this](size_t i, const std::atomic<bool>& stopped) { run(todo_[i], stopped); });
-    return progress_.failed();
+    return failed_;
   }
 
  private:
+  /// Several for modelled machines, one for measurements.
+  uint32_t threads() const {
+    if (setting_.on_host()) return 1;
+    return setting_.threads != 0 ? setting_.threads : machine::default_threads(machine::detect_host());
+  }
+
   void run(const Series& series, const std::atomic<bool>& stopped) {
     std::shared_ptr<void> shared;
     Setting setting = setting_;
@@ -87,7 +124,7 @@ class Run {
 
   /// Null if it fails, which is reported.
   const Result* run(const Task& task, const Setting& setting, const std::string& too_large) {
-    progress_.begin(name_of(task));
+    begin(name_of(task));
     std::optional<Result> result;
     if (too_large.empty())
       result = try_to_run(task, setting);
@@ -96,9 +133,9 @@ class Run {
     if (result) store_.add(task.section, task.cell.name, *result);
     const bool wrong = result && result->verified == false;
     if (wrong)
-      progress_.tell(fmt::format("{}: differs from float64 by {:.3g}, more than {:.3g}", name_of(task),
-                                 result->max_rel_error.value_or(0), result->tolerance.value_or(0)));
-    progress_.finish(task.cell.seconds, !result || wrong);
+      tell(fmt::format("{}: differs from float64 by {:.3g}, more than {:.3g}", name_of(task),
+                       result->max_rel_error.value_or(0), result->tolerance.value_or(0)));
+    finish(task.cell.seconds, !result || wrong);
     return store_.find(task.section, task.cell.name);
   }
 
@@ -106,17 +143,37 @@ class Run {
     try {
       return task.cell.run(setting);
     } catch (const Error& e) {
-      progress_.tell(fmt::format("{}: {}", name_of(task), e.what()));
+      tell(fmt::format("{}: {}", name_of(task), e.what()));
     } catch (const std::bad_alloc&) {
-      progress_.tell(fmt::format("{}: out of memory; try --threads 1", name_of(task)));
+      tell(fmt::format("{}: out of memory; try --threads 1", name_of(task)));
     }
     return std::nullopt;
+  }
+
+  void begin(const std::string& cell) {
+    const std::lock_guard lock(mutex_);
+    watcher_.progress(done_, cell, seconds_ > 0 ? done_seconds_ / seconds_ : 0);
+  }
+  void finish(double seconds, bool failed) {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    done_seconds_ += seconds;
+    failed_ += failed;
+  }
+  void tell(const std::string& message) {
+    const std::lock_guard lock(mutex_);
+    watcher_.complain(message);
   }
 
   const Setting setting_;
   Store& store_;
   const std::vector<Series> todo_;
-  RunProgress progress_;
+  const double seconds_;
+  std::mutex mutex_;  // guards the following
+  Watcher& watcher_;
+  size_t done_ = 0;
+  double done_seconds_ = 0;
+  size_t failed_ = 0;
 };
 
 }  // namespace

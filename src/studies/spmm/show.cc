@@ -34,11 +34,10 @@ ordered_json categories(const compiler::Categories& bytes) {
   return out;
 }
 
-ordered_json phases(const SpmmResult& r) {
-  if (!r.seconds) return nullptr;
+ordered_json json_of(const program::PhaseTimes& seconds) {
   ordered_json out = ordered_json::object();
   for (size_t p = 0; p < program::kPhases; ++p)
-    if (r.phases.at[p] != 0) out[std::string(name_of(static_cast<program::Phase>(p)))] = r.phases.at[p];
+    if (seconds.at[p] != 0) out[std::string(name_of(static_cast<program::Phase>(p)))] = seconds.at[p];
   return out;
 }
 
@@ -70,17 +69,12 @@ ordered_json settings(const SpmmCase& what) {
 
 ordered_json chips(const SpmmResult& r) {
   ordered_json list = ordered_json::array();
-  for (const report::ChipSummary& chip : r.chips) {
-    ordered_json seconds = ordered_json::object();
-    for (size_t p = 0; p < program::kPhases; ++p)
-      if (chip.seconds.at[p] != 0)
-        seconds[std::string(name_of(static_cast<program::Phase>(p)))] = chip.seconds.at[p];
+  for (const report::ChipSummary& chip : r.chips)
     list.push_back({{"chip", chip.chip},
                     {"seconds", chip.seconds.total()},
-                    {"phases", seconds},
+                    {"phases", json_of(chip.seconds)},
                     {"bytes", chip.bytes},
                     {"max_tile_bytes", chip.fullest_tile_bytes}});
-  }
   return list;
 }
 
@@ -131,7 +125,7 @@ ordered_json json_of(const SpmmResult& r) {
           {"max_abs_error", or_null(r.max_abs_error)},
           {"max_rel_error", or_null(r.max_rel_error)},
           {"tolerance", or_null(r.tolerance)},
-          {"phases", phases(r)},
+          {"phases", r.seconds ? json_of(r.phases) : ordered_json(nullptr)},
           {"memory", memory(r)},
           {"plan", plan(r)}};
 }
