@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "io/files.h"
 #include "support/bound_arrays.h"
 #include "support/random_program.h"
 #include "support/reference_interpreter.h"
@@ -36,8 +37,6 @@ const program::Codelet* toy_codelet(std::string_view name) {
 
 class ExecutableFile : public ::testing::Test {
  protected:
-  ~ExecutableFile() override { std::filesystem::remove(path_); }
-
   std::shared_ptr<const Executable> save(const program::Program& program, const machine::Machine& machine) {
     auto executable = compiler::compile(program, machine);
     compiler::save(*executable, path_);
@@ -56,10 +55,7 @@ class ExecutableFile : public ::testing::Test {
     return "no error";
   }
 
-  std::string bytes() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string bytes() const { return test::content_of(path_); }
   void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
   /// The file with a correct checksum of its present contents.
   static std::string resealed(std::string bytes) {
@@ -69,9 +65,8 @@ class ExecutableFile : public ::testing::Test {
     return bytes;
   }
 
-  std::string path_ = (std::filesystem::path(::testing::TempDir()) /
-                       ::testing::UnitTest::GetInstance()->current_test_info()->name())
-                          .string();
+  test::TemporaryFolder folder_;
+  const std::string path_ = folder_.file("program");
 };
 
 TEST_F(ExecutableFile, RunsAsWhatWasSaved) {

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -25,6 +23,7 @@
 namespace tessera {
 namespace {
 
+using test::content_of;
 using test::error_of;
 using test::says;
 using ::testing::ElementsAre;
@@ -49,11 +48,6 @@ SpikingTrainingSettings settings_of(SpikingLoss loss, uint32_t epochs) {
   s.epochs = epochs;
   s.seed = 3;
   return s;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class SpikingTrainerTest : public testing::TestWithParam<SpikingLoss> {};
@@ -146,7 +140,7 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
     EXPECT_EQ(second.step(), stop);
     const TrainingResult rest = second.train({.checkpoint = broken});
     EXPECT_EQ(*rest.test_loss, *once.test_loss);
-    EXPECT_TRUE(contents(broken) == contents(whole)) << stop;
+    EXPECT_TRUE(content_of(broken) == content_of(whole)) << stop;
     std::filesystem::remove(broken);
   }
   const auto error = [&](const SpikingTrainingSettings& s, const RecordingSplit& r) {
