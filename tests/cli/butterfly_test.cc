@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
 using test::expect_failure;
 using test::expect_refused;
 using test::lines_of;
@@ -63,13 +63,13 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   EXPECT_GE(verified, 3U);
 
   // What is finished is not run again, and an incomplete line is dropped.
-  const std::string whole = contents_of(cells());
+  const std::string whole = content_of(cells());
   file("results/cells-gc200.jsonl", whole + "{\"section\":\"ta");
   const Outcome again = reproduce("--machine gc200 --only table-1,table-2 --json");
   ASSERT_EQ(again.status, 0) << again.err;
   const size_t count = lines_of(whole) - 1;
   EXPECT_TRUE(says(again.err, fmt::format("{0} of {0} cells are finished", count)));
-  EXPECT_EQ(contents_of(cells()), whole);
+  EXPECT_EQ(content_of(cells()), whole);
   EXPECT_EQ(again.out, o.out);
 
   // Text, CSV and page come from the same cells.
@@ -79,7 +79,7 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   EXPECT_TRUE(says(text.out, "table 2"));
   EXPECT_EQ(text.out.find("table 1"), std::string::npos);
   EXPECT_TRUE(says(text.out, "44219"));
-  std::istringstream lines(contents_of(path("c.csv")));
+  std::istringstream lines(content_of(path("c.csv")));
   size_t rows = 0;
   for (std::string line; std::getline(lines, line); ++rows) {
     size_t commas = 0;
@@ -91,7 +91,7 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
     EXPECT_EQ(commas, 8U) << line;
   }
   EXPECT_GT(rows, 3 * count);
-  const Node root = MarkupReader::read(contents_of(path("p.html")));
+  const Node root = MarkupReader::read(content_of(path("p.html")));
   EXPECT_EQ(root.name, "html");
   EXPECT_TRUE(root.all("script").empty());
   EXPECT_FALSE(root.all("figure").empty());
@@ -123,7 +123,7 @@ TEST_F(ButterflyTest, CtrlCKeepsWhatIsFinished) {
   const Outcome o =
       reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 2 {}");
   ASSERT_EQ(o.status, 130) << o.err;
-  const size_t finished = lines_of(contents_of(cells())) - 1;
+  const size_t finished = lines_of(content_of(cells())) - 1;
   const Outcome on =
       reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 1 {}");
   EXPECT_TRUE(says(on.err, fmt::format("{} of ", finished)));

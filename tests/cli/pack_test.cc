@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
 using test::expect_failure;
 using test::expect_refused;
 using test::npy_text;
@@ -83,7 +83,7 @@ TEST_F(PackCliTest, CertifiesAndVerifies) {
   EXPECT_EQ(results_of(verified)[0]["verified"], true);
   EXPECT_EQ(run(fmt::format("pack verify '{}'", proof)).status, 0);
 
-  std::string text = contents_of(proof);
+  std::string text = content_of(proof);
   json forged = json::parse(text);
   forged["lower_bound"] = forged["lower_bound"].get<uint64_t>() + 1;
   expect_failure(1, run(fmt::format("pack verify '{}'", file("forged.json", forged.dump()))), "forged.json");
@@ -110,13 +110,13 @@ TEST_F(PackCliTest, WritesPacksOfEveryKindOfInput) {
     const Outcome o = run("pack " + options + " " + input);
     ASSERT_EQ(o.status, 0) << input << o.err;
     const json result = results_of(o)[0];
-    const std::string sequence = contents_of(path("packs") + "/sequence.npy");
+    const std::string sequence = content_of(path("packs") + "/sequence.npy");
     if (first.empty()) first = sequence;
     EXPECT_EQ(sequence, first) << input;
-    const std::vector<uint32_t> ends = npy_values<uint32_t>(contents_of(path("packs") + "/offsets.npy"));
+    const std::vector<uint32_t> ends = npy_values<uint32_t>(content_of(path("packs") + "/offsets.npy"));
     EXPECT_EQ(ends.size(), result["packs"].get<size_t>() + 1);
     EXPECT_EQ(ends.back(), lengths.size());
-    EXPECT_EQ(json::parse(contents_of(path("packs") + "/meta.json"))["packs"], result["packs"]);
+    EXPECT_EQ(json::parse(content_of(path("packs") + "/meta.json"))["packs"], result["packs"]);
   }
 }
 
@@ -185,7 +185,7 @@ TEST_F(PackCliTest, PacksComeOutWhileTheInputIsOpen) {
   const Outcome o =
       run("pack --lengths - --max-length 10 --window 1",
           "cd '" + folder_.string() + "'; " + feed + " | {} | (head -n 1 >first; cat >/dev/null)");
-  EXPECT_EQ(contents_of(path("first")), "0\n");
+  EXPECT_EQ(content_of(path("first")), "0\n");
   EXPECT_TRUE(std::filesystem::exists(path("seen"))) << o.err;
 }
 
@@ -193,7 +193,7 @@ TEST_F(PackCliTest, OfAHistogramWritesStrategies) {
   const Outcome o =
       run(fmt::format("pack --histogram '{}' --max-length 10 --out '{}'", histogram(), path("packs")));
   ASSERT_EQ(o.status, 0) << o.err;
-  EXPECT_TRUE(contents_of(path("packs") + "/strategies.csv").starts_with("packs,lengths\n"));
+  EXPECT_TRUE(content_of(path("packs") + "/strategies.csv").starts_with("packs,lengths\n"));
 }
 
 TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
@@ -261,7 +261,7 @@ TEST_F(PackCliTest, PackingsRepeat) {
     const Outcome o = run(
         fmt::format("pack --lengths '{}' --max-length 128 --out '{}' {}", lengths, path("packs"), options));
     EXPECT_EQ(o.status, 0) << o.err;
-    return contents_of(path("packs") + "/sequence.npy");
+    return content_of(path("packs") + "/sequence.npy");
   };
   EXPECT_EQ(packs("--shuffle 1"), packs("--shuffle 1"));
   EXPECT_NE(packs("--shuffle 1"), packs("--shuffle 2"));
@@ -286,8 +286,8 @@ TEST_F(PackCliTest, ReproducesThePublishedTables) {
     EXPECT_GE(packs, r["algorithm"] == "nnlshp" ? 0 : published - tolerance) << r;
   }
   EXPECT_EQ(compared, 11u);
-  EXPECT_TRUE(says(contents_of(path("p.csv")), "SQuAD 1.1,3,best,40195"));
-  EXPECT_TRUE(says(contents_of(path("p.html")), "<svg"));
+  EXPECT_TRUE(says(content_of(path("p.csv")), "SQuAD 1.1,3,best,40195"));
+  EXPECT_TRUE(says(content_of(path("p.html")), "<svg"));
 }
 
 TEST_F(PackCliTest, HelpHasAnExample) {

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
 using test::expect_failure;
 using test::lines_of;
 using test::Outcome;
@@ -124,7 +124,7 @@ TEST_F(PopsparseTest, FitsTheLawOfItsBestSpeedups) {
 
 TEST_F(PopsparseTest, AnInterruptedSweepGoesOnWithoutRepeating) {
   ASSERT_EQ(reproduce("--no-verify").status, 0);
-  const std::string whole = contents_of(cells());
+  const std::string whole = content_of(cells());
   ASSERT_EQ(lines_of(whole), kCells + 1);
   // As if interrupted in the middle of a line.
   std::istringstream stream(whole);
@@ -137,12 +137,12 @@ TEST_F(PopsparseTest, AnInterruptedSweepGoesOnWithoutRepeating) {
   const Outcome again = reproduce("--no-verify");
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_TRUE(says(again.err, "7 of 20 cells are finished"));
-  const std::string after = contents_of(cells());
+  const std::string after = content_of(cells());
   EXPECT_TRUE(after.starts_with(kept));
   EXPECT_EQ(lines_of(after), kCells + 1);
   const Outcome third = reproduce("--no-verify");
   EXPECT_TRUE(says(third.err, "20 of 20 cells are finished"));
-  EXPECT_EQ(contents_of(cells()), after);
+  EXPECT_EQ(content_of(cells()), after);
   EXPECT_EQ(third.out, again.out);
 }
 
@@ -152,22 +152,22 @@ TEST_F(PopsparseTest, CtrlCKeepsWhatIsFinished) {
   const Outcome o = run(large, "timeout --preserve-status --signal=INT 3 {}");
   ASSERT_EQ(o.status, 130) << o.err;
   EXPECT_TRUE(says(o.err, "interrupted"));
-  const std::string kept = contents_of(cells());
+  const std::string kept = content_of(cells());
   const size_t finished = lines_of(kept) - 1;
   const Outcome on = run(large, "timeout --preserve-status --signal=INT 1 {}");
   EXPECT_TRUE(says(on.err, fmt::format("{} of 20 cells are finished", finished)));
-  EXPECT_TRUE(contents_of(cells()).starts_with(kept.substr(0, kept.rfind('\n') + 1)));
+  EXPECT_TRUE(content_of(cells()).starts_with(kept.substr(0, kept.rfind('\n') + 1)));
 }
 
 TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
   ASSERT_EQ(reproduce("--no-verify").status, 0);
-  const std::string whole = contents_of(cells());
+  const std::string whole = content_of(cells());
   const auto refused = [&](const std::string& more, const std::string& why) {
-    const std::string before = contents_of(cells());
+    const std::string before = content_of(cells());
     const Outcome o = reproduce(more);
     expect_failure(2, o, why);
     EXPECT_TRUE(says(o.err, "--out"));
-    EXPECT_EQ(contents_of(cells()), before);
+    EXPECT_EQ(content_of(cells()), before);
   };
   refused("--machine gc200", "machine = \"bow\", not \"gc200\"");
   refused("--planner best", "planner = \"published\", not \"best\"");
@@ -187,7 +187,7 @@ TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
 }
 
 TEST_F(PopsparseTest, AMachineOfTheSameNameWithOtherFiguresIsAnother) {
-  const std::string text = contents_of(std::filesystem::path(TESSERA_MACHINES) / "bow.toml");
+  const std::string text = content_of(std::filesystem::path(TESSERA_MACHINES) / "bow.toml");
   const std::string machine = file("mine.toml", text);
   ASSERT_EQ(reproduce("--no-verify --machine " + machine).status, 0);
   const size_t tiles = text.find("1472");
@@ -198,7 +198,7 @@ TEST_F(PopsparseTest, AMachineOfTheSameNameWithOtherFiguresIsAnother) {
 
 TEST_F(PopsparseTest, ADamagedLineIsNamed) {
   ASSERT_EQ(reproduce("--no-verify").status, 0);
-  std::string text = contents_of(cells());
+  std::string text = content_of(cells());
   size_t third = text.find('\n', text.find('\n') + 1) + 1;
   for (const char* damage : {"\x01", "{}", "{\"mode\":\"dense\"}"}) {
     file("results/cells.jsonl", std::string(text).insert(third, std::string(damage) + "\n"));
@@ -268,12 +268,12 @@ TEST_F(PopsparseTest, PublishedNumbersNeedNoFiles) {
 TEST_F(PopsparseTest, WritesCsvAndAPage) {
   const Outcome o = reproduce(fmt::format("--csv '{}' --html '{}'", path("c.csv"), path("p.html")));
   ASSERT_EQ(o.status, 0) << o.err;
-  const std::string csv = contents_of(path("c.csv"));
+  const std::string csv = content_of(path("c.csv"));
   EXPECT_EQ(lines_of(csv), kCells + 1);
   std::istringstream stream(csv);
   for (std::string line; std::getline(stream, line);)
     EXPECT_EQ(std::count(line.begin(), line.end(), ','), 18);
-  const Node root = MarkupReader::read(contents_of(path("p.html")));
+  const Node root = MarkupReader::read(content_of(path("p.html")));
   EXPECT_EQ(root.name, "html");
   EXPECT_TRUE(root.all("script").empty());
   EXPECT_GE(root.all("figure").size(), 5U);  // the law, three scalings, dense

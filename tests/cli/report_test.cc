@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
 using test::expect_failure;
 using test::Outcome;
 using test::results_of;
@@ -23,7 +23,7 @@ using testing::Node;
 
 class ReportTest : public test::ToolTest {
  protected:
-  Node page(const std::string& name) const { return MarkupReader::read(contents_of(folder_ / name)); }
+  Node page(const std::string& name) const { return MarkupReader::read(content_of(folder_ / name)); }
 };
 
 constexpr const char* kProduct = "spmm --m 256 --k 256 --density 1/8 --block 8 --n 32 ";
@@ -55,7 +55,7 @@ TEST_F(ReportTest, TheTraceOfAModelledMachineEndsWithItsTime) {
                                     kProduct, path("t.json")));
   ASSERT_EQ(o.status, 0) << o.err;
   double end = 0;
-  const json trace = json::parse(contents_of(folder_ / "t.json"));
+  const json trace = json::parse(content_of(folder_ / "t.json"));
   for (const json& event : trace["traceEvents"])
     if (event["ph"] == "X") end = std::max(end, event["ts"].get<double>() + event["dur"].get<double>());
   const double microseconds = results_of(o)[0]["seconds"].get<double>() * 1e6;
@@ -72,7 +72,7 @@ TEST_F(ReportTest, EstimatesAndWhatDoesNotFitHaveAPageToo) {
       kProduct, path("h.html"), path("h.json")));
   ASSERT_EQ(huge.status, 0) << huge.err;
   EXPECT_TRUE(says(page("h.html").whole_text(), "does not fit"));
-  EXPECT_FALSE(json::parse(contents_of(folder_ / "h.json"))["traceEvents"].empty());
+  EXPECT_FALSE(json::parse(content_of(folder_ / "h.json"))["traceEvents"].empty());
 }
 
 TEST_F(ReportTest, FileNamesCannotBreakThePage) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "io/files.h"
 #include "support/error_of.h"
 
 namespace tessera::test {
@@ -27,11 +27,6 @@ struct Outcome {
 /// By value: a loop over part of a temporary object would outlive it.
 inline nlohmann::json results_of(const Outcome& outcome) {
   return nlohmann::json::parse(outcome.out)["results"];
-}
-
-inline std::string contents_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 inline void expect_failure(int status, const Outcome& o, const std::string& message) {
@@ -53,22 +48,14 @@ inline size_t lines_of(const std::string& text) {
 /// Tests with their own folder, which is removed with its contents.
 class ToolTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto& test = *::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ =
-        std::filesystem::temp_directory_path() / fmt::format("tessera_cli_{}_{}", getpid(), test.name());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   /// `around`: {} stands for the tool and its arguments; redirections there win.
   Outcome run(const std::string& arguments, const std::string& around = "{}") const {
     const std::string command =
         fmt::format("export TESSERA_CACHE='{0}'; {{ {1} ; }} >'{0}/out' 2>'{0}/err'", folder_.string(),
                     fmt::format(fmt::runtime(around), fmt::format("'{}' {}", TESSERA_TOOL, arguments)));
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents_of(folder_ / "out"),
-            contents_of(folder_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content_of(folder_ / "out"),
+            content_of(folder_ / "err")};
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
@@ -86,7 +73,8 @@ class ToolTest : public ::testing::Test {
     return files;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 }  // namespace tessera::test

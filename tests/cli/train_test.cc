@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
 using test::expect_failure;
 using test::expect_refused;
 using test::Outcome;
@@ -147,7 +147,7 @@ TEST_F(TrainCliTest, BatchesAreSwept) {
     }
   }
   EXPECT_EQ(all["results"][0]["test_accuracy"], train("--batch 25")["test_accuracy"]);
-  const std::string html = MarkupReader::read(contents_of(page)).whole_text();
+  const std::string html = MarkupReader::read(content_of(page)).whole_text();
   for (const char* text : {"Test accuracy", "Time per epoch", "batch 100"}) EXPECT_TRUE(says(html, text));
   const Outcome text = run(command);
   EXPECT_TRUE(says(text.out, "batch 100, seed 4: test accuracy"));
@@ -217,7 +217,7 @@ TEST_F(TrainCliTest, AnEstimateOfATiledMachineIsWhatItTakes) {
 }
 
 TEST_F(TrainCliTest, SaysWhatDoesNotFit) {
-  std::string machine = contents_of(std::string(TESSERA_MACHINES) + "/gc2.toml");
+  std::string machine = content_of(std::string(TESSERA_MACHINES) + "/gc2.toml");
   const size_t tiles = machine.find("\ntiles = ") + 1;
   machine.replace(tiles, machine.find('\n', tiles) - tiles, "tiles = 64");
   const std::string small =
@@ -236,7 +236,7 @@ TEST_F(TrainCliTest, WritesAReport) {
   for (const char* options : {"", "--estimate", "--machine bow --kind static --block 8"}) {
     const std::string page = path("page.html");
     train(fmt::format("--report '{}' {}", page, options));
-    const std::string html = MarkupReader::read(contents_of(page)).whole_text();
+    const std::string html = MarkupReader::read(content_of(page)).whole_text();
     for (const char* text : {"Memory of a training step by purpose", "Time of a training step by operation"})
       EXPECT_TRUE(says(html, text));
     EXPECT_EQ(html.find("validation loss") != std::string::npos, std::string(options) != "--estimate");
@@ -259,7 +259,7 @@ TEST_F(TrainCliTest, AResumedRunIsTheSame) {
   EXPECT_FALSE(results_of(stopped)[0]["finished"]);
   const Outcome resumed = run(fmt::format("{} --threads 1 --checkpoint '{}' --resume", small, broken));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_TRUE(contents_of(broken) == contents_of(whole));
+  EXPECT_TRUE(content_of(broken) == content_of(whole));
   json a = results_of(expected)[0], b = results_of(resumed)[0];
   EXPECT_EQ(b["resumed_from_step"], results_of(stopped)[0]["steps"]);
   for (const char* key : {"test_loss", "test_accuracy", "best_epoch"}) EXPECT_EQ(a[key], b[key]) << key;
@@ -352,7 +352,7 @@ TEST_F(TrainCliTest, TrainsSpikingNetworks) {
   EXPECT_GT(r["epochs"][1]["activity"][0]["firing"], 0);
   EXPECT_EQ(r["epochs"][1]["activity"][0]["dropped"], 0);
   EXPECT_GT(r["test_accuracy"], 0.1);
-  const std::string html = MarkupReader::read(contents_of(page)).whole_text();
+  const std::string html = MarkupReader::read(content_of(page)).whole_text();
   for (const char* text : {"Neurons that fire", "Spikes of the inputs", "Spikes of layer 1",
                            "Potentials of the readout", "Accuracy"})
     EXPECT_TRUE(says(html, text));

@@ -330,7 +330,7 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
 
   /// In how many steps the neurons of a layer fired [batch, neurons].
   std::vector<double> counts_of(const model::WideArrays& found, size_t layer, uint32_t neurons) const {
-    const auto &ids = found.at(ids_name(layer)), &num = found.at(num_name(layer));
+    const auto &ids = found.at(value_name(layer, "ids")), &num = found.at(value_name(layer, "num"));
     std::vector<double> counts(size_t{kBatch} * neurons);
     for (size_t list = 0; list < num.size() / 2; ++list)
       for (size_t i = 0; i < num[2 * list]; ++i)
@@ -387,7 +387,7 @@ TEST_P(SmoothLossTest, GradientsAreThoseOfTheLoss) {
   (void)run();
   const model::WideArrays before = state_;
   (void)run(spiking_training_graph(settings_, kData));
-  const std::string name = parameter_name(1, "weight");
+  const std::string name = value_name(1, "weight");
   const model::WideArrays after = std::exchange(state_, before);
   for (size_t i = 0; i < before.at(name).size(); i += 7) {
     const auto loss_at = [&](double change) {
@@ -421,8 +421,8 @@ TEST(Digits, ShareTheWeightsOfTheirCurrent) {
                                        {kListStep, {0}}};
     for (uint32_t i = 0; i < units; ++i) inputs[kSpikeIds].push_back(i);
     for (const auto& [name, values] : initial_state(graph)) {
-      EXPECT_EQ(values.size(), name == parameter_name(0, "weight") ? 2u * 5 : 5u * 3) << name;
-      state[name] = std::vector<double>(values.size(), name == parameter_name(0, "weight") ? 0.75 : 1);
+      EXPECT_EQ(values.size(), name == value_name(0, "weight") ? 2u * 5 : 5u * 3) << name;
+      state[name] = std::vector<double>(values.size(), name == value_name(0, "weight") ? 0.75 : 1);
     }
     return evaluate(graph, inputs, state).at(kLogits);
   };

@@ -62,8 +62,8 @@ class Network {
                  .seed = settings.seed,
                  .expected_input_activity = data.activity});
     for (size_t layer = 0; layer + 1 < layers_.size(); ++layer) {
-      graph.output(num_name(layer), results_.spikes[layer].num);
-      graph.output(dropped_name(layer), results_.dropped[layer]);
+      graph.output(value_name(layer, "num"), results_.spikes[layer].num);
+      graph.output(value_name(layer, "dropped"), results_.dropped[layer]);
     }
   }
 
@@ -102,7 +102,7 @@ class Network {
   Value add(size_t layer, const SpikingParameter& p) {
     const bool has_digits = data_.has_digits && layer == 0 && p.name == "weight";
     const uint32_t rows = has_digits ? p.rows / kDigits : p.rows;
-    const std::string name = parameter_name(layer, p.name);
+    const std::string name = value_name(layer, p.name);
     std::vector<float> values(size_t{rows} * p.cols);
     if (is_weight(p)) {
       base::RandomStream(settings_.seed, static_cast<uint32_t>(parameters_.size()), kWeightStream)
@@ -130,11 +130,8 @@ class Network {
 
 }  // namespace
 
-std::string ids_name(size_t layer) { return fmt::format("layer{}.ids", layer + 1); }
-std::string num_name(size_t layer) { return fmt::format("layer{}.num", layer + 1); }
-std::string dropped_name(size_t layer) { return fmt::format("layer{}.dropped", layer + 1); }
-std::string parameter_name(size_t layer, std::string_view name) {
-  return fmt::format("layer{}.{}", layer + 1, name);
+std::string value_name(size_t layer, std::string_view what) {
+  return fmt::format("layer{}.{}", layer + 1, what);
 }
 
 uint64_t count_parameters(const std::vector<SpikingLayer>& layers, const SpikingData& data) {
@@ -165,8 +162,8 @@ Graph spiking_evaluation_graph(const SpikingTrainingSettings& settings, const Sp
   if (!traces) return graph;
   const SpikingResults& results = network.results();
   for (size_t layer = 0; layer < results.spikes.size(); ++layer) {
-    graph.output(ids_name(layer), results.spikes[layer].ids);
-    if (layer + 1 > settings.hidden.size()) graph.output(num_name(layer), results.spikes[layer].num);
+    graph.output(value_name(layer, "ids"), results.spikes[layer].ids);
+    if (layer + 1 > settings.hidden.size()) graph.output(value_name(layer, "num"), results.spikes[layer].num);
   }
   if (results.potentials) graph.output(kPotentials, *results.potentials);
   return graph;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::train {
@@ -33,13 +34,9 @@ struct SpikingData {
   double activity = 0;      ///< the mean of spikes in a step, of all units
 };
 
-// "layer1.ids", …: the lists of a layer that spikes, their lengths, and what they had no room for.
-std::string ids_name(size_t layer);
-std::string num_name(size_t layer);
-std::string dropped_name(size_t layer);
-
-/// "layer1.weight"
-std::string parameter_name(size_t layer, std::string_view name);
+/// "layer1.weight" and other parameters; of a layer that spikes, "layer1.ids", "layer1.num" and
+/// "layer1.dropped": its lists, their lengths, and what they had no room for.
+std::string value_name(size_t layer, std::string_view what);
 
 /// Values of all layers, whether they are learned or not.
 uint64_t count_parameters(const std::vector<SpikingLayer>& layers, const SpikingData& data);

@@ -108,7 +108,7 @@ struct SpikingTrainer::Impl final : Trained {
   }
   model::Session& session() override { return trained; }
 
-  /// The arrays of a session, for the batch that is loaded.
+  /// The arrays of a session, which only reads those of the batch that is loaded.
   std::vector<model::Tensor> arrays_of(const model::Session& of, std::vector<model::Tensor> further);
   /// Runs a forward pass of the batch that lists spikes alone.
   void forward(model::Session& with, std::vector<model::Tensor> further = {});
@@ -147,8 +147,8 @@ std::vector<model::Tensor> SpikingTrainer::Impl::arrays_of(const model::Session&
   further.push_back({kSpikeNum, const_cast<uint32_t*>(spikes.num)});
   further.push_back({kLogits, logits.data()});
   for (size_t layer = 0; layer < lists.size(); ++layer) {
-    further.push_back({num_name(layer), lists[layer].num.data()});
-    further.push_back({dropped_name(layer), lists[layer].dropped.data()});
+    further.push_back({value_name(layer, "num"), lists[layer].num.data()});
+    further.push_back({value_name(layer, "dropped"), lists[layer].dropped.data()});
   }
   return taken_by(of.graph(), std::move(further));
 }
@@ -230,7 +230,7 @@ void SpikingTrainer::Impl::calibrate() {
   for (size_t i = 0; i < lists.size(); ++i) {
     constexpr int kDoublings = 20, kHalvings = 8;
     double low = 1, high = 1, now = 1;
-    const std::string name = parameter_name(i, "weight");
+    const std::string name = value_name(i, "weight");
     std::vector<float> weights = session.get(name);
     const auto set = [&](double scale) {
       for (float& w : weights) w = static_cast<float>(w * (scale / now));
@@ -301,11 +301,11 @@ SpikingTraces SpikingTrainer::traces(size_t recording) {
   std::vector<uint32_t> last_num(size_t{2} * impl.data.steps * batch);
   std::vector<float> potentials(size_t{impl.data.steps} * batch * classes);
   const size_t spiking = impl.layers.size() - (output_spikes(impl.settings) ? 0 : 1);
-  std::vector<model::Tensor> arrays = {{num_name(impl.lists.size()), last_num.data()},
+  std::vector<model::Tensor> arrays = {{value_name(impl.lists.size(), "num"), last_num.data()},
                                        {kPotentials, potentials.data()}};
   for (size_t layer = 0; layer < spiking; ++layer) {
     ids.emplace_back(size_t{impl.data.steps} * batch * impl.layers[layer].neurons);
-    arrays.push_back({ids_name(layer), ids.back().data()});
+    arrays.push_back({value_name(layer, "ids"), ids.back().data()});
   }
   impl.forward(session, std::move(arrays));
   const auto logits = std::span(impl.logits).first(classes);
