@@ -222,7 +222,6 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
     SCOPED_TRACE(arguments);
     expect_refused(run("pack " + arguments), message);
   }
-  EXPECT_EQ(run("reproduce").status, 2);
   expect_failure(2, run("reproduce packing", "unset TESSERA_DATA; {}"), "--data FOLDER");
 }
 
@@ -288,14 +287,6 @@ TEST_F(PackCliTest, ReproducesThePublishedTables) {
   EXPECT_EQ(compared, 11u);
   EXPECT_TRUE(says(content_of(path("p.csv")), "SQuAD 1.1,3,best,40195"));
   EXPECT_TRUE(says(content_of(path("p.html")), "<svg"));
-}
-
-TEST_F(PackCliTest, HelpHasAnExample) {
-  for (const char* command : {"pack", "pack verify", "reproduce", "reproduce packing"}) {
-    const Outcome o = run(fmt::format("{} --help", command));
-    EXPECT_EQ(o.status, 0);
-    EXPECT_TRUE(says(o.out, "xample")) << command;
-  }
 }
 
 }  // namespace

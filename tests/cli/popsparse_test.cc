@@ -314,11 +314,5 @@ TEST_F(PopsparseTest, RefusesWhatMakesNoProduct) {
   EXPECT_EQ(unwritable.status, 1);
 }
 
-TEST_F(PopsparseTest, HelpHasAnExample) {
-  const Outcome o = run("reproduce popsparse --help");
-  EXPECT_EQ(o.status, 0);
-  EXPECT_TRUE(says(o.out, "Examples:"));
-}
-
 }  // namespace
 }  // namespace tessera
