@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/parse.h"
+#include "cli/option_parsing.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "machine/model/machine.h"
@@ -133,9 +133,7 @@ Command add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command.add_option("file", options->file, ".smtx, .mtx, .npy or .safetensors")->required();
   command.add_option("--tensor", options->tensor, "Tensor of a .safetensors file (default: all matrices)");
-  command.add_option_function<std::string>(
-      "--n", [options](const std::string& s) { options->n = parse_count("--n", s, 1); },
-      "Columns of X to advise for");
+  add_count(command, "--n", options->n, "Columns of X to advise for");
   add_common_options(command, options->common);
   command.footer("\nExample:\n  tessera inspect layer.smtx --n 512");
   return [options] { return run(*options); };

@@ -12,8 +12,8 @@
 
 #include "base/isa.h"
 #include "cli/commands.h"
+#include "cli/option_parsing.h"
 #include "cli/output.h"
-#include "cli/parse.h"
 #include "cli/usage.h"
 #include "io/atomic_file.h"
 
@@ -110,10 +110,8 @@ int run(int argc, char** argv) {
 
 void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON object");
-  command.add_option_function<std::string>(
-      "--threads",
-      [&options](const std::string& s) { options.threads = parse_count("--threads", s, 1, 4096); },
-      "Number of threads, the host's tiles (default: one per physical core)");
+  add_count(command, "--threads", options.threads,
+            "Number of threads, the host's tiles (default: one per physical core)", 4096);
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },
       "Limit the instruction set: generic, neon, avx2, avx512 (also TESSERA_ISA)");

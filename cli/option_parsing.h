@@ -7,7 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "cli/parse.h"
 
@@ -27,6 +30,35 @@ void add(CLI::App& command, const std::string& name, Value& value, Parse parse, 
       name, [&value, parse](const std::string& text) { value = parse(text); }, help);
 }
 
+/// One of a few values by its name.
+template <class Choice, class Value>
+void add_choice(CLI::App& command, const std::string& name, Value& value,
+                const std::map<std::string, Choice>& choices, const std::string& help) {
+  const auto parse = [name, choices](const std::string& text) {
+    const auto found = choices.find(text);
+    if (found != choices.end()) return found->second;
+    std::string known;
+    for (const auto& [choice, meaning] : choices) known += (known.empty() ? "" : ", ") + choice;
+    throw UsageError(fmt::format("{} takes {}; '{}' is none of them", name, known, text));
+  };
+  add(command, name, value, parse, help);
+}
+
+/// Of these, which name_of() names.
+template <class Value>
+void add_choice(CLI::App& command, const std::string& name, Value& value, std::initializer_list<Value> known,
+                const std::string& help) {
+  std::map<std::string, Value> choices;
+  for (const Value each : known) choices.emplace(name_of(each), each);
+  add_choice(command, name, value, choices, help);
+}
+
+template <class Seed>
+void add_seed(CLI::App& command, const std::string& name, Seed& value, const std::string& help) {
+  add(
+      command, name, value, [name](const std::string& text) { return parse_seed(text, name); }, help);
+}
+
 template <class Value>
 void add_real(CLI::App& command, const std::string& name, Value& value, const std::string& help) {
   add(
@@ -34,11 +66,24 @@ void add_real(CLI::App& command, const std::string& name, Value& value, const st
       [name](const std::string& text) { return static_cast<Value>(parse_real(name, text)); }, help);
 }
 
-inline void add_count(CLI::App& command, const std::string& name, uint32_t& value, const std::string& help,
-                      uint32_t most = kMostCount) {
+inline void add_seconds(CLI::App& command, const std::string& name, double& value, const std::string& help) {
+  add(
+      command, name, value, [name](const std::string& text) { return parse_seconds(name, text); }, help);
+}
+
+/// A list of counts.
+inline void add_counts(CLI::App& command, const std::string& name, std::vector<uint32_t>& values,
+                       const std::string& help) {
+  add(
+      command, name, values, [name](const std::string& text) { return parse_counts(name, text); }, help);
+}
+
+template <class Count>
+void add_count(CLI::App& command, const std::string& name, Count& value, const std::string& help,
+               uint32_t most = kMostCount, uint32_t least = 1) {
   add(
       command, name, value,
-      [name, most](const std::string& text) { return parse_count(name, text, 1, most); }, help);
+      [name, least, most](const std::string& text) { return parse_count(name, text, least, most); }, help);
 }
 
 }  // namespace tessera::cli

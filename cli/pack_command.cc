@@ -152,11 +152,9 @@ int verify(const std::vector<std::string>& files, bool as_json) {
     } catch (const Error& e) {
       throw Error(fmt::format("{}: {}", file, e.what()));
     }
-    const std::string depth =
-        certificate.max_per_pack == 0 ? "any" : std::to_string(certificate.max_per_pack);
     table.add({file, std::to_string(certificate.histogram.sequences()),
-               std::to_string(certificate.histogram.max_length()), depth,
-               std::to_string(certificate.lower_bound)});
+               std::to_string(certificate.histogram.max_length()),
+               report::depth_text(certificate.max_per_pack), std::to_string(certificate.lower_bound)});
     list.push_back({{"certificate", file},
                     {"verified", true},
                     {"sequences", certificate.histogram.sequences()},

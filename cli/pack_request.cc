@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/parse.h"
+#include "cli/option_parsing.h"
 
 namespace tessera::cli {
 namespace {
@@ -26,20 +26,6 @@ std::vector<uint32_t> parse_depths(const std::string& text) {
   return depths;
 }
 
-Emit parse_emit(const std::string& text) {
-  if (text == "ids") return Emit::ids;
-  if (text == "jsonl") return Emit::json_lines;
-  if (text == "none") return Emit::none;
-  throw UsageError(fmt::format("--emit takes ids, jsonl and none; '{}' is none of them", text));
-}
-
-/// An option whose text `parse` converts to the value.
-template <class Value, class Parse>
-void add(CLI::App& command, const std::string& name, Value& value, Parse parse, const std::string& help) {
-  command.add_option_function<std::string>(
-      name, [&value, parse](const std::string& text) { value = parse(text); }, help);
-}
-
 }  // namespace
 
 void add_pack_options(CLI::App& command, PackRequest& r) {
@@ -49,9 +35,7 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
   command.add_option("--offsets", r.offsets, "Offsets of n documents instead: .npy of n + 1 integers");
   command.add_option("--histogram", r.histogram,
                      "Histogram of the lengths instead: text, one LENGTH,COUNT per line");
-  add(
-      command, "--max-length", r.max_length,
-      [](const std::string& s) { return parse_count("--max-length", s, 1, kMostTokens); }, "Tokens per pack");
+  add_count(command, "--max-length", r.max_length, "Tokens per pack", kMostTokens);
   add(command, "--max-per-pack", r.depths, parse_depths,
       "Maximum number of sequences per pack (default: any) *");
   add(command, "--algorithm", r.algorithms, parse_algorithms,
@@ -61,27 +45,19 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
       "Handling of sequences longer than the maximum: error (default), drop, truncate or split");
   command.add_flag("--certify", r.certify, "Find the best lower bound, and write its proof");
   command.add_option("--certificate", r.certificate, "File for that proof (default: certificate.json)");
-  add(
-      command, "--time-limit", r.time_limit,
-      [](const std::string& s) { return parse_seconds("--time-limit", s); },
-      "Seconds after which the best packing so far is used");
-  add(
-      command, "--seed", r.seed, [](const std::string& s) { return parse_seed(s); },
-      "Seed of random choices");
+  add_seconds(command, "--time-limit", r.time_limit, "Seconds after which the best packing so far is used");
+  add_seed(command, "--seed", r.seed, "Seed of random choices");
   command.add_option("--out", r.out, "Folder for the packs as index arrays, or for a histogram's strategies");
-  add(
-      command, "--shuffle", r.shuffle, [](const std::string& s) { return parse_seed(s, "--shuffle"); },
-      "Shuffle the packs of --out with this seed");
-  add(
-      command, "--ranks", r.ranks,
-      [](const std::string& s) { return parse_count("--ranks", s, 1, kMostRanks); },
-      "Report the load balance of attention over this many ranks, and order the packs of --out for it");
-  add(
-      command, "--window", r.window,
-      [](const std::string& s) { return parse_count("--window", s, 1, kMostTokens); },
-      "Pack a stream, holding at most this many sequences; packs are printed as they close");
-  add(command, "--emit", r.emit, parse_emit,
-      "What --window prints per pack: ids (default), jsonl, or none (default with --json)");
+  add_seed(command, "--shuffle", r.shuffle, "Shuffle the packs of --out with this seed");
+  add_count(command, "--ranks", r.ranks,
+            "Report the load balance of attention over this many ranks, and order the packs of --out for it",
+            kMostRanks);
+  add_count(command, "--window", r.window,
+            "Pack a stream, holding at most this many sequences; packs are printed as they close",
+            kMostTokens);
+  add_choice<Emit>(command, "--emit", r.emit,
+                   {{"ids", Emit::ids}, {"jsonl", Emit::json_lines}, {"none", Emit::none}},
+                   "What --window prints per pack: ids (default), jsonl, or none (default with --json)");
   command.add_flag("--json", r.json, "Print one JSON object");
 }
 

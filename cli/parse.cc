@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 namespace tessera::cli {
@@ -85,6 +86,11 @@ std::vector<double> parse_densities(const std::string& text) {
     densities.push_back(*density);
   }
   return densities;
+}
+
+std::string data_folder(const std::string& given) {
+  const char* variable = std::getenv("TESSERA_DATA");
+  return given.empty() && variable != nullptr ? variable : given;
 }
 
 }  // namespace tessera::cli

@@ -35,4 +35,7 @@ void check_extension(const std::string& option, const std::string& file,
 double parse_seconds(const std::string& option, const std::string& text);  ///< finite and positive
 std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 
+/// The folder of --data, or else of TESSERA_DATA; "" without either.
+std::string data_folder(const std::string& given);
+
 }  // namespace tessera::cli

@@ -2,12 +2,11 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/option_parsing.h"
 #include "cli/paper_command.h"
-#include "cli/parse.h"
 #include "cli/popsparse_command.h"
 #include "cli/progress.h"
 #include "io/atomic_file.h"
@@ -18,24 +17,16 @@
 namespace tessera::cli {
 namespace {
 
-struct PackingOptions {
-  std::string data;
-  std::string csv;
-  std::string html;
+struct PackingRequest : studies::Request {
   double time_limit = 0;
-  bool json = false;
 };
 
-std::string data_folder(const std::string& given) {
-  if (!given.empty()) return given;
-  const char* variable = std::getenv("TESSERA_DATA");
-  if (variable != nullptr && *variable != '\0') return variable;
-  throw UsageError(
-      "pass --data FOLDER with lengths/wikipedia-512.csv and lengths/squad1.1-384.csv, or set TESSERA_DATA");
-}
-
-int reproduce_packing(const PackingOptions& options) {
+int reproduce_packing(const PackingRequest& options) {
   const std::string folder = data_folder(options.data);
+  if (folder.empty())
+    throw UsageError(
+        "pass --data FOLDER with lengths/wikipedia-512.csv and lengths/squad1.1-384.csv, or set "
+        "TESSERA_DATA");
   for (const std::string& file : {options.csv, options.html})
     if (!file.empty()) io::require_writable(file);
   constexpr size_t kRows = 32;  // approximately: every algorithm at every depth
@@ -61,16 +52,13 @@ int reproduce_packing(const PackingOptions& options) {
 Command add_reproduce_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("reproduce", "Reproduce published results, with ours beside them");
   command.require_subcommand(1);
-  auto packing = std::make_shared<PackingOptions>();
+  auto packing = std::make_shared<PackingRequest>();
   CLI::App& packing_command =
       *command.add_subcommand("packing", "Sequence packing of Wikipedia and SQuAD 1.1");
   packing_command.add_option("--data", packing->data, "Folder with lengths/*.csv (default: TESSERA_DATA)");
   packing_command.add_option("--csv", packing->csv, "File for all rows");
   packing_command.add_option("--html", packing->html, "File for a page with charts");
-  packing_command.add_option_function<std::string>(
-      "--time-limit",
-      [packing](const std::string& s) { packing->time_limit = parse_seconds("--time-limit", s); },
-      "Seconds per row");
+  add_seconds(packing_command, "--time-limit", packing->time_limit, "Seconds per row");
   packing_command.add_flag("--json", packing->json, "Print one JSON object");
   packing_command.footer("\nExample:\n  tessera reproduce packing --data data --html packing.html");
   const Command popsparse = popsparse::add_command(command);

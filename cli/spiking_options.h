@@ -7,6 +7,10 @@
 
 namespace tessera::cli {
 
+/// To which all of them belong.
+inline constexpr const char* kSpikingGroup = "Options of --kind spiking";
+
+/// After --dataset, whose usual settings they change.
 void add_spiking_options(CLI::App& command, TrainRequest& request);
 
 /// What follows from the data set for options that are not given.

@@ -7,101 +7,73 @@
 #include <span>
 
 #include "cli/commands.h"
+#include "cli/option_parsing.h"
 #include "cli/output.h"
-#include "cli/parse.h"
 #include "cli/progress.h"
-#include "cli/spmm_report.h"
 #include "cli/spmm_request.h"
-#include "cli/spmm_runner.h"
-#include "cli/spmm_show.h"
+#include "studies/spmm/report.h"
+#include "studies/spmm/runner.h"
+#include "studies/spmm/show.h"
 
 namespace tessera::cli {
 namespace {
+
+using namespace studies::spmm;
 
 struct Options {
   SpmmRequest request;
   CommonOptions common;
 };
 
-Verify verify_of(const std::string& name) {
-  if (name == "full") return Verify::full;
-  if (name == "sample") return Verify::sample;
-  if (name == "none") return Verify::none;
-  throw UsageError(fmt::format("--verify takes full, sample and none; '{}' is none of them", name));
-}
-
-ops::Planner planner_of(const std::string& name) {
-  if (name == "best") return ops::Planner::best;
-  if (name == "published") return ops::Planner::published;
-  throw UsageError(fmt::format("--planner takes best or published; '{}' is neither", name));
-}
-
-Layout layout_of(const std::string& name) {
-  if (name == "row") return Layout::row_major;
-  if (name == "column") return Layout::column_major;
-  throw UsageError(fmt::format("--layout takes row and column; '{}' is neither", name));
-}
-
 void add_weight_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--weights", r.weights, "W from a file: .smtx, .mtx, .npy or .safetensors");
   command.add_option("--tensor", r.tensor, "Tensor of a .safetensors file");
-  command.add_option_function<std::string>(
-      "--m", [&r](const std::string& s) { r.m = parse_count("--m", s); }, "Rows of a generated W");
-  command.add_option_function<std::string>(
-      "--k", [&r](const std::string& s) { r.k = parse_count("--k", s); }, "Columns of a generated W");
-  command.add_option_function<std::string>(
-      "--density", [&r](const std::string& s) { r.densities = parse_densities(s); },
-      "Density of a generated W, such as 1/16 or 0.1 *");
-  command.add_option("--pattern", r.pattern, "Pattern of a generated W: random, banded or power-law")
-      ->check(CLI::IsMember({"random", "banded", "power-law"}));
-  command.add_option_function<std::string>(
-      "--seed", [&r](const std::string& s) { r.seed = parse_seed(s); },
-      "Seed of generated patterns and values");
+  add_count(command, "--m", r.m, "Rows of a generated W", kMostCount, 0);
+  add_count(command, "--k", r.k, "Columns of a generated W", kMostCount, 0);
+  add(command, "--density", r.densities, parse_densities, "Density of a generated W, such as 1/16 or 0.1 *");
+  add_choice<PatternKind>(command, "--pattern", r.pattern,
+                          {{"random", PatternKind::random},
+                           {"banded", PatternKind::banded},
+                           {"power-law", PatternKind::power_law}},
+                          "Pattern of a generated W: random, banded or power-law");
+  add_seed(command, "--seed", r.seed, "Seed of generated patterns and values");
 }
 
 void add_run_options(CLI::App& command, SpmmRequest& r) {
-  command.add_option_function<std::string>(
-      "--n", [&r](const std::string& s) { r.n = parse_counts("--n", s); }, "Columns of X *");
-  command.add_option_function<std::string>(
-      "--block", [&r](const std::string& s) { r.blocks = parse_counts("--block", s); },
-      "Block size b: 1, 4, 8, 16 or 32; a file's non-zeros are covered with b × b blocks *");
-  command.add_option_function<std::string>(
-      "--type", [&r](const std::string& s) { r.types = parse_types(s); },
+  add_counts(command, "--n", r.n, "Columns of X *");
+  add_counts(command, "--block", r.blocks,
+             "Block size b: 1, 4, 8, 16 or 32; a file's non-zeros are covered with b × b blocks *");
+  add(command, "--type", r.types, parse_types,
       "Type of W: f32, f16 or bf16; on tiled machines also f16-f32 (FP16 values, FP32 partial sums) *");
-  command.add_option_function<std::string>(
-      "--mode", [&r](const std::string& s) { r.modes = parse_modes(s); },
+  add(command, "--mode", r.modes, parse_modes,
       "static (sparse, fixed pattern), dynamic (sparse, changing pattern) or dense (default: static "
       "and dense) *");
-  command.add_option_function<std::string>(
-      "--product", [&r](const std::string& s) { r.products = parse_products(s); },
+  add(command, "--product", r.products, parse_products,
       "forward (Y = W·X, default), dx (Wᵀ·dY) or sddmm (dY·Xᵀ at the pattern of W) *");
-  command.add_option_function<std::string>(
-      "--machine", [&r](const std::string& s) { r.machines = parse_names(s); },
+  add(
+      command, "--machine", r.machines, [](const std::string& s) { return parse_names(s); },
       "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file (docs/machines.md) *");
-  command.add_option_function<std::string>(
-      "--set", [&r](const std::string& s) { r.settings = parse_settings(s); },
+  add(command, "--set", r.settings, parse_settings,
       "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
       "lists the keys)");
-  command.add_option_function<std::string>(
-      "--layout", [&r](const std::string& s) { r.layout = layout_of(s); },
-      "Memory order of X and Y: row or column (major)");
+  add_choice<Layout>(command, "--layout", r.layout,
+                     {{"row", Layout::row_major}, {"column", Layout::column_major}},
+                     "Memory order of X and Y: row or column (major)");
 }
 
 void add_output_options(CLI::App& command, SpmmRequest& r) {
   command.add_flag("--estimate", r.estimate, "Plan, compile and account only, without arithmetic");
-  command.add_option_function<std::string>(
-      "--verify", [&r](const std::string& s) { r.verify = verify_of(s); },
+  add_choice<Verify>(
+      command, "--verify", r.verify,
+      {{"full", Verify::full}, {"sample", Verify::sample}, {"none", Verify::none}},
       "Compare with float64: full, sample or none (default: full up to 2 GFLOP, otherwise sample)");
   command.add_option("--print", r.print, "Also show: plan, candidates, passes (of the compiler) or program")
       ->check(CLI::IsMember({"plan", "candidates", "passes", "program"}));
   command.add_option("--report", r.report, "Write a report page: results, schedule, memory, plan (.html)");
   command.add_option("--trace", r.trace, "Write a trace for Perfetto or chrome://tracing (.json)");
-  command.add_option_function<std::string>(
-      "--planner", [&r](const std::string& s) { r.planner = planner_of(s); },
-      "Planner for modelled machines: best, or published (as the vendor's libraries are known "
-      "to)");
-  command.add_option_function<std::string>(
-      "--plan", [&r](const std::string& s) { r.force = parse_knobs(s); },
+  add_choice(command, "--planner", r.planner, kPlanners,
+             "Planner for modelled machines: best, or published (as the vendor's libraries are known to)");
+  add(command, "--plan", r.force, parse_knobs,
       "Force schedule knobs (of static, if both modes run): KEY=NUMBER, …");
 }
 

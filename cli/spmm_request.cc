@@ -57,7 +57,7 @@ std::vector<Mode> parse_modes(const std::string& text) {
 
 std::vector<ops::Product> parse_products(const std::string& text) {
   return parse_named(text, {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm},
-                     flag_of, "--product takes forward, dx and sddmm");
+                     studies::spmm::flag_of, "--product takes forward, dx and sddmm");
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {
@@ -122,7 +122,7 @@ void check(const SpmmRequest& r) {
   if (r.json && !r.print.empty())
     throw UsageError("--print is for people and --json for programs; leave out one of them");
   if (!r.weights.empty()) {
-    if (r.m || r.k || !r.densities.empty() || !r.pattern.empty())
+    if (r.m || r.k || !r.densities.empty() || r.pattern)
       throw UsageError(
           "--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
     return;

@@ -79,8 +79,7 @@ int train_one(const TrainRequest& request, const StartTraining& start) {
   return request.estimate ? show_estimate(request, *training, report) : train(request, *training, report);
 }
 
-int train_images(TrainRequest& request) {
-  const Machine machine = machine_for(request);
+int train_images(TrainRequest& request, const Machine& machine) {
   const ImageSplit images = images_for(request);
   const StartTraining start = of_images(images, machine);
   if (!is_sweep(request)) return train_one(request, start);
@@ -90,9 +89,9 @@ int train_images(TrainRequest& request) {
   });
 }
 
-int train_recordings(const TrainRequest& request) {
+int train_recordings(const TrainRequest& request, const Machine& machine) {
   const RecordingSplit recordings = recordings_for(request);
-  const StartTraining start = of_recordings(recordings);
+  const StartTraining start = of_recordings(recordings, machine);
   if (!is_sweep(request)) return train_one(request, start);
   return train_sweep(request, start,
                      [&](const TrainRequest& one) { train::check(spiking_settings_of(one), recordings); });
@@ -107,7 +106,8 @@ int run(const Options& options, const CLI::App& command) {
   check_extension("--report", request.report, {".html", ".htm"});
   for (const std::string& file : {request.checkpoint, request.report})
     if (!file.empty()) io::require_writable(file);
-  return request.is_spiking ? train_recordings(request) : train_images(request);
+  const Machine machine = machine_for(request);
+  return request.is_spiking ? train_recordings(request, machine) : train_images(request, machine);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "report/axis.h"
 #include "report/run_report.h"
+#include "studies/common/json.h"
 #include "train/settings.h"
 
 namespace tessera::cli {
@@ -19,11 +20,7 @@ using nlohmann::ordered_json;
 using report::TrainingReport;
 using report::Unit;
 using report::value_text;
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
+using studies::or_null;
 
 uint64_t cycles_of(const TrainingReport& r, double seconds) {
   return static_cast<uint64_t>(std::llround(seconds * r.clock_hz));

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/option_parsing.h"
@@ -56,8 +55,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
             "Rank of low-rank layers, and of pixelfly's low-rank part (default: 1)");
   add(command, "--recipe", s.recipe, recipe_named,
       "Of dense and structured layers: paper (initial values, standardisation and optimizer as published), "
-      "or "
-      "best (initial values and learning rates for each factor, Adam; default of structured ones)");
+      "or best (initial values and learning rates for each factor, Adam; default of structured ones)");
   add(command, "--factors", s.factors, model::factors_named,
       "Of structured layers: best (merged, default), or published (one after another, as the operations of "
       "plain PyTorch)");
@@ -97,9 +95,7 @@ void add_optimizer_options(CLI::App& command, TrainRequest& r) {
   add_count(command, "--micro-batches", s.micro_batches,
             "Divide a batch into so many, which take less memory");
   add_count(command, "--epochs", s.epochs, "Passes over the training images (default: 15)");
-  add(
-      command, "--seed", s.seed, [](const std::string& text) { return parse_seed(text); },
-      "Seed of all random choices");
+  add_seed(command, "--seed", s.seed, "Seed of all random choices");
 }
 
 void add_seeds_option(CLI::App& command, TrainRequest& r) {
@@ -111,8 +107,12 @@ void add_seeds_option(CLI::App& command, TrainRequest& r) {
 
 void add_place_options(CLI::App& command, TrainRequest& r) {
   command.add_option("--data", r.data, "Folder with images (default: synthetic ones)");
-  command.add_option(
-      "--dataset", r.dataset,
+  command.add_option_function<std::string>(
+      "--dataset",
+      [&r](const std::string& name) {
+        r.dataset = name;
+        r.spiking = usual_settings(name);
+      },
       fmt::format("{}, from --data or TESSERA_DATA (default: what is there); spiking: {} (default: {})",
                   fmt::join(kImageSets, ", "), fmt::join(recording_sets(), ", "), recording_sets().front()));
   add_count(command, "--images", r.images,
@@ -196,37 +196,9 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov,
                 {"--momentum"}, "--optimizer momentum or nesterov");
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
-  refuse_unless(r.is_spiking,
-                {"--recurrent",
-                 "--beta",
-                 "--alpha",
-                 "--readout-beta",
-                 "--reset",
-                 "--reset-gradient",
-                 "--surrogate",
-                 "--slope",
-                 "--delay",
-                 "--learn-dynamics",
-                 "--loss",
-                 "--firing",
-                 "--activity-penalty",
-                 "--activity-cap",
-                 "--gradient-threshold",
-                 "--first-gradient-threshold",
-                 "--most-listed",
-                 "--cosine",
-                 "--steps",
-                 "--window",
-                 "--crop",
-                 "--downscale",
-                 "--tau",
-                 "--latency-threshold",
-                 "--delta",
-                 "--samples",
-                 "--units",
-                 "--dimensions",
-                 "--smoothness"},
-                "--kind spiking");
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_group() == kSpikingGroup)
+      refuse_unless(r.is_spiking, {option->get_name().c_str()}, "--kind spiking");
   if (r.is_spiking) {
     check_spiking(r, command);
   } else if (!r.dataset.empty() && std::ranges::find(kImageSets, r.dataset) == std::end(kImageSets)) {
@@ -266,9 +238,7 @@ ImageShape shape_of(uint32_t inputs, uint32_t classes) {
 }
 
 ImageSplit read_images(TrainRequest& r) {
-  std::string folder = r.data;
-  const char* variable = std::getenv("TESSERA_DATA");
-  if (folder.empty() && variable != nullptr) folder = variable;
+  const std::string folder = data_folder(r.data);
   if (folder.empty())
     throw UsageError(
         fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", r.dataset));

@@ -14,11 +14,13 @@ class App;
 
 namespace tessera::cli {
 
+inline constexpr const char* kDefaultRecordings = "randman";
+
 struct TrainRequest {
   TrainingSettings settings;
   bool layers_given = false;
   bool is_spiking = false;  ///< a network of spiking neurons, of recordings
-  SpikingTrainingSettings spiking;
+  SpikingTrainingSettings spiking = usual_settings(kDefaultRecordings);
   RecordingSettings recordings;
   std::vector<uint32_t> batches = {50};  ///< each is trained with
   uint32_t seeds = 1;                    ///< trainings of each, with consecutive seeds

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "base/isa.h"
 #include "cli/spiking_options.h"
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::ordered_json;
 using report::TrainingReport;
 
-std::string network_of(const TrainingSettings& s) {
+std::string network_of(const TrainingSettings& s, const ImageSplit& /*images*/) {
   std::string text = fmt::format("{}, {}", fmt::join(s.layers, "-"), name_of(s.kind));
   if (train::is_sparse(s)) text += fmt::format(" of density {:.4g}, block size {}", s.density, s.block_size);
   if (s.kind == LayerKind::block_butterfly) text += fmt::format(" of block size {}", s.block_size);
@@ -30,23 +31,14 @@ std::string network_of(const TrainingSettings& s) {
   return text;
 }
 
-std::string network_of(const SpikingTrainingSettings& s, const Recordings& recordings) {
-  return fmt::format("{}-{}-{}, spiking{}{}", recordings.units, fmt::join(s.hidden, "-"), recordings.classes,
-                     s.recurrent ? ", recurrent" : "", s.neuron.synaptic ? ", with synaptic currents" : "");
+std::string network_of(const SpikingTrainingSettings& s, const RecordingSplit& recordings) {
+  return fmt::format("{}-{}-{}, spiking{}{}", recordings.train.units, fmt::join(s.hidden, "-"),
+                     recordings.train.classes, s.recurrent ? ", recurrent" : "",
+                     s.neuron.synaptic ? ", with synaptic currents" : "");
 }
 
 std::string text_of(const nlohmann::ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
-}
-
-void add_settings(TrainingReport& report, const ordered_json& settings) {
-  for (const auto& [name, value] : settings.items()) report.settings.emplace_back(name, text_of(value));
-}
-
-void add_place(TrainingReport& report, const std::string& machine) {
-  report.settings.emplace_back("machine", machine);
-  report.settings.emplace_back("tiles", fmt::format("{}", report.tiles));
-  report.settings.emplace_back("instruction set", name_of(active_isa()));
 }
 
 std::string counts_text(uint64_t training, uint64_t validation, uint64_t testing) {
@@ -54,15 +46,29 @@ std::string counts_text(uint64_t training, uint64_t validation, uint64_t testing
                      report::count_text(validation), report::count_text(testing));
 }
 
-std::string host_text(uint32_t tiles) { return fmt::format("host, {} tiles", report::count_text(tiles)); }
+uint64_t validation_of(const Trainer& t) { return t.validation_images(); }
+uint64_t validation_of(const SpikingTrainer& t) { return t.validation_recordings(); }
 
-class ImageTraining final : public Training {
+std::string text_of(const ImageSplit& images, const Trainer& t) {
+  return fmt::format("{}{}: {}", images.name, t.settings().grey ? " in grey" : "",
+                     counts_text(t.training_images(), t.validation_images(), images.test.count()));
+}
+
+std::string text_of(const RecordingSplit& recordings, const SpikingTrainer& t) {
+  return fmt::format(
+      "{}, {} steps: {}", recordings.name, recordings.train.steps,
+      counts_text(t.training_recordings(), t.validation_recordings(), recordings.test.count()));
+}
+
+template <class Data, class TrainerOfData>
+class TrainingOf final : public Training {
  public:
-  ImageTraining(const TrainRequest& request, const ImageSplit& images, const Machine& machine)
+  template <class Settings>
+  TrainingOf(const TrainRequest& request, const Settings& settings, const Data& data, const Machine& machine)
       : request_(request),
-        images_(images),
+        data_(data),
         machine_(machine),
-        trainer_(request.settings, images, machine, request.threads) {}
+        trainer_(settings, data, machine, request.threads) {}
 
   void resume(const std::string& checkpoint, bool allow_different_bits) override {
     trainer_.resume(checkpoint, allow_different_bits);
@@ -70,17 +76,18 @@ class ImageTraining final : public Training {
   uint64_t step() const override { return trainer_.step(); }
   TrainingResult train(const TrainingRun& run) override { return trainer_.train(run); }
   ordered_json settings() const override { return train::json_of(trainer_.settings()); }
+  void add_traces(TrainingReport& report) override {
+    if constexpr (std::is_same_v<Data, RecordingSplit>) report.traces = trainer_.traces(0);
+  }
 
   TrainingReport report() const override {
-    const TrainingSettings& s = trainer_.settings();
+    const auto& s = trainer_.settings();
     const auto batches = [&](uint64_t count) {
       return (count + trainer_.evaluation_batch() - 1) / trainer_.evaluation_batch();
     };
     TrainingReport report{
-        .network = network_of(s),
-        .images = fmt::format(
-            "{}{}: {}", images_.name, s.grey ? " in grey" : "",
-            counts_text(trainer_.training_images(), trainer_.validation_images(), images_.test.count())),
+        .network = network_of(s, data_),
+        .images = text_of(data_, trainer_),
         .machine = fmt::format("{}, {} tiles", machine_.is_host() ? "host" : machine_.name(),
                                report::count_text(machine_.tiles())),
         .tiles = machine_.tiles(),
@@ -90,80 +97,39 @@ class ImageTraining final : public Training {
         .parameters = trainer_.parameters(),
         .steps_per_epoch = trainer_.steps_per_epoch(),
         .epochs = s.epochs,
-        .validation_batches = batches(trainer_.validation_images()),
-        .test_batches = batches(images_.test.count()),
+        .validation_batches = batches(validation_of(trainer_)),
+        .test_batches = batches(data_.test.count()),
         .step = trainer_.step_cost(),
         .evaluation = trainer_.evaluation_cost(),
         .operations = report::names_of_operations(trainer_.graph()),
         .result = {}};
-    add_settings(report, settings());
-    add_place(report, request_.machine);
+    const ordered_json all = settings();
+    for (const auto& [name, value] : all.items()) report.settings.emplace_back(name, text_of(value));
+    report.settings.emplace_back("machine", request_.machine);
+    report.settings.emplace_back("tiles", fmt::format("{}", report.tiles));
+    report.settings.emplace_back("instruction set", name_of(active_isa()));
     return report;
   }
 
  private:
   TrainRequest request_;
-  const ImageSplit& images_;
+  const Data& data_;
   const Machine& machine_;
-  Trainer trainer_;
-};
-
-class SpikingTraining final : public Training {
- public:
-  SpikingTraining(const TrainRequest& request, const RecordingSplit& recordings)
-      : request_(request),
-        recordings_(recordings),
-        trainer_(spiking_settings_of(request), recordings, request.threads) {}
-
-  void resume(const std::string& checkpoint, bool allow_different_bits) override {
-    trainer_.resume(checkpoint, allow_different_bits);
-  }
-  uint64_t step() const override { return trainer_.step(); }
-  TrainingResult train(const TrainingRun& run) override { return trainer_.train(run); }
-  ordered_json settings() const override { return train::json_of(trainer_.settings()); }
-  void add_traces(TrainingReport& report) override { report.traces = trainer_.traces(0); }
-
-  TrainingReport report() const override {
-    const SpikingTrainingSettings& s = trainer_.settings();
-    const auto batches = [&](uint64_t count) { return (count + s.batch - 1) / s.batch; };
-    const uint32_t tiles = Machine::host(request_.threads).tiles();
-    TrainingReport report{
-        .network = network_of(s, recordings_.train),
-        .images = fmt::format("{}, {} steps: {}", recordings_.name, recordings_.train.steps,
-                              counts_text(trainer_.training_recordings(), trainer_.validation_recordings(),
-                                          recordings_.test.count())),
-        .machine = host_text(tiles),
-        .tiles = tiles,
-        .parameters = trainer_.parameters(),
-        .steps_per_epoch = trainer_.steps_per_epoch(),
-        .epochs = s.epochs,
-        .validation_batches = batches(trainer_.validation_recordings()),
-        .test_batches = batches(recordings_.test.count())};
-    report.step.seconds = trainer_.predicted_step_seconds();
-    report.step.bytes = {{"stash", trainer_.stash_bytes()}};
-    report.step.total_bytes = trainer_.stash_bytes();
-    add_settings(report, settings());
-    add_place(report, "host");
-    return report;
-  }
-
- private:
-  TrainRequest request_;
-  const RecordingSplit& recordings_;
-  SpikingTrainer trainer_;
+  TrainerOfData trainer_;
 };
 
 }  // namespace
 
 StartTraining of_images(const ImageSplit& images, const Machine& machine) {
   return [&images, &machine](const TrainRequest& request) {
-    return std::make_unique<ImageTraining>(request, images, machine);
+    return std::make_unique<TrainingOf<ImageSplit, Trainer>>(request, request.settings, images, machine);
   };
 }
 
-StartTraining of_recordings(const RecordingSplit& recordings) {
-  return [&recordings](const TrainRequest& request) {
-    return std::make_unique<SpikingTraining>(request, recordings);
+StartTraining of_recordings(const RecordingSplit& recordings, const Machine& machine) {
+  return [&recordings, &machine](const TrainRequest& request) {
+    return std::make_unique<TrainingOf<RecordingSplit, SpikingTrainer>>(request, spiking_settings_of(request),
+                                                                        recordings, machine);
   };
 }
 

@@ -35,7 +35,7 @@ class Training {
 using StartTraining = std::function<std::unique_ptr<Training>(const TrainRequest&)>;
 
 StartTraining of_images(const ImageSplit& images, const Machine& machine);
-StartTraining of_recordings(const RecordingSplit& recordings);
+StartTraining of_recordings(const RecordingSplit& recordings, const Machine& machine);
 
 /// Throws UsageError for what a training would be refused for, before another starts.
 using CheckTraining = std::function<void(const TrainRequest&)>;

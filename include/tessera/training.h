@@ -421,14 +421,14 @@ struct SpikingTraces {
   std::vector<float> potentials = {};  ///< [steps, classes], of a last layer that does not spike
 };
 
-/// A spiking network with its data, on this computer. Currents enter as the binary digits of their values in
+/// A spiking network with its data, on a machine. Currents enter as the binary digits of their values in
 /// 255 parts, each digit a unit whose weight is that of its current times its place value. Weights begin
 /// normally distributed, scaled so that layer after layer fires as much as asked. The rest is as in Trainer.
 class SpikingTrainer {
  public:
   /// Throws UsageError for settings out of range or that do not fit the recordings.
   SpikingTrainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
-                 uint32_t threads = 0);
+                 const Machine& machine, uint32_t threads = 0);
   ~SpikingTrainer();
   SpikingTrainer(SpikingTrainer&&) noexcept;
   SpikingTrainer& operator=(SpikingTrainer&&) noexcept;
@@ -438,8 +438,11 @@ class SpikingTrainer {
   uint64_t validation_recordings() const;
   uint64_t steps_per_epoch() const;
   uint64_t parameters() const;
-  double predicted_step_seconds() const;
-  uint64_t stash_bytes() const;  ///< kept from a forward pass for gradients
+  // As Trainer's.
+  model::RunCost step_cost() const;
+  model::RunCost evaluation_cost() const;
+  uint32_t evaluation_batch() const { return settings().batch; }
+  const model::Graph& graph() const;
 
   /// As Trainer's.
   void resume(const std::string& checkpoint, bool allow_different_bits = false);

@@ -17,18 +17,19 @@
 
 #include "arrays.h"
 #include "bindings.h"
-#include "cli/spmm_product.h"
-#include "cli/spmm_report.h"
-#include "cli/spmm_show.h"
 #include "product/product.h"
+#include "studies/spmm/product.h"
+#include "studies/spmm/report.h"
+#include "studies/spmm/show.h"
 
 namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-using cli::SpmmCase;
-using cli::SpmmRequest;
-using cli::SpmmResult;
+namespace spmm = studies::spmm;
+using spmm::SpmmCase;
+using spmm::SpmmRequest;
+using spmm::SpmmResult;
 
 ChosenMachine choose(const std::string& name, uint32_t threads,
                      const std::map<std::string, double>& figures) {
@@ -56,7 +57,7 @@ auto named(const std::string& name, const char* what, const All& all) {
 ops::Product product_named(const std::string& name) {
   for (const ops::Product product :
        {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm})
-    if (cli::flag_of(product) == name) return product;
+    if (spmm::flag_of(product) == name) return product;
   throw UsageError(fmt::format("unknown product '{}': use forward, dx or sddmm", name));
 }
 
@@ -79,13 +80,13 @@ Result run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& 
   request.estimate = !execute;
   request.keep_runs = true;
   request.print = "plan";
-  if (planner != "best" && planner != "published")
+  if (!spmm::kPlanners.contains(planner))
     throw UsageError(fmt::format("unknown planner '{}': use best or published", planner));
-  request.planner = planner == "best" ? ops::Planner::best : ops::Planner::published;
-  const std::map<std::string, cli::Verify> extents = {{"auto", cli::Verify::automatic},
-                                                      {"full", cli::Verify::full},
-                                                      {"sample", cli::Verify::sample},
-                                                      {"none", cli::Verify::none}};
+  request.planner = spmm::kPlanners.at(planner);
+  const std::map<std::string, spmm::Verify> extents = {{"auto", spmm::Verify::automatic},
+                                                       {"full", spmm::Verify::full},
+                                                       {"sample", spmm::Verify::sample},
+                                                       {"none", spmm::Verify::none}};
   if (!extents.contains(verify))
     throw UsageError(
         fmt::format("unknown extent '{}' of verification: use auto, full, sample or none", verify));
@@ -102,8 +103,8 @@ Result run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& 
   if (machine.machine.is_host() && what.precision.f32_partials)
     throw UsageError("f16-f32 is for tiled machines; a host sums in FP32 with every type");
   const uint64_t blocks = matrix.pattern.blocks();
-  product::check(cli::problem_of(request, what, model, blocks), what.block, model, {});
-  cli::ProductRuns runs;
+  product::check(spmm::problem_of(request, what, model, blocks), what.block, model, {});
+  spmm::ProductRuns runs;
   result.results.push_back(runs.run(request, what, matrix, model, {}));
   return result;
 }
@@ -151,7 +152,7 @@ void bind_machine(nb::module_& m) {
         SpmmCase of;
         of.machine = c.name;
         of.settings = c.settings;
-        return fmt::format("<machine {}: {} tiles>", cli::machine_title(of), c.machine.tiles());
+        return fmt::format("<machine {}: {} tiles>", spmm::machine_title(of), c.machine.tiles());
       });
   m.def("machine_names", &Machine::builtin_names);
 
@@ -168,11 +169,11 @@ void bind_machine(nb::module_& m) {
       .def_prop_ro("error", [](const Result& r) { return (*r).max_rel_error; })
       .def_prop_ro("tolerance", [](const Result& r) { return (*r).tolerance; })
       .def_prop_ro("plan", [](const Result& r) { return (*r).printed; })
-      .def_prop_ro("overflow", [](const Result& r) { return (*r).fits ? "" : cli::overflow(*r); })
-      .def("details", [](const Result& r) { return cli::details(*r); })
-      .def("to_json", [](const Result& r) { return cli::json(r.results); })
+      .def_prop_ro("overflow", [](const Result& r) { return (*r).fits ? "" : spmm::overflow(*r); })
+      .def("details", [](const Result& r) { return spmm::details(*r); })
+      .def("to_json", [](const Result& r) { return spmm::json(r.results); })
       .def(
-          "page", [](const Result& r) { return cli::page_of(r.request, r.results); },
+          "page", [](const Result& r) { return spmm::page_of(r.request, r.results); },
           nb::call_guard<nb::gil_scoped_release>());
   m.def("run_product", &run_product, "matrix"_a, "n"_a, "machine"_a, "dtype"_a, "mode"_a, "planner"_a,
         "product"_a, "execute"_a, "verify"_a, "seed"_a, nb::call_guard<nb::gil_scoped_release>());

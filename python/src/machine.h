@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cli/spmm_case.h"
+#include "studies/spmm/case.h"
 
 namespace tessera::python {
 
@@ -13,7 +13,7 @@ namespace tessera::python {
 struct ChosenMachine {
   Machine machine;
   std::string name;
-  cli::Settings settings;
+  studies::spmm::Settings settings;
 };
 
 }  // namespace tessera::python

@@ -14,6 +14,7 @@ Names and arguments are stable: checkpoints and selective activation checkpointi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -197,6 +198,10 @@ def _linear_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _save(ctx, inputs, output if activation == "relu" else bias if activation == "gelu" else None)
 
 
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _save(ctx, inputs)
+
+
 def _linear_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, index, (kept,) = _saved(ctx)
     if ctx.activation == "relu":
@@ -210,19 +215,11 @@ def _linear_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     return dx, dw, *_NO_INDEX, db, None
 
 
-def _linear_input_grad_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _save(ctx, inputs)
-
-
 def _linear_input_grad_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     dy, weight, index, _ = _saved(ctx)
     g_dy = linear(g, weight, *index, None, "none") if ctx.needs_input_grad[0] else None
     g_weight = sddmm(dy, g, *index, weight.shape[0]).to(weight.dtype) if ctx.needs_input_grad[1] else None
     return g_dy, g_weight, *_NO_INDEX
-
-
-def _sddmm_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _save(ctx, inputs)
 
 
 def _sddmm_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -244,23 +241,27 @@ def _linear_autocast(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
         return y
 
 
+def implement(
+    name: str,
+    cpu: Callable[..., Any],
+    fake: Callable[..., Any],
+    setup: Callable[..., None],
+    derivative: Callable[..., tuple[Tensor | None, ...]],
+) -> None:
+    """Implement an operator of the library, with its derivative as `differentiable` takes it."""
+    library.impl(name, cpu, "CPU")
+    library.impl(name, refuse_device, "CUDA")
+    torch.library.register_fake(f"tessera::{name}", fake, lib=library)
+    operator = getattr(torch.ops.tessera, name).default
+    library.impl(name, differentiable(operator, cpu, setup, derivative), "Autograd", with_keyset=True)
+
+
 library.impl("linear", _linear_autocast, "AutocastCPU")
-for _name, _cpu, _fake, _setup, _backward in (
-    ("linear", _linear_cpu, _linear_fake, _linear_setup, _linear_backward),
-    (
-        "linear_input_grad",
-        _linear_input_grad_cpu,
-        _linear_input_grad_fake,
-        _linear_input_grad_setup,
-        _linear_input_grad_backward,
-    ),
-    ("sddmm", _sddmm_cpu, _sddmm_fake, _sddmm_setup, _sddmm_backward),
-):
-    library.impl(_name, _cpu, "CPU")
-    library.impl(_name, refuse_device, "CUDA")
-    torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
-    _operator = getattr(torch.ops.tessera, _name).default
-    library.impl(_name, differentiable(_operator, _cpu, _setup, _backward), "Autograd", with_keyset=True)
+implement("linear", _linear_cpu, _linear_fake, _linear_setup, _linear_backward)
+implement(
+    "linear_input_grad", _linear_input_grad_cpu, _linear_input_grad_fake, _setup, _linear_input_grad_backward
+)
+implement("sddmm", _sddmm_cpu, _sddmm_fake, _setup, _sddmm_backward)
 
 # Layers: past the dispatcher where it has nothing to do.
 

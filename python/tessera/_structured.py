@@ -29,9 +29,8 @@ from torch import Tensor
 
 from tessera import _eager
 from tessera import _structured_products as products
-from tessera._autograd import differentiable
 from tessera._eager import is_eager
-from tessera._operators import check_devices, library, refuse_device
+from tessera._operators import check_devices, implement, library
 from tessera._prepared import check_real
 from tessera.nn import formulas
 
@@ -295,12 +294,7 @@ def _define(kind: _Map) -> None:
         (kind.name, _forward_cpu, _forward_fake, _first_derivative),
         (backward, _backward_cpu, _backward_fake, _second_derivative),
     ):
-        library.impl(name, partial(cpu, kind), "CPU")
-        library.impl(name, refuse_device, "CUDA")
-        torch.library.register_fake(f"tessera::{name}", partial(fake, kind), lib=library)
-        operator = getattr(torch.ops.tessera, name).default
-        with_derivative = differentiable(operator, partial(cpu, kind), _save, _derivative(partial(derivative, kind)))
-        library.impl(name, with_derivative, "Autograd", with_keyset=True)
+        implement(name, partial(cpu, kind), partial(fake, kind), _save, _derivative(partial(derivative, kind)))
     operator = getattr(torch.ops.tessera, kind.name).default
     library.impl(kind.name, partial(_autocast, operator), "AutocastCPU")
 

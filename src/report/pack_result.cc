@@ -13,10 +13,6 @@ using nlohmann::ordered_json;
 
 constexpr size_t kDepthsShown = 16;
 
-std::string depth_text(uint32_t max_per_pack) {
-  return max_per_pack == 0 ? "any" : std::to_string(max_per_pack);
-}
-
 std::string gap_text(const PackResult& r) {
   return r.gap() == 0 ? "0, optimal" : fmt::format("{}{}", r.gap(), r.cut_short ? ", stopped early" : "");
 }
@@ -47,6 +43,10 @@ std::string depth_lines(const std::vector<uint64_t>& depths) {
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 }  // namespace
+
+std::string depth_text(uint32_t max_per_pack) {
+  return max_per_pack == 0 ? "any" : std::to_string(max_per_pack);
+}
 
 void PackResult::set_input(const pack::Input& input) {
   policy = input.policy;

@@ -53,6 +53,9 @@ struct PackResult {
 };
 
 /// One row per result.
+/// "any" for 0.
+std::string depth_text(uint32_t max_per_pack);
+
 std::string table(std::span<const PackResult> results);
 
 /// Depths, overlong sequences, ranks and files of one result.

@@ -111,12 +111,6 @@ Html operations_of(const TrainingReport& r) {
   return r.modelled ? time_chart(r.step) + table.html() : table.html();
 }
 
-Html settings_of(const TrainingReport& r) {
-  RichTable table({{"setting", RichTable::Align::left}, {"value", RichTable::Align::left}});
-  for (const auto& [name, value] : r.settings) table.add({name, value});
-  return table.html();
-}
-
 }  // namespace
 
 double TrainingReport::predicted_seconds() const {
@@ -132,6 +126,13 @@ std::vector<std::string> names_of_operations(const model::Graph& graph) {
     names.push_back(fmt::format("{} {}{}", node.operation->name, to_string(output.type), of));
   }
   return names;
+}
+
+Html settings_table(const TrainingReport& report, const std::vector<std::string>& but) {
+  RichTable table({{"setting", RichTable::Align::left}, {"value", RichTable::Align::left}});
+  for (const auto& [name, value] : report.settings)
+    if (std::ranges::find(but, name) == but.end()) table.add({name, value});
+  return table.html();
 }
 
 Table memory_table(const TrainingReport& report) {
@@ -177,7 +178,7 @@ std::string page_of(const TrainingReport& r) {
   if (r.traces) page.add_section("Spikes and potentials", raster_of(*r.traces));
   page.add_section("Memory of a training step by purpose", memory_of(r));
   if (!r.operations.empty()) page.add_section("Time of a training step by operation", operations_of(r));
-  page.add_section("Settings", settings_of(r));
+  page.add_section("Settings", settings_table(r));
   return page.html();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/html.h"
 #include "report/table.h"
 
 namespace tessera::report {
@@ -38,6 +39,8 @@ struct TrainingReport {
 /// "linear f32[50, 1024]" for each operation of a graph.
 std::vector<std::string> names_of_operations(const model::Graph& graph);
 
+/// All settings but these.
+Html settings_table(const TrainingReport& report, const std::vector<std::string>& but = {});
 Table memory_table(const TrainingReport& report);
 /// Operations by time, those that take none left out.
 Table operations_table(const TrainingReport& report);

@@ -117,13 +117,6 @@ Html runs_of(const std::vector<SweepRun>& runs) {
   return table.html();
 }
 
-Html settings_of(const TrainingReport& report) {
-  RichTable table({{"setting", RichTable::Align::left}, {"value", RichTable::Align::left}});
-  for (const auto& [name, value] : report.settings)
-    if (name != "batch" && name != "seed") table.add({name, value});
-  return table.html();
-}
-
 }  // namespace
 
 std::vector<SweepPoint> points_of(const std::vector<SweepRun>& runs) {
@@ -158,7 +151,7 @@ std::string page_of(const std::vector<SweepRun>& runs) {
   overview += learning_chart(runs, points);
   page.add_section("Results", overview);
   page.add_section("Trainings", runs_of(runs));
-  page.add_section("Settings", settings_of(first));
+  page.add_section("Settings", settings_table(first, {"batch", "seed"}));
   return page.html();
 }
 

@@ -18,6 +18,8 @@ inline constexpr const char* kLoss = "loss";
 std::string weight_name(size_t layer);
 std::string gradient_name(size_t layer);
 
+model::Optimizer optimizer_of(OptimizerKind kind, double momentum, double decay);
+
 /// Of the hidden layers, at random; empty if they are dense.
 std::vector<Pattern> initial_patterns(const TrainingSettings& settings);
 

@@ -14,6 +14,8 @@
 namespace tessera {
 namespace {
 
+using train::require;
+
 constexpr std::array<std::string_view, 11> kLayerKinds = {
     "dense",    "static",    "dynamic",  "butterfly", "bpbp",           "pixelfly",
     "fastfood", "circulant", "low-rank", "monarch",   "block-butterfly"};
@@ -28,10 +30,6 @@ size_t index_of(const Names& names, std::string_view name, std::string_view what
   if (found == names.end())
     throw UsageError(fmt::format("{} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
   return static_cast<size_t>(found - names.begin());
-}
-
-void require(bool holds, std::string_view what, double value, std::string_view range) {
-  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
 }
 
 void check_network(const TrainingSettings& s) {
@@ -60,21 +58,11 @@ void check_network(const TrainingSettings& s) {
   require(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
 }
 
-void check_optimizer(const TrainingSettings& s) {
-  require(std::isfinite(s.rate) && s.rate > 0, "the learning rate", s.rate, "positive");
-  require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
-  require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
-          s.momentum, "positive");
-  require(std::isfinite(s.decay) && s.decay >= 0, "the weight decay", s.decay, "at least 0");
-  if (s.clip) require(std::isfinite(*s.clip) && *s.clip > 0, "the clipping norm", *s.clip, "positive");
-  require(s.batch >= 1, "the batch", s.batch, "at least 1");
-  require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
+void check_micro_batches(const TrainingSettings& s) {
   require(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
   if (s.batch % s.micro_batches != 0)
     throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size",
                                  s.batch, s.micro_batches));
-  require(s.validation > 0 && s.validation < 1, "the fraction of validation images", s.validation,
-          "between 0 and 1");
 }
 
 void check_drop_grow(const DropGrowSchedule& s) {
@@ -115,11 +103,16 @@ double DropGrowSchedule::fraction(uint64_t step, uint64_t steps) const {
 
 namespace train {
 
+void require(bool holds, std::string_view what, double value, std::string_view range) {
+  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
+}
+
 void check(const TrainingSettings& settings) {
   check_network(settings);
   if (is_sparse(settings) && settings.recipe == Recipe::paper)
     throw UsageError("the recipe paper is for dense and structured layers, not for sparse ones");
-  check_optimizer(settings);
+  check_learning(settings, settings.decay, "images");
+  check_micro_batches(settings);
   if (settings.kind == LayerKind::dynamic_sparse) check_drop_grow(settings.drop_grow);
 }
 
@@ -144,10 +137,6 @@ bool has_recipe(const TrainingSettings& settings) {
 
 bool drops_and_grows(const TrainingSettings& settings) {
   return settings.kind == LayerKind::dynamic_sparse && settings.drop_grow.kind != DropGrowKind::none;
-}
-
-bool is_adam(const TrainingSettings& settings) {
-  return settings.optimizer == OptimizerKind::adam || settings.optimizer == OptimizerKind::adamw;
 }
 
 nlohmann::ordered_json json_of(const TrainingSettings& s) {

@@ -4,8 +4,6 @@
 #include <tessera/training.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
@@ -19,12 +17,12 @@
 #include "train/network.h"
 #include "train/regrow.h"
 #include "train/settings.h"
+#include "train/step_runs.h"
 
 namespace tessera {
 namespace {
 
 using namespace train;
-using Clock = std::chrono::steady_clock;
 
 void require_match(const TrainingSettings& settings, const ImageSplit& images) {
   const uint32_t inputs = settings.layers.front(), outputs = settings.layers.back();
@@ -49,15 +47,6 @@ std::string identity_of(const ImageSplit& images) {
                      images.train.count(), images.test.count(), sum);
 }
 
-/// Steps of a host of which one is measured operation by operation, which takes a little longer.
-constexpr uint64_t kStepsPerMeasurement = 32;
-constexpr uint64_t kFirstMeasurement = 4;
-
-void add(const model::RunCost& cost, std::vector<double>& seconds) {
-  seconds.resize(cost.operations.size());
-  for (size_t i = 0; i < seconds.size(); ++i) seconds[i] += cost.operations[i].seconds;
-}
-
 std::vector<uint32_t> all_of(const Samples& samples) {
   std::vector<uint32_t> all(samples.count());
   std::iota(all.begin(), all.end(), 0U);
@@ -73,9 +62,11 @@ struct Trainer::Impl final : Trained {
         training(samples_of(images.train, settings.grey)),
         testing(samples_of(images.test, settings.grey)),
         division(divide(training.count(), settings.validation, settings.seed)),
+        order(division, settings.batch, settings.seed),
         standardisation(training, settings.recipe == Recipe::paper ? all_of(training) : division.training),
         patterns(initial_patterns(settings)),
         trained(training_graph(settings, patterns), machine, {.seed = settings.seed, .threads = threads}),
+        runs(trained, machine),
         evaluation(settings, patterns, machine, trained),
         regrowth(settings, machine.is_host() ? machine : Machine::host(1), threads),
         batch(settings.batch, settings.layers.front()),
@@ -84,17 +75,12 @@ struct Trainer::Impl final : Trained {
         loop({json_of(settings).dump(),
               identity_of(images),
               {machine.name(), machine.tiles(), std::string(name_of(active_isa()))},
-              steps_per_epoch(),
+              order.steps_per_epoch(),
               steps()},
              settings.batch, settings.rate) {}
 
-  uint64_t steps_per_epoch() const { return division.training.size() / settings.batch; }
-  uint64_t steps() const { return settings.epochs * steps_per_epoch(); }
-  uint64_t cycles_of(double seconds) const {
-    return machine.is_host() ? 0 : static_cast<uint64_t>(std::llround(seconds * machine.clock_hz()));
-  }
+  uint64_t steps() const { return settings.epochs * order.steps_per_epoch(); }
 
-  void load_batch(uint64_t number);
   StepResult step(uint64_t number) override;
   Score validate() override { return evaluation.evaluate(training, standardisation, division.validation); }
   Score test() override { return evaluation.evaluate(testing, standardisation, all_of(testing)); }
@@ -104,35 +90,21 @@ struct Trainer::Impl final : Trained {
   Machine machine;
   Samples training, testing;
   Division division;
+  BatchOrder order;
   Standardisation standardisation;
   std::vector<Pattern> patterns;
   model::Session trained;
+  StepRuns runs;
   Evaluation evaluation;
   Regrowth regrowth;
   Batch batch;
   base::BufferVector<float> logits;
   std::vector<uint32_t> dropout_steps;
   Loop loop;
-  std::vector<uint32_t> order;  ///< of the images in an epoch
-  std::optional<uint64_t> order_epoch;
-  // Of a call of train():
-  uint64_t steps_run = 0;
-  std::vector<double> measured;  ///< sums over the steps that are measured
-  uint64_t measurements = 0;
-  uint64_t cycles = 0, step_cycles = 0;
 };
 
-void Trainer::Impl::load_batch(uint64_t number) {
-  const uint64_t epoch = number / steps_per_epoch(), within = number % steps_per_epoch();
-  if (order_epoch != epoch) {
-    order = shuffled(division.training, settings.seed, static_cast<uint32_t>(epoch));
-    order_epoch = epoch;
-  }
-  batch.load(training, standardisation, std::span(order).subspan(within * settings.batch, settings.batch));
-}
-
 StepResult Trainer::Impl::step(uint64_t number) {
-  load_batch(number);
+  batch.load(training, standardisation, order.of_step(number));
   if (drops_and_grows(settings))
     if (const double fraction = settings.drop_grow.fraction(number, steps()); fraction > 0)
       regrowth.apply(trained, batch, number, fraction);
@@ -148,19 +120,9 @@ StepResult Trainer::Impl::step(uint64_t number) {
                                                                        {"step", &from_one},
                                                                        {kLoss, &loss},
                                                                        {kLogits, logits.data()}});
-  const Clock::time_point start = Clock::now();
-  const bool measures = machine.is_host() && steps_run % kStepsPerMeasurement == kFirstMeasurement;
-  double modelled = 0;
-  if (measures)
-    add(trained.measure(arrays), measured), ++measurements;
-  else
-    modelled = trained.run(arrays);
-  steps_run += 1;
-  StepResult result{.loss = loss, .seconds = modelled};
-  if (machine.is_host()) result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = runs.run(arrays);
+  StepResult result{.loss = loss, .seconds = seconds};
   if (settings.micro_batches == 1) result.right = count_right(logits, batch.labels);
-  step_cycles = cycles_of(result.seconds);
-  cycles += step_cycles;
   return result;
 }
 
@@ -169,19 +131,7 @@ Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, con
   check(settings);
   require_match(settings, images);
   check_batch(settings, images.train.count());
-  try {
-    impl_ = std::make_unique<Impl>(settings, images, machine, threads);
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& e) {
-    if (machine.is_host()) throw;
-    std::string_view why = e.what();  // then a list of all that was tried
-    why = why.substr(0, why.find_first_of(":\n"));
-    throw Error(
-        fmt::format("{} has too little memory for this network: {}; a smaller batch, sparser or smaller "
-                    "layers, or a machine with more tiles would need less",
-                    machine.name(), why));
-  }
+  make_for(machine, [&] { impl_ = std::make_unique<Impl>(settings, images, machine, threads); });
   if (validation_images() == 0 || impl_->testing.count() == 0)
     throw UsageError(
         fmt::format("{} images for validation and {} for testing; at least one of each is needed",
@@ -194,7 +144,7 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 const TrainingSettings& Trainer::settings() const { return impl_->settings; }
 uint64_t Trainer::training_images() const { return impl_->division.training.size(); }
 uint64_t Trainer::validation_images() const { return impl_->division.validation.size(); }
-uint64_t Trainer::steps_per_epoch() const { return impl_->steps_per_epoch(); }
+uint64_t Trainer::steps_per_epoch() const { return impl_->order.steps_per_epoch(); }
 uint64_t Trainer::step() const { return impl_->loop.step(); }
 model::RunCost Trainer::step_cost() const { return impl_->trained.cost(); }
 model::RunCost Trainer::evaluation_cost() const { return impl_->evaluation.session().cost(); }
@@ -210,22 +160,16 @@ uint64_t Trainer::parameters() const {
 
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   Impl& impl = *impl_;
-  if (!impl.trained.fits()) throw Error(step_cost().overflow);
+  require_fit({step_cost()});
   impl.loop.resume(checkpoint, allow_different_bits, impl.trained);
 }
 
 TrainingResult Trainer::train(const TrainingRun& run) {
   Impl& impl = *impl_;
-  for (const model::RunCost& cost : {step_cost(), evaluation_cost()})
-    if (!cost.overflow.empty()) throw Error(cost.overflow);
-  impl.steps_run = impl.cycles = impl.step_cycles = impl.measurements = 0;
-  impl.measured.clear();
+  require_fit({step_cost(), evaluation_cost()});
+  impl.runs.restart();
   TrainingResult result = impl.loop.run(impl, run);
-  result.measured = impl.measured;
-  for (double& seconds : result.measured) seconds /= static_cast<double>(impl.measurements);
-  result.cycles = impl.cycles;
-  result.step_cycles = impl.step_cycles;
-  result.evaluation_cycles = impl.cycles_of(impl.evaluation.batch_seconds());
+  impl.runs.enter(impl.evaluation.batch_seconds(), result);
   return result;
 }
 

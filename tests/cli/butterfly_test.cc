@@ -11,8 +11,12 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
+using test::expect_failure;
+using test::expect_refused;
+using test::lines_of;
 using test::Outcome;
+using test::says;
 using testing::MarkupReader;
 using testing::Node;
 
@@ -23,10 +27,6 @@ class ButterflyTest : public test::ToolTest {
   }
 
   std::string cells() const { return path("results") + "/cells-gc200.jsonl"; }
-
-  static size_t lines_of(const std::string& text) {
-    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
-  }
 
   /// The section of that name in --json.
   static json section_of(const Outcome& o, const std::string& name) {
@@ -63,24 +63,23 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   EXPECT_GE(verified, 3U);
 
   // What is finished is not run again, and an incomplete line is dropped.
-  const std::string whole = contents_of(cells());
+  const std::string whole = content_of(cells());
   file("results/cells-gc200.jsonl", whole + "{\"section\":\"ta");
   const Outcome again = reproduce("--machine gc200 --only table-1,table-2 --json");
   ASSERT_EQ(again.status, 0) << again.err;
   const size_t count = lines_of(whole) - 1;
-  EXPECT_NE(again.err.find(fmt::format("{0} of {0} cells are finished", count)), std::string::npos)
-      << again.err;
-  EXPECT_EQ(contents_of(cells()), whole);
+  EXPECT_TRUE(says(again.err, fmt::format("{0} of {0} cells are finished", count)));
+  EXPECT_EQ(content_of(cells()), whole);
   EXPECT_EQ(again.out, o.out);
 
   // Text, CSV and page come from the same cells.
   const Outcome text = reproduce(
       fmt::format("--machine gc200 --only table-2 --csv '{}' --html '{}'", path("c.csv"), path("p.html")));
   ASSERT_EQ(text.status, 0) << text.err;
-  EXPECT_NE(text.out.find("table 2"), std::string::npos);
+  EXPECT_TRUE(says(text.out, "table 2"));
   EXPECT_EQ(text.out.find("table 1"), std::string::npos);
-  EXPECT_NE(text.out.find("44219"), std::string::npos);
-  std::istringstream lines(contents_of(path("c.csv")));
+  EXPECT_TRUE(says(text.out, "44219"));
+  std::istringstream lines(content_of(path("c.csv")));
   size_t rows = 0;
   for (std::string line; std::getline(lines, line); ++rows) {
     size_t commas = 0;
@@ -92,7 +91,7 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
     EXPECT_EQ(commas, 8U) << line;
   }
   EXPECT_GT(rows, 3 * count);
-  const Node root = MarkupReader::read(contents_of(path("p.html")));
+  const Node root = MarkupReader::read(content_of(path("p.html")));
   EXPECT_EQ(root.name, "html");
   EXPECT_TRUE(root.all("script").empty());
   EXPECT_FALSE(root.all("figure").empty());
@@ -124,16 +123,16 @@ TEST_F(ButterflyTest, CtrlCKeepsWhatIsFinished) {
   const Outcome o =
       reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 2 {}");
   ASSERT_EQ(o.status, 130) << o.err;
-  const size_t finished = lines_of(contents_of(cells())) - 1;
+  const size_t finished = lines_of(content_of(cells())) - 1;
   const Outcome on =
       reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 1 {}");
-  EXPECT_NE(on.err.find(fmt::format("{} of ", finished)), std::string::npos) << on.err;
+  EXPECT_TRUE(says(on.err, fmt::format("{} of ", finished)));
 }
 
 TEST_F(ButterflyTest, MachinesShowTheirHostLink) {
   const Outcome o = run("machines show gc200");
   ASSERT_EQ(o.status, 0) << o.err;
-  EXPECT_NE(o.out.find("host_link_gb_per_second"), std::string::npos);
+  EXPECT_TRUE(says(o.out, "host_link_gb_per_second"));
   const json results = test::results_of(run("machines show gc200 --json"));
   size_t found = 0;
   for (const json& figure : results[0]["figures"])
@@ -147,9 +146,7 @@ TEST_F(ButterflyTest, MachinesShowTheirHostLink) {
 
 TEST_F(ButterflyTest, SaysWhyItDoesNotTrain) {
   const std::string options = "--machine host --only table-4 --data " + path("nowhere");
-  const Outcome missing = reproduce(options, "timeout 20 {}");
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_NE(missing.err.find("nowhere"), std::string::npos) << missing.err;
+  expect_failure(1, reproduce(options, "timeout 20 {}"), "nowhere");
   const Outcome modelled = reproduce("--machine gc200 --only table-1", "unset TESSERA_DATA; {}");
   EXPECT_EQ(modelled.status, 0);
   EXPECT_EQ(modelled.err.find("accuracies"), std::string::npos) << modelled.err;
@@ -158,14 +155,13 @@ TEST_F(ButterflyTest, SaysWhyItDoesNotTrain) {
 TEST_F(ButterflyTest, RejectsWhatItDoesNotKnow) {
   for (const char* options : {"--only table-9", "--only ''", "--machine gc200,bow", "--machine host,host",
                               "--machine nowhere", "--published /nowhere", "--threads 0"}) {
-    const Outcome o = reproduce(options, "timeout 20 {}");
-    EXPECT_EQ(o.status, 2) << options << o.err;
-    EXPECT_EQ(o.out, "") << options;
+    SCOPED_TRACE(options);
+    expect_refused(reproduce(options, "timeout 20 {}"), "");
   }
   const Outcome help = run("reproduce butterfly --help");
   EXPECT_EQ(help.status, 0);
-  EXPECT_NE(help.out.find("table-2"), std::string::npos);
-  EXPECT_NE(help.out.find("Examples:"), std::string::npos);
+  EXPECT_TRUE(says(help.out, "table-2"));
+  EXPECT_TRUE(says(help.out, "Examples:"));
 }
 
 }  // namespace

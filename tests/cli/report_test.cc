@@ -13,15 +13,17 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-using test::contents_of;
+using test::content_of;
+using test::expect_failure;
 using test::Outcome;
 using test::results_of;
+using test::says;
 using testing::MarkupReader;
 using testing::Node;
 
 class ReportTest : public test::ToolTest {
  protected:
-  Node page(const std::string& name) const { return MarkupReader::read(contents_of(folder_ / name)); }
+  Node page(const std::string& name) const { return MarkupReader::read(content_of(folder_ / name)); }
 };
 
 constexpr const char* kProduct = "spmm --m 256 --k 256 --density 1/8 --block 8 --n 32 ";
@@ -39,11 +41,11 @@ TEST_F(ReportTest, OneSectionACombinationWithTheNumbersOfTheJson) {
   size_t modelled = 0;
   for (size_t r = 0; r < results.size(); ++r) {
     const std::string text = sections[r + 1]->whole_text();
-    EXPECT_NE(text.find(report::count_text(results[r]["memory"]["max_tile_bytes"])), std::string::npos);
-    EXPECT_NE(text.find("verified"), std::string::npos);
+    EXPECT_TRUE(says(text, report::count_text(results[r]["memory"]["max_tile_bytes"])));
+    EXPECT_TRUE(says(text, "verified"));
     if (results[r]["cycles"].is_null()) continue;
     ++modelled;
-    EXPECT_NE(text.find(report::value_text(results[r]["cycles"], report::Unit::cycles)), std::string::npos);
+    EXPECT_TRUE(says(text, report::value_text(results[r]["cycles"], report::Unit::cycles)));
   }
   EXPECT_EQ(modelled, 2U);
 }
@@ -53,7 +55,7 @@ TEST_F(ReportTest, TheTraceOfAModelledMachineEndsWithItsTime) {
                                     kProduct, path("t.json")));
   ASSERT_EQ(o.status, 0) << o.err;
   double end = 0;
-  const json trace = json::parse(contents_of(folder_ / "t.json"));
+  const json trace = json::parse(content_of(folder_ / "t.json"));
   for (const json& event : trace["traceEvents"])
     if (event["ph"] == "X") end = std::max(end, event["ts"].get<double>() + event["dur"].get<double>());
   const double microseconds = results_of(o)[0]["seconds"].get<double>() * 1e6;
@@ -69,15 +71,15 @@ TEST_F(ReportTest, EstimatesAndWhatDoesNotFitHaveAPageToo) {
       "{}--machine gc2 --set tile_bytes=2000 --type f16 --mode static --estimate --report '{}' --trace '{}'",
       kProduct, path("h.html"), path("h.json")));
   ASSERT_EQ(huge.status, 0) << huge.err;
-  EXPECT_NE(page("h.html").whole_text().find("does not fit"), std::string::npos);
-  EXPECT_FALSE(json::parse(contents_of(folder_ / "h.json"))["traceEvents"].empty());
+  EXPECT_TRUE(says(page("h.html").whole_text(), "does not fit"));
+  EXPECT_FALSE(json::parse(content_of(folder_ / "h.json"))["traceEvents"].empty());
 }
 
 TEST_F(ReportTest, FileNamesCannotBreakThePage) {
   const std::string weights = file("<b>&\"x.smtx", "4, 8, 4\n0 1 2 3 4\n0 1 2 7\n");
   const Outcome o = run(fmt::format("spmm --weights '{}' --n 3 --report '{}'", weights, path("r.html")));
   ASSERT_EQ(o.status, 0) << o.err;
-  EXPECT_NE(page("r.html").whole_text().find("<b>&\"x.smtx"), std::string::npos);
+  EXPECT_TRUE(says(page("r.html").whole_text(), "<b>&\"x.smtx"));
 }
 
 TEST_F(ReportTest, FilesThatCannotBeWrittenAreRefusedBeforeAnythingRuns) {
@@ -87,15 +89,13 @@ TEST_F(ReportTest, FilesThatCannotBeWrittenAreRefusedBeforeAnythingRuns) {
       const Outcome o = run(fmt::format("{}{} {}", endless, option, where), "timeout 20 {}");
       EXPECT_EQ(o.status, 1) << option << where;
       EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
-      EXPECT_NE(o.err.find(where), std::string::npos) << o.err;
+      EXPECT_TRUE(says(o.err, where));
       EXPECT_EQ(o.out, "");
     }
 }
 
 TEST_F(ReportTest, OneFileIsNotTwo) {
-  const Outcome o = run(fmt::format("{}--report x --trace x", kProduct));
-  EXPECT_EQ(o.status, 2);
-  EXPECT_NE(o.err.find("a file of its own"), std::string::npos) << o.err;
+  expect_failure(2, run(fmt::format("{}--report x --trace x", kProduct)), "a file of its own");
 }
 
 TEST_F(ReportTest, ResultsArePrintedWhereFilesFail) {
@@ -103,8 +103,8 @@ TEST_F(ReportTest, ResultsArePrintedWhereFilesFail) {
   const Outcome o =
       run(fmt::format("{}--mode static --report '{}'", kProduct, path("r.html")), "ulimit -f 8; {}");
   EXPECT_EQ(o.status, 1);
-  EXPECT_NE(o.out.find("static"), std::string::npos);
-  EXPECT_NE(o.err.find("r.html"), std::string::npos) << o.err;
+  EXPECT_TRUE(says(o.out, "static"));
+  EXPECT_TRUE(says(o.err, "r.html"));
   EXPECT_EQ(left_behind(), 0U);
 }
 
@@ -112,7 +112,7 @@ TEST_F(ReportTest, PrintsPasses) {
   const Outcome o = run(fmt::format("{}--mode static --print passes", kProduct));
   EXPECT_EQ(o.status, 0) << o.err;
   for (const char* pass : {"verify", "exchange", "liveness", "placement", "account"})
-    EXPECT_NE(o.out.find(std::string("\n") + pass), std::string::npos) << pass;
+    EXPECT_TRUE(says(o.out, std::string("\n") + pass)) << pass;
 }
 
 }  // namespace

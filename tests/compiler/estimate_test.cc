@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "compiler/compile.h"
+#include "support/error_of.h"
 #include "support/random_program.h"
 #include "support/toy_codelets.h"
 #include "support/toy_machine.h"
@@ -49,12 +50,7 @@ struct Counted {
 };
 
 std::string error_of(Counted& c, StepId main) {
-  try {
-    c.estimate(main);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_of([&] { c.estimate(main); });
 }
 
 TEST(Estimate, HasTheBytesOfTheAccount) {

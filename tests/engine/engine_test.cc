@@ -9,6 +9,7 @@
 
 #include "compiler/compile.h"
 #include "support/bound_arrays.h"
+#include "support/error_of.h"
 #include "support/random_program.h"
 #include "support/toy_codelets.h"
 #include "support/toy_machine.h"
@@ -31,15 +32,7 @@ using testing::vertex;
 
 constexpr program::Box kOne{0, 1, 0, 1};
 
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 /// x += 1 on every row, one row per tile, `times` times.
 Program counting(uint32_t rows, uint32_t times, program::TileId space) {

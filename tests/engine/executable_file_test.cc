@@ -13,7 +13,9 @@
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "io/files.h"
 #include "support/bound_arrays.h"
+#include "support/error_of.h"
 #include "support/random_program.h"
 #include "support/reference_interpreter.h"
 #include "support/toy_codelets.h"
@@ -23,6 +25,7 @@ namespace tessera::engine {
 namespace {
 
 using compiler::Executable;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 const program::Codelet* toy_codelet(std::string_view name) {
@@ -36,8 +39,6 @@ const program::Codelet* toy_codelet(std::string_view name) {
 
 class ExecutableFile : public ::testing::Test {
  protected:
-  ~ExecutableFile() override { std::filesystem::remove(path_); }
-
   std::shared_ptr<const Executable> save(const program::Program& program, const machine::Machine& machine) {
     auto executable = compiler::compile(program, machine);
     compiler::save(*executable, path_);
@@ -47,19 +48,12 @@ class ExecutableFile : public ::testing::Test {
     return compiler::load(path_, machine, toy_codelet);
   }
   std::string error_of(const machine::Machine& machine) {
-    try {
-      load(machine);
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(path_));
-      return e.what();
-    }
-    return "no error";
+    const std::string error = test::error_of([&] { load(machine); });
+    EXPECT_THAT(error, AnyOf("(no error)", HasSubstr(path_)));
+    return error;
   }
 
-  std::string bytes() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string bytes() const { return test::content_of(path_); }
   void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
   /// The file with a correct checksum of its present contents.
   static std::string resealed(std::string bytes) {
@@ -69,9 +63,8 @@ class ExecutableFile : public ::testing::Test {
     return bytes;
   }
 
-  std::string path_ = (std::filesystem::path(::testing::TempDir()) /
-                       ::testing::UnitTest::GetInstance()->current_test_info()->name())
-                          .string();
+  test::TemporaryFolder folder_;
+  const std::string path_ = folder_.file("program");
 };
 
 TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
@@ -135,12 +128,9 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
   write(resealed(whole + "x"));
   EXPECT_THAT(error_of(machine), HasSubstr("continues after its end"));
   write(whole);
-  try {
-    compiler::load(path_, machine, [](std::string_view) -> const program::Codelet* { return nullptr; });
-    FAIL() << "was loaded";
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("which this build lacks"));
-  }
+  const auto without = [](std::string_view) -> const program::Codelet* { return nullptr; };
+  EXPECT_THAT(test::error_of([&] { compiler::load(path_, machine, without); }),
+              HasSubstr("which this build lacks"));
   std::filesystem::remove(path_);
   EXPECT_THROW(load(machine), Error);
 }
@@ -168,14 +158,14 @@ TEST_F(ExecutableFile, WithFalseRowsOrRoomTouchesNoOtherMemory) {
     compiler::save(e, path_);
     return error_of(machine);
   };
-  EXPECT_EQ(error_with([](Executable&, compiler::RuntimeRows&) {}), "no error");
+  EXPECT_EQ(error_with([](Executable&, compiler::RuntimeRows&) {}), "(no error)");
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[0] -= 8; }), HasSubstr("ends at byte"));
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes.erase(1); }), HasSubstr("ends at byte"));
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[7] = 8; }), HasSubstr("on tile 7 of 2"));
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[1] = ~uint64_t{0}; }),
               HasSubstr("on tile 1 of 2"));
   constexpr uint64_t kMost = uint64_t{1} << 42;
-  EXPECT_EQ(error_with([](Executable& e, auto&) { e.arena_bytes[1] = kMost; }), "no error");
+  EXPECT_EQ(error_with([](Executable& e, auto&) { e.arena_bytes[1] = kMost; }), "(no error)");
   EXPECT_THAT(error_with([](Executable& e, auto&) { e.arena_bytes[1] = kMost + 1; }),
               HasSubstr("on tile 1 of 2"));
   EXPECT_THAT(error_with([](Executable&, auto& rows) { rows.from.room = 1000; }), HasSubstr("ends at byte"));
@@ -188,7 +178,7 @@ TEST_F(ExecutableFile, WithFalseRowsOrRoomTouchesNoOtherMemory) {
               HasSubstr("has no run-time row 5"));
 
   // Rows further apart than there is room for are found when they are reached.
-  ASSERT_EQ(error_with([](Executable&, auto& rows) { rows.from.row->stride = ~0U; }), "no error");
+  ASSERT_EQ(error_with([](Executable&, auto& rows) { rows.from.row->stride = ~0U; }), "(no error)");
   const Engine engine(load(machine));
   std::vector<float> x(32), y(32);
   const std::vector<Binding> bindings = {{0, x.data(), 8, 1}, {1, y.data(), 8, 1}};
@@ -214,7 +204,7 @@ TEST_F(ExecutableFile, WithFieldsThatMoveFalselyIsRefused) {
     compiler::save(e, path_);
     return error_of(machine);
   };
-  EXPECT_EQ(error_with(0, true), "no error");
+  EXPECT_EQ(error_with(0, true), "(no error)");
   EXPECT_THAT(error_with(0, false), HasSubstr("does not move as its run-time row says"));
   EXPECT_THAT(error_with(1, true), HasSubstr("moves without a run-time row"));
 }

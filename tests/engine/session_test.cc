@@ -11,6 +11,7 @@
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "io/files.h"
 #include "io/safetensors.h"
 #include "support/error_of.h"
 #include "support/toy_codelets.h"
@@ -236,17 +237,10 @@ TEST(SessionCycles, StateIsNotTakenToTheTilesAndBack) {
 
 class StateFile : public ::testing::TestWithParam<machine::Machine> {
  protected:
-  StateFile() { std::filesystem::create_directories(folder_); }
-  ~StateFile() override { std::filesystem::remove_all(folder_); }
+  std::string bytes() const { return test::content_of(path_); }
 
-  std::string bytes() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  std::filesystem::path folder_ =
-      std::filesystem::path(::testing::TempDir()) / ("state_file_" + GetParam().name);
-  std::string path_ = (folder_ / "state.safetensors").string();
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_.file("state.safetensors");
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, StateFile, ::testing::Values(toy_machine(4), toy_host(4)),
@@ -342,12 +336,12 @@ TEST_P(StateFile, ThatCannotBeWrittenLeavesTheOldOne) {
   session.save(path_);
   const std::string before = bytes();
   run(session, 1);
-  const std::string blocked = (folder_ / "a folder").string();
+  const std::string blocked = folder_.file("a folder");
   std::filesystem::create_directory(blocked);
   EXPECT_THROW(session.save(blocked), Error);
-  EXPECT_THROW(session.save((folder_ / "none" / "state").string()), Error);
+  EXPECT_THROW(session.save(folder_.file("none/state")), Error);
   EXPECT_EQ(bytes(), before);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);  // no temporary is left
+  EXPECT_EQ(folder_.count(), 2U);  // no temporary is left
 }
 
 }  // namespace

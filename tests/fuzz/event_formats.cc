@@ -1,6 +1,4 @@
 // Recordings of spikes.
-#include <tessera/error.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
@@ -21,17 +19,6 @@ using test::aedat_packet;
 using test::little_endian;
 using test::n_mnist_event;
 using test::npy_file;
-
-// Whether read() returns; an Error is the correct response to a bad file.
-template <class Read>
-bool accepts(Read read) {
-  try {
-    read();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);

@@ -14,6 +14,7 @@
 #include "io/source.h"
 #include "packing/length_file.h"
 #include "sparse/pattern.h"
+#include "support/event_files.h"
 #include "support/gzipped.h"
 
 namespace tessera::fuzz {
@@ -26,15 +27,9 @@ void require_sound(const Matrix& matrix) try {
   throw std::logic_error(std::string("a reader returned an unsound matrix: ") + error.what());
 }
 
-// Whether read() returns; an Error is the correct response to a bad file.
 template <class Read>
 bool accepts(std::span<const std::byte> content, Read read) {
-  try {
-    read(io::Source("w", content));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+  return fuzz::accepts([&] { read(io::Source("w", content)); });
 }
 
 bool read_smtx(std::span<const std::byte> content) {
@@ -134,20 +129,16 @@ std::vector<std::string> matrix_market_examples() {
           banner + "array integer symmetric\n2 2\n1 2 3\n"};
 }
 
-std::string npy_example(const std::string& descr, const std::string& shape, const char* fortran,
-                        size_t data_bytes) {
-  std::string text =
-      "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
-  text = std::string("\x93NUMPY\x01", 7) + std::string(1, '\0') + static_cast<char>(text.size()) +
-         std::string(1, '\0') + text;
-  for (size_t i = 0; i < data_bytes; ++i) text += i % 3 == 0 ? '\0' : '\x3F';
-  return text;
+std::string npy_example(const std::string& descr, const std::string& shape, bool fortran, size_t data_bytes) {
+  std::string data;
+  for (size_t i = 0; i < data_bytes; ++i) data += i % 3 == 0 ? '\0' : '\x3F';
+  return test::npy_file("'" + descr + "'", shape, data, fortran);
 }
 
 std::vector<std::string> npy_examples() {
-  return {npy_example("<f4", "(2, 3)", "False", 24), npy_example(">f8", "(3, 2)", "True", 48),
-          npy_example("<f2", "(4, 4)", "False", 32), npy_example("|b1", "(5, 1)", "True", 5),
-          npy_example("<i8", "(0, 7)", "False", 0)};
+  return {npy_example("<f4", "(2, 3)", false, 24), npy_example(">f8", "(3, 2)", true, 48),
+          npy_example("<f2", "(4, 4)", false, 32), npy_example("|b1", "(5, 1)", true, 5),
+          npy_example("<i8", "(0, 7)", false, 0)};
 }
 
 std::string safetensors_example(const std::string& json, size_t data_bytes) {
@@ -169,16 +160,16 @@ std::vector<std::string> safetensors_examples() {
 }
 
 std::vector<std::string> lengths_examples() {
-  return {npy_example("|u1", "(1,)", "False", 0) + "\x07",
-          npy_example("<u2", "(2,)", "False", 0) + std::string("\1\0\x90\x3F", 4),
-          npy_example(">i8", "(1,)", "True", 0) + std::string("\0\0\0\0\0\0\1\2", 8),
-          npy_example("<i4", "(0,)", "False", 0)};
+  return {npy_example("|u1", "(1,)", false, 0) + "\x07",
+          npy_example("<u2", "(2,)", false, 0) + std::string("\1\0\x90\x3F", 4),
+          npy_example(">i8", "(1,)", true, 0) + std::string("\0\0\0\0\0\0\1\2", 8),
+          npy_example("<i4", "(0,)", false, 0)};
 }
 
 std::vector<std::string> offsets_examples() {
-  return {npy_example("|u1", "(4,)", "False", 0) + "\x01\x07\x08\xFF",
-          npy_example(">u2", "(3,)", "False", 0) + std::string("\0\1\1\0\xFF\0", 6),
-          npy_example("<i8", "(1,)", "False", 8)};
+  return {npy_example("|u1", "(4,)", false, 0) + "\x01\x07\x08\xFF",
+          npy_example(">u2", "(3,)", false, 0) + std::string("\0\1\1\0\xFF\0", 6),
+          npy_example("<i8", "(1,)", false, 8)};
 }
 
 std::vector<std::string> lengths_text_examples() {

@@ -1,6 +1,8 @@
 // Fuzz targets: one entry function per format, and valid seed files.
 #pragma once
 
+#include <tessera/error.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -16,6 +18,17 @@ struct Format {
   /// Small valid files that together use every feature.
   std::vector<std::string> (*examples)();
 };
+
+/// Whether read() returns; an Error is the correct response to a bad file.
+template <class Read>
+bool accepts(Read read) {
+  try {
+    read();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 extern const Format kSmtx;
 extern const Format kMatrixMarket;

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "io/files.h"
 #include "machine/host/affinity.h"
 #include "machine/model/machine.h"
 
@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 class Detect : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("tessera-detect-" + std::to_string(getpid()));
     write("proc/cpuinfo",
           "processor\t: 0\nmodel name\t: Some CPU @ 2.50GHz\nflags\t\t: fpu\nbogomips\t: 4800.00\n\n"
           "processor\t: 1\nmodel name\t: Another\n");
@@ -35,7 +34,6 @@ class Detect : public testing::Test {
       cache(folder, 3, "3", "Unified", "30M", cpu < 4 ? "0-3" : "4-7");
     }
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   void write(const std::string& path, const std::string& text) {
     fs::create_directories((root_ / path).parent_path());
@@ -51,7 +49,8 @@ class Detect : public testing::Test {
   }
   HostFacts facts(std::vector<int> cpus) { return detect_host({root_, std::move(cpus)}); }
 
-  fs::path root_;
+  test::TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(Detect, ReadsTheWholeComputer) {

@@ -11,11 +11,13 @@
 #include <regex>
 
 #include "machine/model/keys.h"
+#include "support/error_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::machine {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::kToyToml;
 
@@ -35,13 +37,9 @@ class MachineFile : public ::testing::Test {
     return error_of(text);
   }
   std::string error_of(const std::string& text) {
-    try {
-      read_text(text);
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(path_.string()));
-      return e.what();
-    }
-    return "no error";
+    const std::string error = test::error_of([&] { read_text(text); });
+    EXPECT_THAT(error, AnyOf("(no error)", HasSubstr(path_.string())));
+    return error;
   }
 
   std::filesystem::path path_ = std::filesystem::path(::testing::TempDir()) /
@@ -116,7 +114,7 @@ TEST_F(MachineFile, MissesNoNumberThatItNeeds) {
        {"tiles", "clock_ghz", "tile_bytes", "load_bytes_per_cycle", "exchange_bytes_per_cycle",
         "exchange_cycles", "sync_cycles", "macs_per_cycle_f16", "macs_per_cycle_f32"})
     EXPECT_THAT(error_with(key, "# none"), HasSubstr(std::string("'").append(key).append("' (")));
-  EXPECT_EQ(error_with("workers_per_tile", "# none"), "no error");
+  EXPECT_EQ(error_with("workers_per_tile", "# none"), "(no error)");
 }
 
 TEST_F(MachineFile, RefusesAbsurdNumbers) {
@@ -192,12 +190,7 @@ TEST(BuiltinMachines, HaveTheVendorsPeaks) {
 /// The message for one setting of a machine.
 std::string error_of(const Setting& setting, const std::string& machine = "bow") {
   Machine m = find(machine, 1);
-  try {
-    apply(setting, m);
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_of<UsageError>([&] { apply(setting, m); });
 }
 
 TEST(Settings, ChangeAFigureAndItsSource) {
@@ -218,8 +211,8 @@ TEST(Settings, TakeEveryFigureUpToItsLimits) {
     const std::string name(key.name);
     const auto below = [&](double value) { return key.whole ? value - 1 : std::nextafter(value, -infinity); };
     const auto above = [&](double value) { return key.whole ? value + 1 : std::nextafter(value, infinity); };
-    EXPECT_EQ(error_of(Setting{name, key.least}), "no error") << name;
-    EXPECT_EQ(error_of(Setting{name, key.most}), "no error") << name;
+    EXPECT_EQ(error_of(Setting{name, key.least}), "(no error)") << name;
+    EXPECT_EQ(error_of(Setting{name, key.most}), "(no error)") << name;
     EXPECT_THAT(error_of(Setting{name, below(key.least)}), HasSubstr("it must be")) << name;
     EXPECT_THAT(error_of(Setting{name, above(key.most)}), HasSubstr("it must be")) << name;
   }

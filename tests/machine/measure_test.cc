@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "io/files.h"
 #include "machine/host/probes.h"
+#include "support/error_of.h"
 
 namespace tessera::machine {
 namespace {
@@ -94,28 +95,20 @@ TEST(Measure, HostileFilesGiveOneClearError) {
   schema.replace(schema.find("\"schema\": 2"), 11, "\"schema\": 9");
   const std::string whole = to_json(synthetic());
   for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"schema\": 2}"),
-                                  whole.substr(0, whole.size() / 2), negative, schema}) {
-    try {
-      measurement_from_json(text, "some.json");
-      FAIL() << text;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("some.json"), std::string::npos) << error.what();
-    }
-  }
+                                  whole.substr(0, whole.size() / 2), negative, schema})
+    EXPECT_TRUE(test::says(test::error_of([&] { measurement_from_json(text, "some.json"); }), "some.json"))
+        << text;
 }
 
 class MeasurementFile : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("tessera-measure-" + std::to_string(getpid()));
     cache_ = std::getenv("TESSERA_CACHE");
     setenv("TESSERA_CACHE", folder_.c_str(), 1);
   }
-  void TearDown() override {
-    setenv("TESSERA_CACHE", cache_.c_str(), 1);
-    fs::remove_all(folder_);
-  }
-  fs::path folder_;
+  void TearDown() override { setenv("TESSERA_CACHE", cache_.c_str(), 1); }
+  test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path() / "cache";
   std::string cache_;  ///< of this test program
 };
 

@@ -1,13 +1,11 @@
 // The distance of modelled results from published ones.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "io/files.h"
 #include "studies/popsparse/tables.h"
 
 namespace tessera::studies::popsparse {
@@ -15,22 +13,13 @@ namespace {
 
 class DeviationTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("tessera_deviation_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void file(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void file(const std::string& name, const std::string& text) const { folder_.write(name, text); }
 
   /// A product of m = k = 512 that takes so many seconds; none: it does not fit.
   static void add(Outcome& outcome, const Operand& operand, uint32_t n, std::optional<double> seconds) {
-    Result result;
-    result.cell = {operand, n};
-    result.nnz = 1'000'000;
-    result.seconds = seconds;
-    result.fits = seconds.has_value();
-    outcome.results[result.cell] = result;
+    Result result{.fits = seconds.has_value()};
+    if (seconds) result.values = {{"seconds", *seconds}, {"tflops", 2e-6 * n / *seconds}};
+    outcome.results[{operand, n}] = result;
   }
   static std::vector<std::string> words_of(const std::vector<Figure::Entry>& row) {
     std::vector<std::string> words;
@@ -40,7 +29,7 @@ class DeviationTest : public ::testing::Test {
 
   static inline const Operand kDense{Mode::dense, {Type::f16}, 512, 1, 1};
   static inline const Operand kStatic{Mode::static_sparse, {Type::f16}, 512, 4, 0.25};
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(DeviationTest, IsThatOfLogarithms) {
@@ -50,7 +39,7 @@ TEST_F(DeviationTest, IsThatOfLogarithms) {
   Outcome outcome;
   outcome.machine = machine::find("bow");
   for (const uint32_t n : {1U, 2U, 4U, 8U}) add(outcome, kDense, n, 1e-6);
-  const Figure figure = deviation_figure(Study(outcome, folder_));
+  const Figure figure = deviation_figure(Study(outcome, folder_.path()));
   ASSERT_EQ(figure.rows.size(), 1U);
   // ln 2, ln 2, 0, ln 4; the median of four is the third.
   EXPECT_EQ(words_of(figure.rows[0]),
@@ -68,7 +57,7 @@ TEST_F(DeviationTest, CountsVerdictsOnWhatFits) {
   add(outcome, kStatic, 2, {});
   add(outcome, kStatic, 4, 1.5e-6);
   add(outcome, kStatic, 8, {});
-  const Figure figure = deviation_figure(Study(outcome, folder_));
+  const Figure figure = deviation_figure(Study(outcome, folder_.path()));
   ASSERT_EQ(figure.rows.size(), 1U);
   EXPECT_EQ(words_of(figure.rows[0]),
             (std::vector<std::string>{"static over dense (figure 7)", "4", "0.000", "0.000", "0.000",
@@ -80,7 +69,7 @@ TEST_F(DeviationTest, OfAHostIsNotAsked) {
   Outcome outcome;
   outcome.machine = machine::host(1);
   add(outcome, kDense, 1, 1e-6);
-  EXPECT_TRUE(deviation_figure(Study(outcome, folder_)).rows.empty());
+  EXPECT_TRUE(deviation_figure(Study(outcome, folder_.path())).rows.empty());
 }
 
 TEST_F(DeviationTest, TheGainOfTheFreePlannerIsAQuotientOfSeconds) {

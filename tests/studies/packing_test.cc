@@ -1,34 +1,27 @@
 // The study of sequence packing, on a small histogram.
 #include <gtest/gtest.h>
-#include <tessera/error.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "io/files.h"
 #include "studies/packing/study.h"
+#include "support/error_of.h"
 
 namespace tessera::studies::packing {
 namespace {
 
 class PackingStudyTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("tessera_packing_study_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "lengths.csv") << "length,count\n1,20\n2,30\n3,9\n5,14\n7,6\n8,4\n";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  PackingStudyTest() { folder_.write("lengths.csv", "length,count\n1,20\n2,30\n3,9\n5,14\n7,6\n8,4\n"); }
 
   Study study(const std::string& name, std::vector<uint32_t> depths) const {
-    return reproduce({name, "lengths.csv", 8, std::move(depths)}, folder_.string(), 0,
+    return reproduce({name, "lengths.csv", 8, std::move(depths)}, folder_.path().string(), 0,
                      [](const std::string&) {});
   }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(PackingStudyTest, EveryAlgorithmRunsAtEveryDepth) {
@@ -72,12 +65,10 @@ TEST_F(PackingStudyTest, PublishedRowsStandBeside) {
 }
 
 TEST_F(PackingStudyTest, AMissingFileIsNamed) {
-  try {
-    (void)reproduce({"ours", "nowhere.csv", 8, {1}}, folder_.string(), 0, [](const std::string&) {});
-    FAIL() << "a file that is not there was read";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("nowhere.csv"), std::string::npos) << e.what();
-  }
+  const auto read = [&] {
+    (void)reproduce({"ours", "nowhere.csv", 8, {1}}, folder_.path().string(), 0, [](const std::string&) {});
+  };
+  EXPECT_TRUE(test::says(test::error_of(read), "nowhere.csv"));
 }
 
 }  // namespace

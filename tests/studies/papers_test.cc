@@ -1,15 +1,22 @@
 // What all papers reproduced section by section have in common.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "io/files.h"
 #include "report/strict_markup.h"
 #include "studies/butterfly/study.h"
+#include "studies/paper/cells.h"
 #include "studies/paper/tables.h"
 #include "studies/snn/study.h"
+#include "support/error_of.h"
 
 namespace tessera::studies {
 namespace {
@@ -48,13 +55,10 @@ TEST(PaperSections, AreChosenByName) {
   const auto chosen = sections_of(paper, {.only = {"table-2", "table-1"}});
   ASSERT_EQ(chosen.size(), 2U);
   EXPECT_EQ(chosen[0].name, "table-1");  // in the paper's order
-  try {
-    sections_of(paper, {.only = {"table-9"}});
-    FAIL() << "an unknown section was taken";
-  } catch (const UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("'table-9' is none of them"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("table-1, "), std::string::npos) << e.what();
-  }
+  const std::string error =
+      test::error_of<UsageError>([&] { (void)sections_of(paper, {.only = {"table-9"}}); });
+  EXPECT_TRUE(test::says(error, "'table-9' is none of them"));
+  EXPECT_TRUE(test::says(error, "table-1, "));
 }
 
 // With --only, on one machine, or before anything ran.
@@ -71,6 +75,72 @@ TEST_P(Papers, AcceptThatResultsAreMissing) {
       for (const Comparison& c : section.comparisons(study)) EXPECT_GT(c.published, 0) << c.what;
     }
   }
+}
+
+class Silent : public Watcher {
+ public:
+  void progress(size_t, const std::string&, double) override {}
+  void complain(const std::string& message) override { complaints += message + "\n"; }
+
+  std::string complaints;
+};
+
+class PaperCells : public ::testing::Test {
+ protected:
+  /// A cell of a series, which counts those that ran before it; what is larger than `most` does not fit.
+  static Task cell(const std::string& series, uint32_t size, uint32_t most) {
+    const auto run_it = [=](const Setting& setting) {
+      if (*setting.shared == nullptr) *setting.shared = std::make_shared<double>(0);
+      double& before = *static_cast<double*>(setting.shared->get());
+      return Result{.fits = size <= most, .values = {{"before", before++}}};
+    };
+    return {"",
+            {.name = fmt::format("{} {}", series, size),
+             .run = run_it,
+             .series = series,
+             .extent = fmt::format("size {}", size)}};
+  }
+
+  /// Runs what the file lacks; returns the number of failures.
+  size_t run_all(const std::vector<Task>& tasks) {
+    Store store(folder_.file("cells.jsonl"), {{"file", "test"}});
+    const size_t failed = run({.threads = 1}, machine::find("gc200"), tasks, store, watcher_);
+    results_.clear();
+    for (const Task& task : tasks)
+      if (const Result* result = store.find("", task.cell.name)) results_[task.cell.name] = *result;
+    return failed;
+  }
+
+  test::TemporaryFolder folder_;
+  Silent watcher_;
+  std::map<std::string, Result> results_;
+};
+
+TEST_F(PaperCells, OfASeriesShareWhatTheyKeep) {
+  EXPECT_EQ(run_all({cell("a", 1, 9), cell("a", 2, 9), cell("b", 1, 9)}), 0U);
+  EXPECT_EQ(results_.at("a 1").value("before"), 0);
+  EXPECT_EQ(results_.at("a 2").value("before"), 1);
+  EXPECT_EQ(results_.at("b 1").value("before"), 0);
+}
+
+TEST_F(PaperCells, AfterOneThatDoesNotFitAreNotTried) {
+  EXPECT_EQ(run_all({cell("a", 1, 1), cell("a", 2, 1)}), 0U);
+  // Also if that one is from an earlier run.
+  EXPECT_EQ(run_all({cell("a", 1, 1), cell("a", 2, 1), cell("a", 3, 1), cell("b", 3, 3)}), 0U);
+  EXPECT_TRUE(results_.at("a 1").fits);
+  EXPECT_EQ(results_.at("a 2").value("before"), 1);
+  EXPECT_FALSE(results_.at("a 3").fits);
+  EXPECT_EQ(results_.at("a 3").reason, "not tried: size 2 does not fit");
+  EXPECT_TRUE(results_.at("b 3").fits);
+}
+
+TEST_F(PaperCells, ThatFailAreReportedAndNotKept) {
+  Task broken = cell("a", 1, 1);
+  broken.cell.run = [](const Setting&) -> Result { throw Error("no such thing"); };
+  EXPECT_EQ(run_all({broken, cell("a", 2, 9)}), 1U);
+  EXPECT_FALSE(results_.contains("a 1"));
+  EXPECT_TRUE(results_.contains("a 2"));
+  EXPECT_EQ(watcher_.complaints, "a 1: no such thing\n");
 }
 
 TEST(PaperComparison, IsNearWithinItsBounds) {

@@ -8,22 +8,22 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <numeric>
+#include <limits>
+#include <utility>
 
 #include "base/random.h"
 #include "data/events/binning.h"
 #include "io/files.h"
 #include "support/error_of.h"
+#include "train/network.h"
 #include "train/spiking/digits.h"
-#include "train/spiking/loss.h"
-#include "train/spiking/penalty.h"
+#include "train/spiking/network.h"
 #include "train/spiking/settings.h"
 
 namespace tessera {
 namespace {
 
+using test::content_of;
 using test::error_of;
 using test::says;
 using ::testing::ElementsAre;
@@ -50,15 +50,10 @@ SpikingTrainingSettings settings_of(SpikingLoss loss, uint32_t epochs) {
   return s;
 }
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class SpikingTrainerTest : public testing::TestWithParam<SpikingLoss> {};
 
 TEST_P(SpikingTrainerTest, Learns) {
-  SpikingTrainer trainer(settings_of(GetParam(), 8), recordings(), 1);
+  SpikingTrainer trainer(settings_of(GetParam(), 8), recordings(), Machine::host(1));
   EXPECT_EQ(trainer.training_recordings(), 432u);
   EXPECT_EQ(trainer.validation_recordings(), 48u);
   EXPECT_EQ(trainer.steps_per_epoch(), 21u);
@@ -88,7 +83,7 @@ TEST(SpikingTrainer, FiresAsAskedBeforeItLearns) {
   settings.hidden = {64, 32};
   settings.rate = 1e-9;
   settings.initial_firing = 0.06;
-  const TrainingResult result = SpikingTrainer(settings, recordings(), 1).train();
+  const TrainingResult result = SpikingTrainer(settings, recordings(), Machine::host(1)).train();
   for (const SpikingActivity& layer : result.epochs[0].activity) EXPECT_NEAR(layer.firing, 0.06, 0.015);
 }
 
@@ -97,7 +92,7 @@ TEST(SpikingTrainer, ListsAreShorterFromEpochToEpoch) {
   settings.gradient_threshold = 0.9;
   settings.first_gradient_threshold = 0.5;
   settings.most_listed = 4;
-  const TrainingResult result = SpikingTrainer(settings, recordings(), 1).train();
+  const TrainingResult result = SpikingTrainer(settings, recordings(), Machine::host(1)).train();
   double before = 1;
   for (const EpochResult& epoch : result.epochs) {
     EXPECT_LE(epoch.activity[0].listed, before * 1.1);
@@ -111,7 +106,7 @@ TEST(SpikingTrainer, ListsAreShorterFromEpochToEpoch) {
 TEST(SpikingTrainer, ActivityIsPenalised) {
   SpikingTrainingSettings settings = settings_of(SpikingLoss::maximum, 6);
   const auto firing = [&] {
-    const TrainingResult result = SpikingTrainer(settings, recordings(), 1).train();
+    const TrainingResult result = SpikingTrainer(settings, recordings(), Machine::host(1)).train();
     EXPECT_GT(*result.test_accuracy, 0.6);
     return result.epochs.back().activity[0].firing;
   };
@@ -133,27 +128,46 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   settings.weight_decay = 0.01;
   const test::TemporaryFolder folder;
   const std::string whole = folder.file("whole.safetensors"), broken = folder.file("broken.safetensors");
-  const TrainingResult once = SpikingTrainer(settings, recordings(), 2).train({.checkpoint = whole});
+  const TrainingResult once =
+      SpikingTrainer(settings, recordings(), Machine::host(2)).train({.checkpoint = whole});
   for (const uint64_t stop : {10u, 21u, 40u}) {
-    SpikingTrainer first(settings, recordings(), 2);
+    SpikingTrainer first(settings, recordings(), Machine::host(2));
     first.train(
         {.checkpoint = broken, .progress = [&](const TrainingProgress& now) { return now.step < stop; }});
     EXPECT_EQ(first.step(), stop);
-    SpikingTrainer second(settings, recordings(), 2);
+    SpikingTrainer second(settings, recordings(), Machine::host(2));
     second.resume(broken);
     EXPECT_EQ(second.step(), stop);
     const TrainingResult rest = second.train({.checkpoint = broken});
     EXPECT_EQ(*rest.test_loss, *once.test_loss);
-    EXPECT_TRUE(contents(broken) == contents(whole)) << stop;
+    EXPECT_TRUE(content_of(broken) == content_of(whole)) << stop;
     std::filesystem::remove(broken);
   }
   const auto error = [&](const SpikingTrainingSettings& s, const RecordingSplit& r) {
-    return error_of([&] { SpikingTrainer(s, r, 2).resume(whole); });
+    return error_of([&] { SpikingTrainer(s, r, Machine::host(2)).resume(whole); });
   };
   SpikingTrainingSettings other = settings;
   other.decay = 0.5;
   EXPECT_TRUE(says(error(other, recordings()), "other settings: its decay is 0.9, now it is 0.5"));
   EXPECT_TRUE(says(error(settings, small_randman(41)), "a checkpoint of other"));
+}
+
+TEST(SpikingTrainer, TilesLearnAsHosts) {
+  SpikingTrainingSettings settings = settings_of(SpikingLoss::maximum, 1);
+  settings.hidden = {24};
+  settings.activity_penalty = 1;
+  const RecordingSplit set = load_recordings(
+      "randman", "", {.steps = 12, .randman = {.units = 8, .classes = 3, .samples = 40}, .seed = 2});
+  const Machine machine = Machine::find("bow").with("tiles", 40);
+  SpikingTrainer here(settings, set, Machine::host(1)), there(settings, set, machine);
+  const TrainingResult on_host = here.train(), on_tiles = there.train();
+  EXPECT_NEAR(on_tiles.epochs[0].loss, on_host.epochs[0].loss, 1e-4);
+  EXPECT_NEAR(on_tiles.epochs[0].activity[0].firing, on_host.epochs[0].activity[0].firing, 1e-3);
+  EXPECT_EQ(on_host.cycles, 0u);
+  const auto cycles = static_cast<double>(there.steps_per_epoch() * on_tiles.step_cycles);
+  EXPECT_NEAR(static_cast<double>(on_tiles.cycles), cycles, 0.01 * cycles);  // they depend on spikes
+  EXPECT_GT(on_tiles.evaluation_cycles, 0u);
+  EXPECT_EQ(there.traces(0).spikes, here.traces(0).spikes);
 }
 
 TEST(SpikingTrainer, CurrentsAreLearned) {
@@ -172,7 +186,7 @@ TEST(SpikingTrainer, CurrentsAreLearned) {
   }
   SpikingTrainingSettings settings = settings_of(SpikingLoss::mean, 10);
   settings.recurrent = true;
-  SpikingTrainer trainer(settings, split, 1);
+  SpikingTrainer trainer(settings, split, Machine::host(1));
   EXPECT_EQ(trainer.parameters(), 4u * 48 + 48 * 48 + 48 * 4 + 3 + 1);
   EXPECT_GE(*trainer.train().test_accuracy, 0.95);
   const SpikingTraces traces = trainer.traces(0);
@@ -182,14 +196,15 @@ TEST(SpikingTrainer, CurrentsAreLearned) {
   for (size_t layer = 0; layer < 2; ++layer)
     for (const SpikeEvent& event : traces.spikes[layer]) EXPECT_LT(event.unit, traces.sizes[layer]);
   split.test.currents[7] = 1.5;
-  EXPECT_TRUE(says(error_of([&] { SpikingTrainer(settings, split, 1); }), "recording 0 has the current 1.5"));
+  EXPECT_TRUE(says(error_of([&] { SpikingTrainer(settings, split, Machine::host(1)); }),
+                   "recording 0 has the current 1.5"));
 }
 
 TEST(SpikingTrainer, RefusesImpossibleSettings) {
   const auto error = [](auto change) {
     SpikingTrainingSettings settings = settings_of(SpikingLoss::last, 1);
     change(settings);
-    return error_of<UsageError>([&] { SpikingTrainer(settings, recordings(), 1); });
+    return error_of<UsageError>([&] { SpikingTrainer(settings, recordings(), Machine::host(1)); });
   };
   using S = SpikingTrainingSettings;
   EXPECT_TRUE(says(error([](S& s) { s.hidden = {}; }), "no hidden layers"));
@@ -213,8 +228,8 @@ TEST(SpikingTrainer, DivergenceIsAnError) {
   settings.optimizer = OptimizerKind::sgd;
   settings.rate = 3e38;
   settings.loss = SpikingLoss::mean;
-  EXPECT_TRUE(
-      says(error_of([&] { SpikingTrainer(settings, recordings(), 1).train(); }), "training diverged"));
+  EXPECT_TRUE(says(error_of([&] { SpikingTrainer(settings, recordings(), Machine::host(1)).train(); }),
+                   "training diverged"));
 }
 
 TEST(SpikingSchedules, HalveTheirDistance) {
@@ -255,152 +270,133 @@ TEST(Digits, AddUpToTheCurrents) {
   EXPECT_TRUE(std::ranges::is_sorted(spikes.spikes(0)));
 }
 
-TEST(Digits, WeightsAreTied) {
-  const std::vector<float> weights = {1, -2, 255, 0.5F};
-  std::vector<float> digits, back;
-  expand(weights, 2, digits);
-  ASSERT_EQ(digits.size(), 4u * kDigits);
-  EXPECT_FLOAT_EQ(digits[0], 128.0F / 255);
-  EXPECT_FLOAT_EQ(digits[2 * 7 + 1], -2.0F / 255);
-  EXPECT_FLOAT_EQ(digits[2 * 15], 1);
-  // The transpose of expand().
-  std::vector<float> gradients(digits.size());
-  base::RandomStream(1).fill_symmetric(gradients);
-  reduce(gradients, 2, back);
-  const double a = std::inner_product(gradients.begin(), gradients.end(), digits.begin(), 0.0),
-               b = std::inner_product(back.begin(), back.end(), weights.begin(), 0.0);
-  EXPECT_NEAR(a, b, 1e-4 * std::abs(a));
-}
-
-/// A network of fixed spikes: its loss is smooth in the readout's weights.
+/// A network of fixed spikes, in float64: its results beside their definitions.
 class LossTest : public testing::TestWithParam<SpikingLoss> {
  protected:
-  static constexpr uint32_t kSteps = 15, kBatch = 3, kInputs = 6, kHidden = 20, kClasses = 4;
+  static constexpr SpikingData kData{.steps = 15, .units = 6, .classes = 4, .capacity = 6};
+  static constexpr uint32_t kBatch = 3, kHidden = 20;
 
-  LossTest()
-      : settings_{.hidden = {kHidden}, .loss = GetParam()},
-        layers_(layers_of(settings_, kInputs, kClasses)),
-        network_(layers_, kSteps, kBatch, {.threads = 1}),
-        output_(GetParam(), network_),
-        ids_(size_t{kSteps} * kBatch * kInputs),
-        num_(size_t{kSteps} * kBatch * 2) {
+  LossTest() {
+    settings_.hidden = {kHidden};
+    settings_.loss = GetParam();
+    settings_.batch = kBatch;
+    settings_.optimizer = OptimizerKind::sgd;
     base::RandomSequence random{base::RandomStream(5)};
-    for (size_t list = 0; list < size_t{kSteps} * kBatch; ++list) {
-      for (uint16_t i = 0; i < kInputs; ++i)
-        if (random.below(3) == 0) ids_[list * kInputs + num_[2 * list]++] = i;
-      num_[2 * list + 1] = num_[2 * list];
+    for (uint32_t list = 0; list < kData.steps * kBatch; ++list) {
+      std::vector<double> fired;
+      for (uint32_t i = 0; i < kData.units; ++i)
+        if (random.below(3) == 0) fired.push_back(i);
+      inputs_[kSpikeNum].insert(inputs_[kSpikeNum].end(), 2, static_cast<double>(fired.size()));
+      fired.resize(kData.capacity);
+      inputs_[kSpikeIds].insert(inputs_[kSpikeIds].end(), fired.begin(), fired.end());
     }
-    for (const SpikingLayer& layer : layers_)
-      for (const SpikingParameter& p : parameters_of(layer)) {
-        auto& values = values_.emplace_back(p.elements(), p.name == "decay" ? 0.9F : 1.0F);
-        if (p.rows > 1) {
-          base::RandomStream(6, static_cast<uint32_t>(values_.size())).fill_normal(values);
-          for (float& w : values) w *= 0.7F;
-          gradients_.emplace_back(p.elements());
-        }
-      }
+    for (const uint32_t label : labels_) {
+      inputs_[kLabels].push_back(label);
+      for (uint32_t c = 0; c < kData.classes; ++c) inputs_[kTargetRates].push_back(c == label ? 0.8 : 0.2);
+    }
+    inputs_[kGradientThreshold] = {-std::numeric_limits<float>::infinity()};
+    inputs_[kMostListed] = {double{~uint32_t{0}}};
+    inputs_[kListStep] = {0};
+    inputs_["rate"] = {1};
   }
 
-  double loss() {
-    std::vector<const float*> parameters;
-    for (const auto& value : values_) parameters.push_back(value.data());
-    network_.forward({ids_.data(), num_.data(), kInputs}, parameters);
-    output_.read(network_);
-    return output_.evaluate(labels_).loss / kBatch;
+  /// Runs a graph, which changes the state if it trains.
+  model::WideArrays run(const model::Graph& graph) {
+    if (state_.empty())
+      for (const auto& [name, values] : initial_state(graph)) {
+        state_[name] = {values.begin(), values.end()};
+        for (double& value : state_[name]) value *= 2;  // so that neurons fire
+      }
+    model::WideArrays taken = inputs_;
+    std::erase_if(taken, [&](const auto& array) { return !graph.contains(array.first); });
+    return evaluate(graph, taken, state_);
+  }
+  model::WideArrays run() { return run(spiking_evaluation_graph(settings_, kData, true)); }
+
+  /// Of what is read from the last layer.
+  double definition(const std::vector<double>& logits) const {
+    double loss = 0;
+    for (uint32_t b = 0; b < kBatch; ++b) {
+      const double* row = &logits[size_t{b} * kData.classes];
+      double sum = 0, squares = 0;
+      for (uint32_t c = 0; c < kData.classes; ++c) {
+        sum += std::exp(row[c]);
+        squares += std::pow(row[c] / kData.steps - (c == labels_[b] ? 0.8 : 0.2), 2) / kData.classes;
+      }
+      loss += GetParam() == SpikingLoss::rate ? squares : std::log(sum) - row[labels_[b]];
+    }
+    return loss / kBatch;
+  }
+
+  /// In how many steps the neurons of a layer fired [batch, neurons].
+  std::vector<double> counts_of(const model::WideArrays& found, size_t layer, uint32_t neurons) const {
+    const auto &ids = found.at(value_name(layer, "ids")), &num = found.at(value_name(layer, "num"));
+    std::vector<double> counts(size_t{kBatch} * neurons);
+    for (size_t list = 0; list < num.size() / 2; ++list)
+      for (size_t i = 0; i < num[2 * list]; ++i)
+        counts[list % kBatch * neurons + static_cast<size_t>(ids[list * neurons + i])] += 1;
+    return counts;
   }
 
   SpikingTrainingSettings settings_;
-  std::vector<SpikingLayer> layers_;
-  SpikingNetwork network_;
-  SpikingOutput output_;
-  std::vector<uint16_t> ids_;
-  std::vector<uint32_t> num_;
-  std::vector<std::vector<float>> values_, gradients_;
+  model::WideArrays inputs_, state_;
   const std::vector<uint32_t> labels_ = {1, 3, 0};
 };
 
-// The penalty as a function of the numbers of spikes, by differences.
-TEST_P(LossTest, PenaltiesAreThoseOfRates) {
-  loss();
-  ActivityPenalty penalty(3, 0.1, network_);
-  const double value = penalty.evaluate(network_);
-  const SpikeLists lists = network_.spikes(0);
-  std::vector<double> counts(size_t{kBatch} * kHidden);
-  for (size_t list = 0; list < size_t{kSteps} * kBatch; ++list)
-    for (uint32_t i = 0; i < lists.num[2 * list]; ++i)
-      counts[list % kBatch * kHidden + lists.ids[list * lists.capacity + i]] += 1;
-  const auto of = [&] {
-    double sum = 0;
-    for (const double count : counts) sum += std::pow(std::max(0.0, count / kSteps - 0.1), 2);
-    return 3 * sum / static_cast<double>(counts.size());
-  };
-  EXPECT_NEAR(value, of(), 1e-6);
-  const std::vector<const float*> gradients = penalty.gradients(network_);
-  ASSERT_EQ(gradients.size(), 1u);
-  for (size_t list = 0; list < size_t{kSteps} * kBatch; list += 4)
-    for (uint32_t i = 0; i < lists.num[2 * list + 1]; ++i) {
-      double& count = counts[list % kBatch * kHidden + lists.ids[list * lists.capacity + i]];
-      const double before = count, step = 1e-3;
-      count = before + step;
-      const double above = of();
-      count = before - step;
-      const double below = of();
-      count = before;
-      EXPECT_NEAR(gradients[0][list * lists.capacity + i], (above - below) / (2 * step), 1e-6);
+TEST_P(LossTest, IsThatOfItsDefinition) {
+  const model::WideArrays found = run();
+  const std::vector<double>& logits = found.at(kLogits);
+  std::vector<double> expected;
+  if (output_spikes(settings_)) {
+    expected = counts_of(found, 1, kData.classes);
+  } else {
+    const std::vector<double>& u = found.at(kPotentials);
+    const size_t row = size_t{kBatch} * kData.classes;
+    for (size_t i = 0; i < row; ++i) {
+      double most = u[i], sum = 0;
+      for (size_t t = 0; t < kData.steps; ++t) {
+        most = std::max(most, u[t * row + i]);
+        sum += u[t * row + i];
+      }
+      expected.push_back(GetParam() == SpikingLoss::last      ? u[(kData.steps - 1) * row + i]
+                         : GetParam() == SpikingLoss::maximum ? most
+                                                              : sum / kData.steps);
     }
+  }
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(logits[i], expected[i], 1e-9) << i;
+  EXPECT_GT(*std::ranges::max_element(logits), 0);
+  EXPECT_NEAR(run(spiking_training_graph(settings_, kData)).at(kLoss)[0], definition(logits), 1e-6);
 }
 
-TEST_P(LossTest, GradientsAreThoseOfTheLoss) {
-  loss();
-  if (output_spikes(settings_)) {
-    // Of the numbers of spikes, by differences of the loss as a function of them.
-    const float* upstream = output_.gradient(network_, labels_);
-    const SpikeLists lists = network_.spikes(1);
-    std::vector<double> counts(size_t{kBatch} * kClasses);
-    for (size_t i = 0; i < counts.size(); ++i) counts[i] = output_.logits()[i];
-    const auto loss_of = [&](uint32_t b) {
-      double sum = 0, most = *std::max_element(&counts[b * kClasses], &counts[b * kClasses] + kClasses),
-             squares = 0;
-      for (uint32_t c = 0; c < kClasses; ++c) {
-        sum += std::exp(counts[b * kClasses + c] - most);
-        squares += std::pow(counts[b * kClasses + c] / kSteps - (c == labels_[b] ? 0.8 : 0.2), 2) / kClasses;
-      }
-      return GetParam() == SpikingLoss::rate ? squares
-                                             : std::log(sum) + most - counts[b * kClasses + labels_[b]];
+TEST_P(LossTest, PenaltiesAreThoseOfRates) {
+  double penalty = 0;
+  const model::WideArrays found = run();
+  for (const double count : counts_of(found, 0, kHidden))
+    penalty += 3 * std::pow(std::max(0.0, count / kData.steps - 0.1), 2) / (kBatch * kHidden);
+  settings_.activity_penalty = 3;
+  settings_.activity_cap = 0.1;
+  EXPECT_GT(penalty, 0.01);
+  EXPECT_NEAR(run(spiking_training_graph(settings_, kData)).at(kLoss)[0],
+              definition(found.at(kLogits)) + penalty, 1e-6);
+}
+
+/// In the readout's weights; gradients of spikes are surrogates.
+class SmoothLossTest : public LossTest {};
+
+TEST_P(SmoothLossTest, GradientsAreThoseOfTheLoss) {
+  (void)run();
+  const model::WideArrays before = state_;
+  (void)run(spiking_training_graph(settings_, kData));
+  const std::string name = value_name(1, "weight");
+  const model::WideArrays after = std::exchange(state_, before);
+  for (size_t i = 0; i < before.at(name).size(); i += 7) {
+    const auto loss_at = [&](double change) {
+      state_[name][i] = before.at(name)[i] + change;
+      return definition(run().at(kLogits));
     };
-    double total = 0;
-    for (uint32_t b = 0; b < kBatch; ++b) total += loss_of(b) / kBatch;
-    EXPECT_NEAR(total, loss(), 1e-6);
-    for (size_t list = 0; list < size_t{kSteps} * kBatch; ++list)
-      for (uint32_t i = 0; i < lists.num[2 * list + 1]; ++i) {
-        const auto b = static_cast<uint32_t>(list % kBatch);
-        double& count = counts[b * kClasses + lists.ids[list * lists.capacity + i]];
-        const double before = count, step = 1e-4;
-        count = before + step;
-        const double above = loss_of(b);
-        count = before - step;
-        const double below = loss_of(b);
-        count = before;
-        EXPECT_NEAR(upstream[list * lists.capacity + i], (above - below) / (2 * step) / kBatch, 1e-6);
-      }
-    return;
-  }
-  std::vector<const float*> parameters;
-  std::vector<float*> gradients;
-  for (const auto& value : values_) parameters.push_back(value.data());
-  for (auto& gradient : gradients_) gradients.push_back(gradient.data());
-  network_.gradients({ids_.data(), num_.data(), kInputs}, parameters, output_.gradient(network_, labels_),
-                     gradients);
-  std::vector<float>& readout = values_[3];
-  ASSERT_EQ(readout.size(), size_t{kHidden} * kClasses);
-  for (size_t i = 0; i < readout.size(); i += 7) {
-    const float before = readout[i], step = 1e-2F;
-    readout[i] = before + step;
-    const double above = loss();
-    readout[i] = before - step;
-    const double below = loss();
-    readout[i] = before;
-    EXPECT_NEAR(gradients_[1][i], (above - below) / (2 * double{step}), 2e-3) << i;
+    const double slope = (loss_at(1e-3) - loss_at(-1e-3)) / 2e-3;
+    loss_at(0);
+    EXPECT_NEAR(before.at(name)[i] - after.at(name)[i], slope, 1e-4 + 1e-3 * std::abs(slope)) << i;
   }
 }
 
@@ -408,6 +404,32 @@ INSTANTIATE_TEST_SUITE_P(, LossTest,
                          testing::Values(SpikingLoss::spikes, SpikingLoss::last, SpikingLoss::maximum,
                                          SpikingLoss::mean, SpikingLoss::rate),
                          [](const auto& of) { return std::string(name_of(of.param)); });
+INSTANTIATE_TEST_SUITE_P(, SmoothLossTest,
+                         testing::Values(SpikingLoss::last, SpikingLoss::maximum, SpikingLoss::mean),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
+
+// Units 8f to 8f + 7 that all fire are a current of 1.
+TEST(Digits, ShareTheWeightsOfTheirCurrent) {
+  const SpikingTrainingSettings settings{.hidden = {5}, .loss = SpikingLoss::last, .batch = 1};
+  const auto potentials = [&](uint32_t units, bool has_digits) {
+    const SpikingData data{
+        .steps = 1, .units = units, .classes = 3, .capacity = units, .has_digits = has_digits};
+    const model::Graph graph = spiking_evaluation_graph(settings, data);
+    model::WideArrays state, inputs = {{kSpikeNum, {double(units), double(units)}},
+                                       {kGradientThreshold, {0}},
+                                       {kMostListed, {1000}},
+                                       {kListStep, {0}}};
+    for (uint32_t i = 0; i < units; ++i) inputs[kSpikeIds].push_back(i);
+    for (const auto& [name, values] : initial_state(graph)) {
+      EXPECT_EQ(values.size(), name == value_name(0, "weight") ? 2u * 5 : 5u * 3) << name;
+      state[name] = std::vector<double>(values.size(), name == value_name(0, "weight") ? 0.75 : 1);
+    }
+    return evaluate(graph, inputs, state).at(kLogits);
+  };
+  const std::vector<double> digits = potentials(2 * kDigits, true), currents = potentials(2, false);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(digits[i], currents[i], 1e-5);
+  EXPECT_GT(currents[0], 0);
+}
 
 }  // namespace
 }  // namespace train

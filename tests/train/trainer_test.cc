@@ -8,16 +8,16 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <random>
 
+#include "io/files.h"
 #include "support/error_of.h"
 
 namespace tessera {
 namespace {
 
+using test::content_of;
 using test::error_of;
 using test::says;
 
@@ -75,11 +75,6 @@ TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
 const ImageSplit& images() {
   static const ImageSplit set = synthetic_images(2000, 500, 1, kShape);
   return set;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// The same name in the process of a death test.
@@ -160,7 +155,7 @@ TEST_P(TrainerTest, ResumesBitIdenticallyOnAnyNumberOfThreads) {
           {.checkpoint = broken, .progress = [&](const TrainingProgress& now) { return now.step < stop; }});
     }
     EXPECT_TRUE(same_numbers(result, expected));
-    EXPECT_TRUE(contents(broken) == contents(whole)) << threads << " threads";
+    EXPECT_TRUE(content_of(broken) == content_of(whole)) << threads << " threads";
   }
   std::filesystem::remove(whole);
   std::filesystem::remove(broken);
@@ -193,7 +188,7 @@ TEST(TrainerDeathTest, ContinuesFromTheLastCheckpointWhenKilled) {
   resumed.train({.checkpoint = killed});
   Trainer uninterrupted(settings, images(), Machine::host(2));
   uninterrupted.train({.checkpoint = whole});
-  EXPECT_TRUE(contents(killed) == contents(whole));
+  EXPECT_TRUE(content_of(killed) == content_of(whole));
   std::filesystem::remove(whole);
   std::filesystem::remove(killed);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -214,41 +215,19 @@ def _gelu(call: Call, x: Value, *, approximate: str = "none") -> Value:
     return ops.gelu(x)
 
 
-@handles("add.Tensor", "add.Scalar")
-def _add(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
-    return a + (b if alpha == 1 else b * alpha)  # type: ignore[no-any-return]
+def _of_two(function: Callable[[Any, Any], Any]) -> Handler:
+    """Of two values, or a value and a number; the second one times alpha, where an operator has that."""
+    return lambda call, a, b, alpha=1: function(a, b if alpha == 1 else b * alpha)
 
 
-@handles("sub.Tensor", "sub.Scalar")
-def _sub(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
-    return a - (b if alpha == 1 else b * alpha)  # type: ignore[no-any-return]
-
-
-@handles("rsub.Tensor", "rsub.Scalar")
-def _rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
-    return b - (a if alpha == 1 else a * alpha)  # type: ignore[no-any-return]
-
-
-@handles("mul.Tensor", "mul.Scalar")
-def _mul(call: Call, a: Any, b: Any) -> Value:
-    return a * b  # type: ignore[no-any-return]
-
-
-@handles("div.Tensor", "div.Scalar")
-def _div(call: Call, a: Any, b: Any) -> Value:
-    return a / b  # type: ignore[no-any-return]
-
-
-@handles("maximum.default")
-def _maximum(call: Call, a: Value, b: Value) -> Value:
-    return ops.maximum(a, b)
-
-
-@handles("minimum.default")
-def _minimum(call: Call, a: Value, b: Value) -> Value:
-    return ops.minimum(a, b)
-
-
+for _kind in ("Tensor", "Scalar"):
+    HANDLERS[f"aten.add.{_kind}"] = _of_two(operator.add)
+    HANDLERS[f"aten.sub.{_kind}"] = _of_two(operator.sub)
+    HANDLERS[f"aten.rsub.{_kind}"] = lambda call, a, b, alpha=1: _of_two(operator.sub)(call, b, a, alpha)
+    HANDLERS[f"aten.mul.{_kind}"] = _of_two(operator.mul)
+    HANDLERS[f"aten.div.{_kind}"] = _of_two(operator.truediv)
+for _name in ("maximum", "minimum"):
+    HANDLERS[f"aten.{_name}.default"] = _of_two(getattr(ops, _name))
 @handles("clamp.default", "hardtanh.default", "clamp_min.default")
 def _clamp(call: Call, x: Value, least: float | None = None, most: float | None = None) -> Value:
     if least is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -144,54 +144,31 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
     return apply("linear", x, weight) if bias is None else apply("linear", x, weight, bias)
 
 
-def relu(x: Value) -> Value:
-    """max(x, 0)."""
-    return apply("relu", x)
+class Elementwise(Protocol):
+    """An operation on each element of a value."""
+
+    def __call__(self, x: Value) -> Value: ...
 
 
-def gelu(x: Value) -> Value:
-    """The exact form (Hendrycks & Gimpel 2016)."""
-    return apply("gelu", x)
+def _elementwise(name: str, meaning: str) -> Elementwise:
+    def function(x: Value) -> Value:
+        return apply(name, x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = meaning
+    return function
 
 
-def tanh(x: Value) -> Value:
-    """Hyperbolic tangent."""
-    return apply("tanh", x)
-
-
-def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x))."""
-    return apply("sigmoid", x)
-
-
-def exp(x: Value) -> Value:
-    """Exponential."""
-    return apply("exp", x)
-
-
-def log(x: Value) -> Value:
-    """Natural logarithm."""
-    return apply("log", x)
-
-
-def sqrt(x: Value) -> Value:
-    """Square root."""
-    return apply("sqrt", x)
-
-
-def square(x: Value) -> Value:
-    """x²."""
-    return apply("square", x)
-
-
-def abs(x: Value) -> Value:
-    """|x|."""
-    return apply("abs", x)
-
-
-def reciprocal(x: Value) -> Value:
-    """1 / x."""
-    return apply("reciprocal", x)
+relu = _elementwise("relu", "max(x, 0).")
+gelu = _elementwise("gelu", "The exact form (Hendrycks & Gimpel 2016).")
+tanh = _elementwise("tanh", "Hyperbolic tangent.")
+sigmoid = _elementwise("sigmoid", "1 / (1 + exp(-x)).")
+exp = _elementwise("exp", "Exponential.")
+log = _elementwise("log", "Natural logarithm.")
+sqrt = _elementwise("sqrt", "Square root.")
+square = _elementwise("square", "x².")
+abs = _elementwise("abs", "|x|.")
+reciprocal = _elementwise("reciprocal", "1 / x.")
 
 
 def maximum(a: Value, b: Value) -> Value:

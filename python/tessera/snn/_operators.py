@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from tessera import _tessera
-from tessera._autograd import differentiable
-from tessera._operators import library, refuse_device
+from tessera._operators import implement, library
 
 _NEURON = (
     "bool spikes, bool synaptic, str reset, str reset_gradient, bool fires_at_threshold, str surrogate, float slope, "
@@ -183,12 +182,5 @@ def _no_second(ctx: Any, *gradients: Tensor) -> Any:
     raise RuntimeError("spiking neurons have no second derivatives: surrogate gradients are not derivatives")
 
 
-for _name, _cpu, _fake, _prepare, _derivative in (
-    ("spiking_neurons", _forward_cpu, _forward_fake, _setup, _backward),
-    ("spiking_neurons_backward", _backward_cpu, _backward_fake, _no_setup, _no_second),
-):
-    library.impl(_name, _cpu, "CPU")
-    library.impl(_name, refuse_device, "CUDA")
-    torch.library.register_fake(f"tessera::{_name}", _fake, lib=library)
-    _operator = getattr(torch.ops.tessera, _name).default
-    library.impl(_name, differentiable(_operator, _cpu, _prepare, _derivative), "Autograd", with_keyset=True)
+implement("spiking_neurons", _forward_cpu, _forward_fake, _setup, _backward)
+implement("spiking_neurons_backward", _backward_cpu, _backward_fake, _no_setup, _no_second)

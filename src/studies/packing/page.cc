@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "report/chart.h"
 #include "studies/packing/study.h"
@@ -19,20 +20,26 @@ const report::PackResult* find(const Study& study, std::string_view algorithm, u
   return nullptr;
 }
 
-Html lengths_chart(const Study& study) {
+/// How many `things` there are of each size from 1.
+Html counts_chart(const char* title, const char* note, const char* x_label, const char* things,
+                  std::span<const uint64_t> counts, const char* unit) {
   report::ColumnChart chart;
-  chart.frame.title = "Lengths";
-  chart.frame.note = "Sequences of each length before packing.";
-  chart.x_label = "tokens";
-  chart.y.label = "sequences";
-  chart.categories = {{"sequences"}};
-  const std::vector<uint64_t>& counts = study.histogram.counts;
+  chart.frame.title = title;
+  chart.frame.note = note;
+  chart.x_label = x_label;
+  chart.y.label = things;
+  chart.categories = {{things}};
   chart.first = 1;
-  for (size_t length = 1; length < counts.size(); ++length)
+  for (size_t size = 1; size < counts.size(); ++size)
     chart.columns.push_back(
-        {{static_cast<double>(counts[length])},
-         fmt::format("{} sequences of {} tokens", report::count_text(counts[length]), length)});
+        {{static_cast<double>(counts[size])},
+         fmt::format("{} {} of {}{}", report::count_text(counts[size]), things, size, unit)});
   return report::chart(chart);
+}
+
+Html lengths_chart(const Study& study) {
+  return counts_chart("Lengths", "Sequences of each length before packing.", "tokens", "sequences",
+                      study.histogram.counts, " tokens");
 }
 
 /// Efficiency over depth; unlimited depth is at the right, after the largest.
@@ -77,50 +84,18 @@ Html efficiency_chart(const Study& study) {
 Html depths_chart(const Study& study) {
   const report::PackResult* best = find(study, "best", 0);
   if (best == nullptr) return {};
-  report::ColumnChart chart;
-  chart.frame.title = "Sequences per pack";
-  chart.frame.note = "Packs of the best packing without a limit, by the number of their sequences.";
-  chart.x_label = "sequences per pack";
-  chart.y.label = "packs";
-  chart.categories = {{"packs"}};
-  chart.first = 1;
-  for (size_t depth = 1; depth < best->depths.size(); ++depth)
-    chart.columns.push_back({{static_cast<double>(best->depths[depth])},
-                             fmt::format("{} packs of {}", report::count_text(best->depths[depth]), depth)});
-  return report::chart(chart);
+  return counts_chart("Sequences per pack",
+                      "Packs of the best packing without a limit, by the number of their sequences.",
+                      "sequences per pack", "packs", best->depths, "");
 }
 
 Html results_table(const Study& study) {
-  using Align = report::RichTable::Align;
-  report::RichTable table({{"algorithm", Align::left},
-                           {"depth"},
-                           {"packs"},
-                           {"published"},
-                           {"efficiency"},
-                           {"published"},
-                           {"factor"},
-                           {"published"},
-                           {"lower bound"},
-                           {"gap"},
-                           {"time"},
-                           {"speed-up, published"}});
+  std::vector<report::RichTable::Column> columns = {{"algorithm", report::RichTable::Align::left}};
+  for (const std::string& heading : table_head()) columns.push_back({heading});
+  report::RichTable table(std::move(columns));
   for (const Reproduced& row : study.rows) {
-    const report::PackResult& r = row.ours;
-    const Published p = row.published.value_or(Published{});
-    const auto cell = [](const std::optional<double>& value, auto show) {
-      return value ? show(*value) : std::string();
-    };
-    table.add({r.algorithm, r.max_per_pack == 0 ? "any" : std::to_string(r.max_per_pack),
-               report::count_text(r.packs),
-               cell(p.packs, [](double v) { return report::count_text(static_cast<uint64_t>(v)); }),
-               fmt::format("{:.3f} %", 100 * r.efficiency()),
-               cell(p.efficiency, [](double v) { return fmt::format("{:.2f} %", 100 * v); }),
-               fmt::format("{:.3f}", r.packing_factor()),
-               cell(p.packing_factor, [](double v) { return fmt::format("{:.3f}", v); }),
-               report::count_text(r.lower_bound), r.gap() == 0 ? "optimal" : report::count_text(r.gap()),
-               report::value_text(r.seconds, report::Unit::seconds),
-               cell(p.speedup, [](double v) { return fmt::format("{:.3f}", v); })},
-              r.algorithm == "best");
+    const std::vector<std::string> words = row_of(row, true);
+    table.add({words.begin(), words.end()}, row.ours.algorithm == "best");
   }
   return table.html();
 }

@@ -4,10 +4,11 @@
 #include <tessera/packing.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
+#include "report/axis.h"
 #include "report/table.h"
+#include "studies/common/json.h"
 
 namespace tessera::studies::packing {
 namespace {
@@ -53,16 +54,9 @@ std::vector<Algorithm> algorithms_at(uint32_t depth) {
   return algorithms;
 }
 
-std::string depth_text(uint32_t depth) { return depth == 0 ? "any" : std::to_string(depth); }
-
 template <class T>
 std::string or_empty(const std::optional<T>& value, fmt::format_string<const T&> format) {
   return value ? fmt::format(format, *value) : std::string();
-}
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
 ordered_json json_of(const std::optional<Published>& row) {
@@ -93,7 +87,7 @@ Study reproduce(const Task& task, const std::string& data_folder, double time_li
     const size_t first = study.rows.size();
     uint64_t bound = 0;
     for (const Algorithm algorithm : algorithms_at(depth)) {
-      told(fmt::format("{}, depth {}, {}", task.name, depth_text(depth), name_of(algorithm)));
+      told(fmt::format("{}, depth {}, {}", task.name, report::depth_text(depth), name_of(algorithm)));
       pack::Options options;
       options.algorithm = algorithm;
       options.max_per_pack = depth;
@@ -112,19 +106,34 @@ Study reproduce(const Task& task, const std::string& data_folder, double time_li
   return study;
 }
 
+std::vector<std::string> table_head() {
+  return {"depth",     "packs",       "published", "efficiency", "published",          "factor",
+          "published", "lower bound", "gap",       "time",       "speed-up, published"};
+}
+
+std::vector<std::string> row_of(const Reproduced& row, bool on_page) {
+  const report::PackResult& r = row.ours;
+  const Published p = row.published.value_or(Published{});
+  const auto count = [&](uint64_t n) { return on_page ? report::count_text(n) : std::to_string(n); };
+  return {r.algorithm,
+          report::depth_text(r.max_per_pack),
+          count(r.packs),
+          p.packs ? count(static_cast<uint64_t>(*p.packs)) : "",
+          fmt::format("{:.3f} %", 100 * r.efficiency()),
+          p.efficiency ? fmt::format("{:.2f} %", 100 * *p.efficiency) : "",
+          fmt::format("{:.3f}", r.packing_factor()),
+          or_empty(p.packing_factor, "{:.3f}"),
+          count(r.lower_bound),
+          on_page && r.gap() == 0 ? "optimal" : count(r.gap()),
+          on_page ? report::value_text(r.seconds, report::Unit::seconds) : report::seconds_text(r.seconds),
+          or_empty(p.speedup, "{:.3f}")};
+}
+
 std::string text(const Study& study) {
-  report::Table table({study.name, "depth", "packs", "published", "efficiency", "published", "factor",
-                       "published", "lower bound", "gap", "time", "speed-up, published"});
-  for (const Reproduced& row : study.rows) {
-    const report::PackResult& r = row.ours;
-    const Published p = row.published.value_or(Published{});
-    table.add({r.algorithm, depth_text(r.max_per_pack), std::to_string(r.packs), or_empty(p.packs, "{:.0f}"),
-               fmt::format("{:.3f} %", 100 * r.efficiency()),
-               p.efficiency ? fmt::format("{:.2f} %", 100 * *p.efficiency) : "",
-               fmt::format("{:.3f}", r.packing_factor()), or_empty(p.packing_factor, "{:.3f}"),
-               std::to_string(r.lower_bound), std::to_string(r.gap()), report::seconds_text(r.seconds),
-               or_empty(p.speedup, "{:.3f}")});
-  }
+  std::vector<std::string> head = table_head();
+  head.insert(head.begin(), study.name);
+  report::Table table(std::move(head));
+  for (const Reproduced& row : study.rows) table.add(row_of(row, false));
   return table.text();
 }
 
@@ -137,10 +146,10 @@ std::string csv(const std::vector<Study>& studies) {
       const report::PackResult& r = row.ours;
       const Published p = row.published.value_or(Published{});
       out += fmt::format("{},{},{},{},{:.6f},{:.4f},{},{},{},{:.6f},{},{},{},{}\n", study.name,
-                         depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(), r.packing_factor(),
-                         r.padding(), r.lower_bound, r.gap(), r.seconds, or_empty(p.packs, "{:.0f}"),
-                         or_empty(p.efficiency, "{}"), or_empty(p.packing_factor, "{}"),
-                         or_empty(p.speedup, "{}"));
+                         report::depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(),
+                         r.packing_factor(), r.padding(), r.lower_bound, r.gap(), r.seconds,
+                         or_empty(p.packs, "{:.0f}"), or_empty(p.efficiency, "{}"),
+                         or_empty(p.packing_factor, "{}"), or_empty(p.speedup, "{}"));
     }
   return out;
 }

@@ -48,6 +48,10 @@ const std::vector<Task>& tasks();
 Study reproduce(const Task& task, const std::string& data_folder, double time_limit,
                 const std::function<void(const std::string&)>& told);
 
+/// The columns of the table after its name, and a row of it, in the style of the terminal or of a page.
+std::vector<std::string> table_head();
+std::vector<std::string> row_of(const Reproduced& row, bool on_page);
+
 /// All rows as CSV, as JSON, and as one page with charts.
 std::string csv(const std::vector<Study>& studies);
 std::string json(const std::vector<Study>& studies);

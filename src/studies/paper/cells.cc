@@ -4,9 +4,16 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
+#include <thread>
 
+#include "machine/host/detect.h"
 #include "studies/common/json.h"
 
 namespace tessera::studies {
@@ -25,19 +32,149 @@ Result result_of(const ordered_json& json) {
   return r;
 }
 
-std::string name_of(const Task& task) { return fmt::format("{}: {}", task.section, task.cell.name); }
-
-/// None if it fails, which is reported.
-std::optional<Result> try_to_run(const Task& task, const Setting& setting, RunProgress& progress) {
-  try {
-    return task.cell.run(setting);
-  } catch (const Error& e) {
-    progress.tell(fmt::format("{}: {}", name_of(task), e.what()));
-  } catch (const std::bad_alloc&) {
-    progress.tell(fmt::format("{}: out of memory; try --threads 1", name_of(task)));
-  }
-  return std::nullopt;
+std::string name_of(const Task& task) {
+  return task.section.empty() ? task.cell.name : fmt::format("{}: {}", task.section, task.cell.name);
 }
+
+/// The tasks of a series, or a single one.
+struct Series {
+  std::vector<const Task*> tasks{};
+  double seconds = 0;  ///< of those that the store lacks
+
+  bool takes(const Task& task) const {
+    return !task.cell.series.empty() && tasks.front()->cell.series == task.cell.series;
+  }
+};
+
+/// What the store lacks, longest first, so that no thread starts a long one at the end.
+std::vector<Series> series_of(const std::vector<Task>& tasks, const Store& store) {
+  std::vector<Series> all;
+  for (const Task& task : tasks) {
+    if (all.empty() || !all.back().takes(task)) all.emplace_back();
+    all.back().tasks.push_back(&task);
+    if (store.find(task.section, task.cell.name) == nullptr) all.back().seconds += task.cell.seconds;
+  }
+  std::erase_if(all, [](const Series& series) { return series.seconds == 0; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Series& a, const Series& b) { return a.seconds > b.seconds; });
+  return all;
+}
+
+/// Calls work(i, stopped) for each i < count, in this order, on `threads` threads. `stopped` becomes true
+/// when one call throws; no other begins then, and the exception is thrown again.
+void run_parallel(size_t count, uint32_t threads,
+                  const std::function<void(size_t, const std::atomic<bool>& stopped)>& work) {
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> stopped = false;
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work_on = [&] {
+    for (size_t i = next++; i < count && !stopped; i = next++) try {
+        work(i, stopped);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        stopped = true;
+      }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (uint32_t t = 1; t < threads; ++t) others.emplace_back(work_on);
+    work_on();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+class Run {
+ public:
+  Run(const Request& request, const machine::Machine& machine, const std::vector<Task>& tasks, Store& store,
+      Watcher& watcher)
+      : setting_{machine, request.verify, request.threads},
+        store_(store),
+        todo_(series_of(tasks, store)),
+        seconds_(std::accumulate(todo_.begin(), todo_.end(), 0.0,
+                                 [](double sum, const Series& s) { return sum + s.seconds; })),
+        watcher_(watcher) {}
+
+  size_t operator()() {
+    run_parallel(todo_.size(), threads(),
+                 [this](size_t i, const std::atomic<bool>& stopped) { run(todo_[i], stopped); });
+    return failed_;
+  }
+
+ private:
+  /// Several for modelled machines, one for measurements.
+  uint32_t threads() const {
+    if (setting_.on_host()) return 1;
+    return setting_.threads != 0 ? setting_.threads : machine::default_threads(machine::detect_host());
+  }
+
+  void run(const Series& series, const std::atomic<bool>& stopped) {
+    std::shared_ptr<void> shared;
+    Setting setting = setting_;
+    setting.shared = &shared;
+    std::string too_large;
+    for (const Task* task : series.tasks) {
+      if (stopped) return;
+      const Result* result = store_.find(task->section, task->cell.name);
+      if (result == nullptr) result = run(*task, setting, too_large);
+      if (result != nullptr && !result->fits && too_large.empty()) too_large = task->cell.extent;
+    }
+  }
+
+  /// Null if it fails, which is reported.
+  const Result* run(const Task& task, const Setting& setting, const std::string& too_large) {
+    begin(name_of(task));
+    std::optional<Result> result;
+    if (too_large.empty())
+      result = try_to_run(task, setting);
+    else
+      result = Result{.fits = false, .reason = fmt::format("not tried: {} does not fit", too_large)};
+    if (result) store_.add(task.section, task.cell.name, *result);
+    const bool wrong = result && result->verified == false;
+    if (wrong)
+      tell(fmt::format("{}: differs from float64 by {:.3g}, more than {:.3g}", name_of(task),
+                       result->max_rel_error.value_or(0), result->tolerance.value_or(0)));
+    finish(task.cell.seconds, !result || wrong);
+    return store_.find(task.section, task.cell.name);
+  }
+
+  std::optional<Result> try_to_run(const Task& task, const Setting& setting) {
+    try {
+      return task.cell.run(setting);
+    } catch (const Error& e) {
+      tell(fmt::format("{}: {}", name_of(task), e.what()));
+    } catch (const std::bad_alloc&) {
+      tell(fmt::format("{}: out of memory; try --threads 1", name_of(task)));
+    }
+    return std::nullopt;
+  }
+
+  void begin(const std::string& cell) {
+    const std::lock_guard lock(mutex_);
+    watcher_.progress(done_, cell, seconds_ > 0 ? done_seconds_ / seconds_ : 0);
+  }
+  void finish(double seconds, bool failed) {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    done_seconds_ += seconds;
+    failed_ += failed;
+  }
+  void tell(const std::string& message) {
+    const std::lock_guard lock(mutex_);
+    watcher_.complain(message);
+  }
+
+  const Setting setting_;
+  Store& store_;
+  const std::vector<Series> todo_;
+  const double seconds_;
+  std::mutex mutex_;  // guards the following
+  Watcher& watcher_;
+  size_t done_ = 0;
+  double done_seconds_ = 0;
+  size_t failed_ = 0;
+};
 
 }  // namespace
 
@@ -86,31 +223,7 @@ size_t missing(const std::vector<Task>& tasks, const Store& store) {
 
 size_t run(const Request& request, const machine::Machine& machine, const std::vector<Task>& tasks,
            Store& store, Watcher& watcher) {
-  std::vector<const Task*> todo;
-  double all = 0;
-  for (const Task& task : tasks) {
-    if (store.find(task.section, task.cell.name) != nullptr) continue;
-    todo.push_back(&task);
-    all += task.cell.seconds;
-  }
-  // Longest first, so that no thread starts a long one at the end.
-  std::stable_sort(todo.begin(), todo.end(),
-                   [](const Task* a, const Task* b) { return a->cell.seconds > b->cell.seconds; });
-  RunProgress progress(watcher, all);
-  const Setting setting{machine, request.verify, request.threads};
-  const auto work = [&](size_t i, const std::atomic<bool>&) {
-    const Task& task = *todo[i];
-    progress.begin(name_of(task));
-    const std::optional<Result> result = try_to_run(task, setting, progress);
-    if (result) store.add(task.section, task.cell.name, *result);
-    const bool wrong = result && result->verified == false;
-    if (wrong)
-      progress.tell(fmt::format("{}: differs from float64 by {:.3g}, more than {:.3g}", name_of(task),
-                                result->max_rel_error.value_or(0), result->tolerance.value_or(0)));
-    progress.finish(task.cell.seconds, !result || wrong);
-  };
-  run_parallel(todo.size(), threads_for_cells(machine, request.threads), work);
-  return progress.failed();
+  return Run(request, machine, tasks, store, watcher)();
 }
 
 }  // namespace tessera::studies

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "studies/common/result_file.h"
-#include "studies/common/run.h"
 #include "studies/paper/study.h"
 
 namespace tessera::studies {
@@ -35,7 +34,7 @@ class Store {
   ResultFile file_;  // after what it fills
 };
 
-/// A cell with the name of its section.
+/// A cell with the name of its section, if it has one.
 struct Task {
   std::string section;
   Cell cell;
@@ -46,6 +45,15 @@ std::vector<Task> tasks_of(const Paper& paper, const Request& request, const mac
 
 /// Cells that a store lacks.
 size_t missing(const std::vector<Task>& tasks, const Store& store);
+
+/// Is told how far a run is, by one thread at a time.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  /// `done` cells are finished, `fraction` of the work, and `next` begins.
+  virtual void progress(size_t done, const std::string& next, double fraction) = 0;
+  virtual void complain(const std::string& message) = 0;
+};
 
 /// Runs the cells that the store lacks: several at once if they are modelled, one after another if they are
 /// measured. Cells that fail are reported and not stored; returns their number. Throws what writing the store

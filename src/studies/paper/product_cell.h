@@ -5,6 +5,7 @@
 
 #include "ops/product_problem.h"
 #include "studies/paper/study.h"
+#include "studies/spmm/case.h"
 
 namespace tessera::studies {
 
@@ -25,6 +26,9 @@ struct ProductCase {
 /// sent from the host and the result fetched. A product of at most some 10^8 operations is executed and
 /// compared with float64 if the setting asks for it; on a host every one.
 Result run_product(const ProductCase& what, const Setting& setting);
+
+/// With "seconds", and on tiles "cycles".
+Result result_of(const spmm::SpmmResult& found);
 
 /// Enters "gflops" from "seconds", and "gflops_with_transfers" from "seconds_with_transfers" if there are
 /// any.

@@ -50,11 +50,11 @@ struct Request {
 /// What a cell found: numbers by name, such as "seconds" and "gflops".
 struct Result {
   bool fits = true;
-  std::string reason;  ///< why it does not fit
-  std::map<std::string, double> values;
-  std::optional<bool> verified;
-  std::optional<double> max_rel_error;
-  std::optional<double> tolerance;
+  std::string reason{};  ///< why it does not fit
+  std::map<std::string, double> values{};
+  std::optional<bool> verified{};
+  std::optional<double> max_rel_error{};
+  std::optional<double> tolerance{};
 
   std::optional<double> value(const std::string& name) const;
 };
@@ -64,6 +64,7 @@ struct Setting {
   const machine::Machine& machine;
   bool verify = false;
   uint32_t threads = 0;
+  std::shared_ptr<void>* shared = nullptr;  ///< what the cells of a series keep for the next
 
   bool on_host() const { return machine.kind == machine::Kind::host; }
 };
@@ -74,6 +75,10 @@ struct Cell {
   std::string name;
   double seconds = 0.1;  ///< about how long it takes: long ones start first
   std::function<Result(const Setting&)> run;
+  /// Successive cells of one series run one after another on one thread; those after one that does not fit
+  /// are not tried. "": alone.
+  std::string series{};
+  std::string extent{};  ///< by which the cells of a series grow: "n = 64"
 };
 
 /// A number of the paper beside ours. `least` and `most` bound ours / published where the model is meant to

@@ -169,12 +169,14 @@ std::string density_text(double density) {
                                                         : fmt::format("{:.4g}", density);
 }
 
-std::string name_of(const Cell& cell) {
-  const Operand& o = cell.operand;
-  const std::string sparse =
-      o.mode == Mode::dense ? "" : fmt::format(" b = {}, d = {}", o.block, density_text(o.density));
-  return fmt::format("{} {}{}, m = {}, n = {}", ops::name_of(o.precision), ops::name_of(o.mode), sparse,
-                     o.size, cell.n);
+std::string name_of(const Operand& o) {
+  const std::string kind = fmt::format("{} {}", ops::name_of(o.precision), ops::name_of(o.mode));
+  if (o.mode == Mode::dense) return fmt::format("{}, m = {}", kind, o.size);
+  std::string density = density_text(o.density);
+  if (!density.starts_with("1/")) density = fmt::format("{}", o.density);
+  return fmt::format("{} b = {}, d = {}, m = {}", kind, o.block, density, o.size);
 }
+
+std::string name_of(const Cell& cell) { return fmt::format("{}, n = {}", name_of(cell.operand), cell.n); }
 
 }  // namespace tessera::studies::popsparse

@@ -122,9 +122,11 @@ Figure gain_figure(const Outcome& published, const Outcome& free) {
     int more_fit = 0;
     for (const auto& [cell, result] : published.results) {
       const auto other = free.results.find(cell);
-      if (cell.operand.mode != mode || other == free.results.end() || !other->second.seconds) continue;
-      if (result.seconds)
-        gains.push_back(*result.seconds / *other->second.seconds);
+      if (cell.operand.mode != mode || other == free.results.end()) continue;
+      const auto seconds = result.value("seconds"), freely = other->second.value("seconds");
+      if (!freely) continue;
+      if (seconds)
+        gains.push_back(*seconds / *freely);
       else
         ++more_fit;
     }

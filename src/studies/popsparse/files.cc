@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "studies/common/json.h"
-#include "studies/popsparse/store.h"
 #include "studies/popsparse/tables.h"
 
 namespace tessera::studies::popsparse {
@@ -38,28 +38,44 @@ ordered_json json_of(const std::optional<PowerLawFit>& fit) {
   return out;
 }
 
-/// Each sparse operand at its best n, and dense at its own best n.
-ordered_json best_of(const Study& study) {
-  ordered_json list = ordered_json::array();
-  std::set<Operand> operands;
-  for (const auto& [cell, result] : study.outcome().results) operands.insert(cell.operand);
-  for (const Operand& o : operands) {
-    const auto best = study.best(o);
-    const bool dense = o.mode == Mode::dense;
-    list.push_back(
-        {{"mode", ops::name_of(o.mode)},
-         {"type", ops::name_of(o.precision)},
-         {"m", o.size},
-         {"block", o.block},
-         {"density", o.density},
-         {"n", best ? ordered_json(best->n) : ordered_json(nullptr)},
-         {"tflops", best ? ordered_json(best->tflops) : ordered_json(nullptr)},
-         {"published_tflops",
-          or_null(dense ? study.published_best_dense(o.precision, o.size) : study.published_rate(o))},
-         {"speedup", dense ? ordered_json(nullptr) : or_null(study.best_speedup(o))},
-         {"published_speedup", dense ? ordered_json(nullptr) : or_null(study.published_best_speedup(o))}});
-  }
-  return list;
+ordered_json json_of(const Operand& o) {
+  return {{"mode", ops::name_of(o.mode)},
+          {"type", ops::name_of(o.precision)},
+          {"m", o.size},
+          {"block", o.block},
+          {"density", o.density}};
+}
+
+ordered_json json_of(const Study& study, const Cell& cell, const Result& r) {
+  const auto count = [&](const char* name) { return static_cast<uint64_t>(r.value(name).value_or(0)); };
+  ordered_json json = json_of(cell.operand);
+  json["n"] = cell.n;
+  json["fits"] = r.fits;
+  json["reason"] = r.reason;
+  json["nnz"] = count("nnz");
+  for (const char* name : {"seconds", "cycles", "update_seconds"}) json[name] = or_null(r.value(name));
+  json["steps"] = r.value("steps") ? ordered_json(count("steps")) : ordered_json(nullptr);
+  for (const char* name : {"tile_bytes", "tiles_used"}) json[name] = count(name);
+  json["verified"] = or_null(r.verified);
+  json["max_rel_error"] = or_null(r.max_rel_error);
+  json["tolerance"] = or_null(r.tolerance);
+  json["tflops"] = or_null(r.value("tflops"));
+  json["published_tflops"] = or_null(published_tflops(study, cell));
+  json["speedup"] = or_null(study.speedup(cell));
+  json["published_speedup"] = or_null(published_speedup(study, cell));
+  return json;
+}
+
+/// Each operand at its best n.
+ordered_json best_of(const Study& study, const Operand& o) {
+  const auto best = study.best(o);
+  ordered_json json = json_of(o);
+  json["n"] = best ? ordered_json(best->n) : ordered_json(nullptr);
+  json["tflops"] = best ? ordered_json(best->tflops) : ordered_json(nullptr);
+  json["published_tflops"] = or_null(study.published_rate(o));
+  json["speedup"] = or_null(study.best_speedup(o));
+  json["published_speedup"] = or_null(study.published_best_speedup(o));
+  return json;
 }
 
 }  // namespace
@@ -67,47 +83,42 @@ ordered_json best_of(const Study& study) {
 std::string csv(const Study& study) {
   std::string out =
       "mode,type,m,block,density,n,fits,seconds,cycles,tflops,published_tflops,speedup,published_speedup,"
-      "tile_bytes,"
-      "tiles_used,steps,update_seconds,verified,max_rel_error\n";
+      "tile_bytes,tiles_used,steps,update_seconds,verified,max_rel_error\n";
   for (const auto& [cell, r] : study.outcome().results) {
     const Operand& o = cell.operand;
-    const std::optional<double> speedup = o.mode == Mode::dense ? std::nullopt : study.speedup(cell);
-    out += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ops::name_of(o.mode),
-        ops::name_of(o.precision), o.size, o.block, o.density, cell.n, r.fits, or_empty(r.seconds),
-        or_empty(r.cycles), or_empty(r.tflops()), or_empty(published_tflops(study, cell)), or_empty(speedup),
-        or_empty(published_speedup(study, cell)), r.tile_bytes, r.tiles_used, or_empty(r.steps),
-        or_empty(r.update_seconds), or_empty(r.verified), or_empty(r.max_rel_error));
+    const auto value = [&](const char* name) { return or_empty(r.value(name)); };
+    const auto count = [&](const char* name) { return r.value(name).value_or(0); };
+    out +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", ops::name_of(o.mode),
+                    ops::name_of(o.precision), o.size, o.block, o.density, cell.n, r.fits, value("seconds"),
+                    value("cycles"), value("tflops"), or_empty(published_tflops(study, cell)),
+                    or_empty(study.speedup(cell)), or_empty(published_speedup(study, cell)),
+                    count("tile_bytes"), count("tiles_used"), value("steps"), value("update_seconds"),
+                    or_empty(r.verified), or_empty(r.max_rel_error));
   }
   return out;
 }
 
 std::string json(const Study& study) {
   const Request& request = study.outcome().request;
-  const machine::Machine& machine = study.outcome().machine;
-  ordered_json results = ordered_json::array();
+  ordered_json results = ordered_json::array(), best = ordered_json::array();
+  std::set<Operand> operands;
   for (const auto& [cell, r] : study.outcome().results) {
-    ordered_json result = popsparse::json_of(r);
-    result["tflops"] = or_null(r.tflops());
-    result["published_tflops"] = or_null(published_tflops(study, cell));
-    result["speedup"] =
-        cell.operand.mode == Mode::dense ? ordered_json(nullptr) : or_null(study.speedup(cell));
-    result["published_speedup"] = or_null(published_speedup(study, cell));
-    results.push_back(std::move(result));
+    results.push_back(json_of(study, cell, r));
+    if (operands.insert(cell.operand).second) best.push_back(best_of(study, cell.operand));
   }
-  const bool tiled = machine.kind == machine::Kind::tiled;
+  const bool tiled = study.outcome().machine.kind == machine::Kind::tiled;
   return ordered_json{
              {"schema", 1},
              {"command", "reproduce popsparse"},
-             {"machine", request.machine},
-             {"planner", tiled ? ordered_json(request.planner == ops::Planner::best ? "best" : "published")
-                               : ordered_json(nullptr)},
+             {"machine", request.machine()},
+             {"planner", tiled ? ordered_json(planner_name(request.planner)) : ordered_json(nullptr)},
              {"law",
               {{"type", ops::name_of(study.precision())},
                {"static", json_of(study.law(Mode::static_sparse))},
                {"dynamic", json_of(study.law(Mode::dynamic_sparse))},
                {"published_static", json_of(published_law())}}},
-             {"best_over_n", best_of(study)},
+             {"best_over_n", std::move(best)},
              {"results", std::move(results)}}
              .dump(2) +
          "\n";

@@ -16,17 +16,31 @@ using report::Growth;
 using report::Html;
 using report::Series;
 
-Html dense_chart(const Study& study, const Precision& precision) {
+report::LineChart rate_chart(std::string title, std::string note, std::string x) {
   report::LineChart chart;
-  chart.frame = {fmt::format("Dense, {}", ops::name_of(precision)), "", report::kHalf};
-  chart.x = logarithmic("n", Growth::log2);
+  chart.frame = {std::move(title), std::move(note), report::kHalf};
+  chart.x = logarithmic(std::move(x), Growth::log2);
   chart.y = logarithmic("TFLOP/s", Growth::log10);
+  return chart;
+}
+
+/// TFLOP/s at the best n; a `share` of the operations counts.
+void add_rate(Pair& pair, double x, const Study& study, const Operand& operand, const std::string& where,
+              double share = 1) {
+  const auto best = study.best(operand);
+  const auto published = study.published_rate(operand);
+  pair.add(x, best ? std::optional(best->tflops * share) : std::nullopt,
+           published ? std::optional(*published * share) : std::nullopt, where);
+}
+
+Html dense_chart(const Study& study, const Precision& precision) {
+  report::LineChart chart = rate_chart(fmt::format("Dense, {}", ops::name_of(precision)), "", "n");
   size_t colour = 0;
   for (uint32_t size : study.sizes()) {
     Pair pair(fmt::format("m = {}", size), colour++);
     for (const auto& [cell, result] : study.outcome().results)
       if (cell.operand == Operand{Mode::dense, precision, size, 1, 1})
-        pair.add(cell.n, result.tflops(), std::nullopt, fmt::format("n = {}", cell.n));
+        pair.add(cell.n, result.value("tflops"), std::nullopt, fmt::format("n = {}", cell.n));
     if (pair.ours.points.empty()) continue;
     for (uint32_t n : study.published_dense_columns(precision, size))
       pair.add(n, std::nullopt, study.published_dense(precision, size, n), fmt::format("n = {}", n));
@@ -36,77 +50,53 @@ Html dense_chart(const Study& study, const Precision& precision) {
 }
 
 Html density_chart(const Study& study) {
-  report::LineChart chart;
-  chart.frame = {
+  report::LineChart chart = rate_chart(
       fmt::format("Density, {}, m = {}", ops::name_of(study.precision()), study.size()),
       "Each at its best n. Only operations on stored elements count, so dense falls with the density.",
-      report::kHalf};
-  chart.x = logarithmic("density", Growth::log2);
-  chart.y = logarithmic("TFLOP/s", Growth::log10);
+      "density");
   size_t colour = 0;
   std::set<uint32_t> blocks;  // the smallest and the largest, as in the paper
   if (!study.blocks().empty()) blocks = {study.blocks().front(), study.blocks().back()};
+  const auto add = [&](Pair pair, Mode mode, uint32_t block, size_t least) {
+    for (double density : study.densities())
+      add_rate(pair, density, study, study.operand(mode, study.size(), block, density),
+               "d = " + density_text(density), mode == Mode::dense ? density : 1);
+    if (pair.ours.points.size() >= least) std::move(pair).put_into(chart);
+  };
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse})
-    for (uint32_t block : blocks) {
-      Pair pair(fmt::format("{} b = {}", ops::name_of(mode), block), colour++);
-      for (double density : study.densities()) {
-        const Operand operand{mode, study.precision(), study.size(), block, density};
-        const auto best = study.best(operand);
-        pair.add(density, best ? std::optional(best->tflops) : std::nullopt, study.published_rate(operand),
-                 "d = " + density_text(density));
-      }
-      if (pair.ours.points.size() > 1) std::move(pair).put_into(chart);
-    }
-  Pair pair("dense", report::kGrey);
-  const auto dense = study.best({Mode::dense, study.precision(), study.size(), 1, 1});
-  const auto published = study.published_best_dense(study.precision(), study.size());
-  for (double density : study.densities())
-    pair.add(density, dense ? std::optional(dense->tflops * density) : std::nullopt,
-             published ? std::optional(*published * density) : std::nullopt, "d = " + density_text(density));
-  std::move(pair).put_into(chart);
+    for (uint32_t block : blocks)
+      add(Pair(fmt::format("{} b = {}", ops::name_of(mode), block), colour++), mode, block, 2);
+  add(Pair("dense", report::kGrey), Mode::dense, 1, 0);
   return report::chart(chart);
 }
 
 Html block_chart(const Study& study) {
-  report::LineChart chart;
-  chart.frame = {fmt::format("Block size, {}, m = {}, d = {}", ops::name_of(study.precision()), study.size(),
+  report::LineChart chart =
+      rate_chart(fmt::format("Block size, {}, m = {}, d = {}", ops::name_of(study.precision()), study.size(),
                              density_text(study.density())),
-                 "Each at its best n.", report::kHalf};
-  chart.x = logarithmic("block size", Growth::log2);
-  chart.y = logarithmic("TFLOP/s", Growth::log10);
+                 "Each at its best n.", "block size");
   size_t colour = 0;
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
     Pair pair(std::string(ops::name_of(mode)), colour++);
-    for (uint32_t block : study.blocks()) {
-      const Operand operand{mode, study.precision(), study.size(), block, study.density()};
-      const auto best = study.best(operand);
-      pair.add(block, best ? std::optional(best->tflops) : std::nullopt, study.published_rate(operand),
+    for (uint32_t block : study.blocks())
+      add_rate(pair, block, study, study.operand(mode, study.size(), block, study.density()),
                fmt::format("b = {}", block));
-    }
     std::move(pair).put_into(chart);
   }
   return report::chart(chart);
 }
 
 Html size_chart(const Study& study) {
-  report::LineChart chart;
-  chart.frame = {fmt::format("Feature size, {}, b = {}, d = {}", ops::name_of(study.precision()),
+  report::LineChart chart =
+      rate_chart(fmt::format("Feature size, {}, b = {}, d = {}", ops::name_of(study.precision()),
                              study.block(), density_text(study.density())),
-                 "Each at its best n. Dense counts every operation.", report::kHalf};
-  chart.x = logarithmic("m = k", Growth::log2);
-  chart.y = logarithmic("TFLOP/s", Growth::log10);
+                 "Each at its best n. Dense counts every operation.", "m = k");
   size_t colour = 0;
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}) {
-    const bool dense = mode == Mode::dense;
-    Pair pair(std::string(ops::name_of(mode)), dense ? report::kGrey : colour++);
-    for (uint32_t size : study.sizes()) {
-      const Operand operand{mode, study.precision(), size, dense ? 1 : study.block(),
-                            dense ? 1 : study.density()};
-      const auto best = study.best(operand);
-      pair.add(size, best ? std::optional(best->tflops) : std::nullopt,
-               dense ? study.published_best_dense(operand.precision, size) : study.published_rate(operand),
+    Pair pair(std::string(ops::name_of(mode)), mode == Mode::dense ? report::kGrey : colour++);
+    for (uint32_t size : study.sizes())
+      add_rate(pair, size, study, study.operand(mode, size, study.block(), study.density()),
                fmt::format("m = {}", size));
-    }
     std::move(pair).put_into(chart);
   }
   return report::chart(chart);

@@ -32,6 +32,8 @@ bool is_published(const Precision& precision) { return !precision.f32_partials; 
 
 }  // namespace
 
+Operand dense_of(const Operand& o) { return {Mode::dense, o.precision, o.size, 1, 1}; }
+
 const PowerLaw& published_law() {
   static const PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
   return law;
@@ -76,6 +78,11 @@ uint32_t Study::size() const { return nearest(sizes_, kPaperSize); }
 uint32_t Study::block() const { return nearest(blocks_, kPaperBlock); }
 double Study::density() const { return nearest(densities_, kPaperDensity); }
 
+Operand Study::operand(Mode mode, uint32_t size, uint32_t block, double density) const {
+  const Operand sparse{mode, precision(), size, block, density};
+  return mode == Mode::dense ? dense_of(sparse) : sparse;
+}
+
 const Result* Study::find(const Cell& cell) const {
   const auto found = outcome_.results.find(cell);
   return found == outcome_.results.end() ? nullptr : &found->second;
@@ -83,38 +90,40 @@ const Result* Study::find(const Cell& cell) const {
 
 std::optional<double> Study::tflops(const Cell& cell) const {
   const Result* result = find(cell);
-  return result == nullptr ? std::nullopt : result->tflops();
+  return result == nullptr ? std::nullopt : result->value("tflops");
 }
 
 std::optional<Best> Study::best(const Operand& operand) const {
   std::optional<Best> best;
   for (uint32_t n : columns_) {
     const Result* result = find({operand, n});
-    if (result == nullptr || !result->tflops()) continue;
-    const double rate = n / *result->seconds;
-    if (!best || rate > best->columns_per_second) best = Best{n, *result->tflops(), rate};
+    if (result == nullptr || !result->value("tflops")) continue;
+    const double rate = n / *result->value("seconds");
+    if (!best || rate > best->columns_per_second) best = Best{n, *result->value("tflops"), rate};
   }
   return best;
 }
 
 std::optional<double> Study::speedup(const Cell& cell) const {
-  const Result* sparse = find(cell);
-  const Result* dense = find({{Mode::dense, cell.operand.precision, cell.operand.size, 1, 1}, cell.n});
-  if (sparse == nullptr || dense == nullptr || !sparse->seconds || !dense->seconds) return std::nullopt;
-  return *dense->seconds / *sparse->seconds;
+  const auto seconds_of = [&](const Cell& of) {
+    const Result* result = find(of);
+    return result == nullptr ? std::nullopt : result->value("seconds");
+  };
+  const auto sparse = seconds_of(cell), dense = seconds_of({dense_of(cell.operand), cell.n});
+  if (cell.operand.mode == Mode::dense || !sparse || !dense) return std::nullopt;
+  return *dense / *sparse;
 }
 
 std::optional<double> Study::best_speedup(const Operand& operand) const {
-  const auto sparse = best(operand);
-  const auto dense = best({Mode::dense, operand.precision, operand.size, 1, 1});
-  if (!sparse || !dense) return std::nullopt;
+  const auto sparse = best(operand), dense = best(dense_of(operand));
+  if (operand.mode == Mode::dense || !sparse || !dense) return std::nullopt;
   return sparse->columns_per_second / dense->columns_per_second;
 }
 
 std::optional<double> Study::break_even(Mode mode, uint32_t block) const {
   std::optional<std::pair<double, double>> before;  // logarithms of density and speed-up
   for (double density : densities_) {
-    const auto speedup = best_speedup({mode, precision(), size(), block, density});
+    const auto speedup = best_speedup(operand(mode, size(), block, density));
     if (!speedup) continue;
     const double x = std::log(density), y = std::log(*speedup);
     if (before && before->second < 0 && y >= 0)
@@ -129,7 +138,7 @@ std::vector<PowerLawSample> Study::law_samples(Mode mode) const {
   for (uint32_t size : sizes_)
     for (double density : densities_)
       for (uint32_t block : blocks_)
-        if (const auto speedup = best_speedup({mode, precision(), size, block, density}))
+        if (const auto speedup = best_speedup(operand(mode, size, block, density)))
           samples.push_back({{static_cast<double>(size), density, static_cast<double>(block)}, *speedup});
   return samples;
 }
@@ -150,11 +159,11 @@ std::vector<uint32_t> Study::published_dense_columns(const Precision& precision,
   return list_of(columns);
 }
 
-std::optional<double> Study::published_best_dense(const Precision& precision, uint32_t size) const {
+std::optional<double> Study::published_best_dense(const Operand& o) const {
   std::optional<double> best;
-  for (uint32_t n : published_dense_columns(precision, size))
+  for (uint32_t n : published_dense_columns(o.precision, o.size))
     if (!columns_.empty() && n <= columns_.back())
-      best = std::max(best.value_or(0), *published_dense(precision, size, n));
+      best = std::max(best.value_or(0), *published_dense(o.precision, o.size, n));
   return best;
 }
 
@@ -169,16 +178,19 @@ const RatioCell* Study::published_ratio(const Cell& cell) const {
 }
 
 std::optional<double> Study::published_rate(const Operand& o) const {
+  if (o.mode == Mode::dense) return published_best_dense(o);
   if (o.precision != Precision{Type::f16} || o.size != kPaperSize) return std::nullopt;
   for (const RateCell& rate : published_rates())
-    if (rate.dynamic == (o.mode == Mode::dynamic_sparse) && o.mode != Mode::dense && rate.block == o.block &&
+    if (rate.dynamic == (o.mode == Mode::dynamic_sparse) && rate.block == o.block &&
         1.0 / rate.inverse_density == o.density)
       return rate.tflops;
   return std::nullopt;
 }
 
 std::optional<double> Study::published_best_speedup(const Operand& o) const {
-  if (o.size != kPaperSize || o.density != kPaperDensity || !is_published(o.precision)) return std::nullopt;
+  if (o.mode == Mode::dense || o.size != kPaperSize || o.density != kPaperDensity ||
+      !is_published(o.precision))
+    return std::nullopt;
   for (const BestCell& cell : published_best())
     if (cell.block == o.block && cell.type == o.precision.type)
       return o.mode == Mode::dynamic_sparse ? cell.dynamic_speedup : cell.static_speedup;

@@ -14,6 +14,9 @@
 
 namespace tessera::studies::popsparse {
 
+/// The dense weight that a sparse one is compared with.
+Operand dense_of(const Operand& sparse);
+
 /// The best n of an operand.
 struct Best {
   uint32_t n = 0;
@@ -47,11 +50,14 @@ class Study {
   uint32_t block() const;       ///< 16
   double density() const;       ///< 1/16
 
+  /// A weight of precision(); if it is dense, of that size alone.
+  Operand operand(Mode mode, uint32_t size, uint32_t block, double density) const;
+
   const Result* find(const Cell& cell) const;
   std::optional<double> tflops(const Cell& cell) const;
   /// Over all columns() that fit.
   std::optional<Best> best(const Operand& operand) const;
-  /// Speed-up over dense at the same n.
+  /// Speed-up of a sparse product over dense at the same n.
   std::optional<double> speedup(const Cell& cell) const;
   /// The same, each at its best n.
   std::optional<double> best_speedup(const Operand& operand) const;
@@ -67,15 +73,16 @@ class Study {
   const std::vector<DenseCell>& published_dense_cells() const { return dense_; }
   std::optional<double> published_dense(const Precision& precision, uint32_t size, uint32_t n) const;
   std::vector<uint32_t> published_dense_columns(const Precision& precision, uint32_t size) const;
-  /// Over the columns of the sweep.
-  std::optional<double> published_best_dense(const Precision& precision, uint32_t size) const;
   /// From a row of figure 7; a row without a number did not fit.
   const RatioCell* published_ratio(const Cell& cell) const;
+  /// TFLOP/s at the best n; of dense ones over the columns of the sweep.
   std::optional<double> published_rate(const Operand& operand) const;
   /// Table 3.
   std::optional<double> published_best_speedup(const Operand& operand) const;
 
  private:
+  std::optional<double> published_best_dense(const Operand& dense) const;
+
   Outcome outcome_;
   std::vector<RatioCell> ratios_;
   std::vector<DenseCell> dense_;

@@ -5,26 +5,24 @@
 #include <compare>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "machine/model/machine.h"
 #include "ops/product_modes.h"
 #include "ops/product_problem.h"
+#include "studies/paper/study.h"
 
 namespace tessera::studies::popsparse {
 
 using ops::Mode;
 using ops::Precision;
 
-struct Request {
-  std::string machine = "bow";
+struct Request : studies::Request {
+  Request() { machines = {"bow"}; }  // one
+
   ops::Planner planner = ops::Planner::published;  ///< for tiled machines
-  uint32_t threads = 0;                            ///< 0: one per physical core
-  bool full = false;                               ///< the whole table 2
   bool gain = false;                               ///< also plan freely, to tell what that gains
-  bool verify = true;                              ///< execute a sample of the modelled cells
 
   // Lists that replace those of the sweep; every combination runs.
   std::vector<uint32_t> sizes;
@@ -34,17 +32,17 @@ struct Request {
   std::vector<Precision> types;
   std::vector<Mode> modes;
 
-  std::string out;        ///< folder of results; "": popsparse-MACHINE
-  std::string published;  ///< folder of published tables; "": those committed
-  std::string csv;
-  std::string html;
-  bool json = false;
-
+  const std::string& machine() const { return machines.front(); }
   bool has_lists() const {
     return !(sizes.empty() && n.empty() && blocks.empty() && densities.empty() && types.empty() &&
              modes.empty());
   }
 };
+
+/// As --planner takes it.
+inline const char* planner_name(ops::Planner planner) {
+  return planner == ops::Planner::best ? "best" : "published";
+}
 
 /// A weight and how it is multiplied. For dense ones, block and density are 1.
 struct Operand {
@@ -77,33 +75,15 @@ Sweep sweep_of(const Request& request, const machine::Machine& machine);
 /// size the largest one that takes at most a moment.
 std::vector<Cell> sample_of(const Sweep& sweep);
 
-/// "f16 static b = 16, d = 1/16, m = 4096, n = 256"
+/// "f16 static b = 16, d = 1/16, m = 4096", with the density in full
+std::string name_of(const Operand& operand);
+/// The same, with ", n = 256": the name of its result, which enters "nnz" (stored elements), "tile_bytes" (of
+/// the fullest), "tiles_used", and if it fits "seconds" (of a modelled machine its accounted cycles at its
+/// clock) and "tflops" (10^12 operations on stored elements per second); of a modelled machine "cycles", of
+/// dynamic products "steps" (of propagation) and "update_seconds" (to set a new pattern).
 std::string name_of(const Cell& cell);
 /// "1/16", or "0.1"
 std::string density_text(double density);
-
-/// Result of a cell. Seconds of a modelled machine are its accounted cycles at its clock.
-struct Result {
-  Cell cell;
-  bool fits = true;
-  std::string reason;  ///< why it does not fit
-  uint64_t nnz = 0;    ///< stored elements
-  std::optional<double> seconds;
-  std::optional<double> cycles;
-  std::optional<double> update_seconds;  ///< time to set a new pattern of a dynamic weight
-  std::optional<uint32_t> steps;         ///< propagation steps of a dynamic product
-  uint64_t tile_bytes = 0;               ///< of the fullest tile
-  uint32_t tiles_used = 0;
-  std::optional<bool> verified;
-  std::optional<double> max_rel_error;
-  std::optional<double> tolerance;
-
-  /// 10^12 operations on stored elements per second.
-  std::optional<double> tflops() const {
-    if (!seconds || *seconds <= 0) return std::nullopt;
-    return 2e-12 * static_cast<double>(nnz) * cell.n / *seconds;
-  }
-};
 
 /// What was run, and on which machine.
 struct Outcome {

@@ -25,11 +25,16 @@ Entry speedup_entry(std::optional<double> ours, std::optional<double> published)
   return entry;
 }
 
-Entry rate_entry(const std::optional<Best>& ours, std::optional<double> published) {
-  Entry entry{ours ? rate_text(ours->tflops) : "-"};
+Entry rate_entry(const std::optional<Best>& ours, std::optional<double> published, double share = 1) {
+  Entry entry{ours ? rate_text(ours->tflops * share) : "-"};
   if (ours) entry.title = fmt::format("n = {}", ours->n);
-  if (published) entry.words += fmt::format(" ({})", rate_text(*published));
+  if (published) entry.words += fmt::format(" ({})", rate_text(*published * share));
   return entry;
+}
+
+/// At its best n; a `share` of the operations counts.
+Entry rate_entry(const Study& study, const Operand& operand, double share = 1) {
+  return rate_entry(study.best(operand), study.published_rate(operand), share);
 }
 
 /// Modes and blocks with results for these sizes and densities, dense last.
@@ -113,16 +118,9 @@ Figure density_figure(const Study& study) {
   for (double density : study.densities()) figure.head.push_back("d = " + density_text(density));
   for (const Row& r : rows_of(study)) {
     std::vector<Entry> row = {{r.name()}};
-    for (double density : study.densities()) {
-      const bool dense = r.mode == Mode::dense;
-      const Operand operand{r.mode, study.precision(), study.size(), r.block, dense ? 1 : density};
-      auto best = study.best(operand);
-      auto published =
-          dense ? study.published_best_dense(operand.precision, operand.size) : study.published_rate(operand);
-      if (dense && best) best->tflops *= density;
-      if (dense && published) published = *published * density;
-      row.push_back(rate_entry(best, published));
-    }
+    for (double density : study.densities())
+      row.push_back(rate_entry(study, study.operand(r.mode, study.size(), r.block, density),
+                               r.mode == Mode::dense ? density : 1));
     add_unless_empty(std::move(row), figure);
   }
   return figure;
@@ -137,11 +135,11 @@ Figure block_figure(const Study& study) {
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse}) {
     std::vector<Entry> rates = {{std::string(ops::name_of(mode))}};
     std::vector<Entry> gains = {{fmt::format("{}, relative to b = 1", ops::name_of(mode))}};
-    const auto one = study.best({mode, study.precision(), study.size(), 1, study.density()});
+    const auto one = study.best(study.operand(mode, study.size(), 1, study.density()));
     for (uint32_t block : study.blocks()) {
-      const Operand operand{mode, study.precision(), study.size(), block, study.density()};
+      const Operand operand = study.operand(mode, study.size(), block, study.density());
       const auto best = study.best(operand);
-      rates.push_back(rate_entry(best, study.published_rate(operand)));
+      rates.push_back(rate_entry(study, operand));
       Entry gain{one && best ? fmt::format("{:.1f}", best->tflops / one->tflops) : "-"};
       for (const BlockGain& known : published_block_gains())
         if (mode == Mode::static_sparse && known.block == block && block != 1)
@@ -161,15 +159,9 @@ Figure size_figure(const Study& study) {
                 {"mode"}};
   for (uint32_t size : study.sizes()) figure.head.push_back(fmt::format("m = {}", size));
   for (Mode mode : {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}) {
-    const bool dense = mode == Mode::dense;
     std::vector<Entry> row = {{std::string(ops::name_of(mode))}};
-    for (uint32_t size : study.sizes()) {
-      const Operand operand{mode, study.precision(), size, dense ? 1 : study.block(),
-                            dense ? 1 : study.density()};
-      row.push_back(rate_entry(study.best(operand), dense
-                                                        ? study.published_best_dense(operand.precision, size)
-                                                        : study.published_rate(operand)));
-    }
+    for (uint32_t size : study.sizes())
+      row.push_back(rate_entry(study, study.operand(mode, size, study.block(), study.density())));
     add_unless_empty(std::move(row), figure);
   }
   return figure;
@@ -209,15 +201,16 @@ Figure break_even_figure(const Study& study) {
       {"mode", "ours", "published (4,096, FP16)"}};
   for (const Row& row : rows_of(study)) {
     const auto density = study.break_even(row.mode, row.block);
-    const Operand densest{row.mode, study.precision(), study.size(), row.block,
-                          study.densities().empty() ? 1 : study.densities().front()};
-    const Operand sparsest{row.mode, study.precision(), study.size(), row.block,
-                           study.densities().empty() ? 1 : study.densities().back()};
-    const auto first = study.best_speedup(densest), last = study.best_speedup(sparsest);
-    if (row.mode == Mode::dense || !first || !last) continue;
+    if (row.mode == Mode::dense || study.densities().empty()) continue;
+    const double densest = study.densities().front(), sparsest = study.densities().back();
+    const auto speedup = [&](double d) {
+      return study.best_speedup(study.operand(row.mode, study.size(), row.block, d));
+    };
+    const auto first = speedup(densest);
+    if (!first || !speedup(sparsest)) continue;
     const std::string ours = density       ? fmt::format("{:.3g}", *density)
-                             : *first >= 1 ? fmt::format("above {}", density_text(densest.density))
-                                           : fmt::format("below {}", density_text(sparsest.density));
+                             : *first >= 1 ? fmt::format("above {}", density_text(densest))
+                                           : fmt::format("below {}", density_text(sparsest));
     const auto* const known =
         std::find_if(std::begin(statements), std::end(statements),
                      [&](const Statement& s) { return s.mode == row.mode && s.block == row.block; });

@@ -39,18 +39,4 @@ Recordings digits_of(const Recordings& currents) {
   return spikes;
 }
 
-void expand(std::span<const float> weights, uint32_t neurons, std::vector<float>& digits) {
-  digits.resize(weights.size() * kDigits);
-  for (size_t row = 0; row < digits.size() / neurons; ++row)
-    for (uint32_t n = 0; n < neurons; ++n)
-      digits[row * neurons + n] = weights[row / kDigits * neurons + n] * worth_of(row % kDigits);
-}
-
-void reduce(std::span<const float> digits, uint32_t neurons, std::vector<float>& gradients) {
-  gradients.assign(digits.size() / kDigits, 0.0F);
-  for (size_t row = 0; row < digits.size() / neurons; ++row)
-    for (uint32_t n = 0; n < neurons; ++n)
-      gradients[row / kDigits * neurons + n] += digits[row * neurons + n] * worth_of(row % kDigits);
-}
-
 }  // namespace tessera::train

@@ -4,8 +4,6 @@
 #include <tessera/training.h>
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace tessera::train {
 
@@ -17,10 +15,5 @@ Recordings digits_of(const Recordings& currents);
 
 /// What a digit is worth, so that those that fire add up to the value.
 float worth_of(uint32_t digit);
-
-/// Weights [features, neurons] as those of the digits.
-void expand(std::span<const float> weights, uint32_t neurons, std::vector<float>& digits);
-/// Their gradients, from those of the digits.
-void reduce(std::span<const float> digits, uint32_t neurons, std::vector<float>& gradients);
 
 }  // namespace tessera::train

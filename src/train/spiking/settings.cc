@@ -11,6 +11,7 @@
 #include <numbers>
 
 #include "data/samples.h"
+#include "train/settings.h"
 
 namespace tessera {
 namespace {
@@ -19,10 +20,6 @@ constexpr std::array<std::string_view, 5> kLosses = {"spikes", "last", "maximum"
 constexpr std::array<std::string_view, 5> kResets = {"none", "zero", "subtract", "late-zero",
                                                      "late-subtract"};
 constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated", "attached"};
-
-void require(bool holds, std::string_view what, double value, std::string_view range) {
-  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
-}
 
 bool is_decay(double x) { return x >= 0 && x <= 1; }
 
@@ -38,6 +35,8 @@ double halving(double first, double last, uint32_t epoch) {
 
 }  // namespace
 
+std::string_view name_of(Reset reset) { return kResets.at(static_cast<size_t>(reset)); }
+std::string_view name_of(ResetGradient gradient) { return kResetGradients.at(static_cast<size_t>(gradient)); }
 std::string_view name_of(SpikingLoss loss) { return kLosses.at(static_cast<size_t>(loss)); }
 
 SpikingLoss spiking_loss_named(std::string_view name) {
@@ -117,17 +116,7 @@ void check(const SpikingTrainingSettings& s) {
   require(std::isfinite(s.first_gradient_threshold) && s.first_gradient_threshold < s.threshold,
           "the first gradient threshold", s.first_gradient_threshold,
           fmt::format("below the threshold, {}", s.threshold));
-  require(std::isfinite(s.rate) && s.rate > 0, "the learning rate", s.rate, "positive");
-  require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
-  require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
-          s.momentum, "positive");
-  require(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay", s.weight_decay,
-          "at least 0");
-  if (s.clip) require(std::isfinite(*s.clip) && *s.clip > 0, "the clipping norm", *s.clip, "positive");
-  require(s.batch >= 1, "the batch", s.batch, "at least 1");
-  require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
-  require(s.validation > 0 && s.validation < 1, "the fraction of validation recordings", s.validation,
-          "between 0 and 1");
+  check_learning(s, s.weight_decay, "recordings");
 }
 
 void check(const SpikingTrainingSettings& s, const RecordingSplit& r) {
@@ -171,20 +160,19 @@ std::vector<SpikingLayer> layers_of(const SpikingTrainingSettings& s, uint32_t i
 
 nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   const Neuron& n = s.neuron;
-  nlohmann::ordered_json json = {
-      {"hidden", s.hidden},
-      {"recurrent", s.recurrent},
-      {"delay", s.delay},
-      {"decay", s.decay},
-      {"threshold", s.threshold},
-      {"at_threshold", n.fires_at_threshold},
-      {"gain", n.gain},
-      {"reset", kResets.at(static_cast<size_t>(n.reset))},
-      {"reset_gradient", kResetGradients.at(static_cast<size_t>(n.reset_gradient))},
-      {"surrogate", name_of(n.surrogate.family)},
-      {"slope", n.surrogate.slope},
-      {"surrogate_scale", n.surrogate.scale},
-      {"mask", n.mask == GradientMask::above ? "above" : "window"}};
+  nlohmann::ordered_json json = {{"hidden", s.hidden},
+                                 {"recurrent", s.recurrent},
+                                 {"delay", s.delay},
+                                 {"decay", s.decay},
+                                 {"threshold", s.threshold},
+                                 {"at_threshold", n.fires_at_threshold},
+                                 {"gain", n.gain},
+                                 {"reset", name_of(n.reset)},
+                                 {"reset_gradient", name_of(n.reset_gradient)},
+                                 {"surrogate", name_of(n.surrogate.family)},
+                                 {"slope", n.surrogate.slope},
+                                 {"surrogate_scale", n.surrogate.scale},
+                                 {"mask", n.mask == GradientMask::above ? "above" : "window"}};
   json["current_decay"] =
       n.synaptic ? nlohmann::ordered_json(s.current_decay) : nlohmann::ordered_json(nullptr);
   if (n.adaptive)

@@ -4,6 +4,15 @@
 #include <tessera/training.h>
 
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+namespace tessera {
+
+/// "none", "zero", "subtract", "late-zero", "late-subtract"; "detached", "gated", "attached".
+std::string_view name_of(Reset reset);
+std::string_view name_of(ResetGradient gradient);
+
+}  // namespace tessera
 
 namespace tessera::train {
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/spmm_request.h"
 #include "compiler/executable.h"
 #include "ops/plan.h"
 #include "report/run_summary.h"
+#include "studies/spmm/request.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 struct SpmmCase {
   std::string machine;
@@ -71,4 +71,4 @@ struct SpmmResult {
 /// Every combination of a request; dense once per machine, type and n.
 std::vector<SpmmCase> cases_of(const SpmmRequest& request);
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

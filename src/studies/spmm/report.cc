@@ -1,18 +1,18 @@
-#include "cli/spmm_report.h"
+#include "studies/spmm/report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/memory.h"
-#include "cli/spmm_show.h"
 #include "io/atomic_file.h"
 #include "report/chart.h"
 #include "report/phases.h"
 #include "report/run_report.h"
 #include "report/trace.h"
+#include "studies/spmm/show.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 namespace {
 
 using report::KeyFigure;
@@ -148,4 +148,4 @@ void write_files(const SpmmRequest& request, std::span<const SpmmResult> results
   if (!request.trace.empty()) io::write_text(request.trace, trace_of(results));
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

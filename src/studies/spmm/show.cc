@@ -1,4 +1,4 @@
-#include "cli/spmm_show.h"
+#include "studies/spmm/show.h"
 
 #include <fmt/format.h>
 
@@ -7,18 +7,14 @@
 
 #include "base/memory.h"
 #include "report/table.h"
+#include "studies/common/json.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 namespace {
 
 using nlohmann::ordered_json;
 
 constexpr int kSchema = 2;
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
 
 template <class T>
 std::string or_dash(const std::optional<T>& value, fmt::format_string<const T&> format) {
@@ -38,11 +34,10 @@ ordered_json categories(const compiler::Categories& bytes) {
   return out;
 }
 
-ordered_json phases(const SpmmResult& r) {
-  if (!r.seconds) return nullptr;
+ordered_json json_of(const program::PhaseTimes& seconds) {
   ordered_json out = ordered_json::object();
   for (size_t p = 0; p < program::kPhases; ++p)
-    if (r.phases.at[p] != 0) out[std::string(name_of(static_cast<program::Phase>(p)))] = r.phases.at[p];
+    if (seconds.at[p] != 0) out[std::string(name_of(static_cast<program::Phase>(p)))] = seconds.at[p];
   return out;
 }
 
@@ -74,17 +69,12 @@ ordered_json settings(const SpmmCase& what) {
 
 ordered_json chips(const SpmmResult& r) {
   ordered_json list = ordered_json::array();
-  for (const report::ChipSummary& chip : r.chips) {
-    ordered_json seconds = ordered_json::object();
-    for (size_t p = 0; p < program::kPhases; ++p)
-      if (chip.seconds.at[p] != 0)
-        seconds[std::string(name_of(static_cast<program::Phase>(p)))] = chip.seconds.at[p];
+  for (const report::ChipSummary& chip : r.chips)
     list.push_back({{"chip", chip.chip},
                     {"seconds", chip.seconds.total()},
-                    {"phases", seconds},
+                    {"phases", json_of(chip.seconds)},
                     {"bytes", chip.bytes},
                     {"max_tile_bytes", chip.fullest_tile_bytes}});
-  }
   return list;
 }
 
@@ -135,7 +125,7 @@ ordered_json json_of(const SpmmResult& r) {
           {"max_abs_error", or_null(r.max_abs_error)},
           {"max_rel_error", or_null(r.max_rel_error)},
           {"tolerance", or_null(r.tolerance)},
-          {"phases", phases(r)},
+          {"phases", r.seconds ? json_of(r.phases) : ordered_json(nullptr)},
           {"memory", memory(r)},
           {"plan", plan(r)}};
 }
@@ -228,4 +218,4 @@ std::string json(std::span<const SpmmResult> results) {
   return ordered_json{{"schema", kSchema}, {"command", "spmm"}, {"results", list}}.dump(2) + "\n";
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

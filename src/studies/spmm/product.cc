@@ -1,4 +1,4 @@
-#include "cli/spmm_product.h"
+#include "studies/spmm/product.h"
 
 #include <tessera/io.h>
 
@@ -8,14 +8,14 @@
 
 #include "base/random.h"
 #include "check/verification.h"
-#include "cli/spmm_run.h"
 #include "engine/median_run.h"
 #include "product/numbers.h"
 #include "product/weight.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
+#include "studies/spmm/run.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 namespace {
 
 constexpr int kUpdates = 11;
@@ -138,6 +138,7 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
   const ops::ProductProblem problem = problem_of(request, what, machine, matrix.pattern.blocks());
   product::Product product = plan(problem, what, matrix, machine, force, request.layout);
   const bool on_tiles = !product.is_on_host();
+  if (planned_) planned_(product);
   SpmmResult result = start(product, request);
   if (on_tiles && problem.capacity) {
     result.update_seconds = seconds_of([&] { product.set_pattern(matrix.pattern); });
@@ -160,4 +161,4 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
   return result;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

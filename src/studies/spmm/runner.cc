@@ -1,4 +1,4 @@
-#include "cli/spmm_runner.h"
+#include "studies/spmm/runner.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -8,17 +8,7 @@
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
-namespace tessera::cli {
-namespace {
-
-PatternKind kind_of(const std::string& name) {
-  if (name.empty() || name == "random") return PatternKind::random;
-  if (name == "banded") return PatternKind::banded;
-  if (name == "power-law") return PatternKind::power_law;
-  throw UsageError(fmt::format("--pattern takes random, banded and power-law; '{}' is none of them", name));
-}
-
-}  // namespace
+namespace tessera::studies::spmm {
 
 SpmmRunner::SpmmRunner(const SpmmRequest& request) : request_(request) {
   if (request.weights.empty()) return;
@@ -81,7 +71,8 @@ const SparseMatrix& SpmmRunner::matrix_of(const SpmmCase& what) {
   else if (file_)
     matrix_ = what.block == 1 ? file_->matrix : cover_with_blocks(file_->matrix, what.block);
   else
-    matrix_ = generate({kind_of(request_.pattern), m(), k(), *what.density, what.block, request_.seed});
+    matrix_ = generate(
+        {request_.pattern.value_or(PatternKind::random), m(), k(), *what.density, what.block, request_.seed});
   matrix_is_of_ = what;
   return *matrix_;
 }
@@ -104,4 +95,4 @@ void SpmmRunner::compare_with_dense(const SpmmCase& what, SpmmResult& result) {
   if (dense != dense_seconds_.end()) result.dense_seconds = dense->second;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

@@ -1,4 +1,4 @@
-#include "cli/spmm_case.h"
+#include "studies/spmm/case.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "sparse/blocks/packed_blocks.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 std::string_view flag_of(ops::Product product) {
   switch (product) {
@@ -50,4 +50,4 @@ std::string machine_title(const SpmmCase& what) {
   return title;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

@@ -6,11 +6,11 @@
 
 #include <vector>
 
-#include "cli/spmm_case.h"
-#include "cli/spmm_request.h"
 #include "product/product.h"
+#include "studies/spmm/case.h"
+#include "studies/spmm/request.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 /// An activation matrix in memory. Throws Error if it would not fit.
 struct Activations {
@@ -48,4 +48,4 @@ void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Roundi
 void verify_sddmm(const SpmmRequest& request, const SparseMatrix& dw, const Rounding& types,
                   const Activations& x, const Activations& dy, SpmmResult& result);
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

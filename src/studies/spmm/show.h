@@ -4,10 +4,10 @@
 #include <span>
 #include <string>
 
-#include "cli/spmm_case.h"
 #include "report/table.h"
+#include "studies/spmm/case.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 /// One row per result.
 report::Table table(std::span<const SpmmResult> results);
@@ -21,4 +21,4 @@ std::string overflow(const SpmmResult& result);
 /// {"schema": 2, "command": "spmm", "results": […]}
 std::string json(std::span<const SpmmResult> results);
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

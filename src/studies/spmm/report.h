@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 
-#include "cli/spmm_case.h"
+#include "studies/spmm/case.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 /// The page of --report.
 std::string page_of(const SpmmRequest& request, std::span<const SpmmResult> results);
@@ -17,4 +17,4 @@ void require_writable(const SpmmRequest& request);
 /// Writes the requested files, each completely or not at all. Throws Error on failure.
 void write_files(const SpmmRequest& request, std::span<const SpmmResult> results);
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

@@ -4,15 +4,17 @@
 #include <tessera/sparse.h>
 #include <tessera/weight.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
-#include "cli/spmm_case.h"
-#include "cli/spmm_request.h"
 #include "machine/model/machine.h"
 #include "product/product.h"
+#include "studies/spmm/case.h"
+#include "studies/spmm/request.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 /// The product of a case; `blocks`: the capacity of a dynamic weight.
 ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
@@ -22,6 +24,11 @@ ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
 /// packed weight.
 class ProductRuns {
  public:
+  /// Told of each product before it runs.
+  using Planned = std::function<void(const product::Product&)>;
+
+  explicit ProductRuns(Planned planned = {}) : planned_(std::move(planned)) {}
+
   SpmmResult run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                  const machine::Machine& machine, const ops::ForcedKnobs& force);
 
@@ -35,9 +42,10 @@ class ProductRuns {
                         const machine::Machine& machine, const ops::ForcedKnobs& force, Layout layout);
   void pack(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix);
 
+  Planned planned_;
   std::optional<SpmmCase> packed_is_of_;
   std::optional<Weight> dynamic_;
   std::shared_ptr<const ops::PackedWeight> packed_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

@@ -8,13 +8,13 @@
 #include <string>
 #include <tuple>
 
-#include "cli/spmm_case.h"
-#include "cli/spmm_product.h"
-#include "cli/spmm_request.h"
 #include "io/weights.h"
 #include "machine/model/machine.h"
+#include "studies/spmm/case.h"
+#include "studies/spmm/product.h"
+#include "studies/spmm/request.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 
 /// Runs cases one after another, keeping what successive ones share: the matrix, its packed form, the time of
 /// dense.
@@ -47,4 +47,4 @@ class SpmmRunner {
   std::map<std::tuple<std::string, Precision, ops::Product, uint32_t>, double> dense_seconds_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm

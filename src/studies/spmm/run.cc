@@ -1,4 +1,4 @@
-#include "cli/spmm_run.h"
+#include "studies/spmm/run.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "machine/host/detect.h"
 #include "report/run_report.h"
 
-namespace tessera::cli {
+namespace tessera::studies::spmm {
 namespace {
 
 check::Extent extent_of(Verify verify) {
@@ -90,4 +90,4 @@ void verify_sddmm(const SpmmRequest& request, const SparseMatrix& dw, const Roun
         result);
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera::studies::spmm
