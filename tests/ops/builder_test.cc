@@ -138,6 +138,37 @@ TEST(Conversion, TransposesToOtherTiles) {
   EXPECT_EQ(found, numbers());
 }
 
+TEST(Conversion, TransposesLargeMatricesOfTilesInBlocks) {
+  constexpr uint32_t kSide = 20, kLong = 3000, kTiles = 4;
+  const machine::Machine m = testing::toy_machine(kTiles, 1 << 20);
+  program::Program program;
+  const Builder builder(program, m);
+  const OperandLayout has = matrix_layout(kLong, kSide, program::map_linearly(kLong, kSide, kTiles));
+  OperandLayout wants = matrix_layout(kSide, kLong, program::map_linearly(kSide, kLong, kTiles));
+  wants.transposed = true;
+  const Operand from = builder.add("from", Role::input, Type::f32, has);
+  const Operand to = builder.add("to", Role::output, Type::f32, wants);
+  std::vector<StepId> steps;
+  builder.convert(from, has, to, wants, steps);
+  program.set_main(builder.sequence(steps));
+  std::vector<float> matrix(kLong * kSide);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i);
+  testing::FlatVariables contents = testing::flat_variables(program);
+  put(has.store(matrix), Type::f32, contents[from.variable]);
+  testing::BoundArrays arrays(program, contents);
+  const auto executable = compiler::compile(program, m);
+  engine::Engine(executable).run(arrays.bindings());
+  std::vector<float> found(matrix.size());
+  wants.load(product::as_floats(arrays.flat()[to.variable], Type::f32), found);
+  EXPECT_EQ(found, matrix);
+  // A tile of the result has 3,000 columns, each of which would come by a transfer of its own; a block has
+  // 750.
+  size_t transfers = 0;
+  for (const compiler::CompiledSet& set : executable->sets) transfers += set.before.transfers.size();
+  for (const auto& copy : executable->copies) transfers += copy.transfers.size();
+  EXPECT_LT(transfers, size_t{kTiles} * kLong / 2);
+}
+
 TEST(Conversion, TransposesLargeMatricesOfAHostOnAllThreads) {
   const machine::Machine m = testing::toy_host(3);
   for (const auto& [rows, threads] : {std::pair{100U, 1U}, {400U, 2U}, {2000U, 3U}}) {
