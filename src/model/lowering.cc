@@ -563,7 +563,8 @@ void Lowering::place_outputs() {
         is_converted_output(id) ? in_layout(id, bound_layout(layout_of(id))) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
-    const ops::Builder& builder = builder_of(id);
+    // A conversion lies on another stage's tiles than its value; all count from those of the first.
+    const ops::Builder& builder = builders_.front();
     const OperandLayout layout{operand.rows(), operand.cols(), builder.mapping_of(operand)};
     output = is_function_
                  ? builder.argument(name, builder.type_of(operand), layout, purpose_of(id))

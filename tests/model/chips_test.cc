@@ -202,6 +202,17 @@ TEST(Placement, OfWholeLayersFollowsTheirParameters) {
   EXPECT_EQ(stage_of_weight("third.weight"), 1u);
 }
 
+TEST(Stages, GiveTheWeightsOfAnyOfThem) {
+  Graph g;
+  const Value x = g.input("x", {4, 33});
+  g.set_stage(1);
+  const Value w = g.parameter("w", {40, 33}, Initial::normal(1));
+  g.output("y", linear(x, w));
+  g.output("weight", w);
+  Session session(g, Machine::find("m2000").with("tiles", 4).with("chips", 2));
+  EXPECT_EQ(session.run(Arrays{{"x", std::vector<float>(4 * 33, 1)}}).at("weight"), session.get("w"));
+}
+
 TEST(Placement, OfWholeLayersDividesBytes) {
   Graph g;
   const Value x = g.input("x", {4, 32}, Type::f16);

@@ -102,8 +102,12 @@ void add_gradients(const Recipe& recipe, Value loss, Built& built) {
   for (size_t item = 0; item < recipe.items.size(); ++item)
     if (recipe.items[item].kind == Kind::parameter) parameters.push_back(built.values[item][0]);
   const std::vector<std::optional<Value>> found = gradients(loss, parameters);
-  for (size_t i = 0; i < found.size(); ++i)
-    if (found[i]) built.graph.output(built.graph.info(parameters[i].id).name + ".slope", *found[i]);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) continue;
+    const std::string name = built.graph.info(parameters[i].id).name;
+    built.graph.output(name + ".slope", *found[i]);
+    built.graph.output(name + ".norm", sum(square(cast(*found[i], Type::f32))));
+  }
 }
 
 /// Adds operations one by one, and evaluates each.
@@ -531,7 +535,8 @@ Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t s
   if (item.given.empty()) {
     const TensorType all{item.type.type, {static_cast<uint32_t>(elements)}, {}, {}};
     Array contents = random_values(all, item.low, item.high, item.below, seed, stream);
-    if (item.type.pattern) clear_overhang(*item.type.pattern, contents);
+    // Of other patterns the contents are moved ones.
+    if (item.type.pattern && elements == item.type.elements()) clear_overhang(*item.type.pattern, contents);
     return contents;
   }
   Array contents;

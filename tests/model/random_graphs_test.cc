@@ -69,6 +69,21 @@ Pattern shifted(const Pattern& pattern, uint64_t capacity) {
   return result;
 }
 
+/// Every second block of each row: others leave room that was used before.
+Pattern thinned(const Pattern& pattern) {
+  Pattern result{pattern.rows, pattern.cols, pattern.block_size, {0}, {}};
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
+    for (uint64_t block = pattern.row_begin[row]; block < pattern.row_begin[row + 1]; block += 2)
+      result.columns.push_back(pattern.columns[block]);
+    result.row_begin.push_back(result.columns.size());
+  }
+  return result;
+}
+
+Pattern changed(const TensorType& type, uint64_t seed) {
+  return seed % 3 == 0 ? thinned(*type.pattern) : shifted(*type.pattern, *type.capacity);
+}
+
 /// The values of blocks in another pattern; 0 for new ones.
 Array moved(const Pattern& from, const Array& values, const Pattern& to) {
   const uint64_t block = uint64_t{from.block_size} * from.block_size;
@@ -217,7 +232,7 @@ class Trial {
     if (setting.changes_patterns)
       for (size_t item = 0; item < recipe.items.size(); ++item)
         if (recipe.items[item].type.capacity)
-          patterns_[item] = shifted(*recipe.items[item].type.pattern, *recipe.items[item].type.capacity);
+          patterns_[item] = changed(recipe.items[item].type, setting.seed);
     build(recipe, after_, patterns_);
     evaluation_ = recipe;
     evaluation_.assignments.clear();
