@@ -2,7 +2,7 @@
 // two of the feed-forward one each, in a function that every layer calls.
 //
 //   bench_encoder [--layers 24] [--hidden 1024] [--inner 4096] [--rows 1024] [--micro-batches 2] [--stages 4]
-//                 [--machine m2000] [--type f16] [--run]
+//                 [--machine m2000] [--type f16]
 //
 // Prints seconds of the passes and of all, the memory that was needed, and what the step is predicted to
 // take.
@@ -13,8 +13,9 @@
 
 #include <chrono>
 #include <cmath>
-#include <functional>
+#include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -72,15 +73,22 @@ void encode(const Options& o, Graph& g) {
 
 int main(int argc, char** argv) {
   Options o;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    const auto number = [&](const char* name, uint32_t& to) {
-      if (key == name) to = static_cast<uint32_t>(std::stoul(value));
-    };
-    number("--layers", o.layers), number("--hidden", o.hidden), number("--inner", o.inner);
-    number("--rows", o.rows), number("--micro-batches", o.micro_batches), number("--stages", o.stages);
-    if (key == "--machine") o.machine = value;
-    if (key == "--type") o.type = value;
+  const std::map<std::string, uint32_t*> numbers = {
+      {"--layers", &o.layers}, {"--hidden", &o.hidden}, {"--inner", &o.inner},
+      {"--rows", &o.rows},     {"--stages", &o.stages}, {"--micro-batches", &o.micro_batches}};
+  const std::map<std::string, std::string*> names = {{"--machine", &o.machine}, {"--type", &o.type}};
+  try {
+    for (int i = 1; i < argc; i += 2) {
+      if (i + 1 < argc && numbers.contains(argv[i]))
+        *numbers.at(argv[i]) = static_cast<uint32_t>(std::stoul(argv[i + 1]));
+      else if (i + 1 < argc && names.contains(argv[i]))
+        *names.at(argv[i]) = argv[i + 1];
+      else
+        throw std::invalid_argument(argv[i]);
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_encoder: {}: see its first lines\n", error.what());
+    return 2;
   }
   try {
     const double start = now();
