@@ -6,7 +6,11 @@
 namespace tessera::compiler {
 
 AddressesInUse::AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments)
-    : lifetimes_(lifetimes), beginning_(moments), going_on_(moments), of_(lifetimes.size()) {
+    : lifetimes_(lifetimes),
+      beginning_(moments),
+      going_on_(moments),
+      of_(lifetimes.size()),
+      taken_(lifetimes.size()) {
   std::vector<std::vector<uint32_t>> ending(moments);
   for (uint32_t id = 0; id < lifetimes.size(); ++id)
     for (const Interval& interval : lifetimes[id]) {
@@ -25,6 +29,7 @@ void AddressesInUse::clear() {
   for (const uint32_t id : used_) {
     OfLifetime& of = of_[id];
     of.own.clear();
+    taken_[id] = 0;
     of.taken.clear();
     for (Met& met : of.meets) met.joined = 0;
     of.is_used = false;
@@ -32,15 +37,16 @@ void AddressesInUse::clear() {
   used_.clear();
 }
 
-void AddressesInUse::take(AddressRange range, uint32_t lifetime) { use(lifetime).own.push_back(range); }
+void AddressesInUse::take(AddressRange range, uint32_t lifetime) {
+  use(lifetime).own.push_back(range);
+  ++taken_[lifetime];
+}
 
 uint64_t AddressesInUse::lowest_free(uint64_t at, uint64_t room, uint64_t alignment, uint32_t lifetime) {
   OfLifetime& of = use(lifetime);
   if (of.meets.empty()) find_met(lifetime);
-  for (Met& met : of.meets) {
-    const std::vector<AddressRange>& ranges = of_[met.lifetime].own;
-    while (met.joined < ranges.size()) of.taken.add(ranges[met.joined++]);
-  }
+  for (Met& met : of.meets)
+    while (met.joined < taken_[met.lifetime]) of.taken.add(of_[met.lifetime].own[met.joined++]);
   const auto aligned = [&](uint64_t address) { return (address + alignment - 1) / alignment * alignment; };
   at = aligned(at);
   for (uint64_t next = 0; (next = aligned(of.taken.next_free(at, room))) != at;) at = next;

@@ -27,7 +27,7 @@ class AddressesInUse {
   /// A lifetime that another meets, and how many of its ranges that one has joined.
   struct Met {
     uint32_t lifetime = 0;
-    size_t joined = 0;
+    uint32_t joined = 0;
   };
   struct OfLifetime {
     std::vector<AddressRange> own;  ///< in the order in which they were taken
@@ -43,6 +43,7 @@ class AddressesInUse {
   std::vector<std::vector<uint32_t>> beginning_;  ///< by moment: lifetimes of which an interval begins there
   std::vector<std::vector<uint32_t>> going_on_;   ///< and those that began before, where any begins
   std::vector<OfLifetime> of_;
+  std::vector<uint32_t> taken_;  ///< by lifetime: the number of its own ranges
   std::vector<uint32_t> used_;
 };
 
