@@ -19,6 +19,8 @@ struct Pattern {
   uint32_t block_rows() const { return (rows + block_size - 1) / block_size; }
   uint32_t block_cols() const { return (cols + block_size - 1) / block_size; }
   uint64_t blocks() const { return columns.size(); }
+
+  bool operator==(const Pattern&) const = default;
 };
 
 /// A block by its block row and block column.

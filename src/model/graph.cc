@@ -80,8 +80,7 @@ uint32_t TensorType::rows() const {
 bool TensorType::operator==(const TensorType& other) const {
   if (type != other.type || shape != other.shape || capacity != other.capacity) return false;
   if (pattern == other.pattern) return true;
-  return pattern && other.pattern && pattern->block_size == other.pattern->block_size &&
-         pattern->row_begin == other.pattern->row_begin && pattern->columns == other.pattern->columns;
+  return pattern && other.pattern && *pattern == *other.pattern;
 }
 
 std::string to_string(const TensorType& type) {

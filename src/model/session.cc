@@ -328,7 +328,7 @@ void Session::load(const std::string& path) {
     if (info.type.pattern) pattern = file.pattern(name, *info.type.pattern, info.type.capacity);
     values.emplace_back(id, file.values(info, pattern ? &*pattern : nullptr));
     if (!info.type.capacity) continue;
-    if (!impl_->is_own_state(owner) && !Impl::same_places(*pattern, impl_->pattern_of(owner)))
+    if (!impl_->is_own_state(owner) && *pattern != impl_->pattern_of(owner))
       throw Error(
           fmt::format("{}: '{}' has another pattern than in the session that it is shared with: load "
                       "that one first",

@@ -98,7 +98,7 @@ struct Session::Impl {
     for (const auto& [own, id] : shared) {
       if (!graph.type(own).capacity) continue;
       Pattern pattern = owner->weight(id)->pattern();
-      if (!same_places(weight(own)->pattern(), pattern)) changed[own] = std::move(pattern);
+      if (weight(own)->pattern() != pattern) changed[own] = std::move(pattern);
     }
     change_patterns(changed);
   }
@@ -127,9 +127,6 @@ struct Session::Impl {
   }
   program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
 
-  static bool same_places(const Pattern& a, const Pattern& b) {
-    return a.row_begin == b.row_begin && a.columns == b.columns;
-  }
   /// Sets the patterns of weights, or none if one does not fit. Blocks of this session's values in them keep
   /// their contents, and gradients are 0 where products leave them unwritten.
   void change_patterns(const std::map<ValueId, Pattern>& patterns);

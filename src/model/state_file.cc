@@ -108,8 +108,7 @@ Pattern StateFile::pattern(const std::string& name, const Pattern& of_graph,
   } catch (const Error& error) {
     throw Error(fmt::format("{}: the pattern of '{}': {}", path_, name, error.what()));
   }
-  const bool same = pattern.row_begin == of_graph.row_begin && pattern.columns == of_graph.columns;
-  if (!capacity && !same)
+  if (!capacity && pattern != of_graph)
     throw Error(fmt::format("{}: '{}' has another pattern than the graph, where it is fixed", path_, name));
   if (capacity && pattern.blocks() > *capacity)
     throw Error(

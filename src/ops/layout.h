@@ -21,6 +21,7 @@ struct OperandLayout {
   bool transposed = false;                 ///< the transpose of the matrix is stored
   std::vector<uint64_t> blocks = {};       ///< packed values: row i is block blocks[i] of the pattern
 
+  bool operator==(const OperandLayout&) const = default;
   /// Whether elements are stored in the same order, whatever the mapping.
   bool has_order_of(const OperandLayout& other) const {
     return rows == other.rows && cols == other.cols && parts == other.parts &&

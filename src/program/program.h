@@ -33,6 +33,8 @@ inline constexpr StepId kNoStep = ~StepId{0};
 struct MappedBox {
   Box box;
   TileId tile = kShared;
+
+  bool operator==(const MappedBox&) const = default;
 };
 
 /// Who owns the storage of a variable, and when it is alive.

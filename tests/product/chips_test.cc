@@ -119,9 +119,7 @@ TEST(ChipProducts, TakeOperandsWhereTheyLie) {
     return on.tile_plan().layouts;
   };
   const auto same = [](const ops::OperandLayout& a, const ops::OperandLayout& b) {
-    return std::ranges::equal(a.mapping, b.mapping, [](const auto& m, const auto& n) {
-      return m.box == n.box && m.tile == n.tile;
-    });
+    return a.mapping == b.mapping;
   };
   const auto one = layouts_of(1), four = layouts_of(4);
   EXPECT_TRUE(same(layouts_of(4, {.x = {one.x}}).x, one.x));

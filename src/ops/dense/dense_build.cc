@@ -192,9 +192,7 @@ class DenseBuilder {
       std::ranges::sort(boxes, {}, [](const MappedBox& m) { return std::pair(m.tile, m.box.col); });
       return boxes;
     };
-    return std::ranges::equal(
-        sorted(b_.mapping_of(operand)), sorted(without_empty(mapping)),
-        [](const MappedBox& a, const MappedBox& b) { return a.tile == b.tile && a.box == b.box; });
+    return sorted(b_.mapping_of(operand)) == sorted(without_empty(mapping));
   }
 
   program::ComputeSet multiply() {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <tuple>
 
 #include "base/memo.h"
 #include "compiler/compile.h"
@@ -225,12 +224,7 @@ struct MappedOperand {
   uint32_t rows = 0, cols = 0;  ///< of the variable
   std::vector<program::MappedBox> mapping;
 
-  bool operator==(const MappedOperand& other) const {
-    return variable == other.variable && box == other.box && role == other.role && rows == other.rows &&
-           cols == other.cols && std::ranges::equal(mapping, other.mapping, [](const auto& a, const auto& b) {
-             return a.box == b.box && a.tile == b.tile;
-           });
-  }
+  bool operator==(const MappedOperand&) const = default;
 };
 
 /// What the plan of an operation between given operands depends on.
@@ -304,15 +298,6 @@ Box MapPartition::box(program::TileId tile) const {
   const Box moved{tile / col_parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile,
                   cols_per_tile};
   return intersection(moved, {0, rows, 0, cols});
-}
-
-bool MapPartition::operator==(const MapPartition& other) const {
-  const auto numbers = [](const MapPartition& p) {
-    return std::tie(p.rows, p.cols, p.rows_per_tile, p.cols_per_tile, p.row_parts, p.col_parts);
-  };
-  return numbers(*this) == numbers(other) &&
-         std::ranges::equal(boxes, other.boxes,
-                            [](const auto& a, const auto& b) { return a.box == b.box && a.tile == b.tile; });
 }
 
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts) {

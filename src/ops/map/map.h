@@ -35,7 +35,7 @@ struct MapPartition {
   uint32_t tiles() const;
   /// The box of a tile, clipped; for boxes of equal size.
   program::Box box(program::TileId tile) const;
-  bool operator==(const MapPartition& other) const;
+  bool operator==(const MapPartition&) const = default;
 };
 
 /// At most row_parts × col_parts boxes, as equal as whole rows and columns allow.

@@ -320,10 +320,8 @@ struct PlanKey {
   Machine machine;
 
   bool operator==(const PlanKey& other) const {
-    const Pattern &a = pattern, &b = other.pattern;
-    return problem == other.problem && a.rows == b.rows && a.cols == b.cols && a.block_size == b.block_size &&
-           force == other.force && forward == other.forward && machine.is_like(other.machine) &&
-           a.row_begin == b.row_begin && a.columns == b.columns;
+    return problem == other.problem && force == other.force && forward == other.forward &&
+           machine.is_like(other.machine) && pattern == other.pattern;
   }
 };
 

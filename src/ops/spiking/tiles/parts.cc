@@ -33,8 +33,7 @@ program::CopyGroup SpikingTileParts::reordered(size_t l, const Operand& from, co
 }
 
 bool SpikingTileParts::lies(const Operand& operand, const std::vector<program::MappedBox>& mapping) const {
-  return std::ranges::equal(b_.mapping_of(operand), mapping,
-                            [](const auto& a, const auto& b) { return a.box == b.box && a.tile == b.tile; });
+  return b_.mapping_of(operand) == mapping;
 }
 
 program::StepId SpikingTileParts::clear(const std::vector<Operand>& operands) const {
