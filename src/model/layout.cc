@@ -13,13 +13,6 @@
 namespace tessera::model {
 namespace {
 
-bool is_same(const ops::OperandLayout& a, const ops::OperandLayout& b) {
-  return a.has_order_of(b) &&
-         std::ranges::equal(a.mapping, b.mapping, [](const auto& one, const auto& other) {
-           return one.box == other.box && one.tile == other.tile;
-         });
-}
-
 /// A conversion of a matrix: functions and stages of a graph have equal ones, on equal parts of a machine.
 struct MatrixConversion {
   Type type;
@@ -27,8 +20,7 @@ struct MatrixConversion {
   machine::Machine machine;
 
   bool operator==(const MatrixConversion& other) const {
-    return type == other.type && is_same(from, other.from) && is_same(to, other.to) &&
-           machine.is_like(other.machine);
+    return type == other.type && from == other.from && to == other.to && machine.is_like(other.machine);
   }
 };
 
@@ -181,22 +173,14 @@ class LayoutSearch {
     return seconds;
   }
 
-  double cost(uint32_t n) const {
-    double seconds = choice(n).seconds;
-    std::set<ValueId> around(node(n).inputs.begin(), node(n).inputs.end());
-    around.insert(node(n).outputs.begin(), node(n).outputs.end());
-    for (ValueId id : around) seconds += conversions(id);
-    return seconds;
-  }
-
   bool improve(uint32_t n) {
     const size_t before = chosen_[n];
     size_t best = before;
     choose(n, before);
-    double least = cost(n);
+    double least = cost_of({n});
     for (size_t option = 0; option < options_[n].size(); ++option) {
       choose(n, option);
-      const double seconds = cost(n);
+      const double seconds = cost_of({n});
       if (seconds < least) least = seconds, best = option;
     }
     choose(n, best);

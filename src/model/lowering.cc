@@ -376,13 +376,17 @@ Operand Lowering::by_replica(const std::string& name, std::vector<uint32_t> word
 }
 
 Operand Lowering::in_layout(ValueId id, const ValueLayout& layout) {
+  return in_layout(id, layout, builder());
+}
+
+Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder) {
   if (layout_of(id) == layout) return operand_of(id);
   auto& known = converted_[id];
   for (const auto& [has, operand] : known)
     if (has == layout) return operand;
   const TensorType& type = graph_.type(id);
   try {
-    const Operand converted = convert(builder(), operand_of(id), type, layout_of(id), layout, steps_);
+    const Operand converted = convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
     lowered_.conversions.push_back({id, type.elements() * size_of(type.type)});
     known.emplace_back(layout, converted);
     return converted;
@@ -558,12 +562,11 @@ void Lowering::assign() {
 void Lowering::place_outputs() {
   std::set<ValueId> bound;
   for (const auto& [name, id] : graph_.outputs()) {
-    node_ = graph_.info(id).node.value_or(node_);  // conversions lie on the tiles of its stage
     const Operand operand =
-        is_converted_output(id) ? in_layout(id, bound_layout(layout_of(id))) : operand_of(id);
+        is_converted_output(id) ? in_layout(id, bound_layout(layout_of(id)), builder_of(id)) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
-    // A conversion lies on another stage's tiles than its value; all count from those of the first.
+    // It may have been converted for another stage, on whose tiles it lies; all count from the first's.
     const ops::Builder& builder = builders_.front();
     const OperandLayout layout{operand.rows(), operand.cols(), builder.mapping_of(operand)};
     output = is_function_

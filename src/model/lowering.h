@@ -174,6 +174,7 @@ class Lowering {
 
  private:
   program::StepId build_steps();
+  ops::Operand in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder);
   void place_weights();
   void place_weight(ValueId id);
   bool is_forward_only(ValueId weight) const;
