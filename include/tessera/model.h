@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -190,8 +191,18 @@ class Graph {
   const std::map<std::string, ValueId>& outputs() const { return outputs_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
   void rename(Value value, std::string name);
+
+  // Rewriting, for transforms. Positions of nodes change, values stay.
   /// Replaces the nodes, which must compute the same results in a valid order.
   void set_nodes(std::vector<Node> nodes);
+  /// Operations that `add` applies go before a node, on its stage, and run as often as it does. Returns how
+  /// many there are.
+  uint32_t insert_before(uint32_t node, const std::function<void()>& add);
+  /// A result becomes what another one of the same type is: its operation computes `result` instead, and what
+  /// used the other one uses it. The operation that computed `result` has to be erased.
+  void replace(Value result, Value by);
+  /// Erases the nodes for which there is `true`; nothing may use their results.
+  void erase(const std::vector<bool>& nodes);
   /// Replaces the function of a call by one with the same inputs and further outputs; returns these.
   std::vector<Value> extend_call(uint32_t node, const std::shared_ptr<const Graph>& function);
   /// Contents of a constant.
@@ -201,6 +212,7 @@ class Graph {
   ValueId add(ValueInfo info);
   void require_own(Value value, std::string_view what) const;
   std::vector<Value> add(Node node, const std::vector<Value>& inputs);
+  void number_nodes();
 
   std::deque<ValueInfo> values_;  ///< references stay valid while values are added
   std::vector<Node> nodes_;
@@ -214,6 +226,7 @@ class Graph {
   ValueId replicated_ = 0;  ///< inputs before this one hold the rows of all replicas
   uint32_t stage_ = 0;
   bool backward_ = false;
+  bool repeated_ = false;  ///< whether operations that are added now run once for each micro-batch
 };
 
 /// The graph as text, a line per value and operation.
@@ -266,6 +279,9 @@ Value sum_neighbours(Value x, uint32_t neighbours);
 Value cast(Value x, Type type);
 /// Over the last dimension.
 Value softmax(Value x);
+/// Over the last dimension, as PyTorch's: (x − mean) / √(variance + epsilon) · weight + bias, of [features].
+Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
+                 double epsilon = 1e-5);
 /// Mean over rows of −log softmax(logits)[label]; labels are u32 of [rows].
 Value cross_entropy(Value logits, Value labels);
 /// Mean of (x − target)².

@@ -23,6 +23,7 @@ namespace tessera::kernels {
   X(fill)                           \
   X(gather)                         \
   X(kronecker)                      \
+  X(layer_norm)                     \
   X(neurons)                        \
   X(optimizer)                      \
   X(reduce)                         \

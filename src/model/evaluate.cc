@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "model/list_inputs.h"
 #include "model/operation.h"
+#include "model/transforms/transforms.h"
 
 namespace tessera::model {
 namespace {
@@ -56,7 +57,7 @@ void run(const Graph& graph, const Node& node, uint32_t replica, std::vector<Arr
   Evaluation evaluation{.graph = graph, .node = node, .replica = replica};
   for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
   if (!values[node.outputs[0]].empty()) evaluation.before = &values[node.outputs[0]];
-  std::vector<Array> results = node.operation->reference(evaluation);
+  std::vector<Array> results = results_of(evaluation);
   for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = std::move(results[i]);
 }
 
@@ -121,6 +122,20 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
   for (const Assignment& assignment : graph.assignments())
     state[graph.info(assignment.state).name] = replicas[0][assignment.value];
   return outputs;
+}
+
+std::vector<Array> results_of(const Evaluation& e) {
+  if (e.node.operation->reference != nullptr) return e.node.operation->reference(e);
+  return results_of(*decomposition_of(e.graph, e.node), e.inputs);
+}
+
+std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs) {
+  WideArrays arrays, state;
+  const std::vector<ValueId> ids = function.inputs();
+  for (size_t i = 0; i < ids.size(); ++i) arrays[function.info(ids[i]).name] = *inputs[i];
+  std::vector<Array> results;
+  for (auto& [name, values] : evaluate(function, arrays, state)) results.push_back(std::move(values));
+  return results;
 }
 
 Arrays initial_state(const Graph& graph, uint64_t seed) {

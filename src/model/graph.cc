@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "model/operation.h"
 #include "sparse/pattern.h"
@@ -210,7 +212,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   Types types;
   for (const Value& input : inputs) {
     require_own(input, operation.name);
-    if (info(input.id).repeated)
+    if (info(input.id).repeated && !repeated_)
       throw UsageError(
           fmt::format("the input '{}' is used for each micro-batch and for all together: make it two",
                       info(input.id).name));
@@ -225,6 +227,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
                         : fmt::format("{} to {}", operation.least_inputs, operation.most_inputs)));
   node.stage = stage_;
   node.backward = backward_;
+  node.repeated = repeated_;
   const auto index = static_cast<uint32_t>(nodes_.size());
   std::vector<Value> outputs;
   for (TensorType& type : operation.infer({operation.name, types, node, this})) {
@@ -352,6 +355,45 @@ void Graph::rename(Value value, std::string name) {
 
 void Graph::set_nodes(std::vector<Node> nodes) {
   nodes_ = std::move(nodes);
+  number_nodes();
+}
+
+uint32_t Graph::insert_before(uint32_t node, const std::function<void()>& add) {
+  const auto before = nodes_.size();
+  const Node& place = nodes_.at(node);
+  const auto flags = std::tuple(stage_, backward_, repeated_);
+  std::tie(stage_, backward_, repeated_) = std::tuple(place.stage, place.backward, place.repeated);
+  add();
+  std::tie(stage_, backward_, repeated_) = flags;
+  std::rotate(nodes_.begin() + node, nodes_.begin() + static_cast<int64_t>(before), nodes_.end());
+  number_nodes();
+  return static_cast<uint32_t>(nodes_.size() - before);
+}
+
+void Graph::replace(Value result, Value by) {
+  require_own(result, "replace");
+  require_own(by, "replace");
+  if (!(result.type() == by.type()) || !info(by.id).node)
+    throw UsageError(fmt::format("replace: '{}', {}, cannot become '{}', {}", info(result.id).name,
+                                 to_string(result.type()), info(by.id).name, to_string(by.type())));
+  Node& producer = nodes_[*info(by.id).node];
+  std::ranges::replace(producer.outputs, by.id, result.id);
+  for (Node& node : nodes_) std::ranges::replace(node.inputs, by.id, result.id);
+  for (auto& [name, id] : outputs_)
+    if (id == by.id) id = result.id;
+  for (Assignment& assignment : assignments_)
+    if (assignment.value == by.id) assignment.value = result.id;
+  values_[result.id].node = std::exchange(values_[by.id].node, std::nullopt);
+}
+
+void Graph::erase(const std::vector<bool>& nodes) {
+  std::vector<Node> kept;
+  for (size_t n = 0; n < nodes_.size(); ++n)
+    if (!nodes.at(n)) kept.push_back(std::move(nodes_[n]));
+  set_nodes(std::move(kept));
+}
+
+void Graph::number_nodes() {
   for (ValueInfo& value : values_) value.node.reset();
   for (uint32_t i = 0; i < nodes_.size(); ++i)
     for (ValueId output : nodes_[i].outputs) values_[output].node = i;

@@ -53,6 +53,12 @@ struct Evaluation {
   const TensorType& output_type(size_t i) const { return graph.type(node.outputs.at(i)); }
 };
 
+/// What an operation's decomposition sees: its node, and the values in the inputs' places.
+struct Decomposition {
+  const Node& node;
+  std::vector<Value> inputs;
+};
+
 /// A use of an operation that tests, gradient checks and the benchmark run.
 struct Case {
   Types inputs;
@@ -97,13 +103,15 @@ struct Traits {
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
 };
 
+/// An operation is lowered by itself, or defined by others, which then give its reference and its gradient as
+/// well where it has none, and run instead of it on machines for which it has no `lower`.
 struct Operation {
   std::string_view name;
   size_t least_inputs = 1;
   size_t most_inputs = 1;
   /// Types of the outputs; throws UsageError for inputs or attributes that it does not take.
   Types (*infer)(const Signature&) = nullptr;
-  /// Gradients of the inputs, in their order; null: there are none.
+  /// Gradients of the inputs, in their order; null: those of the decomposition, or there are none.
   Gradients (*gradient)(const Differentiation&) = nullptr;
   std::vector<Array> (*reference)(const Evaluation&) = nullptr;
   /// The layouts of inputs and outputs in which the operation can run.
@@ -114,7 +122,23 @@ struct Operation {
   /// Takes over an operation whose input 0 is this one's only result and has no other use: the node that
   /// computes both; none: it cannot. null: never.
   std::optional<Node> (*absorb)(const Graph& graph, const Node& own, const Node& next) = nullptr;
+  /// Applies the operations that define it, and returns its results, each of another operation. null: there
+  /// are none.
+  std::vector<Value> (*decompose)(const Decomposition&) = nullptr;
+  /// Whether `lower` is for a machine, beside a decomposition; null: for every machine.
+  bool (*lowers_on)(const machine::Machine&) = nullptr;
+
+  bool is_differentiable() const { return gradient != nullptr || decompose != nullptr; }
+  /// Whether its decomposition runs instead of it.
+  bool is_decomposed_on(const machine::Machine& machine) const {
+    return decompose != nullptr && (lower == nullptr || (lowers_on != nullptr && !lowers_on(machine)));
+  }
 };
+
+/// Results of an operation in float64: those of its reference, or of its decomposition.
+std::vector<Array> results_of(const Evaluation& evaluation);
+/// Results of a function in float64, in the order of their names.
+std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs);
 
 /// Each element of the results is 0 where that of any padded input is.
 inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }

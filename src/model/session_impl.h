@@ -35,7 +35,7 @@ struct Session::Impl {
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
       : graph(network), options(chosen), owner(std::move(owner_of_parameters)), whole_machine(machine) {
     check_inputs();
-    passes = transform(graph, session_transforms());
+    passes = transform(graph, session_transforms(), machine);
     find_shared();
     if (machine.kind == machine::Kind::host) find_bound();
     placed = place_graph(graph, machine, in_place, options.chips);

@@ -61,7 +61,8 @@ class TrainCliTest : public test::ToolTest {
 TEST_F(TrainCliTest, PrintsThePassesOfItsStep) {
   const Outcome o = run("train --layers 64,32,10 --images 400 --threads 2 --estimate --print passes");
   EXPECT_EQ(o.status, 0) << o.err;
-  for (const char* pass : {"remove unused", "fuse", "lower", "liveness"}) EXPECT_TRUE(says(o.out, pass));
+  for (const char* pass : {"decompose", "remove unused", "fuse", "lower", "liveness"})
+    EXPECT_TRUE(says(o.out, pass)) << pass;
   EXPECT_EQ(run("train --layers 64,32,10 --estimate --print passes --json").status, 2);
 }
 

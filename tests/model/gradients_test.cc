@@ -63,7 +63,7 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
 std::vector<const Operation*> differentiable() {
   std::vector<const Operation*> found;
   for (const Operation* operation : all_operations())
-    if (operation->gradient != nullptr) found.push_back(operation);
+    if (operation->is_differentiable()) found.push_back(operation);
   return found;
 }
 

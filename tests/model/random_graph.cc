@@ -147,7 +147,7 @@ class Generator {
       const Node& node = built_.graph.nodes().back();
       Evaluation evaluation{built_.graph, node, {}, {}};
       for (const Place& place : item.inputs) evaluation.inputs.push_back(&arrays_.at(place));
-      results = node.operation->reference(evaluation);
+      results = results_of(evaluation);
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const Place place{index, i};

@@ -42,9 +42,9 @@ TEST(Support, IsAsDocumented) {
           text += fmt::format("{}{}", text.empty() ? "" : " ", name_of(type));
       return text;
     };
-    table += fmt::format("| {} | {} | {} | {} |\n", operation->name, operation->gradient ? "yes" : "",
-                         types_on(host, {Type::f32, Type::f16, Type::bf16}),
-                         types_on(bow, {Type::f32, Type::f16}));
+    table += fmt::format(
+        "| {} | {} | {} | {} |\n", operation->name, operation->is_differentiable() ? "yes" : "",
+        types_on(host, {Type::f32, Type::f16, Type::bf16}), types_on(bow, {Type::f32, Type::f16}));
   }
   testing::expect_golden(TESSERA_SUPPORT_TABLE, table);
 }

@@ -25,7 +25,7 @@ class Residual(nn.Module):
 
     def __init__(self, norm=False):
         super().__init__()
-        self.norm = nn.LayerNorm(24) if norm else nn.Identity()
+        self.norm = nn.GroupNorm(3, 24) if norm else nn.Identity()
         self.up = nn.Linear(24, 48)
         self.down = nn.Linear(48, 24)
         self.head = nn.Linear(24, 10)
@@ -72,6 +72,7 @@ def compare(module, *inputs, rtol=1e-4, atol=1e-5):
         (FeedForward, (4, 6, 16)),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 5), nn.Softmax(-1)), (3, 2, 3, 4)),
         (lambda: nn.Sequential(nn.Linear(24, 5), nn.LogSoftmax(1)), (7, 24)),
+        (lambda: nn.Sequential(nn.LayerNorm(24), nn.Linear(24, 5), nn.LayerNorm(5, eps=0.1, bias=False)), (2, 7, 24)),
         (lambda: nn.Sequential(nn.Linear(24, 6, bias=False), nn.Sigmoid(), nn.SiLU(), nn.ReLU6()), (7, 24)),
         (lambda: SparseLinear(24, 40, density=0.3), (7, 24)),
         (lambda: SparseLinear(24, 40, density=0.5, block_size=4, activation="relu", dynamic=30), (2, 7, 24)),
@@ -106,6 +107,8 @@ def test_modules(make, shape):
         lambda a, b: (a.half() + b.half()).float(),
         lambda a, b: a + torch.tensor([1.0, 2, 3, 4, 5, 6, 7]) * 0.5 + b,
         lambda a, b: a.clone().add_(b).relu_(),
+        lambda a, b: F.layer_norm(a, [7]) + F.layer_norm(b, [7], bias=a[0]),
+        lambda a, b: F.layer_norm(a, [7], b[0], a[1], eps=0.01),
     ],
 )
 def test_functions(function):
@@ -220,7 +223,7 @@ def test_all_that_is_missing_is_listed():
         model.from_torch(Lacking(), torch.randn(6, 24))
     found = {(each.operator.split(".")[1], each.module) for each in raised.value.missing}
     assert found == {
-        ("layer_norm", "block.norm (LayerNorm)"),
+        ("group_norm", "block.norm (GroupNorm)"),
         ("gelu", "act (GELU)"),
         ("conv1d", "conv (Conv1d)"),
         ("matmul", "the module (Lacking)"),
@@ -229,7 +232,7 @@ def test_all_that_is_missing_is_listed():
     }
     # PyTorch 2.6 detaches three times.
     assert f"{len(raised.value.missing)} operations that a graph lacks" in str(raised.value)
-    assert "aten.layer_norm.default in block.norm (LayerNorm): there is no such operation" in str(raised.value)
+    assert "aten.group_norm.default in block.norm (GroupNorm): there is no such operation" in str(raised.value)
     assert "the approximation 'tanh' is not possible, only the exact form" in str(raised.value)
 
 
@@ -240,6 +243,7 @@ def test_all_that_is_missing_is_listed():
         (lambda a, b: a.permute(2, 0, 1), "only a matrix can be transposed"),
         (lambda a, b: a[:, ::2], "a step of 2"),
         (lambda a, b: a.softmax(0), "only the last one"),
+        (lambda a, b: F.layer_norm(a, [4, 5]), "only over the last dimension"),
         (lambda a, b: a**3, "an exponent of 3"),
         (lambda a, b: a.double() + b, "float64"),
         (lambda a, b: torch.where(a > 0, a, b), "where"),

@@ -117,6 +117,7 @@ OTHERS = {
     "cast": lambda x, dtype: x,
     "cross_entropy": lambda x, labels: torch.nn.functional.cross_entropy(rows_of(x), labels.long().reshape(-1)),
     "mean_squared_error": torch.nn.functional.mse_loss,
+    "layer_norm": lambda x, *of, epsilon: torch.nn.functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
     "linear": lambda x, w, *bias: x @ w.t() + (bias[0] if bias else 0),
     "circulant": lambda x, c: formulas.circulant(x, c, c.numel()),
     "toeplitz": formulas.toeplitz,
@@ -252,6 +253,12 @@ class Generator:
         a = self.some(lambda v: v.dim() > 0)
         shape = tuple(self.values[a].shape)
         return self.add(Node(name, (a, self.some(lambda v: tuple(v.shape) == shape, shape))))
+
+    def try_layer_norm(self, name):
+        x = self.some(lambda v: v.dim() > 0)
+        features = tuple(self.values[x].shape[-1:])
+        weights = [self.some(lambda v: tuple(v.shape) == features, features) for _ in range(self.rng.integers(3))]
+        return self.add(Node(name, (x, *weights), {"epsilon": 0.1}))
 
     def try_cross_entropy(self, name):
         x = self.some(lambda v: v.dim() == 2, (5, 12))

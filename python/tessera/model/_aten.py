@@ -308,6 +308,22 @@ def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     return shifted - ops.log(ops.sum(ops.exp(shifted), "columns"))
 
 
+@handles("layer_norm.default")
+def _layer_norm(
+    call: Call,
+    x: Value,
+    shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    epsilon: float = 1e-5,
+    *_: Any,
+) -> Value:
+    if list(shape) != [x.shape[-1]]:
+        what = f"normalising over {list(shape)} of {list(x.shape)}"
+        raise ValueError(f"{what} is not possible: only over the last dimension")
+    return ops.layer_norm(x, weight, bias, epsilon=epsilon)
+
+
 @handles("dropout.default")
 def _dropout(call: Call, x: Value, rate: float, train: bool) -> Value:
     return ops.dropout(x, rate) if train and rate > 0 else x

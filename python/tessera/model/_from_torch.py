@@ -22,9 +22,9 @@ from tessera.model._values import Factors, Value
 class Missing:
     """An operation of a module that a graph lacks."""
 
-    #: As PyTorch calls it: "aten.layer_norm.default".
+    #: As PyTorch calls it: "aten.group_norm.default".
     operator: str
-    #: The path and the class of the module that applies it: "encoder.norm (LayerNorm)".
+    #: The path and the class of the module that applies it: "encoder.norm (GroupNorm)".
     module: str
     reason: str
 
@@ -49,7 +49,7 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, fac
     arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
 
     Supported are linear layers, dense and those of `tessera.nn` (but complex ones), activations, elementwise arithmetic, reductions,
-    softmax, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
+    softmax, layer normalisation, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
     UnsupportedModuleError, which lists all of it.
 
     With factors="published" butterfly and fastfood layers become the operations of plain PyTorch, one after another,

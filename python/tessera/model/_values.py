@@ -326,6 +326,16 @@ def softmax(x: Value) -> Value:
     return apply("softmax", x)
 
 
+def layer_norm(
+    x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
+) -> Value:
+    """(x - mean) / √(variance + epsilon) · weight + bias over the last dimension; weight and bias are of [features]."""
+    if weight is None and bias is not None:
+        return layer_norm(x, epsilon=epsilon) + bias
+    inputs = [each for each in (x, weight, bias) if each is not None]
+    return apply("layer_norm", *inputs, epsilon=float(epsilon))
+
+
 def cross_entropy(logits: Value, labels: Value) -> Value:
     """Mean over rows of -log softmax(logits)[label]; labels are u32 of [rows]."""
     return apply("cross_entropy", logits, labels)

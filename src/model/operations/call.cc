@@ -66,15 +66,7 @@ Gradients gradient(const Differentiation& d) {
   return gradients;
 }
 
-std::vector<Array> reference(const Evaluation& e) {
-  const Graph& function = *e.node.body;
-  const std::vector<ValueId> ids = function.inputs();
-  WideArrays inputs, state;
-  for (size_t i = 0; i < ids.size(); ++i) inputs[function.info(ids[i]).name] = *e.inputs[i];
-  std::vector<Array> results;
-  for (auto& [name, values] : evaluate(function, inputs, state)) results.push_back(std::move(values));
-  return results;
-}
+std::vector<Array> reference(const Evaluation& e) { return results_of(*e.node.body, e.inputs); }
 
 /// Those that were chosen for the function.
 std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {

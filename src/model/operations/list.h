@@ -11,6 +11,7 @@
   X(linear)                        \
   X(reduce)                        \
   X(softmax)                       \
+  X(layer_norm)                    \
   X(loss)                          \
   X(shape)                         \
   X(cast)                          \

@@ -20,4 +20,25 @@ void clone(const Graph& from, std::span<const Node> nodes, Graph& to, Clones& cl
   }
 }
 
+Clones clone(const Graph& function, Graph& to, const std::vector<ValueId>& inputs) {
+  Clones clones;
+  const std::vector<ValueId> ids = function.inputs();
+  for (size_t i = 0; i < ids.size(); ++i) clones[ids[i]] = inputs.at(i);
+  clone(function, function.nodes(), to, clones);
+  return clones;
+}
+
+Clones clone_instead(const Graph& function, Graph& graph, uint32_t node, uint32_t& count) {
+  const Node replaced = graph.nodes().at(node);
+  Clones clones;
+  count = graph.insert_before(node, [&] { clones = clone(function, graph, replaced.inputs); });
+  auto result = function.outputs().begin();
+  for (ValueId output : replaced.outputs) {
+    ValueId& by = clones.at((result++)->second);
+    graph.replace(graph.value(output), graph.value(by));
+    by = output;
+  }
+  return clones;
+}
+
 }  // namespace tessera::model

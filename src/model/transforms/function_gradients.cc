@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "model/operation.h"
 #include "model/transforms/gradients.h"
 #include "model/transforms/transforms.h"
 
@@ -126,6 +127,37 @@ const FunctionGradient& FunctionGradients::of(const std::shared_ptr<const Graph>
   if (known != known_.end()) return known->second;
   FunctionGradient gradient = Differentiated(*function, given, *this).cut();
   return known_[{function, given}] = std::move(gradient);
+}
+
+std::vector<std::optional<Value>> differentiate_decomposition(const Differentiation& d) {
+  std::vector<bool> given;
+  for (const auto& dy : d.dy) given.push_back(dy.has_value());
+  const FunctionGradient& function = d.functions.of(decomposition_of(d.graph, d.node), given);
+  Clones clones;
+  if (d.node.operation->lower != nullptr) {
+    clones = clone(*function.forward, d.graph, d.node.inputs);
+  } else {
+    const uint32_t index = *d.graph.info(d.node.outputs[0]).node;
+    uint32_t added = 0;
+    clones = clone_instead(*function.forward, d.graph, index, added);
+    std::vector<bool> erased(d.graph.nodes().size());
+    erased[index + added] = true;
+    d.graph.erase(erased);
+  }
+  const std::vector<ValueId> inputs = function.forward->inputs();
+  std::vector<ValueId> results, taken;
+  for (const auto& [name, id] : function.forward->outputs()) results.push_back(id);
+  for (const FunctionGradient::Taken& each : function.taken)
+    taken.push_back(clones.at((each.is_output ? results : inputs).at(each.position)));
+  for (const auto& dy : d.dy)
+    if (dy) taken.push_back(dy->id);
+  const Clones backward = clone(*function.backward, d.graph, taken);
+  std::vector<ValueId> found;
+  for (const auto& [name, id] : function.backward->outputs()) found.push_back(backward.at(id));
+  std::vector<std::optional<Value>> gradients;
+  for (const auto& position : function.gradients)
+    gradients.push_back(position ? std::optional(d.graph.value(found[*position])) : std::nullopt);
+  return gradients;
 }
 
 }  // namespace tessera::model

@@ -35,4 +35,10 @@ class FunctionGradients {
   std::map<std::pair<std::shared_ptr<const Graph>, std::vector<bool>>, FunctionGradient> known_;
 };
 
+struct Differentiation;
+
+/// Adds the gradient of a node by its decomposition, which takes the node's place if nothing lowers it.
+/// Otherwise what the gradient needs is computed again.
+std::vector<std::optional<Value>> differentiate_decomposition(const Differentiation& d);
+
 }  // namespace tessera::model

@@ -8,6 +8,7 @@
 
 #include "model/operation.h"
 #include "model/transforms/function_gradients.h"
+#include "model/transforms/transforms.h"
 
 namespace tessera::model {
 namespace {
@@ -46,11 +47,13 @@ class Backward {
       any |= dy.back().has_value();
     }
     if (!any || node.operation->traits.zero_derivative) return;
-    if (node.operation->gradient == nullptr)
+    if (!node.operation->is_differentiable())
       throw UsageError(fmt::format("{} = {}(…) has no gradient, and the loss depends on it",
                                    graph_.info(node.outputs[0]).name, node.operation->name));
     graph_.set_stage(node.stage);
-    const Gradients found = node.operation->gradient({graph_, node, dy, functions_});
+    const Differentiation d{graph_, node, dy, functions_};
+    const Gradients found =
+        node.operation->gradient != nullptr ? node.operation->gradient(d) : differentiate_decomposition(d);
     for (size_t i = 0; i < found.size(); ++i)
       if (found[i]) add(node.inputs[i], *found[i]);
   }
@@ -94,6 +97,7 @@ std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<Val
   backward.name();
   graph.set_backward(false);
   graph.set_stage(0);
+  verify_if_asserting(graph);
   std::vector<std::optional<Value>> found;
   for (const Value& value : of) found.push_back(backward.of(value.id));
   return found;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "model/operation.h"
+#include "model/transforms/transforms.h"
 
 namespace tessera::model {
 namespace {
@@ -199,6 +200,7 @@ void add_training(Value loss, const TrainingOptions& options) {
   }
   graph.set_stage(0);
   graph.set_backward(false);
+  verify_if_asserting(graph);
 }
 
 }  // namespace tessera::model

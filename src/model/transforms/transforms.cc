@@ -6,27 +6,26 @@
 namespace tessera::model {
 namespace {
 
-constexpr Transform kOfSessions[] = {{"remove unused", remove_unused}, {"fuse", fuse}};
+using machine::Machine;
 
-#ifdef NDEBUG
-constexpr bool kVerifies = false;
-#else
-constexpr bool kVerifies = true;
-#endif
+constexpr Transform kOfSessions[] = {
+    {"decompose", decompose},
+    {"remove unused", [](Graph& graph, const Machine&) { return remove_unused(graph); }},
+    {"fuse", [](Graph& graph, const Machine&) { return fuse(graph); }}};
 
 /// Functions, and what became of them: those that are called several times stay one.
 using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
 
 /// Of the graph itself what the transform says.
-std::string run(const Transform& transform, Graph& graph, Functions& transformed) {
-  std::string did = transform.run(graph);
+std::string run(const Transform& transform, Graph& graph, const Machine& machine, Functions& transformed) {
+  std::string did = transform.run(graph, machine);
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
     if (!node.body) continue;
     std::shared_ptr<const Graph>& known = transformed[node.body];
     if (!known) {
       auto copy = std::make_shared<Graph>(*node.body);
-      run(transform, *copy, transformed);
+      run(transform, *copy, machine, transformed);
       known = std::move(copy);
     }
     node.body = known;
@@ -39,13 +38,14 @@ std::string run(const Transform& transform, Graph& graph, Functions& transformed
 
 std::span<const Transform> session_transforms() { return kOfSessions; }
 
-std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms) {
+std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms,
+                                  const Machine& machine) {
   std::vector<PassRecord> records;
   for (const Transform& each : transforms) {
     const auto start = std::chrono::steady_clock::now();
     Functions transformed;
-    std::string did = run(each, graph, transformed);
-    if (kVerifies) verify(graph);
+    std::string did = run(each, graph, machine, transformed);
+    verify_if_asserting(graph);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     records.push_back({std::string(each.name), std::move(did), took.count()});
   }
